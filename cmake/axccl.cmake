@@ -1,0 +1,33 @@
+# Build rules shared by every folder: one static library a folder, linked into libaxccl.so.
+
+find_package(Threads REQUIRED)
+
+# Flags every target of ours is built with.
+add_library(axccl_flags INTERFACE)
+target_include_directories(axccl_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(axccl_flags INTERFACE -Wall -Wextra -Wno-unused-parameter
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+target_link_libraries(axccl_flags INTERFACE Threads::Threads)
+if(AXCCL_SANITIZE)
+  target_compile_options(axccl_flags INTERFACE -fsanitize=${AXCCL_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(axccl_flags INTERFACE -fsanitize=${AXCCL_SANITIZE})
+endif()
+
+# axccl_folder(NAME SOURCES a.cc ... DEPS axccl_base ...): the library of one folder.
+function(axccl_folder name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(axccl_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(axccl_${name} PUBLIC axccl_flags ${ARG_DEPS})
+endfunction()
+
+# axccl_test(NAME SOURCES a_test.cc ... DEPS ... [TIMEOUT s] [LABELS l ...]): one GoogleTest program, one CTest entry.
+function(axccl_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE axccl_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
+endfunction()

@@ -1,0 +1,112 @@
+/* AxCCL's extensions to the NCCL API: host devices, streams and events, version and introspection. Pure C.
+ *
+ * Streams. A host stream is what NCCL takes as cudaStream_t when ranks live in CPU memory: work enqueued on it runs in
+ * order and asynchronously. Cast with axcclStreamToCuda (the types are distinct on purpose). The NULL stream is the
+ * current host device's default stream with CUDA's legacy meaning: work on it starts after all earlier work on the device's
+ * blocking streams, and later work on those starts after it. Streams made with axcclStreamNonBlocking take no part in that.
+ *
+ * Devices. Every rank on the host has a host device of its own, numbered within the process; ncclCommCuDevice tells the
+ * number. ncclCommInitAll(comms, n, NULL) uses devices 0..n-1. ncclCommInitRank uses the calling thread's current device;
+ * a thread that never called axcclHostSetDevice gets the next free device at its first init, which becomes its current one.
+ *
+ * All functions return ncclResult_t and are thread-safe; ncclGetLastError tells the reason of a failure.
+ */
+#ifndef AXCCL_AXCCL_H_
+#define AXCCL_AXCCL_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nccl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* AxCCL's own version: major * 10000 + minor * 100 + patch. */
+#define AXCCL_VERSION_CODE 100
+
+/* In: nothing. Out: *version = AXCCL_VERSION_CODE of the library. NULL: ncclInvalidArgument. */
+ncclResult_t axcclGetVersion(int* version);
+
+/* ---- host devices ---- */
+
+/* Makes `device` (0..1023) the calling thread's current host device. */
+ncclResult_t axcclHostSetDevice(int device);
+/* *device = the calling thread's current host device (0 if none was set or implied). */
+ncclResult_t axcclHostGetDevice(int* device);
+/* Waits until all work enqueued so far on the current device's streams is done. */
+ncclResult_t axcclHostDeviceSynchronize(void);
+
+/* ---- streams ---- */
+
+typedef struct axcclStream* axcclStream_t;
+typedef struct axcclEvent* axcclEvent_t;
+
+/* Flags of axcclStreamCreate. */
+#define axcclStreamDefault 0x0u
+#define axcclStreamNonBlocking 0x1u
+
+/* A new stream on the current host device. Unknown flags: ncclInvalidArgument. */
+ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags);
+/* The stream's work still completes; the handle is invalid at once. NULL: ncclInvalidArgument. */
+ncclResult_t axcclStreamDestroy(axcclStream_t stream);
+/* Waits for all work enqueued so far; helps to do it. Returns the first error of that work not yet reported, if any. */
+ncclResult_t axcclStreamSynchronize(axcclStream_t stream);
+/* ncclSuccess when all work is done, ncclInProgress otherwise, or the first unreported error. Never waits. */
+ncclResult_t axcclStreamQuery(axcclStream_t stream);
+/* Work enqueued on `stream` after this call starts after the event's last record. A never recorded event: no effect. */
+ncclResult_t axcclStreamWaitEvent(axcclStream_t stream, axcclEvent_t event);
+/* Runs fn(argument) on a thread of the library when the stream gets there; the stream waits for its return. `fn` must not
+ * call functions of this library that wait. Callbacks of different streams may run at the same time. */
+ncclResult_t axcclLaunchHostFunc(axcclStream_t stream, void (*fn)(void* argument), void* argument);
+/* Copies `bytes` bytes when the stream gets there. The ranges must not overlap. */
+ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStream_t stream);
+
+/* ---- events ---- */
+
+ncclResult_t axcclEventCreate(axcclEvent_t* event);
+ncclResult_t axcclEventDestroy(axcclEvent_t event);
+/* The event stands for all work enqueued on `stream` so far. */
+ncclResult_t axcclEventRecord(axcclEvent_t event, axcclStream_t stream);
+/* ncclSuccess when that work is done (or the event was never recorded), else ncclInProgress. */
+ncclResult_t axcclEventQuery(axcclEvent_t event);
+ncclResult_t axcclEventSynchronize(axcclEvent_t event);
+
+/* A host stream as NCCL's stream argument and back (no conversion takes place). */
+static inline cudaStream_t axcclStreamToCuda(axcclStream_t stream) { return (cudaStream_t)(void*)stream; }
+static inline axcclStream_t axcclStreamFromCuda(cudaStream_t stream) { return (axcclStream_t)(void*)stream; }
+
+/* ---- introspection ---- */
+
+/* What a communicator is made of. Set `size` = sizeof(axcclCommInfo_t) before the call; later versions append fields. */
+typedef struct axcclCommInfo {
+  size_t size;             /* in: bytes of the struct the caller knows */
+  int nranks;              /* ranks */
+  int rank;                /* own rank */
+  int device;              /* host device */
+  int local_processes;     /* processes of the machine that hold ranks of it */
+  uint64_t memory_bytes;   /* memory held for this rank: control, scratch touched so far, plans (bytes) */
+  uint64_t operations;     /* operations started so far */
+  uint64_t plans;          /* plans in the cache */
+  double verify_seconds;   /* time spent in the verifier so far */
+} axcclCommInfo_t;
+ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
+
+/* How this rank reaches `peer`: "self", "inproc", "shm" or "shm+cma" (memory mapped; other memory by system call where
+ * "+cma"). The text is static. */
+ncclResult_t axcclCommGetLink(ncclComm_t comm, int peer, const char** link);
+
+/* The algorithm chosen for the last operation of the communicator, "" before the first. Static text. For tests and logs. */
+ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t comm, const char** algorithm);
+
+/* Parameter `index` of the table (0, 1, ...): name, value as text, and source ("default", "environment", a file). Past the
+ * end: ncclInvalidArgument. Texts live as long as the library. */
+ncclResult_t axcclParamGetByIndex(int index, const char** name, const char** value, const char** source,
+                                  const char** meaning);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* AXCCL_AXCCL_H_ */

@@ -1,0 +1,48 @@
+// Host data movers: n-ary reduce-copy and multi-destination copy.
+//
+// Every source is read once and every destination written once per call. Pointers need only the alignment of the
+// element. A destination may be identical to a source (in place); any other overlap is undefined. Functions are pure,
+// thread-safe, never allocate and never fail.
+//
+// Arithmetic: integers wrap in their own width. f64 accumulates in f64; f32 in f32; f16, bf16 and fp8 accumulate in f32
+// over all sources of the call, in the order of `src`, and round once to nearest even. fp8 is OCP e4m3fn and e5m2; results
+// beyond the largest finite value saturate to it and NaN stays NaN, as in CUDA's conversions with SATFINITE.
+// min/max: NaN in any source gives NaN.
+//
+// One source is compiled once per instruction set and chosen at start; ActiveIsa() says which.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/types.h"
+
+namespace axccl::kernels {
+
+struct ReduceRequest {
+  void* const* dst;           // num_dst >= 1 destinations, each `count` elements
+  int num_dst;
+  const void* const* src;     // num_src >= 1 sources, each `count` elements
+  int num_src;
+  size_t count;               // elements
+  DataType type;
+  Combine combine;
+  const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null
+  uint64_t post_divisor = 0;    // integers only: divide the result (signed: toward zero); 0 = none
+  bool non_temporal = false;    // write around the cache (for outputs larger than it)
+};
+
+void Reduce(const ReduceRequest& request);
+
+// Copies `bytes` bytes from src to every destination.
+void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
+
+// "baseline", "avx2" or "avx512": what was chosen for this machine. AXCCL_ISA forces a lower one (tests).
+const char* ActiveIsa();
+// Number of instruction sets that can run here; tests call ReduceWithIsa/CopyWithIsa for each index below it.
+int NumIsas();
+const char* IsaName(int isa);
+void ReduceWithIsa(int isa, const ReduceRequest& request);
+void CopyWithIsa(int isa, void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
+
+}  // namespace axccl::kernels

@@ -1,0 +1,19 @@
+// Schedule generators: one family a file, none knows a transport, a device or a byte count.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/plan/schedule.h"
+
+namespace axccl::algo {
+
+// Algorithms that implement `kind`, best known first. Valid for every group size and root.
+const std::vector<std::string_view>& Algorithms(plan::Kind kind);
+
+// The schedule of `algorithm` for the contract with `lanes` >= 1 lanes. kInvalidArgument, naming what there is, when the
+// algorithm does not implement the kind. Deterministic: every rank generates the same object.
+Result<plan::Schedule> Generate(const plan::Contract& contract, std::string_view algorithm, int lanes);
+
+}  // namespace axccl::algo

@@ -1,0 +1,89 @@
+// Status and Result: how every fallible function of AxCCL reports.
+//
+// The message is written where the error is first decided and says what was called, on which object, what was found
+// and what to do; callers pass it on unchanged. An OK status is one null pointer. Values are movable and copyable,
+// own their text, and may be used from any thread (not the same object from two at once).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace axccl {
+
+// Numbered as ncclResult_t, so that src/api maps by value.
+enum class Code : uint8_t {
+  kOk = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+  kTimeout = 8,
+};
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string message);
+  Status(const Status& other);
+  Status& operator=(const Status& other);
+  Status(Status&&) noexcept = default;
+  Status& operator=(Status&&) noexcept = default;
+
+  bool ok() const { return rep_ == nullptr; }
+  Code code() const { return rep_ ? rep_->code : Code::kOk; }
+  // Empty when ok. Valid as long as this object.
+  std::string_view message() const { return rep_ ? std::string_view(rep_->message) : std::string_view(); }
+
+ private:
+  struct Rep {
+    Code code;
+    std::string message;
+  };
+  std::unique_ptr<Rep> rep_;
+};
+
+// Builds a status from a printf-like format.
+[[gnu::format(printf, 2, 3)]] Status MakeStatus(Code code, const char* format, ...);
+// As MakeStatus with kSystemError; appends ": <strerror(error)> (errno N)".
+[[gnu::format(printf, 2, 3)]] Status SystemError(int error, const char* format, ...);
+
+// A value or the status that says why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT: implicit by design
+  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT: implicit by design
+
+  bool ok() const { return state_.index() == 0; }
+  Status status() const { return ok() ? Status() : std::get<1>(state_); }
+  T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  T* operator->() { return &std::get<0>(state_); }
+  T& operator*() & { return std::get<0>(state_); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+#define AXCCL_CONCAT_(a, b) a##b
+#define AXCCL_CONCAT(a, b) AXCCL_CONCAT_(a, b)
+// Returns from the enclosing function when `expr` is an error.
+#define AXCCL_RETURN_IF_ERROR(expr)                            \
+  do {                                                         \
+    if (::axccl::Status axccl_status_ = (expr); !axccl_status_.ok()) return axccl_status_; \
+  } while (0)
+// AXCCL_ASSIGN_OR_RETURN(auto x, Fallible()); declares or assigns `lhs`, or returns the error.
+#define AXCCL_ASSIGN_OR_RETURN(lhs, expr)                      \
+  auto AXCCL_CONCAT(axccl_result_, __LINE__) = (expr);         \
+  if (!AXCCL_CONCAT(axccl_result_, __LINE__).ok()) return AXCCL_CONCAT(axccl_result_, __LINE__).status(); \
+  lhs = std::move(AXCCL_CONCAT(axccl_result_, __LINE__)).value()
+
+}  // namespace axccl

@@ -1,0 +1,62 @@
+// What a collective must achieve: the contract a schedule is generated for and verified against.
+//
+// Data is spoken of symbolically. The input and output of a rank are sequences of *blocks* of equal length; a block
+// is cut into `parts` parts by the schedule (see region.h for how parts become byte ranges). With n = group size:
+//
+//   kind            input blocks        output blocks       output of rank r, block b, holds
+//   kAllReduce      1                   1                   fold over all ranks of input block 0
+//   kReduce         1                   1 on root           fold over all ranks of input block 0 (root only)
+//   kReduceScatter  n                   1                   fold over all ranks of input block r
+//   kBroadcast      1 on root           1                   input block 0 of root
+//   kAllGather      1                   n                   input block 0 of rank b
+//   kAllToAll       n                   n                   input block r of rank b
+//   kGather         1                   n on root           input block 0 of rank b (root only)
+//   kScatter        n on root           1                   input block r of root
+//   kSendRecv       1 on rank 0         1 on rank 1         n = 2: input block 0 of rank 0
+//   kBarrier        0                   0                   nothing; every rank ends after every rank began
+//
+// Fold: each rank's contribution exactly once, scaled by that rank's factor, finished (divided) exactly once.
+// In place (NCCL's rules): kAllReduce, kReduce, kBroadcast: input block 0 == output block 0; kAllGather, kGather: input
+// block 0 == output block [own rank]; kReduceScatter, kScatter: input block [own rank] == output block 0. Each rank
+// decides on its own, so a schedule must be right for every mixture. kAllToAll and kSendRecv are never in place.
+#pragma once
+
+#include <cstdint>
+
+namespace axccl::plan {
+
+enum class Kind : uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kSendRecv,
+  kBarrier,
+};
+inline constexpr int kNumKinds = 10;
+
+const char* KindName(Kind kind);  // "all_reduce", "broadcast", ... (the words of the text form)
+
+struct Contract {
+  Kind kind = Kind::kBarrier;
+  int ranks = 1;
+  int root = 0;  // position in the group; 0 where the kind has no root
+
+  friend bool operator==(const Contract&, const Contract&) = default;
+};
+
+// True for the kinds whose outputs are folds.
+bool Reduces(Kind kind);
+// Whether the kind has a root argument.
+bool HasRoot(Kind kind);
+// Number of blocks of a rank's input and output (0 where it has none).
+int InputBlocks(const Contract& contract, int rank);
+int OutputBlocks(const Contract& contract, int rank);
+// In-place aliasing: the input block and output block that coincide when `rank` runs in place; false if it never can.
+bool InPlaceBlocks(const Contract& contract, int rank, int* input_block, int* output_block);
+
+}  // namespace axccl::plan

@@ -1,0 +1,29 @@
+// A plan: contract + schedule, with what is derived from them once. Immutable, shared between channels and threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "src/plan/schedule.h"
+
+namespace axccl::plan {
+
+// 128-bit content hash of the canonical text form (text.h). Equal hash does not replace equality in caches.
+struct Hash {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  friend bool operator==(const Hash&, const Hash&) = default;
+};
+std::string ToString(const Hash& hash);  // 32 lower-case hex digits
+
+struct Plan {
+  Schedule schedule;
+  Hash hash;
+  // In every turn each rank's end happens after every rank's begin. Plans with this property may follow each other on a
+  // channel freely; the executor puts a barrier around the others (see exec). Computed by the verifier.
+  bool complete = false;
+};
+
+}  // namespace axccl::plan
