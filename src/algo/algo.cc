@@ -1,0 +1,87 @@
+#include "src/algo/algo.h"
+
+#include <algorithm>
+#include <string>
+
+#include "src/algo/builder.h"
+#include "src/algo/generators.h"
+
+namespace axccl::algo {
+
+using plan::Contract;
+using plan::Kind;
+
+namespace {
+
+struct Family {
+  std::string_view name;
+  plan::Schedule (*generate)(const Contract& contract, int lanes);
+};
+
+constexpr Family kFamilies[] = {
+    {"direct", Direct},
+    {"oneshot", Oneshot},
+    {"twoshot", Twoshot},
+};
+
+// A group of one: the input is the output.
+plan::Schedule Alone(const Contract& contract, std::string_view algorithm, int lanes) {
+  Builder b(contract, algorithm, 1);
+  const bool moves = plan::InputBlocks(contract, 0) > 0 && plan::OutputBlocks(contract, 0) > 0;
+  if (moves) b.Copy(0, {Out(0)}, In(0), plan::Reduces(contract.kind) ? State::kFinal : State::kPartial);
+  return b.Build(lanes);
+}
+
+Status CheckArguments(const Contract& c, int lanes) {
+  const char* kind = plan::KindName(c.kind);
+  if (c.ranks < 1 || c.ranks > 4096) {
+    return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d ranks; must be 1 to 4096", kind, c.ranks);
+  }
+  if (c.kind == Kind::kSendRecv && c.ranks != 2) {
+    return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d ranks; must be 2, the sender and the receiver", kind,
+                      c.ranks);
+  }
+  if (c.root < 0 || c.root >= c.ranks || (!plan::HasRoot(c.kind) && c.root != 0)) {
+    return MakeStatus(Code::kInvalidArgument, "Generate(%s): root %d; must be %s", kind, c.root,
+                      plan::HasRoot(c.kind) ? "a rank of the group" : "0, the kind has no root");
+  }
+  if (lanes < 1 || lanes > 1024) {
+    return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d lanes; must be 1 to 1024", kind, lanes);
+  }
+  return Status();
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& Algorithms(Kind kind) {
+  using Names = std::vector<std::string_view>;
+  static const Names kFold = {"direct", "twoshot", "oneshot"};
+  static const Names kMove = {"direct", "oneshot"};
+  static const Names kSync = {"oneshot"};
+  switch (kind) {
+    case Kind::kAllReduce:
+    case Kind::kReduce: return kFold;
+    case Kind::kBarrier: return kSync;
+    default: return kMove;
+  }
+}
+
+Result<plan::Schedule> Generate(const Contract& contract, std::string_view algorithm, int lanes) {
+  AXCCL_RETURN_IF_ERROR(CheckArguments(contract, lanes));
+  const auto& known = Algorithms(contract.kind);
+  if (std::find(known.begin(), known.end(), algorithm) == known.end()) {
+    std::string list;
+    for (std::string_view name : known) list.append(list.empty() ? "" : ", ").append(name);
+    return MakeStatus(Code::kInvalidArgument, "Generate(%s): no algorithm '%.*s' for this kind; there is %s",
+                      plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data(),
+                      list.c_str());
+  }
+  if (contract.ranks == 1) return Alone(contract, algorithm, lanes);
+  for (const Family& family : kFamilies) {
+    if (family.name == algorithm) return family.generate(contract, lanes);
+  }
+  return MakeStatus(Code::kInternalError, "Generate(%s): algorithm '%.*s' is listed but has no generator",
+                    plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data());
+}
+
+}  // namespace axccl::algo

@@ -1,0 +1,206 @@
+#include "src/algo/builder.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace axccl::algo {
+
+using plan::Lane;
+using plan::Op;
+using plan::Operand;
+using plan::OpKind;
+using plan::Schedule;
+
+namespace {
+
+// A set of ranks.
+using RankSet = std::vector<uint64_t>;
+
+void Insert(RankSet* set, int rank) { (*set)[rank / 64] |= uint64_t{1} << (rank % 64); }
+bool Contains(const RankSet& set, int rank) { return (set[rank / 64] >> (rank % 64)) & 1; }
+void Merge(RankSet* set, const RankSet& other) {
+  for (size_t i = 0; i < other.size(); ++i) (*set)[i] |= other[i];
+}
+
+// Runs one turn of `program` in any order its waits allow. Result [rank]: whose beginning happens before the rank's end.
+std::vector<RankSet> KnownBegins(const std::vector<Lane>& program) {
+  const int n = static_cast<int>(program.size());
+  std::vector<RankSet> known(n, RankSet((n + 63) / 64, 0));
+  for (int r = 0; r < n; ++r) Insert(&known[r], r);
+  std::vector<size_t> next(n, 0);
+  std::map<std::pair<int, int>, std::vector<RankSet>> signalled;  // (rank, endpoint) -> what each signal carried
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int r = 0; r < n; ++r) {
+      for (; next[r] < program[r].ops.size(); ++next[r], moved = true) {
+        const Op& op = program[r].ops[next[r]];
+        if (op.kind == OpKind::kSignal) {
+          signalled[{r, op.endpoint}].push_back(known[r]);
+        } else if (op.kind == OpKind::kWait) {
+          const auto it = signalled.find({op.peer, op.endpoint});
+          if (it == signalled.end() || it->second.size() < op.value) break;
+          Merge(&known[r], it->second[op.value - 1]);
+        }
+      }
+    }
+  }
+  return known;
+}
+
+struct SlotUsers {
+  std::set<int> writers;
+  std::set<int> readers;
+};
+
+// Who writes and who reads each slot, by (owner, slot).
+std::map<std::pair<int, int>, SlotUsers> CollectSlotUsers(const std::vector<Lane>& program) {
+  std::map<std::pair<int, int>, SlotUsers> users;
+  const auto each = [&](const std::vector<Operand>& operands, int rank, std::set<int> SlotUsers::* role) {
+    for (const Operand& o : operands) {
+      if (o.buffer != plan::Buffer::kScratch) continue;
+      for (int i = 0; i < o.parts; ++i) (users[{o.rank, o.part + i}].*role).insert(rank);
+    }
+  };
+  for (size_t r = 0; r < program.size(); ++r) {
+    for (const Op& op : program[r].ops) {
+      each(op.dst, static_cast<int>(r), &SlotUsers::writers);
+      each(op.src, static_cast<int>(r), &SlotUsers::readers);
+    }
+  }
+  return users;
+}
+
+Op MakeSync(OpKind kind, int peer, int endpoint, int value) {
+  Op op;
+  op.kind = kind;
+  op.peer = static_cast<int16_t>(peer);
+  op.endpoint = static_cast<uint16_t>(endpoint);
+  op.value = static_cast<uint16_t>(value);
+  return op;
+}
+
+}  // namespace
+
+Builder::Builder(const plan::Contract& contract, std::string_view algorithm, int parts)
+    : contract_(contract), algorithm_(algorithm), parts_(parts), program_(contract.ranks) {}
+
+void Builder::Copy(int rank, std::vector<Operand> dst, Operand src, State state) {
+  Op op;
+  op.kind = OpKind::kCopy;
+  op.finish = state == State::kFinal;
+  op.dst = std::move(dst);
+  op.src = {src};
+  program_[rank].ops.push_back(std::move(op));
+}
+
+void Builder::Reduce(int rank, std::vector<Operand> dst, std::vector<Operand> src, State state) {
+  Op op;
+  op.kind = OpKind::kReduce;
+  op.finish = state == State::kFinal;
+  op.dst = std::move(dst);
+  op.src = std::move(src);
+  program_[rank].ops.push_back(std::move(op));
+}
+
+void Builder::Signal(int rank, int peer, int endpoint) {
+  program_[rank].ops.push_back(MakeSync(OpKind::kSignal, peer, endpoint, 0));
+}
+
+void Builder::Wait(int rank, int source, int endpoint, int value) {
+  program_[rank].ops.push_back(MakeSync(OpKind::kWait, source, endpoint, value));
+}
+
+void Builder::WaitAll(int rank, int endpoint, int value) {
+  for (int q = 0; q < ranks(); ++q) {
+    if (q != rank) Wait(rank, q, endpoint, value);
+  }
+}
+
+void Builder::WaitToken(int rank, int from_lane, int endpoint) {
+  Wait(rank, rank, endpoint);
+  program_[rank].ops.back().from_lane = static_cast<uint16_t>(from_lane);
+}
+
+void Builder::AddCredits() {
+  std::set<std::pair<int, int>> credits;  // (reader, writer)
+  const std::vector<RankSet> known = KnownBegins(program_);
+  for (const auto& [slot, users] : CollectSlotUsers(program_)) {
+    for (int w : users.writers) {
+      for (int r : users.readers) {
+        if (!Contains(known[w], r)) credits.insert({r, w});
+      }
+    }
+  }
+  std::vector<int> endpoint(ranks(), 0);  // the first a rank does not use for data
+  for (int r = 0; r < ranks(); ++r) {
+    for (const Op& op : program_[r].ops) {
+      if (op.kind == OpKind::kSignal) endpoint[r] = std::max(endpoint[r], op.endpoint + 1);
+    }
+  }
+  std::vector<int> given(ranks(), 0);
+  for (const auto& [reader, writer] : credits) {
+    const int e = endpoint[reader] + given[reader];
+    auto& ops = program_[reader].ops;
+    ops.insert(ops.begin() + given[reader]++, MakeSync(OpKind::kSignal, writer, e, 0));
+    Wait(writer, reader, e);
+  }
+}
+
+Schedule Builder::Empty() const {
+  Schedule s;
+  s.algorithm = std::string(algorithm_);
+  s.contract = contract_;
+  s.parts = static_cast<uint16_t>(parts_);
+  s.lanes = 0;
+  s.program.resize(ranks());
+  return s;
+}
+
+void Builder::MoveTo(Schedule* schedule) {
+  for (int r = 0; r < ranks(); ++r) {
+    schedule->program[r].push_back(std::move(program_[r]));
+    program_[r] = Lane();
+  }
+  ++schedule->lanes;
+}
+
+void Builder::Seal(Schedule* schedule) const {
+  uint32_t id = 0;
+  int slots = 0, endpoints = 0;
+  for (auto& lanes : schedule->program) {
+    for (size_t l = 0; l < lanes.size(); ++l) {
+      for (Op& op : lanes[l].ops) {
+        op.id = id++;
+        if (op.kind == OpKind::kSignal) endpoints = std::max(endpoints, op.endpoint + 1);
+        if (op.kind == OpKind::kWait && op.peer != static_cast<int>(&lanes - schedule->program.data())) {
+          op.from_lane = static_cast<uint16_t>(l);
+        }
+        for (const auto* operands : {&op.dst, &op.src}) {
+          for (const Operand& o : *operands) {
+            if (o.buffer == plan::Buffer::kScratch) slots = std::max(slots, o.part + o.parts);
+          }
+        }
+      }
+    }
+  }
+  schedule->slots = static_cast<uint16_t>(slots);
+  schedule->endpoints = static_cast<uint16_t>(endpoints);
+  schedule->inline_endpoint.assign(slots, -1);
+  for (const InlineSlot& i : inline_slots_) schedule->inline_endpoint[i.slot] = static_cast<int16_t>(i.endpoint);
+}
+
+Schedule Builder::Build(int lanes) {
+  AddCredits();
+  Schedule schedule = Empty();
+  const std::vector<Lane> pattern = program_;
+  for (int l = 0; l < lanes; ++l) {
+    program_ = pattern;
+    MoveTo(&schedule);
+  }
+  Seal(&schedule);
+  return schedule;
+}
+
+}  // namespace axccl::algo

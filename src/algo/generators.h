@@ -1,0 +1,13 @@
+// The generators behind Generate(), one family a file. Each takes a contract of two or more ranks whose kind algo.cc lists
+// for it, and is a pure function of its arguments.
+#pragma once
+
+#include "src/plan/schedule.h"
+
+namespace axccl::algo {
+
+plan::Schedule Direct(const plan::Contract& contract, int lanes);
+plan::Schedule Oneshot(const plan::Contract& contract, int lanes);
+plan::Schedule Twoshot(const plan::Contract& contract, int lanes);
+
+}  // namespace axccl::algo

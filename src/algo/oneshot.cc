@@ -1,0 +1,181 @@
+// One-shot: every rank publishes what others need of its input in its own scratch, one exchange of signals between all
+// ranks, then every rank takes what it needs from where it lies.
+//
+// One hop from the first operation to the last, which is why it is the algorithm for small messages. For the kinds that
+// move each byte to one place (all but the reductions to several ranks) it is also what any staged algorithm can do at best:
+// one copy in, one copy out.
+//
+// All ranks signal all ranks, even where no data flows: that line costs one store and makes every rank's end follow every
+// rank's beginning. So the plan is complete, slots may be reused without credits, and operations follow each other with no
+// barrier between them.
+#include "src/algo/builder.h"
+#include "src/algo/generators.h"
+
+namespace axccl::algo {
+
+using plan::Contract;
+using plan::Kind;
+using plan::Operand;
+
+namespace {
+
+// The slot in which `owner` publishes its block for `reader`, where every reader has one of its own.
+int SlotFor(int owner, int reader) { return reader < owner ? reader : reader - 1; }
+
+// One slot that carries everything: small enough payloads travel in the line of the signal itself.
+void InlineOnlySlot(Builder* b) { b->Inline(0, 0); }
+
+// The contributions of all ranks in ascending order of rank, so that every rank folds to the same bits. The own one is read
+// from where the peers read it too: published contributions are scaled and rounded, the input is not.
+std::vector<Operand> PublishedContributions(const Builder& b) {
+  std::vector<Operand> src;
+  for (int q = 0; q < b.ranks(); ++q) src.push_back(Slot(q, 0));
+  return src;
+}
+
+void AllReduce(Builder* b) {
+  for (int r = 0; r < b->ranks(); ++r) {
+    b->Copy(r, {Slot(r, 0)}, In(r));
+    b->Signal(r, plan::kAllPeers);
+    b->WaitAll(r);
+    b->Reduce(r, {Out(r)}, PublishedContributions(*b), State::kFinal);
+  }
+  InlineOnlySlot(b);
+}
+
+void Reduce(Builder* b, int root) {
+  for (int r = 0; r < b->ranks(); ++r) {
+    if (r != root) b->Copy(r, {Slot(r, 0)}, In(r));
+    b->Signal(r, plan::kAllPeers);
+    b->WaitAll(r);
+    if (r != root) continue;
+    std::vector<Operand> src = PublishedContributions(*b);
+    src[root] = In(root);
+    b->Reduce(root, {Out(root)}, src, State::kFinal);
+  }
+  InlineOnlySlot(b);
+}
+
+void ReduceScatter(Builder* b) {
+  const int n = b->ranks();
+  for (int r = 0; r < n; ++r) {
+    for (int step = 1; step < n; ++step) {
+      const int q = b->Shift(r, step);
+      b->Copy(r, {Slot(r, SlotFor(r, q))}, In(r, q));
+    }
+    b->Signal(r, plan::kAllPeers);
+    b->WaitAll(r);
+    std::vector<Operand> src;
+    for (int q = 0; q < n; ++q) src.push_back(q == r ? In(r, r) : Slot(q, SlotFor(q, r)));
+    b->Reduce(r, {Out(r)}, src, State::kFinal);
+  }
+  if (n == 2) InlineOnlySlot(b);
+}
+
+// Also the sending half of kSendRecv.
+void Broadcast(Builder* b, int root, bool root_has_output) {
+  for (int r = 0; r < b->ranks(); ++r) {
+    if (r == root) {
+      std::vector<Operand> dst = {Slot(root, 0)};
+      if (root_has_output) dst.push_back(Out(root));
+      b->Copy(root, dst, In(root));
+    }
+    b->Signal(r, plan::kAllPeers);
+    b->WaitAll(r);
+    if (r != root) b->Copy(r, {Out(r)}, Slot(root, 0));
+  }
+  InlineOnlySlot(b);
+}
+
+void AllGather(Builder* b) {
+  for (int r = 0; r < b->ranks(); ++r) {
+    b->Copy(r, {Slot(r, 0), Out(r, r)}, In(r));
+    b->Signal(r, plan::kAllPeers);
+    // Start behind the own rank, so that not all ranks read the same peer's memory at once.
+    for (int step = 1; step < b->ranks(); ++step) {
+      const int q = b->Shift(r, step);
+      b->Wait(r, q);
+      b->Copy(r, {Out(r, q)}, Slot(q, 0));
+    }
+  }
+  InlineOnlySlot(b);
+}
+
+void AllToAll(Builder* b) {
+  const int n = b->ranks();
+  for (int r = 0; r < n; ++r) {
+    for (int step = 1; step < n; ++step) {
+      const int q = b->Shift(r, step);
+      b->Copy(r, {Slot(r, SlotFor(r, q))}, In(r, q));
+    }
+    b->Signal(r, plan::kAllPeers);
+    b->Copy(r, {Out(r, r)}, In(r, r));
+    for (int step = 1; step < n; ++step) {
+      const int q = b->Shift(r, step);
+      b->Wait(r, q);
+      b->Copy(r, {Out(r, q)}, Slot(q, SlotFor(q, r)));
+    }
+  }
+  if (n == 2) InlineOnlySlot(b);
+}
+
+void Gather(Builder* b, int root) {
+  for (int r = 0; r < b->ranks(); ++r) {
+    if (r != root) b->Copy(r, {Slot(r, 0)}, In(r));
+    b->Signal(r, plan::kAllPeers);
+    if (r != root) {
+      b->WaitAll(r);
+      continue;
+    }
+    b->Copy(root, {Out(root, root)}, In(root));
+    for (int step = 1; step < b->ranks(); ++step) {
+      const int q = b->Shift(root, step);
+      b->Wait(root, q);
+      b->Copy(root, {Out(root, q)}, Slot(q, 0));
+    }
+  }
+  InlineOnlySlot(b);
+}
+
+void Scatter(Builder* b, int root) {
+  const int n = b->ranks();
+  for (int r = 0; r < n; ++r) {
+    for (int step = 1; r == root && step < n; ++step) {
+      const int q = b->Shift(root, step);
+      b->Copy(root, {Slot(root, SlotFor(root, q))}, In(root, q));
+    }
+    b->Signal(r, plan::kAllPeers);
+    if (r == root) b->Copy(root, {Out(root)}, In(root, root));
+    b->WaitAll(r);
+    if (r != root) b->Copy(r, {Out(r)}, Slot(root, SlotFor(root, r)));
+  }
+  if (n == 2) InlineOnlySlot(b);
+}
+
+void Barrier(Builder* b) {
+  for (int r = 0; r < b->ranks(); ++r) {
+    b->Signal(r, plan::kAllPeers);
+    b->WaitAll(r);
+  }
+}
+
+}  // namespace
+
+plan::Schedule Oneshot(const Contract& contract, int lanes) {
+  Builder b(contract, "oneshot", 1);
+  switch (contract.kind) {
+    case Kind::kAllReduce: AllReduce(&b); break;
+    case Kind::kReduce: Reduce(&b, contract.root); break;
+    case Kind::kReduceScatter: ReduceScatter(&b); break;
+    case Kind::kBroadcast: Broadcast(&b, contract.root, true); break;
+    case Kind::kAllGather: AllGather(&b); break;
+    case Kind::kAllToAll: AllToAll(&b); break;
+    case Kind::kGather: Gather(&b, contract.root); break;
+    case Kind::kScatter: Scatter(&b, contract.root); break;
+    case Kind::kSendRecv: Broadcast(&b, 0, false); break;
+    case Kind::kBarrier: Barrier(&b); break;
+  }
+  return b.Build(lanes);
+}
+
+}  // namespace axccl::algo
