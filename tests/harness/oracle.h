@@ -1,0 +1,70 @@
+// The oracle: what every rank sends in a test case and what it must receive, element by element, in closed form.
+//
+// Inputs are pure functions of (case, rank, index), so every rank computes its expectation alone, without communication and
+// without a line of the library's code. Reduction inputs are chosen so that every order of combination gives the same
+// exact result (small integers times a power of two for floats, wrapping arithmetic for integers); then results are
+// compared bit for bit. The exception is the average of floats, compared within a few units in the last place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "nccl.h"
+
+namespace axccl::harness {
+
+enum class Call : uint8_t {
+  kAllReduce,
+  kReduce,
+  kReduceScatter,
+  kBroadcast,
+  kBcast,
+  kAllGather,
+  kAllToAll,
+  kGather,
+  kScatter,
+};
+inline constexpr int kNumCalls = 9;
+
+enum class Fold : uint8_t { kSum, kProd, kMax, kMin, kAvg, kPreMulSum };
+inline constexpr int kNumFolds = 6;
+
+const char* CallName(Call call);
+const char* FoldName(Fold fold);
+bool Folds(Call call);
+bool HasRoot(Call call);
+// Whether NCCL defines an in-place form of the call. (kBcast has no other.)
+bool HasInPlace(Call call);
+
+// One collective of one communicator.
+struct Case {
+  Call call = Call::kAllReduce;
+  ncclDataType_t type = ncclFloat32;
+  Fold fold = Fold::kSum;
+  size_t count = 0;  // the count argument of the call
+  int root = 0;
+  uint64_t seed = 0;
+
+  std::string Text() const;
+};
+
+// Elements of the rank's send and receive buffers; 0 where the call ignores them.
+size_t SendElements(const Case& c, int nranks, int rank);
+size_t RecvElements(const Case& c, int nranks, int rank);
+// In place: where the smaller of the two buffers starts inside the larger one, in elements.
+size_t InPlaceOffset(const Case& c, int nranks, int rank);
+
+// Writes the rank's send buffer.
+void FillSend(const Case& c, int nranks, int rank, void* send);
+// The element the rank must find at `index` of its receive buffer.
+uint64_t ExpectedElement(const Case& c, int nranks, int rank, size_t index);
+// Compares the whole receive buffer. Empty when right, else the first few wrong elements and how many there are.
+std::string CheckRecv(const Case& c, int nranks, int rank, const void* recv);
+// As CheckRecv for the send buffer, which must be as FillSend left it.
+std::string CheckSend(const Case& c, int nranks, int rank, const void* send);
+
+// PreMulSum: the rank's scalar, as an element.
+uint64_t PreMulScalar(const Case& c, int nranks, int rank);
+
+}  // namespace axccl::harness

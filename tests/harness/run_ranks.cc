@@ -1,0 +1,391 @@
+#include "tests/harness/run_ranks.h"
+
+#include <fcntl.h>
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "tests/harness/random.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define AXCCL_TEST_TIME_SCALE 8
+#elif defined(__SANITIZE_ADDRESS__)
+#define AXCCL_TEST_TIME_SCALE 4
+#else
+#define AXCCL_TEST_TIME_SCALE 1
+#endif
+
+namespace axccl::harness {
+namespace internal {
+
+constexpr int kMaxThreads = 288;
+constexpr int kCells = 64;
+constexpr int kBarriers = 16;
+constexpr size_t kStepBytes = 240;
+constexpr size_t kFailureBytes = 4000;
+
+struct Slot {
+  std::atomic<int> state{0};  // 0 not started, 1 running, 2 done, 3 meant to die
+  char step[kStepBytes] = {};
+  std::atomic<size_t> failure_bytes{0};
+  char failures[kFailureBytes] = {};
+};
+
+struct Shared {
+  std::atomic<uint32_t> changes{0};  // futex word: anything a waiter may wait for has changed
+  std::atomic<uint32_t> failed{0};
+  std::atomic<uint64_t> cells[kCells] = {};
+  std::atomic<uint32_t> arrived[kBarriers] = {};
+  int alarm = -1;  // write end of the pipe that wakes the test process
+  Slot slots[kMaxThreads];
+  alignas(4096) std::byte board[RankContext::kBoardBytes];
+
+  void Announce() {
+    changes.fetch_add(1);
+    syscall(SYS_futex, &changes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+  // Waits until `done`; false when a rank has failed first.
+  template <class Done>
+  bool AwaitUntil(Done done) {
+    for (;;) {
+      const uint32_t seen = changes.load();
+      if (done()) return true;
+      if (failed.load() != 0) return false;
+      syscall(SYS_futex, &changes, FUTEX_WAIT, seen, nullptr, nullptr, 0);
+    }
+  }
+};
+
+}  // namespace internal
+
+namespace {
+
+using internal::Shared;
+using internal::Slot;
+using Clock = std::chrono::steady_clock;
+
+// Exit status of a child whose rank has told what failed; anything else but 0 is a story of its own (a sanitizer's, say).
+constexpr int kToldExit = 9;
+
+// Ranks that wait for a failed one are of no further use, but may still have something to say.
+constexpr std::chrono::seconds kGrace{3};
+
+void ApplyEnvironment(const RunOptions& options) {
+  setenv("AXCCL_DEVICE", "host", 1);
+  for (const auto& [name, value] : options.environment) {
+    if (value.empty()) {
+      unsetenv(name.c_str());
+    } else {
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
+}
+
+std::string Describe(const testing::TestPartResult& result) {
+  const char* file = result.file_name() == nullptr ? "?" : result.file_name();
+  return std::string(file) + ":" + std::to_string(result.line_number()) + ": " + result.message();
+}
+
+}  // namespace
+
+// ---- RankContext ----
+
+std::string Layout::Text() const {
+  return std::to_string(processes) + "p" + std::to_string(threads) + "t" + std::to_string(ranks) + "r";
+}
+
+bool RankContext::Step(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(shared_->slots[thread_].step, internal::kStepBytes, format, arguments);
+  va_end(arguments);
+  return !AnyFailed();
+}
+
+void RankContext::Fail(const std::string& text) {
+  Slot& slot = shared_->slots[thread_];
+  const size_t used = slot.failure_bytes.load();
+  const size_t room = internal::kFailureBytes - used;
+  const std::string line = "  " + text + "\n";
+  const size_t bytes = std::min(room, line.size());
+  std::memcpy(slot.failures + used, line.data(), bytes);
+  slot.failure_bytes.store(used + bytes);
+  if (shared_->failed.exchange(1) == 0) {
+    [[maybe_unused]] const ssize_t written = write(shared_->alarm, "!", 1);
+  }
+  shared_->Announce();
+}
+
+bool RankContext::AnyFailed() const { return shared_->failed.load() != 0; }
+
+bool RankContext::Barrier(int id, int parties) {
+  const uint32_t all = static_cast<uint32_t>(parties == 0 ? layout_.processes * layout_.threads : parties);
+  const uint32_t ticket = shared_->arrived[id].fetch_add(1);
+  const uint32_t target = (ticket / all + 1) * all;
+  shared_->Announce();
+  return shared_->AwaitUntil([&] { return shared_->arrived[id].load() >= target; });
+}
+
+void RankContext::Set(int cell, uint64_t value) {
+  shared_->cells[cell].store(value);
+  shared_->Announce();
+}
+
+uint64_t RankContext::Get(int cell) const { return shared_->cells[cell].load(); }
+
+uint64_t RankContext::Await(int cell) {
+  shared_->AwaitUntil([&] { return shared_->cells[cell].load() != 0; });
+  return shared_->cells[cell].load();
+}
+
+std::byte* RankContext::board() const { return shared_->board; }
+
+void RankContext::Die() {
+  shared_->slots[thread_].state.store(3);
+  kill(getpid(), SIGKILL);
+  for (;;) pause();
+}
+
+// ---- Runner ----
+
+class Runner {
+ public:
+  Runner(const Layout& layout, const Body& body, const RunOptions& options)
+      : layout_(layout), body_(body), options_(options) {}
+  ~Runner();
+
+  std::vector<std::string> Run();
+
+ private:
+  struct Child {
+    pid_t pid = -1;
+    int pidfd = -1;
+    int status = 0;
+    bool killed_here = false;
+  };
+
+  bool Prepare(std::string* error);
+  void Start(int process);
+  [[noreturn]] void ChildMain(int process);
+  void ThreadMain(int thread);
+  void AwaitChildren();
+  void Reap(Child* child);
+  void KillRest();
+  std::string ReportOf(int thread) const;
+  std::string ExitOf(int process) const;
+  std::vector<std::string> Collect();
+
+  const Layout layout_;
+  const Body& body_;
+  const RunOptions& options_;
+  Shared* shared_ = nullptr;
+  int alarm_read_ = -1;
+  std::vector<Child> children_;
+  bool timed_out_ = false;
+};
+
+Runner::~Runner() {
+  if (alarm_read_ >= 0) close(alarm_read_);
+  if (shared_ == nullptr) return;
+  if (shared_->alarm >= 0) close(shared_->alarm);
+  munmap(shared_, sizeof(Shared));
+}
+
+bool Runner::Prepare(std::string* error) {
+  if (layout_.processes * layout_.threads > internal::kMaxThreads) {
+    *error = "too many threads in one run";
+    return false;
+  }
+  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    *error = std::string("mmap of the shared page: ") + std::strerror(errno);
+    return false;
+  }
+  shared_ = new (memory) Shared;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    *error = std::string("pipe2: ") + std::strerror(errno);
+    return false;
+  }
+  alarm_read_ = ends[0];
+  shared_->alarm = ends[1];
+  return true;
+}
+
+void Runner::ThreadMain(int thread) {
+  RankContext context(shared_, layout_, thread * layout_.ranks, thread);
+  shared_->slots[thread].state.store(1);
+  testing::TestPartResultArray results;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+    body_(context);
+  }
+  for (int i = 0; i < results.size(); ++i) {
+    if (results.GetTestPartResult(i).failed()) context.Fail(Describe(results.GetTestPartResult(i)));
+  }
+  shared_->slots[thread].state.store(2);
+}
+
+void Runner::ChildMain(int process) {
+  ApplyEnvironment(options_);
+  std::vector<std::thread> threads;
+  for (int i = 1; i < layout_.threads; ++i) {
+    threads.emplace_back([this, thread = process * layout_.threads + i] { ThreadMain(thread); });
+  }
+  ThreadMain(process * layout_.threads);
+  for (std::thread& thread : threads) thread.join();
+  // exit, not _exit: the library must survive static destruction, and sanitizers report at exit.
+  std::exit(shared_->failed.load() != 0 ? kToldExit : 0);
+}
+
+void Runner::Start(int process) {
+  const pid_t pid = fork();
+  if (pid == 0) ChildMain(process);
+  Child& child = children_.emplace_back();
+  child.pid = pid;
+  if (pid > 0) child.pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+}
+
+void Runner::Reap(Child* child) {
+  while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR) {
+  }
+  close(child->pidfd);
+  child->pidfd = -1;
+}
+
+void Runner::KillRest() {
+  if (const char* hold = std::getenv("AXCCL_TEST_HOLD"); hold != nullptr && hold[0] == '1') {
+    std::fprintf(stderr, "AXCCL_TEST_HOLD: stuck ranks are left for a debugger; press enter to go on\n");
+    std::getchar();
+  }
+  for (Child& child : children_) {
+    if (child.pidfd < 0) continue;
+    child.killed_here = true;
+    kill(child.pid, SIGKILL);
+    Reap(&child);
+  }
+}
+
+void Runner::AwaitChildren() {
+  auto deadline = Clock::now() + options_.deadline * TimeScale();
+  bool alarmed = false;
+  for (;;) {
+    std::vector<pollfd> waits;
+    for (const Child& child : children_) {
+      if (child.pidfd >= 0) waits.push_back({child.pidfd, POLLIN, 0});
+    }
+    if (waits.empty()) return;
+    if (!alarmed) waits.push_back({alarm_read_, POLLIN, 0});
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const int ready = left > 0 ? poll(waits.data(), waits.size(), static_cast<int>(left) + 1) : 0;
+    if (ready == 0) {
+      timed_out_ = !alarmed;
+      return KillRest();
+    }
+    if (!alarmed && (waits.back().revents & POLLIN) != 0) {
+      alarmed = true;
+      deadline = std::min(deadline, Clock::now() + kGrace * TimeScale());
+    }
+    for (Child& child : children_) {
+      pollfd wait{child.pidfd, POLLIN, 0};
+      if (child.pidfd < 0 || poll(&wait, 1, 0) != 1) continue;
+      Reap(&child);
+      // A rank that crashed leaves the others waiting, just as one that failed does.
+      const bool meant = shared_->slots[static_cast<size_t>(&child - children_.data()) * layout_.threads].state == 3;
+      if (child.status == 0 || meant || alarmed) continue;
+      alarmed = true;
+      shared_->failed.store(1);
+      shared_->Announce();
+      deadline = std::min(deadline, Clock::now() + kGrace * TimeScale());
+    }
+  }
+}
+
+std::string Runner::ExitOf(int process) const {
+  const Child& child = children_[process];
+  if (child.pid < 0) return "could not be forked";
+  if (child.killed_here) return timed_out_ ? "hung and was killed at the deadline" : "killed after another rank failed";
+  if (WIFSIGNALED(child.status)) return std::string("died of signal ") + strsignal(WTERMSIG(child.status));
+  return "exited with status " + std::to_string(WEXITSTATUS(child.status));
+}
+
+std::string Runner::ReportOf(int thread) const {
+  const Slot& slot = shared_->slots[thread];
+  std::string text = "rank " + std::to_string(thread * layout_.ranks) + " of " + layout_.Text();
+  text += std::string(slot.state == 2 ? " (done)" : slot.state == 1 ? " (running)" : "") + ", last step \"";
+  text += std::string(slot.step, strnlen(slot.step, internal::kStepBytes)) + "\"";
+  const size_t bytes = slot.failure_bytes.load();
+  if (bytes > 0) text += ":\n" + std::string(slot.failures, bytes);
+  return text;
+}
+
+std::vector<std::string> Runner::Collect() {
+  bool failed = timed_out_;
+  for (int p = 0; p < layout_.processes; ++p) {
+    const int first = p * layout_.threads;
+    bool meant_to_die = false;
+    for (int i = 0; i < layout_.threads; ++i) meant_to_die |= shared_->slots[first + i].state == 3;
+    if (children_[p].status != 0 && !meant_to_die) failed = true;
+  }
+  if (!failed && shared_->failed == 0) return {};
+  std::vector<std::string> texts;
+  for (int p = 0; p < layout_.processes; ++p) {
+    for (int i = 0; i < layout_.threads; ++i) {
+      const int thread = p * layout_.threads + i;
+      const Slot& slot = shared_->slots[thread];
+      const int status = children_[p].status;
+      const bool quiet = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == kToldExit);
+      if (slot.failure_bytes == 0 && slot.state >= 2 && quiet) continue;
+      texts.push_back(ReportOf(thread) + " [process " + ExitOf(p) + "]");
+    }
+  }
+  if (texts.empty()) texts.push_back("the run failed, but no rank said why");
+  return texts;
+}
+
+std::vector<std::string> Runner::Run() {
+  std::string error;
+  if (!Prepare(&error)) return {error};
+  Seed();  // drawn before the fork, so that all ranks have the same
+  std::fflush(nullptr);
+  for (int p = 0; p < layout_.processes; ++p) Start(p);
+  AwaitChildren();
+  return Collect();
+}
+
+std::vector<std::string> RunRanksReport(const Layout& layout, const Body& body, const RunOptions& options) {
+  return Runner(layout, body, options).Run();
+}
+
+void RunRanks(const Layout& layout, const Body& body, const RunOptions& options) {
+  const std::vector<std::string> texts = RunRanksReport(layout, body, options);
+  for (const std::string& text : texts) ADD_FAILURE() << text;
+  if (!texts.empty()) ADD_FAILURE() << "replay with AXCCL_TEST_SEED=" << Seed();
+}
+
+int TimeScale() { return AXCCL_TEST_TIME_SCALE; }
+
+bool FullTests() {
+  const char* value = std::getenv("AXCCL_TEST_FULL");
+  return value != nullptr && value[0] == '1';
+}
+
+}  // namespace axccl::harness

@@ -1,0 +1,104 @@
+// Runs ranks of a test as processes, threads, or several in one thread, under a hard deadline.
+//
+// RunRanks forks `layout.processes` children; each makes `layout.threads` threads; each thread runs `body` once with a
+// RankContext that stands for `layout.ranks` consecutive ranks. The test process itself never runs `body`, so it never
+// touches the library: it can always fork again, and a crash or a hang costs one run, not the whole program.
+//
+// In `body` use GoogleTest's assertions as usual: every failure is carried to the test process together with the
+// rank and its last step. Once a rank has failed, the others get a short grace and are then killed. At the deadline all are
+// killed, and the failure says for every rank where it was.
+//
+// Everything a run shares (steps, cells, barriers) lives in one anonymous shared mapping made before the fork. Its atomics
+// are sequentially consistent; waiting is on a futex, and ends with `false` once any rank has failed.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace axccl::harness {
+
+// Where ranks live: processes x threads a process x ranks a thread; rank r = (process * threads + thread) * ranks + i.
+struct Layout {
+  int processes = 1;
+  int threads = 1;
+  int ranks = 1;
+
+  int nranks() const { return processes * threads * ranks; }
+  std::string Text() const;  // "4p1t1r"
+};
+
+inline Layout Processes(int n) { return {n, 1, 1}; }
+inline Layout Threads(int n) { return {1, n, 1}; }
+inline Layout OneThread(int n) { return {1, 1, n}; }
+
+struct RunOptions {
+  // Wall time for the whole run; sanitizers get more (see TimeScale).
+  std::chrono::milliseconds deadline{20000};
+  // Set in the children before `body`, on top of AXCCL_DEVICE=host. An empty value unsets.
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+namespace internal {
+struct Shared;
+}
+
+// One thread's view of a run. Used by that thread only, except where said.
+class RankContext {
+ public:
+  int nranks() const { return layout_.nranks(); }
+  int first_rank() const { return first_; }
+  int local_ranks() const { return layout_.ranks; }
+  // The rank, where a thread has only one.
+  int rank() const { return first_; }
+  const Layout& layout() const { return layout_; }
+
+  // Says what the thread is about to do; a hang report ends with it. Returns false once any rank has failed.
+  [[gnu::format(printf, 2, 3)]] bool Step(const char* format, ...);
+  // Records a failure of this thread without GoogleTest.
+  void Fail(const std::string& text);
+  // True once any thread of the run has failed.
+  bool AnyFailed() const;
+
+  // Waits until `parties` threads (0: all of the run) have called with the same id. False when a rank has failed.
+  bool Barrier(int id = 0, int parties = 0);
+  // 64 shared words, zero at first. Await waits until the word is non-zero and returns it; 0 when a rank has failed.
+  void Set(int cell, uint64_t value);
+  uint64_t Get(int cell) const;
+  uint64_t Await(int cell);
+  // A shared byte area of kBoardBytes; what is written before a Barrier or Set can be read after it.
+  static constexpr size_t kBoardBytes = size_t{1} << 20;
+  std::byte* board() const;
+
+  // Ends this process as SIGKILL does; the run does not count it as a failure. Does not return.
+  [[noreturn]] void Die();
+
+ private:
+  friend class Runner;
+  RankContext(internal::Shared* shared, const Layout& layout, int first, int thread)
+      : shared_(shared), layout_(layout), first_(first), thread_(thread) {}
+
+  internal::Shared* shared_;
+  Layout layout_;
+  int first_;
+  int thread_;  // index over all processes
+};
+
+using Body = std::function<void(RankContext&)>;
+
+// Runs and returns what went wrong, one text per failed rank or process; empty when all is well.
+std::vector<std::string> RunRanksReport(const Layout& layout, const Body& body, const RunOptions& options = {});
+// Runs and adds a GoogleTest failure for each of those texts.
+void RunRanks(const Layout& layout, const Body& body, const RunOptions& options = {});
+
+// How much longer everything may take under a sanitizer: 1 without.
+int TimeScale();
+// Whether AXCCL_TEST_FULL=1 asks for the large grids.
+bool FullTests();
+
+}  // namespace axccl::harness
