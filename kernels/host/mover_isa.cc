@@ -1,0 +1,282 @@
+// The movers for one instruction set; compiled once for each (AXCCL_KERNELS_ISA names it, see CMakeLists.txt).
+//
+// A kernel is one (format, combination) with everything dispatched outside its loop. It walks the request in chunks
+// that fit the registers: all sources of a chunk are read and combined before its destinations are written, which makes
+// exact aliasing safe and reads and writes every byte once, whatever the number of sources.
+
+#include "kernels/host/combine.h"
+#include "kernels/host/formats.h"
+#include "kernels/host/isa.h"
+#include "kernels/host/vector.h"
+
+namespace axccl::kernels::AXCCL_KERNELS_ISA {
+namespace {
+
+// Small enough to stay in the first-level cache with the sources streaming past, large enough to amortise the calls.
+constexpr size_t kBlockBytes = 4096;
+
+// Bytes [begin, end) of every source go to bytes [0, end - begin) of every destination.
+struct Task {
+  void* const* dst;
+  const void* const* src;
+  const Factor* pre;
+  uint64_t post_divisor;
+  size_t begin;
+  size_t end;
+  int num_dst;
+  int num_src;
+};
+
+using Kernel = void (*)(const Task& task);
+
+template <class Lane>
+AXCCL_INLINE Lane Quotient(Lane value, uint64_t divisor) {
+  if constexpr (Lane(-1) < Lane(0)) {
+    const uint64_t magnitude = value < 0 ? -static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+    const uint64_t quotient = magnitude / divisor;
+    return static_cast<Lane>(value < 0 ? -quotient : quotient);
+  } else {
+    return static_cast<Lane>(value / divisor);
+  }
+}
+
+// Divides every lane, signed ones toward zero. Powers of two, which group sizes mostly are, are shifts.
+template <class Lane, int kBytes>
+AXCCL_INLINE Vector<Lane, kBytes> Divided(Vector<Lane, kBytes> v, uint64_t divisor) {
+  constexpr int kBits = 8 * sizeof(Lane);
+  if ((divisor & (divisor - 1)) == 0) {
+    const int shift = __builtin_ctzll(divisor);
+    if (shift >= kBits) return Vector<Lane, kBytes>{};
+    if constexpr (Lane(-1) < Lane(0)) v += (v >> (kBits - 1)) & static_cast<Lane>(divisor - 1);
+    return v >> shift;
+  }
+  for (size_t i = 0; i < kBytes / sizeof(Lane); ++i) v[i] = Quotient<Lane>(v[i], divisor);
+  return v;
+}
+
+template <class Format, class Op, bool kScaled, int kBytes>
+struct Fold {
+  using Lane = typename Format::Lane;
+  using Acc = Pack<Lane, kBytes, Format::kPacks>;
+
+  static AXCCL_INLINE Acc Load(const Task& task, Raw<kBytes> raw, int k) {
+    Acc acc = Format::template Up<kBytes>(raw);
+    if constexpr (kScaled) {
+      if (task.pre != nullptr) {
+        const Lane factor = Format::FactorOf(task.pre[k]);
+        for (int i = 0; i < Format::kPacks; ++i) acc.v[i] *= factor;
+      }
+    }
+    return acc;
+  }
+
+  static AXCCL_INLINE void Add(Acc& acc, const Acc& next) {
+    for (int i = 0; i < Format::kPacks; ++i) {
+      acc.v[i] = Op::template Apply<Format::kIsFloat>(acc.v[i], next.v[i]);
+    }
+  }
+
+  static AXCCL_INLINE Raw<kBytes> Finish(const Task& task, Acc& acc) {
+    if constexpr (kScaled && !Format::kIsFloat) {
+      if (task.post_divisor > 1) acc.v[0] = Divided<Lane, kBytes>(acc.v[0], task.post_divisor);
+    }
+    return Format::template Down<kBytes>(acc);
+  }
+};
+
+template <class Format, class Op, bool kScaled, int kNumSrc, int kNumDst>
+struct Mover {
+  // Four vectors of accumulators hide the latency of the additions and amortise walking the pointer arrays.
+  static constexpr int kUnroll = 4 / Format::kPacks;
+
+  // Pointers are members where their number is fixed: stores could change the caller's arrays for all the compiler
+  // knows, so it would read those again for every chunk.
+  const Task& task;
+  const char* src[kNumSrc == 0 ? 1 : kNumSrc];
+  char* dst[kNumDst == 0 ? 1 : kNumDst];
+
+  AXCCL_INLINE explicit Mover(const Task& t) : task(t) {
+    for (int k = 0; k < kNumSrc; ++k) src[k] = static_cast<const char*>(t.src[k]) + t.begin;
+    for (int d = 0; d < kNumDst; ++d) dst[d] = static_cast<char*>(t.dst[d]);
+  }
+  AXCCL_INLINE int NumSrc() const { return kNumSrc == 0 ? task.num_src : kNumSrc; }
+  AXCCL_INLINE int NumDst() const { return kNumDst == 0 ? task.num_dst : kNumDst; }
+  AXCCL_INLINE const char* Src(int k, size_t at) const {
+    return (kNumSrc == 0 ? static_cast<const char*>(task.src[k]) + task.begin : src[k]) + at;
+  }
+  AXCCL_INLINE char* Dst(int d, size_t at) const {
+    return (kNumDst == 0 ? static_cast<char*>(task.dst[d]) : dst[d]) + at;
+  }
+
+  template <int kBytes, int kCount>
+  AXCCL_INLINE void Chunk(size_t at) const {
+    using F = Fold<Format, Op, kScaled, kBytes>;
+    typename F::Acc acc[kCount];
+    for (int u = 0; u < kCount; ++u) acc[u] = F::Load(task, LoadWord<Raw<kBytes>>(Src(0, at) + u * kBytes), 0);
+    for (int k = 1; k < NumSrc(); ++k) {
+      const char* from = Src(k, at);
+      for (int u = 0; u < kCount; ++u) F::Add(acc[u], F::Load(task, LoadWord<Raw<kBytes>>(from + u * kBytes), k));
+    }
+    Raw<kBytes> out[kCount];
+    for (int u = 0; u < kCount; ++u) out[u] = F::Finish(task, acc[u]);
+    for (int d = 0; d < NumDst(); ++d) {
+      char* to = Dst(d, at);
+      for (int u = 0; u < kCount; ++u) StoreWord(to + u * kBytes, out[u]);
+    }
+  }
+
+  // The last 1..15 bytes. The lanes beyond compute on zeros and are not stored.
+  AXCCL_INLINE void Rest(size_t at, size_t bytes) const {
+    using F = Fold<Format, Op, kScaled, 16>;
+    typename F::Acc acc = F::Load(task, LoadPartial(Src(0, at), bytes), 0);
+    for (int k = 1; k < NumSrc(); ++k) F::Add(acc, F::Load(task, LoadPartial(Src(k, at), bytes), k));
+    const Raw<16> out = F::Finish(task, acc);
+    for (int d = 0; d < NumDst(); ++d) StorePartial(Dst(d, at), out, bytes);
+  }
+
+  AXCCL_INLINE void Run() const {
+    const size_t bytes = task.end - task.begin;
+    size_t at = 0;
+    for (; at + kUnroll * kVectorBytes <= bytes; at += kUnroll * kVectorBytes) Chunk<kVectorBytes, kUnroll>(at);
+    if constexpr (kUnroll > 1) {
+      for (; at + kVectorBytes <= bytes; at += kVectorBytes) Chunk<kVectorBytes, 1>(at);
+    }
+    if constexpr (kVectorBytes > 16) {
+      for (; at + 16 <= bytes; at += 16) Chunk<16, 1>(at);
+    }
+    if (at < bytes) Rest(at, bytes - at);
+  }
+};
+
+template <class Format, class Op, bool kScaled, int kNumSrc, int kNumDst>
+void Run(const Task& task) {
+  Mover<Format, Op, kScaled, kNumSrc, kNumDst>(task).Run();
+}
+
+// The kernels of one (type, combination).
+struct Kernels {
+  Kernel two_to_one;  // 2 sources, 1 destination, no scaling: what a reduction between two ranks is made of
+  Kernel two_to_two;  // the same for both ranks at once
+  Kernel many;        // any numbers, no scaling
+  Kernel scaled;      // any numbers, factors, divisor
+};
+
+// `Plain` is the format used where nothing is scaled. It is the unsigned one for sums and products of integers, where
+// the sign does not matter, so that the compiler sees them once.
+template <class Plain, class Format, class Op>
+constexpr Kernels KernelsOf() {
+  return {Run<Plain, Op, false, 2, 1>, Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 0, 0>,
+          Run<Format, Op, true, 0, 0>};
+}
+
+struct TypeKernels {
+  Kernels of[kNumCombines];
+  int size_shift;
+};
+
+template <class Plain, class Format>
+constexpr TypeKernels TypeKernelsOf(int size_shift) {
+  return {{KernelsOf<Plain, Format, Sum>(), KernelsOf<Plain, Format, Prod>(), KernelsOf<Format, Format, Max>(),
+           KernelsOf<Format, Format, Min>()},
+          size_shift};
+}
+
+// Indexed by DataType.
+constexpr TypeKernels kKernels[kNumDataTypes] = {
+    TypeKernelsOf<Integer<uint8_t>, Integer<int8_t>>(0),
+    TypeKernelsOf<Integer<uint8_t>, Integer<uint8_t>>(0),
+    TypeKernelsOf<Integer<uint32_t>, Integer<int32_t>>(2),
+    TypeKernelsOf<Integer<uint32_t>, Integer<uint32_t>>(2),
+    TypeKernelsOf<Integer<uint64_t>, Integer<int64_t>>(3),
+    TypeKernelsOf<Integer<uint64_t>, Integer<uint64_t>>(3),
+    TypeKernelsOf<Float16, Float16>(1),
+    TypeKernelsOf<Float32, Float32>(2),
+    TypeKernelsOf<Float64, Float64>(3),
+    TypeKernelsOf<Bfloat16, Bfloat16>(1),
+    TypeKernelsOf<Float8<E4M3>, Float8<E4M3>>(0),
+    TypeKernelsOf<Float8<E5M2>, Float8<E5M2>>(0),
+};
+
+// The first block of a streamed output ends where a cache line of the destination begins, so that all others are made
+// of whole lines.
+size_t FirstBlock(const void* dst, size_t bytes) {
+  const size_t block = kBlockBytes - reinterpret_cast<uintptr_t>(dst) % kCacheLine;
+  return block < bytes ? block : bytes;
+}
+
+// Reduces block by block into the first-level cache and streams from there: needs no kernels of its own, costs nothing
+// that shows next to main memory, and destinations may be aligned differently.
+[[gnu::noinline]] void ReduceStreamed(Kernel kernel, const Task& task) {
+  alignas(kCacheLine) char block[kBlockBytes];
+  void* const to_block[1] = {block};
+  Task part = task;
+  part.dst = to_block;
+  part.num_dst = 1;
+  part.end = FirstBlock(task.dst[0], task.end);
+  while (part.begin < task.end) {
+    kernel(part);
+    for (int d = 0; d < task.num_dst; ++d) {
+      Stream(static_cast<char*>(task.dst[d]) + part.begin, block, part.end - part.begin);
+    }
+    part.begin = part.end;
+    part.end = task.end - part.begin < kBlockBytes ? task.end : part.begin + kBlockBytes;
+  }
+  StreamFence();
+}
+
+[[gnu::noinline]] void CopyBlocks(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal) {
+  const char* from = static_cast<const char*>(src);
+  size_t at = 0;
+  size_t end = non_temporal ? FirstBlock(dst[0], bytes) : (bytes < kBlockBytes ? bytes : kBlockBytes);
+  while (at < bytes) {
+    for (int d = 0; d < num_dst; ++d) {
+      char* to = static_cast<char*>(dst[d]) + at;
+      if (to == from + at) continue;
+      if (non_temporal) {
+        Stream(to, from + at, end - at);
+      } else {
+        __builtin_memcpy(to, from + at, end - at);
+      }
+    }
+    at = end;
+    end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
+  }
+  if (non_temporal) StreamFence();
+}
+
+void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal) {
+  if (num_dst == 1 && !non_temporal) {
+    if (dst[0] != src) __builtin_memcpy(dst[0], src, bytes);
+    return;
+  }
+  CopyBlocks(dst, num_dst, src, bytes, non_temporal);
+}
+
+void Reduce(const ReduceRequest& request) {
+  const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
+  const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
+  const size_t bytes = request.count << type.size_shift;
+  const bool scaled = request.pre != nullptr || request.post_divisor > 1;
+  if (request.num_src == 1 && !scaled) {
+    Copy(request.dst, request.num_dst, request.src[0], bytes, request.non_temporal);
+    return;
+  }
+  const Task task = {request.dst, request.src,     request.pre,    request.post_divisor, 0,
+                     bytes,       request.num_dst, request.num_src};
+  if (request.non_temporal) {
+    const bool two = request.num_src == 2 && !scaled;
+    ReduceStreamed(scaled ? kernels.scaled : (two ? kernels.two_to_one : kernels.many), task);
+  } else if (scaled) {
+    kernels.scaled(task);
+  } else if (request.num_src == 2 && request.num_dst <= 2) {
+    (request.num_dst == 1 ? kernels.two_to_one : kernels.two_to_two)(task);
+  } else {
+    kernels.many(task);
+  }
+}
+
+}  // namespace
+
+constinit const IsaTable kTable = {Reduce, Copy};
+
+}  // namespace axccl::kernels::AXCCL_KERNELS_ISA

@@ -1,0 +1,141 @@
+// Vectors of a fixed number of bytes on the compiler's own vector types, and how to move them.
+//
+// Internal to the per-ISA compilations: everything lives in a namespace named after the instruction set, so that no
+// two compilations share a symbol (see isa.h), and nothing of the standard library is instantiated here.
+// All functions are pure or touch only the bytes named by their arguments; no alignment is required unless stated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if !defined(AXCCL_KERNELS_ISA)
+#define AXCCL_KERNELS_ISA baseline
+#endif
+
+#define AXCCL_INLINE inline __attribute__((always_inline))
+
+namespace axccl::kernels::AXCCL_KERNELS_ISA {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "partial vectors are assembled in little-endian order");
+
+#if defined(__AVX512BW__)
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
+
+inline constexpr size_t kCacheLine = 64;
+
+template <class Lane, int kBytes>
+struct VectorOf {
+  typedef Lane Type __attribute__((vector_size(kBytes)));
+};
+template <class Lane, int kBytes>
+using Vector = typename VectorOf<Lane, kBytes>::Type;
+
+// Bits as they lie in memory, before a format gives them meaning.
+template <int kBytes>
+using Raw = Vector<uint32_t, kBytes>;
+
+template <class Word>
+AXCCL_INLINE Word LoadWord(const void* from) {
+  Word word;
+  __builtin_memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+template <class Word>
+AXCCL_INLINE void StoreWord(void* to, Word word) {
+  __builtin_memcpy(to, &word, sizeof(word));
+}
+
+// The first `bytes` (1..15) bytes of a 16-byte vector, the rest zero. Reads nothing outside [from, from + bytes).
+AXCCL_INLINE Raw<16> LoadPartial(const char* from, size_t bytes) {
+  uint64_t low;
+  uint64_t high = 0;
+  if (bytes >= 8) {
+    low = LoadWord<uint64_t>(from);
+    if (bytes > 8) high = LoadWord<uint64_t>(from + bytes - 8) >> (8 * (16 - bytes));
+  } else if (bytes >= 4) {
+    low = LoadWord<uint32_t>(from) | uint64_t{LoadWord<uint32_t>(from + bytes - 4)} << (8 * (bytes - 4));
+  } else {
+    const size_t middle = bytes / 2;
+    const size_t last = bytes - 1;
+    low = uint64_t{LoadWord<uint8_t>(from)} | uint64_t{LoadWord<uint8_t>(from + middle)} << (8 * middle) |
+          uint64_t{LoadWord<uint8_t>(from + last)} << (8 * last);
+  }
+  return (Raw<16>)(Vector<uint64_t, 16>{low, high});
+}
+
+// Writes the first `bytes` (1..15) bytes of `raw` and nothing else.
+AXCCL_INLINE void StorePartial(char* to, Raw<16> raw, size_t bytes) {
+  const Vector<uint64_t, 16> halves = (Vector<uint64_t, 16>)raw;
+  uint64_t word = halves[0];
+  if (bytes & 8) {
+    StoreWord(to, word);
+    word = halves[1];
+    to += 8;
+  }
+  if (bytes & 4) {
+    StoreWord(to, static_cast<uint32_t>(word));
+    word >>= 32;
+    to += 4;
+  }
+  if (bytes & 2) {
+    StoreWord(to, static_cast<uint16_t>(word));
+    word >>= 16;
+    to += 2;
+  }
+  if (bytes & 1) StoreWord(to, static_cast<uint8_t>(word));
+}
+
+// Sanitizers do not see non-temporal stores, so sanitized builds use plain ones: a race or an overflow of a streamed
+// output must not go unnoticed.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define AXCCL_PLAIN_STREAM 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define AXCCL_PLAIN_STREAM 1
+#endif
+#endif
+
+// Stores one cache line around the cache. `to` is aligned to kCacheLine.
+AXCCL_INLINE void StreamLine(char* to, const char* from) {
+  for (size_t at = 0; at < kCacheLine; at += kVectorBytes) {
+#if defined(AXCCL_PLAIN_STREAM) || !defined(__SSE2__)
+    StoreWord(to + at, LoadWord<Raw<kVectorBytes>>(from + at));
+#elif defined(__AVX512BW__)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), LoadWord<__m512i>(from + at));
+#elif defined(__AVX2__)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at), LoadWord<__m256i>(from + at));
+#else
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), LoadWord<__m128i>(from + at));
+#endif
+  }
+}
+
+// Non-temporal stores are not ordered by a later release store; this makes them so.
+AXCCL_INLINE void StreamFence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+// Writes [from, from + bytes) to `to` around the cache: whole lines streamed, the broken lines at both ends stored
+// plainly, as a partial non-temporal line costs a read-modify-write in memory. No fence.
+AXCCL_INLINE void Stream(char* to, const char* from, size_t bytes) {
+  size_t head = -reinterpret_cast<uintptr_t>(to) % kCacheLine;
+  if (head > bytes) head = bytes;
+  __builtin_memcpy(to, from, head);
+  size_t at = head;
+  for (; at + kCacheLine <= bytes; at += kCacheLine) StreamLine(to + at, from + at);
+  __builtin_memcpy(to + at, from + at, bytes - at);
+}
+
+}  // namespace axccl::kernels::AXCCL_KERNELS_ISA
