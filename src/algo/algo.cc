@@ -1,6 +1,7 @@
 #include "src/algo/algo.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "src/algo/builder.h"
@@ -19,9 +20,8 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
-    {"direct", Direct},
-    {"oneshot", Oneshot},
-    {"twoshot", Twoshot},
+    {"bruck", Bruck}, {"direct", Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise},
+    {"rhd", Rhd},     {"ring", Ring},     {"tree", Tree},       {"twoshot", Twoshot},
 };
 
 // A group of one: the input is the output.
@@ -55,15 +55,22 @@ Status CheckArguments(const Contract& c, int lanes) {
 
 const std::vector<std::string_view>& Algorithms(Kind kind) {
   using Names = std::vector<std::string_view>;
-  static const Names kFold = {"direct", "twoshot", "oneshot"};
-  static const Names kMove = {"direct", "oneshot"};
-  static const Names kSync = {"oneshot"};
-  switch (kind) {
-    case Kind::kAllReduce:
-    case Kind::kReduce: return kFold;
-    case Kind::kBarrier: return kSync;
-    default: return kMove;
-  }
+  static const std::array<Names, plan::kNumKinds> kTable = [] {
+    std::array<Names, plan::kNumKinds> table;
+    const auto at = [&table](Kind k) -> Names& { return table[static_cast<size_t>(k)]; };
+    at(Kind::kAllReduce) = {"direct", "twoshot", "oneshot", "rhd", "ring", "tree"};
+    at(Kind::kBroadcast) = {"direct", "oneshot", "tree", "ring"};
+    at(Kind::kReduce) = {"direct", "twoshot", "oneshot", "tree", "ring"};
+    at(Kind::kAllGather) = {"direct", "oneshot", "bruck", "rhd", "ring"};
+    at(Kind::kReduceScatter) = {"direct", "oneshot", "pairwise", "rhd", "ring"};
+    at(Kind::kAllToAll) = {"direct", "oneshot", "pairwise", "bruck"};
+    at(Kind::kGather) = {"direct", "oneshot", "tree"};
+    at(Kind::kScatter) = {"direct", "oneshot", "tree"};
+    at(Kind::kSendRecv) = {"direct", "oneshot"};
+    at(Kind::kBarrier) = {"oneshot"};
+    return table;
+  }();
+  return kTable[static_cast<size_t>(kind)];
 }
 
 Result<plan::Schedule> Generate(const Contract& contract, std::string_view algorithm, int lanes) {

@@ -1,0 +1,86 @@
+// Bruck: ceil(log2 n) steps for any n; in step j every rank puts to the rank 2^j away. Few messages, for small data on links
+// where a message is dear. (J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport
+// message-passing systems", IEEE TPDS 8(11), 1997.)
+//
+// Step j has endpoint j. Both kinds hear from every rank, directly or not, and are complete.
+#include <bit>
+
+#include "src/algo/builder.h"
+#include "src/algo/generators.h"
+
+namespace axccl::algo {
+
+using plan::Contract;
+using plan::Kind;
+using plan::Operand;
+
+namespace {
+
+int Steps(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
+
+// Item i of rank r is the block of rank r + i. Before step j a rank has items 0 to 2^j - 1; in step j it gets items 2^j and up
+// from rank r + 2^j, whose items 0 and up they are. Item i > 0 arrives in slot i - 1.
+//
+// An item goes to its output and to all ranks that want it later in one copy, as soon as it is there.
+void AllGather(Builder* b, int r) {
+  const int n = b->ranks();
+  const auto forward = [&](int item, int step, Operand src) {
+    std::vector<Operand> dst;
+    for (int j = step; j < Steps(n); ++j) {
+      const int distance = 1 << j;
+      if (distance + item < n) dst.push_back(Slot(b->Shift(r, -distance), distance + item - 1));
+    }
+    dst.push_back(Out(r, b->Shift(r, item)));
+    b->Copy(r, dst, src);
+  };
+  forward(0, 0, In(r));
+  for (int j = 0; j < Steps(n); ++j) {
+    const int distance = 1 << j;
+    b->Signal(r, b->Shift(r, -distance), j);
+    b->Wait(r, b->Shift(r, distance), j);
+    for (int item = distance; item < 2 * distance && item < n; ++item) forward(item, j + 1, Slot(r, item - 1));
+  }
+}
+
+// Item i of rank r, on its way to rank r + i, moves by 2^j in step j for every bit j set in i. What arrives in step j has
+// slots of its own, one per item with bit j, so that a fast sender overwrites nothing that is still to be sent.
+void AllToAll(Builder* b, int r) {
+  const int n = b->ranks();
+  int step_base = 0;
+  std::vector<Operand> place(n);  // where item i is now
+  for (int i = 0; i < n; ++i) place[i] = In(r, b->Shift(r, i));
+  b->Copy(r, {Out(r, r)}, place[0]);
+  for (int j = 0; j < Steps(n); ++j) {
+    const int distance = 1 << j;
+    const int to = b->Shift(r, distance);
+    std::vector<int> items;
+    for (int i = distance; i < n; ++i) {
+      if (i & distance) items.push_back(i);
+    }
+    for (size_t k = 0; k < items.size(); ++k) b->Copy(r, {Slot(to, step_base + static_cast<int>(k))}, place[items[k]]);
+    b->Signal(r, to, j);
+    b->Wait(r, b->Shift(r, -distance), j);
+    for (size_t k = 0; k < items.size(); ++k) {
+      const int i = items[k];
+      place[i] = Slot(r, step_base + static_cast<int>(k));
+      if (i >> (j + 1) == 0) b->Copy(r, {Out(r, b->Shift(r, -i))}, place[i]);
+    }
+    step_base += static_cast<int>(items.size());
+  }
+}
+
+}  // namespace
+
+plan::Schedule Bruck(const Contract& contract, int lanes) {
+  Builder b(contract, "bruck", 1);
+  for (int r = 0; r < b.ranks(); ++r) {
+    if (contract.kind == Kind::kAllGather) {
+      AllGather(&b, r);
+    } else {
+      AllToAll(&b, r);
+    }
+  }
+  return b.Build(lanes);
+}
+
+}  // namespace axccl::algo

@@ -1,0 +1,56 @@
+// Pairwise: n - 1 steps; in step i rank r puts what rank r + i wants into that rank's scratch and hears from rank r - i. Every
+// byte crosses one link once, and at any time each rank sends to one and receives from one other.
+#include "src/algo/builder.h"
+#include "src/algo/generators.h"
+
+namespace axccl::algo {
+
+using plan::Contract;
+using plan::Kind;
+using plan::Operand;
+
+namespace {
+
+// Step i uses slot and endpoint i - 1.
+void Put(Builder* b, int r, int step) {
+  const int to = b->Shift(r, step);
+  b->Copy(r, {Slot(to, step - 1)}, In(r, to));
+  b->Signal(r, to, step - 1);
+}
+
+void AllToAll(Builder* b, int r) {
+  b->Copy(r, {Out(r, r)}, In(r, r));
+  for (int step = 1; step < b->ranks(); ++step) {
+    const int from = b->Shift(r, -step);
+    Put(b, r, step);
+    b->Wait(r, from, step - 1);
+    b->Copy(r, {Out(r, from)}, Slot(r, step - 1));
+  }
+}
+
+// All contributions are folded at once: one pass over the output instead of one per step.
+void ReduceScatter(Builder* b, int r) {
+  std::vector<Operand> contributions = {In(r, r)};
+  for (int step = 1; step < b->ranks(); ++step) {
+    Put(b, r, step);
+    b->Wait(r, b->Shift(r, -step), step - 1);
+    contributions.push_back(Slot(r, step - 1));
+  }
+  b->Reduce(r, {Out(r)}, contributions, State::kFinal);
+}
+
+}  // namespace
+
+plan::Schedule Pairwise(const Contract& contract, int lanes) {
+  Builder b(contract, "pairwise", 1);
+  for (int r = 0; r < b.ranks(); ++r) {
+    if (contract.kind == Kind::kAllToAll) {
+      AllToAll(&b, r);
+    } else {
+      ReduceScatter(&b, r);
+    }
+  }
+  return b.Build(lanes);
+}
+
+}  // namespace axccl::algo

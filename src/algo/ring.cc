@@ -1,0 +1,118 @@
+// Ring: every rank talks to the next one only, by putting data into the next rank's scratch. Each rank sends the least any
+// algorithm can, over links that need not exist between other ranks; in exchange it takes a step per rank.
+//
+// Each step has a slot of its own at the receiver, so within a turn nothing is overwritten. All-reduce, all-gather and
+// reduce-scatter go all the way round, which makes them complete. Broadcast and reduce are chains that begin or end at the
+// root; there consecutive turns are the pipeline, and Build() adds the credits that let a rank run one turn ahead.
+#include "src/algo/builder.h"
+#include "src/algo/generators.h"
+
+namespace axccl::algo {
+
+using plan::Contract;
+using plan::Kind;
+using plan::Operand;
+
+namespace {
+
+// A chunk is a part of the block in the all-reduce, a block in the other kinds.
+Operand InputChunk(Kind kind, int rank, int chunk) { return kind == Kind::kAllReduce ? In(rank, 0, chunk) : In(rank, chunk); }
+
+// n - 1 steps after which rank r holds the fold of chunk r in `result`. The contribution to chunk c starts at rank c + 1 and
+// collects the others' on its way to rank c. Uses slots 0 to n - 2 and as many signals.
+void ReduceScatterSteps(Builder* b, Kind kind, int r, std::vector<Operand> result) {
+  const int n = b->ranks();
+  const int next = b->Shift(r, 1);
+  b->Copy(r, {Slot(next, 0)}, InputChunk(kind, r, b->Shift(r, -1)));
+  b->Signal(r, next);
+  for (int step = 1; step < n; ++step) {
+    const Operand own = InputChunk(kind, r, b->Shift(r, -1 - step));
+    b->Wait(r, b->Shift(r, -1), 0, step);
+    if (step == n - 1) {
+      b->Reduce(r, result, {Slot(r, step - 1), own}, State::kFinal);
+    } else {
+      b->Reduce(r, {Slot(next, step)}, {Slot(r, step - 1), own});
+      b->Signal(r, next);
+    }
+  }
+}
+
+void AllReduce(Builder* b) {
+  const int n = b->ranks();
+  for (int r = 0; r < n; ++r) {
+    const int next = b->Shift(r, 1);
+    const int first = n - 1;  // slot of the first result to come round
+    ReduceScatterSteps(b, Kind::kAllReduce, r, {Slot(next, first), Out(r, 0, r)});
+    b->Signal(r, next);
+    for (int step = 1; step < n; ++step) {
+      std::vector<Operand> dst = {Out(r, 0, b->Shift(r, -step))};
+      if (step + 1 < n) dst.push_back(Slot(next, first + step));
+      b->Wait(r, b->Shift(r, -1), 0, first + step);
+      b->Copy(r, dst, Slot(r, first + step - 1));
+      if (step + 1 < n) b->Signal(r, next);
+    }
+  }
+}
+
+void AllGather(Builder* b) {
+  const int n = b->ranks();
+  for (int r = 0; r < n; ++r) {
+    const int next = b->Shift(r, 1);
+    b->Copy(r, {Slot(next, 0), Out(r, r)}, In(r));
+    b->Signal(r, next);
+    for (int step = 1; step < n; ++step) {
+      std::vector<Operand> dst = {Out(r, b->Shift(r, -step))};
+      if (step + 1 < n) dst.push_back(Slot(next, step));
+      b->Wait(r, b->Shift(r, -1), 0, step);
+      b->Copy(r, dst, Slot(r, step - 1));
+      if (step + 1 < n) b->Signal(r, next);
+    }
+  }
+}
+
+void Broadcast(Builder* b, int root) {
+  for (int r = 0; r < b->ranks(); ++r) {
+    const int next = b->Shift(r, 1);
+    std::vector<Operand> dst = {Out(r)};
+    if (next != root) dst.push_back(Slot(next, 0));
+    if (r != root) b->Wait(r, b->Shift(r, -1));
+    b->Copy(r, dst, r == root ? In(root) : Slot(r, 0));
+    if (next != root) b->Signal(r, next);
+  }
+}
+
+void Reduce(Builder* b, int root) {
+  for (int r = 0; r < b->ranks(); ++r) {
+    const int next = b->Shift(r, 1);
+    const int previous = b->Shift(r, -1);
+    if (previous == root) {
+      b->Copy(r, {Slot(next, 0)}, In(r));
+      b->Signal(r, next);
+      continue;
+    }
+    b->Wait(r, previous);
+    if (r == root) {
+      b->Reduce(r, {Out(root)}, {Slot(r, 0), In(r)}, State::kFinal);
+    } else {
+      b->Reduce(r, {Slot(next, 0)}, {Slot(r, 0), In(r)});
+      b->Signal(r, next);
+    }
+  }
+}
+
+}  // namespace
+
+plan::Schedule Ring(const Contract& contract, int lanes) {
+  Builder b(contract, "ring", contract.kind == Kind::kAllReduce ? contract.ranks : 1);
+  switch (contract.kind) {
+    case Kind::kAllReduce: AllReduce(&b); break;
+    case Kind::kAllGather: AllGather(&b); break;
+    case Kind::kBroadcast: Broadcast(&b, contract.root); break;
+    case Kind::kReduce: Reduce(&b, contract.root); break;
+    default:
+      for (int r = 0; r < b.ranks(); ++r) ReduceScatterSteps(&b, contract.kind, r, {Out(r)});
+  }
+  return b.Build(lanes);
+}
+
+}  // namespace axccl::algo
