@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace axccl::plan {
 
@@ -40,6 +41,8 @@ enum class Kind : uint8_t {
 inline constexpr int kNumKinds = 10;
 
 const char* KindName(Kind kind);  // "all_reduce", "broadcast", ... (the words of the text form)
+// The kind with that name; false, and `kind` untouched, when there is none.
+bool FindKind(std::string_view name, Kind* kind);
 
 struct Contract {
   Kind kind = Kind::kBarrier;

@@ -1,0 +1,250 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "src/plan/text.h"
+
+namespace axccl::plan {
+
+namespace {
+
+// Peers are 16-bit signed numbers in an operation.
+constexpr uint64_t kMaxRanks = std::numeric_limits<int16_t>::max();
+constexpr uint64_t kMax16 = std::numeric_limits<uint16_t>::max();
+constexpr uint64_t kMax32 = std::numeric_limits<uint32_t>::max();
+
+// A cursor over the text. The first failure is kept, with the place where it happened; afterwards everything fails.
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+
+  const Status& status() const { return status_; }
+  bool failed() const { return !status_.ok(); }
+  bool AtEnd() const { return at_ == text_.size(); }
+
+  bool Fail(const std::string& what) {
+    if (failed()) return false;
+    const std::string_view before = text_.substr(0, at_);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const size_t start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+    status_ = MakeStatus(Code::kInvalidArgument, "plan text, line %td column %zu: %s, found %s", line, at_ - start + 1,
+                         what.c_str(), Found().c_str());
+    return false;
+  }
+
+  bool Try(std::string_view word) {
+    if (failed() || text_.substr(at_, word.size()) != word) return false;
+    at_ += word.size();
+    return true;
+  }
+
+  bool Expect(std::string_view word) { return Try(word) || Fail("expected " + Quote(word)); }
+
+  bool Number(uint64_t least, uint64_t most, uint64_t* value) {
+    const size_t start = at_;
+    uint64_t v = 0;
+    while (!failed() && at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - start < 10) {
+      v = v * 10 + static_cast<uint64_t>(text_[at_++] - '0');
+    }
+    const bool leading_zero = at_ - start > 1 && text_[start] == '0';
+    if (!failed() && at_ > start && !leading_zero && v >= least && v <= most) {
+      *value = v;
+      return true;
+    }
+    if (!failed()) at_ = start;
+    return Fail("expected a number from " + std::to_string(least) + " to " + std::to_string(most));
+  }
+
+  template <class T>
+  bool Number(uint64_t least, uint64_t most, T* value) {
+    uint64_t v = 0;
+    if (!Number(least, most, &v)) return false;
+    *value = static_cast<T>(v);
+    return true;
+  }
+
+  // The characters up to the next space or line end.
+  std::string_view Word() {
+    const size_t start = at_;
+    if (!failed()) at_ = std::min(text_.find_first_of(" \n", at_), text_.size());
+    return text_.substr(start, at_ - start);
+  }
+  void Back(std::string_view word) { at_ -= failed() ? 0 : word.size(); }
+
+ private:
+  static std::string Quote(std::string_view word) {
+    std::string quoted = "'";
+    for (const char c : word) quoted += c == '\n' ? std::string("\\n") : c < ' ' || c > '~' ? "?" : std::string(1, c);
+    return quoted + "'";
+  }
+  std::string Found() const {
+    if (AtEnd()) return "the end of the text";
+    const std::string_view rest = text_.substr(at_, 24);
+    const size_t end = rest.find('\n');
+    return Quote(end == std::string_view::npos ? rest : rest.substr(0, end + 1));
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  Status status_;
+};
+
+template <class T>
+bool ReadField(Reader* in, std::string_view key, uint64_t least, uint64_t most, T* value) {
+  return in->Expect(key) && in->Expect(" ") && in->Number(least, most, value) && in->Expect("\n");
+}
+
+bool ReadName(Reader* in, std::string* name) {
+  if (!in->Expect("algorithm ")) return false;
+  const std::string_view word = in->Word();
+  if (!IsAlgorithmName(word)) {
+    in->Back(word);
+    return in->Fail("expected the name of an algorithm ([a-z0-9_-], at most 32 characters)");
+  }
+  *name = std::string(word);
+  return in->Expect("\n");
+}
+
+bool ReadKind(Reader* in, Kind* kind) {
+  if (!in->Expect("kind ")) return false;
+  const std::string_view word = in->Word();
+  if (!FindKind(word, kind)) {
+    in->Back(word);
+    return in->Fail("expected the name of a collective, such as all_reduce");
+  }
+  return in->Expect("\n");
+}
+
+bool ReadInline(Reader* in, std::vector<int16_t>* endpoints) {
+  if (!in->Expect("inline")) return false;
+  while (in->Try(" ")) {
+    int16_t endpoint = -1;
+    if (!in->Try("-") && !in->Number(0, kMaxRanks, &endpoint)) return false;
+    if (endpoints->size() == kMax16) return in->Fail("expected at most 65535 entries");
+    endpoints->push_back(endpoint);
+  }
+  return in->Expect("\n");
+}
+
+bool ReadHeader(Reader* in, Schedule* s) {
+  uint64_t version = 0;
+  if (!ReadField(in, "axccl-plan", kTextVersion, kTextVersion, &version)) return false;
+  if (!ReadName(in, &s->algorithm) || !ReadKind(in, &s->contract.kind)) return false;
+  if (!ReadField(in, "ranks", 1, kMaxRanks, &s->contract.ranks)) return false;
+  if (!ReadField(in, "root", 0, kMaxRanks - 1, &s->contract.root)) return false;
+  if (!ReadField(in, "parts", 1, kMax16, &s->parts) || !ReadField(in, "lanes", 1, kMax16, &s->lanes)) return false;
+  if (!ReadField(in, "slots", 0, kMax16, &s->slots)) return false;
+  if (!ReadField(in, "endpoints", 0, kMax16, &s->endpoints)) return false;
+  if (!in->Expect("direct ")) return false;
+  s->direct = in->Try("yes");
+  if (!s->direct && !in->Try("no")) return in->Fail("expected 'yes' or 'no'");
+  return in->Expect("\n") && ReadInline(in, &s->inline_endpoint);
+}
+
+bool ReadOperand(Reader* in, const Schedule& s, Operand* o) {
+  if (in->Try("in[")) {
+    o->buffer = Buffer::kInput;
+  } else if (in->Try("out[")) {
+    o->buffer = Buffer::kOutput;
+  } else if (in->Try("slot[")) {
+    o->buffer = Buffer::kScratch;
+  } else {
+    return in->Fail("expected an operand: in[rank].block.part, out[rank].block.part or slot[rank].slot");
+  }
+  if (!in->Number(0, s.contract.ranks - 1, &o->rank) || !in->Expect("].")) return false;
+  if (o->buffer != Buffer::kScratch && (!in->Number(0, kMax16, &o->block) || !in->Expect("."))) return false;
+  if (!in->Number(0, kMax16, &o->part)) return false;
+  return !in->Try(":") || in->Number(2, kMax16, &o->parts);
+}
+
+bool ReadOperands(Reader* in, const Schedule& s, std::vector<Operand>* operands) {
+  do {
+    Operand o;
+    if (!ReadOperand(in, s, &o)) return false;
+    operands->push_back(o);
+  } while (in->Try(" "));
+  return true;
+}
+
+bool ReadData(Reader* in, const Schedule& s, Op* op) {
+  op->finish = in->Try("finish ");
+  do {
+    Operand o;
+    if (!ReadOperand(in, s, &o)) return false;
+    op->dst.push_back(o);
+    if (!in->Expect(" ")) return false;
+  } while (!in->Try("<- "));
+  return ReadOperands(in, s, &op->src);
+}
+
+bool ReadSignal(Reader* in, const Schedule& s, Op* op) {
+  if (in->Try("all")) {
+    op->peer = kAllPeers;
+  } else if (!in->Number(0, s.contract.ranks - 1, &op->peer)) {
+    return false;
+  }
+  return in->Expect(" e") && in->Number(0, kMax16, &op->endpoint);
+}
+
+bool ReadWait(Reader* in, const Schedule& s, int lane, Op* op) {
+  op->from_lane = static_cast<uint16_t>(lane);
+  if (!in->Number(0, s.contract.ranks - 1, &op->peer) || !in->Expect(" ")) return false;
+  if (in->Try("l")) {
+    if (!in->Number(0, kMax16, &op->from_lane)) return false;
+    if (op->from_lane == lane) return in->Fail("expected the lane to be left out, because it is the own one");
+    if (!in->Expect(" ")) return false;
+  }
+  return in->Expect("e") && in->Number(0, kMax16, &op->endpoint) && in->Expect(" v") &&
+         in->Number(1, kMax16, &op->value);
+}
+
+bool ReadOp(Reader* in, const Schedule& s, int lane, Op* op) {
+  if (!in->Number(0, kMax32, &op->id) || !in->Expect(" ")) return false;
+  bool good = true;
+  if (in->Try("copy ")) {
+    op->kind = OpKind::kCopy;
+    good = ReadData(in, s, op);
+  } else if (in->Try("reduce ")) {
+    op->kind = OpKind::kReduce;
+    good = ReadData(in, s, op);
+  } else if (in->Try("signal ")) {
+    op->kind = OpKind::kSignal;
+    good = ReadSignal(in, s, op);
+  } else if (in->Try("wait ")) {
+    op->kind = OpKind::kWait;
+    good = ReadWait(in, s, lane, op);
+  } else if (in->Try("nop")) {
+    op->kind = OpKind::kNop;
+  } else {
+    good = in->Fail("expected an operation: copy, reduce, signal, wait or nop");
+  }
+  return good && in->Expect("\n");
+}
+
+bool ReadProgram(Reader* in, Schedule* s) {
+  // Grown with the text, never to a size the text merely claims.
+  for (int r = 0; r < s->contract.ranks; ++r) {
+    s->program.emplace_back();
+    for (int l = 0; l < s->lanes; ++l) {
+      if (!in->Expect("rank " + std::to_string(r) + " lane " + std::to_string(l) + "\n")) return false;
+      Lane& lane = s->program.back().emplace_back();
+      while (in->Try("#")) {
+        Op op;
+        if (!ReadOp(in, *s, l, &op)) return false;
+        lane.ops.push_back(std::move(op));
+      }
+    }
+  }
+  return in->AtEnd() || in->Fail("expected an operation or the end of the text");
+}
+
+}  // namespace
+
+Result<Schedule> Parse(std::string_view text) {
+  Reader in(text);
+  Schedule schedule;
+  if (!ReadHeader(&in, &schedule) || !ReadProgram(&in, &schedule)) return in.status();
+  return schedule;
+}
+
+}  // namespace axccl::plan

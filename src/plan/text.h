@@ -1,0 +1,56 @@
+// The canonical text form of a schedule, and its hash.
+//
+// One schedule has one text and one text one schedule: Parse accepts exactly what Print writes, so Print(Parse(t)) == t for
+// every text it accepts, and Parse(Print(s)) == s for every schedule that meets the verifier's structure rules (fields an
+// operation does not use are zero). Lines end in '\n', words are separated by one space, numbers are decimal without
+// sign or leading zeros. Version 1:
+//
+//   axccl-plan 1                                version of the form
+//   algorithm ring                              [a-z0-9_-], at most 32 characters
+//   kind all_reduce                             contract.h
+//   ranks 4
+//   root 0
+//   parts 4
+//   lanes 1
+//   slots 3
+//   endpoints 2
+//   direct no                                   or yes
+//   inline 0 - 1                                inline_endpoint, one word an entry, '-' for -1
+//   rank 0 lane 0                               once for every rank and lane, in order; then its operations:
+//   #0 signal 1 e0                              operation id; destination rank, `all`, or the own rank; endpoint
+//   #1 wait 3 e0 v1                             source rank, endpoint, value; tokens name their lane: `wait 0 l1 e0 v1`
+//   #2 copy slot[0].1 out[2].0.3 <- in[0].0.3   destinations <- source
+//   #3 reduce finish out[0].0.1:2 <- in[0].0.1:2 slot[3].0:2
+//   #4 nop
+//
+// An operand is in[rank].block.part, out[rank].block.part or slot[rank].slot, followed by `:parts` when it spans more than
+// one. Functions are pure and thread-safe. Parse takes hostile text: it allocates in proportion to the text only, and what
+// it returns is well-formed but not verified.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/plan/plan.h"
+#include "src/plan/schedule.h"
+
+namespace axccl::plan {
+
+inline constexpr int kTextVersion = 1;
+inline constexpr size_t kMaxAlgorithmName = 32;
+
+// Whether `name` may stand in the text form as the name of an algorithm.
+bool IsAlgorithmName(std::string_view name);
+
+std::string Print(const Schedule& schedule);
+// One operation as its line of the text, without '\n' (`lane` is the lane it belongs to).
+std::string Print(const Op& op, int lane);
+
+// kInvalidArgument with line and column of the first character that does not fit.
+Result<Schedule> Parse(std::string_view text);
+
+// XXH3's 128-bit hash of a text.
+Hash HashOf(std::string_view text);
+
+}  // namespace axccl::plan

@@ -1,0 +1,412 @@
+#include "src/verify/concurrency.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "src/verify/describe.h"
+#include "src/verify/places.h"
+
+namespace axccl::verify {
+
+using plan::Buffer;
+using plan::Op;
+using plan::Operand;
+using plan::OpKind;
+using plan::Schedule;
+
+namespace {
+
+constexpr uint32_t kTurns = plan::kRotation + 1;
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+// An operation of a run: positions of a strand count from the start of turn 0.
+struct Event {
+  uint32_t strand = kNone;
+  uint32_t position = 0;
+};
+
+// A lane of a rank, and how far its run is.
+struct Strand {
+  const std::vector<Op>* ops = nullptr;
+  int rank = 0;
+  int lane = 0;
+  uint32_t turn = 0;
+  uint32_t next = 0;         // operation of this turn
+  uint32_t blocked = kNone;  // key of the signal it waits for
+  uint32_t next_blocked = kNone;  // list of the strands that wait for the same signal
+  uint32_t done = 0;         // operations done, over all turns
+};
+
+// Who touched a place last.
+struct History {
+  Event write;
+  uint32_t published = 0;  // position of the signal that publishes an inline slot, kNone = never
+  uint32_t reads = kNone;  // list since the write
+};
+
+struct ReadNode {
+  Event event;
+  bool of_input;
+  uint32_t next;
+};
+
+class Run {
+ public:
+  Run(const Schedule& s, const SignalTable& signals, const std::vector<int>& lanes, Order* order);
+  Status Go();
+
+ private:
+  struct Touch {
+    const Operand* operand;
+    int part;
+    uint32_t place;
+  };
+
+  uint32_t StrandOf(int rank, int lane) const { return static_cast<uint32_t>(rank) * width_ + lane_at_[lane]; }
+  uint32_t* Clock(uint32_t x) { return &clock_[size_t{x} * strands_.size()]; }
+  bool Before(const Event& e, uint32_t x) { return e.strand == x || Clock(x)[e.strand] > e.position; }
+  std::string WhereOf(const Event& e) const;
+  static Status Bad(const std::string& what) { return MakeStatus(Code::kInvalidArgument, "%s", what.c_str()); }
+
+  Status Advance(uint32_t x);
+  void Signal(uint32_t x, const Op& op);
+  bool Wait(uint32_t x, const Op& op);
+  void Join(uint32_t x, const uint32_t* clock);
+  // False: the strand has ended or waits for the other lanes of its rank.
+  Status EndTurn(uint32_t x, bool* goes_on);
+  Status EndRank(int rank);
+  void NoteComplete(uint32_t x);
+
+  Status Data(uint32_t x, const Op& op);
+  Status Remote(uint32_t x, const Touch& t);
+  Status Read(uint32_t x, const Touch& t);
+  Status Write(uint32_t x, const Touch& t);
+  Status Race(uint32_t x, const Touch& t, const char* does, const Event& other, const char* other_does,
+              bool in_place) const;
+  uint32_t Publication(uint32_t x, const Operand& o, int part) const;
+  Status Deadlock() const;
+
+  const Schedule& s_;
+  const SignalTable& signals_;
+  Order* order_;
+  const Places places_;
+  const uint32_t width_;          // lanes examined
+  std::vector<uint32_t> lane_at_;  // [lane] its position among them
+  std::vector<Strand> strands_;
+  std::vector<uint32_t> clock_;   // [strand][strand] operations known to be done; the own entry is kept in Strand::done
+  std::vector<uint32_t> queue_;   // strands that can go on
+
+  std::vector<uint32_t> made_;      // [endpoint] signals so far
+  std::vector<uint32_t> waits_;     // [signal] waits for it in a turn
+  std::vector<uint32_t> snapshot_;  // [signal * kTurns + turn] its clock in pool_, kNone before it is made
+  std::vector<uint32_t> pending_;   // [the same] waits still to come
+  std::vector<uint32_t> blocked_;   // [the same] list of strands
+  std::vector<uint32_t> pool_;
+  std::vector<uint32_t> free_;
+
+  std::vector<History> history_;
+  std::vector<ReadNode> reads_;
+  // Direct schedules: how many lanes of a rank have ended the turn, and the last access of a strand to a rank's buffers.
+  std::vector<uint32_t> arrived_;
+  std::vector<bool> ended_;
+  std::vector<uint32_t> last_remote_;  // [rank][strand] position + 1
+};
+
+Run::Run(const Schedule& s, const SignalTable& signals, const std::vector<int>& lanes, Order* order)
+    : s_(s), signals_(signals), order_(order), places_(s), width_(static_cast<uint32_t>(lanes.size())),
+      lane_at_(s.lanes, 0), made_(signals.size(), 0), waits_(signals.op_index.size(), 0),
+      history_(size_t{places_.size()} * width_) {
+  for (uint32_t i = 0; i < width_; ++i) lane_at_[lanes[i]] = i;
+  for (int r = 0; r < s.contract.ranks; ++r) {
+    for (int l : lanes) {
+      Strand& strand = strands_.emplace_back();
+      strand.ops = &s.program[r][l].ops;
+      strand.rank = r;
+      strand.lane = l;
+      for (const Op& op : *strand.ops) {
+        if (op.kind != OpKind::kWait) continue;
+        ++waits_[signals.At(signals.IndexOf(op.peer, op.from_lane, op.endpoint)).first + op.value - 1];
+      }
+    }
+  }
+  clock_.assign(strands_.size() * strands_.size(), 0);
+  snapshot_.assign(waits_.size() * kTurns, kNone);
+  pending_.assign(waits_.size() * kTurns, 0);
+  blocked_.assign(waits_.size() * kTurns, kNone);
+  if (!s.direct) return;
+  arrived_.assign(s.contract.ranks, 0);
+  ended_.assign(s.contract.ranks, false);
+  last_remote_.assign(strands_.size() * s.contract.ranks, 0);
+}
+
+std::string Run::WhereOf(const Event& e) const {
+  const Strand& strand = strands_[e.strand];
+  return Where(s_, strand.rank, strand.lane, e.position % strand.ops->size());
+}
+
+Status Run::Go() {
+  for (uint32_t x = 0; x < strands_.size(); ++x) queue_.push_back(x);
+  // In rounds, so that strands advance in step and few signals are pending at a time.
+  std::vector<uint32_t> round;
+  while (!queue_.empty()) {
+    round.swap(queue_);
+    queue_.clear();
+    for (uint32_t x : round) AXCCL_RETURN_IF_ERROR(Advance(x));
+  }
+  for (const Strand& strand : strands_) {
+    if (strand.blocked != kNone) return Deadlock();
+  }
+  return Status();
+}
+
+Status Run::Advance(uint32_t x) {
+  Strand& strand = strands_[x];
+  strand.blocked = kNone;
+  while (true) {
+    if (strand.next == strand.ops->size()) {
+      bool goes_on = false;
+      AXCCL_RETURN_IF_ERROR(EndTurn(x, &goes_on));
+      if (!goes_on) return Status();
+      continue;
+    }
+    const Op& op = (*strand.ops)[strand.next];
+    if (op.kind == OpKind::kWait) {
+      if (!Wait(x, op)) return Status();
+    } else if (op.kind == OpKind::kSignal) {
+      Signal(x, op);
+    } else if (op.kind != OpKind::kNop && strand.turn % plan::kRotation == 0) {
+      AXCCL_RETURN_IF_ERROR(Data(x, op));
+    }
+    ++strand.next;
+    ++strand.done;
+  }
+}
+
+void Run::Signal(uint32_t x, const Op& op) {
+  const Strand& strand = strands_[x];
+  const size_t index = signals_.IndexOf(strand.rank, strand.lane, op.endpoint);
+  const auto& endpoint = signals_.At(index);
+  const uint32_t signal = endpoint.first + made_[index]++ - strand.turn * endpoint.count;
+  if (waits_[signal] == 0) return;
+  const uint32_t key = signal * kTurns + strand.turn;
+  const size_t n = strands_.size();
+  if (free_.empty()) {
+    free_.push_back(static_cast<uint32_t>(pool_.size() / n));
+    pool_.resize(pool_.size() + n);
+  }
+  snapshot_[key] = free_.back();
+  free_.pop_back();
+  pending_[key] = waits_[signal];
+  uint32_t* clock = &pool_[size_t{snapshot_[key]} * n];
+  std::copy_n(Clock(x), n, clock);
+  clock[x] = strand.done + 1;
+  for (uint32_t y = blocked_[key]; y != kNone; y = strands_[y].next_blocked) queue_.push_back(y);
+}
+
+bool Run::Wait(uint32_t x, const Op& op) {
+  Strand& strand = strands_[x];
+  const uint32_t signal = signals_.At(signals_.IndexOf(op.peer, op.from_lane, op.endpoint)).first + op.value - 1;
+  const uint32_t key = signal * kTurns + strand.turn;
+  if (snapshot_[key] == kNone) {
+    strand.blocked = key;
+    strand.next_blocked = blocked_[key];
+    blocked_[key] = x;
+    return false;
+  }
+  Join(x, &pool_[size_t{snapshot_[key]} * strands_.size()]);
+  if (--pending_[key] == 0) free_.push_back(snapshot_[key]);
+  return true;
+}
+
+void Run::Join(uint32_t x, const uint32_t* clock) {
+  uint32_t* own = Clock(x);
+  const size_t n = strands_.size();
+  for (size_t i = 0; i < n; ++i) own[i] = std::max(own[i], clock[i]);
+}
+
+Status Run::EndTurn(uint32_t x, bool* goes_on) {
+  Strand& strand = strands_[x];
+  if (s_.direct) {
+    *goes_on = false;
+    return ++arrived_[strand.rank] == width_ ? EndRank(strand.rank) : Status();
+  }
+  if (strand.turn == 0) NoteComplete(x);
+  *goes_on = ++strand.turn < kTurns;
+  strand.next = 0;
+  return Status();
+}
+
+// What lane `lane` of the rank knows of the same lane of the others.
+void Run::NoteComplete(uint32_t x) {
+  const uint32_t lane = x % width_;
+  for (int q = 0; q < s_.contract.ranks; ++q) {
+    const uint32_t y = static_cast<uint32_t>(q) * width_ + lane;
+    if (y != x && Clock(x)[y] == 0) order_->complete = false;
+  }
+}
+
+// All lanes of the rank have ended the turn: the operation ends, and the user may touch the buffers.
+Status Run::EndRank(int rank) {
+  const uint32_t first = static_cast<uint32_t>(rank) * width_;
+  const size_t n = strands_.size();
+  for (uint32_t x = first; x < first + width_; ++x) Clock(x)[x] = strands_[x].done;
+  for (uint32_t x = first + 1; x < first + width_; ++x) Join(first, Clock(x));
+  if (strands_[first].turn == 0) {
+    ended_[rank] = true;
+    for (uint32_t y = 0; y < n; ++y) {
+      const uint32_t last = last_remote_[rank * n + y];
+      if (last <= Clock(first)[y]) continue;
+      return Bad("race: " + WhereOf({y, last - 1}) + " touches a buffer of rank " + std::to_string(rank) +
+                 " and may do so after that rank's operation has ended");
+    }
+    for (int q = 0; q < s_.contract.ranks; ++q) {
+      const uint32_t* begin = Clock(first) + static_cast<size_t>(q) * width_;
+      if (q != rank && std::all_of(begin, begin + width_, [](uint32_t c) { return c == 0; })) order_->complete = false;
+    }
+  }
+  arrived_[rank] = 0;
+  for (uint32_t x = first; x < first + width_; ++x) {
+    if (x != first) std::copy_n(Clock(first), n, Clock(x));
+    strands_[x].next = 0;
+    if (++strands_[x].turn < kTurns) queue_.push_back(x);
+  }
+  return Status();
+}
+
+Status Run::Data(uint32_t x, const Op& op) {
+  const Strand& strand = strands_[x];
+  const bool first_turn = strand.turn == 0;
+  if (first_turn) {
+    order_->data.push_back({static_cast<uint16_t>(strand.rank), static_cast<uint16_t>(strand.lane), strand.next});
+  }
+  for (const auto* operands : {&op.src, &op.dst}) {
+    for (const Operand& o : *operands) {
+      const bool user = o.buffer != Buffer::kScratch;
+      // Buffers of the user: other turns work on other parts, and other operations are behind the user's own order.
+      if (user && !first_turn) continue;
+      const Touch whole = {&o, 0, places_.Of(o) + places_.size() * (x % width_)};
+      if (user && o.rank != strand.rank) AXCCL_RETURN_IF_ERROR(Remote(x, whole));
+      // Nobody writes an input that is no output.
+      if (o.buffer == Buffer::kInput && !places_.IsAliasedInput(o)) continue;
+      // Without direct access a rank's buffers are its own, and each lane has its own span of them.
+      if (user && !s_.direct) continue;
+      for (int i = 0; i < o.parts; ++i) {
+        const Touch t = {&o, i, whole.place + i};
+        AXCCL_RETURN_IF_ERROR(operands == &op.src ? Read(x, t) : Write(x, t));
+      }
+    }
+  }
+  return Status();
+}
+
+// An access to another rank's user buffer: not before the own rank has heard, in the prologue, where that buffer is (which
+// is after the other rank began), and not after the other rank's end.
+Status Run::Remote(uint32_t x, const Touch& t) {
+  const Strand& strand = strands_[x];
+  const int owner = t.operand->rank;
+  const uint32_t announced = static_cast<uint32_t>(owner < strand.rank ? owner + 1 : owner);  // the wait of the prologue
+  if (!Before({StrandOf(strand.rank, 0), announced}, x)) {
+    return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) + " before lane 0 has waited for " +
+               "rank " + std::to_string(owner) + " to begin");
+  }
+  if (ended_[owner]) {
+    return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) +
+               " and may do so after that rank's operation has ended");
+  }
+  last_remote_[owner * strands_.size() + x] = strand.done + 1;
+  return Status();
+}
+
+Status Run::Read(uint32_t x, const Touch& t) {
+  History& h = history_[t.place];
+  const uint32_t position = strands_[x].done;
+  if (h.write.strand != kNone) {
+    if (!Before(h.write, x)) {
+      return Race(x, t, "reads", h.write, "may write it at the same time", t.operand->buffer == Buffer::kInput);
+    }
+    const bool is_inline = t.operand->buffer == Buffer::kScratch && s_.inline_endpoint[t.operand->part + t.part] >= 0;
+    if (is_inline && h.write.strand != x && (h.published == kNone || Clock(x)[h.write.strand] <= h.published)) {
+      return Bad("race: " + WhereOf({x, position}) + " reads the inline slot " + Place(*t.operand, t.part) +
+                 " before the signal of endpoint " +
+                 std::to_string(s_.inline_endpoint[t.operand->part + t.part]) + " that publishes it");
+    }
+  }
+  if (h.reads != kNone && reads_[h.reads].event.strand == x) {
+    reads_[h.reads].event.position = position;
+    return Status();
+  }
+  reads_.push_back({{x, position}, t.operand->buffer == Buffer::kInput, h.reads});
+  h.reads = static_cast<uint32_t>(reads_.size() - 1);
+  return Status();
+}
+
+Status Run::Write(uint32_t x, const Touch& t) {
+  History& h = history_[t.place];
+  if (h.write.strand != kNone && !Before(h.write, x)) return Race(x, t, "writes", h.write, "may still write it", false);
+  for (uint32_t i = h.reads; i != kNone; i = reads_[i].next) {
+    const ReadNode& read = reads_[i];
+    if (!Before(read.event, x)) return Race(x, t, "writes", read.event, "may still read it", read.of_input);
+  }
+  h.reads = kNone;
+  h.write = {x, strands_[x].done};
+  h.published = Publication(x, *t.operand, t.part);
+  return Status();
+}
+
+Status Run::Race(uint32_t x, const Touch& t, const char* does, const Event& other, const char* other_does,
+                 bool in_place) const {
+  return Bad("race: " + WhereOf({x, strands_[x].done}) + " " + does + " " + Place(*t.operand, t.part) + " while " +
+             WhereOf(other) + " " + other_does +
+             (in_place ? " when rank " + std::to_string(t.operand->rank) + " runs in place" : std::string()) +
+             (other.position / strands_[other.strand].ops->size() != strands_[x].turn ? " in an earlier turn" : ""));
+}
+
+// Position of the first signal of the slot's endpoint behind the operation at hand.
+uint32_t Run::Publication(uint32_t x, const Operand& o, int part) const {
+  if (o.buffer != Buffer::kScratch || s_.inline_endpoint[o.part + part] < 0) return 0;
+  const Strand& strand = strands_[x];
+  for (uint32_t i = strand.next + 1; i < strand.ops->size(); ++i) {
+    const Op& op = (*strand.ops)[i];
+    if (op.kind == OpKind::kSignal && op.endpoint == s_.inline_endpoint[o.part + part]) {
+      return strand.done - strand.next + i;
+    }
+  }
+  return kNone;
+}
+
+// Every strand that is blocked waits for a signal of a strand that is blocked too; follow them until one comes back.
+Status Run::Deadlock() const {
+  std::vector<uint32_t> owner(waits_.size(), 0);
+  for (uint32_t x = 0; x < strands_.size(); ++x) {
+    for (int e = 0; e < s_.endpoints; ++e) {
+      const auto& endpoint = signals_.At(signals_.IndexOf(strands_[x].rank, strands_[x].lane, e));
+      for (uint32_t v = 0; v < endpoint.count; ++v) owner[endpoint.first + v] = x;
+    }
+  }
+  uint32_t x = 0;
+  while (strands_[x].blocked == kNone) ++x;
+  std::vector<bool> seen(strands_.size(), false);
+  for (; !seen[x]; x = owner[strands_[x].blocked / kTurns]) seen[x] = true;
+  std::string text = "deadlock: ";
+  const uint32_t start = x;
+  for (int steps = 0;; ++steps) {
+    const Strand& strand = strands_[x];
+    const uint32_t signal = strand.blocked / kTurns;
+    const uint32_t y = owner[signal];
+    text += WhereOf({x, strand.done}) + " waits for " + WhereOf({y, signals_.op_index[signal]});
+    x = y;
+    if (x == start) return Bad(text + ", and so round");
+    if (steps == 7) return Bad(text + ", and so on in a circle");
+    text += ", but before that ";
+  }
+}
+
+}  // namespace
+
+Status CheckConcurrency(const Schedule& schedule, const SignalTable& signals, const std::vector<int>& lanes,
+                        Order* order) {
+  return Run(schedule, signals, lanes, order).Go();
+}
+
+}  // namespace axccl::verify
