@@ -16,4 +16,8 @@ const std::vector<std::string_view>& Algorithms(plan::Kind kind);
 // algorithm does not implement the kind. Deterministic: every rank generates the same object.
 Result<plan::Schedule> Generate(const plan::Contract& contract, std::string_view algorithm, int lanes);
 
+// Whether every rank's end of a turn follows every rank's beginning of it (plan::Plan::complete), for a generated schedule;
+// the verifier proves the same for any. Cheaper than that, for the estimate of what a schedule costs.
+bool Complete(const plan::Schedule& schedule);
+
 }  // namespace axccl::algo

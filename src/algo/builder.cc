@@ -15,38 +15,9 @@ using plan::Schedule;
 
 namespace {
 
-// A set of ranks.
-using RankSet = std::vector<uint64_t>;
-
 void Insert(RankSet* set, int rank) { (*set)[rank / 64] |= uint64_t{1} << (rank % 64); }
-bool Contains(const RankSet& set, int rank) { return (set[rank / 64] >> (rank % 64)) & 1; }
 void Merge(RankSet* set, const RankSet& other) {
   for (size_t i = 0; i < other.size(); ++i) (*set)[i] |= other[i];
-}
-
-// Runs one turn of `program` in any order its waits allow. Result [rank]: whose beginning happens before the rank's end.
-std::vector<RankSet> KnownBegins(const std::vector<Lane>& program) {
-  const int n = static_cast<int>(program.size());
-  std::vector<RankSet> known(n, RankSet((n + 63) / 64, 0));
-  for (int r = 0; r < n; ++r) Insert(&known[r], r);
-  std::vector<size_t> next(n, 0);
-  std::map<std::pair<int, int>, std::vector<RankSet>> signalled;  // (rank, endpoint) -> what each signal carried
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int r = 0; r < n; ++r) {
-      for (; next[r] < program[r].ops.size(); ++next[r], moved = true) {
-        const Op& op = program[r].ops[next[r]];
-        if (op.kind == OpKind::kSignal) {
-          signalled[{r, op.endpoint}].push_back(known[r]);
-        } else if (op.kind == OpKind::kWait) {
-          const auto it = signalled.find({op.peer, op.endpoint});
-          if (it == signalled.end() || it->second.size() < op.value) break;
-          Merge(&known[r], it->second[op.value - 1]);
-        }
-      }
-    }
-  }
-  return known;
 }
 
 struct SlotUsers {
@@ -82,6 +53,30 @@ Op MakeSync(OpKind kind, int peer, int endpoint, int value) {
 }
 
 }  // namespace
+
+std::vector<RankSet> KnownBegins(const std::vector<const Lane*>& program) {
+  const int n = static_cast<int>(program.size());
+  std::vector<RankSet> known(n, RankSet((n + 63) / 64, 0));
+  for (int r = 0; r < n; ++r) Insert(&known[r], r);
+  std::vector<size_t> next(n, 0);
+  std::map<std::pair<int, int>, std::vector<RankSet>> signalled;  // (rank, endpoint) -> what each signal carried
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int r = 0; r < n; ++r) {
+      for (; next[r] < program[r]->ops.size(); ++next[r], moved = true) {
+        const Op& op = program[r]->ops[next[r]];
+        if (op.kind == OpKind::kSignal) {
+          signalled[{r, op.endpoint}].push_back(known[r]);
+        } else if (op.kind == OpKind::kWait) {
+          const auto it = signalled.find({op.peer, op.endpoint});
+          if (it == signalled.end() || it->second.size() < op.value) break;
+          Merge(&known[r], it->second[op.value - 1]);
+        }
+      }
+    }
+  }
+  return known;
+}
 
 Builder::Builder(const plan::Contract& contract, std::string_view algorithm, int parts)
     : contract_(contract), algorithm_(algorithm), parts_(parts), program_(contract.ranks) {}
@@ -125,7 +120,9 @@ void Builder::WaitToken(int rank, int from_lane, int endpoint) {
 
 void Builder::AddCredits() {
   std::set<std::pair<int, int>> credits;  // (reader, writer)
-  const std::vector<RankSet> known = KnownBegins(program_);
+  std::vector<const Lane*> program;
+  for (const Lane& lane : program_) program.push_back(&lane);
+  const std::vector<RankSet> known = KnownBegins(program);
   for (const auto& [slot, users] : CollectSlotUsers(program_)) {
     for (int w : users.writers) {
       for (int r : users.readers) {

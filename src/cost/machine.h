@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "src/base/status.h"
 
@@ -22,11 +23,22 @@ struct Machine {
   int32_t ranks = 2;                   // ranks of the communicator on this machine
 };
 
-// Measures the constants in a few milliseconds (cores and ranks are left to the caller).
+// Measures the constants in a few milliseconds (cores and ranks are left to the caller). What cannot be measured here (one
+// core only, a system call refused) keeps its default. Starts and joins two threads of its own; thread-safe.
 Machine Measure();
 // The cached measurement of this machine, measuring and storing it first where there is none. The file is
 // $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else ~/.cache/axccl, /machine-<hash of CPU model, cores, version>; an
-// unwritable or corrupt file is replaced or ignored, never an error.
+// unwritable or corrupt file is replaced or ignored, never an error. Thread-safe; processes may race, the last file stays.
 Machine MeasureOnce();
+
+// Where MeasureOnce keeps its file; empty when the environment names no place for it.
+std::string CacheFile();
+// As MeasureOnce, with the file given. Empty: measures.
+Machine MeasureOnce(const std::string& file);
+
+// The text of the file: a line with name and version, then `name value` lines, in this order, with all digits.
+std::string ToText(const Machine& machine);
+// kInvalidArgument with line and reason unless `text` is exactly such a text with values that a machine can have.
+Result<Machine> FromText(std::string_view text);
 
 }  // namespace axccl::cost

@@ -1,5 +1,6 @@
 // The choice of algorithm, lanes and tile for one operation. Deterministic in its inputs: ranks that hold the same Machine
-// and filter choose the same.
+// and filter choose the same. Thread-safe; a Chooser remembers the cost of each algorithm it has looked at, so that only the
+// first choice for a kind and group size is dear (it generates the candidates).
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,7 @@ class Chooser {
  private:
   Chooser() = default;
   struct Rule;
+  Choice Try(const Query& query, std::string_view algorithm, int lanes) const;
   cost::Machine machine_;
   uint64_t scratch_bytes_ = 0;
   int max_lanes_ = 1;

@@ -1,0 +1,276 @@
+// The measurements. Each takes the best of several short runs: what disturbs a run only makes it slower.
+#include "src/cost/machine.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "src/plan/region.h"
+
+namespace axccl::cost {
+
+namespace {
+
+constexpr double kBudget = 3e-4;  // seconds one measurement may go on
+
+constexpr double kHandOverDeadline = 2e-3;  // where other processes want the cores, the default has to do
+
+double Now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Shortest time of f(), over at least 3 runs and until the budget is spent.
+template <class F>
+double BestOf(F f) {
+  double best = 1e9;
+  const double begin = Now();
+  double now = begin;
+  for (int run = 0; run < 3 || (run < 1000 && now - begin < kBudget); ++run) {
+    const double start = Now();
+    f();
+    now = Now();
+    best = std::min(best, now - start);
+  }
+  return std::max(best, 1e-9);
+}
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+using Bytes = std::unique_ptr<std::byte[], Free>;
+
+Bytes Allocate(size_t bytes) {
+  auto* p = static_cast<std::byte*>(std::aligned_alloc(4096, bytes));
+  if (p != nullptr) std::memset(p, 1, bytes);  // touch every page
+  return Bytes(p);
+}
+
+// Keeps the compiler from dropping what was written to `p`.
+void Keep(const void* p) { asm volatile("" : : "g"(p) : "memory"); }
+
+// Puts the bytes out of all caches; false where the instruction set has no way to do so.
+bool Evict(const std::byte* p, size_t bytes) {
+#if defined(__x86_64__)
+  for (size_t i = 0; i < bytes; i += 64) __builtin_ia32_clflush(p + i);
+  __builtin_ia32_mfence();
+  return true;
+#else
+  (void)p, (void)bytes;
+  return false;
+#endif
+}
+
+void MeasureCopies(Machine* machine) {
+  constexpr size_t kCached = 256u << 10, kMemory = 1u << 20;
+  const Bytes from = Allocate(kMemory), to = Allocate(kMemory);
+  if (from == nullptr || to == nullptr) return;
+  const auto copy = [&](size_t bytes) {
+    std::memcpy(to.get(), from.get(), bytes);
+    Keep(to.get());
+  };
+  machine->cached_bytes_per_second = kCached / BestOf([&] { copy(kCached); });
+  double best = 1e9;
+  for (int run = 0; run < 2; ++run) {
+    if (!Evict(from.get(), kMemory) || !Evict(to.get(), kMemory)) return;
+    const double start = Now();
+    copy(kMemory);
+    best = std::min(best, Now() - start);
+  }
+  machine->memory_bytes_per_second = std::min(kMemory / best, machine->cached_bytes_per_second);
+}
+
+void MeasureCalls(Machine* machine) {
+  constexpr size_t kBytes = 128u << 10;
+  const Bytes from = Allocate(kBytes), to = Allocate(kBytes);
+  if (from == nullptr || to == nullptr) return;
+  const pid_t self = getpid();
+  bool works = true;
+  const auto read = [&](size_t bytes) {
+    const iovec local{to.get(), bytes}, remote{from.get(), bytes};
+    works &= process_vm_readv(self, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+  };
+  const double few = BestOf([&] { read(8); });
+  const double many = BestOf([&] { read(kBytes); });
+  if (!works || many <= few) return;
+  machine->call_seconds = few;
+  machine->call_bytes_per_second = kBytes / (many - few);
+}
+
+// What the executor does for an operation whatever its size: resolve the ranges of its operands and call a mover. An
+// operation has several operands and the loop over operations costs as much again, hence the factor.
+void MeasureOperation(Machine* machine) {
+  constexpr int kOps = 256, kResolutionsPerOp = 5;
+  std::byte from[64] = {}, to[64];
+  void* (*volatile mover)(void*, const void*, size_t) = std::memcpy;
+  volatile uint64_t count = 8;
+  const double seconds = BestOf([&] {
+    for (int i = 0; i < kOps; ++i) {
+      const plan::Partition partition{.count = count, .tile = 4096, .parts = 2};
+      const plan::Range range = plan::Resolve(partition, 0, 0, static_cast<uint32_t>(i & 1));
+      mover(to + range.begin, from + range.begin, range.count);
+      Keep(to);
+    }
+  });
+  machine->op_seconds = std::clamp(seconds / kOps * kResolutionsPerOp, 1e-9, 1e-6);
+}
+
+// Two threads that hand a number to and fro, each writing a line of its own.
+struct PingPong {
+  static constexpr uint64_t kBatch = 32;
+  static constexpr uint64_t kBatches = 16;
+  bool yields = false;  // give up the core while waiting, for two threads on one
+  double deadline = 0;
+  alignas(64) std::atomic<uint64_t> ping{0};
+  alignas(64) std::atomic<uint64_t> pong{0};
+  alignas(64) std::atomic<bool> stop{false};
+
+  bool Await(const std::atomic<uint64_t>& line, uint64_t value) {
+    for (uint32_t spins = 1; line.load(std::memory_order_acquire) < value; ++spins) {
+      if (stop.load(std::memory_order_relaxed)) return false;
+      // Whoever else runs on these cores must be able to get one; the clock alone would not see to that.
+      if (yields || spins % 4096 == 0) sched_yield();
+      if (spins % 64 == 0 && Now() > deadline) {
+        stop.store(true, std::memory_order_relaxed);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static void* Answer(void* self) {
+    auto* p = static_cast<PingPong*>(self);
+    for (uint64_t v = 1; v <= kBatch * kBatches && p->Await(p->ping, v); ++v) p->pong.store(v, std::memory_order_release);
+    return nullptr;
+  }
+
+  // Seconds one way, of the best batch; 0 when none was finished by the deadline.
+  double Ask() {
+    double best = 0;
+    uint64_t v = 0;
+    for (uint64_t batch = 0; batch < kBatches; ++batch) {
+      const double start = Now();
+      for (uint64_t i = 0; i < kBatch; ++i) {
+        ping.store(++v, std::memory_order_release);
+        if (!Await(pong, v)) return best;
+      }
+      const double way = (Now() - start) / (2 * kBatch);
+      best = best == 0 ? way : std::min(best, way);
+    }
+    return best;
+  }
+  static void* AskInThread(void* self);
+};
+
+struct PingPongRun {
+  PingPong game;
+  double seconds = 0;
+};
+
+void* PingPong::AskInThread(void* run) {
+  auto* r = static_cast<PingPongRun*>(run);
+  r->seconds = r->game.Ask();
+  r->game.stop.store(true, std::memory_order_relaxed);
+  return nullptr;
+}
+
+// Plays on `a` and `b`, which may be the same core. Own threads, so that the caller's affinity is never touched.
+double PlayOn(int a, int b) {
+  PingPongRun run;
+  run.game.yields = a == b;
+  run.game.deadline = Now() + kHandOverDeadline;
+  pthread_t threads[2];
+  int started = 0;
+  void* (*const body[2])(void*) = {PingPong::AskInThread, PingPong::Answer};
+  void* const argument[2] = {&run, &run.game};
+  const int core[2] = {a, b};
+  for (; started < 2; ++started) {
+    pthread_attr_t attributes;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<size_t>(core[started]), &set);
+    pthread_attr_init(&attributes);
+    pthread_attr_setaffinity_np(&attributes, sizeof(set), &set);
+    const int error = pthread_create(&threads[started], &attributes, body[started], argument[started]);
+    pthread_attr_destroy(&attributes);
+    if (error != 0) break;
+  }
+  if (started < 2) run.game.stop.store(true, std::memory_order_relaxed);
+  for (int i = 0; i < started; ++i) pthread_join(threads[i], nullptr);
+  return started < 2 ? 0 : run.seconds;
+}
+
+void MeasureHandOvers(Machine* machine) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  int cores[2] = {-1, -1};
+  for (int c = 0; c < CPU_SETSIZE && cores[1] < 0; ++c) {
+    if (CPU_ISSET(static_cast<size_t>(c), &allowed)) cores[cores[0] < 0 ? 0 : 1] = c;
+  }
+  if (cores[1] >= 0) {
+    const double signal = PlayOn(cores[0], cores[1]);
+    if (signal > 0) machine->signal_seconds = std::clamp(signal, 1e-8, 1e-5);
+  }
+  if (cores[0] >= 0) {
+    const double handover = PlayOn(cores[0], cores[0]);
+    if (handover > 0) machine->switch_seconds = std::clamp(handover, 1e-7, 1e-4);
+  }
+}
+
+// Bytes of a sysfs size ("32768K"), 0 where it is not one.
+uint64_t SysfsBytes(const std::string& file) {
+  std::ifstream in(file);
+  uint64_t value = 0;
+  char unit = 0;
+  if (!(in >> value)) return 0;
+  in >> unit;
+  return value << (unit == 'G' ? 30 : unit == 'M' ? 20 : unit == 'K' ? 10 : 0);
+}
+
+// CPUs of a sysfs list ("0-3,8-11").
+uint64_t SysfsCpus(const std::string& file) {
+  std::ifstream in(file);
+  uint64_t cpus = 0, first = 0, last = 0;
+  while (in >> first) {
+    last = first;
+    if (in.peek() == '-') in.ignore(1) >> last;
+    cpus += last >= first ? last - first + 1 : 0;
+    if (in.peek() == ',') in.ignore(1);
+  }
+  return cpus;
+}
+
+// The largest share of a cache one CPU has. Virtual machines misreport single levels, hence all of them are looked at.
+void ReadCacheShare(Machine* machine) {
+  uint64_t share = 0;
+  for (int index = 0; index < 8; ++index) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    const uint64_t cpus = SysfsCpus(folder + "shared_cpu_list");
+    if (cpus > 0) share = std::max(share, SysfsBytes(folder + "size") / cpus);
+  }
+  if (share > 0) machine->cache_bytes = std::clamp<uint64_t>(share, 256u << 10, 1u << 30);
+}
+
+}  // namespace
+
+Machine Measure() {
+  Machine machine;
+  ReadCacheShare(&machine);
+  MeasureCopies(&machine);
+  MeasureCalls(&machine);
+  MeasureOperation(&machine);
+  MeasureHandOvers(&machine);
+  return machine;
+}
+
+}  // namespace axccl::cost

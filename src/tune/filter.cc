@@ -1,0 +1,114 @@
+#include "src/tune/filter.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/algo/algo.h"
+
+namespace axccl::tune {
+
+namespace {
+
+// NCCL's names that no algorithm here goes by.
+constexpr std::string_view kForeign[] = {"collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
+
+// In lower case, without underscores and the blanks around.
+std::string Normalise(std::string_view word) {
+  std::string out;
+  const size_t begin = word.find_first_not_of(" \t"), end = word.find_last_not_of(" \t");
+  if (begin == std::string_view::npos) return out;
+  for (char c : word.substr(begin, end - begin + 1)) {
+    if (c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return out;
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  for (size_t begin = 0;;) {
+    const size_t end = text.find(separator, begin);
+    pieces.push_back(text.substr(begin, end - begin));
+    if (end == std::string_view::npos) return pieces;
+    begin = end + 1;
+  }
+}
+
+// Every algorithm of every kind, in alphabetical order.
+const std::set<std::string_view>& OwnNames() {
+  static const std::set<std::string_view> kNames = [] {
+    std::set<std::string_view> names;
+    for (int k = 0; k < plan::kNumKinds; ++k) {
+      const auto& of_kind = algo::Algorithms(static_cast<plan::Kind>(k));
+      names.insert(of_kind.begin(), of_kind.end());
+    }
+    return names;
+  }();
+  return kNames;
+}
+
+bool IsForeign(std::string_view name) { return std::find(std::begin(kForeign), std::end(kForeign), name) != std::end(kForeign); }
+
+Status Unknown(std::string_view text, const char* what, std::string_view word, const std::string& known) {
+  return MakeStatus(Code::kInvalidArgument, "NCCL_ALGO='%.*s': unknown %s '%.*s'; known are %s",
+                    static_cast<int>(text.size()), text.data(), what, static_cast<int>(word.size()), word.data(),
+                    known.c_str());
+}
+
+Status UnknownAlgorithm(std::string_view text, std::string_view word) {
+  std::string known;
+  for (std::string_view name : OwnNames()) known.append(name).append(", ");
+  known += "and, without effect here,";
+  for (std::string_view name : kForeign) known.append(known.back() == ',' ? " " : ", ").append(name);
+  return Unknown(text, "algorithm", word, known);
+}
+
+Status UnknownKind(std::string_view text, std::string_view word) {
+  std::string known;
+  for (int k = 0; k < plan::kNumKinds; ++k) {
+    known.append(known.empty() ? "" : ", ").append(Normalise(plan::KindName(static_cast<plan::Kind>(k))));
+  }
+  return Unknown(text, "collective", word, known);
+}
+
+// -1: no such kind.
+int KindIndex(std::string_view word) {
+  const std::string name = Normalise(word);
+  for (int k = 0; k < plan::kNumKinds; ++k) {
+    if (Normalise(plan::KindName(static_cast<plan::Kind>(k))) == name) return k;
+  }
+  return -1;
+}
+
+}  // namespace
+
+Result<Filter> Filter::Parse(std::string_view text) {
+  Filter filter;
+  if (Normalise(text).empty()) return filter;
+  for (std::string_view item : Split(text, ';')) {
+    int first = 0, last = plan::kNumKinds - 1;
+    if (const size_t colon = item.find(':'); colon != std::string_view::npos) {
+      first = last = KindIndex(item.substr(0, colon));
+      if (first < 0) return UnknownKind(text, item.substr(0, colon));
+      item.remove_prefix(colon + 1);
+    }
+    List list;
+    const size_t begin = item.find_first_not_of(" \t");
+    list.inverted = begin != std::string_view::npos && item[begin] == '^';
+    if (list.inverted) item.remove_prefix(begin + 1);
+    for (std::string_view word : Split(item, ',')) {
+      const std::string name = Normalise(word);
+      if (OwnNames().count(name) == 0 && !IsForeign(name)) return UnknownAlgorithm(text, word);
+      list.names.push_back(name);
+    }
+    for (int k = first; k <= last; ++k) filter.list_[static_cast<size_t>(k)] = list;
+  }
+  return filter;
+}
+
+bool Filter::Admits(plan::Kind kind, std::string_view algorithm) const {
+  const List& list = list_[static_cast<size_t>(kind)];
+  const bool named = std::find(list.names.begin(), list.names.end(), algorithm) != list.names.end();
+  return named != list.inverted;
+}
+
+}  // namespace axccl::tune

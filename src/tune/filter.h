@@ -1,0 +1,38 @@
+// NCCL_ALGO: which algorithms may be chosen for which kind.
+//
+//   filter = item { ";" item }        later items override earlier ones for the kinds they name
+//   item   = [ kind ":" ] list        without a kind: for all kinds
+//   list   = [ "^" ] name { "," name }  "^": all but these
+//
+// Letters of either case; kinds with or without underscores ("AllReduce", "all_reduce"); blanks around words are ignored.
+// Names are those of the algorithms (schedule.h) and NCCL's own, so that settings written for NCCL are accepted: of those,
+// ring and tree exist here too, the others stand for nothing. An immutable value.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/plan/contract.h"
+
+namespace axccl::tune {
+
+class Filter {
+ public:
+  // kInvalidArgument names the word that is unknown and lists the known ones.
+  static Result<Filter> Parse(std::string_view text);
+
+  // Whether the filter lets `algorithm` be chosen for `kind`.
+  bool Admits(plan::Kind kind, std::string_view algorithm) const;
+
+ private:
+  struct List {
+    bool inverted = true;  // so that the empty list admits everything
+    std::vector<std::string> names;
+  };
+  std::array<List, plan::kNumKinds> list_;
+};
+
+}  // namespace axccl::tune

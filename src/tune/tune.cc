@@ -1,0 +1,129 @@
+#include "src/tune/tune.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "src/algo/algo.h"
+#include "src/cost/cost.h"
+#include "src/tune/filter.h"
+
+namespace axccl::tune {
+
+using plan::Contract;
+using plan::Kind;
+
+namespace {
+
+constexpr uint64_t kLineBytes = 64;
+// Scratch a rank fills in one turn. Two copies of the largest stay in a second-level cache; where ranks share cores, a
+// switch costs more than what the cache saves, and turns may be longer.
+constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
+constexpr uint64_t kSharedCoreTurnBytes = 1u << 20;
+
+// What the choice needs of a schedule.
+struct Candidate {
+  cost::Model model;
+  int slots = 0;
+  int parts = 1;
+  bool direct = false;
+  double fixed_seconds = 0;  // beside the model: the barrier that goes with a plan that is not complete
+};
+
+// The tile whose slots take `turn_bytes` in all; 0 where not even lines fit.
+uint64_t TileFor(const Candidate& c, uint64_t turn_bytes) {
+  return turn_bytes / static_cast<uint64_t>(c.slots) / kLineBytes * kLineBytes * static_cast<uint64_t>(c.parts);
+}
+
+double BarrierSeconds(const cost::Machine& machine, int ranks) {
+  const auto schedule = algo::Generate(Contract{Kind::kBarrier, ranks, 0}, algo::Algorithms(Kind::kBarrier)[0], 1);
+  return schedule.ok() ? cost::Model(schedule.value(), machine, false).Seconds(0, 0) : 0;
+}
+
+}  // namespace
+
+// What stays of the arguments, and the candidates generated so far. Guarded by `mutex`; candidates never change or go.
+struct Chooser::Rule {
+  explicit Rule(Filter f) : filter(std::move(f)) {}
+
+  const Candidate* Find(const cost::Machine& machine, const Contract& contract, std::string_view algorithm, int lanes,
+                        bool by_call) const;
+
+  const Filter filter;
+  mutable std::mutex mutex;
+  mutable std::map<std::tuple<Kind, int, std::string_view, int, bool>, std::optional<Candidate>> candidates;
+};
+
+// Null where the algorithm cannot be generated for the contract. The root does not matter: all roots cost the same.
+const Candidate* Chooser::Rule::Find(const cost::Machine& machine, const Contract& contract, std::string_view algorithm,
+                                     int lanes, bool by_call) const {
+  const std::lock_guard lock(mutex);
+  const auto [it, fresh] = candidates.try_emplace({contract.kind, contract.ranks, algorithm, lanes, by_call});
+  if (fresh) {
+    const Contract rooted_at_0{contract.kind, contract.ranks, 0};
+    if (auto schedule = algo::Generate(rooted_at_0, algorithm, lanes); schedule.ok()) {
+      it->second = Candidate{cost::Model(*schedule, machine, by_call), schedule->slots, schedule->parts, schedule->direct,
+                             algo::Complete(*schedule) ? 0 : BarrierSeconds(machine, contract.ranks)};
+    }
+  }
+  return it->second ? &*it->second : nullptr;
+}
+
+Result<std::unique_ptr<Chooser>> Chooser::Create(const cost::Machine& machine, std::string_view filter,
+                                                 uint64_t scratch_bytes, int max_lanes) {
+  AXCCL_ASSIGN_OR_RETURN(Filter parsed, Filter::Parse(filter));
+  auto chooser = std::unique_ptr<Chooser>(new Chooser());
+  chooser->machine_ = machine;
+  chooser->scratch_bytes_ = scratch_bytes;
+  chooser->max_lanes_ = std::max(1, max_lanes);
+  chooser->rule_ = std::make_shared<const Rule>(std::move(parsed));
+  return chooser;
+}
+
+// The cheapest choice with this algorithm and number of lanes; infinite seconds where there is none.
+Choice Chooser::Try(const Query& query, std::string_view algorithm, int lanes) const {
+  Choice best{algorithm, lanes, 0, std::numeric_limits<double>::infinity()};
+  const Candidate* c = rule_->Find(machine_, query.contract, algorithm, lanes, query.access == Access::kCall);
+  if (c == nullptr || (c->direct && query.access == Access::kNone)) return best;
+  if (c->direct || c->slots == 0) {
+    best.seconds = c->model.Seconds(query.block_bytes, 0) + c->fixed_seconds;
+    return best;
+  }
+  std::vector<uint64_t> turns(std::begin(kTurnBytes), std::end(kTurnBytes));
+  if (query.contract.ranks * lanes > machine_.cores) turns.push_back(kSharedCoreTurnBytes);
+  for (uint64_t turn_bytes : turns) {
+    const uint64_t tile = TileFor(*c, std::min(turn_bytes, scratch_bytes_));
+    if (tile == 0) continue;
+    const double seconds = c->model.Seconds(query.block_bytes, tile) + c->fixed_seconds;
+    if (seconds < best.seconds) best = Choice{algorithm, lanes, tile, seconds};
+  }
+  return best;
+}
+
+Choice Chooser::Choose(const Query& query) const {
+  std::vector<int> lanes = {1};
+  const int spare = std::min(max_lanes_, machine_.cores / std::max(1, query.contract.ranks));
+  if (spare > 1) lanes.push_back(spare);
+  const auto& algorithms = algo::Algorithms(query.contract.kind);
+  Choice best;
+  best.seconds = std::numeric_limits<double>::infinity();
+  for (const bool filtered : {true, false}) {
+    for (std::string_view algorithm : algorithms) {
+      if (filtered && !rule_->filter.Admits(query.contract.kind, algorithm)) continue;
+      for (int l : lanes) {
+        const Choice choice = Try(query, algorithm, l);
+        if (choice.seconds < best.seconds) best = choice;
+      }
+    }
+    if (best.seconds < std::numeric_limits<double>::infinity()) return best;
+  }
+  // Scratch too small for a line in every slot. The executor says so when it lays out the slots; oneshot needs fewest.
+  return Choice{"oneshot", 1, kLineBytes, 0};
+}
+
+}  // namespace axccl::tune
