@@ -1,0 +1,80 @@
+// The service thread: the one background thread of a process, asleep in epoll unless somebody connects.
+//
+// It serves the rendezvous of the process's unique ids (src/boot), hands out the heap (transports/shm) and holds the liveness
+// mutex. It starts at first use, blocks every signal, is detached and lives until the process ends, however it ends:
+// nothing joins it, and it owns no object with a destructor. Handlers and tasks run on it one at a time and must not block.
+//
+// Get and Run may be called from any thread; what follows them in the class only on the service thread (from a handler, a
+// task or a function given to Run), which is what makes locks unnecessary there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "src/base/service_fd.h"
+#include "src/base/status.h"
+
+namespace axccl::service {
+
+class Loop {
+ public:
+  using Task = std::function<void()>;
+  using Handler = std::function<void(uint32_t events)>;  // epoll bits
+
+  // Starts the thread at the first call. kInvalidUsage in a forked child; kSystemError when the thread or its descriptors
+  // cannot be had (a later call tries again).
+  static Result<Loop*> Get();
+
+  // Runs `task` on the service thread and returns once it has run; everything before happens before the task, and the
+  // task before the return. On the service thread itself: runs it at once. kInvalidUsage in a forked child.
+  Status Run(const Task& task);
+
+  // Calls `handler` while any of `events` (level-triggered), an error or a hang-up holds on `fd`.
+  Status Watch(int fd, uint32_t events, Handler handler);
+  Status Modify(int fd, uint32_t events);
+  // Must precede closing the descriptor. No-op when not watched. The handler may unwatch itself.
+  void Unwatch(int fd);
+
+  // Runs `task` once, not before `when`. The number is never 0.
+  uint64_t CallAt(Clock::time_point when, Task task);
+  // No-op when it has run or is 0.
+  void Cancel(uint64_t timer);
+
+  // Tasks the thread waits to run: descriptors watched and timers set (tests).
+  size_t watched() const { return watches_.size(); }
+  size_t timers() const { return timers_.size(); }
+
+ private:
+  struct Watched {
+    uint32_t generation = 0;  // tells events of a closed descriptor from those of the one that reuses its number
+    std::shared_ptr<Handler> handler;
+  };
+
+  Loop() = default;
+  Status Start();
+  static void* ThreadMain(void* self);
+  void Main();
+  void RunPosted();
+  void RunTimers();
+  int TimeoutMs() const;
+
+  Fd epoll_;
+  Fd wake_;
+  pthread_t thread_{};
+  uint32_t next_generation_ = 1;
+  uint64_t next_timer_ = 1;
+  std::unordered_map<int, Watched> watches_;
+  std::map<std::pair<Clock::time_point, uint64_t>, Task> timers_;
+  std::unordered_map<uint64_t, Clock::time_point> timer_times_;
+
+  std::mutex mutex_;
+  std::vector<Task> posted_;  // under mutex_
+};
+
+}  // namespace axccl::service

@@ -1,0 +1,70 @@
+// Accepts connections and holds them to account until they have proved who they are.
+//
+// An Acceptor owns a listening socket. Every accepted connection becomes a Guest: an object of fixed size that gets
+// `kGuestTime` to be admitted or is cut; beyond `cap()` guests the oldest is cut. So strangers can neither occupy the
+// process's memory or descriptors nor keep others out for long. All on the service thread (see service.h).
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+
+#include "src/base/service.h"
+#include "src/base/service_fd.h"
+
+namespace axccl::service {
+
+inline constexpr std::chrono::seconds kGuestTime{3};
+
+class Guest {
+ public:
+  enum class Verdict { kWait, kDrop, kAdmit };
+
+  explicit Guest(Fd fd) : fd_(std::move(fd)) {}
+  virtual ~Guest() = default;
+
+  // The socket is readable or broken. kWait: call again; kDrop: close it; kAdmit: Admitted() takes the descriptor.
+  virtual Verdict OnEvent() = 0;
+  // Called once after kAdmit; the guest is deleted afterwards.
+  virtual void Admitted(Fd fd) {}
+
+  int fd() const { return fd_.get(); }
+
+ private:
+  friend class Acceptor;
+  Fd fd_;
+};
+
+class Acceptor {
+ public:
+  // `make_guest` may return null to refuse; `cap` is asked at every accept.
+  Acceptor(Loop* loop, Fd listener, std::function<std::unique_ptr<Guest>(Fd)> make_guest, std::function<size_t()> cap);
+  ~Acceptor();  // closes the listener and cuts all guests
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  Status Start();
+  size_t guests() const { return guests_.size(); }
+
+ private:
+  struct Entry {
+    std::unique_ptr<Guest> guest;
+    uint64_t timer = 0;
+  };
+  using Iterator = std::list<Entry>::iterator;
+
+  void OnListener();
+  void AddGuest(Fd fd);
+  void OnGuest(Iterator entry);
+  void Drop(Iterator entry);
+  void Pause();
+
+  Loop* const loop_;
+  Fd listener_;
+  const std::function<std::unique_ptr<Guest>(Fd)> make_guest_;
+  const std::function<size_t()> cap_;
+  std::list<Entry> guests_;  // oldest first
+  uint64_t pause_timer_ = 0;
+};
+
+}  // namespace axccl::service

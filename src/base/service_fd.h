@@ -1,0 +1,45 @@
+// Descriptors of the library, what a fork does to them, and the one way to wait on them.
+//
+// Fd owns a descriptor and remembers it in a process-wide bitmap. A forked child closes all of them before fork()
+// returns there, so that it neither masks the end of a connection of its parent nor keeps an address bound; its copies of the
+// Fd objects then close nothing. Descriptors must be opened close-on-exec by whoever opens them. Fd is movable, not
+// thread-safe; the free functions are thread-safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "src/base/status.h"
+
+namespace axccl::service {
+
+using Clock = std::chrono::steady_clock;
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd);  // takes ownership; -1: none
+  Fd(Fd&& other) noexcept;
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd() { Close(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void Close();
+
+ private:
+  int fd_ = -1;
+};
+
+// True in a child forked after the library opened its first descriptor. One relaxed load.
+bool Forked();
+// kInvalidUsage in such a child; `call` is the function the user called.
+Status CheckNotForked(const char* call);
+
+enum class Wait { kReady, kTimeout, kAborted, kError };
+
+// Waits until one of `events` (poll bits; errors and hang-ups count) holds on `fd`, the deadline has passed, or *abort (may
+// be null) is true, which is looked at every 10 ms. fd < 0 only waits. kError: poll failed, see errno.
+Wait PollUntil(int fd, short events, Clock::time_point deadline, const std::atomic<bool>* abort);
+
+}  // namespace axccl::service
