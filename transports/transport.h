@@ -29,6 +29,7 @@ inline constexpr int kDoorbells = 62;
 // data to check, never as a bound or an index.
 struct ProcessPage {
   static constexpr uint64_t kMagic = 0x6c63637841ull;
+  static constexpr uint32_t kVersion = 1;
   uint64_t magic;
   uint32_t version;
   uint32_t pid;

@@ -1,8 +1,9 @@
-// Attaching to the heaps of other processes of the machine.
+// Attaching to the heaps of other processes of the machine, and copying to and from their other memory.
 //
-// A service thread of each process (started at first use, asleep in epoll otherwise) hands the heap's descriptor to whoever
-// connects to its abstract Unix socket from the same user with the token of its ProcessAddress. It also holds the liveness
-// mutex of the ProcessPage. Sizes and seals are checked before mapping; descriptors are close-on-exec and closed once mapped.
+// The service thread of each process (src/base/service.h; started at first use, asleep otherwise) hands the heap's descriptor
+// to whoever connects to its abstract Unix socket as the same user with the token of its ProcessAddress. It also holds the
+// liveness mutex of the ProcessPage. Sizes and seals are checked before mapping; descriptors are close-on-exec and closed
+// once mapped. Nothing here needs /dev/shm. All functions are thread-safe; in a forked child they fail with kInvalidUsage.
 #pragma once
 
 #include <atomic>
@@ -16,11 +17,13 @@ namespace axccl::shm {
 
 using Clock = std::chrono::steady_clock;
 
-// This process's address; starts the service. Constant until fork.
+// This process's address; creates the heap and starts the service. Constant until fork.
 Result<transport::ProcessAddress> SelfAddress();
 
 // Maps the peer's heap, or returns the mapping there already is. Own address: the own heap. Waits until `deadline` at
-// most, and gives up within 20 ms when *abort becomes true or the peer is gone.
+// most, and gives up within 20 ms when *abort (may be null) becomes true or the peer is gone.
+// kRemoteError: the peer is dead. kInvalidUsage: it lives on another machine, in another network namespace or under another
+// user, or what answered is not it. kTimeout: it did not answer (stopped?).
 Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address, Clock::time_point deadline,
                                                        const std::atomic<bool>* abort);
 
@@ -29,7 +32,8 @@ Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessA
 bool CanCallCopy(uint32_t pid, uint64_t remote_probe, uint64_t expected);
 
 // Copies between this process and plain memory of another by system call. Loops over partial transfers.
-// kRemoteError when the process is gone, kSystemError otherwise.
+// kRemoteError when the process is gone, kSystemError otherwise. A pid may be reused once its process is dead: after a
+// success check that the peer has not died meanwhile (PeerProcess::Died) before the bytes are believed.
 Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes);
 Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes);
 

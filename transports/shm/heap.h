@@ -1,14 +1,22 @@
 // The heap of this process: memory every local peer process can address (see transports/transport.h).
 //
-// A sparse memfd of fixed, sealed size (default: physical memory, at most 1 TiB; AXCCL_HEAP_BYTES), created at first use.
-// Pages cost memory only once touched; freed pages are returned to the system. Thread-safe. After fork the child must not
-// use it (every call fails with kInvalidUsage).
+// A sparse memfd of fixed, sealed size, created at first use: AXCCL_HEAP_BYTES, else physical memory rounded up to a power of
+// two and at most 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` where that is less). Pages cost memory only once
+// touched; freed pages are returned to the system at once. The heap lives as long as the process.
+//
+// Thread-safe. After fork the child must not use it: Get, Allocate and Free fail with kInvalidUsage there. The child does
+// keep the mapping, so memory it inherited stays readable and is shared with its parent.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <mutex>
 
+#include "src/base/service_fd.h"
 #include "src/base/status.h"
+#include "transports/shm/free_list.h"
 #include "transports/transport.h"
 
 namespace axccl::shm {
@@ -18,19 +26,45 @@ class Heap {
   // The process's heap, created at the first call. kSystemError with need and limit when it cannot be had.
   static Result<Heap*> Get();
 
-  // Zeroed memory; alignment a power of two <= 2 MiB. Allocations of 2 MiB and more are aligned to 2 MiB.
+  // Zeroed memory; alignment a power of two <= 2 MiB. Whole pages (4 KiB); allocations of 2 MiB and more are aligned to
+  // 2 MiB. 0 bytes give a page. kSystemError when no free range is long enough.
   Result<void*> Allocate(size_t bytes, size_t alignment);
   // `p` from Allocate. kInvalidArgument when it is not, or was freed already.
   Status Free(void* p);
 
-  // Whether [p, p + bytes) lies inside live allocations of this heap, and its offset from the base.
-  bool Contains(const void* p, size_t bytes, uint64_t* offset) const;
+  // Whether [p, p + bytes) lies inside live allocations of this heap (to page granularity), and its offset from the base.
+  // Lock-free: two compares for other memory, one bit per page otherwise. An answer about memory that another thread is
+  // freeing at the same time is either.
+  bool Contains(const void* p, size_t bytes, uint64_t* offset) const {
+    const uintptr_t distance = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
+    if (distance >= bytes_ || bytes > bytes_ - distance) return false;
+    *offset = distance;
+    return AllLive(distance, bytes);
+  }
 
-  std::byte* base() const;
-  size_t bytes() const;
-  uint64_t allocated_bytes() const;  // sum of live allocations
-  int fd() const;
-  transport::ProcessPage* page() const;
+  std::byte* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+  uint64_t allocated_bytes() const { return allocated_.load(std::memory_order_relaxed); }  // sum of live allocations
+  int fd() const { return fd_.get(); }
+  transport::ProcessPage* page() const { return reinterpret_cast<transport::ProcessPage*>(base_); }
+
+ private:
+  Heap(service::Fd fd, std::byte* base, size_t bytes, std::atomic<uint64_t>* live);
+  static Result<Heap*> Create();
+  static Result<Heap*> CreateWith(size_t bytes);
+  bool AllLive(uint64_t offset, uint64_t bytes) const;
+  void Mark(uint64_t offset, uint64_t bytes, bool live);
+  void Zero(uint64_t offset, uint64_t bytes);
+
+  const service::Fd fd_;
+  std::byte* const base_;
+  const size_t bytes_;
+  std::atomic<uint64_t>* const live_;  // a bit per page, set while it belongs to an allocation
+  std::atomic<uint64_t> allocated_{0};
+
+  std::mutex mutex_;
+  FreeList free_;                          // under mutex_
+  std::map<uint64_t, uint64_t> allocations_;  // offset -> bytes, under mutex_
 };
 
 }  // namespace axccl::shm

@@ -1,0 +1,214 @@
+#include "transports/shm/heap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/base/param.h"
+#include "transports/shm/mapping.h"
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define AXCCL_SANITIZED 1
+#endif
+
+namespace axccl::shm {
+namespace {
+
+using service::Fd;
+using transport::ProcessPage;
+
+constexpr size_t kMinBytes = size_t{1} << 20;         // what an explicit size must reach
+constexpr size_t kMinDefaultBytes = size_t{64} << 20;  // below this a default heap is of no use
+#ifdef AXCCL_SANITIZED
+constexpr size_t kMaxDefaultBytes = size_t{16} << 30;  // shadow memory is a multiple of it
+#else
+constexpr size_t kMaxDefaultBytes = size_t{1} << 40;
+#endif
+constexpr uint64_t kPagesPerWord = 64;
+
+size_t DefaultBytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const size_t physical = static_cast<size_t>(std::max(pages, 1L)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t bytes = std::clamp(std::bit_ceil(physical), kMinDefaultBytes, kMaxDefaultBytes);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    // The application and the heaps of the peers need address space too.
+    bytes = std::clamp(std::bit_floor(static_cast<size_t>(limit.rlim_cur / 16)), kMinDefaultBytes, bytes);
+  }
+  return bytes;
+}
+
+Result<Fd> CreateFile(size_t bytes) {
+  Fd fd(memfd_create("axccl-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return SystemError(errno, "shared heap: memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return SystemError(errno, "shared heap: ftruncate to %zu bytes (limit on file size?)", bytes);
+  }
+  // A peer that maps the heap must be safe from SIGBUS whatever this process does later.
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return SystemError(errno, "shared heap: sealing the size of the memfd");
+  }
+  return fd;
+}
+
+Status InitLiveness(pthread_mutex_t* mutex) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  const int error = pthread_mutex_init(mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  if (error != 0) return SystemError(error, "shared heap: robust mutex");
+  return Status();
+}
+
+}  // namespace
+
+Result<Heap*> Heap::Get() {
+  static auto* mutex = new std::mutex;
+  static std::atomic<Heap*> heap{nullptr};
+  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("shared heap"));
+  if (Heap* const found = heap.load(std::memory_order_acquire)) return found;
+  std::lock_guard lock(*mutex);
+  if (Heap* const found = heap.load(std::memory_order_relaxed)) return found;
+  AXCCL_ASSIGN_OR_RETURN(Heap* const fresh, Create());
+  heap.store(fresh, std::memory_order_release);
+  return fresh;
+}
+
+Result<Heap*> Heap::Create() {
+  const int64_t wanted = param::GetInt("AXCCL_HEAP_BYTES");
+  if (wanted > 0) {
+    if (static_cast<size_t>(wanted) < kMinBytes) {
+      return MakeStatus(Code::kInvalidArgument, "AXCCL_HEAP_BYTES=%lld: at least 1M is needed; unset it for the default",
+                        static_cast<long long>(wanted));
+    }
+    return CreateWith((static_cast<size_t>(wanted) + kHugeBytes - 1) / kHugeBytes * kHugeBytes);
+  }
+  for (size_t bytes = DefaultBytes();; bytes /= 2) {
+    Result<Heap*> heap = CreateWith(bytes);
+    if (heap.ok() || bytes / 2 < kMinDefaultBytes) return heap;
+  }
+}
+
+Result<Heap*> Heap::CreateWith(size_t bytes) {
+  AXCCL_ASSIGN_OR_RETURN(Fd fd, CreateFile(bytes));
+  AXCCL_ASSIGN_OR_RETURN(std::byte* const base, MapHeap(fd.get(), bytes));
+  const size_t words = bytes / kPageBytes / kPagesPerWord + 1;
+  void* const live = mmap(nullptr, words * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (live == MAP_FAILED) {
+    const int error = errno;
+    UnmapHeap(base, bytes);
+    return SystemError(error, "shared heap: %zu bytes for its page map", words * sizeof(uint64_t));
+  }
+  auto* const page = new (base) ProcessPage();
+  page->version = ProcessPage::kVersion;
+  page->pid = static_cast<uint32_t>(getpid());
+  if (Status status = InitLiveness(&page->liveness); !status.ok()) {
+    munmap(live, words * sizeof(uint64_t));
+    UnmapHeap(base, bytes);
+    return status;
+  }
+  page->magic = ProcessPage::kMagic;
+  AXCCL_INFO(kAlloc, "shared heap: %zu MiB of address space at %p", bytes >> 20, static_cast<void*>(base));
+  return new Heap(std::move(fd), base, bytes, static_cast<std::atomic<uint64_t>*>(live));
+}
+
+Heap::Heap(Fd fd, std::byte* base, size_t bytes, std::atomic<uint64_t>* live)
+    : fd_(std::move(fd)), base_(base), bytes_(bytes), live_(live), free_(kPageBytes, bytes) {}
+
+Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
+  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("allocating shared memory"));
+  if (!std::has_single_bit(alignment) || alignment > kHugeBytes) {
+    return MakeStatus(Code::kInvalidArgument, "allocating shared memory: alignment %zu is not a power of two up to 2 MiB",
+                      alignment);
+  }
+  if (bytes <= bytes_) {
+    const size_t rounded = (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
+    const size_t boundary = rounded >= kHugeBytes ? kHugeBytes : std::max(alignment, kPageBytes);
+    std::lock_guard lock(mutex_);
+    if (const auto offset = free_.Take(rounded, boundary)) {
+      allocations_.emplace(*offset, rounded);
+      allocated_.fetch_add(rounded, std::memory_order_relaxed);
+      Mark(*offset, rounded, true);
+      return static_cast<void*>(base_ + *offset);
+    }
+  }
+  std::lock_guard lock(mutex_);
+  return MakeStatus(Code::kSystemError,
+                    "allocating shared memory: need %zu bytes, the longest free range of the heap has %llu (heap %zu, in use "
+                    "%llu); raise AXCCL_HEAP_BYTES",
+                    bytes, static_cast<unsigned long long>(free_.Largest()), bytes_,
+                    static_cast<unsigned long long>(allocated_bytes()));
+}
+
+Status Heap::Free(void* p) {
+  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("freeing shared memory"));
+  const uint64_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
+  uint64_t bytes;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = allocations_.find(offset);
+    if (found == allocations_.end()) {
+      return MakeStatus(Code::kInvalidArgument,
+                        "freeing shared memory: %p is not the start of a live allocation; freed twice, or not from here?", p);
+    }
+    bytes = found->second;
+    allocations_.erase(found);
+    Mark(offset, bytes, false);
+    allocated_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  // Between the two locks the range belongs to nobody, so the slow part needs none.
+  Zero(offset, bytes);
+  std::lock_guard lock(mutex_);
+  free_.Give(offset, bytes);
+  return Status();
+}
+
+void Heap::Zero(uint64_t offset, uint64_t bytes) {
+  if (fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                static_cast<off_t>(bytes)) != 0) {
+    // Not permitted here (a system call filter): the memory stays ours, its content must not.
+    std::memset(base_ + offset, 0, bytes);
+  }
+}
+
+bool Heap::AllLive(uint64_t offset, uint64_t bytes) const {
+  const uint64_t first = offset / kPageBytes;
+  const uint64_t last = (offset + std::max<uint64_t>(bytes, 1) - 1) / kPageBytes;
+  for (uint64_t page = first; page <= last;) {
+    const uint64_t bit = page % kPagesPerWord;
+    const uint64_t count = std::min(kPagesPerWord - bit, last - page + 1);
+    const uint64_t mask = (~uint64_t{0} >> (kPagesPerWord - count)) << bit;
+    if ((live_[page / kPagesPerWord].load(std::memory_order_relaxed) & mask) != mask) return false;
+    page += count;
+  }
+  return true;
+}
+
+// Called under mutex_, so plain read-modify-write of a word is enough; atomics only for the lock-free readers.
+void Heap::Mark(uint64_t offset, uint64_t bytes, bool live) {
+  const uint64_t end = (offset + bytes) / kPageBytes;
+  for (uint64_t page = offset / kPageBytes; page < end;) {
+    const uint64_t bit = page % kPagesPerWord;
+    const uint64_t count = std::min(kPagesPerWord - bit, end - page);
+    const uint64_t mask = (~uint64_t{0} >> (kPagesPerWord - count)) << bit;
+    std::atomic<uint64_t>& word = live_[page / kPagesPerWord];
+    const uint64_t before = word.load(std::memory_order_relaxed);
+    word.store(live ? before | mask : before & ~mask, std::memory_order_relaxed);
+    page += count;
+  }
+}
+
+}  // namespace axccl::shm
