@@ -1,11 +1,11 @@
 #include "src/verify/dataflow.h"
 
-#include <bit>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "src/verify/describe.h"
+#include "src/verify/folds.h"
 #include "src/verify/places.h"
 
 namespace axccl::verify {
@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t kNothing = std::numeric_limits<uint32_t>::max();
 
 struct Value {
-  uint32_t source = kNothing;  // the rank it comes from; in kinds that reduce, a set of RankSets
+  uint32_t source = kNothing;  // the rank it comes from; in kinds that reduce, a fold of Folds
   uint16_t block = 0;          // of the input
   uint16_t part = 0;
   bool finished = false;
@@ -32,56 +32,17 @@ struct Value {
   friend bool operator==(const Value&, const Value&) = default;
 };
 
-// Sets of ranks by number: set r is {r}, unions get the numbers behind.
-class RankSets {
- public:
-  explicit RankSets(int ranks) : ranks_(ranks), words_((static_cast<size_t>(ranks) + 63) / 64) {
-    bits_.assign(words_ * ranks, 0);
-    for (int r = 0; r < ranks; ++r) bits_[words_ * r + r / 64] = uint64_t{1} << (r % 64);
-  }
-
-  uint32_t AddEmpty() {
-    bits_.resize(bits_.size() + words_, 0);
-    return static_cast<uint32_t>(bits_.size() / words_ - 1);
-  }
-  // False when the two sets meet; `into` is then undefined.
-  bool AddDisjoint(uint32_t into, uint32_t set) {
-    for (size_t i = 0; i < words_; ++i) {
-      if (bits_[into * words_ + i] & bits_[set * words_ + i]) return false;
-      bits_[into * words_ + i] |= bits_[set * words_ + i];
-    }
-    return true;
-  }
-  int Size(uint32_t set) const {
-    int size = 0;
-    for (size_t i = 0; i < words_; ++i) size += std::popcount(bits_[set * words_ + i]);
-    return size;
-  }
-  bool IsFull(uint32_t set) const { return Size(set) == ranks_; }
-  std::string ToString(uint32_t set) const {
-    std::string text = "{";
-    for (int r = 0; r < ranks_; ++r) {
-      if ((bits_[set * words_ + r / 64] >> (r % 64)) & 1) text += (text.size() > 1 ? " " : "") + std::to_string(r);
-    }
-    return text + "}";
-  }
-
- private:
-  const int ranks_;
-  const size_t words_;
-  std::vector<uint64_t> bits_;
-};
-
 class Walk {
  public:
   Walk(const Schedule& s, int lane)
-      : s_(s), lane_(lane), reduces_(plan::Reduces(s.contract.kind)), places_(s), sets_(s.contract.ranks),
+      : s_(s), lane_(lane), reduces_(plan::Reduces(s.contract.kind)), places_(s), folds_(s.contract.ranks),
         values_(places_.size()), writer_(places_.size(), 0), written_part_(places_.size(), 0) {}
 
   Status Do(const OpRef& ref);
   Status CheckOutputs() const;
 
  private:
+  Status CheckSameBits(int rank, int part) const;
   Status Bad(const std::string& what) const {
     return MakeStatus(Code::kInvalidArgument, "dataflow: %s %s", Where(s_, at_.rank, at_.lane, at_.index).c_str(),
                       what.c_str());
@@ -101,20 +62,21 @@ class Walk {
   const int lane_;
   const bool reduces_;
   const Places places_;
-  RankSets sets_;
+  Folds folds_;
   OpRef at_;
   uint32_t step_ = 0;  // operations so far
   std::vector<Value> values_;
   // The last operation that has the place as destination, by step, and as which of its parts.
   std::vector<uint32_t> writer_;
   std::vector<uint16_t> written_part_;
+  std::vector<uint32_t> terms_;  // of the fold at hand
 };
 
 std::string Walk::Describe(const Value& v) const {
   if (!v.defined()) return "nothing";
   const std::string what = "block " + std::to_string(v.block) + ".part " + std::to_string(v.part);
   if (!reduces_) return "input " + what + " of rank " + std::to_string(v.source);
-  return (v.finished ? "the finished fold of " : "the fold of ") + what + " of ranks " + sets_.ToString(v.source);
+  return (v.finished ? "the finished fold of " : "the fold of ") + what + " of ranks " + folds_.ToString(v.source);
 }
 
 Status Walk::Do(const OpRef& ref) {
@@ -128,6 +90,7 @@ Status Walk::Do(const OpRef& ref) {
   for (int i = 0; i < op.src[0].parts; ++i) {
     Value value;
     AXCCL_RETURN_IF_ERROR(op.kind == OpKind::kReduce ? Fold(op, i, &value) : Read(op.src[0], i, &value));
+    if (op.kind == OpKind::kCopy && reduces_) value.source = folds_.Rounded(value.source);
     if (op.finish) AXCCL_RETURN_IF_ERROR(Finish(&value));
     for (const Operand& o : op.dst) AXCCL_RETURN_IF_ERROR(Write(o, i, value));
   }
@@ -175,30 +138,30 @@ Status Walk::ReadInput(const Operand& o, int part, Value* value) const {
 }
 
 Status Walk::Fold(const Op& op, int part, Value* value) {
-  if (op.src.size() == 1) {
-    AXCCL_RETURN_IF_ERROR(Read(op.src[0], part, value));
-    return value->finished ? Bad("reduces " + Describe(*value) + " in " + Place(op.src[0], part)) : Status();
-  }
-  const uint32_t all = sets_.AddEmpty();
-  for (size_t i = 0; i < op.src.size(); ++i) {
+  terms_.clear();
+  for (const Operand& o : op.src) {
     Value v;
-    AXCCL_RETURN_IF_ERROR(Read(op.src[i], part, &v));
-    if (v.finished) return Bad("reduces " + Describe(v) + " in " + Place(op.src[i], part));
-    if (i == 0) *value = v;
+    AXCCL_RETURN_IF_ERROR(Read(o, part, &v));
+    if (v.finished) return Bad("reduces " + Describe(v) + " in " + Place(o, part));
+    if (terms_.empty()) *value = v;
     if (v.block != value->block || v.part != value->part) {
-      return Bad("reduces " + Describe(v) + " in " + Place(op.src[i], part) + " with " + Describe(*value));
+      return Bad("reduces " + Describe(v) + " in " + Place(o, part) + " with " + Describe(*value));
     }
-    if (!sets_.AddDisjoint(all, v.source)) {
-      return Bad("adds a rank twice: " + Place(op.src[i], part) + " holds " + Describe(v));
-    }
+    terms_.push_back(v.source);
   }
-  value->source = all;
+  if (terms_.size() == 1) {
+    value->source = folds_.Rounded(terms_[0]);
+  } else if (!folds_.Combine(terms_, &value->source)) {
+    std::string list;
+    for (uint32_t t : terms_) list += " " + folds_.ToString(t);
+    return Bad("adds a rank twice: its sources hold the folds of ranks" + list);
+  }
   return Status();
 }
 
 Status Walk::Finish(Value* value) const {
   if (value->finished) return Bad("finishes " + Describe(*value) + " once more");
-  if (!sets_.IsFull(value->source)) return Bad("finishes " + Describe(*value) + "; ranks are missing");
+  if (!folds_.IsFull(value->source)) return Bad("finishes " + Describe(*value) + "; ranks are missing");
   value->finished = true;
   return Status();
 }
@@ -238,14 +201,26 @@ Value Walk::Expected(int rank, int block, int part) const {
   return {};
 }
 
+// All ranks always see the same bits, so they must have computed the same expression (or copied it).
+Status Walk::CheckSameBits(int rank, int part) const {
+  if (values_[places_.Output(rank, 0) + part].source == values_[places_.Output(0, 0) + part].source) return Status();
+  return MakeStatus(Code::kInvalidArgument,
+                    "dataflow: lane %d folds output block 0.part %d of rank 0 and of rank %d in different orders or with "
+                    "different roundings; all ranks must see the same bits",
+                    lane_, part, rank);
+}
+
 Status Walk::CheckOutputs() const {
   for (int r = 0; r < s_.contract.ranks; ++r) {
     for (int b = 0; b < plan::OutputBlocks(s_.contract, r); ++b) {
       for (int p = 0; p < s_.parts; ++p) {
         const Value& v = values_[places_.Output(r, b) + p];
         Value expected = Expected(r, b, p);
-        if (reduces_ && v.defined() && sets_.IsFull(v.source)) expected.source = v.source;
-        if (v.defined() && v == expected) continue;
+        if (reduces_ && v.defined() && folds_.IsFull(v.source)) expected.source = v.source;
+        if (v.defined() && v == expected) {
+          if (s_.contract.kind == Kind::kAllReduce && r > 0) AXCCL_RETURN_IF_ERROR(CheckSameBits(r, p));
+          continue;
+        }
         const Operand o = {Buffer::kOutput, static_cast<uint16_t>(r), static_cast<uint16_t>(b), 0, 1};
         return MakeStatus(Code::kInvalidArgument, "dataflow: lane %d leaves %s in %s, which must end as %s", lane_,
                           Describe(v).c_str(), Place(o, p).c_str(),

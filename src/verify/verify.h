@@ -6,7 +6,11 @@
 //   races        conflicting accesses to user buffers, slots and endpoint lines that nothing orders, over consecutive turns
 //                (slot and endpoint reuse) and consecutive operations (the user may touch his buffers as soon as his rank is done)
 //   leaks        signals no destination waits for
-//   dataflow     every output part holds what the contract says, for every mixture of in-place ranks
+//   dataflow     every output part holds what the contract says, for every mixture of in-place ranks; and where all ranks
+//                get the same fold, they get the same bits: computed by one expression, order and roundings included
+//
+// Pure and thread-safe. Takes any schedule, also a hostile one: bounded in time and memory by the schedule's own size.
+// kInvalidArgument when a schedule is rejected. Some milliseconds for 64 ranks, some ten microseconds for 8.
 #pragma once
 
 #include <memory>
@@ -22,7 +26,8 @@ struct Facts {
 
 Status Verify(const plan::Schedule& schedule, Facts* facts);
 
-// Verifies and hashes; the only way from a schedule to a plan.
+// Verifies and hashes; the only way from a schedule to a plan. Rejection is kInternalError here, because schedules come
+// from generators.
 Result<std::shared_ptr<const plan::Plan>> MakePlan(plan::Schedule schedule);
 
 }  // namespace axccl::verify

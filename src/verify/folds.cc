@@ -1,0 +1,68 @@
+#include "src/verify/folds.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace axccl::verify {
+
+Folds::Folds(int ranks)
+    : ranks_(ranks), words_((static_cast<size_t>(ranks) + 63) / 64), bits_(words_ * ranks, 0), nodes_(ranks) {
+  for (int r = 0; r < ranks; ++r) Bits(r)[r / 64] = uint64_t{1} << (r % 64);
+}
+
+bool Folds::HasTerms(const Node& node, const std::vector<uint32_t>& terms) const {
+  return node.count == terms.size() && std::equal(terms.begin(), terms.end(), terms_.begin() + node.first);
+}
+
+bool Folds::Combine(const std::vector<uint32_t>& terms, uint32_t* fold) {
+  uint64_t hash = terms.size();
+  for (uint32_t t : terms) {
+    hash = (hash ^ t) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  uint32_t& head = by_hash_[hash];
+  for (uint32_t f = head; f != 0; f = nodes_[f].next) {
+    if (!HasTerms(nodes_[f], terms)) continue;
+    *fold = f;
+    return true;
+  }
+  const auto made = static_cast<uint32_t>(nodes_.size());
+  bits_.resize(bits_.size() + words_, 0);
+  for (uint32_t t : terms) {
+    for (size_t i = 0; i < words_; ++i) {
+      if (Bits(made)[i] & Bits(t)[i]) {
+        bits_.resize(bits_.size() - words_);
+        return false;
+      }
+      Bits(made)[i] |= Bits(t)[i];
+    }
+  }
+  nodes_.push_back({static_cast<uint32_t>(terms_.size()), static_cast<uint32_t>(terms.size()), head});
+  terms_.insert(terms_.end(), terms.begin(), terms.end());
+  head = made;
+  *fold = made;
+  return true;
+}
+
+uint32_t Folds::Rounded(uint32_t fold) {
+  if (fold >= static_cast<uint32_t>(ranks_)) return fold;
+  uint32_t rounded = fold;
+  (void)Combine({fold}, &rounded);  // one term meets no other
+  return rounded;
+}
+
+bool Folds::IsFull(uint32_t fold) const {
+  int size = 0;
+  for (size_t i = 0; i < words_; ++i) size += std::popcount(Bits(fold)[i]);
+  return size == ranks_;
+}
+
+std::string Folds::ToString(uint32_t fold) const {
+  std::string text = "{";
+  for (int r = 0; r < ranks_; ++r) {
+    if ((Bits(fold)[r / 64] >> (r % 64)) & 1) text += (text.size() > 1 ? " " : "") + std::to_string(r);
+  }
+  return text + "}";
+}
+
+}  // namespace axccl::verify

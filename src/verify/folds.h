@@ -1,0 +1,49 @@
+// Folds as values: which ranks' contributions, combined in which order and rounded where.
+//
+// A fold has a number, and two folds have the same number exactly when they were computed by the same expression: then, and
+// in floating point only then, they have the same bits. Numbers 0 to ranks - 1 are contributions as a reduce reads them
+// from an input, scaled but not rounded; every reduce or copy that stores a result rounds it, which makes a new expression.
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace axccl::verify {
+
+class Folds {
+ public:
+  explicit Folds(int ranks);
+
+  // The left fold of `terms` (at least one), rounded. False when two terms hold the same rank.
+  bool Combine(const std::vector<uint32_t>& terms, uint32_t* fold);
+  // What a copy stores: a contribution is rounded, anything else has been.
+  uint32_t Rounded(uint32_t fold);
+
+  bool IsFull(uint32_t fold) const;
+  // "{0 2 3}", the ranks in it.
+  std::string ToString(uint32_t fold) const;
+
+ private:
+  struct Node {
+    uint32_t first = 0;  // of its terms
+    uint32_t count = 0;
+    uint32_t next = 0;   // node with the same hash, 0 = none (0 is a contribution, never in a list)
+  };
+
+  bool HasTerms(const Node& node, const std::vector<uint32_t>& terms) const;
+  uint64_t* Bits(uint32_t fold) { return &bits_[size_t{fold} * words_]; }
+  const uint64_t* Bits(uint32_t fold) const { return &bits_[size_t{fold} * words_]; }
+
+  const int ranks_;
+  const size_t words_;
+  std::vector<uint64_t> bits_;  // [fold] set of ranks
+  std::vector<Node> nodes_;     // [fold]
+  std::vector<uint32_t> terms_;
+  std::unordered_map<uint64_t, uint32_t> by_hash_;
+};
+
+}  // namespace axccl::verify
