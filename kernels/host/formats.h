@@ -1,6 +1,6 @@
 // Element formats: how raw bits become vectors of the type the arithmetic is done in, and back.
 //
-// A format F has: Lane (the arithmetic type), kIsFloat, kPacks (arithmetic vectors per raw vector),
+// A format F has: Lane (the arithmetic type), kIsFloat, kPacks (arithmetic vectors per raw vector), FactorOf(Factor),
 // Up(raw) -> Pack, Down(pack) -> raw. Down rounds once to nearest even (the rounding mode of the thread is assumed to be
 // the default) and turns every NaN into the format's canonical one: otherwise its payload would depend on which operand
 // the compiler put first. fp8 saturates. Which element lands in which lane of a pack is the format's own business, as
@@ -29,6 +29,10 @@ template <int kBytes>
 using F32s = Vector<float, kBytes>;
 template <int kBytes>
 using U32s = Vector<uint32_t, kBytes>;
+template <int kBytes>
+using U16s = Vector<uint16_t, kBytes>;
+template <int kBytes>
+using I16s = Vector<int16_t, kBytes>;
 // For comparing bits whose sign is clear: x86 before AVX-512 has no unsigned comparison.
 template <int kBytes>
 using I32s = Vector<int32_t, kBytes>;
@@ -144,6 +148,69 @@ AXCCL_INLINE U32s<kBytes> Narrowed(U32s<kBytes> magnitude, uint32_t limit) {
   return (I32s<kBytes>)m < static_cast<int32_t>(S::kMinNormal) ? subnormal : normal;
 }
 
+#if defined(__F16C__)
+
+// Two vectors of f32 from one of f16, first half first. These instructions ignore the thread's denormal modes.
+template <int kBytes>
+AXCCL_INLINE Pack<float, kBytes, 2> HalvesUp(Raw<kBytes> raw) {
+  if constexpr (kBytes == 16) {
+    const __m128i v = (__m128i)raw;
+    return {{(F32s<16>)_mm_cvtph_ps(v), (F32s<16>)_mm_cvtph_ps(_mm_unpackhi_epi64(v, v))}};
+  } else if constexpr (kBytes == 32) {
+    const __m256i v = (__m256i)raw;
+    return {{(F32s<32>)_mm256_cvtph_ps(_mm256_castsi256_si128(v)),
+             (F32s<32>)_mm256_cvtph_ps(_mm256_extracti128_si256(v, 1))}};
+  } else {
+#if defined(__AVX512F__)
+    const __m512i v = (__m512i)raw;
+    return {{(F32s<64>)_mm512_cvtph_ps(_mm512_castsi512_si256(v)),
+             (F32s<64>)_mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1))}};
+#endif
+  }
+}
+
+// The inverse, rounded to nearest even; NaN keeps a payload.
+template <int kBytes>
+AXCCL_INLINE U16s<kBytes> HalvesDown(F32s<kBytes> first, F32s<kBytes> second) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT;
+  if constexpr (kBytes == 16) {
+    return (U16s<16>)_mm_unpacklo_epi64(_mm_cvtps_ph((__m128)first, kNearest), _mm_cvtps_ph((__m128)second, kNearest));
+  } else if constexpr (kBytes == 32) {
+    return (U16s<32>)_mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm256_cvtps_ph((__m256)first, kNearest)), _mm256_cvtps_ph((__m256)second, kNearest), 1);
+  } else {
+#if defined(__AVX512F__)
+    return (U16s<64>)_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph((__m512)first, kNearest)),
+                                        _mm512_cvtps_ph((__m512)second, kNearest), 1);
+#endif
+  }
+}
+
+// `code`, or `nan` where `half` is one.
+template <int kBytes>
+AXCCL_INLINE U16s<kBytes> UnlessNan(U16s<kBytes> half, U16s<kBytes> code, uint16_t nan) {
+  return (I16s<kBytes>)(half & 0x7fff) > 0x7c00 ? (U16s<kBytes>{} + nan) : code;
+}
+
+// Rounds to S's number of mantissa bits, or to its subnormal grid, and clamps to `limit`: adds a number large enough
+// that the bits not wanted fall off the end, and takes it off again. One and a half of a power of two, so that the sum
+// stays in one binade whatever the sign.
+template <class S, int kBytes>
+AXCCL_INLINE F32s<kBytes> RoundedTo(F32s<kBytes> v, float limit) {
+  const F32s<kBytes> high = F32s<kBytes>{} + limit;
+  F32s<kBytes> clamped = high < v ? high : v;
+  clamped = -high > clamped ? -high : clamped;
+  const U32s<kBytes> bits = (U32s<kBytes>)clamped;
+  // For NaN the exponent runs into the sign bit, and the subnormal grid is taken; the sum is NaN all the same.
+  const I32s<kBytes> normal = (I32s<kBytes>)(((bits & kF32Infinity) | 0x00400000u) + (uint32_t{S::kDropped} << 23));
+  const I32s<kBytes> least = I32s<kBytes>{} + static_cast<int32_t>(S::kGrid | 0x00400000u);
+  const F32s<kBytes> grid = (F32s<kBytes>)(normal > least ? normal : least);
+  const F32s<kBytes> rounded = (clamped + grid) - grid;
+  return (F32s<kBytes>)((U32s<kBytes>)rounded | (bits & kSignBit));  // -0, and what rounds to it
+}
+
+#endif  // __F16C__
+
 struct Float16 {
   using Lane = float;
   using S = Shape<5, 10>;
@@ -170,46 +237,97 @@ struct Float16 {
   }
   template <int kBytes>
   static AXCCL_INLINE Pack<Lane, kBytes, 2> Up(Raw<kBytes> raw) {
+#if defined(__F16C__)
+    return HalvesUp<kBytes>(raw);
+#else
     return {{UpWord<kBytes>(raw & 0xffffu), UpWord<kBytes>(raw >> 16)}};
+#endif
   }
   template <int kBytes>
   static AXCCL_INLINE Raw<kBytes> Down(const Pack<Lane, kBytes, 2>& pack) {
+#if defined(__F16C__)
+    const U16s<kBytes> code = HalvesDown<kBytes>(pack.v[0], pack.v[1]);
+    return (Raw<kBytes>)UnlessNan<kBytes>(code, code, 0x7e00);
+#else
     return DownWord<kBytes>(pack.v[0]) | (DownWord<kBytes>(pack.v[1]) << 16);
+#endif
   }
 };
 
 // OCP e4m3fn: no infinity, the code with all ones is NaN.
 struct E4M3 {
   using S = Shape<4, 3>;
-  static constexpr uint32_t kNanCode = 0x7f;
-  static constexpr uint32_t kLargest = 0x43e00000u;  // 448
+  static constexpr float kLargest = 448.0f;
+  static constexpr uint32_t kLargestBits = 0x43e00000u;
   template <int kBytes>
   static AXCCL_INLINE F32s<kBytes> UpWord(U32s<kBytes> code) {
     const U32s<kBytes> finite = Widened<S, kBytes>(code);
     const U32s<kBytes> magnitude =
-        (I32s<kBytes>)finite > static_cast<int32_t>(kLargest) ? (U32s<kBytes>{} + kF32Nan) : finite;
+        (I32s<kBytes>)finite > static_cast<int32_t>(kLargestBits) ? (U32s<kBytes>{} + kF32Nan) : finite;
     return (F32s<kBytes>)(magnitude | ((code & S::kSign) << 24));
   }
+#if defined(__F16C__)
+  // Codes in the upper bytes. Read as f16 with the exponent shifted into place they are 2^-8 of their value.
+  static constexpr float kScale = 256.0f;
+  template <int kBytes>
+  static AXCCL_INLINE U16s<kBytes> ToHalf(U16s<kBytes> upper) {
+    const U16s<kBytes> half = (U16s<kBytes>)((I16s<kBytes>)upper >> 1) & 0xbfff;
+    return (half & 0x3f80) == 0x3f80 ? half | 0x7c00 : half;
+  }
+  template <int kBytes>
+  static AXCCL_INLINE U16s<kBytes> FromHalf(U16s<kBytes> half) {
+    return ((half << 1) & 0x7f00) | (half & 0x8000);
+  }
+#endif
 };
 
 // OCP e5m2: the upper byte of an f16.
 struct E5M2 {
   using S = Shape<5, 2>;
-  static constexpr uint32_t kNanCode = 0x7f;
-  static constexpr uint32_t kLargest = 0x47600000u;  // 57344
+  static constexpr float kLargest = 57344.0f;
+  static constexpr uint32_t kLargestBits = 0x47600000u;
   template <int kBytes>
   static AXCCL_INLINE F32s<kBytes> UpWord(U32s<kBytes> code) {
     return Float16::UpWord<kBytes>(code << 8);
   }
+#if defined(__F16C__)
+  static constexpr float kScale = 1.0f;
+  template <int kBytes>
+  static AXCCL_INLINE U16s<kBytes> ToHalf(U16s<kBytes> upper) {
+    return upper;
+  }
+  template <int kBytes>
+  static AXCCL_INLINE U16s<kBytes> FromHalf(U16s<kBytes> half) {
+    return half;
+  }
+#endif
 };
 
+// Both fp8 formats. With F16C they go through f16, which holds every value of both (e4m3 scaled) exactly: the rounding
+// is done before, in f32, so there is only one.
 template <class Code>
 struct Float8 {
   using Lane = float;
   static constexpr bool kIsFloat = true;
   static constexpr int kPacks = 4;
+  static constexpr uint32_t kNanCode = 0x7f;
   static AXCCL_INLINE Lane FactorOf(const Factor& factor) { return factor.f32; }
 
+#if defined(__F16C__)
+  template <int kBytes>
+  static AXCCL_INLINE Pack<Lane, kBytes, 4> Up(Raw<kBytes> raw) {
+    const U16s<kBytes> pairs = (U16s<kBytes>)raw;
+    const Pack<float, kBytes, 2> even = HalvesUp<kBytes>((Raw<kBytes>)Code::template ToHalf<kBytes>(pairs << 8));
+    const Pack<float, kBytes, 2> odd = HalvesUp<kBytes>((Raw<kBytes>)Code::template ToHalf<kBytes>(pairs & 0xff00));
+    return {{even.v[0] * Code::kScale, even.v[1] * Code::kScale, odd.v[0] * Code::kScale, odd.v[1] * Code::kScale}};
+  }
+  template <int kBytes>
+  static AXCCL_INLINE Raw<kBytes> Down(const Pack<Lane, kBytes, 4>& pack) {
+    const U16s<kBytes> even = DownPair<kBytes>(pack.v[0], pack.v[1]);
+    const U16s<kBytes> odd = DownPair<kBytes>(pack.v[2], pack.v[3]);
+    return (Raw<kBytes>)((even >> 8) | (odd & 0xff00));
+  }
+#else
   template <int kBytes>
   static AXCCL_INLINE Pack<Lane, kBytes, 4> Up(Raw<kBytes> raw) {
     return {{Code::template UpWord<kBytes>(raw & 0xffu), Code::template UpWord<kBytes>((raw >> 8) & 0xffu),
@@ -220,15 +338,28 @@ struct Float8 {
     return DownWord<kBytes>(pack.v[0]) | (DownWord<kBytes>(pack.v[1]) << 8) | (DownWord<kBytes>(pack.v[2]) << 16) |
            (DownWord<kBytes>(pack.v[3]) << 24);
   }
+#endif
 
  private:
+#if defined(__F16C__)
+  // The codes in the upper bytes.
+  template <int kBytes>
+  static AXCCL_INLINE U16s<kBytes> DownPair(F32s<kBytes> first, F32s<kBytes> second) {
+    const F32s<kBytes> a = RoundedTo<typename Code::S, kBytes>(first, Code::kLargest) * (1.0f / Code::kScale);
+    const F32s<kBytes> b = RoundedTo<typename Code::S, kBytes>(second, Code::kLargest) * (1.0f / Code::kScale);
+    const U16s<kBytes> half = HalvesDown<kBytes>(a, b);
+    return UnlessNan<kBytes>(half, Code::template FromHalf<kBytes>(half), kNanCode << 8);
+  }
+#else
   template <int kBytes>
   static AXCCL_INLINE U32s<kBytes> DownWord(F32s<kBytes> v) {
     const U32s<kBytes> bits = (U32s<kBytes>)v;
     const U32s<kBytes> magnitude = bits & ~kSignBit;
-    const U32s<kBytes> code = Narrowed<typename Code::S, kBytes>(magnitude, Code::kLargest) | ((bits & kSignBit) >> 24);
-    return v != v ? (U32s<kBytes>{} + Code::kNanCode) : code;
+    const U32s<kBytes> code =
+        Narrowed<typename Code::S, kBytes>(magnitude, Code::kLargestBits) | ((bits & kSignBit) >> 24);
+    return v != v ? (U32s<kBytes>{} + kNanCode) : code;
   }
+#endif
 };
 
 }  // namespace axccl::kernels::AXCCL_KERNELS_ISA

@@ -50,8 +50,11 @@ AXCCL_INLINE Vector<Lane, kBytes> Divided(Vector<Lane, kBytes> v, uint64_t divis
     if constexpr (Lane(-1) < Lane(0)) v += (v >> (kBits - 1)) & static_cast<Lane>(divisor - 1);
     return v >> shift;
   }
-  for (size_t i = 0; i < kBytes / sizeof(Lane); ++i) v[i] = Quotient<Lane>(v[i], divisor);
-  return v;
+  Lane lanes[kBytes / sizeof(Lane)];
+  StoreWord(lanes, v);
+#pragma GCC unroll 1
+  for (Lane& lane : lanes) lane = Quotient<Lane>(lane, divisor);
+  return LoadWord<Vector<Lane, kBytes>>(lanes);
 }
 
 template <class Format, class Op, bool kScaled, int kBytes>
@@ -125,13 +128,14 @@ struct Mover {
     }
   }
 
-  // The last 1..15 bytes. The lanes beyond compute on zeros and are not stored.
+  // The last bytes, up to 16 at a time. Lanes beyond the end compute on zeros and are not stored.
   AXCCL_INLINE void Rest(size_t at, size_t bytes) const {
     using F = Fold<Format, Op, kScaled, 16>;
-    typename F::Acc acc = F::Load(task, LoadPartial(Src(0, at), bytes), 0);
-    for (int k = 1; k < NumSrc(); ++k) F::Add(acc, F::Load(task, LoadPartial(Src(k, at), bytes), k));
+    constexpr int kElement = sizeof(typename Format::Lane) / Format::kPacks;
+    typename F::Acc acc = F::Load(task, LoadUpTo16<kElement>(Src(0, at), bytes), 0);
+    for (int k = 1; k < NumSrc(); ++k) F::Add(acc, F::Load(task, LoadUpTo16<kElement>(Src(k, at), bytes), k));
     const Raw<16> out = F::Finish(task, acc);
-    for (int d = 0; d < NumDst(); ++d) StorePartial(Dst(d, at), out, bytes);
+    for (int d = 0; d < NumDst(); ++d) StoreUpTo16<kElement>(Dst(d, at), out, bytes);
   }
 
   AXCCL_INLINE void Run() const {
@@ -141,10 +145,7 @@ struct Mover {
     if constexpr (kUnroll > 1) {
       for (; at + kVectorBytes <= bytes; at += kVectorBytes) Chunk<kVectorBytes, 1>(at);
     }
-    if constexpr (kVectorBytes > 16) {
-      for (; at + 16 <= bytes; at += 16) Chunk<16, 1>(at);
-    }
-    if (at < bytes) Rest(at, bytes - at);
+    for (; at < bytes; at += 16) Rest(at, bytes - at);
   }
 };
 

@@ -55,15 +55,21 @@ AXCCL_INLINE void StoreWord(void* to, Word word) {
   __builtin_memcpy(to, &word, sizeof(word));
 }
 
-// The first `bytes` (1..15) bytes of a 16-byte vector, the rest zero. Reads nothing outside [from, from + bytes).
-AXCCL_INLINE Raw<16> LoadPartial(const char* from, size_t bytes) {
-  uint64_t low;
+// The first `bytes` (at least 1, 16 at most are taken) bytes of a 16-byte vector, the rest zero. Reads nothing outside
+// [from, from + bytes). `bytes` is a multiple of kElement.
+template <int kElement>
+AXCCL_INLINE Raw<16> LoadUpTo16(const char* from, size_t bytes) {
+  if (bytes >= 16) return LoadWord<Raw<16>>(from);
+  uint64_t low = 0;
   uint64_t high = 0;
-  if (bytes >= 8) {
+  if (kElement == 8 || bytes >= 8) {
     low = LoadWord<uint64_t>(from);
-    if (bytes > 8) high = LoadWord<uint64_t>(from + bytes - 8) >> (8 * (16 - bytes));
-  } else if (bytes >= 4) {
-    low = LoadWord<uint32_t>(from) | uint64_t{LoadWord<uint32_t>(from + bytes - 4)} << (8 * (bytes - 4));
+    if (kElement < 8 && bytes > 8) high = LoadWord<uint64_t>(from + bytes - 8) >> (8 * (16 - bytes));
+  } else if (kElement == 4 || bytes >= 4) {
+    low = LoadWord<uint32_t>(from);
+    if (kElement < 4) low |= uint64_t{LoadWord<uint32_t>(from + bytes - 4)} << (8 * (bytes - 4));
+  } else if (kElement == 2) {
+    low = LoadWord<uint16_t>(from);
   } else {
     const size_t middle = bytes / 2;
     const size_t last = bytes - 1;
@@ -73,26 +79,31 @@ AXCCL_INLINE Raw<16> LoadPartial(const char* from, size_t bytes) {
   return (Raw<16>)(Vector<uint64_t, 16>{low, high});
 }
 
-// Writes the first `bytes` (1..15) bytes of `raw` and nothing else.
-AXCCL_INLINE void StorePartial(char* to, Raw<16> raw, size_t bytes) {
+// Writes the first `bytes` (at most 16 are written) bytes of `raw` and nothing else. `bytes` is a multiple of kElement.
+template <int kElement>
+AXCCL_INLINE void StoreUpTo16(char* to, Raw<16> raw, size_t bytes) {
+  if (bytes >= 16) {
+    StoreWord(to, raw);
+    return;
+  }
   const Vector<uint64_t, 16> halves = (Vector<uint64_t, 16>)raw;
   uint64_t word = halves[0];
-  if (bytes & 8) {
+  if (kElement == 8 || (bytes & 8)) {
     StoreWord(to, word);
     word = halves[1];
     to += 8;
   }
-  if (bytes & 4) {
+  if (kElement <= 4 && (bytes & 4)) {
     StoreWord(to, static_cast<uint32_t>(word));
     word >>= 32;
     to += 4;
   }
-  if (bytes & 2) {
+  if (kElement <= 2 && (bytes & 2)) {
     StoreWord(to, static_cast<uint16_t>(word));
     word >>= 16;
     to += 2;
   }
-  if (bytes & 1) StoreWord(to, static_cast<uint8_t>(word));
+  if (kElement == 1 && (bytes & 1)) StoreWord(to, static_cast<uint8_t>(word));
 }
 
 // Sanitizers do not see non-temporal stores, so sanitized builds use plain ones: a race or an overflow of a streamed

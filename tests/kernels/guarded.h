@@ -1,0 +1,46 @@
+// A destination with sentinels around it: an output that must be written entirely and not one byte more.
+//
+// Place() chooses where in the memory the output lies and fills output and margins with the sentinel; Intact() says
+// whether both margins still hold it. Not thread-safe. Memory is reused between placements, as tests place millions.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace axccl::kernels {
+
+class Guarded {
+ public:
+  explicit Guarded(size_t max_bytes) : memory_(max_bytes + 2 * kMargin + 2 * kLine) {}
+
+  // An output of `bytes` bytes at a random multiple of `element` bytes from a cache line.
+  void Place(size_t bytes, size_t element, std::mt19937_64& random) {
+    const size_t aligned = -reinterpret_cast<uintptr_t>(memory_.data()) % kLine;
+    begin_ = memory_.data() + aligned + kMargin + random() % (kLine / element) * element;
+    bytes_ = bytes;
+    std::memset(begin_ - kMargin, kSentinel, bytes + 2 * kMargin);
+  }
+
+  uint8_t* data() { return begin_; }
+
+  bool Intact() const {
+    const auto is_sentinel = [](uint8_t byte) { return byte == kSentinel; };
+    return std::all_of(begin_ - kMargin, begin_, is_sentinel) &&
+           std::all_of(begin_ + bytes_, begin_ + bytes_ + kMargin, is_sentinel);
+  }
+
+ private:
+  static constexpr uint8_t kSentinel = 0xa5;
+  static constexpr size_t kLine = 64;
+  static constexpr size_t kMargin = 64;  // the widest vector store
+
+  std::vector<uint8_t> memory_;
+  uint8_t* begin_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace axccl::kernels

@@ -1,0 +1,231 @@
+#include "tests/kernels/oracle.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+namespace axccl::kernels {
+namespace {
+
+struct Layout {
+  int exponent_bits;
+  int mantissa_bits;
+  uint32_t nan;      // canonical
+  uint32_t largest;  // finite
+  bool has_infinity;
+  bool saturates;
+};
+
+const Layout& LayoutOf(DataType type) {
+  static const Layout kF16 = {5, 10, 0x7e00, 0x7bff, true, false};
+  static const Layout kBf16 = {8, 7, 0x7fc0, 0x7f7f, true, false};
+  static const Layout kE4M3 = {4, 3, 0x7f, 0x7e, false, true};
+  static const Layout kE5M2 = {5, 2, 0x7f, 0x7b, true, true};
+  static const Layout kF32 = {8, 23, 0x7fc00000, 0x7f7fffff, true, false};
+  switch (type) {
+    case DataType::kFloat16:
+      return kF16;
+    case DataType::kBfloat16:
+      return kBf16;
+    case DataType::kFloat8E4M3:
+      return kE4M3;
+    case DataType::kFloat8E5M2:
+      return kE5M2;
+    default:
+      return kF32;
+  }
+}
+
+// The values of the codes 0 .. largest, ascending; for formats that overflow to infinity, one more: what the next code
+// would mean, so that overflow is rounding to it.
+const std::vector<double>& Magnitudes(DataType type) {
+  static std::vector<double> tables[kNumDataTypes] = {};
+  static const bool filled = [] {
+    for (DataType t : {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4M3, DataType::kFloat8E5M2}) {
+      const Layout& layout = LayoutOf(t);
+      std::vector<double>& table = tables[static_cast<int>(t)];
+      for (uint32_t code = 0; code <= layout.largest; ++code) table.push_back(Decode(t, code));
+      const size_t n = table.size();
+      if (!layout.saturates) table.push_back(table[n - 1] + (table[n - 1] - table[n - 2]));
+    }
+    return true;
+  }();
+  (void)filled;
+  return tables[static_cast<int>(type)];
+}
+
+template <class T>
+T Combined(Combine combine, T a, T b) {
+  switch (combine) {
+    case Combine::kSum:
+      return a + b;
+    case Combine::kProd:
+      return a * b;
+    case Combine::kMax:
+    case Combine::kMin: {
+      if constexpr (std::is_floating_point_v<T>) {
+        if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
+        const bool max = combine == Combine::kMax;
+        if (a == b) return (std::signbit(a) == max) ? b : a;
+        return (a > b) == max ? a : b;
+      } else {
+        return combine == Combine::kMax ? std::max(a, b) : std::min(a, b);
+      }
+    }
+  }
+  return a;
+}
+
+float FloatElement(DataType type, const void* src, size_t index) {
+  return static_cast<float>(Decode(type, static_cast<uint32_t>(LoadElement(src, index, ElementSize(type)))));
+}
+
+uint32_t ExpectedFloat(const OracleRequest& request, size_t index) {
+  float acc = 0;
+  for (size_t k = 0; k < request.src.size(); ++k) {
+    float x = FloatElement(request.type, request.src[k], index);
+    if (!request.pre.empty()) x = x * request.pre[k].f32;
+    acc = k == 0 ? x : Combined(request.combine, acc, x);
+  }
+  return Encode(request.type, acc);
+}
+
+uint64_t ExpectedDouble(const OracleRequest& request, size_t index) {
+  double acc = 0;
+  for (size_t k = 0; k < request.src.size(); ++k) {
+    double x = std::bit_cast<double>(LoadElement(request.src[k], index, 8));
+    if (!request.pre.empty()) x = x * request.pre[k].f64;
+    acc = k == 0 ? x : Combined(request.combine, acc, x);
+  }
+  return std::isnan(acc) ? 0x7ff8000000000000u : std::bit_cast<uint64_t>(acc);
+}
+
+// Sign- or zero-extends the low bits of an element.
+int64_t SignExtended(uint64_t bits, int width) {
+  return static_cast<int64_t>(bits << (64 - width)) >> (64 - width);
+}
+
+uint64_t ExpectedInteger(const OracleRequest& request, size_t index) {
+  const bool is_signed = request.type == DataType::kInt8 || request.type == DataType::kInt32 ||
+                         request.type == DataType::kInt64;
+  const size_t size = ElementSize(request.type);
+  const int width = static_cast<int>(8 * size);
+  const uint64_t mask = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
+  uint64_t acc = 0;
+  for (size_t k = 0; k < request.src.size(); ++k) {
+    uint64_t x = LoadElement(request.src[k], index, size);
+    if (!request.pre.empty()) x = (x * request.pre[k].u64) & mask;
+    if (k == 0) {
+      acc = x;
+    } else if (is_signed && request.combine >= Combine::kMax) {
+      acc = static_cast<uint64_t>(Combined(request.combine, SignExtended(acc, width), SignExtended(x, width)));
+    } else {
+      acc = Combined(request.combine, acc, x);
+    }
+    acc &= mask;
+  }
+  if (request.post_divisor != 0) {
+    if (is_signed && SignExtended(acc, width) < 0) {
+      acc = -((-static_cast<uint64_t>(SignExtended(acc, width))) / request.post_divisor);
+    } else {
+      acc = acc / request.post_divisor;
+    }
+  }
+  return acc & mask;
+}
+
+}  // namespace
+
+double Decode(DataType type, uint32_t code) {
+  const Layout& layout = LayoutOf(type);
+  const int all_ones = (1 << layout.exponent_bits) - 1;
+  const int bias = all_ones / 2;
+  const int exponent = static_cast<int>(code >> layout.mantissa_bits) & all_ones;
+  const uint32_t mantissa = code & ((uint32_t{1} << layout.mantissa_bits) - 1);
+  const bool negative = (code >> (layout.exponent_bits + layout.mantissa_bits)) & 1;
+  double magnitude;
+  if (layout.has_infinity && exponent == all_ones) {
+    magnitude = mantissa == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  } else if (!layout.has_infinity && exponent == all_ones && mantissa == 7) {
+    magnitude = std::numeric_limits<double>::quiet_NaN();
+  } else if (exponent == 0) {
+    magnitude = std::ldexp(mantissa, 1 - bias - layout.mantissa_bits);
+  } else {
+    magnitude = std::ldexp(mantissa + (uint32_t{1} << layout.mantissa_bits), exponent - bias - layout.mantissa_bits);
+  }
+  return negative ? -magnitude : magnitude;
+}
+
+uint32_t Encode(DataType type, float value) {
+  const Layout& layout = LayoutOf(type);
+  if (std::isnan(value)) return layout.nan;
+  if (type == DataType::kFloat32) return std::bit_cast<uint32_t>(value);
+  const uint32_t sign = std::signbit(value) ? uint32_t{1} << (layout.exponent_bits + layout.mantissa_bits) : 0;
+  const std::vector<double>& table = Magnitudes(type);
+  const double magnitude = std::fabs(value);
+  const auto above = std::lower_bound(table.begin(), table.end(), magnitude);
+  if (above == table.end()) return sign | static_cast<uint32_t>(table.size() - 1);
+  const uint32_t code = static_cast<uint32_t>(above - table.begin());
+  if (code == 0) return sign;
+  const double down = magnitude - table[code - 1];
+  const double up = table[code] - magnitude;
+  const bool take_lower = down < up || (down == up && code % 2 == 1);
+  return sign | (take_lower ? code - 1 : code);
+}
+
+uint64_t Expected(const OracleRequest& request, size_t index) {
+  if (request.src.size() == 1 && request.pre.empty() && request.post_divisor <= 1) {
+    return LoadElement(request.src[0], index, ElementSize(request.type));
+  }
+  if (request.type == DataType::kFloat64) return ExpectedDouble(request, index);
+  if (IsFloat(request.type)) return ExpectedFloat(request, index);
+  return ExpectedInteger(request, index);
+}
+
+std::mt19937_64& Random() {
+  static std::mt19937_64 random = [] {
+    const char* given = std::getenv("AXCCL_TEST_SEED");
+    const uint64_t seed = given ? std::strtoull(given, nullptr, 0) : std::random_device()();
+    std::printf("AXCCL_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+    std::fflush(stdout);
+    return std::mt19937_64(seed);
+  }();
+  return random;
+}
+
+uint64_t RandomElement(DataType type, std::mt19937_64& random) {
+  const uint64_t bits = random();
+  const uint64_t kind = random() % 8;
+  const double ordinary = (static_cast<double>(bits >> 11) * 0x1p-53 - 0.5) * 16;
+  if (!IsFloat(type)) {
+    // Extremes, small numbers and any.
+    if (kind == 0) return uint64_t{1} << (8 * ElementSize(type) - 1);
+    if (kind == 1) return (uint64_t{1} << (8 * ElementSize(type) - 1)) - 1;
+    return kind < 5 ? static_cast<uint64_t>(static_cast<int64_t>(ordinary)) : bits;
+  }
+  if (type == DataType::kFloat64) {
+    if (kind == 0) return (bits & 1) << 63 | (bits & 2 ? 0x7ff0000000000000u : 0);
+    return kind < 6 ? std::bit_cast<uint64_t>(ordinary) : bits;
+  }
+  if (kind == 0) {
+    const uint32_t sign = Encode(type, -0.0f);
+    return (bits & 1 ? sign : 0) | (bits & 2 ? Encode(type, std::numeric_limits<float>::infinity()) : 0);
+  }
+  return kind < 6 ? Encode(type, static_cast<float>(ordinary)) : bits;
+}
+
+uint64_t LoadElement(const void* from, size_t index, size_t size) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, static_cast<const char*>(from) + index * size, size);
+  return bits;
+}
+
+void StoreElement(void* to, size_t index, size_t size, uint64_t bits) {
+  std::memcpy(static_cast<char*>(to) + index * size, &bits, size);
+}
+
+}  // namespace axccl::kernels

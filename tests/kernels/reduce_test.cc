@@ -1,0 +1,173 @@
+// Reduce against the oracle on every instruction set: every type, combination, 1 to 8 sources, 1 to 3 destinations,
+// every count up to several vectors and some primes beyond the block size, any alignment of elements, in place, cached
+// and non-temporal, with and without factors and divisor, with sentinels around each destination.
+//
+// The operation is element-wise, so the oracle runs once for each set of sources and every count checks a prefix.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/host/mover.h"
+#include "tests/kernels/guarded.h"
+#include "tests/kernels/oracle.h"
+
+namespace axccl::kernels {
+namespace {
+
+constexpr int kMaxSrc = 8;
+constexpr int kMaxDst = 3;
+constexpr size_t kPrimes[] = {1031, 2053, 5003};
+constexpr size_t kMaxCount = 5003;
+// Two of the largest chunks that any kernel handles at once (four 64-byte vectors).
+constexpr size_t kDenseBytes = 512;
+
+enum class Place { kApart, kFirst, kEach };  // in place: no destination, the first, destination d = source d
+
+class ReduceTest : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  ReduceTest()
+      : type_(static_cast<DataType>(std::get<0>(GetParam()))),
+        combine_(static_cast<Combine>(std::get<1>(GetParam()))),
+        size_(ElementSize(type_)),
+        inputs_(kMaxSrc, std::vector<uint8_t>(kMaxCount * size_)),
+        src_(kMaxSrc, Guarded(kMaxCount * size_)),
+        dst_(kMaxDst, Guarded(kMaxCount * size_)),
+        wanted_(kMaxCount * size_) {}
+
+  // New sources, and what reducing them gives. Divisors: small, large powers of two and others, beyond the type.
+  void Prepare(int num_src, bool with_pre, bool with_post) {
+    std::mt19937_64& random = Random();
+    oracle_ = {.type = type_, .combine = combine_, .src = {}, .pre = {}};
+    for (int k = 0; k < num_src; ++k) {
+      for (size_t i = 0; i < kMaxCount; ++i) StoreElement(inputs_[k].data(), i, size_, RandomElement(type_, random));
+      oracle_.src.push_back(inputs_[k].data());
+      if (with_pre) oracle_.pre.push_back(RandomFactor(random));
+    }
+    if (with_post) {
+      const uint64_t any = random();
+      const uint64_t choices[] = {2, 3, 7, 8, 127, 128, 255, 256, 1000003, any, any >> 32, uint64_t{1} << (any % 64)};
+      oracle_.post_divisor = choices[random() % std::size(choices)] | (any % 2);
+      if (oracle_.post_divisor == 0) oracle_.post_divisor = 1;
+    }
+    for (size_t i = 0; i < kMaxCount; ++i) StoreElement(wanted_.data(), i, size_, Expected(oracle_, i));
+  }
+
+  Factor RandomFactor(std::mt19937_64& random) const {
+    Factor factor;
+    const double ordinary = (static_cast<double>(random() >> 11) * 0x1p-53 - 0.25) * 4;
+    if (type_ == DataType::kFloat64) {
+      factor.f64 = ordinary;
+    } else if (IsFloat(type_)) {
+      factor.f32 = static_cast<float>(ordinary);
+    } else {
+      factor.i64 = static_cast<int64_t>(random()) >> (random() % 64);
+    }
+    return factor;
+  }
+
+  void CheckOne(int isa, size_t count, int num_dst, Place place, bool non_temporal) {
+    const int num_src = static_cast<int>(oracle_.src.size());
+    const size_t bytes = count * size_;
+    void* dst[kMaxDst];
+    const void* src[kMaxSrc];
+    for (int k = 0; k < num_src; ++k) {
+      src_[k].Place(bytes, size_, Random());
+      std::memcpy(src_[k].data(), inputs_[k].data(), bytes);
+      src[k] = src_[k].data();
+    }
+    for (int d = 0; d < num_dst; ++d) {
+      dst_[d].Place(bytes, size_, Random());
+      const bool in_place = d < num_src && (place == Place::kEach || (place == Place::kFirst && d == 0));
+      dst[d] = in_place ? src_[d].data() : dst_[d].data();
+    }
+    ReduceRequest request = {.dst = dst, .num_dst = num_dst, .src = src, .num_src = num_src, .count = count,
+                             .type = type_, .combine = combine_};
+    request.pre = oracle_.pre.empty() ? nullptr : oracle_.pre.data();
+    request.post_divisor = oracle_.post_divisor;
+    request.non_temporal = non_temporal;
+    ReduceWithIsa(isa, request);
+    for (int d = 0; d < num_dst; ++d) {
+      ASSERT_TRUE(dst_[d].Intact()) << "wrote outside of destination " << d;
+      ASSERT_NO_FATAL_FAILURE(CheckResult(dst[d], count)) << "destination " << d;
+    }
+    for (int k = 0; k < num_src; ++k) ASSERT_TRUE(src_[k].Intact()) << "wrote outside of source " << k;
+  }
+
+  void CheckResult(const void* result, size_t count) {
+    if (std::memcmp(result, wanted_.data(), count * size_) == 0) return;
+    for (size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(LoadElement(result, i, size_), LoadElement(wanted_.data(), i, size_)) << "bits of element " << i;
+    }
+  }
+
+  void CheckCount(size_t count) {
+    constexpr int kPlaces = 3;
+    for (int isa = 0; isa < NumIsas(); ++isa) {
+      for (int variant = 0; variant < kMaxDst * kPlaces * 2; ++variant) {
+        const int num_dst = 1 + variant / (2 * kPlaces);
+        const Place place = static_cast<Place>(variant / 2 % kPlaces);
+        const bool non_temporal = variant % 2 == 1;
+        CheckOne(isa, count, num_dst, place, non_temporal);
+        if (HasFatalFailure()) {
+          ADD_FAILURE() << IsaName(isa) << ", " << oracle_.src.size() << " sources, " << num_dst << " destinations, count "
+                        << count << ", placement " << static_cast<int>(place) << ", non-temporal " << non_temporal
+                        << ", factors " << !oracle_.pre.empty() << ", divisor " << oracle_.post_divisor;
+          return;
+        }
+      }
+    }
+  }
+
+  void CheckAll(bool with_pre, bool with_post) {
+    for (int num_src : {1, 2, 3, 4, 5, 8}) {
+      Prepare(num_src, with_pre, with_post);
+      for (size_t count = 0; count <= kDenseBytes / size_; ++count) {
+        CheckCount(count);
+        if (HasFatalFailure()) return;
+      }
+      for (size_t count : kPrimes) {
+        CheckCount(count);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+
+  const DataType type_;
+  const Combine combine_;
+  const size_t size_;
+  OracleRequest oracle_;
+  std::vector<std::vector<uint8_t>> inputs_;
+  std::vector<Guarded> src_;
+  std::vector<Guarded> dst_;
+  std::vector<uint8_t> wanted_;
+};
+
+TEST_P(ReduceTest, Plain) { CheckAll(false, false); }
+TEST_P(ReduceTest, Factors) { CheckAll(true, false); }
+TEST_P(ReduceTest, Divisor) {
+  if (IsFloat(type_)) {
+    // Not divided: the divisor is for integers only.
+    Prepare(2, false, false);
+    oracle_.post_divisor = 3;
+    CheckCount(kMaxCount);
+    return;
+  }
+  CheckAll(false, true);
+  if (!HasFatalFailure()) CheckAll(true, true);
+}
+
+std::string CaseName(const testing::TestParamInfo<std::tuple<int, int>>& info) {
+  static constexpr const char* kNames[kNumCombines] = {"sum", "prod", "max", "min"};
+  return std::string(DataTypeName(static_cast<DataType>(std::get<0>(info.param)))) + "_" +
+         kNames[std::get<1>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Movers, ReduceTest,
+                         testing::Combine(testing::Range(0, kNumDataTypes), testing::Range(0, kNumCombines)), CaseName);
+
+}  // namespace
+}  // namespace axccl::kernels
