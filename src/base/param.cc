@@ -1,0 +1,280 @@
+#include "src/base/param.h"
+
+#include <pwd.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "src/base/log.h"
+
+extern char** environ;
+
+namespace axccl::param {
+namespace {
+
+constexpr char kSystemFile[] = "/etc/nccl.conf";
+
+struct Value {
+  std::string text;
+  Source source = Source::kDefault;
+};
+
+using File = std::map<std::string, std::string, std::less<>>;
+
+struct State {
+  std::mutex mutex;
+  std::vector<std::optional<Value>> values;  // as Table()
+  bool files_read = false;
+  std::string user_path;
+  File user, system;
+};
+
+// Never destroyed, see Table().
+State& TheState() {
+  static auto* const state = new State;
+  return *state;
+}
+
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+std::string UserPath() {
+  if (const char* path = std::getenv("NCCL_CONF_FILE"); path != nullptr && *path != '\0') return path;
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return std::string(home) + "/.nccl.conf";
+  char buffer[4096];
+  passwd entry, *found = nullptr;
+  if (getpwuid_r(getuid(), &entry, buffer, sizeof(buffer), &found) != 0 || found == nullptr) return "";
+  return std::string(found->pw_dir) + "/.nccl.conf";
+}
+
+File ReadFile(const std::string& path, std::vector<std::string>* warnings) {
+  File file;
+  std::ifstream in(path);
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    const std::string_view text = Trim(line);
+    if (text.empty() || text[0] == '#') continue;
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
+      warnings->push_back(path + ":" + std::to_string(number) + ": expected NAME=value, line ignored");
+      continue;
+    }
+    file[std::string(Trim(text.substr(0, equals)))] = std::string(Trim(text.substr(equals + 1)));
+  }
+  return file;
+}
+
+// Misspelled names do nothing and nobody would notice. Names of ours are wrong for sure; NCCL has many that mean nothing
+// here, so only those who ask for INFO are told.
+void ReportUnknownNames(std::vector<std::string>* warnings, std::vector<std::string>* notes) {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool ours = name.starts_with("AXCCL_") && !name.starts_with("AXCCL_TEST_");
+    if (!ours && (!name.starts_with("NCCL_") || name.starts_with("NCCL_TESTS_"))) continue;
+    if (Find(name) != nullptr) continue;
+    (ours ? warnings : notes)->push_back("environment variable " + std::string(name) + " is not known and has no effect");
+  }
+}
+
+bool ParseWord(const Info& info, std::string_view text, std::string* canonical) {
+  std::string_view rest = info.words;
+  while (!rest.empty()) {
+    const std::string_view word = rest.substr(0, rest.find('|'));
+    if (word.size() == text.size() && strncasecmp(word.data(), text.data(), word.size()) == 0) {
+      *canonical = std::string(word);
+      return true;
+    }
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+  }
+  return false;
+}
+
+bool IsType(const Info& info, const char* type) { return std::strcmp(info.type, type) == 0; }
+
+std::string Accepted(const Info& info) {
+  if (IsType(info, "string")) return "one of " + std::string(info.words);
+  const std::string range = " from " + std::to_string(info.least) + " to " + std::to_string(info.most);
+  if (IsType(info, "bytes")) return "a number of bytes, with K, M, G or T behind it if need be," + range;
+  return (IsType(info, "seconds") ? "a number of seconds" : "a number") + range;
+}
+
+// The text to keep, or nothing when it is not acceptable. An empty text is always "not set".
+std::optional<std::string> Check(const Info& info, const std::string& text) {
+  std::string canonical = text;
+  int64_t number;
+  double seconds;
+  bool good;
+  if (IsType(info, "string")) {
+    good = *info.words == '\0' || ParseWord(info, text, &canonical);
+  } else if (IsType(info, "seconds")) {
+    good = ParseSeconds(info, text, &seconds);
+  } else {
+    good = ParseInt(info, text, &number);
+  }
+  if (!good) return std::nullopt;
+  return canonical;
+}
+
+// Takes the first place that has an acceptable text.
+Value Read(const State& state, const Info& info, std::vector<std::string>* warnings) {
+  const auto in_file = [&info](const File& file) -> const char* {
+    const auto found = file.find(info.name);
+    return found == file.end() ? nullptr : found->second.c_str();
+  };
+  const std::pair<const char*, Source> places[] = {{std::getenv(info.name), Source::kEnvironment},
+                                                   {in_file(state.user), Source::kUserFile},
+                                                   {in_file(state.system), Source::kSystemFile}};
+  for (const auto& [text, source] : places) {
+    if (text == nullptr || *text == '\0') continue;
+    if (std::optional<std::string> good = Check(info, text)) return {std::move(*good), source};
+    const std::string shown = info.secret ? "<set>" : text;
+    const std::string place = source == Source::kEnvironment ? "environment"
+                              : source == Source::kUserFile  ? state.user_path
+                                                             : kSystemFile;
+    warnings->push_back(std::string(info.name) + "=" + shown + " (" + place + ") is ignored: accepted is " + Accepted(info));
+  }
+  return {info.fallback, Source::kDefault};
+}
+
+Value GetValue(const Info& info) {
+  State& state = TheState();
+  std::vector<std::string> warnings, notes;
+  Value value;
+  bool first;
+  {
+    std::lock_guard lock(state.mutex);
+    if (!state.files_read) {
+      state.files_read = true;
+      state.user_path = UserPath();
+      state.user = ReadFile(state.user_path, &warnings);
+      state.system = ReadFile(kSystemFile, &warnings);
+      ReportUnknownNames(&warnings, &notes);
+    }
+    state.values.resize(Table().size());
+    std::optional<Value>& slot = state.values[static_cast<size_t>(&info - Table().data())];
+    first = !slot;
+    if (first) slot = Read(state, info, &warnings);
+    value = *slot;
+  }
+  // Without the lock, because the log asks for its own parameters; the value is in its slot by now, so that ends.
+  for (const std::string& text : warnings) AXCCL_WARN("%s", text.c_str());
+  for (const std::string& text : notes) AXCCL_INFO(kEnv, "%s", text.c_str());
+  if (first && value.source != Source::kDefault)
+    AXCCL_INFO(kEnv, "%s=%s (%s)", info.name, info.secret ? "<set>" : value.text.c_str(), SourceName(value.source).c_str());
+  return value;
+}
+
+}  // namespace
+
+const Info* Find(std::string_view name) {
+  for (const Info& info : Table()) {
+    if (name == info.name) return &info;
+  }
+  return nullptr;
+}
+
+std::string Get(std::string_view name, Source* source) {
+  const Info* const info = Find(name);
+  if (info == nullptr) return {};
+  Value value = GetValue(*info);
+  if (source != nullptr) *source = value.source;
+  return std::move(value.text);
+}
+
+std::string GetShown(std::string_view name) {
+  const Info* const info = Find(name);
+  std::string text = Get(name);
+  return info != nullptr && info->secret && !text.empty() ? "<set>" : text;
+}
+
+std::string SourceName(Source source) {
+  switch (source) {
+    case Source::kDefault:
+      return "default";
+    case Source::kEnvironment:
+      return "environment";
+    case Source::kUserFile: {
+      std::lock_guard lock(TheState().mutex);
+      return TheState().user_path;
+    }
+    case Source::kSystemFile:
+      return kSystemFile;
+  }
+  return "";
+}
+
+int64_t GetInt(std::string_view name) {
+  const Info* const info = Find(name);
+  int64_t value = 0;
+  if (info != nullptr) (void)ParseInt(*info, GetValue(*info).text, &value);
+  return value;
+}
+
+double GetSeconds(std::string_view name) {
+  const Info* const info = Find(name);
+  double value = 0;
+  if (info != nullptr) (void)ParseSeconds(*info, GetValue(*info).text, &value);
+  return value;
+}
+
+bool ParseInt(const Info& info, std::string_view text, int64_t* value) {
+  const bool bytes = IsType(info, "bytes");
+  if (!bytes && !IsType(info, "int")) return false;
+  int shift = 0;
+  if (bytes && !text.empty()) {
+    const size_t unit = std::string_view("KMGTkmgt").find(text.back());
+    if (unit != std::string_view::npos) {
+      shift = 10 * static_cast<int>(unit % 4 + 1);
+      text.remove_suffix(1);
+    }
+  }
+  int64_t number;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  if (__builtin_mul_overflow(number, int64_t{1} << shift, &number)) return false;
+  if (number < info.least || number > info.most) return false;
+  *value = number;
+  return true;
+}
+
+bool ParseSeconds(const Info& info, std::string_view text, double* value) {
+  if (!IsType(info, "seconds")) return false;
+  double number;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  // Written so that a NaN fails.
+  if (!(number >= static_cast<double>(info.least) && number <= static_cast<double>(info.most))) return false;
+  *value = number;
+  return true;
+}
+
+void Reset() {
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  state.values.clear();
+  state.files_read = false;
+}
+
+void Reset(std::string_view name) {
+  const Info* const info = Find(name);
+  if (info == nullptr) return;
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  const auto index = static_cast<size_t>(info - Table().data());
+  if (index < state.values.size()) state.values[index].reset();
+}
+
+}  // namespace axccl::param

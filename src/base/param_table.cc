@@ -1,0 +1,66 @@
+// What can be set from outside, and what it does. README.md points here; `axccl-info` prints it.
+#include "src/base/param.h"
+
+namespace axccl::param {
+namespace {
+
+Info Int(const char* name, const char* fallback, int64_t least, int64_t most, const char* meaning) {
+  return {.name = name, .type = "int", .fallback = fallback, .meaning = meaning, .least = least, .most = most};
+}
+Info Bytes(const char* name, const char* fallback, int64_t least, int64_t most, const char* meaning) {
+  return {.name = name, .type = "bytes", .fallback = fallback, .meaning = meaning, .least = least, .most = most};
+}
+Info Seconds(const char* name, const char* fallback, int64_t most, const char* meaning) {
+  return {.name = name, .type = "seconds", .fallback = fallback, .meaning = meaning, .most = most};
+}
+Info Text(const char* name, const char* fallback, const char* meaning) {
+  return {.name = name, .type = "string", .fallback = fallback, .meaning = meaning};
+}
+Info Word(const char* name, const char* fallback, const char* words, const char* meaning) {
+  return {.name = name, .type = "string", .fallback = fallback, .meaning = meaning, .words = words};
+}
+Info Secret(const char* name, const char* meaning) {
+  return {.name = name, .type = "string", .fallback = "", .meaning = meaning, .secret = true};
+}
+
+constexpr int64_t kKilo = 1024;
+constexpr int64_t kMega = kKilo * kKilo;
+constexpr int64_t kTera = kMega * kMega;
+constexpr int64_t kYear = 366 * 24 * 3600;
+
+}  // namespace
+
+const std::vector<Info>& Table() {
+  // Never destroyed: threads of the library may still read it while the process exits.
+  static const auto* const table = new std::vector<Info>{
+      Word("NCCL_DEBUG", "NONE", "NONE|VERSION|WARN|INFO|TRACE", "what is logged: nothing, or everything up to this level"),
+      Text("NCCL_DEBUG_FILE", "stdout", "log file; %h becomes the host name, %p the process id; stdout and stderr are meant"),
+      Text("NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV", "parts of the library that log at INFO and TRACE; ^ first excludes"),
+      Text("NCCL_CONF_FILE", "", "file with NAME=value lines, read where the environment is silent; default ~/.nccl.conf"),
+      Text("NCCL_ALGO", "", "algorithms allowed: a list, or func:list;func:list; ^ inverts a list; empty: the cost model's choice"),
+      Text("NCCL_PROTO", "", "accepted for compatibility; links between host ranks have one protocol"),
+      Int("NCCL_COMM_BLOCKING", "1", 0, 1, "0: communicators are non-blocking whatever their config says"),
+      Text("NCCL_COMM_ID", "", "host:port at which ranks meet instead of exchanging a unique id"),
+      Text("NCCL_SOCKET_IFNAME", "", "network interfaces ranks may meet over: prefixes, = first for exact names, ^ to exclude"),
+      Word("NCCL_SOCKET_FAMILY", "", "AF_INET|AF_INET6", "address family ranks may meet over; empty: any"),
+      Int("NCCL_MIN_CTAS", "1", 1, 64, "least lanes an operation uses"),
+      Int("NCCL_MAX_CTAS", "64", 1, 64, "most lanes an operation uses"),
+      Int("NCCL_CHECK_POINTERS", "0", 0, 1, "accepted for compatibility; pointers are always checked"),
+      Int("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0, 1, "accepted for compatibility; host ranks need no order between communicators"),
+      Int("NCCL_P2P_DISABLE", "0", 0, 1, "1: ranks in one process are linked as if they were in two"),
+      Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: processes of one machine are not linked by shared memory, which leaves no link yet"),
+      Word("AXCCL_DEVICE", "auto", "auto|host|cuda", "where ranks live; auto: host, until a CUDA device is built in"),
+      Bytes("AXCCL_HEAP_BYTES", "0", 0, kTera, "address space for ncclMemAlloc and scratch; 0: physical memory"),
+      Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),
+      Word("AXCCL_CMA", "auto", "auto|0", "0: never copy between processes by system call"),
+      Text("AXCCL_ISA", "", "instruction set of the data movers; empty: the best this processor has"),
+      Text("AXCCL_CACHE_DIR", "", "where measurements of the machine are kept; default ~/.cache/axccl"),
+      Secret("AXCCL_SECRET", "what ranks that meet at NCCL_COMM_ID prove to know; without it only this machine's ranks can"),
+      Text("AXCCL_SECRET_FILE", "", "file with the text of AXCCL_SECRET, readable by its owner only"),
+      Seconds("AXCCL_INIT_TIMEOUT", "600", kYear, "how long ranks wait for each other when a communicator is made"),
+      Seconds("AXCCL_TIMEOUT", "0", kYear, "how long an operation may take before it fails; 0: for ever"),
+  };
+  return *table;
+}
+
+}  // namespace axccl::param
