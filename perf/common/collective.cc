@@ -1,0 +1,45 @@
+#include "perf/common/collective.h"
+
+namespace axccl::perf {
+
+int OneStep(int) { return 1; }
+
+std::string AnyRanks(int) { return ""; }
+
+Counts WholeCounts(size_t elements, size_t, int) { return {elements, elements, elements, 0, 0}; }
+
+size_t PartCount(size_t elements, size_t element_bytes, int ranks) {
+  size_t per_16_bytes = 16 / element_bytes;
+  return elements / static_cast<size_t>(ranks) / per_16_bytes * per_16_bytes;
+}
+
+double WholeBytes(size_t argument, size_t element_bytes, int) {
+  return static_cast<double>(argument) * static_cast<double>(element_bytes);
+}
+
+double PartBytes(size_t argument, size_t element_bytes, int ranks) {
+  return WholeBytes(argument, element_bytes, ranks) * ranks;
+}
+
+double FactorOne(int) { return 1; }
+
+double FactorPart(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
+
+std::vector<Segment> AllParts(const Counts& counts) {
+  std::vector<Segment> segments;
+  for (size_t r = 0; r * counts.argument < counts.recv; ++r) {
+    segments.push_back({r * counts.argument, counts.argument, static_cast<int>(r), 0});
+  }
+  return segments;
+}
+
+ncclResult_t SendAndReceive(const Call& c, const char* send, int to, char* recv, int from, size_t count) {
+  ncclResult_t started = ncclGroupStart();
+  if (started != ncclSuccess) return started;
+  ncclResult_t sent = ncclSend(send, count, c.type, to, c.comm, c.stream);
+  ncclResult_t received = ncclRecv(recv, count, c.type, from, c.comm, c.stream);
+  ncclResult_t ended = ncclGroupEnd();  // must be called whatever the two said
+  return sent != ncclSuccess ? sent : received != ncclSuccess ? received : ended;
+}
+
+}  // namespace axccl::perf

@@ -1,0 +1,96 @@
+// What the common engine must know of one collective: counts, bandwidth formulas, expected data, and the call.
+//
+// Plain data and stateless functions; one constant of this type per tool, handed to PerfMain.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "nccl.h"
+
+namespace axccl::perf {
+
+// Element counts of one rank for a given size.
+struct Counts {
+  size_t send = 0;
+  size_t recv = 0;
+  size_t argument = 0;  // the count passed to the call
+  // In place, rank r sends from buffer + r * send_offset and receives at buffer + r * recv_offset.
+  size_t send_offset = 0;
+  size_t recv_offset = 0;
+};
+
+// Where a rank stands.
+struct Position {
+  int rank;
+  int ranks;
+  int root;
+};
+
+// One operation of one rank.
+struct Call {
+  const char* send;
+  char* recv;
+  size_t count;
+  ncclDataType_t type;
+  size_t element_bytes;
+  ncclRedOp_t op;
+  Position at;
+  ncclComm_t comm;
+  cudaStream_t stream;
+  int step;  // see Collective::steps
+};
+
+// `count` received elements from `begin` on are elements source_first .. of rank `source`'s data, or of the reduction
+// over all ranks (source = kReduced).
+struct Segment {
+  size_t begin;
+  size_t count;
+  int source;
+  size_t source_first;
+};
+
+struct Collective {
+  const char* name;  // "all_reduce"
+  bool reduces;
+  bool rooted;
+  // The redop column when nothing is reduced. nccl-tests says "sum" for sendrecv.
+  const char* no_op_name;
+  // NCCL defines an in-place form. Without one, the in-place columns measure the operation from the receive to the
+  // send buffer, unchecked.
+  bool in_place;
+  // Calls of one operation that depend on each other; each is grouped over the ranks of a thread on its own.
+  int (*steps)(int ranks);
+  Counts (*counts)(size_t elements, size_t element_bytes, int ranks);
+  // algbw = bytes(count, ...) / time; busbw = algbw * bus_factor(ranks).
+  double (*bytes)(size_t argument, size_t element_bytes, int ranks);
+  double (*bus_factor)(int ranks);
+  // What the rank must have received; nothing where the operation leaves the buffer alone.
+  std::vector<Segment> (*expected)(const Counts& counts, const Position& at);
+  ncclResult_t (*run)(const Call& call);
+  // "" or why that many ranks cannot run it.
+  std::string (*refuses)(int ranks);
+};
+
+// ---- rules that several collectives share ----
+
+int OneStep(int ranks);
+std::string AnyRanks(int ranks);
+// The whole size on every rank.
+Counts WholeCounts(size_t elements, size_t element_bytes, int ranks);
+// size / ranks rounded down to 16 bytes: the part of one rank.
+size_t PartCount(size_t elements, size_t element_bytes, int ranks);
+double WholeBytes(size_t argument, size_t element_bytes, int ranks);
+double PartBytes(size_t argument, size_t element_bytes, int ranks);
+double FactorOne(int ranks);
+double FactorPart(int ranks);  // (n - 1) / n
+// The parts of all ranks, one behind the other.
+std::vector<Segment> AllParts(const Counts& counts);
+// One group of a send of `count` elements to rank `to` and a receive of as many from rank `from`.
+ncclResult_t SendAndReceive(const Call& c, const char* send, int to, char* recv, int from, size_t count);
+
+// main() of every tool.
+int PerfMain(const Collective& collective, int argc, char** argv);
+
+}  // namespace axccl::perf

@@ -1,0 +1,53 @@
+#include "perf/common/fail.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+namespace axccl::perf {
+namespace {
+
+std::string g_program = "perf";
+std::string g_who;
+std::vector<std::function<void(const std::string&)>> g_hooks;
+std::atomic<bool> g_failing{false};
+
+}  // namespace
+
+void SetProgramName(const char* argv0) {
+  const char* slash = std::strrchr(argv0, '/');
+  g_program = slash ? slash + 1 : argv0;
+}
+
+const std::string& ProgramName() { return g_program; }
+
+void SetWho(const std::string& who) { g_who = who; }
+
+void OnFail(std::function<void(const std::string&)> hook) { g_hooks.push_back(std::move(hook)); }
+
+void Fail(int status, const char* format, ...) {
+  // The first failure is the cause; what other threads of the process meet afterwards is its echo.
+  if (g_failing.exchange(true)) {
+    for (;;) pause();
+  }
+  char text[2048];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  std::fflush(stdout);
+  if (text[0] != '\0') {
+    std::fprintf(stderr, "%s:%s%s %s\n", g_program.c_str(), g_who.empty() ? "" : " ",
+                 g_who.empty() ? "" : (g_who + ":").c_str(), text);
+    std::fflush(stderr);
+  }
+  for (auto hook = g_hooks.rbegin(); hook != g_hooks.rend(); ++hook) (*hook)(text);
+  _exit(status);
+}
+
+}  // namespace axccl::perf

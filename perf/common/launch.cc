@@ -1,0 +1,147 @@
+#include "perf/common/launch.h"
+
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+
+namespace axccl::perf {
+namespace {
+
+using Lookup = std::function<const char*(const char*)>;
+
+const char* FirstOf(const Lookup& get, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* value = get(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return nullptr;
+}
+
+std::string TextOf(const Lookup& get, std::initializer_list<const char*> names) {
+  const char* value = FirstOf(get, names);
+  return value ? value : "";
+}
+
+Result<int> NumberOf(const Lookup& get, std::initializer_list<const char*> names, int fallback) {
+  const char* value = FirstOf(get, names);
+  if (value == nullptr) return fallback;
+  char* end = nullptr;
+  long number = std::strtol(value, &end, 10);
+  if (end == value || *end != '\0' || number < 0 || number > INT_MAX) {
+    return MakeStatus(Code::kInvalidUsage, "the launcher's variable %s is '%s', not a number", *names.begin(), value);
+  }
+  return static_cast<int>(number);
+}
+
+// The parent's id stands in where a launcher tells no job: its processes on one machine share the parent.
+std::string KeyOf(const Lookup& get, const char* launcher, std::initializer_list<const char*> names) {
+  std::string key = launcher;
+  bool any = false;
+  for (const char* name : names) {
+    const char* value = get(name);
+    any |= value != nullptr;
+    key += std::string("-") + (value ? value : "");
+  }
+  return any ? key : key + std::to_string(getppid());
+}
+
+// torchrun itself listens on MASTER_PORT; the port behind it is ours.
+Result<std::string> Coordinator(const Lookup& get) {
+  const char* address = get("MASTER_ADDR");
+  if (address == nullptr || get("MASTER_PORT") == nullptr) return std::string();
+  AXCCL_ASSIGN_OR_RETURN(int port, NumberOf(get, {"MASTER_PORT"}, 0));
+  if (port < 1 || port > 65534) return MakeStatus(Code::kInvalidUsage, "MASTER_PORT %d is not in 1..65534", port);
+  return std::string(address) + ":" + std::to_string(port + 1);
+}
+
+struct Variables {
+  const char* launcher;
+  const char* present;  // told apart by this variable
+  std::initializer_list<const char*> rank, size, local_size, key;
+};
+
+// In this order: srun with a PMI plugin sets PMI_* too, and SLURM_* alone are also set in a batch script that srun did
+// not start, which is why the step is asked for.
+const Variables kLaunchers[] = {
+    {"torchrun", "MASTER_PORT", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_WORLD_SIZE"},
+     {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
+    {"Open MPI", "OMPI_COMM_WORLD_SIZE", {"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"}, {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}},
+    {"srun", "SLURM_STEP_ID", {"SLURM_PROCID"}, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {},
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"PMI", "PMI_SIZE", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALNRANKS"}, {"PMI_JOBID", "PMIX_NAMESPACE"}},
+};
+
+int DefaultProcesses(const Options& options) {
+  if (options.ranks > 0) return options.ranks;
+  return options.layout_given ? 1 : 2;
+}
+
+Result<World> ForkWorld(const Options& options) {
+  World world;
+  world.processes = world.local_processes = DefaultProcesses(options);
+  AXCCL_ASSIGN_OR_RETURN(world.page,
+                         SharedPage::CreateAnonymous(world.processes, world.processes * options.threads));
+  if (world.processes > 1) {
+    int ranks = options.threads * options.ranks_per_thread;
+    AXCCL_ASSIGN_OR_RETURN(world.process, ForkProcesses(world.processes, ranks, world.page.get()));
+  }
+  world.page->Register(world.process, getpid());
+  return world;
+}
+
+Result<World> JoinWorld(const Launched& launched, const Options& options) {
+  World world;
+  world.processes = launched.size;
+  world.process = launched.rank;
+  world.local_processes = launched.local_size > 0 ? launched.local_size : launched.size;
+  if (world.local_processes == world.processes) {
+    AXCCL_ASSIGN_OR_RETURN(world.page, MeetThroughFile(launched.key, world.process, world.processes,
+                                                       world.processes * options.threads));
+    return world;
+  }
+  if (std::getenv("NCCL_COMM_ID") == nullptr) {
+    if (launched.coordinator.empty()) {
+      return MakeStatus(Code::kInvalidUsage, "%s started %d processes, %d of them on this machine: set NCCL_COMM_ID, or "
+                        "MASTER_ADDR and MASTER_PORT, to an address of process 0 that all can reach",
+                        launched.launcher.c_str(), launched.size, launched.local_size);
+    }
+    setenv("NCCL_COMM_ID", launched.coordinator.c_str(), 0);
+  }
+  return world;
+}
+
+}  // namespace
+
+Result<std::optional<Launched>> DetectLauncher(const Lookup& get) {
+  for (const Variables& v : kLaunchers) {
+    if (get(v.present) == nullptr || !FirstOf(get, v.rank) || !FirstOf(get, v.size)) continue;
+    Launched found;
+    found.launcher = v.launcher;
+    AXCCL_ASSIGN_OR_RETURN(found.rank, NumberOf(get, v.rank, 0));
+    AXCCL_ASSIGN_OR_RETURN(found.size, NumberOf(get, v.size, 1));
+    AXCCL_ASSIGN_OR_RETURN(found.local_size, NumberOf(get, v.local_size, 0));
+    if (found.launcher == "srun" && TextOf(get, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"}) == "1") {
+      found.local_size = found.size;
+    }
+    if (found.rank >= found.size || found.local_size > found.size) {
+      return MakeStatus(Code::kInvalidUsage, "%s's variables say rank %d of %d (%d on this machine)", v.launcher,
+                        found.rank, found.size, found.local_size);
+    }
+    found.key = KeyOf(get, v.launcher, v.key);
+    AXCCL_ASSIGN_OR_RETURN(found.coordinator, Coordinator(get));
+    return std::optional<Launched>(found);
+  }
+  return std::optional<Launched>();
+}
+
+Result<World> EnterWorld(const Options& options) {
+  if (options.ranks == 0) {
+    AXCCL_ASSIGN_OR_RETURN(std::optional<Launched> launched, DetectLauncher(&std::getenv));
+    if (launched) return JoinWorld(*launched, options);
+  }
+  return ForkWorld(options);
+}
+
+}  // namespace axccl::perf

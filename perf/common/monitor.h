@@ -1,0 +1,69 @@
+// Watches a run from a thread of its own: ends it when one wait lasts too long (-T), and tells a person at a terminal
+// what goes on when a size takes long.
+//
+// The thread exists only when there is something to do for it, so that it disturbs no measurement otherwise. BeginWait
+// and EndWait are called by the thread they name; Describe by the reporting thread; both are relaxed stores.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace axccl::perf {
+
+class Monitor {
+ public:
+  // `timeout_seconds` 0: waits may last for ever. `status_line`: write to stderr, which is a terminal.
+  Monitor(int threads, int timeout_seconds, bool status_line);
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  void BeginWait(int thread);
+  void EndWait(int thread);
+  // `phase` must be a literal.
+  void Describe(size_t bytes, const char* phase);
+  // Removes the status line; call before a row is printed.
+  void ClearLine();
+
+ private:
+  struct alignas(64) Lane {
+    std::atomic<int64_t> since{0};  // ns; 0 = not waiting
+  };
+  void Loop();
+  void CheckTimeouts(int64_t now) const;
+  void ShowStatus(int64_t now);
+
+  const int timeout_seconds_;
+  const bool status_line_;
+  std::unique_ptr<Lane[]> lanes_;
+  const int lane_count_;
+  std::atomic<size_t> bytes_{0};
+  std::atomic<const char*> phase_{"initialization"};
+  std::atomic<int64_t> phase_since_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  bool line_shown_ = false;
+  std::thread thread_;
+};
+
+// Marks a wait of one thread for its lifetime.
+class WatchedWait {
+ public:
+  WatchedWait(Monitor* monitor, int thread) : monitor_(monitor), thread_(thread) { monitor_->BeginWait(thread_); }
+  ~WatchedWait() { monitor_->EndWait(thread_); }
+  WatchedWait(const WatchedWait&) = delete;
+  WatchedWait& operator=(const WatchedWait&) = delete;
+
+ private:
+  Monitor* monitor_;
+  int thread_;
+};
+
+}  // namespace axccl::perf

@@ -1,0 +1,40 @@
+// reduce_scatter: rank r gets part r of the reduction of all inputs.
+
+#include "perf/common/collective.h"
+#include "perf/common/data.h"
+
+namespace axccl::perf {
+namespace {
+
+Counts CountsOf(size_t elements, size_t element_bytes, int ranks) {
+  size_t part = PartCount(elements, element_bytes, ranks);
+  return {part * static_cast<size_t>(ranks), part, part, 0, part};
+}
+
+std::vector<Segment> Expected(const Counts& counts, const Position& at) {
+  return {{0, counts.recv, kReduced, static_cast<size_t>(at.rank) * counts.recv}};
+}
+
+ncclResult_t Run(const Call& c) {
+  return ncclReduceScatter(c.send, c.recv, c.count, c.type, c.op, c.comm, c.stream);
+}
+
+const Collective kCollective = {
+    .name = "reduce_scatter",
+    .reduces = true,
+    .rooted = false,
+    .no_op_name = "none",
+    .in_place = true,
+    .steps = OneStep,
+    .counts = CountsOf,
+    .bytes = PartBytes,
+    .bus_factor = FactorPart,
+    .expected = Expected,
+    .run = Run,
+    .refuses = AnyRanks,
+};
+
+}  // namespace
+}  // namespace axccl::perf
+
+int main(int argc, char** argv) { return axccl::perf::PerfMain(axccl::perf::kCollective, argc, argv); }
