@@ -1,9 +1,9 @@
 // The 12 element types of the NCCL API, converted by code that is the tests' own: the oracle must share nothing with
 // the library. Pure functions.
 //
-// Floats are converted through double, rounded once to nearest even. fp8 is OCP e4m3fn (no infinity, one NaN per sign) and
-// e5m2; finite values beyond the largest saturate to it, as in CUDA's SATFINITE conversions. f16, bf16 and f32 overflow to
-// infinity.
+// Floats are converted through double, rounded once to nearest even. fp8 is OCP e4m3fn (no infinity, one NaN per sign)
+// and e5m2; finite values beyond the largest saturate to it, as in CUDA's SATFINITE conversions. f16, bf16 and f32
+// overflow to infinity.
 #pragma once
 
 #include <array>

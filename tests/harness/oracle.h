@@ -1,7 +1,7 @@
 // The oracle: what every rank sends in a test case and what it must receive, element by element, in closed form.
 //
-// Inputs are pure functions of (case, rank, index), so every rank computes its expectation alone, without communication and
-// without a line of the library's code. Reduction inputs are chosen so that every order of combination gives the same
+// Inputs are pure functions of (case, rank, index), so every rank computes its expectation alone, without communication
+// and without a line of the library's code. Reduction inputs are chosen so that every order of combination gives the same
 // exact result (small integers times a power of two for floats, wrapping arithmetic for integers); then results are
 // compared bit for bit. The exception is the average of floats, compared within a few units in the last place.
 #pragma once
@@ -61,8 +61,9 @@ void FillSend(const Case& c, int nranks, int rank, void* send);
 uint64_t ExpectedElement(const Case& c, int nranks, int rank, size_t index);
 // Compares the whole receive buffer. Empty when right, else the first few wrong elements and how many there are.
 std::string CheckRecv(const Case& c, int nranks, int rank, const void* recv);
-// As CheckRecv for the send buffer, which must be as FillSend left it.
-std::string CheckSend(const Case& c, int nranks, int rank, const void* send);
+// As CheckRecv for the send buffer, which must be as FillSend left it outside elements [skip_begin, skip_end).
+std::string CheckSend(const Case& c, int nranks, int rank, const void* send, size_t skip_begin = 0,
+                      size_t skip_end = 0);
 
 // PreMulSum: the rank's scalar, as an element.
 uint64_t PreMulScalar(const Case& c, int nranks, int rank);

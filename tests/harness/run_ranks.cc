@@ -81,7 +81,7 @@ using internal::Shared;
 using internal::Slot;
 using Clock = std::chrono::steady_clock;
 
-// Exit status of a child whose rank has told what failed; anything else but 0 is a story of its own (a sanitizer's, say).
+// Exit status of a child whose rank has told what failed; any other but 0 is a story of its own (a sanitizer's, say).
 constexpr int kToldExit = 9;
 
 // Ranks that wait for a failed one are of no further use, but may still have something to say.

@@ -5,11 +5,11 @@
 // touches the library: it can always fork again, and a crash or a hang costs one run, not the whole program.
 //
 // In `body` use GoogleTest's assertions as usual: every failure is carried to the test process together with the
-// rank and its last step. Once a rank has failed, the others get a short grace and are then killed. At the deadline all are
-// killed, and the failure says for every rank where it was.
+// rank and its last step. Once a rank has failed, the others get a short grace and are then killed. At the deadline all
+// are killed, and the failure says for every rank where it was.
 //
-// Everything a run shares (steps, cells, barriers) lives in one anonymous shared mapping made before the fork. Its atomics
-// are sequentially consistent; waiting is on a futex, and ends with `false` once any rank has failed.
+// Everything a run shares (steps, cells, barriers) lives in one anonymous shared mapping made before the fork. Its
+// atomics are sequentially consistent; waiting is on a futex, and ends with `false` once any rank has failed.
 #pragma once
 
 #include <atomic>

@@ -1,0 +1,128 @@
+// NCCL_ALGO forces each algorithm; the forced one is really taken, and right, for every call that has it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/collectives/cases.h"
+#include "tests/harness/case_runner.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Call;
+using harness::Case;
+using harness::CaseRunner;
+using harness::Clique;
+using harness::Fold;
+using harness::Layout;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::Scramble;
+using harness::Seed;
+
+struct Forced {
+  const char* name;
+  std::vector<Call> calls;  // that must have the algorithm
+};
+
+const std::vector<Forced>& AllForced() {
+  static const std::vector<Forced> all = {
+      {"oneshot", {Call::kAllReduce, Call::kReduceScatter, Call::kAllGather, Call::kBroadcast, Call::kAllToAll}},
+      {"direct", {Call::kAllReduce, Call::kReduceScatter, Call::kAllGather, Call::kBroadcast, Call::kAllToAll}},
+      {"twoshot", {Call::kAllReduce}},
+      {"ring", {Call::kAllReduce, Call::kReduceScatter, Call::kAllGather}},
+      {"tree", {Call::kAllReduce, Call::kReduce, Call::kBroadcast}},
+      {"rhd", {Call::kAllReduce}},
+      {"bruck", {Call::kAllGather}},
+      {"pairwise", {Call::kAllToAll}},
+  };
+  return all;
+}
+
+void RunForced(RankContext& context, const Forced& forced, const std::vector<Case>& cases) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  CaseRunner runner(context, clique, size_t{24} << 20);
+  harness::Random random(Seed());
+  for (const Case& c : cases) {
+    ASSERT_TRUE(runner.Enqueue(c, {}));
+    const bool must = std::find(forced.calls.begin(), forced.calls.end(), c.call) != forced.calls.end();
+    if (must && c.count > 0 && clique.nranks() > 1) {
+      const char* taken = nullptr;
+      ASSERT_OK(axcclCommGetLastAlgorithm(clique.comm(), &taken));
+      ASSERT_STREQ(taken, forced.name) << c.Text();
+    }
+    if (random.OneIn(10)) {
+      ASSERT_TRUE(runner.Finish());
+    }
+  }
+  ASSERT_TRUE(runner.Finish());
+}
+
+class AlgorithmTest : public testing::TestWithParam<std::tuple<Forced, Layout>> {};
+
+TEST_P(AlgorithmTest, ForcedAndRight) {
+  const auto& [forced, layout] = GetParam();
+  std::vector<Case> cases;
+  for (const size_t count : {1, 5, 64, 1009, 30011}) {
+    for (const Case& c : AllCases(layout.nranks(), {count}, Scramble(Seed(), count))) {
+      const bool type = c.type == ncclFloat32 || c.type == ncclFloat16 || c.type == ncclInt64;
+      const bool fold = c.fold == Fold::kSum || c.fold == Fold::kAvg || c.fold == Fold::kMin;
+      if (type && fold) cases.push_back(c);
+    }
+  }
+  RunOptions options;
+  options.environment = {{"NCCL_ALGO", forced.name}};
+  RunRanks(
+      layout, [&, forced = forced](RankContext& context) { RunForced(context, forced, cases); }, options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmTest,
+                         testing::Combine(testing::ValuesIn(AllForced()),
+                                          testing::Values(harness::Threads(2), harness::Threads(5),
+                                                          harness::Processes(3), harness::Processes(4),
+                                                          harness::Processes(8), harness::OneThread(7))),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + std::get<1>(info.param).Text();
+                         });
+
+TEST(Algorithm, UnknownNameFailsInitAndListsTheKnown) {
+  RunOptions options;
+  options.environment = {{"NCCL_ALGO", "quicksort"}};
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        ncclUniqueId id;
+        ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+        ncclComm_t comm = nullptr;
+        EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
+        EXPECT_TRUE(harness::LastErrorHas("quicksort")) << ncclGetLastError(nullptr);
+        EXPECT_TRUE(harness::LastErrorHas("ring")) << ncclGetLastError(nullptr);
+      },
+      options);
+}
+
+TEST(Algorithm, PerCallListsApplyToTheirCall) {
+  RunOptions options;
+  options.environment = {{"NCCL_ALGO", "AllReduce:Ring;AllGather:bruck"}};
+  RunRanks(
+      harness::Threads(3),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        CaseRunner runner(context, clique, size_t{1} << 20);
+        const char* taken = nullptr;
+        ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclFloat32, Fold::kSum, 100, 0, Seed()}, {}));
+        ASSERT_OK(axcclCommGetLastAlgorithm(clique.comm(), &taken));
+        EXPECT_STREQ(taken, "ring");
+        ASSERT_TRUE(runner.Run({Call::kAllGather, ncclFloat32, Fold::kSum, 100, 0, Seed()}, {}));
+        ASSERT_OK(axcclCommGetLastAlgorithm(clique.comm(), &taken));
+        EXPECT_STREQ(taken, "bruck");
+      },
+      options);
+}
+
+}  // namespace
+}  // namespace axccl::tests

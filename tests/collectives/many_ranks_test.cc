@@ -1,0 +1,52 @@
+// 16 to 64 ranks on few cores: far more ranks than cores must make progress, and be right.
+#include <gtest/gtest.h>
+
+#include "tests/collectives/cases.h"
+#include "tests/harness/case_runner.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Case;
+using harness::CaseRunner;
+using harness::Clique;
+using harness::Fold;
+using harness::Layout;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::Scramble;
+using harness::Seed;
+
+class ManyRanksTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(ManyRanksTest, EveryCall) {
+  const int nranks = GetParam().nranks();
+  std::vector<Case> cases;
+  for (const Case& c : AllCases(nranks, {1, 65, 1009}, Scramble(Seed(), 20))) {
+    const bool type = c.type == ncclFloat32 || c.type == ncclInt8 || c.type == ncclFloat8e4m3;
+    const bool fold = c.fold == Fold::kSum || c.fold == Fold::kAvg || c.fold == Fold::kMax;
+    if (type && fold) cases.push_back(c);
+  }
+  RunOptions options;
+  options.deadline = std::chrono::seconds(45);
+  RunRanks(
+      GetParam(),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        CaseRunner runner(context, clique, size_t{3} << 20);
+        for (const Case& c : cases) ASSERT_TRUE(runner.Enqueue(c, {}));
+        ASSERT_TRUE(runner.Finish());
+      },
+      options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ManyRanksTest,
+                         testing::Values(harness::Processes(16), harness::Threads(16), harness::OneThread(16),
+                                         harness::Processes(33), harness::Threads(33), Layout{4, 4, 4},
+                                         harness::Processes(64), harness::Threads(64), harness::OneThread(64)),
+                         [](const auto& info) { return info.param.Text(); });
+
+}  // namespace
+}  // namespace axccl::tests

@@ -1,0 +1,124 @@
+// ncclConfig_t and ncclSimInfo_t: versioned structs, and every value out of range.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "tests/harness/case_runner.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::AllowedNs;
+using harness::Call;
+using harness::CaseRunner;
+using harness::Clique;
+using harness::Fold;
+using harness::NowNs;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunRanks;
+using harness::Seed;
+
+struct BadConfig {
+  const char* name;
+  const char* word;  // in the last-error text
+  void (*spoil)(ncclConfig_t*);
+};
+
+const BadConfig kBadConfigs[] = {
+    {"Magic", "magic", [](ncclConfig_t* c) { c->magic = 0x12345678; }},
+    {"SizeZero", "size", [](ncclConfig_t* c) { c->size = 0; }},
+    {"SizeTiny", "size", [](ncclConfig_t* c) { c->size = 8; }},
+    {"BlockingTwo", "blocking", [](ncclConfig_t* c) { c->blocking = 2; }},
+    {"BlockingNegative", "blocking", [](ncclConfig_t* c) { c->blocking = -1; }},
+    {"CgaNine", "cgaClusterSize", [](ncclConfig_t* c) { c->cgaClusterSize = 9; }},
+    {"CgaNegative", "cgaClusterSize", [](ncclConfig_t* c) { c->cgaClusterSize = -2; }},
+    {"MinCtasZero", "minCTAs", [](ncclConfig_t* c) { c->minCTAs = 0; }},
+    {"MaxCtasNegative", "maxCTAs", [](ncclConfig_t* c) { c->maxCTAs = -3; }},
+    {"MinAboveMax", "minCTAs",
+     [](ncclConfig_t* c) {
+       c->minCTAs = 5;
+       c->maxCTAs = 3;
+     }},
+    {"SplitShareTwo", "splitShare", [](ncclConfig_t* c) { c->splitShare = 2; }},
+};
+
+class BadConfigTest : public testing::TestWithParam<BadConfig> {};
+
+TEST_P(BadConfigTest, IsRefusedAtOnceAndLeavesTheLibraryUsable) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    GetParam().spoil(&config);
+    ncclComm_t comm = nullptr;
+    uint64_t best = ~uint64_t{0};
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const uint64_t start = NowNs();
+      ASSERT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument);
+      best = std::min(best, NowNs() - start);
+    }
+    EXPECT_LT(best, AllowedNs(10));
+    EXPECT_TRUE(harness::LastErrorHas("ncclCommInitRankConfig")) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(harness::LastErrorHas(GetParam().word)) << ncclGetLastError(nullptr);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    CaseRunner runner(context, clique, size_t{1} << 18);
+    ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclInt32, Fold::kSum, 10, 0, Seed()}, {}));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, BadConfigTest, testing::ValuesIn(kBadConfigs),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+void ExpectAccepted(const void* config) {
+  ncclUniqueId id;
+  ASSERT_OK(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr;
+  ncclConfig_t* argument = static_cast<ncclConfig_t*>(const_cast<void*>(config));
+  ASSERT_OK(ncclCommInitRankConfig(&comm, 1, id, 0, argument));
+  EXPECT_OK(ncclCommDestroy(comm));
+}
+
+TEST(Config, OldStructsAreReadUpToTheirSize) {
+  RunRanks(Processes(1), [](RankContext&) {
+    // Behind the 48 bytes of a 2.18 struct lies whatever the caller has there.
+    alignas(8) unsigned char old[256];
+    std::memset(old, 0x5a, sizeof old);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.size = 48;
+    config.version = 21801;
+    std::memcpy(old, &config, 48);
+    // trafficClass came later, into padding: it must not be read from a 2.18 caller.
+    const int garbage = -77;
+    std::memcpy(old + 44, &garbage, 4);
+    ExpectAccepted(old);
+  });
+}
+
+TEST(Config, NewerStructsAreReadUpToOurs) {
+  RunRanks(Processes(1), [](RankContext&) {
+    alignas(8) unsigned char future[512];
+    std::memset(future, 0x5a, sizeof future);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    std::memcpy(future, &config, sizeof config);
+    const size_t size = 400;
+    std::memcpy(future, &size, sizeof size);
+    // The caller's version decides which fields count, so this one claims no more than it fills.
+    ExpectAccepted(future);
+  });
+}
+
+TEST(Config, CallersStructIsNotChanged) {
+  RunRanks(Processes(1), [](RankContext&) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const ncclConfig_t before = config;
+    ExpectAccepted(&config);
+    EXPECT_EQ(std::memcmp(&config, &before, sizeof config), 0);
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests

@@ -1,0 +1,229 @@
+// Groups: nesting, errors inside, several communicators, estimates.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/harness/case_runner.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Call;
+using harness::CaseRunner;
+using harness::Clique;
+using harness::Cuda;
+using harness::Fold;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunRanks;
+using harness::Seed;
+using harness::Threads;
+
+TEST(Group, EndWithoutStartIsInvalidUsage) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    EXPECT_TRUE(harness::LastErrorHas("ncclGroupEnd")) << ncclGetLastError(nullptr);
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(ncclGroupEnd());
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    CaseRunner runner(context, clique, size_t{1} << 18);
+    ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclInt32, Fold::kSum, 10, 0, Seed()}, {}));
+  });
+}
+
+TEST(Group, OnlyTheOutermostEndActs) {
+  RunRanks(harness::OneThread(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int data[3] = {1, 2, 4};
+    ASSERT_OK(ncclGroupStart());
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_OK(ncclGroupStart());
+      ASSERT_OK(ncclAllReduce(&data[i], &data[i], 1, ncclInt32, ncclSum, clique.comm(i), Cuda(clique.stream(i))));
+      // If this launched, the next rank's call could never be reached by a blocking library.
+      ASSERT_OK(ncclGroupEnd());
+      EXPECT_EQ(axcclStreamQuery(clique.stream(i)), ncclSuccess);
+    }
+    ASSERT_OK(ncclGroupEnd());
+    ASSERT_TRUE(clique.Synchronize());
+    for (const int value : data) EXPECT_EQ(value, 7);
+  });
+}
+
+TEST(Group, ManyOperationsOfManyCommunicators) {
+  RunRanks(Processes(3), [](RankContext& context) {
+    constexpr int kComms = 5;
+    constexpr int kOps = 20;
+    Clique cliques[kComms];
+    for (Clique& clique : cliques) ASSERT_TRUE(clique.Init(context, 2));
+    std::vector<int64_t> data(kComms * kOps);
+    for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<int64_t>(i) + context.rank();
+    ASSERT_OK(ncclGroupStart());
+    for (int k = 0; k < kOps; ++k) {
+      for (int c = 0; c < kComms; ++c) {
+        int64_t* value = &data[static_cast<size_t>(c * kOps + k)];
+        ASSERT_OK(ncclAllReduce(value, value, 1, ncclInt64, ncclSum, cliques[c].comm(),
+                                Cuda(cliques[c].stream(0, k % 2))));
+      }
+    }
+    ASSERT_OK(ncclGroupEnd());
+    for (Clique& clique : cliques) ASSERT_TRUE(clique.Synchronize());
+    for (size_t i = 0; i < data.size(); ++i) EXPECT_EQ(data[i], static_cast<int64_t>(i) * 3 + 3) << i;
+  });
+}
+
+TEST(Group, StreamsJoinBeforeAndForkAfter) {
+  // A group over two streams starts after earlier work of both; work enqueued later on either comes after the group.
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    struct State {
+      std::vector<int> a, b, copy;
+    } state;
+    state.a.assign(1000, 0);
+    state.b.assign(1000, 0);
+    for (int round = 0; round < 20; ++round) {
+      const auto fill = [](void* s) {
+        State* state = static_cast<State*>(s);
+        std::fill(state->a.begin(), state->a.end(), 1);
+        std::fill(state->b.begin(), state->b.end(), 10);
+      };
+      ASSERT_OK(axcclLaunchHostFunc(clique.stream(0, 1), fill, &state));
+      ASSERT_OK(ncclGroupStart());
+      // `a` is on the stream that did not fill it.
+      ASSERT_OK(ncclAllReduce(state.a.data(), state.a.data(), 1000, ncclInt32, ncclSum, clique.comm(),
+                              Cuda(clique.stream(0, 0))));
+      ASSERT_OK(ncclAllReduce(state.b.data(), state.b.data(), 1000, ncclInt32, ncclSum, clique.comm(),
+                              Cuda(clique.stream(0, 1))));
+      ASSERT_OK(ncclGroupEnd());
+      ASSERT_OK(axcclLaunchHostFunc(
+          clique.stream(0, 0), [](void* s) { static_cast<State*>(s)->copy = static_cast<State*>(s)->b; }, &state));
+      ASSERT_TRUE(clique.Synchronize());
+      ASSERT_EQ(state.a, std::vector<int>(1000, 2));
+      ASSERT_EQ(state.copy, std::vector<int>(1000, 20));
+    }
+  });
+}
+
+TEST(Group, AnErrorInsideIsReturnedByTheEndAndNothingIsLaunched) {
+  RunRanks(Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int data = context.rank();
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    EXPECT_EQ(ncclBroadcast(&data, &data, 1, ncclInt32, 17, clique.comm(), Cuda(clique.stream())), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+    EXPECT_OK(axcclStreamSynchronize(clique.stream()));
+    EXPECT_EQ(data, context.rank());
+    ncclResult_t state = ncclInternalError;
+    ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+    EXPECT_EQ(state, ncclSuccess);
+    // The next group and the next lone call are not affected.
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(ncclGroupEnd());
+    ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+    EXPECT_EQ(data, 1);
+    ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+    EXPECT_EQ(data, 2);
+  });
+}
+
+TEST(Group, MixingBlockingAndNonBlockingIsRefused) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t other = nullptr;
+    const ncclResult_t started = ncclCommInitRankConfig(&other, 1, id, 0, &config);
+    ASSERT_TRUE(started == ncclSuccess || started == ncclInProgress);
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) ASSERT_OK(ncclCommGetAsyncError(other, &state));
+    ASSERT_OK(state);
+    int a = 1;
+    int b = 2;
+    ASSERT_OK(ncclGroupStart());
+    const ncclResult_t first = ncclAllReduce(&a, &a, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream()));
+    const ncclResult_t second = ncclAllReduce(&b, &b, 1, ncclInt32, ncclSum, other, Cuda(clique.stream()));
+    const ncclResult_t end = ncclGroupEnd();
+    EXPECT_TRUE(end == ncclInvalidArgument || end == ncclInvalidUsage) << first << " " << second << " " << end;
+    EXPECT_TRUE(harness::LastErrorHas("blocking")) << ncclGetLastError(nullptr);
+    // Each alone still works.
+    CaseRunner runner(context, clique, size_t{1} << 18);
+    ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclInt32, Fold::kSum, 10, 0, Seed()}, {}));
+    EXPECT_OK(ncclCommDestroy(other));
+  });
+}
+
+TEST(Group, ThreadsHaveGroupsOfTheirOwn) {
+  // An open group of one thread must not swallow another thread's calls.
+  RunRanks(Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int data = 5;
+    if (context.rank() == 0) {
+      ASSERT_OK(ncclGroupStart());
+      context.Set(0, 1);
+      ASSERT_EQ(context.Await(1), 1u);
+      ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+      ASSERT_OK(ncclGroupEnd());
+    } else {
+      ASSERT_EQ(context.Await(0), 1u);
+      EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+      ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+      context.Set(1, 1);
+    }
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(data, 10);
+  });
+}
+
+// ---- estimates ----
+
+TEST(Simulate, EstimatesGrowWithSizeAndMoveNothing) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<float> data(size_t{8} << 20, 1.0f);
+    float previous = 0;
+    for (const size_t count : {size_t{1}, size_t{1} << 16, size_t{1} << 20, size_t{8} << 20}) {
+      ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+      ASSERT_OK(ncclGroupStart());
+      ASSERT_OK(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, clique.comm(),
+                              Cuda(clique.stream())));
+      ASSERT_OK(ncclGroupSimulateEnd(&info));
+      EXPECT_GT(info.estimatedTime, previous) << count;
+      EXPECT_LT(info.estimatedTime, 1e9f);
+      previous = info.estimatedTime;
+    }
+    EXPECT_OK(axcclStreamSynchronize(clique.stream()));
+    EXPECT_EQ(data[0], 1.0f);
+    // The group is closed, and real calls go on.
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    CaseRunner runner(context, clique, size_t{1} << 18);
+    ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclInt32, Fold::kSum, 10, 0, Seed()}, {}));
+  });
+}
+
+TEST(Simulate, RefusesBadInfo) {
+  RunRanks(Processes(1), [](RankContext&) {
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    info.magic = 1;
+    ASSERT_OK(ncclGroupStart());
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidArgument);
+    info = NCCL_SIM_INFO_INITIALIZER;
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidUsage);  // the refused one has closed the group
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests

@@ -1,0 +1,73 @@
+// Runs oracle cases on a thread's communicators: buffers, call, check.
+//
+// Enqueue starts a case on every rank of the thread and returns without waiting, so a sequence of Enqueue calls is a
+// sequence of operations without synchronisation in between; Finish waits and checks every byte: results, inputs that
+// must not change, buffers the call must ignore, sentinels. All ranks enqueue the same cases in the same order; where
+// each rank's buffers lie (Style) is its own affair. Used by one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/harness/client.h"
+#include "tests/harness/guarded_buffer.h"
+#include "tests/harness/oracle.h"
+#include "tests/harness/random.h"
+
+namespace axccl::harness {
+
+enum class Choice : uint8_t { kNo, kYes, kRandom };  // random: each rank and case for itself
+
+struct Style {
+  Choice in_place = Choice::kRandom;
+  Choice mem_alloc = Choice::kRandom;  // ncclMemAlloc memory, else malloc
+  Choice misaligned = Choice::kRandom;  // start at a multiple of the element only
+};
+
+class CaseRunner {
+ public:
+  // `arena_bytes`: memory of each kind for each rank; a case that does not fit waits for the earlier ones.
+  CaseRunner(RankContext& context, Clique& clique, size_t arena_bytes);
+  ~CaseRunner();
+
+  // False when the case could not be started or an earlier one was wrong.
+  bool Enqueue(const Case& c, const Style& style, int stream = 0);
+  bool Finish();
+  // Enqueue and Finish.
+  bool Run(const Case& c, const Style& style);
+
+ private:
+  // One rank's part in one case.
+  struct Part {
+    Case c;
+    int member;
+    Arena* arena;
+    void* send = nullptr;
+    void* recv = nullptr;
+    void* scalar = nullptr;
+    bool in_place = false;
+    void* ignored = nullptr;  // a buffer the call was given but must not touch
+    size_t ignored_bytes = 0;
+  };
+  struct MemberArenas {
+    std::unique_ptr<Arena> by_memory[2];
+  };
+
+  bool Fits(const Case& c) const;
+  Part Prepare(const Case& c, const Style& style, int member);
+  void PlaceInPlace(Part* part, size_t misalignment);
+  void PlaceIgnored(Part* part, Random* random);
+  ncclResult_t Launch(const Part& part, cudaStream_t stream);
+  ncclResult_t LaunchFold(const Part& part, cudaStream_t stream);
+  std::string Check(const Part& part) const;
+
+  RankContext& context_;
+  Clique& clique_;
+  std::vector<MemberArenas> arenas_;
+  std::vector<Part> parts_;
+  bool good_ = true;
+};
+
+}  // namespace axccl::harness

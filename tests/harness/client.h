@@ -1,0 +1,72 @@
+// A thread's communicators and streams: what nearly every test of the library needs before it can start.
+//
+// EXPECT_OK / ASSERT_OK check a call's result code and show the last-error text. A Clique is used by its thread only.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "axccl/axccl.h"
+#include "nccl.h"
+#include "tests/harness/run_ranks.h"
+
+namespace axccl::harness {
+
+testing::AssertionResult IsSuccess(const char* expression, ncclResult_t result);
+#define EXPECT_OK(call) EXPECT_PRED_FORMAT1(::axccl::harness::IsSuccess, call)
+#define ASSERT_OK(call) ASSERT_PRED_FORMAT1(::axccl::harness::IsSuccess, call)
+
+// A unique id made by rank 0 and known to all afterwards. Collective over the run; two barriers. False after a failure.
+bool ShareUniqueId(RankContext& context, ncclUniqueId* id);
+
+// The stream as the NCCL calls take it.
+inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream); }
+
+// Last-error text contains `part`.
+bool LastErrorHas(const std::string& part);
+
+// The communicators of the ranks that one thread drives, with streams on their devices.
+class Clique {
+ public:
+  Clique() = default;
+  Clique(const Clique&) = delete;
+  Clique& operator=(const Clique&) = delete;
+  // Destroys what Destroy has not.
+  ~Clique();
+
+  // Collective over the run. Failures are GoogleTest failures; false then.
+  bool Init(RankContext& context, int streams_per_rank = 1);
+  // Takes over a communicator that was made otherwise and makes streams for it.
+  bool Adopt(ncclComm_t comm, int streams_per_rank = 1);
+
+  int nranks() const { return nranks_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  int rank(int i) const { return members_[i].rank; }
+  ncclComm_t comm(int i = 0) const { return members_[i].comm; }
+  axcclStream_t stream(int i = 0, int which = 0) const { return members_[i].streams[which]; }
+  int streams_per_rank() const { return static_cast<int>(members_[0].streams.size()); }
+
+  // Waits for all streams of all members.
+  bool Synchronize();
+  // Destroys streams and communicators.
+  bool Destroy();
+  // Forgets the communicators (the test has destroyed or aborted them); streams are still destroyed.
+  void ForgetComms();
+
+ private:
+  struct Member {
+    int rank = 0;
+    int device = -1;  // -1: the thread's own
+    ncclComm_t comm = nullptr;
+    std::vector<axcclStream_t> streams;
+  };
+
+  bool MakeStreams(int streams_per_rank);
+
+  int nranks_ = 0;
+  std::vector<Member> members_;
+};
+
+}  // namespace axccl::harness
