@@ -1,6 +1,6 @@
-// Bruck: ceil(log2 n) steps for any n; in step j every rank puts to the rank 2^j away. Few messages, for small data on links
-// where a message is dear. (J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport
-// message-passing systems", IEEE TPDS 8(11), 1997.)
+// Bruck: ceil(log2 n) steps for any n; in step j every rank puts to the rank 2^j away. Few messages, for small data
+// on links where a message is dear. (J. Bruck et al., "Efficient algorithms for all-to-all communications in
+// multiport message-passing systems", IEEE TPDS 8(11), 1997.)
 //
 // Step j has endpoint j. Both kinds hear from every rank, directly or not, and are complete.
 #include <bit>
@@ -18,8 +18,8 @@ namespace {
 
 int Steps(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 
-// Item i of rank r is the block of rank r + i. Before step j a rank has items 0 to 2^j - 1; in step j it gets items 2^j and up
-// from rank r + 2^j, whose items 0 and up they are. Item i > 0 arrives in slot i - 1.
+// Item i of rank r is the block of rank r + i. Before step j a rank has items 0 to 2^j - 1; in step j it gets items
+// 2^j and up from rank r + 2^j, whose items 0 and up they are. Item i > 0 arrives in slot i - 1.
 //
 // An item goes to its output and to all ranks that want it later in one copy, as soon as it is there.
 void AllGather(Builder* b, int r) {
@@ -42,8 +42,8 @@ void AllGather(Builder* b, int r) {
   }
 }
 
-// Item i of rank r, on its way to rank r + i, moves by 2^j in step j for every bit j set in i. What arrives in step j has
-// slots of its own, one per item with bit j, so that a fast sender overwrites nothing that is still to be sent.
+// Item i of rank r, on its way to rank r + i, moves by 2^j in step j for every bit j set in i. What arrives in step j
+// has slots of its own, one per item with bit j, so that a fast sender overwrites nothing that is still to be sent.
 void AllToAll(Builder* b, int r) {
   const int n = b->ranks();
   int step_base = 0;

@@ -1,8 +1,8 @@
 // What every generator builds its schedule with: one lane of operations per rank, built into a Schedule.
 //
 // Generators write the data flow only. Build() derives what follows from it: the number of slots and endpoints, the
-// credits that make the reuse of slots safe, the copies for further lanes and the operation ids. A Builder belongs to one
-// thread; the schedules it yields are immutable values.
+// credits that make the reuse of slots safe, the copies for further lanes and the operation ids. A Builder belongs to
+// one thread; the schedules it yields are immutable values.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace axccl::algo {
 using RankSet = std::vector<uint64_t>;
 inline bool Contains(const RankSet& set, int rank) { return (set[rank / 64] >> (rank % 64)) & 1; }
 
-// Runs one turn of `program` [rank], a single lane, in any order its waits allow. Result [rank]: the ranks whose beginning
-// happens before this rank's end.
+// Runs one turn of `program` [rank], a single lane, in any order its waits allow. Result [rank]: the ranks whose
+// beginning happens before this rank's end.
 std::vector<RankSet> KnownBegins(const std::vector<const plan::Lane*>& program);
 
 inline plan::Operand In(int rank, int block = 0, int part = 0, int parts = 1) {
@@ -58,10 +58,11 @@ class Builder {
   // Slot `slot` is published by the first signal on `endpoint` after it is written (schedule.h, inline_endpoint).
   void Inline(int slot, int endpoint) { inline_slots_.push_back({slot, endpoint}); }
 
-  // The same pattern on every lane, each over its own span, slots and endpoints. Adds credits: where a rank writes a slot
-  // that another rank reads and nothing in the turn tells the writer that the reader has begun it, the reader signals the
-  // writer as its first operation and the writer waits for that as its last. So when a writer begins turn t + 1 the reader
-  // has left turn t - 1, whose copy of the slot turn t + 1 writes, and the writer may run one turn ahead of the reader.
+  // The same pattern on every lane, each over its own span, slots and endpoints. Adds credits: where a rank writes a
+  // slot that another rank reads and nothing in the turn tells the writer that the reader has begun it, the reader
+  // signals the writer as its first operation and the writer waits for that as its last. So when a writer begins turn
+  // t + 1 the reader has left turn t - 1, whose copy of the slot turn t + 1 writes, and the writer may run one turn
+  // ahead of the reader.
   plan::Schedule Build(int lanes);
   // For schedules that differ between lanes: the program written so far becomes the next lane of `schedule`, and the
   // builder is empty again. No credits. Seal() completes the schedule.

@@ -1,8 +1,8 @@
 // Direct: data goes from the user's input to the user's output in one operation, whoever owns the two.
 //
-// A first exchange of signals tells every rank that all buffers are ready (and carries their addresses), a last one that
-// nobody touches them any more. Between them each byte is read once from every input that holds it and written once to every
-// output that wants it: the least the memory system can do. Work is split evenly: rank r does part r.
+// A first exchange of signals tells every rank that all buffers are ready (and carries their addresses), a last one
+// that nobody touches them any more. Between them each byte is read once from every input that holds it and written
+// once to every output that wants it: the least the memory system can do. Work is split evenly: rank r does part r.
 //
 // The closing exchange names only the ranks whose buffers were touched. One turn, hence no credits.
 #include "src/algo/builder.h"
@@ -60,7 +60,9 @@ void MoveData(Builder* b, const Contract& c, int r) {
       break;
     case Kind::kGather: b->Copy(r, {Out(c.root, r)}, In(r)); break;
     case Kind::kScatter: b->Copy(r, {Out(r)}, In(c.root, r)); break;
-    case Kind::kSendRecv: b->Copy(r, {Out(1, 0, r)}, In(0, 0, r)); break;  // the sender pushes half, the receiver pulls half
+    case Kind::kSendRecv:  // the sender pushes half, the receiver pulls half
+      b->Copy(r, {Out(1, 0, r)}, In(0, 0, r));
+      break;
     case Kind::kBarrier: break;
   }
 }

@@ -1,5 +1,5 @@
-// The generators behind Generate(), one family a file. Each takes a contract of two or more ranks whose kind algo.cc lists
-// for it, and is a pure function of its arguments.
+// The generators behind Generate(), one family a file. Each takes a contract of two or more ranks whose kind algo.cc
+// lists for it, and is a pure function of its arguments.
 #pragma once
 
 #include "src/plan/schedule.h"

@@ -1,13 +1,13 @@
 // One-shot: every rank publishes what others need of its input in its own scratch, one exchange of signals between all
 // ranks, then every rank takes what it needs from where it lies.
 //
-// One hop from the first operation to the last, which is why it is the algorithm for small messages. For the kinds that
-// move each byte to one place (all but the reductions to several ranks) it is also what any staged algorithm can do at best:
-// one copy in, one copy out.
+// One hop from the first operation to the last, which is why it is the algorithm for small messages. For the kinds
+// that move each byte to one place (all but the reductions to several ranks) it is also what any staged algorithm can
+// do at best: one copy in, one copy out.
 //
-// All ranks signal all ranks, even where no data flows: that line costs one store and makes every rank's end follow every
-// rank's beginning. So the plan is complete, slots may be reused without credits, and operations follow each other with no
-// barrier between them.
+// All ranks signal all ranks, even where no data flows: that line costs one store and makes every rank's end follow
+// every rank's beginning. So the plan is complete, slots may be reused without credits, and operations follow each
+// other with no barrier between them.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -25,8 +25,8 @@ int SlotFor(int owner, int reader) { return reader < owner ? reader : reader - 1
 // One slot that carries everything: small enough payloads travel in the line of the signal itself.
 void InlineOnlySlot(Builder* b) { b->Inline(0, 0); }
 
-// The contributions of all ranks in ascending order of rank, so that every rank folds to the same bits. The own one is read
-// from where the peers read it too: published contributions are scaled and rounded, the input is not.
+// The contributions of all ranks in ascending order of rank, so that every rank folds to the same bits. The own one
+// is read from where the peers read it too: published contributions are scaled and rounded, the input is not.
 std::vector<Operand> PublishedContributions(const Builder& b) {
   std::vector<Operand> src;
   for (int q = 0; q < b.ranks(); ++q) src.push_back(Slot(q, 0));

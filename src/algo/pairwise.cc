@@ -1,5 +1,5 @@
-// Pairwise: n - 1 steps; in step i rank r puts what rank r + i wants into that rank's scratch and hears from rank r - i. Every
-// byte crosses one link once, and at any time each rank sends to one and receives from one other.
+// Pairwise: n - 1 steps; in step i rank r puts what rank r + i wants into that rank's scratch and hears from rank r -
+// i. Every byte crosses one link once, and at any time each rank sends to one and receives from one other.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 

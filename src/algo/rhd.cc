@@ -1,14 +1,16 @@
-// Recursive halving-doubling: log2 n steps in which a rank and its partner exchange half of what they still care for (halving:
-// reduce-scatter), then twice what they have (doubling: all-gather). The least bytes and the fewest steps at once, where n is
-// a power of two. (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
-// IJHPCA 19(1), 2005.)
+// Recursive halving-doubling: log2 n steps in which a rank and its partner exchange half of what they still care for
+// (halving: reduce-scatter), then twice what they have (doubling: all-gather). The least bytes and the fewest steps
+// at once, where n is a power of two. (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective
+// communication operations in MPICH", IJHPCA 19(1), 2005.)
 //
-// Other n are folded: with p the largest power of two, the first 2 (n - p) ranks pair up; the even one, the *guest*, hands all
-// it has to the odd one, its *host*, and gets its result from there. The p ranks that are no guests are the *members*.
+// Other n are folded: with p the largest power of two, the first 2 (n - p) ranks pair up; the even one, the *guest*,
+// hands all it has to the odd one, its *host*, and gets its result from there. The p ranks that are no guests are the
+// *members*.
 //
-// Data is cut into chunks: the p parts of the block in the all-reduce, the n blocks in the other kinds. A member owns a run of
-// chunks; a set of members with consecutive indices owns a run, too. Received contributions stay in slots until their chunk
-// is sent or finished and are folded then, all at once, so that no partial sum is written that nobody else reads.
+// Data is cut into chunks: the p parts of the block in the all-reduce, the n blocks in the other kinds. A member owns
+// a run of chunks; a set of members with consecutive indices owns a run, too. Received contributions stay in slots
+// until their chunk is sent or finished and are folded then, all at once, so that no partial sum is written that
+// nobody else reads.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -170,7 +172,9 @@ void HalvingDoubling::Double(int index) const {
     });
     b_->Signal(r, RankOf(partner), bit);
     b_->Wait(r, RankOf(partner), bit, exchange);
-    ForEachPiece(theirs, [&](Run piece) { b_->Copy(r, {Output(r, piece)}, At(r, doubling_base_[bit], theirs, piece)); });
+    ForEachPiece(theirs, [&](Run piece) {
+      b_->Copy(r, {Output(r, piece)}, At(r, doubling_base_[bit], theirs, piece));
+    });
   }
   if (!is_host(index)) return;
   const int guest = GuestRank(index);

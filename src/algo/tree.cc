@@ -1,9 +1,9 @@
 // Trees, by puts from a rank to its parent or children: logarithmic depth, and no rank does more than a constant share.
 //
-// All-reduce, broadcast and reduce use two complementary binary trees, each for half of the data: a rank that is inner in one
-// is a leaf in the other, so that both directions of every link are used. (P. Sanders, J. Speck, J. Larsson Traeff,
-// "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing 35, 2009.) Gather and scatter
-// use a binomial tree, where a rank relays the blocks of its subtree.
+// All-reduce, broadcast and reduce use two complementary binary trees, each for half of the data: a rank that is
+// inner in one is a leaf in the other, so that both directions of every link are used. (P. Sanders, J. Speck, J.
+// Larsson Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing 35,
+// 2009.) Gather and scatter use a binomial tree, where a rank relays the blocks of its subtree.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -32,8 +32,8 @@ void Link(Nodes* tree, int parent, int child) {
   (*tree)[parent].children.push_back(child);
 }
 
-// In-order binary tree over the labels first + 1 to last, rank_of[label - 1]; returns the rank on top. Every odd label is a
-// leaf, because the label on top is `first`, which is 0 or a top itself, plus a power of two.
+// In-order binary tree over the labels first + 1 to last, rank_of[label - 1]; returns the rank on top. Every odd
+// label is a leaf, because the label on top is `first`, which is 0 or a top itself, plus a power of two.
 int LinkInOrder(Nodes* tree, const std::vector<int>& rank_of, int first, int last) {
   const int top = first + static_cast<int>(std::bit_floor(static_cast<unsigned>(last - first)));
   const int rank = rank_of[top - 1];
@@ -42,8 +42,8 @@ int LinkInOrder(Nodes* tree, const std::vector<int>& rank_of, int first, int las
   return rank;
 }
 
-// Tree 0 or 1 of the pair. Labels shift by one between them, so that no rank has an even label in both. A root is set above
-// both trees of the other ranks.
+// Tree 0 or 1 of the pair. Labels shift by one between them, so that no rank has an even label in both. A root is set
+// above both trees of the other ranks.
 Nodes MakeTree(const Builder& b, int which, bool rooted, int root) {
   Nodes tree(b.ranks());
   std::vector<int> rank_of;
@@ -62,7 +62,9 @@ int UpEndpoint(int t) { return kPerTree * t; }
 int DownEndpoint(int t, int child_index) { return kPerTree * t + 1 + child_index; }
 
 void SignalChildren(Builder* b, const Node& node, int r, int t) {
-  for (size_t c = 0; c < node.children.size(); ++c) b->Signal(r, node.children[c], DownEndpoint(t, static_cast<int>(c)));
+  for (size_t c = 0; c < node.children.size(); ++c) {
+    b->Signal(r, node.children[c], DownEndpoint(t, static_cast<int>(c)));
+  }
 }
 
 // The own output and the slots of the children.
@@ -73,8 +75,8 @@ std::vector<Operand> Downwards(const Node& node, int r, int t) {
   return dst;
 }
 
-// Folds the subtree's contributions into the parent's slot; on top, into the output and, where the result goes `down` again,
-// the children's slots.
+// Folds the subtree's contributions into the parent's slot; on top, into the output and, where the result goes `down`
+// again, the children's slots.
 void FoldUp(Builder* b, const Nodes& tree, int r, int t, bool down) {
   const Node& node = tree[r];
   std::vector<Operand> src = {In(r, 0, t)};
@@ -104,20 +106,36 @@ void PassDown(Builder* b, const Nodes& tree, int r, int t) {
   SignalChildren(b, node, r, t);
 }
 
+int Depth(const Nodes& tree, int r) { return tree[r].parent < 0 ? 0 : 1 + Depth(tree, tree[r].parent); }
+
+int Height(const Nodes& tree, int r) {
+  int height = 0;
+  for (int c : tree[r].children) height = std::max(height, 1 + Height(tree, c));
+  return height;
+}
+
+// A lane does its operations in order, so a rank first serves the tree that reaches it first: then neither tree waits for
+// the other.
 void DoubleTree(Builder* b, const Contract& c) {
   const bool rooted = c.kind != Kind::kAllReduce;
   const Nodes trees[2] = {MakeTree(*b, 0, rooted, c.root), MakeTree(*b, 1, rooted, c.root)};
   for (int r = 0; r < b->ranks(); ++r) {
-    for (int t = 0; t < 2 && c.kind != Kind::kBroadcast; ++t) FoldUp(b, trees[t], r, t, c.kind == Kind::kAllReduce);
-    for (int t = 0; t < 2 && c.kind != Kind::kReduce; ++t) {
+    const int up_first = Height(trees[1], r) < Height(trees[0], r);
+    const int down_first = Depth(trees[1], r) < Depth(trees[0], r);
+    for (int i = 0; i < 2 && c.kind != Kind::kBroadcast; ++i) {
+      const int t = i ^ up_first;
+      FoldUp(b, trees[t], r, t, c.kind == Kind::kAllReduce);
+    }
+    for (int i = 0; i < 2 && c.kind != Kind::kReduce; ++i) {
+      const int t = i ^ down_first;
       const bool has_it = c.kind == Kind::kAllReduce && trees[t][r].parent < 0;
       if (!has_it) PassDown(b, trees[t], r, t);
     }
   }
 }
 
-// The binomial tree over v = rank - root: the parent of v is v without its lowest bit, its subtree the `Span` ranks from v on.
-// Slot i of a rank is for the block of the rank i + 1 (gather) or i (scatter) places behind it.
+// The binomial tree over v = rank - root: the parent of v is v without its lowest bit, its subtree the `Span` ranks
+// from v on. Slot i of a rank is for the block of the rank i + 1 (gather) or i (scatter) places behind it.
 int Span(int v, int n) { return v == 0 ? n : std::min(v & -v, n - v); }
 
 void BinomialGather(Builder* b, int root) {

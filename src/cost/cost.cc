@@ -173,7 +173,9 @@ double Model::Seconds(uint64_t block_bytes, uint64_t tile_bytes) const {
   const double part = span / turns / parts_;
   // Of user data larger than the cache, what fits may still be there.
   const double in_cache = user_blocks_ * block <= cache_bytes_ ? 1 : cache_bytes_ / (user_blocks_ * block);
-  const auto seconds = [&](const Cost& c) { return c.fixed + part * (in_cache * c.cached + (1 - in_cache) * c.memory); };
+  const auto seconds = [&](const Cost& c) {
+    return c.fixed + part * (in_cache * c.cached + (1 - in_cache) * c.memory);
+  };
   return seconds(first_) + (turns - 1) * seconds(next_);
 }
 

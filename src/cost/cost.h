@@ -1,12 +1,13 @@
 // How long a schedule takes on a machine, as a function of the data size.
 //
-// The schedule is run once on paper, for a few turns: each operation takes a fixed time and a time per byte of a part, each
-// wait ends when the signal it names has travelled. From the first turn comes the latency, from the following ones what a
-// further turn costs once the pipeline is full. Both are affine in the bytes of a part, so that a prediction afterwards is a
-// handful of multiplications. Where ranks outnumber cores they share them evenly and every hop waits for its core.
+// The schedule is run once on paper, for a few turns: each operation takes a fixed time and a time per byte of a
+// part, each wait ends when the signal it names has travelled. From the first turn comes the latency, from the
+// following ones what a further turn costs once the pipeline is full. Both are affine in the bytes of a part, so that
+// a prediction afterwards is a handful of multiplications. Where ranks outnumber cores they share them evenly and
+// every hop waits for its core.
 //
-// Good enough to order algorithms and sizes, and an honest figure in the right magnitude; no claim beyond that. Immutable,
-// thread-safe, deterministic in its arguments.
+// Good enough to order algorithms and sizes, and an honest figure in the right magnitude; no claim beyond that.
+// Immutable, thread-safe, deterministic in its arguments.
 #pragma once
 
 #include <cstdint>

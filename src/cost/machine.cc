@@ -150,7 +150,9 @@ struct PingPong {
 
   static void* Answer(void* self) {
     auto* p = static_cast<PingPong*>(self);
-    for (uint64_t v = 1; v <= kBatch * kBatches && p->Await(p->ping, v); ++v) p->pong.store(v, std::memory_order_release);
+    for (uint64_t v = 1; v <= kBatch * kBatches && p->Await(p->ping, v); ++v) {
+      p->pong.store(v, std::memory_order_release);
+    }
     return nullptr;
   }
 

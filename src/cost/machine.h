@@ -23,12 +23,13 @@ struct Machine {
   int32_t ranks = 2;                   // ranks of the communicator on this machine
 };
 
-// Measures the constants in a few milliseconds (cores and ranks are left to the caller). What cannot be measured here (one
-// core only, a system call refused) keeps its default. Starts and joins two threads of its own; thread-safe.
+// Measures the constants in a few milliseconds (cores and ranks are left to the caller). What cannot be measured here
+// (one core only, a system call refused) keeps its default. Starts and joins two threads of its own; thread-safe.
 Machine Measure();
 // The cached measurement of this machine, measuring and storing it first where there is none. The file is
 // $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else ~/.cache/axccl, /machine-<hash of CPU model, cores, version>; an
-// unwritable or corrupt file is replaced or ignored, never an error. Thread-safe; processes may race, the last file stays.
+// unwritable or corrupt file is replaced or ignored, never an error. Thread-safe; processes may race, the last file
+// stays.
 Machine MeasureOnce();
 
 // Where MeasureOnce keeps its file; empty when the environment names no place for it.

@@ -46,7 +46,9 @@ const std::set<std::string_view>& OwnNames() {
   return kNames;
 }
 
-bool IsForeign(std::string_view name) { return std::find(std::begin(kForeign), std::end(kForeign), name) != std::end(kForeign); }
+bool IsForeign(std::string_view name) {
+  return std::find(std::begin(kForeign), std::end(kForeign), name) != std::end(kForeign);
+}
 
 Status Unknown(std::string_view text, const char* what, std::string_view word, const std::string& known) {
   return MakeStatus(Code::kInvalidArgument, "NCCL_ALGO='%.*s': unknown %s '%.*s'; known are %s",

@@ -4,9 +4,9 @@
 //   item   = [ kind ":" ] list        without a kind: for all kinds
 //   list   = [ "^" ] name { "," name }  "^": all but these
 //
-// Letters of either case; kinds with or without underscores ("AllReduce", "all_reduce"); blanks around words are ignored.
-// Names are those of the algorithms (schedule.h) and NCCL's own, so that settings written for NCCL are accepted: of those,
-// ring and tree exist here too, the others stand for nothing. An immutable value.
+// Letters of either case; kinds with or without underscores ("AllReduce", "all_reduce"); blanks around words are
+// ignored. Names are those of the algorithms (schedule.h) and NCCL's own, so that settings written for NCCL are
+// accepted: of those, ring and tree exist here too, the others stand for nothing. An immutable value.
 #pragma once
 
 #include <array>

@@ -67,8 +67,9 @@ const Candidate* Chooser::Rule::Find(const cost::Machine& machine, const Contrac
   if (fresh) {
     const Contract rooted_at_0{contract.kind, contract.ranks, 0};
     if (auto schedule = algo::Generate(rooted_at_0, algorithm, lanes); schedule.ok()) {
-      it->second = Candidate{cost::Model(*schedule, machine, by_call), schedule->slots, schedule->parts, schedule->direct,
-                             algo::Complete(*schedule) ? 0 : BarrierSeconds(machine, contract.ranks)};
+      const double barrier = algo::Complete(*schedule) ? 0 : BarrierSeconds(machine, contract.ranks);
+      it->second = Candidate{cost::Model(*schedule, machine, by_call), schedule->slots, schedule->parts,
+                             schedule->direct, barrier};
     }
   }
   return it->second ? &*it->second : nullptr;

@@ -1,6 +1,6 @@
-// The choice of algorithm, lanes and tile for one operation. Deterministic in its inputs: ranks that hold the same Machine
-// and filter choose the same. Thread-safe; a Chooser remembers the cost of each algorithm it has looked at, so that only the
-// first choice for a kind and group size is dear (it generates the candidates).
+// The choice of algorithm, lanes and tile for one operation. Deterministic in its inputs: ranks that hold the same
+// Machine and filter choose the same. Thread-safe; a Chooser remembers the cost of each algorithm it has looked at,
+// so that only the first choice for a kind and group size is dear (it generates the candidates).
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct Choice {
 class Chooser {
  public:
   // `filter`: NCCL_ALGO's grammar, `list` or `kind:list;kind:list`, `^list` excludes, case-insensitive; empty = all.
-  // kInvalidArgument names the token that is unknown and lists the known ones. `scratch_bytes`: shared scratch a rank may
-  // use per lane and rotation copy, which bounds the tile.
+  // kInvalidArgument names the token that is unknown and lists the known ones. `scratch_bytes`: shared scratch a rank
+  // may use per lane and rotation copy, which bounds the tile.
   static Result<std::unique_ptr<Chooser>> Create(const cost::Machine& machine, std::string_view filter,
                                                  uint64_t scratch_bytes, int max_lanes);
 
