@@ -176,6 +176,24 @@ std::string Prefix(Level level, int device) {
   return HostName() + buffer;
 }
 
+// One line, one write.
+void WriteLine(Level level, int device, const char* format, va_list args) {
+  const int saved_errno = errno;
+  std::string line = Prefix(level, device);
+  const size_t start = line.size();
+  va_list again;
+  va_copy(again, args);
+  const int length = vsnprintf(nullptr, 0, format, args);
+  if (length > 0) {
+    line.resize(start + static_cast<size_t>(length) + 1);
+    vsnprintf(line.data() + start, static_cast<size_t>(length) + 1, format, again);
+    line.back() = '\n';
+    WriteAll(GetSink()->fd, line.data(), line.size());
+  }
+  va_end(again);
+  errno = saved_errno;
+}
+
 }  // namespace
 
 bool Enabled(Level level, uint32_t subsystems) {
@@ -187,22 +205,17 @@ bool Enabled(Level level, uint32_t subsystems) {
 
 void Write(Level level, uint32_t subsystems, int device, const char* format, ...) {
   if (!Enabled(level, subsystems)) return;
-  const int saved_errno = errno;
-  std::string line = Prefix(level, device);
-  const size_t start = line.size();
-  va_list args, again;
+  va_list args;
   va_start(args, format);
-  va_copy(again, args);
-  const int length = vsnprintf(nullptr, 0, format, args);
-  if (length > 0) {
-    line.resize(start + static_cast<size_t>(length) + 1);
-    vsnprintf(line.data() + start, static_cast<size_t>(length) + 1, format, again);
-    line.back() = '\n';
-    WriteAll(GetSink()->fd, line.data(), line.size());
-  }
-  va_end(again);
+  WriteLine(level, device, format, args);
   va_end(args);
-  errno = saved_errno;
+}
+
+void WriteAlways(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  WriteLine(Level::kInfo, -1, format, args);
+  va_end(args);
 }
 
 void Reset() {

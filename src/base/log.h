@@ -22,7 +22,9 @@ enum Subsystem : uint32_t {
 bool Enabled(Level level, uint32_t subsystems);
 // `device`: the rank's device ordinal, -1 = none.
 [[gnu::format(printf, 4, 5)]] void Write(Level level, uint32_t subsystems, int device, const char* format, ...);
-// Re-reads the environment (tests).
+// An INFO line whatever the level: for what somebody asked for by a call.
+[[gnu::format(printf, 1, 2)]] void WriteAlways(const char* format, ...);
+// Reads the parameters again at the next line (ncclResetDebugInit, tests). Lines being written go where they were going.
 void Reset();
 
 }  // namespace axccl::log
