@@ -131,6 +131,36 @@ TEST_P(SplitTest, ShrinkRemovesRanks) {
     }
     ASSERT_TRUE(context.Barrier());
     EXPECT_EQ(Sum(clique.comm(), clique.stream(), 1), n);
+    // The parent's ranks, the excluded one too, still agree on how to make communicators.
+    ASSERT_TRUE(context.Step("split after shrink"));
+    ncclComm_t child = nullptr;
+    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ExpectShape(child, n, context.rank());
+    EXPECT_EQ(Sum(child, clique.stream(), 1), n);
+    EXPECT_OK(ncclCommDestroy(child));
+  });
+}
+
+TEST_P(SplitTest, ManySplitsInARowOfUnequalGroups) {
+  // Groups make their communicators at their own pace; a fast one must not disturb what a slow one still reads.
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int n = context.nranks();
+    const int r = context.rank();
+    for (int round = 0; round < 60; ++round) {
+      ASSERT_TRUE(context.Step("split %d", round));
+      const int loner = round % n;
+      const bool out = r == loner && round % 2 == 1;
+      ncclComm_t child = nullptr;
+      ASSERT_OK(ncclCommSplit(clique.comm(), out ? NCCL_SPLIT_NOCOLOR : r == loner ? 7 : 3, r, &child, nullptr));
+      if (out) continue;
+      ExpectShape(child, r == loner ? 1 : n - 1, r == loner ? 0 : r > loner ? r - 1 : r);
+      if (round % 5 == 0) {
+        EXPECT_EQ(Sum(child, clique.stream(), 1), r == loner ? 1 : n - 1);
+      }
+      ASSERT_OK(ncclCommDestroy(child));
+    }
   });
 }
 
