@@ -1,0 +1,362 @@
+#include "src/device/host/scheduler.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+
+#include "src/device/host/waiting.h"
+
+namespace axccl::device::host {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// While operations keep coming the progress thread wakes this often by itself instead of being woken for each.
+constexpr std::chrono::microseconds kDoze{250};
+constexpr int kQuietDozes = 40;
+// A worker without work ends after this long.
+constexpr std::chrono::seconds kWorkerIdle{2};
+
+void SleepOnWord(const std::atomic<uint32_t>* word, uint32_t seen, const std::chrono::nanoseconds* timeout) {
+  timespec limit{};
+  if (timeout != nullptr) limit = {timeout->count() / 1000000000, timeout->count() % 1000000000};
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, timeout != nullptr ? &limit : nullptr, nullptr, 0);
+}
+
+void WakeWord(std::atomic<uint32_t>* word) {
+  word->fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+// Threads of the library take no signals of the application.
+template <class Fn>
+void StartDetached(Fn fn) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  std::thread(std::move(fn)).detach();
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+}  // namespace
+
+int SpinLooks() { return CurrentPatience().spins; }
+void SpinPause() { CpuRelax(); }
+
+bool Item::Ready() const {
+  for (const Place& place : places) {
+    if (!place.timeline->Reached(place.ticket)) return false;
+  }
+  for (const Mark& mark : after) {
+    if (!mark.Reached()) return false;
+  }
+  return true;
+}
+
+void Item::Finish() {
+  const Status status = work->result();
+  for (const Place& place : places) {
+    if (!status.ok()) place.timeline->SetError(status);
+    place.timeline->Complete(place.ticket);
+  }
+}
+
+// ---- Queue ----
+
+void Queue::Push(std::unique_ptr<Item> item) {
+  pending_.fetch_add(1, std::memory_order_seq_cst);
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(std::move(item));
+  }
+  has_inbox_.store(true, std::memory_order_seq_cst);
+  Drive();
+}
+
+void Queue::TakeInbox() {
+  if (!has_inbox_.load(std::memory_order_relaxed)) return;
+  has_inbox_.store(false, std::memory_order_seq_cst);
+  std::lock_guard lock(inbox_mutex_);
+  for (auto& item : inbox_) items_.push_back(std::move(item));
+  inbox_.clear();
+}
+
+// Polls one item; true if it advanced, *done if it is finished and may go.
+bool Queue::PollItem(Item* item, bool* done) {
+  if (!item->started) {
+    if (!item->Ready()) return false;
+    item->started = true;
+    if (item->work->blocking()) {
+      Scheduler::Process().RunOnWorker([this, item, work = item->work] {
+        work->Progress();
+        item->finished_elsewhere.store(true, std::memory_order_seq_cst);
+        // Whoever drives now, or drives next, comes back for it. `item` may be gone from here on.
+        has_inbox_.store(true, std::memory_order_seq_cst);
+        Drive();
+        Scheduler::Process().Notify();
+        if (pending()) Scheduler::Process().LeftPending();
+      });
+      return true;
+    }
+  }
+  if (item->work->blocking()) {
+    *done = item->finished_elsewhere.load(std::memory_order_seq_cst);
+    if (*done) item->Finish();
+    return *done;
+  }
+  const Poll poll = item->work->Progress();
+  if (poll == Poll::kDone) {
+    item->Finish();
+    *done = true;
+  }
+  return poll != Poll::kBlocked;
+}
+
+bool Queue::PollItems() {
+  bool advanced = false;
+  for (size_t i = 0; i < items_.size();) {
+    bool done = false;
+    advanced |= PollItem(items_[i].get(), &done);
+    if (done) {
+      items_.erase(items_.begin() + static_cast<ptrdiff_t>(i));
+      pending_.fetch_sub(1, std::memory_order_seq_cst);
+    } else {
+      ++i;
+    }
+  }
+  return advanced;
+}
+
+bool Queue::Drive() {
+  bool advanced = false;
+  while (TryEnter()) {
+    TakeInbox();
+    const bool now = PollItems();
+    advanced |= now;
+    running_.store(false, std::memory_order_seq_cst);
+    if (now) Scheduler::Process().Notify();
+    // Pushed while we held the lock: the pusher relies on us to look again.
+    if (!has_inbox_.load(std::memory_order_seq_cst)) break;
+  }
+  return advanced;
+}
+
+bool Queue::Arm(int doorbell) {
+  if (!TryEnter()) return true;  // its driver takes care of it and rings us when something completes
+  TakeInbox();
+  for (auto& item : items_) {
+    if (item->started && !item->work->blocking()) item->work->Arm(doorbell);
+  }
+  const bool advanced = PollItems();
+  running_.store(false, std::memory_order_seq_cst);
+  if (advanced) Scheduler::Process().Notify();
+  return !advanced && !has_inbox_.load(std::memory_order_seq_cst);
+}
+
+void Queue::Quiesce() {
+  while (!TryEnter()) sched_yield();
+  Leave();
+}
+
+bool Queue::TryEnterIdle() {
+  if (pending_.load(std::memory_order_relaxed) != 0 || !TryEnter()) return false;
+  if (pending_.load(std::memory_order_seq_cst) == 0) return true;
+  Leave();
+  return false;
+}
+
+void Queue::AddStarted(std::unique_ptr<Item> item) {
+  pending_.fetch_add(1, std::memory_order_seq_cst);
+  items_.push_back(std::move(item));
+}
+
+void Queue::Leave() {
+  running_.store(false, std::memory_order_seq_cst);
+  if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
+}
+
+// ---- Scheduler ----
+
+Scheduler& Scheduler::Process() {
+  static Scheduler* scheduler = new Scheduler;  // outlives every thread
+  return *scheduler;
+}
+
+Queue* Scheduler::GetQueue(int device) {
+  Queue* queue = queues_[device].load(std::memory_order_acquire);
+  if (queue != nullptr) return queue;
+  std::lock_guard lock(mutex_);
+  queue = queues_[device].load(std::memory_order_acquire);
+  if (queue == nullptr) {
+    queue = new Queue;
+    queues_[device].store(queue, std::memory_order_release);
+    if (num_queues_.load() <= device) num_queues_.store(device + 1, std::memory_order_release);
+  }
+  return queue;
+}
+
+bool Scheduler::DriveAll() {
+  bool advanced = false;
+  const int n = num_queues_.load(std::memory_order_acquire);
+  for (int i = 0; i < n; ++i) {
+    Queue* queue = queues_[i].load(std::memory_order_acquire);
+    if (queue != nullptr && queue->pending()) advanced |= queue->Drive();
+  }
+  return advanced;
+}
+
+bool Scheduler::AnyPending() const {
+  const int n = num_queues_.load(std::memory_order_acquire);
+  for (int i = 0; i < n; ++i) {
+    const Queue* queue = queues_[i].load(std::memory_order_acquire);
+    if (queue != nullptr && queue->pending()) return true;
+  }
+  return false;
+}
+
+// Yield while things move, park when they stop. Shared by waiting users and the progress thread.
+bool Scheduler::WaitSlow(Queue* own, const std::function<bool()>& done, const std::function<bool()>& give_up) {
+  helpers_.fetch_add(1, std::memory_order_seq_cst);
+  Doorbells& bells = Doorbells::Process();
+  const Patience patience = CurrentPatience();
+  bool reached = false;
+  auto last_move = Clock::now();
+  auto next_check = last_move + kCheckInterval;
+  for (;;) {
+    const bool advanced = DriveAll();
+    if ((reached = done())) break;
+    const auto now = Clock::now();
+    if (now >= next_check) {
+      if (give_up()) break;
+      next_check = now + kCheckInterval;
+    }
+    if (advanced) last_move = now;
+    if (now - last_move < patience.yielding) {
+      sched_yield();
+      continue;
+    }
+    const int slot = bells.Claim();
+    const uint32_t seen = bells.Value(slot);
+    bool quiet = true;
+    const int n = num_queues_.load(std::memory_order_acquire);
+    for (int i = 0; i < n; ++i) {
+      Queue* queue = queues_[i].load(std::memory_order_acquire);
+      if (queue != nullptr && queue->pending()) quiet &= queue->Arm(slot);
+    }
+    reached = done();
+    if (!reached && quiet) bells.Sleep(slot, seen, kCheckInterval);
+    bells.Release(slot);
+    if (reached) break;
+    if (bells.Value(slot) != seen) last_move = Clock::now();  // rung: things move again
+  }
+  const bool last_helper = helpers_.fetch_sub(1, std::memory_order_seq_cst) == 1;
+  if (AnyPending()) {
+    Notify();  // sleepers may have counted on this thread
+    if (last_helper) LeftPending();
+  }
+  return reached;
+}
+
+void Scheduler::LeftPending() {
+  activity_.store(activity_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const uint32_t state = progress_state_.load(std::memory_order_seq_cst);
+  if (state == kAsleep) {
+    WakeWord(&progress_wake_);
+  } else if (state == kAbsent) {
+    StartProgressThread();
+  }
+}
+
+void Scheduler::Notify() {
+  Doorbells& bells = Doorbells::Process();
+  if (bells.parked() != 0) bells.RingAll();
+}
+
+void Scheduler::StartProgressThread() {
+  uint32_t absent = kAbsent;
+  if (!progress_state_.compare_exchange_strong(absent, kActive, std::memory_order_seq_cst)) return;
+  threads_.fetch_add(1);
+  StartDetached([this] { ProgressLoop(); });
+}
+
+void Scheduler::ProgressLoop() {
+  pthread_setname_np(pthread_self(), "axccl-progress");
+  // No unattended work: nothing pending, or a user thread is in here doing it.
+  auto attended = [this] { return !AnyPending() || helpers_.load(std::memory_order_seq_cst) > 1; };
+  auto never = [] { return false; };
+  const std::chrono::nanoseconds doze = kDoze;
+  for (;;) {
+    uint32_t activity = activity_.load(std::memory_order_relaxed);
+    progress_state_.store(kDozing, std::memory_order_seq_cst);
+    for (int quiet = 0; quiet < kQuietDozes; ++quiet) {
+      const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
+      SleepOnWord(&progress_wake_, wake, &doze);
+      if (AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0) {
+        progress_state_.store(kActive, std::memory_order_seq_cst);
+        WaitSlow(nullptr, attended, never);
+        progress_state_.store(kDozing, std::memory_order_seq_cst);
+      }
+      const uint32_t now = activity_.load(std::memory_order_relaxed);
+      if (now != activity) quiet = 0;
+      activity = now;
+    }
+    const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
+    progress_state_.store(kAsleep, std::memory_order_seq_cst);
+    if (AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0) continue;
+    SleepOnWord(&progress_wake_, wake, nullptr);
+  }
+}
+
+// ---- workers: as many threads as callbacks run at once ----
+
+struct Scheduler::Workers {
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::function<void()>> queue;
+  int idle = 0;
+};
+
+void Scheduler::RunOnWorker(std::function<void()> fn) {
+  {
+    std::lock_guard lock(mutex_);
+    if (workers_ == nullptr) workers_ = new Workers;
+  }
+  std::lock_guard lock(workers_->mutex);
+  workers_->queue.push_back(std::move(fn));
+  if (static_cast<int>(workers_->queue.size()) <= workers_->idle) {
+    workers_->wake.notify_one();
+    return;
+  }
+  threads_.fetch_add(1);
+  StartDetached([this] { WorkerLoop(); });
+}
+
+void Scheduler::WorkerLoop() {
+  pthread_setname_np(pthread_self(), "axccl-worker");
+  Workers& workers = *workers_;
+  std::unique_lock lock(workers.mutex);
+  for (;;) {
+    if (workers.queue.empty()) {
+      ++workers.idle;
+      const bool woken = workers.wake.wait_for(lock, kWorkerIdle, [&] { return !workers.queue.empty(); });
+      --workers.idle;
+      if (!woken) break;
+    }
+    auto fn = std::move(workers.queue.front());
+    workers.queue.pop_front();
+    lock.unlock();
+    fn();
+    fn = nullptr;
+    lock.lock();
+  }
+  threads_.fetch_sub(1);
+}
+
+}  // namespace axccl::device::host

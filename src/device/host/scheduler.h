@@ -1,0 +1,159 @@
+// The host device's scheduler: runs enqueued work when the timelines allow it, on whichever thread is there to do it.
+//
+// Work is cooperative: Poll() does what can be done without waiting and returns. Each host device has a queue; whoever
+// calls (an enqueueing thread, a synchronising thread, the progress thread) takes the queue's run lock if it is free and
+// polls its items. So the common case, enqueue then synchronise, needs no hand-over between threads, and nothing depends on
+// the progress thread for speed. The progress thread is the driver of last resort: it takes over when work is pending
+// and no user thread is waiting in the library. Callbacks may block, so they run on worker threads, never on a user's.
+//
+// Thread-safe. Items start and complete under the queue's run lock; Work::Poll is never called by two threads at once.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/device/host/timeline.h"
+
+namespace axccl::device::host {
+
+enum class Poll : uint8_t {
+  kDone,     // finished; result() says how
+  kBlocked,  // nothing to do before somebody else acts
+  kAgain,    // more can be done right away (long work comes back now and then so that aborts and others get their turn)
+};
+
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual Poll Progress() = 0;
+  // The thread that drives this work is about to sleep on `doorbell`: make whoever can unblock it ring. Called before a
+  // last Progress().
+  virtual void Arm(int doorbell) {}
+  // The outcome, once Progress() returned kDone. An error goes to the timelines the work is on.
+  virtual Status result() const { return Status(); }
+  // Whether the work may block a thread and so needs a worker.
+  virtual bool blocking() const { return false; }
+};
+
+// Work on its timelines.
+struct Item {
+  std::shared_ptr<Work> work;
+  std::vector<Place> places;  // starts when each place's predecessors are done
+  std::vector<Mark> after;    // and each of these is reached
+  bool started = false;
+  std::atomic<bool> finished_elsewhere{false};  // a worker has run it
+
+  bool Ready() const;
+  void Finish();
+};
+
+// The work queue of one host device.
+class Queue {
+ public:
+  // Appends; starts it at once when it is ready and the queue is free.
+  void Push(std::unique_ptr<Item> item);
+  // Polls everything that can run, if nobody else is doing so. True if something advanced.
+  bool Drive();
+  // As Drive, arming what stays blocked with `doorbell`. False if another thread is driving, or something advanced.
+  bool Arm(int doorbell);
+  // Returns when no thread is in a step of this queue's work that began before the call.
+  void Quiesce();
+  bool pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
+
+  // The fast path: tries to take the run lock while nothing is pending. The holder may poll work of its own and must
+  // call Leave().
+  bool TryEnterIdle();
+  void Leave();
+  // Hands work that was started on the fast path to the queue. By the holder of the run lock.
+  void AddStarted(std::unique_ptr<Item> item);
+
+ private:
+  bool TryEnter() {
+    return !running_.load(std::memory_order_relaxed) && !running_.exchange(true, std::memory_order_acquire);
+  }
+  bool PollItems();
+  bool PollItem(Item* item, bool* done);
+  void TakeInbox();
+
+  std::atomic<bool> running_{false};
+  std::atomic<uint32_t> pending_{0};
+  std::atomic<bool> has_inbox_{false};
+  std::mutex inbox_mutex_;
+  std::vector<std::unique_ptr<Item>> inbox_;
+  std::vector<std::unique_ptr<Item>> items_;  // guarded by the run lock
+};
+
+class Scheduler {
+ public:
+  static Scheduler& Process();
+
+  // The queue of host device `device`; created at first use, lives as long as the process.
+  Queue* GetQueue(int device);
+
+  // Waits until `done()`; helps to drive `own` (may be null) first, then everything. `give_up()` is asked every
+  // kCheckInterval at least and ends the wait when true. Returns whether done() was reached.
+  template <class Done, class GiveUp>
+  bool Wait(Queue* own, Done&& done, GiveUp&& give_up) {
+    if (SpinUntil(own, done)) return true;
+    return WaitSlow(own, std::function<bool()>(std::ref(done)), std::function<bool()>(std::ref(give_up)));
+  }
+
+  // Work was left pending by a thread that goes on with other things: makes sure somebody will drive it.
+  void LeftPending();
+  // Something completed or changed: wakes sleepers of this process that may wait for it.
+  void Notify();
+  // Runs fn on a worker thread.
+  void RunOnWorker(std::function<void()> fn);
+
+  // Threads of the scheduler alive (tests).
+  int threads() const { return threads_.load(); }
+
+ private:
+  Scheduler() = default;
+  template <class Done>
+  bool SpinUntil(Queue* own, Done& done);
+  bool WaitSlow(Queue* own, const std::function<bool()>& done, const std::function<bool()>& give_up);
+  bool DriveAll();
+  bool AnyPending() const;
+  void StartProgressThread();
+  void ProgressLoop();
+  void WorkerLoop();
+
+  static constexpr int kMaxDevices = 1024;
+  std::atomic<Queue*> queues_[kMaxDevices] = {};
+  std::atomic<int> num_queues_{0};  // 1 + highest device used
+  std::mutex mutex_;
+
+  enum ProgressState : uint32_t { kAbsent, kAsleep, kDozing, kActive };
+  std::atomic<uint32_t> progress_state_{kAbsent};
+  std::atomic<uint32_t> progress_wake_{0};
+  std::atomic<uint32_t> helpers_{0};   // user threads inside WaitSlow
+  std::atomic<uint32_t> activity_{0};  // bumped by LeftPending, read by the dozing progress thread
+  std::atomic<int> threads_{0};
+
+  struct Workers;
+  Workers* workers_ = nullptr;  // guarded by mutex_ until created; never destroyed
+};
+
+// Number of pause-separated looks SpinUntil makes.
+int SpinLooks();
+void SpinPause();
+
+template <class Done>
+bool Scheduler::SpinUntil(Queue* own, Done& done) {
+  if (done()) return true;
+  for (int looks = SpinLooks(); looks > 0; --looks) {
+    if (own != nullptr && own->pending()) own->Drive();
+    if (done()) return true;
+    SpinPause();
+  }
+  return false;
+}
+
+}  // namespace axccl::device::host

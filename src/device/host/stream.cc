@@ -1,0 +1,184 @@
+#include "src/device/host/stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace axccl::device::host {
+namespace {
+
+// Copies come back to the scheduler after this many bytes.
+constexpr size_t kCopyStep = 1u << 20;
+
+thread_local int t_device = -1;
+
+class Callback : public Work {
+ public:
+  Callback(void (*fn)(void*), void* argument) : fn_(fn), argument_(argument) {}
+  Poll Progress() override {
+    fn_(argument_);
+    return Poll::kDone;
+  }
+  bool blocking() const override { return true; }
+
+ private:
+  void (*const fn_)(void*);
+  void* const argument_;
+};
+
+class MemoryCopy : public Work {
+ public:
+  MemoryCopy(void* dst, const void* src, size_t bytes)
+      : dst_(static_cast<char*>(dst)), src_(static_cast<const char*>(src)), bytes_(bytes) {}
+  Poll Progress() override {
+    const size_t step = std::min(bytes_ - done_, kCopyStep);
+    if (step != 0) std::memcpy(dst_ + done_, src_ + done_, step);
+    done_ += step;
+    return done_ == bytes_ ? Poll::kDone : Poll::kAgain;
+  }
+
+ private:
+  char* const dst_;
+  const char* const src_;
+  const size_t bytes_;
+  size_t done_ = 0;
+};
+
+}  // namespace
+
+void Stream::AddMark(Mark mark) {
+  if (mark.Reached()) return;
+  std::lock_guard lock(mutex_);
+  marks_.push_back(std::move(mark));
+  has_marks_.store(true, std::memory_order_release);
+}
+
+void Stream::TakeMarks(std::vector<Mark>* marks) {
+  if (!has_marks()) return;
+  std::lock_guard lock(mutex_);
+  for (Mark& mark : marks_) marks->push_back(std::move(mark));
+  marks_.clear();
+  has_marks_.store(false, std::memory_order_release);
+}
+
+void Event::Record(Mark mark) {
+  std::lock_guard lock(mutex_);
+  mark_ = std::move(mark);
+}
+
+Mark Event::mark() const {
+  std::lock_guard lock(mutex_);
+  return mark_;
+}
+
+Device::Device(int ordinal)
+    : ordinal_(ordinal), queue_(Scheduler::Process().GetQueue(ordinal)), null_stream_(ordinal, true) {}
+
+namespace {
+std::atomic<Device*> g_devices[kMaxDevices];
+std::mutex g_devices_mutex;
+std::atomic<int> g_next_device{0};
+}  // namespace
+
+Device* Device::Get(int ordinal) {
+  Device* device = g_devices[ordinal].load(std::memory_order_acquire);
+  if (device != nullptr) return device;
+  std::lock_guard lock(g_devices_mutex);
+  device = g_devices[ordinal].load(std::memory_order_acquire);
+  if (device == nullptr) {
+    device = new Device(ordinal);
+    g_devices[ordinal].store(device, std::memory_order_release);
+  }
+  return device;
+}
+
+int Device::Current(bool claim) {
+  if (t_device < 0 && claim) t_device = g_next_device.fetch_add(1, std::memory_order_relaxed) % kMaxDevices;
+  return t_device < 0 ? 0 : t_device;
+}
+
+void Device::SetCurrent(int ordinal) { t_device = ordinal; }
+
+void Device::AddStream(const std::shared_ptr<Stream>& stream) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
+  streams_.push_back(stream);
+  const auto count = std::count_if(streams_.begin(), streams_.end(), [](const auto& weak) {
+    const auto live = weak.lock();
+    return live != nullptr && live->blocking();
+  });
+  blocking_streams_.store(static_cast<int>(count), std::memory_order_release);
+}
+
+// Whether work on `stream` has to wait for another stream of the device by the legacy rule.
+bool Device::NullStreamHolds(const Stream* stream) {
+  if (stream == &null_stream_) return blocking_streams_.load(std::memory_order_acquire) != 0;
+  return stream->blocking() && !null_stream_.timeline()->Idle();
+}
+
+void Device::Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mark>* after) {
+  if (stream == nullptr) stream = &null_stream_;
+  stream->TakeMarks(after);
+  if (NullStreamHolds(stream)) {
+    std::lock_guard lock(mutex_);
+    if (stream == &null_stream_) {
+      for (const auto& weak : streams_) {
+        const auto other = weak.lock();
+        if (other != nullptr && other->blocking() && !other->timeline()->Idle())
+          after->push_back(Mark{other->timeline(), other->timeline()->issued()});
+      }
+    } else {
+      after->push_back(Mark{null_stream_.timeline(), null_stream_.timeline()->issued()});
+    }
+  }
+  places->push_back(Place{stream->timeline(), stream->timeline()->Issue()});
+}
+
+bool Device::EnqueueIdle(Stream* stream, uint64_t* ticket) {
+  if (stream->has_marks() || NullStreamHolds(stream)) return false;
+  return stream->timeline()->IssueIfIdle(ticket);
+}
+
+std::vector<Mark> Device::AllWork() {
+  std::vector<Mark> marks{Mark{null_stream_.timeline(), null_stream_.timeline()->issued()}};
+  std::lock_guard lock(mutex_);
+  for (const auto& weak : streams_) {
+    if (const auto stream = weak.lock()) marks.push_back(Mark{stream->timeline(), stream->timeline()->issued()});
+  }
+  return marks;
+}
+
+std::vector<Mark> Device::BlockingWork() {
+  std::vector<Mark> marks;
+  if (blocking_streams_.load(std::memory_order_acquire) == 0) return marks;
+  std::lock_guard lock(mutex_);
+  for (const auto& weak : streams_) {
+    const auto stream = weak.lock();
+    if (stream != nullptr && stream->blocking()) marks.push_back(Mark{stream->timeline(), stream->timeline()->issued()});
+  }
+  return marks;
+}
+
+HandleTable<Stream>& Streams() {
+  static auto* table = new HandleTable<Stream>(0xa5);
+  return *table;
+}
+
+HandleTable<Event>& Events() {
+  static auto* table = new HandleTable<Event>(0xae);
+  return *table;
+}
+
+void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work) {
+  auto item = std::make_unique<Item>();
+  device->Enqueue(stream, &item->places, &item->after);
+  item->work = std::move(work);
+  device->queue()->Push(std::move(item));
+  if (device->queue()->pending()) Scheduler::Process().LeftPending();
+}
+
+std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument) { return std::make_shared<Callback>(fn, argument); }
+std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes) {
+  return std::make_shared<MemoryCopy>(dst, src, bytes);
+}
+
+}  // namespace axccl::device::host

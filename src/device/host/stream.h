@@ -1,0 +1,101 @@
+// Host devices, their streams and events (the objects behind axccl.h's handles).
+//
+// A stream is a timeline plus the marks its next work must wait for. The NULL stream of a device is a timeline of its own
+// with CUDA's legacy rules: it joins the blocking streams before and holds them back after.
+//
+// Thread-safe, like CUDA's streams: calls from several threads on one stream are legal and ordered somehow.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/base/handle_table.h"
+#include "src/base/status.h"
+#include "src/device/host/scheduler.h"
+#include "src/device/host/timeline.h"
+
+namespace axccl::device::host {
+
+inline constexpr int kMaxDevices = 1024;
+
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(int device, bool blocking) : device_(device), blocking_(blocking), timeline_(std::make_shared<Timeline>()) {}
+
+  int device() const { return device_; }
+  bool blocking() const { return blocking_; }
+  const TimelinePtr& timeline() const { return timeline_; }
+
+  // The next work enqueued waits for `mark`.
+  void AddMark(Mark mark);
+  bool has_marks() const { return has_marks_.load(std::memory_order_acquire); }
+  void TakeMarks(std::vector<Mark>* marks);
+
+ private:
+  const int device_;
+  const bool blocking_;
+  const TimelinePtr timeline_;
+  std::atomic<bool> has_marks_{false};
+  std::mutex mutex_;
+  std::vector<Mark> marks_;
+};
+
+class Event {
+ public:
+  void Record(Mark mark);
+  Mark mark() const;
+
+ private:
+  mutable std::mutex mutex_;
+  Mark mark_;
+};
+
+// One host device: its queue, its NULL stream, and its blocking streams.
+class Device {
+ public:
+  // `ordinal` in [0, kMaxDevices). Created at first use, lives as long as the process.
+  static Device* Get(int ordinal);
+  // The calling thread's current device; the next free one is made current first if the thread has none yet and
+  // `claim` is set. 0 otherwise.
+  static int Current(bool claim);
+  static void SetCurrent(int ordinal);
+
+  Queue* queue() const { return queue_; }
+  Stream* null_stream() { return &null_stream_; }
+
+  // Takes the next ticket of `stream` (null = NULL stream) into `places` and what the new work must wait for besides into
+  // `after`.
+  void Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mark>* after);
+  // As Enqueue for a stream with nothing to wait for: the ticket, which is ready at once; false (nothing taken) otherwise.
+  bool EnqueueIdle(Stream* stream, uint64_t* ticket);
+  // Everything enqueued so far on all streams of the device.
+  std::vector<Mark> AllWork();
+  // As AllWork, of the blocking streams alone.
+  std::vector<Mark> BlockingWork();
+
+  void AddStream(const std::shared_ptr<Stream>& stream);
+
+ private:
+  explicit Device(int ordinal);
+  bool NullStreamHolds(const Stream* stream);
+
+  const int ordinal_;
+  Queue* const queue_;
+  Stream null_stream_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Stream>> streams_;  // guarded by mutex_
+  std::atomic<int> blocking_streams_{0};        // entries of streams_ that may be alive and blocking
+};
+
+HandleTable<Stream>& Streams();
+HandleTable<Event>& Events();
+
+// Enqueues work on a stream of `device`.
+void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work);
+// Work that calls fn(argument) on a worker, and work that copies memory.
+std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument);
+std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes);
+
+}  // namespace axccl::device::host

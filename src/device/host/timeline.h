@@ -1,0 +1,70 @@
+// Timelines: in-order progress as a pair of counters.
+//
+// A stream is a timeline, the order of a communicator's launches is another. Enqueued work takes the next ticket of every
+// timeline it belongs to, starts when all its predecessors there are done, and completes its tickets when it is done
+// itself. An event is just (timeline, ticket): recording or waiting for it enqueues nothing.
+//
+// Memory ordering: Complete() is a sequentially consistent store, Reached() an acquire load: what happened before a ticket
+// was completed is visible to whoever has seen it reached. Issue() may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/base/spin_lock.h"
+#include "src/base/status.h"
+
+namespace axccl::device::host {
+
+class Timeline {
+ public:
+  // The next ticket: work with ticket t may start once Reached(t) and completes with Complete(t).
+  uint64_t Issue() { return issued_.fetch_add(1, std::memory_order_relaxed); }
+  // As Issue when all earlier tickets are complete; false, and nothing taken, otherwise.
+  bool IssueIfIdle(uint64_t* ticket) {
+    *ticket = completed_.load(std::memory_order_acquire);
+    uint64_t expected = *ticket;
+    return issued_.compare_exchange_strong(expected, expected + 1, std::memory_order_relaxed);
+  }
+  // All tickets below `ticket` are complete.
+  bool Reached(uint64_t ticket) const { return completed_.load(std::memory_order_acquire) >= ticket; }
+  void Complete(uint64_t ticket) { completed_.store(ticket + 1, std::memory_order_seq_cst); }
+  // The ticket that the next Issue() will return: Reached(issued()) means idle.
+  uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
+  bool Idle() const { return Reached(issued()); }
+
+  // Held while work takes tickets of several timelines: of any two items that share two timelines, one is first on both.
+  SpinLock& submission() { return submission_; }
+
+  // The first error of completed work that TakeError has not returned yet.
+  void SetError(Status status);
+  Status TakeError();
+
+ private:
+  std::atomic<uint64_t> issued_{0};
+  std::atomic<uint64_t> completed_{0};
+  SpinLock submission_;
+  std::atomic<bool> has_error_{false};
+  std::mutex error_mutex_;
+  Status error_;
+};
+
+using TimelinePtr = std::shared_ptr<Timeline>;
+
+// "Everything of `timeline` below `ticket`." A null timeline is always reached.
+struct Mark {
+  TimelinePtr timeline;
+  uint64_t ticket = 0;
+  bool Reached() const { return timeline == nullptr || timeline->Reached(ticket); }
+};
+
+// A place on a timeline that an item of work occupies.
+struct Place {
+  TimelinePtr timeline;
+  uint64_t ticket = 0;
+};
+
+}  // namespace axccl::device::host

@@ -1,0 +1,96 @@
+#include "src/device/host/waiting.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <climits>
+
+namespace axccl::device::host {
+namespace {
+
+// Shared futexes (no PRIVATE flag): doorbells are rung across processes.
+void FutexWait(const std::atomic<uint32_t>* word, uint32_t seen, std::chrono::nanoseconds timeout) {
+  const timespec limit{static_cast<time_t>(timeout.count() / 1000000000), static_cast<long>(timeout.count() % 1000000000)};
+  syscall(SYS_futex, word, FUTEX_WAIT, seen, &limit, nullptr, 0);
+}
+
+void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+int AllowedCores() {
+  static const int cores = [] {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+    return CPU_COUNT(&set);
+  }();
+  return cores;
+}
+
+std::atomic<int> g_crowd{1};
+
+}  // namespace
+
+Doorbells& Doorbells::Process() {
+  static Doorbells* doorbells = new Doorbells;  // outlives every thread
+  return *doorbells;
+}
+
+void Doorbells::Adopt(transport::ProcessPage* page) {
+  transport::Doorbell* old = table_.exchange(page->doorbell.data(), std::memory_order_seq_cst);
+  if (old == page->doorbell.data()) return;
+  // Whoever sleeps on an old doorbell looks again and moves.
+  for (int i = 0; i < transport::kDoorbells; ++i) {
+    old[i].rings.fetch_add(1, std::memory_order_seq_cst);
+    FutexWakeAll(&old[i].rings);
+  }
+}
+
+int Doorbells::Claim() {
+  const int slot = static_cast<int>(next_.fetch_add(1, std::memory_order_relaxed) % transport::kDoorbells);
+  users_[slot].fetch_add(1, std::memory_order_seq_cst);
+  parked_.fetch_add(1, std::memory_order_seq_cst);
+  return slot;
+}
+
+void Doorbells::Release(int slot) {
+  parked_.fetch_sub(1, std::memory_order_seq_cst);
+  users_[slot].fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Doorbells::Sleep(int slot, uint32_t seen, std::chrono::nanoseconds timeout) const {
+  FutexWait(&Get(slot).rings, seen, timeout);
+}
+
+void Doorbells::Ring(int slot) {
+  Get(slot).rings.fetch_add(1, std::memory_order_seq_cst);
+  FutexWakeAll(&Get(slot).rings);
+}
+
+void Doorbells::RingAll() {
+  for (int i = 0; i < transport::kDoorbells; ++i) {
+    if (users_[i].load(std::memory_order_seq_cst) != 0) Ring(i);
+  }
+}
+
+void RingDoorbell(transport::ProcessPage* page, int slot) {
+  transport::Doorbell& bell = page->doorbell[static_cast<unsigned>(slot) % transport::kDoorbells];
+  bell.rings.fetch_add(1, std::memory_order_seq_cst);
+  FutexWakeAll(&bell.rings);
+}
+
+void SetCrowd(int local_ranks) {
+  int seen = g_crowd.load(std::memory_order_relaxed);
+  while (seen < local_ranks && !g_crowd.compare_exchange_weak(seen, local_ranks, std::memory_order_relaxed)) {
+  }
+}
+
+Patience CurrentPatience() {
+  Patience patience;
+  // With more ranks than cores the rank waited for may need this very core: give it up almost at once.
+  if (g_crowd.load(std::memory_order_relaxed) > AllowedCores()) patience.spins = 8;
+  return patience;
+}
+
+}  // namespace axccl::device::host
