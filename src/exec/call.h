@@ -1,0 +1,44 @@
+// One collective call as the executor sees it: arguments already checked, ranks as positions in the channel's group.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/base/types.h"
+#include "src/plan/contract.h"
+
+namespace axccl::exec {
+
+enum class Scaling : uint8_t {
+  kNone,
+  kAverage,      // by 1/n: floats before the sum, integers after it
+  kPreMultiply,  // each rank's input by that rank's scalar
+};
+
+struct Call {
+  plan::Kind kind = plan::Kind::kBarrier;
+  int root = 0;
+  uint64_t count = 0;  // elements of one block
+  DataType type = DataType::kInt8;
+  Combine combine = Combine::kSum;
+  Scaling scaling = Scaling::kNone;
+  const void* input = nullptr;
+  void* output = nullptr;
+  // kPreMultiply: the scalar, an element of `type`: behind the pointer, read when the operation starts, or the bytes here.
+  const void* scalar_pointer = nullptr;
+  uint64_t scalar_bytes = 0;
+
+  // What all ranks must agree on, packed: kind, type, combine, scaling, root. Count is compared besides.
+  uint64_t Packed() const {
+    return uint64_t(kind) | uint64_t(type) << 8 | uint64_t(combine) << 16 | uint64_t(scaling) << 24 |
+           uint64_t(uint32_t(root)) << 32;
+  }
+};
+
+// "AllReduce count 1024 float sum" from packed words; used on words a peer wrote, so any bits are legal.
+std::string DescribeCall(uint64_t packed, uint64_t count);
+
+// `scalar` (an element of `type`) in the type the movers compute in.
+Factor LoadFactor(DataType type, const void* scalar);
+
+}  // namespace axccl::exec

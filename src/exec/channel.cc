@@ -1,0 +1,169 @@
+#include "src/exec/channel.h"
+
+#include <algorithm>
+
+#include "src/device/host/waiting.h"
+
+namespace axccl::exec {
+namespace {
+
+constexpr uint64_t kCacheLine = 64;
+// Prepared calls kept per channel; applications use few shapes, and building one again is cheap.
+constexpr size_t kMaxPrepared = 4096;
+
+constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+uint32_t Mix(uint64_t a, uint64_t b, uint64_t c) {
+  uint64_t h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+  h = (h ^ h >> 32 ^ b) * 0xc4ceb9fe1a85ec53ull;
+  h = (h ^ h >> 32 ^ c) * 0xff51afd7ed558ccdull;
+  return static_cast<uint32_t>(h >> 32);
+}
+
+}  // namespace
+
+void WakeMember(const Member& member) {
+  std::atomic<uint32_t>& waiter = member.header()->waiter;
+  if (waiter.load(std::memory_order_seq_cst) == 0) return;
+  const uint32_t doorbell = waiter.exchange(0, std::memory_order_seq_cst);
+  if (doorbell != 0) device::host::RingDoorbell(member.process->page(), static_cast<int>(doorbell - 1));
+}
+
+Channel::Channel(Host* host, std::vector<Member> members, int self, bool pair)
+    : host_(host), members_(std::move(members)), self_(self), pair_(pair) {
+  for (const Member& member : members_) {
+    all_same_process_ &= member.same_process;
+    all_call_copy_ &= member.same_process || member.call_copy;
+  }
+  bindings.resize(members_.size());
+}
+
+bool Channel::NeedsBarrier(const Program& program) const {
+  if (last_plan == nullptr || last_plan == program.plan.get() || last_was_barrier) return false;
+  return !last_complete || !program.plan->complete;
+}
+
+Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
+  const Key key{call.Packed(), call.count, static_cast<uint32_t>(access)};
+  if (key == last_key_) return last_prepared_;
+  auto it = prepared_.find(key);
+  if (it == prepared_.end()) {
+    AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access));
+    if (prepared_.size() >= kMaxPrepared) prepared_.clear();
+    it = prepared_.emplace(key, std::move(built)).first;
+    plans.store(prepared_.size(), std::memory_order_relaxed);
+  }
+  last_key_ = key;
+  last_prepared_ = &it->second;
+  return last_prepared_;
+}
+
+Result<const Prepared*> Channel::PrepareBarrier() {
+  if (barrier_.program == nullptr) {
+    Call call;
+    AXCCL_ASSIGN_OR_RETURN(barrier_.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0}, "oneshot", 1,
+                                                               self_));
+    barrier_.signature = Mix(call.Packed(), 0, barrier_.program->plan->hash.low);
+  }
+  return &barrier_;
+}
+
+Result<Prepared> Channel::Build(const Call& call, tune::Access access) const {
+  const plan::Contract contract{call.kind, size(), call.root};
+  const size_t element = ElementSize(call.type);
+  const tune::Choice choice =
+      host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access});
+  // The pair channels have one lane.
+  const int lanes = std::min<int>(choice.lanes, static_cast<int>(own().layout.lanes));
+  Prepared prepared;
+  AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_));
+  AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
+  prepared.signature = Mix(call.Packed(), call.count, prepared.program->plan->hash.low);
+  return prepared;
+}
+
+// Cuts the data so that the plan's slots fit the scratch there is.
+Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const {
+  const plan::Schedule& schedule = prepared->program->plan->schedule;
+  const ChannelLayout& layout = own().layout;
+  if (schedule.endpoints > layout.endpoints || schedule.lanes > layout.lanes)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks needs %u endpoints and %u lanes, a channel has %u and %u",
+                      schedule.algorithm.c_str(), size(), schedule.endpoints, schedule.lanes, layout.endpoints, layout.lanes);
+  const uint64_t element = ElementSize(call.type);
+  plan::Partition& cut = prepared->partition;
+  cut.count = call.count;
+  cut.granule = static_cast<uint32_t>(kCacheLine / element);
+  cut.lanes = static_cast<uint32_t>(lanes);
+  cut.parts = schedule.parts;
+  if (schedule.slots != 0) {
+    const uint64_t room = layout.scratch_bytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes);
+    const uint64_t slot = room / kCacheLine * kCacheLine;
+    if (slot == 0)
+      return MakeStatus(Code::kInvalidUsage,
+                        "%s of %d ranks needs %u scratch slots and has %llu bytes for them: raise AXCCL_SCRATCH_BYTES",
+                        schedule.algorithm.c_str(), size(), schedule.slots,
+                        static_cast<unsigned long long>(layout.scratch_bytes));
+    uint64_t tile = slot / element * schedule.parts;  // elements; a multiple of granule since slot is one of 64 bytes
+    if (tile_bytes != 0) tile = std::min(tile, RoundUp(std::max<uint64_t>(tile_bytes / element, 1), cut.granule));
+    cut.tile = tile;
+    const plan::Partition whole{cut.count, 0, cut.granule, cut.lanes, cut.parts};
+    if (plan::SlotElements(whole) * element <= slot) cut.tile = 0;  // one turn will do
+    const uint64_t used = plan::SlotElements(cut) * element;
+    prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
+    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
+  }
+  prepared->turns = plan::Turns(cut);
+  return Status();
+}
+
+Status Channel::FindMismatch() const {
+  const uint64_t newest = sequence;  // the running operation has sequence - 1
+  const uint64_t oldest = newest > kRecords ? newest - kRecords : 0;
+  for (uint64_t seq = oldest; seq < newest; ++seq) {
+    const OpRecord* mine = own().layout.RecordOf(own().block, seq);
+    if (mine->sequence.load(std::memory_order_relaxed) != seq + 1) continue;
+    const uint64_t my_call = mine->word[OpRecord::kCall].load(std::memory_order_relaxed);
+    const uint64_t my_count = mine->word[OpRecord::kCount].load(std::memory_order_relaxed);
+    for (int p = 0; p < size(); ++p) {
+      if (p == self_) continue;
+      const OpRecord* theirs = member(p).layout.RecordOf(member(p).block, seq);
+      if (theirs->sequence.load(std::memory_order_acquire) != seq + 1) continue;
+      uint64_t call = theirs->word[OpRecord::kCall].load(std::memory_order_relaxed);
+      const uint64_t count = theirs->word[OpRecord::kCount].load(std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) continue;
+      if (call == my_call && count == my_count) continue;
+      return MakeStatus(Code::kInvalidUsage,
+                        "mismatch at operation %llu: rank %d called %s, rank %d called %s; all ranks of a communicator must make "
+                        "the same calls in the same order",
+                        static_cast<unsigned long long>(seq), own().rank, DescribeCall(my_call, my_count).c_str(),
+                        member(p).rank, DescribeCall(call, count).c_str());
+    }
+  }
+  return Status();
+}
+
+Status Channel::CheckMembers(int waiting_for) const {
+  for (int p = 0; p < size(); ++p) {
+    if (p == self_) continue;
+    const Member& peer = member(p);
+    const uint32_t error = peer.header()->error.load(std::memory_order_acquire);
+    if (error != 0) {
+      char text[kErrorText];
+      std::copy_n(peer.header()->error_text, kErrorText, text);
+      text[kErrorText - 1] = 0;
+      const auto code = error <= static_cast<uint32_t>(Code::kTimeout) ? static_cast<Code>(error) : Code::kRemoteError;
+      return Status(code, text);
+    }
+    const bool closed = peer.header()->closed.load(std::memory_order_acquire) != 0;
+    if (closed && p == waiting_for)
+      return MakeStatus(Code::kRemoteError, "rank %d waits for rank %d, which has destroyed or aborted its communicator",
+                        own().rank, peer.rank);
+    if (!closed && peer.process->Died())
+      return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it",
+                        peer.rank, peer.process->pid());
+  }
+  return Status();
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,150 @@
+// A channel: one replica group of a communicator, its shared memory, sequence numbers and plans, on the side of one rank.
+//
+// Operations of a channel run one after the other (the communicator sees to that); a channel is used by one thread at a
+// time, namely the one that drives the operation. Sequence and turn numbers advance equally on all ranks because all ranks
+// run the same operations; op records and line signatures tell when they do not.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/exec/call.h"
+#include "src/exec/layout.h"
+#include "src/exec/program.h"
+#include "src/plan/region.h"
+#include "src/tune/tune.h"
+#include "transports/transport.h"
+
+namespace axccl::exec {
+
+// How this rank reaches a member of the group (itself included).
+struct Member {
+  int rank = 0;                  // in the communicator, for messages
+  std::byte* block = nullptr;    // as mapped here
+  ChannelLayout layout;          // of this channel in that block
+  transport::PeerProcess* process = nullptr;
+  bool same_process = false;
+  int device = 0;                // host device, where same_process
+  bool call_copy = false;        // process_vm_readv/writev work in both directions
+
+  BlockHeader* header() const { return reinterpret_cast<BlockHeader*>(block); }
+};
+
+// After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
+void WakeMember(const Member& member);
+
+// What channels need from their communicator. All functions are thread-safe.
+class Host {
+ public:
+  virtual ~Host() = default;
+  // True once the communicator has failed or was aborted; Failure() then says why.
+  virtual bool failed() const = 0;
+  virtual Status Failure() const = 0;
+  // Makes the communicator fail, and tells the peers. The first failure stays.
+  virtual void Fail(const Status& status) = 0;
+  virtual Result<std::shared_ptr<const Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
+                                                            int lanes, int rank) = 0;
+  virtual const tune::Chooser& chooser() const = 0;
+  // Whether [p, p + bytes) is in this process's heap, and where.
+  virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
+  // Copies from and to plain memory of another process by system call.
+  virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
+  virtual Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) = 0;
+  virtual uint64_t cache_bytes() const = 0;   // outputs beyond this are written around the cache
+  virtual double timeout_seconds() const = 0; // of one operation, 0 = none
+};
+
+// A call made ready to run: which program, and how its data is cut.
+struct Prepared {
+  std::shared_ptr<const Program> program;
+  plan::Partition partition;
+  uint64_t turns = 1;
+  uint64_t slot_bytes = 0;   // stride between scratch slots
+  bool inline_slots = false; // slots live in endpoint lines
+  uint32_t signature = 0;    // of call and plan, for the lines
+};
+
+class Channel {
+ public:
+  Channel(Host* host, std::vector<Member> members, int self, bool pair);
+
+  int size() const { return static_cast<int>(members_.size()); }
+  int self() const { return self_; }
+  const Member& member(int position) const { return members_[static_cast<size_t>(position)]; }
+  const Member& own() const { return members_[static_cast<size_t>(self_)]; }
+  Host* host() const { return host_; }
+
+  // The prepared form of `call` when the ranks' buffers allow `access`; cached.
+  Result<const Prepared*> Prepare(const Call& call, tune::Access access);
+  Result<const Prepared*> PrepareBarrier();
+  // Whether a barrier must separate this program from what ran before on the channel (see plan::Plan::complete).
+  bool NeedsBarrier(const Program& program) const;
+
+  // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
+  Status FindMismatch() const;
+  // The members' health, seen from a rank that waits for `waiting_for`: dead, failed or closed members.
+  Status CheckMembers(int waiting_for) const;
+
+  uint64_t sequence = 0;  // of the next operation
+  uint64_t turn = 0;      // the next turn
+  const plan::Plan* last_plan = nullptr;
+  bool last_complete = true;
+  bool last_was_barrier = true;
+  std::atomic<const char*> last_algorithm{""};  // static text
+  const void* running = nullptr;  // the operation that runs, for launches of several
+
+  // Weakest access any two members have to plain memory, and whether all share one process.
+  bool all_same_process() const { return all_same_process_; }
+  bool all_call_copy() const { return all_call_copy_; }
+
+  // Working space of the one operation that runs.
+  struct Binding {
+    std::byte* input = nullptr;   // addresses in this process, or in the peer's where by_call
+    std::byte* output = nullptr;
+    bool input_by_call = false;
+    bool output_by_call = false;
+    Factor factor{};
+  };
+  std::vector<Binding> bindings;
+  std::vector<void*> dst;
+  std::vector<const void*> src;
+  std::vector<Factor> factors;
+  std::vector<std::byte> bounce;
+  std::atomic<size_t> plans{0};  // prepared so far
+
+ private:
+  struct Key {
+    uint64_t packed, count;
+    uint32_t access;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      uint64_t h = key.packed * 0x9e3779b97f4a7c15ull ^ key.count;
+      h ^= h >> 29;
+      return static_cast<size_t>(h * 0xbf58476d1ce4e5b9ull + key.access);
+    }
+  };
+
+  Result<Prepared> Build(const Call& call, tune::Access access) const;
+  Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
+
+  Host* const host_;
+  const std::vector<Member> members_;
+  const int self_;
+  const bool pair_;
+  bool all_same_process_ = true;
+  bool all_call_copy_ = true;
+  std::unordered_map<Key, Prepared, KeyHash> prepared_;
+  Key last_key_{~0ull, 0, 0};
+  const Prepared* last_prepared_ = nullptr;
+  Prepared barrier_;
+};
+
+}  // namespace axccl::exec

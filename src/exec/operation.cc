@@ -1,0 +1,303 @@
+#include "src/exec/operation.h"
+
+#include <algorithm>
+
+#include "src/device/host/waiting.h"
+
+namespace axccl::exec {
+namespace {
+
+using device::host::Poll;
+using plan::OpKind;
+
+// Bytes one Progress() moves before it comes back, so that aborts are seen and other work gets its turn.
+constexpr int64_t kBudget = 2 << 20;
+// A blocked operation looks at the clock every so many polls.
+constexpr uint32_t kPollsPerClock = 256;
+
+uint64_t Target(uint64_t turn, uint16_t value) { return turn << 16 | value; }
+
+}  // namespace
+
+Poll Operation::Fail(Status status) {
+  channel_->host()->Fail(status);
+  status_ = std::move(status);
+  stage_ = Stage::kFinished;
+  return Poll::kDone;
+}
+
+Poll Operation::Progress() {
+  if (stage_ == Stage::kFinished) return Poll::kDone;
+  if (channel_->host()->failed()) {
+    status_ = channel_->host()->Failure();
+    stage_ = Stage::kFinished;
+    return Poll::kDone;
+  }
+  if (stage_ == Stage::kNew) {
+    if (Status status = Start(); !status.ok()) return Fail(std::move(status));
+  }
+  // A member that aborted takes its buffers away: never go on reading or writing them.
+  if (resuming_ && prepared_->program->plan->schedule.direct) {
+    if (Status status = channel_->CheckMembers(-1); !status.ok()) return Fail(std::move(status));
+  }
+  resuming_ = false;
+  budget_ = kBudget;
+  for (;;) {
+    switch (RunStage()) {
+      case Run::kBlocked: return Poll::kBlocked;
+      case Run::kAgain: resuming_ = true; return Poll::kAgain;
+      case Run::kFailed: return Fail(std::move(status_));
+      case Run::kSwitched: continue;
+      case Run::kDone: EndStage();
+    }
+    if (stage_ == Stage::kFinished) return Poll::kDone;
+  }
+}
+
+Status Operation::Start() {
+  sequence_ = channel_->sequence++;
+  Channel::Binding& own = channel_->bindings[static_cast<size_t>(channel_->self())];
+  own = {static_cast<std::byte*>(const_cast<void*>(call_.input)), static_cast<std::byte*>(call_.output), false, false, {}};
+  if (call_.scaling == Scaling::kPreMultiply) 
+    own.factor = LoadFactor(call_.type, call_.scalar_pointer != nullptr ? call_.scalar_pointer : &call_.scalar_bytes);
+  if (call_.scaling == Scaling::kAverage) {
+    averages_floats_ = IsFloat(call_.type);
+    if (!averages_floats_) post_divisor_ = static_cast<uint64_t>(channel_->size());
+  }
+  const plan::Contract contract{call_.kind, channel_->size(), call_.root};
+  const uint64_t written = call_.count * ElementSize(call_.type) *
+                           static_cast<uint64_t>(plan::OutputBlocks(contract, channel_->self()));
+  around_cache_ = written > channel_->host()->cache_bytes();
+  AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
+  WriteRecord();
+  if (channel_->NeedsBarrier(*main_->program)) {
+    AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, channel_->PrepareBarrier());
+    Begin(Stage::kBarrier, barrier);
+  } else {
+    Begin(Stage::kMain, main_);
+  }
+  return Status();
+}
+
+void Operation::Describe(const void* p, uint64_t bytes, OpRecord* record, int address, int reach) const {
+  uint64_t where = reinterpret_cast<uint64_t>(p);
+  Reach how = Reach::kPlain;
+  if (p == nullptr || bytes == 0) {
+    how = Reach::kUnused;
+  } else if (uint64_t offset; channel_->host()->InHeap(p, bytes, &offset)) {
+    how = Reach::kHeap;
+    where = offset;
+  }
+  record->word[address].store(where, std::memory_order_relaxed);
+  record->word[reach].store(static_cast<uint64_t>(how), std::memory_order_relaxed);
+}
+
+// Published by the release of the operation's first signal; `sequence` brackets the rewriting of a record that a late
+// reader may still look at.
+void Operation::WriteRecord() {
+  OpRecord* record = channel_->own().layout.RecordOf(channel_->own().block, sequence_);
+  record->sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  record->word[OpRecord::kCall].store(call_.Packed(), std::memory_order_relaxed);
+  record->word[OpRecord::kCount].store(call_.count, std::memory_order_relaxed);
+  if (main_->program->plan->schedule.direct) {
+    const plan::Contract contract{call_.kind, channel_->size(), call_.root};
+    const uint64_t block = call_.count * ElementSize(call_.type);
+    const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, channel_->self()));
+    const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(contract, channel_->self()));
+    Describe(call_.input, block * inputs, record, OpRecord::kInput, OpRecord::kInputReach);
+    Describe(call_.output, block * outputs, record, OpRecord::kOutput, OpRecord::kOutputReach);
+    const Factor factor = channel_->bindings[static_cast<size_t>(channel_->self())].factor;
+    record->word[OpRecord::kFactor].store(factor.u64, std::memory_order_relaxed);
+  }
+  record->sequence.store(sequence_ + 1, std::memory_order_release);
+}
+
+void Operation::Begin(Stage stage, const Prepared* prepared) {
+  stage_ = stage;
+  prepared_ = prepared;
+  signature_ = prepared->signature;
+  first_lane_ = LaneState();
+  more_lanes_.assign(prepared->program->lanes.size() - 1, LaneState());
+}
+
+void Operation::EndStage() {
+  channel_->turn += prepared_->turns;
+  const plan::Plan* plan = prepared_->program->plan.get();
+  channel_->last_plan = plan;
+  channel_->last_complete = plan->complete;
+  channel_->last_was_barrier = stage_ == Stage::kBarrier;
+  if (stage_ == Stage::kBarrier) {
+    Begin(Stage::kMain, main_);
+  } else {
+    channel_->last_algorithm.store(plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
+    stage_ = Stage::kFinished;
+  }
+}
+
+Operation::Run Operation::RunStage() {
+  Run result = RunLane(0);
+  if (result == Run::kSwitched || result == Run::kFailed) return result;
+  for (uint32_t lane = 1; lane < prepared_->program->lanes.size(); ++lane) {
+    const Run run = RunLane(lane);
+    if (run == Run::kFailed) return run;
+    // kDone only if all are; kAgain if any can go on.
+    if (run == Run::kAgain || (result == Run::kDone && run == Run::kBlocked)) result = run;
+  }
+  return result;
+}
+
+Operation::Run Operation::RunLane(uint32_t lane) {
+  LaneState& state = State(lane);
+  const std::vector<Step>& steps = prepared_->program->lanes[lane];
+  for (; state.turn < prepared_->turns; ++state.turn, state.step = 0) {
+    const uint64_t turn = channel_->turn + state.turn;
+    while (state.step < steps.size()) {
+      const Step& step = steps[state.step];
+      Run run = Run::kDone;
+      if (step.kind == OpKind::kWait) {
+        run = PassWait(step, lane, turn);
+      } else if (step.kind == OpKind::kSignal) {
+        Signal(step, lane, turn);
+      } else {
+        run = Move(step, lane, &state);
+      }
+      if (run != Run::kDone) return run;
+      ++state.step;
+      if (lane == 0 && state.step == prepared_->program->prologue) {
+        Result<bool> stay = ChooseAccess();
+        if (!stay.ok()) {
+          status_ = stay.status();
+          return Run::kFailed;
+        }
+        if (!*stay) return Run::kSwitched;
+      }
+    }
+  }
+  return Run::kDone;
+}
+
+bool Operation::Ready(const Step& step, uint64_t turn) const {
+  const Member& peer = channel_->member(step.peer);
+  const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
+  return line->value.load(std::memory_order_acquire) >= Target(turn, step.value);
+}
+
+Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
+  if (!Ready(step, turn)) return Blocked(step);
+  if (step.peer == channel_->self()) return Run::kDone;
+  // The line still belongs to this turn: it says what the peer runs. Once it has moved on the line is of a later turn
+  // (seen or half seen), and only the records can tell.
+  const Member& peer = channel_->member(step.peer);
+  const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
+  if (line->signature.load(std::memory_order_relaxed) != signature_ ||
+      line->sequence.load(std::memory_order_relaxed) != static_cast<uint32_t>(sequence_)) {
+    if (status_ = channel_->FindMismatch(); !status_.ok()) return Run::kFailed;
+  }
+  if (lane == 0 && State(0).step < prepared_->program->prologue) {
+    if (status_ = Bind(step.peer); !status_.ok()) return Run::kFailed;
+  }
+  polls_ = 0;
+  return Run::kDone;
+}
+
+Operation::Run Operation::Blocked(const Step& step) {
+  if (++polls_ % kPollsPerClock == 0 || armed_) {
+    armed_ = false;
+    if (status_ = SlowCheck(step.peer); !status_.ok()) return Run::kFailed;
+  }
+  return Run::kBlocked;
+}
+
+Status Operation::SlowCheck(int waiting_for) {
+  const auto now = std::chrono::steady_clock::now();
+  if (started_ == std::chrono::steady_clock::time_point()) started_ = checked_ = now;
+  if (now - checked_ < device::host::kCheckInterval) return Status();
+  checked_ = now;
+  AXCCL_RETURN_IF_ERROR(channel_->FindMismatch());
+  AXCCL_RETURN_IF_ERROR(channel_->CheckMembers(waiting_for));
+  const double limit = channel_->host()->timeout_seconds();
+  if (limit > 0 && std::chrono::duration<double>(now - started_).count() > limit)
+    return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for rank %d in %s (operation %llu): deadline AXCCL_TIMEOUT passed",
+                      channel_->own().rank, limit, channel_->member(waiting_for).rank,
+                      DescribeCall(call_.Packed(), call_.count).c_str(), static_cast<unsigned long long>(sequence_));
+  return Status();
+}
+
+void Operation::Arm(int doorbell) {
+  armed_ = true;
+  channel_->own().header()->waiter.store(static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
+}
+
+void Operation::Signal(const Step& step, uint32_t lane, uint64_t turn) {
+  const Member& own = channel_->own();
+  Line* line = own.layout.LineOf(own.block, lane, step.endpoint, turn);
+  line->signature.store(signature_, std::memory_order_relaxed);
+  line->sequence.store(static_cast<uint32_t>(sequence_), std::memory_order_relaxed);
+  line->value.store(Target(turn, step.value), std::memory_order_seq_cst);
+  if (step.peer == channel_->self()) return;
+  const int first = step.peer == plan::kAllPeers ? 0 : step.peer;
+  const int last = step.peer == plan::kAllPeers ? channel_->size() - 1 : step.peer;
+  for (int p = first; p <= last; ++p) {
+    if (p != channel_->self()) WakeMember(channel_->member(p));
+  }
+}
+
+// ---- announced buffers ----
+
+Status Operation::MapBuffer(const Member& member, uint64_t address, uint64_t reach, uint64_t bytes, std::byte** where,
+                            bool* by_call) {
+  *where = nullptr;
+  *by_call = false;
+  if (reach == static_cast<uint64_t>(Reach::kUnused)) return Status();
+  if (reach == static_cast<uint64_t>(Reach::kHeap)) {
+    const size_t size = member.process->heap_bytes();
+    if (address > size || bytes > size - address)
+      return MakeStatus(Code::kRemoteError, "rank %d announced a buffer outside its heap", member.rank);
+    *where = member.process->heap() + address;
+  } else {
+    *where = reinterpret_cast<std::byte*>(address);
+    *by_call = !member.same_process;
+  }
+  return Status();
+}
+
+Status Operation::Bind(int position) {
+  const Member& member = channel_->member(position);
+  const OpRecord* record = member.layout.RecordOf(member.block, sequence_);
+  auto word = [record](OpRecord::Word w) { return record->word[w].load(std::memory_order_relaxed); };
+  const plan::Contract contract{call_.kind, channel_->size(), call_.root};
+  const uint64_t block = call_.count * ElementSize(call_.type);
+  Channel::Binding& binding = channel_->bindings[static_cast<size_t>(position)];
+  AXCCL_RETURN_IF_ERROR(MapBuffer(member, word(OpRecord::kInput), word(OpRecord::kInputReach),
+                                  block * static_cast<uint64_t>(plan::InputBlocks(contract, position)), &binding.input,
+                                  &binding.input_by_call));
+  AXCCL_RETURN_IF_ERROR(MapBuffer(member, word(OpRecord::kOutput), word(OpRecord::kOutputReach),
+                                  block * static_cast<uint64_t>(plan::OutputBlocks(contract, position)), &binding.output,
+                                  &binding.output_by_call));
+  binding.factor.u64 = word(OpRecord::kFactor);
+  return Status();
+}
+
+// After the prologue of a direct program: every rank has seen every announcement and draws the same conclusion. True to
+// go on; false when another program has been begun in its place.
+Result<bool> Operation::ChooseAccess() {
+  bool plain = false;
+  for (int p = 0; p < channel_->size(); ++p) {
+    const Member& member = channel_->member(p);
+    const OpRecord* record = member.layout.RecordOf(member.block, sequence_);
+    plain |= record->word[OpRecord::kInputReach].load(std::memory_order_relaxed) == static_cast<uint64_t>(Reach::kPlain);
+    plain |= record->word[OpRecord::kOutputReach].load(std::memory_order_relaxed) == static_cast<uint64_t>(Reach::kPlain);
+  }
+  if (!plain || channel_->all_same_process()) return true;
+  const tune::Access access = channel_->all_call_copy() ? tune::Access::kCall : tune::Access::kNone;
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->Prepare(call_, access));
+  if (other->program == main_->program) return true;
+  // The prologue was a barrier of its own; the other program starts with the next turn.
+  channel_->turn += 1;
+  channel_->last_plan = nullptr;
+  Begin(Stage::kMain, other);
+  return false;
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,94 @@
+// One operation of one rank: a resumable state machine that runs a program over the caller's buffers.
+//
+// Progress() does what can be done without waiting. The thread that drives it holds the queue's run lock, so an
+// operation is never run by two threads at once; it may move between threads.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "src/device/host/scheduler.h"
+#include "src/exec/channel.h"
+
+namespace axccl::exec {
+
+class Operation {
+ public:
+  // `channel` and the buffers in `call` must outlive the operation.
+  Operation(Channel* channel, const Call& call) : channel_(channel), call_(call) {}
+
+  device::host::Poll Progress();
+  // The driving thread is about to sleep on `doorbell`.
+  void Arm(int doorbell);
+  bool finished() const { return stage_ == Stage::kFinished; }
+  const Status& status() const { return status_; }
+  Channel* channel() const { return channel_; }
+
+ private:
+  enum class Run : uint8_t { kDone, kBlocked, kAgain, kSwitched, kFailed };
+  enum class Stage : uint8_t { kNew, kBarrier, kMain, kFinished };
+
+  struct LaneState {
+    uint32_t step = 0;
+    uint32_t part = 0;
+    uint64_t offset = 0;  // elements of the part done
+    uint64_t turn = 0;    // of this stage
+  };
+
+  Status Start();
+  void WriteRecord();
+  void Describe(const void* p, uint64_t bytes, OpRecord* record, int address, int reach) const;
+  void Begin(Stage stage, const Prepared* prepared);
+  void EndStage();
+  device::host::Poll Fail(Status status);
+
+  Run RunStage();
+  Run RunLane(uint32_t lane);
+  bool Ready(const Step& step, uint64_t turn) const;
+  Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
+  Run Blocked(const Step& step);
+  Status SlowCheck(int waiting_for);
+  void Signal(const Step& step, uint32_t lane, uint64_t turn);
+
+  // Announced buffers (direct programs).
+  Status Bind(int position);
+  Result<bool> ChooseAccess();
+  Status MapBuffer(const Member& member, uint64_t address, uint64_t reach, uint64_t bytes, std::byte** where, bool* by_call);
+
+  // Data movement (operation_move.cc).
+  struct Places {
+    int num_dst = 0, num_src = 0;
+    bool by_call = false, scaled = false, to_user_only = true;
+  };
+  Run Move(const Step& step, uint32_t lane, LaneState* state);
+  std::byte* Address(const plan::Operand& operand, uint32_t lane, uint64_t turn, uint32_t part, uint64_t element,
+                     bool* by_call) const;
+  Places Gather(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin, uint64_t offset);
+  void MoveLocal(const Step& step, const Places& places, uint64_t count);
+  Status MoveByCall(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin, uint64_t offset,
+                    uint64_t count);
+
+  Channel* const channel_;
+  Call call_;
+  Stage stage_ = Stage::kNew;
+  const Prepared* prepared_ = nullptr;
+  const Prepared* main_ = nullptr;  // after a barrier
+  uint64_t sequence_ = 0;
+  uint32_t signature_ = 0;
+  bool averages_floats_ = false;
+  bool around_cache_ = false;
+  uint64_t post_divisor_ = 0;
+  int64_t budget_ = 0;  // bytes this Progress() may still move
+  LaneState first_lane_;
+  std::vector<LaneState> more_lanes_;
+  uint32_t polls_ = 0;
+  bool armed_ = false;
+  bool resuming_ = false;  // the last Progress() came back in the middle of moving data
+  std::chrono::steady_clock::time_point started_{}, checked_{};
+  Status status_;
+
+  LaneState& State(uint32_t lane) { return lane == 0 ? first_lane_ : more_lanes_[lane - 1]; }
+};
+
+}  // namespace axccl::exec

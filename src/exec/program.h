@@ -1,0 +1,42 @@
+// One rank's part of a plan, flattened for execution. Immutable; shared by all operations that use the plan.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/plan/plan.h"
+
+namespace axccl::exec {
+
+struct Step {
+  plan::OpKind kind = plan::OpKind::kNop;
+  bool finish = false;
+  int16_t peer = 0;         // signal: destination or kAllPeers; wait: source
+  uint16_t from_lane = 0;   // wait
+  uint16_t endpoint = 0;
+  uint16_t value = 0;       // signal: the value it sets; wait: the value it needs
+  uint16_t num_dst = 0;
+  uint16_t num_src = 0;
+  uint16_t parts = 0;       // moves: how many parts
+  uint32_t operands = 0;    // moves: first of num_dst + num_src operands
+  uint32_t data_parts = 0;  // moves: first of `parts` entries of Program::data_parts
+};
+
+struct Program {
+  std::shared_ptr<const plan::Plan> plan;
+  int rank = 0;
+  std::vector<std::vector<Step>> lanes;
+  std::vector<plan::Operand> operands;
+  // Which part of a tile the i-th part of a move is, and so how long: a slot's length is that of the data it holds.
+  std::vector<uint16_t> data_parts;
+  size_t prologue = 0;  // direct plans: steps of lane 0 that announce
+  // Slots that may live in an endpoint's line, as plan::Schedule::inline_endpoint, -1 where two slots share one.
+  std::vector<int16_t> inline_endpoint;
+  size_t max_operands = 0;  // of one step
+
+  static Result<std::shared_ptr<const Program>> Make(std::shared_ptr<const plan::Plan> plan, int rank);
+};
+
+}  // namespace axccl::exec
