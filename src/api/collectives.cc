@@ -1,0 +1,314 @@
+// ncclAllReduce and its siblings, and ncclSend and ncclRecv: from arguments to calls.
+#include "nccl.h"
+#include "src/api/context.h"
+#include "src/api/export.h"
+#include "src/comm/group.h"
+#include "src/comm/launch.h"
+
+namespace axccl::api {
+namespace {
+
+using exec::Call;
+using plan::Kind;
+
+// A call and what is to be checked of its buffers.
+struct Request {
+  const char* name;
+  Kind kind;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  size_t count = 0;
+  ncclDataType_t type = ncclFloat32;
+  int root = 0;
+  const char* root_name = "root";
+};
+
+ncclResult_t BadBuffer(const Request& r, const char* which) {
+  return InvalidArgument("%s: argument %s is NULL with count %zu; pass a buffer", r.name, which, r.count);
+}
+
+// Type, root, sizes and buffers. `rank` and `ranks` of the calling rank.
+bool CheckRequest(const Request& r, int rank, int ranks, ncclResult_t* result) {
+  if (static_cast<unsigned>(r.type) >= ncclNumTypes) {
+    *result = InvalidArgument("%s: argument datatype is %d; pass one of ncclDataType_t (0..%d)", r.name,
+                              static_cast<int>(r.type), ncclNumTypes - 1);
+    return false;
+  }
+  if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(ranks)) {
+    *result = InvalidArgument("%s: argument %s is %d; pass a rank of the communicator (0..%d)", r.name, r.root_name, r.root,
+                              ranks - 1);
+    return false;
+  }
+  size_t bytes;
+  if (__builtin_mul_overflow(r.count, ElementSize(static_cast<DataType>(r.type)), &bytes) ||
+      __builtin_mul_overflow(bytes, static_cast<size_t>(ranks), &bytes) || bytes > (size_t{1} << 56)) {
+    *result = InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name, r.count, ranks);
+    return false;
+  }
+  if (r.count == 0) return true;
+  const plan::Contract contract{r.kind, ranks, r.root};
+  const bool sends = r.kind == Kind::kSendRecv ? r.send != nullptr || r.recv == nullptr
+                                               : plan::InputBlocks(contract, rank) != 0;
+  const bool receives = r.kind != Kind::kSendRecv && plan::OutputBlocks(contract, rank) != 0;
+  if (sends && r.send == nullptr) {
+    *result = BadBuffer(r, "sendbuff");
+    return false;
+  }
+  if (receives && r.recv == nullptr) {
+    *result = BadBuffer(r, "recvbuff");
+    return false;
+  }
+  return true;
+}
+
+// The reduction named by `op`, built in or the communicator's own.
+bool ResolveReduction(comm::Comm* comm, const Request& r, ncclRedOp_t op, Call* call, ncclResult_t* result) {
+  switch (op) {
+    case ncclSum: call->combine = Combine::kSum; return true;
+    case ncclProd: call->combine = Combine::kProd; return true;
+    case ncclMax: call->combine = Combine::kMax; return true;
+    case ncclMin: call->combine = Combine::kMin; return true;
+    case ncclAvg:
+      call->combine = Combine::kSum;
+      call->scaling = exec::Scaling::kAverage;
+      return true;
+    default: break;
+  }
+  comm::PreMultiply own;
+  const auto code = static_cast<uint32_t>(op) - ncclNumOps;
+  if (static_cast<int>(op) < ncclNumOps || code >> 12 != comm->salt() ||
+      !comm->FindReduction(static_cast<int>(code & 0xfff), &own)) {
+    *result = InvalidArgument("%s: argument op is %d: neither built in (0..%d) nor a live operator of this communicator", r.name,
+                              static_cast<int>(op), ncclNumOps - 1);
+    return false;
+  }
+  if (static_cast<int>(own.type) != static_cast<int>(r.type)) {
+    *result = InvalidArgument("%s: argument op was made for datatype %s, the call has %s", r.name, DataTypeName(own.type),
+                              DataTypeName(static_cast<DataType>(r.type)));
+    return false;
+  }
+  call->combine = Combine::kSum;
+  call->scaling = exec::Scaling::kPreMultiply;
+  call->scalar_pointer = own.pointer;
+  call->scalar_bytes = own.bytes;
+  return true;
+}
+
+std::shared_ptr<device::host::Stream> Keep(device::host::Stream* stream) {
+  return stream != nullptr ? stream->shared_from_this() : nullptr;
+}
+
+void Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, device::host::Stream* stream) {
+  comm::Group& group = comm::Group::Current();
+  if (group.open()) {
+    group.Add(comm::StreamCall{comm->core(), channel, call, stream, Keep(stream)}, comm->config().blocking);
+  } else {
+    comm::LaunchOne(comm->core(), channel, call, stream);
+  }
+}
+
+constexpr ncclRedOp_t kNoReduction = static_cast<ncclRedOp_t>(-1);
+
+ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, r.name, &result);
+  if (!comm) return result;
+  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
+  const comm::Identity& identity = comm->core()->identity();
+  if (!CheckRequest(r, identity.rank, identity.ranks, &result)) return result;
+  Call call;
+  call.kind = r.kind;
+  call.root = r.root;
+  call.count = r.count;
+  call.type = static_cast<DataType>(r.type);
+  call.input = r.send;
+  call.output = r.recv;
+  if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r, op, &call, &result)) return result;
+  StreamPin stream;
+  if (!PinStream(stream_handle, r.name, &stream, &result)) return result;
+  Enqueue(comm.get(), comm->core()->channel(), call, stream.stream);
+  return ncclSuccess;
+}
+
+// Messages are bytes: both sides need the same number of them, whatever they call their elements.
+ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStream_t stream_handle) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, r.name, &result);
+  if (!comm) return result;
+  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
+  comm::Communicator* core = comm->core().get();
+  const int rank = core->identity().rank;
+  if (!CheckRequest(r, rank, core->identity().ranks, &result)) return result;
+  if (r.count != 0 && (sending ? r.send : r.recv) == nullptr) return BadBuffer(r, sending ? "sendbuff" : "recvbuff");
+  StreamPin stream;
+  if (!PinStream(stream_handle, r.name, &stream, &result)) return result;
+  Call call;
+  call.kind = Kind::kSendRecv;
+  call.count = r.count * ElementSize(static_cast<DataType>(r.type));
+  call.type = DataType::kUint8;
+  call.input = r.send;
+  call.output = r.recv;
+  if (r.root != rank) {
+    Enqueue(comm.get(), core->PairChannel(r.root, sending), call, stream.stream);
+    return ncclSuccess;
+  }
+  comm::Group& group = comm::Group::Current();
+  if (!group.open())
+    return Report(MakeStatus(Code::kInvalidUsage, "%s: rank %d to itself outside a group would wait for ever; put ncclSend and "
+                             "ncclRecv between ncclGroupStart and ncclGroupEnd", r.name, rank));
+  group.AddSelf(comm::StreamCall{comm->core(), nullptr, call, stream.stream, Keep(stream.stream)}, sending, comm->config().blocking);
+  return ncclSuccess;
+}
+
+// Per-call settings are checked as far as they can matter on the host, where no algorithm has hardware requirements.
+ncclResult_t CheckCallConfig(const char* name, const ncclCollConfig_t* config) {
+  if (config == nullptr) return ncclSuccess;
+  if (config->magic != NCCL_API_MAGIC || config->size < offsetof(ncclCollConfig_t, ext))
+    return InvalidArgument("%s: argument config is not initialised; start from NCCL_COLLCONFIG_INITIALIZER", name);
+  if (config->size > offsetof(ncclCollConfig_t, forceAlgSelection) && config->algSelection != nullptr &&
+      config->algSelection[0] != 0 && config->forceAlgSelection != 0)
+    return Report(MakeStatus(Code::kInvalidUsage, "%s: argument config forces algorithm \"%s\"; selection per call is not served "
+                             "yet: set NCCL_ALGO, or forceAlgSelection = 0", name, config->algSelection));
+  return ncclSuccess;
+}
+
+}  // namespace
+}  // namespace axccl::api
+
+using axccl::api::CheckCallConfig;
+using axccl::api::Collective;
+using axccl::api::kNoReduction;
+using axccl::api::Message;
+using axccl::api::Request;
+using axccl::plan::Kind;
+
+AXCCL_API ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                      ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return Collective(Request{"ncclAllReduce", Kind::kAllReduce, sendbuff, recvbuff, count, datatype}, op, comm, stream);
+}
+AXCCL_TWIN(AllReduce)
+
+AXCCL_API ncclResult_t pncclReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                   ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return Collective(Request{"ncclReduce", Kind::kReduce, sendbuff, recvbuff, count, datatype, root}, op, comm, stream);
+}
+AXCCL_TWIN(Reduce)
+
+AXCCL_API ncclResult_t pncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                                      ncclComm_t comm, cudaStream_t stream) {
+  return Collective(Request{"ncclBroadcast", Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm,
+                    stream);
+}
+AXCCL_TWIN(Broadcast)
+
+AXCCL_API ncclResult_t pncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                                  cudaStream_t stream) {
+  return Collective(Request{"ncclBcast", Kind::kBroadcast, buff, buff, count, datatype, root}, kNoReduction, comm, stream);
+}
+AXCCL_TWIN(Bcast)
+
+AXCCL_API ncclResult_t pncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
+                                      ncclComm_t comm, cudaStream_t stream) {
+  return Collective(Request{"ncclAllGather", Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype}, kNoReduction, comm,
+                    stream);
+}
+AXCCL_TWIN(AllGather)
+
+AXCCL_API ncclResult_t pncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
+                                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return Collective(Request{"ncclReduceScatter", Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype}, op, comm,
+                    stream);
+}
+AXCCL_TWIN(ReduceScatter)
+
+AXCCL_API ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                     ncclComm_t comm, cudaStream_t stream) {
+  return Collective(Request{"ncclAlltoAll", Kind::kAllToAll, sendbuff, recvbuff, count, datatype}, kNoReduction, comm, stream);
+}
+AXCCL_TWIN(AlltoAll)
+
+AXCCL_API ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                                   ncclComm_t comm, cudaStream_t stream) {
+  return Collective(Request{"ncclGather", Kind::kGather, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream);
+}
+AXCCL_TWIN(Gather)
+
+AXCCL_API ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                                    ncclComm_t comm, cudaStream_t stream) {
+  return Collective(Request{"ncclScatter", Kind::kScatter, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm,
+                    stream);
+}
+AXCCL_TWIN(Scatter)
+
+AXCCL_API ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                                 cudaStream_t stream) {
+  return Message(Request{"ncclSend", Kind::kSendRecv, sendbuff, nullptr, count, datatype, peer, "peer"}, true, comm, stream);
+}
+AXCCL_TWIN(Send)
+
+AXCCL_API ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                                 cudaStream_t stream) {
+  return Message(Request{"ncclRecv", Kind::kSendRecv, nullptr, recvbuff, count, datatype, peer, "peer"}, false, comm, stream);
+}
+AXCCL_TWIN(Recv)
+
+// The same with settings for the one call.
+
+AXCCL_API ncclResult_t pncclAllReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                            const ncclCollConfig_t* config) {
+  const ncclResult_t checked = CheckCallConfig("ncclAllReduceConfig", config);
+  return checked != ncclSuccess ? checked : pncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream);
+}
+AXCCL_TWIN(AllReduceConfig)
+
+AXCCL_API ncclResult_t pncclReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
+                                         const ncclCollConfig_t* config) {
+  const ncclResult_t checked = CheckCallConfig("ncclReduceConfig", config);
+  return checked != ncclSuccess ? checked : pncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream);
+}
+AXCCL_TWIN(ReduceConfig)
+
+AXCCL_API ncclResult_t pncclBroadcastConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                            int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  const ncclResult_t checked = CheckCallConfig("ncclBroadcastConfig", config);
+  return checked != ncclSuccess ? checked : pncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream);
+}
+AXCCL_TWIN(BroadcastConfig)
+
+AXCCL_API ncclResult_t pncclAllGatherConfig(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
+                                            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  const ncclResult_t checked = CheckCallConfig("ncclAllGatherConfig", config);
+  return checked != ncclSuccess ? checked : pncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream);
+}
+AXCCL_TWIN(AllGatherConfig)
+
+AXCCL_API ncclResult_t pncclReduceScatterConfig(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                                cudaStream_t stream, const ncclCollConfig_t* config) {
+  const ncclResult_t checked = CheckCallConfig("ncclReduceScatterConfig", config);
+  return checked != ncclSuccess ? checked : pncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
+}
+AXCCL_TWIN(ReduceScatterConfig)
+
+AXCCL_API ncclResult_t pncclAlltoAllConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                           ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  const ncclResult_t checked = CheckCallConfig("ncclAlltoAllConfig", config);
+  return checked != ncclSuccess ? checked : pncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream);
+}
+AXCCL_TWIN(AlltoAllConfig)
+
+AXCCL_API ncclResult_t pncclGatherConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                                         ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  const ncclResult_t checked = CheckCallConfig("ncclGatherConfig", config);
+  return checked != ncclSuccess ? checked : pncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream);
+}
+AXCCL_TWIN(GatherConfig)
+
+AXCCL_API ncclResult_t pncclScatterConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                          int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  const ncclResult_t checked = CheckCallConfig("ncclScatterConfig", config);
+  return checked != ncclSuccess ? checked : pncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream);
+}
+AXCCL_TWIN(ScatterConfig)

@@ -1,0 +1,110 @@
+#include "src/api/config.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "src/base/param.h"
+
+namespace axccl::api {
+namespace {
+
+constexpr int kUndefined = NCCL_CONFIG_UNDEF_INT;
+constexpr int kMaxCtas = 64;
+
+// The version each int field came with: fields were put into the padding of older structs, so size alone does not tell.
+struct IntField {
+  const char* name;
+  size_t offset;
+  unsigned version;
+  int least, most;
+};
+
+constexpr int kAny = 0x7fffffff;
+constexpr IntField kFields[] = {
+    {"blocking", offsetof(ncclConfig_t, blocking), NCCL_VERSION(2, 14, 0), 0, 1},
+    {"cgaClusterSize", offsetof(ncclConfig_t, cgaClusterSize), NCCL_VERSION(2, 17, 0), 0, 8},
+    {"minCTAs", offsetof(ncclConfig_t, minCTAs), NCCL_VERSION(2, 17, 0), 1, kAny},
+    {"maxCTAs", offsetof(ncclConfig_t, maxCTAs), NCCL_VERSION(2, 17, 0), 1, kAny},
+    {"splitShare", offsetof(ncclConfig_t, splitShare), NCCL_VERSION(2, 18, 0), 0, 1},
+    {"trafficClass", offsetof(ncclConfig_t, trafficClass), NCCL_VERSION(2, 26, 0), 0, kAny},
+    {"collnetEnable", offsetof(ncclConfig_t, collnetEnable), NCCL_VERSION(2, 27, 0), 0, 1},
+    {"CTAPolicy", offsetof(ncclConfig_t, CTAPolicy), NCCL_VERSION(2, 27, 0), 0, 3},
+    {"shrinkShare", offsetof(ncclConfig_t, shrinkShare), NCCL_VERSION(2, 27, 0), 0, 1},
+    {"nvlsCTAs", offsetof(ncclConfig_t, nvlsCTAs), NCCL_VERSION(2, 27, 0), 1, kAny},
+    {"nChannelsPerNetPeer", offsetof(ncclConfig_t, nChannelsPerNetPeer), NCCL_VERSION(2, 28, 0), 1, 32},
+    {"nvlinkCentricSched", offsetof(ncclConfig_t, nvlinkCentricSched), NCCL_VERSION(2, 28, 0), 0, 1},
+    {"graphUsageMode", offsetof(ncclConfig_t, graphUsageMode), NCCL_VERSION(2, 29, 0), 0, 2},
+    {"numRmaCtx", offsetof(ncclConfig_t, numRmaCtx), NCCL_VERSION(2, 29, 0), 1, kAny},
+    {"maxP2pPeers", offsetof(ncclConfig_t, maxP2pPeers), NCCL_VERSION(2, 30, 3), 1, kAny},
+    {"graphStreamOrdering", offsetof(ncclConfig_t, graphStreamOrdering), NCCL_VERSION(2, 30, 5), 0, 1},
+    {"launchOrderImplicit", offsetof(ncclConfig_t, launchOrderImplicit), NCCL_VERSION(2, 31, 0), 0, 1},
+    {"numRmaSig", offsetof(ncclConfig_t, numRmaSig), NCCL_VERSION(2, 31, 0), 1, kAny},
+    {"rmaEagerInit", offsetof(ncclConfig_t, rmaEagerInit), NCCL_VERSION(2, 31, 0), 0, 1},
+    {"hostCftMode", offsetof(ncclConfig_t, hostCftMode), NCCL_VERSION(2, 31, 0), 1, 3},
+};
+
+Status CheckHeader(const char* call, const ncclConfig_t* config) {
+  constexpr size_t kHeader = offsetof(ncclConfig_t, blocking);
+  if (config->size < kHeader || config->size > 4096)
+    return MakeStatus(Code::kInvalidArgument, "%s: argument config has size %zu; start from NCCL_CONFIG_INITIALIZER", call,
+                      config->size);
+  if (config->magic != NCCL_API_MAGIC)
+    return MakeStatus(Code::kInvalidArgument, "%s: argument config has magic 0x%x, expected 0x%x; start from "
+                      "NCCL_CONFIG_INITIALIZER", call, config->magic, NCCL_API_MAGIC);
+  if (config->version < NCCL_VERSION(2, 14, 0))
+    return MakeStatus(Code::kInvalidArgument, "%s: argument config has version %u, older than configs are; start from "
+                      "NCCL_CONFIG_INITIALIZER", call, config->version);
+  return Status();
+}
+
+// The environment overrides what the program says.
+void ApplyEnvironment(int* blocking, int* least, int* most) {
+  param::Source source;
+  if (param::Get("NCCL_COMM_BLOCKING", &source); source != param::Source::kDefault)
+    *blocking = param::GetInt("NCCL_COMM_BLOCKING") != 0;
+  if (param::Get("NCCL_MIN_CTAS", &source); source != param::Source::kDefault)
+    *least = static_cast<int>(param::GetInt("NCCL_MIN_CTAS"));
+  if (param::Get("NCCL_MAX_CTAS", &source); source != param::Source::kDefault)
+    *most = static_cast<int>(param::GetInt("NCCL_MAX_CTAS"));
+}
+
+}  // namespace
+
+Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, const comm::Config& fallback) {
+  comm::Config out = fallback;
+  int blocking = out.blocking, least = kUndefined, most = kUndefined;
+  if (config != nullptr) {
+    AXCCL_RETURN_IF_ERROR(CheckHeader(call, config));
+    ncclConfig_t known = NCCL_CONFIG_INITIALIZER;
+    std::memcpy(&known, config, std::min(config->size, sizeof(known)));
+    const unsigned version = known.version;
+    auto read = [&](const IntField& field) {
+      int value = kUndefined;
+      if (version >= field.version && field.offset + sizeof(int) <= config->size)
+        std::memcpy(&value, reinterpret_cast<const char*>(&known) + field.offset, sizeof(value));
+      return value;
+    };
+    for (const IntField& field : kFields) {
+      const int value = read(field);
+      if (value != kUndefined && (value < field.least || value > field.most))
+        return MakeStatus(Code::kInvalidArgument, "%s: argument config has %s %d; pass %d..%d or leave it undefined", call,
+                          field.name, value, field.least, field.most);
+    }
+    if (const int value = read(kFields[0]); value != kUndefined) blocking = value;
+    least = read(kFields[2]);
+    most = read(kFields[3]);
+    if (const int value = read(kFields[4]); value != kUndefined) out.split_share = value != 0;
+    const bool has_name = version >= NCCL_VERSION(2, 27, 0) &&
+                          offsetof(ncclConfig_t, commName) + sizeof(char*) <= config->size;
+    if (has_name && known.commName != nullptr) out.name = known.commName;
+  }
+  ApplyEnvironment(&blocking, &least, &most);
+  if (least != kUndefined && most != kUndefined && least > most)
+    return MakeStatus(Code::kInvalidArgument, "%s: minCTAs %d is larger than maxCTAs %d", call, least, most);
+  out.blocking = blocking != 0;
+  if (least != kUndefined) out.min_lanes = std::clamp(least, 1, kMaxCtas);
+  return out;
+}
+
+}  // namespace axccl::api

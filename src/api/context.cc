@@ -1,0 +1,126 @@
+#include "src/api/context.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include "src/api/unsupported.h"
+#include "src/base/log.h"
+#include "src/comm/group.h"
+
+namespace axccl::api {
+namespace {
+
+// Set in the child of a fork of a process that used the library: its threads, heap and peers are the parent's.
+std::atomic<bool> g_forked{false};
+
+struct LastErrors {
+  std::mutex mutex;
+  std::string text;  // of the process
+};
+
+LastErrors& Errors() {
+  static LastErrors* errors = new LastErrors;
+  return *errors;
+}
+
+thread_local std::string t_error;     // of this thread
+thread_local std::string t_answer;    // what LastError returned
+
+// What CUDA's runtime passes for its two implicit streams.
+const void* const kLegacyStream = reinterpret_cast<const void*>(1);
+const void* const kPerThreadStream = reinterpret_cast<const void*>(2);
+
+}  // namespace
+
+HandleTable<comm::Comm>& Comms() {
+  static auto* table = [] {
+    pthread_atfork(nullptr, nullptr, [] { g_forked.store(true, std::memory_order_relaxed); });
+    return new HandleTable<comm::Comm>(0xac);
+  }();
+  return *table;
+}
+
+ncclResult_t Report(const Status& status) {
+  if (status.ok()) return ncclSuccess;
+  if (status.code() != Code::kInProgress) {
+    t_error = status.message();
+    {
+      std::lock_guard lock(Errors().mutex);
+      Errors().text = t_error;
+    }
+    AXCCL_WARN("%s", t_error.c_str());
+    comm::Group::Current().Keep(status);
+  }
+  return static_cast<ncclResult_t>(status.code());
+}
+
+ncclResult_t InvalidArgument(const char* format, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  return Report(Status(Code::kInvalidArgument, text));
+}
+
+ncclResult_t Unsupported(const char* function, const char* what_is_missing) {
+  return Report(MakeStatus(Code::kInvalidUsage, "%s: not served by this version of AxCCL: %s", function, what_is_missing));
+}
+
+const char* LastError(ncclComm_t comm) {
+  t_answer.clear();
+  if (const auto pin = comm != nullptr ? Comms().Get(comm) : CommPin(); pin) {
+    const Status status = pin->AsyncError();
+    if (!status.ok() && status.code() != Code::kInProgress) t_answer = status.message();
+  }
+  if (t_answer.empty()) t_answer = t_error;
+  if (t_answer.empty()) {
+    std::lock_guard lock(Errors().mutex);
+    t_answer = Errors().text;
+  }
+  return t_answer.c_str();
+}
+
+Status CheckProcess(const char* call) {
+  if (g_forked.load(std::memory_order_relaxed))
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s: this process was forked from one that used the library; use it in the parent, or exec first", call);
+  return Status();
+}
+
+CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result) {
+  if (g_forked.load(std::memory_order_relaxed)) {
+    *result = Report(CheckProcess(call));
+    return CommPin();
+  }
+  CommPin pin = Comms().Get(comm);
+  if (!pin)
+    *result = InvalidArgument("%s: argument comm is %s (%p); pass a communicator that has been created and not destroyed",
+                              call, comm == nullptr ? "NULL" : "not a live communicator", static_cast<void*>(comm));
+  return pin;
+}
+
+bool PinStream(const void* handle, const char* call, StreamPin* out, ncclResult_t* result) {
+  out->stream = nullptr;
+  if (handle == nullptr || handle == kLegacyStream) return true;
+  if (handle == kPerThreadStream) {
+    static thread_local const auto stream = std::make_shared<device::host::Stream>(device::host::Device::Current(true), false);
+    out->stream = stream.get();
+    return true;
+  }
+  out->pin = device::host::Streams().Get(handle);
+  if (!out->pin) {
+    *result = InvalidArgument("%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
+                              "NULL", call, handle);
+    return false;
+  }
+  out->stream = out->pin.get();
+  return true;
+}
+
+}  // namespace axccl::api

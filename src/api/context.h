@@ -1,0 +1,42 @@
+// What every API function shares: handles, checked arguments, and how errors are told.
+//
+// Rule of the folder: a function checks its arguments, builds a request and passes it on. Texts name the call, the
+// argument, its value and the remedy.
+#pragma once
+
+#include <memory>
+
+#include "nccl.h"
+#include "src/base/handle_table.h"
+#include "src/base/status.h"
+#include "src/comm/comm.h"
+#include "src/device/host/stream.h"
+
+namespace axccl::api {
+
+using CommPin = HandleTable<comm::Comm>::Pin;
+
+HandleTable<comm::Comm>& Comms();
+
+// Turns a status into a result: keeps the text for ncclGetLastError, logs it, and tells an open group.
+ncclResult_t Report(const Status& status);
+// Report of a wrong argument.
+[[gnu::format(printf, 1, 2)]] ncclResult_t InvalidArgument(const char* format, ...);
+
+// The text for ncclGetLastError; valid until the calling thread's next call of it.
+const char* LastError(ncclComm_t comm);
+
+// The communicator behind a handle, pinned for the time of a call. Empty, and the error reported in *result, when it is
+// none or this process is a forked child.
+CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result);
+// kInvalidUsage in a child of fork.
+Status CheckProcess(const char* call);
+
+// The stream behind a stream argument; *stream = null for the NULL stream. The pin keeps it alive.
+struct StreamPin {
+  HandleTable<device::host::Stream>::Pin pin;
+  device::host::Stream* stream = nullptr;
+};
+bool PinStream(const void* handle, const char* call, StreamPin* out, ncclResult_t* result);
+
+}  // namespace axccl::api

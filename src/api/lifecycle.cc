@@ -1,0 +1,360 @@
+// Making, ending and asking communicators.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <set>
+
+#include "nccl.h"
+#include "src/api/config.h"
+#include "src/api/context.h"
+#include "src/api/export.h"
+#include "src/comm/create.h"
+#include "src/comm/group.h"
+
+namespace axccl::api {
+namespace {
+
+using comm::Comm;
+using comm::Communicator;
+using device::host::Device;
+
+boot::UniqueId ToId(const ncclUniqueId& id) {
+  boot::UniqueId out;
+  std::memcpy(out.bytes, id.internal, sizeof(out.bytes));
+  return out;
+}
+
+// Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or (non-blocking) in
+// the background. *out is set right away and cleared again when a blocking creation fails.
+ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job) {
+  auto comm = std::make_shared<Comm>(config);
+  const auto handle = static_cast<ncclComm_t>(Comms().Insert(comm));
+  *out = handle;
+  auto discard = [out, handle] {
+    Comms().Remove(handle);
+    *out = nullptr;
+  };
+  auto run = [comm, job = std::move(job), discard]() -> Status {
+    if (!comm->config().blocking) {
+      comm->CreateInBackground(job);
+      return Status(Code::kInProgress, "creation in progress");
+    }
+    const Status status = comm->Create(job);
+    // A rank that asked for no communicator (split) gets none.
+    if (!status.ok() || comm->core() == nullptr) discard();
+    return status;
+  };
+  comm::Group& group = comm::Group::Current();
+  if (group.open()) {
+    group.AddJob(comm::GroupJob{config.blocking, std::move(run), std::move(discard)});
+    return ncclSuccess;
+  }
+  return Report(run());
+}
+
+ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, const ncclUniqueId& id, int rank,
+                      const ncclConfig_t* config) {
+  if (const Status status = CheckProcess(call); !status.ok()) return Report(status);
+  if (out == nullptr) return InvalidArgument("%s: argument comm is NULL; pass where to put the communicator", call);
+  *out = nullptr;
+  if (nranks < 1) return InvalidArgument("%s: argument nranks is %d; pass 1 or more", call, nranks);
+  if (nranks > 4096) return InvalidArgument("%s: argument nranks is %d; at most 4096 ranks are served", call, nranks);
+  if (rank < 0 || rank >= nranks)
+    return InvalidArgument("%s: argument rank is %d; pass 0..%d", call, rank, nranks - 1);
+  const boot::UniqueId meeting = ToId(id);
+  if (const Status status = boot::CheckUniqueId(meeting); !status.ok()) return Report(status);
+  const Result<comm::Config> read = ReadConfig(call, config, comm::Config());
+  if (!read.ok()) return Report(read.status());
+  const comm::Config settings = read.value();
+  const int device = Device::Current(true);
+  return Create(out, settings, [=](const std::atomic<bool>* abort) {
+    return comm::CreateFromId(meeting, rank, nranks, device, settings, abort);
+  });
+}
+
+// The parent of a split, shrink or grow, kept alive for a job that may run later.
+std::shared_ptr<Comm> Parent(ncclComm_t handle, const char* call, ncclResult_t* result) {
+  const CommPin pin = PinComm(handle, call, result);
+  if (!pin) return nullptr;
+  const comm::Phase phase = pin->phase();
+  if (phase != comm::Phase::kReady) {
+    *result = Report(pin->Ready(call).status());
+    return nullptr;
+  }
+  return pin->shared_from_this();
+}
+
+}  // namespace
+}  // namespace axccl::api
+
+using namespace axccl;       // NOLINT: the C entry points
+using namespace axccl::api;  // NOLINT
+
+AXCCL_API ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
+  if (const Status status = CheckProcess("ncclGetUniqueId"); !status.ok()) return Report(status);
+  if (uniqueId == nullptr) return InvalidArgument("ncclGetUniqueId: argument uniqueId is NULL; pass where to put the id");
+  const auto id = boot::CreateUniqueId();
+  if (!id.ok()) return Report(id.status());
+  std::memcpy(uniqueId->internal, id.value().bytes, sizeof(uniqueId->internal));
+  return ncclSuccess;
+}
+AXCCL_TWIN(GetUniqueId)
+
+AXCCL_API ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  return InitRank("ncclCommInitRank", comm, nranks, commId, rank, nullptr);
+}
+AXCCL_TWIN(CommInitRank)
+
+AXCCL_API ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+                                               ncclConfig_t* config) {
+  return InitRank("ncclCommInitRankConfig", comm, nranks, commId, rank, config);
+}
+AXCCL_TWIN(CommInitRankConfig)
+
+AXCCL_API ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
+                                                 ncclUniqueId* commIds, ncclConfig_t* config) {
+  if (commIds == nullptr) return InvalidArgument("ncclCommInitRankScalable: argument commIds is NULL; pass nId ids");
+  if (nId < 1 || nId > std::max(nranks, 1))
+    return InvalidArgument("ncclCommInitRankScalable: argument nId is %d; pass 1..nranks (%d)", nId, nranks);
+  // One meeting point serves a machine's ranks; the ids are the same list everywhere, so all meet at the first.
+  return InitRank("ncclCommInitRankScalable", newcomm, nranks, commIds[0], myrank, config);
+}
+AXCCL_TWIN(CommInitRankScalable)
+
+AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  constexpr const char* kCall = "ncclCommInitAll";
+  if (const Status status = CheckProcess(kCall); !status.ok()) return Report(status);
+  if (comm == nullptr) return InvalidArgument("%s: argument comm is NULL; pass an array of ndev communicators", kCall);
+  if (ndev < 1 || ndev > device::host::kMaxDevices)
+    return InvalidArgument("%s: argument ndev is %d; pass 1..%d", kCall, ndev, device::host::kMaxDevices);
+  std::vector<int> devices(static_cast<size_t>(ndev));
+  std::iota(devices.begin(), devices.end(), 0);
+  if (devlist != nullptr) std::copy_n(devlist, ndev, devices.begin());
+  for (const int device : devices) {
+    if (device < 0 || device >= device::host::kMaxDevices)
+      return InvalidArgument("%s: argument devlist has device %d; pass 0..%d", kCall, device, device::host::kMaxDevices - 1);
+  }
+  if (std::set<int>(devices.begin(), devices.end()).size() != devices.size())
+    return InvalidArgument("%s: argument devlist names a device twice; each rank needs a host device of its own", kCall);
+  std::fill_n(comm, ndev, nullptr);
+  const auto config = ReadConfig(kCall, nullptr, comm::Config());
+  if (!config.ok()) return Report(config.status());
+  const std::atomic<bool> never{false};
+  auto made = comm::CreateAll(devices, config.value(), &never);
+  for (const auto& one : made) {
+    if (!one.ok()) return Report(one.status());
+  }
+  for (int i = 0; i < ndev; ++i) {
+    auto handle = std::make_shared<Comm>(config.value());
+    (void)handle->Create([&](const std::atomic<bool>*) { return made[static_cast<size_t>(i)]; }).ok();
+    comm[i] = static_cast<ncclComm_t>(Comms().Insert(std::move(handle)));
+  }
+  return ncclSuccess;
+}
+AXCCL_TWIN(CommInitAll)
+
+AXCCL_API ncclResult_t pncclCommFinalize(ncclComm_t handle) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin pin = PinComm(handle, "ncclCommFinalize", &result);
+  if (!pin) return result;
+  auto comm = pin->shared_from_this();
+  if (comm->phase() == comm::Phase::kFinalizing || comm->phase() == comm::Phase::kFinalized) return Report(comm->Finalize());
+  if (!comm->config().blocking) {
+    if (comm->phase() != comm::Phase::kReady) return Report(comm->Ready("ncclCommFinalize").status());
+    comm->FinalizeInBackground();
+    return ncclInProgress;
+  }
+  if (comm::Group& group = comm::Group::Current(); group.open()) {
+    group.AddJob(comm::GroupJob{true, [comm] { return comm->Finalize(); }, nullptr});
+    return ncclSuccess;
+  }
+  return Report(comm->Finalize());
+}
+AXCCL_TWIN(CommFinalize)
+
+AXCCL_API ncclResult_t pncclCommDestroy(ncclComm_t handle) {
+  if (handle == nullptr) return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  CommPin pin = PinComm(handle, "ncclCommDestroy", &result);
+  if (!pin) return result;
+  const auto comm = pin->shared_from_this();
+  pin.Drop();
+  auto close = [comm, handle]() -> Status {
+    comm->Close();
+    if (Comms().Remove(handle) == nullptr)
+      return MakeStatus(Code::kInvalidArgument, "ncclCommDestroy: argument comm was destroyed by another thread meanwhile");
+    return Status();
+  };
+  if (comm::Group& group = comm::Group::Current(); group.open()) {
+    group.AddJob(comm::GroupJob{comm->config().blocking, close, nullptr});
+    return ncclSuccess;
+  }
+  return Report(close());
+}
+AXCCL_TWIN(CommDestroy)
+
+AXCCL_API ncclResult_t pncclCommAbort(ncclComm_t handle) {
+  if (handle == nullptr) return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  CommPin pin = PinComm(handle, "ncclCommAbort", &result);
+  if (!pin) return result;
+  const auto comm = pin->shared_from_this();
+  pin.Drop();
+  comm->Abort();
+  // Calls of other threads that are still in the communicator have seen the abort and are on their way out.
+  if (Comms().Remove(handle) == nullptr)
+    return InvalidArgument("ncclCommAbort: argument comm was destroyed by another thread meanwhile");
+  return ncclSuccess;
+}
+AXCCL_TWIN(CommAbort)
+
+AXCCL_API ncclResult_t pncclCommRevoke(ncclComm_t handle, int revokeFlags) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclCommRevoke", &result);
+  if (!comm) return result;
+  if (revokeFlags != NCCL_REVOKE_DEFAULT)
+    return InvalidArgument("ncclCommRevoke: argument revokeFlags is %d; pass NCCL_REVOKE_DEFAULT", revokeFlags);
+  if (!comm->ready()) return Report(comm->Ready("ncclCommRevoke").status());
+  return Report(comm->Revoke());
+}
+AXCCL_TWIN(CommRevoke)
+
+AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+  constexpr const char* kCall = "ncclCommSplit";
+  if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
+  *newcomm = nullptr;
+  ncclResult_t result = ncclSuccess;
+  const auto parent = Parent(handle, kCall, &result);
+  if (parent == nullptr) return result;
+  if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+    return InvalidArgument("%s: argument color is %d; pass 0 or more, or NCCL_SPLIT_NOCOLOR", kCall, color);
+  const auto read = ReadConfig(kCall, config, parent->config());
+  if (!read.ok()) return Report(read.status());
+  const comm::Config settings = read.value();
+  return Create(newcomm, settings, [=](const std::atomic<bool>*) {
+    return comm::Split(parent->core(), color, key, settings, parent->abort_flag());
+  });
+}
+AXCCL_TWIN(CommSplit)
+
+AXCCL_API ncclResult_t pncclCommShrink(ncclComm_t handle, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
+                                       ncclConfig_t* config, int shrinkFlags) {
+  constexpr const char* kCall = "ncclCommShrink";
+  if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
+  *newcomm = nullptr;
+  ncclResult_t result = ncclSuccess;
+  const auto parent = Parent(handle, kCall, &result);
+  if (parent == nullptr) return result;
+  if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT)
+    return InvalidArgument("%s: argument shrinkFlags is %d; pass NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT", kCall, shrinkFlags);
+  if (excludeRanksList == nullptr || excludeRanksCount < 1)
+    return InvalidArgument("%s: argument excludeRanksCount is %d; name at least one rank to leave out", kCall,
+                           excludeRanksCount);
+  std::sort(excludeRanksList, excludeRanksList + excludeRanksCount);
+  const std::vector<int> excluded(excludeRanksList, excludeRanksList + excludeRanksCount);
+  const comm::Identity& identity = parent->core()->identity();
+  if (excluded.front() < 0 || excluded.back() >= identity.ranks)
+    return InvalidArgument("%s: argument excludeRanksList has a rank outside 0..%d", kCall, identity.ranks - 1);
+  if (std::adjacent_find(excluded.begin(), excluded.end()) != excluded.end())
+    return InvalidArgument("%s: argument excludeRanksList names a rank twice", kCall);
+  if (std::binary_search(excluded.begin(), excluded.end(), identity.rank))
+    return InvalidArgument("%s: argument excludeRanksList has the calling rank %d; only ranks that stay call", kCall,
+                           identity.rank);
+  const auto read = ReadConfig(kCall, config, parent->config());
+  if (!read.ok()) return Report(read.status());
+  const comm::Config settings = read.value();
+  if (shrinkFlags == NCCL_SHRINK_ABORT)
+    parent->core()->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
+  return Create(newcomm, settings, [=](const std::atomic<bool>*) {
+    return comm::Shrink(parent->core(), excluded, settings, parent->abort_flag());
+  });
+}
+AXCCL_TWIN(CommShrink)
+
+AXCCL_API ncclResult_t pncclCommGetUniqueId(ncclComm_t handle, ncclUniqueId* uniqueId) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclCommGetUniqueId", &result);
+  if (!comm) return result;
+  return pncclGetUniqueId(uniqueId);
+}
+AXCCL_TWIN(CommGetUniqueId)
+
+// Present ranks keep their numbers and meet the new ones through the id, which the rank that has it hands to the others.
+AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                                     ncclComm_t* newcomm, ncclConfig_t* config) {
+  constexpr const char* kCall = "ncclCommGrow";
+  if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
+  *newcomm = nullptr;
+  if (handle == nullptr) {
+    if (uniqueId == nullptr) return InvalidArgument("%s: argument uniqueId is NULL; a new rank needs the id", kCall);
+    return InitRank(kCall, newcomm, nRanks, *uniqueId, rank, config);
+  }
+  ncclResult_t result = ncclSuccess;
+  const auto parent = Parent(handle, kCall, &result);
+  if (parent == nullptr) return result;
+  const comm::Identity& identity = parent->core()->identity();
+  if (rank != -1) return InvalidArgument("%s: argument rank is %d; ranks of the present communicator pass -1", kCall, rank);
+  if (nRanks <= identity.ranks)
+    return InvalidArgument("%s: argument nRanks is %d; pass more than the present %d", kCall, nRanks, identity.ranks);
+  const auto read = ReadConfig(kCall, config, parent->config());
+  if (!read.ok()) return Report(read.status());
+  const comm::Config settings = read.value();
+  struct Offer {
+    uint32_t has_id;
+    boot::UniqueId id;
+  } mine{uniqueId != nullptr, uniqueId != nullptr ? ToId(*uniqueId) : boot::UniqueId{}};
+  return Create(newcomm, settings, [=](const std::atomic<bool>*) -> Result<std::shared_ptr<Communicator>> {
+    std::vector<int> everyone(static_cast<size_t>(parent->core()->identity().ranks));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    std::vector<Offer> offers(everyone.size());
+    AXCCL_RETURN_IF_ERROR(
+        parent->core()->ControlAllGather(everyone, &mine, sizeof(mine), offers.data(), parent->abort_flag()));
+    const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
+    if (offer == offers.end())
+      return MakeStatus(Code::kInvalidArgument, "ncclCommGrow: no rank passed uniqueId; one rank gets it from "
+                        "ncclCommGetUniqueId and passes it");
+    return comm::CreateFromId(offer->id, parent->core()->identity().rank, nRanks, parent->core()->identity().device, settings,
+                              parent->abort_flag());
+  });
+}
+AXCCL_TWIN(CommGrow)
+
+AXCCL_API ncclResult_t pncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* asyncError) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclCommGetAsyncError", &result);
+  if (!comm) return result;
+  if (asyncError == nullptr) return InvalidArgument("ncclCommGetAsyncError: argument asyncError is NULL");
+  *asyncError = static_cast<ncclResult_t>(comm->AsyncError().code());
+  return ncclSuccess;
+}
+AXCCL_TWIN(CommGetAsyncError)
+
+namespace {
+
+ncclResult_t AskIdentity(ncclComm_t handle, const char* call, const char* argument, int* out, int comm::Identity::*field) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, call, &result);
+  if (!comm) return result;
+  if (out == nullptr) return InvalidArgument("%s: argument %s is NULL", call, argument);
+  if (comm->phase() == comm::Phase::kInitialising || comm->phase() == comm::Phase::kFailed)
+    return Report(comm->Ready(call).status());
+  *out = comm->core()->identity().*field;
+  return ncclSuccess;
+}
+
+}  // namespace
+
+AXCCL_API ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {
+  return AskIdentity(comm, "ncclCommCount", "count", count, &comm::Identity::ranks);
+}
+AXCCL_TWIN(CommCount)
+
+AXCCL_API ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return AskIdentity(comm, "ncclCommCuDevice", "device", device, &comm::Identity::device);
+}
+AXCCL_TWIN(CommCuDevice)
+
+AXCCL_API ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return AskIdentity(comm, "ncclCommUserRank", "rank", rank, &comm::Identity::rank);
+}
+AXCCL_TWIN(CommUserRank)

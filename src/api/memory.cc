@@ -1,0 +1,141 @@
+// Memory, registrations, windows, and user-made reductions.
+#include <cstring>
+
+#include "nccl.h"
+#include "src/api/context.h"
+#include "src/api/export.h"
+#include "transports/shm/heap.h"
+
+using namespace axccl;       // NOLINT: the C entry points
+using namespace axccl::api;  // NOLINT
+
+namespace {
+// Operators a communicator can have at a time; the index takes 12 bits of the operator's number.
+constexpr int kMaxReductions = 4096;
+}  // namespace
+
+AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
+  if (const Status status = CheckProcess("ncclMemAlloc"); !status.ok()) return Report(status);
+  if (ptr == nullptr) return InvalidArgument("ncclMemAlloc: argument ptr is NULL; pass where to put the address");
+  *ptr = nullptr;
+  if (size == 0) return InvalidArgument("ncclMemAlloc: argument size is 0; pass the bytes needed");
+  const auto heap = shm::Heap::Get();
+  if (!heap.ok()) return Report(heap.status());
+  const auto memory = heap.value()->Allocate(size, NCCL_WIN_REQUIRED_ALIGNMENT);
+  if (!memory.ok()) return Report(memory.status());
+  *ptr = memory.value();
+  return ncclSuccess;
+}
+AXCCL_TWIN(MemAlloc)
+
+AXCCL_API ncclResult_t pncclMemFree(void* ptr) {
+  if (const Status status = CheckProcess("ncclMemFree"); !status.ok()) return Report(status);
+  if (ptr == nullptr) return ncclSuccess;
+  const auto heap = shm::Heap::Get();
+  return Report(heap.ok() ? heap.value()->Free(ptr) : heap.status());
+}
+AXCCL_TWIN(MemFree)
+
+AXCCL_API ncclResult_t pncclCommRegister(const ncclComm_t handle, void* buff, size_t size, void** out) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclCommRegister", &result);
+  if (!comm) return result;
+  if (buff == nullptr || size == 0)
+    return InvalidArgument("ncclCommRegister: argument %s; pass a buffer of at least one byte",
+                           buff == nullptr ? "buff is NULL" : "size is 0");
+  if (out == nullptr) return InvalidArgument("ncclCommRegister: argument handle is NULL; pass where to put the handle");
+  *out = comm->AddRegion(buff, size, false);
+  return ncclSuccess;
+}
+AXCCL_TWIN(CommRegister)
+
+AXCCL_API ncclResult_t pncclCommDeregister(const ncclComm_t handle, void* registration) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclCommDeregister", &result);
+  if (!comm) return result;
+  return Report(comm->RemoveRegion(registration, false));
+}
+AXCCL_TWIN(CommDeregister)
+
+AXCCL_API ncclResult_t pncclCommWindowRegister(ncclComm_t handle, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
+  constexpr const char* kCall = "ncclCommWindowRegister";
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, kCall, &result);
+  if (!comm) return result;
+  if (win == nullptr) return InvalidArgument("%s: argument win is NULL; pass where to put the window", kCall);
+  *win = nullptr;
+  if (buff == nullptr || size == 0)
+    return InvalidArgument("%s: argument %s; pass a buffer of at least one byte", kCall,
+                           buff == nullptr ? "buff is NULL" : "size is 0");
+  if ((winFlags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)) != 0)
+    return InvalidArgument("%s: argument winFlags is 0x%x; pass a combination of NCCL_WIN_*", kCall, winFlags);
+  const auto heap = shm::Heap::Get();
+  if (!heap.ok()) return Report(heap.status());
+  uint64_t offset = 0;
+  if (!heap.value()->Contains(buff, size, &offset))
+    return InvalidArgument("%s: argument buff is not memory from ncclMemAlloc; windows need memory that peers can map", kCall);
+  *win = static_cast<ncclWindow_t>(comm->AddRegion(buff, size, true));
+  return ncclSuccess;
+}
+AXCCL_TWIN(CommWindowRegister)
+
+AXCCL_API ncclResult_t pncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclCommWindowDeregister", &result);
+  if (!comm) return result;
+  return Report(comm->RemoveRegion(win, true));
+}
+AXCCL_TWIN(CommWindowDeregister)
+
+AXCCL_API ncclResult_t pncclWinGetUserPtr(ncclComm_t handle, ncclWindow_t win, void** outUserPtr) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclWinGetUserPtr", &result);
+  if (!comm) return result;
+  if (outUserPtr == nullptr) return InvalidArgument("ncclWinGetUserPtr: argument outUserPtr is NULL");
+  if (!comm->FindWindow(win, outUserPtr))
+    return InvalidArgument("ncclWinGetUserPtr: argument win is not a live window of this communicator");
+  return ncclSuccess;
+}
+AXCCL_TWIN(WinGetUserPtr)
+
+AXCCL_API ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
+                                                 ncclScalarResidence_t residence, ncclComm_t handle) {
+  constexpr const char* kCall = "ncclRedOpCreatePreMulSum";
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, kCall, &result);
+  if (!comm) return result;
+  if (op == nullptr) return InvalidArgument("%s: argument op is NULL; pass where to put the operator", kCall);
+  if (scalar == nullptr) return InvalidArgument("%s: argument scalar is NULL; pass the address of the factor", kCall);
+  if (static_cast<unsigned>(datatype) >= ncclNumTypes)
+    return InvalidArgument("%s: argument datatype is %d; pass one of ncclDataType_t", kCall, static_cast<int>(datatype));
+  if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
+    return InvalidArgument("%s: argument residence is %d; pass ncclScalarDevice or ncclScalarHostImmediate", kCall,
+                           static_cast<int>(residence));
+  comm::PreMultiply own;
+  own.live = true;
+  own.type = static_cast<DataType>(datatype);
+  if (residence == ncclScalarHostImmediate) {
+    std::memcpy(&own.bytes, scalar, ElementSize(own.type));
+  } else {
+    own.pointer = scalar;
+  }
+  const int index = comm->AddReduction(own);
+  if (index >= kMaxReductions) {
+    (void)comm->RemoveReduction(index).ok();
+    return Report(MakeStatus(Code::kInvalidUsage, "%s: the communicator has %d operators alive; destroy some", kCall,
+                             kMaxReductions));
+  }
+  *op = static_cast<ncclRedOp_t>(ncclNumOps + (static_cast<int>(comm->salt()) << 12 | index));
+  return ncclSuccess;
+}
+AXCCL_TWIN(RedOpCreatePreMulSum)
+
+AXCCL_API ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclRedOpDestroy", &result);
+  if (!comm) return result;
+  const auto code = static_cast<uint32_t>(op) - ncclNumOps;
+  const bool own = static_cast<int>(op) >= ncclNumOps && code >> 12 == comm->salt();
+  return Report(comm->RemoveReduction(own ? static_cast<int>(code & 0xfff) : -1));
+}
+AXCCL_TWIN(RedOpDestroy)

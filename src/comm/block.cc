@@ -1,0 +1,89 @@
+#include "src/comm/block.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "transports/shm/heap.h"
+
+namespace axccl::comm {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+struct Released {
+  std::unique_ptr<Block> block;
+  std::vector<std::shared_ptr<transport::PeerProcess>> peers;
+};
+
+struct Limbo {
+  std::mutex mutex;
+  std::vector<Released> blocks;
+};
+
+Limbo& TheLimbo() {
+  static Limbo* limbo = new Limbo;
+  return *limbo;
+}
+
+bool MayGo(const Released& released) {
+  for (size_t rank = 0; rank < released.peers.size(); ++rank) {
+    const auto& peer = released.peers[rank];
+    if (peer == nullptr || peer->Died()) continue;
+    const Block& block = *released.block;
+    if (block.layout().ReleasedBy(block.data(), static_cast<int>(rank))->load(std::memory_order_acquire) == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Block>> Block::Create(int rank, int ranks, const exec::BlockLayout& layout) {
+  SweepLimbo();
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(layout.bytes, kPage));
+  std::unique_ptr<Block> block(new Block);
+  block->data_ = static_cast<std::byte*>(memory);
+  block->layout_ = layout;
+  if (!heap->Contains(memory, layout.bytes, &block->heap_offset_))
+    return MakeStatus(Code::kInternalError, "the heap does not know a block it has just given out");
+  exec::BlockHeader* header = block->header();
+  header->rank = static_cast<uint32_t>(rank);
+  header->ranks = static_cast<uint32_t>(ranks);
+  header->probe = exec::BlockHeader::kProbe;
+  header->magic = exec::BlockHeader::kMagic;
+  return block;
+}
+
+Block::~Block() {
+  if (data_ == nullptr) return;
+  if (auto heap = shm::Heap::Get(); heap.ok()) (void)heap.value()->Free(data_).ok();
+}
+
+uint64_t Block::resident_bytes() const {
+  std::vector<unsigned char> pages(layout_.bytes / kPage);
+  if (mincore(data_, layout_.bytes, pages.data()) != 0) return 0;
+  return kPage * static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; }));
+}
+
+void Block::Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers) {
+  block->header()->closed.store(1, std::memory_order_seq_cst);
+  Limbo& limbo = TheLimbo();
+  {
+    std::lock_guard lock(limbo.mutex);
+    limbo.blocks.push_back(Released{std::move(block), std::move(peers)});
+  }
+  SweepLimbo();
+}
+
+void Block::SweepLimbo() {
+  std::vector<Released> free;
+  Limbo& limbo = TheLimbo();
+  std::lock_guard lock(limbo.mutex);
+  const auto keep = std::partition(limbo.blocks.begin(), limbo.blocks.end(), [](const Released& r) { return !MayGo(r); });
+  std::move(keep, limbo.blocks.end(), std::back_inserter(free));
+  limbo.blocks.erase(keep, limbo.blocks.end());
+}
+
+}  // namespace axccl::comm

@@ -1,0 +1,44 @@
+// A rank's block of shared memory and when it may be given back.
+//
+// Peers may still read a block for a while after its owner has destroyed the communicator, so it goes back to the heap only
+// when every rank has let go of it or is dead. Until then it is in limbo, which every creation and release looks through.
+// Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/exec/layout.h"
+#include "transports/transport.h"
+
+namespace axccl::comm {
+
+class Block {
+ public:
+  // A zeroed block with its header filled in.
+  static Result<std::unique_ptr<Block>> Create(int rank, int ranks, const exec::BlockLayout& layout);
+  // Never attached by anybody: frees at once. Otherwise Release must have been called.
+  ~Block();
+
+  std::byte* data() const { return data_; }
+  exec::BlockHeader* header() const { return reinterpret_cast<exec::BlockHeader*>(data_); }
+  const exec::BlockLayout& layout() const { return layout_; }
+  uint64_t heap_offset() const { return heap_offset_; }
+  // Bytes of the block that take up memory.
+  uint64_t resident_bytes() const;
+
+  // Gives the block up: closed for peers, and freed once `peers` (by rank; null or self: none) have let go or died.
+  static void Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers);
+  // Frees what can be freed of the released blocks.
+  static void SweepLimbo();
+
+ private:
+  Block() = default;
+  std::byte* data_ = nullptr;
+  uint64_t heap_offset_ = 0;
+  exec::BlockLayout layout_;
+};
+
+}  // namespace axccl::comm

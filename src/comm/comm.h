@@ -1,0 +1,107 @@
+// What a communicator handle stands for: the life of a communicator from its creation to its end, and the objects users
+// hang on it (reduction operators, registrations, windows). The communicator proper exists once initialisation is done.
+//
+// Thread-safe. The API's handle table keeps it alive while calls are in it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/comm/communicator.h"
+
+namespace axccl::comm {
+
+enum class Phase : uint8_t { kInitialising, kReady, kFailed, kFinalizing, kFinalized };
+
+struct Config {
+  bool blocking = true;
+  int min_lanes = 1;
+  bool split_share = false;  // accepted; children have resources of their own
+  std::string name;
+};
+
+// A user-made reduction: sum of inputs, each multiplied by a scalar of its rank.
+struct PreMultiply {
+  bool live = false;
+  DataType type = DataType::kFloat32;
+  const void* pointer = nullptr;  // read when an operation starts; null: `bytes`
+  uint64_t bytes = 0;
+};
+
+class Comm : public std::enable_shared_from_this<Comm> {
+ public:
+  using Job = std::function<Result<std::shared_ptr<Communicator>>(const std::atomic<bool>* abort)>;
+
+  explicit Comm(Config config) : config_(std::move(config)) {}
+
+  // Creation: runs `job` here, or on a thread of its own with InProgress as the answer until it is done.
+  Status Create(const Job& job);
+  void CreateInBackground(Job job);
+
+  const Config& config() const { return config_; }
+  Phase phase() const { return phase_.load(std::memory_order_acquire); }
+  // The communicator when it can take calls; the error says why not (`call` is named in it).
+  Result<Communicator*> Ready(const char* call) const;
+  // Fast form for the data path: null unless ready.
+  const std::shared_ptr<Communicator>& core() const { return core_; }
+  bool ready() const { return phase() == Phase::kReady; }
+
+  // What ncclCommGetAsyncError tells.
+  Status AsyncError() const;
+  // Completes all outstanding work. A second call is kInvalidArgument.
+  Status Finalize();
+  void FinalizeInBackground();
+  // Waits for outstanding work (unless it failed) and lets go.
+  void Close();
+  // Ends everything now.
+  void Abort();
+  // Marks the communicator so that no more operations are accepted (ncclCommRevoke). kInvalidArgument the second time.
+  Status Revoke();
+  bool revoked() const { return revoked_.load(std::memory_order_acquire); }
+  const std::atomic<bool>* abort_flag() const { return &abort_; }
+
+  // Reduction operators by index.
+  int AddReduction(const PreMultiply& reduction);
+  Status RemoveReduction(int index);
+  bool FindReduction(int index, PreMultiply* reduction) const;
+  // Tells operators of different communicators apart.
+  uint32_t salt() const { return salt_; }
+
+  // Registered buffers and windows: local bookkeeping, since every heap is mapped by all peers anyway.
+  void* AddRegion(void* base, size_t bytes, bool window);
+  Status RemoveRegion(const void* handle, bool window);
+  bool FindWindow(const void* handle, void** base) const;
+
+ private:
+  struct Region {
+    void* base;
+    size_t bytes;
+    bool window;
+  };
+
+  void Finish(Result<std::shared_ptr<Communicator>> result);
+  void WaitBackground();
+
+  const Config config_;
+  std::atomic<Phase> phase_{Phase::kInitialising};
+  std::atomic<bool> abort_{false}, revoked_{false};
+  std::shared_ptr<Communicator> core_;  // set before phase_ leaves kInitialising
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool background_ = false;  // a thread is creating or finalizing
+  Status error_;
+  std::vector<PreMultiply> reductions_;
+  std::map<uint64_t, Region> regions_;
+  uint64_t next_region_ = 1;
+  const uint32_t salt_ = NextSalt();
+  static uint32_t NextSalt();
+};
+
+}  // namespace axccl::comm

@@ -1,0 +1,133 @@
+// A communicator on the side of one rank: who its peers are, its channels, and whether it is in order.
+//
+// Made by Setup (setup.h) once all ranks agree; shared by the API handle and the work in flight. It is closed when the handle
+// is destroyed or aborted and freed when the last work lets go of it. Thread-safe; calls of several threads are put in some
+// order, and that order must be the same on all ranks.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/comm/block.h"
+#include "src/comm/exchange.h"
+#include "src/cost/machine.h"
+#include "src/device/host/stream.h"
+#include "src/exec/channel.h"
+#include "src/tune/tune.h"
+
+namespace axccl::comm {
+
+// What rank 0 decides for all ranks of a communicator. Plain data, sent as bytes.
+struct Settings {
+  cost::Machine machine;
+  uint64_t scratch_bytes = 0;
+  uint32_t lanes = 1;
+  uint32_t allow_calls = 1;   // AXCCL_CMA
+  double timeout_seconds = 0; // AXCCL_TIMEOUT
+  char algorithms[512] = {};  // NCCL_ALGO
+};
+
+struct Identity {
+  int rank = 0;
+  int ranks = 1;
+  int device = 0;
+  uint64_t hash = 0;  // equal on all ranks, for logs
+  std::string name;
+};
+
+class Communicator : public exec::Host, public std::enable_shared_from_this<Communicator> {
+ public:
+  Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser, std::unique_ptr<Block> block,
+               std::vector<exec::Member> members, std::vector<std::shared_ptr<transport::PeerProcess>> processes);
+  ~Communicator() override;
+
+  const Identity& identity() const { return identity_; }
+  const Settings& settings() const { return settings_; }
+  device::host::Device* device() const { return device_; }
+  // The order of this communicator's launches.
+  const device::host::TimelinePtr& launches() const { return launches_; }
+  exec::Channel* channel() { return &channel_; }
+  // The channel for messages between this rank and `peer`. `sending`: from here to there.
+  exec::Channel* PairChannel(int peer, bool sending);
+  const std::vector<exec::Member>& members() const { return members_; }
+  const Block& block() const { return *block_; }
+  int local_processes() const;
+  const char* LinkName(int peer) const;
+
+  // exec::Host
+  bool failed() const override { return failed_.load(std::memory_order_relaxed); }
+  Status Failure() const override;
+  void Fail(const Status& status) override;
+  Result<std::shared_ptr<const exec::Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
+                                                          int lanes, int rank) override;
+  const tune::Chooser& chooser() const override { return *chooser_; }
+  bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
+  Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
+  Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
+  uint64_t cache_bytes() const override { return settings_.machine.cache_bytes; }
+  double timeout_seconds() const override { return settings_.timeout_seconds; }
+
+  // The failure of this rank, or of a peer that told it; ok when there is none. Cheap enough to be asked after every call.
+  Status AsyncError();
+  // Ends all operations with `reason` and wakes whoever waits for them. Local; any thread.
+  void Abort(const Status& reason);
+  // Waits until all launches so far are done, or *give_up. False if given up.
+  bool WaitIdle(const std::atomic<bool>* give_up);
+
+  // Collective over `group` (ranks in ascending order, this one among them): all contribute `bytes` <= kControlBytes.
+  Status ControlAllGather(const std::vector<int>& group, const void* mine, size_t bytes, void* all,
+                          const std::atomic<bool>* abort);
+
+  // Brackets a series of control exchanges in which not all ranks take part in all rounds (at most kControlRounds): puts the
+  // ranks' round counters back in step at its end.
+  class ControlSeries {
+   public:
+    explicit ControlSeries(Communicator* comm) : comm_(comm), first_(comm->control_sequence_) {}
+    ~ControlSeries() { comm_->control_sequence_ = first_ + kControlRounds; }
+    ControlSeries(const ControlSeries&) = delete;
+    ControlSeries& operator=(const ControlSeries&) = delete;
+
+   private:
+    static constexpr uint64_t kControlRounds = 16;
+    Communicator* const comm_;
+    const uint64_t first_;
+  };
+
+  std::atomic<uint64_t> operations{0};
+
+ private:
+  std::vector<exec::Member> PairMembers(int src, int dst) const;
+  void Publish(const Status& status);
+  Status CheckGroup(const std::vector<int>& group) const;
+
+  const Identity identity_;
+  const Settings settings_;
+  const std::unique_ptr<tune::Chooser> chooser_;
+  std::unique_ptr<Block> block_;
+  const std::vector<exec::Member> members_;
+  std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
+  device::host::Device* const device_;
+  const device::host::TimelinePtr launches_;
+  exec::Channel channel_;
+  std::mutex pairs_mutex_;
+  std::vector<std::unique_ptr<exec::Channel>> pairs_;  // [2 * peer + receiving]
+
+  std::atomic<bool> failed_{false}, published_{false};
+  mutable std::mutex failure_mutex_;
+  Status failure_;
+  std::mutex control_mutex_;
+  uint64_t control_sequence_ = 0;
+};
+
+// Over a parent communicator, among `group` of its ranks (ascending).
+std::unique_ptr<Exchange> MakeParentExchange(std::shared_ptr<Communicator> parent, std::vector<int> group,
+                                             const std::atomic<bool>* abort);
+
+// Time spent verifying plans in this process so far.
+double VerifySeconds();
+
+}  // namespace axccl::comm

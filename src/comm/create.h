@@ -1,0 +1,35 @@
+// The ways to a new communicator: from unique ids, all ranks in one call, from a parent.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/boot/boot.h"
+#include "src/comm/comm.h"
+
+namespace axccl::comm {
+
+// Rank `rank` of `ranks`, meeting the others through the id.
+Result<std::shared_ptr<Communicator>> CreateFromId(const boot::UniqueId& id, int rank, int ranks, int device,
+                                                   const Config& config, const std::atomic<bool>* abort);
+
+// All ranks of a communicator at once, rank i on devices[i].
+std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<int>& devices, const Config& config,
+                                                             const std::atomic<bool>* abort);
+
+// Collective over the parent's ranks: those with equal `color` >= 0 form a communicator, ordered by (key, parent rank). A
+// null communicator for color -1.
+Result<std::shared_ptr<Communicator>> Split(const std::shared_ptr<Communicator>& parent, int color, int key,
+                                            const Config& config, const std::atomic<bool>* abort);
+
+// Collective over the parent's ranks that are not in `excluded` (ascending, this rank not among them).
+Result<std::shared_ptr<Communicator>> Shrink(const std::shared_ptr<Communicator>& parent, const std::vector<int>& excluded,
+                                             const Config& config, const std::atomic<bool>* abort);
+
+// Collective over the parent's ranks: rank `root`'s bytes reach all.
+Status BroadcastOverParent(const std::shared_ptr<Communicator>& parent, int root, void* bytes, size_t size,
+                           const std::atomic<bool>* abort);
+
+}  // namespace axccl::comm

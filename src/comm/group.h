@@ -1,0 +1,62 @@
+// Groups: what ncclGroupStart and ncclGroupEnd bracket. One per thread; only the outermost end acts.
+//
+// Calls are collected and launched together. Jobs (creations, finalizations) are run at the end, each on a thread of its
+// own because they wait for each other. An error inside a group is kept: its end returns it and launches nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/comm/comm.h"
+#include "src/comm/launch.h"
+
+namespace axccl::comm {
+
+// Work that may wait for other ranks. `discard` undoes what was prepared when the group fails before the job ran.
+struct GroupJob {
+  bool blocking = true;
+  std::function<Status()> run;
+  std::function<void()> discard;
+};
+
+class Group {
+ public:
+  // The calling thread's.
+  static Group& Current();
+
+  bool open() const { return depth_ != 0; }
+  void Start() { ++depth_; }
+  // kInvalidUsage without a start. With `seconds`: predicts instead of launching.
+  Status End(double* seconds);
+
+  void Add(StreamCall call, bool blocking);
+  // Within the own rank; matched in order at the end.
+  void AddSelf(StreamCall call, bool sending, bool blocking);
+  void AddJob(GroupJob job);
+  // An error of a call inside the group.
+  void Keep(const Status& status);
+
+ private:
+  struct SelfMessage {
+    StreamCall call;
+    bool sending;
+  };
+
+  void Note(bool blocking);
+  Status Check() const;
+  Status MatchSelf();
+  Status RunJobs();
+  double Predict() const;
+  void Clear();
+
+  int depth_ = 0;
+  bool any_blocking_ = false, any_nonblocking_ = false;
+  Status error_;
+  std::vector<StreamCall> calls_;
+  std::vector<SelfMessage> self_;
+  std::vector<GroupJob> jobs_;
+};
+
+}  // namespace axccl::comm

@@ -1,0 +1,202 @@
+#include "src/comm/launch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+
+#include "src/device/host/waiting.h"
+#include "src/exec/operation.h"
+
+namespace axccl::comm {
+namespace {
+
+using device::host::Device;
+using device::host::Item;
+using device::host::Poll;
+using device::host::Scheduler;
+using device::host::Stream;
+using device::host::Timeline;
+
+// Looks a lone call gives its peers before it returns with the operation under way: peers that call at the same time are
+// a fraction of a microsecond apart, and finishing here saves the hand-over to the queue.
+constexpr int kLooks = 48;
+
+class Launch : public device::host::Work {
+ public:
+  void Add(StreamCall call) {
+    if (call.channel != nullptr) {
+      operations_.emplace_back(call.channel, call.call);
+    } else {
+      copies_.push_back(call.call);
+    }
+    comms_.push_back(std::move(call.comm));
+  }
+  void Add(std::shared_ptr<Communicator> comm, exec::Operation operation) {
+    operations_.push_back(std::move(operation));
+    comms_.push_back(std::move(comm));
+  }
+
+  Poll Progress() override {
+    for (const exec::Call& copy : copies_) {
+      if (copy.output != copy.input) std::memmove(copy.output, copy.input, copy.count * ElementSize(copy.type));
+    }
+    copies_.clear();
+    bool again = false, all_done = true;
+    for (exec::Operation& operation : operations_) {
+      if (operation.finished()) continue;
+      exec::Channel* channel = operation.channel();
+      if (channel->running == nullptr) channel->running = &operation;
+      if (channel->running == &operation) {
+        const Poll poll = operation.Progress();
+        again |= poll != Poll::kBlocked;
+        if (poll == Poll::kDone) {
+          channel->running = nullptr;
+          if (result_.ok()) result_ = operation.status();
+          continue;
+        }
+      }
+      all_done = false;
+    }
+    return all_done ? Poll::kDone : again ? Poll::kAgain : Poll::kBlocked;
+  }
+
+  void Arm(int doorbell) override {
+    for (exec::Operation& operation : operations_) operation.Arm(doorbell);
+  }
+  Status result() const override { return result_; }
+
+ private:
+  std::vector<std::shared_ptr<Communicator>> comms_;
+  std::vector<exec::Call> copies_;
+  std::deque<exec::Operation> operations_;  // addresses are kept in channels
+  Status result_;
+};
+
+Stream* Effective(const Communicator& comm, Stream* stream) {
+  return stream != nullptr ? stream : comm.device()->null_stream();
+}
+
+// Calls that share a communicator or a stream, directly or through others.
+struct Cluster {
+  std::vector<Communicator*> comms;
+  std::vector<Stream*> streams;
+  std::vector<StreamCall> calls;
+
+  bool Touches(const Communicator* comm, const Stream* stream) const {
+    return std::find(comms.begin(), comms.end(), comm) != comms.end() ||
+           std::find(streams.begin(), streams.end(), stream) != streams.end();
+  }
+  void Absorb(Cluster&& other) {
+    comms.insert(comms.end(), other.comms.begin(), other.comms.end());
+    streams.insert(streams.end(), other.streams.begin(), other.streams.end());
+    std::move(other.calls.begin(), other.calls.end(), std::back_inserter(calls));
+  }
+};
+
+template <class T>
+void AddOnce(std::vector<T*>* list, T* item) {
+  if (std::find(list->begin(), list->end(), item) == list->end()) list->push_back(item);
+}
+
+std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
+  std::vector<Cluster> clusters;
+  for (StreamCall& call : calls) {
+    Communicator* comm = call.comm.get();
+    Stream* stream = Effective(*comm, call.stream);
+    Cluster* home = nullptr;
+    for (size_t i = 0; i < clusters.size();) {
+      if (!clusters[i].Touches(comm, stream)) {
+        ++i;
+      } else if (home == nullptr) {
+        home = &clusters[i++];
+      } else {
+        home->Absorb(std::move(clusters[i]));
+        clusters.erase(clusters.begin() + static_cast<ptrdiff_t>(i));
+      }
+    }
+    if (home == nullptr) home = &clusters.emplace_back();
+    AddOnce(&home->comms, comm);
+    AddOnce(&home->streams, stream);
+    home->calls.push_back(std::move(call));
+  }
+  return clusters;
+}
+
+void Submit(Cluster cluster) {
+  auto item = std::make_unique<Item>();
+  std::vector<Timeline*> timelines;
+  for (Communicator* comm : cluster.comms) timelines.push_back(comm->launches().get());
+  for (Stream* stream : cluster.streams) timelines.push_back(stream->timeline().get());
+  std::sort(timelines.begin(), timelines.end());
+  for (Timeline* timeline : timelines) timeline->submission().lock();
+  for (Communicator* comm : cluster.comms)
+    item->places.push_back(device::host::Place{comm->launches(), comm->launches()->Issue()});
+  for (Stream* stream : cluster.streams) Device::Get(stream->device())->Enqueue(stream, &item->places, &item->after);
+  for (Timeline* timeline : timelines) timeline->submission().unlock();
+
+  auto launch = std::make_shared<Launch>();
+  device::host::Queue* queue = cluster.comms[0]->device()->queue();
+  for (StreamCall& call : cluster.calls) {
+    call.comm->operations.fetch_add(1, std::memory_order_relaxed);
+    launch->Add(std::move(call));
+  }
+  item->work = std::move(launch);
+  queue->Push(std::move(item));
+  if (queue->pending()) Scheduler::Process().LeftPending();
+}
+
+// Takes both tickets if the call could start this instant.
+bool IssueIdle(Communicator* comm, Stream* stream, uint64_t* launch_ticket, uint64_t* stream_ticket) {
+  Timeline* launches = comm->launches().get();
+  // Streams' locks come in address order with the communicators'.
+  Timeline* first = std::min(launches, stream->timeline().get());
+  Timeline* second = std::max(launches, stream->timeline().get());
+  std::lock_guard lock_first(first->submission());
+  std::lock_guard lock_second(second->submission());
+  if (!launches->Idle() || !Device::Get(stream->device())->EnqueueIdle(stream, stream_ticket)) return false;
+  *launch_ticket = launches->Issue();
+  return true;
+}
+
+}  // namespace
+
+void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call, Stream* stream) {
+  Stream* effective = Effective(*comm, stream);
+  device::host::Queue* queue = comm->device()->queue();
+  uint64_t launch_ticket, stream_ticket;
+  if (!queue->TryEnterIdle()) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr}});
+  if (!IssueIdle(comm.get(), effective, &launch_ticket, &stream_ticket)) {
+    queue->Leave();
+    return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr}});
+  }
+  comm->operations.fetch_add(1, std::memory_order_relaxed);
+  exec::Operation operation(channel, call);
+  Poll poll = operation.Progress();
+  for (int looks = device::host::SpinLooks() > kLooks ? kLooks : 1; poll == Poll::kBlocked && looks > 0; --looks) {
+    device::host::CpuRelax();
+    poll = operation.Progress();
+  }
+  if (poll == Poll::kDone) {
+    if (!operation.status().ok()) effective->timeline()->SetError(operation.status());
+    comm->launches()->Complete(launch_ticket);
+    effective->timeline()->Complete(stream_ticket);
+    queue->Leave();
+    Scheduler::Process().Notify();
+    return;
+  }
+  auto launch = std::make_shared<Launch>();
+  launch->Add(comm, std::move(operation));
+  auto item = std::make_unique<Item>();
+  item->work = std::move(launch);
+  item->places = {{comm->launches(), launch_ticket}, {effective->timeline(), stream_ticket}};
+  item->started = true;
+  queue->AddStarted(std::move(item));
+  queue->Leave();
+  Scheduler::Process().LeftPending();
+}
+
+void LaunchGroup(std::vector<StreamCall> calls) {
+  for (Cluster& cluster : MakeClusters(std::move(calls))) Submit(std::move(cluster));
+}
+
+}  // namespace axccl::comm

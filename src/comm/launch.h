@@ -1,0 +1,29 @@
+// From calls to work on streams: what ncclGroupEnd (or a lone call) hands to the scheduler.
+//
+// A launch is a set of calls that run concurrently (calls on one channel one after the other). It starts when all its streams
+// and communicators are done with earlier work, and holds later work back until it is done. Communicators of a group are
+// launched separately unless they share a stream.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/comm/communicator.h"
+#include "src/exec/call.h"
+
+namespace axccl::comm {
+
+struct StreamCall {
+  std::shared_ptr<Communicator> comm;
+  exec::Channel* channel = nullptr;  // null: a copy within the rank, from call.input to call.output
+  exec::Call call;
+  device::host::Stream* stream = nullptr;  // null: the NULL stream of the communicator's device
+  std::shared_ptr<device::host::Stream> keep;  // `stream` while the call waits in a group
+};
+
+// One call, on the caller's thread as far as it goes without waiting.
+void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call,
+               device::host::Stream* stream);
+void LaunchGroup(std::vector<StreamCall> calls);
+
+}  // namespace axccl::comm

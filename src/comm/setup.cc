@@ -1,0 +1,217 @@
+#include "src/comm/setup.h"
+
+#include <sched.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/log.h"
+#include "src/base/param.h"
+#include "src/device/host/waiting.h"
+#include "transports/shm/attach.h"
+#include "transports/shm/heap.h"
+
+namespace axccl::comm {
+namespace {
+
+constexpr uint32_t kProtocol = 1;
+constexpr int kMaxLanes = 8;
+
+// First round: who I am; rank 0 also what everybody does.
+struct Introduction {
+  uint32_t protocol;
+  uint32_t rank;
+  int32_t device;
+  uint64_t hash;  // rank 0's counts
+  transport::ProcessAddress address;
+  Settings settings;
+};
+static_assert(sizeof(Introduction) <= 3000);
+
+// Second round: where my block is. Third: which peers' plain memory I can reach.
+struct BlockAddress {
+  uint64_t offset;  // in my heap
+  uint64_t probe;   // address of the block's probe word in my address space
+};
+struct Reachable {
+  uint8_t all;
+};
+
+int Cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+uint64_t RandomHash() {
+  uint64_t hash = 0;
+  if (getrandom(&hash, sizeof(hash), GRND_NONBLOCK) != sizeof(hash))
+    hash = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return hash;
+}
+
+Result<Settings> ReadSettings(const SetupOptions& options) {
+  Settings settings;
+  if (options.inherit != nullptr) {
+    settings = *options.inherit;
+  } else {
+    settings.machine = cost::MeasureOnce();
+    settings.scratch_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_SCRATCH_BYTES"));
+    settings.allow_calls = param::Get("AXCCL_CMA") != "0";
+    settings.timeout_seconds = param::GetSeconds("AXCCL_TIMEOUT");
+    const std::string algorithms = param::Get("NCCL_ALGO");
+    if (algorithms.size() >= sizeof(settings.algorithms))
+      return MakeStatus(Code::kInvalidUsage, "NCCL_ALGO has %zu characters, at most %zu are accepted", algorithms.size(),
+                        sizeof(settings.algorithms) - 1);
+    std::memcpy(settings.algorithms, algorithms.data(), algorithms.size());
+  }
+  settings.lanes = static_cast<uint32_t>(std::clamp(options.min_lanes, 1, kMaxLanes));
+  settings.machine.cores = Cores();
+  settings.machine.ranks = options.identity.ranks;
+  return settings;
+}
+
+// The state of one rank's setup; what it acquired is given back on every way out.
+class Builder {
+ public:
+  Builder(Exchange* exchange, const SetupOptions& options) : exchange_(exchange), options_(options) {}
+
+  Result<std::shared_ptr<Communicator>> Run() {
+    AXCCL_RETURN_IF_ERROR(Introduce());
+    AXCCL_RETURN_IF_ERROR(ShareBlocks());
+    AXCCL_RETURN_IF_ERROR(TestCalls());
+    return Finish();
+  }
+
+ private:
+  size_t ranks() const { return static_cast<size_t>(options_.identity.ranks); }
+  size_t self() const { return static_cast<size_t>(options_.identity.rank); }
+
+  Status Introduce() {
+    Introduction mine{};
+    mine.protocol = kProtocol;
+    mine.rank = static_cast<uint32_t>(self());
+    mine.device = options_.identity.device;
+    mine.hash = RandomHash();
+    AXCCL_ASSIGN_OR_RETURN(mine.address, shm::SelfAddress());
+    AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+    device::host::Doorbells::Process().Adopt(heap->page());
+    if (self() == 0) {
+      AXCCL_ASSIGN_OR_RETURN(mine.settings, ReadSettings(options_));
+    }
+    peers_.resize(ranks());
+    AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), peers_.data()));
+    for (const Introduction& peer : peers_) {
+      if (peer.protocol != kProtocol)
+        return MakeStatus(Code::kInvalidUsage, "rank %u speaks protocol %u, this rank %u: use one version of the library",
+                          peer.rank, peer.protocol, kProtocol);
+      if (peer.address.host_id != mine.address.host_id)
+        return MakeStatus(Code::kInvalidUsage,
+                          "rank %u cannot share memory with rank %zu (another machine, user or container): this version needs "
+                          "all ranks on one machine",
+                          peer.rank, self());
+    }
+    settings_ = peers_[0].settings;
+    settings_.algorithms[sizeof(settings_.algorithms) - 1] = 0;
+    // With several processes of one call (threads) the filter is parsed by each: all get the same error.
+    AXCCL_ASSIGN_OR_RETURN(chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
+                                                           settings_.scratch_bytes / plan::kRotation,
+                                                           static_cast<int>(settings_.lanes)));
+    return Status();
+  }
+
+  Status ShareBlocks() {
+    layout_ = exec::BlockLayout::Make(static_cast<uint32_t>(ranks()), settings_.lanes, settings_.scratch_bytes);
+    AXCCL_ASSIGN_OR_RETURN(block_, Block::Create(static_cast<int>(self()), static_cast<int>(ranks()), layout_));
+    const BlockAddress mine{block_->heap_offset(), reinterpret_cast<uint64_t>(&block_->header()->probe)};
+    blocks_.resize(ranks());
+    AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), blocks_.data()));
+    for (size_t rank = 0; rank < ranks(); ++rank) {
+      AXCCL_ASSIGN_OR_RETURN(auto process, shm::Attach(peers_[rank].address, options_.deadline, options_.abort));
+      const uint64_t offset = blocks_[rank].offset;
+      if (offset > process->heap_bytes() || layout_.bytes > process->heap_bytes() - offset || offset % 4096 != 0)
+        return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", rank);
+      exec::Member member;
+      member.rank = static_cast<int>(rank);
+      member.block = process->heap() + offset;
+      member.layout = layout_.channel;
+      member.process = process.get();
+      member.same_process = process->is_self();
+      member.device = peers_[rank].device;
+      if (member.header()->magic != exec::BlockHeader::kMagic || member.header()->rank != rank ||
+          member.header()->ranks != ranks())
+        return MakeStatus(Code::kRemoteError, "rank %zu announced something that is not its block", rank);
+      members_.push_back(member);
+      processes_.push_back(std::move(process));
+    }
+    return Status();
+  }
+
+  Status TestCalls() {
+    bool all = settings_.allow_calls != 0;
+    for (size_t rank = 0; rank < ranks() && all; ++rank) {
+      const exec::Member& member = members_[rank];
+      if (member.same_process) continue;
+      all = shm::CanCallCopy(member.process->pid(), blocks_[rank].probe, exec::BlockHeader::kProbe);
+    }
+    const Reachable mine{static_cast<uint8_t>(all)};
+    std::vector<Reachable> reachable(ranks());
+    // Once this rank has contributed, others may be done and use its block.
+    contributed_ = true;
+    AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), reachable.data()));
+    for (const Reachable& r : reachable) all &= r.all != 0;
+    for (exec::Member& member : members_) member.call_copy = all;
+    return Status();
+  }
+
+  std::shared_ptr<Communicator> Finish() {
+    device::host::SetCrowd(static_cast<int>(ranks()));
+    Identity identity = options_.identity;
+    identity.hash = peers_[0].hash;
+    auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_),
+                                               std::move(members_), std::move(processes_));
+    AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu device %d: init complete, %d processes, link to rank %zu %s",
+               options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
+               options_.identity.device, comm->local_processes(), (self() + 1) % ranks(),
+               comm->LinkName(static_cast<int>((self() + 1) % ranks())));
+    return comm;
+  }
+
+ public:
+  // Tells the others, and lets go of what they may already use.
+  void GiveUp(const Status& status) {
+    exchange_->Fail(status);
+    for (const exec::Member& member : members_) {
+      if (member.rank != options_.identity.rank)
+        layout_.ReleasedBy(member.block, options_.identity.rank)->store(1, std::memory_order_release);
+    }
+    if (contributed_ && block_ != nullptr) {
+      processes_[self()] = nullptr;
+      Block::Release(std::move(block_), std::move(processes_));
+    }
+  }
+
+ private:
+  Exchange* const exchange_;
+  const SetupOptions& options_;
+  std::vector<BlockAddress> blocks_;
+  std::vector<Introduction> peers_;
+  Settings settings_;
+  std::unique_ptr<tune::Chooser> chooser_;
+  exec::BlockLayout layout_;
+  std::unique_ptr<Block> block_;
+  std::vector<exec::Member> members_;
+  std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
+  bool contributed_ = false;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Communicator>> Setup(Exchange* exchange, const SetupOptions& options) {
+  Builder builder(exchange, options);
+  auto comm = builder.Run();
+  if (!comm.ok()) builder.GiveUp(comm.status());
+  return comm;
+}
+
+}  // namespace axccl::comm

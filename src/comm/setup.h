@@ -1,0 +1,26 @@
+// From an exchange to a communicator: ranks tell each other where they are, attach to each other's memory, test it, and
+// agree on rank 0's settings.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+
+#include "src/base/status.h"
+#include "src/comm/communicator.h"
+#include "src/comm/exchange.h"
+
+namespace axccl::comm {
+
+struct SetupOptions {
+  Identity identity;
+  int min_lanes = 1;  // from the configuration (minCTAs); rank 0's counts
+  const Settings* inherit = nullptr;  // settings of a parent communicator; null: read and measured by rank 0
+  std::chrono::steady_clock::time_point deadline;
+  const std::atomic<bool>* abort = nullptr;
+};
+
+// Collective over the ranks of the exchange. On an error every rank gets one, and nothing is left behind.
+Result<std::shared_ptr<Communicator>> Setup(Exchange* exchange, const SetupOptions& options);
+
+}  // namespace axccl::comm
