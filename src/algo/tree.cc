@@ -114,8 +114,8 @@ int Height(const Nodes& tree, int r) {
   return height;
 }
 
-// A lane does its operations in order, so a rank first serves the tree that reaches it first: then neither tree waits for
-// the other.
+// A lane does its operations in order, so a rank first serves the tree that reaches it first: then neither tree waits
+// for the other.
 void DoubleTree(Builder* b, const Contract& c) {
   const bool rooted = c.kind != Kind::kAllReduce;
   const Nodes trees[2] = {MakeTree(*b, 0, rooted, c.root), MakeTree(*b, 1, rooted, c.root)};

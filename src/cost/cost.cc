@@ -160,6 +160,8 @@ Model::Model(const Schedule& schedule, const Machine& machine, bool by_call)
   derive(&Weight::fixed, &Cost::fixed);
   derive(&Weight::cached, &Cost::cached);
   derive(&Weight::memory, &Cost::memory);
+  // Further lanes are run by other threads, which have to be woken and joined.
+  if (schedule.lanes > 1) first_.fixed += machine.switch_seconds;
   for (int r = 0; r < schedule.contract.ranks; ++r) {
     const int blocks = plan::InputBlocks(schedule.contract, r) + plan::OutputBlocks(schedule.contract, r);
     user_blocks_ = std::max(user_blocks_, static_cast<double>(blocks));
@@ -167,6 +169,7 @@ Model::Model(const Schedule& schedule, const Machine& machine, bool by_call)
 }
 
 double Model::Seconds(uint64_t block_bytes, uint64_t tile_bytes) const {
+  if (std::isinf(first_.fixed)) return first_.fixed;
   const double block = static_cast<double>(block_bytes);
   const double span = block / lanes_;
   const double turns = tile_bytes == 0 ? 1 : std::max(1.0, std::ceil(span / static_cast<double>(tile_bytes)));

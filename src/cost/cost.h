@@ -23,6 +23,7 @@ class Model {
   Model(const plan::Schedule& schedule, const Machine& machine, bool by_call);
 
   // One operation over blocks of `block_bytes`, in tiles of `tile_bytes` of a block per lane and turn (0 = one turn).
+  // Infinite for a schedule that deadlocks.
   double Seconds(uint64_t block_bytes, uint64_t tile_bytes) const;
 
  private:

@@ -1,0 +1,119 @@
+// The cost model against schedules whose time can be worked out by hand.
+#include "src/cost/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/algo/algo.h"
+
+namespace axccl::cost {
+namespace {
+
+using plan::Contract;
+using plan::Kind;
+using plan::Schedule;
+
+constexpr double kSignal = 1e-7, kOp = 1e-8, kSwitch = 1e-6, kCall = 1e-6;  // seconds
+constexpr double kCached = 1e10, kMemory = 1e9, kCallRate = 2e9;            // bytes per second
+
+Machine TestMachine() {
+  Machine m;
+  m.signal_seconds = kSignal;
+  m.op_seconds = kOp;
+  m.switch_seconds = kSwitch;
+  m.cached_bytes_per_second = kCached;
+  m.memory_bytes_per_second = kMemory;
+  m.call_seconds = kCall;
+  m.call_bytes_per_second = kCallRate;
+  m.cache_bytes = 1 << 20;
+  m.cores = 64;
+  return m;
+}
+
+Schedule Make(Kind kind, int ranks, std::string_view algorithm, int lanes = 1) {
+  return algo::Generate(Contract{kind, ranks, 0}, algorithm, lanes).value();
+}
+
+double Seconds(const Schedule& s, const Machine& m, uint64_t block, uint64_t tile = 0, bool by_call = false) {
+  return Model(s, m, by_call).Seconds(block, tile);
+}
+
+TEST(Model, BarrierIsASignalAndAWait) {
+  // Signal, then a wait whose end is when the peer's signal has travelled.
+  EXPECT_NEAR(Seconds(Make(Kind::kBarrier, 2, "oneshot"), TestMachine(), 0), kOp + kSignal, 1e-12);
+}
+
+TEST(Model, AHopBetweenRanksThatShareACoreIsASwitch) {
+  Machine m = TestMachine();
+  m.cores = 1;
+  // Two ranks on one core: twice the time for every operation, and the peer's turn on the core for every hop.
+  EXPECT_NEAR(Seconds(Make(Kind::kBarrier, 2, "oneshot"), m, 0), 2 * kOp + 2 * kSwitch, 1e-12);
+}
+
+TEST(Model, CopiesAndReductionsAreChargedPerByteReadAndWritten) {
+  const Schedule alone = Make(Kind::kAllReduce, 1, "direct");
+  EXPECT_NEAR(Seconds(alone, TestMachine(), 1000), kOp + 1000 / kCached, 1e-12);
+  // Each of two ranks reads two and writes two halves.
+  const Schedule direct = Make(Kind::kAllReduce, 2, "direct");
+  const double per_byte = Seconds(direct, TestMachine(), 200000) - Seconds(direct, TestMachine(), 100000);
+  EXPECT_NEAR(per_byte, 100000 / kCached, 1e-12);
+}
+
+TEST(Model, UserDataBeyondTheCacheComesFromMemory) {
+  const Schedule alone = Make(Kind::kAllReduce, 1, "direct");
+  const uint64_t block = 512u << 20;
+  const double seconds = Seconds(alone, TestMachine(), block);
+  EXPECT_NEAR(seconds / (block / kMemory), 1, 0.01);
+}
+
+TEST(Model, ACallIsChargedForBuffersOfOtherRanksOnly) {
+  const Schedule direct = Make(Kind::kAllGather, 2, "direct");
+  const double mapped = Seconds(direct, TestMachine(), 1000), called = Seconds(direct, TestMachine(), 1000, 0, true);
+  EXPECT_NEAR(called - mapped, kCall + 1000 / kCallRate, 1e-12);
+  const Schedule staged = Make(Kind::kAllGather, 2, "oneshot");
+  EXPECT_EQ(Seconds(staged, TestMachine(), 1000, 0, true), Seconds(staged, TestMachine(), 1000, 0, false));
+}
+
+TEST(Model, TurnsOfAChainOverlap) {
+  const Schedule chain = Make(Kind::kBroadcast, 8, "ring");
+  const uint64_t block = 256u << 10;
+  const double one_turn = Seconds(chain, TestMachine(), block);
+  const double pipelined = Seconds(chain, TestMachine(), block, 16u << 10);
+  EXPECT_LT(pipelined, 0.5 * one_turn);
+}
+
+TEST(Model, GrowsWithTheData) {
+  for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kReduce}) {
+    for (std::string_view algorithm : algo::Algorithms(kind)) {
+      const Model model(Make(kind, 5, algorithm), TestMachine(), false);
+      double last = 0;
+      for (uint64_t block = 1024; block <= (1u << 30); block *= 2) {
+        const double seconds = model.Seconds(block, 64u << 10);
+        EXPECT_GT(seconds, last) << plan::KindName(kind) << " " << algorithm << " " << block;
+        EXPECT_TRUE(std::isfinite(seconds));
+        last = seconds;
+      }
+    }
+  }
+}
+
+TEST(Model, LanesShareTheDataButNotTheCoresTheyDoNotHave) {
+  Machine few = TestMachine();
+  few.cores = 2;
+  const uint64_t block = 256u << 10;
+  const Schedule one = Make(Kind::kAllReduce, 2, "oneshot", 1), two = Make(Kind::kAllReduce, 2, "oneshot", 2);
+  EXPECT_LT(Seconds(two, TestMachine(), block), 0.6 * Seconds(one, TestMachine(), block));
+  EXPECT_GE(Seconds(two, few, block), Seconds(one, few, block));
+}
+
+TEST(Model, ADeadlockTakesForEver) {
+  Schedule s = Make(Kind::kAllReduce, 2, "oneshot");
+  for (auto& op : s.program[0][0].ops) {
+    if (op.kind == plan::OpKind::kSignal) op.kind = plan::OpKind::kNop;
+  }
+  EXPECT_TRUE(std::isinf(Seconds(s, TestMachine(), 0)));
+}
+
+}  // namespace
+}  // namespace axccl::cost

@@ -1,0 +1,180 @@
+// The machine's measurement, its text and its file.
+#include "src/cost/machine.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/base/param.h"
+
+namespace axccl::cost {
+namespace {
+
+// A folder of its own for each test, gone afterwards; and the environment MeasureOnce reads.
+class MachineFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "/axccl-machine-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    setenv("AXCCL_CACHE_DIR", folder_.c_str(), 1);
+    param::Reset();
+  }
+  void TearDown() override {
+    unsetenv("AXCCL_CACHE_DIR");
+    param::Reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  static std::string Read(const std::string& file) {
+    std::stringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+  static void Write(const std::string& file, const std::string& text) { std::ofstream(file) << text; }
+
+  std::string folder_;
+};
+
+Machine Odd() {
+  Machine m;
+  m.signal_seconds = 1.2345678901234567e-7;
+  m.op_seconds = 3e-9;
+  m.switch_seconds = 0.1 + 0.2 - 0.29;
+  m.cached_bytes_per_second = 123456789012.3;
+  m.cache_bytes = (5u << 20) + 1;
+  return m;
+}
+
+TEST(MachineText, KeepsEveryDigit) {
+  const Machine m = Odd();
+  Result<Machine> back = FromText(ToText(m));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->signal_seconds, m.signal_seconds);
+  EXPECT_EQ(back->op_seconds, m.op_seconds);
+  EXPECT_EQ(back->switch_seconds, m.switch_seconds);
+  EXPECT_EQ(back->cached_bytes_per_second, m.cached_bytes_per_second);
+  EXPECT_EQ(back->cache_bytes, m.cache_bytes);
+}
+
+TEST(MachineText, RefusesWhatItDidNotWrite) {
+  const std::string good = ToText(Machine());
+  std::vector<std::string> bad = {"", "\n", "axccl-machine 2\n", good + "more 1\n", good + "\n", "x" + good};
+  for (size_t cut = 1; cut + 1 < good.size(); cut += 7) bad.push_back(good.substr(0, cut));
+  const auto replaced = [&](const std::string& what, const std::string& by) {
+    std::string text = good;
+    text.replace(text.find(what), what.size(), by);
+    bad.push_back(text);
+  };
+  replaced("signal_seconds 1.5e-07", "signal_seconds -1");
+  replaced("signal_seconds 1.5e-07", "signal_seconds nan");
+  replaced("signal_seconds 1.5e-07", "signal_seconds inf");
+  replaced("signal_seconds 1.5e-07", "signal_seconds 1.5e-07x");
+  replaced("signal_seconds 1.5e-07", "signal_seconds 12");
+  replaced("op_seconds", "OP_seconds");
+  replaced("cache_bytes 16777216", "cache_bytes 0");
+  for (const std::string& text : bad) {
+    const Result<Machine> result = FromText(text);
+    ASSERT_FALSE(result.ok()) << text;
+    EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
+    EXPECT_NE(result.status().message().find("line"), std::string_view::npos);
+  }
+}
+
+TEST(Measure, YieldsWhatAFileMayHold) {
+  const Machine m = Measure();
+  Result<Machine> back = FromText(ToText(m));
+  EXPECT_TRUE(back.ok()) << back.status().message();
+  EXPECT_LE(m.memory_bytes_per_second, m.cached_bytes_per_second);
+}
+
+TEST(Measure, LeavesTheCallersAffinityAlone) {
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  (void)Measure();
+  ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+TEST_F(MachineFile, IsWrittenOnceAndReadBack) {
+  const std::string file = CacheFile();
+  ASSERT_EQ(file.compare(0, folder_.size() + 9, folder_ + "/machine-"), 0) << file;
+  const Machine first = MeasureOnce(file);
+  EXPECT_EQ(Read(file), ToText(first));
+  const Machine second = MeasureOnce(file);
+  EXPECT_EQ(ToText(second), ToText(first));
+  // What the file says is taken, without measuring.
+  Write(file, ToText(Odd()));
+  EXPECT_EQ(ToText(MeasureOnce(file)), ToText(Odd()));
+}
+
+TEST_F(MachineFile, ACorruptFileIsReplaced) {
+  const std::string file = folder_ + "/machine";
+  for (const std::string& text : {std::string("junk"), std::string(100000, 'x'), std::string()}) {
+    Write(file, text);
+    const Machine m = MeasureOnce(file);
+    EXPECT_EQ(Read(file), ToText(m));
+  }
+}
+
+TEST_F(MachineFile, MissingFoldersAreMade) {
+  const std::string file = folder_ + "/a/b/machine";
+  const Machine m = MeasureOnce(file);
+  EXPECT_EQ(Read(file), ToText(m));
+}
+
+TEST_F(MachineFile, AnUnusablePlaceIsNoError) {
+  const std::string not_a_folder = folder_ + "/plain";
+  Write(not_a_folder, "kept");
+  EXPECT_TRUE(FromText(ToText(MeasureOnce(not_a_folder + "/machine"))).ok());
+  EXPECT_EQ(Read(not_a_folder), "kept");
+  EXPECT_TRUE(FromText(ToText(MeasureOnce(std::string()))).ok());
+}
+
+TEST_F(MachineFile, NothingIsLeftBeside) {
+  (void)MeasureOnce(folder_ + "/machine");
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    ++files;
+    EXPECT_EQ(entry.path().filename(), "machine");
+  }
+  EXPECT_EQ(files, 1);
+}
+
+TEST_F(MachineFile, ConcurrentMeasurementsLeaveAWholeFile) {
+  const std::string file = folder_ + "/machine";
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { (void)MeasureOnce(file); });
+  for (std::thread& t : threads) t.join();
+  EXPECT_TRUE(FromText(Read(file)).ok());
+}
+
+TEST_F(MachineFile, FollowsTheEnvironment) {
+  const char* home = getenv("HOME");
+  const std::string kept_home = home == nullptr ? "" : home;
+  const char* xdg = getenv("XDG_CACHE_HOME");
+  const std::string kept_xdg = xdg == nullptr ? "" : xdg;
+  unsetenv("AXCCL_CACHE_DIR");
+  param::Reset();
+  setenv("HOME", "/somewhere", 1);
+  setenv("XDG_CACHE_HOME", "/cache", 1);
+  EXPECT_EQ(CacheFile().rfind("/cache/axccl/machine-", 0), 0u);
+  unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(CacheFile().rfind("/somewhere/.cache/axccl/machine-", 0), 0u);
+  unsetenv("HOME");
+  EXPECT_EQ(CacheFile(), "");
+  if (home != nullptr) setenv("HOME", kept_home.c_str(), 1);
+  if (xdg != nullptr) setenv("XDG_CACHE_HOME", kept_xdg.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace axccl::cost

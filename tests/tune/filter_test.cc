@@ -1,0 +1,100 @@
+// NCCL_ALGO's grammar.
+#include "src/tune/filter.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "src/algo/algo.h"
+
+namespace axccl::tune {
+namespace {
+
+using plan::Kind;
+
+Filter Parsed(std::string_view text) {
+  Result<Filter> filter = Filter::Parse(text);
+  EXPECT_TRUE(filter.ok()) << filter.status().message();
+  return filter.ok() ? *filter : Filter();
+}
+
+// The algorithms of the kind that pass, in order.
+std::string Admitted(std::string_view text, Kind kind) {
+  const Filter filter = Parsed(text);
+  std::string names;
+  for (std::string_view a : algo::Algorithms(kind)) {
+    if (filter.Admits(kind, a)) names.append(names.empty() ? "" : " ").append(a);
+  }
+  return names;
+}
+
+TEST(Filter, EmptyAdmitsEverything) {
+  for (const char* text : {"", " ", "\t "}) {
+    EXPECT_EQ(Admitted(text, Kind::kAllReduce), "direct twoshot oneshot rhd ring tree");
+  }
+}
+
+TEST(Filter, AListNamesWhatMayBeChosen) {
+  EXPECT_EQ(Admitted("ring", Kind::kAllReduce), "ring");
+  EXPECT_EQ(Admitted("ring,tree", Kind::kAllReduce), "ring tree");
+  EXPECT_EQ(Admitted(" Tree , RING ", Kind::kAllReduce), "ring tree");
+  EXPECT_EQ(Admitted("ring", Kind::kAllToAll), "");
+}
+
+TEST(Filter, ACaretExcludes) {
+  EXPECT_EQ(Admitted("^ring,tree", Kind::kAllReduce), "direct twoshot oneshot rhd");
+  EXPECT_EQ(Admitted(" ^ direct", Kind::kBroadcast), "oneshot tree ring");
+}
+
+TEST(Filter, AKindLimitsAListToItself) {
+  const char* text = "allreduce:tree;Broadcast:ring";
+  EXPECT_EQ(Admitted(text, Kind::kAllReduce), "tree");
+  EXPECT_EQ(Admitted(text, Kind::kBroadcast), "ring");
+  EXPECT_EQ(Admitted(text, Kind::kReduce), "direct twoshot oneshot tree ring");
+  EXPECT_EQ(Admitted("all_reduce:^tree", Kind::kAllReduce), "direct twoshot oneshot rhd ring");
+  EXPECT_EQ(Admitted("ReduceScatter: pairwise , rhd", Kind::kReduceScatter), "pairwise rhd");
+}
+
+TEST(Filter, LaterItemsOverrideEarlierOnes) {
+  EXPECT_EQ(Admitted("ring;allreduce:tree", Kind::kAllReduce), "tree");
+  EXPECT_EQ(Admitted("ring;allreduce:tree", Kind::kBroadcast), "ring");
+  EXPECT_EQ(Admitted("allreduce:tree;ring", Kind::kAllReduce), "ring");
+}
+
+TEST(Filter, NcclsOtherAlgorithmsAreKnownAndStandForNothing) {
+  EXPECT_EQ(Admitted("CollNetDirect,CollNetChain,NVLS,NVLSTree,PAT", Kind::kAllReduce), "");
+  EXPECT_EQ(Admitted("nvls,ring", Kind::kAllReduce), "ring");
+  EXPECT_EQ(Admitted("^nvls", Kind::kAllReduce), "direct twoshot oneshot rhd ring tree");
+}
+
+TEST(Filter, NamesTheUnknownWordAndListsTheKnownOnes) {
+  struct {
+    const char* text;
+    const char* word;
+    const char* known;
+  } const kCases[] = {
+      {"warp", "'warp'", "bruck, direct, oneshot, pairwise, rhd, ring, tree, twoshot"},
+      {"ring,warp", "'warp'", "nvlstree"},
+      {"allreduce:ring;broadcast:warp", "'warp'", "ring"},
+      {"allredcue:ring", "'allredcue'", "allreduce, broadcast, reduce, allgather, reducescatter, alltoall"},
+      {"ring,", "''", "ring"},
+      {"ring;", "''", "ring"},
+      {"^", "''", "ring"},
+      {":ring", "''", "allreduce"},
+      {"ring:tree:x", "'ring'", "allreduce"},
+      {"allreduce:tree:x", "'tree:x'", "tree"},
+      {"^^ring", "'^ring'", "ring"},
+  };
+  for (const auto& c : kCases) {
+    const Result<Filter> result = Filter::Parse(c.text);
+    ASSERT_FALSE(result.ok()) << c.text;
+    EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
+    const std::string message(result.status().message());
+    EXPECT_NE(message.find("NCCL_ALGO"), std::string::npos) << message;
+    EXPECT_NE(message.find(c.word), std::string::npos) << c.text << ": " << message;
+    EXPECT_NE(message.find(c.known), std::string::npos) << c.text << ": " << message;
+  }
+}
+
+}  // namespace
+}  // namespace axccl::tune
