@@ -1,0 +1,295 @@
+#include "src/boot/hub.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/base/param.h"
+#include "src/boot/interfaces.h"
+#include "src/boot/tcp.h"
+
+namespace axccl::boot {
+
+using service::Acceptor;
+using service::Fd;
+using service::Guest;
+using service::Loop;
+
+namespace {
+
+constexpr size_t kRemembered = 256;
+constexpr size_t kBaseGuests = 64;
+constexpr std::chrono::seconds kEnvironmentLinger{1};
+
+}  // namespace
+
+// A connection up to the point where it has proved itself: everything it says fits into one fixed buffer.
+class Handshake : public Guest {
+ public:
+  Handshake(Fd fd, Hub* hub) : Guest(std::move(fd)), hub_(hub), cipher_(Key{}, Role::kHub) {}
+  ~Handshake() override { sodium_memzero(secret_.data(), secret_.size()); }
+
+  Verdict OnEvent() override {
+    for (;;) {
+      const ssize_t n = recv(this->fd(), buffer_ + have_, need_ - have_, MSG_DONTWAIT);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) return Verdict::kWait;
+      if (n <= 0) return Verdict::kDrop;
+      have_ += static_cast<size_t>(n);
+      if (have_ < need_) continue;
+      if (greeted_) return Check();
+      if (!Greet()) return Verdict::kDrop;
+    }
+  }
+
+  void Admitted(Fd fd) override { hub_->Enter(Arrival{std::move(fd), rank_, join_, cipher_}); }
+
+ private:
+  struct Answer {
+    Hello hello;
+    Proof proof;
+  };
+  struct Credentials {
+    Proof proof;
+    FrameHeader header;
+    JoinBody join;
+  };
+  static_assert(sizeof(Credentials) == 144);
+
+  bool Greet() {
+    std::memcpy(static_cast<void*>(&rank_), buffer_, sizeof rank_);
+    if (rank_.magic != Hello::kMagic || rank_.role != Role::kRank) return false;
+    Answer answer;
+    answer.hello.id = rank_.id;
+    const Secret* const secret = hub_->FindSecret(rank_.id);
+    if (secret == nullptr) {
+      answer.hello.role = Role::kUnknownId;
+      (void)!send(fd(), &answer.hello, sizeof answer.hello, MSG_DONTWAIT | MSG_NOSIGNAL);
+      return false;
+    }
+    secret_ = *secret;
+    answer.hello.role = Role::kHub;
+    FillNonce(&answer.hello);
+    answer.proof = Prove(secret_, Role::kHub, rank_, answer.hello);
+    answer_ = answer.hello;
+    if (send(fd(), &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof answer) return false;
+    greeted_ = true;
+    have_ = 0;
+    // A rank of another version proves itself in the same way; what it would say next may differ.
+    need_ = rank_.version == kProtocolVersion ? sizeof(Credentials) : sizeof(Proof);
+    return true;
+  }
+
+  Verdict Check() {
+    Credentials credentials;
+    std::memcpy(static_cast<void*>(&credentials), buffer_, need_);
+    if (!SameProof(credentials.proof, Prove(secret_, Role::kRank, rank_, answer_))) {
+      AXCCL_INFO(kBootstrap, "rendezvous: a connection that claims rank %d does not know the secret", rank_.rank);
+      return Verdict::kDrop;
+    }
+    cipher_ = FrameCipher(ConnectionKey(secret_, rank_, answer_), Role::kHub);
+    if (rank_.version != kProtocolVersion) return Verdict::kAdmit;
+    const auto payload = std::as_bytes(std::span(&credentials.join, 1));
+    if (credentials.header.type != FrameType::kJoin || !cipher_.Open(credentials.header, payload)) return Verdict::kDrop;
+    join_ = credentials.join;
+    return Verdict::kAdmit;
+  }
+
+  Hub* const hub_;
+  bool greeted_ = false;
+  size_t need_ = sizeof(Hello);
+  size_t have_ = 0;
+  alignas(8) std::byte buffer_[sizeof(Credentials)];
+  Hello rank_;
+  Hello answer_;
+  JoinBody join_;
+  Secret secret_{};
+  FrameCipher cipher_;
+};
+
+Result<Hub*> Hub::Get() {
+  static auto* mutex = new std::mutex;
+  static Hub* hub = nullptr;
+  AXCCL_ASSIGN_OR_RETURN(Loop* const loop, Loop::Get());
+  std::lock_guard lock(*mutex);
+  if (hub == nullptr) {
+    if (sodium_init() < 0) return MakeStatus(Code::kSystemError, "rendezvous: libsodium finds no source of randomness");
+    hub = new Hub(loop);
+  }
+  return hub;
+}
+
+Result<std::unique_ptr<Acceptor>> Hub::Accept(Address* address, bool reuse) {
+  AXCCL_ASSIGN_OR_RETURN(Fd listener, Listen(address, reuse));
+  auto acceptor = std::make_unique<Acceptor>(
+      loop_, std::move(listener),
+      [this](Fd fd) -> std::unique_ptr<Guest> {
+        TuneSocket(fd.get());
+        return std::make_unique<Handshake>(std::move(fd), this);
+      },
+      [this] { return kBaseGuests + 2 * expected_ranks_; });
+  AXCCL_RETURN_IF_ERROR(acceptor->Start());
+  return acceptor;
+}
+
+Status Hub::OpenStanding(std::vector<Address> addresses) {
+  if (!acceptors_.empty()) return Status();
+  std::vector<std::unique_ptr<Acceptor>> acceptors;
+  for (Address& address : addresses) {
+    AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor, Accept(&address, false));
+    acceptors.push_back(std::move(acceptor));
+    AXCCL_INFO(kBootstrap, "rendezvous: listening on %s", ToText(address).c_str());
+  }
+  acceptors_ = std::move(acceptors);
+  standing_ = std::move(addresses);
+  return Status();
+}
+
+Result<UniqueId> Hub::Create() {
+  const std::string ifname = param::Get("NCCL_SOCKET_IFNAME");
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<Interface> interfaces, ListInterfaces());
+  AXCCL_ASSIGN_OR_RETURN(std::vector<Address> addresses,
+                         SelectAddresses(interfaces, ifname, param::Get("NCCL_SOCKET_FAMILY")));
+  IdFields fields;
+  randombytes_buf(fields.id.data(), fields.id.size());
+  randombytes_buf(fields.secret.data(), fields.secret.size());
+  Status status;
+  AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
+    status = OpenStanding(std::move(addresses));
+    if (!status.ok()) return;
+    records_[fields.id].secret = fields.secret;
+    fields.num_addresses = static_cast<uint8_t>(standing_.size());
+    std::copy(standing_.begin(), standing_.end(), fields.address.begin());
+  }));
+  AXCCL_RETURN_IF_ERROR(status);
+  return Pack(fields);
+}
+
+Result<std::unique_ptr<Hub::Lease>> Hub::Serve(const IdFields& fields) {
+  Status status;
+  AXCCL_RETURN_IF_ERROR(loop_->Run([&] { status = ServeOnLoop(fields); }));
+  AXCCL_RETURN_IF_ERROR(status);
+  return std::make_unique<Lease>(this, fields.id);
+}
+
+Status Hub::ServeOnLoop(const IdFields& fields) {
+  const auto found = records_.find(fields.id);
+  if (found == records_.end() || found->second.acceptor == nullptr) {
+    Address address = fields.address[0];
+    AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor, Accept(&address, true));
+    records_[fields.id].acceptor = std::move(acceptor);
+  }
+  Record& record = records_[fields.id];
+  record.secret = fields.secret;
+  record.from_environment = true;
+  record.over = false;
+  ++record.leases;
+  loop_->Cancel(std::exchange(record.idle_timer, 0));
+  return Status();
+}
+
+void Hub::Release(const IdBytes& id) {
+  (void)!loop_->Run([&] {
+           const auto found = records_.find(id);
+           if (found == records_.end()) return;
+           --found->second.leases;
+           CloseWhenIdle(id, &found->second);
+         }).ok();  // fails only in a forked child, where nothing is served
+}
+
+// Never closes at once: the last call may come from the acceptor itself, and late ranks want to know how it ended.
+void Hub::CloseWhenIdle(const IdBytes& id, Record* record) {
+  if (record->leases != 0 || record->current != nullptr || record->idle_timer != 0) return;
+  record->idle_timer = loop_->CallAt(service::Clock::now() + kEnvironmentLinger, [this, id] {
+    const auto found = records_.find(id);
+    if (found == records_.end()) return;
+    found->second.idle_timer = 0;
+    if (found->second.leases == 0 && found->second.current == nullptr) records_.erase(found);
+  });
+}
+
+const Secret* Hub::FindSecret(const IdBytes& id) const {
+  const auto found = records_.find(id);
+  return found == records_.end() ? nullptr : &found->second.secret;
+}
+
+void Hub::Enter(Arrival arrival) {
+  const Hello& hello = arrival.hello;
+  const IdBytes id = hello.id;
+  const auto found = records_.find(id);
+  if (found == records_.end()) return;  // forgotten since it greeted us; it sees the connection close
+  Record& record = found->second;
+  const auto link = std::make_shared<Link>(loop_, std::move(arrival.fd), arrival.cipher, hello.nranks);
+  if (hello.nranks < 1 || hello.nranks > kMaxRanks || hello.rank < 0 || hello.rank >= hello.nranks) {
+    return link->Reject(MakeStatus(Code::kInvalidArgument, "ncclCommInitRank: rank %d of %d is out of range (at most %d ranks)",
+                                   hello.rank, hello.nranks, kMaxRanks));
+  }
+  if (record.over && (!record.from_environment || service::Clock::now() < record.over_until)) {
+    return link->Reject(record.ending);
+  }
+  // With NCCL_COMM_ID every communicator has the same id. Once all ranks are there, whoever comes is for the next.
+  if (record.current == nullptr || (record.from_environment && record.current->started())) {
+    record.current = std::make_shared<Rendezvous>(
+        loop_, hello.nranks, [this, id](Rendezvous* meeting, const Status& status) { OnOver(id, meeting, status); });
+    expected_ranks_ += static_cast<size_t>(hello.nranks);
+    ++meetings_;
+  }
+  const std::shared_ptr<Rendezvous> meeting = record.current;
+  if (hello.version != kProtocolVersion) {
+    const Status reason = MakeStatus(
+        Code::kInvalidUsage, "ncclCommInitRank: rank %d speaks version %u of the rendezvous, the process that made the id "
+        "version %u; use one version of the library on all ranks", hello.rank, hello.version, kProtocolVersion);
+    link->Reject(reason);
+    return meeting->Fail(reason);
+  }
+  meeting->Enter(link, hello, arrival.join);
+}
+
+void Hub::OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status) {
+  expected_ranks_ -= static_cast<size_t>(meeting->nranks());
+  --meetings_;
+  const auto found = records_.find(id);
+  if (found == records_.end() || found->second.current.get() != meeting) return;
+  Record& record = found->second;
+  record.current.reset();
+  if (record.from_environment) {
+    record.over = !status.ok();
+    record.ending = status;
+    record.over_until = service::Clock::now() + kEnvironmentLinger;
+    return CloseWhenIdle(id, &record);
+  }
+  record.over = true;
+  record.ending = !status.ok() ? status
+                               : MakeStatus(Code::kInvalidUsage,
+                                            "ncclCommInitRank: the unique id has already made a communicator of %d ranks; "
+                                            "call ncclGetUniqueId for each communicator",
+                                            meeting->nranks());
+  remembered_.push_back(id);
+  if (remembered_.size() > kRemembered) {
+    records_.erase(remembered_.front());
+    remembered_.pop_front();
+  }
+}
+
+Result<Hub::Counts> Hub::Count() {
+  Counts counts;
+  AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
+    counts.ids = records_.size();
+    counts.meetings = meetings_;
+    counts.watched = loop_->watched();
+    counts.timers = loop_->timers();
+    for (const auto& acceptor : acceptors_) counts.guests += acceptor->guests();
+    for (const auto& [id, record] : records_) {
+      if (record.acceptor != nullptr) counts.guests += record.acceptor->guests();
+    }
+  }));
+  return counts;
+}
+
+}  // namespace axccl::boot

@@ -1,0 +1,101 @@
+// The hub: serves the unique ids of this process to their ranks.
+//
+// Ids made by Create are served on listeners that open at the first Create and stay; an id of NCCL_COMM_ID on a listener
+// that lives while rank 0 of this process serves it or ranks are gathered. An id serves one rendezvous (one after the other
+// for NCCL_COMM_ID); how it ended is remembered for late ranks, for the last 256 ids. An id nobody joins costs about 200 bytes.
+//
+// Public functions may be called from any thread. Lives as long as the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "src/base/service.h"
+#include "src/base/service_acceptor.h"
+#include "src/base/status.h"
+#include "src/boot/rendezvous.h"
+#include "src/boot/unique_id.h"
+#include "src/boot/wire.h"
+
+namespace axccl::boot {
+
+// A rank that has proved that it knows the secret of its id.
+struct Arrival {
+  service::Fd fd;
+  Hello hello;
+  JoinBody join;
+  FrameCipher cipher;
+};
+
+class Hub {
+ public:
+  // kInvalidUsage in a forked child.
+  static Result<Hub*> Get();
+
+  // A fresh id, served from now on.
+  Result<UniqueId> Create();
+  // Serves an id of NCCL_COMM_ID until the lease is dropped (and a second longer, to tell late ranks of a failure).
+  class Lease {
+   public:
+    Lease(Hub* hub, const IdBytes& id) : hub_(hub), id_(id) {}
+    ~Lease() { hub_->Release(id_); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+   private:
+    Hub* const hub_;
+    const IdBytes id_;
+  };
+  Result<std::unique_ptr<Lease>> Serve(const IdFields& fields);
+
+  struct Counts {
+    size_t ids = 0;         // known, including remembered ones
+    size_t meetings = 0;    // under way
+    size_t guests = 0;      // connections not yet authenticated
+    size_t watched = 0;     // descriptors the service thread watches
+    size_t timers = 0;
+  };
+  Result<Counts> Count();
+
+ private:
+  friend class Handshake;
+
+  struct Record {
+    Secret secret{};
+    bool from_environment = false;
+    bool over = false;
+    Status ending;  // why ranks that come now are turned away, when `over`
+    service::Clock::time_point over_until;  // from_environment only
+    std::shared_ptr<Rendezvous> current;
+    // From the environment only: who serves it, where, and when to stop.
+    int leases = 0;
+    std::unique_ptr<service::Acceptor> acceptor;
+    uint64_t idle_timer = 0;
+  };
+
+  explicit Hub(service::Loop* loop) : loop_(loop) {}
+
+  // On the service thread.
+  Status OpenStanding(std::vector<Address> addresses);
+  Result<std::unique_ptr<service::Acceptor>> Accept(Address* address, bool reuse);
+  Status ServeOnLoop(const IdFields& fields);
+  void Release(const IdBytes& id);
+  const Secret* FindSecret(const IdBytes& id) const;
+  void Enter(Arrival arrival);
+  void OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status);
+  void CloseWhenIdle(const IdBytes& id, Record* record);
+
+  service::Loop* const loop_;
+  std::map<IdBytes, Record> records_;
+  std::deque<IdBytes> remembered_;  // over, oldest first
+  std::vector<Address> standing_;
+  std::vector<std::unique_ptr<service::Acceptor>> acceptors_;
+  size_t expected_ranks_ = 0;  // of the meetings under way
+  size_t meetings_ = 0;
+};
+
+}  // namespace axccl::boot

@@ -1,0 +1,71 @@
+// The hub's end of an authenticated connection: frames in, frames out, on the service thread.
+//
+// A Link keeps itself alive while its socket is watched and reports to its owner until the owner detaches, the peer
+// closes, or a frame is bad (which counts as closed). Memory is bounded: one incoming frame of at most its type's limit, and
+// outgoing frames that the rank has asked for. All on the service thread.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/service.h"
+#include "src/boot/wire.h"
+
+namespace axccl::boot {
+
+class LinkOwner {
+ public:
+  virtual ~LinkOwner() = default;
+  virtual void OnFrame(int rank, FrameType type, std::span<const std::byte> payload) = 0;
+  // The connection is over; `reason` says how. Called at most once.
+  virtual void OnClosed(int rank, const std::string& reason) = 0;
+};
+
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  Link(service::Loop* loop, service::Fd fd, const FrameCipher& cipher, int nranks);
+
+  // Starts reading; frames go to `owner` (may be null) with `rank`.
+  Status Start(std::shared_ptr<LinkOwner> owner, int rank);
+  // Queues a frame and sends what the socket takes.
+  void Send(FrameType type, std::span<const std::byte> payload);
+  void SendError(const Status& reason);
+  // For a link that was not started: sends the error and finishes.
+  void Reject(const Status& reason);
+  // Reports to nobody from now on, sends what is queued, and closes once the peer has closed or 3 s have passed.
+  // (Closing at once could destroy what the peer has not read yet.)
+  void Finish();
+  // Closes now and reports to nobody.
+  void Close();
+
+ private:
+  using Lock = std::shared_ptr<Link>;
+
+  void OnEvent(uint32_t events);
+  bool ReadSome();      // false: nothing more now, or closed
+  bool HandleFrame();   // false: closed
+  void Flush();
+  void Lost(const std::string& reason);
+
+  service::Loop* const loop_;
+  service::Fd fd_;
+  FrameCipher cipher_;
+  const int nranks_;
+  std::shared_ptr<LinkOwner> owner_;
+  int rank_ = -1;
+
+  FrameHeader header_;
+  std::vector<std::byte> payload_;
+  size_t read_ = 0;  // bytes of header and payload read so far
+
+  std::deque<std::vector<std::byte>> queue_;  // whole frames
+  size_t written_ = 0;                        // of queue_.front()
+  bool finishing_ = false;
+  uint64_t finish_timer_ = 0;
+};
+
+}  // namespace axccl::boot

@@ -1,0 +1,206 @@
+#include "src/boot/rendezvous.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace axccl::boot {
+namespace {
+
+constexpr std::chrono::milliseconds kDuplicateGrace{500};
+constexpr size_t kMaxListed = 200;  // characters
+// The longest patience taken at its word; beyond it the arithmetic of the clock would overflow.
+constexpr uint64_t kMaxPatienceNs = uint64_t{365} * 24 * 3600 * 1000000000;
+
+// What a rank did wrong is everybody's error; what happened to it is, to the others, an error of a remote rank.
+Code CodeForOthers(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:
+    case Code::kInvalidUsage:
+    case Code::kTimeout:
+      return code;
+    default:
+      return Code::kRemoteError;
+  }
+}
+
+}  // namespace
+
+std::string DescribeRank(int rank, const JoinBody& join) {
+  const std::string host(join.host.data(), strnlen(join.host.data(), join.host.size()));
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(join.pid) + " on " + Printable(host) + ")";
+}
+
+Rendezvous::Rendezvous(service::Loop* loop, int nranks, OnOver on_over)
+    : loop_(loop), nranks_(nranks), on_over_(std::move(on_over)), seats_(static_cast<size_t>(nranks)) {}
+
+std::string Rendezvous::Name(int rank) const { return DescribeRank(rank, seats_[rank].join); }
+
+std::string Rendezvous::ListRanks(const std::function<bool(const Seat&)>& missing) const {
+  std::string list;
+  int count = 0;
+  for (int first = 0; first < nranks_; ++first) {
+    if (!missing(seats_[first])) continue;
+    int last = first;
+    while (last + 1 < nranks_ && missing(seats_[last + 1])) ++last;
+    count += last - first + 1;
+    if (list.size() < kMaxListed) {
+      list += (list.empty() ? "" : ", ") + std::to_string(first);
+      if (last > first) list += (last == first + 1 ? ", " : "-") + std::to_string(last);
+    } else if (!list.ends_with("...")) {
+      list += ", ...";
+    }
+    first = last;
+  }
+  return (count == 1 ? "rank " : "ranks ") + list;
+}
+
+void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const JoinBody& join) {
+  const auto keep = shared_from_this();
+  if (hello.nranks != nranks_) {
+    const Status reason = MakeStatus(
+        Code::kInvalidUsage, "ncclCommInitRank: %s was called with nranks %d, %s with nranks %d; they must agree",
+        DescribeRank(hello.rank, join).c_str(), hello.nranks, Name(first_).c_str(), nranks_);
+    link->Reject(reason);
+    return Fail(reason);
+  }
+  Seat& seat = seats_[hello.rank];
+  if (seat.came) return RejectDuplicate(link, hello, join);
+  seat.came = true;
+  seat.join = join;
+  seat.link = std::move(link);
+  if (first_ < 0) first_ = hello.rank;
+  ++present_;
+  const auto patience = std::chrono::nanoseconds(std::min(join.patience_ns, kMaxPatienceNs));
+  seat.timer = loop_->CallAt(service::Clock::now() + patience, [this, rank = hello.rank] {
+    seats_[rank].timer = 0;
+    OnDeadline(rank);
+  });
+  if (Status status = seat.link->Start(keep, hello.rank); !status.ok()) return Fail(status);
+  if (!started()) return;
+  loop_->Cancel(std::exchange(duplicate_timer_, 0));
+  for (Seat& each : seats_) {
+    if (each.link != nullptr) each.link->Send(FrameType::kStart, {});
+  }
+}
+
+void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello& hello, const JoinBody& join) {
+  const Status reason = MakeStatus(
+      Code::kInvalidUsage, "ncclCommInitRank: rank %d was claimed twice: by %s and by %s; every rank must be used once",
+      hello.rank, Name(hello.rank).c_str(), DescribeRank(hello.rank, join).c_str());
+  link->Reject(reason);
+  if (started() || duplicate_timer_ != 0) return;
+  // It may be a stray process, and the others all right. But if a rank is missing too, the one who came twice was meant
+  // to be it, and nobody should wait for a deadline to learn that.
+  duplicate_ = reason.message();
+  duplicate_timer_ = loop_->CallAt(service::Clock::now() + kDuplicateGrace, [this] {
+    duplicate_timer_ = 0;
+    const auto keep = shared_from_this();
+    Fail(MakeStatus(Code::kInvalidUsage, "%s; missing: %s", duplicate_.c_str(),
+                    ListRanks([](const Seat& seat) { return !seat.came; }).c_str()));
+  });
+}
+
+void Rendezvous::OnFrame(int rank, FrameType type, std::span<const std::byte> payload) {
+  const auto keep = shared_from_this();
+  if (over_) return;
+  switch (type) {
+    case FrameType::kContribute:
+      return Contribute(rank, payload);
+    case FrameType::kLeave:
+      return Leave(rank);
+    case FrameType::kError: {
+      const Status told = DecodeError(payload);
+      return Fail(MakeStatus(CodeForOthers(told.code()), "%s gave up: %s", Name(rank).c_str(), told.message().data()));
+    }
+    default:
+      return Fail(MakeStatus(Code::kRemoteError, "%s sent a frame of type %u at the wrong time", Name(rank).c_str(),
+                             static_cast<unsigned>(type)));
+  }
+}
+
+void Rendezvous::Contribute(int rank, std::span<const std::byte> payload) {
+  Seat& seat = seats_[rank];
+  if (!started() || seat.contributed || payload.empty()) {
+    return Fail(MakeStatus(Code::kRemoteError, "%s contributed to an exchange at the wrong time", Name(rank).c_str()));
+  }
+  if (left_ != 0) {
+    return Fail(MakeStatus(Code::kRemoteError, "%s left after %d exchanges, but %s takes part in another",
+                           ListRanks([](const Seat& each) { return each.left; }).c_str(), exchanges_, Name(rank).c_str()));
+  }
+  if (contributed_ == 0) {
+    contribution_bytes_ = payload.size();
+    contribution_first_ = rank;
+    gathered_.resize(payload.size() * seats_.size());
+  } else if (payload.size() != contribution_bytes_) {
+    return Fail(MakeStatus(Code::kInternalError, "exchange %d: %s contributed %zu bytes, %s %zu", exchanges_,
+                           Name(rank).c_str(), payload.size(), Name(contribution_first_).c_str(), contribution_bytes_));
+  }
+  seat.contributed = true;
+  std::copy(payload.begin(), payload.end(), gathered_.begin() + static_cast<ptrdiff_t>(rank * contribution_bytes_));
+  if (++contributed_ < nranks_) return;
+  ++exchanges_;
+  contributed_ = 0;
+  for (Seat& each : seats_) each.contributed = false;
+  for (Seat& each : seats_) {
+    if (each.link != nullptr) each.link->Send(FrameType::kGathered, gathered_);
+  }
+}
+
+void Rendezvous::Leave(int rank) {
+  Seat& seat = seats_[rank];
+  if (!started()) {
+    return Fail(MakeStatus(Code::kRemoteError, "%s left before all ranks had joined", Name(rank).c_str()));
+  }
+  loop_->Cancel(std::exchange(seat.timer, 0));
+  seat.left = true;
+  ++left_;
+  const std::shared_ptr<Link> link = std::move(seat.link);
+  link->Close();
+  if (contributed_ != 0) {
+    return Fail(MakeStatus(Code::kRemoteError, "%s left after %d exchanges, but %s takes part in another",
+                           Name(rank).c_str(), exchanges_, Name(contribution_first_).c_str()));
+  }
+  if (left_ == nranks_) End(Status());
+}
+
+void Rendezvous::OnClosed(int rank, const std::string& reason) {
+  const auto keep = shared_from_this();
+  if (over_) return;
+  seats_[rank].link.reset();
+  Fail(MakeStatus(Code::kRemoteError, "%s is gone: %s %s", Name(rank).c_str(), reason.c_str(),
+                  started() ? "during the exchange of addresses" : "before all ranks had joined"));
+}
+
+void Rendezvous::OnDeadline(int rank) {
+  const auto keep = shared_from_this();
+  const double seconds = static_cast<double>(seats_[rank].join.patience_ns) * 1e-9;
+  if (!started()) {
+    return Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited %.3g s for %s of %d", Name(rank).c_str(), seconds,
+                           ListRanks([](const Seat& seat) { return !seat.came; }).c_str(), nranks_));
+  }
+  if (!seats_[rank].contributed) return;  // it waits for nobody; its own next call sees the deadline
+  Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited until its deadline (%.3g s) for the addresses of %s",
+                  Name(rank).c_str(), seconds, ListRanks([](const Seat& seat) { return !seat.contributed; }).c_str()));
+}
+
+void Rendezvous::Fail(const Status& reason) {
+  if (over_) return;
+  const auto keep = shared_from_this();
+  for (Seat& seat : seats_) {
+    if (const std::shared_ptr<Link> link = std::move(seat.link)) {
+      link->SendError(reason);
+      link->Finish();
+    }
+  }
+  End(reason);
+}
+
+void Rendezvous::End(const Status& status) {
+  over_ = true;
+  loop_->Cancel(std::exchange(duplicate_timer_, 0));
+  for (Seat& seat : seats_) loop_->Cancel(std::exchange(seat.timer, 0));
+  on_over_(this, status);
+}
+
+}  // namespace axccl::boot

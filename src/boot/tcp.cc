@@ -1,0 +1,47 @@
+#include "src/boot/tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace axccl::boot {
+namespace {
+
+void SetInt(int fd, int level, int option, int value) {
+  // Tuning: a kernel that lacks an option costs latency or detection time, not correctness.
+  (void)setsockopt(fd, level, option, &value, sizeof value);
+}
+
+}  // namespace
+
+void TuneSocket(int fd) {
+  SetInt(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  SetInt(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetInt(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  SetInt(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  SetInt(fd, IPPROTO_TCP, TCP_KEEPCNT, 2);
+  SetInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 3000);
+}
+
+Result<service::Fd> Listen(Address* address, bool reuse) {
+  const std::string text = ToText(*address);
+  service::Fd fd(socket(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return SystemError(errno, "listening on %s: socket", text.c_str());
+  if (reuse) SetInt(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  socklen_t bytes;
+  sockaddr_storage storage = ToSockaddr(*address, &bytes);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), bytes) != 0) {
+    return SystemError(errno, "listening on %s: bind (another process on the port, or not an address of this machine?)",
+                       text.c_str());
+  }
+  if (listen(fd.get(), SOMAXCONN) != 0) return SystemError(errno, "listening on %s: listen", text.c_str());
+  bytes = sizeof storage;
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) {
+    return SystemError(errno, "listening on %s: getsockname", text.c_str());
+  }
+  address->port = FromSockaddr(reinterpret_cast<sockaddr*>(&storage)).port;
+  return fd;
+}
+
+}  // namespace axccl::boot

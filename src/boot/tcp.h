@@ -1,0 +1,16 @@
+// TCP sockets of the rendezvous. Thread-safe; descriptors are non-blocking and close-on-exec.
+#pragma once
+
+#include "src/base/service_fd.h"
+#include "src/base/status.h"
+#include "src/boot/unique_id.h"
+
+namespace axccl::boot {
+
+// No delay for small frames, and a peer that vanishes without a word is noticed within about 3 s.
+void TuneSocket(int fd);
+
+// Listens on `address` (port 0: any; `address->port` receives it). `reuse`: take a port whose last owner has just gone.
+Result<service::Fd> Listen(Address* address, bool reuse);
+
+}  // namespace axccl::boot
