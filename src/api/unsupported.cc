@@ -18,17 +18,6 @@ constexpr char kDevice[] = "the device API runs inside CUDA kernels, and ranks l
 
 // ---- membership ----
 
-AXCCL_API ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId) {
-  return Unsupported("ncclCommGetUniqueId", kGrow);
-}
-AXCCL_TWIN(CommGetUniqueId)
-
-AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
-                                     ncclComm_t* newcomm, ncclConfig_t* config) {
-  return Unsupported("ncclCommGrow", kGrow);
-}
-AXCCL_TWIN(CommGrow)
-
 // ---- memory of a communicator ----
 
 AXCCL_API ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) { return Unsupported("ncclCommSuspend", kSuspend); }
