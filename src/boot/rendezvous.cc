@@ -1,6 +1,9 @@
 #include "src/boot/rendezvous.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -22,6 +25,12 @@ Code CodeForOthers(Code code) {
     default:
       return Code::kRemoteError;
   }
+}
+
+bool IsLocal(const JoinBody& join) {
+  std::array<char, 64> host{};
+  gethostname(host.data(), host.size() - 1);
+  return join.pid == static_cast<uint32_t>(getpid()) && join.host == host;
 }
 
 }  // namespace
@@ -68,6 +77,7 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
   if (seat.came) return RejectDuplicate(link, hello, join);
   seat.came = true;
   seat.join = join;
+  seat.local = IsLocal(join);
   seat.link = std::move(link);
   if (first_ < 0) first_ = hello.rank;
   ++present_;
@@ -79,9 +89,16 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
   if (Status status = seat.link->Start(keep, hello.rank); !status.ok()) return Fail(status);
   if (!started()) return;
   loop_->Cancel(std::exchange(duplicate_timer_, 0));
-  for (Seat& each : seats_) {
-    if (each.link != nullptr) each.link->Send(FrameType::kStart, {});
+  for (Seat* each : TellingOrder()) {
+    if (each->link != nullptr) each->link->Send(FrameType::kStart, {});
   }
+}
+
+std::vector<Rendezvous::Seat*> Rendezvous::TellingOrder() {
+  std::vector<Seat*> order;
+  for (Seat& seat : seats_) order.push_back(&seat);
+  std::stable_partition(order.begin(), order.end(), [](const Seat* seat) { return !seat->local; });
+  return order;
 }
 
 void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello& hello, const JoinBody& join) {
@@ -142,8 +159,8 @@ void Rendezvous::Contribute(int rank, std::span<const std::byte> payload) {
   ++exchanges_;
   contributed_ = 0;
   for (Seat& each : seats_) each.contributed = false;
-  for (Seat& each : seats_) {
-    if (each.link != nullptr) each.link->Send(FrameType::kGathered, gathered_);
+  for (Seat* each : TellingOrder()) {
+    if (each->link != nullptr) each->link->Send(FrameType::kGathered, gathered_);
   }
 }
 
@@ -187,8 +204,8 @@ void Rendezvous::OnDeadline(int rank) {
 void Rendezvous::Fail(const Status& reason) {
   if (over_) return;
   const auto keep = shared_from_this();
-  for (Seat& seat : seats_) {
-    if (const std::shared_ptr<Link> link = std::move(seat.link)) {
+  for (Seat* seat : TellingOrder()) {
+    if (const std::shared_ptr<Link> link = std::move(seat->link)) {
       link->SendError(reason);
       link->Finish();
     }

@@ -43,6 +43,7 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   struct Seat {
     std::shared_ptr<Link> link;  // null: not come yet, or left
     JoinBody join;
+    bool local = false;  // in this process
     bool came = false;
     bool left = false;
     bool contributed = false;  // to the exchange under way
@@ -52,6 +53,8 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   std::string Name(int rank) const;
   // The ranks for which `missing` holds, as "ranks 2, 5-7".
   std::string ListRanks(const std::function<bool(const Seat&)>& missing) const;
+  // All seats, those of this process last: once its rank has what it wants the process may exit, and the hub with it.
+  std::vector<Seat*> TellingOrder();
   void Contribute(int rank, std::span<const std::byte> payload);
   void Leave(int rank);
   void OnDeadline(int rank);
