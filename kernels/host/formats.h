@@ -186,26 +186,25 @@ AXCCL_INLINE U16s<kBytes> HalvesDown(F32s<kBytes> first, F32s<kBytes> second) {
   }
 }
 
-// `code`, or `nan` where `half` is one.
 template <int kBytes>
-AXCCL_INLINE U16s<kBytes> UnlessNan(U16s<kBytes> half, U16s<kBytes> code, uint16_t nan) {
-  return (I16s<kBytes>)(half & 0x7fff) > 0x7c00 ? (U16s<kBytes>{} + nan) : code;
+AXCCL_INLINE U16s<kBytes> IsNan(U16s<kBytes> half_magnitude) {
+  return (U16s<kBytes>)((I16s<kBytes>)half_magnitude > 0x7c00);
 }
 
-// Rounds to S's number of mantissa bits, or to its subnormal grid, and clamps to `limit`: adds a number large enough
-// that the bits not wanted fall off the end, and takes it off again. One and a half of a power of two, so that the sum
-// stays in one binade whatever the sign.
+// Rounds to S's number of mantissa bits, or to its subnormal grid: adds a number large enough that the bits not wanted
+// fall off the end, and takes it off again. It is one and a half times a power of two, so that the sum stays in one
+// binade whatever the sign.
 template <class S, int kBytes>
-AXCCL_INLINE F32s<kBytes> RoundedTo(F32s<kBytes> v, float limit) {
-  const F32s<kBytes> high = F32s<kBytes>{} + limit;
-  F32s<kBytes> clamped = high < v ? high : v;
-  clamped = -high > clamped ? -high : clamped;
-  const U32s<kBytes> bits = (U32s<kBytes>)clamped;
-  // For NaN the exponent runs into the sign bit, and the subnormal grid is taken; the sum is NaN all the same.
-  const I32s<kBytes> normal = (I32s<kBytes>)(((bits & kF32Infinity) | 0x00400000u) + (uint32_t{S::kDropped} << 23));
-  const I32s<kBytes> least = I32s<kBytes>{} + static_cast<int32_t>(S::kGrid | 0x00400000u);
+AXCCL_INLINE F32s<kBytes> RoundedTo(F32s<kBytes> v) {
+  constexpr uint32_t kHalf = 0x00400000u;
+  const U32s<kBytes> bits = (U32s<kBytes>)v;
+  // Values too large to have a grid above them saturate anyway: any grid keeps them large. NaN stays NaN.
+  const I32s<kBytes> exponent = (I32s<kBytes>)(bits & kF32Infinity);
+  const I32s<kBytes> cap = I32s<kBytes>{} + (200 << 23);
+  const I32s<kBytes> normal = (exponent < cap ? exponent : cap) + static_cast<int32_t>((S::kDropped << 23) | kHalf);
+  const I32s<kBytes> least = I32s<kBytes>{} + static_cast<int32_t>(S::kGrid | kHalf);
   const F32s<kBytes> grid = (F32s<kBytes>)(normal > least ? normal : least);
-  const F32s<kBytes> rounded = (clamped + grid) - grid;
+  const F32s<kBytes> rounded = (v + grid) - grid;
   return (F32s<kBytes>)((U32s<kBytes>)rounded | (bits & kSignBit));  // -0, and what rounds to it
 }
 
@@ -247,7 +246,8 @@ struct Float16 {
   static AXCCL_INLINE Raw<kBytes> Down(const Pack<Lane, kBytes, 2>& pack) {
 #if defined(__F16C__)
     const U16s<kBytes> code = HalvesDown<kBytes>(pack.v[0], pack.v[1]);
-    return (Raw<kBytes>)UnlessNan<kBytes>(code, code, 0x7e00);
+    const U16s<kBytes> is_nan = IsNan<kBytes>(code & 0x7fff);
+    return (Raw<kBytes>)(is_nan ? (U16s<kBytes>{} + 0x7e00) : code);
 #else
     return DownWord<kBytes>(pack.v[0]) | (DownWord<kBytes>(pack.v[1]) << 16);
 #endif
@@ -257,8 +257,8 @@ struct Float16 {
 // OCP e4m3fn: no infinity, the code with all ones is NaN.
 struct E4M3 {
   using S = Shape<4, 3>;
-  static constexpr float kLargest = 448.0f;
-  static constexpr uint32_t kLargestBits = 0x43e00000u;
+  static constexpr uint8_t kLargestCode = 0x7e;
+  static constexpr uint32_t kLargestBits = 0x43e00000u;  // 448
   template <int kBytes>
   static AXCCL_INLINE F32s<kBytes> UpWord(U32s<kBytes> code) {
     const U32s<kBytes> finite = Widened<S, kBytes>(code);
@@ -267,16 +267,13 @@ struct E4M3 {
     return (F32s<kBytes>)(magnitude | ((code & S::kSign) << 24));
   }
 #if defined(__F16C__)
-  // Codes in the upper bytes. Read as f16 with the exponent shifted into place they are 2^-8 of their value.
+  // Read as f16 with the exponent shifted into place, a code is 2^-8 of its value.
   static constexpr float kScale = 256.0f;
+  static constexpr int kHalfShift = 1;
   template <int kBytes>
   static AXCCL_INLINE U16s<kBytes> ToHalf(U16s<kBytes> upper) {
-    const U16s<kBytes> half = (U16s<kBytes>)((I16s<kBytes>)upper >> 1) & 0xbfff;
-    return (half & 0x3f80) == 0x3f80 ? half | 0x7c00 : half;
-  }
-  template <int kBytes>
-  static AXCCL_INLINE U16s<kBytes> FromHalf(U16s<kBytes> half) {
-    return ((half << 1) & 0x7f00) | (half & 0x8000);
+    const U16s<kBytes> half = (U16s<kBytes>)((I16s<kBytes>)upper >> 1) & 0xbf80;
+    return half | (U16s<kBytes>)((half & 0x3f80) == 0x3f80);
   }
 #endif
 };
@@ -284,21 +281,18 @@ struct E4M3 {
 // OCP e5m2: the upper byte of an f16.
 struct E5M2 {
   using S = Shape<5, 2>;
-  static constexpr float kLargest = 57344.0f;
-  static constexpr uint32_t kLargestBits = 0x47600000u;
+  static constexpr uint8_t kLargestCode = 0x7b;
+  static constexpr uint32_t kLargestBits = 0x47600000u;  // 57344
   template <int kBytes>
   static AXCCL_INLINE F32s<kBytes> UpWord(U32s<kBytes> code) {
     return Float16::UpWord<kBytes>(code << 8);
   }
 #if defined(__F16C__)
   static constexpr float kScale = 1.0f;
+  static constexpr int kHalfShift = 0;
   template <int kBytes>
   static AXCCL_INLINE U16s<kBytes> ToHalf(U16s<kBytes> upper) {
-    return upper;
-  }
-  template <int kBytes>
-  static AXCCL_INLINE U16s<kBytes> FromHalf(U16s<kBytes> half) {
-    return half;
+    return upper & 0xff00;
   }
 #endif
 };
@@ -318,14 +312,14 @@ struct Float8 {
   static AXCCL_INLINE Pack<Lane, kBytes, 4> Up(Raw<kBytes> raw) {
     const U16s<kBytes> pairs = (U16s<kBytes>)raw;
     const Pack<float, kBytes, 2> even = HalvesUp<kBytes>((Raw<kBytes>)Code::template ToHalf<kBytes>(pairs << 8));
-    const Pack<float, kBytes, 2> odd = HalvesUp<kBytes>((Raw<kBytes>)Code::template ToHalf<kBytes>(pairs & 0xff00));
+    const Pack<float, kBytes, 2> odd = HalvesUp<kBytes>((Raw<kBytes>)Code::template ToHalf<kBytes>(pairs));
     return {{even.v[0] * Code::kScale, even.v[1] * Code::kScale, odd.v[0] * Code::kScale, odd.v[1] * Code::kScale}};
   }
   template <int kBytes>
   static AXCCL_INLINE Raw<kBytes> Down(const Pack<Lane, kBytes, 4>& pack) {
     const U16s<kBytes> even = DownPair<kBytes>(pack.v[0], pack.v[1]);
     const U16s<kBytes> odd = DownPair<kBytes>(pack.v[2], pack.v[3]);
-    return (Raw<kBytes>)((even >> 8) | (odd & 0xff00));
+    return (Raw<kBytes>)((even >> 8) | odd);
   }
 #else
   template <int kBytes>
@@ -342,13 +336,19 @@ struct Float8 {
 
  private:
 #if defined(__F16C__)
-  // The codes in the upper bytes.
+  // Codes in the upper bytes, zeros in the lower: what is rounded to the format has no other bits of f16. Saturation is
+  // left to the end, where one operation does it for two vectors.
   template <int kBytes>
   static AXCCL_INLINE U16s<kBytes> DownPair(F32s<kBytes> first, F32s<kBytes> second) {
-    const F32s<kBytes> a = RoundedTo<typename Code::S, kBytes>(first, Code::kLargest) * (1.0f / Code::kScale);
-    const F32s<kBytes> b = RoundedTo<typename Code::S, kBytes>(second, Code::kLargest) * (1.0f / Code::kScale);
+    constexpr int kLimit = (Code::kLargestCode << 8) >> Code::kHalfShift;
+    const F32s<kBytes> a = RoundedTo<typename Code::S, kBytes>(first) * (1.0f / Code::kScale);
+    const F32s<kBytes> b = RoundedTo<typename Code::S, kBytes>(second) * (1.0f / Code::kScale);
     const U16s<kBytes> half = HalvesDown<kBytes>(a, b);
-    return UnlessNan<kBytes>(half, Code::template FromHalf<kBytes>(half), kNanCode << 8);
+    const U16s<kBytes> magnitude = half & 0x7fff;
+    const U16s<kBytes> limit = U16s<kBytes>{} + kLimit;
+    const U16s<kBytes> clamped = (I16s<kBytes>)magnitude < (I16s<kBytes>)limit ? magnitude : limit;
+    const U16s<kBytes> code = (clamped << Code::kHalfShift) | (half & 0x8000);
+    return IsNan<kBytes>(magnitude) ? (U16s<kBytes>{} + (kNanCode << 8)) : code;
   }
 #else
   template <int kBytes>
@@ -361,5 +361,52 @@ struct Float8 {
   }
 #endif
 };
+
+// Small floats as integers in the order of their values, for max and min: no conversion, twice to four times the lanes.
+// NaN takes the place at the end that wins, kNanLast for max.
+template <class LaneType, LaneType kLargestCode, LaneType kNanCode, bool kSaturates, bool kNanLast>
+struct Ordered {
+  using Lane = LaneType;
+  static constexpr bool kIsFloat = false;
+  static constexpr int kPacks = 1;
+  static constexpr Lane kMagnitude = static_cast<Lane>(~(Lane{1} << (8 * sizeof(Lane) - 1)));
+  static constexpr Lane kInfinity = kLargestCode + 1;  // the first NaN in e4m3, which has no infinity
+  static constexpr Lane kLastNumber = kNanCode == kInfinity ? kLargestCode : kInfinity;
+  static constexpr Lane kNanKey = kNanLast ? kMagnitude : static_cast<Lane>(~kMagnitude);
+
+  template <int kBytes>
+  using Lanes = Vector<Lane, kBytes>;
+
+  template <int kBytes>
+  static AXCCL_INLINE Pack<Lane, kBytes, 1> Up(Raw<kBytes> raw) {
+    const Lanes<kBytes> code = (Lanes<kBytes>)raw;
+    const Lanes<kBytes> key = Flipped<kBytes>(code);
+    return {{(code & kMagnitude) > kLastNumber ? (Lanes<kBytes>{} + kNanKey) : key}};
+  }
+  template <int kBytes>
+  static AXCCL_INLINE Raw<kBytes> Down(const Pack<Lane, kBytes, 1>& pack) {
+    Lanes<kBytes> code = Flipped<kBytes>(pack.v[0]);
+    const Lanes<kBytes> magnitude = code & kMagnitude;
+    // Comparisons give -1, which takes infinity to the largest finite code.
+    if constexpr (kSaturates && kLastNumber == kInfinity) code += (Lanes<kBytes>)(magnitude == kInfinity);
+    return (Raw<kBytes>)(magnitude > kLastNumber ? (Lanes<kBytes>{} + kNanCode) : code);
+  }
+
+ private:
+  // Negative codes count away from zero, keys count up. Its own inverse.
+  template <int kBytes>
+  static AXCCL_INLINE Lanes<kBytes> Flipped(Lanes<kBytes> v) {
+    return v ^ ((Lanes<kBytes>)(v < 0) & kMagnitude);
+  }
+};
+
+template <bool kNanLast>
+using OrderedFloat16 = Ordered<int16_t, 0x7bff, 0x7e00, false, kNanLast>;
+template <bool kNanLast>
+using OrderedBfloat16 = Ordered<int16_t, 0x7f7f, 0x7fc0, false, kNanLast>;
+template <bool kNanLast>
+using OrderedE4M3 = Ordered<int8_t, 0x7e, 0x7f, true, kNanLast>;
+template <bool kNanLast>
+using OrderedE5M2 = Ordered<int8_t, 0x7b, 0x7f, true, kNanLast>;
 
 }  // namespace axccl::kernels::AXCCL_KERNELS_ISA

@@ -162,8 +162,7 @@ struct Kernels {
   Kernel scaled;      // any numbers, factors, divisor
 };
 
-// `Plain` is the format used where nothing is scaled. It is the unsigned one for sums and products of integers, where
-// the sign does not matter, so that the compiler sees them once.
+// `Plain` is the format used where nothing is scaled.
 template <class Plain, class Format, class Op>
 constexpr Kernels KernelsOf() {
   return {Run<Plain, Op, false, 2, 1>, Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 0, 0>,
@@ -175,27 +174,29 @@ struct TypeKernels {
   int size_shift;
 };
 
-template <class Plain, class Format>
+// Sums and products of integers are taken as unsigned, as the sign does not matter and the compiler then sees them once.
+// Max and min of small floats need no arithmetic, see Ordered.
+template <class Format, class PlainSum = Format, class PlainMax = Format, class PlainMin = PlainMax>
 constexpr TypeKernels TypeKernelsOf(int size_shift) {
-  return {{KernelsOf<Plain, Format, Sum>(), KernelsOf<Plain, Format, Prod>(), KernelsOf<Format, Format, Max>(),
-           KernelsOf<Format, Format, Min>()},
+  return {{KernelsOf<PlainSum, Format, Sum>(), KernelsOf<PlainSum, Format, Prod>(), KernelsOf<PlainMax, Format, Max>(),
+           KernelsOf<PlainMin, Format, Min>()},
           size_shift};
 }
 
 // Indexed by DataType.
 constexpr TypeKernels kKernels[kNumDataTypes] = {
-    TypeKernelsOf<Integer<uint8_t>, Integer<int8_t>>(0),
-    TypeKernelsOf<Integer<uint8_t>, Integer<uint8_t>>(0),
-    TypeKernelsOf<Integer<uint32_t>, Integer<int32_t>>(2),
-    TypeKernelsOf<Integer<uint32_t>, Integer<uint32_t>>(2),
-    TypeKernelsOf<Integer<uint64_t>, Integer<int64_t>>(3),
-    TypeKernelsOf<Integer<uint64_t>, Integer<uint64_t>>(3),
-    TypeKernelsOf<Float16, Float16>(1),
-    TypeKernelsOf<Float32, Float32>(2),
-    TypeKernelsOf<Float64, Float64>(3),
-    TypeKernelsOf<Bfloat16, Bfloat16>(1),
-    TypeKernelsOf<Float8<E4M3>, Float8<E4M3>>(0),
-    TypeKernelsOf<Float8<E5M2>, Float8<E5M2>>(0),
+    TypeKernelsOf<Integer<int8_t>, Integer<uint8_t>>(0),
+    TypeKernelsOf<Integer<uint8_t>>(0),
+    TypeKernelsOf<Integer<int32_t>, Integer<uint32_t>>(2),
+    TypeKernelsOf<Integer<uint32_t>>(2),
+    TypeKernelsOf<Integer<int64_t>, Integer<uint64_t>>(3),
+    TypeKernelsOf<Integer<uint64_t>>(3),
+    TypeKernelsOf<Float16, Float16, OrderedFloat16<true>, OrderedFloat16<false>>(1),
+    TypeKernelsOf<Float32>(2),
+    TypeKernelsOf<Float64>(3),
+    TypeKernelsOf<Bfloat16, Bfloat16, OrderedBfloat16<true>, OrderedBfloat16<false>>(1),
+    TypeKernelsOf<Float8<E4M3>, Float8<E4M3>, OrderedE4M3<true>, OrderedE4M3<false>>(0),
+    TypeKernelsOf<Float8<E5M2>, Float8<E5M2>, OrderedE5M2<true>, OrderedE5M2<false>>(0),
 };
 
 // The first block of a streamed output ends where a cache line of the destination begins, so that all others are made
