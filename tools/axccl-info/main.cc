@@ -1,0 +1,121 @@
+// axccl-info: what this library is, how it is set up, and how ranks on this machine reach each other.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "axccl/axccl.h"
+#include "nccl.h"
+#include "tools/axccl-info/ranks.h"
+
+namespace {
+
+using axccl_info::RankReport;
+
+constexpr char kUsage[] =
+    "usage: axccl-info [--ranks N]\n"
+    "  Prints versions, processor, devices and parameters.\n"
+    "  --ranks N  also starts N processes (1..64), makes a communicator of them, and prints the link between every two\n"
+    "             ranks, the time of init, and the memory a rank holds before first use and after a 64 MiB all_reduce.\n"
+    "             Needs 64 MiB per rank.\n";
+
+double Mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+std::string ProcessorName() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(in, line)) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+void PrintLibrary() {
+  int nccl = 0, own = 0;
+  if (ncclGetVersion(&nccl) != ncclSuccess || axcclGetVersion(&own) != ncclSuccess) {
+    fprintf(stderr, "axccl-info: the library does not tell its version: %s\n", ncclGetLastError(nullptr));
+    exit(1);
+  }
+  printf("AxCCL %d.%d.%d, API of NCCL %d.%d.%d\n", own / 10000, own / 100 % 100, own % 100, nccl / 10000, nccl / 100 % 100,
+         nccl % 100);
+  printf("processor  %s, %ld cores online\n", ProcessorName().c_str(), sysconf(_SC_NPROCESSORS_ONLN));
+  printf("devices    host (memory of this machine; every rank has a device of its own)\n");
+}
+
+void PrintParameters() {
+  printf("\n%-28s %-24s %-12s %s\n", "parameter", "value", "source", "meaning");
+  const char *name, *value, *source, *meaning;
+  for (int i = 0; axcclParamGetByIndex(i, &name, &value, &source, &meaning) == ncclSuccess; ++i)
+    printf("%-28s %-24s %-12s %s\n", name, *value == '\0' ? "-" : value, source, meaning);
+}
+
+void PrintLinks(const std::vector<RankReport>& reports) {
+  printf("\nlinks (from row to column)\nrank ");
+  for (size_t peer = 0; peer < reports.size(); ++peer) printf(" %8zu", peer);
+  printf("\n");
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    printf("%4zu ", rank);
+    for (size_t peer = 0; peer < reports.size(); ++peer) printf(" %8s", reports[rank].links[peer]);
+    printf("\n");
+  }
+}
+
+void PrintRanks(const std::vector<RankReport>& reports) {
+  printf("\nrank      pid  device   init ms   MiB before use   MiB after all_reduce of 64 MiB   algorithm\n");
+  double slowest = 0;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const RankReport& r = reports[rank];
+    printf("%4zu %8d %7d %9.1f %16.2f %32.2f   %s\n", rank, r.pid, r.device, r.init_seconds * 1e3, Mib(r.memory_before),
+           Mib(r.memory_after), r.algorithm);
+    slowest = r.init_seconds > slowest ? r.init_seconds : slowest;
+  }
+  printf("init of %zu ranks: %.1f ms\n", reports.size(), slowest * 1e3);
+}
+
+// True when all ranks are done; says why not otherwise.
+bool CheckRanks(const std::vector<RankReport>& reports) {
+  if (reports.empty()) fprintf(stderr, "axccl-info: no memory or no file descriptors to start processes\n");
+  bool good = !reports.empty();
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    if (reports[rank].done) continue;
+    fprintf(stderr, "axccl-info: rank %zu: %s\n", rank, reports[rank].error);
+    good = false;
+  }
+  return good;
+}
+
+// The number behind --ranks, 0 when there is none; exits when the command line is wrong.
+int ParseArguments(int argc, char** argv) {
+  if (argc == 1) return 0;
+  if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+    fputs(kUsage, stdout);
+    exit(0);
+  }
+  if (argc == 3 && strcmp(argv[1], "--ranks") == 0) {
+    char* end = nullptr;
+    const long ranks = strtol(argv[2], &end, 10);
+    if (end != argv[2] && *end == '\0' && ranks >= 1 && ranks <= axccl_info::kMaxRanks) return static_cast<int>(ranks);
+  }
+  fputs(kUsage, stderr);
+  exit(2);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int ranks = ParseArguments(argc, argv);
+  const std::vector<RankReport> reports = ranks > 0 ? axccl_info::RunRanks(ranks) : std::vector<RankReport>();
+  PrintLibrary();
+  if (ranks > 0) {
+    if (!CheckRanks(reports)) return 1;
+    PrintLinks(reports);
+    PrintRanks(reports);
+  }
+  PrintParameters();
+  return 0;
+}

@@ -1,0 +1,67 @@
+# Sourced by demo and test: sees to it that what the build needs is there. Where something is missing, says what, and
+# installs it with apt-get if there is one.
+
+# have_header HEADER: whether the C++ compiler finds it.
+have_header() { echo "#include <$1>" | c++ -E -x c++ - >/dev/null 2>&1; }
+have_command() { command -v "$1" >/dev/null 2>&1; }
+
+# Debian package, and what tells that it is there already (by whatever means).
+needed_packages() {
+  cat <<'LIST'
+build-essential have_command c++
+cmake have_command cmake
+ninja-build have_command ninja
+libgtest-dev have_header gtest/gtest.h
+libbenchmark-dev have_header benchmark/benchmark.h
+libsodium-dev have_header sodium.h
+libxxhash-dev have_header xxhash.h
+nlohmann-json3-dev have_header nlohmann/json.hpp
+LIST
+}
+
+missing_packages() {
+  local package probe
+  while read -r package probe; do
+    $probe || echo "$package"
+  done < <(needed_packages)
+}
+
+install_packages() {
+  local missing as_root=""
+  missing=$(missing_packages | tr '\n' ' ')
+  [ -z "$missing" ] && return 0
+  echo "Missing: $missing"
+  if ! have_command apt-get; then
+    echo "There is no apt-get here. Please install the equivalents of these Debian packages, then run this again." >&2
+    exit 1
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    if ! have_command sudo; then
+      echo "Installing needs root and there is no sudo. Please run: apt-get install $missing" >&2
+      exit 1
+    fi
+    as_root=sudo
+  fi
+  echo "Installing them with apt-get."
+  # A machine fresh from its image has no package lists yet.
+  apt_install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; }
+  apt_install || { $as_root apt-get update && apt_install; }
+  missing=$(missing_packages | tr '\n' ' ')
+  if [ -n "$missing" ]; then
+    echo "Still missing after the installation: $missing" >&2
+    exit 1
+  fi
+}
+
+# configure FOLDER [OPTION...]: makes a build folder; uses ccache where it is installed.
+configure() {
+  local folder=$1
+  shift
+  local launcher=""
+  have_command ccache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache"
+  cmake -G Ninja -S . -B "$folder" $launcher "$@" >"$folder.configure.log" 2>&1 || {
+    cat "$folder.configure.log" >&2
+    echo "Configuring $folder failed; the text above says why." >&2
+    return 1
+  }
+}
