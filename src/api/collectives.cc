@@ -2,6 +2,7 @@
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/base/log.h"
 #include "src/comm/group.h"
 #include "src/comm/launch.h"
 
@@ -126,6 +127,10 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r, op, &call, &result)) return result;
   StreamPin stream;
   if (!PinStream(stream_handle, r.name, &stream, &result)) return result;
+  AXCCL_INFO(kColl, "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
+             r.name + 4, static_cast<unsigned long long>(comm->core()->operations.load()), r.send, r.recv, r.count,
+             static_cast<int>(r.type), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
+             static_cast<void*>(stream_handle));
   Enqueue(comm.get(), comm->core()->channel(), call, stream.stream);
   return ncclSuccess;
 }

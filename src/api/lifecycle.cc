@@ -1,13 +1,16 @@
 // Making, ending and asking communicators.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <numeric>
 #include <set>
 
+#include "axccl/axccl.h"
 #include "nccl.h"
 #include "src/api/config.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/base/log.h"
 #include "src/comm/create.h"
 #include "src/comm/group.h"
 
@@ -22,6 +25,16 @@ boot::UniqueId ToId(const ncclUniqueId& id) {
   boot::UniqueId out;
   std::memcpy(out.bytes, id.internal, sizeof(out.bytes));
   return out;
+}
+
+// The line every NCCL program's log begins with, once per process.
+void LogVersion(int rank) {
+  static std::once_flag once;
+  if (rank != 0) return;
+  std::call_once(once, [] {
+    log::Write(log::Level::kVersion, ~0u, -1, "NCCL version %d.%d.%d+axccl%d.%d.%d", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
+               AXCCL_VERSION_CODE / 10000, AXCCL_VERSION_CODE / 100 % 100, AXCCL_VERSION_CODE % 100);
+  });
 }
 
 // Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or (non-blocking) in
@@ -66,6 +79,7 @@ ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, const ncclU
   const Result<comm::Config> read = ReadConfig(call, config, comm::Config());
   if (!read.ok()) return Report(read.status());
   const comm::Config settings = read.value();
+  LogVersion(rank);
   const int device = Device::Current(true);
   return Create(out, settings, [=](const std::atomic<bool>* abort) {
     return comm::CreateFromId(meeting, rank, nranks, device, settings, abort);
@@ -139,6 +153,7 @@ AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* d
   std::fill_n(comm, ndev, nullptr);
   const auto config = ReadConfig(kCall, nullptr, comm::Config());
   if (!config.ok()) return Report(config.status());
+  LogVersion(0);
   const std::atomic<bool> never{false};
   auto made = comm::CreateAll(devices, config.value(), &never);
   for (const auto& one : made) {

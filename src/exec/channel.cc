@@ -116,28 +116,31 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
   return Status();
 }
 
+Status Channel::CompareCalls(int position, uint64_t seq) const {
+  const OpRecord* mine = own().layout.RecordOf(own().block, seq);
+  const OpRecord* theirs = member(position).layout.RecordOf(member(position).block, seq);
+  if (mine->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
+  if (theirs->sequence.load(std::memory_order_acquire) != seq + 1) return Status();
+  const uint64_t my_call = mine->word[OpRecord::kCall].load(std::memory_order_relaxed);
+  const uint64_t my_count = mine->word[OpRecord::kCount].load(std::memory_order_relaxed);
+  const uint64_t call = theirs->word[OpRecord::kCall].load(std::memory_order_relaxed);
+  const uint64_t count = theirs->word[OpRecord::kCount].load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // Rewritten meanwhile: the peer is far ahead, so it had no quarrel with this one.
+  if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
+  if (call == my_call && count == my_count) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "mismatch at operation %llu: rank %d called %s, rank %d called %s; all ranks of a communicator must make "
+                    "the same calls in the same order",
+                    static_cast<unsigned long long>(seq), own().rank, DescribeCall(my_call, my_count).c_str(),
+                    member(position).rank, DescribeCall(call, count).c_str());
+}
+
 Status Channel::FindMismatch() const {
   const uint64_t newest = sequence;  // the running operation has sequence - 1
-  const uint64_t oldest = newest > kRecords ? newest - kRecords : 0;
-  for (uint64_t seq = oldest; seq < newest; ++seq) {
-    const OpRecord* mine = own().layout.RecordOf(own().block, seq);
-    if (mine->sequence.load(std::memory_order_relaxed) != seq + 1) continue;
-    const uint64_t my_call = mine->word[OpRecord::kCall].load(std::memory_order_relaxed);
-    const uint64_t my_count = mine->word[OpRecord::kCount].load(std::memory_order_relaxed);
+  for (uint64_t seq = newest > kRecords ? newest - kRecords : 0; seq < newest; ++seq) {
     for (int p = 0; p < size(); ++p) {
-      if (p == self_) continue;
-      const OpRecord* theirs = member(p).layout.RecordOf(member(p).block, seq);
-      if (theirs->sequence.load(std::memory_order_acquire) != seq + 1) continue;
-      uint64_t call = theirs->word[OpRecord::kCall].load(std::memory_order_relaxed);
-      const uint64_t count = theirs->word[OpRecord::kCount].load(std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_acquire);
-      if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) continue;
-      if (call == my_call && count == my_count) continue;
-      return MakeStatus(Code::kInvalidUsage,
-                        "mismatch at operation %llu: rank %d called %s, rank %d called %s; all ranks of a communicator must make "
-                        "the same calls in the same order",
-                        static_cast<unsigned long long>(seq), own().rank, DescribeCall(my_call, my_count).c_str(),
-                        member(p).rank, DescribeCall(call, count).c_str());
+      if (p != self_) AXCCL_RETURN_IF_ERROR(CompareCalls(p, seq));
     }
   }
   return Status();

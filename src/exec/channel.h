@@ -88,6 +88,8 @@ class Channel {
 
   // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
   Status FindMismatch() const;
+  // As above for one member and the running operation.
+  Status CompareCalls(int position) const { return CompareCalls(position, sequence - 1); }
   // The members' health, seen from a rank that waits for `waiting_for`: dead, failed or closed members.
   Status CheckMembers(int waiting_for) const;
 
@@ -132,6 +134,7 @@ class Channel {
     }
   };
 
+  Status CompareCalls(int position, uint64_t seq) const;
   Result<Prepared> Build(const Call& call, tune::Access access) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
 

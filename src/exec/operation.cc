@@ -192,7 +192,7 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
   const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
   if (line->signature.load(std::memory_order_relaxed) != signature_ ||
       line->sequence.load(std::memory_order_relaxed) != static_cast<uint32_t>(sequence_)) {
-    if (status_ = channel_->FindMismatch(); !status_.ok()) return Run::kFailed;
+    if (status_ = channel_->CompareCalls(step.peer); !status_.ok()) return Run::kFailed;
   }
   if (lane == 0 && State(0).step < prepared_->program->prologue) {
     if (status_ = Bind(step.peer); !status_.ok()) return Run::kFailed;
