@@ -1,0 +1,309 @@
+// Attaching between processes: sharing, caching, death, fork.
+#include "transports/shm/attach.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/harness/run_ranks.h"
+#include "tests/transports/peer.h"
+#include "transports/shm/heap.h"
+
+namespace axccl::shm {
+namespace {
+
+using harness::RankContext;
+using transport::PeerProcess;
+using transport::ProcessAddress;
+
+constexpr char kHeapName[] = "memfd:axccl-heap";
+
+Clock::time_point In(std::chrono::milliseconds time) { return Clock::now() + time * harness::TimeScale(); }
+
+uint64_t NowNs() { return static_cast<uint64_t>(Clock::now().time_since_epoch().count()); }
+
+#define ASSERT_SELF(name)                                                          \
+  Result<ProcessAddress> name##_result = SelfAddress();                            \
+  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message();             \
+  const ProcessAddress name = name##_result.value()
+
+#define ASSERT_ATTACHED(name, address)                                                              \
+  Result<std::shared_ptr<PeerProcess>> name##_result = Attach(address, In(std::chrono::seconds(10)), nullptr); \
+  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message();                              \
+  std::shared_ptr<PeerProcess> name = std::move(name##_result).value()
+
+// What every rank does first: publish its address, and wait until all have.
+#define ASSERT_PUBLISHED(context)                    \
+  {                                                  \
+    ASSERT_SELF(own);                                \
+    Publish(context, (context).rank(), own);         \
+    ASSERT_TRUE((context).Barrier());                \
+  }
+
+TEST(AttachTest, EveryProcessReadsAndWritesEveryHeap) {
+  harness::RunRanks(harness::Processes(4), [](RankContext& context) {
+    Result<Heap*> heap = Heap::Get();
+    ASSERT_TRUE(heap.ok());
+    Result<void*> mine = heap.value()->Allocate(4096, 64);
+    ASSERT_TRUE(mine.ok());
+    auto* const cells = static_cast<std::atomic<uint64_t>*>(mine.value());
+    cells[4].store(100 + static_cast<uint64_t>(context.rank()));
+    uint64_t offset = 0;
+    ASSERT_TRUE(heap.value()->Contains(cells, 4096, &offset));
+    context.Set(context.rank(), offset);
+    ASSERT_PUBLISHED(context);
+    for (int r = 0; r < context.nranks(); ++r) {
+      ASSERT_ATTACHED(peer, Published(context, r));
+      EXPECT_EQ(peer->is_self(), r == context.rank());
+      EXPECT_EQ(peer->pid(), peer->page()->pid);
+      EXPECT_FALSE(peer->Died());
+      auto* const theirs = reinterpret_cast<std::atomic<uint64_t>*>(peer->heap() + context.Get(r));
+      EXPECT_EQ(theirs[4].load(), 100 + static_cast<uint64_t>(r));
+      theirs[context.rank()].store(7 + static_cast<uint64_t>(context.rank()));
+    }
+    ASSERT_TRUE(context.Barrier());
+    for (int r = 0; r < context.nranks(); ++r) EXPECT_EQ(cells[r].load(), 7 + static_cast<uint64_t>(r));
+  });
+}
+
+TEST(AttachTest, OneMappingAndNoDescriptorAPeer) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    const int before = CountDescriptors();
+    EXPECT_EQ(CountMappings(kHeapName), 1);
+    const ProcessAddress address = Published(context, 1 - context.rank());
+    for (int cycle = 0; cycle < 200; ++cycle) {
+      ASSERT_ATTACHED(first, address);
+      ASSERT_ATTACHED(second, address);
+      EXPECT_EQ(first, second);
+      EXPECT_EQ(CountMappings(kHeapName), 2);
+      first.reset();
+      EXPECT_EQ(second->page()->magic, transport::ProcessPage::kMagic);
+    }
+    EXPECT_EQ(CountMappings(kHeapName), 1);
+    ASSERT_TRUE(context.Barrier());  // the peer's last connection to us is closed by our service thread
+    ASSERT_ATTACHED(last, address);
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_LE(CountDescriptors(), before + 1) << "at most the connection of a peer that is being closed";
+  });
+}
+
+TEST(AttachTest, ThreadsOfAProcessShareTheMapping) {
+  harness::RunRanks(harness::Layout{2, 4, 1}, [](RankContext& context) {
+    const int process = context.rank() / 4;
+    ASSERT_SELF(own);
+    if (context.rank() % 4 == 0) Publish(context, process, own);
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_ATTACHED(peer, Published(context, 1 - process));
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_EQ(CountMappings(kHeapName), 2);
+    EXPECT_EQ(peer->pid(), Published(context, 1 - process).pid);
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// ---- death ----
+
+enum class End { kKilled, kKilledWithGigabyte, kExits, kExecs };
+
+// Rank 1 ends in some way and says when; rank 0 spins on the page and tells how long it took to see it.
+uint64_t MicrosecondsToSee(End end) {
+  uint64_t microseconds = 0;
+  const harness::Layout layout = harness::Processes(2);
+  std::atomic<uint64_t>* const shared = static_cast<std::atomic<uint64_t>*>(
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  harness::RunRanks(layout, [&](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    if (context.rank() == 0) {
+      ASSERT_ATTACHED(peer, Published(context, 1));
+      EXPECT_FALSE(peer->Died());
+      ASSERT_TRUE(context.Barrier());
+      const uint64_t died = context.Await(0);
+      while (!peer->Died()) sched_yield();
+      shared->store((NowNs() - died) / 1000);
+      return;
+    }
+    std::vector<char> ballast;
+    if (end == End::kKilledWithGigabyte) ballast.assign(size_t{1} << 30, 1);
+    ASSERT_TRUE(context.Barrier());
+    context.Set(0, NowNs());
+    if (end == End::kExits) exit(0);
+    if (end == End::kExecs) execl("/bin/true", "true", static_cast<char*>(nullptr));
+    context.Die();
+  });
+  microseconds = shared->load();
+  munmap(shared, 4096);
+  return microseconds;
+}
+
+void ExpectSeen(End end, const char* name) {
+  const uint64_t microseconds = MicrosecondsToSee(end);
+  testing::Test::RecordProperty(name, static_cast<int>(microseconds));
+  std::printf("             %s: seen after %llu us\n", name, static_cast<unsigned long long>(microseconds));
+  EXPECT_LT(microseconds, 100000u * static_cast<unsigned>(harness::TimeScale()));
+}
+
+TEST(DeathTestOfPeer, KilledIsSeenWithin100Ms) { ExpectSeen(End::kKilled, "killed"); }
+TEST(DeathTestOfPeer, KilledWithAGigabyteIsSeenWithin100Ms) { ExpectSeen(End::kKilledWithGigabyte, "killed_1g"); }
+TEST(DeathTestOfPeer, ExitIsSeenWithin100Ms) { ExpectSeen(End::kExits, "exit"); }
+TEST(DeathTestOfPeer, ExecIsSeenWithin100Ms) { ExpectSeen(End::kExecs, "exec"); }
+
+TEST(DeathTestOfPeer, AttachingToADeadProcessFailsAtOnce) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    if (context.rank() == 1) context.Die();
+    ASSERT_ATTACHED(self, Published(context, 0));
+    const ProcessAddress address = Published(context, 1);
+    // Until the kernel has closed its socket, attaching may still work; then the page tells.
+    for (;;) {
+      Result<std::shared_ptr<PeerProcess>> peer = Attach(address, Clock::now() + std::chrono::hours(1), nullptr);
+      if (peer.ok()) continue;
+      EXPECT_EQ(peer.status().code(), Code::kRemoteError) << peer.status().message();
+      EXPECT_NE(peer.status().message().find(std::to_string(address.pid)), std::string_view::npos);
+      break;
+    }
+  });
+}
+
+TEST(AttachTest, StoppedPeerCostsTheDeadlineOrAnAbort) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    if (context.rank() == 1) {
+      context.Await(0);
+      return;
+    }
+    const ProcessAddress address = Published(context, 1);
+    ASSERT_EQ(kill(static_cast<pid_t>(address.pid), SIGSTOP), 0);
+    Result<std::shared_ptr<PeerProcess>> peer = Attach(address, Clock::now() + std::chrono::milliseconds(50), nullptr);
+    EXPECT_EQ(peer.status().code(), Code::kTimeout) << peer.status().message();
+    const std::atomic<bool> abort{true};
+    peer = Attach(address, Clock::now() + std::chrono::hours(1), &abort);
+    EXPECT_EQ(peer.status().code(), Code::kInvalidUsage) << peer.status().message();
+    EXPECT_NE(peer.status().message().find("aborted"), std::string_view::npos);
+    ASSERT_EQ(kill(static_cast<pid_t>(address.pid), SIGCONT), 0);
+    ASSERT_ATTACHED(thawed, address);
+    context.Set(0, 1);
+  });
+}
+
+TEST(AttachTest, OtherHostsAreRefusedBeforeConnecting) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    ProcessAddress address = Published(context, 1 - context.rank());
+    address.host_id[3] ^= 1;
+    const auto peer = Attach(address, Clock::now() + std::chrono::hours(1), nullptr);
+    EXPECT_EQ(peer.status().code(), Code::kInvalidUsage) << peer.status().message();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(AttachTest, WorksWithoutDevShm) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    if (unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) {
+      // Hidden under an empty, unwritable file system; without the privilege the test is the ordinary one.
+      (void)!mount("none", "/dev/shm", "tmpfs", MS_RDONLY, "size=4k");
+    }
+    ASSERT_PUBLISHED(context);
+    ASSERT_ATTACHED(peer, Published(context, 1 - context.rank()));
+    EXPECT_FALSE(peer->Died());
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// ---- fork ----
+
+TEST(ForkTest, ChildGetsErrorsAndKeepsTheMemory) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    Heap* const heap = Heap::Get().value();
+    auto* const word = static_cast<std::atomic<uint64_t>*>(heap->Allocate(64, 64).value());
+    word->store(42);
+    const ProcessAddress address = Published(context, 1 - context.rank());
+    ASSERT_ATTACHED(peer, address);
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto usage = Code::kInvalidUsage;
+      int wrong = 0;
+      wrong += Heap::Get().status().code() != usage ? 1 : 0;
+      wrong += heap->Allocate(64, 64).status().code() != usage ? 2 : 0;
+      wrong += heap->Free(word).code() != usage ? 4 : 0;
+      wrong += SelfAddress().status().code() != usage ? 8 : 0;
+      wrong += Attach(address, Clock::now() + std::chrono::hours(1), nullptr).status().code() != usage ? 16 : 0;
+      wrong += word->exchange(43) != 42 || peer->Died() ? 32 : 0;
+      peer.reset();
+      _exit(wrong);
+    }
+    EXPECT_EQ(AwaitChild(child), 0);
+    EXPECT_EQ(word->load(), 43u);
+    EXPECT_FALSE(peer->Died());
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_FALSE(peer->Died()) << "the end of the peer's child is not the end of the peer";
+    peer.reset();
+    ASSERT_ATTACHED(again, address);
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(ForkTest, ParentsDeathIsSeenWhileItsChildLives) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    const ProcessAddress address = Published(context, 1);
+    if (context.rank() == 1) {
+      const pid_t child = fork();
+      if (child == 0) {
+        context.Set(1, 1);
+        context.Await(2);
+        _exit(0);
+      }
+      context.Await(1);
+      context.Set(3, static_cast<uint64_t>(child));
+      context.Await(4);
+      context.Die();
+    }
+    const pid_t child = static_cast<pid_t>(context.Await(3));
+    ASSERT_ATTACHED(peer, address);
+    context.Set(4, 1);
+    while (!peer->Died()) sched_yield();
+    EXPECT_EQ(kill(child, 0), 0) << "the child still lives";
+    peer.reset();
+    for (;;) {  // its socket goes last
+      const auto late = Attach(address, Clock::now() + std::chrono::hours(1), nullptr);
+      if (late.ok()) continue;
+      EXPECT_EQ(late.status().code(), Code::kRemoteError) << late.status().message();
+      break;
+    }
+    EXPECT_EQ(kill(child, 0), 0);
+    context.Set(2, 1);
+  });
+}
+
+TEST(ForkTest, ExecutedProgramsInheritNothing) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    ASSERT_ATTACHED(peer, Published(context, 1 - context.rank()));
+    FILE* const list = popen("ls -l /proc/self/fd", "r");
+    ASSERT_NE(list, nullptr);
+    std::string text;
+    for (char line[512]; fgets(line, sizeof line, list) != nullptr;) text += line;
+    pclose(list);
+    EXPECT_NE(text.find("->"), std::string::npos);
+    for (const char* forbidden : {"memfd", "eventpoll", "eventfd", "socket:"}) {
+      EXPECT_EQ(text.find(forbidden), std::string::npos) << text;
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+}  // namespace
+}  // namespace axccl::shm

@@ -1,0 +1,63 @@
+// Copies by system call between processes.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tests/harness/run_ranks.h"
+#include "tests/transports/peer.h"
+#include "transports/shm/attach.h"
+
+namespace axccl::shm {
+namespace {
+
+using harness::RankContext;
+
+constexpr size_t kBytes = (size_t{9} << 20) + 13;
+
+TEST(CallCopyTest, ReadsAndWritesPlainMemoryOfAnotherProcess) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    std::vector<uint8_t> memory(kBytes, static_cast<uint8_t>(context.rank() + 1));
+    uint64_t probe = 0x1234567890abcdefull + static_cast<uint64_t>(context.rank());
+    context.Set(3 * context.rank(), static_cast<uint64_t>(getpid()));
+    context.Set(3 * context.rank() + 1, reinterpret_cast<uint64_t>(memory.data()));
+    context.Set(3 * context.rank() + 2, reinterpret_cast<uint64_t>(&probe));
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 0) {
+      const uint32_t pid = static_cast<uint32_t>(context.Get(3));
+      const uint64_t remote = context.Get(4);
+      ASSERT_TRUE(CanCallCopy(pid, context.Get(5), 0x1234567890abcdf0ull));
+      EXPECT_FALSE(CanCallCopy(pid, context.Get(5), 0x1234567890abcdefull)) << "another word is there";
+      EXPECT_FALSE(CanCallCopy(pid, 8, 0)) << "nothing is mapped there";
+      ASSERT_TRUE(CallRead(pid, memory.data(), remote, kBytes).ok());
+      EXPECT_EQ(std::count(memory.begin(), memory.end(), 2), static_cast<ptrdiff_t>(kBytes));
+      std::fill(memory.begin(), memory.end(), 77);
+      ASSERT_TRUE(CallWrite(pid, memory.data(), remote, kBytes).ok());
+      EXPECT_TRUE(CallRead(pid, nullptr, remote, 0).ok());
+      const Status bad = CallRead(pid, memory.data(), 8, 8);
+      EXPECT_EQ(bad.code(), Code::kSystemError);
+      EXPECT_NE(bad.message().find(std::to_string(pid)), std::string_view::npos) << bad.message();
+    }
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_EQ(std::count(memory.begin(), memory.end(), 77), static_cast<ptrdiff_t>(kBytes));
+  });
+}
+
+TEST(CallCopyTest, DeadProcessIsARemoteError) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    ASSERT_EQ(AwaitChild(child), 0);
+    uint64_t word = 0;
+    EXPECT_EQ(CallRead(static_cast<uint32_t>(child), &word, reinterpret_cast<uint64_t>(&word), 8).code(),
+              Code::kRemoteError);
+    EXPECT_EQ(CallWrite(static_cast<uint32_t>(child), &word, reinterpret_cast<uint64_t>(&word), 8).code(),
+              Code::kRemoteError);
+    EXPECT_FALSE(CanCallCopy(static_cast<uint32_t>(child), reinterpret_cast<uint64_t>(&word), 0));
+  });
+}
+
+}  // namespace
+}  // namespace axccl::shm

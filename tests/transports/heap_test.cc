@@ -1,0 +1,251 @@
+// The heap of a process. Every test runs in processes of its own (see run_ranks.h), because a process has only one.
+#include "transports/shm/heap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/harness/random.h"
+#include "tests/harness/run_ranks.h"
+
+namespace axccl::shm {
+namespace {
+
+using harness::RankContext;
+
+constexpr size_t kKiB = 1024, kMiB = kKiB * kKiB;
+
+bool AllBytes(const void* p, size_t bytes, uint8_t value) {
+  const auto* at = static_cast<const uint8_t*>(p);
+  return std::all_of(at, at + bytes, [value](uint8_t byte) { return byte == value; });
+}
+
+uint64_t FileBytes(const Heap& heap) {
+  struct stat info {};
+  fstat(heap.fd(), &info);
+  return static_cast<uint64_t>(info.st_blocks) * 512;
+}
+
+int Descriptors() {
+  const std::filesystem::directory_iterator entries("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(entries), end(entries)));
+}
+
+#define ASSERT_HEAP(name)                                                   \
+  Result<Heap*> name##_result = Heap::Get();                                \
+  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message();      \
+  Heap* const name = name##_result.value()
+
+TEST(HeapTest, RandomAllocationsAreZeroedDisjointAndKnown) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    harness::Random random(harness::Seed());
+    struct Block {
+      uint8_t* p;
+      size_t bytes;
+      uint8_t mark;
+    };
+    std::vector<Block> blocks;
+    uint64_t allocated = 0;
+    for (int step = 0; step < 2000; ++step) {
+      if (blocks.size() > 60 || (!blocks.empty() && random.OneIn(3))) {
+        std::swap(blocks[random.Below(blocks.size())], blocks.back());
+        const Block block = blocks.back();
+        blocks.pop_back();
+        ASSERT_TRUE(AllBytes(block.p, block.bytes, block.mark)) << "step " << step;
+        ASSERT_TRUE(heap->Free(block.p).ok());
+        uint64_t offset;
+        ASSERT_FALSE(heap->Contains(block.p, 1, &offset));
+        allocated -= (block.bytes + 4095) / 4096 * 4096;
+      } else {
+        const size_t bytes = random.OneIn(20) ? 2 * kMiB + random.Below(kMiB) : 1 + random.Below(40000);
+        const size_t alignment = size_t{1} << random.Below(22);
+        Result<void*> p = heap->Allocate(bytes, alignment);
+        ASSERT_TRUE(p.ok()) << p.status().message();
+        const uintptr_t address = reinterpret_cast<uintptr_t>(p.value());
+        ASSERT_EQ(address % std::max<size_t>(alignment, 64), 0u);
+        ASSERT_TRUE(bytes < 2 * kMiB || address % (2 * kMiB) == 0);
+        ASSERT_TRUE(AllBytes(p.value(), bytes, 0)) << "step " << step;
+        uint64_t offset = 0;
+        ASSERT_TRUE(heap->Contains(p.value(), bytes, &offset));
+        ASSERT_EQ(heap->base() + offset, p.value());
+        const uint8_t mark = static_cast<uint8_t>(1 + random.Below(255));
+        std::memset(p.value(), mark, bytes);
+        blocks.push_back({static_cast<uint8_t*>(p.value()), bytes, mark});
+        allocated += (bytes + 4095) / 4096 * 4096;
+      }
+      ASSERT_EQ(heap->allocated_bytes(), allocated);
+    }
+  });
+}
+
+TEST(HeapTest, FreedMemoryGoesBackToTheSystem) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    const uint64_t before = FileBytes(*heap);
+    EXPECT_LE(before, 64 * kKiB);
+    Result<void*> p = heap->Allocate(64 * kMiB, 64);
+    ASSERT_TRUE(p.ok());
+    EXPECT_EQ(FileBytes(*heap), before) << "memory is not touched by allocating it";
+    std::memset(p.value(), 1, 64 * kMiB);
+    EXPECT_GE(FileBytes(*heap), 64 * kMiB);
+    ASSERT_TRUE(heap->Free(p.value()).ok());
+    EXPECT_EQ(FileBytes(*heap), before);
+  });
+}
+
+TEST(HeapTest, ContainsKnowsTheEdges) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    Result<void*> result = heap->Allocate(80 * 4096, 4096);
+    ASSERT_TRUE(result.ok());
+    auto* const p = static_cast<std::byte*>(result.value());
+    uint64_t offset = 0;
+    EXPECT_TRUE(heap->Contains(p, 80 * 4096, &offset));
+    EXPECT_TRUE(heap->Contains(p + 80 * 4096 - 1, 1, &offset));
+    EXPECT_EQ(offset, static_cast<uint64_t>(p - heap->base()) + 80 * 4096 - 1);
+    EXPECT_FALSE(heap->Contains(p, 80 * 4096 + 1, &offset));
+    EXPECT_FALSE(heap->Contains(p - 1, 2, &offset));
+    EXPECT_FALSE(heap->Contains(heap->base(), 4096, &offset)) << "the process page is nobody's allocation";
+    EXPECT_FALSE(heap->Contains(heap->base() + heap->bytes(), 1, &offset));
+    EXPECT_FALSE(heap->Contains(p, SIZE_MAX, &offset));
+    EXPECT_FALSE(heap->Contains(nullptr, 1, &offset));
+    int local = 0;
+    EXPECT_FALSE(heap->Contains(&local, sizeof local, &offset));
+    Result<void*> next = heap->Allocate(4096, 4096);
+    ASSERT_TRUE(next.ok());
+    ASSERT_EQ(next.value(), p + 80 * 4096);
+    EXPECT_TRUE(heap->Contains(p + 4096, 80 * 4096, &offset)) << "two neighbours";
+    ASSERT_TRUE(heap->Free(p).ok());
+    EXPECT_FALSE(heap->Contains(p + 4096, 80 * 4096, &offset));
+  });
+}
+
+TEST(HeapTest, RefusesWhatItDidNotGive) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    Result<void*> p = heap->Allocate(10000, 64);
+    ASSERT_TRUE(p.ok());
+    int local = 0;
+    EXPECT_EQ(heap->Free(&local).code(), Code::kInvalidArgument);
+    EXPECT_EQ(heap->Free(nullptr).code(), Code::kInvalidArgument);
+    EXPECT_EQ(heap->Free(heap->base()).code(), Code::kInvalidArgument);
+    EXPECT_EQ(heap->Free(static_cast<std::byte*>(p.value()) + 4096).code(), Code::kInvalidArgument);
+    EXPECT_TRUE(heap->Free(p.value()).ok());
+    EXPECT_EQ(heap->Free(p.value()).code(), Code::kInvalidArgument);
+    EXPECT_EQ(heap->Allocate(1, 3).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(heap->Allocate(1, 0).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(heap->Allocate(1, 4 * kMiB).status().code(), Code::kInvalidArgument);
+    for (const size_t bytes : {heap->bytes(), SIZE_MAX}) {
+      const Status status = heap->Allocate(bytes, 64).status();
+      EXPECT_EQ(status.code(), Code::kSystemError);
+      EXPECT_NE(status.message().find(std::to_string(bytes)), std::string_view::npos) << status.message();
+    }
+    EXPECT_EQ(heap->allocated_bytes(), 0u);
+    Result<void*> empty = heap->Allocate(0, 64);
+    ASSERT_TRUE(empty.ok());
+    EXPECT_TRUE(heap->Free(empty.value()).ok());
+  });
+}
+
+TEST(HeapTest, SizeIsSealedAndDescriptorsStayFew) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    EXPECT_EQ(ftruncate(heap->fd(), 4096), -1);
+    EXPECT_EQ(errno, EPERM);
+    EXPECT_EQ(ftruncate(heap->fd(), static_cast<off_t>(heap->bytes() * 2)), -1);
+    EXPECT_EQ(errno, EPERM);
+    EXPECT_NE(fcntl(heap->fd(), F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_EQ(heap->page()->magic, transport::ProcessPage::kMagic);
+    EXPECT_EQ(heap->page()->pid, static_cast<uint32_t>(getpid()));
+    const int before = Descriptors();
+    for (int i = 0; i < 1000; ++i) {
+      Result<void*> p = heap->Allocate(static_cast<size_t>(i) * 100, 64);
+      ASSERT_TRUE(p.ok());
+      ASSERT_TRUE(heap->Free(p.value()).ok());
+    }
+    EXPECT_EQ(Descriptors(), before);
+  });
+}
+
+TEST(HeapTest, ThreadsShareIt) {
+  harness::RunRanks(harness::Threads(4), [](RankContext& context) {
+    ASSERT_HEAP(heap);
+    harness::Random random(harness::Scramble(harness::Seed(), static_cast<uint64_t>(context.rank())));
+    const uint8_t mark = static_cast<uint8_t>(context.rank() + 1);
+    for (int i = 0; i < 300; ++i) {
+      const size_t bytes = 1 + random.Below(50000);
+      Result<void*> p = heap->Allocate(bytes, 64);
+      ASSERT_TRUE(p.ok());
+      ASSERT_TRUE(AllBytes(p.value(), bytes, 0));
+      std::memset(p.value(), mark, bytes);
+      uint64_t offset;
+      ASSERT_TRUE(heap->Contains(p.value(), bytes, &offset));
+      ASSERT_TRUE(AllBytes(p.value(), bytes, mark));
+      ASSERT_TRUE(heap->Free(p.value()).ok());
+    }
+    context.Barrier();
+    EXPECT_EQ(heap->allocated_bytes(), 0u);
+  });
+}
+
+TEST(HeapTest, ExplicitSize) {
+  harness::RunOptions options;
+  options.environment = {{"AXCCL_HEAP_BYTES", "8M"}};
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    EXPECT_EQ(heap->bytes(), 8 * kMiB);
+    Result<void*> p = heap->Allocate(8 * kMiB - 4096, 64);
+    EXPECT_EQ(p.status().code(), Code::kSystemError) << "6 MiB is the most at a boundary of 2 MiB";
+    p = heap->Allocate(6 * kMiB, 64);
+    ASSERT_TRUE(p.ok()) << p.status().message();
+    EXPECT_TRUE(heap->Allocate(2 * kMiB - 4096, 64).ok()) << "what lies before the boundary is usable";
+  }, options);
+}
+
+TEST(HeapTest, TooSmallASizeIsAnErrorThatNamesIt) {
+  harness::RunOptions options;
+  options.environment = {{"AXCCL_HEAP_BYTES", "4096"}};
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    const Status status = Heap::Get().status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_NE(status.message().find("AXCCL_HEAP_BYTES=4096"), std::string_view::npos) << status.message();
+  }, options);
+}
+
+uint64_t AddressSpaceInUse() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t pages = 0;
+  statm >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(HeapTest, LimitedAddressSpace) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    const rlimit limit{rlim_t{4} << 30, RLIM_INFINITY};
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    ASSERT_HEAP(heap);
+    EXPECT_EQ(heap->bytes(), 256 * kMiB);
+  });
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    const rlimit limit{AddressSpaceInUse() + 32 * kMiB, RLIM_INFINITY};
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    const Status status = Heap::Get().status();
+    EXPECT_EQ(status.code(), Code::kSystemError);
+    EXPECT_NE(status.message().find("64 MiB of address space needed, limit"), std::string_view::npos) << status.message();
+  });
+}
+
+}  // namespace
+}  // namespace axccl::shm
