@@ -54,6 +54,12 @@ SinkHolder& TheSink() {
   return *holder;
 }
 
+// Logging must not change what the caller is about to report.
+struct KeepErrno {
+  const int saved = errno;
+  ~KeepErrno() { errno = saved; }
+};
+
 const std::string& HostName() {
   static const auto* const name = [] {
     char buffer[256] = "localhost";
@@ -129,6 +135,7 @@ std::shared_ptr<Sink> Open(const std::string& pattern, std::string* error) {
 // Reads the parameters. Two threads may do so at once and find the same; reading them may itself log, which ends because
 // a parameter is reported only by the call that reads it first.
 uint64_t Load() {
+  const KeepErrno keep_errno;
   std::vector<std::string> unknown;
   const uint64_t level = LevelFrom(param::Get("NCCL_DEBUG"));
   const uint32_t subsystems = SubsystemsFrom(param::Get("NCCL_DEBUG_SUBSYS"), &unknown);
@@ -178,7 +185,7 @@ std::string Prefix(Level level, int device) {
 
 // One line, one write.
 void WriteLine(Level level, int device, const char* format, va_list args) {
-  const int saved_errno = errno;
+  const KeepErrno keep_errno;
   std::string line = Prefix(level, device);
   const size_t start = line.size();
   va_list again;
@@ -191,7 +198,6 @@ void WriteLine(Level level, int device, const char* format, va_list args) {
     WriteAll(GetSink()->fd, line.data(), line.size());
   }
   va_end(again);
-  errno = saved_errno;
 }
 
 }  // namespace

@@ -1,0 +1,203 @@
+#include "src/base/param.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "tests/base/environment.h"
+
+namespace axccl::param {
+namespace {
+
+using test::Environment;
+
+TEST(ParamTable, RowsAreSound) {
+  std::set<std::string> names;
+  for (const Info& info : Table()) {
+    SCOPED_TRACE(info.name);
+    EXPECT_TRUE(names.insert(info.name).second) << "twice in the table";
+    EXPECT_NE(*info.meaning, '\0');
+    const std::string type = info.type;
+    int64_t number;
+    double seconds;
+    if (type == "int" || type == "bytes") {
+      EXPECT_TRUE(ParseInt(info, info.fallback, &number)) << "default \"" << info.fallback << "\"";
+    } else if (type == "seconds") {
+      EXPECT_TRUE(ParseSeconds(info, info.fallback, &seconds)) << "default \"" << info.fallback << "\"";
+    } else {
+      EXPECT_EQ(type, "string");
+    }
+  }
+}
+
+TEST(Param, DefaultWhenNobodySetsIt) {
+  Environment environment;
+  Source source = Source::kEnvironment;
+  EXPECT_EQ(Get("AXCCL_DEVICE", &source), "auto");
+  EXPECT_EQ(source, Source::kDefault);
+  EXPECT_EQ(SourceName(source), "default");
+  EXPECT_EQ(GetInt("AXCCL_SCRATCH_BYTES"), 2 << 20);
+  EXPECT_EQ(GetSeconds("AXCCL_INIT_TIMEOUT"), 600);
+}
+
+TEST(Param, UnknownNameIsEmptyOrZero) {
+  Environment environment;
+  EXPECT_EQ(Find("AXCCL_NO_SUCH"), nullptr);
+  EXPECT_EQ(Get("AXCCL_NO_SUCH"), "");
+  EXPECT_EQ(GetInt("AXCCL_NO_SUCH"), 0);
+  EXPECT_EQ(GetSeconds("AXCCL_NO_SUCH"), 0);
+  Reset("AXCCL_NO_SUCH");
+}
+
+TEST(Param, EnvironmentBeatsFile) {
+  Environment environment;
+  environment.WriteFile(".nccl.conf", "NCCL_ALGO=ring\nNCCL_PROTO=simple\n");
+  environment.Set("NCCL_ALGO", "tree");
+  environment.Forget();
+  Source source;
+  EXPECT_EQ(Get("NCCL_ALGO", &source), "tree");
+  EXPECT_EQ(source, Source::kEnvironment);
+  EXPECT_EQ(SourceName(source), "environment");
+  EXPECT_EQ(Get("NCCL_PROTO", &source), "simple");
+  EXPECT_EQ(source, Source::kUserFile);
+  EXPECT_EQ(SourceName(source), environment.folder() + "/.nccl.conf");
+}
+
+TEST(Param, NamedFileReplacesTheOneInHome) {
+  Environment environment;
+  environment.WriteFile(".nccl.conf", "NCCL_ALGO=ring\nNCCL_PROTO=simple\n");
+  environment.Set("NCCL_CONF_FILE", environment.WriteFile("other.conf", "NCCL_ALGO=tree\n"));
+  environment.Forget();
+  EXPECT_EQ(Get("NCCL_ALGO"), "tree");
+  EXPECT_EQ(Get("NCCL_PROTO"), "");
+}
+
+TEST(Param, FileHasCommentsSpacesAndBadLines) {
+  Environment environment{{"NCCL_DEBUG", "WARN"}};
+  environment.WriteFile(".nccl.conf", "# NCCL_ALGO=ring\n\n  NCCL_ALGO =  tree \t\nno equals sign\n=nothing\nNCCL_PROTO=a=b\r\n");
+  environment.Forget();
+  EXPECT_EQ(Get("NCCL_ALGO"), "tree");
+  EXPECT_EQ(Get("NCCL_PROTO"), "a=b");
+  EXPECT_EQ(environment.CountLog({".nccl.conf:4:", "NAME=value"}), 1);
+  EXPECT_EQ(environment.CountLog({".nccl.conf:5:", "NAME=value"}), 1);
+}
+
+TEST(Param, EmptyMeansNotSet) {
+  Environment environment{{"AXCCL_SCRATCH_BYTES", ""}};
+  environment.WriteFile(".nccl.conf", "AXCCL_SCRATCH_BYTES=1M\n");
+  environment.Forget();
+  EXPECT_EQ(GetInt("AXCCL_SCRATCH_BYTES"), 1 << 20);
+}
+
+TEST(Param, WordsAreComparedWithoutCaseAndComeAsTheTableSpellsThem) {
+  Environment environment{{"AXCCL_DEVICE", "HOST"}, {"NCCL_DEBUG", "warn"}, {"NCCL_SOCKET_FAMILY", "af_inet6"}};
+  EXPECT_EQ(Get("AXCCL_DEVICE"), "host");
+  EXPECT_EQ(Get("NCCL_DEBUG"), "WARN");
+  EXPECT_EQ(Get("NCCL_SOCKET_FAMILY"), "AF_INET6");
+}
+
+struct BadValue {
+  const char* name;
+  const char* value;
+  const char* accepted;  // part of the report
+};
+
+class BadValueTest : public testing::TestWithParam<BadValue> {};
+
+TEST_P(BadValueTest, KeepsTheDefaultAndIsReportedOnce) {
+  const BadValue& bad = GetParam();
+  Environment environment{{"NCCL_DEBUG", "WARN"}, {bad.name, bad.value}};
+  Source source = Source::kEnvironment;
+  EXPECT_EQ(Get(bad.name, &source), Find(bad.name)->fallback);
+  EXPECT_EQ(source, Source::kDefault);
+  EXPECT_EQ(Get(bad.name), Find(bad.name)->fallback);
+  EXPECT_EQ(environment.CountLog({"NCCL WARN", bad.name, std::string("=") + bad.value + " (environment)", bad.accepted}), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, BadValueTest,
+                         testing::Values(BadValue{"AXCCL_DEVICE", "gpu", "auto|host|cuda"},
+                                         BadValue{"AXCCL_DEVICE", "hos", "auto|host|cuda"},
+                                         BadValue{"AXCCL_DEVICE", "auto|host", "auto|host|cuda"},
+                                         BadValue{"NCCL_COMM_BLOCKING", "2", "from 0 to 1"},
+                                         BadValue{"NCCL_COMM_BLOCKING", "yes", "from 0 to 1"},
+                                         BadValue{"NCCL_COMM_BLOCKING", "1x", "from 0 to 1"},
+                                         BadValue{"NCCL_MAX_CTAS", "0", "from 1 to 64"},
+                                         BadValue{"NCCL_MAX_CTAS", "99999999999999999999", "from 1 to 64"},
+                                         BadValue{"AXCCL_HEAP_BYTES", "-1", "K, M, G or T"},
+                                         BadValue{"AXCCL_HEAP_BYTES", "M", "K, M, G or T"},
+                                         BadValue{"AXCCL_HEAP_BYTES", "1MB", "K, M, G or T"},
+                                         BadValue{"AXCCL_HEAP_BYTES", "9000000000T", "K, M, G or T"},
+                                         BadValue{"AXCCL_TIMEOUT", "-0.5", "seconds"},
+                                         BadValue{"AXCCL_TIMEOUT", "nan", "seconds"},
+                                         BadValue{"AXCCL_TIMEOUT", "inf", "seconds"},
+                                         BadValue{"AXCCL_TIMEOUT", "5s", "seconds"}));
+
+TEST(Param, BadValueInTheEnvironmentGivesWayToTheFile) {
+  Environment environment{{"AXCCL_TIMEOUT", "soon"}};
+  environment.WriteFile(".nccl.conf", "AXCCL_TIMEOUT=2.5\n");
+  environment.Forget();
+  EXPECT_EQ(GetSeconds("AXCCL_TIMEOUT"), 2.5);
+}
+
+TEST(Param, BytesTakeBinarySuffixes) {
+  const std::pair<const char*, int64_t> cases[] = {{"1048576", 1 << 20}, {"64k", 64 << 10}, {"64K", 64 << 10},
+                                                   {"3M", 3 << 20},      {"5g", int64_t{5} << 30},
+                                                   {"1T", int64_t{1} << 40}};
+  for (const auto& [text, expected] : cases) {
+    Environment environment{{"AXCCL_SCRATCH_BYTES", text}};
+    EXPECT_EQ(GetInt("AXCCL_SCRATCH_BYTES"), expected) << text;
+  }
+}
+
+TEST(Param, BadDebugLevelIsReadWithoutEnd) {
+  // The log asks for its level while the level's own bad value is about to be logged.
+  Environment environment{{"NCCL_DEBUG", "LOUD"}};
+  EXPECT_EQ(Get("NCCL_DEBUG"), "NONE");
+  EXPECT_TRUE(environment.Log().empty());
+}
+
+TEST(Param, ValueStaysUntilForgotten) {
+  Environment environment{{"NCCL_ALGO", "ring"}};
+  EXPECT_EQ(Get("NCCL_ALGO"), "ring");
+  environment.Set("NCCL_ALGO", "tree");
+  EXPECT_EQ(Get("NCCL_ALGO"), "ring");
+  Reset("NCCL_ALGO");
+  EXPECT_EQ(Get("NCCL_ALGO"), "tree");
+}
+
+TEST(Param, MisspeltNamesAreReported) {
+  Environment environment{{"NCCL_DEBUG", "INFO"}, {"AXCCL_DEVISE", "host"}, {"NCCL_IB_HCA", "mlx5"}};
+  (void)Get("AXCCL_DEVICE");
+  EXPECT_EQ(environment.CountLog({"NCCL WARN", "AXCCL_DEVISE"}), 1);
+  EXPECT_EQ(environment.CountLog({"NCCL INFO", "NCCL_IB_HCA"}), 1);
+}
+
+TEST(Param, SecretIsNeverShown) {
+  Environment environment{{"NCCL_DEBUG", "TRACE"}, {"NCCL_DEBUG_SUBSYS", "ALL"}, {"AXCCL_SECRET", "open sesame"}};
+  EXPECT_EQ(Get("AXCCL_SECRET"), "open sesame");
+  EXPECT_EQ(GetShown("AXCCL_SECRET"), "<set>");
+  EXPECT_EQ(environment.CountLog({"AXCCL_SECRET=<set>"}), 1);
+  EXPECT_EQ(environment.CountLog({"sesame"}), 0);
+  environment.Set("AXCCL_SECRET", "");
+  environment.Forget();
+  EXPECT_EQ(GetShown("AXCCL_SECRET"), "");
+}
+
+TEST(Param, ThreadsReadTheSame) {
+  Environment environment{{"NCCL_DEBUG", "INFO"}, {"NCCL_ALGO", "ring"}, {"AXCCL_TIMEOUT", "1.5"}};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < 100; ++i) {
+        EXPECT_EQ(Get("NCCL_ALGO"), "ring");
+        EXPECT_EQ(GetSeconds("AXCCL_TIMEOUT"), 1.5);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(environment.CountLog({"NCCL_ALGO=ring (environment)"}), 1);
+}
+
+}  // namespace
+}  // namespace axccl::param
