@@ -8,8 +8,6 @@ namespace {
 
 std::vector<Segment> Expected(const Counts& counts, const Position&) { return {{0, counts.recv, kReduced, 0}}; }
 
-double BusFactor(int ranks) { return 2.0 * (ranks - 1) / ranks; }
-
 ncclResult_t Run(const Call& c) {
   return ncclAllReduce(c.send, c.recv, c.count, c.type, c.op, c.comm, c.stream);
 }
@@ -23,7 +21,7 @@ const Collective kCollective = {
     .steps = OneStep,
     .counts = WholeCounts,
     .bytes = WholeBytes,
-    .bus_factor = BusFactor,
+    .bus_factor = FactorAllReduce,
     .expected = Expected,
     .run = Run,
     .refuses = AnyRanks,

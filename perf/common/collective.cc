@@ -6,25 +6,6 @@ int OneStep(int) { return 1; }
 
 std::string AnyRanks(int) { return ""; }
 
-Counts WholeCounts(size_t elements, size_t, int) { return {elements, elements, elements, 0, 0}; }
-
-size_t PartCount(size_t elements, size_t element_bytes, int ranks) {
-  size_t per_16_bytes = 16 / element_bytes;
-  return elements / static_cast<size_t>(ranks) / per_16_bytes * per_16_bytes;
-}
-
-double WholeBytes(size_t argument, size_t element_bytes, int) {
-  return static_cast<double>(argument) * static_cast<double>(element_bytes);
-}
-
-double PartBytes(size_t argument, size_t element_bytes, int ranks) {
-  return WholeBytes(argument, element_bytes, ranks) * ranks;
-}
-
-double FactorOne(int) { return 1; }
-
-double FactorPart(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
-
 std::vector<Segment> AllParts(const Counts& counts) {
   std::vector<Segment> segments;
   for (size_t r = 0; r * counts.argument < counts.recv; ++r) {

@@ -8,18 +8,9 @@
 #include <vector>
 
 #include "nccl.h"
+#include "perf/common/collective_rules.h"
 
 namespace axccl::perf {
-
-// Element counts of one rank for a given size.
-struct Counts {
-  size_t send = 0;
-  size_t recv = 0;
-  size_t argument = 0;  // the count passed to the call
-  // In place, rank r sends from buffer + r * send_offset and receives at buffer + r * recv_offset.
-  size_t send_offset = 0;
-  size_t recv_offset = 0;
-};
 
 // Where a rank stands.
 struct Position {
@@ -77,14 +68,6 @@ struct Collective {
 
 int OneStep(int ranks);
 std::string AnyRanks(int ranks);
-// The whole size on every rank.
-Counts WholeCounts(size_t elements, size_t element_bytes, int ranks);
-// size / ranks rounded down to 16 bytes: the part of one rank.
-size_t PartCount(size_t elements, size_t element_bytes, int ranks);
-double WholeBytes(size_t argument, size_t element_bytes, int ranks);
-double PartBytes(size_t argument, size_t element_bytes, int ranks);
-double FactorOne(int ranks);
-double FactorPart(int ranks);  // (n - 1) / n
 // The parts of all ranks, one behind the other.
 std::vector<Segment> AllParts(const Counts& counts);
 // One group of a send of `count` elements to rank `to` and a receive of as many from rank `from`.

@@ -1,0 +1,50 @@
+// What the yardsticks (floor_perf, mpi_peer) have in common: a command line `TOOL COLLECTIVE [perf options]`, the sizes,
+// and a table with JSON that perf/compare reads.
+//
+// The element type is float and the reduction sum; of the perf options they use -b -e -i -f -n -w -I -J --ranks and ignore
+// the others. One object in the process that reports. Not thread-safe.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "perf/common/collective_rules.h"
+#include "perf/common/json.h"
+#include "perf/common/options.h"
+
+namespace axccl::perf {
+
+struct YardstickTask {
+  const Rule* rule = nullptr;
+  Options options;
+};
+
+// Parses the command line; prints the help or the error and ends the process where there is no task.
+YardstickTask ParseYardstick(int argc, char** argv, const std::string& what);
+
+// One size of a rule: what the columns and the tools need.
+struct YardstickSize {
+  size_t bytes;     // of the larger buffer
+  size_t argument;  // elements: the whole, or one rank's part
+};
+std::vector<YardstickSize> SizesOf(const YardstickTask& task, int ranks);
+
+class YardstickReport {
+ public:
+  YardstickReport(const YardstickTask& task, int ranks, int argc, char** argv);
+  // Seconds per operation; `note` says how it was done ("" leaves it out).
+  void Row(const YardstickSize& size, double mean, double median, const std::string& note);
+  ~YardstickReport();
+  YardstickReport(const YardstickReport&) = delete;
+  YardstickReport& operator=(const YardstickReport&) = delete;
+
+ private:
+  YardstickTask task_;
+  int ranks_;
+  std::unique_ptr<FILE, int (*)(FILE*)> file_;
+  std::unique_ptr<JsonWriter> json_;
+};
+
+}  // namespace axccl::perf
