@@ -95,12 +95,7 @@ bool Complete(const plan::Schedule& schedule) {
   // All lanes follow the pattern of lane 0.
   std::vector<const plan::Lane*> program;
   for (const auto& lanes : schedule.program) program.push_back(&lanes[0]);
-  for (const RankSet& known : KnownBegins(program)) {
-    for (int r = 0; r < schedule.contract.ranks; ++r) {
-      if (!Contains(known, r)) return false;
-    }
-  }
-  return true;
+  return AllContainAll(KnownBegins(program));
 }
 
 }  // namespace axccl::algo

@@ -78,6 +78,15 @@ std::vector<RankSet> KnownBegins(const std::vector<const Lane*>& program) {
   return known;
 }
 
+bool AllContainAll(const std::vector<RankSet>& sets) {
+  for (const RankSet& set : sets) {
+    for (size_t r = 0; r < sets.size(); ++r) {
+      if (!Contains(set, static_cast<int>(r))) return false;
+    }
+  }
+  return true;
+}
+
 Builder::Builder(const plan::Contract& contract, std::string_view algorithm, int parts)
     : contract_(contract), algorithm_(algorithm), parts_(parts), program_(contract.ranks) {}
 
@@ -123,6 +132,7 @@ void Builder::AddCredits() {
   std::vector<const Lane*> program;
   for (const Lane& lane : program_) program.push_back(&lane);
   const std::vector<RankSet> known = KnownBegins(program);
+  if (AllContainAll(known)) return;
   for (const auto& [slot, users] : CollectSlotUsers(program_)) {
     for (int w : users.writers) {
       for (int r : users.readers) {
@@ -191,11 +201,12 @@ void Builder::Seal(Schedule* schedule) const {
 Schedule Builder::Build(int lanes) {
   AddCredits();
   Schedule schedule = Empty();
-  const std::vector<Lane> pattern = program_;
-  for (int l = 0; l < lanes; ++l) {
-    program_ = pattern;
+  for (int l = 1; l < lanes; ++l) {
+    std::vector<Lane> pattern = program_;
     MoveTo(&schedule);
+    program_ = std::move(pattern);
   }
+  MoveTo(&schedule);
   Seal(&schedule);
   return schedule;
 }

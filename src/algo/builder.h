@@ -20,6 +20,8 @@ inline bool Contains(const RankSet& set, int rank) { return (set[rank / 64] >> (
 // Runs one turn of `program` [rank], a single lane, in any order its waits allow. Result [rank]: the ranks whose
 // beginning happens before this rank's end.
 std::vector<RankSet> KnownBegins(const std::vector<const plan::Lane*>& program);
+// Whether each of these sets, one a rank, holds all ranks.
+bool AllContainAll(const std::vector<RankSet>& sets);
 
 inline plan::Operand In(int rank, int block = 0, int part = 0, int parts = 1) {
   return {plan::Buffer::kInput, static_cast<uint16_t>(rank), static_cast<uint16_t>(block), static_cast<uint16_t>(part),
