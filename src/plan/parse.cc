@@ -69,7 +69,9 @@ class Reader {
     if (!failed()) at_ = std::min(text_.find_first_of(" \n", at_), text_.size());
     return text_.substr(start, at_ - start);
   }
-  void Back(std::string_view word) { at_ -= failed() ? 0 : word.size(); }
+  // The place reached, and back to it, so that a word is judged as a whole but blamed at its start.
+  size_t Mark() const { return at_; }
+  void Back(size_t mark) { at_ = failed() ? at_ : mark; }
 
  private:
   static std::string Quote(std::string_view word) {
@@ -96,9 +98,10 @@ bool ReadField(Reader* in, std::string_view key, uint64_t least, uint64_t most, 
 
 bool ReadName(Reader* in, std::string* name) {
   if (!in->Expect("algorithm ")) return false;
+  const size_t mark = in->Mark();
   const std::string_view word = in->Word();
   if (!IsAlgorithmName(word)) {
-    in->Back(word);
+    in->Back(mark);
     return in->Fail("expected the name of an algorithm ([a-z0-9_-], at most 32 characters)");
   }
   *name = std::string(word);
@@ -107,9 +110,10 @@ bool ReadName(Reader* in, std::string* name) {
 
 bool ReadKind(Reader* in, Kind* kind) {
   if (!in->Expect("kind ")) return false;
+  const size_t mark = in->Mark();
   const std::string_view word = in->Word();
   if (!FindKind(word, kind)) {
-    in->Back(word);
+    in->Back(mark);
     return in->Fail("expected the name of a collective, such as all_reduce");
   }
   return in->Expect("\n");
@@ -189,9 +193,13 @@ bool ReadSignal(Reader* in, const Schedule& s, Op* op) {
 bool ReadWait(Reader* in, const Schedule& s, int lane, Op* op) {
   op->from_lane = static_cast<uint16_t>(lane);
   if (!in->Number(0, s.contract.ranks - 1, &op->peer) || !in->Expect(" ")) return false;
+  const size_t mark = in->Mark();
   if (in->Try("l")) {
     if (!in->Number(0, kMax16, &op->from_lane)) return false;
-    if (op->from_lane == lane) return in->Fail("expected the lane to be left out, because it is the own one");
+    if (op->from_lane == lane) {
+      in->Back(mark);
+      return in->Fail("expected the lane to be left out, because it is the own one");
+    }
     if (!in->Expect(" ")) return false;
   }
   return in->Expect("e") && in->Number(0, kMax16, &op->endpoint) && in->Expect(" v") &&

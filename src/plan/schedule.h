@@ -52,6 +52,9 @@ enum class OpKind : uint8_t {
 // owns it; scratch and output operands are read as they are. `finish` marks the operation that writes final results (where
 // an integer average divides): every output part must be finished exactly once, and finished data never reduced again.
 // Slot-to-slot and slot-to-output copies keep the state of the data.
+//
+// In place (contract.h) a copy may find that its source is its destination; where the contract does not reduce it then
+// does nothing to it, and executors leave it out, because other ranks may read there at the same time.
 struct Op {
   OpKind kind = OpKind::kNop;
   bool finish = false;

@@ -41,6 +41,7 @@ struct Strand {
 // Who touched a place last.
 struct History {
   Event write;
+  bool onto_itself = false;  // in place the write does nothing
   uint32_t published = 0;  // position of the signal that publishes an inline slot, kNone = never
   uint32_t reads = kNone;  // list since the write
 };
@@ -61,6 +62,7 @@ class Run {
     const Operand* operand;
     int part;
     uint32_t place;
+    bool onto_itself = false;  // the write of a copy that in place has its source as destination
   };
 
   uint32_t StrandOf(int rank, int lane) const { return static_cast<uint32_t>(rank) * width_ + lane_at_[lane]; }
@@ -76,6 +78,7 @@ class Run {
   // False: the strand has ended or waits for the other lanes of its rank.
   Status EndTurn(uint32_t x, bool* goes_on);
   Status EndRank(int rank);
+  Status TooLate(const Event& e, int owner) const;
   void NoteComplete(uint32_t x);
 
   Status Data(uint32_t x, const Op& op);
@@ -246,6 +249,11 @@ void Run::NoteComplete(uint32_t x) {
   }
 }
 
+Status Run::TooLate(const Event& e, int owner) const {
+  return Bad("race: " + WhereOf(e) + " touches a buffer of rank " + std::to_string(owner) +
+             " and may do so after that rank's operation has ended");
+}
+
 // All lanes of the rank have ended the turn: the operation ends, and the user may touch the buffers.
 Status Run::EndRank(int rank) {
   const uint32_t first = static_cast<uint32_t>(rank) * width_;
@@ -257,8 +265,7 @@ Status Run::EndRank(int rank) {
     for (uint32_t y = 0; y < n; ++y) {
       const uint32_t last = last_remote_[rank * n + y];
       if (last <= Clock(first)[y]) continue;
-      return Bad("race: " + WhereOf({y, last - 1}) + " touches a buffer of rank " + std::to_string(rank) +
-                 " and may do so after that rank's operation has ended");
+      return TooLate({y, last - 1}, rank);
     }
     for (int q = 0; q < s_.contract.ranks; ++q) {
       const uint32_t* begin = Clock(first) + static_cast<size_t>(q) * width_;
@@ -280,6 +287,7 @@ Status Run::Data(uint32_t x, const Op& op) {
   if (first_turn) {
     order_->data.push_back({static_cast<uint16_t>(strand.rank), static_cast<uint16_t>(strand.lane), strand.next});
   }
+  const bool may_alias = !plan::Reduces(s_.contract.kind) && places_.IsAliasedInput(op.src[0]);
   for (const auto* operands : {&op.src, &op.dst}) {
     for (const Operand& o : *operands) {
       const bool user = o.buffer != Buffer::kScratch;
@@ -292,7 +300,8 @@ Status Run::Data(uint32_t x, const Op& op) {
       // Without direct access a rank's buffers are its own, and each lane has its own span of them.
       if (user && !s_.direct) continue;
       for (int i = 0; i < o.parts; ++i) {
-        const Touch t = {&o, i, whole.place + i};
+        const bool onto_itself = may_alias && operands == &op.dst && places_.Of(o) == places_.Of(op.src[0]);
+        const Touch t = {&o, i, whole.place + i, onto_itself};
         AXCCL_RETURN_IF_ERROR(operands == &op.src ? Read(x, t) : Write(x, t));
       }
     }
@@ -311,8 +320,7 @@ Status Run::Remote(uint32_t x, const Touch& t) {
                "rank " + std::to_string(owner) + " to begin");
   }
   if (ended_[owner]) {
-    return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) +
-               " and may do so after that rank's operation has ended");
+    return TooLate({x, strand.done}, owner);
   }
   last_remote_[owner * strands_.size() + x] = strand.done + 1;
   return Status();
@@ -321,9 +329,12 @@ Status Run::Remote(uint32_t x, const Touch& t) {
 Status Run::Read(uint32_t x, const Touch& t) {
   History& h = history_[t.place];
   const uint32_t position = strands_[x].done;
-  if (h.write.strand != kNone) {
+  const bool of_input = t.operand->buffer == Buffer::kInput;
+  // Out of place an input and an output are different memory, and in place the copy onto itself does nothing. What wrote
+  // there before that copy is the dataflow's business: the copy would read something else than the input.
+  if (h.write.strand != kNone && !(of_input && h.onto_itself)) {
     if (!Before(h.write, x)) {
-      return Race(x, t, "reads", h.write, "may write it at the same time", t.operand->buffer == Buffer::kInput);
+      return Race(x, t, "reads", h.write, "may write it at the same time", of_input);
     }
     const bool is_inline = t.operand->buffer == Buffer::kScratch && s_.inline_endpoint[t.operand->part + t.part] >= 0;
     if (is_inline && h.write.strand != x && (h.published == kNone || Clock(x)[h.write.strand] <= h.published)) {
@@ -332,11 +343,11 @@ Status Run::Read(uint32_t x, const Touch& t) {
                  std::to_string(s_.inline_endpoint[t.operand->part + t.part]) + " that publishes it");
     }
   }
-  if (h.reads != kNone && reads_[h.reads].event.strand == x) {
+  if (h.reads != kNone && reads_[h.reads].event.strand == x && reads_[h.reads].of_input == of_input) {
     reads_[h.reads].event.position = position;
     return Status();
   }
-  reads_.push_back({{x, position}, t.operand->buffer == Buffer::kInput, h.reads});
+  reads_.push_back({{x, position}, of_input, h.reads});
   h.reads = static_cast<uint32_t>(reads_.size() - 1);
   return Status();
 }
@@ -346,20 +357,24 @@ Status Run::Write(uint32_t x, const Touch& t) {
   if (h.write.strand != kNone && !Before(h.write, x)) return Race(x, t, "writes", h.write, "may still write it", false);
   for (uint32_t i = h.reads; i != kNone; i = reads_[i].next) {
     const ReadNode& read = reads_[i];
+    if (read.of_input && t.onto_itself) continue;
     if (!Before(read.event, x)) return Race(x, t, "writes", read.event, "may still read it", read.of_input);
   }
-  h.reads = kNone;
+  if (!t.onto_itself) h.reads = kNone;
   h.write = {x, strands_[x].done};
+  h.onto_itself = t.onto_itself;
   h.published = Publication(x, *t.operand, t.part);
   return Status();
 }
 
 Status Run::Race(uint32_t x, const Touch& t, const char* does, const Event& other, const char* other_does,
                  bool in_place) const {
+  const uint32_t other_turn = other.position / static_cast<uint32_t>(strands_[other.strand].ops->size());
+  const uint32_t turn = strands_[x].turn;
   return Bad("race: " + WhereOf({x, strands_[x].done}) + " " + does + " " + Place(*t.operand, t.part) + " while " +
              WhereOf(other) + " " + other_does +
              (in_place ? " when rank " + std::to_string(t.operand->rank) + " runs in place" : std::string()) +
-             (other.position / strands_[other.strand].ops->size() != strands_[x].turn ? " in an earlier turn" : ""));
+             (other_turn < turn ? " in an earlier turn" : other_turn > turn ? " in a later turn" : ""));
 }
 
 // Position of the first signal of the slot's endpoint behind the operation at hand.

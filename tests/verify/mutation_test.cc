@@ -1,0 +1,277 @@
+// Mutation testing: every single mutation of every generated schedule, for groups of 2 to 9 ranks.
+//
+// A mutant must be rejected, or be proved harmless by an argument that does not use the verifier:
+//
+//   order kept    the data operations are the same, and the order of every conflicting pair of accesses follows from the
+//                 operations that are left; so every run of the mutant does what a run of the original does
+//   source order  a reduce lists its sources in another order, and only one rank computes that fold, so that all ranks
+//                 still see the same bits; class `any` allows it
+//   same value    an operation reads another place; it holds the same value, and no conflict is left unordered
+//
+// The arguments are checked by the model (model.h), and all mutants they spare are also run by the interpreter
+// (interpreter.h). The verifier sees every mutant of groups of up to 6 ranks and one in six of larger ones; the model and the
+// interpreter see every accepted mutant of groups of up to 4 ranks and one in six of larger ones; samples are drawn from the
+// seed, and sanitizers get fewer. AXCCL_TEST_FULL=1 examines all of all (minutes). Each test prints what it did.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "src/algo/algo.h"
+#include "src/plan/text.h"
+#include "src/verify/mutate.h"
+#include "src/verify/verify.h"
+#include "tests/algo/cases.h"
+#include "tests/harness/random.h"
+#include "tests/verify/interpreter.h"
+#include "tests/verify/model.h"
+
+namespace axccl::verify {
+namespace {
+
+using plan::Contract;
+using plan::Schedule;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+bool Full() {
+  const char* value = std::getenv("AXCCL_TEST_FULL");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// One in how many: of all mutants the verifier sees, of those it accepts the model and the interpreter see.
+struct Sampling {
+  uint64_t mutants = 1;
+  uint64_t accepted = 1;
+};
+
+Sampling SamplingFor(int ranks) {
+  if (Full()) return {1, 1};
+  Sampling s = ranks <= 4 ? Sampling{1, 1} : ranks <= 6 ? Sampling{1, 6} : Sampling{6, 6};
+  if (kSanitized) s = ranks <= 3 ? Sampling{4, 2} : Sampling{s.mutants * 60, s.accepted};
+  return s;
+}
+
+// What the tests of this file found, printed at the end.
+class Ledger : public ::testing::Environment {
+ public:
+  struct Entry {
+    long count = 0;
+    std::string example;
+  };
+  static std::map<std::tuple<std::string, std::string, std::string>, Entry>& Accepted() {
+    static std::map<std::tuple<std::string, std::string, std::string>, Entry> accepted;
+    return accepted;
+  }
+  void TearDown() override {
+    if (Accepted().empty()) return;
+    std::printf("accepted mutants that were examined, all proved harmless:\n");
+    for (const auto& [key, entry] : Accepted()) {
+      const auto& [change, reason, where] = key;
+      std::printf("  %6ld  %-14s %-12s %-26s e.g. %s\n", entry.count, change.c_str(), reason.c_str(), where.c_str(),
+                  entry.example.c_str());
+    }
+  }
+};
+const auto* const kLedger = ::testing::AddGlobalTestEnvironment(new Ledger);
+
+// "race", "dataflow", ... from a rejection.
+std::string ClassOf(const Status& status) {
+  const std::string_view message = status.message();
+  const std::string_view mark = "rejected: ";
+  const size_t begin = message.find(mark) + mark.size();
+  return std::string(message.substr(begin, message.find(':', begin) - begin));
+}
+
+// Empty when no interleaving tried goes wrong.
+std::string RunSome(const Schedule& schedule, uint64_t seed, int runs) {
+  for (int i = 0; i < runs; ++i) {
+    const auto in_place = static_cast<uint32_t>(i == 0 ? 0 : i == 1 ? ~0u : harness::Scramble(seed, i));
+    std::string fault = RunOnce(schedule, {harness::Scramble(seed, i, 1), 5, in_place});
+    if (!fault.empty()) return fault;
+  }
+  return std::string();
+}
+
+// The reason why a mutant does what the original does; empty, with the argument that failed in `why`, when there is none.
+std::string ReasonFor(const Schedule& mutant, const Mutation& mutation, Model* original, Model* model, std::string* why) {
+  if (model->KeepsOrderOf(original, why)) return "order kept";
+  if (std::string fault = model->FindFault(); !fault.empty()) {
+    *why += "; " + fault;
+    return std::string();
+  }
+  if (model->Results() != original->Results()) {
+    *why += "; operations write other values";
+    return std::string();
+  }
+  return mutation.change == Change::kSwapSources ? "source order" : "same value";
+}
+
+class MutationTest : public ::testing::TestWithParam<int> {
+ protected:
+  void TryAll(const Contract& contract, std::string_view algorithm, int lanes) {
+    SCOPED_TRACE(algo::Describe(contract, algorithm, lanes));
+    Result<Schedule> generated = algo::Generate(contract, algorithm, lanes);
+    ASSERT_TRUE(generated.ok()) << generated.status().message();
+    const Schedule& original = *generated;
+    Facts facts;
+    const Status status = Verify(original, &facts);
+    ASSERT_TRUE(status.ok()) << status.message();
+    Model model(original);
+    ASSERT_EQ(model.FindFault(), "");
+    ASSERT_EQ(model.Complete(), facts.complete);
+    Schedule mutant = original;
+    where_ = std::string(plan::KindName(contract.kind)) + " " + std::string(algorithm);
+    for (const Mutation& m : Mutations(original)) {
+      ++mutants_;
+      if (random_.Below(sampling_.mutants) != 0) continue;
+      Apply(m, &mutant);
+      Try(original, &model, mutant, m);
+      mutant.program[m.rank][m.lane] = original.program[m.rank][m.lane];
+    }
+  }
+
+  void Try(const Schedule& original, Model* model, const Schedule& mutant, const Mutation& m) {
+    Facts facts;
+    const Status status = Verify(mutant, &facts);
+    if (!status.ok()) {
+      ++rejected_[ClassOf(status)];
+      return;
+    }
+    ++accepted_;
+    if (random_.Below(sampling_.accepted) != 0) return;
+    ++examined_;
+    Model changed(mutant);
+    std::string why;
+    const std::string reason = ReasonFor(mutant, m, model, &changed, &why);
+    EXPECT_NE(reason, "") << "accepted without a reason: " << Describe(original, m) << ": " << why;
+    EXPECT_EQ(facts.complete, changed.Complete()) << Describe(original, m);
+    EXPECT_EQ(RunSome(mutant, random_.Next(), 4), "") << Describe(original, m);
+    auto& entry = Ledger::Accepted()[{ChangeName(m.change), reason, where_}];
+    if (entry.count++ == 0) entry.example = "ranks " + std::to_string(original.contract.ranks) + ": " + Describe(original, m);
+  }
+
+  Sampling sampling_ = SamplingFor(GetParam());
+  harness::Random random_{harness::Scramble(harness::Seed(), GetParam())};
+  std::string where_;
+  long mutants_ = 0, accepted_ = 0, examined_ = 0;
+  std::map<std::string, long> rejected_;
+};
+
+TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
+  const int n = GetParam();
+  SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+  algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
+    for (const int lanes : {1, 2}) TryAll(contract, algorithm, lanes);
+  });
+  std::printf("%d ranks, seed %llu: %ld mutants, 1 in %llu verified:", n, static_cast<unsigned long long>(harness::Seed()),
+              mutants_, static_cast<unsigned long long>(sampling_.mutants));
+  for (const auto& [name, count] : rejected_) std::printf(" %ld %s,", count, name.c_str());
+  std::printf(" %ld accepted, of these 1 in %llu examined: %ld\n", accepted_,
+              static_cast<unsigned long long>(sampling_.accepted), examined_);
+  EXPECT_GT(examined_, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MutationTest, ::testing::Range(2, 10));
+
+// The other direction, which also shows that model and interpreter notice faults: what the verifier rejects for a race, a
+// deadlock or its data, the model rejects, and a hostile run goes wrong nearly always.
+class RejectionTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
+  SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+  harness::Random random(harness::Seed());
+  const uint64_t one_in = Full() ? 1 : kSanitized ? 40 : GetParam() <= 3 ? 1 : 6;
+  long faults = 0, harmless_leaks = 0, order_faults = 0, failed_runs = 0;
+  algo::ForEachAlgorithm(GetParam(), [&](const Contract& contract, std::string_view algorithm) {
+    const Schedule original = algo::Generate(contract, algorithm, 1).value();
+    Schedule mutant = original;
+    for (const Mutation& m : Mutations(original)) {
+      if (random.Below(one_in) != 0) continue;
+      Apply(m, &mutant);
+      Facts facts;
+      const Status status = Verify(mutant, &facts);
+      // A schedule of broken structure has no meaning to the model.
+      if (!status.ok() && ClassOf(status) != "structure") {
+        const bool agrees = !Model(mutant).FindFault().empty();
+        ++faults;
+        if (ClassOf(status) == "leak") {
+          harmless_leaks += !agrees;
+        } else {
+          EXPECT_TRUE(agrees) << algo::Describe(contract, algorithm, 1) << " " << Describe(original, m) << ": "
+                              << status.message();
+        }
+        if (ClassOf(status) == "race" || ClassOf(status) == "deadlock") {
+          ++order_faults;
+          failed_runs += !RunSome(mutant, random.Next(), 30).empty();
+        }
+      }
+      mutant.program[m.rank][m.lane] = original.program[m.rank][m.lane];
+    }
+  });
+  std::printf("%d ranks, 1 in %llu mutants: %ld rejected by both (of them %ld leaks harmless to the data); of %ld races and "
+              "deadlocks %ld made a run fail\n", GetParam(), static_cast<unsigned long long>(one_in), faults, harmless_leaks,
+              order_faults, failed_runs);
+  EXPECT_GT(order_faults, 0);
+  EXPECT_GE(failed_runs, order_faults * 95 / 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RejectionTest, ::testing::Range(2, 5));
+
+// What is generated runs right under a hostile scheduler, also with more ranks and lanes than mutation can afford.
+TEST(InterpreterTest, GeneratedSchedulesRunRight) {
+  SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+  harness::Random random(harness::Seed());
+  for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16}) {
+    algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
+      const int lanes = 1 + static_cast<int>(random.Below(3));
+      const Schedule schedule = algo::Generate(contract, algorithm, lanes).value();
+      EXPECT_EQ(RunSome(schedule, random.Next(), kSanitized ? 2 : 5), "") << algo::Describe(contract, algorithm, lanes);
+    });
+  }
+}
+
+TEST(MutateTest, EachMutationChangesItsLaneOnly) {
+  for (const int lanes : {1, 2}) {
+    const Schedule original = algo::Generate({plan::Kind::kAllReduce, 3, 0}, "twoshot", lanes).value();
+    std::map<Change, int> seen;
+    for (const Mutation& m : Mutations(original)) {
+      Schedule mutant = original;
+      Apply(m, &mutant);
+      EXPECT_NE(mutant, original) << Describe(original, m);
+      mutant.program[m.rank][m.lane] = original.program[m.rank][m.lane];
+      EXPECT_EQ(mutant, original) << Describe(original, m);
+      ++seen[m.change];
+    }
+    for (int c = 0; c < kNumChanges; ++c) {
+      const bool possible = static_cast<Change>(c) != Change::kWaitLane || lanes > 1;
+      EXPECT_EQ(seen[static_cast<Change>(c)] > 0, possible) << ChangeName(static_cast<Change>(c));
+    }
+  }
+}
+
+// Counted by hand for a schedule small enough: 2 ranks, one copy, signal and wait each way.
+TEST(MutateTest, CountsForASmallSchedule) {
+  const Schedule s = plan::Parse("axccl-plan 1\nalgorithm x\nkind send_recv\nranks 2\nroot 0\nparts 1\nlanes 1\nslots 1\n"
+                                 "endpoints 1\ndirect no\ninline -\nrank 0 lane 0\n#0 copy slot[0].0 <- in[0].0.0\n"
+                                 "#1 signal 1 e0\nrank 1 lane 0\n#2 wait 0 e0 v1\n").value();
+  std::map<Change, int> seen;
+  for (const Mutation& m : Mutations(s)) ++seen[m.change];
+  const std::map<Change, int> expected = {
+      {Change::kDropOp, 3},        {Change::kSwapOps, 1},       {Change::kSignalPeer, 2},      {Change::kSignalEndpoint, 1},
+      {Change::kWaitPeer, 1},      {Change::kWaitEndpoint, 1},  {Change::kWaitValue, 2},       {Change::kOperandBuffer, 4},
+      {Change::kOperandRank, 2},   {Change::kOperandBlock, 2},  {Change::kOperandPart, 2},     {Change::kOperandParts, 4},
+      {Change::kDropSource, 1},    {Change::kDropDestination, 1}, {Change::kDuplicateSource, 1},
+      {Change::kDuplicateDestination, 1}, {Change::kFlipFinish, 1}};
+  EXPECT_EQ(seen, expected);
+}
+
+}  // namespace
+}  // namespace axccl::verify
