@@ -4,15 +4,17 @@
 // group (every rank holds the same object) and executed by each rank for its own part. Immutable once built.
 //
 // One *turn* runs every lane's list once, over one tile of the data (region.h). Large operations take several turns and
-// operations on a channel follow each other; both are the same thing to a schedule: turn t+1 of a rank's lane starts when
-// its turn t is done, with no other ordering between ranks than what signals and waits make. Scratch slots and endpoint
-// lines exist `kRotation` times and turn t uses copy t % kRotation, so a slot written in turn t is next written in t + 2.
+// operations on a channel follow each other; both are the same thing to a schedule: turn t+1 of a rank's lane starts
+// when its turn t is done, with no other ordering between ranks than what signals and waits make. Scratch slots and
+// endpoint lines exist `kRotation` times and turn t uses copy t % kRotation, so a slot written in turn t is next
+// written in t + 2.
 //
-// Synchronisation. An *endpoint* (source rank s, lane l, k) is a monotonic counter written by rank s only. The v-th signal of
-// a turn on it sets it to turn * 2^16 + v (v = 1, 2, ... in lane order); a wait for (s, l, k, v) blocks until it is at least
-// that. Signal is a release, wait an acquire. All signals on one endpoint go to the same destination set: one rank or all
-// other ranks of the group. Lanes of one rank are ordered by endpoints whose destination is the rank itself (tokens).
-// A lane may wait on and signal endpoints of its own lane index only, except tokens, which name the lane of the source.
+// Synchronisation. An *endpoint* (source rank s, lane l, k) is a monotonic counter written by rank s only. The v-th
+// signal of a turn on it sets it to turn * 2^16 + v (v = 1, 2, ... in lane order); a wait for (s, l, k, v) blocks until
+// it is at least that. Signal is a release, wait an acquire. All signals on one endpoint go to the same destination
+// set: one rank or all other ranks of the group. Lanes of one rank are ordered by endpoints whose destination is the
+// rank itself (tokens). A lane may wait on and signal endpoints of its own lane index only, except tokens, which name
+// the lane of the source.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +51,9 @@ enum class OpKind : uint8_t {
 };
 
 // Scaling. In a contract that reduces, reading an input operand (by copy or reduce) applies the factor of the rank that
-// owns it; scratch and output operands are read as they are. `finish` marks the operation that writes final results (where
-// an integer average divides): every output part must be finished exactly once, and finished data never reduced again.
-// Slot-to-slot and slot-to-output copies keep the state of the data.
+// owns it; scratch and output operands are read as they are. `finish` marks the operation that writes final results
+// (where an integer average divides): every output part must be finished exactly once, and finished data never reduced
+// again. Slot-to-slot and slot-to-output copies keep the state of the data.
 //
 // In place (contract.h) a copy may find that its source is its destination; where the contract does not reduce it then
 // does nothing to it, and executors leave it out, because other ranks may read there at the same time.
@@ -61,8 +63,8 @@ struct Op {
   int16_t peer = 0;        // signal: destination rank, own rank (token) or kAllPeers; wait: source rank
   uint16_t from_lane = 0;  // wait only
   uint16_t endpoint = 0;
-  uint16_t value = 0;      // wait only: v >= 1
-  uint32_t id = 0;         // unique in the schedule; kept by lowering passes, cited by traces
+  uint16_t value = 0;  // wait only: v >= 1
+  uint32_t id = 0;     // unique in the schedule; kept by lowering passes, cited by traces
   std::vector<Operand> dst;
   std::vector<Operand> src;
 
@@ -86,8 +88,8 @@ struct Schedule {
   // signal(all, endpoint 0) and one wait (peer, endpoint 0, 1) per other rank, in ascending order of rank: the executor
   // announces buffer addresses with that exchange. It moves all data in one turn (no tiles).
   bool direct = false;
-  // inline_endpoint[slot]: the endpoint whose first signal after the slot is written publishes it, or -1. Slots of a few
-  // bytes may then live in the endpoint's cache line. A hint: it changes no ordering.
+  // inline_endpoint[slot]: the endpoint whose first signal after the slot is written publishes it, or -1. Slots of a
+  // few bytes may then live in the endpoint's cache line. A hint: it changes no ordering.
   std::vector<int16_t> inline_endpoint;
   std::vector<std::vector<Lane>> program;  // [rank][lane]
 

@@ -1,9 +1,9 @@
 // The canonical text form of a schedule, and its hash.
 //
-// One schedule has one text and one text one schedule: Parse accepts exactly what Print writes, so Print(Parse(t)) == t for
-// every text it accepts, and Parse(Print(s)) == s for every schedule that meets the verifier's structure rules (fields an
-// operation does not use are zero). Lines end in '\n', words are separated by one space, numbers are decimal without
-// sign or leading zeros. Version 1:
+// One schedule has one text and one text one schedule: Parse accepts exactly what Print writes, so Print(Parse(t)) == t
+// for every text it accepts, and Parse(Print(s)) == s for every schedule that meets the verifier's structure rules
+// (fields an operation does not use are zero). Lines end in '\n', words are separated by one space, numbers are decimal
+// without sign or leading zeros. Version 1:
 //
 //   axccl-plan 1                                version of the form
 //   algorithm ring                              [a-z0-9_-], at most 32 characters
@@ -23,9 +23,9 @@
 //   #3 reduce finish out[0].0.1:2 <- in[0].0.1:2 slot[3].0:2
 //   #4 nop
 //
-// An operand is in[rank].block.part, out[rank].block.part or slot[rank].slot, followed by `:parts` when it spans more than
-// one. Functions are pure and thread-safe. Parse takes hostile text: it allocates in proportion to the text only, and what
-// it returns is well-formed but not verified.
+// An operand is in[rank].block.part, out[rank].block.part or slot[rank].slot, followed by `:parts` when it spans more
+// than one. Functions are pure and thread-safe. Parse takes hostile text: it allocates in proportion to the text only,
+// and what it returns is well-formed but not verified.
 #pragma once
 
 #include <string>

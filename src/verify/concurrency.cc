@@ -32,18 +32,18 @@ struct Strand {
   int rank = 0;
   int lane = 0;
   uint32_t turn = 0;
-  uint32_t next = 0;         // operation of this turn
-  uint32_t blocked = kNone;  // key of the signal it waits for
+  uint32_t next = 0;              // operation of this turn
+  uint32_t blocked = kNone;       // key of the signal it waits for
   uint32_t next_blocked = kNone;  // list of the strands that wait for the same signal
-  uint32_t done = 0;         // operations done, over all turns
+  uint32_t done = 0;              // operations done, over all turns
 };
 
 // Who touched a place last.
 struct History {
   Event write;
   bool onto_itself = false;  // in place the write does nothing
-  uint32_t published = 0;  // position of the signal that publishes an inline slot, kNone = never
-  uint32_t reads = kNone;  // list since the write
+  uint32_t published = 0;    // position of the signal that publishes an inline slot, kNone = never
+  uint32_t reads = kNone;    // list since the write
 };
 
 struct ReadNode {
@@ -94,11 +94,11 @@ class Run {
   const SignalTable& signals_;
   Order* order_;
   const Places places_;
-  const uint32_t width_;          // lanes examined
+  const uint32_t width_;           // lanes examined
   std::vector<uint32_t> lane_at_;  // [lane] its position among them
   std::vector<Strand> strands_;
-  std::vector<uint32_t> clock_;   // [strand][strand] operations known to be done; the own entry is kept in Strand::done
-  std::vector<uint32_t> queue_;   // strands that can go on
+  std::vector<uint32_t> clock_;  // [strand][strand] operations known to be done; the own entry is kept in Strand::done
+  std::vector<uint32_t> queue_;  // strands that can go on
 
   std::vector<uint32_t> made_;      // [endpoint] signals so far
   std::vector<uint32_t> waits_;     // [signal] waits for it in a turn
@@ -110,15 +110,22 @@ class Run {
 
   std::vector<History> history_;
   std::vector<ReadNode> reads_;
-  // Direct schedules: how many lanes of a rank have ended the turn, and the last access of a strand to a rank's buffers.
+  // Direct schedules: how many lanes of a rank have ended the turn, and the last access of a strand to a rank's
+  // buffers.
   std::vector<uint32_t> arrived_;
   std::vector<bool> ended_;
   std::vector<uint32_t> last_remote_;  // [rank][strand] position + 1
 };
 
 Run::Run(const Schedule& s, const SignalTable& signals, const std::vector<int>& lanes, Order* order)
-    : s_(s), signals_(signals), order_(order), places_(s), width_(static_cast<uint32_t>(lanes.size())),
-      lane_at_(s.lanes, 0), made_(signals.size(), 0), waits_(signals.op_index.size(), 0),
+    : s_(s),
+      signals_(signals),
+      order_(order),
+      places_(s),
+      width_(static_cast<uint32_t>(lanes.size())),
+      lane_at_(s.lanes, 0),
+      made_(signals.size(), 0),
+      waits_(signals.op_index.size(), 0),
       history_(size_t{places_.size()} * width_) {
   for (uint32_t i = 0; i < width_; ++i) lane_at_[lanes[i]] = i;
   for (int r = 0; r < s.contract.ranks; ++r) {
@@ -309,15 +316,16 @@ Status Run::Data(uint32_t x, const Op& op) {
   return Status();
 }
 
-// An access to another rank's user buffer: not before the own rank has heard, in the prologue, where that buffer is (which
-// is after the other rank began), and not after the other rank's end.
+// An access to another rank's user buffer: not before the own rank has heard, in the prologue, where that buffer is
+// (which is after the other rank began), and not after the other rank's end.
 Status Run::Remote(uint32_t x, const Touch& t) {
   const Strand& strand = strands_[x];
   const int owner = t.operand->rank;
-  const uint32_t announced = static_cast<uint32_t>(owner < strand.rank ? owner + 1 : owner);  // the wait of the prologue
+  const uint32_t announced =
+      static_cast<uint32_t>(owner < strand.rank ? owner + 1 : owner);  // the wait of the prologue
   if (!Before({StrandOf(strand.rank, 0), announced}, x)) {
-    return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) + " before lane 0 has waited for " +
-               "rank " + std::to_string(owner) + " to begin");
+    return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) +
+               " before lane 0 has waited for " + "rank " + std::to_string(owner) + " to begin");
   }
   if (ended_[owner]) {
     return TooLate({x, strand.done}, owner);
@@ -330,8 +338,8 @@ Status Run::Read(uint32_t x, const Touch& t) {
   History& h = history_[t.place];
   const uint32_t position = strands_[x].done;
   const bool of_input = t.operand->buffer == Buffer::kInput;
-  // Out of place an input and an output are different memory, and in place the copy onto itself does nothing. What wrote
-  // there before that copy is the dataflow's business: the copy would read something else than the input.
+  // Out of place an input and an output are different memory, and in place the copy onto itself does nothing. What
+  // wrote there before that copy is the dataflow's business: the copy would read something else than the input.
   if (h.write.strand != kNone && !(of_input && h.onto_itself)) {
     if (!Before(h.write, x)) {
       return Race(x, t, "reads", h.write, "may write it at the same time", of_input);
@@ -339,8 +347,8 @@ Status Run::Read(uint32_t x, const Touch& t) {
     const bool is_inline = t.operand->buffer == Buffer::kScratch && s_.inline_endpoint[t.operand->part + t.part] >= 0;
     if (is_inline && h.write.strand != x && (h.published == kNone || Clock(x)[h.write.strand] <= h.published)) {
       return Bad("race: " + WhereOf({x, position}) + " reads the inline slot " + Place(*t.operand, t.part) +
-                 " before the signal of endpoint " +
-                 std::to_string(s_.inline_endpoint[t.operand->part + t.part]) + " that publishes it");
+                 " before the signal of endpoint " + std::to_string(s_.inline_endpoint[t.operand->part + t.part]) +
+                 " that publishes it");
     }
   }
   if (h.reads != kNone && reads_[h.reads].event.strand == x && reads_[h.reads].of_input == of_input) {
@@ -374,7 +382,9 @@ Status Run::Race(uint32_t x, const Touch& t, const char* does, const Event& othe
   return Bad("race: " + WhereOf({x, strands_[x].done}) + " " + does + " " + Place(*t.operand, t.part) + " while " +
              WhereOf(other) + " " + other_does +
              (in_place ? " when rank " + std::to_string(t.operand->rank) + " runs in place" : std::string()) +
-             (other_turn < turn ? " in an earlier turn" : other_turn > turn ? " in a later turn" : ""));
+             (other_turn < turn   ? " in an earlier turn"
+              : other_turn > turn ? " in a later turn"
+                                  : ""));
 }
 
 // Position of the first signal of the slot's endpoint behind the operation at hand.

@@ -35,8 +35,14 @@ struct Value {
 class Walk {
  public:
   Walk(const Schedule& s, int lane)
-      : s_(s), lane_(lane), reduces_(plan::Reduces(s.contract.kind)), places_(s), folds_(s.contract.ranks),
-        values_(places_.size()), writer_(places_.size(), 0), written_part_(places_.size(), 0) {}
+      : s_(s),
+        lane_(lane),
+        reduces_(plan::Reduces(s.contract.kind)),
+        places_(s),
+        folds_(s.contract.ranks),
+        values_(places_.size()),
+        writer_(places_.size(), 0),
+        written_part_(places_.size(), 0) {}
 
   Status Do(const OpRef& ref);
   Status CheckOutputs() const;
@@ -85,8 +91,8 @@ Status Walk::Do(const OpRef& ref) {
   const Op& op = s_.program[ref.rank][ref.lane].ops[ref.index];
   AXCCL_RETURN_IF_ERROR(MarkDestinations(op));
   for (const Operand& o : op.src) AXCCL_RETURN_IF_ERROR(CheckOverlap(o));
-  // Part by part is the same as all sources before all destinations: CheckOverlap has seen that no part of a source is a
-  // destination of another part.
+  // Part by part is the same as all sources before all destinations: CheckOverlap has seen that no part of a source is
+  // a destination of another part.
   for (int i = 0; i < op.src[0].parts; ++i) {
     Value value;
     AXCCL_RETURN_IF_ERROR(op.kind == OpKind::kReduce ? Fold(op, i, &value) : Read(op.src[0], i, &value));
@@ -129,8 +135,8 @@ Status Walk::Read(const Operand& o, int part, Value* value) const {
 Status Walk::ReadInput(const Operand& o, int part, Value* value) const {
   *value = Value{o.rank, o.block, static_cast<uint16_t>(o.part + part), false};
   if (!places_.IsAliasedInput(o)) return Status();
-  // The same memory as an output when the rank runs in place. In kinds that reduce, even its own contribution must not be
-  // found there: it would be scaled a second time.
+  // The same memory as an output when the rank runs in place. In kinds that reduce, even its own contribution must not
+  // be found there: it would be scaled a second time.
   const Value& output = values_[places_.Of(o) + part];
   if (!output.defined() || (!reduces_ && output == *value)) return Status();
   return Bad("reads " + Place(o, part) + " after it was overwritten with " + Describe(output) + " if rank " +
@@ -204,10 +210,11 @@ Value Walk::Expected(int rank, int block, int part) const {
 // All ranks always see the same bits, so they must have computed the same expression (or copied it).
 Status Walk::CheckSameBits(int rank, int part) const {
   if (values_[places_.Output(rank, 0) + part].source == values_[places_.Output(0, 0) + part].source) return Status();
-  return MakeStatus(Code::kInvalidArgument,
-                    "dataflow: lane %d folds output block 0.part %d of rank 0 and of rank %d in different orders or with "
-                    "different roundings; all ranks must see the same bits",
-                    lane_, part, rank);
+  return MakeStatus(
+      Code::kInvalidArgument,
+      "dataflow: lane %d folds output block 0.part %d of rank 0 and of rank %d in different orders or with "
+      "different roundings; all ranks must see the same bits",
+      lane_, part, rank);
 }
 
 Status Walk::CheckOutputs() const {

@@ -1,9 +1,9 @@
 // Folds as values: which ranks' contributions, combined in which order and rounded where.
 //
-// A fold has a number, and two folds have the same number exactly when they were computed by the same expression: then, and
-// in floating point only then, they have the same bits. Numbers 0 to ranks - 1 are contributions as a reduce reads them
-// from an input, scaled but not rounded; every reduce or copy that stores a result rounds it, which makes a new expression.
-// Not thread-safe.
+// A fold has a number, and two folds have the same number exactly when they were computed by the same expression: then,
+// and in floating point only then, they have the same bits. Numbers 0 to ranks - 1 are contributions as a reduce reads
+// them from an input, scaled but not rounded; every reduce or copy that stores a result rounds it, which makes a new
+// expression. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class Folds {
   struct Node {
     uint32_t first = 0;  // of its terms
     uint32_t count = 0;
-    uint32_t next = 0;   // node with the same hash, 0 = none (0 is a contribution, never in a list)
+    uint32_t next = 0;  // node with the same hash, 0 = none (0 is a contribution, never in a list)
   };
 
   bool HasTerms(const Node& node, const std::vector<uint32_t>& terms) const;

@@ -139,11 +139,25 @@ void ApplyToList(const Mutation& m, std::vector<Operand>* operands) {
 }  // namespace
 
 const char* ChangeName(Change change) {
-  constexpr const char* kNames[kNumChanges] = {
-      "drop_op",       "swap_ops",         "signal_peer",  "signal_endpoint", "wait_peer",
-      "wait_lane",     "wait_endpoint",    "wait_value",   "operand_buffer",  "operand_rank",
-      "operand_block", "operand_part",     "operand_parts", "drop_source",    "drop_destination",
-      "duplicate_source", "duplicate_destination", "swap_sources", "flip_finish"};
+  constexpr const char* kNames[kNumChanges] = {"drop_op",
+                                               "swap_ops",
+                                               "signal_peer",
+                                               "signal_endpoint",
+                                               "wait_peer",
+                                               "wait_lane",
+                                               "wait_endpoint",
+                                               "wait_value",
+                                               "operand_buffer",
+                                               "operand_rank",
+                                               "operand_block",
+                                               "operand_part",
+                                               "operand_parts",
+                                               "drop_source",
+                                               "drop_destination",
+                                               "duplicate_source",
+                                               "duplicate_destination",
+                                               "swap_sources",
+                                               "flip_finish"};
   return kNames[static_cast<int>(change)];
 }
 

@@ -1,8 +1,8 @@
 // Mutation: every schedule that differs from a given one in a single place.
 //
-// The bar the verifier is held to. A mutation changes one operation (or swaps two neighbours) the way a mistaken generator
-// would: leave out a step, name the wrong rank, endpoint, value, block, part or slot, list an operand once too often. Fields
-// that name one of several ranks or lanes take every other value, counted fields move by one.
+// The bar the verifier is held to. A mutation changes one operation (or swaps two neighbours) the way a mistaken
+// generator would: leave out a step, name the wrong rank, endpoint, value, block, part or slot, list an operand once
+// too often. Fields that name one of several ranks or lanes take every other value, counted fields move by one.
 //
 // Values; Mutations() and Apply() are pure and thread-safe.
 #pragma once
@@ -17,23 +17,23 @@ namespace axccl::verify {
 
 enum class Change : uint8_t {
   kDropOp,
-  kSwapOps,           // with the next of the lane
-  kSignalPeer,        // any other rank, the own one, or all
-  kSignalEndpoint,    // +-1
-  kWaitPeer,          // any other rank
-  kWaitLane,          // any other lane
-  kWaitEndpoint,      // +-1
-  kWaitValue,         // +-1
-  kOperandBuffer,     // the two others
-  kOperandRank,       // any other
-  kOperandBlock,      // +-1
-  kOperandPart,       // +-1; of scratch: the slot
-  kOperandParts,      // +-1
+  kSwapOps,         // with the next of the lane
+  kSignalPeer,      // any other rank, the own one, or all
+  kSignalEndpoint,  // +-1
+  kWaitPeer,        // any other rank
+  kWaitLane,        // any other lane
+  kWaitEndpoint,    // +-1
+  kWaitValue,       // +-1
+  kOperandBuffer,   // the two others
+  kOperandRank,     // any other
+  kOperandBlock,    // +-1
+  kOperandPart,     // +-1; of scratch: the slot
+  kOperandParts,    // +-1
   kDropSource,
   kDropDestination,
   kDuplicateSource,
   kDuplicateDestination,
-  kSwapSources,       // with the next
+  kSwapSources,  // with the next
   kFlipFinish,
 };
 inline constexpr int kNumChanges = 19;
@@ -42,10 +42,10 @@ struct Mutation {
   Change change = Change::kDropOp;
   uint16_t rank = 0;
   uint16_t lane = 0;
-  uint32_t index = 0;    // operation in its lane
+  uint32_t index = 0;      // operation in its lane
   bool of_source = false;  // which list `operand` indexes
   uint16_t operand = 0;
-  int32_t value = 0;     // what the field becomes
+  int32_t value = 0;  // what the field becomes
 };
 
 const char* ChangeName(Change change);

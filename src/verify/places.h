@@ -12,8 +12,12 @@ namespace axccl::verify {
 
 class Places {
  public:
-  explicit Places(const plan::Schedule& s) : parts_(s.parts), slots_(s.slots), input_(s.contract.ranks),
-                                             output_(s.contract.ranks), alias_(s.contract.ranks) {
+  explicit Places(const plan::Schedule& s)
+      : parts_(s.parts),
+        slots_(s.slots),
+        input_(s.contract.ranks),
+        output_(s.contract.ranks),
+        alias_(s.contract.ranks) {
     uint32_t next = 0;
     for (int r = 0; r < s.contract.ranks; ++r) {
       Alias& a = alias_[r];
@@ -40,7 +44,8 @@ class Places {
   uint32_t Of(const plan::Operand& o) const {
     if (o.buffer == plan::Buffer::kScratch) return scratch_ + o.rank * slots_ + o.part;
     if (o.buffer == plan::Buffer::kOutput) return output_[o.rank] + o.block * parts_ + o.part;
-    if (IsAliasedInput(o)) return output_[o.rank] + static_cast<uint32_t>(alias_[o.rank].output_block) * parts_ + o.part;
+    if (IsAliasedInput(o))
+      return output_[o.rank] + static_cast<uint32_t>(alias_[o.rank].output_block) * parts_ + o.part;
     return input_[o.rank] + o.block * parts_ + o.part;
   }
   // Part 0 of an output block.

@@ -30,7 +30,8 @@ Status CheckContract(const Contract& c) {
   if (c.root < 0 || c.root >= c.ranks || (!plan::HasRoot(c.kind) && c.root != 0)) {
     return Broken("root " + std::to_string(c.root) + "; must be a rank of the group, and 0 where the kind has no root");
   }
-  if (c.kind == plan::Kind::kSendRecv && c.ranks != 2) return Broken("send_recv needs 2 ranks, the sender and the receiver");
+  if (c.kind == plan::Kind::kSendRecv && c.ranks != 2)
+    return Broken("send_recv needs 2 ranks, the sender and the receiver");
   return Status();
 }
 
@@ -43,7 +44,8 @@ Status CheckShape(const Schedule& s) {
                   std::to_string(c.ranks));
   }
   for (size_t r = 0; r < s.program.size(); ++r) {
-    if (s.program[r].size() != s.lanes) return Broken("rank " + std::to_string(r) + " does not have one program a lane");
+    if (s.program[r].size() != s.lanes)
+      return Broken("rank " + std::to_string(r) + " does not have one program a lane");
   }
   uint64_t places = uint64_t{s.slots} * plan::kRotation * c.ranks;
   for (int r = 0; r < c.ranks; ++r) {
@@ -62,7 +64,8 @@ Status CheckInline(const Schedule& s) {
   for (size_t i = 0; i < s.inline_endpoint.size(); ++i) {
     const int e = s.inline_endpoint[i];
     if (e == -1) continue;
-    if (e < 0 || e >= s.endpoints) return Broken("slot " + std::to_string(i) + " is inline in an endpoint that does not exist");
+    if (e < 0 || e >= s.endpoints)
+      return Broken("slot " + std::to_string(i) + " is inline in an endpoint that does not exist");
     if (taken[e]) return Broken("two slots are inline in endpoint " + std::to_string(e) + "; there is room for one");
     taken[e] = true;
   }
@@ -116,12 +119,14 @@ class OpChecker {
   Status CheckSync(const Op& op) const {
     const bool wait = op.kind == OpKind::kWait;
     if (op.finish || !op.dst.empty() || !op.src.empty()) return Bad("synchronises but has operands");
-    if (op.endpoint >= s_.endpoints) return Bad("names endpoint " + std::to_string(op.endpoint) + ", which does not exist");
+    if (op.endpoint >= s_.endpoints)
+      return Bad("names endpoint " + std::to_string(op.endpoint) + ", which does not exist");
     const bool peer_ok = (op.peer >= 0 && op.peer < s_.contract.ranks) || (!wait && op.peer == plan::kAllPeers);
     if (!peer_ok) return Bad("names rank " + std::to_string(op.peer) + ", which does not exist");
     if (!wait) return op.from_lane == 0 && op.value == 0 ? Status() : Bad("is a signal with fields of a wait");
     if (op.value == 0) return Bad("waits for value 0, which is there before the turn");
-    if (op.from_lane >= s_.lanes) return Bad("waits for lane " + std::to_string(op.from_lane) + ", which does not exist");
+    if (op.from_lane >= s_.lanes)
+      return Bad("waits for lane " + std::to_string(op.from_lane) + ", which does not exist");
     const bool own = op.from_lane == lane_;
     if (op.peer == rank_ ? own : !own) {
       return Bad("waits for rank " + std::to_string(op.peer) + " lane " + std::to_string(op.from_lane) +
@@ -171,7 +176,8 @@ class OpChecker {
     if (o.block >= blocks || o.part + o.parts > s_.parts) {
       return Bad("names " + Place(o, o.parts - 1) + ", which does not exist");
     }
-    if (!s_.direct && o.rank != rank_) return Bad("touches " + Place(o, 0) + " of another rank, but the schedule is not direct");
+    if (!s_.direct && o.rank != rank_)
+      return Bad("touches " + Place(o, 0) + " of another rank, but the schedule is not direct");
     return Status();
   }
 
@@ -212,7 +218,8 @@ Status CollectSignals(const Schedule& s, SignalTable* t) {
       return Broken(Where(s, r, l, i) + " signals endpoint " + std::to_string(op.endpoint) + " to rank " +
                     std::to_string(op.peer) + " (-1 = all), earlier signals went to " + std::to_string(e.peer));
     }
-    if (e.count == kMaxSignals) return Broken(Where(s, r, l, i) + " is signal 65536 of its endpoint; 65535 fit in a turn");
+    if (e.count == kMaxSignals)
+      return Broken(Where(s, r, l, i) + " is signal 65536 of its endpoint; 65535 fit in a turn");
     e.peer = op.peer;
     ++e.count;
     return Status();
@@ -239,9 +246,10 @@ Status MatchWaits(const Schedule& s, const SignalTable& t) {
     const size_t index = t.IndexOf(op.peer, op.from_lane, op.endpoint);
     const auto& e = t.At(index);
     if (op.value > e.count) {
-      return MakeStatus(Code::kInvalidArgument,
-                        "deadlock: %s waits for value %d of rank %d lane %d endpoint %d, which is signalled %u times a turn",
-                        Where(s, r, l, i).c_str(), op.value, op.peer, op.from_lane, op.endpoint, e.count);
+      return MakeStatus(
+          Code::kInvalidArgument,
+          "deadlock: %s waits for value %d of rank %d lane %d endpoint %d, which is signalled %u times a turn",
+          Where(s, r, l, i).c_str(), op.value, op.peer, op.from_lane, op.endpoint, e.count);
     }
     const bool reached = e.peer == plan::kAllPeers ? op.peer != r : e.peer == r;
     if (!reached) {
@@ -259,7 +267,8 @@ Status MatchWaits(const Schedule& s, const SignalTable& t) {
     const auto& e = t.At(index);
     const int destinations = e.peer == plan::kAllPeers ? s.contract.ranks - 1 : 1;
     if (t.op_index[e.first + e.count - 1] != i || heard[index] == destinations) return Status();
-    return MakeStatus(Code::kInvalidArgument, "leak: %s signals endpoint %d to %d ranks, but only %d wait for its value %u",
+    return MakeStatus(Code::kInvalidArgument,
+                      "leak: %s signals endpoint %d to %d ranks, but only %d wait for its value %u",
                       Where(s, r, l, i).c_str(), op.endpoint, destinations, heard[index], e.count);
   });
 }
@@ -270,7 +279,8 @@ Status CheckPrologue(const Schedule& s) {
   for (int r = 0; r < s.contract.ranks; ++r) {
     const auto& ops = s.program[r][0].ops;
     const auto broken = [&] {
-      return Broken("rank " + std::to_string(r) + " lane 0 of a direct schedule must begin with a signal of endpoint 0 to "
+      return Broken("rank " + std::to_string(r) +
+                    " lane 0 of a direct schedule must begin with a signal of endpoint 0 to "
                     "all and a wait for its value 1 of every other rank, in ascending order");
     };
     if (ops.size() < static_cast<size_t>(s.contract.ranks)) return broken();

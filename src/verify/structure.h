@@ -1,7 +1,7 @@
 // The rules a schedule must meet before anything else can be said about it, and the table of its signals.
 //
-// What passes is safe to walk: every rank, lane, block, part, slot and endpoint an operation names exists, every wait has
-// the signal that causes it, and the schedule is small enough that the other checks are bounded in time and memory.
+// What passes is safe to walk: every rank, lane, block, part, slot and endpoint an operation names exists, every wait
+// has the signal that causes it, and the schedule is small enough that the other checks are bounded in time and memory.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace axccl::verify {
 
 // Larger schedules are refused rather than verified slowly.
 inline constexpr int kMaxRanks = 4096;
-inline constexpr uint64_t kMaxStrands = 8192;      // lanes of all ranks together
-inline constexpr uint64_t kMaxPlaces = 1u << 24;   // parts of all blocks and slots, of all ranks and lanes together
+inline constexpr uint64_t kMaxStrands = 8192;        // lanes of all ranks together
+inline constexpr uint64_t kMaxPlaces = 1u << 24;     // parts of all blocks and slots, of all ranks and lanes together
 inline constexpr uint64_t kMaxEndpoints = 1u << 22;  // of all ranks and lanes together
 
 // Every signal of one turn. Signals of an endpoint are numbered first, first + 1, ... in the order they are made.

@@ -50,7 +50,8 @@ bool SameButForIds(const Op& a, const Op& b) {
 // Whether two lanes that no token touches have the same program on every rank.
 bool Twins(const Schedule& s, int a, int b) {
   return std::all_of(s.program.begin(), s.program.end(), [&](const auto& lanes) {
-    return std::equal(lanes[a].ops.begin(), lanes[a].ops.end(), lanes[b].ops.begin(), lanes[b].ops.end(), SameButForIds);
+    return std::equal(lanes[a].ops.begin(), lanes[a].ops.end(), lanes[b].ops.begin(), lanes[b].ops.end(),
+                      SameButForIds);
   });
 }
 

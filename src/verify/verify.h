@@ -3,10 +3,13 @@
 // Checks, each with an error that names rank, lane and op id:
 //   structure    operands in range, endpoints with one destination set, waits with a cause, the `direct` prologue
 //   deadlock     every wait is caused, and no cycle
-//   races        conflicting accesses to user buffers, slots and endpoint lines that nothing orders, over consecutive turns
-//                (slot and endpoint reuse) and consecutive operations (the user may touch his buffers as soon as his rank is done)
+//   races        conflicting accesses to user buffers, slots and endpoint lines that nothing orders, over consecutive
+//   turns
+//                (slot and endpoint reuse) and consecutive operations (the user may touch his buffers as soon as his
+//                rank is done)
 //   leaks        signals no destination waits for
-//   dataflow     every output part holds what the contract says, for every mixture of in-place ranks; and where all ranks
+//   dataflow     every output part holds what the contract says, for every mixture of in-place ranks; and where all
+//   ranks
 //                get the same fold, they get the same bits: computed by one expression, order and roundings included
 //
 // Pure and thread-safe. Takes any schedule, also a hostile one: bounded in time and memory by the schedule's own size.

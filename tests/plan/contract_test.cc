@@ -22,7 +22,8 @@ TEST(ContractTest, NamesAreFoundAgain) {
   EXPECT_STREQ(KindName(static_cast<Kind>(200)), "unknown");
 }
 
-// The table of contract.h for 4 ranks and root 2: blocks of input and output of a rank that is not the root, and of the root.
+// The table of contract.h for 4 ranks and root 2: blocks of input and output of a rank that is not the root, and of the
+// root.
 struct Row {
   Kind kind;
   bool reduces, rooted;

@@ -39,8 +39,8 @@ static_assert(Turns({.count = kHuge, .tile = 1u << 20}) == (kHuge >> 20) + 1);
 static_assert(Is(Resolve({.count = kHuge, .tile = uint64_t{1} << 40}, 0, kHuge >> 40, 0), kHuge >> 40 << 40,
                  kHuge - (kHuge >> 40 << 40)));
 
-// Every element of the block belongs to exactly one (lane, turn, part), in ascending order within a lane; all cuts but the
-// end lie at multiples of the granule; no part is larger than a slot.
+// Every element of the block belongs to exactly one (lane, turn, part), in ascending order within a lane; all cuts but
+// the end lie at multiples of the granule; no part is larger than a slot.
 void CheckPartition(const Partition& p) {
   uint64_t at = 0;
   const uint64_t turns = Turns(p), slot = SlotElements(p);
@@ -67,9 +67,9 @@ void CheckPartition(const Partition& p) {
 }
 
 std::string Describe(const Partition& p) {
-  return "count " + std::to_string(p.count) + " tile " + std::to_string(p.tile) + " granule " + std::to_string(p.granule) +
-         " lanes " + std::to_string(p.lanes) + " parts " + std::to_string(p.parts) + ", AXCCL_TEST_SEED=" +
-         std::to_string(harness::Seed());
+  return "count " + std::to_string(p.count) + " tile " + std::to_string(p.tile) + " granule " +
+         std::to_string(p.granule) + " lanes " + std::to_string(p.lanes) + " parts " + std::to_string(p.parts) +
+         ", AXCCL_TEST_SEED=" + std::to_string(harness::Seed());
 }
 
 TEST(RegionTest, SmallBlocksArePartitionedExactly) {

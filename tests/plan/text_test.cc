@@ -48,15 +48,25 @@ Schedule Example() {
   s.direct = true;
   s.inline_endpoint = {0, -1, 3};
   s.program.assign(2, std::vector<Lane>(2));
-  const Operand slots = {Buffer::kScratch, 1, 0, 0, 2}, out = {Buffer::kOutput, 1, 0, 0, 2}, in = {Buffer::kInput, 0, 1, 0, 2};
+  const Operand slots = {Buffer::kScratch, 1, 0, 0, 2}, out = {Buffer::kOutput, 1, 0, 0, 2},
+                in = {Buffer::kInput, 0, 1, 0, 2};
   s.program[0][0].ops.push_back({.kind = OpKind::kCopy, .id = 7, .dst = {slots, out}, .src = {in}});
   s.program[0][0].ops.push_back({.kind = OpKind::kSignal, .peer = kAllPeers, .id = 4294967295u, .dst = {}, .src = {}});
   s.program[0][0].ops.push_back({.kind = OpKind::kSignal, .peer = 0, .endpoint = 3, .id = 0, .dst = {}, .src = {}});
-  s.program[0][1].ops.push_back({.kind = OpKind::kWait, .peer = 0, .from_lane = 0, .endpoint = 3, .value = 1, .id = 1, .dst = {}, .src = {}});
-  s.program[1][0].ops.push_back({.kind = OpKind::kWait, .peer = 0, .from_lane = 0, .endpoint = 0, .value = 65535, .id = 2, .dst = {}, .src = {}});
-  s.program[1][0].ops.push_back({.kind = OpKind::kReduce, .finish = true, .id = 3, .dst = {{Buffer::kOutput, 1, 0, 2, 1}},
-                                 .src = {{Buffer::kInput, 1, 1, 2, 1}, {Buffer::kScratch, 0, 0, 2, 1}, {Buffer::kScratch, 1, 0, 1, 1}}});
-  s.program[1][0].ops.push_back({.kind = OpKind::kReduce, .id = 4, .dst = {{Buffer::kScratch, 0, 0, 0, 1}}, .src = {{Buffer::kScratch, 1, 0, 0, 1}}});
+  s.program[0][1].ops.push_back(
+      {.kind = OpKind::kWait, .peer = 0, .from_lane = 0, .endpoint = 3, .value = 1, .id = 1, .dst = {}, .src = {}});
+  s.program[1][0].ops.push_back(
+      {.kind = OpKind::kWait, .peer = 0, .from_lane = 0, .endpoint = 0, .value = 65535, .id = 2, .dst = {}, .src = {}});
+  s.program[1][0].ops.push_back(
+      {.kind = OpKind::kReduce,
+       .finish = true,
+       .id = 3,
+       .dst = {{Buffer::kOutput, 1, 0, 2, 1}},
+       .src = {{Buffer::kInput, 1, 1, 2, 1}, {Buffer::kScratch, 0, 0, 2, 1}, {Buffer::kScratch, 1, 0, 1, 1}}});
+  s.program[1][0].ops.push_back({.kind = OpKind::kReduce,
+                                 .id = 4,
+                                 .dst = {{Buffer::kScratch, 0, 0, 0, 1}},
+                                 .src = {{Buffer::kScratch, 1, 0, 0, 1}}});
   s.program[1][1].ops.push_back({.kind = OpKind::kNop, .id = 5, .dst = {}, .src = {}});
   return s;
 }
@@ -100,53 +110,81 @@ std::string ErrorOf(const std::string& from, const std::string& to) {
 }
 
 TEST(TextTest, ErrorsNameLineAndColumn) {
-  EXPECT_EQ(ErrorOf("axccl-plan 1", "axccl-plan 2"), "plan text, line 1 column 12: expected a number from 1 to 1, found '2\\n'");
+  EXPECT_EQ(ErrorOf("axccl-plan 1", "axccl-plan 2"),
+            "plan text, line 1 column 12: expected a number from 1 to 1, found '2\\n'");
   EXPECT_EQ(ErrorOf("parts 3", "pieces 3"), "plan text, line 6 column 1: expected 'parts', found 'pieces 3\\n'");
   EXPECT_EQ(ErrorOf("kind reduce_scatter", "kind allreduce"),
             "plan text, line 3 column 6: expected the name of a collective, such as all_reduce, found 'allreduce\\n'");
   EXPECT_EQ(ErrorOf("hand-made_2", "Hand"),
-            "plan text, line 2 column 11: expected the name of an algorithm ([a-z0-9_-], at most 32 characters), found 'Hand\\n'");
-  EXPECT_EQ(ErrorOf("ranks 2", "ranks 32768"), "plan text, line 4 column 7: expected a number from 1 to 32767, found '32768\\n'");
-  EXPECT_EQ(ErrorOf("direct yes", "direct maybe"), "plan text, line 10 column 8: expected 'yes' or 'no', found 'maybe\\n'");
-  EXPECT_EQ(ErrorOf("rank 0 lane 1", "rank 1 lane 0"), "plan text, line 16 column 1: expected 'rank 0 lane 1\\n', found 'rank 1 lane 0\\n'");
+            "plan text, line 2 column 11: expected the name of an algorithm ([a-z0-9_-], at most 32 characters), found "
+            "'Hand\\n'");
+  EXPECT_EQ(ErrorOf("ranks 2", "ranks 32768"),
+            "plan text, line 4 column 7: expected a number from 1 to 32767, found '32768\\n'");
+  EXPECT_EQ(ErrorOf("direct yes", "direct maybe"),
+            "plan text, line 10 column 8: expected 'yes' or 'no', found 'maybe\\n'");
+  EXPECT_EQ(ErrorOf("rank 0 lane 1", "rank 1 lane 0"),
+            "plan text, line 16 column 1: expected 'rank 0 lane 1\\n', found 'rank 1 lane 0\\n'");
   EXPECT_EQ(ErrorOf("#5 nop", "#5 dance"),
             "plan text, line 23 column 4: expected an operation: copy, reduce, signal, wait or nop, found 'dance\\n'");
-  EXPECT_EQ(ErrorOf("#0 signal 0 e3", "#0 signal 2 e3"), "plan text, line 15 column 11: expected a number from 0 to 1, found '2 e3\\n'");
-  EXPECT_EQ(ErrorOf("wait 0 l0 e3", "wait 0 l1 e3"),
-            "plan text, line 17 column 11: expected the lane to be left out, because it is the own one, found 'l1 e3 v1\\n'");
-  EXPECT_EQ(ErrorOf("v65535", "v65536"), "plan text, line 19 column 15: expected a number from 1 to 65535, found '65536\\n'");
+  EXPECT_EQ(ErrorOf("#0 signal 0 e3", "#0 signal 2 e3"),
+            "plan text, line 15 column 11: expected a number from 0 to 1, found '2 e3\\n'");
+  EXPECT_EQ(
+      ErrorOf("wait 0 l0 e3", "wait 0 l1 e3"),
+      "plan text, line 17 column 11: expected the lane to be left out, because it is the own one, found 'l1 e3 v1\\n'");
+  EXPECT_EQ(ErrorOf("v65535", "v65536"),
+            "plan text, line 19 column 15: expected a number from 1 to 65535, found '65536\\n'");
   EXPECT_EQ(ErrorOf("v65535", "v0"), "plan text, line 19 column 15: expected a number from 1 to 65535, found '0\\n'");
   EXPECT_EQ(ErrorOf("#5 nop\n", "#5 nop"), "plan text, line 23 column 7: expected '\\n', found the end of the text");
-  EXPECT_EQ(ErrorOf("#5 nop\n", "#5 nop\n\n"), "plan text, line 24 column 1: expected an operation or the end of the text, found '\\n'");
-  EXPECT_EQ(ErrorOf("rank 1 lane 1\n#5 nop\n", ""), "plan text, line 22 column 1: expected 'rank 1 lane 1\\n', found the end of the text");
+  EXPECT_EQ(ErrorOf("#5 nop\n", "#5 nop\n\n"),
+            "plan text, line 24 column 1: expected an operation or the end of the text, found '\\n'");
+  EXPECT_EQ(ErrorOf("rank 1 lane 1\n#5 nop\n", ""),
+            "plan text, line 22 column 1: expected 'rank 1 lane 1\\n', found the end of the text");
 }
 
 // There is one way to write each schedule.
 TEST(TextTest, OnlyTheCanonicalFormIsAccepted) {
-  const std::vector<std::pair<std::string, std::string>> variants = {
-      {"ranks 2", "ranks 02"},     {"ranks 2", "ranks +2"},        {"ranks 2", "ranks  2"},     {"ranks 2\n", "ranks 2 \n"},
-      {"ranks 2\n", "ranks 2\r\n"}, {"#7 copy", "#07 copy"},        {"slot[1].0:2", "slot[1].0:1"}, {"out[1].0.2", "out[1].0.2:1"},
-      {"inline 0 - 3", "inline 0 -1 3"}, {" <- in[0]", " <-  in[0]"}, {"#5 nop", "# 5 nop"},   {"#5 nop", "#5 nop\n#6"},
-      {"in[0].1.0:2\n", "in[0].1.0:2 \n"}, {"signal all", "signal -1"}, {"#5", "#4294967296"}, {"slot[1].0:2 out", "slot[1].00:2 out"},
-      {"reduce finish", "reduce  finish"}, {"#4294967295", "#99999999999999999999"}, {"axccl-plan", "\xef\xbb\xbf" "axccl-plan"}};
+  const std::vector<std::pair<std::string, std::string>> variants = {{"ranks 2", "ranks 02"},
+                                                                     {"ranks 2", "ranks +2"},
+                                                                     {"ranks 2", "ranks  2"},
+                                                                     {"ranks 2\n", "ranks 2 \n"},
+                                                                     {"ranks 2\n", "ranks 2\r\n"},
+                                                                     {"#7 copy", "#07 copy"},
+                                                                     {"slot[1].0:2", "slot[1].0:1"},
+                                                                     {"out[1].0.2", "out[1].0.2:1"},
+                                                                     {"inline 0 - 3", "inline 0 -1 3"},
+                                                                     {" <- in[0]", " <-  in[0]"},
+                                                                     {"#5 nop", "# 5 nop"},
+                                                                     {"#5 nop", "#5 nop\n#6"},
+                                                                     {"in[0].1.0:2\n", "in[0].1.0:2 \n"},
+                                                                     {"signal all", "signal -1"},
+                                                                     {"#5", "#4294967296"},
+                                                                     {"slot[1].0:2 out", "slot[1].00:2 out"},
+                                                                     {"reduce finish", "reduce  finish"},
+                                                                     {"#4294967295", "#99999999999999999999"},
+                                                                     {"axccl-plan",
+                                                                      "\xef\xbb\xbf"
+                                                                      "axccl-plan"}};
   for (const auto& [from, to] : variants) EXPECT_EQ(ErrorOf(from, to).substr(0, 15), "plan text, line") << to;
 }
 
 // Claims in the header cost nothing until lines follow.
 TEST(TextTest, ClaimsAllocateNothing) {
-  const std::string claim = "axccl-plan 1\nalgorithm x\nkind all_to_all\nranks 32767\nroot 0\nparts 65535\nlanes 65535\n"
-                            "slots 65535\nendpoints 65535\ndirect no\ninline\n";
+  const std::string claim =
+      "axccl-plan 1\nalgorithm x\nkind all_to_all\nranks 32767\nroot 0\nparts 65535\nlanes 65535\n"
+      "slots 65535\nendpoints 65535\ndirect no\ninline\n";
   Result<Schedule> parsed = Parse(claim);
   ASSERT_FALSE(parsed.ok());
-  EXPECT_EQ(parsed.status().message(), "plan text, line 12 column 1: expected 'rank 0 lane 0\\n', found the end of the text");
+  EXPECT_EQ(parsed.status().message(),
+            "plan text, line 12 column 1: expected 'rank 0 lane 0\\n', found the end of the text");
 }
 
 TEST(TextTest, EmptyTextIsAnError) {
-  EXPECT_EQ(Parse("").status().message(), "plan text, line 1 column 1: expected 'axccl-plan', found the end of the text");
+  EXPECT_EQ(Parse("").status().message(),
+            "plan text, line 1 column 1: expected 'axccl-plan', found the end of the text");
 }
 
-// Valid texts with bytes flipped, cut, doubled or moved: an error or, where the change happened to be a schedule again, the
-// very text of that schedule. The sanitizers watch.
+// Valid texts with bytes flipped, cut, doubled or moved: an error or, where the change happened to be a schedule again,
+// the very text of that schedule. The sanitizers watch.
 TEST(TextTest, DamagedTextsNeverCrash) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   std::vector<std::string> texts = {kExample};
@@ -163,12 +201,24 @@ TEST(TextTest, DamagedTextsNeverCrash) {
       const size_t at = random.Below(text.size());
       const size_t length = random.Below(std::min<size_t>(text.size() - at, 30));
       switch (random.Below(6)) {
-        case 0: text[at] = static_cast<char>(text[at] ^ (1 << random.Below(8))); break;
-        case 1: text[at] = static_cast<char>(random.Next()); break;
-        case 2: text[at] = static_cast<char>('0' + random.Below(10)); break;
-        case 3: text.erase(at, length); break;
-        case 4: text.insert(random.Below(text.size()), text.substr(at, length)); break;
-        case 5: text.resize(at); break;
+        case 0:
+          text[at] = static_cast<char>(text[at] ^ (1 << random.Below(8)));
+          break;
+        case 1:
+          text[at] = static_cast<char>(random.Next());
+          break;
+        case 2:
+          text[at] = static_cast<char>('0' + random.Below(10));
+          break;
+        case 3:
+          text.erase(at, length);
+          break;
+        case 4:
+          text.insert(random.Below(text.size()), text.substr(at, length));
+          break;
+        case 5:
+          text.resize(at);
+          break;
       }
     }
     Result<Schedule> parsed = Parse(text);

@@ -18,8 +18,8 @@ using plan::Schedule;
 
 namespace {
 
-// Scaling, finishing and garbage as arithmetic, so that whatever happens to data ends in its number: a contribution x is
-// scaled to 3x, a finished fold f is 5f + 1, poison is random. Sums wrap.
+// Scaling, finishing and garbage as arithmetic, so that whatever happens to data ends in its number: a contribution x
+// is scaled to 3x, a finished fold f is 5f + 1, poison is random. Sums wrap.
 constexpr uint64_t kScale = 3;
 constexpr uint64_t kPublished = uint64_t{1} << 63;
 constexpr uint64_t Finished(uint64_t fold) { return 5 * fold + 1; }
@@ -44,8 +44,8 @@ class Machine {
     }
     for (const Strand& strand : strands_) {
       if (strand.turn < options_.turns && fault_.empty()) {
-        return "deadlock: rank " + std::to_string(strand.rank) + " lane " + std::to_string(strand.lane) + " stops in turn " +
-               std::to_string(strand.turn);
+        return "deadlock: rank " + std::to_string(strand.rank) + " lane " + std::to_string(strand.lane) +
+               " stops in turn " + std::to_string(strand.turn);
       }
     }
     for (int r = 0; r < s_.contract.ranks && !s_.direct; ++r) {
@@ -60,13 +60,13 @@ class Machine {
     int lane;
     int turn = 0;
     size_t next = 0;
-    size_t phase = 0;  // of a data operation: sources read, then destinations written
-    bool parked = false;  // waits for the other lanes of its rank at the end of a direct turn
+    size_t phase = 0;               // of a data operation: sources read, then destinations written
+    bool parked = false;            // waits for the other lanes of its rank at the end of a direct turn
     std::vector<uint64_t> value{};  // [part] what has been folded
   };
 
-  // Mostly the favourite goes on, until it blocks or chance takes over. The victim moves only when nobody else can. False
-  // when nobody can.
+  // Mostly the favourite goes on, until it blocks or chance takes over. The victim moves only when nobody else can.
+  // False when nobody can.
   bool StepOne() {
     const size_t n = strands_.size();
     if (random_.OneIn(8)) favourite_ = random_.Below(n);
@@ -94,8 +94,8 @@ class Machine {
            static_cast<uint64_t>(same ? output : o.block) << 16 | static_cast<uint64_t>(o.part + part);
   }
 
-  // What lane `lane` of rank `rank` finds there. An inline slot travels in its endpoint's line: others see it as it was when
-  // the endpoint was last signalled.
+  // What lane `lane` of rank `rank` finds there. An inline slot travels in its endpoint's line: others see it as it was
+  // when the endpoint was last signalled.
   uint64_t Find(const Operand& o, int part, int turn, const Strand& reader) {
     const bool line = o.buffer == Buffer::kScratch && s_.inline_endpoint[o.part + part] >= 0 && o.rank != reader.rank;
     if (!line) return At(o, part, turn, reader.lane);

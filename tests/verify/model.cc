@@ -209,7 +209,8 @@ std::string Model::FindRace(uint32_t in_place) const {
 std::map<uint32_t, Op> Model::DataOps() const {
   std::map<uint32_t, Op> ops;
   for (const Node& node : nodes_) {
-    if (node.op != nullptr && (node.op->kind == OpKind::kCopy || node.op->kind == OpKind::kReduce)) ops[node.op->id] = *node.op;
+    if (node.op != nullptr && (node.op->kind == OpKind::kCopy || node.op->kind == OpKind::kReduce))
+      ops[node.op->id] = *node.op;
   }
   return ops;
 }
@@ -240,7 +241,8 @@ int Model::Expression(const std::vector<int>& terms) {
 }
 
 // What an operand holds. `store`: the value is stored as it is, which rounds a contribution.
-Model::Value Model::Load(const Memory& memory, const Operand& o, int part, const Node& node, uint32_t in_place, bool store) {
+Model::Value Model::Load(const Memory& memory, const Operand& o, int part, const Node& node, uint32_t in_place,
+                         bool store) {
   const bool reduces = plan::Reduces(s_.contract.kind);
   const auto it = memory.find(PlaceOf(o, part, node.turn, node.lane, in_place));
   if (it == memory.end()) return Value();
@@ -331,8 +333,8 @@ std::string Model::FindWrongOutput(uint32_t in_place) {
           const Operand o = {Buffer::kOutput, static_cast<uint16_t>(r), static_cast<uint16_t>(b), 0, 1};
           const auto it = memory.find(PlaceOf(o, p, 0, l, in_place));
           if (it == memory.end() || !IsExpected(it->second, r, b, p)) {
-            return "wrong output of rank " + std::to_string(r) + " block " + std::to_string(b) + " part " + std::to_string(p) +
-                   " in place " + std::to_string(in_place);
+            return "wrong output of rank " + std::to_string(r) + " block " + std::to_string(b) + " part " +
+                   std::to_string(p) + " in place " + std::to_string(in_place);
           }
         }
       }

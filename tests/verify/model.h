@@ -1,10 +1,10 @@
-// A second opinion on schedules, for the tests of the verifier: slow, simple, and sharing nothing with it but the words of
-// the plan.
+// A second opinion on schedules, for the tests of the verifier: slow, simple, and sharing nothing with it but the words
+// of the plan.
 //
-// Happens-before is the transitive closure of an explicit graph of three turns in which the user is a node of his own, that
-// overwrites all buffers of his rank before and after each operation. Races are found by comparing all pairs of accesses to
-// a place. Values are computed in one order, once for each mixture of in-place ranks, as counts of contributions.
-// For groups of up to 16 ranks. Not thread-safe.
+// Happens-before is the transitive closure of an explicit graph of three turns in which the user is a node of his own,
+// that overwrites all buffers of his rank before and after each operation. Races are found by comparing all pairs of
+// accesses to a place. Values are computed in one order, once for each mixture of in-place ranks, as counts of
+// contributions. For groups of up to 16 ranks. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class Model {
   // different bits, a barrier that does not hold.
   std::string FindFault();
 
-  // Whether `other`, a schedule of the same data operations, orders every conflicting pair of this one in the same way: then
-  // every run of it does what some run of this one does. `why` gets the first pair it does not.
+  // Whether `other`, a schedule of the same data operations, orders every conflicting pair of this one in the same way:
+  // then every run of it does what some run of this one does. `why` gets the first pair it does not.
   bool KeepsOrderOf(Model* other, std::string* why);
 
   // Whether every rank's end of a turn comes after every rank's beginning of it (plan::Plan::complete).
@@ -52,7 +52,7 @@ class Model {
     int block = 0, part = 0;
     int finished = 0;
     int expression = 0;  // 0 = undefined or garbage
-    bool raw = false;     // an input as the user left it
+    bool raw = false;    // an input as the user left it
     friend bool operator==(const Value&, const Value&) = default;
   };
   using Memory = std::map<uint64_t, Value>;
@@ -73,7 +73,8 @@ class Model {
   std::string FindWrongOutput(uint32_t in_place);
   std::string FindWrongBits(const Memory& memory) const;
   Memory Execute(uint32_t in_place, std::map<uint32_t, std::vector<uint64_t>>* results);
-  void ExecuteOp(const Node& node, uint32_t in_place, Memory* memory, std::map<uint32_t, std::vector<uint64_t>>* results);
+  void ExecuteOp(const Node& node, uint32_t in_place, Memory* memory,
+                 std::map<uint32_t, std::vector<uint64_t>>* results);
   Value Load(const Memory& memory, const plan::Operand& o, int part, const Node& node, uint32_t in_place, bool store);
   Value Combined(const std::vector<Value>& terms);
   int Expression(const std::vector<int>& terms);
@@ -84,9 +85,9 @@ class Model {
   std::vector<Node> nodes_;
   std::vector<std::vector<int>> after_;
   std::vector<std::vector<uint64_t>> before_;
-  std::vector<int> order_;  // nodes in a possible order; shorter than nodes_ when there is a deadlock
+  std::vector<int> order_;              // nodes in a possible order; shorter than nodes_ when there is a deadlock
   std::vector<std::vector<int>> user_;  // [turn][rank] the user's node before that turn; the last is after all
-  std::vector<int> last_;   // [rank * lanes + lane] its latest node so far, while building
+  std::vector<int> last_;               // [rank * lanes + lane] its latest node so far, while building
   std::map<std::vector<int>, int> expressions_;
   std::string fault_;
 };

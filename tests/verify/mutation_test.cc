@@ -2,16 +2,18 @@
 //
 // A mutant must be rejected, or be proved harmless by an argument that does not use the verifier:
 //
-//   order kept    the data operations are the same, and the order of every conflicting pair of accesses follows from the
+//   order kept    the data operations are the same, and the order of every conflicting pair of accesses follows from
+//   the
 //                 operations that are left; so every run of the mutant does what a run of the original does
 //   source order  a reduce lists its sources in another order, and only one rank computes that fold, so that all ranks
 //                 still see the same bits; class `any` allows it
 //   same value    an operation reads another place; it holds the same value, and no conflict is left unordered
 //
 // The arguments are checked by the model (model.h), and all mutants they spare are also run by the interpreter
-// (interpreter.h). The verifier sees every mutant of groups of up to 6 ranks and one in six of larger ones; the model and the
-// interpreter see every accepted mutant of groups of up to 4 ranks and one in six of larger ones; samples are drawn from the
-// seed, and sanitizers get fewer. AXCCL_TEST_FULL=1 examines all of all (minutes). Each test prints what it did.
+// (interpreter.h). The verifier sees every mutant of groups of up to 6 ranks and one in six of larger ones; the model
+// and the interpreter see every accepted mutant of groups of up to 4 ranks and one in six of larger ones; samples are
+// drawn from the seed, and sanitizers get fewer. AXCCL_TEST_FULL=1 examines all of all (minutes). Each test prints what
+// it did.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -100,8 +102,10 @@ std::string RunSome(const Schedule& schedule, uint64_t seed, int runs) {
   return std::string();
 }
 
-// The reason why a mutant does what the original does; empty, with the argument that failed in `why`, when there is none.
-std::string ReasonFor(const Schedule& mutant, const Mutation& mutation, Model* original, Model* model, std::string* why) {
+// The reason why a mutant does what the original does; empty, with the argument that failed in `why`, when there is
+// none.
+std::string ReasonFor(const Schedule& mutant, const Mutation& mutation, Model* original, Model* model,
+                      std::string* why) {
   if (model->KeepsOrderOf(original, why)) return "order kept";
   if (std::string fault = model->FindFault(); !fault.empty()) {
     *why += "; " + fault;
@@ -155,7 +159,8 @@ class MutationTest : public ::testing::TestWithParam<int> {
     EXPECT_EQ(facts.complete, changed.Complete()) << Describe(original, m);
     EXPECT_EQ(RunSome(mutant, random_.Next(), 4), "") << Describe(original, m);
     auto& entry = Ledger::Accepted()[{ChangeName(m.change), reason, where_}];
-    if (entry.count++ == 0) entry.example = "ranks " + std::to_string(original.contract.ranks) + ": " + Describe(original, m);
+    if (entry.count++ == 0)
+      entry.example = "ranks " + std::to_string(original.contract.ranks) + ": " + Describe(original, m);
   }
 
   Sampling sampling_ = SamplingFor(GetParam());
@@ -171,8 +176,9 @@ TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
   algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
     for (const int lanes : {1, 2}) TryAll(contract, algorithm, lanes);
   });
-  std::printf("%d ranks, seed %llu: %ld mutants, 1 in %llu verified:", n, static_cast<unsigned long long>(harness::Seed()),
-              mutants_, static_cast<unsigned long long>(sampling_.mutants));
+  std::printf("%d ranks, seed %llu: %ld mutants, 1 in %llu verified:", n,
+              static_cast<unsigned long long>(harness::Seed()), mutants_,
+              static_cast<unsigned long long>(sampling_.mutants));
   for (const auto& [name, count] : rejected_) std::printf(" %ld %s,", count, name.c_str());
   std::printf(" %ld accepted, of these 1 in %llu examined: %ld\n", accepted_,
               static_cast<unsigned long long>(sampling_.accepted), examined_);
@@ -181,8 +187,8 @@ TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MutationTest, ::testing::Range(2, 10));
 
-// The other direction, which also shows that model and interpreter notice faults: what the verifier rejects for a race, a
-// deadlock or its data, the model rejects, and a hostile run goes wrong nearly always.
+// The other direction, which also shows that model and interpreter notice faults: what the verifier rejects for a race,
+// a deadlock or its data, the model rejects, and a hostile run goes wrong nearly always.
 class RejectionTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
@@ -216,9 +222,10 @@ TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
       mutant.program[m.rank][m.lane] = original.program[m.rank][m.lane];
     }
   });
-  std::printf("%d ranks, 1 in %llu mutants: %ld rejected by both (of them %ld leaks harmless to the data); of %ld races and "
-              "deadlocks %ld made a run fail\n", GetParam(), static_cast<unsigned long long>(one_in), faults, harmless_leaks,
-              order_faults, failed_runs);
+  std::printf(
+      "%d ranks, 1 in %llu mutants: %ld rejected by both (of them %ld leaks harmless to the data); of %ld races and "
+      "deadlocks %ld made a run fail\n",
+      GetParam(), static_cast<unsigned long long>(one_in), faults, harmless_leaks, order_faults, failed_runs);
   EXPECT_GT(order_faults, 0);
   EXPECT_GE(failed_runs, order_faults * 95 / 100);
 }
@@ -259,17 +266,22 @@ TEST(MutateTest, EachMutationChangesItsLaneOnly) {
 
 // Counted by hand for a schedule small enough: 2 ranks, one copy, signal and wait each way.
 TEST(MutateTest, CountsForASmallSchedule) {
-  const Schedule s = plan::Parse("axccl-plan 1\nalgorithm x\nkind send_recv\nranks 2\nroot 0\nparts 1\nlanes 1\nslots 1\n"
-                                 "endpoints 1\ndirect no\ninline -\nrank 0 lane 0\n#0 copy slot[0].0 <- in[0].0.0\n"
-                                 "#1 signal 1 e0\nrank 1 lane 0\n#2 wait 0 e0 v1\n").value();
+  const Schedule s = plan::Parse(
+                         "axccl-plan 1\nalgorithm x\nkind send_recv\nranks 2\nroot 0\nparts 1\nlanes 1\nslots 1\n"
+                         "endpoints 1\ndirect no\ninline -\nrank 0 lane 0\n#0 copy slot[0].0 <- in[0].0.0\n"
+                         "#1 signal 1 e0\nrank 1 lane 0\n#2 wait 0 e0 v1\n")
+                         .value();
   std::map<Change, int> seen;
   for (const Mutation& m : Mutations(s)) ++seen[m.change];
-  const std::map<Change, int> expected = {
-      {Change::kDropOp, 3},        {Change::kSwapOps, 1},       {Change::kSignalPeer, 2},      {Change::kSignalEndpoint, 1},
-      {Change::kWaitPeer, 1},      {Change::kWaitEndpoint, 1},  {Change::kWaitValue, 2},       {Change::kOperandBuffer, 4},
-      {Change::kOperandRank, 2},   {Change::kOperandBlock, 2},  {Change::kOperandPart, 2},     {Change::kOperandParts, 4},
-      {Change::kDropSource, 1},    {Change::kDropDestination, 1}, {Change::kDuplicateSource, 1},
-      {Change::kDuplicateDestination, 1}, {Change::kFlipFinish, 1}};
+  const std::map<Change, int> expected = {{Change::kDropOp, 3},          {Change::kSwapOps, 1},
+                                          {Change::kSignalPeer, 2},      {Change::kSignalEndpoint, 1},
+                                          {Change::kWaitPeer, 1},        {Change::kWaitEndpoint, 1},
+                                          {Change::kWaitValue, 2},       {Change::kOperandBuffer, 4},
+                                          {Change::kOperandRank, 2},     {Change::kOperandBlock, 2},
+                                          {Change::kOperandPart, 2},     {Change::kOperandParts, 4},
+                                          {Change::kDropSource, 1},      {Change::kDropDestination, 1},
+                                          {Change::kDuplicateSource, 1}, {Change::kDuplicateDestination, 1},
+                                          {Change::kFlipFinish, 1}};
   EXPECT_EQ(seen, expected);
 }
 

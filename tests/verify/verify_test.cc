@@ -34,11 +34,11 @@ struct Head {
 Schedule Make(const Head& h, const std::string& program) {
   int slots = 0;
   for (const char c : h.inlined) slots += c == ' ';
-  const std::string text = "axccl-plan 1\nalgorithm hand\nkind " + h.kind + "\nranks " + std::to_string(h.ranks) + "\nroot " +
-                           std::to_string(h.root) + "\nparts " + std::to_string(h.parts) + "\nlanes " +
+  const std::string text = "axccl-plan 1\nalgorithm hand\nkind " + h.kind + "\nranks " + std::to_string(h.ranks) +
+                           "\nroot " + std::to_string(h.root) + "\nparts " + std::to_string(h.parts) + "\nlanes " +
                            std::to_string(h.lanes) + "\nslots " + std::to_string(slots) + "\nendpoints " +
-                           std::to_string(h.endpoints) + "\ndirect " + (h.direct ? "yes" : "no") + "\ninline" + h.inlined +
-                           "\n" + program;
+                           std::to_string(h.endpoints) + "\ndirect " + (h.direct ? "yes" : "no") + "\ninline" +
+                           h.inlined + "\n" + program;
   Result<Schedule> schedule = plan::Parse(text);
   EXPECT_TRUE(schedule.ok()) << schedule.status().message();
   return schedule.ok() ? *schedule : Schedule();
@@ -56,10 +56,8 @@ std::string Verdict(const Schedule& schedule, bool* complete = nullptr) {
 }
 
 // Rank 0 sends, by a put into the receiver's slot; the credit makes the slot reusable.
-constexpr const char* kSend =
-    "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n";
-constexpr const char* kReceive =
-    "rank 1 lane 0\n#10 signal 0 e0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n";
+constexpr const char* kSend = "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n";
+constexpr const char* kReceive = "rank 1 lane 0\n#10 signal 0 e0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n";
 const Head kSendRecv = {.kind = "send_recv"};
 
 TEST(VerifyTest, AcceptsAPutWithCredit) {
@@ -72,60 +70,73 @@ TEST(VerifyTest, NamesBothSidesOfARaceInsideATurn) {
   const std::string early = "rank 1 lane 0\n#10 signal 0 e0\n#12 copy out[1].0.0 <- slot[1].0\n#11 wait 0 e0 v1\n";
   const std::string verdict = Verdict(Make(kSendRecv, kSend + early));
   // Which of the two the run meets first is the verifier's business.
-  EXPECT_TRUE(verdict == "race: rank 1 lane 0 op 12 reads scratch[1].slot 0 while rank 0 lane 0 op 0 may write it at the same time" ||
-              verdict == "race: rank 0 lane 0 op 0 writes scratch[1].slot 0 while rank 1 lane 0 op 12 may still read it")
+  EXPECT_TRUE(
+      verdict ==
+          "race: rank 1 lane 0 op 12 reads scratch[1].slot 0 while rank 0 lane 0 op 0 may write it at the same time" ||
+      verdict == "race: rank 0 lane 0 op 0 writes scratch[1].slot 0 while rank 1 lane 0 op 12 may still read it")
       << verdict;
 }
 
 TEST(VerifyTest, FindsASlotReusedTooEarly) {
-  const std::string no_credit = "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n"
-                                "rank 1 lane 0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n";
+  const std::string no_credit =
+      "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n"
+      "rank 1 lane 0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n";
   const std::string verdict = Verdict(Make(kSendRecv, no_credit));
-  EXPECT_TRUE(
-      verdict == "race: rank 0 lane 0 op 0 writes scratch[1].slot 0 while rank 1 lane 0 op 12 may still read it in an earlier turn" ||
-      verdict == "race: rank 1 lane 0 op 12 reads scratch[1].slot 0 while rank 0 lane 0 op 0 may write it at the same time in a "
-                 "later turn")
+  EXPECT_TRUE(verdict ==
+                  "race: rank 0 lane 0 op 0 writes scratch[1].slot 0 while rank 1 lane 0 op 12 may still read it in an "
+                  "earlier turn" ||
+              verdict ==
+                  "race: rank 1 lane 0 op 12 reads scratch[1].slot 0 while rank 0 lane 0 op 0 may write it at the same "
+                  "time in a "
+                  "later turn")
       << verdict;
 }
 
 // A credit sent before the read still comes one turn before the slot is used again.
 TEST(VerifyTest, OneTurnBetweenCreditAndReuseIsEnoughButNotNone) {
-  const std::string credit_of_read = "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n"
-                                     "rank 1 lane 0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n#10 signal 0 e0\n";
+  const std::string credit_of_read =
+      "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n"
+      "rank 1 lane 0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n#10 signal 0 e0\n";
   EXPECT_EQ(Verdict(Make(kSendRecv, credit_of_read)), "ok");
 }
 
 TEST(VerifyTest, NamesTheCircleOfADeadlock) {
-  const std::string circle = "rank 0 lane 0\n#2 wait 1 e0 v1\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n"
-                             "rank 1 lane 0\n#11 wait 0 e0 v1\n#10 signal 0 e0\n#12 copy out[1].0.0 <- slot[1].0\n";
+  const std::string circle =
+      "rank 0 lane 0\n#2 wait 1 e0 v1\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n"
+      "rank 1 lane 0\n#11 wait 0 e0 v1\n#10 signal 0 e0\n#12 copy out[1].0.0 <- slot[1].0\n";
   EXPECT_EQ(Verdict(Make(kSendRecv, circle)),
-            "deadlock: rank 0 lane 0 op 2 waits for rank 1 lane 0 op 10, but before that rank 1 lane 0 op 11 waits for rank 0 "
+            "deadlock: rank 0 lane 0 op 2 waits for rank 1 lane 0 op 10, but before that rank 1 lane 0 op 11 waits for "
+            "rank 0 "
             "lane 0 op 1, and so round");
 }
 
 TEST(VerifyTest, FindsAWaitNobodySatisfies) {
   std::string program = std::string(kSend) + kReceive;
   program.replace(program.find("#11 wait 0 e0 v1"), 16, "#11 wait 0 e0 v2");
-  EXPECT_EQ(Verdict(Make(kSendRecv, program)),
-            "deadlock: rank 1 lane 0 op 11 waits for value 2 of rank 0 lane 0 endpoint 0, which is signalled 1 times a turn");
+  EXPECT_EQ(
+      Verdict(Make(kSendRecv, program)),
+      "deadlock: rank 1 lane 0 op 11 waits for value 2 of rank 0 lane 0 endpoint 0, which is signalled 1 times a turn");
 }
 
 TEST(VerifyTest, FindsLeaks) {
-  const std::string leak = "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n#3 signal 1 e0\n";
+  const std::string leak =
+      "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n#3 signal 1 e0\n";
   EXPECT_EQ(Verdict(Make(kSendRecv, leak + kReceive)),
             "leak: rank 0 lane 0 op 3 signals endpoint 0 to 1 ranks, but only 0 wait for its value 2");
   // Waiting twice does not stand in for the rank that never waits.
   const Head barrier = {.kind = "barrier", .ranks = 3, .inlined = ""};
-  EXPECT_EQ(Verdict(Make(barrier, "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 wait 2 e0 v1\n"
-                                  "rank 1 lane 0\n#3 signal all e0\n#4 wait 0 e0 v1\n#5 wait 0 e0 v1\n#6 wait 2 e0 v1\n"
-                                  "rank 2 lane 0\n#7 signal all e0\n#8 wait 1 e0 v1\n")),
+  EXPECT_EQ(Verdict(Make(barrier,
+                         "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 wait 2 e0 v1\n"
+                         "rank 1 lane 0\n#3 signal all e0\n#4 wait 0 e0 v1\n#5 wait 0 e0 v1\n#6 wait 2 e0 v1\n"
+                         "rank 2 lane 0\n#7 signal all e0\n#8 wait 1 e0 v1\n")),
             "leak: rank 0 lane 0 op 0 signals endpoint 0 to 2 ranks, but only 1 wait for its value 1");
 }
 
 TEST(VerifyTest, LaterSignalsAreNoCause) {
   // The wait is for the first signal, so the copy between the two is not ordered before the read.
-  const std::string program = "rank 0 lane 0\n#0 signal 1 e0\n#1 copy slot[1].0 <- in[0].0.0\n#2 signal 1 e0\n#3 wait 1 e0 v1\n"
-                              "rank 1 lane 0\n#10 signal 0 e0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n#13 wait 0 e0 v2\n";
+  const std::string program =
+      "rank 0 lane 0\n#0 signal 1 e0\n#1 copy slot[1].0 <- in[0].0.0\n#2 signal 1 e0\n#3 wait 1 e0 v1\n"
+      "rank 1 lane 0\n#10 signal 0 e0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n#13 wait 0 e0 v2\n";
   EXPECT_EQ(Verdict(Make(kSendRecv, program)).substr(0, 5), "race:");
 }
 
@@ -139,7 +150,9 @@ std::string OneShot(const std::string& reduce0, const std::string& reduce1) {
 constexpr const char* kReduce0 = "reduce finish out[0].0.0 <- slot[0].0 slot[1].0";
 constexpr const char* kReduce1 = "reduce finish out[1].0.0 <- slot[0].0 slot[1].0";
 
-TEST(VerifyTest, AcceptsAnAllReduceThatIsTheSameOnBothRanks) { EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, kReduce1))), "ok"); }
+TEST(VerifyTest, AcceptsAnAllReduceThatIsTheSameOnBothRanks) {
+  EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, kReduce1))), "ok");
+}
 
 TEST(VerifyTest, RejectsWrongFolds) {
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, "reduce finish out[1].0.0 <- slot[0].0 slot[0].0"))),
@@ -147,26 +160,32 @@ TEST(VerifyTest, RejectsWrongFolds) {
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, "reduce finish out[1].0.0 <- slot[1].0"))),
             "dataflow: rank 1 lane 0 op 13 finishes the fold of block 0.part 0 of ranks {1}; ranks are missing");
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, "reduce out[1].0.0 <- slot[0].0 slot[1].0"))),
-            "dataflow: lane 0 leaves the fold of block 0.part 0 of ranks {0 1} in output[1].block 0.part 0, which must end as the "
+            "dataflow: lane 0 leaves the fold of block 0.part 0 of ranks {0 1} in output[1].block 0.part 0, which must "
+            "end as the "
             "finished fold of its block over all ranks");
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, std::string(kReduce1) + "\n#14 copy finish out[1].0.0 <- out[1].0.0"))),
             "dataflow: rank 1 lane 0 op 14 finishes the finished fold of block 0.part 0 of ranks {0 1} once more");
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, std::string(kReduce1) + "\n#14 reduce out[1].0.0 <- out[1].0.0"))),
-            "dataflow: rank 1 lane 0 op 14 reduces the finished fold of block 0.part 0 of ranks {0 1} in output[1].block 0.part 0");
+            "dataflow: rank 1 lane 0 op 14 reduces the finished fold of block 0.part 0 of ranks {0 1} in "
+            "output[1].block 0.part 0");
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, "nop"))),
-            "dataflow: lane 0 leaves nothing in output[1].block 0.part 0, which must end as the finished fold of its block over "
+            "dataflow: lane 0 leaves nothing in output[1].block 0.part 0, which must end as the finished fold of its "
+            "block over "
             "all ranks");
 }
 
 TEST(VerifyTest, AllRanksSeeTheSameBits) {
   const char* different =
-      "dataflow: lane 0 folds output block 0.part 0 of rank 0 and of rank 1 in different orders or with different roundings; "
+      "dataflow: lane 0 folds output block 0.part 0 of rank 0 and of rank 1 in different orders or with different "
+      "roundings; "
       "all ranks must see the same bits";
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, "reduce finish out[1].0.0 <- slot[1].0 slot[0].0"))), different);
   // The same order, but rank 1 takes its own contribution before it was rounded to the data type.
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, "reduce finish out[1].0.0 <- slot[0].0 in[1].0.0"))), different);
   // Nobody compares where one rank alone gets the result.
-  EXPECT_EQ(Verdict(Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- in[1].0.0 slot[0].0"))), "ok");
+  EXPECT_EQ(
+      Verdict(Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- in[1].0.0 slot[0].0"))),
+      "ok");
 }
 
 TEST(VerifyTest, RejectsReadsOfWhatIsNotThere) {
@@ -183,10 +202,12 @@ TEST(VerifyTest, PartsStayParts) {
   const std::string begin = "rank 0 lane 0\n#0 copy slot[0].0:2 <- in[0].0.0:2\n";
   EXPECT_EQ(Verdict(Make(kAlone, begin + "#1 copy finish out[0].0.0:2 <- slot[0].0:2\n")), "ok");
   EXPECT_EQ(Verdict(Make(kAlone, begin + "#1 copy finish out[0].0.0 <- slot[0].1\n")),
-            "dataflow: rank 0 lane 0 op 1 writes the finished fold of block 0.part 1 of ranks {0} to output[0].block 0.part 0, "
+            "dataflow: rank 0 lane 0 op 1 writes the finished fold of block 0.part 1 of ranks {0} to output[0].block "
+            "0.part 0, "
             "another part");
   EXPECT_EQ(Verdict(Make(kAlone, begin + "#1 reduce slot[0].0 <- slot[0].0 slot[0].1\n")),
-            "dataflow: rank 0 lane 0 op 1 reduces the fold of block 0.part 1 of ranks {0} in scratch[0].slot 1 with the fold of "
+            "dataflow: rank 0 lane 0 op 1 reduces the fold of block 0.part 1 of ranks {0} in scratch[0].slot 1 with "
+            "the fold of "
             "block 0.part 0 of ranks {0}");
 }
 
@@ -207,13 +228,16 @@ TEST(VerifyTest, InPlaceRanks) {
   const std::string own = "rank 0 lane 0\n#0 copy out[0].0.0 <- in[0].0.0\n#1 copy slot[0].0 <- in[0].0.0\n";
   EXPECT_EQ(Verdict(Make(gather, own)), "ok");
   const Head reduce = {.kind = "all_reduce", .ranks = 1, .endpoints = 0, .inlined = " -"};
-  EXPECT_EQ(Verdict(Make(reduce, "rank 0 lane 0\n#0 copy out[0].0.0 <- in[0].0.0\n#1 copy finish out[0].0.0 <- in[0].0.0\n")),
-            "dataflow: rank 0 lane 0 op 1 reads input[0].block 0.part 0 after it was overwritten with the fold of block 0.part 0 of "
-            "ranks {0} if rank 0 runs in place");
+  EXPECT_EQ(
+      Verdict(Make(reduce, "rank 0 lane 0\n#0 copy out[0].0.0 <- in[0].0.0\n#1 copy finish out[0].0.0 <- in[0].0.0\n")),
+      "dataflow: rank 0 lane 0 op 1 reads input[0].block 0.part 0 after it was overwritten with the fold of block "
+      "0.part 0 of "
+      "ranks {0} if rank 0 runs in place");
   EXPECT_EQ(Verdict(Make(reduce, "rank 0 lane 0\n#0 copy finish out[0].0.0 <- in[0].0.0\n")), "ok");
 }
 
-// ---- other ranks' buffers --------------------------------------------------------------------------------------------
+// ---- other ranks' buffers
+// --------------------------------------------------------------------------------------------
 
 const Head kDirect = {.kind = "broadcast", .direct = true, .inlined = ""};
 
@@ -223,7 +247,9 @@ TEST(VerifyTest, DirectSchedules) {
   const std::string copy0 = "#2 copy out[0].0.0 <- in[0].0.0\n";
   const std::string copy1 = "#12 copy out[1].0.0 <- in[0].0.0\n";
   bool complete = false;
-  EXPECT_EQ(Verdict(Make(kDirect, open0 + copy0 + "#3 wait 1 e1 v1\n" + open1 + copy1 + "#13 signal 0 e1\n"), &complete), "ok");
+  EXPECT_EQ(
+      Verdict(Make(kDirect, open0 + copy0 + "#3 wait 1 e1 v1\n" + open1 + copy1 + "#13 signal 0 e1\n"), &complete),
+      "ok");
   EXPECT_TRUE(complete);
   EXPECT_EQ(Verdict(Make(kDirect, open0 + copy0 + open1 + copy1)),
             "race: rank 1 lane 0 op 12 touches a buffer of rank 0 and may do so after that rank's operation has ended");
@@ -233,17 +259,19 @@ TEST(VerifyTest, DirectSchedules) {
             "structure: rank 1 lane 0 of a direct schedule must begin with a");
   Head not_direct = kDirect;
   not_direct.direct = false;
-  EXPECT_EQ(Verdict(Make(not_direct, open0 + copy0 + "#3 wait 1 e1 v1\n" + open1 + copy1 + "#13 signal 0 e1\n")),
-            "structure: rank 1 lane 0 op 12 touches input[0].block 0.part 0 of another rank, but the schedule is not direct");
+  EXPECT_EQ(
+      Verdict(Make(not_direct, open0 + copy0 + "#3 wait 1 e1 v1\n" + open1 + copy1 + "#13 signal 0 e1\n")),
+      "structure: rank 1 lane 0 op 12 touches input[0].block 0.part 0 of another rank, but the schedule is not direct");
 }
 
 TEST(VerifyTest, DirectInPlaceRaces) {
   // Rank 1 writes rank 0's output, which in place is the input rank 0 itself still reads.
   const Head direct = {.kind = "all_reduce", .direct = true, .inlined = ""};
-  const std::string program = "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 reduce finish out[1].0.0 <- in[0].0.0 in[1].0.0\n"
-                              "#3 signal all e0\n#4 wait 1 e0 v2\n"
-                              "rank 1 lane 0\n#10 signal all e0\n#11 wait 0 e0 v1\n#12 reduce finish out[0].0.0 <- in[0].0.0 in[1].0.0\n"
-                              "#13 signal all e0\n#14 wait 0 e0 v2\n";
+  const std::string program =
+      "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 reduce finish out[1].0.0 <- in[0].0.0 in[1].0.0\n"
+      "#3 signal all e0\n#4 wait 1 e0 v2\n"
+      "rank 1 lane 0\n#10 signal all e0\n#11 wait 0 e0 v1\n#12 reduce finish out[0].0.0 <- in[0].0.0 in[1].0.0\n"
+      "#13 signal all e0\n#14 wait 0 e0 v2\n";
   const std::string verdict = Verdict(Make(direct, program));
   EXPECT_EQ(verdict.substr(0, 5), "race:");
   EXPECT_NE(verdict.find("runs in place"), std::string::npos) << verdict;
@@ -253,12 +281,15 @@ TEST(VerifyTest, LanesOfADirectScheduleNeedTheToken) {
   Head lanes = kDirect;
   lanes.lanes = 2;
   lanes.endpoints = 3;
-  const std::string rank0 = "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 copy out[0].0.0 <- in[0].0.0\n#3 wait 1 e1 v1\n"
-                            "rank 0 lane 1\n#4 copy out[0].0.0 <- in[0].0.0\n#5 wait 1 e1 v1\n";
+  const std::string rank0 =
+      "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 copy out[0].0.0 <- in[0].0.0\n#3 wait 1 e1 v1\n"
+      "rank 0 lane 1\n#4 copy out[0].0.0 <- in[0].0.0\n#5 wait 1 e1 v1\n";
   const std::string lane0 = "rank 1 lane 0\n#10 signal all e0\n#11 wait 0 e0 v1\n";
   const std::string copy = "#12 copy out[1].0.0 <- in[0].0.0\n#13 signal 0 e1\n";
   const std::string lane1 = "#14 copy out[1].0.0 <- in[0].0.0\n#15 signal 0 e1\n";
-  EXPECT_EQ(Verdict(Make(lanes, rank0 + lane0 + "#16 signal 1 e2\n" + copy + "rank 1 lane 1\n#17 wait 1 l0 e2 v1\n" + lane1)), "ok");
+  EXPECT_EQ(
+      Verdict(Make(lanes, rank0 + lane0 + "#16 signal 1 e2\n" + copy + "rank 1 lane 1\n#17 wait 1 l0 e2 v1\n" + lane1)),
+      "ok");
   EXPECT_EQ(Verdict(Make(lanes, rank0 + lane0 + copy + "rank 1 lane 1\n" + lane1)),
             "race: rank 1 lane 1 op 14 touches input[0].block 0.part 0 before lane 0 has waited for rank 0 to begin");
 }
@@ -275,34 +306,47 @@ TEST(VerifyTest, EveryLaneIsLookedAt) {
 
 TEST(VerifyTest, TokensMayDeadlockToo) {
   const Head lanes = {.kind = "barrier", .ranks = 1, .lanes = 2, .endpoints = 1, .inlined = ""};
-  EXPECT_EQ(Verdict(Make(lanes, "rank 0 lane 0\n#0 wait 0 l1 e0 v1\n#1 signal 0 e0\nrank 0 lane 1\n#2 wait 0 l0 e0 v1\n#3 signal 0 e0\n")),
-            "deadlock: rank 0 lane 0 op 0 waits for rank 0 lane 1 op 3, but before that rank 0 lane 1 op 2 waits for rank 0 lane 0 "
-            "op 1, and so round");
+  EXPECT_EQ(
+      Verdict(Make(
+          lanes,
+          "rank 0 lane 0\n#0 wait 0 l1 e0 v1\n#1 signal 0 e0\nrank 0 lane 1\n#2 wait 0 l0 e0 v1\n#3 signal 0 e0\n")),
+      "deadlock: rank 0 lane 0 op 0 waits for rank 0 lane 1 op 3, but before that rank 0 lane 1 op 2 waits for rank 0 "
+      "lane 0 "
+      "op 1, and so round");
   EXPECT_EQ(Verdict(Make(lanes, "rank 0 lane 0\n#0 signal 0 e0\nrank 0 lane 1\n#2 wait 0 l0 e0 v1\n")), "ok");
 }
 
-// ---- inline slots ----------------------------------------------------------------------------------------------------
+// ---- inline slots
+// ----------------------------------------------------------------------------------------------------
 
 TEST(VerifyTest, InlineSlotsArePublishedByTheirEndpoint) {
   EXPECT_EQ(Verdict(Make({.inlined = " 0"}, OneShot(kReduce0, kReduce1))), "ok");
   // The reader hears of the data through endpoint 1, but endpoint 0 carries it and is signalled too early.
-  const std::string wrong = "rank 0 lane 0\n#0 signal all e0\n#1 copy slot[0].0 <- in[0].0.0\n#2 signal all e1\n#3 wait 1 e1 v1\n#4 wait 1 e0 v1\n#5 " +
-                            std::string(kReduce0) +
-                            "\nrank 1 lane 0\n#10 signal all e0\n#11 copy slot[1].0 <- in[1].0.0\n#12 signal all e1\n#13 wait 0 e1 v1\n#14 wait 0 e0 v1\n#15 " +
-                            kReduce1 + "\n";
+  const std::string wrong =
+      "rank 0 lane 0\n#0 signal all e0\n#1 copy slot[0].0 <- in[0].0.0\n#2 signal all e1\n#3 wait 1 e1 v1\n#4 wait 1 "
+      "e0 v1\n#5 " +
+      std::string(kReduce0) +
+      "\nrank 1 lane 0\n#10 signal all e0\n#11 copy slot[1].0 <- in[1].0.0\n#12 signal all e1\n#13 wait 0 e1 v1\n#14 "
+      "wait 0 e0 v1\n#15 " +
+      kReduce1 + "\n";
   EXPECT_EQ(Verdict(Make({.inlined = " 1"}, wrong)), "ok");
   const std::string verdict = Verdict(Make({.inlined = " 0"}, wrong));
-  EXPECT_TRUE(
-      verdict == "race: rank 0 lane 0 op 5 reads the inline slot scratch[1].slot 0 before the signal of endpoint 0 that publishes it" ||
-      verdict == "race: rank 1 lane 0 op 15 reads the inline slot scratch[0].slot 0 before the signal of endpoint 0 that publishes it")
+  EXPECT_TRUE(verdict ==
+                  "race: rank 0 lane 0 op 5 reads the inline slot scratch[1].slot 0 before the signal of endpoint 0 "
+                  "that publishes it" ||
+              verdict ==
+                  "race: rank 1 lane 0 op 15 reads the inline slot scratch[0].slot 0 before the signal of endpoint 0 "
+                  "that publishes it")
       << verdict;
   EXPECT_EQ(Verdict(Make({.inlined = " 0 0"}, OneShot(kReduce0, kReduce1))),
             "structure: two slots are inline in endpoint 0; there is room for one");
-  EXPECT_EQ(Verdict(Make({.kind = "send_recv", .inlined = " 0"}, std::string(kSend) + kReceive)),
-            "structure: rank 0 lane 0 op 0 writes scratch[1].slot 0, an inline slot of another rank; only the owner may");
+  EXPECT_EQ(
+      Verdict(Make({.kind = "send_recv", .inlined = " 0"}, std::string(kSend) + kReceive)),
+      "structure: rank 0 lane 0 op 0 writes scratch[1].slot 0, an inline slot of another rank; only the owner may");
 }
 
-// ---- structure -------------------------------------------------------------------------------------------------------
+// ---- structure
+// -------------------------------------------------------------------------------------------------------
 
 TEST(VerifyTest, StructureOfOperations) {
   const Schedule good = Make({}, OneShot(kReduce0, kReduce1));
@@ -322,12 +366,19 @@ TEST(VerifyTest, StructureOfOperations) {
   is(with([](Op* op, Schedule*) { op->src[0].rank = 2; }), "has an operand on rank 2, which does not exist");
   is(with([](Op* op, Schedule*) { op->src[0].part = 1; }), "names scratch[0].slot 1, which does not exist");
   is(with([](Op* op, Schedule*) { op->src[0].parts = 0; }), "has operands of different or no parts");
-  is(with([](Op* op, Schedule*) { op->dst[0].part = 65535; }), "names output[1].block 0.part 65535, which does not exist");
-  is(with([](Op* op, Schedule*) { op->dst[0].buffer = plan::Buffer::kInput; }), "writes input[1].block 0.part 0; inputs are read only");
-  is(with([](Op* op, Schedule*) { op->src[1] = {static_cast<plan::Buffer>(7), 1, 0, 0, 1}; }), "has an operand of an unknown buffer");
+  is(with([](Op* op, Schedule*) { op->dst[0].part = 65535; }),
+     "names output[1].block 0.part 65535, which does not exist");
+  is(with([](Op* op, Schedule*) { op->dst[0].buffer = plan::Buffer::kInput; }),
+     "writes input[1].block 0.part 0; inputs are read only");
+  is(with([](Op* op, Schedule*) {
+       op->src[1] = {static_cast<plan::Buffer>(7), 1, 0, 0, 1};
+     }),
+     "has an operand of an unknown buffer");
   is(with([](Op* op, Schedule*) { *op = Op{.kind = OpKind::kSignal, .endpoint = 2, .id = 13, .dst = {}, .src = {}}; }),
      "names endpoint 2, which does not exist");
-  is(with([](Op* op, Schedule*) { *op = Op{.kind = OpKind::kWait, .peer = 1, .value = 1, .id = 13, .dst = {}, .src = {}}; }),
+  is(with([](Op* op, Schedule*) {
+       *op = Op{.kind = OpKind::kWait, .peer = 1, .value = 1, .id = 13, .dst = {}, .src = {}};
+     }),
      "waits for rank 1 lane 0; must be the own lane of another rank, or another lane of the own rank");
   EXPECT_EQ(with([](Op* op, Schedule*) { op->id = 0; }), "structure: operation id 0 is used twice");
 }
@@ -348,9 +399,13 @@ TEST(VerifyTest, StructureOfTheWhole) {
   EXPECT_NE(with([](Schedule* s) { s->inline_endpoint.clear(); }).find("one entry a slot"), std::string::npos);
   EXPECT_NE(with([](Schedule* s) { s->inline_endpoint[0] = 2; }).find("does not exist"), std::string::npos);
   EXPECT_NE(with([](Schedule* s) { s->endpoints = 0; }).find("endpoint 0"), std::string::npos);
-  EXPECT_NE(with([](Schedule* s) { s->program[1][0].ops[1].peer = 0; s->program[1][0].ops.push_back(s->program[1][0].ops[1]);
-                                   s->program[1][0].ops.back().id = 99; s->program[1][0].ops.back().peer = plan::kAllPeers; })
-                .find("earlier signals went to 0"), std::string::npos);
+  EXPECT_NE(with([](Schedule* s) {
+              s->program[1][0].ops[1].peer = 0;
+              s->program[1][0].ops.push_back(s->program[1][0].ops[1]);
+              s->program[1][0].ops.back().id = 99;
+              s->program[1][0].ops.back().peer = plan::kAllPeers;
+            }).find("earlier signals went to 0"),
+            std::string::npos);
 }
 
 // Sizes a text can claim at no cost are refused before anything is allocated for them.
@@ -388,7 +443,8 @@ TEST(VerifyTest, ABarrierHolds) {
             "order: a rank may end the barrier before another has begun it");
 }
 
-// ---- facts and plans -------------------------------------------------------------------------------------------------
+// ---- facts and plans
+// -------------------------------------------------------------------------------------------------
 
 TEST(VerifyTest, CompleteMeansEveryEndKnowsEveryBegin) {
   const auto complete = [](plan::Kind kind, const char* algorithm, int lanes) {

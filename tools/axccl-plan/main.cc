@@ -1,0 +1,90 @@
+// axccl-plan: the plan's text form, hash and verifier on the command line.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "src/algo/algo.h"
+#include "src/plan/text.h"
+#include "src/verify/verify.h"
+#include "tools/axccl-plan/options.h"
+
+namespace axccl::tools {
+namespace {
+
+enum Exit : int { kDone = 0, kBadPlan = 1, kBadUse = 2 };
+
+int Complain(const Status& status, Exit exit) {
+  std::fprintf(stderr, "axccl-plan: %.*s\n", static_cast<int>(status.message().size()), status.message().data());
+  return exit;
+}
+
+Result<std::string> ReadAll(const std::string& file) {
+  std::FILE* in = file == "-" ? stdin : std::fopen(file.c_str(), "rb");
+  if (in == nullptr) return SystemError(errno, "cannot open '%s'", file.c_str());
+  std::string text;
+  char buffer[1 << 16];
+  size_t n = 0;
+  while ((n = std::fread(buffer, 1, sizeof(buffer), in)) > 0) text.append(buffer, n);
+  const int error = std::ferror(in) != 0 ? errno : 0;
+  if (in != stdin) std::fclose(in);
+  if (error != 0) return SystemError(error, "cannot read '%s'", file.c_str());
+  return text;
+}
+
+int List(const Options& o) {
+  for (int i = 0; i < plan::kNumKinds; ++i) {
+    const auto kind = static_cast<plan::Kind>(i);
+    if (o.has_op && kind != o.contract.kind) continue;
+    std::printf("%-15s", plan::KindName(kind));
+    for (const std::string_view name : algo::Algorithms(kind))
+      std::printf(" %.*s", static_cast<int>(name.size()), name.data());
+    std::printf("\n");
+  }
+  return kDone;
+}
+
+int Verify(const plan::Schedule& s, const std::string& text) {
+  verify::Facts facts;
+  if (const Status status = verify::Verify(s, &facts); !status.ok()) return Complain(status, kBadPlan);
+  size_t ops = 0;
+  for (const auto& lanes : s.program) {
+    for (const auto& lane : lanes) ops += lane.ops.size();
+  }
+  std::printf("right: %s %s, %d ranks, root %d, %d lanes, %zu operations, %s, %s, hash %s\n", s.algorithm.c_str(),
+              plan::KindName(s.contract.kind), s.contract.ranks, s.contract.root, s.lanes, ops,
+              s.direct ? "direct" : "staged", facts.complete ? "complete" : "not complete",
+              plan::ToString(plan::HashOf(text)).c_str());
+  return kDone;
+}
+
+int Run(const Options& o) {
+  if (o.command == Command::kHelp) return std::fputs(HelpText(), stdout) < 0 ? kBadUse : kDone;
+  if (o.command == Command::kList) return List(o);
+  std::string text;
+  if (!o.file.empty()) {
+    Result<std::string> read = ReadAll(o.file);
+    if (!read.ok()) return Complain(read.status(), kBadUse);
+    text = std::move(*read);
+  }
+  Result<plan::Schedule> schedule =
+      o.file.empty() ? algo::Generate(o.contract, o.algorithm, o.lanes) : plan::Parse(text);
+  if (!schedule.ok()) return Complain(schedule.status(), o.file.empty() ? kBadUse : kBadPlan);
+  if (o.file.empty()) text = plan::Print(*schedule);
+  if (o.command == Command::kVerify) return Verify(*schedule, text);
+  if (o.command == Command::kShow)
+    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone : kBadUse;
+  std::printf("%s\n", plan::ToString(plan::HashOf(text)).c_str());
+  return kDone;
+}
+
+}  // namespace
+}  // namespace axccl::tools
+
+int main(int argc, char** argv) {
+  using namespace axccl;
+  Result<tools::Options> options = tools::ParseOptions({argv + 1, argv + argc});
+  if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
+  const int exit = tools::Run(*options);
+  return std::fflush(stdout) == 0 ? exit : tools::kBadUse;
+}
