@@ -5,7 +5,8 @@ find_package(Threads REQUIRED)
 # Flags every target of ours is built with.
 add_library(axccl_flags INTERFACE)
 target_include_directories(axccl_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-target_compile_options(axccl_flags INTERFACE -Wall -Wextra -Wno-unused-parameter
+# Few and small thread-locals on hot paths: worth static TLS.
+target_compile_options(axccl_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -ftls-model=initial-exec
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
 target_link_libraries(axccl_flags INTERFACE Threads::Threads)
 if(AXCCL_SANITIZE)

@@ -125,13 +125,13 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   call.input = r.send;
   call.output = r.recv;
   if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r, op, &call, &result)) return result;
-  StreamPin stream;
-  if (!PinStream(stream_handle, r.name, &stream, &result)) return result;
+  device::host::Stream* stream = nullptr;
+  if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
   AXCCL_INFO(kColl, "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
-             r.name + 4, static_cast<unsigned long long>(comm->core()->operations.load()), r.send, r.recv, r.count,
+             r.name + 4, static_cast<unsigned long long>(comm->core()->operations()), r.send, r.recv, r.count,
              static_cast<int>(r.type), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
              static_cast<void*>(stream_handle));
-  Enqueue(comm.get(), comm->core()->channel(), call, stream.stream);
+  Enqueue(comm.get(), comm->core()->channel(), call, stream);
   return ncclSuccess;
 }
 
@@ -145,8 +145,8 @@ ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStre
   const int rank = core->identity().rank;
   if (!CheckRequest(r, rank, core->identity().ranks, &result)) return result;
   if (r.count != 0 && (sending ? r.send : r.recv) == nullptr) return BadBuffer(r, sending ? "sendbuff" : "recvbuff");
-  StreamPin stream;
-  if (!PinStream(stream_handle, r.name, &stream, &result)) return result;
+  device::host::Stream* stream = nullptr;
+  if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
   Call call;
   call.kind = Kind::kSendRecv;
   call.count = r.count * ElementSize(static_cast<DataType>(r.type));
@@ -154,14 +154,14 @@ ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStre
   call.input = r.send;
   call.output = r.recv;
   if (r.root != rank) {
-    Enqueue(comm.get(), core->PairChannel(r.root, sending), call, stream.stream);
+    Enqueue(comm.get(), core->PairChannel(r.root, sending), call, stream);
     return ncclSuccess;
   }
   comm::Group& group = comm::Group::Current();
   if (!group.open())
     return Report(MakeStatus(Code::kInvalidUsage, "%s: rank %d to itself outside a group would wait for ever; put ncclSend and "
                              "ncclRecv between ncclGroupStart and ncclGroupEnd", r.name, rank));
-  group.AddSelf(comm::StreamCall{comm->core(), nullptr, call, stream.stream, Keep(stream.stream)}, sending, comm->config().blocking);
+  group.AddSelf(comm::StreamCall{comm->core(), nullptr, call, stream, Keep(stream)}, sending, comm->config().blocking);
   return ncclSuccess;
 }
 

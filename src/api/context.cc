@@ -105,22 +105,19 @@ CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result) {
   return pin;
 }
 
-bool PinStream(const void* handle, const char* call, StreamPin* out, ncclResult_t* result) {
-  out->stream = nullptr;
+bool FindStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result) {
+  *stream = nullptr;
   if (handle == nullptr || handle == kLegacyStream) return true;
+  *stream = device::host::Streams().Peek(handle);
+  if (*stream != nullptr) return true;
   if (handle == kPerThreadStream) {
-    static thread_local const auto stream = std::make_shared<device::host::Stream>(device::host::Device::Current(true), false);
-    out->stream = stream.get();
+    static thread_local const auto own = std::make_shared<device::host::Stream>(device::host::Device::Current(true), false);
+    *stream = own.get();
     return true;
   }
-  out->pin = device::host::Streams().Get(handle);
-  if (!out->pin) {
-    *result = InvalidArgument("%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
-                              "NULL", call, handle);
-    return false;
-  }
-  out->stream = out->pin.get();
-  return true;
+  *result = InvalidArgument("%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
+                            "NULL", call, handle);
+  return false;
 }
 
 }  // namespace axccl::api

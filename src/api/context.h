@@ -32,11 +32,8 @@ CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result);
 // kInvalidUsage in a child of fork.
 Status CheckProcess(const char* call);
 
-// The stream behind a stream argument; *stream = null for the NULL stream. The pin keeps it alive.
-struct StreamPin {
-  HandleTable<device::host::Stream>::Pin pin;
-  device::host::Stream* stream = nullptr;
-};
-bool PinStream(const void* handle, const char* call, StreamPin* out, ncclResult_t* result);
+// The stream behind a stream argument in *stream, null for the NULL stream. Not pinned: a stream may not be destroyed while
+// another thread's call is using it, as in CUDA.
+bool FindStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result);
 
 }  // namespace axccl::api

@@ -16,7 +16,6 @@ using EventPin = HandleTable<Event>::Pin;
 
 // A stream argument with the device it belongs to.
 struct Target {
-  StreamPin pin;
   Device* device = nullptr;
   Stream* stream = nullptr;
 };
@@ -26,8 +25,7 @@ bool FindTarget(axcclStream_t handle, const char* call, Target* target, ncclResu
     *result = Report(status);
     return false;
   }
-  if (!PinStream(handle, call, &target->pin, result)) return false;
-  target->stream = target->pin.stream;
+  if (!FindStream(handle, call, &target->stream, result)) return false;
   target->device = Device::Get(target->stream != nullptr ? target->stream->device() : Device::Current(false));
   if (target->stream == nullptr) target->stream = target->device->null_stream();
   return true;

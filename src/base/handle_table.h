@@ -79,6 +79,14 @@ class HandleTable {
     return Pin(&slot.pins, slot.object.get());
   }
 
+  // The object without a pin, null when the handle is not live: for callers who rule out that it is removed meanwhile.
+  T* Peek(const void* handle) {
+    uint32_t index, generation;
+    if (!Decode(handle, &index, &generation)) return nullptr;
+    Slot& slot = At(index);
+    return slot.generation.load(std::memory_order_acquire) == generation ? slot.object.get() : nullptr;
+  }
+
   // Makes the handle invalid and returns the object, null when it was not live. `own_pins`: pins the caller holds.
   std::shared_ptr<T> Remove(const void* handle, uint32_t own_pins = 0) {
     uint32_t index, generation;

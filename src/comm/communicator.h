@@ -97,7 +97,9 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
     const uint64_t first_;
   };
 
-  std::atomic<uint64_t> operations{0};
+  // Launched so far. Counted by the thread that submits; calls of several threads at once may be missed.
+  uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
+  void CountOperation() { operations_.store(operations() + 1, std::memory_order_relaxed); }
 
  private:
   std::vector<exec::Member> PairMembers(int src, int dst) const;
@@ -121,6 +123,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   Status failure_;
   std::mutex control_mutex_;
   uint64_t control_sequence_ = 0;
+  std::atomic<uint64_t> operations_{0};
 };
 
 // Over a parent communicator, among `group` of its ranks (ascending).

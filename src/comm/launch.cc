@@ -15,7 +15,6 @@ using device::host::Item;
 using device::host::Poll;
 using device::host::Scheduler;
 using device::host::Stream;
-using device::host::Timeline;
 
 // Looks a lone call gives its peers before it returns with the operation under way: peers that call at the same time are
 // a fraction of a microsecond apart, and finishing here saves the hand-over to the queue.
@@ -124,20 +123,20 @@ std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
 
 void Submit(Cluster cluster) {
   auto item = std::make_unique<Item>();
-  std::vector<Timeline*> timelines;
-  for (Communicator* comm : cluster.comms) timelines.push_back(comm->launches().get());
-  for (Stream* stream : cluster.streams) timelines.push_back(stream->timeline().get());
-  std::sort(timelines.begin(), timelines.end());
-  for (Timeline* timeline : timelines) timeline->submission().lock();
+  std::vector<Device*> devices;
+  for (Communicator* comm : cluster.comms) AddOnce(&devices, comm->device());
+  for (Stream* stream : cluster.streams) AddOnce(&devices, Device::Get(stream->device()));
+  std::sort(devices.begin(), devices.end());
+  for (Device* device : devices) device->submission().lock();
   for (Communicator* comm : cluster.comms)
     item->places.push_back(device::host::Place{comm->launches(), comm->launches()->Issue()});
   for (Stream* stream : cluster.streams) Device::Get(stream->device())->Enqueue(stream, &item->places, &item->after);
-  for (Timeline* timeline : timelines) timeline->submission().unlock();
+  for (Device* device : devices) device->submission().unlock();
 
   auto launch = std::make_shared<Launch>();
   device::host::Queue* queue = cluster.comms[0]->device()->queue();
   for (StreamCall& call : cluster.calls) {
-    call.comm->operations.fetch_add(1, std::memory_order_relaxed);
+    call.comm->CountOperation();
     launch->Add(std::move(call));
   }
   item->work = std::move(launch);
@@ -145,16 +144,13 @@ void Submit(Cluster cluster) {
   if (queue->pending()) Scheduler::Process().LeftPending();
 }
 
-// Takes both tickets if the call could start this instant.
+// Takes both tickets if the call could start this instant. A stream of another device takes the general way.
 bool IssueIdle(Communicator* comm, Stream* stream, uint64_t* launch_ticket, uint64_t* stream_ticket) {
-  Timeline* launches = comm->launches().get();
-  // Streams' locks come in address order with the communicators'.
-  Timeline* first = std::min(launches, stream->timeline().get());
-  Timeline* second = std::max(launches, stream->timeline().get());
-  std::lock_guard lock_first(first->submission());
-  std::lock_guard lock_second(second->submission());
-  if (!launches->Idle() || !Device::Get(stream->device())->EnqueueIdle(stream, stream_ticket)) return false;
-  *launch_ticket = launches->Issue();
+  Device* device = comm->device();
+  if (stream->device() != device->ordinal()) return false;
+  std::lock_guard lock(device->submission());
+  if (!comm->launches()->Idle() || !device->EnqueueIdle(stream, stream_ticket)) return false;
+  *launch_ticket = comm->launches()->Issue();
   return true;
 }
 
@@ -169,7 +165,7 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
     queue->Leave();
     return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr}});
   }
-  comm->operations.fetch_add(1, std::memory_order_relaxed);
+  comm->CountOperation();
   exec::Operation operation(channel, call);
   Poll poll = operation.Progress();
   for (int looks = device::host::SpinLooks() > kLooks ? kLooks : 1; poll == Poll::kBlocked && looks > 0; --looks) {
@@ -180,8 +176,7 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
     if (!operation.status().ok()) effective->timeline()->SetError(operation.status());
     comm->launches()->Complete(launch_ticket);
     effective->timeline()->Complete(stream_ticket);
-    queue->Leave();
-    Scheduler::Process().Notify();
+    queue->LeaveAndNotify();
     return;
   }
   auto launch = std::make_shared<Launch>();

@@ -105,14 +105,16 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
                         static_cast<unsigned long long>(layout.scratch_bytes));
     uint64_t tile = slot / element * schedule.parts;  // elements; a multiple of granule since slot is one of 64 bytes
     if (tile_bytes != 0) tile = std::min(tile, RoundUp(std::max<uint64_t>(tile_bytes / element, 1), cut.granule));
-    cut.tile = tile;
-    const plan::Partition whole{cut.count, 0, cut.granule, cut.lanes, cut.parts};
-    if (plan::SlotElements(whole) * element <= slot) cut.tile = 0;  // one turn will do
+    cut.tile = tile >= plan::LaneSpan(cut, lanes - 1).count ? 0 : tile;  // 0: one turn; the last span is the longest
     const uint64_t used = plan::SlotElements(cut) * element;
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
     prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
   }
   prepared->turns = plan::Turns(cut);
+  prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
+  const plan::Contract& contract = schedule.contract;
+  prepared->around_cache =
+      call.count * element * static_cast<uint64_t>(plan::OutputBlocks(contract, self_)) > host_->cache_bytes();
   return Status();
 }
 

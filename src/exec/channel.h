@@ -67,6 +67,8 @@ struct Prepared {
   uint64_t turns = 1;
   uint64_t slot_bytes = 0;   // stride between scratch slots
   bool inline_slots = false; // slots live in endpoint lines
+  bool whole = false;        // a tile of one part on one lane: every move is of the whole block
+  bool around_cache = false; // outputs are too large for the cache
   uint32_t signature = 0;    // of call and plan, for the lines
 };
 

@@ -64,10 +64,6 @@ Status Operation::Start() {
     averages_floats_ = IsFloat(call_.type);
     if (!averages_floats_) post_divisor_ = static_cast<uint64_t>(channel_->size());
   }
-  const plan::Contract contract{call_.kind, channel_->size(), call_.root};
-  const uint64_t written = call_.count * ElementSize(call_.type) *
-                           static_cast<uint64_t>(plan::OutputBlocks(contract, channel_->self()));
-  around_cache_ = written > channel_->host()->cache_bytes();
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
   WriteRecord();
   if (channel_->NeedsBarrier(*main_->program)) {
@@ -118,7 +114,7 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
   prepared_ = prepared;
   signature_ = prepared->signature;
   first_lane_ = LaneState();
-  more_lanes_.assign(prepared->program->lanes.size() - 1, LaneState());
+  if (prepared->program->lanes.size() > 1) more_lanes_.assign(prepared->program->lanes.size() - 1, LaneState());
 }
 
 void Operation::EndStage() {

@@ -64,6 +64,7 @@ class Operation {
   Run Move(const Step& step, uint32_t lane, LaneState* state);
   std::byte* Address(const plan::Operand& operand, uint32_t lane, uint64_t turn, uint32_t part, uint64_t element,
                      bool* by_call) const;
+  void GatherFactors(const Step& step);
   Places Gather(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin, uint64_t offset);
   void MoveLocal(const Step& step, const Places& places, uint64_t count);
   Status MoveByCall(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin, uint64_t offset,
@@ -77,7 +78,6 @@ class Operation {
   uint64_t sequence_ = 0;
   uint32_t signature_ = 0;
   bool averages_floats_ = false;
-  bool around_cache_ = false;
   uint64_t post_divisor_ = 0;
   int64_t budget_ = 0;  // bytes this Progress() may still move
   LaneState first_lane_;

@@ -38,43 +38,49 @@ std::byte* Operation::Address(const Operand& operand, uint32_t lane, uint64_t tu
   return (input ? binding.input : binding.output) + (operand.block * call_.count + element) * size;
 }
 
+// Factors of the sources: raw contributions are scaled as they are read; what is in scratch has been.
+void Operation::GatherFactors(const Step& step) {
+  const Operand* sources = &prepared_->program->operands[step.operands + step.num_dst];
+  for (int i = 0; i < step.num_src; ++i) {
+    Factor& factor = channel_->factors[static_cast<size_t>(i)];
+    const bool raw = sources[i].buffer == Buffer::kInput;
+    const double mean = raw && averages_floats_ ? 1.0 / channel_->size() : 1.0;
+    if (raw && call_.scaling == Scaling::kPreMultiply) {
+      factor = channel_->bindings[sources[i].rank].factor;
+    } else if (call_.type == DataType::kFloat64) {
+      factor.f64 = mean;
+    } else if (IsFloat(call_.type)) {
+      factor.f32 = static_cast<float>(mean);
+    } else {
+      factor.i64 = 1;
+    }
+  }
+}
+
 Operation::Places Operation::Gather(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin,
                                     uint64_t offset) {
   const Operand* operand = &prepared_->program->operands[step.operands];
   Places places;
-  auto resolve = [&](const Operand& o, bool* by_call) {
+  auto resolve = [&](const Operand& o) {
     const uint64_t element = o.buffer == Buffer::kScratch ? offset : range_begin + offset;
-    return Address(o, lane, turn, part, element, by_call);
+    return Address(o, lane, turn, part, element, &places.by_call);
   };
   const bool scales = averages_floats_ || call_.scaling == Scaling::kPreMultiply;
+  const void** src = channel_->src.data();
   for (int i = 0; i < step.num_src; ++i) {
     const Operand& o = operand[step.num_dst + i];
-    channel_->src[static_cast<size_t>(places.num_src)] = resolve(o, &places.by_call);
-    if (scales) {
-      // Raw contributions are scaled as they are read; what is in scratch has been.
-      const bool raw = o.buffer == Buffer::kInput;
-      const bool small = call_.type != DataType::kFloat64;
-      Factor factor{};
-      if (IsFloat(call_.type) && small) factor.f32 = 1;
-      else if (IsFloat(call_.type)) factor.f64 = 1;
-      else factor.i64 = 1;
-      if (raw && averages_floats_) {
-        if (small) factor.f32 = 1.0f / static_cast<float>(channel_->size());
-        else factor.f64 = 1.0 / channel_->size();
-      } else if (raw) {
-        factor = channel_->bindings[o.rank].factor;
-      }
-      channel_->factors[static_cast<size_t>(places.num_src)] = factor;
-      places.scaled |= raw;
-    }
-    ++places.num_src;
+    src[i] = resolve(o);
+    places.scaled |= scales && o.buffer == Buffer::kInput;
   }
+  places.num_src = step.num_src;
+  if (places.scaled) GatherFactors(step);
+  const bool plain_copy = step.kind == OpKind::kCopy && !places.scaled && !(step.finish && post_divisor_ != 0);
+  void** dst = channel_->dst.data();
   for (int i = 0; i < step.num_dst; ++i) {
-    std::byte* where = resolve(operand[i], &places.by_call);
+    std::byte* where = resolve(operand[i]);
     places.to_user_only &= operand[i].buffer != Buffer::kScratch;
     // In place, a copy onto itself is nothing to do.
-    const bool itself = step.kind == OpKind::kCopy && where == channel_->src[0] && !places.scaled;
-    if (!itself || (step.finish && post_divisor_ != 0)) channel_->dst[static_cast<size_t>(places.num_dst++)] = where;
+    if (!plain_copy || where != src[0]) dst[places.num_dst++] = where;
   }
   return places;
 }
@@ -82,7 +88,7 @@ Operation::Places Operation::Gather(const Step& step, uint32_t lane, uint64_t tu
 void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count) {
   if (places.num_dst == 0) return;
   const uint64_t divisor = step.finish ? post_divisor_ : 0;
-  const bool non_temporal = around_cache_ && places.to_user_only;
+  const bool non_temporal = prepared_->around_cache && places.to_user_only;
   if (step.kind == OpKind::kCopy && !places.scaled && divisor == 0) {
     kernels::Copy(channel_->dst.data(), places.num_dst, channel_->src[0], count * ElementSize(call_.type), non_temporal);
     return;
@@ -165,7 +171,8 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
   }
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
     const uint32_t data_part = prepared_->program->data_parts[step.data_parts + state->part];
-    const plan::Range range = plan::Resolve(prepared_->partition, lane, state->turn, data_part);
+    const plan::Range range = prepared_->whole ? plan::Range{0, call_.count}
+                                               : plan::Resolve(prepared_->partition, lane, state->turn, data_part);
     while (state->offset < range.count) {
       if (budget_ <= 0) return Run::kAgain;
       const Places places = Gather(step, lane, turn, state->part, range.begin, state->offset);

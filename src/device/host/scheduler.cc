@@ -182,6 +182,12 @@ void Queue::Leave() {
   if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
 }
 
+void Queue::LeaveAndNotify() {
+  running_.store(false, std::memory_order_release);
+  Scheduler::Process().Notify();
+  if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
+}
+
 // ---- Scheduler ----
 
 Scheduler& Scheduler::Process() {
@@ -275,6 +281,7 @@ void Scheduler::LeftPending() {
 }
 
 void Scheduler::Notify() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   Doorbells& bells = Doorbells::Process();
   if (bells.parked() != 0) bells.RingAll();
 }

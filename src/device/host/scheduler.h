@@ -70,6 +70,8 @@ class Queue {
   // call Leave().
   bool TryEnterIdle();
   void Leave();
+  // Leave() and Scheduler::Notify() for the holder that has just completed something, with one fence for both.
+  void LeaveAndNotify();
   // Hands work that was started on the fast path to the queue. By the holder of the run lock.
   void AddStarted(std::unique_ptr<Item> item);
 
@@ -106,7 +108,8 @@ class Scheduler {
 
   // Work was left pending by a thread that goes on with other things: makes sure somebody will drive it.
   void LeftPending();
-  // Something completed or changed: wakes sleepers of this process that may wait for it.
+  // Something completed or changed: wakes sleepers of this process that may wait for it. A sleeper counts itself as parked,
+  // then looks again: the fence between the change and the look at the count excludes a lost wake-up.
   void Notify();
   // Runs fn on a worker thread.
   void RunOnWorker(std::function<void()> fn);

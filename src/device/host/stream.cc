@@ -109,14 +109,7 @@ void Device::AddStream(const std::shared_ptr<Stream>& stream) {
   blocking_streams_.store(static_cast<int>(count), std::memory_order_release);
 }
 
-// Whether work on `stream` has to wait for another stream of the device by the legacy rule.
-bool Device::NullStreamHolds(const Stream* stream) {
-  if (stream == &null_stream_) return blocking_streams_.load(std::memory_order_acquire) != 0;
-  return stream->blocking() && !null_stream_.timeline()->Idle();
-}
-
 void Device::Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mark>* after) {
-  if (stream == nullptr) stream = &null_stream_;
   stream->TakeMarks(after);
   if (NullStreamHolds(stream)) {
     std::lock_guard lock(mutex_);
@@ -131,11 +124,6 @@ void Device::Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mar
     }
   }
   places->push_back(Place{stream->timeline(), stream->timeline()->Issue()});
-}
-
-bool Device::EnqueueIdle(Stream* stream, uint64_t* ticket) {
-  if (stream->has_marks() || NullStreamHolds(stream)) return false;
-  return stream->timeline()->IssueIfIdle(ticket);
 }
 
 std::vector<Mark> Device::AllWork() {
@@ -170,7 +158,10 @@ HandleTable<Event>& Events() {
 
 void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work) {
   auto item = std::make_unique<Item>();
-  device->Enqueue(stream, &item->places, &item->after);
+  {
+    std::lock_guard lock(device->submission());
+    device->Enqueue(stream, &item->places, &item->after);
+  }
   item->work = std::move(work);
   device->queue()->Push(std::move(item));
   if (device->queue()->pending()) Scheduler::Process().LeftPending();

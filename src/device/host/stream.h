@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/base/handle_table.h"
+#include "src/base/spin_lock.h"
 #include "src/base/status.h"
 #include "src/device/host/scheduler.h"
 #include "src/device/host/timeline.h"
@@ -62,14 +63,22 @@ class Device {
   static int Current(bool claim);
   static void SetCurrent(int ordinal);
 
+  int ordinal() const { return ordinal_; }
   Queue* queue() const { return queue_; }
   Stream* null_stream() { return &null_stream_; }
 
-  // Takes the next ticket of `stream` (null = NULL stream) into `places` and what the new work must wait for besides into
-  // `after`.
+  // Held while tickets of the device's streams, or of communicators on it, are taken. Several devices: in order of address.
+  SpinLock& submission() { return submission_; }
+  // Takes the next ticket of `stream` into `places` and what the new work must wait for besides into `after`. Under the
+  // submission lock, as the next.
   void Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mark>* after);
   // As Enqueue for a stream with nothing to wait for: the ticket, which is ready at once; false (nothing taken) otherwise.
-  bool EnqueueIdle(Stream* stream, uint64_t* ticket);
+  bool EnqueueIdle(Stream* stream, uint64_t* ticket) {
+    Timeline* timeline = stream->timeline().get();
+    if (stream->has_marks() || !timeline->Idle() || NullStreamHolds(stream)) return false;
+    *ticket = timeline->Issue();
+    return true;
+  }
   // Everything enqueued so far on all streams of the device.
   std::vector<Mark> AllWork();
   // As AllWork, of the blocking streams alone.
@@ -79,8 +88,13 @@ class Device {
 
  private:
   explicit Device(int ordinal);
-  bool NullStreamHolds(const Stream* stream);
+  // Whether work on `stream` has to wait for another stream of the device by the legacy rule.
+  bool NullStreamHolds(const Stream* stream) const {
+    if (stream == &null_stream_) return blocking_streams_.load(std::memory_order_acquire) != 0;
+    return stream->blocking() && !null_stream_.timeline()->Idle();
+  }
 
+  SpinLock submission_;
   const int ordinal_;
   Queue* const queue_;
   Stream null_stream_;

@@ -4,8 +4,10 @@
 // timeline it belongs to, starts when all its predecessors there are done, and completes its tickets when it is done
 // itself. An event is just (timeline, ticket): recording or waiting for it enqueues nothing.
 //
-// Memory ordering: Complete() is a sequentially consistent store, Reached() an acquire load: what happened before a ticket
-// was completed is visible to whoever has seen it reached. Issue() may be called from any thread.
+// Memory ordering: Complete() is a release store, Reached() an acquire load: what happened before a ticket was completed is
+// visible to whoever has seen it reached. Whoever completes tells sleepers afterwards (Scheduler::Notify has the fence).
+// Issue() is called under the submission lock of the device the timeline belongs to (stream.h), so that of any two items that
+// share two timelines one is first on both.
 #pragma once
 
 #include <atomic>
@@ -14,7 +16,6 @@
 #include <mutex>
 #include <vector>
 
-#include "src/base/spin_lock.h"
 #include "src/base/status.h"
 
 namespace axccl::device::host {
@@ -22,22 +23,17 @@ namespace axccl::device::host {
 class Timeline {
  public:
   // The next ticket: work with ticket t may start once Reached(t) and completes with Complete(t).
-  uint64_t Issue() { return issued_.fetch_add(1, std::memory_order_relaxed); }
-  // As Issue when all earlier tickets are complete; false, and nothing taken, otherwise.
-  bool IssueIfIdle(uint64_t* ticket) {
-    *ticket = completed_.load(std::memory_order_acquire);
-    uint64_t expected = *ticket;
-    return issued_.compare_exchange_strong(expected, expected + 1, std::memory_order_relaxed);
+  uint64_t Issue() {
+    const uint64_t ticket = issued_.load(std::memory_order_relaxed);
+    issued_.store(ticket + 1, std::memory_order_release);
+    return ticket;
   }
   // All tickets below `ticket` are complete.
   bool Reached(uint64_t ticket) const { return completed_.load(std::memory_order_acquire) >= ticket; }
-  void Complete(uint64_t ticket) { completed_.store(ticket + 1, std::memory_order_seq_cst); }
+  void Complete(uint64_t ticket) { completed_.store(ticket + 1, std::memory_order_release); }
   // The ticket that the next Issue() will return: Reached(issued()) means idle.
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
   bool Idle() const { return Reached(issued()); }
-
-  // Held while work takes tickets of several timelines: of any two items that share two timelines, one is first on both.
-  SpinLock& submission() { return submission_; }
 
   // The first error of completed work that TakeError has not returned yet.
   void SetError(Status status);
@@ -46,7 +42,6 @@ class Timeline {
  private:
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> completed_{0};
-  SpinLock submission_;
   std::atomic<bool> has_error_{false};
   std::mutex error_mutex_;
   Status error_;
