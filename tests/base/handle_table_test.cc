@@ -7,8 +7,14 @@
 namespace axccl {
 namespace {
 
+// Slots of a table live as long as the process, so tables of tests do too.
+HandleTable<int>& NewTable(uint8_t tag) {
+  static auto* const tables = new std::vector<std::unique_ptr<HandleTable<int>>>;
+  return *tables->emplace_back(std::make_unique<HandleTable<int>>(tag));
+}
+
 TEST(HandleTable, FindsWhatWasInserted) {
-  HandleTable<int> table(7);
+  HandleTable<int>& table = NewTable(7);
   void* const a = table.Insert(std::make_shared<int>(1));
   void* const b = table.Insert(std::make_shared<int>(2));
   ASSERT_NE(a, b);
@@ -17,7 +23,8 @@ TEST(HandleTable, FindsWhatWasInserted) {
 }
 
 TEST(HandleTable, StaleForeignAndGarbageHandlesAreNotLive) {
-  HandleTable<int> table(7), other(8);
+  HandleTable<int>& table = NewTable(7);
+  HandleTable<int>& other = NewTable(8);
   void* const handle = table.Insert(std::make_shared<int>(1));
   (void)other.Insert(std::make_shared<int>(2));
   int local = 0;
@@ -32,7 +39,7 @@ TEST(HandleTable, StaleForeignAndGarbageHandlesAreNotLive) {
 }
 
 TEST(HandleTable, ReusedSlotHasANewHandle) {
-  HandleTable<int> table(7);
+  HandleTable<int>& table = NewTable(7);
   void* const first = table.Insert(std::make_shared<int>(1));
   (void)table.Remove(first);
   void* const second = table.Insert(std::make_shared<int>(2));
@@ -42,7 +49,7 @@ TEST(HandleTable, ReusedSlotHasANewHandle) {
 }
 
 TEST(HandleTable, RemoveWaitsForPinsOfOthers) {
-  HandleTable<int> table(7);
+  HandleTable<int>& table = NewTable(7);
   for (int round = 0; round < 200; ++round) {
     auto object = std::make_shared<int>(round);
     std::weak_ptr<int> watch = object;
@@ -65,14 +72,14 @@ TEST(HandleTable, RemoveWaitsForPinsOfOthers) {
 }
 
 TEST(HandleTable, OwnPinDoesNotBlockRemoval) {
-  HandleTable<int> table(7);
+  HandleTable<int>& table = NewTable(7);
   void* const handle = table.Insert(std::make_shared<int>(3));
   const auto pin = table.Get(handle);
   EXPECT_NE(table.Remove(handle, 1), nullptr);
 }
 
 TEST(HandleTable, OnlyOneOfManyRemovesWins) {
-  HandleTable<int> table(7);
+  HandleTable<int>& table = NewTable(7);
   for (int round = 0; round < 100; ++round) {
     void* const handle = table.Insert(std::make_shared<int>(round));
     std::atomic<int> winners{0};
