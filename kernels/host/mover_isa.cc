@@ -15,19 +15,9 @@ namespace {
 // Small enough to stay in the first-level cache with the sources streaming past, large enough to amortise the calls.
 constexpr size_t kBlockBytes = 4096;
 
-// Bytes [begin, end) of every source go to bytes [0, end - begin) of every destination.
-struct Task {
-  void* const* dst;
-  const void* const* src;
-  const Factor* pre;
-  uint64_t post_divisor;
-  size_t begin;
-  size_t end;
-  int num_dst;
-  int num_src;
-};
-
-using Kernel = void (*)(const Task& task);
+// Reduces bytes [begin, end) of every source into bytes [0, end - begin) of every destination. Takes the caller's request
+// as it is, because building another would show in the smallest calls.
+using Kernel = void (*)(const ReduceRequest& request, size_t begin, size_t end);
 
 template <class Lane>
 AXCCL_INLINE Lane Quotient(Lane value, uint64_t divisor) {
@@ -62,11 +52,11 @@ struct Fold {
   using Lane = typename Format::Lane;
   using Acc = Pack<Lane, kBytes, Format::kPacks>;
 
-  static AXCCL_INLINE Acc Load(const Task& task, Raw<kBytes> raw, int k) {
+  static AXCCL_INLINE Acc Load(const ReduceRequest& request, Raw<kBytes> raw, int k) {
     Acc acc = Format::template Up<kBytes>(raw);
     if constexpr (kScaled) {
-      if (task.pre != nullptr) {
-        const Lane factor = Format::FactorOf(task.pre[k]);
+      if (request.pre != nullptr) {
+        const Lane factor = Format::FactorOf(request.pre[k]);
         for (int i = 0; i < Format::kPacks; ++i) acc.v[i] *= factor;
       }
     }
@@ -79,9 +69,9 @@ struct Fold {
     }
   }
 
-  static AXCCL_INLINE Raw<kBytes> Finish(const Task& task, Acc& acc) {
+  static AXCCL_INLINE Raw<kBytes> Finish(const ReduceRequest& request, Acc& acc) {
     if constexpr (kScaled && !Format::kIsFloat) {
-      if (task.post_divisor > 1) acc.v[0] = Divided<Lane, kBytes>(acc.v[0], task.post_divisor);
+      if (request.post_divisor > 1) acc.v[0] = Divided<Lane, kBytes>(acc.v[0], request.post_divisor);
     }
     return Format::template Down<kBytes>(acc);
   }
@@ -94,34 +84,35 @@ struct Mover {
 
   // Pointers are members where their number is fixed: stores could change the caller's arrays for all the compiler
   // knows, so it would read those again for every chunk.
-  const Task& task;
+  const ReduceRequest& request;
+  const size_t begin;
   const char* src[kNumSrc == 0 ? 1 : kNumSrc];
   char* dst[kNumDst == 0 ? 1 : kNumDst];
 
-  AXCCL_INLINE explicit Mover(const Task& t) : task(t) {
-    for (int k = 0; k < kNumSrc; ++k) src[k] = static_cast<const char*>(t.src[k]) + t.begin;
-    for (int d = 0; d < kNumDst; ++d) dst[d] = static_cast<char*>(t.dst[d]);
+  AXCCL_INLINE Mover(const ReduceRequest& r, size_t from) : request(r), begin(from) {
+    for (int k = 0; k < kNumSrc; ++k) src[k] = static_cast<const char*>(r.src[k]) + from;
+    for (int d = 0; d < kNumDst; ++d) dst[d] = static_cast<char*>(r.dst[d]);
   }
-  AXCCL_INLINE int NumSrc() const { return kNumSrc == 0 ? task.num_src : kNumSrc; }
-  AXCCL_INLINE int NumDst() const { return kNumDst == 0 ? task.num_dst : kNumDst; }
+  AXCCL_INLINE int NumSrc() const { return kNumSrc == 0 ? request.num_src : kNumSrc; }
+  AXCCL_INLINE int NumDst() const { return kNumDst == 0 ? request.num_dst : kNumDst; }
   AXCCL_INLINE const char* Src(int k, size_t at) const {
-    return (kNumSrc == 0 ? static_cast<const char*>(task.src[k]) + task.begin : src[k]) + at;
+    return (kNumSrc == 0 ? static_cast<const char*>(request.src[k]) + begin : src[k]) + at;
   }
   AXCCL_INLINE char* Dst(int d, size_t at) const {
-    return (kNumDst == 0 ? static_cast<char*>(task.dst[d]) : dst[d]) + at;
+    return (kNumDst == 0 ? static_cast<char*>(request.dst[d]) : dst[d]) + at;
   }
 
   template <int kBytes, int kCount>
   AXCCL_INLINE void Chunk(size_t at) const {
     using F = Fold<Format, Op, kScaled, kBytes>;
     typename F::Acc acc[kCount];
-    for (int u = 0; u < kCount; ++u) acc[u] = F::Load(task, LoadWord<Raw<kBytes>>(Src(0, at) + u * kBytes), 0);
+    for (int u = 0; u < kCount; ++u) acc[u] = F::Load(request, LoadWord<Raw<kBytes>>(Src(0, at) + u * kBytes), 0);
     for (int k = 1; k < NumSrc(); ++k) {
       const char* from = Src(k, at);
-      for (int u = 0; u < kCount; ++u) F::Add(acc[u], F::Load(task, LoadWord<Raw<kBytes>>(from + u * kBytes), k));
+      for (int u = 0; u < kCount; ++u) F::Add(acc[u], F::Load(request, LoadWord<Raw<kBytes>>(from + u * kBytes), k));
     }
     Raw<kBytes> out[kCount];
-    for (int u = 0; u < kCount; ++u) out[u] = F::Finish(task, acc[u]);
+    for (int u = 0; u < kCount; ++u) out[u] = F::Finish(request, acc[u]);
     for (int d = 0; d < NumDst(); ++d) {
       char* to = Dst(d, at);
       for (int u = 0; u < kCount; ++u) StoreWord(to + u * kBytes, out[u]);
@@ -132,14 +123,13 @@ struct Mover {
   AXCCL_INLINE void Rest(size_t at, size_t bytes) const {
     using F = Fold<Format, Op, kScaled, 16>;
     constexpr int kElement = sizeof(typename Format::Lane) / Format::kPacks;
-    typename F::Acc acc = F::Load(task, LoadUpTo16<kElement>(Src(0, at), bytes), 0);
-    for (int k = 1; k < NumSrc(); ++k) F::Add(acc, F::Load(task, LoadUpTo16<kElement>(Src(k, at), bytes), k));
-    const Raw<16> out = F::Finish(task, acc);
+    typename F::Acc acc = F::Load(request, LoadUpTo16<kElement>(Src(0, at), bytes), 0);
+    for (int k = 1; k < NumSrc(); ++k) F::Add(acc, F::Load(request, LoadUpTo16<kElement>(Src(k, at), bytes), k));
+    const Raw<16> out = F::Finish(request, acc);
     for (int d = 0; d < NumDst(); ++d) StoreUpTo16<kElement>(Dst(d, at), out, bytes);
   }
 
-  AXCCL_INLINE void Run() const {
-    const size_t bytes = task.end - task.begin;
+  AXCCL_INLINE void Run(size_t bytes) const {
     size_t at = 0;
     for (; at + kUnroll * kVectorBytes <= bytes; at += kUnroll * kVectorBytes) Chunk<kVectorBytes, kUnroll>(at);
     if constexpr (kUnroll > 1) {
@@ -150,8 +140,8 @@ struct Mover {
 };
 
 template <class Format, class Op, bool kScaled, int kNumSrc, int kNumDst>
-void Run(const Task& task) {
-  Mover<Format, Op, kScaled, kNumSrc, kNumDst>(task).Run();
+void Run(const ReduceRequest& request, size_t begin, size_t end) {
+  Mover<Format, Op, kScaled, kNumSrc, kNumDst>(request, begin).Run(end - begin);
 }
 
 // The kernels of one (type, combination).
@@ -208,20 +198,19 @@ size_t FirstBlock(const void* dst, size_t bytes) {
 
 // Reduces block by block into the first-level cache and streams from there: needs no kernels of its own, costs nothing
 // that shows next to main memory, and destinations may be aligned differently.
-[[gnu::noinline]] void ReduceStreamed(Kernel kernel, const Task& task) {
+[[gnu::noinline]] void ReduceStreamed(Kernel kernel, const ReduceRequest& request, size_t bytes) {
   alignas(kCacheLine) char block[kBlockBytes];
   void* const to_block[1] = {block};
-  Task part = task;
+  ReduceRequest part = request;
   part.dst = to_block;
   part.num_dst = 1;
-  part.end = FirstBlock(task.dst[0], task.end);
-  while (part.begin < task.end) {
-    kernel(part);
-    for (int d = 0; d < task.num_dst; ++d) {
-      Stream(static_cast<char*>(task.dst[d]) + part.begin, block, part.end - part.begin);
-    }
-    part.begin = part.end;
-    part.end = task.end - part.begin < kBlockBytes ? task.end : part.begin + kBlockBytes;
+  size_t at = 0;
+  size_t end = FirstBlock(request.dst[0], bytes);
+  while (at < bytes) {
+    kernel(part, at, end);
+    for (int d = 0; d < request.num_dst; ++d) Stream(static_cast<char*>(request.dst[d]) + at, block, end - at);
+    at = end;
+    end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
   }
   StreamFence();
 }
@@ -259,21 +248,21 @@ void Reduce(const ReduceRequest& request) {
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
   const size_t bytes = request.count << type.size_shift;
   const bool scaled = request.pre != nullptr || request.post_divisor > 1;
-  if (request.num_src == 1 && !scaled) {
-    Copy(request.dst, request.num_dst, request.src[0], bytes, request.non_temporal);
-    return;
-  }
-  const Task task = {request.dst, request.src,     request.pre,    request.post_divisor, 0,
-                     bytes,       request.num_dst, request.num_src};
+  const bool two = request.num_src == 2 && !scaled;
   if (request.non_temporal) {
-    const bool two = request.num_src == 2 && !scaled;
-    ReduceStreamed(scaled ? kernels.scaled : (two ? kernels.two_to_one : kernels.many), task);
+    if (request.num_src > 1 || scaled) {
+      ReduceStreamed(scaled ? kernels.scaled : (two ? kernels.two_to_one : kernels.many), request, bytes);
+    } else {
+      CopyBlocks(request.dst, request.num_dst, request.src[0], bytes, true);
+    }
+  } else if (two && request.num_dst <= 2) {
+    (request.num_dst == 1 ? kernels.two_to_one : kernels.two_to_two)(request, 0, bytes);
   } else if (scaled) {
-    kernels.scaled(task);
-  } else if (request.num_src == 2 && request.num_dst <= 2) {
-    (request.num_dst == 1 ? kernels.two_to_one : kernels.two_to_two)(task);
+    kernels.scaled(request, 0, bytes);
+  } else if (request.num_src == 1) {
+    Copy(request.dst, request.num_dst, request.src[0], bytes, false);
   } else {
-    kernels.many(task);
+    kernels.many(request, 0, bytes);
   }
 }
 
