@@ -272,6 +272,8 @@ bool Scheduler::WaitSlow(Queue* own, const std::function<bool()>& done, const st
 
 void Scheduler::LeftPending() {
   activity_.store(activity_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  // Waiting users drive everything, so the progress thread stays out of their way; one that sleeps must learn of new work.
+  if (helpers_.load(std::memory_order_seq_cst) != 0) Notify();
   const uint32_t state = progress_state_.load(std::memory_order_seq_cst);
   if (state == kAsleep) {
     WakeWord(&progress_wake_);
@@ -298,8 +300,9 @@ void Scheduler::ProgressLoop() {
   // No unattended work: nothing pending, or a user thread is in here doing it.
   auto attended = [this] { return !AnyPending() || helpers_.load(std::memory_order_seq_cst) > 1; };
   auto never = [] { return false; };
-  const std::chrono::nanoseconds doze = kDoze;
   for (;;) {
+    // Where ranks outnumber the cores, so do their progress threads: all of them together shall doze as often as one.
+    const std::chrono::nanoseconds doze = kDoze * Crowding();
     uint32_t activity = activity_.load(std::memory_order_relaxed);
     progress_state_.store(kDozing, std::memory_order_seq_cst);
     for (int quiet = 0; quiet < kQuietDozes; ++quiet) {

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 
 namespace axccl::device::host {
@@ -89,8 +90,10 @@ void SetCrowd(int local_ranks) {
 Patience CurrentPatience() {
   Patience patience;
   // With more ranks than cores the rank waited for may need this very core: give it up almost at once.
-  if (g_crowd.load(std::memory_order_relaxed) > AllowedCores()) patience.spins = 8;
+  if (Crowding() > 1) patience.spins = 8;
   return patience;
 }
+
+int Crowding() { return std::max(1, (g_crowd.load(std::memory_order_relaxed) + AllowedCores() - 1) / AllowedCores()); }
 
 }  // namespace axccl::device::host

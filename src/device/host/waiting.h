@@ -71,5 +71,7 @@ struct Patience {
 // Lowers the process's patience when `local_ranks` outnumber the cores it may use.
 void SetCrowd(int local_ranks);
 Patience CurrentPatience();
+// Ranks a core of this process has to serve, at least 1.
+int Crowding();
 
 }  // namespace axccl::device::host
