@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sodium.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,10 @@ Secret HashText(std::string_view label, std::string_view text) {
 Result<std::string> ReadSecretFile(const std::string& path) {
   const service::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return SystemError(errno, "AXCCL_SECRET_FILE=%s: open", path.c_str());
+  struct stat info {};
+  if (fstat(fd.get(), &info) == 0 && (info.st_mode & 077) != 0) {
+    AXCCL_WARN("AXCCL_SECRET_FILE=%s: other users may read it (mode %03o); chmod 600", path.c_str(), info.st_mode & 0777);
+  }
   char text[4096];
   const ssize_t n = read(fd.get(), text, sizeof text);
   if (n < 0) return SystemError(errno, "AXCCL_SECRET_FILE=%s: read", path.c_str());

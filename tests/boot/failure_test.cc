@@ -1,0 +1,348 @@
+// Rendezvous that cannot succeed: everybody must learn why, by name, and soon.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/boot/boot.h"
+#include "src/boot/hub.h"
+#include "src/boot/wire.h"
+#include "tests/boot/meeting.h"
+#include "tests/harness/run_ranks.h"
+
+namespace axccl::boot {
+namespace {
+
+using harness::RankContext;
+
+#define EXPECT_SAYS(status, text) EXPECT_NE((status).message().find(text), std::string_view::npos) << (status).message()
+
+std::chrono::milliseconds OneSecond() { return std::chrono::milliseconds(1000) * harness::TimeScale(); }
+
+TEST(FailureTest, DisagreementAboutNranksIsToldToAll) {
+  harness::RunRanks(harness::Processes(4), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    const auto start = Clock::now();
+    const Status status = JoinStatus(id, context.rank(), context.rank() == 2 ? 5 : 4);
+    EXPECT_LT(Clock::now() - start, OneSecond());
+    EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
+    EXPECT_SAYS(status, "rank 2 (pid");
+    EXPECT_SAYS(status, "nranks 5");
+    EXPECT_SAYS(status, "nranks 4");
+    ASSERT_TRUE(context.Barrier());  // the hub lives until all have heard
+  });
+}
+
+TEST(FailureTest, RankUsedTwiceWithOneMissingIsToldToAll) {
+  harness::RunRanks(harness::Processes(4), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    const auto start = Clock::now();
+    const Status status = JoinStatus(id, context.rank() == 3 ? 1 : context.rank(), 4);
+    EXPECT_LT(Clock::now() - start, OneSecond());
+    EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
+    EXPECT_SAYS(status, "rank 1 was claimed twice");
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(FailureTest, StrayDuplicateHurtsNobodyElse) {
+  harness::RunRanks(harness::Threads(2), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    if (context.rank() == 0) {
+      while (Hub::Get().value()->Count().value().meetings != 1) sched_yield();  // rank 1 is in
+      const Status stray = JoinStatus(id, 1, 2);
+      EXPECT_EQ(stray.code(), Code::kInvalidUsage);
+      EXPECT_SAYS(stray, "rank 1 was claimed twice");
+    }
+    const auto session = JoinWell(context, id);
+    ASSERT_NE(session, nullptr);
+    if (context.rank() == 0) {
+      EXPECT_SAYS(JoinStatus(id, 1, 2), "rank 1 was claimed twice");
+    }
+    ExpectExchange(session.get(), context.rank(), 2, 30, 1);
+  });
+}
+
+TEST(FailureTest, DeadlineNamesTheMissing) {
+  harness::RunRanks(harness::Processes(4), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    if (context.rank() == 1 || context.rank() == 2) {
+      ASSERT_TRUE(context.Barrier());
+      return;
+    }
+    // Rank 3 is patient, but learns with rank 0 that it waits in vain.
+    const auto patience = context.rank() == 0 ? std::chrono::milliseconds(200) : std::chrono::milliseconds(14000);
+    const Status status = JoinStatus(id, context.rank(), 4, Clock::now() + patience);
+    EXPECT_EQ(status.code(), Code::kTimeout);
+    EXPECT_SAYS(status, "rank 0 (pid");
+    EXPECT_SAYS(status, "of 4");
+    EXPECT_TRUE(status.message().find("ranks 1, 2 of") != std::string_view::npos ||
+                status.message().find("ranks 1-3 of") != std::string_view::npos)
+        << status.message();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(FailureTest, DeadlineInAnExchangeNamesTheMissing) {
+  harness::RunRanks(harness::Threads(3), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    const auto deadline = Clock::now() + std::chrono::milliseconds(300) * harness::TimeScale();
+    Result<std::unique_ptr<Session>> session = Session::Join(id, context.rank(), 3, deadline, nullptr);
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    if (context.rank() != 1) {
+      uint64_t mine = 0, all[3];
+      const Status status = session.value()->AllGather(&mine, sizeof mine, all);
+      EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
+      EXPECT_SAYS(status, "addresses of rank 1");
+    }
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 1) {
+      uint64_t mine = 0, all[3];
+      EXPECT_EQ(session.value()->AllGather(&mine, sizeof mine, all).code(), Code::kTimeout);
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
+  harness::RunRanks(harness::Threads(3), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    static std::atomic<bool> abort{false};
+    if (context.rank() == 2) {  // never joins
+      while (Hub::Get().value()->Count().value().watched < 3) sched_yield();  // the listener and both
+      abort.store(true);
+      ASSERT_TRUE(context.Barrier());
+      return;
+    }
+    const Status status =
+        Session::Join(id, context.rank(), 3, Patient(), context.rank() == 0 ? &abort : nullptr).status();
+    EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
+    EXPECT_SAYS(status, "aborted by the caller");
+    if (context.rank() == 1) {
+      EXPECT_SAYS(status, "rank 0 (pid");
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(FailureTest, AbortBeforeAnything) {
+  harness::RunRanks(harness::Processes(1), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    const std::atomic<bool> abort{true};
+    const Status status = Session::Join(id, 0, 2, Patient(), &abort).status();
+    EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
+    EXPECT_SAYS(status, "aborted");
+  });
+}
+
+TEST(FailureTest, ReasonOfARankThatGivesUpReachesAll) {
+  for (const Code code : {Code::kSystemError, Code::kInvalidUsage}) {
+    harness::RunRanks(harness::Processes(4), [&](RankContext& context) {
+      const auto session = JoinWell(context, ShareId(context));
+      ASSERT_NE(session, nullptr);
+      ExpectExchange(session.get(), context.rank(), 4, 10, 1);
+      uint64_t mine = 0, all[4];
+      if (context.rank() == 3) {
+        session->Fail(Status(code, "the dog ate the heap"));
+        const Status again = session->AllGather(&mine, sizeof mine, all);
+        EXPECT_EQ(again.code(), code);
+        EXPECT_SAYS(again, "the dog ate the heap");
+      } else {
+        const Status status = session->AllGather(&mine, sizeof mine, all);
+        EXPECT_EQ(status.code(), code == Code::kInvalidUsage ? code : Code::kRemoteError);
+        EXPECT_SAYS(status, "rank 3 (pid");
+        EXPECT_SAYS(status, "the dog ate the heap");
+        EXPECT_EQ(session->AllGather(&mine, sizeof mine, all).message(), status.message()) << "and stays";
+      }
+      ASSERT_TRUE(context.Barrier());
+    });
+  }
+}
+
+TEST(FailureTest, UnequalContributionsAndEarlyLeavers) {
+  harness::RunRanks(harness::Threads(2), [](RankContext& context) {
+    {
+      const auto session = JoinWell(context, ShareId(context));
+      ASSERT_NE(session, nullptr);
+      char mine[16] = {}, all[32];
+      const Status status = session->AllGather(mine, context.rank() == 0 ? 8 : 16, all);
+      EXPECT_FALSE(status.ok());
+      EXPECT_SAYS(status, "16");
+      EXPECT_SAYS(status, "8");
+    }
+    {
+      auto session = JoinWell(context, ShareId(context));
+      ASSERT_NE(session, nullptr);
+      if (context.rank() == 0) {
+        char mine[16] = {}, all[32];
+        const Status status = session->AllGather(mine, 16, all);
+        EXPECT_EQ(status.code(), Code::kRemoteError);
+        EXPECT_SAYS(status, "rank 1");
+        EXPECT_SAYS(status, "left after 0 exchanges");
+      } else {
+        session.reset();
+      }
+      ASSERT_TRUE(context.Barrier());
+    }
+    const auto session = JoinWell(context, ShareId(context));
+    ASSERT_NE(session, nullptr);
+    char mine[1] = {}, all[2];
+    EXPECT_EQ(session->AllGather(mine, 0, all).code(), Code::kInternalError);
+    EXPECT_EQ(session->AllGather(mine, kMaxContribution + 1, all).code(), Code::kInternalError);
+    EXPECT_TRUE(session->AllGather(mine, 1, all).ok()) << "a refused call changes nothing";
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(FailureTest, UsedIdsAndLateRanksAreToldHowItEnded) {
+  harness::RunRanks(harness::Threads(2), [](RankContext& context) {
+    const UniqueId used = ShareId(context);
+    auto session = JoinWell(context, used);
+    session.reset();
+    ASSERT_TRUE(context.Barrier());
+    Hub* const hub = Hub::Get().value();
+    while (hub->Count().value().meetings != 0) sched_yield();
+    const Status again = JoinStatus(used, context.rank(), 2);
+    EXPECT_EQ(again.code(), Code::kInvalidUsage);
+    EXPECT_SAYS(again, "has already made a communicator of 2 ranks");
+
+    const UniqueId failed = ShareId(context);
+    if (context.rank() == 0) {
+      EXPECT_EQ(JoinStatus(failed, 0, 2, Clock::now() + std::chrono::milliseconds(30)).code(), Code::kTimeout);
+      ASSERT_TRUE(context.Barrier());
+    } else {
+      ASSERT_TRUE(context.Barrier());
+      const Status late = JoinStatus(failed, 1, 2);
+      EXPECT_EQ(late.code(), Code::kTimeout);
+      EXPECT_SAYS(late, "rank 0 (pid");
+      EXPECT_SAYS(late, "for rank 1 of 2");
+    }
+  });
+}
+
+TEST(FailureTest, ArgumentsAreCheckedBeforeAnythingIsSent) {
+  harness::RunRanks(harness::Processes(1), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    for (const auto& [rank, nranks] : {std::pair{-1, 2}, {2, 2}, {0, 0}, {0, -1}, {0, kMaxRanks + 1}, {1 << 30, 1 << 30}}) {
+      EXPECT_EQ(JoinStatus(id, rank, nranks).code(), Code::kInvalidArgument) << rank << " " << nranks;
+    }
+    UniqueId bad = id;
+    bad.bytes[40] ^= 1;
+    EXPECT_EQ(JoinStatus(bad, 0, 1).code(), Code::kInvalidArgument);
+    EXPECT_EQ(Hub::Get().value()->Count().value().meetings, 0u);
+    EXPECT_TRUE(JoinStatus(id, 0, 1).ok());
+  });
+}
+
+// ---- death ----
+
+TEST(DeathOfARankTest, WhileOthersStillJoin) {
+  harness::RunRanks(harness::Processes(4), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    if (context.rank() == 2) {
+      std::thread joiner([&] { (void)!JoinStatus(id, 2, 4).ok(); });
+      joiner.detach();
+      context.Await(0);  // rank 0 has seen it
+      context.Die();
+    }
+    if (context.rank() == 1) context.Await(0);  // so that the first to come is rank 2
+    if (context.rank() == 3) context.Await(1);  // comes after the death
+    if (context.rank() == 0) {
+      Hub* const hub = Hub::Get().value();
+      while (hub->Count().value().meetings != 1 || hub->Count().value().guests != 0) sched_yield();
+      context.Set(0, 1);
+    }
+    const Status status = JoinStatus(id, context.rank(), 4);
+    EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
+    EXPECT_SAYS(status, "rank 2 (pid");
+    EXPECT_SAYS(status, "is gone");
+    context.Set(1, 1);
+    ASSERT_TRUE(context.Barrier(1, 3));
+  });
+}
+
+TEST(DeathOfARankTest, DuringTheExchanges) {
+  harness::RunRanks(harness::Processes(4), [](RankContext& context) {
+    const auto session = JoinWell(context, ShareId(context));
+    ASSERT_NE(session, nullptr);
+    ExpectExchange(session.get(), context.rank(), 4, 10, 1);
+    if (context.rank() == 1) context.Die();
+    const auto start = Clock::now();
+    uint64_t mine = 0, all[4];
+    const Status status = session->AllGather(&mine, sizeof mine, all);
+    EXPECT_LT(Clock::now() - start, OneSecond());
+    EXPECT_EQ(status.code(), Code::kRemoteError);
+    EXPECT_SAYS(status, "rank 1 (pid");
+    ASSERT_TRUE(context.Barrier(1, 3));
+  });
+}
+
+TEST(DeathOfARankTest, OfTheProcessThatServes) {
+  harness::RunRanks(harness::Processes(3), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    const auto session = JoinWell(context, id);
+    ASSERT_NE(session, nullptr);
+    if (context.rank() == 0) context.Die();
+    uint64_t mine = 0, all[3];
+    const Status status = session->AllGather(&mine, sizeof mine, all);
+    EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
+    // Its port is free once the kernel is through with it.
+    Status late;
+    do {
+      late = JoinStatus(id, context.rank(), 3, Clock::now() + std::chrono::milliseconds(100));
+    } while (late.code() == Code::kTimeout);
+    EXPECT_EQ(late.code(), Code::kRemoteError) << late.message();
+  });
+}
+
+TEST(DeathOfARankTest, StoppedServerCostsTheDeadline) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    if (context.rank() == 0) {
+      context.Set(0, static_cast<uint64_t>(getpid()));
+      context.Await(1);
+      return;
+    }
+    const pid_t pid = static_cast<pid_t>(context.Await(0));
+    ASSERT_EQ(kill(pid, SIGSTOP), 0);
+    const auto start = Clock::now();
+    const Status status = JoinStatus(id, 1, 2, start + std::chrono::milliseconds(100));
+    EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
+    EXPECT_LT(Clock::now() - start, OneSecond());
+    ASSERT_EQ(kill(pid, SIGCONT), 0);
+    context.Set(1, 1);
+  });
+}
+
+TEST(ForkTest, ChildIsToldAndParentGoesOn) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    const auto session = JoinWell(context, id);
+    ASSERT_NE(session, nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      uint64_t mine = 0, all[2];
+      int wrong = CreateUniqueId().status().code() == Code::kInvalidUsage ? 0 : 1;
+      wrong += JoinStatus(id, 0, 1).code() == Code::kInvalidUsage ? 0 : 2;
+      wrong += session->AllGather(&mine, sizeof mine, all).code() == Code::kInvalidUsage ? 0 : 4;
+      session->Fail(MakeStatus(Code::kInternalError, "from the child"));
+      delete session.get();  // as a static destructor of the child would; the parent's copy is another process's
+      _exit(wrong);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    ExpectExchange(session.get(), context.rank(), 2, 100, 1);
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+}  // namespace
+}  // namespace axccl::boot

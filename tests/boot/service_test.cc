@@ -1,0 +1,266 @@
+// The service thread and the acceptor (src/base/service*.h). Each test in a process of its own.
+#include "src/base/service.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "src/base/service_acceptor.h"
+#include "tests/harness/run_ranks.h"
+
+namespace axccl::service {
+namespace {
+
+using harness::RankContext;
+
+void InAProcess(const std::function<void()>& body) {
+  harness::RunRanks(harness::Processes(1), [&](RankContext&) { body(); });
+}
+
+// Runs on the service thread and gives back what `body` found: failures must be told on the test's own thread.
+template <class Body>
+auto OnLoop(Loop* loop, Body body) {
+  decltype(body()) result{};
+  EXPECT_TRUE(loop->Run([&] { result = body(); }).ok());
+  return result;
+}
+
+#define ASSERT_LOOP(name)                                            \
+  Result<Loop*> name##_result = Loop::Get();                         \
+  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message(); \
+  Loop* const name = name##_result.value()
+
+TEST(LoopTest, RunsTasksOfManyThreadsOneAtATime) {
+  harness::RunRanks(harness::Threads(4), [](RankContext& context) {
+    ASSERT_LOOP(loop);
+    static int unguarded = 0;  // only the service thread touches it
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(OnLoop(loop, [&] {
+        ++unguarded;
+        return loop->Run([] { ++unguarded; }).ok();  // nested: at once
+      }));
+    }
+    context.Barrier();
+    EXPECT_EQ(OnLoop(loop, [&] { return unguarded; }), 4 * 200 * 2);
+  });
+}
+
+TEST(LoopTest, TimersFireInOrderAndCanBeCancelled) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    std::vector<int> order;
+    std::promise<void> last;
+    ASSERT_TRUE(loop->Run([&] {
+                      const auto now = Clock::now();
+                      const auto at = [&](int ms) { return now + std::chrono::milliseconds(ms); };
+                      loop->CallAt(at(30), [&] {
+                        order.push_back(3);
+                        last.set_value();
+                      });
+                      const uint64_t cancelled = loop->CallAt(at(5), [&] { order.push_back(99); });
+                      loop->CallAt(at(20), [&] { order.push_back(2); });
+                      loop->CallAt(at(-1), [&] { order.push_back(1); });
+                      loop->Cancel(cancelled);
+                      loop->Cancel(cancelled);
+                      loop->Cancel(0);
+                    }).ok());
+    last.get_future().wait();
+    EXPECT_EQ(OnLoop(loop, [&] { return loop->timers(); }), 0u);
+    EXPECT_EQ(OnLoop(loop, [&] { return order; }), (std::vector<int>{1, 2, 3}));
+  });
+}
+
+TEST(LoopTest, HandlersMayUnwatchThemselvesAndOthers) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    int pipes[2][2];
+    for (auto& ends : pipes) ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    for (auto& ends : pipes) ASSERT_EQ(write(ends[1], "x", 1), 1);
+    // Both are ready at once; whichever handler runs first removes both, so the other must not run.
+    int calls = 0;
+    std::promise<void> called;
+    const auto handler = [&](uint32_t) {
+      ++calls;
+      for (auto& each : pipes) loop->Unwatch(each[0]);
+      called.set_value();
+    };
+    ASSERT_TRUE(OnLoop(loop, [&] {
+      return loop->Watch(pipes[0][0], EPOLLIN, handler).ok() && loop->Watch(pipes[1][0], EPOLLIN, handler).ok();
+    }));
+    called.get_future().wait();
+    EXPECT_EQ(OnLoop(loop, [&] { return loop->watched(); }), 0u);
+    EXPECT_EQ(OnLoop(loop, [&] { return calls; }), 1);
+    for (auto& ends : pipes) close(ends[0]), close(ends[1]);
+  });
+}
+
+TEST(LoopTest, TakesNoSignalsOfTheApplication) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    const sigset_t blocked = OnLoop(loop, [] {
+      sigset_t mask;
+      sigemptyset(&mask);
+      pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+      return mask;
+    });
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM}) {
+      EXPECT_EQ(sigismember(&blocked, signal), 1) << signal;
+    }
+    sigset_t mine;
+    sigemptyset(&mine);
+    pthread_sigmask(SIG_BLOCK, nullptr, &mine);
+    EXPECT_EQ(sigismember(&mine, SIGTERM), 0) << "the starter's own mask is as before";
+  });
+}
+
+TEST(LoopTest, ForkedChildIsTold) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    Fd tracked(ends[0]);
+    const pid_t child = fork();
+    if (child == 0) {
+      int wrong = Loop::Get().status().code() == Code::kInvalidUsage ? 0 : 1;
+      wrong += loop->Run([] {}).code() == Code::kInvalidUsage ? 0 : 2;
+      wrong += fcntl(tracked.get(), F_GETFD) == -1 && errno == EBADF ? 0 : 4;
+      // A number the child reuses is the child's own.
+      const int reused = open("/dev/null", O_RDONLY | O_CLOEXEC);
+      Fd copy = std::move(tracked);
+      copy.Close();
+      wrong += fcntl(reused, F_GETFD) != -1 ? 0 : 8;
+      _exit(wrong);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_NE(fcntl(tracked.get(), F_GETFD), -1) << "the parent's stays open";
+    EXPECT_TRUE(loop->Run([] {}).ok());
+    close(ends[1]);
+  });
+}
+
+TEST(PollTest, EndsWithDataDeadlineOrAbort) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const auto now = Clock::now();
+  const auto later = now + std::chrono::hours(1);
+  EXPECT_EQ(PollUntil(ends[0], POLLIN, now, nullptr), Wait::kTimeout);
+  EXPECT_EQ(PollUntil(ends[0], POLLIN, now + std::chrono::milliseconds(25), nullptr), Wait::kTimeout);
+  EXPECT_GE(Clock::now(), now + std::chrono::milliseconds(25));
+  std::atomic<bool> abort{false};
+  std::thread aborter([&] { abort.store(true); });
+  EXPECT_EQ(PollUntil(ends[0], POLLIN, later, &abort), Wait::kAborted);
+  aborter.join();
+  ASSERT_EQ(write(ends[1], "x", 1), 1);
+  EXPECT_EQ(PollUntil(ends[0], POLLIN, later, nullptr), Wait::kReady);
+  close(ends[1]);
+  char byte;
+  ASSERT_EQ(read(ends[0], &byte, 1), 1);
+  EXPECT_EQ(PollUntil(ends[0], POLLIN, later, nullptr), Wait::kReady) << "a hang-up is an event";
+  close(ends[0]);
+}
+
+// ---- Acceptor ----
+
+class Silent : public Guest {
+ public:
+  using Guest::Guest;
+  Verdict OnEvent() override { return Verdict::kDrop; }
+};
+
+sockaddr_un TestName(socklen_t* bytes) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const int n = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "axccl-acceptor-test-%d", getpid());
+  *bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(n));
+  return address;
+}
+
+Fd Listening() {
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  socklen_t bytes;
+  const sockaddr_un address = TestName(&bytes);
+  EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  EXPECT_EQ(listen(fd.get(), 512), 0);
+  return fd;
+}
+
+Fd Dial() {
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  socklen_t bytes;
+  const sockaddr_un address = TestName(&bytes);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  return fd;
+}
+
+bool AwaitCut(const Fd& fd) {
+  char byte;
+  return recv(fd.get(), &byte, 1, 0) <= 0;
+}
+
+TEST(AcceptorTest, CutsTheOldestBeyondTheCapAndAllAfterTheirTime) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    auto acceptor = std::make_unique<Acceptor>(
+        loop, Listening(), [](Fd fd) { return std::make_unique<Silent>(std::move(fd)); }, [] { return size_t{3}; });
+    ASSERT_TRUE(OnLoop(loop, [&] { return acceptor->Start().ok(); }));
+    std::vector<Fd> guests;
+    const auto start = Clock::now();
+    for (int i = 0; i < 8; ++i) guests.push_back(Dial());
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(AwaitCut(guests[static_cast<size_t>(i)]));
+    EXPECT_LT(Clock::now() - start, kGuestTime);
+    EXPECT_EQ(OnLoop(loop, [&] { return acceptor->guests(); }), 3u);
+    for (int i = 5; i < 8; ++i) EXPECT_TRUE(AwaitCut(guests[static_cast<size_t>(i)]));
+    EXPECT_GE(Clock::now() - start, kGuestTime);
+    EXPECT_EQ(OnLoop(loop, [&] { return acceptor->guests(); }), 0u);
+    const size_t left = OnLoop(loop, [&] {
+      acceptor.reset();
+      return loop->watched() + loop->timers();
+    });
+    EXPECT_EQ(left, 0u);
+  });
+}
+
+TEST(AcceptorTest, WaitsWithoutSpinningWhenDescriptorsRunOut) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    auto acceptor = std::make_unique<Acceptor>(
+        loop, Listening(), [](Fd fd) { return std::make_unique<Silent>(std::move(fd)); }, [] { return size_t{99}; });
+    ASSERT_TRUE(OnLoop(loop, [&] { return acceptor->Start().ok(); }));
+    Fd guest = Dial();
+    const auto count = [&] { return OnLoop(loop, [&] { return acceptor->guests(); }); };
+    while (count() != 1) sched_yield();
+    Fd second(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    rlimit limit{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit none{static_cast<rlim_t>(second.get()), limit.rlim_max};  // no number above is to be had
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    socklen_t bytes;
+    const sockaddr_un address = TestName(&bytes);
+    ASSERT_EQ(connect(second.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+    while (OnLoop(loop, [&] { return loop->timers(); }) != 2) sched_yield();  // the first guest's, and the pause
+    EXPECT_EQ(count(), 1u);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    while (count() != 2) sched_yield();
+    ASSERT_TRUE(loop->Run([&] { acceptor.reset(); }).ok());
+  });
+}
+
+}  // namespace
+}  // namespace axccl::service
