@@ -38,9 +38,11 @@ Channel::Channel(Host* host, std::vector<Member> members, int self, bool pair)
   bindings.resize(members_.size());
 }
 
-bool Channel::NeedsBarrier(const Program& program) const {
-  if (last_plan == nullptr || last_plan == program.plan.get() || last_was_barrier) return false;
-  return !last_complete || !program.plan->complete;
+bool Channel::NeedsBarrier(const Prepared& next) const {
+  if (last_plan == nullptr || last_was_barrier) return false;
+  const plan::Plan* plan = next.program->plan.get();
+  if (plan == last_plan && next.slot_bytes == last_slot_bytes) return false;
+  return !last_complete || !plan->complete;
 }
 
 Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
@@ -49,7 +51,8 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
   auto it = prepared_.find(key);
   if (it == prepared_.end()) {
     AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access));
-    if (prepared_.size() >= kMaxPrepared) prepared_.clear();
+    // Only when an operation starts: later ones of its calls must not take the first from under it.
+    if (access == tune::Access::kMapped && prepared_.size() >= kMaxPrepared) prepared_.clear();
     it = prepared_.emplace(key, std::move(built)).first;
     plans.store(prepared_.size(), std::memory_order_relaxed);
   }

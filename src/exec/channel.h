@@ -85,8 +85,10 @@ class Channel {
   // The prepared form of `call` when the ranks' buffers allow `access`; cached.
   Result<const Prepared*> Prepare(const Call& call, tune::Access access);
   Result<const Prepared*> PrepareBarrier();
-  // Whether a barrier must separate this program from what ran before on the channel (see plan::Plan::complete).
-  bool NeedsBarrier(const Program& program) const;
+  // Whether a barrier must separate this from what ran before on the channel. Complete plans (plan::Plan::complete) follow each
+  // other freely: who has ended a turn knows that all others have ended the turn before it, and with it are done with the
+  // scratch of the next. Others may only follow themselves, with their slots at the same places, as the verifier has seen it.
+  bool NeedsBarrier(const Prepared& next) const;
 
   // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
   Status FindMismatch() const;
@@ -98,6 +100,7 @@ class Channel {
   uint64_t sequence = 0;  // of the next operation
   uint64_t turn = 0;      // the next turn
   const plan::Plan* last_plan = nullptr;
+  uint64_t last_slot_bytes = 0;
   bool last_complete = true;
   bool last_was_barrier = true;
   std::atomic<const char*> last_algorithm{""};  // static text

@@ -66,7 +66,7 @@ Status Operation::Start() {
   }
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
   WriteRecord();
-  if (channel_->NeedsBarrier(*main_->program)) {
+  if (channel_->NeedsBarrier(*main_)) {
     AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, channel_->PrepareBarrier());
     Begin(Stage::kBarrier, barrier);
   } else {
@@ -121,6 +121,7 @@ void Operation::EndStage() {
   channel_->turn += prepared_->turns;
   const plan::Plan* plan = prepared_->program->plan.get();
   channel_->last_plan = plan;
+  channel_->last_slot_bytes = prepared_->slot_bytes;
   channel_->last_complete = plan->complete;
   channel_->last_was_barrier = stage_ == Stage::kBarrier;
   if (stage_ == Stage::kBarrier) {
@@ -288,7 +289,7 @@ Result<bool> Operation::ChooseAccess() {
   if (!plain || channel_->all_same_process()) return true;
   const tune::Access access = channel_->all_call_copy() ? tune::Access::kCall : tune::Access::kNone;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->Prepare(call_, access));
-  if (other->program == main_->program) return true;
+  if (other->program->plan == prepared_->program->plan) return true;
   // The prologue was a barrier of its own; the other program starts with the next turn.
   channel_->turn += 1;
   channel_->last_plan = nullptr;

@@ -28,9 +28,11 @@ std::byte* Operation::Address(const Operand& operand, uint32_t lane, uint64_t tu
     const int16_t endpoint = prepared_->program->inline_endpoint[slot];
     if (prepared_->inline_slots && endpoint >= 0)
       return member.layout.LineOf(member.block, lane, static_cast<uint32_t>(endpoint), turn)->data + element * size;
-    const plan::Schedule& schedule = prepared_->program->plan->schedule;
-    const uint64_t index = (lane * plan::kRotation + turn % plan::kRotation) * schedule.slots + slot;
-    return member.block + member.layout.scratch + index * prepared_->slot_bytes + element * size;
+    // Each turn has its half of the scratch, whatever the plan and the size of its slots: what the next operation writes
+    // does not lie across what members may still read of this one.
+    const uint64_t half = turn % plan::kRotation * (member.layout.scratch_bytes / plan::kRotation);
+    const uint64_t index = uint64_t{lane} * prepared_->program->plan->schedule.slots + slot;
+    return member.block + member.layout.scratch + half + index * prepared_->slot_bytes + element * size;
   }
   const Channel::Binding& binding = channel_->bindings[operand.rank];
   const bool input = operand.buffer == Buffer::kInput;
