@@ -1,0 +1,175 @@
+#include "tests/exec/ensemble.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "src/algo/algo.h"
+#include "src/verify/verify.h"
+
+namespace axccl::exec {
+namespace {
+
+void Require(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(status.message().size()), status.message().data());
+  std::abort();
+}
+
+// A machine on which a second lane always pays, or never.
+cost::Machine MakeMachine(const EnsembleOptions& options) {
+  cost::Machine machine = options.machine.value_or(cost::Machine());
+  machine.ranks = options.ranks;
+  machine.cores = options.ranks * options.lanes;
+  if (options.lanes > 1 && !options.machine) machine.signal_seconds = machine.op_seconds = machine.switch_seconds = 1e-15;
+  return machine;
+}
+
+}  // namespace
+
+const char* LayoutName(Layout layout) {
+  static constexpr const char* kNames[] = {"threads", "heap", "call", "nothing", "mixed"};
+  return kNames[static_cast<int>(layout)];
+}
+
+// ---- FakeHost ----
+
+Status FakeHost::Failure() const { return failed() ? failure_ : Status(); }
+
+// As the communicator does: the first failure stays, and peers can read it.
+void FakeHost::Fail(const Status& status) {
+  if (failed()) return;
+  failure_ = status;
+  BlockHeader* header = ensemble_->header(rank_);
+  const std::string_view text = status.message();
+  std::memcpy(header->error_text, text.data(), std::min(text.size(), kErrorText - 1));
+  header->error.store(static_cast<uint32_t>(status.code()), std::memory_order_seq_cst);
+  failed_.store(true, std::memory_order_release);
+}
+
+Result<std::shared_ptr<const Program>> FakeHost::GetProgram(const plan::Contract& contract, std::string_view algorithm,
+                                                            int lanes, int rank) {
+  using Key = std::tuple<plan::Kind, int, int, std::string, int>;
+  struct Known {
+    std::shared_ptr<const plan::Plan> plan;
+    std::map<int, std::shared_ptr<const Program>> programs;  // by rank
+  };
+  static std::mutex mutex;
+  static std::map<Key, Known> known;
+  std::lock_guard lock(mutex);
+  Known& entry = known[Key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes}];
+  if (entry.plan == nullptr) {
+    AXCCL_ASSIGN_OR_RETURN(plan::Schedule schedule, algo::Generate(contract, algorithm, lanes));
+    AXCCL_ASSIGN_OR_RETURN(entry.plan, verify::MakePlan(std::move(schedule)));
+  }
+  auto& program = entry.programs[rank];
+  if (program == nullptr) {
+    AXCCL_ASSIGN_OR_RETURN(program, Program::Make(entry.plan, rank));
+  }
+  return program;
+}
+
+const tune::Chooser& FakeHost::chooser() const { return ensemble_->chooser(); }
+double FakeHost::timeout_seconds() const { return ensemble_->options().timeout_seconds; }
+
+bool FakeHost::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
+  const TwiceMapped& heap = ensemble_->process(rank_).heap();
+  if (!heap.Contains(p, bytes)) return false;
+  *offset = static_cast<uint64_t>(static_cast<const std::byte*>(p) - heap.own());
+  return true;
+}
+
+std::byte* FakeHost::Reach(uint32_t pid, uint64_t remote, size_t bytes) const {
+  for (const auto& process : ensemble_->processes_) {
+    if (process->pid() != pid) continue;
+    for (TwiceMapped* memory : {&process->secret(), &process->heap()}) {
+      auto* const p = reinterpret_cast<std::byte*>(remote);
+      if (memory->Contains(p, bytes)) return memory->peer() + (p - memory->own());
+    }
+  }
+  return nullptr;
+}
+
+Status FakeHost::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
+  const std::byte* from = Reach(pid, remote, bytes);
+  if (from == nullptr) return MakeStatus(Code::kSystemError, "read outside the memory of process %u", pid);
+  std::memcpy(local, from, bytes);
+  bytes_read_ += bytes;
+  return Status();
+}
+
+Status FakeHost::CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) {
+  std::byte* to = Reach(pid, remote, bytes);
+  if (to == nullptr) return MakeStatus(Code::kSystemError, "write outside the memory of process %u", pid);
+  std::memcpy(to, local, bytes);
+  bytes_written_ += bytes;
+  return Status();
+}
+
+// ---- Ensemble ----
+
+Ensemble::Ensemble(const EnsembleOptions& options)
+    : options_(options),
+      layout_(BlockLayout::Make(static_cast<uint32_t>(options.ranks), static_cast<uint32_t>(options.lanes),
+                                options.scratch_bytes)) {
+  auto chooser =
+      tune::Chooser::Create(MakeMachine(options), options.algorithms, options.scratch_bytes / plan::kRotation, options.lanes);
+  Require(chooser.status());
+  chooser_ = std::move(chooser).value();
+  const int processes = one_process() ? 1 : options.ranks;
+  const size_t ranks_each = one_process() ? static_cast<size_t>(options.ranks) : 1;
+  for (int p = 0; p < processes; ++p) {
+    processes_.push_back(std::make_unique<FakeProcess>(1000u + static_cast<uint32_t>(p),
+                                                       ranks_each * (layout_.bytes + options.process_bytes),
+                                                       ranks_each * options.process_bytes));
+    if (!one_process()) processes_.back()->secret().SetAccessible(false);
+  }
+  for (int rank = 0; rank < options.ranks; ++rank) blocks_.push_back(process(rank).AllocateHeap(layout_.bytes, 4096));
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    hosts_.push_back(std::make_unique<FakeHost>(this, rank));
+    std::vector<Member> members;
+    for (int peer = 0; peer < options.ranks; ++peer) members.push_back(MakeMember(rank, peer));
+    channels_.push_back(std::make_unique<Channel>(hosts_.back().get(), std::move(members), rank, false));
+  }
+}
+
+FakeProcess& Ensemble::process(int rank) { return *processes_[one_process() ? 0 : static_cast<size_t>(rank)]; }
+
+Member Ensemble::MakeMember(int viewer, int rank) {
+  FakeProcess& owner = process(rank);
+  const bool own_view = one_process() || viewer == rank;
+  Member member;
+  member.rank = rank;
+  member.block = (own_view ? owner.heap().own() : owner.heap().peer()) + (Block(rank) - owner.heap().own());
+  member.layout = layout_.channel;
+  member.process = own_view ? owner.self() : owner.peer();
+  member.same_process = own_view;
+  member.device = rank;
+  member.call_copy = options_.layout == Layout::kCall || options_.layout == Layout::kMixed;
+  return member;
+}
+
+std::byte* Ensemble::Allocate(int rank, size_t bytes, size_t alignment, bool heap) {
+  if (options_.layout == Layout::kHeap) heap = true;
+  if (options_.layout == Layout::kCall || options_.layout == Layout::kNothing) heap = false;
+  return heap ? process(rank).AllocateHeap(bytes, alignment) : process(rank).AllocatePrivate(bytes, alignment);
+}
+
+std::byte* Ensemble::AlwaysAccessible(int rank, std::byte* p) {
+  TwiceMapped& secret = process(rank).secret();
+  return !one_process() && secret.Contains(p, 0) ? secret.peer() + (p - secret.own()) : p;
+}
+
+device::host::Poll Ensemble::Step(int rank, Operation* operation) {
+  if (!one_process() && open_ != rank) {
+    if (open_ >= 0) process(open_).secret().SetAccessible(false);
+    process(rank).secret().SetAccessible(true);
+    open_ = rank;
+  }
+  return operation->Progress();
+}
+
+}  // namespace axccl::exec

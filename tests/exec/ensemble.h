@@ -1,0 +1,115 @@
+// Ranks without a communicator: channels over pretended processes, all driven by the thread of the test.
+//
+// An Ensemble has the channels of `ranks` ranks that share one group; every rank is a pretended process of its own, or all are
+// one. It stands in for what the communicator gives to channels. Step() lets one rank's operation make one step, with only
+// that rank's private memory in reach. Not thread-safe, except that ranks of Layout::kThreads may be stepped by a thread each.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/exec/channel.h"
+#include "src/exec/operation.h"
+#include "tests/exec/memory.h"
+
+namespace axccl::exec {
+
+// What ranks may do with each other's memory.
+enum class Layout : uint8_t {
+  kThreads,  // one process
+  kHeap,     // processes, all buffers in heaps
+  kCall,     // processes, buffers private, reached by call
+  kNothing,  // processes, buffers private, no calls
+  kMixed,    // processes, buffers private or in heaps as it comes, calls allowed
+};
+inline constexpr Layout kLayouts[] = {Layout::kThreads, Layout::kHeap, Layout::kCall, Layout::kNothing, Layout::kMixed};
+const char* LayoutName(Layout layout);
+
+struct EnsembleOptions {
+  int ranks = 2;
+  Layout layout = Layout::kThreads;
+  std::string algorithms;         // NCCL_ALGO's grammar
+  int lanes = 1;                  // 2: two lanes wherever the chooser sees any gain
+  uint64_t scratch_bytes = 8192;  // small, so that few elements make several turns
+  size_t process_bytes = 4u << 20;
+  double timeout_seconds = 0;
+  std::optional<cost::Machine> machine;  // what the chooser believes; cores and ranks are filled in
+};
+
+class Ensemble;
+
+// Stands in for a rank's communicator.
+class FakeHost : public Host {
+ public:
+  FakeHost(Ensemble* ensemble, int rank) : ensemble_(ensemble), rank_(rank) {}
+
+  bool failed() const override { return failed_.load(std::memory_order_acquire); }
+  Status Failure() const override;
+  void Fail(const Status& status) override;
+  Result<std::shared_ptr<const Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm, int lanes,
+                                                    int rank) override;
+  const tune::Chooser& chooser() const override;
+  bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
+  Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
+  Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
+  uint64_t cache_bytes() const override { return cache_bytes_; }
+  double timeout_seconds() const override;
+
+  void set_cache_bytes(uint64_t bytes) { cache_bytes_ = bytes; }
+  // Bytes that calls of this rank have moved.
+  uint64_t bytes_read() const { return bytes_read_; }
+  uint64_t bytes_written() const { return bytes_written_; }
+
+ private:
+  // Where a call finds memory of another process; null when that process has nothing there.
+  std::byte* Reach(uint32_t pid, uint64_t remote, size_t bytes) const;
+
+  Ensemble* const ensemble_;
+  const int rank_;
+  std::atomic<bool> failed_{false};
+  Status failure_;
+  uint64_t cache_bytes_ = 1u << 30;
+  uint64_t bytes_read_ = 0, bytes_written_ = 0;
+};
+
+class Ensemble {
+ public:
+  explicit Ensemble(const EnsembleOptions& options);
+
+  int ranks() const { return options_.ranks; }
+  const EnsembleOptions& options() const { return options_; }
+  const BlockLayout& layout() const { return layout_; }
+  FakeHost* host(int rank) { return hosts_[static_cast<size_t>(rank)].get(); }
+  Channel* channel(int rank) { return channels_[static_cast<size_t>(rank)].get(); }
+  BlockHeader* header(int rank) { return reinterpret_cast<BlockHeader*>(Block(rank)); }
+  FakeProcess& process(int rank);
+  const tune::Chooser& chooser() const { return *chooser_; }
+
+  // Members as `viewer` sees them, for channels of another layout.
+  Member MakeMember(int viewer, int rank);
+  // Memory of `rank` for a buffer, of the kind its layout asks for (`heap`: the choice where both kinds are mixed), and
+  // the view of it that is always accessible.
+  std::byte* Allocate(int rank, size_t bytes, size_t alignment, bool heap);
+  std::byte* AlwaysAccessible(int rank, std::byte* p);
+
+  device::host::Poll Step(int rank, Operation* operation);
+
+ private:
+  friend class FakeHost;
+  bool one_process() const { return options_.layout == Layout::kThreads; }
+  std::byte* Block(int rank) { return blocks_[static_cast<size_t>(rank)]; }
+
+  const EnsembleOptions options_;
+  const BlockLayout layout_;
+  std::unique_ptr<tune::Chooser> chooser_;
+  std::vector<std::unique_ptr<FakeProcess>> processes_;
+  std::vector<std::byte*> blocks_;  // in the owner's view
+  std::vector<std::unique_ptr<FakeHost>> hosts_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  int open_ = -1;  // the rank whose private memory is accessible
+};
+
+}  // namespace axccl::exec

@@ -1,0 +1,96 @@
+// Operations of every kind and algorithm, over all the ways ranks can reach each other's memory, in random interleavings.
+#include "src/exec/operation.h"
+
+#include <gtest/gtest.h>
+
+#include "src/algo/algo.h"
+#include "tests/algo/cases.h"
+#include "tests/exec/traffic.h"
+
+namespace axccl::exec {
+namespace {
+
+using plan::Kind;
+
+std::string SeedText() { return "AXCCL_TEST_SEED=" + std::to_string(harness::Seed()); }
+
+// The lanes of the program a rank would run for the call.
+int LanesOf(Ensemble* ensemble, const Call& call, tune::Access access) {
+  auto prepared = ensemble->channel(0)->Prepare(call, access);
+  return prepared.ok() ? static_cast<int>(prepared.value()->program->lanes.size()) : 0;
+}
+
+class OperationTest : public testing::TestWithParam<std::tuple<int, Layout>> {};
+
+TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
+  const auto [ranks, layout] = GetParam();
+  harness::Random random(harness::Scramble(harness::Seed(), static_cast<uint64_t>(ranks), static_cast<uint64_t>(layout)));
+  SCOPED_TRACE(SeedText());
+  algo::ForEachAlgorithm(ranks, [&, ranks = ranks, layout = layout](const plan::Contract& contract, std::string_view algorithm) {
+    for (const int lanes : {1, 2}) {
+      EnsembleOptions options;
+      options.ranks = ranks;
+      options.layout = layout;
+      options.lanes = lanes;
+      options.algorithms = Only(contract.kind, algorithm);
+      options.scratch_bytes = ranks < 4 ? 4096 : 8192;
+      Ensemble ensemble(options);
+      std::vector<std::unique_ptr<Exchange>> exchanges;
+      for (const uint64_t count : {97, 4099, 0, 1, 0, 11, 4099, 4099, 1, 97}) {
+        Shape shape{contract, contract.kind == Kind::kBarrier ? 0 : count, Combine::kSum, Scaling::kNone, 0, 0};
+        Scatter(&shape, &random);
+        exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+      }
+      const auto pace = static_cast<Pace>(random.Below(3));
+      ASSERT_TRUE(Drive(&ensemble, exchanges, pace, &random))
+          << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout) << " pace " << static_cast<int>(pace);
+      if (layout == Layout::kNothing && algorithm == "direct" && ranks > 1) continue;  // for which it is no choice
+      ASSERT_EQ(ensemble.channel(0)->last_algorithm.load(), algorithm) << algo::Describe(contract, algorithm, lanes);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OperationTest,
+                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 6), testing::ValuesIn(kLayouts)),
+                         [](const auto& info) {
+                           return std::string(LayoutName(std::get<1>(info.param))) + std::to_string(std::get<0>(info.param));
+                         });
+
+TEST(OperationCoverage, TwoLanesAndSeveralTurnsAreReached) {
+  EnsembleOptions options;
+  options.lanes = 2;
+  options.algorithms = "all_reduce:ring";
+  Ensemble ensemble(options);
+  Call call;
+  call.kind = Kind::kAllReduce;
+  call.type = DataType::kInt32;
+  call.count = 4099;
+  EXPECT_EQ(LanesOf(&ensemble, call, tune::Access::kMapped), 2);
+  EXPECT_GT(ensemble.channel(0)->Prepare(call, tune::Access::kMapped).value()->turns, 2u);
+}
+
+// Private buffers are told by the exchange that opens a direct plan. What is chosen then may be a direct plan again, with an
+// opening of its own, which must not lead to a third.
+TEST(OperationAccess, AnotherDirectPlanMayTakeOver) {
+  harness::Random random(harness::Seed());
+  cost::Machine machine;
+  machine.switch_seconds = 1e-3;          // too dear for the first choice,
+  machine.call_bytes_per_second = 1e4;    // worth while for the second
+  EnsembleOptions options;
+  options.layout = Layout::kCall;
+  options.lanes = 2;
+  options.algorithms = "all_gather:direct";
+  options.machine = machine;
+  Ensemble ensemble(options);
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  for (uint64_t i = 0; i < 4; ++i) {
+    const Shape shape{{Kind::kAllGather, 2, 0}, 1000, Combine::kSum, Scaling::kNone, 0, 0};
+    exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, i));
+  }
+  ASSERT_EQ(LanesOf(&ensemble, exchanges[0]->CallOf(0), tune::Access::kMapped), 1);
+  ASSERT_EQ(LanesOf(&ensemble, exchanges[0]->CallOf(0), tune::Access::kCall), 2);
+  EXPECT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
+}
+
+}  // namespace
+}  // namespace axccl::exec

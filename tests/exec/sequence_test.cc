@@ -1,0 +1,97 @@
+// Different operations one after the other on the same channels, no rank waiting for the others between them: the reuse of
+// scratch and lines by operations of other plans, sizes and shapes, and the rule when a barrier has to separate two plans.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "src/algo/algo.h"
+#include "tests/exec/traffic.h"
+
+namespace axccl::exec {
+namespace {
+
+using plan::Kind;
+
+// One algorithm for each kind, by chance.
+std::string AnyAlgorithms(harness::Random* random) {
+  std::string filter;
+  for (int k = 0; k < plan::kNumKinds; ++k) {
+    const auto kind = static_cast<Kind>(k);
+    filter += (k == 0 ? "" : ";") + Only(kind, random->Pick(algo::Algorithms(kind)));
+  }
+  return filter;
+}
+
+Shape AnyShape(int ranks, harness::Random* random) {
+  Shape shape;
+  do {
+    shape.contract = plan::Contract{static_cast<Kind>(random->Below(plan::kNumKinds)), ranks, 0};
+  } while (shape.contract.kind == Kind::kSendRecv && ranks != 2);
+  if (plan::HasRoot(shape.contract.kind)) shape.contract.root = static_cast<int>(random->Below(static_cast<uint64_t>(ranks)));
+  constexpr std::array<uint64_t, 4> kMost = {2, 13, 200, 2500};
+  shape.count = shape.contract.kind == Kind::kBarrier ? 0 : random->Below(random->Pick(kMost));
+  if (random->OneIn(4)) shape.combine = Combine::kMax;
+  if (shape.combine == Combine::kSum && plan::Reduces(shape.contract.kind))
+    shape.scaling = random->Pick(std::vector{Scaling::kNone, Scaling::kAverage, Scaling::kPreMultiply});
+  Scatter(&shape, random);
+  return shape;
+}
+
+class SequenceTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(SequenceTest, OperationsOfAllSortsFollowEachOther) {
+  const uint64_t seed = harness::Scramble(harness::Seed(), static_cast<uint64_t>(GetParam()));
+  for (uint64_t round = 0; round < 60; ++round) {
+    SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()) + " round " + std::to_string(round));
+    harness::Random random(harness::Scramble(seed, round));
+    EnsembleOptions options;
+    options.ranks = static_cast<int>(2 + random.Below(5));
+    options.layout = GetParam();
+    options.lanes = static_cast<int>(1 + random.Below(2));
+    options.algorithms = AnyAlgorithms(&random);
+    options.scratch_bytes = random.OneIn(2) ? 8192 : 65536;
+    options.process_bytes = 16u << 20;
+    Ensemble ensemble(options);
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    // Few shapes in many orders, so that prepared calls are met again.
+    std::vector<Shape> shapes;
+    for (int i = 0; i < 6; ++i) shapes.push_back(AnyShape(options.ranks, &random));
+    for (int i = 0; i < 30; ++i)
+      exchanges.push_back(std::make_unique<Exchange>(&ensemble, random.Pick(shapes), random.Next()));
+    ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random))
+        << options.ranks << " ranks, " << options.lanes << " lanes, " << options.algorithms;
+  }
+}
+
+// The same plan with larger and smaller data: slots of one call lie across those of the next.
+TEST_P(SequenceTest, SizesOfOnePlanAlternate) {
+  const uint64_t seed = harness::Scramble(harness::Seed(), 77, static_cast<uint64_t>(GetParam()));
+  harness::Random random(seed);
+  SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+  for (int k = 0; k < plan::kNumKinds - 1; ++k) {
+    const auto kind = static_cast<Kind>(k);
+    for (const std::string_view algorithm : algo::Algorithms(kind)) {
+      EnsembleOptions options;
+      options.ranks = kind == Kind::kSendRecv ? 2 : static_cast<int>(2 + random.Below(5));
+      options.layout = GetParam();
+      options.algorithms = Only(kind, algorithm);
+      options.scratch_bytes = 65536;
+      Ensemble ensemble(options);
+      std::vector<std::unique_ptr<Exchange>> exchanges;
+      const plan::Contract contract{kind, options.ranks, 0};
+      for (int i = 0; i < 20; ++i) {
+        Shape shape{contract, random.Pick(std::vector<uint64_t>{1, 40, 150, 600, 1500}), Combine::kSum, Scaling::kNone, 0, 0};
+        Scatter(&shape, &random);
+        exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+      }
+      EXPECT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random))
+          << plan::KindName(kind) << " " << algorithm << " " << options.ranks << " ranks";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SequenceTest, testing::ValuesIn(kLayouts),
+                         [](const auto& info) { return std::string(LayoutName(info.param)); });
+
+}  // namespace
+}  // namespace axccl::exec

@@ -1,0 +1,238 @@
+#include "tests/exec/traffic.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace axccl::exec {
+namespace {
+
+using device::host::Poll;
+using harness::Scramble;
+using plan::Kind;
+
+constexpr size_t kGuard = 64;
+constexpr std::byte kGuardByte{0xa5};
+constexpr int32_t kSpoiled = 0x5b0115ed;
+// Not a buffer: what ranks pass where the contract has none.
+void* const kNowhere = reinterpret_cast<void*>(16);
+// Rounds in which no rank gets on, before that is called a deadlock.
+constexpr int kIdleRounds = 1000;
+
+}  // namespace
+
+std::string Describe(const Shape& shape) {
+  const char* scaling[] = {"", " avg", " premulsum"};
+  return std::string(plan::KindName(shape.contract.kind)) + " ranks " + std::to_string(shape.contract.ranks) + " root " +
+         std::to_string(shape.contract.root) + " count " + std::to_string(shape.count) +
+         scaling[static_cast<int>(shape.scaling)] + " in_place " + std::to_string(shape.in_place) + " in_heap " +
+         std::to_string(shape.in_heap);
+}
+
+Exchange::Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt) : ensemble_(ensemble), shape_(shape), salt_(salt) {
+  for (int rank = 0; rank < shape.contract.ranks; ++rank) {
+    Buffers b;
+    const auto inputs = static_cast<uint64_t>(plan::InputBlocks(shape.contract, rank));
+    const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(shape.contract, rank));
+    int input_block = 0, output_block = 0;
+    b.in_place = (shape.in_place >> rank & 1) != 0 &&
+                 plan::InPlaceBlocks(shape.contract, rank, &input_block, &output_block) && inputs != 0 && outputs != 0;
+    const bool input_heap = (shape.in_heap >> (2 * rank) & 1) != 0, output_heap = (shape.in_heap >> (2 * rank + 1) & 1) != 0;
+    const uint64_t shift = Scramble(salt, static_cast<uint64_t>(rank)) % 16;
+    if (!b.in_place || inputs >= outputs) b.input = MakePlace(rank, inputs * shape.count, input_heap, shift);
+    if (!b.in_place || inputs < outputs) b.output = MakePlace(rank, outputs * shape.count, output_heap, shift / 3);
+    if (b.in_place) {
+      // The longer buffer holds the shorter one.
+      Place& inner = inputs >= outputs ? b.output : b.input;
+      const Place& outer = inputs >= outputs ? b.input : b.output;
+      const uint64_t at = static_cast<uint64_t>(inputs >= outputs ? input_block : output_block) * shape.count;
+      inner = Place{outer.own + at * 4, outer.data + at * 4, std::min(inputs, outputs) * shape.count};
+    }
+    for (uint64_t i = 0; i < b.input.elements; ++i) Elements(b.input)[i] = InputValue(rank, i);
+    buffers_.push_back(b);
+  }
+}
+
+Exchange::Place Exchange::MakePlace(int rank, uint64_t elements, bool heap, uint64_t offset) {
+  const size_t bytes = elements * 4;
+  std::byte* const own = ensemble_->Allocate(rank, bytes + 2 * kGuard + 64, 64, heap) + kGuard + 4 * offset;
+  std::byte* const data = ensemble_->AlwaysAccessible(rank, own);
+  std::fill(data - kGuard, data + bytes + kGuard - 4 * offset, kGuardByte);
+  return Place{own, data, elements};
+}
+
+// The guards of an inner buffer are part of the outer one: only outer ones are looked at.
+bool Exchange::GuardsIntact(const Place& place) {
+  const std::byte* end = place.data + place.elements * 4;
+  auto intact = [](std::byte b) { return b == kGuardByte; };
+  return std::all_of(place.data - kGuard, place.data, intact) && std::all_of(end, end + 4, intact);
+}
+
+Call Exchange::CallOf(int rank) const {
+  const Buffers& b = buffers_[static_cast<size_t>(rank)];
+  Call call;
+  call.kind = shape_.contract.kind;
+  call.root = shape_.contract.root;
+  call.count = shape_.count;
+  call.type = DataType::kInt32;
+  call.combine = shape_.combine;
+  call.scaling = shape_.scaling;
+  call.input = plan::InputBlocks(shape_.contract, rank) != 0 ? b.input.own : kNowhere;
+  call.output = plan::OutputBlocks(shape_.contract, rank) != 0 ? b.output.own : kNowhere;
+  const int32_t factor = rank + 2;
+  std::memcpy(&call.scalar_bytes, &factor, sizeof(factor));
+  return call;
+}
+
+int32_t Exchange::InputValue(int rank, uint64_t element) const {
+  return static_cast<int32_t>(Scramble(salt_, static_cast<uint64_t>(rank), element) % 20001) - 10000;
+}
+
+int32_t Exchange::Contribution(int rank, uint64_t element) const {
+  return InputValue(rank, element) * (shape_.scaling == Scaling::kPreMultiply ? rank + 2 : 1);
+}
+
+int32_t Exchange::Expected(int rank, uint64_t block, uint64_t element) const {
+  const plan::Contract& c = shape_.contract;
+  const uint64_t own_block = static_cast<uint64_t>(rank) * shape_.count;
+  switch (c.kind) {
+    case Kind::kBroadcast: return InputValue(c.root, element);
+    case Kind::kAllGather:
+    case Kind::kGather: return InputValue(static_cast<int>(block), element);
+    case Kind::kAllToAll: return InputValue(static_cast<int>(block), own_block + element);
+    case Kind::kScatter: return InputValue(c.root, own_block + element);
+    case Kind::kSendRecv: return InputValue(0, element);
+    default: break;
+  }
+  const uint64_t at = c.kind == Kind::kReduceScatter ? own_block + element : element;
+  int32_t folded = Contribution(0, at);
+  for (int q = 1; q < c.ranks; ++q) {
+    const int32_t next = Contribution(q, at);
+    folded = shape_.combine == Combine::kMax ? std::max(folded, next) : folded + next;
+  }
+  return shape_.scaling == Scaling::kAverage ? folded / c.ranks : folded;
+}
+
+testing::AssertionResult Exchange::Ended(int rank) {
+  const Buffers& b = buffers_[static_cast<size_t>(rank)];
+  auto failure = [&] { return testing::AssertionFailure() << Describe(shape_) << ": rank " << rank << ": "; };
+  const uint64_t all = (uint64_t{1} << (shape_.contract.ranks - 1) << 1) - 1;
+  if (shape_.contract.kind == Kind::kBarrier && begun_ != all) return failure() << "left the barrier before all ranks came";
+  for (uint64_t i = 0; i < b.output.elements; ++i) {
+    const int32_t expected = Expected(rank, i / shape_.count, i % shape_.count);
+    if (Elements(b.output)[i] != expected)
+      return failure() << "output element " << i << " is " << Elements(b.output)[i] << ", expected " << expected;
+  }
+  for (uint64_t i = 0; i < b.input.elements && !b.in_place; ++i) {
+    if (Elements(b.input)[i] != InputValue(rank, i)) return failure() << "input element " << i << " was changed";
+  }
+  std::fill_n(Elements(b.input), b.input.elements, kSpoiled);
+  std::fill_n(Elements(b.output), b.output.elements, kSpoiled);
+  return testing::AssertionSuccess();
+}
+
+testing::AssertionResult Exchange::Undisturbed() const {
+  for (size_t rank = 0; rank < buffers_.size(); ++rank) {
+    const Buffers& b = buffers_[rank];
+    for (const Place* place : {&b.input, &b.output}) {
+      const Place& other = place == &b.input ? b.output : b.input;
+      if (place->data == nullptr) continue;
+      for (uint64_t i = 0; i < place->elements; ++i) {
+        if (Elements(*place)[i] != kSpoiled)
+          return testing::AssertionFailure() << Describe(shape_) << ": rank " << rank
+                                             << ": somebody wrote to a buffer after the rank's operation had ended";
+      }
+      if ((!b.in_place || place->elements > other.elements) && !GuardsIntact(*place))
+        return testing::AssertionFailure() << Describe(shape_) << ": rank " << rank << ": written beside a buffer";
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+namespace {
+
+// One rank on its way through the exchanges.
+struct Traveller {
+  size_t next = 0;
+  std::optional<Operation> operation;
+};
+
+class Driver {
+ public:
+  Driver(Ensemble* ensemble, const std::vector<std::unique_ptr<Exchange>>& exchanges)
+      : ensemble_(ensemble), exchanges_(exchanges), ranks_(static_cast<size_t>(ensemble->ranks())) {}
+
+  bool Arrived(int rank) const { return ranks_[static_cast<size_t>(rank)].next == exchanges_.size(); }
+  bool AllArrived() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [&](const Traveller& t) { return t.next == exchanges_.size(); });
+  }
+
+  // One step of one rank; *moved unless it is blocked or has arrived.
+  testing::AssertionResult Step(int rank, bool* moved) {
+    *moved = false;
+    if (Arrived(rank)) return testing::AssertionSuccess();
+    Traveller& t = ranks_[static_cast<size_t>(rank)];
+    Exchange& exchange = *exchanges_[t.next];
+    if (!t.operation) {
+      t.operation.emplace(ensemble_->channel(rank), exchange.CallOf(rank));
+      exchange.Began(rank);
+      *moved = true;
+    }
+    const Poll poll = ensemble_->Step(rank, &*t.operation);
+    *moved |= poll != Poll::kBlocked;
+    if (poll != Poll::kDone) return testing::AssertionSuccess();
+    const Status status = t.operation->status();
+    t.operation.reset();
+    ++t.next;
+    if (!status.ok()) return testing::AssertionFailure() << Describe(exchange.shape()) << ": " << status.message();
+    return exchange.Ended(rank);
+  }
+
+ private:
+  Ensemble* const ensemble_;
+  const std::vector<std::unique_ptr<Exchange>>& exchanges_;
+  std::vector<Traveller> ranks_;
+};
+
+}  // namespace
+
+testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique_ptr<Exchange>>& exchanges, Pace pace,
+                               harness::Random* random) {
+  Driver driver(ensemble, exchanges);
+  const auto ranks = static_cast<uint64_t>(ensemble->ranks());
+  const uint64_t starved = random->Below(ranks);
+  uint64_t rank = random->Below(ranks);
+  int idle = 0;
+  while (!driver.AllArrived()) {
+    bool moved = false;
+    if (auto result = driver.Step(static_cast<int>(rank), &moved); !result) return result;
+    if (pace != Pace::kRuns || !moved) rank = random->Below(ranks);
+    if (pace == Pace::kStarve && rank == starved && !random->OneIn(20)) rank = (rank + 1) % ranks;
+    idle = moved ? 0 : idle + 1;
+    if (idle < 10 * static_cast<int>(ranks)) continue;
+    // Chance may have left somebody out, so everybody by turns. In each round of a live system somebody takes a step, most
+    // of which end blocked again.
+    bool any = false;
+    for (int step = 0; step < kIdleRounds * ensemble->ranks() && !any; ++step) {
+      if (auto result = driver.Step(step % ensemble->ranks(), &moved); !result) return result;
+      any = moved;
+    }
+    if (!any) return testing::AssertionFailure() << "no rank gets on";
+    idle = 0;
+  }
+  for (const auto& exchange : exchanges) {
+    if (auto result = exchange->Undisturbed(); !result) return result;
+  }
+  return testing::AssertionSuccess();
+}
+
+std::string Only(plan::Kind kind, std::string_view algorithm) {
+  return std::string(plan::KindName(kind)) + ":" + std::string(algorithm);
+}
+
+void Scatter(Shape* shape, harness::Random* random) {
+  shape->in_place = random->Next();
+  shape->in_heap = random->Next();
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,86 @@
+// Collective calls over an ensemble, with buffers, expected results and a driver that interleaves the ranks at random.
+//
+// The oracle follows the table in contract.h literally and shares no code with schedules or executor. Data are int32.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/exec/ensemble.h"
+#include "tests/harness/random.h"
+
+namespace axccl::exec {
+
+// What all ranks call; in place where the bit of the rank is set and the contract allows it.
+struct Shape {
+  plan::Contract contract;
+  uint64_t count = 0;
+  Combine combine = Combine::kSum;
+  Scaling scaling = Scaling::kNone;
+  uint64_t in_place = 0;
+  uint64_t in_heap = 0;  // Layout::kMixed: bit 2r for the input of rank r, 2r + 1 for the output
+};
+std::string Describe(const Shape& shape);
+
+// One collective call of every rank: buffers between guard bytes.
+class Exchange {
+ public:
+  // `salt` distinguishes the data of exchanges.
+  Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt);
+
+  const Shape& shape() const { return shape_; }
+  Call CallOf(int rank) const;
+
+  // Notes that a rank has begun, and what it found when it ended. `Ended` checks the rank's output and, where it must be
+  // unchanged, its input, and then spoils both: the user may reuse them.
+  void Began(int rank) { begun_ |= uint64_t{1} << rank; }
+  testing::AssertionResult Ended(int rank);
+  // After all ranks ended: nobody wrote to spoiled buffers or beside them.
+  testing::AssertionResult Undisturbed() const;
+
+ private:
+  struct Place {
+    std::byte* own = nullptr;     // as the rank calls it
+    std::byte* data = nullptr;    // always accessible
+    uint64_t elements = 0;
+  };
+  struct Buffers {
+    Place input, output;
+    bool in_place = false;
+  };
+
+  Place MakePlace(int rank, uint64_t elements, bool heap, uint64_t offset);
+  int32_t InputValue(int rank, uint64_t element) const;
+  int32_t Contribution(int rank, uint64_t element) const;
+  int32_t Expected(int rank, uint64_t block, uint64_t element) const;
+  static bool GuardsIntact(const Place& place);
+  static int32_t* Elements(const Place& place) { return reinterpret_cast<int32_t*>(place.data); }
+
+  Ensemble* const ensemble_;
+  const Shape shape_;
+  const uint64_t salt_;
+  std::vector<Buffers> buffers_;
+  uint64_t begun_ = 0;
+};
+
+// How ranks are interleaved.
+enum class Pace : uint8_t {
+  kUniform,  // any rank is next
+  kRuns,     // one rank goes on until it is blocked
+  kStarve,   // one rank hardly ever gets its turn
+};
+
+// Every rank makes all exchanges in order, each as soon as its last is done, whatever the other ranks are at. Fails on the
+// first wrong result, error, or when no rank gets on.
+testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique_ptr<Exchange>>& exchanges, Pace pace,
+                               harness::Random* random);
+
+// A filter that admits only `algorithm` for `kind`.
+std::string Only(plan::Kind kind, std::string_view algorithm);
+// A random in-place mask and places for buffers.
+void Scatter(Shape* shape, harness::Random* random);
+
+}  // namespace axccl::exec
