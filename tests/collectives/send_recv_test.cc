@@ -229,7 +229,7 @@ TEST_P(SendRecvTest, MixedWithCollectivesInOneGroup) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, SendRecvTest,
-                         testing::Values(harness::Threads(1), harness::Threads(2), harness::Threads(4),
+                         testing::Values(harness::Threads(2), harness::Threads(4),
                                          harness::Processes(1), harness::Processes(2), harness::Processes(3),
                                          harness::Processes(6), harness::OneThread(2), harness::OneThread(4),
                                          Layout{2, 2, 1}),

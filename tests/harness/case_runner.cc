@@ -38,7 +38,13 @@ CaseRunner::CaseRunner(RankContext& context, Clique& clique, size_t arena_bytes)
   }
 }
 
-CaseRunner::~CaseRunner() = default;
+CaseRunner::~CaseRunner() {
+  if (good_ && parts_.empty()) return;
+  // Operations that a failed test leaves under way go on using the buffers: let them, until the process ends.
+  for (MemberArenas& arenas : arenas_) {
+    for (auto& arena : arenas.by_memory) static_cast<void>(arena.release());
+  }
+}
 
 bool CaseRunner::Fits(const Case& c) const {
   const size_t elements = c.count * static_cast<size_t>(clique_.nranks());

@@ -29,6 +29,8 @@ int Precision(ncclDataType_t type);
 
 // The element of a float type nearest to `value`, as the low bits of the result.
 uint64_t EncodeFloat(ncclDataType_t type, double value);
+// The same computed from the format's definition, for every float type.
+uint64_t EncodeFormat(ncclDataType_t type, double value);
 // The value of a float element.
 double DecodeFloat(ncclDataType_t type, uint64_t bits);
 // The distance between neighbours of `type` around `value` (a finite value in the type's range).

@@ -65,10 +65,12 @@ TEST(Element, AgreesWithTheCompilerForFloatAndDouble) {
     uint32_t bits = 0;
     std::memcpy(&bits, &narrow, sizeof bits);
     EXPECT_EQ(EncodeFloat(ncclFloat32, value), bits) << value;
+    EXPECT_EQ(EncodeFormat(ncclFloat32, value), bits) << value;
     EXPECT_EQ(DecodeFloat(ncclFloat32, bits), static_cast<double>(narrow));
     uint64_t wide = 0;
     std::memcpy(&wide, &value, sizeof wide);
     EXPECT_EQ(EncodeFloat(ncclFloat64, value), wide) << value;
+    EXPECT_EQ(EncodeFormat(ncclFloat64, value), wide) << value;
     EXPECT_EQ(DecodeFloat(ncclFloat64, wide), value);
   }
 }

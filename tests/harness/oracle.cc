@@ -65,22 +65,27 @@ uint64_t FoldIntegers(const Case& c, int nranks, size_t element) {
 
 // Whether `rank` is one of `active` ranks that contribute to the element, a different set for every element.
 bool Contributes(uint64_t hash, int nranks, int rank, int active) {
+  if (active >= nranks) return true;
   return static_cast<int>((static_cast<uint64_t>(rank) + hash % 4096) % static_cast<uint64_t>(nranks)) < active;
 }
 
+// Uniform in [0, bound), bound < 2^32, without a division.
+uint64_t Below(uint64_t hash, uint64_t bound) { return (hash & 0xffffffffu) * bound >> 32; }
+
 double PowerOfTwo(uint64_t hash, int low, int high) {
-  return std::ldexp(1.0, low + static_cast<int>(hash % static_cast<uint64_t>(high - low + 1)));
+  constexpr double kPowers[] = {0x1p-6, 0x1p-5, 0x1p-4, 0x1p-3, 0x1p-2, 0x1p-1, 1, 2, 4, 8, 16, 32, 64};
+  return kPowers[low + 6 + static_cast<int>(Below(hash, static_cast<uint64_t>(high - low + 1)))];
 }
 
 // Summands: integers whose partial sums stay below 2^precision in any order, all times one power of two.
 double Summand(const Case& c, int nranks, int rank, uint64_t element_hash, uint64_t hash) {
-  const int64_t exact = int64_t{1} << std::min(Precision(c.type), 40);
+  const int64_t exact = int64_t{1} << std::min(Precision(c.type), 31);
   const int64_t budget = c.fold == Fold::kPreMulSum ? exact / 2 : exact;  // scalars go up to 2
   const int64_t largest = std::max<int64_t>(1, budget / nranks);
   const int active = static_cast<int>(std::min<int64_t>(budget, nranks));
   if (!Contributes(element_hash, nranks, rank, active)) return 0;
   const double scale = PowerOfTwo(element_hash >> 20, -1, 1);
-  const double magnitude = static_cast<double>(1 + hash % static_cast<uint64_t>(largest));
+  const double magnitude = static_cast<double>(1 + Below(hash, static_cast<uint64_t>(largest)));
   // The sign of an average's summands is equal, so that its error is bounded by its own size.
   const bool negative = c.fold == Fold::kAvg ? (element_hash & 1) != 0 : (hash >> 60 & 1) != 0;
   return scale * (negative ? -magnitude : magnitude);
@@ -97,12 +102,12 @@ double Comparand(const Case& c, uint64_t hash) {
   const double sign = (hash & 1) != 0 ? -1.0 : 1.0;
   if (infinities && hash % 257 == 0) return sign * INFINITY;
   const int mantissa_bits = std::min(Precision(c.type) - 1, 30);
-  const double mantissa = static_cast<double>(hash >> 8 & ((uint64_t{1} << mantissa_bits) - 1));
-  return sign * (1.0 + std::ldexp(mantissa, -mantissa_bits)) * PowerOfTwo(hash >> 48, -6, 6);
+  const uint64_t units = uint64_t{1} << mantissa_bits;
+  const double mantissa = static_cast<double>(hash >> 8 & (units - 1)) / static_cast<double>(units);
+  return sign * (1.0 + mantissa) * PowerOfTwo(Scramble(hash), -6, 6);
 }
 
-double FloatInput(const Case& c, int nranks, int rank, size_t element) {
-  const uint64_t element_hash = Scramble(c.seed, element);
+double FloatInput(const Case& c, int nranks, int rank, uint64_t element_hash) {
   const uint64_t hash = Scramble(element_hash, static_cast<uint64_t>(rank) + 1);
   switch (c.fold) {
     case Fold::kProd:
@@ -121,9 +126,10 @@ double FloatScalar(const Case& c, int rank) {
 }
 
 double FoldFloats(const Case& c, int nranks, size_t element) {
+  const uint64_t element_hash = Scramble(c.seed, element);
   double total = 0;
   for (int rank = 0; rank < nranks; ++rank) {
-    double value = FloatInput(c, nranks, rank, element);
+    double value = FloatInput(c, nranks, rank, element_hash);
     if (c.fold == Fold::kPreMulSum) value *= FloatScalar(c, rank);
     if (rank == 0) {
       total = value;
@@ -150,8 +156,8 @@ uint64_t FoldedElement(const Case& c, int nranks, size_t element) {
 // Element `index` of what `rank` sends.
 uint64_t InputElement(const Case& c, int nranks, int rank, size_t index) {
   const uint64_t mask = ~uint64_t{0} >> (64 - 8 * TypeBytes(c.type));
-  if (!Folds(c.call)) return Scramble(c.seed, index, static_cast<uint64_t>(rank) + 1) & mask;
-  if (IsFloatType(c.type)) return EncodeFloat(c.type, FloatInput(c, nranks, rank, index));
+  if (!Folds(c.call)) return Scramble(c.seed + index, static_cast<uint64_t>(rank) + 1) & mask;
+  if (IsFloatType(c.type)) return EncodeFloat(c.type, FloatInput(c, nranks, rank, Scramble(c.seed, index)));
   return IntegerInput(c, rank, index) & mask;
 }
 
