@@ -16,6 +16,7 @@
 #include "src/boot/wire.h"
 #include "tests/boot/meeting.h"
 #include "tests/harness/run_ranks.h"
+#include "tests/transports/peer.h"
 
 namespace axccl::boot {
 namespace {
@@ -311,7 +312,7 @@ TEST(DeathOfARankTest, StoppedServerCostsTheDeadline) {
       return;
     }
     const pid_t pid = static_cast<pid_t>(context.Await(0));
-    ASSERT_EQ(kill(pid, SIGSTOP), 0);
+    shm::StopProcess(pid);
     const auto start = Clock::now();
     const Status status = JoinStatus(id, 1, 2, start + std::chrono::milliseconds(100));
     EXPECT_EQ(status.code(), Code::kTimeout) << status.message();

@@ -186,7 +186,7 @@ TEST(AttachTest, StoppedPeerCostsTheDeadlineOrAnAbort) {
       return;
     }
     const ProcessAddress address = Published(context, 1);
-    ASSERT_EQ(kill(static_cast<pid_t>(address.pid), SIGSTOP), 0);
+    StopProcess(static_cast<pid_t>(address.pid));
     Result<std::shared_ptr<PeerProcess>> peer = Attach(address, Clock::now() + std::chrono::milliseconds(50), nullptr);
     EXPECT_EQ(peer.status().code(), Code::kTimeout) << peer.status().message();
     const std::atomic<bool> abort{true};

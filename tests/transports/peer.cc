@@ -1,8 +1,12 @@
 #include "tests/transports/peer.h"
 
 #include <errno.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +34,22 @@ int CountMappings(const std::string& text) {
   int count = 0;
   for (std::string line; std::getline(maps, line);) count += line.find(text) != std::string::npos;
   return count;
+}
+
+void StopProcess(pid_t pid) {
+  EXPECT_EQ(kill(pid, SIGSTOP), 0);
+  const auto running = [](const std::filesystem::directory_entry& thread) {
+    std::ifstream file(thread.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    return text.find(") T ") == std::string::npos;
+  };
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+  for (;;) {
+    const std::filesystem::directory_iterator entries(tasks);
+    if (std::none_of(begin(entries), end(entries), running)) return;
+    sched_yield();
+  }
 }
 
 int AwaitChild(pid_t pid) {
