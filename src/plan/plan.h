@@ -21,8 +21,9 @@ std::string ToString(const Hash& hash);  // 32 lower-case hex digits
 struct Plan {
   Schedule schedule;
   Hash hash;
-  // In every turn each rank's end happens after every rank's begin. Plans with this property may follow each other on a
-  // channel freely; the executor puts a barrier around the others (see exec). Computed by the verifier.
+  // In every turn each rank's end happens after every rank's begin; lane by lane, unless the schedule is direct. Plans
+  // with this property may follow each other on a channel freely; the executor puts a barrier around the others (see
+  // exec). Computed by the verifier.
   bool complete = false;
 };
 

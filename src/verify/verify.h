@@ -3,17 +3,15 @@
 // Checks, each with an error that names rank, lane and op id:
 //   structure    operands in range, endpoints with one destination set, waits with a cause, the `direct` prologue
 //   deadlock     every wait is caused, and no cycle
-//   races        conflicting accesses to user buffers, slots and endpoint lines that nothing orders, over consecutive
-//   turns
-//                (slot and endpoint reuse) and consecutive operations (the user may touch his buffers as soon as his
-//                rank is done)
-//   leaks        signals no destination waits for
+//   races        conflicting accesses to user buffers and slots that nothing orders, over consecutive turns (slots are
+//                used again) and consecutive operations (the user may touch his buffers as soon as his rank is done)
+//   leaks        signals whose last value a destination does not wait for
 //   dataflow     every output part holds what the contract says, for every mixture of in-place ranks; and where all
-//   ranks
-//                get the same fold, they get the same bits: computed by one expression, order and roundings included
+//                ranks get the same fold they get the same bits: one expression computes it, roundings included
 //
-// Pure and thread-safe. Takes any schedule, also a hostile one: bounded in time and memory by the schedule's own size.
-// kInvalidArgument when a schedule is rejected. Some milliseconds for 64 ranks, some ten microseconds for 8.
+// Pure and thread-safe. Takes any schedule, also a hostile one: what is too large to be proved in bounded memory is
+// refused (structure.h has the limits). kInvalidArgument when a schedule is rejected. About 3 ms for the largest
+// generated schedule of 64 ranks and 0.03 ms for one of 8 on a server's core.
 #pragma once
 
 #include <memory>

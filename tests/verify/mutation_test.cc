@@ -10,17 +10,19 @@
 //   same value    an operation reads another place; it holds the same value, and no conflict is left unordered
 //
 // The arguments are checked by the model (model.h), and all mutants they spare are also run by the interpreter
-// (interpreter.h). The verifier sees every mutant of groups of up to 6 ranks and one in six of larger ones; the model
+// (interpreter.h). The verifier sees every mutant of groups of up to 6 ranks and one in three of larger ones; the model
 // and the interpreter see every accepted mutant of groups of up to 4 ranks and one in six of larger ones; samples are
 // drawn from the seed, and sanitizers get fewer. AXCCL_TEST_FULL=1 examines all of all (minutes). Each test prints what
 // it did.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "src/algo/algo.h"
 #include "src/plan/text.h"
@@ -37,7 +39,13 @@ namespace {
 using plan::Contract;
 using plan::Schedule;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#define AXCCL_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define AXCCL_HAS_FEATURE(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || AXCCL_HAS_FEATURE(address_sanitizer) || \
+    AXCCL_HAS_FEATURE(thread_sanitizer)
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
@@ -56,8 +64,8 @@ struct Sampling {
 
 Sampling SamplingFor(int ranks) {
   if (Full()) return {1, 1};
-  Sampling s = ranks <= 4 ? Sampling{1, 1} : ranks <= 6 ? Sampling{1, 6} : Sampling{6, 6};
-  if (kSanitized) s = ranks <= 3 ? Sampling{4, 2} : Sampling{s.mutants * 60, s.accepted};
+  Sampling s = ranks <= 4 ? Sampling{1, 1} : ranks <= 6 ? Sampling{1, 6} : Sampling{3, 6};
+  if (kSanitized) s = ranks <= 3 ? Sampling{4, 2} : Sampling{s.mutants * 100, s.accepted};
   return s;
 }
 
@@ -231,6 +239,46 @@ TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RejectionTest, ::testing::Range(2, 5));
+
+// A walk from each generated schedule over mutations the verifier accepts, away from what generators write. Each step
+// must be right by the model, on its own, and must run right.
+TEST(WalkTest, WhatIsAcceptedIsRight) {
+  SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+  harness::Random random(harness::Seed());
+  const int proposals = Full() ? 2000 : kSanitized ? 8 : 80;
+  long proposed = 0, accepted = 0, longest = 0;
+  const auto walk = [&](Schedule at, const std::string& name) {
+    long steps = 0;
+    std::string story = name;
+    for (int i = 0; i < proposals; ++i, ++proposed) {
+      const std::vector<Mutation> mutations = Mutations(at);
+      const Mutation m = random.Pick(mutations);
+      Schedule next = at;
+      Apply(m, &next);
+      Facts facts;
+      if (!Verify(next, &facts).ok()) continue;
+      story += "; " + Describe(at, m);
+      Model model(next);
+      EXPECT_EQ(model.FindFault(), "") << story;
+      EXPECT_EQ(model.Complete(), facts.complete) << story;
+      EXPECT_EQ(RunSome(next, random.Next(), 3), "") << story;
+      at = next;
+      ++steps;
+    }
+    accepted += steps;
+    longest = std::max(longest, steps);
+  };
+  for (int n = 2; n <= 4; ++n) {
+    algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
+      for (const int lanes : {1, 2}) {
+        walk(algo::Generate(contract, algorithm, lanes).value(), algo::Describe(contract, algorithm, lanes));
+      }
+    });
+  }
+  std::printf("walks: %ld mutations proposed, %ld accepted, at most %ld on top of each other, all found right\n",
+              proposed, accepted, longest);
+  EXPECT_GT(accepted, proposed / 100);
+}
 
 // What is generated runs right under a hostile scheduler, also with more ranks and lanes than mutation can afford.
 TEST(InterpreterTest, GeneratedSchedulesRunRight) {

@@ -7,15 +7,18 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "src/algo/algo.h"
 #include "src/plan/text.h"
 #include "tests/algo/cases.h"
+#include "tests/harness/random.h"
 
 namespace axccl::verify {
 namespace {
 
 using plan::Op;
+using plan::Operand;
 using plan::OpKind;
 using plan::Schedule;
 
@@ -422,6 +425,71 @@ TEST(VerifyTest, RefusesWhatIsTooLarge) {
   EXPECT_NE(Verdict(s).find("too large"), std::string::npos);
   s.contract.ranks = 5000;
   EXPECT_NE(Verdict(s).find("5000 ranks"), std::string::npos);
+}
+
+// Schedules in memory with fields no generator writes: rejected or, where the field did not matter, accepted; the
+// sanitizers watch.
+TEST(VerifyTest, ScrambledFieldsNeverCrash) {
+  SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+  harness::Random random(harness::Seed());
+  std::vector<Schedule> originals;
+  for (int n = 1; n <= 3; ++n) {
+    algo::ForEachAlgorithm(n, [&](const plan::Contract& contract, std::string_view algorithm) {
+      originals.push_back(algo::Generate(contract, algorithm, n == 2 ? 2 : 1).value());
+    });
+  }
+  const auto any = [&random] { return static_cast<uint16_t>(random.OneIn(2) ? random.Below(4) : random.Next()); };
+  long rejected = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Schedule s = random.Pick(originals);
+    for (uint64_t changes = 1 + random.Below(3); changes > 0; --changes) {
+      auto& ops = s.program[random.Below(s.program.size())][0].ops;
+      if (ops.empty()) continue;
+      Op& op = ops[random.Below(ops.size())];
+      Operand o = {static_cast<plan::Buffer>(random.Below(5)), any(), any(), any(), any()};
+      switch (random.Below(12)) {
+        case 0:
+          op.kind = static_cast<OpKind>(random.Below(7));
+          break;
+        case 1:
+          op.peer = static_cast<int16_t>(any());
+          break;
+        case 2:
+          op.from_lane = any();
+          break;
+        case 3:
+          op.endpoint = any();
+          break;
+        case 4:
+          op.value = any();
+          break;
+        case 5:
+          op.src.push_back(o);
+          break;
+        case 6:
+          op.dst.assign(1, o);
+          break;
+        case 7:
+          s.parts = any();
+          break;
+        case 8:
+          s.slots = any();
+          break;
+        case 9:
+          s.endpoints = any();
+          break;
+        case 10:
+          s.direct = !s.direct;
+          break;
+        case 11:
+          s.contract.kind = static_cast<plan::Kind>(random.Below(12));
+          break;
+      }
+    }
+    Facts facts;
+    rejected += !Verify(s, &facts).ok();
+  }
+  EXPECT_GT(rejected, 15000);
 }
 
 TEST(VerifyTest, CountsSignalsUpTo65535) {
