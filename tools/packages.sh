@@ -16,6 +16,7 @@ libbenchmark-dev have_header benchmark/benchmark.h
 libsodium-dev have_header sodium.h
 libxxhash-dev have_header xxhash.h
 nlohmann-json3-dev have_header nlohmann/json.hpp
+ccache have_command ccache
 LIST
 }
 
@@ -57,6 +58,8 @@ install_packages() {
 configure() {
   local folder=$1
   shift
+  # Paths inside the checkout do not count, so that another clone finds what this one has compiled.
+  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
   local launcher=""
   have_command ccache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache"
   cmake -G Ninja -S . -B "$folder" $launcher "$@" >"$folder.configure.log" 2>&1 || {
