@@ -142,12 +142,16 @@ Status Channel::CompareCalls(int position, uint64_t seq) const {
 }
 
 Status Channel::FindMismatch() const {
-  const uint64_t newest = sequence;  // the running operation has sequence - 1
-  for (uint64_t seq = newest > kRecords ? newest - kRecords : 0; seq < newest; ++seq) {
+  for (uint64_t seq = OldestRecord(); seq < sequence; ++seq) {
     for (int p = 0; p < size(); ++p) {
       if (p != self_) AXCCL_RETURN_IF_ERROR(CompareCalls(p, seq));
     }
   }
+  return Status();
+}
+
+Status Channel::CompareCalls(int position) const {
+  for (uint64_t seq = OldestRecord(); seq < sequence; ++seq) AXCCL_RETURN_IF_ERROR(CompareCalls(position, seq));
   return Status();
 }
 

@@ -92,8 +92,8 @@ class Channel {
 
   // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
   Status FindMismatch() const;
-  // As above for one member and the running operation.
-  Status CompareCalls(int position) const { return CompareCalls(position, sequence - 1); }
+  // As above for one member.
+  Status CompareCalls(int position) const;
   // The members' health, seen from a rank that waits for `waiting_for`: dead, failed or closed members.
   Status CheckMembers(int waiting_for) const;
 
@@ -139,6 +139,8 @@ class Channel {
     }
   };
 
+  // The first of the operations whose records may still be there.
+  uint64_t OldestRecord() const { return sequence > kRecords ? sequence - kRecords : 0; }
   Status CompareCalls(int position, uint64_t seq) const;
   Result<Prepared> Build(const Call& call, tune::Access access) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;

@@ -36,16 +36,12 @@ Poll Operation::Progress() {
   if (stage_ == Stage::kNew) {
     if (Status status = Start(); !status.ok()) return Fail(std::move(status));
   }
-  // A member that aborted takes its buffers away: never go on reading or writing them.
-  if (resuming_ && prepared_->program->plan->schedule.direct) {
-    if (Status status = channel_->CheckMembers(-1); !status.ok()) return Fail(std::move(status));
-  }
-  resuming_ = false;
+  members_checked_ = false;
   budget_ = kBudget;
   for (;;) {
     switch (RunStage()) {
       case Run::kBlocked: return Poll::kBlocked;
-      case Run::kAgain: resuming_ = true; return Poll::kAgain;
+      case Run::kAgain: return Poll::kAgain;
       case Run::kFailed: return Fail(std::move(status_));
       case Run::kSwitched: continue;
       case Run::kDone: EndStage();
@@ -157,7 +153,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
       } else if (step.kind == OpKind::kSignal) {
         Signal(step, lane, turn);
       } else {
-        run = Move(step, lane, &state);
+        run = MembersPresent() ? Move(step, lane, &state) : Run::kFailed;
       }
       if (run != Run::kDone) return run;
       ++state.step;
@@ -174,6 +170,15 @@ Operation::Run Operation::RunLane(uint32_t lane) {
   return Run::kDone;
 }
 
+// A member that aborts takes its buffers away: no step that begins after that may touch them (an abort waits for the steps
+// that had begun, see Queue::Quiesce).
+bool Operation::MembersPresent() {
+  if (members_checked_ || !prepared_->program->plan->schedule.direct) return true;
+  members_checked_ = true;
+  status_ = channel_->CheckMembers(-1);
+  return status_.ok();
+}
+
 bool Operation::Ready(const Step& step, uint64_t turn) const {
   const Member& peer = channel_->member(step.peer);
   const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
@@ -181,7 +186,13 @@ bool Operation::Ready(const Step& step, uint64_t turn) const {
 }
 
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
-  if (!Ready(step, turn)) return Blocked(step);
+  if (!Ready(step, turn)) {
+    const Run run = Blocked(step);
+    // The member may have done its part and left, in good order, between our look at its signal and at its health.
+    const bool left_after_all = run == Run::kFailed && status_.code() == Code::kRemoteError && Ready(step, turn);
+    if (!left_after_all) return run;
+    status_ = Status();
+  }
   if (step.peer == channel_->self()) return Run::kDone;
   // The line still belongs to this turn: it says what the peer runs. Once it has moved on the line is of a later turn
   // (seen or half seen), and only the records can tell.

@@ -45,6 +45,7 @@ class Operation {
 
   Run RunStage();
   Run RunLane(uint32_t lane);
+  bool MembersPresent();
   bool Ready(const Step& step, uint64_t turn) const;
   Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
   Run Blocked(const Step& step);
@@ -84,7 +85,7 @@ class Operation {
   std::vector<LaneState> more_lanes_;
   uint32_t polls_ = 0;
   bool armed_ = false;
-  bool resuming_ = false;  // the last Progress() came back in the middle of moving data
+  bool members_checked_ = false;  // in this Progress(), before members' buffers are touched
   std::chrono::steady_clock::time_point started_{}, checked_{};
   Status status_;
 

@@ -1,0 +1,269 @@
+// Operations that cannot succeed: ranks that call different things, members that die, close or abort, deadlines.
+//
+// The checks for these look at the clock, so ranks are polled until they have ended; nothing depends on how long that takes.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/exec/traffic.h"
+
+namespace axccl::exec {
+namespace {
+
+using device::host::Poll;
+using plan::Kind;
+
+Call MakeCall(Kind kind, uint64_t count, void* input, void* output) {
+  Call call;
+  call.kind = kind;
+  call.count = count;
+  call.type = DataType::kInt32;
+  call.input = input;
+  call.output = output;
+  return call;
+}
+
+// Ranks with one buffer each, large enough for all the calls here.
+class FailureTest : public testing::Test {
+ protected:
+  void Make(EnsembleOptions options) {
+    ensemble_ = std::make_unique<Ensemble>(options);
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      inputs_.push_back(ensemble_->Allocate(rank, kBytes, 64, true));
+      outputs_.push_back(ensemble_->Allocate(rank, kBytes, 64, true));
+    }
+    operations_.resize(static_cast<size_t>(options.ranks));
+  }
+
+  // The next operation of a rank.
+  Operation* Begin(int rank, Call call) {
+    call.input = inputs_[static_cast<size_t>(rank)];
+    call.output = outputs_[static_cast<size_t>(rank)];
+    auto& operation = operations_[static_cast<size_t>(rank)];
+    operation = std::make_unique<Operation>(ensemble_->channel(rank), call);
+    return operation.get();
+  }
+  Poll Step(int rank) { return ensemble_->Step(rank, operations_[static_cast<size_t>(rank)].get()); }
+  // Until `rank` has ended, with no help of the others.
+  Status Finish(int rank) {
+    while (Step(rank) != Poll::kDone) {
+    }
+    return operations_[static_cast<size_t>(rank)]->status();
+  }
+  // Until all ranks that have begun have ended.
+  void FinishAll() {
+    for (bool all = false; !all;) {
+      all = true;
+      for (int rank = 0; rank < ensemble_->ranks(); ++rank) {
+        if (operations_[static_cast<size_t>(rank)] != nullptr) all &= Step(rank) == Poll::kDone;
+      }
+    }
+  }
+
+  static constexpr size_t kBytes = 64u << 10;
+  std::unique_ptr<Ensemble> ensemble_;
+  std::vector<std::byte*> inputs_, outputs_;
+  std::vector<std::unique_ptr<Operation>> operations_;
+};
+
+std::string Text(const Status& status) { return std::string(status.message()); }
+
+class MismatchTest : public FailureTest, public testing::WithParamInterface<std::tuple<int, const char*>> {};
+
+// Rank 1 calls something else than the others. Whoever does not end well says what both called.
+TEST_P(MismatchTest, EveryRankThatFailsNamesBothCalls) {
+  const auto [ranks, algorithms] = GetParam();
+  Call usual = MakeCall(Kind::kAllReduce, 100, nullptr, nullptr);
+  std::vector<Call> others;
+  others.push_back(usual), others.back().count = 101;
+  others.push_back(usual), others.back().count = 9000;
+  others.push_back(usual), others.back().type = DataType::kFloat32;
+  others.push_back(usual), others.back().combine = Combine::kMin;
+  others.push_back(usual), others.back().scaling = Scaling::kAverage;
+  others.push_back(usual), others.back().kind = Kind::kAllGather;
+  others.push_back(usual), others.back().kind = Kind::kBroadcast;
+  others.push_back(usual), others.back().kind = Kind::kBroadcast, others.back().root = 1;
+  for (const Call& other : others) {
+    ensemble_ = nullptr;
+    inputs_.clear(), outputs_.clear(), operations_.clear();
+    EnsembleOptions options;
+    options.ranks = ranks;
+    options.algorithms = algorithms;
+    Make(options);
+    for (int rank = 0; rank < ranks; ++rank) Begin(rank, rank == 1 ? other : usual);
+    FinishAll();
+    int failures = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Status status = operations_[static_cast<size_t>(rank)]->status();
+      if (status.ok()) continue;
+      ++failures;
+      EXPECT_EQ(status.code(), Code::kInvalidUsage) << Text(status);
+      EXPECT_NE(Text(status).find(DescribeCall(usual.Packed(), usual.count)), std::string::npos) << Text(status);
+      EXPECT_NE(Text(status).find(DescribeCall(other.Packed(), other.count)), std::string::npos) << Text(status);
+      EXPECT_NE(Text(status).find("rank 1 called " + DescribeCall(other.Packed(), other.count)), std::string::npos);
+    }
+    // All but rank 1 wait for each other, and some of them for it.
+    EXPECT_GE(failures, ranks - 1) << DescribeCall(other.Packed(), other.count);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MismatchTest,
+                         testing::Combine(testing::Values(2, 3, 5),
+                                          testing::Values("oneshot", "direct", "all_reduce:ring", "all_reduce:tree")));
+
+// Rank 0 ends the first operation without hearing of rank 2, which takes more turns for it.
+TEST_F(FailureTest, MismatchOfAnEarlierOperationIsFoundInALaterOne) {
+  EnsembleOptions options;
+  options.ranks = 3;
+  options.algorithms = "broadcast:ring;all_reduce:oneshot";
+  options.scratch_bytes = 4096;
+  Make(options);
+  const Call small = MakeCall(Kind::kBroadcast, 10, nullptr, nullptr);
+  const Call large = MakeCall(Kind::kBroadcast, 15000, nullptr, nullptr);
+  ASSERT_GT(ensemble_->channel(2)->Prepare(large, tune::Access::kMapped).value()->turns, 2u);
+  for (int rank : {0, 1, 2}) Begin(rank, rank == 2 ? large : small);
+  // Rank 1 fails only when it hears of rank 2.
+  EXPECT_EQ(Step(1), Poll::kBlocked);
+  EXPECT_EQ(Step(0), Poll::kDone);
+  ASSERT_TRUE(operations_[0]->status().ok());
+  Begin(0, MakeCall(Kind::kAllReduce, 10, nullptr, nullptr));
+  FinishAll();
+  for (int rank : {0, 1, 2}) {
+    const Status status = operations_[static_cast<size_t>(rank)]->status();
+    EXPECT_EQ(status.code(), Code::kInvalidUsage) << "rank " << rank << ": " << Text(status);
+    EXPECT_NE(Text(status).find("mismatch at operation 0"), std::string::npos) << Text(status);
+  }
+}
+
+class RemoteTest : public FailureTest, public testing::WithParamInterface<const char*> {
+ protected:
+  void MakeThree(Layout layout) {
+    EnsembleOptions options;
+    options.ranks = 3;
+    options.layout = layout;
+    options.algorithms = GetParam();
+    Make(options);
+  }
+};
+
+TEST_P(RemoteTest, DeadMemberIsNamed) {
+  MakeThree(Layout::kHeap);
+  for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  for (int rank : {0, 1}) EXPECT_EQ(Step(rank), Poll::kBlocked);
+  ensemble_->process(2).Die();
+  const Status first = Finish(0);
+  EXPECT_EQ(first.code(), Code::kRemoteError) << Text(first);
+  EXPECT_NE(Text(first).find("rank 2 (pid 1002) died"), std::string::npos) << Text(first);
+  EXPECT_TRUE(ensemble_->host(0)->failed());
+  // The other learns it from the first, or finds out itself: the same words.
+  EXPECT_EQ(Text(Finish(1)), Text(first));
+}
+
+TEST_P(RemoteTest, ClosedMemberIsNamed) {
+  MakeThree(Layout::kThreads);
+  for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  ensemble_->header(2)->closed.store(1);
+  FinishAll();
+  for (int rank : {0, 1}) {
+    const Status status = operations_[static_cast<size_t>(rank)]->status();
+    EXPECT_EQ(status.code(), Code::kRemoteError) << Text(status);
+    EXPECT_NE(Text(status).find("rank 2, which has destroyed or aborted"), std::string::npos) << Text(status);
+  }
+}
+
+// Ending well and leaving is no failure for those who are not done yet.
+TEST_P(RemoteTest, MemberThatLeftAfterItsPartIsNotMissed) {
+  MakeThree(Layout::kHeap);
+  for (int rank : {0, 1, 2}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  for (bool left = false; !left;) {
+    for (int rank : {0, 1, 2}) left |= Step(rank) == Poll::kDone;
+  }
+  for (int rank : {0, 1, 2}) {
+    if (!operations_[static_cast<size_t>(rank)]->finished()) continue;
+    ASSERT_TRUE(operations_[static_cast<size_t>(rank)]->status().ok());
+    ensemble_->header(rank)->closed.store(1);
+    ensemble_->process(rank).Die();
+  }
+  FinishAll();
+  for (int rank : {0, 1, 2})
+    EXPECT_TRUE(operations_[static_cast<size_t>(rank)]->status().ok()) << Text(operations_[static_cast<size_t>(rank)]->status());
+}
+
+TEST_P(RemoteTest, FailureOfAMemberIsToldInItsWords) {
+  MakeThree(Layout::kThreads);
+  for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  ensemble_->host(2)->Fail(MakeStatus(Code::kSystemError, "rank 2 ran out of luck"));
+  for (int rank : {0, 1}) {
+    const Status status = Finish(rank);
+    EXPECT_EQ(status.code(), Code::kSystemError);
+    EXPECT_EQ(Text(status), "rank 2 ran out of luck");
+  }
+}
+
+TEST_P(RemoteTest, DeadlineNamesOperationAndRank) {
+  EnsembleOptions options;
+  options.algorithms = GetParam();
+  options.timeout_seconds = 1e-6;
+  Make(options);
+  Begin(0, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  const Status status = Finish(0);
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_NE(Text(status).find("for rank 1 in AllReduce count 100 int32 sum (operation 0)"), std::string::npos) << Text(status);
+}
+
+TEST_P(RemoteTest, OwnFailureEndsTheOperation) {
+  MakeThree(Layout::kThreads);
+  Begin(0, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  EXPECT_EQ(Step(0), Poll::kBlocked);
+  ensemble_->host(0)->Fail(MakeStatus(Code::kInvalidUsage, "aborted"));
+  EXPECT_EQ(Step(0), Poll::kDone);
+  EXPECT_EQ(Text(operations_[0]->status()), "aborted");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RemoteTest, testing::Values("oneshot", "direct", "ring", "tree"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// A rank that aborts takes its buffers away: nobody begins to use them after that, though they were announced.
+TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
+  for (const bool under_way : {false, true}) {
+    ensemble_ = nullptr;
+    inputs_.clear(), outputs_.clear(), operations_.clear();
+    EnsembleOptions options;
+    options.algorithms = "direct";
+    Make(options);
+    std::memset(outputs_[0], 0x5b, kBytes);
+    for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+    // Rank 1 has begun before the abort, or begins after it.
+    if (under_way) {
+      EXPECT_EQ(Step(1), Poll::kBlocked);
+    }
+    EXPECT_EQ(Step(0), Poll::kBlocked);
+    std::memset(outputs_[0], 0x5b, kBytes);
+    ensemble_->host(0)->Fail(MakeStatus(Code::kRemoteError, "rank 0 aborted its communicator"));
+    EXPECT_EQ(Text(Finish(1)), "rank 0 aborted its communicator");
+    for (size_t i = 0; i < kBytes; ++i) ASSERT_EQ(outputs_[0][i], std::byte{0x5b}) << "byte " << i;
+  }
+}
+
+// What a peer announces is checked, whatever it says.
+class AnnouncementTest : public FailureTest, public testing::WithParamInterface<uint64_t> {};
+
+TEST_P(AnnouncementTest, BufferOutsideTheHeapIsRefused) {
+  EnsembleOptions options;
+  options.layout = Layout::kHeap;
+  options.algorithms = "direct";
+  Make(options);
+  for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  EXPECT_EQ(Step(0), Poll::kBlocked);
+  OpRecord* record = ensemble_->layout().channel.RecordOf(reinterpret_cast<std::byte*>(ensemble_->header(0)), 0);
+  record->word[OpRecord::kOutput].store(ensemble_->process(0).heap().bytes() - GetParam());
+  const Status status = Finish(1);
+  EXPECT_EQ(status.code(), Code::kRemoteError);
+  EXPECT_NE(Text(status).find("rank 0 announced a buffer outside its heap"), std::string::npos) << Text(status);
+}
+
+// Distance of the buffer of 400 bytes from the end of the heap; "negative" ones lie behind it, up to the end of all addresses.
+INSTANTIATE_TEST_SUITE_P(All, AnnouncementTest, testing::Values(399, 1, 0, ~uint64_t{0}, uint64_t{1} << 63));
+
+}  // namespace
+}  // namespace axccl::exec
