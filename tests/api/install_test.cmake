@@ -1,0 +1,49 @@
+# Installs into a fresh folder and builds a consumer from there: by find_package, by pkg-config, and as a program that
+# thinks it uses NCCL. Variables: BUILD_DIR, SOURCE_DIR (of this file), WORK_DIR, CXX, C.
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "failed (${status}): ${command}\n${output}")
+  endif()
+  set(run_output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK_DIR})
+file(MAKE_DIRECTORY ${WORK_DIR})
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/first)
+# An installation may be moved.
+file(RENAME ${WORK_DIR}/first ${WORK_DIR}/prefix)
+set(prefix ${WORK_DIR}/prefix)
+
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/consumer -B ${WORK_DIR}/consumer -DCMAKE_PREFIX_PATH=${prefix}
+  -DCMAKE_C_COMPILER=${C} -DCMAKE_CXX_COMPILER=${CXX})
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer)
+run(${WORK_DIR}/consumer/consumer)
+
+file(GLOB_RECURSE pc ${prefix}/*/axccl.pc)
+get_filename_component(pc_folder ${pc} DIRECTORY)
+set(ENV{PKG_CONFIG_PATH} ${pc_folder})
+run(pkg-config --cflags --libs axccl)
+separate_arguments(flags UNIX_COMMAND "${run_output}")
+run(pkg-config --variable=libdir axccl)
+string(STRIP "${run_output}" libdir)
+run(pkg-config --variable=dropindir axccl)
+string(STRIP "${run_output}" dropin)
+run(${C} ${SOURCE_DIR}/consumer/main.c -o ${WORK_DIR}/by_pkg_config ${flags} -Wl,-rpath,${libdir})
+run(${WORK_DIR}/by_pkg_config)
+
+run(${C} ${SOURCE_DIR}/consumer/main.c -o ${WORK_DIR}/by_nccl_name ${flags} -L${dropin} -lnccl)
+set(ENV{LD_LIBRARY_PATH} ${libdir})
+run(${WORK_DIR}/by_nccl_name)
+foreach(name libnccl.so libnccl.so.2)
+  file(REAL_PATH ${dropin}/${name} target)
+  if(NOT EXISTS ${target} OR IS_SYMLINK ${target})
+    message(FATAL_ERROR "${dropin}/${name} leads to ${target}, which is no file")
+  endif()
+endforeach()
+
+# Programs find the library where they were installed.
+set(ENV{LD_LIBRARY_PATH} "")
+run(${prefix}/bin/axccl-info)
+file(REMOVE_RECURSE ${WORK_DIR})

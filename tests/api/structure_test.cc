@@ -1,0 +1,191 @@
+// The shape of the source tree: who may include whom, and how long files and functions may get.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/base/param.h"
+#include "tests/api/source_tree.h"
+
+namespace axccl::test {
+namespace {
+
+// Folder or file -> what it may include besides itself. A path is of the longest entry that it starts with.
+const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
+  static const std::map<std::string, std::set<std::string>> table = [] {
+    std::map<std::string, std::set<std::string>> t;
+    const std::set<std::string> api = {"include"};
+    t["include"] = {};
+    t["src/base"] = {};
+    t["src/plan"] = {"src/base"};
+    for (const char* reader : {"src/algo", "src/verify", "src/cost"}) t[reader] = {"src/base", "src/plan"};
+    for (const char* chooser : {"src/sim", "src/tune"}) t[chooser] = {"src/base", "src/plan", "src/algo", "src/verify", "src/cost"};
+    for (const char* leaf : {"src/topo", "src/boot", "src/trace", "transports/transport.h"}) t[leaf] = {"src/base"};
+    // The movers know what an element is and where it lies, nothing else.
+    t["kernels"] = {"src/base/types.h", "src/plan/region.h"};
+    for (const char* transport : {"inproc", "shm", "cuda_ipc", "ucx"})
+      t[std::string("transports/") + transport] = {"src/base", "transports/transport.h"};
+    // The address and wait types of transport.h are the words in which a device shares memory.
+    t["src/device"] = {"src/base", "transports/transport.h"};
+    // The executor asks the chooser when it binds a call.
+    t["src/exec"] = {"src/base", "src/plan", "src/device", "src/tune", "transports/transport.h", "kernels"};
+    t["src/comm"] = {"src/base", "src/plan",  "src/algo", "src/verify", "src/cost",   "src/tune", "src/topo",
+                     "src/boot", "src/trace", "src/exec", "src/device", "transports"};
+    // Streams and ncclMemAlloc concern no communicator, so the API reaches the device and the heap itself.
+    t["src/api"] = {"include",   "src/base",   "src/plan",                "src/exec",
+                    "src/comm",  "src/device", "transports/shm/heap.h"};
+    t["tools/axccl-info"] = api;
+    t["tools/axccl-plan"] = {"src/base", "src/plan", "src/algo", "src/verify", "src/cost", "src/tune", "src/sim"};
+    t["perf"] = {"include", "src/base"};
+    t["perf/micro"] = {"src/base", "kernels"};
+    return t;
+  }();
+  return table;
+}
+
+bool IsUnder(const std::string& path, const std::string& place) {
+  return path == place || path.starts_with(place + "/");
+}
+
+// The entry of the table that `path` belongs to, "" if none.
+std::string PlaceOf(const std::string& path) {
+  std::string best;
+  for (const auto& [place, allowed] : AllowedIncludes()) {
+    if (IsUnder(path, place) && place.size() > best.size()) best = place;
+  }
+  return best;
+}
+
+// The public headers are included without their folder.
+std::string Resolve(const std::string& include) {
+  return include == "nccl.h" || include.starts_with("axccl/") ? "include/" + include : include;
+}
+
+const std::vector<std::string> kLibrary = {"include", "src", "kernels", "transports", "tools", "perf"};
+
+TEST(Structure, IncludesFollowTheTable) {
+  size_t checked = 0;
+  for (const SourceFile& file : ReadSources(kLibrary)) {
+    const std::string place = PlaceOf(file.path);
+    EXPECT_FALSE(place.empty()) << file.path << " is in no folder of the table in this test";
+    if (place.empty()) continue;
+    for (const std::string& raw : QuotedIncludes(file)) {
+      const std::string include = Resolve(raw);
+      bool allowed = PlaceOf(include) == place;
+      for (const std::string& other : AllowedIncludes().at(place)) allowed = allowed || IsUnder(include, other);
+      EXPECT_TRUE(allowed) << file.path << " includes " << raw << ": " << place << " must not see that";
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 100u) << "the test finds no includes any more";
+}
+
+TEST(Structure, LibraryNeverIncludesTestsOrTools) {
+  for (const SourceFile& file : ReadSources({"include", "src", "kernels", "transports"})) {
+    for (const std::string& include : QuotedIncludes(file)) {
+      for (const char* outside : {"tests", "tools", "perf"}) EXPECT_FALSE(IsUnder(include, outside)) << file.path << ": " << include;
+    }
+  }
+}
+
+TEST(Structure, FilesStayReadable) {
+  std::vector<std::string> folders = kLibrary;
+  folders.push_back("tests");
+  for (const SourceFile& file : ReadSources(folders)) EXPECT_LE(file.lines.size(), 600u) << file.path;
+}
+
+TEST(Structure, FunctionsStayReadable) {
+  std::vector<std::string> folders = kLibrary;
+  folders.push_back("tests");
+  size_t found = 0;
+  for (const SourceFile& file : ReadSources(folders)) {
+    for (const Function& function : FindFunctions(file)) {
+      EXPECT_LE(function.lines, 100) << file.path << ":" << function.first_line;
+      EXPECT_GT(function.lines, 0) << file.path << ":" << function.first_line << ": braces do not match";
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 500u) << "the test finds no functions any more";
+}
+
+TEST(Structure, HeadersOpenWithTheirContract) {
+  for (const SourceFile& file : ReadSources(kLibrary)) {
+    if (!file.IsHeader() || file.lines.empty()) continue;
+    EXPECT_TRUE(file.lines[0].starts_with("// ") || file.lines[0].starts_with("/* ")) << file.path;
+    const bool guarded = file.path.starts_with("include/") ||
+                         std::find(file.lines.begin(), file.lines.end(), "#pragma once") != file.lines.end();
+    EXPECT_TRUE(guarded) << file.path << " has no #pragma once";
+  }
+}
+
+// The table of parameters and the code agree: nothing is read that is not in the table, nothing is in the table that
+// nobody reads unless its meaning says "(no effect".
+TEST(Structure, ParametersOfTheTableAreTheOnesRead) {
+  std::set<std::string> read;
+  for (const SourceFile& file : ReadSources({"src", "kernels", "transports"})) {
+    if (file.path == "src/base/param_table.cc") continue;
+    for (const std::string& line : file.lines) {
+      for (const param::Info& info : param::Table()) {
+        if (line.find('"' + std::string(info.name) + '"') != line.npos) read.insert(info.name);
+      }
+      for (const char* call : {"param::Get(\"", "param::GetInt(\"", "param::GetSeconds(\""}) {
+        const size_t at = line.find(call);
+        if (at == line.npos) continue;
+        const size_t begin = at + std::string(call).size();
+        const std::string name = line.substr(begin, line.find('"', begin) - begin);
+        EXPECT_NE(param::Find(name), nullptr) << file.path << " reads " << name << ", which is not in the table";
+      }
+    }
+  }
+  for (const param::Info& info : param::Table()) {
+    const bool idle = std::string(info.meaning).find("(no effect") != std::string::npos;
+    EXPECT_EQ(read.contains(info.name), !idle) << info.name << ": " << info.meaning;
+  }
+}
+
+// ---- the tests' own eyes ----
+
+SourceFile Parse(const std::vector<std::string>& lines) {
+  SourceFile file;
+  file.lines = file.code = lines;
+  return file;
+}
+
+TEST(FindFunctions, TellsFunctionsFromOtherBraces) {
+  const std::vector<Function> found = FindFunctions(Parse({
+      "namespace a {",                         // 1
+      "struct S : T {",                        // 2
+      "  int x{3};",                           // 3
+      "  S(int y) : x(y) {}",                  // 4: a function of 1 line
+      "  bool operator==(const S& o) const {", // 5: 3 lines
+      "    return x == o.x;",                  // 6
+      "  }",                                   // 7
+      "};",                                    // 8
+      "enum class E { kA, kB };",              // 9
+      "const int kTable[] = {F(1), F(2)};",    // 10
+      "void G(int a = 1,",                     // 11: 7 lines
+      "       int b = 2) {",                   // 12
+      "  if (a) {",                            // 13
+      "    H([&] { return b; });",             // 14
+      "  }",                                   // 15
+      "",                                      // 16
+      "}",                                     // 17
+      "TEST(A, B) { C(); }",                   // 18: 1 line
+      "}",                                     // 19
+  }));
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[0].first_line, 4);
+  EXPECT_EQ(found[0].lines, 1);
+  EXPECT_EQ(found[1].first_line, 5);
+  EXPECT_EQ(found[1].lines, 3);
+  EXPECT_EQ(found[2].first_line, 11);
+  EXPECT_EQ(found[2].lines, 7);
+  EXPECT_EQ(found[3].first_line, 18);
+  EXPECT_EQ(found[3].lines, 1);
+}
+
+}  // namespace
+}  // namespace axccl::test

@@ -1,0 +1,77 @@
+// The library exports the NCCL API in weak and strong pairs, its own extensions, and nothing else.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <stdio.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "tests/api/nccl_symbols.h"
+
+namespace axccl::test {
+namespace {
+
+struct Symbol {
+  std::string address;
+  char type = 0;  // as nm prints it: T strong, W weak
+};
+
+std::map<std::string, Symbol> ReadSymbols() {
+  std::map<std::string, Symbol> symbols;
+  FILE* const pipe = popen("nm -D --defined-only '" AXCCL_TEST_LIBRARY "'", "r");
+  if (pipe == nullptr) return symbols;
+  char line[4096];
+  while (fgets(line, sizeof(line), pipe) != nullptr) {
+    std::istringstream in(line);
+    Symbol symbol;
+    std::string name;
+    in >> symbol.address >> symbol.type >> name;
+    symbols[name] = symbol;
+  }
+  EXPECT_EQ(pclose(pipe), 0) << "nm failed on " AXCCL_TEST_LIBRARY;
+  return symbols;
+}
+
+TEST(Symbols, EveryFunctionIsAPairAtOneAddress) {
+  std::map<std::string, Symbol> symbols = ReadSymbols();
+  for (const char* function : kNcclFunctions) {
+    const Symbol weak = symbols[std::string("nccl") + function], strong = symbols[std::string("pnccl") + function];
+    EXPECT_EQ(weak.type, 'W') << "nccl" << function;
+    EXPECT_EQ(strong.type, 'T') << "pnccl" << function;
+    EXPECT_EQ(weak.address, strong.address) << function;
+  }
+}
+
+TEST(Symbols, NothingElseLeaves) {
+  std::set<std::string> expected;
+  for (const char* function : kNcclFunctions) {
+    expected.insert(std::string("nccl") + function);
+    expected.insert(std::string("pnccl") + function);
+  }
+  for (const auto& [name, symbol] : ReadSymbols()) {
+    if (name.starts_with("axccl")) {
+      EXPECT_EQ(symbol.type, 'T') << name;
+    } else {
+      EXPECT_TRUE(expected.contains(name)) << name << " (" << symbol.type << ") is exported";
+    }
+  }
+}
+
+// As the loaders of IREE, JAX and vLLM find them.
+TEST(Symbols, DropInLinksLoad) {
+  for (const char* path : {AXCCL_TEST_DROPIN "/libnccl.so", AXCCL_TEST_DROPIN "/libnccl.so.2"}) {
+    void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << dlerror();
+    for (const char* function : kNcclFunctions) {
+      const std::string name = std::string("nccl") + function;
+      EXPECT_NE(dlsym(library, name.c_str()), nullptr) << name;
+      EXPECT_EQ(dlsym(library, name.c_str()), dlsym(library, ("p" + name).c_str())) << name;
+    }
+    EXPECT_EQ(dlclose(library), 0);
+  }
+}
+
+}  // namespace
+}  // namespace axccl::test

@@ -1,0 +1,93 @@
+// Functions without service say so, each by its own name, and leave the library usable.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "nccl.h"
+
+extern "C" {
+// As NVIDIA's nccl_device.h declares them, with the pointers it passes made void*.
+struct ncclTeam {
+  int ranks, rank, stride;
+};
+ncclResult_t ncclDevCommCreate(ncclComm_t, const void*, void*);
+ncclResult_t ncclDevCommDestroy(ncclComm_t, const void*);
+ncclResult_t ncclCommQueryProperties(ncclComm_t, void*);
+ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t, size_t, int, void**);
+ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t, size_t, void**);
+ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t, size_t, void*, void**);
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t, size_t, int, void**);
+ncclResult_t ncclLsaBarrierCreateRequirement(ncclTeam, int, void*, void*);
+ncclResult_t ncclGinBarrierCreateRequirement(ncclComm_t, ncclTeam, int, void*, void*);
+ncclResult_t ncclLLA2ACreateRequirement(int, int, void*, void*);
+ncclResult_t ncclGinOutboxCreateRequirement(int, int, void*, void*);
+ncclResult_t ncclGinInboxA2ACreateRequirement(ncclTeam, int, int, void*, void*);
+ncclTeam ncclTeamWorld(ncclComm_t);
+ncclTeam ncclTeamLsa(ncclComm_t);
+ncclTeam ncclTeamRail(ncclComm_t);
+int ncclTeamRankToWorld(ncclComm_t, ncclTeam, int);
+int ncclTeamRankToLsa(ncclComm_t, ncclTeam, int);
+int ncclLLA2ACalcSlots(int, int);
+}
+
+namespace {
+
+void ExpectNamed(const char* call) {
+  const std::string function = std::string(call).substr(0, std::string(call).find('('));
+  EXPECT_EQ(std::string(ncclGetLastError(nullptr)).find(function + ": not served"), 0u) << ncclGetLastError(nullptr);
+}
+
+#define EXPECT_UNSUPPORTED(call)            \
+  do {                                      \
+    EXPECT_EQ(call, ncclInvalidUsage);      \
+    ExpectNamed(#call);                     \
+  } while (0)
+
+TEST(Unsupported, Memory) {
+  uint64_t value = 0;
+  EXPECT_UNSUPPORTED(ncclCommSuspend(nullptr, NCCL_SUSPEND_MEM));
+  EXPECT_UNSUPPORTED(ncclCommResume(nullptr));
+  EXPECT_UNSUPPORTED(ncclCommMemStats(nullptr, ncclStatGpuMemTotal, &value));
+}
+
+TEST(Unsupported, OneSided) {
+  ncclWaitSignalDesc_t wait = {1, 0, 0, 0};
+  EXPECT_UNSUPPORTED(ncclPutSignal(nullptr, 0, ncclInt8, 0, nullptr, 0, 0, 0, 0, nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclSignal(0, 0, 0, 0, nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclWaitSignal(1, &wait, nullptr, nullptr));
+}
+
+TEST(Unsupported, DeviceApi) {
+  void* pointer = nullptr;
+  const ncclTeam team = {2, 0, 1};
+  EXPECT_UNSUPPORTED(ncclDevCommCreate(nullptr, nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclDevCommDestroy(nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclCommQueryProperties(nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclGetLsaDevicePointer(nullptr, 0, 0, &pointer));
+  EXPECT_UNSUPPORTED(ncclGetLsaMultimemDevicePointer(nullptr, 0, &pointer));
+  EXPECT_UNSUPPORTED(ncclGetMultimemDevicePointer(nullptr, 0, nullptr, &pointer));
+  EXPECT_UNSUPPORTED(ncclGetPeerDevicePointer(nullptr, 0, 0, &pointer));
+  EXPECT_UNSUPPORTED(ncclLsaBarrierCreateRequirement(team, 1, nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclGinBarrierCreateRequirement(nullptr, team, 1, nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclLLA2ACreateRequirement(1, 1, nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclGinOutboxCreateRequirement(1, 7, nullptr, nullptr));
+  EXPECT_UNSUPPORTED(ncclGinInboxA2ACreateRequirement(team, 1, 7, nullptr, nullptr));
+}
+
+TEST(Unsupported, FunctionsWithoutAResult) {
+  const ncclTeam team = {2, 0, 1};
+  EXPECT_EQ(ncclTeamWorld(nullptr).ranks, 0);
+  ExpectNamed("ncclTeamWorld");
+  EXPECT_EQ(ncclTeamLsa(nullptr).ranks, 0);
+  ExpectNamed("ncclTeamLsa");
+  EXPECT_EQ(ncclTeamRail(nullptr).ranks, 0);
+  ExpectNamed("ncclTeamRail");
+  EXPECT_EQ(ncclTeamRankToWorld(nullptr, team, 0), -1);
+  ExpectNamed("ncclTeamRankToWorld");
+  EXPECT_EQ(ncclTeamRankToLsa(nullptr, team, 0), -1);
+  ExpectNamed("ncclTeamRankToLsa");
+  EXPECT_EQ(ncclLLA2ACalcSlots(4, 4), 0);
+  ExpectNamed("ncclLLA2ACalcSlots");
+}
+
+}  // namespace
