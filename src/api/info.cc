@@ -62,16 +62,15 @@ AXCCL_API ncclResult_t axcclParamGetByIndex(int index, const char** name, const 
                                             const char** meaning) {
   struct Row {
     std::string value;
-    const char* source;
+    std::string source;
   };
   // Values never change once read.
   static const auto* rows = [] {
-    static constexpr const char* kSources[] = {"default", "environment", "user file", "system file"};
     auto* all = new std::vector<Row>;
     for (const param::Info& info : param::Table()) {
-      param::Source from;
-      std::string text = param::Get(info.name, &from);
-      all->push_back(Row{std::move(text), kSources[static_cast<int>(from)]});
+      param::Source from = param::Source::kDefault;
+      (void)param::Get(info.name, &from);
+      all->push_back(Row{param::GetShown(info.name), param::SourceName(from)});
     }
     return all;
   }();
@@ -83,7 +82,7 @@ AXCCL_API ncclResult_t axcclParamGetByIndex(int index, const char** name, const 
   const Row& row = (*rows)[static_cast<size_t>(index)];
   *name = info.name;
   *value = row.value.c_str();
-  *source = row.source;
+  *source = row.source.c_str();
   *meaning = info.meaning;
   return ncclSuccess;
 }
