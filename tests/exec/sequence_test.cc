@@ -2,8 +2,6 @@
 // scratch and lines by operations of other plans, sizes and shapes, and the rule when a barrier has to separate two plans.
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "src/algo/algo.h"
 #include "tests/exec/traffic.h"
 
@@ -11,31 +9,6 @@ namespace axccl::exec {
 namespace {
 
 using plan::Kind;
-
-// One algorithm for each kind, by chance.
-std::string AnyAlgorithms(harness::Random* random) {
-  std::string filter;
-  for (int k = 0; k < plan::kNumKinds; ++k) {
-    const auto kind = static_cast<Kind>(k);
-    filter += (k == 0 ? "" : ";") + Only(kind, random->Pick(algo::Algorithms(kind)));
-  }
-  return filter;
-}
-
-Shape AnyShape(int ranks, harness::Random* random) {
-  Shape shape;
-  do {
-    shape.contract = plan::Contract{static_cast<Kind>(random->Below(plan::kNumKinds)), ranks, 0};
-  } while (shape.contract.kind == Kind::kSendRecv && ranks != 2);
-  if (plan::HasRoot(shape.contract.kind)) shape.contract.root = static_cast<int>(random->Below(static_cast<uint64_t>(ranks)));
-  constexpr std::array<uint64_t, 4> kMost = {2, 13, 200, 2500};
-  shape.count = shape.contract.kind == Kind::kBarrier ? 0 : random->Below(random->Pick(kMost));
-  if (random->OneIn(4)) shape.combine = Combine::kMax;
-  if (shape.combine == Combine::kSum && plan::Reduces(shape.contract.kind))
-    shape.scaling = random->Pick(std::vector{Scaling::kNone, Scaling::kAverage, Scaling::kPreMultiply});
-  Scatter(&shape, random);
-  return shape;
-}
 
 class SequenceTest : public testing::TestWithParam<Layout> {};
 
@@ -92,6 +65,26 @@ TEST_P(SequenceTest, SizesOfOnePlanAlternate) {
 
 INSTANTIATE_TEST_SUITE_P(All, SequenceTest, testing::ValuesIn(kLayouts),
                          [](const auto& info) { return std::string(LayoutName(info.param)); });
+
+// The same with a thread for each rank: what the interleavings cannot show, a race detector does.
+TEST(ParallelTest, RanksAreDrivenAtTheSameTime) {
+  for (uint64_t round = 0; round < 16; ++round) {
+    SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()) + " round " + std::to_string(round));
+    harness::Random random(harness::Scramble(harness::Seed(), 1234, round));
+    EnsembleOptions options;
+    options.ranks = static_cast<int>(2 + round % 4);
+    options.lanes = static_cast<int>(1 + random.Below(2));
+    options.algorithms = AnyAlgorithms(&random);
+    options.process_bytes = 16u << 20;
+    Ensemble ensemble(options);
+    std::vector<Shape> shapes;
+    for (int i = 0; i < 6; ++i) shapes.push_back(AnyShape(options.ranks, &random));
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    for (int i = 0; i < 40; ++i)
+      exchanges.push_back(std::make_unique<Exchange>(&ensemble, random.Pick(shapes), random.Next()));
+    ASSERT_TRUE(DriveInParallel(&ensemble, exchanges)) << options.ranks << " ranks, " << options.algorithms;
+  }
+}
 
 }  // namespace
 }  // namespace axccl::exec

@@ -1,8 +1,14 @@
 #include "tests/exec/traffic.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
+#include <thread>
+
+#include "src/algo/algo.h"
 
 namespace axccl::exec {
 namespace {
@@ -226,6 +232,37 @@ testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique
   return testing::AssertionSuccess();
 }
 
+testing::AssertionResult DriveInParallel(Ensemble* ensemble, const std::vector<std::unique_ptr<Exchange>>& exchanges) {
+  std::vector<testing::AssertionResult> results(static_cast<size_t>(ensemble->ranks()), testing::AssertionSuccess());
+  std::atomic<bool> stop{false};
+  auto run = [&](int rank) {
+    for (const auto& exchange : exchanges) {
+      Operation operation(ensemble->channel(rank), exchange->CallOf(rank));
+      exchange->Began(rank);
+      for (Poll poll = Poll::kAgain; poll != Poll::kDone && !stop;) {
+        poll = ensemble->Step(rank, &operation);
+        if (poll == Poll::kBlocked) sched_yield();
+      }
+      if (stop) return;
+      auto& result = results[static_cast<size_t>(rank)];
+      result = operation.status().ok() ? exchange->Ended(rank)
+                                       : testing::AssertionFailure() << Describe(exchange->shape()) << ": "
+                                                                     << operation.status().message();
+      if (!result) stop = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ensemble->ranks(); ++rank) threads.emplace_back(run, rank);
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) {
+    if (!result) return result;
+  }
+  for (const auto& exchange : exchanges) {
+    if (auto result = exchange->Undisturbed(); !result) return result;
+  }
+  return testing::AssertionSuccess();
+}
+
 std::string Only(plan::Kind kind, std::string_view algorithm) {
   return std::string(plan::KindName(kind)) + ":" + std::string(algorithm);
 }
@@ -233,6 +270,30 @@ std::string Only(plan::Kind kind, std::string_view algorithm) {
 void Scatter(Shape* shape, harness::Random* random) {
   shape->in_place = random->Next();
   shape->in_heap = random->Next();
+}
+
+std::string AnyAlgorithms(harness::Random* random) {
+  std::string filter;
+  for (int k = 0; k < plan::kNumKinds; ++k) {
+    const auto kind = static_cast<Kind>(k);
+    filter += (k == 0 ? "" : ";") + Only(kind, random->Pick(algo::Algorithms(kind)));
+  }
+  return filter;
+}
+
+Shape AnyShape(int ranks, harness::Random* random) {
+  Shape shape;
+  do {
+    shape.contract = plan::Contract{static_cast<Kind>(random->Below(plan::kNumKinds)), ranks, 0};
+  } while (shape.contract.kind == Kind::kSendRecv && ranks != 2);
+  if (plan::HasRoot(shape.contract.kind)) shape.contract.root = static_cast<int>(random->Below(static_cast<uint64_t>(ranks)));
+  constexpr std::array<uint64_t, 4> kMost = {2, 13, 200, 2500};
+  shape.count = shape.contract.kind == Kind::kBarrier ? 0 : random->Below(random->Pick(kMost));
+  if (random->OneIn(4)) shape.combine = Combine::kMax;
+  if (shape.combine == Combine::kSum && plan::Reduces(shape.contract.kind))
+    shape.scaling = random->Pick(std::vector{Scaling::kNone, Scaling::kAverage, Scaling::kPreMultiply});
+  Scatter(&shape, random);
+  return shape;
 }
 
 }  // namespace axccl::exec

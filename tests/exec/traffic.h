@@ -1,10 +1,12 @@
 // Collective calls over an ensemble, with buffers, expected results and a driver that interleaves the ranks at random.
 //
 // The oracle follows the table in contract.h literally and shares no code with schedules or executor. Data are int32.
+// An Exchange may be used by one thread per rank; everything else by one thread.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +38,7 @@ class Exchange {
 
   // Notes that a rank has begun, and what it found when it ended. `Ended` checks the rank's output and, where it must be
   // unchanged, its input, and then spoils both: the user may reuse them.
-  void Began(int rank) { begun_ |= uint64_t{1} << rank; }
+  void Began(int rank) { begun_.fetch_or(uint64_t{1} << rank, std::memory_order_relaxed); }
   testing::AssertionResult Ended(int rank);
   // After all ranks ended: nobody wrote to spoiled buffers or beside them.
   testing::AssertionResult Undisturbed() const;
@@ -63,7 +65,7 @@ class Exchange {
   const Shape shape_;
   const uint64_t salt_;
   std::vector<Buffers> buffers_;
-  uint64_t begun_ = 0;
+  std::atomic<uint64_t> begun_{0};
 };
 
 // How ranks are interleaved.
@@ -78,9 +80,16 @@ enum class Pace : uint8_t {
 testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique_ptr<Exchange>>& exchanges, Pace pace,
                                harness::Random* random);
 
+// As Drive, with a thread for each rank that drives it without a pause. Layout::kThreads only.
+testing::AssertionResult DriveInParallel(Ensemble* ensemble, const std::vector<std::unique_ptr<Exchange>>& exchanges);
+
 // A filter that admits only `algorithm` for `kind`.
 std::string Only(plan::Kind kind, std::string_view algorithm);
 // A random in-place mask and places for buffers.
 void Scatter(Shape* shape, harness::Random* random);
+// A filter with one algorithm for each kind, by chance.
+std::string AnyAlgorithms(harness::Random* random);
+// Any call there is, of up to a few thousand elements.
+Shape AnyShape(int ranks, harness::Random* random);
 
 }  // namespace axccl::exec

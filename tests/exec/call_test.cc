@@ -1,0 +1,80 @@
+#include "src/exec/call.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/harness/random.h"
+
+namespace axccl::exec {
+namespace {
+
+Factor LoadBits(DataType type, uint64_t bits) { return LoadFactor(type, &bits); }
+
+TEST(LoadFactor, IntegersAreExtendedToTheirSign) {
+  EXPECT_EQ(LoadBits(DataType::kInt8, 0x80).i64, -128);
+  EXPECT_EQ(LoadBits(DataType::kUint8, 0x80).u64, 128u);
+  EXPECT_EQ(LoadBits(DataType::kInt32, 0xffffffff).i64, -1);
+  EXPECT_EQ(LoadBits(DataType::kUint32, 0xffffffff).u64, 0xffffffffu);
+  EXPECT_EQ(LoadBits(DataType::kInt64, ~uint64_t{0}).i64, -1);
+  EXPECT_EQ(LoadBits(DataType::kUint64, ~uint64_t{0}).u64, ~uint64_t{0});
+}
+
+TEST(LoadFactor, WideFloatsAreTakenAsTheyAre) {
+  const float f = -1.5f;
+  const double d = 1e300;
+  EXPECT_EQ(LoadFactor(DataType::kFloat32, &f).f32, f);
+  EXPECT_EQ(LoadFactor(DataType::kFloat64, &d).f64, d);
+}
+
+TEST(LoadFactor, SmallFloatsAreDecodedExactly) {
+  EXPECT_EQ(LoadBits(DataType::kFloat16, 0x3c00).f32, 1.0f);
+  EXPECT_EQ(LoadBits(DataType::kFloat16, 0xc100).f32, -2.5f);
+  EXPECT_EQ(LoadBits(DataType::kFloat16, 0x7bff).f32, 65504.0f);
+  EXPECT_EQ(LoadBits(DataType::kFloat16, 0x0001).f32, std::ldexp(1.0f, -24));
+  EXPECT_EQ(LoadBits(DataType::kFloat16, 0xfc00).f32, -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(LoadBits(DataType::kFloat16, 0x7e00).f32));
+  EXPECT_EQ(LoadBits(DataType::kBfloat16, 0x3fc0).f32, 1.5f);
+  EXPECT_EQ(LoadBits(DataType::kFloat8E4M3, 0x7e).f32, 448.0f);
+  EXPECT_EQ(LoadBits(DataType::kFloat8E4M3, 0x01).f32, std::ldexp(1.0f, -9));
+  EXPECT_EQ(LoadBits(DataType::kFloat8E4M3, 0xb8).f32, -1.0f);
+  EXPECT_TRUE(std::isnan(LoadBits(DataType::kFloat8E4M3, 0x7f).f32));
+  EXPECT_EQ(LoadBits(DataType::kFloat8E5M2, 0x7b).f32, 57344.0f);
+  EXPECT_EQ(LoadBits(DataType::kFloat8E5M2, 0x01).f32, std::ldexp(1.0f, -16));
+  EXPECT_EQ(LoadBits(DataType::kFloat8E5M2, 0x7c).f32, std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(LoadBits(DataType::kFloat8E5M2, 0xff).f32));
+}
+
+TEST(DescribeCall, NamesWhatRanksMustAgreeOn) {
+  Call call;
+  call.kind = plan::Kind::kAllReduce;
+  call.type = DataType::kFloat32;
+  EXPECT_EQ(DescribeCall(call.Packed(), 1024), "AllReduce count 1024 float sum");
+  call.combine = Combine::kMax;
+  EXPECT_EQ(DescribeCall(call.Packed(), 1), "AllReduce count 1 float max");
+  call.combine = Combine::kSum;
+  call.scaling = Scaling::kAverage;
+  EXPECT_EQ(DescribeCall(call.Packed(), 1), "AllReduce count 1 float avg");
+  call.scaling = Scaling::kPreMultiply;
+  EXPECT_EQ(DescribeCall(call.Packed(), 1), "AllReduce count 1 float premulsum");
+  call = Call();
+  call.kind = plan::Kind::kBroadcast;
+  call.type = DataType::kBfloat16;
+  call.root = 7;
+  EXPECT_EQ(DescribeCall(call.Packed(), 0), "Broadcast count 0 bfloat16 root 7");
+}
+
+// The words come from a peer's memory.
+TEST(DescribeCall, AnyBitsAreLegal) {
+  harness::Random random(harness::Seed());
+  for (int i = 0; i < 100000; ++i) {
+    const uint64_t packed = random.Next() & (random.OneIn(2) ? ~uint64_t{0} : 0xffff'ffff'0307'0f0full);
+    ASSERT_LT(DescribeCall(packed, random.Next()).size(), 120u) << "AXCCL_TEST_SEED=" << harness::Seed();
+  }
+  EXPECT_EQ(DescribeCall(0xff, 0), "unreadable call");
+}
+
+}  // namespace
+}  // namespace axccl::exec
