@@ -26,7 +26,10 @@ TEST_P(ManyRanksTest, EveryCall) {
   for (const Case& c : AllCases(nranks, {1, 65, 1009}, Scramble(Seed(), 20))) {
     const bool type = c.type == ncclFloat32 || c.type == ncclInt8 || c.type == ncclFloat8e4m3;
     const bool fold = c.fold == Fold::kSum || c.fold == Fold::kAvg || c.fold == Fold::kMax;
-    if (type && fold) cases.push_back(c);
+    if (!type || !fold) continue;
+    cases.push_back(c);
+    // A plan for each of 64 roots would only measure the verifier.
+    cases.back().root = c.root % 3 * (nranks - 1) / 2;
   }
   RunOptions options;
   options.deadline = std::chrono::seconds(45);
