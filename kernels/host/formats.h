@@ -1,10 +1,10 @@
 // Element formats: how raw bits become vectors of the type the arithmetic is done in, and back.
 //
 // A format F has: Lane (the arithmetic type), kIsFloat, kPacks (arithmetic vectors per raw vector), FactorOf(Factor),
-// Up(raw) -> Pack, Down(pack) -> raw. Down rounds once to nearest even (the rounding mode of the thread is assumed to be
-// the default) and turns every NaN into the format's canonical one: otherwise its payload would depend on which operand
-// the compiler put first. fp8 saturates. Which element lands in which lane of a pack is the format's own business, as
-// the arithmetic is element-wise and Down undoes what Up did.
+// Up(raw) -> Pack, Down(pack) -> raw. Down rounds once to nearest even (the rounding mode of the thread is assumed to
+// be the default) and turns every NaN into the format's canonical one: otherwise its payload would depend on which
+// operand the compiler put first. fp8 saturates. Which element lands in which lane of a pack is the format's own
+// business, as the arithmetic is element-wise and Down undoes what Up did.
 //
 // Small floats are taken apart in 32-bit words (a word is two 16-bit or four 8-bit elements): no shuffles, and the same
 // code for every vector width. All conversions are exact integer or float operations, so every ISA gives the same bits.

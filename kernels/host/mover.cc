@@ -51,8 +51,8 @@ void ResolveAndReduce(const ReduceRequest& request);
 void ResolveAndCopy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
 
 // Stands in for the chosen table until the first call, which replaces it. So a call costs one load and one jump, with
-// no guard to check, and works before the constructors of this file's neighbours have run. Relaxed is enough: tables are
-// constants, and threads that race to resolve store the same pointer.
+// no guard to check, and works before the constructors of this file's neighbours have run. Relaxed is enough: tables
+// are constants, and threads that race to resolve store the same pointer.
 constexpr IsaTable kUnresolved = {ResolveAndReduce, ResolveAndCopy};
 constinit std::atomic<const IsaTable*> active_table{&kUnresolved};
 

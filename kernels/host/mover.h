@@ -5,9 +5,9 @@
 // thread-safe, never allocate and never fail.
 //
 // Arithmetic: integers wrap in their own width. f64 accumulates in f64; f32 in f32; f16, bf16 and fp8 accumulate in f32
-// over all sources of the call, in the order of `src`, and round once to nearest even. fp8 is OCP e4m3fn and e5m2; results
-// beyond the largest finite value (infinity too) saturate to it and NaN stays NaN, as in CUDA's conversions with
-// SATFINITE. min/max: NaN in any source gives NaN, and -0 is less than +0, so both are associative bit for bit.
+// over all sources of the call, in the order of `src`, and round once to nearest even. fp8 is OCP e4m3fn and e5m2;
+// results beyond the largest finite value (infinity too) saturate to it and NaN stays NaN, as in CUDA's conversions
+// with SATFINITE. min/max: NaN in any source gives NaN, and -0 is less than +0, so both are associative bit for bit.
 // A NaN result is the positive quiet one without payload (f32 0x7fc00000, f16 0x7e00, bf16 0x7fc0, fp8 0x7f).
 // All this gives the same bits on every instruction set. Exception: one source with neither factor nor divisor is a
 // copy, bit for bit. The calling thread's rounding mode must be to-nearest (the default).

@@ -15,8 +15,8 @@ namespace {
 // Small enough to stay in the first-level cache with the sources streaming past, large enough to amortise the calls.
 constexpr size_t kBlockBytes = 4096;
 
-// Reduces bytes [begin, end) of every source into bytes [0, end - begin) of every destination. Takes the caller's request
-// as it is, because building another would show in the smallest calls.
+// Reduces bytes [begin, end) of every source into bytes [0, end - begin) of every destination. Takes the caller's
+// request as it is, because building another would show in the smallest calls.
 using Kernel = void (*)(const ReduceRequest& request, size_t begin, size_t end);
 
 template <class Lane>
@@ -164,8 +164,8 @@ struct TypeKernels {
   int size_shift;
 };
 
-// Sums and products of integers are taken as unsigned, as the sign does not matter and the compiler then sees them once.
-// Max and min of small floats need no arithmetic, see Ordered.
+// Sums and products of integers are taken as unsigned, as the sign does not matter and the compiler then sees them
+// once. Max and min of small floats need no arithmetic, see Ordered.
 template <class Format, class PlainSum = Format, class PlainMax = Format, class PlainMin = PlainMax>
 constexpr TypeKernels TypeKernelsOf(int size_shift) {
   return {{KernelsOf<PlainSum, Format, Sum>(), KernelsOf<PlainSum, Format, Prod>(), KernelsOf<PlainMax, Format, Max>(),

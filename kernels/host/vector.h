@@ -43,16 +43,21 @@ using Vector = typename VectorOf<Lane, kBytes>::Type;
 template <int kBytes>
 using Raw = Vector<uint32_t, kBytes>;
 
+// A word or vector at any address, of whatever type the memory is. Not memcpy, which GCC turns into two integer moves
+// through the stack where a vector of 16 bytes is stored twice.
+template <class Word>
+struct __attribute__((packed, may_alias)) Unaligned {
+  Word word;
+};
+
 template <class Word>
 AXCCL_INLINE Word LoadWord(const void* from) {
-  Word word;
-  __builtin_memcpy(&word, from, sizeof(word));
-  return word;
+  return static_cast<const Unaligned<Word>*>(from)->word;
 }
 
 template <class Word>
 AXCCL_INLINE void StoreWord(void* to, Word word) {
-  __builtin_memcpy(to, &word, sizeof(word));
+  static_cast<Unaligned<Word>*>(to)->word = word;
 }
 
 // The first `bytes` (at least 1, 16 at most are taken) bytes of a 16-byte vector, the rest zero. Reads nothing outside

@@ -49,8 +49,8 @@ class Buffers {
 };
 
 void Report(benchmark::State& state, size_t bytes) {
-  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(bytes) * static_cast<double>(state.iterations()) / 1e9,
-                                              benchmark::Counter::kIsRate);
+  const double gigabytes = static_cast<double>(bytes) * static_cast<double>(state.iterations()) / 1e9;
+  state.counters["GB/s"] = benchmark::Counter(gigabytes, benchmark::Counter::kIsRate);
 }
 
 void ReadLimit(benchmark::State& state, size_t bytes) {
@@ -60,6 +60,7 @@ void ReadLimit(benchmark::State& state, size_t bytes) {
   for (auto _ : state) {
     V sum[8] = {};
     for (size_t at = 0; at < bytes; at += sizeof(sum)) {
+#pragma GCC unroll 8
       for (size_t i = 0; i < 8; ++i) {
         V v;
         std::memcpy(&v, from + at + i * sizeof(V), sizeof(V));
@@ -170,7 +171,8 @@ void RegisterSmall() {
 }
 
 void RegisterSize(size_t bytes) {
-  const std::string size = bytes < (1 << 20) ? std::to_string(bytes >> 10) + "KiB" : std::to_string(bytes >> 20) + "MiB";
+  const std::string size =
+      bytes < (1 << 20) ? std::to_string(bytes >> 10) + "KiB" : std::to_string(bytes >> 20) + "MiB";
   Register("limit/read/" + size, [=](auto& state) { ReadLimit(state, bytes); });
   Register("limit/write/" + size, [=](auto& state) { WriteLimit(state, bytes); });
   Register("limit/write/nt/" + size, [=](auto& state) { StreamLimit(state, bytes); });

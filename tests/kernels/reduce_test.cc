@@ -113,8 +113,9 @@ class ReduceTest : public testing::TestWithParam<std::tuple<int, int>> {
         const bool non_temporal = variant % 2 == 1;
         CheckOne(isa, count, num_dst, place, non_temporal);
         if (HasFatalFailure()) {
-          ADD_FAILURE() << IsaName(isa) << ", " << oracle_.src.size() << " sources, " << num_dst << " destinations, count "
-                        << count << ", placement " << static_cast<int>(place) << ", non-temporal " << non_temporal
+          ADD_FAILURE() << IsaName(isa) << ", " << oracle_.src.size() << " sources, " << num_dst
+                        << " destinations, count " << count << ", placement " << static_cast<int>(place)
+                        << ", non-temporal " << non_temporal
                         << ", factors " << !oracle_.pre.empty() << ", divisor " << oracle_.post_divisor;
           return;
         }

@@ -62,7 +62,9 @@ TEST(RoundingTest, EveryCodeAgainstRandomOnes) {
     const size_t size = ElementSize(type);
     for (int round = 0; round < 4; ++round) {
       std::vector<uint8_t> other(codes.size());
-      for (size_t i = 0; i < codes.size() / size; ++i) StoreElement(other.data(), i, size, RandomElement(type, Random()));
+      for (size_t i = 0; i < codes.size() / size; ++i) {
+        StoreElement(other.data(), i, size, RandomElement(type, Random()));
+      }
       for (int isa = 0; isa < NumIsas(); ++isa) {
         for (int combine = 0; combine < kNumCombines; ++combine) {
           Check(isa, type, static_cast<Combine>(combine), {codes, other}, {});
