@@ -1,8 +1,9 @@
 // What a transport offers and what processes on one machine share.
 //
-// Every process that has a communicator owns one *heap*: a sealed memfd, sparse, mapped by every local peer process once.
-// All shared memory of AxCCL lives in heaps: control lines, scratch, and what the user gets from ncclMemAlloc. A peer's
-// object is therefore (peer heap base + offset), with no descriptor or mapping per object. Offset 0 is the ProcessPage.
+// Every process that has a communicator owns one *heap*: a sealed memfd, sparse, mapped by every local peer process
+// once. All shared memory of AxCCL lives in heaps: control lines, scratch, and what the user gets from ncclMemAlloc. A
+// peer's object is therefore (peer heap base + offset), with no descriptor or mapping per object. Offset 0 is the
+// ProcessPage.
 #pragma once
 
 #include <pthread.h>
@@ -25,8 +26,8 @@ struct alignas(64) Doorbell {
 
 inline constexpr int kDoorbells = 62;
 
-// First page of a heap. Written by its owner, except doorbells, which any peer may ring. Peers treat everything in it as
-// data to check, never as a bound or an index.
+// First page of a heap. Written by its owner, except doorbells, which any peer may ring. Peers treat everything in it
+// as data to check, never as a bound or an index.
 struct ProcessPage {
   static constexpr uint64_t kMagic = 0x6c63637841ull;
   static constexpr uint32_t kVersion = 1;
@@ -62,7 +63,7 @@ struct ProcessAddress {
 class PeerProcess {
  public:
   virtual ~PeerProcess() = default;
-  std::byte* heap() const { return heap_; }       // in this process; own process: the own heap
+  std::byte* heap() const { return heap_; }  // in this process; own process: the own heap
   size_t heap_bytes() const { return heap_bytes_; }
   ProcessPage* page() const { return reinterpret_cast<ProcessPage*>(heap_); }
   uint32_t pid() const { return pid_; }

@@ -158,7 +158,8 @@ Status Loop::Watch(int fd, uint32_t events, Handler handler) {
 
 Status Loop::Modify(int fd, uint32_t events) {
   const auto found = watches_.find(fd);
-  if (found == watches_.end()) return MakeStatus(Code::kInternalError, "service thread: descriptor %d is not watched", fd);
+  if (found == watches_.end())
+    return MakeStatus(Code::kInternalError, "service thread: descriptor %d is not watched", fd);
   epoll_event event{};
   event.events = events;
   event.data.u64 = uint64_t{found->second.generation} << 32 | static_cast<uint32_t>(fd);

@@ -1,11 +1,12 @@
 // The service thread: the one background thread of a process, asleep in epoll unless somebody connects.
 //
-// It serves the rendezvous of the process's unique ids (src/boot), hands out the heap (transports/shm) and holds the liveness
-// mutex. It starts at first use, blocks every signal, is detached and lives until the process ends, however it ends:
-// nothing joins it, and it owns no object with a destructor. Handlers and tasks run on it one at a time and must not block.
+// It serves the rendezvous of the process's unique ids (src/boot), hands out the heap (transports/shm) and holds the
+// liveness mutex. It starts at first use, blocks every signal, is detached and lives until the process ends, however it
+// ends: nothing joins it, and it owns no object with a destructor. Handlers and tasks run on it one at a time and must
+// not block.
 //
-// Get and Run may be called from any thread; what follows them in the class only on the service thread (from a handler, a
-// task or a function given to Run), which is what makes locks unnecessary there.
+// Get and Run may be called from any thread; what follows them in the class only on the service thread (from a handler,
+// a task or a function given to Run), which is what makes locks unnecessary there.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ class Loop {
   using Task = std::function<void()>;
   using Handler = std::function<void(uint32_t events)>;  // epoll bits
 
-  // Starts the thread at the first call. kInvalidUsage in a forked child; kSystemError when the thread or its descriptors
-  // cannot be had (a later call tries again).
+  // Starts the thread at the first call. kInvalidUsage in a forked child; kSystemError when the thread or its
+  // descriptors cannot be had (a later call tries again).
   static Result<Loop*> Get();
 
   // Runs `task` on the service thread and returns once it has run; everything before happens before the task, and the

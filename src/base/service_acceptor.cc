@@ -44,9 +44,11 @@ void Acceptor::OnListener() {
   }
 }
 
-// Out of descriptors or memory: the listener stays readable, so looking away for a moment is what keeps the thread idle.
+// Out of descriptors or memory: the listener stays readable, so looking away for a moment is what keeps the thread
+// idle.
 void Acceptor::Pause() {
-  AXCCL_WARN("service thread: accept failed (errno %d), connections wait; raise the limit on open files if it persists", errno);
+  AXCCL_WARN("service thread: accept failed (errno %d), connections wait; raise the limit on open files if it persists",
+             errno);
   if (loop_->Modify(listener_.get(), 0).ok()) {
     pause_timer_ = loop_->CallAt(Clock::now() + kPause, [this] {
       pause_timer_ = 0;

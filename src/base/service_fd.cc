@@ -75,10 +75,11 @@ bool Forked() { return g_forked.load(std::memory_order_relaxed); }
 
 Status CheckNotForked(const char* call) {
   if (!Forked()) return Status();
-  return MakeStatus(Code::kInvalidUsage,
-                    "%s: process %d was forked after its parent had used the library, whose threads and connections do not "
-                    "survive a fork; call exec in the child, or fork before the first use",
-                    call, static_cast<int>(getpid()));
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "%s: process %d was forked after its parent had used the library, whose threads and connections do not "
+      "survive a fork; call exec in the child, or fork before the first use",
+      call, static_cast<int>(getpid()));
 }
 
 Wait PollUntil(int fd, short events, Clock::time_point deadline, const std::atomic<bool>* abort) {
@@ -86,9 +87,10 @@ Wait PollUntil(int fd, short events, Clock::time_point deadline, const std::atom
   for (;;) {
     if (abort != nullptr && abort->load(std::memory_order_relaxed)) return Wait::kAborted;
     const auto left = std::max<std::chrono::nanoseconds>(deadline - Clock::now(), std::chrono::nanoseconds(0));
-    const auto slice = abort != nullptr ? std::min(left, kSlice) : std::min<std::chrono::nanoseconds>(
-                                                                       left, std::chrono::hours(1));
-    const timespec timeout{static_cast<time_t>(slice.count() / 1000000000), static_cast<long>(slice.count() % 1000000000)};
+    const auto slice =
+        abort != nullptr ? std::min(left, kSlice) : std::min<std::chrono::nanoseconds>(left, std::chrono::hours(1));
+    const timespec timeout{static_cast<time_t>(slice.count() / 1000000000),
+                           static_cast<long>(slice.count() % 1000000000)};
     pollfd entry{fd, events, 0};
     const int n = ppoll(&entry, 1, &timeout, nullptr);
     if (n > 0) return Wait::kReady;

@@ -1,9 +1,9 @@
 // Descriptors of the library, what a fork does to them, and the one way to wait on them.
 //
 // Fd owns a descriptor and remembers it in a process-wide bitmap. A forked child closes all of them before fork()
-// returns there, so that it neither masks the end of a connection of its parent nor keeps an address bound; its copies of the
-// Fd objects then close nothing. Descriptors must be opened close-on-exec by whoever opens them. Fd is movable, not
-// thread-safe; the free functions are thread-safe.
+// returns there, so that it neither masks the end of a connection of its parent nor keeps an address bound; its copies
+// of the Fd objects then close nothing. Descriptors must be opened close-on-exec by whoever opens them. Fd is movable,
+// not thread-safe; the free functions are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,8 @@ Status CheckNotForked(const char* call);
 
 enum class Wait { kReady, kTimeout, kAborted, kError };
 
-// Waits until one of `events` (poll bits; errors and hang-ups count) holds on `fd`, the deadline has passed, or *abort (may
-// be null) is true, which is looked at every 10 ms. fd < 0 only waits. kError: poll failed, see errno.
+// Waits until one of `events` (poll bits; errors and hang-ups count) holds on `fd`, the deadline has passed, or *abort
+// (may be null) is true, which is looked at every 10 ms. fd < 0 only waits. kError: poll failed, see errno.
 Wait PollUntil(int fd, short events, Clock::time_point deadline, const std::atomic<bool>* abort);
 
 }  // namespace axccl::service

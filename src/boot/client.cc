@@ -38,8 +38,8 @@ struct Patience {
 
 // What a failed attempt to connect means.
 struct Attempt {
-  Status status;        // ok: connected
-  bool retry = false;   // the hub may be there later
+  Status status;       // ok: connected
+  bool retry = false;  // the hub may be there later
 };
 
 class Client : public Session {
@@ -91,19 +91,21 @@ class Client : public Session {
 
 Status Client::WaitFailed(Wait wait, const char* what) const {
   if (wait == Wait::kAborted) {
-    return MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d of %d: aborted by the caller while %s", rank_, nranks_,
-                      what);
+    return MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d of %d: aborted by the caller while %s", rank_,
+                      nranks_, what);
   }
   if (wait == Wait::kTimeout) {
-    return MakeStatus(Code::kTimeout, "ncclCommInitRank: rank %d of %d: deadline passed while %s (%s)", rank_, nranks_, what,
-                      Where().c_str());
+    return MakeStatus(Code::kTimeout, "ncclCommInitRank: rank %d of %d: deadline passed while %s (%s)", rank_, nranks_,
+                      what, Where().c_str());
   }
   return SystemError(errno, "ncclCommInitRank: rank %d of %d: poll", rank_, nranks_);
 }
 
 Status Client::Lost(const char* what) const {
-  return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d of %d: the process at %s that serves the unique id is gone "
-                    "(connection lost while %s)", rank_, nranks_, Where().c_str(), what);
+  return MakeStatus(Code::kRemoteError,
+                    "ncclCommInitRank: rank %d of %d: the process at %s that serves the unique id is gone "
+                    "(connection lost while %s)",
+                    rank_, nranks_, Where().c_str(), what);
 }
 
 Status Client::SendAll(const void* data, size_t bytes, Clock::time_point deadline) {
@@ -170,8 +172,8 @@ Status Client::Receive(FrameType type, std::span<std::byte> payload) {
   }
   if (header.type == FrameType::kError) return DecodeError(payload);
   if (!expected) {
-    return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d: %s sent frame type %u with %u bytes out of turn", rank_,
-                      Where().c_str(), static_cast<unsigned>(header.type), header.bytes);
+    return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d: %s sent frame type %u with %u bytes out of turn",
+                      rank_, Where().c_str(), static_cast<unsigned>(header.type), header.bytes);
   }
   return Status();
 }
@@ -200,10 +202,11 @@ Attempt Client::ConnectOnce(const Address& address) {
   if (error != ECONNREFUSED) {
     return {SystemError(error, "ncclCommInitRank: rank %d: connect to %s", rank_, ToText(address).c_str())};
   }
-  return {MakeStatus(Code::kRemoteError,
-                     "ncclCommInitRank: rank %d: nobody listens at %s: the process that called ncclGetUniqueId is gone, or "
-                     "runs on another machine (then set NCCL_SOCKET_IFNAME there)",
-                     rank_, ToText(address).c_str())};
+  return {
+      MakeStatus(Code::kRemoteError,
+                 "ncclCommInitRank: rank %d: nobody listens at %s: the process that called ncclGetUniqueId is gone, or "
+                 "runs on another machine (then set NCCL_SOCKET_IFNAME there)",
+                 rank_, ToText(address).c_str())};
 }
 
 Attempt Client::Greet() {
@@ -222,7 +225,8 @@ Attempt Client::Greet() {
                        Where().c_str())};
   }
   if (hub.role == Role::kUnknownId) {
-    return {MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d: the process at %s does not know the unique id: %s", rank_,
+    return {MakeStatus(Code::kInvalidUsage,
+                       "ncclCommInitRank: rank %d: the process at %s does not know the unique id: %s", rank_,
                        Where().c_str(),
                        from_environment() ? "set the same AXCCL_SECRET on all ranks"
                                           : "it was used long ago, or the process that made it is gone")};
@@ -231,8 +235,10 @@ Attempt Client::Greet() {
   status = ReceiveAll(&proof, sizeof proof, patience_.deadline, nullptr);
   if (!status.ok()) return {status};
   if (hub.role != Role::kHub || !SameProof(proof, Prove(id_.secret, Role::kHub, mine, hub))) {
-    return {MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d: the process at %s does not know the secret of the unique "
-                       "id; was the id damaged on its way here, or the process replaced?", rank_, Where().c_str())};
+    return {MakeStatus(Code::kInvalidUsage,
+                       "ncclCommInitRank: rank %d: the process at %s does not know the secret of the unique "
+                       "id; was the id damaged on its way here, or the process replaced?",
+                       rank_, Where().c_str())};
   }
   return {SendJoin(mine, hub)};
 }
@@ -242,9 +248,10 @@ Status Client::SendJoin(const Hello& mine, const Hello& hub) {
   const Proof proof = Prove(id_.secret, Role::kRank, mine, hub);
   if (hub.version != kProtocolVersion) {
     (void)!SendAll(&proof, sizeof proof, patience_.deadline).ok();  // so that the hub can tell the other ranks
-    return MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d speaks version %u of the rendezvous, the process at %s "
-                      "version %u; use one version of the library on all ranks", rank_, kProtocolVersion, Where().c_str(),
-                      hub.version);
+    return MakeStatus(Code::kInvalidUsage,
+                      "ncclCommInitRank: rank %d speaks version %u of the rendezvous, the process at %s "
+                      "version %u; use one version of the library on all ranks",
+                      rank_, kProtocolVersion, Where().c_str(), hub.version);
   }
   JoinBody join;
   const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(patience_.deadline - Clock::now());
@@ -313,7 +320,8 @@ Status Client::AllGather(const void* mine, size_t bytes, void* all) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclCommInitRank"));
   AXCCL_RETURN_IF_ERROR(failure_);
   if (bytes == 0 || bytes > kMaxContribution) {
-    return MakeStatus(Code::kInternalError, "rendezvous: exchange of %zu bytes, allowed are 1 to %zu", bytes, kMaxContribution);
+    return MakeStatus(Code::kInternalError, "rendezvous: exchange of %zu bytes, allowed are 1 to %zu", bytes,
+                      kMaxContribution);
   }
   Status status;
   if (Clock::now() >= patience_.deadline) {
@@ -337,7 +345,8 @@ void Client::Fail(const Status& reason) {
 
 Result<UniqueId> CreateUniqueId() {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclGetUniqueId"));
-  if (sodium_init() < 0) return MakeStatus(Code::kSystemError, "ncclGetUniqueId: libsodium finds no source of randomness");
+  if (sodium_init() < 0)
+    return MakeStatus(Code::kSystemError, "ncclGetUniqueId: libsodium finds no source of randomness");
   const std::string host_port = param::Get("NCCL_COMM_ID");
   if (!host_port.empty()) return IdFromText(host_port);
   AXCCL_ASSIGN_OR_RETURN(Hub* const hub, Hub::Get());
@@ -347,10 +356,11 @@ Result<UniqueId> CreateUniqueId() {
 Result<std::unique_ptr<Session>> Session::Join(const UniqueId& id, int rank, int nranks, Clock::time_point deadline,
                                                const std::atomic<bool>* abort) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclCommInitRank"));
-  if (sodium_init() < 0) return MakeStatus(Code::kSystemError, "ncclCommInitRank: libsodium finds no source of randomness");
+  if (sodium_init() < 0)
+    return MakeStatus(Code::kSystemError, "ncclCommInitRank: libsodium finds no source of randomness");
   if (nranks < 1 || nranks > kMaxRanks || rank < 0 || rank >= nranks) {
-    return MakeStatus(Code::kInvalidArgument, "ncclCommInitRank: rank %d of nranks %d: need 0 <= rank < nranks <= %d", rank,
-                      nranks, kMaxRanks);
+    return MakeStatus(Code::kInvalidArgument, "ncclCommInitRank: rank %d of nranks %d: need 0 <= rank < nranks <= %d",
+                      rank, nranks, kMaxRanks);
   }
   AXCCL_ASSIGN_OR_RETURN(const IdFields fields, Unpack(id));
   auto client = std::make_unique<Client>(fields, rank, nranks, Patience{deadline, abort});

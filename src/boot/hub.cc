@@ -96,7 +96,8 @@ class Handshake : public Guest {
     cipher_ = FrameCipher(ConnectionKey(secret_, rank_, answer_), Role::kHub);
     if (rank_.version != kProtocolVersion) return Verdict::kAdmit;
     const auto payload = std::as_bytes(std::span(&credentials.join, 1));
-    if (credentials.header.type != FrameType::kJoin || !cipher_.Open(credentials.header, payload)) return Verdict::kDrop;
+    if (credentials.header.type != FrameType::kJoin || !cipher_.Open(credentials.header, payload))
+      return Verdict::kDrop;
     join_ = credentials.join;
     return Verdict::kAdmit;
   }
@@ -195,12 +196,14 @@ Status Hub::ServeOnLoop(const IdFields& fields) {
 }
 
 void Hub::Release(const IdBytes& id) {
-  (void)!loop_->Run([&] {
-           const auto found = records_.find(id);
-           if (found == records_.end()) return;
-           --found->second.leases;
-           CloseWhenIdle(id, &found->second);
-         }).ok();  // fails only in a forked child, where nothing is served
+  (void)!loop_
+      ->Run([&] {
+        const auto found = records_.find(id);
+        if (found == records_.end()) return;
+        --found->second.leases;
+        CloseWhenIdle(id, &found->second);
+      })
+      .ok();  // fails only in a forked child, where nothing is served
 }
 
 // Never closes at once: the last call may come from the acceptor itself, and late ranks want to know how it ended.
@@ -227,8 +230,9 @@ void Hub::Enter(Arrival arrival) {
   Record& record = found->second;
   const auto link = std::make_shared<Link>(loop_, std::move(arrival.fd), arrival.cipher, hello.nranks);
   if (hello.nranks < 1 || hello.nranks > kMaxRanks || hello.rank < 0 || hello.rank >= hello.nranks) {
-    return link->Reject(MakeStatus(Code::kInvalidArgument, "ncclCommInitRank: rank %d of %d is out of range (at most %d ranks)",
-                                   hello.rank, hello.nranks, kMaxRanks));
+    return link->Reject(MakeStatus(Code::kInvalidArgument,
+                                   "ncclCommInitRank: rank %d of %d is out of range (at most %d ranks)", hello.rank,
+                                   hello.nranks, kMaxRanks));
   }
   if (record.over && (!record.from_environment || service::Clock::now() < record.over_until)) {
     return link->Reject(record.ending);
@@ -242,9 +246,11 @@ void Hub::Enter(Arrival arrival) {
   }
   const std::shared_ptr<Rendezvous> meeting = record.current;
   if (hello.version != kProtocolVersion) {
-    const Status reason = MakeStatus(
-        Code::kInvalidUsage, "ncclCommInitRank: rank %d speaks version %u of the rendezvous, the process that made the id "
-        "version %u; use one version of the library on all ranks", hello.rank, hello.version, kProtocolVersion);
+    const Status reason =
+        MakeStatus(Code::kInvalidUsage,
+                   "ncclCommInitRank: rank %d speaks version %u of the rendezvous, the process that made the id "
+                   "version %u; use one version of the library on all ranks",
+                   hello.rank, hello.version, kProtocolVersion);
     link->Reject(reason);
     return meeting->Fail(reason);
   }
@@ -265,11 +271,12 @@ void Hub::OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status) {
     return CloseWhenIdle(id, &record);
   }
   record.over = true;
-  record.ending = !status.ok() ? status
-                               : MakeStatus(Code::kInvalidUsage,
-                                            "ncclCommInitRank: the unique id has already made a communicator of %d ranks; "
-                                            "call ncclGetUniqueId for each communicator",
-                                            meeting->nranks());
+  record.ending = !status.ok()
+                      ? status
+                      : MakeStatus(Code::kInvalidUsage,
+                                   "ncclCommInitRank: the unique id has already made a communicator of %d ranks; "
+                                   "call ncclGetUniqueId for each communicator",
+                                   meeting->nranks());
   remembered_.push_back(id);
   if (remembered_.size() > kRemembered) {
     records_.erase(remembered_.front());

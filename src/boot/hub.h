@@ -1,8 +1,9 @@
 // The hub: serves the unique ids of this process to their ranks.
 //
-// Ids made by Create are served on listeners that open at the first Create and stay; an id of NCCL_COMM_ID on a listener
-// that lives while rank 0 of this process serves it or ranks are gathered. An id serves one rendezvous (one after the other
-// for NCCL_COMM_ID); how it ended is remembered for late ranks, for the last 256 ids. An id nobody joins costs about 200 bytes.
+// Ids made by Create are served on listeners that open at the first Create and stay; an id of NCCL_COMM_ID on a
+// listener that lives while rank 0 of this process serves it or ranks are gathered. An id serves one rendezvous (one
+// after the other for NCCL_COMM_ID); how it ended is remembered for late ranks, for the last 256 ids. An id nobody
+// joins costs about 200 bytes.
 //
 // Public functions may be called from any thread. Lives as long as the process.
 #pragma once
@@ -53,10 +54,10 @@ class Hub {
   Result<std::unique_ptr<Lease>> Serve(const IdFields& fields);
 
   struct Counts {
-    size_t ids = 0;         // known, including remembered ones
-    size_t meetings = 0;    // under way
-    size_t guests = 0;      // connections not yet authenticated
-    size_t watched = 0;     // descriptors the service thread watches
+    size_t ids = 0;       // known, including remembered ones
+    size_t meetings = 0;  // under way
+    size_t guests = 0;    // connections not yet authenticated
+    size_t watched = 0;   // descriptors the service thread watches
     size_t timers = 0;
   };
   Result<Counts> Count();
@@ -68,7 +69,7 @@ class Hub {
     Secret secret{};
     bool from_environment = false;
     bool over = false;
-    Status ending;  // why ranks that come now are turned away, when `over`
+    Status ending;                          // why ranks that come now are turned away, when `over`
     service::Clock::time_point over_until;  // from_environment only
     std::shared_ptr<Rendezvous> current;
     // From the environment only: who serves it, where, and when to stop.

@@ -17,9 +17,8 @@ struct NameFilter {
   std::vector<std::string> names;
 
   bool Listed(const std::string& name) const {
-    return std::any_of(names.begin(), names.end(), [&](const std::string& wanted) {
-      return exact ? name == wanted : name.starts_with(wanted);
-    });
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& wanted) { return exact ? name == wanted : name.starts_with(wanted); });
   }
 };
 
@@ -84,7 +83,8 @@ Result<std::vector<Interface>> ListInterfaces() {
     auto found = std::find_if(interfaces.begin(), interfaces.end(),
                               [&](const Interface& known) { return known.name == entry->ifa_name; });
     if (found == interfaces.end()) {
-      found = interfaces.insert(interfaces.end(), Interface{entry->ifa_name, (entry->ifa_flags & IFF_LOOPBACK) != 0, {}});
+      found =
+          interfaces.insert(interfaces.end(), Interface{entry->ifa_name, (entry->ifa_flags & IFF_LOOPBACK) != 0, {}});
     }
     found->addresses.push_back(address);
   }

@@ -33,7 +33,8 @@ void Link::OnEvent(uint32_t events) {
 
 bool Link::ReadSome() {
   const bool in_header = read_ < sizeof header_;
-  std::byte* const to = in_header ? reinterpret_cast<std::byte*>(&header_) + read_ : payload_.data() + (read_ - sizeof header_);
+  std::byte* const to =
+      in_header ? reinterpret_cast<std::byte*>(&header_) + read_ : payload_.data() + (read_ - sizeof header_);
   const size_t want = in_header ? sizeof header_ - read_ : payload_.size() - (read_ - sizeof header_);
   const ssize_t n = recv(fd_.get(), to, want, MSG_DONTWAIT);
   if (n < 0) {

@@ -1,8 +1,8 @@
 // The hub's end of an authenticated connection: frames in, frames out, on the service thread.
 //
 // A Link keeps itself alive while its socket is watched and reports to its owner until the owner detaches, the peer
-// closes, or a frame is bad (which counts as closed). Memory is bounded: one incoming frame of at most its type's limit, and
-// outgoing frames that the rank has asked for. All on the service thread.
+// closes, or a frame is bad (which counts as closed). Memory is bounded: one incoming frame of at most its type's
+// limit, and outgoing frames that the rank has asked for. All on the service thread.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ class Link : public std::enable_shared_from_this<Link> {
   using Lock = std::shared_ptr<Link>;
 
   void OnEvent(uint32_t events);
-  bool ReadSome();      // false: nothing more now, or closed
-  bool HandleFrame();   // false: closed
+  bool ReadSome();     // false: nothing more now, or closed
+  bool HandleFrame();  // false: closed
   void Flush();
   void Lost(const std::string& reason);
 

@@ -143,7 +143,8 @@ void Rendezvous::Contribute(int rank, std::span<const std::byte> payload) {
   }
   if (left_ != 0) {
     return Fail(MakeStatus(Code::kRemoteError, "%s left after %d exchanges, but %s takes part in another",
-                           ListRanks([](const Seat& each) { return each.left; }).c_str(), exchanges_, Name(rank).c_str()));
+                           ListRanks([](const Seat& each) { return each.left; }).c_str(), exchanges_,
+                           Name(rank).c_str()));
   }
   if (contributed_ == 0) {
     contribution_bytes_ = payload.size();
@@ -193,8 +194,8 @@ void Rendezvous::OnDeadline(int rank) {
   const auto keep = shared_from_this();
   const double seconds = static_cast<double>(seats_[rank].join.patience_ns) * 1e-9;
   if (!started()) {
-    return Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited %.3g s for %s of %d", Name(rank).c_str(), seconds,
-                           ListRanks([](const Seat& seat) { return !seat.came; }).c_str(), nranks_));
+    return Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited %.3g s for %s of %d", Name(rank).c_str(),
+                           seconds, ListRanks([](const Seat& seat) { return !seat.came; }).c_str(), nranks_));
   }
   if (!seats_[rank].contributed) return;  // it waits for nobody; its own next call sees the deadline
   Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited until its deadline (%.3g s) for the addresses of %s",

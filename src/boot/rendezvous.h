@@ -1,8 +1,9 @@
 // One meeting of all ranks of an id: who has come, what they exchange, and how it ends.
 //
-// A rank enters once authenticated. When all have, each is told to start; then they exchange any number of contributions;
-// then they leave. The first thing that goes wrong (a rank gone, a disagreement, a deadline) fails the meeting: everybody
-// present is told the same reason and the meeting is over. All on the service thread; kept alive by its members' links.
+// A rank enters once authenticated. When all have, each is told to start; then they exchange any number of
+// contributions; then they leave. The first thing that goes wrong (a rank gone, a disagreement, a deadline) fails the
+// meeting: everybody present is told the same reason and the meeting is over. All on the service thread; kept alive by
+// its members' links.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +27,8 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   // The first rank to come decides the number of ranks.
   Rendezvous(service::Loop* loop, int nranks, OnOver on_over);
 
-  // Takes in rank `hello.rank` of 0 <= rank < hello.nranks <= kMaxRanks, or tells it why not. A second one of a rank is turned
-  // away; if the meeting is not complete half a second later, that is why, and it fails.
+  // Takes in rank `hello.rank` of 0 <= rank < hello.nranks <= kMaxRanks, or tells it why not. A second one of a rank is
+  // turned away; if the meeting is not complete half a second later, that is why, and it fails.
   void Enter(std::shared_ptr<Link> link, const Hello& hello, const JoinBody& join);
   // Fails the meeting, e.g. because of a rank that was never let in.
   void Fail(const Status& reason);
@@ -67,7 +68,7 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   std::vector<Seat> seats_;
   int present_ = 0;  // ranks that came
   int left_ = 0;
-  int first_ = -1;  // the rank that came first
+  int first_ = -1;         // the rank that came first
   std::string duplicate_;  // who else claimed a rank
   uint64_t duplicate_timer_ = 0;
   bool over_ = false;

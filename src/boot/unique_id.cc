@@ -28,8 +28,8 @@ static_assert(std::endian::native == std::endian::little, "ids and frames are de
 
 std::array<uint8_t, 8> Checksum(const IdFields& fields) {
   std::array<uint8_t, 16> hash;
-  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(&fields), offsetof(IdFields, checksum),
-                     nullptr, 0);
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(&fields),
+                     offsetof(IdFields, checksum), nullptr, 0);
   std::array<uint8_t, 8> checksum;
   std::copy_n(hash.begin(), checksum.size(), checksum.begin());
   return checksum;
@@ -47,7 +47,8 @@ Result<std::string> ReadSecretFile(const std::string& path) {
   if (!fd) return SystemError(errno, "AXCCL_SECRET_FILE=%s: open", path.c_str());
   struct stat info {};
   if (fstat(fd.get(), &info) == 0 && (info.st_mode & 077) != 0) {
-    AXCCL_WARN("AXCCL_SECRET_FILE=%s: other users may read it (mode %03o); chmod 600", path.c_str(), info.st_mode & 0777);
+    AXCCL_WARN("AXCCL_SECRET_FILE=%s: other users may read it (mode %03o); chmod 600", path.c_str(),
+               info.st_mode & 0777);
   }
   char text[4096];
   const ssize_t n = read(fd.get(), text, sizeof text);
@@ -74,9 +75,8 @@ Status SplitHostPort(const std::string& text, std::string* host, std::string* po
     *host = text.substr(0, colon);
     *port = text.substr(colon + 1);
     if (host->size() >= 2 && host->front() == '[' && host->back() == ']') *host = host->substr(1, host->size() - 2);
-    const bool digits = !port->empty() && port->size() <= 5 && std::all_of(port->begin(), port->end(), [](char c) {
-      return c >= '0' && c <= '9';
-    });
+    const bool digits = !port->empty() && port->size() <= 5 &&
+                        std::all_of(port->begin(), port->end(), [](char c) { return c >= '0' && c <= '9'; });
     const int number = digits ? std::atoi(port->c_str()) : 0;
     if (!host->empty() && number >= 1 && number <= 65535) return Status();
   }
@@ -91,7 +91,8 @@ Result<Address> Resolve(const std::string& host, const std::string& port) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (error != 0) {
-    return MakeStatus(Code::kInvalidUsage, "NCCL_COMM_ID: cannot resolve host '%s': %s", host.c_str(), gai_strerror(error));
+    return MakeStatus(Code::kInvalidUsage, "NCCL_COMM_ID: cannot resolve host '%s': %s", host.c_str(),
+                      gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
   // IPv4 first: "localhost" must mean the same address to every rank.
@@ -126,9 +127,10 @@ Result<IdFields> Unpack(const UniqueId& id) {
                       "unique id: all 128 bytes are zero; make one with ncclGetUniqueId and send it to every rank");
   }
   if (fields.magic != IdFields().magic) {
-    return MakeStatus(Code::kInvalidArgument,
-                      "unique id: not made by this library (starts with %02x%02x%02x%02x); use one library on all ranks",
-                      id.bytes[0], id.bytes[1], id.bytes[2], id.bytes[3]);
+    return MakeStatus(
+        Code::kInvalidArgument,
+        "unique id: not made by this library (starts with %02x%02x%02x%02x); use one library on all ranks", id.bytes[0],
+        id.bytes[1], id.bytes[2], id.bytes[3]);
   }
   if (fields.version != IdFields().version) {
     return MakeStatus(Code::kInvalidArgument,
@@ -157,10 +159,11 @@ Result<UniqueId> IdFromText(const std::string& host_port) {
   fields.flags = kFromEnvironment;
   if (secret.empty()) {
     if (!IsLoopback(address)) {
-      return MakeStatus(Code::kInvalidUsage,
-                        "NCCL_COMM_ID=%s: not a loopback address, so the ranks need a shared secret: set AXCCL_SECRET or "
-                        "AXCCL_SECRET_FILE to the same random text on every rank",
-                        host_port.c_str());
+      return MakeStatus(
+          Code::kInvalidUsage,
+          "NCCL_COMM_ID=%s: not a loopback address, so the ranks need a shared secret: set AXCCL_SECRET or "
+          "AXCCL_SECRET_FILE to the same random text on every rank",
+          host_port.c_str());
     }
     WarnNoSecretOnce();
     fields.flags |= kNoSecret;

@@ -112,7 +112,8 @@ Status DecodeError(std::span<const std::byte> payload) {
 
 std::string Printable(std::string_view text) {
   std::string result(text);
-  std::replace_if(result.begin(), result.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
   return result;
 }
 

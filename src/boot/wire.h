@@ -5,12 +5,14 @@
 //   rank -> hub   Proof, frame kJoin
 //   then frames both ways
 //
-// A Proof is BLAKE2b keyed with the id's secret over both hellos (each with a fresh nonce) and the prover's role: mutual, bound to
-// rank, nranks and version, and worthless when replayed. The same construction gives the key of the connection. A frame is
-// {bytes, type, sequence, MAC} and a payload; its MAC covers direction, header and payload. The layouts of Hello and Proof
-// and of the kError frame never change, so that two versions can always tell each other what they are.
+// A Proof is BLAKE2b keyed with the id's secret over both hellos (each with a fresh nonce) and the prover's role:
+// mutual, bound to rank, nranks and version, and worthless when replayed. The same construction gives the key of the
+// connection. A frame is {bytes, type, sequence, MAC} and a payload; its MAC covers direction, header and payload. The
+// layouts of Hello and Proof and of the kError frame never change, so that two versions can always tell each other what
+// they are.
 //
-// Little-endian. Pure functions and plain data, not tied to a socket; a FrameCipher belongs to one side of one connection.
+// Little-endian. Pure functions and plain data, not tied to a socket; a FrameCipher belongs to one side of one
+// connection.
 #pragma once
 
 #include <array>
@@ -100,7 +102,8 @@ class FrameCipher {
   uint64_t received_ = 0;
 };
 
-// Payload of kError. Text is cut at kMaxText; what a peer sends is reduced to printable ASCII. DecodeError never gives ok.
+// Payload of kError. Text is cut at kMaxText; what a peer sends is reduced to printable ASCII. DecodeError never gives
+// ok.
 std::string EncodeError(const Status& status);
 Status DecodeError(std::span<const std::byte> payload);
 std::string Printable(std::string_view text);

@@ -116,7 +116,7 @@ TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
   harness::RunRanks(harness::Threads(3), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     static std::atomic<bool> abort{false};
-    if (context.rank() == 2) {  // never joins
+    if (context.rank() == 2) {                                                // never joins
       while (Hub::Get().value()->Count().value().watched < 3) sched_yield();  // the listener and both
       abort.store(true);
       ASSERT_TRUE(context.Barrier());
@@ -231,7 +231,8 @@ TEST(FailureTest, UsedIdsAndLateRanksAreToldHowItEnded) {
 TEST(FailureTest, ArgumentsAreCheckedBeforeAnythingIsSent) {
   harness::RunRanks(harness::Processes(1), [](RankContext& context) {
     const UniqueId id = ShareId(context);
-    for (const auto& [rank, nranks] : {std::pair{-1, 2}, {2, 2}, {0, 0}, {0, -1}, {0, kMaxRanks + 1}, {1 << 30, 1 << 30}}) {
+    for (const auto& [rank, nranks] :
+         {std::pair{-1, 2}, {2, 2}, {0, 0}, {0, -1}, {0, kMaxRanks + 1}, {1 << 30, 1 << 30}}) {
       EXPECT_EQ(JoinStatus(id, rank, nranks).code(), Code::kInvalidArgument) << rank << " " << nranks;
     }
     UniqueId bad = id;

@@ -166,7 +166,8 @@ TEST(HandshakeTest, OtherVersionsAreNamedToBothSides) {
 
 TEST(HandshakeTest, ImpossibleRanksAreTurnedAway) {
   InAProcess([](const UniqueId& id) {
-    for (const auto& [rank, nranks] : {std::pair{5, 2}, {-1, 2}, {0, 0}, {0, -7}, {0, 0x7fffffff}, {0x7ffffffe, 0x7fffffff}}) {
+    for (const auto& [rank, nranks] :
+         {std::pair{5, 2}, {-1, 2}, {0, 0}, {0, -7}, {0, 0x7fffffff}, {0x7ffffffe, 0x7fffffff}}) {
       RawRank raw(id);
       ASSERT_TRUE(raw.Greet(HelloOf(rank, nranks)));
       ASSERT_TRUE(raw.Join());
@@ -200,10 +201,10 @@ TEST(FrameOfARankTest, MisplacedForgedAndOverlongFramesEndTheMeeting) {
       FrameHeader header;
       header.type = FrameType::kContribute;
       header.sequence = 1;
-      if (kind == 0) raw.SendFrame(FrameType::kContribute, payload);                       // a byte too long
-      if (kind == 1) raw.SendFrame(FrameType::kGathered, std::span(payload).first(16));    // not for a rank to send
+      if (kind == 0) raw.SendFrame(FrameType::kContribute, payload);                     // a byte too long
+      if (kind == 1) raw.SendFrame(FrameType::kGathered, std::span(payload).first(16));  // not for a rank to send
       if (kind == 2) raw.SendFrame(FrameType::kJoin, std::span(payload).first(sizeof(JoinBody)));  // a second time
-      if (kind == 3) raw.SendBytes(&header, sizeof header);                                // no MAC
+      if (kind == 3) raw.SendBytes(&header, sizeof header);                                        // no MAC
       if (kind == 4) {
         header.bytes = 0xffffffff;
         raw.SendBytes(&header, sizeof header);
@@ -229,7 +230,8 @@ TEST(SiegeTest, EightRanksStartThroughSilentSocketsAndGarbage) {
       const auto start = Clock::now();
       Result<std::unique_ptr<Session>> session = Session::Join(id, context.rank(), 8, Patient(), nullptr);
       ASSERT_TRUE(session.ok()) << session.status().message();
-      for (int i = 0; i < 3; ++i) ExpectExchange(session.value().get(), context.rank(), 8, 200, static_cast<uint64_t>(i));
+      for (int i = 0; i < 3; ++i)
+        ExpectExchange(session.value().get(), context.rank(), 8, 200, static_cast<uint64_t>(i));
       EXPECT_LT(Clock::now() - start, std::chrono::seconds(1) * harness::TimeScale());
       if (context.rank() == 0) {
         const Hub::Counts counts = Counts();

@@ -56,9 +56,11 @@ TEST(InterfacesTest, PrefixesExactNamesAndExclusion) {
 }
 
 TEST(InterfacesTest, NoMatchListsWhatThereIs) {
-  for (const std::string& text : {Selected("=eth"), Selected("wlan0"), Selected("^lo,eth,ib"), Selected("eth1", "AF_INET6")}) {
+  for (const std::string& text :
+       {Selected("=eth"), Selected("wlan0"), Selected("^lo,eth,ib"), Selected("eth1", "AF_INET6")}) {
     EXPECT_EQ(text.find("error: "), 0u) << text;
-    for (const char* part : {"NCCL_SOCKET_IFNAME", "lo 127.0.0.1 [::1]", "eth0 10.0.0.5", "eth1 10.1.0.5", "ib0 [2000::9]"}) {
+    for (const char* part :
+         {"NCCL_SOCKET_IFNAME", "lo 127.0.0.1 [::1]", "eth0 10.0.0.5", "eth1 10.1.0.5", "ib0 [2000::9]"}) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     }
   }

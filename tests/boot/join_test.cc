@@ -42,8 +42,8 @@ TEST_P(JoinTest, EveryRankGetsEveryContribution) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, JoinTest,
-                         testing::Values(harness::Threads(1), harness::Threads(2), harness::Threads(3), harness::Threads(5),
-                                         harness::Threads(8), harness::Threads(16)),
+                         testing::Values(harness::Threads(1), harness::Threads(2), harness::Threads(3),
+                                         harness::Threads(5), harness::Threads(8), harness::Threads(16)),
                          [](const auto& param) { return param.param.Text(); });
 INSTANTIATE_TEST_SUITE_P(Processes, JoinTest,
                          testing::Values(harness::Processes(2), harness::Processes(4), harness::Processes(7),
@@ -98,33 +98,36 @@ TEST(JoinTest2, CyclesLeaveNothingBehind) {
   const int cycles = harness::TimeScale() == 1 ? 500 : 100;
   harness::RunOptions options;
   options.deadline = std::chrono::seconds(60);
-  harness::RunRanks(harness::Processes(2), [&](RankContext& context) {
-    int descriptors = 0, threads = 0;
-    for (int cycle = 0; cycle < cycles; ++cycle) {
-      const UniqueId id = ShareId(context);
-      auto session = JoinWell(context, id);
-      ExpectExchange(session.get(), context.rank(), 2, 100, static_cast<uint64_t>(cycle));
-      session.reset();
-      // Once rank 1 has left, the hub has nothing open for this id; Count runs behind what it does then.
-      ASSERT_TRUE(context.Barrier());
-      if (context.rank() == 0) {
-        Hub* const hub = Hub::Get().value();
-        while (hub->Count().value().meetings != 0) sched_yield();
-      }
-      if (cycle == 20) {
-        descriptors = CountEntries("/proc/self/fd");
-        threads = CountEntries("/proc/self/task");
-      }
-      ASSERT_TRUE(context.Barrier());
-    }
-    EXPECT_EQ(CountEntries("/proc/self/fd"), descriptors);
-    EXPECT_EQ(CountEntries("/proc/self/task"), threads);
-    if (context.rank() != 0) return;
-    const Hub::Counts counts = Hub::Get().value()->Count().value();
-    EXPECT_LE(counts.ids, 256u) << "ids that have served are remembered, but not for ever";
-    EXPECT_EQ(counts.guests, 0u);
-    EXPECT_EQ(counts.timers, 0u);
-  }, options);
+  harness::RunRanks(
+      harness::Processes(2),
+      [&](RankContext& context) {
+        int descriptors = 0, threads = 0;
+        for (int cycle = 0; cycle < cycles; ++cycle) {
+          const UniqueId id = ShareId(context);
+          auto session = JoinWell(context, id);
+          ExpectExchange(session.get(), context.rank(), 2, 100, static_cast<uint64_t>(cycle));
+          session.reset();
+          // Once rank 1 has left, the hub has nothing open for this id; Count runs behind what it does then.
+          ASSERT_TRUE(context.Barrier());
+          if (context.rank() == 0) {
+            Hub* const hub = Hub::Get().value();
+            while (hub->Count().value().meetings != 0) sched_yield();
+          }
+          if (cycle == 20) {
+            descriptors = CountEntries("/proc/self/fd");
+            threads = CountEntries("/proc/self/task");
+          }
+          ASSERT_TRUE(context.Barrier());
+        }
+        EXPECT_EQ(CountEntries("/proc/self/fd"), descriptors);
+        EXPECT_EQ(CountEntries("/proc/self/task"), threads);
+        if (context.rank() != 0) return;
+        const Hub::Counts counts = Hub::Get().value()->Count().value();
+        EXPECT_LE(counts.ids, 256u) << "ids that have served are remembered, but not for ever";
+        EXPECT_EQ(counts.guests, 0u);
+        EXPECT_EQ(counts.timers, 0u);
+      },
+      options);
 }
 
 TEST(JoinTest2, UnusedIdsAreCheap) {
@@ -141,20 +144,26 @@ TEST(JoinTest2, UnusedIdsAreCheap) {
 TEST(InterfaceTest, UnknownInterfaceIsAnErrorThatListsThoseThereAre) {
   harness::RunOptions options;
   options.environment = {{"NCCL_SOCKET_IFNAME", "=nosuch0"}};
-  harness::RunRanks(harness::Processes(1), [](RankContext&) {
-    const Status status = CreateUniqueId().status();
-    EXPECT_EQ(status.code(), Code::kInvalidUsage);
-    EXPECT_NE(status.message().find("127.0.0.1"), std::string_view::npos) << status.message();
-  }, options);
+  harness::RunRanks(
+      harness::Processes(1),
+      [](RankContext&) {
+        const Status status = CreateUniqueId().status();
+        EXPECT_EQ(status.code(), Code::kInvalidUsage);
+        EXPECT_NE(status.message().find("127.0.0.1"), std::string_view::npos) << status.message();
+      },
+      options);
 }
 
 TEST(InterfaceTest, NamedInterfaceServesBothFamilies) {
   harness::RunOptions options;
   options.environment = {{"NCCL_SOCKET_IFNAME", "=lo"}};
-  harness::RunRanks(harness::Processes(3), [](RankContext& context) {
-    const auto session = JoinWell(context, ShareId(context));
-    ExpectExchange(session.get(), context.rank(), 3, 10, 1);
-  }, options);
+  harness::RunRanks(
+      harness::Processes(3),
+      [](RankContext& context) {
+        const auto session = JoinWell(context, ShareId(context));
+        ExpectExchange(session.get(), context.rank(), 3, 10, 1);
+      },
+      options);
 }
 
 // ---- NCCL_COMM_ID ----
@@ -180,59 +189,71 @@ harness::RunOptions CommId(const std::string& secret) {
 
 TEST(CommIdJoinTest, RanksMeetAtTheAddressWithoutAnIdExchange) {
   for (const char* secret : {"", "tell nobody"}) {
-    harness::RunRanks(harness::Processes(4), [](RankContext& context) {
-      Result<UniqueId> id = CreateUniqueId();
-      ASSERT_TRUE(id.ok()) << id.status().message();
-      // Rank 0 last: the others find nobody at first and must try again.
-      if (context.rank() == 0) {
-        ASSERT_TRUE(context.Barrier());
-      } else {
-        ASSERT_EQ(JoinStatus(id.value(), context.rank(), 4, Clock::now()).code(), Code::kTimeout);
-        ASSERT_TRUE(context.Barrier());
-      }
-      const auto session = JoinWell(context, id.value());
-      ExpectExchange(session.get(), context.rank(), 4, 50, 1);
-    }, CommId(secret));
+    harness::RunRanks(
+        harness::Processes(4),
+        [](RankContext& context) {
+          Result<UniqueId> id = CreateUniqueId();
+          ASSERT_TRUE(id.ok()) << id.status().message();
+          // Rank 0 last: the others find nobody at first and must try again.
+          if (context.rank() == 0) {
+            ASSERT_TRUE(context.Barrier());
+          } else {
+            ASSERT_EQ(JoinStatus(id.value(), context.rank(), 4, Clock::now()).code(), Code::kTimeout);
+            ASSERT_TRUE(context.Barrier());
+          }
+          const auto session = JoinWell(context, id.value());
+          ExpectExchange(session.get(), context.rank(), 4, 50, 1);
+        },
+        CommId(secret));
   }
 }
 
 TEST(CommIdJoinTest, OneAddressServesOneCommunicatorAfterTheOther) {
-  harness::RunRanks(harness::Processes(3), [](RankContext& context) {
-    const UniqueId id = CreateUniqueId().value();
-    for (int round = 0; round < 30; ++round) {
-      // No barrier: a fast rank is there for the next while a slow one still leaves the last.
-      const auto session = JoinWell(context, id);
-      ExpectExchange(session.get(), context.rank(), 3, 50, static_cast<uint64_t>(round));
-    }
-  }, CommId(""));
+  harness::RunRanks(
+      harness::Processes(3),
+      [](RankContext& context) {
+        const UniqueId id = CreateUniqueId().value();
+        for (int round = 0; round < 30; ++round) {
+          // No barrier: a fast rank is there for the next while a slow one still leaves the last.
+          const auto session = JoinWell(context, id);
+          ExpectExchange(session.get(), context.rank(), 3, 50, static_cast<uint64_t>(round));
+        }
+      },
+      CommId(""));
 }
 
 TEST(CommIdJoinTest, DifferentSecretsDoNotMeet) {
-  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
-    setenv("AXCCL_SECRET", context.rank() == 0 ? "apple" : "pear", 1);
-    const UniqueId id = CreateUniqueId().value();
-    if (context.rank() == 0) {
-      const Status status = JoinStatus(id, 0, 2, Clock::now() + std::chrono::milliseconds(300));
-      EXPECT_EQ(status.code(), Code::kTimeout);
-      EXPECT_NE(status.message().find("rank 1"), std::string_view::npos) << status.message();
-      context.Set(0, 1);
-      return;
-    }
-    Status status;
-    do {  // until rank 0 listens
-      status = JoinStatus(id, 1, 2, Clock::now() + std::chrono::milliseconds(50));
-    } while (status.code() == Code::kTimeout && context.Get(0) == 0);
-    EXPECT_EQ(status.code(), Code::kInvalidUsage);
-    EXPECT_NE(status.message().find("AXCCL_SECRET"), std::string_view::npos) << status.message();
-  }, CommId("replaced"));
+  harness::RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        setenv("AXCCL_SECRET", context.rank() == 0 ? "apple" : "pear", 1);
+        const UniqueId id = CreateUniqueId().value();
+        if (context.rank() == 0) {
+          const Status status = JoinStatus(id, 0, 2, Clock::now() + std::chrono::milliseconds(300));
+          EXPECT_EQ(status.code(), Code::kTimeout);
+          EXPECT_NE(status.message().find("rank 1"), std::string_view::npos) << status.message();
+          context.Set(0, 1);
+          return;
+        }
+        Status status;
+        do {  // until rank 0 listens
+          status = JoinStatus(id, 1, 2, Clock::now() + std::chrono::milliseconds(50));
+        } while (status.code() == Code::kTimeout && context.Get(0) == 0);
+        EXPECT_EQ(status.code(), Code::kInvalidUsage);
+        EXPECT_NE(status.message().find("AXCCL_SECRET"), std::string_view::npos) << status.message();
+      },
+      CommId("replaced"));
 }
 
 TEST(CommIdJoinTest, NobodyThereIsATimeoutThatNamesTheAddress) {
-  harness::RunRanks(harness::Processes(1), [](RankContext&) {
-    const Status status = JoinStatus(CreateUniqueId().value(), 1, 2, Clock::now() + std::chrono::milliseconds(60));
-    EXPECT_EQ(status.code(), Code::kTimeout);
-    EXPECT_NE(status.message().find("127.0.0.1:"), std::string_view::npos) << status.message();
-  }, CommId(""));
+  harness::RunRanks(
+      harness::Processes(1),
+      [](RankContext&) {
+        const Status status = JoinStatus(CreateUniqueId().value(), 1, 2, Clock::now() + std::chrono::milliseconds(60));
+        EXPECT_EQ(status.code(), Code::kTimeout);
+        EXPECT_NE(status.message().find("127.0.0.1:"), std::string_view::npos) << status.message();
+      },
+      CommId(""));
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ void ExpectExchange(Session* session, int rank, int nranks, size_t bytes, uint64
   const Status status = session->AllGather(mine.data(), bytes, all.data());
   ASSERT_TRUE(status.ok()) << status.message();
   for (int r = 0; r < nranks; ++r) {
-    for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(all[static_cast<size_t>(r) * bytes + i], expected(r, i)) << r << " " << i;
+    for (size_t i = 0; i < bytes; ++i)
+      ASSERT_EQ(all[static_cast<size_t>(r) * bytes + i], expected(r, i)) << r << " " << i;
   }
 }
 

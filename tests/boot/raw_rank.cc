@@ -66,7 +66,8 @@ Status RawRank::ReceiveFrame(FrameType* type) {
   FrameHeader header;
   if (!ReceiveBytes(&header, sizeof header)) return MakeStatus(Code::kInternalError, "cut");
   std::vector<std::byte> payload(header.bytes);
-  if (header.bytes != 0 && !ReceiveBytes(payload.data(), payload.size())) return MakeStatus(Code::kInternalError, "cut");
+  if (header.bytes != 0 && !ReceiveBytes(payload.data(), payload.size()))
+    return MakeStatus(Code::kInternalError, "cut");
   EXPECT_TRUE(cipher_.Open(header, payload));
   *type = header.type;
   return header.type == FrameType::kError ? DecodeError(payload) : Status();

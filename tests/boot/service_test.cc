@@ -40,8 +40,8 @@ auto OnLoop(Loop* loop, Body body) {
   return result;
 }
 
-#define ASSERT_LOOP(name)                                            \
-  Result<Loop*> name##_result = Loop::Get();                         \
+#define ASSERT_LOOP(name)                                              \
+  Result<Loop*> name##_result = Loop::Get();                           \
   ASSERT_TRUE(name##_result.ok()) << name##_result.status().message(); \
   Loop* const name = name##_result.value()
 
@@ -78,7 +78,8 @@ TEST(LoopTest, TimersFireInOrderAndCanBeCancelled) {
                       loop->Cancel(cancelled);
                       loop->Cancel(cancelled);
                       loop->Cancel(0);
-                    }).ok());
+                    })
+                    .ok());
     last.get_future().wait();
     EXPECT_EQ(OnLoop(loop, [&] { return loop->timers(); }), 0u);
     EXPECT_EQ(OnLoop(loop, [&] { return order; }), (std::vector<int>{1, 2, 3}));

@@ -54,7 +54,8 @@ TEST(UniqueIdTest, EveryDamagedByteIsNoticed) {
   }
   for (size_t length = 0; length < sizeof good.bytes; ++length) {
     UniqueId cut = good;
-    if (std::count(cut.bytes + length, cut.bytes + sizeof cut.bytes, 0) == static_cast<ptrdiff_t>(sizeof cut.bytes - length)) {
+    if (std::count(cut.bytes + length, cut.bytes + sizeof cut.bytes, 0) ==
+        static_cast<ptrdiff_t>(sizeof cut.bytes - length)) {
       continue;
     }
     std::memset(cut.bytes + length, 0, sizeof cut.bytes - length);
@@ -102,12 +103,14 @@ TEST(UniqueIdTest, AddressesSurviveConversion) {
 void WithEnvironment(std::vector<std::pair<std::string, std::string>> environment, const std::function<void()>& body) {
   harness::RunOptions options;
   options.environment = std::move(environment);
-  harness::RunRanks(harness::Processes(1), [&](RankContext&) { body(); }, options);
+  harness::RunRanks(
+      harness::Processes(1), [&](RankContext&) { body(); }, options);
 }
 
 TEST(CommIdTest, BadTextsAreNamed) {
   WithEnvironment({}, [] {
-    for (const char* text : {"", "host", "host:", ":1", "host:0", "host:65536", "host:12x", "host:-1", "1.2.3.4:99999999999"}) {
+    for (const char* text :
+         {"", "host", "host:", ":1", "host:0", "host:65536", "host:12x", "host:-1", "1.2.3.4:99999999999"}) {
       const Status status = IdFromText(text).status();
       EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
       EXPECT_TRUE(Mentions(status, "expected host:port")) << text;

@@ -33,22 +33,22 @@ Clock::time_point In(std::chrono::milliseconds time) { return Clock::now() + tim
 
 uint64_t NowNs() { return static_cast<uint64_t>(Clock::now().time_since_epoch().count()); }
 
-#define ASSERT_SELF(name)                                                          \
-  Result<ProcessAddress> name##_result = SelfAddress();                            \
-  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message();             \
+#define ASSERT_SELF(name)                                              \
+  Result<ProcessAddress> name##_result = SelfAddress();                \
+  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message(); \
   const ProcessAddress name = name##_result.value()
 
-#define ASSERT_ATTACHED(name, address)                                                              \
+#define ASSERT_ATTACHED(name, address)                                                                         \
   Result<std::shared_ptr<PeerProcess>> name##_result = Attach(address, In(std::chrono::seconds(10)), nullptr); \
-  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message();                              \
+  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message();                                         \
   std::shared_ptr<PeerProcess> name = std::move(name##_result).value()
 
 // What every rank does first: publish its address, and wait until all have.
-#define ASSERT_PUBLISHED(context)                    \
-  {                                                  \
-    ASSERT_SELF(own);                                \
-    Publish(context, (context).rank(), own);         \
-    ASSERT_TRUE((context).Barrier());                \
+#define ASSERT_PUBLISHED(context)            \
+  {                                          \
+    ASSERT_SELF(own);                        \
+    Publish(context, (context).rank(), own); \
+    ASSERT_TRUE((context).Barrier());        \
   }
 
 TEST(AttachTest, EveryProcessReadsAndWritesEveryHeap) {

@@ -15,9 +15,9 @@ namespace {
 TEST(FreeListTest, TakesTheLowestRangeThatFits) {
   FreeList list(100, 1000);
   EXPECT_EQ(list.Take(100, 1), 100u);
-  EXPECT_EQ(list.Take(64, 64), 256u);   // 200..255 stays free
+  EXPECT_EQ(list.Take(64, 64), 256u);  // 200..255 stays free
   EXPECT_EQ(list.Take(56, 8), 200u);
-  EXPECT_EQ(list.Take(680, 8), 320u);   // to the end
+  EXPECT_EQ(list.Take(680, 8), 320u);  // to the end
   EXPECT_EQ(list.free_bytes(), 0u);
   EXPECT_EQ(list.ranges(), 0u);
   EXPECT_FALSE(list.Take(1, 1).has_value());
@@ -62,8 +62,8 @@ TEST(FreeListTest, AgreesWithAModel) {
       const uint64_t bytes = 1 + random.Below(40), alignment = uint64_t{1} << random.Below(6);
       uint64_t expected = 0;
       auto blocked = [&](uint64_t at) {
-        return std::find(taken.begin() + static_cast<ptrdiff_t>(at), taken.begin() + static_cast<ptrdiff_t>(at + bytes), true) !=
-               taken.begin() + static_cast<ptrdiff_t>(at + bytes);
+        return std::find(taken.begin() + static_cast<ptrdiff_t>(at), taken.begin() + static_cast<ptrdiff_t>(at + bytes),
+                         true) != taken.begin() + static_cast<ptrdiff_t>(at + bytes);
       };
       while (expected + bytes <= kUnits && blocked(expected)) expected += alignment;
       const auto offset = list.Take(bytes, alignment);

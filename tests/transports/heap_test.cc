@@ -41,9 +41,9 @@ int Descriptors() {
   return static_cast<int>(std::distance(begin(entries), end(entries)));
 }
 
-#define ASSERT_HEAP(name)                                                   \
-  Result<Heap*> name##_result = Heap::Get();                                \
-  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message();      \
+#define ASSERT_HEAP(name)                                              \
+  Result<Heap*> name##_result = Heap::Get();                           \
+  ASSERT_TRUE(name##_result.ok()) << name##_result.status().message(); \
   Heap* const name = name##_result.value()
 
 TEST(HeapTest, RandomAllocationsAreZeroedDisjointAndKnown) {
@@ -202,25 +202,31 @@ TEST(HeapTest, ThreadsShareIt) {
 TEST(HeapTest, ExplicitSize) {
   harness::RunOptions options;
   options.environment = {{"AXCCL_HEAP_BYTES", "8M"}};
-  harness::RunRanks(harness::Processes(1), [](RankContext&) {
-    ASSERT_HEAP(heap);
-    EXPECT_EQ(heap->bytes(), 8 * kMiB);
-    Result<void*> p = heap->Allocate(8 * kMiB - 4096, 64);
-    EXPECT_EQ(p.status().code(), Code::kSystemError) << "6 MiB is the most at a boundary of 2 MiB";
-    p = heap->Allocate(6 * kMiB, 64);
-    ASSERT_TRUE(p.ok()) << p.status().message();
-    EXPECT_TRUE(heap->Allocate(2 * kMiB - 4096, 64).ok()) << "what lies before the boundary is usable";
-  }, options);
+  harness::RunRanks(
+      harness::Processes(1),
+      [](RankContext&) {
+        ASSERT_HEAP(heap);
+        EXPECT_EQ(heap->bytes(), 8 * kMiB);
+        Result<void*> p = heap->Allocate(8 * kMiB - 4096, 64);
+        EXPECT_EQ(p.status().code(), Code::kSystemError) << "6 MiB is the most at a boundary of 2 MiB";
+        p = heap->Allocate(6 * kMiB, 64);
+        ASSERT_TRUE(p.ok()) << p.status().message();
+        EXPECT_TRUE(heap->Allocate(2 * kMiB - 4096, 64).ok()) << "what lies before the boundary is usable";
+      },
+      options);
 }
 
 TEST(HeapTest, TooSmallASizeIsAnErrorThatNamesIt) {
   harness::RunOptions options;
   options.environment = {{"AXCCL_HEAP_BYTES", "4096"}};
-  harness::RunRanks(harness::Processes(1), [](RankContext&) {
-    const Status status = Heap::Get().status();
-    EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_NE(status.message().find("AXCCL_HEAP_BYTES=4096"), std::string_view::npos) << status.message();
-  }, options);
+  harness::RunRanks(
+      harness::Processes(1),
+      [](RankContext&) {
+        const Status status = Heap::Get().status();
+        EXPECT_EQ(status.code(), Code::kInvalidArgument);
+        EXPECT_NE(status.message().find("AXCCL_HEAP_BYTES=4096"), std::string_view::npos) << status.message();
+      },
+      options);
 }
 
 uint64_t AddressSpaceInUse() {
@@ -243,7 +249,8 @@ TEST(HeapTest, LimitedAddressSpace) {
     ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     const Status status = Heap::Get().status();
     EXPECT_EQ(status.code(), Code::kSystemError);
-    EXPECT_NE(status.message().find("64 MiB of address space needed, limit"), std::string_view::npos) << status.message();
+    EXPECT_NE(status.message().find("64 MiB of address space needed, limit"), std::string_view::npos)
+        << status.message();
   });
 }
 

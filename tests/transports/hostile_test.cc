@@ -223,11 +223,11 @@ Status AttachTo(const std::function<void(int fd, const ProcessAddress&)>& answer
   return Attach(owner.address_, Clock::now() + std::chrono::seconds(10) * harness::TimeScale(), nullptr).status();
 }
 
-#define EXPECT_REFUSED(status_expression, text)                                                  \
-  {                                                                                              \
-    const Status refused = status_expression;                                                    \
-    EXPECT_FALSE(refused.ok());                                                                  \
-    EXPECT_NE(refused.message().find(text), std::string_view::npos) << refused.message();        \
+#define EXPECT_REFUSED(status_expression, text)                                           \
+  {                                                                                       \
+    const Status refused = status_expression;                                             \
+    EXPECT_FALSE(refused.ok());                                                           \
+    EXPECT_NE(refused.message().find(text), std::string_view::npos) << refused.message(); \
   }
 
 TEST(HostileOwnerTest, FilesThatCouldChangeOrAreNotAsAnnouncedAreRefused) {
@@ -254,10 +254,9 @@ TEST(HostileOwnerTest, FilesThatCouldChangeOrAreNotAsAnnouncedAreRefused) {
                      Answer(fd, GoodReply(address), {MakeFile(address.heap_bytes, kSealed, false).get()});
                    }),
                    "not a heap");
-    EXPECT_REFUSED(AttachTo([](int fd, const ProcessAddress& address) {
-                     Answer(fd, GoodReply(address), {STDIN_FILENO});
-                   }),
-                   "memfd");
+    EXPECT_REFUSED(
+        AttachTo([](int fd, const ProcessAddress& address) { Answer(fd, GoodReply(address), {STDIN_FILENO}); }),
+        "memfd");
     EXPECT_EQ(CountDescriptors(), before);
     EXPECT_EQ(CountMappings("memfd:fake"), 0);
   });

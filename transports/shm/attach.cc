@@ -61,7 +61,8 @@ struct Patience {
 
 Status WaitError(Wait wait, const Patience& patience, const char* what) {
   if (wait == Wait::kAborted) {
-    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: aborted by the caller while %s", patience.pid, what);
+    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: aborted by the caller while %s", patience.pid,
+                      what);
   }
   if (wait == Wait::kTimeout) {
     return MakeStatus(Code::kTimeout, "attaching to process %u: deadline passed while %s; is the process stopped?",
@@ -136,17 +137,19 @@ Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
   if (n < 0 && error != ECONNRESET) return SystemError(error, "attaching to process %u: recvmsg", patience.pid);
   if (n <= 0) return Gone(patience);
   if (n == sizeof *reply && reply->magic == Reply::kMagic && reply->heap_bytes == 0) {
-    return MakeStatus(Code::kInvalidUsage,
-                      "attaching to process %u: it refused; the address is not its own, or it uses version %u of the protocol "
-                      "and this process %u",
-                      patience.pid, reply->version, ProcessPage::kVersion);
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "attaching to process %u: it refused; the address is not its own, or it uses version %u of the protocol "
+        "and this process %u",
+        patience.pid, reply->version, ProcessPage::kVersion);
   }
   if (n != sizeof *reply || reply->magic != Reply::kMagic || reply->version != ProcessPage::kVersion || count != 1 ||
       (message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0) {
-    return MakeStatus(Code::kInvalidUsage,
-                      "attaching to process %u: unexpected answer (%zd bytes, %d descriptors, flags 0x%x); do both processes "
-                      "use the same version of the library, and is a descriptor free (ulimit -n)?",
-                      patience.pid, n, count, static_cast<unsigned>(message.msg_flags));
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "attaching to process %u: unexpected answer (%zd bytes, %d descriptors, flags 0x%x); do both processes "
+        "use the same version of the library, and is a descriptor free (ulimit -n)?",
+        patience.pid, n, count, static_cast<unsigned>(message.msg_flags));
   }
   return std::move(received[0]);
 }
@@ -154,30 +157,34 @@ Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
 // A file whose size can change, or is not what was announced, would let its owner crash this process by SIGBUS.
 Status CheckHeapFile(int fd, const Reply& reply, const ProcessAddress& address) {
   if (reply.process_id != address.process_id || reply.heap_bytes != address.heap_bytes || reply.pid != address.pid) {
-    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: another process answered (pid %u, heap of %llu bytes)",
-                      address.pid, reply.pid, static_cast<unsigned long long>(reply.heap_bytes));
+    return MakeStatus(Code::kInvalidUsage,
+                      "attaching to process %u: another process answered (pid %u, heap of %llu bytes)", address.pid,
+                      reply.pid, static_cast<unsigned long long>(reply.heap_bytes));
   }
   struct stat info {};
   if (fstat(fd, &info) != 0) return SystemError(errno, "attaching to process %u: fstat of its heap", address.pid);
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   const int seals = fcntl(fd, F_GET_SEALS);
   if (!S_ISREG(info.st_mode) || seals < 0 || (seals & kNeeded) != kNeeded) {
-    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: its heap is not a memfd of sealed size (seals 0x%x)",
-                      address.pid, static_cast<unsigned>(seals));
+    return MakeStatus(Code::kInvalidUsage,
+                      "attaching to process %u: its heap is not a memfd of sealed size (seals 0x%x)", address.pid,
+                      static_cast<unsigned>(seals));
   }
   if (static_cast<uint64_t>(info.st_size) != reply.heap_bytes || reply.heap_bytes < kPageBytes ||
       reply.heap_bytes % kPageBytes != 0) {
     return MakeStatus(Code::kInvalidUsage, "attaching to process %u: its heap has %lld bytes, announced were %llu",
-                      address.pid, static_cast<long long>(info.st_size), static_cast<unsigned long long>(reply.heap_bytes));
+                      address.pid, static_cast<long long>(info.st_size),
+                      static_cast<unsigned long long>(reply.heap_bytes));
   }
   return Status();
 }
 
 Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, const Patience& patience) {
   if (address.host_id != CurrentHostId()) {
-    return MakeStatus(Code::kInvalidUsage,
-                      "attaching to process %u: it runs on another machine, in another network namespace or as another user",
-                      address.pid);
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "attaching to process %u: it runs on another machine, in another network namespace or as another user",
+        address.pid);
   }
   AXCCL_ASSIGN_OR_RETURN(const Fd socket, Connect(address, patience));
   Request request;
@@ -215,11 +222,13 @@ class Cache {
         entry.busy = true;
         break;
       }
-      // Another thread is at it. It may fail for reasons of its own (abort, deadline), so its result is looked up, not shared.
+      // Another thread is at it. It may fail for reasons of its own (abort, deadline), so its result is looked up, not
+      // shared.
       if (patience.abort != nullptr && patience.abort->load(std::memory_order_relaxed)) {
         return WaitError(Wait::kAborted, patience, "another thread attaches to it");
       }
-      if (Clock::now() >= patience.deadline) return WaitError(Wait::kTimeout, patience, "another thread attaches to it");
+      if (Clock::now() >= patience.deadline)
+        return WaitError(Wait::kTimeout, patience, "another thread attaches to it");
       changed_.wait_for(lock, std::chrono::milliseconds(10));
     }
     lock.unlock();

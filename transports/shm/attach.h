@@ -1,9 +1,10 @@
 // Attaching to the heaps of other processes of the machine, and copying to and from their other memory.
 //
-// The service thread of each process (src/base/service.h; started at first use, asleep otherwise) hands the heap's descriptor
-// to whoever connects to its abstract Unix socket as the same user with the token of its ProcessAddress. It also holds the
-// liveness mutex of the ProcessPage. Sizes and seals are checked before mapping; descriptors are close-on-exec and closed
-// once mapped. Nothing here needs /dev/shm. All functions are thread-safe; in a forked child they fail with kInvalidUsage.
+// The service thread of each process (src/base/service.h; started at first use, asleep otherwise) hands the heap's
+// descriptor to whoever connects to its abstract Unix socket as the same user with the token of its ProcessAddress. It
+// also holds the liveness mutex of the ProcessPage. Sizes and seals are checked before mapping; descriptors are
+// close-on-exec and closed once mapped. Nothing here needs /dev/shm. All functions are thread-safe; in a forked child
+// they fail with kInvalidUsage.
 #pragma once
 
 #include <atomic>
@@ -22,10 +23,10 @@ Result<transport::ProcessAddress> SelfAddress();
 
 // Maps the peer's heap, or returns the mapping there already is. Own address: the own heap. Waits until `deadline` at
 // most, and gives up within 20 ms when *abort (may be null) becomes true or the peer is gone.
-// kRemoteError: the peer is dead. kInvalidUsage: it lives on another machine, in another network namespace or under another
-// user, or what answered is not it. kTimeout: it did not answer (stopped?).
-Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address, Clock::time_point deadline,
-                                                       const std::atomic<bool>* abort);
+// kRemoteError: the peer is dead. kInvalidUsage: it lives on another machine, in another network namespace or under
+// another user, or what answered is not it. kTimeout: it did not answer (stopped?).
+Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address,
+                                                       Clock::time_point deadline, const std::atomic<bool>* abort);
 
 // Whether process_vm_readv/writev to the peer work: reads and compares a word the peer is known to hold.
 // `remote_probe` is the address, in the peer, of a uint64_t with value `expected`.

@@ -22,8 +22,8 @@ Status CopyAll(CopyCall call, const char* name, uint32_t pid, std::byte* local, 
     const int error = n == 0 ? EIO : errno;
     if (error == EINTR) continue;
     if (error == ESRCH) return MakeStatus(Code::kRemoteError, "%s: process %u is gone", name, pid);
-    return SystemError(error, "%s: %zu bytes at 0x%llx of process %u, %zu done (is the buffer still allocated there?)", name,
-                       bytes, static_cast<unsigned long long>(remote), pid, done);
+    return SystemError(error, "%s: %zu bytes at 0x%llx of process %u, %zu done (is the buffer still allocated there?)",
+                       name, bytes, static_cast<unsigned long long>(remote), pid, done);
   }
   return Status();
 }

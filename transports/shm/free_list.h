@@ -1,7 +1,7 @@
 // Which byte ranges of a heap are free: first fit by address, neighbours joined at once.
 //
-// Knows offsets only, touches no memory. First fit keeps the used part of the heap low and dense, so that page tables stay
-// small in every process that maps it. Not thread-safe.
+// Knows offsets only, touches no memory. First fit keeps the used part of the heap low and dense, so that page tables
+// stay small in every process that maps it. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class FreeList {
   void Give(uint64_t offset, uint64_t bytes);
 
   uint64_t free_bytes() const { return free_bytes_; }
-  uint64_t Largest() const;                     // longest free range
+  uint64_t Largest() const;  // longest free range
   size_t ranges() const { return free_.size(); }
 
  private:

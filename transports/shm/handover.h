@@ -1,8 +1,9 @@
 // The two messages by which a heap changes hands, and the owner's side of it.
 //
-// Over SOCK_SEQPACKET: the client sends one Request; the owner, having checked the client's user by SO_PEERCRED and the token
-// in constant time, answers with one Reply that carries the heap's descriptor, and closes. A wrong token or version gets a Reply without one and with heap_bytes 0; anything else gets no answer.
-// Byte order and layout are those of the machine: both ends are always on the same one.
+// Over SOCK_SEQPACKET: the client sends one Request; the owner, having checked the client's user by SO_PEERCRED and the
+// token in constant time, answers with one Reply that carries the heap's descriptor, and closes. A wrong token or
+// version gets a Reply without one and with heap_bytes 0; anything else gets no answer. Byte order and layout are those
+// of the machine: both ends are always on the same one.
 #pragma once
 
 #include <array>

@@ -27,7 +27,7 @@ namespace {
 using service::Fd;
 using transport::ProcessPage;
 
-constexpr size_t kMinBytes = size_t{1} << 20;         // what an explicit size must reach
+constexpr size_t kMinBytes = size_t{1} << 20;          // what an explicit size must reach
 constexpr size_t kMinDefaultBytes = size_t{64} << 20;  // below this a default heap is of no use
 #ifdef AXCCL_SANITIZED
 constexpr size_t kMaxDefaultBytes = size_t{16} << 30;  // shadow memory is a multiple of it
@@ -90,7 +90,8 @@ Result<Heap*> Heap::Create() {
   const int64_t wanted = param::GetInt("AXCCL_HEAP_BYTES");
   if (wanted > 0) {
     if (static_cast<size_t>(wanted) < kMinBytes) {
-      return MakeStatus(Code::kInvalidArgument, "AXCCL_HEAP_BYTES=%lld: at least 1M is needed; unset it for the default",
+      return MakeStatus(Code::kInvalidArgument,
+                        "AXCCL_HEAP_BYTES=%lld: at least 1M is needed; unset it for the default",
                         static_cast<long long>(wanted));
     }
     return CreateWith((static_cast<size_t>(wanted) + kHugeBytes - 1) / kHugeBytes * kHugeBytes);
@@ -131,8 +132,8 @@ Heap::Heap(Fd fd, std::byte* base, size_t bytes, std::atomic<uint64_t>* live)
 Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("allocating shared memory"));
   if (!std::has_single_bit(alignment) || alignment > kHugeBytes) {
-    return MakeStatus(Code::kInvalidArgument, "allocating shared memory: alignment %zu is not a power of two up to 2 MiB",
-                      alignment);
+    return MakeStatus(Code::kInvalidArgument,
+                      "allocating shared memory: alignment %zu is not a power of two up to 2 MiB", alignment);
   }
   if (bytes <= bytes_) {
     const size_t rounded = (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -146,11 +147,12 @@ Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
     }
   }
   std::lock_guard lock(mutex_);
-  return MakeStatus(Code::kSystemError,
-                    "allocating shared memory: need %zu bytes, the longest free range of the heap has %llu (heap %zu, in use "
-                    "%llu); raise AXCCL_HEAP_BYTES",
-                    bytes, static_cast<unsigned long long>(free_.Largest()), bytes_,
-                    static_cast<unsigned long long>(allocated_bytes()));
+  return MakeStatus(
+      Code::kSystemError,
+      "allocating shared memory: need %zu bytes, the longest free range of the heap has %llu (heap %zu, in use "
+      "%llu); raise AXCCL_HEAP_BYTES",
+      bytes, static_cast<unsigned long long>(free_.Largest()), bytes_,
+      static_cast<unsigned long long>(allocated_bytes()));
 }
 
 Status Heap::Free(void* p) {
@@ -161,8 +163,9 @@ Status Heap::Free(void* p) {
     std::lock_guard lock(mutex_);
     const auto found = allocations_.find(offset);
     if (found == allocations_.end()) {
-      return MakeStatus(Code::kInvalidArgument,
-                        "freeing shared memory: %p is not the start of a live allocation; freed twice, or not from here?", p);
+      return MakeStatus(
+          Code::kInvalidArgument,
+          "freeing shared memory: %p is not the start of a live allocation; freed twice, or not from here?", p);
     }
     bytes = found->second;
     allocations_.erase(found);

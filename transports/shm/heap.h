@@ -1,11 +1,11 @@
 // The heap of this process: memory every local peer process can address (see transports/transport.h).
 //
-// A sparse memfd of fixed, sealed size, created at first use: AXCCL_HEAP_BYTES, else physical memory rounded up to a power of
-// two and at most 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` where that is less). Pages cost memory only once
-// touched; freed pages are returned to the system at once. The heap lives as long as the process.
+// A sparse memfd of fixed, sealed size, created at first use: AXCCL_HEAP_BYTES, else physical memory rounded up to a
+// power of two and at most 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` where that is less). Pages cost memory
+// only once touched; freed pages are returned to the system at once. The heap lives as long as the process.
 //
-// Thread-safe. After fork the child must not use it: Get, Allocate and Free fail with kInvalidUsage there. The child does
-// keep the mapping, so memory it inherited stays readable and is shared with its parent.
+// Thread-safe. After fork the child must not use it: Get, Allocate and Free fail with kInvalidUsage there. The child
+// does keep the mapping, so memory it inherited stays readable and is shared with its parent.
 #pragma once
 
 #include <atomic>
@@ -32,9 +32,9 @@ class Heap {
   // `p` from Allocate. kInvalidArgument when it is not, or was freed already.
   Status Free(void* p);
 
-  // Whether [p, p + bytes) lies inside live allocations of this heap (to page granularity), and its offset from the base.
-  // Lock-free: two compares for other memory, one bit per page otherwise. An answer about memory that another thread is
-  // freeing at the same time is either.
+  // Whether [p, p + bytes) lies inside live allocations of this heap (to page granularity), and its offset from the
+  // base. Lock-free: two compares for other memory, one bit per page otherwise. An answer about memory that another
+  // thread is freeing at the same time is either.
   bool Contains(const void* p, size_t bytes, uint64_t* offset) const {
     const uintptr_t distance = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
     if (distance >= bytes_ || bytes > bytes_ - distance) return false;
@@ -63,7 +63,7 @@ class Heap {
   std::atomic<uint64_t> allocated_{0};
 
   std::mutex mutex_;
-  FreeList free_;                          // under mutex_
+  FreeList free_;                             // under mutex_
   std::map<uint64_t, uint64_t> allocations_;  // offset -> bytes, under mutex_
 };
 

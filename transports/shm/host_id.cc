@@ -25,7 +25,8 @@ HostId CurrentHostId() {
   Ingredients from;
   std::memset(&from, 0, sizeof from);  // hashed whole
   const service::Fd boot(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  if (!boot || read(boot.get(), from.machine, sizeof from.machine) <= 0) gethostname(from.machine, sizeof from.machine - 1);
+  if (!boot || read(boot.get(), from.machine, sizeof from.machine) <= 0)
+    gethostname(from.machine, sizeof from.machine - 1);
   from.user = geteuid();
   struct stat net {};
   if (stat("/proc/self/ns/net", &net) == 0) {

@@ -23,8 +23,8 @@ Result<std::byte*> MapHeap(int fd, size_t bytes) {
   const size_t reserve = bytes + kHugeBytes;
   void* const raw = mmap(nullptr, reserve, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) {
-    return SystemError(errno, "mapping a shared heap: %zu MiB of address space needed, limit (ulimit -v) %s", bytes >> 20,
-                       AddressSpaceLimit().c_str());
+    return SystemError(errno, "mapping a shared heap: %zu MiB of address space needed, limit (ulimit -v) %s",
+                       bytes >> 20, AddressSpaceLimit().c_str());
   }
   std::byte* const start = static_cast<std::byte*>(raw);
   const uintptr_t address = reinterpret_cast<uintptr_t>(raw);
