@@ -252,6 +252,11 @@ void Runner::ChildMain(int process) {
   }
   ThreadMain(process * layout_.threads);
   for (std::thread& thread : threads) thread.join();
+  // Assertions on threads that `body` has started itself are not intercepted; they have been printed.
+  if (testing::Test::HasFailure()) {
+    RankContext context(shared_, layout_, process * layout_.threads * layout_.ranks, process * layout_.threads);
+    context.Fail("an assertion failed on a thread of the test's own; see above");
+  }
   // exit, not _exit: the library must survive static destruction, and sanitizers report at exit.
   std::exit(shared_->failed.load() != 0 ? kToldExit : 0);
 }

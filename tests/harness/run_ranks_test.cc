@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace axccl::harness {
 namespace {
@@ -48,6 +49,13 @@ TEST(RunRanks, CarriesAssertionsWithRankAndStep) {
   EXPECT_TRUE(Contains(texts, "rank 1 of 1p2t1r")) << Join(texts);
   EXPECT_TRUE(Contains(texts, "doing 42")) << Join(texts);
   EXPECT_TRUE(Contains(texts, "reason")) << Join(texts);
+}
+
+TEST(RunRanks, SeesAssertionsOnThreadsOfTheBody) {
+  const auto texts = RunRanksReport(Processes(1), [](RankContext&) {
+    std::thread([] { EXPECT_TRUE(false) << "expected in this test"; }).join();
+  });
+  EXPECT_TRUE(Contains(texts, "thread of the test's own")) << Join(texts);
 }
 
 TEST(RunRanks, NamesTheRankThatHangsAndWhere) {
