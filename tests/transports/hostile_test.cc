@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -258,6 +259,20 @@ TEST(HostileOwnerTest, FilesThatCouldChangeOrAreNotAsAnnouncedAreRefused) {
         AttachTo([](int fd, const ProcessAddress& address) { Answer(fd, GoodReply(address), {STDIN_FILENO}); }),
         "memfd");
     EXPECT_EQ(CountDescriptors(), before);
+    EXPECT_EQ(CountMappings("memfd:fake"), 0);
+  });
+}
+
+TEST(HostileOwnerTest, HeapOfAnOwnerThatDiedMeanwhileIsRefused) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_TRUE(SelfAddress().ok());
+    const Status status = AttachTo([](int fd, const ProcessAddress& address) {
+      const Fd file = MakeFile(address.heap_bytes, kSealed, true);
+      const uint32_t owner_died = 0x40000000;
+      (void)!pwrite(file.get(), &owner_died, sizeof owner_died, offsetof(ProcessPage, liveness));
+      Answer(fd, GoodReply(address), {file.get()});
+    });
+    EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
     EXPECT_EQ(CountMappings("memfd:fake"), 0);
   });
 }
