@@ -90,7 +90,8 @@ void Queue::TakeInbox() {
 
 // Polls one item; true if it advanced, *done if it is finished and may go.
 bool Queue::PollItem(Item* item, bool* done) {
-  if (!item->started) {
+  const bool starts = !item->started;
+  if (starts) {
     if (!item->Ready()) return false;
     item->started = true;
     if (item->work->blocking()) {
@@ -116,7 +117,8 @@ bool Queue::PollItem(Item* item, bool* done) {
     item->Finish();
     *done = true;
   }
-  return poll != Poll::kBlocked;
+  // A start counts as an advance even if it leads nowhere yet: nobody has armed this work, so sleepers must look again.
+  return starts || poll != Poll::kBlocked;
 }
 
 bool Queue::PollItems() {
@@ -149,7 +151,8 @@ bool Queue::Drive() {
 }
 
 bool Queue::Arm(int doorbell) {
-  if (!TryEnter()) return true;  // its driver takes care of it and rings us when something completes
+  // The driver may be on its way out, and then nobody would be told of news.
+  if (!TryEnter()) return false;
   TakeInbox();
   for (auto& item : items_) {
     if (item->started && !item->work->blocking()) item->work->Arm(doorbell);
@@ -240,7 +243,12 @@ bool Scheduler::WaitSlow(Queue* own, const std::function<bool()>& done, const st
     if ((reached = done())) break;
     const auto now = Clock::now();
     if (now >= next_check) {
-      if (give_up()) break;
+      if (give_up()) {
+        // What makes us give up may have come after what we waited for.
+        DriveAll();
+        reached = done();
+        break;
+      }
       next_check = now + kCheckInterval;
     }
     if (advanced) last_move = now;
@@ -260,6 +268,7 @@ bool Scheduler::WaitSlow(Queue* own, const std::function<bool()>& done, const st
     if (!reached && quiet) bells.Sleep(slot, seen, kCheckInterval);
     bells.Release(slot);
     if (reached) break;
+    if (!quiet) sched_yield();
     if (bells.Value(slot) != seen) last_move = Clock::now();  // rung: things move again
   }
   const bool last_helper = helpers_.fetch_sub(1, std::memory_order_seq_cst) == 1;

@@ -60,7 +60,8 @@ class Queue {
   void Push(std::unique_ptr<Item> item);
   // Polls everything that can run, if nobody else is doing so. True if something advanced.
   bool Drive();
-  // As Drive, arming what stays blocked with `doorbell`. False if another thread is driving, or something advanced.
+  // As Drive, arming what stays blocked with `doorbell`. False if that was not all: another thread is driving, or something
+  // advanced or was started meanwhile.
   bool Arm(int doorbell);
   // Returns when no thread is in a step of this queue's work that began before the call.
   void Quiesce();
@@ -76,8 +77,10 @@ class Queue {
   void AddStarted(std::unique_ptr<Item> item);
 
  private:
+  // Whoever fails here counts on the holder to look at the inbox after it has left. Like that look, this one is sequentially
+  // consistent: of a pusher and a leaving holder at least one sees the other.
   bool TryEnter() {
-    return !running_.load(std::memory_order_relaxed) && !running_.exchange(true, std::memory_order_acquire);
+    return !running_.load(std::memory_order_seq_cst) && !running_.exchange(true, std::memory_order_acquire);
   }
   bool PollItems();
   bool PollItem(Item* item, bool* done);

@@ -43,6 +43,12 @@ class MemoryCopy : public Work {
   size_t done_ = 0;
 };
 
+// Takes a place in the order, and no more.
+class Nothing : public Work {
+ public:
+  Poll Progress() override { return Poll::kDone; }
+};
+
 }  // namespace
 
 void Stream::AddMark(Mark mark) {
@@ -100,24 +106,18 @@ void Device::SetCurrent(int ordinal) { t_device = ordinal; }
 
 void Device::AddStream(const std::shared_ptr<Stream>& stream) {
   std::lock_guard lock(mutex_);
-  std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
-  streams_.push_back(stream);
-  const auto count = std::count_if(streams_.begin(), streams_.end(), [](const auto& weak) {
-    const auto live = weak.lock();
-    return live != nullptr && live->blocking();
-  });
+  std::erase_if(streams_, [](const Known& known) { return known.stream.expired() && known.timeline->Idle(); });
+  streams_.push_back(Known{stream, stream->timeline(), stream->blocking()});
+  const auto count = std::count_if(streams_.begin(), streams_.end(), [](const Known& known) { return known.blocking; });
   blocking_streams_.store(static_cast<int>(count), std::memory_order_release);
 }
 
 void Device::Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mark>* after) {
   stream->TakeMarks(after);
   if (NullStreamHolds(stream)) {
-    std::lock_guard lock(mutex_);
     if (stream == &null_stream_) {
-      for (const auto& weak : streams_) {
-        const auto other = weak.lock();
-        if (other != nullptr && other->blocking() && !other->timeline()->Idle())
-          after->push_back(Mark{other->timeline(), other->timeline()->issued()});
+      for (Mark& mark : BlockingWork()) {
+        if (!mark.Reached()) after->push_back(std::move(mark));
       }
     } else {
       after->push_back(Mark{null_stream_.timeline(), null_stream_.timeline()->issued()});
@@ -129,9 +129,7 @@ void Device::Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mar
 std::vector<Mark> Device::AllWork() {
   std::vector<Mark> marks{Mark{null_stream_.timeline(), null_stream_.timeline()->issued()}};
   std::lock_guard lock(mutex_);
-  for (const auto& weak : streams_) {
-    if (const auto stream = weak.lock()) marks.push_back(Mark{stream->timeline(), stream->timeline()->issued()});
-  }
+  for (const Known& known : streams_) marks.push_back(Mark{known.timeline, known.timeline->issued()});
   return marks;
 }
 
@@ -139,9 +137,8 @@ std::vector<Mark> Device::BlockingWork() {
   std::vector<Mark> marks;
   if (blocking_streams_.load(std::memory_order_acquire) == 0) return marks;
   std::lock_guard lock(mutex_);
-  for (const auto& weak : streams_) {
-    const auto stream = weak.lock();
-    if (stream != nullptr && stream->blocking()) marks.push_back(Mark{stream->timeline(), stream->timeline()->issued()});
+  for (const Known& known : streams_) {
+    if (known.blocking) marks.push_back(Mark{known.timeline, known.timeline->issued()});
   }
   return marks;
 }
@@ -165,6 +162,23 @@ void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work) {
   item->work = std::move(work);
   device->queue()->Push(std::move(item));
   if (device->queue()->pending()) Scheduler::Process().LeftPending();
+}
+
+Mark RecordMark(Device* device, Stream* stream) {
+  bool waits = stream->has_marks();
+  if (stream == device->null_stream()) {
+    for (const Mark& mark : device->BlockingWork()) waits |= !mark.Reached();
+  } else if (stream->blocking()) {
+    waits |= !device->null_stream()->timeline()->Idle();
+  }
+  if (waits) Submit(device, stream, std::make_shared<Nothing>());
+  return Mark{stream->timeline(), stream->timeline()->issued()};
+}
+
+void WaitFor(Device* device, Stream* stream, Mark mark) {
+  if (mark.Reached()) return;
+  stream->AddMark(std::move(mark));
+  Submit(device, stream, std::make_shared<Nothing>());
 }
 
 std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument) { return std::make_shared<Callback>(fn, argument); }

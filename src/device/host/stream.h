@@ -99,8 +99,13 @@ class Device {
   Queue* const queue_;
   Stream null_stream_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<Stream>> streams_;  // guarded by mutex_
-  std::atomic<int> blocking_streams_{0};        // entries of streams_ that may be alive and blocking
+  struct Known {
+    std::weak_ptr<Stream> stream;
+    TimelinePtr timeline;  // outlives the stream: what was enqueued on a destroyed one still counts
+    bool blocking;
+  };
+  std::vector<Known> streams_;            // guarded by mutex_
+  std::atomic<int> blocking_streams_{0};  // entries of streams_ that are blocking
 };
 
 HandleTable<Stream>& Streams();
@@ -108,6 +113,10 @@ HandleTable<Event>& Events();
 
 // Enqueues work on a stream of `device`.
 void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work);
+// The event "all work of `stream` so far", and what that work waits for: the legacy rule and WaitFor count as work here.
+Mark RecordMark(Device* device, Stream* stream);
+// Work enqueued on `stream` from now on waits for `mark`, and so does whoever waits for the stream itself.
+void WaitFor(Device* device, Stream* stream, Mark mark);
 // Work that calls fn(argument) on a worker, and work that copies memory.
 std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument);
 std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes);

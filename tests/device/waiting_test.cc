@@ -1,0 +1,115 @@
+#include "src/device/host/waiting.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+namespace axccl::device::host {
+namespace {
+
+// A wake-up that is lost shows as a sleep to the end: far beyond the time limit of the test.
+constexpr std::chrono::hours kForEver{1};
+
+TEST(Doorbells, SleepReturnsAtOnceWhenRungBefore) {
+  Doorbells& bells = Doorbells::Process();
+  const int slot = bells.Claim();
+  const uint32_t seen = bells.Value(slot);
+  bells.Ring(slot);
+  EXPECT_NE(bells.Value(slot), seen);
+  bells.Sleep(slot, seen, kForEver);
+  bells.Release(slot);
+}
+
+TEST(Doorbells, SleepEndsAtItsTime) {
+  Doorbells& bells = Doorbells::Process();
+  const int slot = bells.Claim();
+  const auto begin = std::chrono::steady_clock::now();
+  bells.Sleep(slot, bells.Value(slot), std::chrono::milliseconds(5));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(4));
+  bells.Release(slot);
+}
+
+TEST(Doorbells, ParkedCountsClaims) {
+  Doorbells& bells = Doorbells::Process();
+  EXPECT_EQ(bells.parked(), 0);
+  const int a = bells.Claim(), b = bells.Claim();
+  EXPECT_EQ(bells.parked(), 2);
+  bells.Release(a);
+  bells.Release(b);
+  EXPECT_EQ(bells.parked(), 0);
+}
+
+TEST(Doorbells, MoreSleepersThanDoorbellsShare) {
+  Doorbells& bells = Doorbells::Process();
+  std::vector<int> slots;
+  for (int i = 0; i < 2 * transport::kDoorbells; ++i) {
+    slots.push_back(bells.Claim());
+    ASSERT_GE(slots.back(), 0);
+    ASSERT_LT(slots.back(), transport::kDoorbells);
+  }
+  for (int slot : slots) bells.Release(slot);
+}
+
+// The protocol of every wait: the sleeper says that it is there and looks, the other changes the world and looks for sleepers.
+TEST(Doorbells, NoWakeUpIsLost) {
+  constexpr int kRounds = 4000;
+  Doorbells& bells = Doorbells::Process();
+  std::atomic<int> world{0}, answer{0};
+  std::thread sleeper([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      while (world.load(std::memory_order_seq_cst) != round) {
+        const int slot = bells.Claim();
+        const uint32_t seen = bells.Value(slot);
+        if (world.load(std::memory_order_seq_cst) != round) bells.Sleep(slot, seen, kForEver);
+        bells.Release(slot);
+      }
+      answer.store(round);
+    }
+  });
+  for (int round = 1; round <= kRounds; ++round) {
+    world.store(round, std::memory_order_seq_cst);
+    if (bells.parked() != 0) bells.RingAll();
+    while (answer.load() != round) std::this_thread::yield();
+  }
+  sleeper.join();
+}
+
+// Last, because the move is for good: a process page's doorbells are those that peers ring.
+TEST(Doorbells, PeersRingThroughTheProcessPage) {
+  static transport::ProcessPage page;
+  Doorbells& bells = Doorbells::Process();
+  std::atomic<bool> asleep{false}, news{false};
+  std::thread sleeper([&] {
+    while (!news) {
+      const int slot = bells.Claim();
+      const uint32_t seen = bells.Value(slot);
+      asleep = true;
+      if (!news) bells.Sleep(slot, seen, kForEver);
+      bells.Release(slot);
+    }
+  });
+  while (!asleep) std::this_thread::yield();
+  bells.Adopt(&page);  // whoever sleeps on an old doorbell moves
+  bells.Adopt(&page);
+  news = true;
+  // The sleeper may be on its way to a new doorbell: ring what it could have claimed.
+  for (int slot = 0; slot < transport::kDoorbells; ++slot) RingDoorbell(&page, slot);
+  sleeper.join();
+  EXPECT_EQ(page.doorbell[0].rings, 1u);
+  RingDoorbell(&page, transport::kDoorbells + 3);  // a peer's word is never an index
+  EXPECT_EQ(page.doorbell[3].rings, 2u);
+}
+
+TEST(Patience, ShrinksWithTheCrowd) {
+  SetCrowd(1);
+  const int before = CurrentPatience().spins;
+  SetCrowd(100000);
+  EXPECT_LT(CurrentPatience().spins, before);
+  EXPECT_GT(Crowding(), 1);
+  SetCrowd(1);
+  EXPECT_GT(Crowding(), 1) << "a crowd once seen is remembered";
+}
+
+}  // namespace
+}  // namespace axccl::device::host
