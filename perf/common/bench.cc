@@ -176,6 +176,7 @@ void Bench::Start(bool in_place, int iteration) {
   size_t places = bytes > 0 ? max_bytes_ / bytes : 1;
   size_t shift = bytes * (static_cast<size_t>(iteration) % std::max<size_t>(places, 1));
   int steps = collective_.steps(run_->group_ranks);
+  WatchedWait wait(run_->monitor.get(), thread_);  // a call may wait for its peers, the first one most of all
   for (int step = 0; step < steps; ++step) {
     if (rank_count_ > 1) PERF_CALL(ncclGroupStart());
     for (size_t i = 0; i < rank_count_; ++i) {
@@ -277,7 +278,7 @@ uint64_t Bench::Check(bool in_place) {
 Measurement Bench::Measure(bool in_place, IterationReport* iterations) {
   const Options& o = run_->options;
   auto phase = [this](const char* name) {
-    if (reports()) run_->monitor->Describe(std::max(counts_.send, counts_.recv) * element_bytes_, name);
+    if (thread_ == 0) run_->monitor->Describe(std::max(counts_.send, counts_.recv) * element_bytes_, name);
   };
   phase(in_place ? "timing in place" : "timing out of place");
   if (o.checks > 0) FillBuffers(in_place, kTimingRep);

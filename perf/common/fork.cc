@@ -92,11 +92,12 @@ class Supervisor {
     }
   }
 
-  // A crash explains the failures of the others; so does any failure but "a peer failed".
+  // A crash explains the failures of the others, and so does a timeout; "a peer failed" explains nothing.
   const Child* Cause() const {
     const Child* cause = nullptr;
     auto weight = [](const Child& c) {
-      if (c.Crashed()) return 3;
+      if (c.Crashed()) return 4;
+      if (WEXITSTATUS(c.wait_status) == kExitTimeout) return 3;
       return WEXITSTATUS(c.wait_status) == kExitPeerFailed ? 1 : 2;
     };
     for (const Child& child : children_) {

@@ -2,7 +2,7 @@
 // what goes on when a size takes long.
 //
 // The thread exists only when there is something to do for it, so that it disturbs no measurement otherwise. BeginWait
-// and EndWait are called by the thread they name; Describe by the reporting thread; both are relaxed stores.
+// and EndWait are called by the thread they name; Describe by thread 0; both are relaxed stores.
 #pragma once
 
 #include <atomic>

@@ -112,7 +112,7 @@ void MeasureTable(Run* run, int thread, Bench* bench, int type, int op, int root
   const Collective& c = *run->collective;
   bool reports = run->report != nullptr && thread == 0;
   bench->Select(type, op, root);
-  if (reports) run->monitor->Describe(bench->max_bytes(), "warm-up");
+  if (thread == 0) run->monitor->Describe(bench->max_bytes(), "warm-up");
   WarmUpSizes(*run, bench);
   for (int cycle = 0; o.cycles == 0 || cycle < o.cycles; ++cycle) {
     for (size_t size : TableSizes(o, bench->max_bytes())) {
@@ -126,6 +126,24 @@ void MeasureTable(Run* run, int thread, Bench* bench, int type, int op, int root
     }
   }
 }
+
+// Another exchange under the eyes of -T: a rank that never comes to a barrier is as bad as one that never sends.
+class WatchedExchange : public Exchange {
+ public:
+  WatchedExchange(std::unique_ptr<Exchange> inner, Monitor* monitor, int thread)
+      : inner_(std::move(inner)), monitor_(monitor), thread_(thread) {}
+  int size() const override { return inner_->size(); }
+  int self() const override { return inner_->self(); }
+  void AllGather(const void* mine, size_t bytes, void* all) override {
+    WatchedWait wait(monitor_, thread_);
+    inner_->AllGather(mine, bytes, all);
+  }
+
+ private:
+  std::unique_ptr<Exchange> inner_;
+  Monitor* monitor_;
+  int thread_;
+};
 
 std::unique_ptr<Exchange> MakeExchange(Run* run, int thread) {
   const Options& o = run->options;
@@ -155,7 +173,7 @@ void InitComms(Run* run, size_t first, size_t count) {
 Outcome RunThread(Run* run, int thread, double init_seconds) {
   const Options& o = run->options;
   PERF_CALL(axcclHostSetDevice(run->ranks[static_cast<size_t>(thread * o.ranks_per_thread)].device));
-  std::unique_ptr<Exchange> exchange = MakeExchange(run, thread);
+  auto exchange = std::make_unique<WatchedExchange>(MakeExchange(run, thread), run->monitor.get(), thread);
   Outcome outcome;
   outcome.memory.init_seconds = exchange->Combine(init_seconds, Average::kMax);
   auto largest = [&](uint64_t mine) {

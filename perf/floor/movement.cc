@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kBlockBytes = 16 * 1024;
 
 SumFunction ChooseSum() {
-#if defined(__x86_64__)
+#if defined(__x86_64__)  // the other sources are built there only
   if (__builtin_cpu_supports("avx512f")) return SumAvx512;
   if (__builtin_cpu_supports("avx2")) return SumAvx2;
 #endif

@@ -92,12 +92,14 @@ int PeerMain(int argc, char** argv) {
   peer.recv = Allocate(sizes.back().bytes);
   std::unique_ptr<YardstickReport> report;
   if (peer.rank == 0) report = std::make_unique<YardstickReport>(task, peer.ranks, argc, argv);
-  const Options& o = task.options;
-  for (const YardstickSize& size : sizes) {
-    for (int i = 0; i <= o.warmup; ++i) RunOnce(task.rule->name, peer, static_cast<int>(size.argument));
-    MPI_Barrier(MPI_COMM_WORLD);
-    Time time = Measure(task, peer, static_cast<int>(size.argument));
-    if (report) report->Row(size, time.mean, time.median, "");
+  for (int cycle = 0; cycle < std::max(task.options.cycles, 1); ++cycle) {
+    for (const YardstickSize& size : sizes) {
+      int count = static_cast<int>(size.argument);
+      for (int i = 0; i <= task.options.warmup; ++i) RunOnce(task.rule->name, peer, count);
+      MPI_Barrier(MPI_COMM_WORLD);
+      Time time = Measure(task, peer, count);
+      if (report) report->Row(size, time.mean, time.median, "");
+    }
   }
   report.reset();
   std::free(peer.send);

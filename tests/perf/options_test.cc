@@ -1,0 +1,222 @@
+// The command line, NCCL_TESTS_SPLIT, and what launchers' variables are understood to say.
+
+#include "perf/common/options.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perf/common/launch.h"
+#include "perf/common/split.h"
+#include "perf/common/types.h"
+
+namespace axccl::perf {
+namespace {
+
+Result<Options> Parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "tool");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  return ParseOptions(static_cast<int>(arguments.size()), argv.data());
+}
+
+std::string ErrorOf(std::vector<std::string> arguments) {
+  Result<Options> options = Parse(std::move(arguments));
+  return options.ok() ? "" : std::string(options.status().message());
+}
+
+TEST(Options, DefaultsAreThoseOfNcclTests) {
+  Options o = Parse({}).value();
+  EXPECT_EQ(o.threads, 1);
+  EXPECT_EQ(o.ranks_per_thread, 1);
+  EXPECT_EQ(o.min_bytes, 32u << 20);
+  EXPECT_EQ(o.max_bytes, 32u << 20);
+  EXPECT_EQ(o.step_bytes, 1u << 20);
+  EXPECT_EQ(o.step_factor, 1u);
+  EXPECT_EQ(o.iterations, 20);
+  EXPECT_EQ(o.aggregate, 1);
+  EXPECT_EQ(o.warmup, 1);
+  EXPECT_EQ(o.cycles, 1);
+  EXPECT_EQ(o.checks, 1);
+  EXPECT_EQ(o.op, kSum);
+  EXPECT_EQ(o.type, ncclFloat32);
+  EXPECT_EQ(o.root, 0);
+  EXPECT_EQ(o.blocking, Blocking::kNone);
+  EXPECT_EQ(o.average, Average::kMean);
+  EXPECT_EQ(o.timeout_seconds, 0);
+  EXPECT_EQ(o.ranks, 0);
+  EXPECT_FALSE(o.layout_given);
+  EXPECT_FALSE(o.malloc_buffers);
+}
+
+TEST(Options, LettersAndNamesMeanTheSame) {
+  const char* pairs[][3] = {{"-t", "--nthreads", "3"}, {"-g", "--ngpus", "2"}, {"-b", "--minbytes", "8"},
+                            {"-e", "--maxbytes", "64M"}, {"-i", "--stepbytes", "4K"}, {"-f", "--stepfactor", "4"},
+                            {"-n", "--iters", "7"}, {"-m", "--agg_iters", "2"}, {"-w", "--warmup_iters", "0"},
+                            {"-N", "--run_cycles", "0"}, {"-p", "--parallel_init", "1"}, {"-c", "--check", "2"},
+                            {"-o", "--op", "mulsum"}, {"-d", "--datatype", "f8e5m2"}, {"-r", "--root", "-1"},
+                            {"-z", "--blocking", "3"}, {"-y", "--stream_null", "1"}, {"-T", "--timeout", "9"},
+                            {"-G", "--cudagraph", "0"}, {"-C", "--report_cputime", "1"},
+                            {"-S", "--report_timestamps", "1"}, {"-J", "--output_file", "x.json"},
+                            {"-a", "--average", "3"}, {"-R", "--local_register", "2"}, {"-x", "--cta_policy", "2"},
+                            {"-D", "--device_implementation", "0"}, {"-V", "--device_cta_count", "8"},
+                            {"-M", "--memory", "1"}, {"-u", "--unalign", "1"}, {"-I", "--per_iter_timing", "1"}};
+  for (auto& [letter, name, value] : pairs) {
+    std::vector<std::string> sizes = {"-b", "4", "-e", "128M"};
+    auto with = [&](const char* option) {
+      std::vector<std::string> all = sizes;
+      all.insert(all.end(), {option, value});
+      return Parse(all);
+    };
+    Result<Options> by_letter = with(letter);
+    Result<Options> by_name = with(name);
+    ASSERT_TRUE(by_letter.ok()) << letter << ": " << by_letter.status().message();
+    ASSERT_TRUE(by_name.ok()) << name << ": " << by_name.status().message();
+    auto key = [](const Options& o) {
+      return std::make_tuple(o.threads, o.ranks_per_thread, o.min_bytes, o.max_bytes, o.step_bytes, o.step_factor,
+                             o.iterations, o.aggregate, o.warmup, o.cycles, o.parallel_init, o.checks, o.op, o.type,
+                             o.root, o.blocking, o.null_stream, o.timeout_seconds, o.report_cpu_time,
+                             o.report_timestamps, o.json_path, o.average, o.registration, o.cta_policy,
+                             o.memory_report, o.unalign, o.per_iteration);
+    };
+    EXPECT_EQ(key(by_letter.value()), key(by_name.value())) << letter;
+    bool without_effect = std::string("-G -D -V").find(letter) != std::string::npos;
+    EXPECT_EQ(key(by_letter.value()) == key(Parse(sizes).value()), without_effect) << letter << " " << value;
+  }
+}
+
+TEST(Options, ValuesLandInTheirFields) {
+  Options o = Parse({"-t4", "-g", "2", "-o", "all", "-d", "all", "-K", "2", "-I", "1", "-n", "5", "--ranks", "6",
+                     "--malloc", "-R", "1", "-z", "2"}).value();
+  EXPECT_EQ(o.threads, 4);
+  EXPECT_EQ(o.ranks_per_thread, 2);
+  EXPECT_TRUE(o.layout_given);
+  EXPECT_EQ(o.op, kAllOps);
+  EXPECT_EQ(o.type, kAllTypes);
+  EXPECT_EQ(o.per_iteration_skip, 2);
+  EXPECT_EQ(o.ranks, 6);
+  EXPECT_TRUE(o.malloc_buffers);
+  EXPECT_EQ(o.registration, Registration::kLocal);
+  EXPECT_EQ(o.blocking, Blocking::kInner);
+  EXPECT_EQ(Parse({"-o", "avg"}).value().op, kAvg);
+  EXPECT_EQ(Parse({"-d", "bfloat16"}).value().type, ncclBfloat16);
+}
+
+TEST(Options, ErrorsNameOptionAndValue) {
+  const std::vector<std::string> bad[] = {
+      {"-n", "abc"}, {"-n", "0"}, {"-n", "-3"}, {"-t", "0"}, {"-b", "12Q"}, {"-b", "-1"}, {"-e", "nan"}, {"-d", "real"},
+      {"-o", "xor"}, {"-z", "4"}, {"-a", "4"}, {"-r", "-2"}, {"--ranks", "0"}, {"--ranks", "2.5"}, {"-x", "3"}};
+  for (const auto& arguments : bad) {
+    std::string error = ErrorOf(arguments);
+    EXPECT_NE(error.find(arguments[0]), std::string::npos) << arguments[0] << ": " << error;
+    EXPECT_NE(error.find("'" + arguments[1] + "'"), std::string::npos) << error;
+  }
+}
+
+TEST(Options, WhatOnlyAGpuHasIsRefusedInWords) {
+  EXPECT_NE(ErrorOf({"-G", "2"}).find("graphs"), std::string::npos);
+  EXPECT_NE(ErrorOf({"-D", "1"}).find("device kernels"), std::string::npos);
+}
+
+TEST(Options, ContradictionsAreErrors) {
+  EXPECT_NE(ErrorOf({"-b", "2M", "-e", "1M"}).find("2097152 > 1048576"), std::string::npos);
+  EXPECT_NE(ErrorOf({"-b", "0", "-f", "2"}), "");
+  EXPECT_NE(ErrorOf({"-b", "8", "-i", "0"}), "");
+  EXPECT_NE(ErrorOf({"-K", "1"}), "");
+  EXPECT_NE(ErrorOf({"--frobnicate"}).find("--frobnicate"), std::string::npos);
+  EXPECT_NE(ErrorOf({"-n"}).find("value"), std::string::npos);
+  EXPECT_NE(ErrorOf({"stray"}).find("stray"), std::string::npos);
+}
+
+TEST(Options, SizesAreBinary) {
+  EXPECT_EQ(ParseSize("8").value(), 8u);
+  EXPECT_EQ(ParseSize("64K").value(), 65536u);
+  EXPECT_EQ(ParseSize("1.5m").value(), 1572864u);
+  EXPECT_EQ(ParseSize("2G").value(), 2147483648u);
+  for (const char* bad : {"", "K", "8KB", "1e300", "-8", "0x"}) EXPECT_FALSE(ParseSize(bad).ok()) << bad;
+}
+
+TEST(Options, HelpListsEveryOption) {
+  EXPECT_TRUE(Parse({"-h"}).value().help);
+  EXPECT_TRUE(Parse({"--help"}).value().help);
+  std::string usage = UsageText("tool");
+  for (const char* option : {"-t,", "-g,", "-b,", "-e,", "-i,", "-f,", "-n,", "-m,", "-w,", "-N,", "-p,", "-c,", "-o,",
+                             "-d,", "-r,", "-z,", "-y,", "-T,", "-G,", "-C,", "-S,", "-J,", "-a,", "-R,", "-x,", "-D,",
+                             "-V,", "-M,", "-u,", "-I,", "-K,", "-h,", "--ranks", "--malloc"}) {
+    EXPECT_NE(usage.find(std::string("[") + option), std::string::npos) << option;
+  }
+}
+
+TEST(Split, FollowsTheRules) {
+  EXPECT_EQ(SplitGroup(nullptr, nullptr, 5).value(), 0);
+  EXPECT_EQ(SplitGroup("1", "MOD 3", 5).value(), 1);
+  EXPECT_EQ(SplitGroup("0x6", nullptr, 5).value(), 4);
+  EXPECT_EQ(SplitGroup(nullptr, "MOD 3", 5).value(), 2);
+  EXPECT_EQ(SplitGroup(nullptr, "%3", 5).value(), 2);
+  EXPECT_EQ(SplitGroup(nullptr, "and 0x4", 5).value(), 4);
+  EXPECT_EQ(SplitGroup(nullptr, "& 0b100", 5).value(), 4);
+  EXPECT_EQ(SplitGroup(nullptr, "OR 2", 5).value(), 7);
+  EXPECT_EQ(SplitGroup(nullptr, "|2", 5).value(), 7);
+  EXPECT_EQ(SplitGroup(nullptr, "DIV 4", 5).value(), 1);
+  for (const char* bad : {"", "MOD", "XOR 3", "% 0", "/ 0", "MOD 3x"}) {
+    EXPECT_FALSE(SplitGroup(nullptr, bad, 5).ok()) << bad;
+  }
+}
+
+// ---- launchers ----
+
+using Environment = std::map<std::string, std::string>;
+
+Result<std::optional<Launched>> Detect(const Environment& environment) {
+  return DetectLauncher([&](const char* name) {
+    auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Launcher, NoneWithoutItsVariables) {
+  EXPECT_FALSE(Detect({}).value().has_value());
+  EXPECT_FALSE(Detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}}).value().has_value());
+  // An sbatch script that srun did not start has these.
+  EXPECT_FALSE(Detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).value().has_value());
+}
+
+TEST(Launcher, Torchrun) {
+  Launched l = *Detect({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node0"},
+                        {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "run7"}}).value();
+  EXPECT_EQ(l.launcher, "torchrun");
+  EXPECT_EQ(l.rank, 3);
+  EXPECT_EQ(l.size, 8);
+  EXPECT_EQ(l.local_size, 4);
+  EXPECT_EQ(l.coordinator, "node0:29501");
+  EXPECT_NE(l.key.find("run7"), std::string::npos);
+}
+
+TEST(Launcher, OpenMpiSrunAndPmi) {
+  Launched mpi = *Detect({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
+                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_MCA_ess_base_jobid", "77"}}).value();
+  EXPECT_EQ(mpi.launcher, "Open MPI");
+  EXPECT_EQ(mpi.local_size, 2);
+  EXPECT_NE(mpi.key.find("77"), std::string::npos);
+  Launched srun = *Detect({{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "2"},
+                           {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_NUM_NODES", "1"}, {"PMI_RANK", "2"},
+                           {"PMI_SIZE", "3"}}).value();
+  EXPECT_EQ(srun.launcher, "srun");
+  EXPECT_EQ(srun.size, 3);
+  EXPECT_EQ(srun.local_size, 3);
+  Launched pmi = *Detect({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}}).value();
+  EXPECT_EQ(pmi.launcher, "PMI");
+  EXPECT_EQ(pmi.size, 4);
+}
+
+TEST(Launcher, NonsenseIsAnError) {
+  EXPECT_FALSE(Detect({{"PMI_RANK", "4"}, {"PMI_SIZE", "4"}}).ok());
+  EXPECT_FALSE(Detect({{"PMI_RANK", "one"}, {"PMI_SIZE", "4"}}).ok());
+  EXPECT_FALSE(Detect({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "0"}}).ok());
+}
+
+}  // namespace
+}  // namespace axccl::perf
