@@ -16,6 +16,8 @@ libbenchmark-dev have_header benchmark/benchmark.h
 libsodium-dev have_header sodium.h
 libxxhash-dev have_header xxhash.h
 nlohmann-json3-dev have_header nlohmann/json.hpp
+pkg-config have_command pkg-config
+python3 have_command python3
 ccache have_command ccache
 LIST
 }
