@@ -46,16 +46,13 @@ bool CheckRequest(const Request& r, int rank, int ranks, ncclResult_t* result) {
     *result = InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name, r.count, ranks);
     return false;
   }
-  if (r.count == 0) return true;
+  if (r.count == 0 || r.kind == Kind::kSendRecv) return true;  // Message() looks at its one buffer
   const plan::Contract contract{r.kind, ranks, r.root};
-  const bool sends = r.kind == Kind::kSendRecv ? r.send != nullptr || r.recv == nullptr
-                                               : plan::InputBlocks(contract, rank) != 0;
-  const bool receives = r.kind != Kind::kSendRecv && plan::OutputBlocks(contract, rank) != 0;
-  if (sends && r.send == nullptr) {
+  if (plan::InputBlocks(contract, rank) != 0 && r.send == nullptr) {
     *result = BadBuffer(r, "sendbuff");
     return false;
   }
-  if (receives && r.recv == nullptr) {
+  if (plan::OutputBlocks(contract, rank) != 0 && r.recv == nullptr) {
     *result = BadBuffer(r, "recvbuff");
     return false;
   }

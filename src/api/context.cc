@@ -45,14 +45,16 @@ HandleTable<comm::Comm>& Comms() {
   return *table;
 }
 
+void RememberError(const Status& status) {
+  t_error = status.message();
+  std::lock_guard lock(Errors().mutex);
+  Errors().text = t_error;
+}
+
 ncclResult_t Report(const Status& status) {
   if (status.ok()) return ncclSuccess;
   if (status.code() != Code::kInProgress) {
-    t_error = status.message();
-    {
-      std::lock_guard lock(Errors().mutex);
-      Errors().text = t_error;
-    }
+    RememberError(status);
     AXCCL_WARN("%s", t_error.c_str());
     comm::Group::Current().Keep(status);
   }

@@ -23,6 +23,8 @@ ncclResult_t Report(const Status& status);
 // Report of a wrong argument.
 [[gnu::format(printf, 1, 2)]] ncclResult_t InvalidArgument(const char* format, ...);
 
+// Keeps an error's text for ncclGetLastError, without the rest of Report.
+void RememberError(const Status& status);
 // The text for ncclGetLastError; valid until the calling thread's next call of it.
 const char* LastError(ncclComm_t comm);
 

@@ -75,7 +75,9 @@ ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, const ncclU
   if (rank < 0 || rank >= nranks)
     return InvalidArgument("%s: argument rank is %d; pass 0..%d", call, rank, nranks - 1);
   const boot::UniqueId meeting = ToId(id);
-  if (const Status status = boot::CheckUniqueId(meeting); !status.ok()) return Report(status);
+  if (const Status status = boot::CheckUniqueId(meeting); !status.ok())
+    return InvalidArgument("%s: argument commId: %.*s", call, static_cast<int>(status.message().size()),
+                           status.message().data());
   const Result<comm::Config> read = ReadConfig(call, config, comm::Config());
   if (!read.ok()) return Report(read.status());
   const comm::Config settings = read.value();
@@ -339,7 +341,9 @@ AXCCL_API ncclResult_t pncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* a
   const CommPin comm = PinComm(handle, "ncclCommGetAsyncError", &result);
   if (!comm) return result;
   if (asyncError == nullptr) return InvalidArgument("ncclCommGetAsyncError: argument asyncError is NULL");
-  *asyncError = static_cast<ncclResult_t>(comm->AsyncError().code());
+  const Status status = comm->AsyncError();
+  if (!status.ok() && status.code() != Code::kInProgress) RememberError(status);
+  *asyncError = static_cast<ncclResult_t>(status.code());
   return ncclSuccess;
 }
 AXCCL_TWIN(CommGetAsyncError)

@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "src/base/log.h"
+
 namespace axccl::comm {
 namespace {
 
@@ -35,6 +37,7 @@ void Comm::Finish(Result<std::shared_ptr<Communicator>> result) {
     core_ = std::move(result).value();
   } else {
     error_ = result.status();
+    if (background_) AXCCL_WARN("%.*s", static_cast<int>(error_.message().size()), error_.message().data());
   }
   phase_.store(core_ != nullptr ? Phase::kReady : Phase::kFailed, std::memory_order_release);
   background_ = false;

@@ -64,8 +64,8 @@ Communicator::~Communicator() {
 }
 
 int Communicator::local_processes() const {
-  std::set<const transport::PeerProcess*> distinct;
-  for (const exec::Member& member : members_) distinct.insert(member.process);
+  std::set<const std::byte*> distinct;
+  for (const exec::Member& member : members_) distinct.insert(member.process->heap());
   return static_cast<int>(distinct.size());
 }
 
@@ -198,17 +198,18 @@ bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
 
 namespace {
 
-// Waits, as work of the device's queue, until every member's control counter is there.
+// Waits, as work of the device's queue, until every member's contribution is there.
 class ControlWait : public device::host::Work {
  public:
-  ControlWait(const std::vector<exec::Member>* members, std::vector<int> group, int self, uint64_t sequence)
-      : members_(members), group_(std::move(group)), self_(self), sequence_(sequence) {}
+  ControlWait(const std::vector<exec::Member>* members, const exec::BlockLayout* layout, std::vector<int> group, int self,
+              uint64_t tag)
+      : members_(members), layout_(layout), group_(std::move(group)), self_(self), tag_(tag), found_(group_.size()) {}
 
   Poll Progress() override {
     if (cancelled_.load(std::memory_order_acquire)) return Poll::kDone;
-    for (const int rank : group_) {
-      const auto& counter = (*members_)[static_cast<size_t>(rank)].header()->control_sequence;
-      if (counter.load(std::memory_order_seq_cst) < sequence_) return Poll::kBlocked;
+    for (size_t i = 0; i < group_.size(); ++i) {
+      if (found_[i] == nullptr) found_[i] = Find((*members_)[static_cast<size_t>(group_[i])].block);
+      if (found_[i] == nullptr) return Poll::kBlocked;
     }
     done_.store(true, std::memory_order_release);
     return Poll::kDone;
@@ -219,14 +220,35 @@ class ControlWait : public device::host::Work {
   }
   bool done() const { return done_.load(std::memory_order_acquire); }
   void Cancel() { cancelled_.store(true, std::memory_order_release); }
+  const exec::ControlSlot* found(size_t i) const { return found_[i]; }
 
  private:
+  const exec::ControlSlot* Find(std::byte* block) const {
+    const exec::ControlSlot* slots = layout_->ControlSlots(block);
+    for (int i = 0; i < exec::kControlSlots; ++i) {
+      if (slots[i].tag.load(std::memory_order_seq_cst) == tag_) return &slots[i];
+    }
+    return nullptr;
+  }
+
   const std::vector<exec::Member>* const members_;
+  const exec::BlockLayout* const layout_;
   const std::vector<int> group_;
   const int self_;
-  const uint64_t sequence_;
+  const uint64_t tag_;
+  std::vector<const exec::ControlSlot*> found_;
   std::atomic<bool> done_{false}, cancelled_{false};
 };
+
+// Names the `count`-th exchange of a group; never 0.
+uint64_t ControlTag(const std::vector<int>& group, uint64_t count) {
+  uint64_t tag = count * 0x9e3779b97f4a7c15ull + group.size();
+  for (const int rank : group) {
+    tag = (tag ^ static_cast<uint64_t>(rank)) * 0xff51afd7ed558ccdull;
+    tag ^= tag >> 32;
+  }
+  return tag | 1;
+}
 
 }  // namespace
 
@@ -244,13 +266,15 @@ Status Communicator::CheckGroup(const std::vector<int>& group) const {
 Status Communicator::ControlAllGather(const std::vector<int>& group, const void* mine, size_t bytes, void* all,
                                       const std::atomic<bool>* abort) {
   std::lock_guard lock(control_mutex_);
-  const uint64_t sequence = ++control_sequence_;
-  std::memcpy(block_->header()->control[sequence % 2], mine, bytes);
-  block_->header()->control_sequence.store(sequence, std::memory_order_seq_cst);
+  const uint64_t tag = ControlTag(group, ++exchanges_[group]);
+  exec::ControlSlot& slot = block_->layout().ControlSlots(block_->data())[contributions_++ % exec::kControlSlots];
+  slot.tag.store(0, std::memory_order_seq_cst);
+  std::memcpy(slot.data, mine, bytes);
+  slot.tag.store(tag, std::memory_order_seq_cst);
   for (const int rank : group) {
     if (rank != identity_.rank) exec::WakeMember(members_[static_cast<size_t>(rank)]);
   }
-  auto wait = std::make_shared<ControlWait>(&members_, group, identity_.rank, sequence);
+  auto wait = std::make_shared<ControlWait>(&members_, &block_->layout(), group, identity_.rank, tag);
   auto item = std::make_unique<device::host::Item>();
   item->work = wait;
   device_->queue()->Push(std::move(item));
@@ -269,8 +293,7 @@ Status Communicator::ControlAllGather(const std::vector<int>& group, const void*
     return trouble;
   }
   for (size_t i = 0; i < group.size(); ++i)
-    std::memcpy(static_cast<std::byte*>(all) + i * bytes,
-                members_[static_cast<size_t>(group[i])].header()->control[sequence % 2], bytes);
+    std::memcpy(static_cast<std::byte*>(all) + i * bytes, wait->found(i)->data, bytes);
   return Status();
 }
 

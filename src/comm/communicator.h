@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -78,24 +79,10 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   // Waits until all launches so far are done, or *give_up. False if given up.
   bool WaitIdle(const std::atomic<bool>* give_up);
 
-  // Collective over `group` (ranks in ascending order, this one among them): all contribute `bytes` <= kControlBytes.
+  // Collective over `group` (ranks in ascending order, this one among them): all contribute `bytes` <= kControlBytes. The k-th
+  // exchange of a group meets the other ranks' k-th of the same group, whatever other groups they are in.
   Status ControlAllGather(const std::vector<int>& group, const void* mine, size_t bytes, void* all,
                           const std::atomic<bool>* abort);
-
-  // Brackets a series of control exchanges in which not all ranks take part in all rounds (at most kControlRounds): puts the
-  // ranks' round counters back in step at its end.
-  class ControlSeries {
-   public:
-    explicit ControlSeries(Communicator* comm) : comm_(comm), first_(comm->control_sequence_) {}
-    ~ControlSeries() { comm_->control_sequence_ = first_ + kControlRounds; }
-    ControlSeries(const ControlSeries&) = delete;
-    ControlSeries& operator=(const ControlSeries&) = delete;
-
-   private:
-    static constexpr uint64_t kControlRounds = 16;
-    Communicator* const comm_;
-    const uint64_t first_;
-  };
 
   // Launched so far. Counted by the thread that submits; calls of several threads at once may be missed.
   uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
@@ -122,7 +109,8 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   mutable std::mutex failure_mutex_;
   Status failure_;
   std::mutex control_mutex_;
-  uint64_t control_sequence_ = 0;
+  uint64_t contributions_ = 0;
+  std::map<std::vector<int>, uint64_t> exchanges_;  // so far, by group
   std::atomic<uint64_t> operations_{0};
 };
 

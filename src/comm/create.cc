@@ -90,7 +90,6 @@ Result<std::shared_ptr<Communicator>> Split(const std::shared_ptr<Communicator>&
   const int rank = parent->identity().rank, ranks = parent->identity().ranks;
   std::vector<int> everyone(static_cast<size_t>(ranks));
   std::iota(everyone.begin(), everyone.end(), 0);
-  const Communicator::ControlSeries series(parent.get());
   const auto exchange = MakeParentExchange(parent, everyone, abort);
   std::vector<SplitChoice> choices(static_cast<size_t>(ranks));
   const SplitChoice mine{color, key};
@@ -126,7 +125,6 @@ Result<std::shared_ptr<Communicator>> Shrink(const std::shared_ptr<Communicator>
   for (int r = 0; r < parent->identity().ranks; ++r) {
     if (!std::binary_search(excluded.begin(), excluded.end(), r)) members.push_back(r);
   }
-  const Communicator::ControlSeries series(parent.get());
   const auto exchange = MakeParentExchange(parent, members, abort);
   const int new_rank =
       static_cast<int>(std::find(members.begin(), members.end(), parent->identity().rank) - members.begin());
@@ -134,16 +132,6 @@ Result<std::shared_ptr<Communicator>> Shrink(const std::shared_ptr<Communicator>
       MakeOptions(new_rank, static_cast<int>(members.size()), parent->identity().device, config, abort);
   options.inherit = &parent->settings();
   return Setup(exchange.get(), options);
-}
-
-Status BroadcastOverParent(const std::shared_ptr<Communicator>& parent, int root, void* bytes, size_t size,
-                           const std::atomic<bool>* abort) {
-  std::vector<int> everyone(static_cast<size_t>(parent->identity().ranks));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  std::vector<std::byte> all(size * everyone.size());
-  AXCCL_RETURN_IF_ERROR(parent->ControlAllGather(everyone, bytes, size, all.data(), abort));
-  std::memcpy(bytes, all.data() + size * static_cast<size_t>(root), size);
-  return Status();
 }
 
 }  // namespace axccl::comm

@@ -28,8 +28,4 @@ Result<std::shared_ptr<Communicator>> Split(const std::shared_ptr<Communicator>&
 Result<std::shared_ptr<Communicator>> Shrink(const std::shared_ptr<Communicator>& parent, const std::vector<int>& excluded,
                                              const Config& config, const std::atomic<bool>* abort);
 
-// Collective over the parent's ranks: rank `root`'s bytes reach all.
-Status BroadcastOverParent(const std::shared_ptr<Communicator>& parent, int root, void* bytes, size_t size,
-                           const std::atomic<bool>* abort);
-
 }  // namespace axccl::comm

@@ -23,7 +23,9 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   at += RoundUp(kRecords * sizeof(OpRecord), 64);
   layout.channel.lines = at;
   at += uint64_t{lanes} * layout.channel.endpoints * plan::kRotation * sizeof(Line);
-  layout.pairs = at = RoundUp(at, 64);
+  layout.control = at = RoundUp(at, 64);
+  at += kControlSlots * sizeof(ControlSlot);
+  layout.pairs = at;
   layout.pair_bytes = RoundUp(kRecords * sizeof(OpRecord) + kPairEndpoints * plan::kRotation * sizeof(Line), 64);
   at += 2 * ranks * layout.pair_bytes;
   layout.channel.scratch = at = RoundUp(at, kPage);

@@ -43,7 +43,15 @@ static_assert(sizeof(OpRecord) == 128);
 inline constexpr int kRecords = 16;
 
 inline constexpr size_t kErrorText = 448;
+// A contribution to an exchange outside of operations (making communicators from this one). Found by its tag, which is
+// stored last. A rank keeps its last kControlSlots contributions; the others of an exchange are one behind at most.
 inline constexpr size_t kControlBytes = 4096;
+inline constexpr int kControlSlots = 16;
+
+struct ControlSlot {
+  alignas(64) std::atomic<uint64_t> tag;
+  alignas(64) std::byte data[kControlBytes];
+};
 
 struct BlockHeader {
   static constexpr uint64_t kMagic = 0x6b636f6c42784101ull;
@@ -56,8 +64,6 @@ struct BlockHeader {
   alignas(64) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
   alignas(64) std::atomic<uint32_t> error;   // Code of the owner's failure, 0 = none; written after error_text
   char error_text[kErrorText];
-  alignas(64) std::atomic<uint64_t> control_sequence;
-  std::byte control[2][kControlBytes];
 };
 
 struct ChannelLayout {
@@ -82,6 +88,7 @@ struct BlockLayout {
   ChannelLayout channel;
   uint32_t ranks = 0;
   uint64_t released = 0;      // offset of one atomic byte a rank: set when that rank lets go of the block
+  uint64_t control = 0;       // offset of kControlSlots control slots
   uint64_t pairs = 0;         // offset of the pair channels
   uint64_t pair_bytes = 0;    // control part of one pair channel
   uint64_t pair_scratch = 0;  // offset of the pair channels' scratch
@@ -91,6 +98,7 @@ struct BlockLayout {
   std::atomic<uint8_t>* ReleasedBy(std::byte* block, int rank) const {
     return reinterpret_cast<std::atomic<uint8_t>*>(block + released) + rank;
   }
+  ControlSlot* ControlSlots(std::byte* block) const { return reinterpret_cast<ControlSlot*>(block + control); }
   static BlockLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes);
   // The pair channel src -> dst in the block of `owner`, which is one of the two.
   ChannelLayout Pair(uint32_t src, uint32_t dst, uint32_t owner) const;
