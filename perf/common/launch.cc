@@ -103,8 +103,8 @@ Result<World> JoinWorld(const Launched& launched, const Options& options) {
   }
   if (std::getenv("NCCL_COMM_ID") == nullptr) {
     if (launched.coordinator.empty()) {
-      return MakeStatus(Code::kInvalidUsage, "%s started %d processes, %d of them on this machine: set NCCL_COMM_ID, or "
-                        "MASTER_ADDR and MASTER_PORT, to an address of process 0 that all can reach",
+      return MakeStatus(Code::kInvalidUsage, "%s started %d processes, %d of them on this machine: set NCCL_COMM_ID, "
+                        "or MASTER_ADDR and MASTER_PORT, to an address of process 0 that all can reach",
                         launched.launcher.c_str(), launched.size, launched.local_size);
     }
     setenv("NCCL_COMM_ID", launched.coordinator.c_str(), 0);

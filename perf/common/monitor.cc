@@ -80,8 +80,8 @@ void Monitor::CheckTimeouts(int64_t now) const {
     if (since == 0 || now - since < timeout_seconds_ * kSecond) continue;
     char host[256] = "";
     gethostname(host, sizeof(host) - 1);
-    Fail(kExitTimeout, "%s: Test timeout (%ds): thread %d waits since %.1f s (%zu bytes, %s)", host, timeout_seconds_, i,
-         static_cast<double>(now - since) / kSecond, bytes_.load(std::memory_order_relaxed),
+    Fail(kExitTimeout, "%s: Test timeout (%ds): thread %d waits since %.1f s (%zu bytes, %s)", host, timeout_seconds_,
+         i, static_cast<double>(now - since) / kSecond, bytes_.load(std::memory_order_relaxed),
          phase_.load(std::memory_order_relaxed));
   }
 }

@@ -215,7 +215,9 @@ Result<Options> ParseOptions(int argc, char** argv) {
     }
     AXCCL_RETURN_IF_ERROR(ParseOne(letter, &options));
   }
-  if (optind < argc) return MakeStatus(Code::kInvalidArgument, "'%s' is not an option; --help lists them", argv[optind]);
+  if (optind < argc) {
+    return MakeStatus(Code::kInvalidArgument, "'%s' is not an option; --help lists them", argv[optind]);
+  }
   AXCCL_RETURN_IF_ERROR(CheckTogether(options));
   return options;
 }

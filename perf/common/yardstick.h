@@ -1,8 +1,8 @@
-// What the yardsticks (floor_perf, mpi_peer) have in common: a command line `TOOL COLLECTIVE [perf options]`, the sizes,
-// and a table with JSON that perf/compare reads.
+// What the yardsticks (floor_perf, mpi_perf) have in common: a command line `TOOL COLLECTIVE [perf options]`, the
+// sizes, and a table with JSON that perf/compare reads.
 //
-// The element type is float and the reduction sum; of the perf options they use -b -e -i -f -n -w -J --ranks, mpi_perf also -I and
-// -N; they ignore the others. One object in the process that reports. Not thread-safe.
+// The element type is float and the reduction sum. Of the perf options they use -b -e -i -f -n -w -J --ranks, mpi_perf
+// also -I and -N; they ignore the others. One object in the process that reports. Not thread-safe.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Preloaded into a perf tool: after every ncclAllReduce of rank 1, the middle element of its result is spoilt, in stream
-// order. What a broken library would do, and what the tool must see.
+// Preloaded into a perf tool: after every ncclAllReduce of rank 1, the middle element of its result is spoilt, in
+// stream order. What a broken library would do, and what the tool must see.
 
 #include <dlfcn.h>
 

@@ -1,11 +1,14 @@
 // The perf tools end to end: format, JSON, layouts, launchers' variables, checks of the data.
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -251,6 +254,29 @@ TEST(PerfLaunch, TorchrunOpenMpiSrunPmi) {
                  {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_JOB_ID", pid}});
   }).ranks.size(), 2u);
   EXPECT_EQ(RunLaunched(2, [&](int r) { return with({{"PMI_RANK", number(r)}, {"PMI_SIZE", "2"}}); }).ranks.size(), 2u);
+}
+
+int FreePort() {
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+// Fewer processes on the machine than in all: they meet at MASTER_ADDR, and agree through their communicators.
+TEST(PerfLaunch, SeveralMachines) {
+  int port = FreePort() - 1;  // the tools use the port behind the launcher's
+  Output o = RunLaunched(3, [&](int r) {
+    return Tool::Environment{{"RANK", std::to_string(r)}, {"WORLD_SIZE", "3"}, {"LOCAL_WORLD_SIZE", "1"},
+                             {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}};
+  });
+  EXPECT_EQ(o.ranks.size(), 3u);
+  EXPECT_EQ(o.rows.size(), 3u);
 }
 
 // NCCL_TESTS_SPLIT: two communicators of two ranks, in one report.
