@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 
@@ -47,7 +48,18 @@ void StartDetached(Fn fn) {
 
 }  // namespace
 
-int SpinLooks() { return CurrentPatience().spins; }
+namespace {
+constexpr int kFewestLooks = 8;
+std::atomic<int> g_looks{1 << 10};
+}  // namespace
+
+int SpinLooks() { return std::min(CurrentPatience().spins, g_looks.load(std::memory_order_relaxed)); }
+
+void NoteSpin(bool paid) {
+  const int looks = g_looks.load(std::memory_order_relaxed);
+  const int next = paid ? std::min(looks + 16, 1 << 10) : std::max(looks / 2, kFewestLooks);
+  if (next != looks) g_looks.store(next, std::memory_order_relaxed);
+}
 void SpinPause() { CpuRelax(); }
 
 bool Item::Ready() const {

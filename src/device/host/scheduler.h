@@ -147,8 +147,10 @@ class Scheduler {
   Workers* workers_ = nullptr;  // guarded by mutex_ until created; never destroyed
 };
 
-// Number of pause-separated looks SpinUntil makes.
+// Number of pause-separated looks SpinUntil makes: adapts to whether looking has paid lately. It does not when the rank waited
+// for shares this core, or comes late anyway; then the core is given up almost at once.
 int SpinLooks();
+void NoteSpin(bool paid);
 void SpinPause();
 
 template <class Done>
@@ -156,9 +158,13 @@ bool Scheduler::SpinUntil(Queue* own, Done& done) {
   if (done()) return true;
   for (int looks = SpinLooks(); looks > 0; --looks) {
     if (own != nullptr && own->pending()) own->Drive();
-    if (done()) return true;
+    if (done()) {
+      NoteSpin(true);
+      return true;
+    }
     SpinPause();
   }
+  NoteSpin(false);
   return false;
 }
 

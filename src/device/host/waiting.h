@@ -65,9 +65,8 @@ void RingDoorbell(transport::ProcessPage* page, int slot);
 
 // How patient a thread is at each stage, from the number of ranks that share the machine's cores.
 struct Patience {
-  // Looks with a pause between, before yielding: a few microseconds. Longer would hurt when the rank waited for has been put
-  // on this very core.
-  int spins = 200;
+  // Looks with a pause between, before yielding, at most (see SpinLooks): some ten microseconds.
+  int spins = 1000;
   std::chrono::microseconds yielding{300};  // time of looks with a yield between, before sleeping
 };
 // Lowers the process's patience when `local_ranks` outnumber the cores it may use.
