@@ -116,8 +116,9 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
   const plan::Contract& contract = schedule.contract;
-  prepared->around_cache =
-      call.count * element * static_cast<uint64_t>(plan::OutputBlocks(contract, self_)) > host_->cache_bytes();
+  // Inputs take as much of this rank's share of the cache as outputs do.
+  const uint64_t written = call.count * element * static_cast<uint64_t>(plan::OutputBlocks(contract, self_));
+  prepared->around_cache = written > host_->cache_bytes() / 2;
   return Status();
 }
 
