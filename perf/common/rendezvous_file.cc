@@ -1,11 +1,11 @@
 // MeetThroughFile of launch.h.
 //
 // The file lies in a directory of the user alone (0700, checked) and is created exclusively with mode 0600. Process 0
-// holds an exclusive lock on it until all have come; a file without that lock is the leftover of a run that died and
-// counts for nothing. Then the name is removed; the mapping and the empty directory stay.
+// holds a lock on it until all have come; a file without that lock is the leftover of a run that died and counts for
+// nothing. Then the name is removed; the mapping and the empty directory stay. Others only ask whether the lock is held:
+// one that took it, for however short a time, would look like another run's process 0.
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,19 +69,37 @@ std::string FileName(const std::string& key) {
   return name + "-" + std::to_string(hash);
 }
 
+// The lock belongs to the open file, not to the process: it goes with its last descriptor.
+struct flock WholeFile() {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  return range;
+}
+
+bool TryLock(int fd) {
+  struct flock range = WholeFile();
+  return fcntl(fd, F_OFD_SETLK, &range) == 0;
+}
+
+bool IsLocked(int fd) {
+  struct flock range = WholeFile();
+  return fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
 // Creates the file under the lock, or says why that cannot be.
 Result<int> Create(int directory, const std::string& name, size_t bytes) {
   for (;;) {
     int fd = openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0) {
       Descriptor created(fd);
-      if (flock(fd, LOCK_EX) != 0) return SystemError(errno, "flock of the rendezvous file %s", name.c_str());
+      if (!TryLock(fd)) return SystemError(errno, "locking the rendezvous file %s", name.c_str());
       if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return SystemError(errno, "ftruncate of %s", name.c_str());
       return created.Release();
     }
     if (errno != EEXIST) return SystemError(errno, "creating the rendezvous file %s", name.c_str());
     Descriptor old(openat(directory, name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-    if (old.get() >= 0 && flock(old.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (old.get() >= 0 && IsLocked(old.get())) {
       return MakeStatus(Code::kInvalidUsage, "another run of this job is meeting under the rendezvous file %s; start "
                         "one at a time", name.c_str());
     }
@@ -97,7 +115,7 @@ Result<std::unique_ptr<SharedPage>> TryJoin(int directory, const std::string& na
     if (errno == ENOENT) return not_yet;
     return SystemError(errno, "open of the rendezvous file %s", name.c_str());
   }
-  if (flock(file.get(), LOCK_SH | LOCK_NB) == 0) return not_yet;  // nobody holds it: a leftover, or just being made
+  if (!IsLocked(file.get())) return not_yet;  // nobody holds it: a leftover, or just being made
   struct stat info;
   if (fstat(file.get(), &info) != 0) return SystemError(errno, "fstat of the rendezvous file %s", name.c_str());
   if (info.st_size == 0) return not_yet;

@@ -21,9 +21,16 @@
 namespace axccl::perf {
 namespace {
 
+// A failed fork must end the test: killing the process -1 means killing all there are.
+pid_t Fork() {
+  pid_t pid = fork();
+  if (pid < 0) std::abort();
+  return pid;
+}
+
 // Runs `body` in a new process and returns its wait status. `body` returns the exit status.
 int StatusOf(const std::function<int()>& body) {
-  pid_t pid = fork();
+  pid_t pid = Fork();
   if (pid == 0) _exit(body());
   int status = 0;
   waitpid(pid, &status, 0);
@@ -81,7 +88,7 @@ TEST(SharedPage, ExchangeCombinesAndGathersRows) {
 TEST(SharedPage, ADeadProcessEndsTheWaitOfTheOthers) {
   int status = ExitOf([] {
     auto page = SharedPage::CreateAnonymous(2, 2);
-    pid_t other = fork();
+    pid_t other = Fork();
     if (other == 0) _exit(0);  // never comes
     page.value()->Register(0, getpid());
     page.value()->Register(1, other);
@@ -94,7 +101,7 @@ TEST(SharedPage, ADeadProcessEndsTheWaitOfTheOthers) {
 TEST(SharedPage, AbortEndsTheWaitOfTheOthers) {
   int status = ExitOf([] {
     auto page = SharedPage::CreateAnonymous(2, 2);
-    pid_t other = fork();
+    pid_t other = Fork();
     if (other == 0) {
       page.value()->Abort("rank 1: out of luck");
       _exit(0);
@@ -163,7 +170,7 @@ class RendezvousFile : public testing::Test {
   std::vector<int> Meet(int count) {
     std::vector<pid_t> pids;
     for (int p = 0; p < count; ++p) {
-      pid_t pid = fork();
+      pid_t pid = Fork();
       if (pid == 0) _exit(MeetOnce(p, count));
       pids.push_back(pid);
     }
@@ -206,15 +213,18 @@ TEST_F(RendezvousFile, ProcessesMeetAndLeaveNothing) {
 }
 
 TEST_F(RendezvousFile, TheLeftoverOfADeadRunCountsForNothing) {
-  // A creator that dies before anybody came leaves its file.
-  pid_t creator = fork();
-  if (creator == 0) _exit(MeetOnce(0, 2));
-  while (FilesLeft() == 0 && waitpid(creator, nullptr, WNOHANG) == 0) sched_yield();
-  kill(creator, SIGKILL);
-  waitpid(creator, nullptr, 0);
-  ASSERT_NE(FilesLeft(), 0);
-  EXPECT_EQ(Meet(3), std::vector<int>(3, 0));
-  EXPECT_EQ(FilesLeft(), 0);
+  // Often, for the others may look at the leftover at the moment process 0 judges it.
+  for (int round = 0; round < 20; ++round) {
+    // A creator that dies before anybody came leaves its file.
+    pid_t creator = Fork();
+    if (creator == 0) _exit(MeetOnce(0, 2));
+    while (FilesLeft() == 0 && waitpid(creator, nullptr, WNOHANG) == 0) sched_yield();
+    kill(creator, SIGKILL);
+    waitpid(creator, nullptr, 0);
+    ASSERT_NE(FilesLeft(), 0);
+    ASSERT_EQ(Meet(6), std::vector<int>(6, 0)) << "round " << round;
+    ASSERT_EQ(FilesLeft(), 0);
+  }
 }
 
 TEST_F(RendezvousFile, ADirectoryThatOthersCanEnterIsRefused) {
@@ -232,7 +242,7 @@ TEST_F(RendezvousFile, ALinkInPlaceOfTheDirectoryIsRefused) {
 }
 
 TEST_F(RendezvousFile, OtherNumbersAreAnError) {
-  pid_t creator = fork();
+  pid_t creator = Fork();
   if (creator == 0) _exit(MeetOnce(0, 2));
   auto page = MeetThroughFile("job-7/\x01weird key", 1, 3, 3);
   kill(creator, SIGKILL);
