@@ -16,6 +16,7 @@
 namespace axccl::perf {
 namespace {
 
+// -1 when the line names none. Never pass that to kill: it means every process there is.
 pid_t PidOfRank(const std::string& line) {
   std::smatch m;
   return std::regex_search(line, m, std::regex("Pid +(\\d+)")) ? std::stoi(m[1]) : -1;
@@ -97,6 +98,7 @@ TEST(PerfFailure, AWaitLongerThanTheTimeoutEndsTheRun) {
   arguments.insert(arguments.end(), {"-T", "1"});
   Tool run("all_reduce_perf", arguments);
   pid_t stopped = PidOfRank(run.ReadUntil("#  Rank  1"));
+  ASSERT_GT(stopped, 0) << run.out();
   ASSERT_NE(run.ReadUntil("float     sum"), "");
   kill(stopped, SIGSTOP);
   EXPECT_EQ(run.Finish(), 3) << run.err();

@@ -57,6 +57,7 @@ Tool::Tool(const std::string& program, std::vector<std::string> arguments, const
   int err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) std::abort();
   pid_ = fork();
+  if (pid_ < 0) std::abort();  // kill(-1) would reach every process there is
   if (pid_ == 0) {
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
