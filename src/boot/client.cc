@@ -28,6 +28,7 @@ using service::Wait;
 
 // The hub watches every rank's deadline and knows who is missing; its word is worth waiting a little longer for.
 constexpr std::chrono::milliseconds kGrace{500};
+constexpr std::chrono::milliseconds kPortTime{1000};
 constexpr std::chrono::milliseconds kFirstRetry{2};
 constexpr std::chrono::milliseconds kLastRetry{200};
 
@@ -64,6 +65,7 @@ class Client : public Session {
   }
   bool from_environment() const { return (id_.flags & kFromEnvironment) != 0; }
 
+  Status Serve();
   Status ConnectUntilDeadline();
   Attempt ConnectOnce(const Address& address);
   Attempt Greet();
@@ -285,11 +287,27 @@ Status Client::ConnectUntilDeadline() {
   }
 }
 
-Status Client::Join() {
-  if (from_environment() && rank_ == 0) {
-    AXCCL_ASSIGN_OR_RETURN(Hub* const hub, Hub::Get());
-    AXCCL_ASSIGN_OR_RETURN(lease_, hub->Serve(id_));
+// A job that is restarted finds its port taken until the kernel has cleared its last run away, which takes the longer
+// the more memory that had.
+Status Client::Serve() {
+  AXCCL_ASSIGN_OR_RETURN(Hub* const hub, Hub::Get());
+  const auto give_up = std::min(patience_.deadline, Clock::now() + kPortTime);
+  for (;;) {
+    bool busy = false;
+    Result<std::unique_ptr<Hub::Lease>> lease = hub->Serve(id_, &busy);
+    if (lease.ok()) {
+      lease_ = std::move(lease).value();
+      return Status();
+    }
+    if (!busy || Clock::now() >= give_up) return lease.status();
+    const auto retry = std::min(give_up, Clock::now() + std::chrono::milliseconds(10));
+    const Wait wait = service::PollUntil(-1, 0, retry, patience_.abort);
+    if (wait != Wait::kTimeout) return WaitFailed(wait, "waiting for the port of NCCL_COMM_ID");
   }
+}
+
+Status Client::Join() {
+  if (from_environment() && rank_ == 0) AXCCL_RETURN_IF_ERROR(Serve());
   AXCCL_RETURN_IF_ERROR(ConnectUntilDeadline());
   admitted_ = true;
   const Status status = Receive(FrameType::kStart, {});

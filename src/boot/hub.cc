@@ -126,8 +126,8 @@ Result<Hub*> Hub::Get() {
   return hub;
 }
 
-Result<std::unique_ptr<Acceptor>> Hub::Accept(Address* address, bool reuse) {
-  AXCCL_ASSIGN_OR_RETURN(Fd listener, Listen(address, reuse));
+Result<std::unique_ptr<Acceptor>> Hub::Accept(Address* address, bool reuse, bool* busy) {
+  AXCCL_ASSIGN_OR_RETURN(Fd listener, Listen(address, reuse, busy));
   auto acceptor = std::make_unique<Acceptor>(
       loop_, std::move(listener),
       [this](Fd fd) -> std::unique_ptr<Guest> {
@@ -143,7 +143,7 @@ Status Hub::OpenStanding(std::vector<Address> addresses) {
   if (!acceptors_.empty()) return Status();
   std::vector<std::unique_ptr<Acceptor>> acceptors;
   for (Address& address : addresses) {
-    AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor, Accept(&address, false));
+    AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor, Accept(&address, false, nullptr));
     acceptors.push_back(std::move(acceptor));
     AXCCL_INFO(kBootstrap, "rendezvous: listening on %s", ToText(address).c_str());
   }
@@ -172,18 +172,18 @@ Result<UniqueId> Hub::Create() {
   return Pack(fields);
 }
 
-Result<std::unique_ptr<Hub::Lease>> Hub::Serve(const IdFields& fields) {
+Result<std::unique_ptr<Hub::Lease>> Hub::Serve(const IdFields& fields, bool* busy) {
   Status status;
-  AXCCL_RETURN_IF_ERROR(loop_->Run([&] { status = ServeOnLoop(fields); }));
+  AXCCL_RETURN_IF_ERROR(loop_->Run([&] { status = ServeOnLoop(fields, busy); }));
   AXCCL_RETURN_IF_ERROR(status);
   return std::make_unique<Lease>(this, fields.id);
 }
 
-Status Hub::ServeOnLoop(const IdFields& fields) {
+Status Hub::ServeOnLoop(const IdFields& fields, bool* busy) {
   const auto found = records_.find(fields.id);
   if (found == records_.end() || found->second.acceptor == nullptr) {
     Address address = fields.address[0];
-    AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor, Accept(&address, true));
+    AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor, Accept(&address, true, busy));
     records_[fields.id].acceptor = std::move(acceptor);
   }
   Record& record = records_[fields.id];

@@ -51,7 +51,8 @@ class Hub {
     Hub* const hub_;
     const IdBytes id_;
   };
-  Result<std::unique_ptr<Lease>> Serve(const IdFields& fields);
+  // *busy tells whether it failed because another process has the port, which may be dying.
+  Result<std::unique_ptr<Lease>> Serve(const IdFields& fields, bool* busy);
 
   struct Counts {
     size_t ids = 0;       // known, including remembered ones
@@ -82,8 +83,8 @@ class Hub {
 
   // On the service thread.
   Status OpenStanding(std::vector<Address> addresses);
-  Result<std::unique_ptr<service::Acceptor>> Accept(Address* address, bool reuse);
-  Status ServeOnLoop(const IdFields& fields);
+  Result<std::unique_ptr<service::Acceptor>> Accept(Address* address, bool reuse, bool* busy);
+  Status ServeOnLoop(const IdFields& fields, bool* busy);
   void Release(const IdBytes& id);
   const Secret* FindSecret(const IdBytes& id) const;
   void Enter(Arrival arrival);

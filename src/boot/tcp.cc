@@ -24,7 +24,7 @@ void TuneSocket(int fd) {
   SetInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 3000);
 }
 
-Result<service::Fd> Listen(Address* address, bool reuse) {
+Result<service::Fd> Listen(Address* address, bool reuse, bool* busy) {
   const std::string text = ToText(*address);
   service::Fd fd(socket(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return SystemError(errno, "listening on %s: socket", text.c_str());
@@ -32,6 +32,7 @@ Result<service::Fd> Listen(Address* address, bool reuse) {
   socklen_t bytes;
   sockaddr_storage storage = ToSockaddr(*address, &bytes);
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), bytes) != 0) {
+    if (busy != nullptr) *busy = errno == EADDRINUSE;
     return SystemError(errno, "listening on %s: bind (another process on the port, or not an address of this machine?)",
                        text.c_str());
   }

@@ -11,6 +11,7 @@ namespace axccl::boot {
 void TuneSocket(int fd);
 
 // Listens on `address` (port 0: any; `address->port` receives it). `reuse`: take a port whose last owner has just gone.
-Result<service::Fd> Listen(Address* address, bool reuse);
+// *busy (may be null) tells whether it failed because another socket has the port.
+Result<service::Fd> Listen(Address* address, bool reuse, bool* busy);
 
 }  // namespace axccl::boot

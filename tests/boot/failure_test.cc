@@ -1,6 +1,10 @@
 // Rendezvous that cannot succeed: everybody must learn why, by name, and soon.
+#include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +70,8 @@ TEST(FailureTest, StrayDuplicateHurtsNobodyElse) {
     ASSERT_NE(session, nullptr);
     if (context.rank() == 0) {
       EXPECT_SAYS(JoinStatus(id, 1, 2), "rank 1 was claimed twice");
+      // What is left is the deadlines of the two: no reckoning with the stray is pending.
+      while (Hub::Get().value()->Count().value().timers != 2) sched_yield();
     }
     ExpectExchange(session.get(), context.rank(), 2, 30, 1);
   });
@@ -94,7 +100,9 @@ TEST(FailureTest, DeadlineNamesTheMissing) {
 TEST(FailureTest, DeadlineInAnExchangeNamesTheMissing) {
   harness::RunRanks(harness::Threads(3), [](RankContext& context) {
     const UniqueId id = ShareId(context);
-    const auto deadline = Clock::now() + std::chrono::milliseconds(300) * harness::TimeScale();
+    // Rank 1's deadline passes first, and means nothing: it waits for nobody.
+    const auto patience = std::chrono::milliseconds(context.rank() == 1 ? 300 : 400) * harness::TimeScale();
+    const auto deadline = Clock::now() + patience;
     Result<std::unique_ptr<Session>> session = Session::Join(id, context.rank(), 3, deadline, nullptr);
     ASSERT_TRUE(session.ok()) << session.status().message();
     if (context.rank() != 1) {
@@ -102,6 +110,7 @@ TEST(FailureTest, DeadlineInAnExchangeNamesTheMissing) {
       const Status status = session.value()->AllGather(&mine, sizeof mine, all);
       EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
       EXPECT_SAYS(status, "addresses of rank 1");
+      EXPECT_EQ(status.message().find("rank 1 (pid"), std::string_view::npos) << status.message();
     }
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == 1) {
@@ -189,6 +198,19 @@ TEST(FailureTest, UnequalContributionsAndEarlyLeavers) {
         EXPECT_SAYS(status, "left after 0 exchanges");
       } else {
         session.reset();
+      }
+      ASSERT_TRUE(context.Barrier());
+    }
+    {
+      auto session = JoinWell(context, ShareId(context));
+      ASSERT_NE(session, nullptr);
+      if (context.rank() == 1) session.reset();
+      ASSERT_TRUE(context.Barrier());  // this time rank 1 is gone before rank 0 calls
+      if (context.rank() == 0) {
+        char mine[16] = {}, all[32];
+        const Status status = session->AllGather(mine, 16, all);
+        EXPECT_EQ(status.code(), Code::kRemoteError);
+        EXPECT_SAYS(status, "left after 0 exchanges");
       }
       ASSERT_TRUE(context.Barrier());
     }
@@ -335,8 +357,18 @@ TEST(ForkTest, ChildIsToldAndParentGoesOn) {
       wrong += JoinStatus(id, 0, 1).code() == Code::kInvalidUsage ? 0 : 2;
       wrong += session->AllGather(&mine, sizeof mine, all).code() == Code::kInvalidUsage ? 0 : 4;
       session->Fail(MakeStatus(Code::kInternalError, "from the child"));
+      // Whatever number the connection had, the child may use for something of its own, which must stay untouched.
+      int ends[2];
+      wrong += socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0 ? 0 : 8;
+      for (int number = 64; number < 128; ++number) dup2(ends[0], number);
+      for (int number = 3; number < 64; ++number) {
+        if (number != ends[1] && number != ends[0] && fcntl(number, F_GETFD) < 0) dup2(ends[0], number);
+      }
       delete session.get();  // as a static destructor of the child would; the parent's copy is another process's
-      _exit(wrong);
+      char byte;
+      wrong += recv(ends[1], &byte, 1, 0) < 0 && errno == EAGAIN ? 0 : 16;
+      for (int number = 3; number < 128; ++number) wrong += fcntl(number, F_GETFD) >= 0 ? 0 : 32;
+      _exit(wrong == 0 ? 0 : 1 + wrong % 100);
     }
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -92,6 +92,12 @@ TEST(HandshakeTest, WrongProofsAreCutAndChangeNothing) {
       ASSERT_TRUE(raw.SendBytes(&credentials, sizeof credentials));
       EXPECT_TRUE(raw.Cut());
     }
+    {  // a wrong proof, and all the rest as it should be
+      RawRank raw(id);
+      ASSERT_TRUE(raw.Greet(HelloOf(0, 1)));
+      ASSERT_TRUE(raw.Join(1));
+      EXPECT_TRUE(raw.Cut());
+    }
     {  // a right proof, and a join frame that is not sealed
       RawRank raw(id);
       ASSERT_TRUE(raw.Greet(HelloOf(0, 1)));
@@ -164,6 +170,21 @@ TEST(HandshakeTest, OtherVersionsAreNamedToBothSides) {
   });
 }
 
+TEST(HandshakeTest, AnotherVersionWithoutTheSecretIsCutAndChangesNothing) {
+  InAProcess([](const UniqueId& id) {
+    RawRank raw(id);
+    Hello hello = HelloOf(1, 2);
+    hello.version = 77;
+    ASSERT_TRUE(raw.Greet(hello));
+    Proof proof = raw.MyProof();
+    proof[3] ^= 1;
+    ASSERT_TRUE(raw.SendBytes(&proof, sizeof proof));
+    EXPECT_TRUE(raw.Cut());
+    EXPECT_EQ(Counts().meetings, 0u);
+    EXPECT_TRUE(JoinStatus(id, 0, 1).ok());
+  });
+}
+
 TEST(HandshakeTest, ImpossibleRanksAreTurnedAway) {
   InAProcess([](const UniqueId& id) {
     for (const auto& [rank, nranks] :
@@ -204,7 +225,11 @@ TEST(FrameOfARankTest, MisplacedForgedAndOverlongFramesEndTheMeeting) {
       if (kind == 0) raw.SendFrame(FrameType::kContribute, payload);                     // a byte too long
       if (kind == 1) raw.SendFrame(FrameType::kGathered, std::span(payload).first(16));  // not for a rank to send
       if (kind == 2) raw.SendFrame(FrameType::kJoin, std::span(payload).first(sizeof(JoinBody)));  // a second time
-      if (kind == 3) raw.SendBytes(&header, sizeof header);                                        // no MAC
+      if (kind == 3) {  // right but for the MAC
+        header.bytes = 8;
+        raw.SendBytes(&header, sizeof header);
+        raw.SendBytes(payload.data(), 8);
+      }
       if (kind == 4) {
         header.bytes = 0xffffffff;
         raw.SendBytes(&header, sizeof header);

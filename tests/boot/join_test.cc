@@ -245,6 +245,29 @@ TEST(CommIdJoinTest, DifferentSecretsDoNotMeet) {
       CommId("replaced"));
 }
 
+TEST(CommIdJoinTest, PortOfAServerThatJustDiedIsTakenOver) {
+  harness::RunRanks(
+      harness::Processes(3),
+      [](RankContext& context) {
+        const UniqueId id = CreateUniqueId().value();
+        if (context.rank() == 2) {  // the rank 0 of the second run
+          context.Await(0);
+        } else {
+          Result<std::unique_ptr<Session>> session = Session::Join(id, context.rank(), 2, Patient(), nullptr);
+          ASSERT_TRUE(session.ok()) << session.status().message();
+          if (context.rank() == 0) context.Die();
+          uint64_t mine = 0, all[2];
+          EXPECT_EQ(session.value()->AllGather(&mine, sizeof mine, all).code(), Code::kRemoteError);
+          context.Set(0, 1);
+        }
+        const int rank = context.rank() == 2 ? 0 : 1;
+        Result<std::unique_ptr<Session>> session = Session::Join(id, rank, 2, Patient(), nullptr);
+        ASSERT_TRUE(session.ok()) << session.status().message();
+        ExpectExchange(session.value().get(), rank, 2, 20, 1);
+      },
+      CommId(""));
+}
+
 TEST(CommIdJoinTest, NobodyThereIsATimeoutThatNamesTheAddress) {
   harness::RunRanks(
       harness::Processes(1),

@@ -28,8 +28,8 @@ class RawRank {
   // This rank's proof, after Greet.
   Proof MyProof() const;
   bool SendFrame(FrameType type, std::span<const std::byte> payload);
-  // Proof and a good kJoin frame.
-  bool Join();
+  // Proof and a good kJoin frame; `spoil` is put over the first byte of the proof by exclusive or.
+  bool Join(uint8_t spoil = 0);
   // An error frame's status; ok for any other frame, kInternalError "cut" at the end.
   Status ReceiveFrame(FrameType* type);
 

@@ -110,6 +110,42 @@ TEST(LoopTest, HandlersMayUnwatchThemselvesAndOthers) {
   });
 }
 
+TEST(LoopTest, ReusedDescriptorNumberDoesNotGetTheEventsOfTheLast) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    int ready[2][2], idle[2];
+    for (auto& ends : ready) {
+      ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+      ASSERT_EQ(write(ends[1], "x", 1), 1);
+    }
+    ASSERT_EQ(pipe2(idle, O_CLOEXEC | O_NONBLOCK), 0);
+    // Both are ready in one wake-up. The first to be served puts an idle pipe in the place of the other.
+    int spurious = 0;
+    std::promise<void> replaced;
+    const auto handler_of = [&](int mine, int other) {
+      return [&, mine, other](uint32_t) {
+        loop->Unwatch(mine);
+        loop->Unwatch(other);
+        dup2(idle[0], other);
+        (void)!loop->Watch(other, EPOLLIN, [&](uint32_t) { ++spurious; }).ok();
+        replaced.set_value();
+      };
+    };
+    ASSERT_TRUE(OnLoop(loop, [&] {
+      return loop->Watch(ready[0][0], EPOLLIN, handler_of(ready[0][0], ready[1][0])).ok() &&
+             loop->Watch(ready[1][0], EPOLLIN, handler_of(ready[1][0], ready[0][0])).ok();
+    }));
+    replaced.get_future().wait();
+    EXPECT_EQ(OnLoop(loop, [&] { return loop->watched(); }), 1u);
+    EXPECT_EQ(OnLoop(loop, [&] { return spurious; }), 0);
+    OnLoop(loop, [&] {
+      for (auto& ends : ready) loop->Unwatch(ends[0]);
+      return 0;
+    });
+    for (auto& ends : {ready[0], ready[1], idle}) close(ends[0]), close(ends[1]);
+  });
+}
+
 TEST(LoopTest, TakesNoSignalsOfTheApplication) {
   InAProcess([] {
     ASSERT_LOOP(loop);
@@ -141,7 +177,7 @@ TEST(LoopTest, ForkedChildIsTold) {
       wrong += loop->Run([] {}).code() == Code::kInvalidUsage ? 0 : 2;
       wrong += fcntl(tracked.get(), F_GETFD) == -1 && errno == EBADF ? 0 : 4;
       // A number the child reuses is the child's own.
-      const int reused = open("/dev/null", O_RDONLY | O_CLOEXEC);
+      const int reused = dup2(STDERR_FILENO, tracked.get());
       Fd copy = std::move(tracked);
       copy.Close();
       wrong += fcntl(reused, F_GETFD) != -1 ? 0 : 8;
