@@ -26,6 +26,7 @@ void AddControl(const ChannelLayout& channel, const std::string& name, std::vect
 std::vector<Region> Regions(const BlockLayout& layout, uint32_t owner) {
   std::vector<Region> regions{{"header", 0, sizeof(BlockHeader)}, {"released", layout.released, layout.ranks}};
   AddControl(layout.channel, "channel", &regions);
+  regions.push_back({"control", layout.control, kControlSlots * sizeof(ControlSlot)});
   regions.push_back({"scratch", layout.channel.scratch, layout.channel.scratch_bytes});
   for (uint32_t peer = 0; peer < layout.ranks; ++peer) {
     if (peer == owner) continue;

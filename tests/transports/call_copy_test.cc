@@ -1,9 +1,11 @@
 // Copies by system call between processes.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tests/harness/run_ranks.h"
@@ -42,6 +44,21 @@ TEST(CallCopyTest, ReadsAndWritesPlainMemoryOfAnotherProcess) {
     }
     ASSERT_TRUE(context.Barrier());
     EXPECT_EQ(std::count(memory.begin(), memory.end(), 77), static_cast<ptrdiff_t>(kBytes));
+  });
+}
+
+TEST(CallCopyTest, HalfACopyIsAnErrorThatSaysHowFarItGot) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    void* const memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    ASSERT_EQ(mprotect(static_cast<char*>(memory) + page, page, PROT_NONE), 0);
+    std::vector<uint8_t> local(2 * page);
+    const Status status =
+        CallRead(static_cast<uint32_t>(getpid()), local.data(), reinterpret_cast<uint64_t>(memory), 2 * page);
+    EXPECT_EQ(status.code(), Code::kSystemError);
+    EXPECT_NE(status.message().find(std::to_string(page) + " done"), std::string_view::npos) << status.message();
+    munmap(memory, 2 * page);
   });
 }
 
