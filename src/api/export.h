@@ -3,9 +3,10 @@
 //   AXCCL_API ncclResult_t pncclSend(...) { ... }
 //   AXCCL_TWIN(Send)
 //
-// defines the strong symbol pncclSend and the weak symbol ncclSend at the same address. A preloaded profiler can therefore
-// define its own ncclSend and call pncclSend. Code of the library calls pnccl names only: nccl names may belong to somebody
-// else. What is not marked stays inside, by -fvisibility=hidden and once more by the version script axccl.map.
+// defines the strong symbol pncclSend and the weak symbol ncclSend at the same address. A preloaded profiler can
+// therefore define its own ncclSend and call pncclSend. Code of the library calls pnccl names only: nccl names may
+// belong to somebody else. What is not marked stays inside, by -fvisibility=hidden and once more by the version script
+// axccl.map.
 #pragma once
 
 #define AXCCL_API extern "C" __attribute__((visibility("default")))

@@ -13,7 +13,8 @@
 namespace axccl::api {
 namespace {
 
-// A handle is a row of the table in disguise: nothing to free, nothing to go stale, and a foreign pointer is recognised.
+// A handle is a row of the table in disguise: nothing to free, nothing to go stale, and a foreign pointer is
+// recognised.
 const param::Info* RowOf(ncclParamHandle_t handle) {
   const auto* const row = reinterpret_cast<const param::Info*>(handle);
   for (const param::Info& info : param::Table()) {
@@ -60,7 +61,8 @@ std::string RawValue(const param::Info& info) {
   int64_t number;
   double seconds;
   if (param::ParseInt(info, text, &number)) return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
-  if (param::ParseSeconds(info, text, &seconds)) return std::string(reinterpret_cast<const char*>(&seconds), sizeof(seconds));
+  if (param::ParseSeconds(info, text, &seconds))
+    return std::string(reinterpret_cast<const char*>(&seconds), sizeof(seconds));
   return text;
 }
 
@@ -77,7 +79,8 @@ AXCCL_API ncclResult_t pncclParamBind(ncclParamHandle_t* out, const char* key) {
     return InvalidArgument("ncclParamBind: argument %s is NULL; pass both", out == nullptr ? "out" : "key");
   const param::Info* const info = param::Find(key);
   if (info == nullptr)
-    return InvalidArgument("ncclParamBind: argument key is \"%s\", which is no parameter; see ncclParamGetAllParameterKeys", key);
+    return InvalidArgument(
+        "ncclParamBind: argument key is \"%s\", which is no parameter; see ncclParamGetAllParameterKeys", key);
   *out = reinterpret_cast<ncclParamHandle_t>(const_cast<param::Info*>(info));
   return ncclSuccess;
 }
@@ -85,19 +88,33 @@ AXCCL_TWIN(ParamBind)
 
 AXCCL_API ncclResult_t pncclParamGetI8(ncclParamHandle_t h, int8_t* out) { return GetNumber("ncclParamGetI8", h, out); }
 AXCCL_TWIN(ParamGetI8)
-AXCCL_API ncclResult_t pncclParamGetI16(ncclParamHandle_t h, int16_t* out) { return GetNumber("ncclParamGetI16", h, out); }
+AXCCL_API ncclResult_t pncclParamGetI16(ncclParamHandle_t h, int16_t* out) {
+  return GetNumber("ncclParamGetI16", h, out);
+}
 AXCCL_TWIN(ParamGetI16)
-AXCCL_API ncclResult_t pncclParamGetI32(ncclParamHandle_t h, int32_t* out) { return GetNumber("ncclParamGetI32", h, out); }
+AXCCL_API ncclResult_t pncclParamGetI32(ncclParamHandle_t h, int32_t* out) {
+  return GetNumber("ncclParamGetI32", h, out);
+}
 AXCCL_TWIN(ParamGetI32)
-AXCCL_API ncclResult_t pncclParamGetI64(ncclParamHandle_t h, int64_t* out) { return GetNumber("ncclParamGetI64", h, out); }
+AXCCL_API ncclResult_t pncclParamGetI64(ncclParamHandle_t h, int64_t* out) {
+  return GetNumber("ncclParamGetI64", h, out);
+}
 AXCCL_TWIN(ParamGetI64)
-AXCCL_API ncclResult_t pncclParamGetU8(ncclParamHandle_t h, uint8_t* out) { return GetNumber("ncclParamGetU8", h, out); }
+AXCCL_API ncclResult_t pncclParamGetU8(ncclParamHandle_t h, uint8_t* out) {
+  return GetNumber("ncclParamGetU8", h, out);
+}
 AXCCL_TWIN(ParamGetU8)
-AXCCL_API ncclResult_t pncclParamGetU16(ncclParamHandle_t h, uint16_t* out) { return GetNumber("ncclParamGetU16", h, out); }
+AXCCL_API ncclResult_t pncclParamGetU16(ncclParamHandle_t h, uint16_t* out) {
+  return GetNumber("ncclParamGetU16", h, out);
+}
 AXCCL_TWIN(ParamGetU16)
-AXCCL_API ncclResult_t pncclParamGetU32(ncclParamHandle_t h, uint32_t* out) { return GetNumber("ncclParamGetU32", h, out); }
+AXCCL_API ncclResult_t pncclParamGetU32(ncclParamHandle_t h, uint32_t* out) {
+  return GetNumber("ncclParamGetU32", h, out);
+}
 AXCCL_TWIN(ParamGetU32)
-AXCCL_API ncclResult_t pncclParamGetU64(ncclParamHandle_t h, uint64_t* out) { return GetNumber("ncclParamGetU64", h, out); }
+AXCCL_API ncclResult_t pncclParamGetU64(ncclParamHandle_t h, uint64_t* out) {
+  return GetNumber("ncclParamGetU64", h, out);
+}
 AXCCL_TWIN(ParamGetU64)
 
 AXCCL_API ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char** out) {
@@ -119,7 +136,8 @@ AXCCL_API ncclResult_t pncclParamGet(ncclParamHandle_t h, void* out, int maxLen,
   const std::string raw = axccl::api::RawValue(*info);
   *len = static_cast<int>(raw.size());
   if (maxLen < *len)
-    return InvalidArgument("ncclParamGet: argument maxLen is %d, %s has %d bytes; pass a larger buffer", maxLen, info->name, *len);
+    return InvalidArgument("ncclParamGet: argument maxLen is %d, %s has %d bytes; pass a larger buffer", maxLen,
+                           info->name, *len);
   memcpy(out, raw.data(), raw.size());
   return ncclSuccess;
 }

@@ -132,8 +132,8 @@ std::shared_ptr<Sink> Open(const std::string& pattern, std::string* error) {
   return sink;
 }
 
-// Reads the parameters. Two threads may do so at once and find the same; reading them may itself log, which ends because
-// a parameter is reported only by the call that reads it first.
+// Reads the parameters. Two threads may do so at once and find the same; reading them may itself log, which ends
+// because a parameter is reported only by the call that reads it first.
 uint64_t Load() {
   const KeepErrno keep_errno;
   std::vector<std::string> unknown;
@@ -143,9 +143,10 @@ uint64_t Load() {
   uint64_t expected = kUnread;
   if (!settings.compare_exchange_strong(expected, fresh, std::memory_order_relaxed)) return expected;
   for (const std::string& word : unknown)
-    AXCCL_WARN("NCCL_DEBUG_SUBSYS: %s is no subsystem; accepted are INIT, COLL, P2P, SHM, NET, GRAPH, TUNING, ENV, ALLOC, "
-               "ALLOC_HOST, CALL, PROXY, NVLS, BOOTSTRAP, REG, PROFILE, RAS, DESTROY and ALL",
-               word.c_str());
+    AXCCL_WARN(
+        "NCCL_DEBUG_SUBSYS: %s is no subsystem; accepted are INIT, COLL, P2P, SHM, NET, GRAPH, TUNING, ENV, ALLOC, "
+        "ALLOC_HOST, CALL, PROXY, NVLS, BOOTSTRAP, REG, PROFILE, RAS, DESTROY and ALL",
+        word.c_str());
   return fresh;
 }
 
@@ -178,8 +179,8 @@ std::string Prefix(Level level, int device) {
   if (level == Level::kVersion) return "";
   const char* const name = level == Level::kWarn ? "WARN" : level == Level::kInfo ? "INFO" : "TRACE";
   char buffer[96];
-  snprintf(buffer, sizeof(buffer), ":%d:%d [%d] NCCL %s ", static_cast<int>(getpid()), static_cast<int>(gettid()), device,
-           name);
+  snprintf(buffer, sizeof(buffer), ":%d:%d [%d] NCCL %s ", static_cast<int>(getpid()), static_cast<int>(gettid()),
+           device, name);
   return HostName() + buffer;
 }
 

@@ -1,8 +1,8 @@
 // Log lines in NCCL's format: `host:pid:tid [device] NCCL INFO text`.
 //
-// Level from NCCL_DEBUG (VERSION, WARN, INFO, TRACE; default none), subsystems from NCCL_DEBUG_SUBSYS (list, ^ excludes;
-// default INIT,BOOTSTRAP,ENV), target from NCCL_DEBUG_FILE (%h host, %p pid; default stdout). Read once, at first use.
-// Thread-safe; one write per line. Below the level a call costs one relaxed load.
+// Level from NCCL_DEBUG (VERSION, WARN, INFO, TRACE; default none), subsystems from NCCL_DEBUG_SUBSYS (list, ^
+// excludes; default INIT,BOOTSTRAP,ENV), target from NCCL_DEBUG_FILE (%h host, %p pid; default stdout). Read once, at
+// first use. Thread-safe; one write per line. Below the level a call costs one relaxed load.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,8 @@ bool Enabled(Level level, uint32_t subsystems);
 [[gnu::format(printf, 4, 5)]] void Write(Level level, uint32_t subsystems, int device, const char* format, ...);
 // An INFO line whatever the level: for what somebody asked for by a call.
 [[gnu::format(printf, 1, 2)]] void WriteAlways(const char* format, ...);
-// Reads the parameters again at the next line (ncclResetDebugInit, tests). Lines being written go where they were going.
+// Reads the parameters again at the next line (ncclResetDebugInit, tests). Lines being written go where they were
+// going.
 void Reset();
 
 }  // namespace axccl::log

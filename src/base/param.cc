@@ -52,7 +52,8 @@ std::string_view Trim(std::string_view text) {
 
 std::string UserPath() {
   if (const char* path = std::getenv("NCCL_CONF_FILE"); path != nullptr && *path != '\0') return path;
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return std::string(home) + "/.nccl.conf";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::string(home) + "/.nccl.conf";
   char buffer[4096];
   passwd entry, *found = nullptr;
   if (getpwuid_r(getuid(), &entry, buffer, sizeof(buffer), &found) != 0 || found == nullptr) return "";
@@ -76,8 +77,8 @@ File ReadFile(const std::string& path, std::vector<std::string>* warnings) {
   return file;
 }
 
-// Misspelled names do nothing and nobody would notice. Names of ours are wrong for sure; NCCL has many that mean nothing
-// here, so only those who ask for INFO are told.
+// Misspelled names do nothing and nobody would notice. Names of ours are wrong for sure; NCCL has many that mean
+// nothing here, so only those who ask for INFO are told.
 void ReportUnknownNames(std::vector<std::string>* warnings, std::vector<std::string>* notes) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -85,7 +86,8 @@ void ReportUnknownNames(std::vector<std::string>* warnings, std::vector<std::str
     const bool ours = name.starts_with("AXCCL_") && !name.starts_with("AXCCL_TEST_");
     if (!ours && (!name.starts_with("NCCL_") || name.starts_with("NCCL_TESTS_"))) continue;
     if (Find(name) != nullptr) continue;
-    (ours ? warnings : notes)->push_back("environment variable " + std::string(name) + " is not known and has no effect");
+    (ours ? warnings : notes)
+        ->push_back("environment variable " + std::string(name) + " is not known and has no effect");
   }
 }
 
@@ -144,7 +146,8 @@ Value Read(const State& state, const Info& info, std::vector<std::string>* warni
     const std::string place = source == Source::kEnvironment ? "environment"
                               : source == Source::kUserFile  ? state.user_path
                                                              : kSystemFile;
-    warnings->push_back(std::string(info.name) + "=" + shown + " (" + place + ") is ignored: accepted is " + Accepted(info));
+    warnings->push_back(std::string(info.name) + "=" + shown + " (" + place + ") is ignored: accepted is " +
+                        Accepted(info));
   }
   return {info.fallback, Source::kDefault};
 }
@@ -173,7 +176,8 @@ Value GetValue(const Info& info) {
   for (const std::string& text : warnings) AXCCL_WARN("%s", text.c_str());
   for (const std::string& text : notes) AXCCL_INFO(kEnv, "%s", text.c_str());
   if (first && value.source != Source::kDefault)
-    AXCCL_INFO(kEnv, "%s=%s (%s)", info.name, info.secret ? "<set>" : value.text.c_str(), SourceName(value.source).c_str());
+    AXCCL_INFO(kEnv, "%s=%s (%s)", info.name, info.secret ? "<set>" : value.text.c_str(),
+               SourceName(value.source).c_str());
   return value;
 }
 

@@ -1,9 +1,9 @@
 // The one table of parameters. Each has a name, a type, a default, a meaning and, once read, a value and its source.
 //
-// Precedence: environment, then the file $NCCL_CONF_FILE (else ~/.nccl.conf), then /etc/nccl.conf (`NAME=value` lines, a
-// line that starts with `#` is a comment). A value is read once, at its first use, and never changes afterwards. A value
-// that does not parse keeps the default and is reported at WARN with name, value and what is accepted. Thread-safe; not for
-// fast paths (a lock and a search).
+// Precedence: environment, then the file $NCCL_CONF_FILE (else ~/.nccl.conf), then /etc/nccl.conf (`NAME=value` lines,
+// a line that starts with `#` is a comment). A value is read once, at its first use, and never changes afterwards. A
+// value that does not parse keeps the default and is reported at WARN with name, value and what is accepted.
+// Thread-safe; not for fast paths (a lock and a search).
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct Info {
   const char* type;         // "int", "bytes", "string", "seconds"
   const char* fallback;     // default as text
   const char* meaning;      // one sentence
-  // What else than parsing as the type is asked. Strings: the accepted words, separated by `|`, compared without regard to
-  // case, "" = any text. Numbers: the range, both ends included.
+  // What else than parsing as the type is asked. Strings: the accepted words, separated by `|`, compared without regard
+  // to case, "" = any text. Numbers: the range, both ends included.
   const char* words = "";
   int64_t least = 0;
   int64_t most = INT64_MAX;

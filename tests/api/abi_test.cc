@@ -138,11 +138,26 @@ TEST(Abi, InitializersFillEveryField) {
   EXPECT_EQ(config.version, static_cast<unsigned>(NCCL_LAYOUT_VERSION_CODE));
   EXPECT_EQ(config.netName, nullptr);
   EXPECT_EQ(config.commName, nullptr);
-  for (const int field :
-       {config.blocking, config.cgaClusterSize, config.minCTAs, config.maxCTAs, config.splitShare, config.trafficClass,
-        config.collnetEnable, config.CTAPolicy, config.shrinkShare, config.nvlsCTAs, config.nChannelsPerNetPeer,
-        config.nvlinkCentricSched, config.graphUsageMode, config.numRmaCtx, config.maxP2pPeers, config.graphStreamOrdering,
-        config.launchOrderImplicit, config.numRmaSig, config.rmaEagerInit, config.hostCftMode})
+  for (const int field : {config.blocking,
+                          config.cgaClusterSize,
+                          config.minCTAs,
+                          config.maxCTAs,
+                          config.splitShare,
+                          config.trafficClass,
+                          config.collnetEnable,
+                          config.CTAPolicy,
+                          config.shrinkShare,
+                          config.nvlsCTAs,
+                          config.nChannelsPerNetPeer,
+                          config.nvlinkCentricSched,
+                          config.graphUsageMode,
+                          config.numRmaCtx,
+                          config.maxP2pPeers,
+                          config.graphStreamOrdering,
+                          config.launchOrderImplicit,
+                          config.numRmaSig,
+                          config.rmaEagerInit,
+                          config.hostCftMode})
     EXPECT_EQ(field, NCCL_CONFIG_UNDEF_INT);
 
   const ncclCollConfig_t call = NCCL_COLLCONFIG_INITIALIZER;
@@ -175,7 +190,8 @@ TEST(Abi, ErrorStringsAreTheOnesToolsMatch) {
       {9, "unknown result code"},
       {-1, "unknown result code"},
   };
-  for (const auto& [code, text] : texts) EXPECT_STREQ(ncclGetErrorString(static_cast<ncclResult_t>(code)), text) << code;
+  for (const auto& [code, text] : texts)
+    EXPECT_STREQ(ncclGetErrorString(static_cast<ncclResult_t>(code)), text) << code;
 }
 
 TEST(Abi, VersionWorksBeforeAnythingElse) {

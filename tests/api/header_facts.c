@@ -1,6 +1,6 @@
-/* Prints what a compiler makes of an nccl.h, and runs one collective with it. Built once against NVIDIA's header and once
- * against ours, both linked to our library; header_facts_test compares. Whatever header is used, only names it has may
- * appear here, hence the version conditions. */
+/* Prints what a compiler makes of an nccl.h, and runs one collective with it. Built once against NVIDIA's header and
+ * once against ours, both linked to our library; header_facts_test compares. Whatever header is used, only names it has
+ * may appear here, hence the version conditions. */
 #include <nccl.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -77,10 +77,12 @@ static int RunCollective(void) {
   TRY(ncclGroupEnd());
   TRY(ncclCommCount(comms[0], &count));
   TRY(ncclGroupStart());
-  for (int rank = 0; rank < 2; ++rank) TRY(ncclAllReduce(in[rank], out[rank], 4, ncclFloat32, ncclSum, comms[rank], NULL));
+  for (int rank = 0; rank < 2; ++rank)
+    TRY(ncclAllReduce(in[rank], out[rank], 4, ncclFloat32, ncclSum, comms[rank], NULL));
   TRY(ncclGroupSimulateEnd(&info));
   TRY(ncclGroupStart());
-  for (int rank = 0; rank < 2; ++rank) TRY(ncclAllReduce(in[rank], out[rank], 4, ncclFloat32, ncclSum, comms[rank], NULL));
+  for (int rank = 0; rank < 2; ++rank)
+    TRY(ncclAllReduce(in[rank], out[rank], 4, ncclFloat32, ncclSum, comms[rank], NULL));
   TRY(ncclGroupEnd());
   for (int rank = 0; rank < 2; ++rank) TRY(ncclCommFinalize(comms[rank]));
   for (int rank = 0; rank < 2; ++rank) TRY(ncclCommDestroy(comms[rank]));

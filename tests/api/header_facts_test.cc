@@ -1,4 +1,5 @@
-// A program compiled against NVIDIA's nccl.h and the same program compiled against ours see the same numbers, and both run.
+// A program compiled against NVIDIA's nccl.h and the same program compiled against ours see the same numbers, and both
+// run.
 #include <gtest/gtest.h>
 #include <stdio.h>
 

@@ -26,7 +26,8 @@ TEST(Interpose, SeesTheProgramsCallsOnly) {
   ASSERT_EQ(pncclGroupStart(), ncclSuccess);
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_EQ(ncclBcast(&in[rank], 1, ncclFloat32, 0, comms[rank], nullptr), ncclSuccess);
-    ASSERT_EQ(ncclAllReduceConfig(&in[rank], &out[rank], 1, ncclFloat32, ncclSum, comms[rank], nullptr, &config), ncclSuccess);
+    ASSERT_EQ(ncclAllReduceConfig(&in[rank], &out[rank], 1, ncclFloat32, ncclSum, comms[rank], nullptr, &config),
+              ncclSuccess);
   }
   ASSERT_EQ(pncclGroupEnd(), ncclSuccess);
   EXPECT_EQ(interposer_calls, 4) << "the library called itself by an interposable name";

@@ -22,7 +22,8 @@ const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
     t["src/base"] = {};
     t["src/plan"] = {"src/base"};
     for (const char* reader : {"src/algo", "src/verify", "src/cost"}) t[reader] = {"src/base", "src/plan"};
-    for (const char* chooser : {"src/sim", "src/tune"}) t[chooser] = {"src/base", "src/plan", "src/algo", "src/verify", "src/cost"};
+    for (const char* chooser : {"src/sim", "src/tune"})
+      t[chooser] = {"src/base", "src/plan", "src/algo", "src/verify", "src/cost"};
     for (const char* leaf : {"src/topo", "src/boot", "src/trace", "transports/transport.h"}) t[leaf] = {"src/base"};
     // The movers know what an element is and where it lies, nothing else.
     t["kernels"] = {"src/base/types.h", "src/plan/region.h"};
@@ -86,7 +87,8 @@ TEST(Structure, IncludesFollowTheTable) {
 TEST(Structure, LibraryNeverIncludesTestsOrTools) {
   for (const SourceFile& file : ReadSources({"include", "src", "kernels", "transports"})) {
     for (const std::string& include : QuotedIncludes(file)) {
-      for (const char* outside : {"tests", "tools", "perf"}) EXPECT_FALSE(IsUnder(include, outside)) << file.path << ": " << include;
+      for (const char* outside : {"tests", "tools", "perf"})
+        EXPECT_FALSE(IsUnder(include, outside)) << file.path << ": " << include;
     }
   }
 }

@@ -68,7 +68,8 @@ std::vector<std::string> Environment::Log() const {
 int Environment::CountLog(const std::vector<std::string>& words) const {
   const std::vector<std::string> lines = Log();
   return static_cast<int>(std::count_if(lines.begin(), lines.end(), [&words](const std::string& line) {
-    return std::all_of(words.begin(), words.end(), [&line](const std::string& word) { return line.find(word) != line.npos; });
+    return std::all_of(words.begin(), words.end(),
+                       [&line](const std::string& word) { return line.find(word) != line.npos; });
   }));
 }
 

@@ -1,7 +1,8 @@
 // The library's parameters and log as one test wants them.
 //
-// Construction clears all NCCL_* and AXCCL_* variables, points HOME at an empty folder and sends the log to a file there;
-// destruction restores the environment and removes the folder. One at a time; not while other threads read parameters.
+// Construction clears all NCCL_* and AXCCL_* variables, points HOME at an empty folder and sends the log to a file
+// there; destruction restores the environment and removes the folder. One at a time; not while other threads read
+// parameters.
 #pragma once
 
 #include <initializer_list>

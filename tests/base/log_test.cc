@@ -40,7 +40,8 @@ TEST(Log, VersionLineHasNoPrefix) {
 }
 
 TEST(Log, LevelsIncludeTheLowerOnes) {
-  const std::pair<const char*, int> cases[] = {{"", 0}, {"NONE", 0}, {"VERSION", 1}, {"WARN", 2}, {"info", 3}, {"TRACE", 4}};
+  const std::pair<const char*, int> cases[] = {{"", 0},     {"NONE", 0}, {"VERSION", 1},
+                                               {"WARN", 2}, {"info", 3}, {"TRACE", 4}};
   for (const auto& [level, lines] : cases) {
     Environment environment{{"NCCL_DEBUG", level}, {"NCCL_DEBUG_SUBSYS", "COLL"}};
     for (int i = 0; i <= 4; ++i) Write(static_cast<Level>(i), kColl, 0, "line");

@@ -75,7 +75,8 @@ TEST(Param, NamedFileReplacesTheOneInHome) {
 
 TEST(Param, FileHasCommentsSpacesAndBadLines) {
   Environment environment{{"NCCL_DEBUG", "WARN"}};
-  environment.WriteFile(".nccl.conf", "# NCCL_ALGO=ring\n\n  NCCL_ALGO =  tree \t\nno equals sign\n=nothing\nNCCL_PROTO=a=b\r\n");
+  environment.WriteFile(".nccl.conf",
+                        "# NCCL_ALGO=ring\n\n  NCCL_ALGO =  tree \t\nno equals sign\n=nothing\nNCCL_PROTO=a=b\r\n");
   environment.Forget();
   EXPECT_EQ(Get("NCCL_ALGO"), "tree");
   EXPECT_EQ(Get("NCCL_PROTO"), "a=b");
@@ -112,7 +113,8 @@ TEST_P(BadValueTest, KeepsTheDefaultAndIsReportedOnce) {
   EXPECT_EQ(Get(bad.name, &source), Find(bad.name)->fallback);
   EXPECT_EQ(source, Source::kDefault);
   EXPECT_EQ(Get(bad.name), Find(bad.name)->fallback);
-  EXPECT_EQ(environment.CountLog({"NCCL WARN", bad.name, std::string("=") + bad.value + " (environment)", bad.accepted}), 1);
+  EXPECT_EQ(
+      environment.CountLog({"NCCL WARN", bad.name, std::string("=") + bad.value + " (environment)", bad.accepted}), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Values, BadValueTest,

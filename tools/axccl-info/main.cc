@@ -19,9 +19,9 @@ using axccl_info::RankReport;
 constexpr char kUsage[] =
     "usage: axccl-info [--ranks N]\n"
     "  Prints versions, processor, devices and parameters.\n"
-    "  --ranks N  also starts N processes (1..64), makes a communicator of them, and prints the link between every two\n"
-    "             ranks, the time of init, and the memory a rank holds before first use and after a 64 MiB all_reduce.\n"
-    "             Needs 64 MiB per rank.\n";
+    "  --ranks N  also starts N processes (1..64), makes a communicator of them, and prints the link between every\n"
+    "             two ranks, the time of init, and the memory a rank holds before first use and after an all_reduce\n"
+    "             of 64 MiB. Needs 64 MiB per rank.\n";
 
 double Mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -41,8 +41,8 @@ void PrintLibrary() {
     fprintf(stderr, "axccl-info: the library does not tell its version: %s\n", ncclGetLastError(nullptr));
     exit(1);
   }
-  printf("AxCCL %d.%d.%d, API of NCCL %d.%d.%d\n", own / 10000, own / 100 % 100, own % 100, nccl / 10000, nccl / 100 % 100,
-         nccl % 100);
+  printf("AxCCL %d.%d.%d, API of NCCL %d.%d.%d\n", own / 10000, own / 100 % 100, own % 100, nccl / 10000,
+         nccl / 100 % 100, nccl % 100);
   printf("processor  %s, %ld cores online\n", ProcessorName().c_str(), sysconf(_SC_NPROCESSORS_ONLN));
   printf("devices    host (memory of this machine; every rank has a device of its own)\n");
 }

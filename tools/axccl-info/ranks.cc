@@ -23,7 +23,8 @@ struct IdPipe {
 // Keeps the first failure of a rank; false stops it.
 bool Check(RankReport* report, ncclResult_t result, const char* call) {
   if (result == ncclSuccess) return true;
-  snprintf(report->error, sizeof(report->error), "%s: %s: %s", call, ncclGetErrorString(result), ncclGetLastError(nullptr));
+  snprintf(report->error, sizeof(report->error), "%s: %s: %s", call, ncclGetErrorString(result),
+           ncclGetLastError(nullptr));
   return false;
 }
 
@@ -69,7 +70,8 @@ bool ReduceOnce(ncclComm_t comm, RankReport* report) {
   const char* algorithm = "";
   INFO_TRY(ncclMemAlloc(&buffer, kReduceBytes));
   INFO_TRY(axcclStreamCreate(&stream, axcclStreamNonBlocking));
-  INFO_TRY(ncclAllReduce(buffer, buffer, kReduceBytes / sizeof(float), ncclFloat32, ncclSum, comm, axcclStreamToCuda(stream)));
+  INFO_TRY(ncclAllReduce(buffer, buffer, kReduceBytes / sizeof(float), ncclFloat32, ncclSum, comm,
+                         axcclStreamToCuda(stream)));
   INFO_TRY(axcclStreamSynchronize(stream));
   INFO_TRY(axcclCommGetLastAlgorithm(comm, &algorithm));
   snprintf(report->algorithm, sizeof(report->algorithm), "%s", algorithm);
@@ -110,7 +112,8 @@ void Reap(std::vector<pid_t> children, RankReport* reports) {
         snprintf(reports[rank].error, sizeof(reports[rank].error), "ended because another rank failed");
       else
         snprintf(reports[rank].error, sizeof(reports[rank].error), "process ended with %s %d",
-                 WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+                 WIFSIGNALED(status) ? "signal" : "status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     ended = true;
