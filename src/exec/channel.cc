@@ -81,6 +81,7 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access) const {
   Prepared prepared;
   AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_));
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
+  Locate(call, &prepared);
   prepared.signature = Mix(call.Packed(), call.count, prepared.program->plan->hash.low);
   return prepared;
 }
@@ -111,7 +112,7 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
     cut.tile = tile >= plan::LaneSpan(cut, lanes - 1).count ? 0 : tile;  // 0: one turn; the last span is the longest
     const uint64_t used = plan::SlotElements(cut) * element;
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
-    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
+    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && used <= kLineData;
   }
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
@@ -120,6 +121,45 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
   const uint64_t written = call.count * element * static_cast<uint64_t>(plan::OutputBlocks(contract, self_));
   prepared->around_cache = written > host_->cache_bytes() / 2;
   return Status();
+}
+
+// A slot holds one part, from its start. Small ones live in the line of the signal that publishes them.
+OperandPlace Channel::PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const {
+  const Program& program = *prepared.program;
+  const Member& owner = member(operand.rank);
+  const int16_t endpoint = program.inline_endpoint[operand.part];
+  const bool in_line = prepared.inline_slots && endpoint >= 0;
+  OperandPlace place{&owner.block, {}, prepared.slot_bytes};
+  for (uint64_t copy = 0; copy < plan::kRotation; ++copy) {
+    // Each turn has its half of the scratch, whatever the plan and the size of its slots: what the next operation writes
+    // does not lie across what members may still read of this one.
+    const uint64_t half = copy * (owner.layout.scratch_bytes / plan::kRotation);
+    const uint64_t index = uint64_t{lane} * program.plan->schedule.slots + operand.part;
+    place.offset[copy] = in_line ? owner.layout.OffsetOfLine(lane, static_cast<uint32_t>(endpoint), copy) + offsetof(Line, data)
+                                 : owner.layout.scratch + half + index * prepared.slot_bytes;
+  }
+  return place;
+}
+
+void Channel::Locate(const Call& call, Prepared* prepared) const {
+  const Program& program = *prepared->program;
+  const uint64_t block_bytes = call.count * ElementSize(call.type);
+  prepared->places.resize(program.operands.size());
+  for (uint32_t lane = 0; lane < program.lanes.size(); ++lane) {
+    for (const Step& step : program.lanes[lane]) {
+      for (uint32_t i = step.operands; i < step.operands + step.num_dst + step.num_src; ++i) {
+        const plan::Operand& operand = program.operands[i];
+        if (operand.buffer == plan::Buffer::kScratch) {
+          prepared->places[i] = PlaceOfSlot(*prepared, lane, operand);
+          continue;
+        }
+        const Binding& binding = bindings[operand.rank];
+        OperandPlace& place = prepared->places[i];
+        place.base = operand.buffer == plan::Buffer::kInput ? &binding.input : &binding.output;
+        std::fill_n(place.offset, plan::kRotation, operand.block * block_bytes);
+      }
+    }
+  }
 }
 
 Status Channel::CompareCalls(int position, uint64_t seq) const {

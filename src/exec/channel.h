@@ -60,6 +60,13 @@ class Host {
   virtual double timeout_seconds() const = 0; // of one operation, 0 = none
 };
 
+// Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it.
+struct OperandPlace {
+  std::byte* const* base = nullptr;  // of a member's block, or in Channel::bindings
+  uint64_t offset[plan::kRotation] = {};
+  uint64_t part_bytes = 0;  // scratch only: parts of a buffer are where the partition says
+};
+
 // A call made ready to run: which program, and how its data is cut.
 struct Prepared {
   std::shared_ptr<const Program> program;
@@ -70,6 +77,7 @@ struct Prepared {
   bool whole = false;        // a tile of one part on one lane: every move is of the whole block
   bool around_cache = false; // outputs are too large for the cache
   uint32_t signature = 0;    // of call and plan, for the lines
+  std::vector<OperandPlace> places;  // of the program's operands
 };
 
 class Channel {
@@ -118,7 +126,7 @@ class Channel {
     bool output_by_call = false;
     Factor factor{};
   };
-  std::vector<Binding> bindings;
+  std::vector<Binding> bindings;  // by position; never resized, as prepared calls point into it
   std::vector<void*> dst;
   std::vector<const void*> src;
   std::vector<Factor> factors;
@@ -144,6 +152,8 @@ class Channel {
   Status CompareCalls(int position, uint64_t seq) const;
   Result<Prepared> Build(const Call& call, tune::Access access) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
+  void Locate(const Call& call, Prepared* prepared) const;
+  OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
   Host* const host_;
   const std::vector<Member> members_;

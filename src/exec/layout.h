@@ -74,9 +74,12 @@ struct ChannelLayout {
   uint64_t scratch = 0;
   uint64_t scratch_bytes = 0;
 
-  Line* LineOf(std::byte* block, uint32_t lane, uint32_t endpoint, uint64_t turn) const {
+  uint64_t OffsetOfLine(uint32_t lane, uint32_t endpoint, uint64_t turn) const {
     const uint64_t copy = turn % plan::kRotation;
-    return reinterpret_cast<Line*>(block + lines) + ((lane * endpoints + endpoint) * plan::kRotation + copy);
+    return lines + (uint64_t{lane * endpoints + endpoint} * plan::kRotation + copy) * sizeof(Line);
+  }
+  Line* LineOf(std::byte* block, uint32_t lane, uint32_t endpoint, uint64_t turn) const {
+    return reinterpret_cast<Line*>(block + OffsetOfLine(lane, endpoint, turn));
   }
   OpRecord* RecordOf(std::byte* block, uint64_t sequence) const {
     return reinterpret_cast<OpRecord*>(block + records) + sequence % kRecords;

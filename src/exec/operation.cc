@@ -54,12 +54,13 @@ Status Operation::Start() {
   sequence_ = channel_->sequence++;
   Channel::Binding& own = channel_->bindings[static_cast<size_t>(channel_->self())];
   own = {static_cast<std::byte*>(const_cast<void*>(call_.input)), static_cast<std::byte*>(call_.output), false, false, {}};
-  if (call_.scaling == Scaling::kPreMultiply) 
+  if (call_.scaling == Scaling::kPreMultiply)
     own.factor = LoadFactor(call_.type, call_.scalar_pointer != nullptr ? call_.scalar_pointer : &call_.scalar_bytes);
   if (call_.scaling == Scaling::kAverage) {
     averages_floats_ = IsFloat(call_.type);
     if (!averages_floats_) post_divisor_ = static_cast<uint64_t>(channel_->size());
   }
+  scales_ = averages_floats_ || call_.scaling == Scaling::kPreMultiply;
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
   WriteRecord();
   if (channel_->NeedsBarrier(*main_)) {
@@ -266,6 +267,7 @@ Status Operation::MapBuffer(const Member& member, uint64_t address, uint64_t rea
   } else {
     *where = reinterpret_cast<std::byte*>(address);
     *by_call = !member.same_process;
+    binds_by_call_ |= *by_call;
   }
   return Status();
 }

@@ -57,19 +57,27 @@ class Operation {
   Result<bool> ChooseAccess();
   Status MapBuffer(const Member& member, uint64_t address, uint64_t reach, uint64_t bytes, std::byte** where, bool* by_call);
 
-  // Data movement (operation_move.cc).
+  // Data movement (operation_move.cc). A portion is what one call of a mover is about.
+  struct Portion {
+    uint64_t turn;      // of the channel
+    uint32_t part;      // of the operands
+    uint64_t in_block;  // bytes from the start of the block in a buffer
+    uint64_t in_part;   // bytes from the start of the part in a slot
+    uint64_t count;     // elements
+  };
   struct Places {
     int num_dst = 0, num_src = 0;
-    bool by_call = false, scaled = false, to_user_only = true;
+    bool scaled = false, to_user_only = true;
   };
   Run Move(const Step& step, uint32_t lane, LaneState* state);
-  std::byte* Address(const plan::Operand& operand, uint32_t lane, uint64_t turn, uint32_t part, uint64_t element,
-                     bool* by_call) const;
+  std::byte* Address(uint32_t operand, const Portion& portion) const;
+  bool ByCall(uint32_t operand) const;
+  bool AnyByCall(const Step& step) const;
   void GatherFactors(const Step& step);
-  Places Gather(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin, uint64_t offset);
+  Places Gather(const Step& step, const Portion& portion);
+  bool PlainCopy(const Step& step, const Places& places) const;
   void MoveLocal(const Step& step, const Places& places, uint64_t count);
-  Status MoveByCall(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin, uint64_t offset,
-                    uint64_t count);
+  Status MoveByCall(const Step& step, const Portion& portion);
 
   Channel* const channel_;
   Call call_;
@@ -79,6 +87,8 @@ class Operation {
   uint64_t sequence_ = 0;
   uint32_t signature_ = 0;
   bool averages_floats_ = false;
+  bool scales_ = false;         // some inputs are multiplied as they are read
+  bool binds_by_call_ = false;  // some announced buffer is reached by system call
   uint64_t post_divisor_ = 0;
   int64_t budget_ = 0;  // bytes this Progress() may still move
   LaneState first_lane_;

@@ -18,26 +18,18 @@ constexpr uint64_t kBounceBytes = 128u << 10;
 
 }  // namespace
 
-// Where element `element` of the operand's data for this part is. Scratch holds one part a slot, from its start.
-std::byte* Operation::Address(const Operand& operand, uint32_t lane, uint64_t turn, uint32_t part, uint64_t element,
-                              bool* by_call) const {
-  const size_t size = ElementSize(call_.type);
-  if (operand.buffer == Buffer::kScratch) {
-    const Member& member = channel_->member(operand.rank);
-    const uint32_t slot = operand.part + part;
-    const int16_t endpoint = prepared_->program->inline_endpoint[slot];
-    if (prepared_->inline_slots && endpoint >= 0)
-      return member.layout.LineOf(member.block, lane, static_cast<uint32_t>(endpoint), turn)->data + element * size;
-    // Each turn has its half of the scratch, whatever the plan and the size of its slots: what the next operation writes
-    // does not lie across what members may still read of this one.
-    const uint64_t half = turn % plan::kRotation * (member.layout.scratch_bytes / plan::kRotation);
-    const uint64_t index = uint64_t{lane} * prepared_->program->plan->schedule.slots + slot;
-    return member.block + member.layout.scratch + half + index * prepared_->slot_bytes + element * size;
-  }
+std::byte* Operation::Address(uint32_t operand, const Portion& portion) const {
+  const OperandPlace& place = prepared_->places[operand];
+  const uint64_t inside = place.part_bytes != 0 ? portion.part * place.part_bytes + portion.in_part : portion.in_block;
+  return *place.base + place.offset[portion.turn % plan::kRotation] + inside;
+}
+
+// Whether the operand is plain memory of another process.
+bool Operation::ByCall(uint32_t index) const {
+  const Operand& operand = prepared_->program->operands[index];
   const Channel::Binding& binding = channel_->bindings[operand.rank];
-  const bool input = operand.buffer == Buffer::kInput;
-  *by_call |= input ? binding.input_by_call : binding.output_by_call;
-  return (input ? binding.input : binding.output) + (operand.block * call_.count + element) * size;
+  return (operand.buffer == Buffer::kInput && binding.input_by_call) ||
+         (operand.buffer == Buffer::kOutput && binding.output_by_call);
 }
 
 // Factors of the sources: raw contributions are scaled as they are read; what is in scratch has been.
@@ -59,27 +51,21 @@ void Operation::GatherFactors(const Step& step) {
   }
 }
 
-Operation::Places Operation::Gather(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin,
-                                    uint64_t offset) {
+Operation::Places Operation::Gather(const Step& step, const Portion& portion) {
   const Operand* operand = &prepared_->program->operands[step.operands];
   Places places;
-  auto resolve = [&](const Operand& o) {
-    const uint64_t element = o.buffer == Buffer::kScratch ? offset : range_begin + offset;
-    return Address(o, lane, turn, part, element, &places.by_call);
-  };
-  const bool scales = averages_floats_ || call_.scaling == Scaling::kPreMultiply;
   const void** src = channel_->src.data();
-  for (int i = 0; i < step.num_src; ++i) {
-    const Operand& o = operand[step.num_dst + i];
-    src[i] = resolve(o);
-    places.scaled |= scales && o.buffer == Buffer::kInput;
+  for (uint32_t i = 0; i < step.num_src; ++i) {
+    const uint32_t o = step.num_dst + i;
+    src[i] = Address(step.operands + o, portion);
+    places.scaled |= scales_ && operand[o].buffer == Buffer::kInput;
   }
   places.num_src = step.num_src;
   if (places.scaled) GatherFactors(step);
-  const bool plain_copy = step.kind == OpKind::kCopy && !places.scaled && !(step.finish && post_divisor_ != 0);
   void** dst = channel_->dst.data();
-  for (int i = 0; i < step.num_dst; ++i) {
-    std::byte* where = resolve(operand[i]);
+  const bool plain_copy = PlainCopy(step, places);
+  for (uint32_t i = 0; i < step.num_dst; ++i) {
+    std::byte* where = Address(step.operands + i, portion);
     places.to_user_only &= operand[i].buffer != Buffer::kScratch;
     // In place, a copy onto itself is nothing to do.
     if (!plain_copy || where != src[0]) dst[places.num_dst++] = where;
@@ -87,11 +73,15 @@ Operation::Places Operation::Gather(const Step& step, uint32_t lane, uint64_t tu
   return places;
 }
 
+bool Operation::PlainCopy(const Step& step, const Places& places) const {
+  return step.kind == OpKind::kCopy && !places.scaled && !(step.finish && post_divisor_ != 0);
+}
+
 void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count) {
   if (places.num_dst == 0) return;
   const uint64_t divisor = step.finish ? post_divisor_ : 0;
   const bool non_temporal = prepared_->around_cache && places.to_user_only;
-  if (step.kind == OpKind::kCopy && !places.scaled && divisor == 0) {
+  if (PlainCopy(step, places)) {
     kernels::Copy(channel_->dst.data(), places.num_dst, channel_->src[0], count * ElementSize(call_.type), non_temporal);
     return;
   }
@@ -111,80 +101,76 @@ void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count
 
 // Some operands are plain memory of other processes: fetch those sources into bounce space, move, and send those
 // destinations on.
-Status Operation::MoveByCall(const Step& step, uint32_t lane, uint64_t turn, uint32_t part, uint64_t range_begin,
-                             uint64_t offset, uint64_t count) {
-  const Operand* operand = &prepared_->program->operands[step.operands];
-  const uint64_t bytes = count * ElementSize(call_.type);
+Status Operation::MoveByCall(const Step& step, const Portion& portion) {
+  const uint64_t bytes = portion.count * ElementSize(call_.type);
   const size_t stride = (bytes + 63) / 64 * 64;
   channel_->bounce.resize(std::max(channel_->bounce.size(), stride * (step.num_src + size_t{1})));
-  Places places = Gather(step, lane, turn, part, range_begin, offset);
+  Places places = Gather(step, portion);
   Host* host = channel_->host();
-  auto remote = [this](const Operand& o) {
-    const Channel::Binding& binding = channel_->bindings[o.rank];
-    return (o.buffer == Buffer::kInput && binding.input_by_call) || (o.buffer == Buffer::kOutput && binding.output_by_call);
-  };
-  for (int i = 0; i < step.num_src; ++i) {
-    const Operand& o = operand[step.num_dst + i];
-    if (!remote(o)) continue;
-    std::byte* local = channel_->bounce.data() + stride * static_cast<size_t>(i + 1);
-    AXCCL_RETURN_IF_ERROR(host->CallRead(channel_->member(o.rank).process->pid(), local,
-                                         reinterpret_cast<uint64_t>(channel_->src[static_cast<size_t>(i)]), bytes));
-    channel_->src[static_cast<size_t>(i)] = local;
+  const Operand* operand = &prepared_->program->operands[step.operands];
+  auto pid = [&](uint32_t i) { return channel_->member(operand[i].rank).process->pid(); };
+  for (uint32_t i = 0; i < step.num_src; ++i) {
+    const uint32_t o = step.num_dst + i;
+    if (!ByCall(step.operands + o)) continue;
+    std::byte* local = channel_->bounce.data() + stride * (i + size_t{1});
+    AXCCL_RETURN_IF_ERROR(host->CallRead(pid(o), local, reinterpret_cast<uint64_t>(channel_->src[i]), bytes));
+    channel_->src[i] = local;
   }
   // One local result serves all remote destinations.
   std::byte* result = nullptr;
-  int local_dst = 0;
-  for (int i = 0; i < step.num_dst; ++i) {
-    bool unused = false;
-    if (remote(operand[i])) continue;
-    std::byte* where = Address(operand[i], lane, turn, part,
-                               operand[i].buffer == Buffer::kScratch ? offset : range_begin + offset, &unused);
-    channel_->dst[static_cast<size_t>(local_dst++)] = where;
-    result = where;
+  size_t local_dst = 0;
+  for (uint32_t i = 0; i < step.num_dst; ++i) {
+    if (ByCall(step.operands + i)) continue;
+    result = Address(step.operands + i, portion);
+    channel_->dst[local_dst++] = result;
   }
-  const bool plain_copy = step.kind == OpKind::kCopy && !places.scaled && !(step.finish && post_divisor_ != 0);
-  if (plain_copy) {
+  if (PlainCopy(step, places)) {
     if (local_dst == 1 && result == channel_->src[0]) local_dst = 0;
     result = static_cast<std::byte*>(const_cast<void*>(channel_->src[0]));
   } else if (local_dst == 0) {
     result = channel_->bounce.data();
-    channel_->dst[static_cast<size_t>(local_dst++)] = result;
+    channel_->dst[local_dst++] = result;
   }
-  places.num_dst = local_dst;
+  places.num_dst = static_cast<int>(local_dst);
   places.to_user_only = false;  // about to be read again
-  MoveLocal(step, places, count);
-  for (int i = 0; i < step.num_dst; ++i) {
-    if (!remote(operand[i])) continue;
-    bool by_call = false;
-    std::byte* where = Address(operand[i], lane, turn, part, range_begin + offset, &by_call);
-    AXCCL_RETURN_IF_ERROR(host->CallWrite(channel_->member(operand[i].rank).process->pid(), result,
-                                          reinterpret_cast<uint64_t>(where), bytes));
+  MoveLocal(step, places, portion.count);
+  for (uint32_t i = 0; i < step.num_dst; ++i) {
+    if (!ByCall(step.operands + i)) continue;
+    const auto where = reinterpret_cast<uint64_t>(Address(step.operands + i, portion));
+    AXCCL_RETURN_IF_ERROR(host->CallWrite(pid(i), result, where, bytes));
   }
   return Status();
 }
 
+bool Operation::AnyByCall(const Step& step) const {
+  for (uint32_t i = step.operands; i < step.operands + step.num_dst + step.num_src; ++i) {
+    if (ByCall(i)) return true;
+  }
+  return false;
+}
+
 Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state) {
-  const uint64_t turn = channel_->turn + state->turn;
   const uint64_t size = ElementSize(call_.type);
   if (channel_->dst.size() < step.num_dst) channel_->dst.resize(step.num_dst + 8u);
   if (channel_->src.size() < step.num_src) {
     channel_->src.resize(step.num_src + 8u);
     channel_->factors.resize(step.num_src + 8u);
   }
+  const bool by_call = binds_by_call_ && AnyByCall(step);
+  const uint64_t most = (by_call ? kBounceBytes : kMoveBytes) / size;
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
     const uint32_t data_part = prepared_->program->data_parts[step.data_parts + state->part];
     const plan::Range range = prepared_->whole ? plan::Range{0, call_.count}
                                                : plan::Resolve(prepared_->partition, lane, state->turn, data_part);
     while (state->offset < range.count) {
       if (budget_ <= 0) return Run::kAgain;
-      const Places places = Gather(step, lane, turn, state->part, range.begin, state->offset);
-      const uint64_t most = (places.by_call ? kBounceBytes : kMoveBytes) / size;
       const uint64_t count = std::min(range.count - state->offset, most);
-      if (places.by_call) {
-        if (status_ = MoveByCall(step, lane, turn, state->part, range.begin, state->offset, count); !status_.ok())
-          return Run::kFailed;
+      const Portion portion{channel_->turn + state->turn, state->part, (range.begin + state->offset) * size,
+                            state->offset * size, count};
+      if (by_call) {
+        if (status_ = MoveByCall(step, portion); !status_.ok()) return Run::kFailed;
       } else {
-        MoveLocal(step, places, count);
+        MoveLocal(step, Gather(step, portion), count);
       }
       state->offset += count;
       budget_ -= static_cast<int64_t>(count * size);

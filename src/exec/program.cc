@@ -113,6 +113,32 @@ Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
   return step;
 }
 
+bool MovesSlotsTogether(const Schedule& schedule) {
+  for (const auto& lanes : schedule.program) {
+    for (const plan::Lane& lane : lanes) {
+      for (const Op& op : lane.ops) {
+        for (const auto* operands : {&op.dst, &op.src}) {
+          for (const Operand& o : *operands) {
+            if (o.buffer == Buffer::kScratch && o.parts > 1) return true;
+          }
+        }
+      }
+    }
+  }
+  return false;
+}
+
+// Lines are not side by side as slots are, and each holds one.
+std::vector<int16_t> InlineEndpoints(const Schedule& schedule) {
+  std::vector<int16_t> endpoints = schedule.inline_endpoint;
+  endpoints.resize(schedule.slots, -1);
+  if (MovesSlotsTogether(schedule)) std::fill(endpoints.begin(), endpoints.end(), int16_t{-1});
+  for (int16_t& endpoint : endpoints) {
+    if (std::count(schedule.inline_endpoint.begin(), schedule.inline_endpoint.end(), endpoint) > 1) endpoint = -1;
+  }
+  return endpoints;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan::Plan> plan, int rank) {
@@ -140,11 +166,7 @@ Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan:
     program->lanes.push_back(std::move(steps));
   }
   if (schedule.direct) program->prologue = schedule.program.size();  // one signal, ranks - 1 waits
-  program->inline_endpoint = schedule.inline_endpoint;
-  program->inline_endpoint.resize(schedule.slots, -1);
-  for (int16_t& endpoint : program->inline_endpoint) {
-    if (std::count(schedule.inline_endpoint.begin(), schedule.inline_endpoint.end(), endpoint) > 1) endpoint = -1;
-  }
+  program->inline_endpoint = InlineEndpoints(schedule);
   program->plan = std::move(plan);
   return std::shared_ptr<const Program>(std::move(program));
 }

@@ -32,7 +32,8 @@ struct Program {
   // Which part of a tile the i-th part of a move is, and so how long: a slot's length is that of the data it holds.
   std::vector<uint16_t> data_parts;
   size_t prologue = 0;  // direct plans: steps of lane 0 that announce
-  // Slots that may live in an endpoint's line, as plan::Schedule::inline_endpoint, -1 where two slots share one.
+  // Slots that may live in an endpoint's line, as plan::Schedule::inline_endpoint, -1 where two slots share one. All -1
+  // where slots are moved several at a time.
   std::vector<int16_t> inline_endpoint;
   size_t max_operands = 0;  // of one step
 
