@@ -77,7 +77,8 @@ struct Fold {
   }
 };
 
-template <class Format, class Op, bool kScaled, int kNumSrc, int kNumDst>
+// kStreams: destinations, aligned to cache lines, are written around the cache.
+template <class Format, class Op, bool kScaled, int kNumSrc, int kNumDst, bool kStreams = false>
 struct Mover {
   // Four vectors of accumulators hide the latency of the additions and amortise walking the pointer arrays.
   static constexpr int kUnroll = 4 / Format::kPacks;
@@ -115,7 +116,13 @@ struct Mover {
     for (int u = 0; u < kCount; ++u) out[u] = F::Finish(request, acc[u]);
     for (int d = 0; d < NumDst(); ++d) {
       char* to = Dst(d, at);
-      for (int u = 0; u < kCount; ++u) StoreWord(to + u * kBytes, out[u]);
+      for (int u = 0; u < kCount; ++u) {
+        if constexpr (kStreams && kCount > 1) {
+          StreamWord(to + u * kBytes, out[u]);
+        } else {
+          StoreWord(to + u * kBytes, out[u]);
+        }
+      }
     }
   }
 
@@ -139,15 +146,16 @@ struct Mover {
   }
 };
 
-template <class Format, class Op, bool kScaled, int kNumSrc, int kNumDst>
+template <class Format, class Op, bool kScaled, int kNumSrc, int kNumDst, bool kStreams = false>
 void Run(const ReduceRequest& request, size_t begin, size_t end) {
-  Mover<Format, Op, kScaled, kNumSrc, kNumDst>(request, begin).Run(end - begin);
+  Mover<Format, Op, kScaled, kNumSrc, kNumDst, kStreams>(request, begin).Run(end - begin);
 }
 
 // The kernels of one (type, combination).
 struct Kernels {
   Kernel two_to_one;  // 2 sources, 1 destination, no scaling: what a reduction between two ranks is made of
   Kernel two_to_two;  // the same for both ranks at once
+  Kernel two_to_two_streamed;  // around the cache, to aligned destinations
   Kernel many;        // any numbers, no scaling
   Kernel scaled;      // any numbers, factors, divisor
 };
@@ -155,8 +163,8 @@ struct Kernels {
 // `Plain` is the format used where nothing is scaled.
 template <class Plain, class Format, class Op>
 constexpr Kernels KernelsOf() {
-  return {Run<Plain, Op, false, 2, 1>, Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 0, 0>,
-          Run<Format, Op, true, 0, 0>};
+  return {Run<Plain, Op, false, 2, 1>, Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 2, 2, true>,
+          Run<Plain, Op, false, 0, 0>, Run<Format, Op, true, 0, 0>};
 }
 
 struct TypeKernels {
@@ -189,6 +197,8 @@ constexpr TypeKernels kKernels[kNumDataTypes] = {
     TypeKernelsOf<Float8<E5M2>, Float8<E5M2>, OrderedE5M2<true>, OrderedE5M2<false>>(0),
 };
 
+bool OnLines(const void* p) { return reinterpret_cast<uintptr_t>(p) % kCacheLine == 0; }
+
 // The first block of a streamed output ends where a cache line of the destination begins, so that all others are made
 // of whole lines.
 size_t FirstBlock(const void* dst, size_t bytes) {
@@ -196,8 +206,18 @@ size_t FirstBlock(const void* dst, size_t bytes) {
   return block < bytes ? block : bytes;
 }
 
-// Reduces block by block into the first-level cache and streams from there: needs no kernels of its own, costs nothing
-// that shows next to main memory, and destinations may be aligned differently.
+// Streams a block and meanwhile has the sources of the next one fetched: the stores alone would leave the memory idle
+// that the loads of the next block then wait for.
+void StreamAndFetch(char* to, const char* block, size_t bytes, const ReduceRequest& request, size_t next) {
+  for (size_t line = 0; line < bytes; line += kCacheLine) {
+    for (int k = 0; k < request.num_src; ++k)
+      __builtin_prefetch(static_cast<const char*>(request.src[k]) + next + line);
+    Stream(to + line, block + line, bytes - line < kCacheLine ? bytes - line : kCacheLine);
+  }
+}
+
+// Reduces block by block into the first-level cache and streams from there: needs no kernels of its own, and
+// destinations may be aligned differently.
 [[gnu::noinline]] void ReduceStreamed(Kernel kernel, const ReduceRequest& request, size_t bytes) {
   alignas(kCacheLine) char block[kBlockBytes];
   void* const to_block[1] = {block};
@@ -208,39 +228,67 @@ size_t FirstBlock(const void* dst, size_t bytes) {
   size_t end = FirstBlock(request.dst[0], bytes);
   while (at < bytes) {
     kernel(part, at, end);
-    for (int d = 0; d < request.num_dst; ++d) Stream(static_cast<char*>(request.dst[d]) + at, block, end - at);
+    const bool fetch = bytes - end >= end - at;  // nothing beyond the sources' ends
+    for (int d = 0; d < request.num_dst; ++d) {
+      char* const to = static_cast<char*>(request.dst[d]) + at;
+      if (d == 0 && fetch) {
+        StreamAndFetch(to, block, end - at, request, end);
+      } else {
+        Stream(to, block, end - at);
+      }
+    }
     at = end;
     end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
   }
   StreamFence();
 }
 
-[[gnu::noinline]] void CopyBlocks(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal) {
+[[gnu::noinline]] void CopyStreamed(void* const* dst, int num_dst, const void* src, size_t bytes) {
   const char* from = static_cast<const char*>(src);
   size_t at = 0;
-  size_t end = non_temporal ? FirstBlock(dst[0], bytes) : (bytes < kBlockBytes ? bytes : kBlockBytes);
+  size_t end = FirstBlock(dst[0], bytes);
   while (at < bytes) {
     for (int d = 0; d < num_dst; ++d) {
       char* to = static_cast<char*>(dst[d]) + at;
-      if (to == from + at) continue;
-      if (non_temporal) {
-        Stream(to, from + at, end - at);
-      } else {
-        __builtin_memcpy(to, from + at, end - at);
-      }
+      if (to != from + at) Stream(to, from + at, end - at);
     }
     at = end;
     end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
   }
-  if (non_temporal) StreamFence();
+  StreamFence();
+}
+
+// Both stores of a vector while it is in a register: a fifth faster than block by block, one after the other.
+[[gnu::noinline]] void CopyToTwo(char* first, char* second, const char* from, size_t bytes) {
+  using V = Raw<kVectorBytes>;
+  constexpr size_t kStep = 4 * kVectorBytes;
+  size_t at = 0;
+  for (; at + kStep <= bytes; at += kStep) {
+    V v[4];
+    for (size_t u = 0; u < 4; ++u) v[u] = LoadWord<V>(from + at + u * kVectorBytes);
+    for (size_t u = 0; u < 4; ++u) StoreWord(first + at + u * kVectorBytes, v[u]);
+    for (size_t u = 0; u < 4; ++u) StoreWord(second + at + u * kVectorBytes, v[u]);
+  }
+  __builtin_memmove(first + at, from + at, bytes - at);  // either may be the source itself
+  __builtin_memmove(second + at, from + at, bytes - at);
 }
 
 void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal) {
-  if (num_dst == 1 && !non_temporal) {
+  if (non_temporal) return CopyStreamed(dst, num_dst, src, bytes);
+  const char* from = static_cast<const char*>(src);
+  if (num_dst == 1) {
     if (dst[0] != src) __builtin_memcpy(dst[0], src, bytes);
     return;
   }
-  CopyBlocks(dst, num_dst, src, bytes, non_temporal);
+  // Two at a time, block by block, so that the source is read again from the first-level cache only.
+  size_t step = num_dst == 2 ? bytes : kBlockBytes;
+  for (size_t at = 0; at < bytes; at += step) {
+    if (step > bytes - at) step = bytes - at;
+    int d = 0;
+    for (; d + 2 <= num_dst; d += 2)
+      CopyToTwo(static_cast<char*>(dst[d]) + at, static_cast<char*>(dst[d + 1]) + at, from + at, step);
+    if (d < num_dst && dst[d] != src) __builtin_memcpy(static_cast<char*>(dst[d]) + at, from + at, step);
+  }
 }
 
 void Reduce(const ReduceRequest& request) {
@@ -250,10 +298,13 @@ void Reduce(const ReduceRequest& request) {
   const bool scaled = request.pre != nullptr || request.post_divisor > 1;
   const bool two = request.num_src == 2 && !scaled;
   if (request.non_temporal) {
-    if (request.num_src > 1 || scaled) {
+    if (two && request.num_dst == 2 && OnLines(request.dst[0]) && OnLines(request.dst[1])) {
+      kernels.two_to_two_streamed(request, 0, bytes);
+      StreamFence();
+    } else if (request.num_src > 1 || scaled) {
       ReduceStreamed(scaled ? kernels.scaled : (two ? kernels.two_to_one : kernels.many), request, bytes);
     } else {
-      CopyBlocks(request.dst, request.num_dst, request.src[0], bytes, true);
+      CopyStreamed(request.dst, request.num_dst, request.src[0], bytes);
     }
   } else if (two && request.num_dst <= 2) {
     (request.num_dst == 1 ? kernels.two_to_one : kernels.two_to_two)(request, 0, bytes);

@@ -121,19 +121,23 @@ AXCCL_INLINE void StoreUpTo16(char* to, Raw<16> raw, size_t bytes) {
 #endif
 #endif
 
+// Stores a word of kVectorBytes around the cache. `to` is aligned to that.
+AXCCL_INLINE void StreamWord(char* to, Raw<kVectorBytes> word) {
+#if defined(AXCCL_PLAIN_STREAM) || !defined(__SSE2__)
+  StoreWord(to, word);
+#elif defined(__AVX512BW__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)word);
+#elif defined(__AVX2__)
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), (__m256i)word);
+#else
+  _mm_stream_si128(reinterpret_cast<__m128i*>(to), (__m128i)word);
+#endif
+}
+
 // Stores one cache line around the cache. `to` is aligned to kCacheLine.
 AXCCL_INLINE void StreamLine(char* to, const char* from) {
-  for (size_t at = 0; at < kCacheLine; at += kVectorBytes) {
-#if defined(AXCCL_PLAIN_STREAM) || !defined(__SSE2__)
-    StoreWord(to + at, LoadWord<Raw<kVectorBytes>>(from + at));
-#elif defined(__AVX512BW__)
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), LoadWord<__m512i>(from + at));
-#elif defined(__AVX2__)
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at), LoadWord<__m256i>(from + at));
-#else
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), LoadWord<__m128i>(from + at));
-#endif
-  }
+  for (size_t at = 0; at < kCacheLine; at += kVectorBytes)
+    StreamWord(to + at, LoadWord<Raw<kVectorBytes>>(from + at));
 }
 
 // Non-temporal stores are not ordered by a later release store; this makes them so.
