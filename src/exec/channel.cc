@@ -117,9 +117,8 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
   const plan::Contract& contract = schedule.contract;
-  // Inputs take as much of this rank's share of the cache as outputs do.
-  const uint64_t written = call.count * element * static_cast<uint64_t>(plan::OutputBlocks(contract, self_));
-  prepared->around_cache = written > host_->cache_bytes() / 2;
+  const auto blocks = static_cast<uint64_t>(plan::InputBlocks(contract, self_) + plan::OutputBlocks(contract, self_));
+  prepared->around_cache = call.count * element * blocks > host_->cache_bytes();
   return Status();
 }
 
