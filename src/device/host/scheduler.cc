@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <utility>
 
 #include "src/device/host/waiting.h"
 
@@ -46,19 +48,58 @@ void StartDetached(Fn fn) {
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
-}  // namespace
-
-namespace {
 constexpr int kFewestLooks = 8;
-std::atomic<int> g_looks{1 << 10};
+constexpr int kMostLooks = 1 << 10;
+std::atomic<int> g_looks{kMostLooks};
+
+void SetLooks(int looks) {
+  if (looks != g_looks.load(std::memory_order_relaxed)) g_looks.store(looks, std::memory_order_relaxed);
+}
+
+// Notices that this thread shares its core with the one it waits for, though there are cores enough: looking never pays,
+// and giving the core away always does. The kernel may leave two such threads together for a hundred milliseconds, as
+// both look busy and neither sleeps for long.
+class SharedCore {
+ public:
+  void LookingPaid() {
+    given_away_ = 0;
+    if (++paid_ >= kCalm) patience_ = First();
+  }
+  // A wait ended after some yields, without sleep.
+  void YieldingPaid() {
+    rusage usage;
+    if (Crowding() > 1 || getrusage(RUSAGE_THREAD, &usage) != 0) return;
+    const long before = std::exchange(switches_, usage.ru_nvcsw + usage.ru_nivcsw);
+    if (switches_ == before) {
+      // Nobody else wanted the core: it would have been enough to look a little longer.
+      SetLooks(std::min(2 * g_looks.load(std::memory_order_relaxed), kMostLooks));
+      return;
+    }
+    paid_ = 0;
+    if (++given_away_ < patience_) return;
+    given_away_ = 0;
+    patience_ = std::min(2 * patience_, kLast);  // there may be no better core
+    MoveToAnotherCore();
+  }
+
+ private:
+  static constexpr int kFirst = 4, kLast = 4096, kCalm = 256;
+  // Not the same for all, lest two threads leave each other for the same core.
+  static int First() { return kFirst + static_cast<int>(gettid() % kFirst); }
+
+  int given_away_ = 0, paid_ = 0, patience_ = First();
+  long switches_ = 0;
+};
+thread_local SharedCore t_shared_core;
+
 }  // namespace
 
 int SpinLooks() { return std::min(CurrentPatience().spins, g_looks.load(std::memory_order_relaxed)); }
 
 void NoteSpin(bool paid) {
+  if (paid) t_shared_core.LookingPaid();
   const int looks = g_looks.load(std::memory_order_relaxed);
-  const int next = paid ? std::min(looks + 16, 1 << 10) : std::max(looks / 2, kFewestLooks);
-  if (next != looks) g_looks.store(next, std::memory_order_relaxed);
+  SetLooks(paid ? std::min(looks + 16, kMostLooks) : std::max(looks / 2, kFewestLooks));
 }
 void SpinPause() { CpuRelax(); }
 
@@ -243,11 +284,11 @@ bool Scheduler::AnyPending() const {
 }
 
 // Yield while things move, park when they stop. Shared by waiting users and the progress thread.
-bool Scheduler::WaitSlow(Queue* own, const std::function<bool()>& done, const std::function<bool()>& give_up) {
+bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up) {
   helpers_.fetch_add(1, std::memory_order_seq_cst);
   Doorbells& bells = Doorbells::Process();
   const Patience patience = CurrentPatience();
-  bool reached = false;
+  bool reached = false, slept = false;
   auto last_move = Clock::now();
   auto next_check = last_move + kCheckInterval;
   for (;;) {
@@ -277,12 +318,16 @@ bool Scheduler::WaitSlow(Queue* own, const std::function<bool()>& done, const st
       if (queue != nullptr && queue->pending()) quiet &= queue->Arm(slot);
     }
     reached = done();
-    if (!reached && quiet) bells.Sleep(slot, seen, kCheckInterval);
+    if (!reached && quiet) {
+      slept = true;
+      bells.Sleep(slot, seen, kCheckInterval);
+    }
     bells.Release(slot);
     if (reached) break;
     if (!quiet) sched_yield();
     if (bells.Value(slot) != seen) last_move = Clock::now();  // rung: things move again
   }
+  if (reached && !slept) t_shared_core.YieldingPaid();
   const bool last_helper = helpers_.fetch_sub(1, std::memory_order_seq_cst) == 1;
   if (AnyPending()) {
     Notify();  // sleepers may have counted on this thread
@@ -331,7 +376,7 @@ void Scheduler::ProgressLoop() {
       SleepOnWord(&progress_wake_, wake, &doze);
       if (AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0) {
         progress_state_.store(kActive, std::memory_order_seq_cst);
-        WaitSlow(nullptr, attended, never);
+        WaitSlow(attended, never);
         progress_state_.store(kDozing, std::memory_order_seq_cst);
       }
       const uint32_t now = activity_.load(std::memory_order_relaxed);

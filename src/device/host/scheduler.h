@@ -106,7 +106,7 @@ class Scheduler {
   template <class Done, class GiveUp>
   bool Wait(Queue* own, Done&& done, GiveUp&& give_up) {
     if (SpinUntil(own, done)) return true;
-    return WaitSlow(own, std::function<bool()>(std::ref(done)), std::function<bool()>(std::ref(give_up)));
+    return WaitSlow(std::function<bool()>(std::ref(done)), std::function<bool()>(std::ref(give_up)));
   }
 
   // Work was left pending by a thread that goes on with other things: makes sure somebody will drive it.
@@ -124,7 +124,7 @@ class Scheduler {
   Scheduler() = default;
   template <class Done>
   bool SpinUntil(Queue* own, Done& done);
-  bool WaitSlow(Queue* own, const std::function<bool()>& done, const std::function<bool()>& give_up);
+  bool WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up);
   bool DriveAll();
   bool AnyPending() const;
   void StartProgressThread();

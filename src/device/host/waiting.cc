@@ -94,6 +94,16 @@ Patience CurrentPatience() {
   return patience;
 }
 
+void MoveToAnotherCore() {
+  cpu_set_t allowed;
+  const int here = sched_getcpu();
+  if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(here, &others);
+  if (CPU_COUNT(&others) != 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
+    (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
 int Crowding() { return std::max(1, (g_crowd.load(std::memory_order_relaxed) + AllowedCores() - 1) / AllowedCores()); }
 
 }  // namespace axccl::device::host

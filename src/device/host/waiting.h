@@ -74,5 +74,7 @@ void SetCrowd(int local_ranks);
 Patience CurrentPatience();
 // Ranks a core of this process has to serve, at least 1.
 int Crowding();
+// Has the kernel put the calling thread on another of the cores it may use. The set of those stays as it is.
+void MoveToAnotherCore();
 
 }  // namespace axccl::device::host
