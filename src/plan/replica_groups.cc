@@ -4,6 +4,8 @@
 #include <array>
 #include <cinttypes>
 
+#include "src/plan/cite.h"
+
 namespace axccl::plan {
 
 namespace {
@@ -14,41 +16,33 @@ constexpr const char* kModeNames[kNumGroupModes] = {"cross_replica", "cross_part
 // How StableHLO's specification numbers the constraints on groups, so that a message can be looked up there. (For
 // collective_reduce the numbers of `unique` and `range` are those of all_reduce, whose text it follows.)
 struct Citations {
-  const char* op;       // null: not an operation of StableHLO
-  const char* unique;
-  const char* cover;
-  const char* range;
-  const char* channel;
-  const char* uniform;
-  const char* shape;    // the attribute itself
+  const char* unique = "";
+  const char* cover = "";
+  const char* range = "";
+  const char* channel = "";
+  const char* uniform = "";
+  const char* shape = "";  // the attribute itself
 };
 
 constexpr Citations CitationsOf(Kind kind) {
   switch (kind) {
     case Kind::kAllGather:
-      return {"all_gather", "(C2)", "(C3) (C4)", "(C4)", "(C5)", "(C6)", "(I3)"};
+      return {"(C2)", "(C3) (C4)", "(C4)", "(C5)", "(C6)", "(I3)"};
     case Kind::kAllReduce:
-      return {"all_reduce", "(C1)", "(C2) (C3)", "(C3)", "(C4)", "", "(I2)"};
+      return {"(C1)", "(C2) (C3)", "(C3)", "(C4)", "", "(I2)"};
     case Kind::kReduceScatter:
-      return {"reduce_scatter", "(C3)", "(C4) (C5)", "(C5)", "(C6)", "(C8)", "(I3)"};
+      return {"(C3)", "(C4) (C5)", "(C5)", "(C6)", "(C8)", "(I3)"};
     case Kind::kAllToAll:
-      return {"all_to_all", "(C5)", "(C6) (C7)", "(C7)", "", "(C8)", "(I5)"};
+      return {"(C5)", "(C6) (C7)", "(C7)", "", "(C8)", "(I5)"};
     case Kind::kBroadcast:
-      return {"collective_broadcast", "(C1)", "", "(C2)", "", "", "(I2)"};
+      return {"(C1)", "", "(C2)", "", "", "(I2)"};
     case Kind::kReduce:
-      return {"collective_reduce", "(C1)", "(C2) (C3)", "(C3)", "(C4)", "", "(I2)"};
+      return {"(C1)", "(C2) (C3)", "(C3)", "(C4)", "", "(I2)"};
     case Kind::kSendRecv:
-      return {"collective_permute", "(C2) (C3)", "", "(C4)", "", "", "(I2)"};
+      return {"(C2) (C3)", "", "(C4)", "", "", "(I2)"};
     default:
       return {};
   }
-}
-
-// " [StableHLO all_gather (C2)]", or nothing.
-std::string Cite(Kind kind, const char* constraint) {
-  const char* op = CitationsOf(kind).op;
-  if (op == nullptr || constraint == nullptr || constraint[0] == '\0') return {};
-  return std::string(" [StableHLO ") + op + " " + constraint + "]";
 }
 
 constexpr uint64_t Mix(uint64_t x) {  // the finaliser of SplitMix64
