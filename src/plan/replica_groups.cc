@@ -275,16 +275,17 @@ Result<IdLists> IdLists::Ragged(const char* call, std::span<const int64_t> ids, 
   return lists;
 }
 
-Result<IdLists> IdLists::FromTensor(const char* call, const char* attribute, std::span<const int64_t> ids,
+Result<IdLists> IdLists::FromTensor(const char* call, Kind kind, std::span<const int64_t> ids,
                                     std::span<const int64_t> shape) {
   std::string text;
   for (int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
-  const bool pairs = std::string_view(attribute) == "source_target_pairs";
+  const bool pairs = kind == Kind::kSendRecv;
+  const char* attribute = pairs ? "source_target_pairs" : "replica_groups";
   if (shape.size() != 2)
     return MakeStatus(Code::kInvalidArgument,
-                      "%s: %s has rank %zu (shape [%s]); it must be a tensor of rank 2, %s [StableHLO %s]", call,
-                      attribute, shape.size(), text.c_str(), pairs ? "(pairs, 2)" : "(groups, ids of a group)",
-                      pairs ? "collective_permute (I2)" : "replica_groups (I2), (I3) or (I5)");
+                      "%s: %s has rank %zu (shape [%s]); it must be a tensor of rank 2, %s%s", call, attribute,
+                      shape.size(), text.c_str(), pairs ? "(pairs, 2)" : "(groups, ids of a group)",
+                      Cite(kind, CitationsOf(kind).shape).c_str());
   const size_t rows = static_cast<size_t>(shape[0]), width = static_cast<size_t>(shape[1]);
   const bool agree = width == 0 ? ids.empty() : ids.size() % width == 0 && ids.size() / width == rows;
   if (shape[0] < 0 || shape[1] < 0 || !agree)

@@ -67,8 +67,9 @@ class IdLists {
   static IdLists Rectangular(std::span<const int64_t> ids, size_t width);
   // Row i is ids[offsets[i] .. offsets[i + 1]); `offsets` starts at 0, ends at ids.size() and never falls.
   static Result<IdLists> Ragged(const char* call, std::span<const int64_t> ids, std::span<const size_t> offsets);
-  // A tensor constant as compilers write it; refuses a shape that is not rows x width. `attribute` is its name there.
-  static Result<IdLists> FromTensor(const char* call, const char* attribute, std::span<const int64_t> ids,
+  // A tensor constant as compilers write it: replica_groups, or source_target_pairs of kSendRecv. Refuses a shape that
+  // is not rows x width.
+  static Result<IdLists> FromTensor(const char* call, Kind kind, std::span<const int64_t> ids,
                                     std::span<const int64_t> shape);
 
   size_t rows() const { return rows_; }

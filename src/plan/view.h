@@ -1,8 +1,8 @@
 // Tensor views, and how the blocks of a collective lie in them.
 //
 // A view is a pointer, an element size, sizes and strides in elements; strides may be negative, and 0 on inputs.
-// Element i of a view is the i-th in row-major order of its *logical* shape, whatever the strides. A rank-0 view has one
-// element, a view with a size 0 none; the strides of dimensions of size 1, and all of an empty view, mean nothing.
+// Element i of a view is the i-th in row-major order of its *logical* shape, whatever the strides. A rank-0 view has
+// one element, a view with a size 0 none; the strides of dimensions of size 1, and all of an empty view, mean nothing.
 //
 // The structs are plain values of at most kMaxDims dimensions. Views do not own what they point to, and nothing here
 // reads or writes it. Functions are pure and thread-safe; they allocate only to build an error message.
@@ -50,9 +50,10 @@ struct Operand {
 enum class Role : uint8_t { kInput, kOutput };
 
 // Refuses: a rank outside 0..kMaxDims, negative sizes, elements without data, more than 2^63 - 1 bytes of elements or
-// from the lowest byte to the end, an end outside the address space, and outputs in which two indices reach one element.
-// That last test is exact for every view of a dense allocation in any dimension order, sliced, reversed or split, and
-// for most others. It refuses what a few thousand steps do not prove; such sizes and strides interlock without a pattern.
+// from the lowest byte to the end, an end outside the address space, and outputs in which two indices reach one
+// element. That last test is exact for every view of a dense allocation in any dimension order, sliced, reversed or
+// split, and for most others. It refuses what a few thousand steps do not prove, which takes sizes and strides that
+// interlock without a pattern.
 Status CheckView(const Operand& operand, Role role, const View& view);
 
 // The bytes that a view touches, relative to its data: begin <= 0 < end, or both 0 when it is empty.

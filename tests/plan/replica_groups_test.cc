@@ -219,15 +219,16 @@ TEST(ReplicaGroupsTest, RulesAreTheCallersChoice) {
 TEST(ReplicaGroupsTest, ListsMayBeRectangularOrRagged) {
   const std::vector<int64_t> ids = {0, 1, 2, -1};
   const std::vector<int64_t> square = {2, 2}, cube = {2, 2, 1}, row = {4}, wrong = {3, 2}, odd = {2, 3}, none = {0, 2};
-  Result<IdLists> lists = IdLists::FromTensor("axcclTest", "replica_groups", ids, square);
+  Result<IdLists> lists = IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, square);
   ASSERT_TRUE(lists.ok());
   EXPECT_EQ(lists->rows(), 2u);
   EXPECT_EQ(lists->row(1)[0], 2);
-  ExpectRefused(IdLists::FromTensor("axcclTest", "replica_groups", ids, cube).status(), {"rank 3", "2, 2, 1"});
-  ExpectRefused(IdLists::FromTensor("axcclTest", "replica_groups", ids, row).status(), {"rank 1"});
-  ExpectRefused(IdLists::FromTensor("axcclTest", "replica_groups", ids, wrong).status(), {"4 ids", "3, 2"});
-  ExpectRefused(IdLists::FromTensor("axcclTest", "replica_groups", ids, odd).status(), {"4 ids", "2, 3"});
-  EXPECT_EQ(IdLists::FromTensor("axcclTest", "replica_groups", {}, none)->rows(), 0u);
+  ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, cube).status(),
+                {"rank 3", "2, 2, 1", "all_reduce (I2)"});
+  ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, row).status(), {"rank 1"});
+  ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, wrong).status(), {"4 ids", "3, 2"});
+  ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, odd).status(), {"4 ids", "2, 3"});
+  EXPECT_EQ(IdLists::FromTensor("axcclTest", Kind::kAllReduce, {}, none)->rows(), 0u);
 
   const std::vector<size_t> good = {0, 3, 4}, late = {1, 4}, falls = {0, 3, 2, 4}, beyond = {0, 5};
   EXPECT_EQ(IdLists::Ragged("axcclTest", ids, good)->row(0).size(), 3u);
@@ -305,7 +306,7 @@ TEST(PermutePairsTest, RefusalsNameTheConstraintAndTheId) {
   ExpectRefused(Pairs({2, 2}, kPartition, {{0, 2}}).status(), {"target of pair 0", "partition id 2", "(C4)"});
   ExpectRefused(Pairs({2, 2}, kBoth, {{0, 1}}).status(), {"axcclPermute", "cross_replica_and_partition"});
   const std::vector<int64_t> ids = {0, 1}, shape = {2};
-  ExpectRefused(IdLists::FromTensor("p", "source_target_pairs", ids, shape).status(), {"collective_permute (I2)"});
+  ExpectRefused(IdLists::FromTensor("p", Kind::kSendRecv, ids, shape).status(), {"collective_permute (I2)"});
 }
 
 }  // namespace
