@@ -283,7 +283,7 @@ Result<IdLists> IdLists::FromTensor(const char* call, Kind kind, std::span<const
   const char* attribute = pairs ? "source_target_pairs" : "replica_groups";
   if (shape.size() != 2)
     return MakeStatus(Code::kInvalidArgument,
-                      "%s: %s has rank %zu (shape [%s]); it must be a tensor of rank 2, %s%s", call, attribute,
+                      "%s: %s has %zu dimensions (shape [%s]); it must have 2, %s%s", call, attribute,
                       shape.size(), text.c_str(), pairs ? "(pairs, 2)" : "(groups, ids of a group)",
                       Cite(kind, CitationsOf(kind).shape).c_str());
   const size_t rows = static_cast<size_t>(shape[0]), width = static_cast<size_t>(shape[1]);

@@ -114,7 +114,7 @@ uint64_t Magnitude(int64_t value) { return value < 0 ? -static_cast<uint64_t>(va
 // The dimensions of size 2 and more by falling stride, which may be 0.
 int MovingAxes(const View& view, Term* axes) {
   int count = 0;
-  for (int d = 0; d < view.shape.rank; ++d) {
+  for (int d = 0; d < view.shape.dims; ++d) {
     if (view.shape.sizes[d] > 1)
       axes[count++] = {Magnitude(view.strides[d]), static_cast<uint64_t>(view.shape.sizes[d]) - 1};
   }
@@ -143,7 +143,7 @@ bool ReachesTwice(const View& view) {
 }
 
 bool IsEmpty(const Shape& shape) {
-  return std::find(shape.sizes, shape.sizes + shape.rank, 0) != shape.sizes + shape.rank;
+  return std::find(shape.sizes, shape.sizes + shape.dims, 0) != shape.sizes + shape.dims;
 }
 
 // In bytes from the data; false when they do not fit.
@@ -151,7 +151,7 @@ bool FindExtent(const View& view, Extent* extent) {
   *extent = Extent();
   if (IsEmpty(view.shape)) return true;
   Wide low = 0, high = view.element_size, elements = 1;
-  for (int d = 0; d < view.shape.rank; ++d) {
+  for (int d = 0; d < view.shape.dims; ++d) {
     const Wide size = view.shape.sizes[d];
     elements *= size;
     const Wide reach = size > 1 ? (size - 1) * view.strides[d] : Wide{0};
@@ -167,22 +167,22 @@ bool FindExtent(const View& view, Extent* extent) {
 }  // namespace
 
 bool operator==(const Shape& a, const Shape& b) {
-  return a.rank == b.rank && std::equal(a.sizes, a.sizes + a.rank, b.sizes);
+  return a.dims == b.dims && std::equal(a.sizes, a.sizes + a.dims, b.sizes);
 }
 
 int64_t Elements(const Shape& shape) {
   if (IsEmpty(shape)) return 0;
   int64_t elements = 1;
-  for (int d = 0; d < shape.rank; ++d) elements *= shape.sizes[d];
+  for (int d = 0; d < shape.dims; ++d) elements *= shape.sizes[d];
   return elements;
 }
 
-std::string Text(const Shape& shape) { return Join(shape.sizes, shape.rank); }
+std::string Text(const Shape& shape) { return Join(shape.sizes, shape.dims); }
 
 View DenseView(void* data, uint32_t element_size, const Shape& shape) {
   View view = {data, element_size, shape, {}};
   int64_t stride = 1;
-  for (int d = shape.rank; d-- > 0;) {
+  for (int d = shape.dims; d-- > 0;) {
     view.strides[d] = stride;
     stride *= std::max(shape.sizes[d], int64_t{1});
   }
@@ -190,11 +190,11 @@ View DenseView(void* data, uint32_t element_size, const Shape& shape) {
 }
 
 Status CheckView(const Operand& operand, Role role, const View& view) {
-  const int rank = view.shape.rank;
-  if (rank < 0 || rank > kMaxDims)
-    return MakeStatus(Code::kInvalidArgument, "%s: %s has rank %d; views have 0 to %d dimensions", operand.call,
-                      Name(operand).c_str(), rank, kMaxDims);
-  for (int d = 0; d < rank; ++d) {
+  const int dims = view.shape.dims;
+  if (dims < 0 || dims > kMaxDims)
+    return MakeStatus(Code::kInvalidArgument, "%s: %s has %d dimensions; views have 0 to %d", operand.call,
+                      Name(operand).c_str(), dims, kMaxDims);
+  for (int d = 0; d < dims; ++d) {
     if (view.shape.sizes[d] < 0)
       return MakeStatus(Code::kInvalidArgument, "%s: %s has size %" PRId64 " along dimension %d; sizes are at least 0",
                         operand.call, Name(operand).c_str(), view.shape.sizes[d], d);
@@ -206,7 +206,7 @@ Status CheckView(const Operand& operand, Role role, const View& view) {
   if (!FindExtent(view, &extent))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s with sizes %s, strides %s and elements of %u bytes does not fit into 2^63 - 1 bytes",
-                      operand.call, Name(operand).c_str(), Text(view.shape).c_str(), Join(view.strides, rank).c_str(),
+                      operand.call, Name(operand).c_str(), Text(view.shape).c_str(), Join(view.strides, dims).c_str(),
                       view.element_size);
   if (IsEmpty(view.shape)) return Status();
   if (view.data == nullptr)
@@ -217,13 +217,13 @@ Status CheckView(const Operand& operand, Role role, const View& view) {
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s with sizes %s and strides %s leaves the address space: bytes %" PRId64 " to %" PRId64
                       " of %p",
-                      operand.call, Name(operand).c_str(), Text(view.shape).c_str(), Join(view.strides, rank).c_str(),
+                      operand.call, Name(operand).c_str(), Text(view.shape).c_str(), Join(view.strides, dims).c_str(),
                       extent.begin, extent.end, view.data);
   if (role == Role::kOutput && ReachesTwice(view))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: elements of %s overlap: with sizes %s and strides %s two indices reach one element; only "
                       "inputs may repeat elements (stride 0)",
-                      operand.call, Name(operand).c_str(), Text(view.shape).c_str(), Join(view.strides, rank).c_str());
+                      operand.call, Name(operand).c_str(), Text(view.shape).c_str(), Join(view.strides, dims).c_str());
   return Status();
 }
 
@@ -242,7 +242,7 @@ bool Overlap(const View& a, const View& b) {
   if (a_low + a_size <= b_low || b_low + b_size <= a_low) return false;
   StrideSums sums;
   for (const View* view : {&a, &b}) {
-    for (int d = 0; d < view->shape.rank; ++d) {
+    for (int d = 0; d < view->shape.dims; ++d) {
       if (view->shape.sizes[d] > 1)
         sums.Add(Magnitude(view->strides[d]) * view->element_size, static_cast<uint64_t>(view->shape.sizes[d]) - 1);
     }
@@ -261,7 +261,7 @@ void Collapse(Shape* shape, std::span<int64_t* const> strides) {
     return;
   }
   int kept = 0;
-  for (int d = 0; d < shape->rank; ++d) {
+  for (int d = 0; d < shape->dims; ++d) {
     const int64_t size = shape->sizes[d];
     if (size == 1) continue;
     const bool merge = kept > 0 && std::all_of(strides.begin(), strides.end(), [&](const int64_t* s) {
@@ -276,20 +276,20 @@ void Collapse(Shape* shape, std::span<int64_t* const> strides) {
     for (int64_t* s : strides) s[kept] = s[d];
     ++kept;
   }
-  shape->rank = kept;
+  shape->dims = kept;
 }
 
-Result<int> NormaliseDim(const Operand& operand, const char* argument, int64_t dim, int rank, NegativeDims negative,
+Result<int> NormaliseDim(const Operand& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
                          const char* constraint) {
   const bool from_end = negative == NegativeDims::kFromEnd;
-  if (dim >= 0 && dim < rank) return static_cast<int>(dim);
-  if (from_end && dim < 0 && dim >= -rank) return static_cast<int>(dim + rank);
-  if (rank == 0)
-    return MakeStatus(Code::kInvalidArgument, "%s: %s is %" PRId64 ", but %s has rank 0 and so no dimension%s",
+  if (dim >= 0 && dim < dims) return static_cast<int>(dim);
+  if (from_end && dim < 0 && dim >= -dims) return static_cast<int>(dim + dims);
+  if (dims == 0)
+    return MakeStatus(Code::kInvalidArgument, "%s: %s is %" PRId64 ", but %s has no dimensions; give it one%s",
                       operand.call, argument, dim, Name(operand).c_str(), constraint);
   return MakeStatus(Code::kInvalidArgument,
-                    "%s: %s is %" PRId64 ", but %s has rank %d; it must be in %d..%d%s%s", operand.call, argument, dim,
-                    Name(operand).c_str(), rank, from_end ? -rank : 0, rank - 1,
+                    "%s: %s is %" PRId64 ", but %s has %d dimensions; it must be in %d..%d%s%s", operand.call, argument,
+                    dim, Name(operand).c_str(), dims, from_end ? -dims : 0, dims - 1,
                     from_end ? " (negative ones count from the end)" : "", constraint);
 }
 

@@ -1,8 +1,9 @@
 // Tensor views, and how the blocks of a collective lie in them.
 //
 // A view is a pointer, an element size, sizes and strides in elements; strides may be negative, and 0 on inputs.
-// Element i of a view is the i-th in row-major order of its *logical* shape, whatever the strides. A rank-0 view has
-// one element, a view with a size 0 none; the strides of dimensions of size 1, and all of an empty view, mean nothing.
+// Element i of a view is the i-th in row-major order of its *logical* shape, whatever the strides. A view without
+// dimensions has one element, a view with a size 0 none; the strides of dimensions of size 1, and all of an empty view,
+// mean nothing.
 //
 // The structs are plain values of at most kMaxDims dimensions. Views do not own what they point to, and nothing here
 // reads or writes it. Functions are pure and thread-safe; they allocate only to build an error message.
@@ -19,8 +20,9 @@ namespace axccl::plan {
 
 inline constexpr int kMaxDims = 8;
 
+// "Rank" means a process here, so a tensor of rank 3 is one of 3 dimensions.
 struct Shape {
-  int rank = 0;
+  int dims = 0;
   int64_t sizes[kMaxDims] = {};
 
   friend bool operator==(const Shape& a, const Shape& b);
@@ -49,8 +51,8 @@ struct Operand {
 
 enum class Role : uint8_t { kInput, kOutput };
 
-// Refuses: a rank outside 0..kMaxDims, negative sizes, elements without data, more than 2^63 - 1 bytes of elements or
-// from the lowest byte to the end, an end outside the address space, and outputs in which two indices reach one
+// Refuses: more than kMaxDims dimensions, negative sizes, elements without data, more than 2^63 - 1 bytes of elements
+// or from the lowest byte to the end, an end outside the address space, and outputs in which two indices reach one
 // element. That last test is exact for every view of a dense allocation in any dimension order, sliced, reversed or
 // split, and for most others. It refuses what a few thousand steps do not prove, which takes sizes and strides that
 // interlock without a pattern.
@@ -74,9 +76,9 @@ void Collapse(Shape* shape, std::span<int64_t* const> strides);
 
 enum class NegativeDims : uint8_t { kFromEnd, kRefuse };
 
-// The dimension 0..rank-1 that `dim` means. `argument` is its name ("all_gather_dim"), `constraint` a citation such as
+// The dimension 0..dims-1 that `dim` means. `argument` is its name ("all_gather_dim"), `constraint` a citation such as
 // " [StableHLO all_gather (C1)]" or empty.
-Result<int> NormaliseDim(const Operand& operand, const char* argument, int64_t dim, int rank, NegativeDims negative,
+Result<int> NormaliseDim(const Operand& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
                          const char* constraint = "");
 
 // What the shapes of a collective depend on.

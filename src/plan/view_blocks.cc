@@ -60,21 +60,21 @@ struct Dims {
 
 // The dimension of one argument. The citation is put together only when it is needed.
 Status FindDim(const Collective& c, const char* side, const char* argument, const char* constraint, int64_t dim,
-               int rank, int* result) {
+               int count, int* result) {
   const Operand operand = {CallOf(c), side, c.operand};
-  if (const Result<int> found = NormaliseDim(operand, argument, dim, rank, c.negative_dims); found.ok()) {
+  if (const Result<int> found = NormaliseDim(operand, argument, dim, count, c.negative_dims); found.ok()) {
     *result = found.value();
     return Status();
   }
-  return NormaliseDim(operand, argument, dim, rank, c.negative_dims, Cite(c.kind, constraint).c_str()).status();
+  return NormaliseDim(operand, argument, dim, count, c.negative_dims, Cite(c.kind, constraint).c_str()).status();
 }
 
-Status FindDims(const Collective& c, const Form& form, const char* side, int rank, Dims* dims) {
+Status FindDims(const Collective& c, const Form& form, const char* side, int count, Dims* dims) {
   if (form.split != nullptr)
-    AXCCL_RETURN_IF_ERROR(FindDim(c, side, form.split, form.split_dim, c.dim, rank, &dims->split));
+    AXCCL_RETURN_IF_ERROR(FindDim(c, side, form.split, form.split_dim, c.dim, count, &dims->split));
   if (form.concat != nullptr) {
     const int64_t dim = c.kind == Kind::kAllToAll ? c.concat_dim : c.dim;
-    AXCCL_RETURN_IF_ERROR(FindDim(c, side, form.concat, form.concat_dim, dim, rank, &dims->concat));
+    AXCCL_RETURN_IF_ERROR(FindDim(c, side, form.concat, form.concat_dim, dim, count, &dims->concat));
   }
   return Status();
 }
@@ -94,7 +94,7 @@ Status SplitInput(const Collective& c, const Form& form, int dim, const Shape& i
   if (dim < 0) return Status();
   if (input.sizes[dim] % c.group_size != 0)
     return MakeStatus(Code::kInvalidArgument,
-                      "%s: %s has size %" PRId64 " along %s %d, which is not a multiple of the group size %d%s",
+                      "%s: %s has size %" PRId64 " along %s %d, not a multiple of the group size %d; pad it%s",
                       CallOf(c), Name(c, "input").c_str(), input.sizes[dim], form.split, dim, c.group_size,
                       Cite(c.kind, form.divides).c_str());
   block->sizes[dim] = input.sizes[dim] / c.group_size;
@@ -114,11 +114,12 @@ Status JoinBlocks(const Collective& c, const Form& form, int dim, const Shape& b
 Status CompareOutput(const Collective& c, const Form& form, const Dims& dims, const Shape& input, const Shape& expected,
                      const Shape& output) {
   const std::string cite = Cite(c.kind, form.result);
-  if (output.rank != expected.rank)
-    return MakeStatus(Code::kInvalidArgument, "%s: %s has rank %d (sizes %s), %s has rank %d (sizes %s); ranks agree%s",
-                      CallOf(c), Name(c, "output").c_str(), output.rank, Text(output).c_str(),
-                      Name(c, "input").c_str(), input.rank, Text(input).c_str(), cite.c_str());
-  for (int d = 0; d < expected.rank; ++d) {
+  if (output.dims != expected.dims)
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: %s has %d dimensions (sizes %s), %s has %d (sizes %s); they must agree%s",
+                      CallOf(c), Name(c, "output").c_str(), output.dims, Text(output).c_str(),
+                      Name(c, "input").c_str(), input.dims, Text(input).c_str(), cite.c_str());
+  for (int d = 0; d < expected.dims; ++d) {
     if (output.sizes[d] == expected.sizes[d]) continue;
     std::string why = std::to_string(input.sizes[d]) + " of " + Name(c, "input");
     if (d == dims.split && d != dims.concat) why += " / group size " + std::to_string(c.group_size);
@@ -140,7 +141,7 @@ Status CheckPresence(const Collective& c, const View* input, const View* output)
   if (need_output && output == nullptr) missing = "output";
   if (either && input == nullptr && output == nullptr) missing = "input or output";
   if (missing != nullptr)
-    return MakeStatus(Code::kInvalidArgument, "%s: the %s is missing on this rank; every rank gives it", CallOf(c),
+    return MakeStatus(Code::kInvalidArgument, "%s: the %s is missing; on this rank the call needs one", CallOf(c),
                       missing);
   if (input == nullptr || output == nullptr || Reduces(c.kind) || input->element_size == output->element_size)
     return Status();
@@ -163,7 +164,7 @@ Status OutputShape(const Collective& c, const Shape& input, Shape* output) {
   const Form form = FormOf(c.kind);
   Dims dims;
   Shape block;
-  AXCCL_RETURN_IF_ERROR(FindDims(c, form, "input", input.rank, &dims));
+  AXCCL_RETURN_IF_ERROR(FindDims(c, form, "input", input.dims, &dims));
   AXCCL_RETURN_IF_ERROR(SplitInput(c, form, dims.split, input, &block));
   return JoinBlocks(c, form, dims.concat, block, output);
 }
@@ -174,11 +175,11 @@ Status FindBlocks(const Collective& c, const View* input, const View* output, Bl
   const Form form = FormOf(c.kind);
   Dims dims;
   if (input != nullptr) {
-    AXCCL_RETURN_IF_ERROR(FindDims(c, form, "input", input->shape.rank, &dims));
+    AXCCL_RETURN_IF_ERROR(FindDims(c, form, "input", input->shape.dims, &dims));
     AXCCL_RETURN_IF_ERROR(SplitInput(c, form, dims.split, input->shape, &blocks->shape));
   } else {
     // The kinds that may lack an input concatenate nothing, so the output is one block.
-    AXCCL_RETURN_IF_ERROR(FindDims(c, form, "output", output->shape.rank, &dims));
+    AXCCL_RETURN_IF_ERROR(FindDims(c, form, "output", output->shape.dims, &dims));
     blocks->shape = output->shape;
   }
   if (input != nullptr && output != nullptr) {

@@ -224,8 +224,8 @@ TEST(ReplicaGroupsTest, ListsMayBeRectangularOrRagged) {
   EXPECT_EQ(lists->rows(), 2u);
   EXPECT_EQ(lists->row(1)[0], 2);
   ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, cube).status(),
-                {"rank 3", "2, 2, 1", "all_reduce (I2)"});
-  ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, row).status(), {"rank 1"});
+                {"3 dimensions", "2, 2, 1", "all_reduce (I2)"});
+  ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, row).status(), {"1 dimensions"});
   ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, wrong).status(), {"4 ids", "3, 2"});
   ExpectRefused(IdLists::FromTensor("axcclTest", Kind::kAllReduce, ids, odd).status(), {"4 ids", "2, 3"});
   EXPECT_EQ(IdLists::FromTensor("axcclTest", Kind::kAllReduce, {}, none)->rows(), 0u);

@@ -83,7 +83,7 @@ IdTensor ReadIds(Kind kind, const Json& attributes) {
 
 Shape ShapeOf(const Json& tensor) {
   Shape shape;
-  for (const Json& size : tensor.at("shape")) shape.sizes[shape.rank++] = size.get<int64_t>();
+  for (const Json& size : tensor.at("shape")) shape.sizes[shape.dims++] = size.get<int64_t>();
   return shape;
 }
 

@@ -14,7 +14,7 @@ namespace {
 using Coordinates = std::vector<int64_t>;
 
 Coordinates CoordinatesOf(const Shape& shape, int64_t index) {
-  Coordinates x(static_cast<size_t>(shape.rank));
+  Coordinates x(static_cast<size_t>(shape.dims));
   for (size_t d = x.size(); d-- > 0;) {
     x[d] = index % shape.sizes[d];
     index /= shape.sizes[d];
@@ -102,10 +102,10 @@ TEST(BlocksTest, MoveEveryElementWhereTheDefinitionSays) {
     const bool splits = c.kind == Kind::kReduceScatter || c.kind == Kind::kScatter || c.kind == Kind::kAllToAll;
     const bool concats = c.kind == Kind::kAllGather || c.kind == Kind::kGather || c.kind == Kind::kAllToAll;
     Shape shape = RandomShape(&random, 4, 4);
-    if (shape.rank == 0 && (splits || concats)) shape = {1, {3}};
-    if (shape.rank > 0) {
-      c.dim = static_cast<int64_t>(random.Below(static_cast<uint64_t>(shape.rank)));
-      c.concat_dim = static_cast<int64_t>(random.Below(static_cast<uint64_t>(shape.rank)));
+    if (shape.dims == 0 && (splits || concats)) shape = {1, {3}};
+    if (shape.dims > 0) {
+      c.dim = static_cast<int64_t>(random.Below(static_cast<uint64_t>(shape.dims)));
+      c.concat_dim = static_cast<int64_t>(random.Below(static_cast<uint64_t>(shape.dims)));
     }
     if (splits) shape.sizes[c.dim] *= c.group_size;
     const int root = HasRoot(c.kind) ? static_cast<int>(random.Below(static_cast<uint64_t>(c.group_size))) : 0;
@@ -162,10 +162,10 @@ TEST(BlocksTest, RefusalsNameTheDimensionAndBothSizes) {
        {128, 100},
        {"axcclAllGather: output 3 has size 100 along dimension 1", "128 = 32 of input 3 x group size 4", "(C6)"}},
       {{.kind = Kind::kAllGather, .group_size = 4, .dim = 1}, {8, 2}, {4, 8}, {"4 along dimension 0", "8 of input"}},
-      {{.kind = Kind::kAllGather, .group_size = 4, .dim = 1}, {8, 2, 32}, {8, 8}, {"rank 2", "rank 3", "(C6)"}},
-      {{.kind = Kind::kAllGather, .dim = 2}, {8, 2}, {8, 8}, {"all_gather_dim is 2", "rank 2", "(C1)"}},
+      {{.kind = Kind::kAllGather, .group_size = 4, .dim = 1}, {8, 2, 32}, {8, 8}, {"has 2 dim", "has 3 (", "(C6)"}},
+      {{.kind = Kind::kAllGather, .dim = 2}, {8, 2}, {8, 8}, {"all_gather_dim is 2", "2 dimensions", "(C1)"}},
       {{.kind = Kind::kAllGather, .dim = -1, .negative_dims = strict}, {8}, {8}, {"is -1", "0..0", "(C1)"}},
-      {{.kind = Kind::kAllGather, .dim = 0}, {}, {}, {"all_gather_dim", "rank 0", "(C1)"}},
+      {{.kind = Kind::kAllGather, .dim = 0}, {}, {}, {"all_gather_dim", "no dimensions", "(C1)"}},
       {{.kind = Kind::kAllGather, .group_size = 3}, {INT64_MAX / 2, 0}, {1, 0}, {"concatenates 3 parts", "2^63"}},
       {{.kind = Kind::kReduceScatter, .group_size = 4, .dim = 1}, {4, 18}, {4, 4}, {"18", "group size 4", "(C1)"}},
       {{.kind = Kind::kReduceScatter, .group_size = 4, .dim = 1}, {4, 16}, {4, 5}, {"expected 4 = 16", "/", "(C8)"}},
@@ -173,7 +173,10 @@ TEST(BlocksTest, RefusalsNameTheDimensionAndBothSizes) {
       {{.kind = Kind::kAllToAll, .group_size = 5, .dim = 1}, {4, 16}, {16, 4}, {"split_dimension 1", "16", "(C2)"}},
       {{.kind = Kind::kAllToAll, .dim = 2}, {4, 16}, {16, 4}, {"split_dimension is 2", "(C1)"}},
       {{.kind = Kind::kAllToAll, .concat_dim = 2}, {4, 16}, {16, 4}, {"concat_dimension is 2", "(C3)"}},
-      {{.kind = Kind::kAllToAll, .group_size = 2}, {4, 2}, {8, 2}, {"8 along dimension 0, expected 4 = 4 of", "(C9)"}},
+      {{.kind = Kind::kAllToAll, .group_size = 2},
+       {4, 2},
+       {8, 2},
+       {"8 along dimension 0, expected 4 = 4 of input; give it sizes [4, 2]", "(C9)"}},
       {{.kind = Kind::kAllReduce}, {4}, {5}, {"output has size 5", "expected 4", "all_reduce (C6)"}},
       {{.kind = Kind::kSendRecv}, {4}, {5}, {"collective_permute (C5)"}},
       {{.kind = Kind::kGather, .group_size = 2}, {4}, {4}, {"gather: output has size 4", "expected 8"}},

@@ -21,7 +21,7 @@ inline View MakeView(const std::vector<int64_t>& sizes, const std::vector<int64_
   View view;
   view.data = Address(offset * element_size);
   view.element_size = element_size;
-  view.shape.rank = static_cast<int>(sizes.size());
+  view.shape.dims = static_cast<int>(sizes.size());
   std::copy(sizes.begin(), sizes.end(), view.shape.sizes);
   std::copy(strides.begin(), strides.end(), view.strides);
   return view;
@@ -31,7 +31,7 @@ inline View MakeView(const std::vector<int64_t>& sizes, const std::vector<int64_
 inline std::vector<int64_t> Offsets(const View& view) {
   std::vector<int64_t> offsets = {0};
   const int64_t bytes = view.element_size;
-  for (int d = 0; d < view.shape.rank; ++d) {
+  for (int d = 0; d < view.shape.dims; ++d) {
     std::vector<int64_t> next;
     for (int64_t offset : offsets) {
       for (int64_t x = 0; x < view.shape.sizes[d]; ++x) next.push_back(offset + x * view.strides[d] * bytes);
@@ -42,12 +42,12 @@ inline std::vector<int64_t> Offsets(const View& view) {
 }
 
 // Any small sizes and strides.
-inline View RandomView(harness::Random* random, int max_rank, int max_size, int max_stride) {
+inline View RandomView(harness::Random* random, int max_dims, int max_size, int max_stride) {
   View view;
   view.data = Address(0);
   view.element_size = 1 + static_cast<uint32_t>(random->Below(4));
-  view.shape.rank = static_cast<int>(random->Below(static_cast<uint64_t>(max_rank) + 1));
-  for (int d = 0; d < view.shape.rank; ++d) {
+  view.shape.dims = static_cast<int>(random->Below(static_cast<uint64_t>(max_dims) + 1));
+  for (int d = 0; d < view.shape.dims; ++d) {
     view.shape.sizes[d] = random->OneIn(30) ? 0 : 1 + static_cast<int64_t>(random->Below(max_size));
     view.strides[d] = static_cast<int64_t>(random->Below(2 * max_stride)) - max_stride;
   }
@@ -59,7 +59,7 @@ inline View RandomView(harness::Random* random, int max_rank, int max_size, int 
 inline View RandomLayout(harness::Random* random, uint32_t element_size, const Shape& shape) {
   View view = {Address(0), element_size, shape, {}};
   std::vector<int> order;
-  for (int d = 0; d < shape.rank; ++d)
+  for (int d = 0; d < shape.dims; ++d)
     order.insert(order.begin() + static_cast<ptrdiff_t>(random->Below(order.size() + 1)), d);
   int64_t stride = 1, offset = 0;
   for (int d : order) {
@@ -74,17 +74,17 @@ inline View RandomLayout(harness::Random* random, uint32_t element_size, const S
   return view;
 }
 
-inline Shape RandomShape(harness::Random* random, int max_rank, int max_size) {
+inline Shape RandomShape(harness::Random* random, int max_dims, int max_size) {
   Shape shape;
-  shape.rank = static_cast<int>(random->Below(static_cast<uint64_t>(max_rank) + 1));
-  for (int d = 0; d < shape.rank; ++d) {
+  shape.dims = static_cast<int>(random->Below(static_cast<uint64_t>(max_dims) + 1));
+  for (int d = 0; d < shape.dims; ++d) {
     shape.sizes[d] = random->OneIn(30) ? 0 : 1 + static_cast<int64_t>(random->Below(static_cast<uint64_t>(max_size)));
   }
   return shape;
 }
 
-inline View RandomCut(harness::Random* random, int max_rank, int max_size) {
-  const Shape shape = RandomShape(random, max_rank, max_size);
+inline View RandomCut(harness::Random* random, int max_dims, int max_size) {
+  const Shape shape = RandomShape(random, max_dims, max_size);
   return RandomLayout(random, 1 + static_cast<uint32_t>(random->Below(4)), shape);
 }
 

@@ -31,8 +31,8 @@ TEST(CheckViewTest, RefusesWhatIsNoTensor) {
     View view;
     std::vector<std::string> words;
   } table[] = {
-      {{.data = Address(0), .shape = {.rank = 9}}, {"axcclTest", "output", "rank 9", "0 to 8"}},
-      {{.data = Address(0), .shape = {.rank = -1}}, {"rank -1"}},
+      {{.data = Address(0), .shape = {.dims = 9}}, {"axcclTest", "output", "9 dimensions", "0 to 8"}},
+      {{.data = Address(0), .shape = {.dims = -1}}, {"-1 dimensions"}},
       {MakeView({2, -3}, {1, 1}), {"size -3", "dimension 1"}},
       {MakeView({2}, {1}, 0, 0), {"0 bytes"}},
       {{.data = nullptr, .shape = {1, {2}}, .strides = {1}}, {"no data", "[2]"}},
@@ -76,7 +76,7 @@ TEST(CheckViewTest, OverlapWithinAViewIsExact) {
     const bool distinct = std::set<int64_t>(offsets.begin(), offsets.end()).size() == offsets.size();
     ++(distinct ? once : twice);
     ASSERT_EQ(CheckView(kOut, Role::kOutput, view).ok(), distinct)
-        << Text(view.shape) << " strides " << Text({view.shape.rank, {view.strides[0], view.strides[1],
+        << Text(view.shape) << " strides " << Text({view.shape.dims, {view.strides[0], view.strides[1],
         view.strides[2], view.strides[3]}}) << ", " << Replay();
   }
   EXPECT_GT(once, 400);
@@ -87,7 +87,7 @@ TEST(CheckViewTest, OverlapWithinAViewIsExact) {
 TEST(CheckViewTest, InterlockedStridesEndSoon) {
   const int64_t primes[] = {1000003, 1000033, 1000037, 1000039, 1000081, 1000099, 1000117, 1000121};
   View view = MakeView({}, {});
-  view.shape.rank = 8;
+  view.shape.dims = 8;
   for (int d = 0; d < 8; ++d) view.shape.sizes[d] = 90, view.strides[d] = primes[d];
   ExpectRefused(CheckView(kOut, Role::kOutput, view), {"overlap"});
 }
@@ -150,7 +150,7 @@ TEST(OverlapTest, RandomViewsAgreeWithATableOfBytes) {
 TEST(CollapseTest, KeepsOnlyWhatIsNotContiguous) {
   const struct {
     std::vector<int64_t> sizes, strides, other;
-    int rank;
+    int dims;
   } table[] = {
       {{2, 3, 4}, {12, 4, 1}, {12, 4, 1}, 1}, {{2, 3, 4}, {24, 8, 2}, {12, 4, 1}, 1},
       {{2, 3, 4}, {24, 4, 1}, {12, 4, 1}, 2}, {{2, 3, 4}, {12, 4, 1}, {20, 5, 1}, 3},
@@ -164,7 +164,7 @@ TEST(CollapseTest, KeepsOnlyWhatIsNotContiguous) {
     Shape shape = a.shape;
     int64_t* const strides[] = {a.strides, b.strides};
     Collapse(&shape, strides);
-    EXPECT_EQ(shape.rank, c.rank) << Text(a.shape);
+    EXPECT_EQ(shape.dims, c.dims) << Text(a.shape);
     EXPECT_EQ(Elements(shape), Elements(a.shape));
   }
 }
@@ -178,7 +178,7 @@ TEST(CollapseTest, KeepsTheOrderOfTheElements) {
     Shape shape = a.shape;
     int64_t* const strides[] = {a.strides, b.strides};
     Collapse(&shape, strides);
-    ASSERT_LE(shape.rank, std::max(a.shape.rank, 1));
+    ASSERT_LE(shape.dims, std::max(a.shape.dims, 1));
     a.shape = b.shape = shape;
     ASSERT_EQ(Offsets(a), before_a) << Replay();
     ASSERT_EQ(Offsets(b), before_b) << Replay();
@@ -195,8 +195,8 @@ TEST(NormaliseDimTest, CountsFromEitherEnd) {
   }
   for (int64_t dim : {int64_t{3}, int64_t{-4}, INT64_MIN, INT64_MAX})
     ExpectRefused(NormaliseDim(kOut, "split_dimension", dim, 3, wrap, " [C]").status(),
-                  {"axcclTest", "split_dimension is " + std::to_string(dim), "output has rank 3", "-3..2", "[C]"});
-  ExpectRefused(NormaliseDim({"f", "input", 2}, "dim", 0, 0, wrap).status(), {"f: dim is 0", "input 2", "rank 0"});
+                  {"axcclTest", "split_dimension is " + std::to_string(dim), "output has 3 dim", "-3..2", "[C]"});
+  ExpectRefused(NormaliseDim({"f", "input", 2}, "dim", 0, 0, wrap).status(), {"f: dim is 0", "input 2", "no dim"});
 }
 
 TEST(DenseViewTest, IsRowMajor) {
