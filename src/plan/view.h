@@ -39,7 +39,7 @@ struct View {
   int64_t strides[kMaxDims] = {};
 };
 
-// The row-major view without gaps.
+// The row-major view without gaps; precondition as for Elements().
 View DenseView(void* data, uint32_t element_size, const Shape& shape);
 
 // How messages call an operand: "axcclAllGather: output 1 ...".
