@@ -1,0 +1,123 @@
+// Tensor views, and how the blocks of a collective lie in them.
+//
+// A view is a pointer, an element size, sizes and strides in elements; strides may be negative, and 0 on inputs.
+// Element i of a view is the i-th in row-major order of its *logical* shape, whatever the strides. A view without
+// dimensions has one element, a view with a size 0 none; the strides of dimensions of size 1, and all of an empty view,
+// mean nothing.
+//
+// The structs are plain values of at most kMaxDims dimensions. Views do not own what they point to, and nothing here
+// reads or writes it. Functions are pure and thread-safe; they allocate only to build an error message.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/plan/contract.h"
+
+namespace axccl::plan {
+
+inline constexpr int kMaxDims = 8;
+
+// "Rank" means a process here, so a tensor of rank 3 is one of 3 dimensions.
+struct Shape {
+  int dims = 0;
+  int64_t sizes[kMaxDims] = {};
+
+  friend bool operator==(const Shape& a, const Shape& b);
+};
+
+// The product of the sizes; precondition: it is below 2^63, as in a checked view.
+int64_t Elements(const Shape& shape);
+std::string Text(const Shape& shape);  // "[2, 4]"
+
+struct View {
+  void* data = nullptr;  // of the element with index (0, ..., 0); that of an input is not written through
+  uint32_t element_size = 1;
+  Shape shape;
+  int64_t strides[kMaxDims] = {};
+};
+
+// The row-major view without gaps; precondition as for Elements().
+View DenseView(void* data, uint32_t element_size, const Shape& shape);
+
+// How messages call an operand: "axcclAllGather: output 1 ...".
+struct Operand {
+  const char* call = "";
+  const char* name = "";
+  int index = -1;  // -1: the call has one
+};
+
+enum class Role : uint8_t { kInput, kOutput };
+
+// Refuses: more than kMaxDims dimensions, negative sizes, elements without data, more than 2^63 - 1 bytes of elements
+// or from the lowest byte to the end, an end outside the address space, and outputs in which two indices reach one
+// element. That last test is exact for every view of a dense allocation in any dimension order, sliced, reversed or
+// split, and for most others. It refuses what a few thousand steps do not prove, which takes sizes and strides that
+// interlock without a pattern.
+Status CheckView(const Operand& operand, Role role, const View& view);
+
+// The bytes that a view touches, relative to its data: begin <= 0 < end, or both 0 when it is empty.
+struct Extent {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// The functions from here on expect views that passed CheckView.
+Extent ByteExtent(const View& view);
+
+// Whether some byte belongs to an element of both. Exact, with the same exception as above: then true.
+bool Overlap(const View& a, const View& b);
+
+// Drops dimensions of size 1 and merges neighbours that lie contiguously in every operand; the elements keep their
+// order. `strides` holds one array of kMaxDims strides an operand. An empty shape becomes [0].
+void Collapse(Shape* shape, std::span<int64_t* const> strides);
+
+enum class NegativeDims : uint8_t { kFromEnd, kRefuse };
+
+// The dimension 0..dims-1 that `dim` means. `argument` is its name ("all_gather_dim"), `constraint` a citation such as
+// " [StableHLO all_gather (C1)]" or empty.
+Result<int> NormaliseDim(const Operand& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
+                         const char* constraint = "");
+
+// What the shapes of a collective depend on.
+struct Collective {
+  const char* call = nullptr;  // named in messages; null = the kind's name
+  int operand = -1;            // named in messages; -1 = the call has one
+  Kind kind = Kind::kAllReduce;
+  int group_size = 1;
+  int64_t dim = 0;         // kAllGather, kGather: concatenated; kReduceScatter, kScatter: split; kAllToAll: split
+  int64_t concat_dim = 0;  // kAllToAll: concatenated
+  NegativeDims negative_dims = NegativeDims::kFromEnd;
+};
+
+// With n = group size, the output has the sizes of the input, except (StableHLO specification, the operation's
+// constraints on its result):
+//   kAllGather, kGather           x n along dim
+//   kReduceScatter, kScatter      / n along dim
+//   kAllToAll                     / n along dim, then x n along concat_dim
+// Transfers of collective_permute, send and recv are kSendRecv. Sizes may be 0.
+Status OutputShape(const Collective& collective, const Shape& input, Shape* output);
+
+// The blocks of contract.h in the views of one rank. Block b of an operand starts b * stride elements after its data
+// and has the operand's strides; all blocks of a collective have the same logical shape on all ranks and both sides, so
+// element i of an input block is element i of the output block that holds it.
+struct Blocks {
+  Shape shape;
+  int64_t elements = 0;      // of a block
+  int input_blocks = 0;      // 0: no input on this rank
+  int output_blocks = 0;
+  int64_t input_stride = 0;  // 0 where there is at most one block, or no element
+  int64_t output_stride = 0;
+};
+
+// Checks one rank's views against each other and finds the blocks. A null operand is one that this rank does not have:
+// kBroadcast and kSendRecv need either, kReduce and kGather need the input, kScatter the output, the others both.
+// For kinds that only move, the element sizes must agree. `blocks` is undefined on error.
+Status FindBlocks(const Collective& collective, const View* input, const View* output, Blocks* blocks);
+
+// Block `index` of a view, as a view.
+View BlockView(const View& view, const Shape& block, int64_t block_stride, int index);
+
+}  // namespace axccl::plan

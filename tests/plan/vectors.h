@@ -1,0 +1,48 @@
+// Acceptance vectors of other projects, schema axccl-vectors/1: JSON files in the folder that AXCCL_VECTORS names. They
+// are not part of the source tree; tests that read them are skipped without.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/plan/replica_groups.h"
+#include "src/plan/view.h"
+
+namespace axccl::plan {
+
+using Json = nlohmann::json;
+
+// Why the files cannot be read; empty when they can.
+std::string VectorsMissing();
+// The cases of a file; none, and a test failure, when it cannot be parsed.
+Json ReadVectors(const std::string& file);
+
+// The kind that an operation's groups and shapes follow; the variable-size exchanges follow all_to_all.
+std::optional<Kind> KindOfOp(const std::string& op);
+
+// Replica groups or source_target_pairs of a case's attributes, as a compiler's tensor. Owns the ids.
+struct IdTensor {
+  std::vector<int64_t> ids;
+  std::vector<int64_t> shape;
+  Kind kind = Kind::kAllReduce;
+
+  Result<IdLists> Lists(const std::string& call) const { return IdLists::FromTensor(call.c_str(), kind, ids, shape); }
+};
+IdTensor ReadIds(Kind kind, const Json& attributes);
+
+// For cases without a grid: one row or column of as many processes as the largest id asks for, as StableHLO's verifier,
+// which knows no grid, takes the ids it sees for all there are.
+Grid SmallestGrid(const IdTensor& tensor, GroupMode mode);
+
+Shape ShapeOf(const Json& tensor);
+
+// The collective of a case for a group of `group_size`, with StableHLO's rule for negative dimensions.
+Collective ReadCollective(const std::string& op, const Json& attributes, int group_size, int operand);
+
+// StableHLO's rules for the operation, with the case's split_count.
+GroupRules ReadRules(Kind kind, const Json& attributes);
+
+}  // namespace axccl::plan
