@@ -63,7 +63,7 @@ class SharedCore {
  public:
   void LookingPaid() {
     given_away_ = 0;
-    if (++paid_ >= kCalm) patience_ = First();
+    if (++paid_ >= kCalm) patience_ = kFirst;
   }
   // A wait ended after some yields, without sleep.
   void YieldingPaid() {
@@ -78,17 +78,19 @@ class SharedCore {
     paid_ = 0;
     if (++given_away_ < patience_) return;
     given_away_ = 0;
+    // The other one sees the same. Only one is to leave, or they meet again on the other core.
+    coin_ = coin_ * 6364136223846793005u + 1442695040888963407u;
+    if (coin_ >> 63 != 0) return;
     patience_ = std::min(2 * patience_, kLast);  // there may be no better core
     MoveToAnotherCore();
   }
 
  private:
   static constexpr int kFirst = 4, kLast = 4096, kCalm = 256;
-  // Not the same for all, lest two threads leave each other for the same core.
-  static int First() { return kFirst + static_cast<int>(gettid() % kFirst); }
 
-  int given_away_ = 0, paid_ = 0, patience_ = First();
+  int given_away_ = 0, paid_ = 0, patience_ = kFirst;
   long switches_ = 0;
+  uint64_t coin_ = static_cast<uint64_t>(gettid()) << 32;
 };
 thread_local SharedCore t_shared_core;
 
