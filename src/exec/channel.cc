@@ -112,8 +112,11 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
     cut.tile = tile >= plan::LaneSpan(cut, lanes - 1).count ? 0 : tile;  // 0: one turn; the last span is the longest
     const uint64_t used = plan::SlotElements(cut) * element;
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
+    prepared->set_bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
     prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && used <= kLineData;
   }
+  if (!prepared->inline_slots && prepared->set_bytes != 0)
+    prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
   const plan::Contract& contract = schedule.contract;

@@ -60,7 +60,8 @@ class Host {
   virtual double timeout_seconds() const = 0; // of one operation, 0 = none
 };
 
-// Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it.
+// Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it. Slots
+// in scratch are further on by SetOffset(turn).
 struct OperandPlace {
   std::byte* const* base = nullptr;  // of a member's block, or in Channel::bindings
   uint64_t offset[plan::kRotation] = {};
@@ -73,11 +74,17 @@ struct Prepared {
   plan::Partition partition;
   uint64_t turns = 1;
   uint64_t slot_bytes = 0;   // stride between scratch slots
+  uint64_t set_bytes = 0;    // the slots of one turn
+  uint64_t sets = 1;         // sets a half of the scratch has room for; turns of one half take them one after the other
   bool inline_slots = false; // slots live in endpoint lines
   bool whole = false;        // a tile of one part on one lane: every move is of the whole block
   bool around_cache = false; // outputs are too large for the cache
   uint32_t signature = 0;    // of call and plan, for the lines
   std::vector<OperandPlace> places;  // of the program's operands
+
+  // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again, as
+  // their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.
+  uint64_t SetOffset(uint64_t turn) const { return sets == 1 ? 0 : turn / plan::kRotation % sets * set_bytes; }
 };
 
 class Channel {

@@ -62,7 +62,7 @@ class Operation {
     uint64_t turn;      // of the channel
     uint32_t part;      // of the operands
     uint64_t in_block;  // bytes from the start of the block in a buffer
-    uint64_t in_part;   // bytes from the start of the part in a slot
+    uint64_t in_part;   // bytes from the start of the part in a slot of the first set
     uint64_t count;     // elements
   };
   struct Places {

@@ -156,6 +156,8 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
     channel_->src.resize(step.num_src + 8u);
     channel_->factors.resize(step.num_src + 8u);
   }
+  const uint64_t turn = channel_->turn + state->turn;
+  const uint64_t set = prepared_->SetOffset(turn);
   const bool by_call = binds_by_call_ && AnyByCall(step);
   const uint64_t most = (by_call ? kBounceBytes : kMoveBytes) / size;
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
@@ -165,8 +167,7 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
     while (state->offset < range.count) {
       if (budget_ <= 0) return Run::kAgain;
       const uint64_t count = std::min(range.count - state->offset, most);
-      const Portion portion{channel_->turn + state->turn, state->part, (range.begin + state->offset) * size,
-                            state->offset * size, count};
+      const Portion portion{turn, state->part, (range.begin + state->offset) * size, set + state->offset * size, count};
       if (by_call) {
         if (status_ = MoveByCall(step, portion); !status_.ok()) return Run::kFailed;
       } else {
