@@ -6,6 +6,7 @@
 
 #include "kernels/host/box_nest.h"
 #include "kernels/host/isa.h"
+#include "kernels/host/runs.h"
 #include "kernels/host/transpose.h"
 #include "kernels/host/vector.h"
 
@@ -14,74 +15,69 @@ namespace {
 
 using Kernel = void (*)(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t run);
 
-// kBytes bytes in as many vectors as it takes.
-template <int kBytes>
-struct Chunk {
-  static constexpr int kWord = kBytes < kVectorBytes ? kBytes : kVectorBytes;
-  static constexpr int kNum = kBytes / kWord;
-  using Word = Raw<kWord>;
-  Word word[kNum];
+// One run of kBytes bytes; or, as two chunks that overlap, of any number between that and its double.
+template <int kBytes, bool kPair>
+struct ShortRun {
+  Chunk<kBytes> head;
+  Chunk<kPair ? kBytes : 1> tail;
 
-  AXCCL_INLINE void Load(const char* from) {
-    for (int i = 0; i < kNum; ++i) word[i] = LoadWord<Word>(from + i * kWord);
+  AXCCL_INLINE void Load(const char* from, size_t run) {
+    head.Load(from);
+    if constexpr (kPair) tail.Load(from + run - kBytes);
   }
-  AXCCL_INLINE void Store(char* to) const {
-    for (int i = 0; i < kNum; ++i) StoreWord(to + i * kWord, word[i]);
+  AXCCL_INLINE void Store(char* to, size_t run) const {
+    head.Store(to);
+    if constexpr (kPair) tail.Store(to + run - kBytes);
   }
 };
 
-template <int kBytes>
-  requires(kBytes <= 8)
-struct Chunk<kBytes> {
-  typename WordOf<kBytes>::Type word;
-  AXCCL_INLINE void Load(const char* from) { word = LoadWord<decltype(word)>(from); }
-  AXCCL_INLINE void Store(char* to) const { StoreWord(to, word); }
-};
-
-// Runs of kBytes bytes; or, as two chunks that overlap, of any number between that and its double.
+// Four at a time, as stepping from one run to the next would take longer than moving it.
 template <int kBytes, bool kPair>
 void Runs(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t run) {
   const int64_t to_next = inner.dst;
   const int64_t from_next = inner.src;
+  const NestDim outside = outer;
   const uint64_t num = inner.count;
-  for (uint64_t o = outer.count; o > 0; --o) {
+  for (uint64_t o = 0; o < outside.count; ++o) {
     char* to = dst;
     const char* from = src;
-#pragma GCC unroll 4
-    for (uint64_t i = 0; i < num; ++i) {
-      Chunk<kBytes> head;
-      head.Load(from);
-      if constexpr (kPair) {
-        Chunk<kBytes> tail;
-        tail.Load(from + run - kBytes);
-        tail.Store(to + run - kBytes);
-      }
-      head.Store(to);
-      to += to_next;
-      from += from_next;
+    uint64_t left = num;
+    for (; left >= 4; left -= 4, to += 4 * to_next, from += 4 * from_next) {
+      ShortRun<kBytes, kPair> runs[4];
+      for (int i = 0; i < 4; ++i) runs[i].Load(from + i * from_next, run);
+      for (int i = 0; i < 4; ++i) runs[i].Store(to + i * to_next, run);
     }
-    dst += outer.dst;
-    src += outer.src;
+    for (; left > 0; --left, to += to_next, from += from_next) {
+      ShortRun<kBytes, kPair> one;
+      one.Load(from, run);
+      one.Store(to, run);
+    }
+    dst += outside.dst;
+    src += outside.src;
   }
 }
 
-// Beyond this the C library's copy is as good and knows more tricks.
-constexpr size_t kMaxInlineRun = 1024;
-
-AXCCL_INLINE void CopyRun(char* to, const char* from, size_t bytes) {
-  if (bytes > kMaxInlineRun) {
-    __builtin_memcpy(to, from, bytes);
-    return;
+// Short runs that are put together without gaps: a store for every 16 bytes, as loads are cheaper than stores.
+template <int kBytes>
+void PackedRuns(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t) {
+  using Word = typename WordOf<kBytes>::Type;
+  constexpr int kNum = 16 / kBytes;
+  const int64_t next = inner.src;
+  const NestDim outside = outer;
+  const uint64_t num = inner.count;
+  for (uint64_t o = 0; o < outside.count; ++o) {
+    char* to = dst;
+    const char* from = src;
+    uint64_t left = num;
+    for (; left >= kNum; left -= kNum, to += 16, from += kNum * next) {
+      Vector<Word, 16> words;
+      for (int i = 0; i < kNum; ++i) words[i] = LoadWord<Word>(from + i * next);
+      StoreWord(to, words);
+    }
+    for (; left > 0; --left, to += kBytes, from += next) StoreWord(to, LoadWord<Word>(from));
+    dst += outside.dst;
+    src += outside.src;
   }
-  size_t at = 0;
-  for (; at + 64 < bytes; at += 64) {
-    Chunk<64> chunk;
-    chunk.Load(from + at);
-    chunk.Store(to + at);
-  }
-  Chunk<64> tail;
-  tail.Load(from + bytes - 64);
-  tail.Store(to + bytes - 64);
 }
 
 template <bool kStream>
@@ -107,15 +103,18 @@ constexpr Kernel kExact[kNumClasses] = {Runs<1, false>,  Runs<2, false>,  Runs<4
 constexpr Kernel kBetween[kNumClasses] = {nullptr,        Runs<2, true>,  Runs<4, true>, Runs<8, true>,
                                           Runs<16, true>, Runs<32, true>, Runs<64, true>};
 
-// Streaming breaks a run at the lines of the destination: not worth it for a few of them.
-constexpr size_t kMinStreamedRun = 256;
-
 AXCCL_INLINE int Log2(size_t n) { return 63 - __builtin_clzll(n); }
 
-Kernel KernelFor(size_t run, bool non_temporal) {
+#if defined(__SSE4_1__)
+constexpr Kernel kPacked[] = {PackedRuns<1>, PackedRuns<2>, PackedRuns<4>};
+#else
+constexpr Kernel kPacked[] = {Runs<1, false>, PackedRuns<2>, PackedRuns<4>};  // cannot insert single bytes
+#endif
+
+Kernel KernelFor(size_t run, bool packed, bool non_temporal) {
   if (run > kMaxShortRun) return non_temporal && run >= kMinStreamedRun ? LongRuns<true> : LongRuns<false>;
-  if ((run & (run - 1)) == 0 && run < kMaxShortRun) return kExact[Log2(run)];
-  return kBetween[Log2(run - 1)];
+  if ((run & (run - 1)) != 0 || run == kMaxShortRun) return kBetween[Log2(run - 1)];
+  return (packed && run <= 4 ? kPacked : kExact)[Log2(run)];
 }
 
 // The two loops of the kernel and those around them.
@@ -154,18 +153,61 @@ Loops Arrange(const CopyNest& nest) {
   return loops;
 }
 
-// Both loops in tiles of as many cache lines as fit half of the first-level cache.
-void RunTiled(Kernel kernel, char* dst, const char* src, const Loops& loops, size_t run) {
-  const uint64_t side = run <= 16 ? 32 : (run <= 64 ? 16 : 8);
-  for (uint64_t i = 0; i < loops.inner.count; i += side) {
-    NestDim inner = loops.inner;
-    inner.count = inner.count - i < side ? inner.count - i : side;
-    for (uint64_t o = 0; o < loops.outer.count; o += side) {
-      NestDim outer = loops.outer;
-      outer.count = outer.count - o < side ? outer.count - o : side;
+// Puts the runs of a contiguous destination together in the first-level cache and streams them from there.
+void RunStreamed(Kernel kernel, char* dst, const char* src, const Loops& loops, size_t run) {
+  constexpr size_t kBlockBytes = 4096;
+  alignas(kCacheLine) char block[kBlockBytes];
+  const int64_t to_next = static_cast<int64_t>(run);
+  const size_t row = loops.inner.count * run;
+  // Rows of a contiguous destination are streamed several at a time, others in parts.
+  const bool joined = loops.outer.dst == static_cast<int64_t>(row) && row <= kBlockBytes;
+  const uint64_t rows = joined ? kBlockBytes / row : 1;
+  const uint64_t cols = joined ? loops.inner.count : kBlockBytes / run;
+  for (uint64_t o = 0; o < loops.outer.count; o += rows) {
+    const uint64_t left = loops.outer.count - o;
+    const NestDim outer = {left < rows ? left : rows, static_cast<int64_t>(row), loops.outer.src};
+    for (uint64_t i = 0; i < loops.inner.count; i += cols) {
+      const uint64_t rest = loops.inner.count - i;
+      const NestDim inner = {rest < cols ? rest : cols, to_next, loops.inner.src};
       const int64_t in = static_cast<int64_t>(i);
       const int64_t out = static_cast<int64_t>(o);
-      kernel(dst + in * inner.dst + out * outer.dst, src + in * inner.src + out * outer.src, outer, inner, run);
+      kernel(block, src + out * loops.outer.src + in * inner.src, outer, inner, run);
+      Stream(dst + out * loops.outer.dst + in * to_next, block, outer.count * inner.count * run);
+    }
+  }
+}
+
+// Whether the destination has contiguous runs that are worth streaming although the source has not.
+bool WorthStreaming(const Loops& loops, size_t run) {
+  if (run >= kMinStreamedRun || loops.crossed || loops.inner.dst != static_cast<int64_t>(run)) return false;
+  const uint64_t row = loops.inner.count * run;
+  return row >= kMinStreamedRun ||
+         (loops.outer.dst == static_cast<int64_t>(row) && row * loops.outer.count >= kMinStreamedRun);
+}
+
+// Fewer iterations than these do not pay for a loop.
+constexpr uint64_t kMinInner = 4;
+
+AXCCL_INLINE NestDim Part(const NestDim& dim, uint64_t begin, uint64_t most) {
+  const uint64_t left = dim.count - begin;
+  return {left < most ? left : most, dim.dst, dim.src};
+}
+
+// Both loops in tiles of as many cache lines as fit half of the first-level cache. In there the order of the loops does
+// not matter, so the longer one can be the inner.
+void RunTiled(Kernel kernel, char* dst, const char* src, const Loops& loops, size_t run) {
+  const uint64_t side = run <= 16 ? 32 : (run <= 64 ? 16 : 8);
+  const uint64_t inner_side = loops.inner.count < side ? loops.inner.count : side;
+  const uint64_t outer_side = side * side / inner_side;
+  for (uint64_t i = 0; i < loops.inner.count; i += inner_side) {
+    const NestDim inner = Part(loops.inner, i, inner_side);
+    for (uint64_t o = 0; o < loops.outer.count; o += outer_side) {
+      const NestDim outer = Part(loops.outer, o, outer_side);
+      const int64_t in = static_cast<int64_t>(i);
+      const int64_t out = static_cast<int64_t>(o);
+      const bool swap = loops.inner.count < kMinInner && outer.count > inner.count;
+      kernel(dst + in * inner.dst + out * outer.dst, src + in * inner.src + out * outer.src, swap ? inner : outer,
+             swap ? outer : inner, run);
     }
   }
 }
@@ -192,14 +234,18 @@ Transposer TransposerFor(const Loops& loops, size_t run) {
 void MoveNest(const CopyNest& nest) {
   const Loops loops = Arrange(nest);
   const Transposer transposer = TransposerFor(loops, nest.run);
-  const Kernel kernel = KernelFor(nest.run, nest.non_temporal);
-  const bool tiled = loops.crossed && nest.run <= kMaxShortRun;
+  const bool packed = loops.inner.dst == static_cast<int64_t>(nest.run) && loops.inner.count >= kMinInner;
+  const Kernel kernel = KernelFor(nest.run, packed, nest.non_temporal);
+  const bool tiled = (loops.crossed || loops.inner.count < kMinInner) && nest.run <= kMaxShortRun;
+  const bool streamed = nest.non_temporal && WorthStreaming(loops, nest.run);
   char* dst = nest.dst;
   const char* src = nest.src;
   uint64_t index[kMaxNestDims] = {};
   for (;;) {
     if (transposer != nullptr) {
       transposer(dst, src, loops.outer, loops.inner, nest.non_temporal);
+    } else if (streamed) {
+      RunStreamed(kernel, dst, src, loops, nest.run);
     } else if (tiled) {
       RunTiled(kernel, dst, src, loops, nest.run);
     } else {

@@ -7,28 +7,10 @@
 #pragma once
 
 #include "kernels/host/box_nest.h"
+#include "kernels/host/runs.h"
 #include "kernels/host/vector.h"
 
 namespace axccl::kernels::AXCCL_KERNELS_ISA {
-
-template <int kElement>
-struct WordOf;
-template <>
-struct WordOf<1> {
-  using Type = uint8_t;
-};
-template <>
-struct WordOf<2> {
-  using Type = uint16_t;
-};
-template <>
-struct WordOf<4> {
-  using Type = uint32_t;
-};
-template <>
-struct WordOf<8> {
-  using Type = uint64_t;
-};
 
 template <int... kIndex>
 struct Indices {};
@@ -49,20 +31,13 @@ AXCCL_INLINE V Zip(V a, V b, Indices<kIndex...>) {
 
 // 16 bytes each from rows that lie `pitch` apart, in one vector.
 template <int kBytes>
-AXCCL_INLINE Raw<kBytes> LoadRows(const char* from, int64_t pitch) {
+AXCCL_INLINE Raw<kBytes> LoadRows(const char* from, [[maybe_unused]] int64_t pitch) {
   if constexpr (kBytes == 16) {
     return LoadWord<Raw<16>>(from);
 #if defined(__AVX2__)
-  } else if constexpr (kBytes == 32) {
+  } else {
     return (Raw<32>)_mm256_inserti128_si256(_mm256_castsi128_si256(LoadWord<__m128i>(from)),
                                             LoadWord<__m128i>(from + pitch), 1);
-#endif
-#if defined(__AVX512F__)
-  } else {
-    __m512i v = _mm512_castsi128_si512(LoadWord<__m128i>(from));
-    v = _mm512_inserti32x4(v, LoadWord<__m128i>(from + pitch), 1);
-    v = _mm512_inserti32x4(v, LoadWord<__m128i>(from + 2 * pitch), 2);
-    return (Raw<64>)_mm512_inserti32x4(v, LoadWord<__m128i>(from + 3 * pitch), 3);
 #endif
   }
 }
@@ -75,6 +50,11 @@ struct Transposition {
   static constexpr size_t kBlockBytes = 16384;
   // Rows of a source tile: their cache lines fill half of the usual first-level cache, the block the other half.
   static constexpr uint64_t kMaxRows = 256;
+  // Rows ahead of those being read. Every row may be a page of its own, which no prefetcher of the hardware follows.
+  // Into the second-level cache only, as rows whose pitch is a large power of two share a few lines of the first.
+  static constexpr uint64_t kAhead = 64;
+  // Wider vectors than these were slower for 16-bit elements and no faster for others.
+  static constexpr int kWide = kVectorBytes < 32 ? kVectorBytes : 32;
 
   // Transposes 16 bytes each of kBytes / kElement rows into kCols rows of kBytes bytes.
   template <int kBytes>
@@ -104,13 +84,19 @@ struct Transposition {
     }
   }
 
-  // As many rows as fit vectors of kBytes; gives how many those were.
+  // As many rows as fit vectors of kBytes; gives how many those were. `skip` is from where the rows past the last one
+  // would be to the next tile, in bytes.
   template <int kBytes>
   static AXCCL_INLINE uint64_t Rows(char* to, int64_t to_pitch, const char* from, int64_t from_pitch, uint64_t rows,
-                                    uint64_t cols) {
+                                    uint64_t cols, uint64_t skip) {
     constexpr uint64_t kRows = kBytes / kElement;
     uint64_t row = 0;
     for (; row + kRows <= rows; row += kRows, to += kBytes, from += static_cast<int64_t>(kRows) * from_pitch) {
+      uintptr_t next = reinterpret_cast<uintptr_t>(from) + kAhead * static_cast<uint64_t>(from_pitch);
+      if (row + kAhead + kRows > rows) next += skip;
+      for (uint64_t i = 0; i < kRows; ++i, next += static_cast<uint64_t>(from_pitch)) {
+        __builtin_prefetch(reinterpret_cast<const void*>(next), 0, 2);
+      }
       uint64_t col = 0;
       for (; col + kCols <= cols; col += kCols) {
         Square<kBytes>(to + static_cast<int64_t>(col) * to_pitch, to_pitch, from + col * kElement, from_pitch);
@@ -123,11 +109,11 @@ struct Transposition {
 
   // Source rows become columns of the block.
   static AXCCL_INLINE void Tile(char* to, int64_t to_pitch, const char* from, int64_t from_pitch, uint64_t rows,
-                                uint64_t cols) {
-    uint64_t row = Rows<kVectorBytes>(to, to_pitch, from, from_pitch, rows, cols);
-    if constexpr (kVectorBytes > 16) {
+                                uint64_t cols, uint64_t skip) {
+    uint64_t row = Rows<kWide>(to, to_pitch, from, from_pitch, rows, cols, skip);
+    if constexpr (kWide > 16) {
       row += Rows<16>(to + row * kElement, to_pitch, from + static_cast<int64_t>(row) * from_pitch, from_pitch,
-                      rows - row, cols);
+                      rows - row, cols, skip);
     }
     Elements(to + row * kElement, to_pitch, from + static_cast<int64_t>(row) * from_pitch, from_pitch, rows - row,
              cols);
@@ -141,11 +127,7 @@ struct Transposition {
       rows = 1;
     }
     for (uint64_t r = 0; r < rows; ++r, dst += pitch, block += bytes) {
-      if (non_temporal) {
-        Stream(dst, block, bytes);
-      } else {
-        __builtin_memcpy(dst, block, bytes);
-      }
+      non_temporal && bytes >= kMinStreamedRun ? Stream(dst, block, bytes) : CopyRun(dst, block, bytes);
     }
   }
 
@@ -163,8 +145,11 @@ struct Transposition {
       uint64_t cols = first_cols != 0 ? first_cols : max_cols;
       for (uint64_t col = 0; col < across.count; col += cols, cols = max_cols) {
         if (cols > across.count - col) cols = across.count - col;
+        // The next tile is beside this one; after the last of these rows, the rows go on from the first column.
+        const bool beside = col + cols < across.count;
+        const uint64_t skip = beside ? cols * kElement - rows * static_cast<uint64_t>(along.src) : -col * kElement;
         Tile(block, static_cast<int64_t>(bytes), src + static_cast<int64_t>(row) * along.src + col * kElement,
-             along.src, rows, cols);
+             along.src, rows, cols, skip);
         Write(dst + static_cast<int64_t>(col) * across.dst + row * kElement, across.dst, block, bytes, cols,
               non_temporal);
       }
