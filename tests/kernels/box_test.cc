@@ -136,11 +136,15 @@ Operand RandomOperand(const Box& box, size_t element, size_t alignment, bool is_
     }
     most += 1;
   }
-  operand.initial.resize(static_cast<size_t>(most - least) * element + 2 * kMargin + 2 * kLine);
+  const size_t bytes = static_cast<size_t>(most - least) * element;
+  // Half of the sources end where their memory does, so that the address sanitizer sees what is read beyond.
+  const bool exact = is_source && OneIn(2);
+  const size_t before = Below(kLine / alignment) * alignment + (exact ? 0 : kMargin);
+  operand.initial.resize(exact ? before + bytes : before + bytes + kMargin + kLine);
   FillRandom(&operand.initial);
   operand.memory = operand.initial;
-  const size_t aligned = -reinterpret_cast<uintptr_t>(operand.memory.data()) % kLine;
-  operand.base = aligned + kMargin + Below(kLine / alignment) * alignment + static_cast<size_t>(-least) * element;
+  const size_t aligned = exact ? 0 : -reinterpret_cast<uintptr_t>(operand.memory.data()) % kLine;
+  operand.base = aligned + before + static_cast<size_t>(-least) * element;
   return operand;
 }
 
