@@ -1,7 +1,7 @@
 // Nested copies for one instruction set; compiled once for each (AXCCL_KERNELS_ISA names it, see CMakeLists.txt).
 //
-// A kernel moves runs of one size class over two nested loops; everything is dispatched outside of it. The inner loop is
-// the dimension in which the destination is nearest to contiguous. Where the source has another such dimension, both
+// A kernel moves runs of one size class over two nested loops; everything is dispatched outside of it. The inner loop
+// is the dimension in which the destination is nearest to contiguous. Where the source has another such dimension, both
 // loops are cut into tiles that fit the first-level cache, or, for small runs, transposed through registers.
 
 #include "kernels/host/box_nest.h"
@@ -31,9 +31,10 @@ struct ShortRun {
   }
 };
 
-// Four at a time, as stepping from one run to the next would take longer than moving it.
+// Small ones four at a time, as stepping from one run to the next would take longer than moving it.
 template <int kBytes, bool kPair>
 void Runs(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t run) {
+  constexpr int kAtOnce = kBytes <= 16 ? 4 : 1;
   const int64_t to_next = inner.dst;
   const int64_t from_next = inner.src;
   const NestDim outside = outer;
@@ -42,15 +43,18 @@ void Runs(char* dst, const char* src, const NestDim& outer, const NestDim& inner
     char* to = dst;
     const char* from = src;
     uint64_t left = num;
-    for (; left >= 4; left -= 4, to += 4 * to_next, from += 4 * from_next) {
-      ShortRun<kBytes, kPair> runs[4];
-      for (int i = 0; i < 4; ++i) runs[i].Load(from + i * from_next, run);
-      for (int i = 0; i < 4; ++i) runs[i].Store(to + i * to_next, run);
+    for (; left >= kAtOnce; left -= kAtOnce, to += kAtOnce * to_next, from += kAtOnce * from_next) {
+      ShortRun<kBytes, kPair> runs[kAtOnce];
+      for (int i = 0; i < kAtOnce; ++i) runs[i].Load(from + i * from_next, run);
+      for (int i = 0; i < kAtOnce; ++i) runs[i].Store(to + i * to_next, run);
     }
-    for (; left > 0; --left, to += to_next, from += from_next) {
-      ShortRun<kBytes, kPair> one;
-      one.Load(from, run);
-      one.Store(to, run);
+    if constexpr (kAtOnce > 1) {
+#pragma GCC unroll 1
+      for (; left > 0; --left, to += to_next, from += from_next) {
+        ShortRun<kBytes, kPair> one;
+        one.Load(from, run);
+        one.Store(to, run);
+      }
     }
     dst += outside.dst;
     src += outside.src;
@@ -193,12 +197,16 @@ AXCCL_INLINE NestDim Part(const NestDim& dim, uint64_t begin, uint64_t most) {
   return {left < most ? left : most, dim.dst, dim.src};
 }
 
-// Both loops in tiles of as many cache lines as fit half of the first-level cache. In there the order of the loops does
-// not matter, so the longer one can be the inner.
+// Longer runs are far enough from each other in any order.
+constexpr size_t kMaxTiledRun = 512;
+
+// Both loops in tiles that are small enough for the first-level cache also where the source's pitch is a large power of
+// two, which maps its lines to few of the sets. In there the order of the loops does not matter, so the longer one can
+// be the inner.
 void RunTiled(Kernel kernel, char* dst, const char* src, const Loops& loops, size_t run) {
-  const uint64_t side = run <= 16 ? 32 : (run <= 64 ? 16 : 8);
+  const uint64_t side = run <= 16 ? 16 : 8;
   const uint64_t inner_side = loops.inner.count < side ? loops.inner.count : side;
-  const uint64_t outer_side = side * side / inner_side;
+  const uint64_t outer_side = 16 * side / inner_side;
   for (uint64_t i = 0; i < loops.inner.count; i += inner_side) {
     const NestDim inner = Part(loops.inner, i, inner_side);
     for (uint64_t o = 0; o < loops.outer.count; o += outer_side) {
@@ -236,7 +244,8 @@ void MoveNest(const CopyNest& nest) {
   const Transposer transposer = TransposerFor(loops, nest.run);
   const bool packed = loops.inner.dst == static_cast<int64_t>(nest.run) && loops.inner.count >= kMinInner;
   const Kernel kernel = KernelFor(nest.run, packed, nest.non_temporal);
-  const bool tiled = (loops.crossed || loops.inner.count < kMinInner) && nest.run <= kMaxShortRun;
+  const bool tiled =
+      loops.crossed ? nest.run <= kMaxTiledRun : loops.inner.count < kMinInner && nest.run <= kMaxShortRun;
   const bool streamed = nest.non_temporal && WorthStreaming(loops, nest.run);
   char* dst = nest.dst;
   const char* src = nest.src;

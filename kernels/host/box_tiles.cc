@@ -12,7 +12,9 @@ constexpr size_t kMaxBlockBytes = 8192;
 // Shorter runs cost less when gathered than a call of the flat movers does.
 constexpr uint64_t kMinFlatRun = 256;
 // The flat movers end every streamed call with a fence, which only long ones are worth.
-constexpr uint64_t kMinStreamedRun = 16384;
+constexpr uint64_t kMinFencedRun = 16384;
+// Runs that are tiles of their own when they are streamed: nothing but the result goes through a block.
+constexpr uint64_t kMinTileRun = 2048;
 
 uint64_t Distance(int64_t stride) {
   return stride < 0 ? -static_cast<uint64_t>(stride) : static_cast<uint64_t>(stride);
@@ -94,14 +96,13 @@ void TiledMove::Arrange(const BoxPiece& piece) {
   }
 }
 
-bool TiledMove::HasFlatRuns() const {
-  if (num_dims_ == 0) return true;
-  const uint64_t bytes = dim_[num_dims_ - 1].extent * element_bytes_;
-  if (num_dims_ > 1 && bytes < (non_temporal_ ? kMinStreamedRun : kMinFlatRun)) return false;
+// Bytes of the contiguous runs that all operands share, 0 if there are none.
+uint64_t TiledMove::FlatRun() const {
+  if (num_dims_ == 0) return element_bytes_;
   for (int i = 0; i < operands_.Num(); ++i) {
-    if (Stride(operands_.At(i), num_dims_ - 1) != static_cast<int64_t>(element_bytes_)) return false;
+    if (Stride(operands_.At(i), num_dims_ - 1) != static_cast<int64_t>(element_bytes_)) return 0;
   }
-  return true;
+  return dim_[num_dims_ - 1].extent * element_bytes_;
 }
 
 // Steps to the next tile in the first `num_dims` dimensions.
@@ -149,8 +150,12 @@ void TiledMove::RunFlat() {
 
 // A cache line along the fastest dimension of every operand, so that none is fetched in vain, then as much as the block
 // holds along the fastest of the destination.
-void TiledMove::ChooseTile() {
+void TiledMove::ChooseTile(uint64_t flat_run) {
   uint64_t room = block_bytes_ / element_bytes_;
+  if (flat_run >= kMinTileRun) {
+    dim_[num_dims_ - 1].tile = std::min(dim_[num_dims_ - 1].extent, room);
+    return;
+  }
   const uint64_t line = std::max<uint64_t>(1, kLine / element_bytes_);
   for (int k = 0; k < operands_.Num(); ++k) {
     int nearest = -1;
@@ -246,11 +251,12 @@ void TiledMove::MoveTile() {
 void TiledMove::Run(const BoxPiece& piece) {
   Arrange(piece);
   request_.num_dst = operands_.num_dst;
-  if (HasFlatRuns()) {
+  const uint64_t flat_run = FlatRun();
+  if ((num_dims_ <= 1 && flat_run > 0) || flat_run >= (non_temporal_ ? kMinFencedRun : kMinFlatRun)) {
     RunFlat();
     return;
   }
-  ChooseTile();
+  ChooseTile(flat_run);
   request_.non_temporal = false;
   do {
     MoveTile();

@@ -1,9 +1,10 @@
 // Moves pieces of a box that have more operands than a nest can: reductions, and copies to several destinations.
 //
-// Where all operands share long contiguous runs, each run is one call of the flat movers. Otherwise the piece is cut into
-// tiles of a few KiB: every source that is not contiguous in the tile is gathered into a block of the scratch memory,
-// the blocks are combined by the flat movers, and the result is written to every destination; gathering and writing are
-// nests. So every source is read once and every destination written once, and a source may be a destination.
+// Where all operands share long contiguous runs, each run is one call of the flat movers. Otherwise the piece is cut
+// into tiles of a few KiB: every source that is not contiguous in the tile is gathered into a block of the scratch
+// memory, the blocks are combined by the flat movers, and the result is written to every destination; gathering and
+// writing are nests. So every source is read once and every destination written once, and a source may be a
+// destination.
 // Internal to the box movers. Owns nothing, not thread-safe, allocates nothing.
 #pragma once
 
@@ -39,13 +40,13 @@ class TiledMove {
   int64_t Stride(const BoxOperand& operand, int i) const;
   void Arrange(const BoxPiece& piece);
   bool SharesStrides(int outer, int inner) const;
-  bool HasFlatRuns() const;
+  uint64_t FlatRun() const;
   bool NextTile(int num_dims);
   char* TileAddress(const BoxOperand& operand) const;
 
   void RunFlat();
   void Flat(uint64_t count);
-  void ChooseTile();
+  void ChooseTile(uint64_t flat_run);
   uint64_t CutTile();
   bool ContiguousInTile(const BoxOperand& operand) const;
   void MoveTile();

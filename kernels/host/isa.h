@@ -1,9 +1,9 @@
 // The seam between the dispatcher and the code that is compiled once per instruction set.
 //
-// Per instruction set, in its own namespace, mover_isa.cc defines one IsaTable and box_isa.cc the MoveNest in it. Nothing
-// else crosses the seam: a shared inline function would be emitted by every compilation, and the linker could keep the
-// copy that holds instructions this machine lacks. Tables are constants: readable from any thread at any time, also
-// before main.
+// Per instruction set, in its own namespace, mover_isa.cc defines one IsaTable and box_isa.cc the MoveNest in it.
+// Nothing else crosses the seam: a shared inline function would be emitted by every compilation, and the linker could
+// keep the copy that holds instructions this machine lacks. Tables are constants: readable from any thread at any time,
+// also before main.
 #pragma once
 
 #include <cstddef>

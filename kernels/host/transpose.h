@@ -132,7 +132,8 @@ struct Transposition {
   }
 
   // `along` is the dimension in which the destination is contiguous, `across` that of the source.
-  static AXCCL_INLINE void Run(char* dst, const char* src, const NestDim& across, const NestDim& along, bool non_temporal) {
+  static AXCCL_INLINE void Run(char* dst, const char* src, const NestDim& across, const NestDim& along,
+                               bool non_temporal) {
     alignas(kCacheLine) char block[kBlockBytes];
     const uint64_t max_rows = along.count < kMaxRows ? along.count : kMaxRows;
     const uint64_t max_cols = kBlockBytes / kElement / max_rows / kLine * kLine;

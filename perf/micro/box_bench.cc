@@ -203,6 +203,8 @@ void RegisterSmall() {
   for (int64_t rows : {1, 2, 16}) {
     const Pattern few = {{rows, 16}, nullptr, kStrides, 4, 64 * 16, 256 * 16};
     Register("call/" + std::to_string(rows) + "x64B", [=](auto& state) { CopyBench(state, few, false, false); });
+    Register("call/reduce/" + std::to_string(rows) + "x64B",
+             [=](auto& state) { ReduceBench(state, few, DataType::kFloat32); });
   }
 }
 

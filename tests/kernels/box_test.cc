@@ -49,7 +49,8 @@ void FillRandom(std::vector<uint8_t>* bytes) {
 
 std::vector<int64_t> RandomSizes() {
   if (OneIn(3)) {
-    // Two dimensions of several tiles each, or many runs of a size of interest.
+    // Long runs, two dimensions of several tiles each, or many runs of a size of interest.
+    if (OneIn(4)) return {1 + static_cast<int64_t>(Below(4)), 1 + static_cast<int64_t>(Below(5000))};
     if (OneIn(2)) return {1 + static_cast<int64_t>(Below(300)), 1 + static_cast<int64_t>(Below(150))};
     return {1 + static_cast<int64_t>(Below(20)), 1 + static_cast<int64_t>(Below(30)),
             1 + static_cast<int64_t>(Below(40))};
