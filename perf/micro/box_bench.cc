@@ -24,20 +24,21 @@ constexpr size_t kLarge = size_t{16} << 20;
 constexpr size_t kCached = size_t{256} << 10;
 constexpr uint64_t kTileBytes = size_t{128} << 10;
 
+constexpr size_t kMemory = (size_t{128} << 20) + 4096;
+
 struct Free {
   void operator()(char* p) const { std::free(p); }
 };
 
-class Buffer {
- public:
-  explicit Buffer(size_t bytes) : memory_(static_cast<char*>(std::aligned_alloc(4096, (bytes + 8191) / 4096 * 4096))) {
-    std::memset(memory_.get(), 1, bytes);
+// The same three pieces of memory for all benchmarks: how physical pages happen to lie makes a difference.
+char* Memory(int i) {
+  static std::unique_ptr<char, Free> memory[3];
+  if (memory[i] == nullptr) {
+    memory[i].reset(static_cast<char*>(std::aligned_alloc(4096, kMemory)));
+    std::memset(memory[i].get(), 1, kMemory);
   }
-  char* data() const { return memory_.get(); }
-
- private:
-  std::unique_ptr<char, Free> memory_;
-};
+  return memory[i].get() + 256 * i;
+}
 
 void Report(benchmark::State& state, size_t bytes) {
   const double gigabytes = static_cast<double>(bytes) * static_cast<double>(state.iterations()) / 1e9;
@@ -55,25 +56,23 @@ struct Pattern {
   const int64_t* dst;
   const int64_t* src;
   size_t element;
-  size_t dst_bytes;
-  size_t src_bytes;
 
   uint64_t Elements() const { return static_cast<uint64_t>(sizes[0] * sizes[1]); }
 };
 
 void CopyBench(benchmark::State& state, const Pattern& pattern, bool tiles, bool non_temporal) {
-  const Buffer from(pattern.src_bytes);
-  const Buffer to(pattern.dst_bytes);
-  const BoxOperand src = {from.data(), pattern.src};
-  const BoxOperand dst = {to.data(), pattern.dst};
+  char* const from = Memory(0);
+  char* const to = Memory(1);
+  const BoxOperand src = {from, pattern.src};
+  const BoxOperand dst = {to, pattern.dst};
   const uint64_t all = pattern.Elements();
   const uint64_t step = tiles ? kTileBytes / pattern.element : all;
   for (auto _ : state) {
     for (uint64_t begin = 0; begin < all; begin += step) {
       BoxOperand tile_src = src;
       BoxOperand tile_dst = dst;
-      if (pattern.src == nullptr) tile_src.data = from.data() + begin * pattern.element;
-      if (pattern.dst == nullptr) tile_dst.data = to.data() + begin * pattern.element;
+      if (pattern.src == nullptr) tile_src.data = from + begin * pattern.element;
+      if (pattern.dst == nullptr) tile_dst.data = to + begin * pattern.element;
       CopyBox({2, pattern.sizes, begin, step}, &tile_dst, 1, tile_src, pattern.element, non_temporal);
     }
     benchmark::ClobberMemory();
@@ -83,10 +82,8 @@ void CopyBench(benchmark::State& state, const Pattern& pattern, bool tiles, bool
 
 // Two sources of the pattern to one destination.
 void ReduceBench(benchmark::State& state, const Pattern& pattern, DataType type) {
-  const Buffer from[2] = {Buffer(pattern.src_bytes), Buffer(pattern.src_bytes + 256)};
-  const Buffer to(pattern.dst_bytes);
-  const BoxOperand src[2] = {{from[0].data(), pattern.src}, {from[1].data() + 256, pattern.src}};
-  const BoxOperand dst = {to.data(), pattern.dst};
+  const BoxOperand src[2] = {{Memory(0), pattern.src}, {Memory(2), pattern.src}};
+  const BoxOperand dst = {Memory(1), pattern.dst};
   for (auto _ : state) {
     ReduceBox({{2, pattern.sizes, 0, pattern.Elements()}, &dst, 1, src, 2, type, Combine::kSum});
     benchmark::ClobberMemory();
@@ -96,11 +93,9 @@ void ReduceBench(benchmark::State& state, const Pattern& pattern, DataType type)
 
 using FloorLoop = void (*)(char* dst, const char* src, size_t bytes);
 
-void FloorBench(benchmark::State& state, FloorLoop loop, size_t bytes, size_t dst_bytes, size_t src_bytes) {
-  const Buffer from(src_bytes);
-  const Buffer to(dst_bytes);
+void FloorBench(benchmark::State& state, FloorLoop loop, size_t bytes) {
   for (auto _ : state) {
-    loop(to.data(), from.data(), bytes);
+    loop(Memory(1), Memory(0), bytes);
     benchmark::ClobberMemory();
   }
   Report(state, bytes);
@@ -123,19 +118,19 @@ void RegisterRuns(size_t bytes, const std::string& size) {
   constexpr size_t kElement = kRun < 4 ? kRun : 4;
   static constexpr int64_t kStrides[] = {2 * kRun / kElement, 1};
   const int64_t rows = static_cast<int64_t>(bytes / kRun);
-  const Pattern gather = {{rows, kRun / kElement}, nullptr, kStrides, kElement, bytes, 2 * bytes};
-  const Pattern scatter = {{rows, kRun / kElement}, kStrides, nullptr, kElement, 2 * bytes, bytes};
+  const Pattern gather = {{rows, kRun / kElement}, nullptr, kStrides, kElement};
+  const Pattern scatter = {{rows, kRun / kElement}, kStrides, nullptr, kElement};
   const std::string end = "/" + std::to_string(kRun) + "B/" + size;
   Register("gather" + end, [=](auto& state) { CopyBench(state, gather, false, false); });
   Register("gather/floor" + end,
-           [=](auto& state) { FloorBench(state, PlainRuns<kRun, kRun, 2 * kRun>, bytes, bytes, 2 * bytes); });
+           [=](auto& state) { FloorBench(state, PlainRuns<kRun, kRun, 2 * kRun>, bytes); });
   Register("gather/floor_avx2" + end,
-           [=](auto& state) { FloorBench(state, WideRuns<kRun, kRun, 2 * kRun>, bytes, bytes, 2 * bytes); });
+           [=](auto& state) { FloorBench(state, WideRuns<kRun, kRun, 2 * kRun>, bytes); });
   Register("scatter" + end, [=](auto& state) { CopyBench(state, scatter, false, false); });
   Register("scatter/floor" + end,
-           [=](auto& state) { FloorBench(state, PlainRuns<kRun, 2 * kRun, kRun>, bytes, 2 * bytes, bytes); });
+           [=](auto& state) { FloorBench(state, PlainRuns<kRun, 2 * kRun, kRun>, bytes); });
   Register("scatter/floor_avx2" + end,
-           [=](auto& state) { FloorBench(state, WideRuns<kRun, 2 * kRun, kRun>, bytes, 2 * bytes, bytes); });
+           [=](auto& state) { FloorBench(state, WideRuns<kRun, 2 * kRun, kRun>, bytes); });
   if (bytes == kLarge) {
     Register("gather/tiles" + end, [=](auto& state) { CopyBench(state, gather, true, false); });
     Register("gather/nt" + end, [=](auto& state) { CopyBench(state, gather, false, true); });
@@ -165,8 +160,8 @@ void RegisterTranspose(const std::string& type, DataType data_type) {
   constexpr int64_t kN = 4096;
   static constexpr int64_t kTransposed[] = {1, kN};
   constexpr size_t kBytes = kN * kN * sizeof(Word);
-  const Pattern reading = {{kN, kN}, nullptr, kTransposed, sizeof(Word), kBytes, kBytes};
-  const Pattern writing = {{kN, kN}, kTransposed, nullptr, sizeof(Word), kBytes, kBytes};
+  const Pattern reading = {{kN, kN}, nullptr, kTransposed, sizeof(Word)};
+  const Pattern writing = {{kN, kN}, kTransposed, nullptr, sizeof(Word)};
   const std::string name = "transpose/" + type;
   Register(name, [=](auto& state) { CopyBench(state, reading, false, false); });
   Register(name + "/nt", [=](auto& state) { CopyBench(state, reading, false, true); });
@@ -175,11 +170,11 @@ void RegisterTranspose(const std::string& type, DataType data_type) {
   Register(name + "/tiles/to_strided", [=](auto& state) { CopyBench(state, writing, true, false); });
   Register(name + "/reduce", [=](auto& state) { ReduceBench(state, reading, data_type); });
   Register(name + "/floor/whole", [=](auto& state) {
-    FloorBench(state, PlainTranspose<Word, kN>, kBytes, kBytes, kBytes);
+    FloorBench(state, PlainTranspose<Word, kN>, kBytes);
   });
-  Register(name + "/floor/8", [=](auto& state) { FloorBench(state, PlainTranspose<Word, 8>, kBytes, kBytes, kBytes); });
+  Register(name + "/floor/8", [=](auto& state) { FloorBench(state, PlainTranspose<Word, 8>, kBytes); });
   Register(name + "/floor/32",
-           [=](auto& state) { FloorBench(state, PlainTranspose<Word, 32>, kBytes, kBytes, kBytes); });
+           [=](auto& state) { FloorBench(state, PlainTranspose<Word, 32>, kBytes); });
 }
 
 // One rank's part of an all_gather in dimension 1: rows of 16 KiB side by side with another rank's.
@@ -188,20 +183,20 @@ void RegisterRows() {
   constexpr size_t kBytes = kN * kN * sizeof(float);
   static constexpr int64_t kDst[] = {2 * kN, 1};
   static constexpr int64_t kSrc[] = {kN, 1};
-  const Pattern rows = {{kN, kN}, kDst, kSrc, sizeof(float), 2 * kBytes, kBytes};
+  const Pattern rows = {{kN, kN}, kDst, kSrc, sizeof(float)};
   Register("rows/16KiB", [=](auto& state) { CopyBench(state, rows, false, false); });
   Register("rows/16KiB/tiles", [=](auto& state) { CopyBench(state, rows, true, false); });
   Register("rows/16KiB/nt", [=](auto& state) { CopyBench(state, rows, false, true); });
   Register("rows/16KiB/tiles/nt", [=](auto& state) { CopyBench(state, rows, true, true); });
   Register("rows/16KiB/floor",
-           [=](auto& state) { FloorBench(state, PlainRuns<16384, 32768, 16384>, kBytes, 2 * kBytes, kBytes); });
+           [=](auto& state) { FloorBench(state, PlainRuns<16384, 32768, 16384>, kBytes); });
 }
 
 // What a call costs beside the bytes.
 void RegisterSmall() {
   static constexpr int64_t kStrides[] = {64, 1};
   for (int64_t rows : {1, 2, 16}) {
-    const Pattern few = {{rows, 16}, nullptr, kStrides, 4, 64 * 16, 256 * 16};
+    const Pattern few = {{rows, 16}, nullptr, kStrides, 4};
     Register("call/" + std::to_string(rows) + "x64B", [=](auto& state) { CopyBench(state, few, false, false); });
     Register("call/reduce/" + std::to_string(rows) + "x64B",
              [=](auto& state) { ReduceBench(state, few, DataType::kFloat32); });
