@@ -17,19 +17,15 @@ using Kernel = void (*)(char* dst, const char* src, const NestDim& outer, const 
 
 // One run of kBytes bytes; or, as two chunks that overlap, of any number between that and its double.
 template <int kBytes, bool kPair>
-struct ShortRun {
-  Chunk<kBytes> head;
-  Chunk<kPair ? kBytes : 1> tail;
-
-  AXCCL_INLINE void Load(const char* from, size_t run) {
-    head.Load(from);
-    if constexpr (kPair) tail.Load(from + run - kBytes);
+AXCCL_INLINE void MoveRun(char* to, const char* from, size_t run) {
+  if constexpr (kPair) {
+    CopyPair<kBytes>(to, from, run);
+  } else {
+    Chunk<kBytes> chunk;
+    chunk.Load(from);
+    chunk.Store(to);
   }
-  AXCCL_INLINE void Store(char* to, size_t run) const {
-    head.Store(to);
-    if constexpr (kPair) tail.Store(to + run - kBytes);
-  }
-};
+}
 
 // Small ones four at a time, as stepping from one run to the next would take longer than moving it.
 template <int kBytes, bool kPair>
@@ -44,17 +40,11 @@ void Runs(char* dst, const char* src, const NestDim& outer, const NestDim& inner
     const char* from = src;
     uint64_t left = num;
     for (; left >= kAtOnce; left -= kAtOnce, to += kAtOnce * to_next, from += kAtOnce * from_next) {
-      ShortRun<kBytes, kPair> runs[kAtOnce];
-      for (int i = 0; i < kAtOnce; ++i) runs[i].Load(from + i * from_next, run);
-      for (int i = 0; i < kAtOnce; ++i) runs[i].Store(to + i * to_next, run);
+      for (int i = 0; i < kAtOnce; ++i) MoveRun<kBytes, kPair>(to + i * to_next, from + i * from_next, run);
     }
     if constexpr (kAtOnce > 1) {
 #pragma GCC unroll 1
-      for (; left > 0; --left, to += to_next, from += from_next) {
-        ShortRun<kBytes, kPair> one;
-        one.Load(from, run);
-        one.Store(to, run);
-      }
+      for (; left > 0; --left, to += to_next, from += from_next) MoveRun<kBytes, kPair>(to, from, run);
     }
     dst += outside.dst;
     src += outside.src;
