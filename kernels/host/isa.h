@@ -1,12 +1,14 @@
 // The seam between the dispatcher and the code that is compiled once per instruction set.
 //
-// mover_isa.cc defines exactly one IsaTable per compilation, in its own namespace. Nothing else crosses the seam: a
-// shared inline function would be emitted by every compilation, and the linker could keep the copy that holds
-// instructions this machine lacks. Tables are constants: readable from any thread at any time, also before main.
+// Per instruction set, in its own namespace, mover_isa.cc defines one IsaTable and box_isa.cc the MoveNest in it.
+// Nothing else crosses the seam: a shared inline function would be emitted by every compilation, and the linker could
+// keep the copy that holds instructions this machine lacks. Tables are constants: readable from any thread at any time,
+// also before main.
 #pragma once
 
 #include <cstddef>
 
+#include "kernels/host/box_nest.h"
 #include "kernels/host/mover.h"
 
 namespace axccl::kernels {
@@ -14,17 +16,26 @@ namespace axccl::kernels {
 struct IsaTable {
   void (*reduce)(const ReduceRequest& request);
   void (*copy)(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
+  void (*move_nest)(const CopyNest& nest);  // in normal form with at least one dimension; streams without a fence
+  void (*stream_fence)();                   // orders streamed stores before later ones
 };
+
+// The table of this machine, and that of an index below NumIsas().
+const IsaTable& ActiveTable();
+const IsaTable& TableOf(int isa);
 
 // Declared for every instruction set; defined for those this build has (AXCCL_KERNELS_X86 in mover.cc).
 namespace baseline {
 extern const IsaTable kTable;
+void MoveNest(const CopyNest& nest);
 }
 namespace avx2 {
 extern const IsaTable kTable;
+void MoveNest(const CopyNest& nest);
 }
 namespace avx512 {
 extern const IsaTable kTable;
+void MoveNest(const CopyNest& nest);
 }
 
 }  // namespace axccl::kernels

@@ -53,7 +53,8 @@ void ResolveAndCopy(void* const* dst, int num_dst, const void* src, size_t bytes
 // Stands in for the chosen table until the first call, which replaces it. So a call costs one load and one jump, with
 // no guard to check, and works before the constructors of this file's neighbours have run. Relaxed is enough: tables
 // are constants, and threads that race to resolve store the same pointer.
-constexpr IsaTable kUnresolved = {ResolveAndReduce, ResolveAndCopy};
+// Boxes ask ActiveTable().
+constexpr IsaTable kUnresolved = {ResolveAndReduce, ResolveAndCopy, nullptr, nullptr};
 constinit std::atomic<const IsaTable*> active_table{&kUnresolved};
 
 const IsaTable& Resolve() {
@@ -76,9 +77,15 @@ void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non
   active_table.load(std::memory_order_relaxed)->copy(dst, num_dst, src, bytes, non_temporal);
 }
 
-const char* ActiveIsa() {
+const IsaTable& ActiveTable() {
   const IsaTable* table = active_table.load(std::memory_order_relaxed);
-  if (table == &kUnresolved) table = &Resolve();
+  return table == &kUnresolved ? Resolve() : *table;
+}
+
+const IsaTable& TableOf(int isa) { return *kIsas[isa].table; }
+
+const char* ActiveIsa() {
+  const IsaTable* table = &ActiveTable();
   for (const Isa& isa : kIsas) {
     if (isa.table == table) return isa.name;
   }

@@ -291,6 +291,8 @@ void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non
   }
 }
 
+void Fence() { StreamFence(); }
+
 void Reduce(const ReduceRequest& request) {
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
@@ -319,6 +321,6 @@ void Reduce(const ReduceRequest& request) {
 
 }  // namespace
 
-constinit const IsaTable kTable = {Reduce, Copy};
+constinit const IsaTable kTable = {Reduce, Copy, MoveNest, Fence};
 
 }  // namespace axccl::kernels::AXCCL_KERNELS_ISA

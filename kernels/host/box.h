@@ -1,0 +1,63 @@
+// Strided data movers of the host: copy and n-ary reduce over a linear range of a logical box.
+//
+// A box has sizes, in row-major logical order (the last dimension is the fastest). A range is a run of logical element
+// indices in that order; it need not respect rows. Every operand says with strides where the elements of the box lie in
+// its memory, or is packed: then it holds only the range, in logical order. So a copy into or out of a scratch slot is
+// the strided copy itself.
+//
+// Every source is read once and every destination written once. Pointers need only the alignment of the element (of a
+// byte, for copies). A destination may be identical to a source (in place: same data, same places); destinations must
+// not overlap themselves or each other, and any other overlap is undefined. Functions are pure, thread-safe, never
+// allocate and never fail. They take up to 48 KiB of stack, and 100 bytes for each operand beyond 256.
+// Sizes may multiply to more than 2^64 as long as the range and what it touches do not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host/mover.h"
+#include "src/base/types.h"
+
+namespace axccl::kernels {
+
+inline constexpr int kMaxBoxDims = 8;
+
+struct BoxRange {
+  int num_dims;          // 0 to kMaxBoxDims; a box without dimensions has one element
+  const int64_t* sizes;  // num_dims sizes, each at least 0
+  uint64_t begin;        // the range's first element; begin + count is at most the product of the sizes
+  uint64_t count;
+};
+
+struct BoxOperand {
+  void* data;              // element (0, ..., 0) of the box; packed: the first element of the range
+  const int64_t* strides;  // in elements, one for each dimension, of any sign, 0 only on sources; null: packed
+};
+
+// Copies the range of src to every destination. Elements have 1 to 16 bytes. `non_temporal` writes around the cache
+// wherever whole cache lines of a destination are written.
+void CopyBox(const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src, size_t element_bytes,
+             bool non_temporal);
+
+// The members, the arithmetic and the bits are those of ReduceRequest.
+struct BoxReduceRequest {
+  BoxRange range;
+  const BoxOperand* dst;
+  int num_dst;
+  const BoxOperand* src;
+  int num_src;
+  DataType type;
+  Combine combine;
+  const Factor* pre = nullptr;
+  uint64_t post_divisor = 0;
+  bool non_temporal = false;
+};
+
+void ReduceBox(const BoxReduceRequest& request);
+
+// For tests, as in mover.h.
+void CopyBoxWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src,
+                    size_t element_bytes, bool non_temporal);
+void ReduceBoxWithIsa(int isa, const BoxReduceRequest& request);
+
+}  // namespace axccl::kernels

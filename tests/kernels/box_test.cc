@@ -1,0 +1,376 @@
+// Box copies and reductions on every instruction set against moving one element after the other: random boxes of up to
+// six dimensions (and some shaped to reach the transposing code), sizes 0 and 1 among them, memory in any order of
+// dimensions with gaps, negative and zero strides, packed operands on either side, any range, any element size and
+// alignment, several destinations, in place, cached and streamed. The whole memory around every operand is compared, so
+// that a byte written in a hole between elements is seen as well as one beside the operand.
+
+#include "kernels/host/box.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/kernels/oracle.h"
+
+namespace axccl::kernels {
+namespace {
+
+constexpr uint64_t kMaxElements = 20000;
+constexpr size_t kMargin = 128;
+constexpr size_t kLine = 64;
+
+uint64_t Below(uint64_t limit) { return Random()() % limit; }
+bool OneIn(uint64_t n) { return Below(n) == 0; }
+
+struct Box {
+  std::vector<int64_t> sizes;
+  uint64_t begin = 0;
+  uint64_t count = 0;
+
+  BoxRange Range() const { return {static_cast<int>(sizes.size()), sizes.data(), begin, count}; }
+};
+
+uint64_t Product(const std::vector<int64_t>& sizes) {
+  uint64_t product = 1;
+  for (int64_t size : sizes) product *= static_cast<uint64_t>(size);
+  return product;
+}
+
+void FillRandom(std::vector<uint8_t>* bytes) {
+  for (size_t at = 0; at < bytes->size(); at += sizeof(uint64_t)) {
+    const uint64_t word = Random()();
+    std::memcpy(bytes->data() + at, &word, std::min(sizeof(word), bytes->size() - at));
+  }
+}
+
+std::vector<int64_t> RandomSizes() {
+  if (OneIn(3)) {
+    // Long runs, two dimensions of several tiles each, or many runs of a size of interest.
+    if (OneIn(4)) return {1 + static_cast<int64_t>(Below(4)), 1 + static_cast<int64_t>(Below(5000))};
+    if (OneIn(2)) return {1 + static_cast<int64_t>(Below(300)), 1 + static_cast<int64_t>(Below(150))};
+    return {1 + static_cast<int64_t>(Below(20)), 1 + static_cast<int64_t>(Below(30)),
+            1 + static_cast<int64_t>(Below(40))};
+  }
+  std::vector<int64_t> sizes(Below(7));
+  static constexpr int64_t kUsual[] = {1, 1, 2, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 32, 64, 65, 130};
+  uint64_t room = kMaxElements;
+  for (int64_t& size : sizes) {
+    size = OneIn(40) ? 0 : std::min<int64_t>(kUsual[Below(std::size(kUsual))], static_cast<int64_t>(room));
+    if (size > 0) room /= static_cast<uint64_t>(size);
+  }
+  std::shuffle(sizes.begin(), sizes.end(), Random());
+  return sizes;
+}
+
+Box RandomBox() {
+  Box box;
+  box.sizes = RandomSizes();
+  const uint64_t elements = Product(box.sizes);
+  if (OneIn(3)) {
+    box.count = elements;
+  } else {
+    box.begin = Below(elements + 1);
+    box.count = Below(elements - box.begin + 1);
+  }
+  return box;
+}
+
+// An operand with memory of its own.
+struct Operand {
+  std::vector<uint8_t> initial;
+  std::vector<uint8_t> memory;
+  std::vector<uint8_t> wanted;
+  size_t base = 0;  // where in the memory element 0 is
+  bool packed = false;
+  bool repeats = false;  // has zero strides
+  std::vector<int64_t> strides;
+
+  BoxOperand Get() { return {memory.data() + base, packed ? nullptr : strides.data()}; }
+
+  // Where in the memory element `index` of the box lies.
+  size_t Place(const Box& box, uint64_t index, size_t element) const {
+    if (packed) return base + (index - box.begin) * element;
+    int64_t offset = 0;
+    for (size_t d = box.sizes.size(); d-- > 0;) {
+      offset += static_cast<int64_t>(index % box.sizes[d]) * strides[d];
+      index /= box.sizes[d];
+    }
+    return base + static_cast<size_t>(offset * static_cast<int64_t>(element));
+  }
+};
+
+void ChooseStrides(const Box& box, bool is_source, Operand* operand) {
+  const size_t num = box.sizes.size();
+  std::vector<size_t> order(num);  // fastest first
+  for (size_t i = 0; i < num; ++i) order[i] = num - 1 - i;
+  if (OneIn(2)) std::shuffle(order.begin(), order.end(), Random());
+  operand->strides.resize(num);
+  const bool gaps = OneIn(2);
+  int64_t step = OneIn(4) ? 1 + static_cast<int64_t>(Below(4)) : 1;
+  for (size_t d : order) {
+    if (gaps && OneIn(2)) step += static_cast<int64_t>(OneIn(3) ? Below(70) : Below(4));
+    operand->strides[d] = OneIn(8) ? -step : step;
+    step *= std::max<int64_t>(1, box.sizes[d]);
+    if (is_source && OneIn(12)) {
+      operand->strides[d] = 0;
+      operand->repeats = true;
+    }
+  }
+}
+
+Operand RandomOperand(const Box& box, size_t element, size_t alignment, bool is_source) {
+  Operand operand;
+  operand.packed = OneIn(4);
+  int64_t least = 0;
+  int64_t most = 0;
+  if (operand.packed) {
+    most = static_cast<int64_t>(box.count);
+  } else {
+    ChooseStrides(box, is_source, &operand);
+    for (size_t d = 0; d < box.sizes.size(); ++d) {
+      const int64_t reach = operand.strides[d] * std::max<int64_t>(0, box.sizes[d] - 1);
+      (reach < 0 ? least : most) += reach;
+    }
+    most += 1;
+  }
+  const size_t bytes = static_cast<size_t>(most - least) * element;
+  // Half of the sources end where their memory does, so that the address sanitizer sees what is read beyond.
+  const bool exact = is_source && OneIn(2);
+  const size_t before = Below(kLine / alignment) * alignment + (exact ? 0 : kMargin);
+  operand.initial.resize(exact ? before + bytes : before + bytes + kMargin + kLine);
+  FillRandom(&operand.initial);
+  operand.memory = operand.initial;
+  const size_t aligned = exact ? 0 : -reinterpret_cast<uintptr_t>(operand.memory.data()) % kLine;
+  operand.base = aligned + before + static_cast<size_t>(-least) * element;
+  return operand;
+}
+
+std::string Describe(const Box& box, const std::vector<Operand>& operands) {
+  std::string text = "sizes";
+  for (int64_t size : box.sizes) text += " " + std::to_string(size);
+  text += ", range " + std::to_string(box.begin) + " + " + std::to_string(box.count);
+  for (const Operand& operand : operands) {
+    text += operand.packed ? "; packed" : "; strides";
+    for (int64_t stride : operand.strides) text += " " + std::to_string(stride);
+  }
+  return text;
+}
+
+void CheckMemory(std::vector<Operand>& operands, int num_dst) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Operand& operand = operands[i];
+    if (operand.memory == operand.wanted) continue;
+    const auto at = std::mismatch(operand.memory.begin(), operand.memory.end(), operand.wanted.begin()).first;
+    const int64_t byte = at - operand.memory.begin() - static_cast<int64_t>(operand.base);
+    FAIL() << "operand " << i << " of " << num_dst << " destinations and the sources differs at byte " << byte;
+  }
+}
+
+// Destinations first, then sources. In place, destination 0 is source `in_place`.
+struct Case {
+  Box box;
+  std::vector<Operand> operands;
+  int num_dst = 1;
+  int in_place = -1;
+
+  Operand& Dst(int d) { return d == 0 && in_place >= 0 ? Src(in_place) : operands[d]; }
+  Operand& Src(int k) { return operands[num_dst + k]; }
+
+  void Reset() {
+    for (Operand& operand : operands) std::memcpy(operand.memory.data(), operand.initial.data(), operand.memory.size());
+  }
+  std::vector<BoxOperand> Get(int first, int num) {
+    std::vector<BoxOperand> got;
+    for (int i = first; i < first + num; ++i) got.push_back((i < num_dst ? Dst(i) : operands[i]).Get());
+    return got;
+  }
+};
+
+Case RandomCase(size_t element, size_t alignment, int num_dst, int num_src) {
+  Case c;
+  c.box = RandomBox();
+  c.num_dst = num_dst;
+  for (int i = 0; i < num_dst + num_src; ++i) {
+    c.operands.push_back(RandomOperand(c.box, element, alignment, i >= num_dst));
+  }
+  if (OneIn(4)) {
+    const int k = static_cast<int>(Below(num_src));
+    if (!c.Src(k).repeats) c.in_place = k;
+  }
+  return c;
+}
+
+// Same memory order for all: what large flat runs are made of.
+void MakeAlike(Case* c) {
+  for (Operand& operand : c->operands) {
+    if (operand.packed || c->operands[0].packed || operand.repeats) continue;
+    operand = c->operands[0];
+    FillRandom(&operand.initial);
+    operand.memory = operand.initial;
+  }
+}
+
+void CheckCopy(size_t element) {
+  const int num_dst = 1 + (OneIn(3) ? static_cast<int>(Below(3)) : 0);
+  Case c = RandomCase(element, 1, num_dst, 1);
+  if (OneIn(6)) MakeAlike(&c);
+  for (Operand& operand : c.operands) operand.wanted = operand.initial;
+  for (int d = 0; d < num_dst; ++d) {
+    for (uint64_t i = c.box.begin; i < c.box.begin + c.box.count; ++i) {
+      std::memcpy(c.Dst(d).wanted.data() + c.Dst(d).Place(c.box, i, element),
+                  c.Src(0).initial.data() + c.Src(0).Place(c.box, i, element), element);
+    }
+  }
+  for (int isa = 0; isa < NumIsas(); ++isa) {
+    for (bool non_temporal : {false, true}) {
+      c.Reset();
+      const std::vector<BoxOperand> dst = c.Get(0, num_dst);
+      CopyBoxWithIsa(isa, c.box.Range(), dst.data(), num_dst, c.Src(0).Get(), element, non_temporal);
+      SCOPED_TRACE(testing::Message() << IsaName(isa) << ", " << element << " byte elements, in place " << c.in_place
+                                      << ", streamed " << non_temporal << ": " << Describe(c.box, c.operands));
+      ASSERT_NO_FATAL_FAILURE(CheckMemory(c.operands, num_dst));
+    }
+  }
+}
+
+class BoxCopyTest : public testing::TestWithParam<int> {};
+
+TEST_P(BoxCopyTest, Random) {
+  for (int round = 0; round < 300 && !HasFatalFailure(); ++round) CheckCopy(static_cast<size_t>(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Movers, BoxCopyTest, testing::Range(1, 17));
+
+struct Reduction {
+  DataType type;
+  Combine combine;
+  std::vector<Factor> pre;
+  uint64_t post_divisor = 0;
+};
+
+// Element by element into flat arrays, through the flat mover and back.
+void ExpectReduced(const Reduction& reduction, Case* c, int num_src) {
+  const size_t element = ElementSize(reduction.type);
+  std::vector<std::vector<uint8_t>> flat(num_src, std::vector<uint8_t>(c->box.count * element));
+  std::vector<const void*> src;
+  for (int k = 0; k < num_src; ++k) {
+    for (uint64_t i = 0; i < c->box.count; ++i) {
+      std::memcpy(flat[k].data() + i * element,
+                  c->Src(k).initial.data() + c->Src(k).Place(c->box, c->box.begin + i, element), element);
+    }
+    src.push_back(flat[k].data());
+  }
+  std::vector<uint8_t> result(c->box.count * element);
+  void* const dst = result.data();
+  ReduceRequest request = {.dst = &dst, .num_dst = 1, .src = src.data(), .num_src = num_src, .count = c->box.count,
+                           .type = reduction.type, .combine = reduction.combine};
+  request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
+  request.post_divisor = reduction.post_divisor;
+  Reduce(request);
+  for (Operand& operand : c->operands) operand.wanted = operand.initial;
+  for (int d = 0; d < c->num_dst; ++d) {
+    Operand& to = c->Dst(d);
+    for (uint64_t i = 0; i < c->box.count; ++i) {
+      std::memcpy(to.wanted.data() + to.Place(c->box, c->box.begin + i, element), result.data() + i * element, element);
+    }
+  }
+}
+
+void CheckReduce(const Reduction& reduction, int num_dst, int num_src) {
+  const size_t element = ElementSize(reduction.type);
+  Case c = RandomCase(element, element, num_dst, num_src);
+  if (OneIn(4)) MakeAlike(&c);
+  for (int k = 0; k < num_src; ++k) {
+    Operand& operand = c.Src(k);
+    const size_t first = operand.base % element;
+    for (size_t i = 0; i < (operand.initial.size() - first) / element; ++i) {
+      StoreElement(operand.initial.data() + first, i, element, RandomElement(reduction.type, Random()));
+    }
+  }
+  ExpectReduced(reduction, &c, num_src);
+  for (int isa = 0; isa < NumIsas(); ++isa) {
+    for (bool non_temporal : {false, true}) {
+      c.Reset();
+      const std::vector<BoxOperand> dst = c.Get(0, num_dst);
+      const std::vector<BoxOperand> src = c.Get(num_dst, num_src);
+      BoxReduceRequest request = {c.box.Range(), dst.data(), num_dst, src.data(), num_src, reduction.type,
+                                  reduction.combine};
+      request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
+      request.post_divisor = reduction.post_divisor;
+      request.non_temporal = non_temporal;
+      ReduceBoxWithIsa(isa, request);
+      SCOPED_TRACE(testing::Message() << IsaName(isa) << ", " << DataTypeName(reduction.type) << ", in place "
+                                      << c.in_place << ", streamed " << non_temporal << ": "
+                                      << Describe(c.box, c.operands));
+      ASSERT_NO_FATAL_FAILURE(CheckMemory(c.operands, num_dst));
+    }
+  }
+}
+
+Reduction RandomReduction(DataType type, Combine combine, int num_src) {
+  Reduction reduction = {type, combine, {}, 0};
+  if (OneIn(4)) {
+    for (int k = 0; k < num_src; ++k) {
+      Factor factor;
+      if (type == DataType::kFloat64) {
+        factor.f64 = 0.75 + k;
+      } else if (IsFloat(type)) {
+        factor.f32 = 0.75f + static_cast<float>(k);
+      } else {
+        factor.i64 = 3 - k;
+      }
+      reduction.pre.push_back(factor);
+    }
+  }
+  if (!IsFloat(type) && OneIn(4)) reduction.post_divisor = 1 + Below(5);
+  return reduction;
+}
+
+class BoxReduceTest : public testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(BoxReduceTest, Random) {
+  for (int round = 0; round < 60 && !HasFatalFailure(); ++round) {
+    const int num_src = 1 + static_cast<int>(Below(4));
+    const int num_dst = 1 + (OneIn(3) ? static_cast<int>(Below(3)) : 0);
+    const DataType type = static_cast<DataType>(std::get<0>(GetParam()));
+    CheckReduce(RandomReduction(type, static_cast<Combine>(std::get<1>(GetParam())), num_src), num_dst, num_src);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Movers, BoxReduceTest,
+                         testing::Combine(testing::Range(0, kNumDataTypes), testing::Range(0, kNumCombines)));
+
+TEST(BoxTest, ManySources) {
+  for (int num_src : {9, 40, 300, 500}) {
+    CheckReduce({DataType::kBfloat16, Combine::kSum, {}, 0}, 2, num_src);
+    CheckReduce({DataType::kInt64, Combine::kSum, {}, 0}, 1, num_src);
+  }
+}
+
+// More elements than 64 bits can count, of which a few are moved: an application broadcasts what it likes.
+TEST(BoxTest, SizesThatOverflow) {
+  const int64_t sizes[] = {int64_t{1} << 40, int64_t{1} << 40, 3};
+  const int64_t strides[] = {0, 0, 1};
+  uint8_t value[] = {1, 2, 3};
+  const BoxOperand src = {value, strides};
+  for (uint64_t begin : {uint64_t{2}, (uint64_t{1} << 41) * 3 - 5, ~uint64_t{0} / 3 * 3 - 300}) {
+    uint8_t out[300];
+    const BoxOperand dst = {out, nullptr};
+    CopyBox({3, sizes, begin, sizeof(out)}, &dst, 1, src, 1, false);
+    for (size_t i = 0; i < sizeof(out); ++i) ASSERT_EQ(out[i], value[(begin + i) % 3]) << "element " << begin + i;
+  }
+}
+
+TEST(BoxTest, NothingToMove) {
+  const int64_t sizes[] = {3, 0};
+  const BoxOperand none = {nullptr, nullptr};
+  CopyBox({2, sizes, 0, 0}, &none, 1, none, 4, true);
+  ReduceBox({{2, sizes, 0, 0}, &none, 1, &none, 1, DataType::kFloat32, Combine::kSum});
+}
+
+}  // namespace
+}  // namespace axccl::kernels
