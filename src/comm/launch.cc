@@ -168,9 +168,11 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
   comm->CountOperation();
   exec::Operation operation(channel, call);
   Poll poll = operation.Progress();
-  for (int looks = device::host::SpinLooks() > kLooks ? kLooks : 1; poll == Poll::kBlocked && looks > 0; --looks) {
-    device::host::CpuRelax();
-    poll = operation.Progress();
+  if (poll == Poll::kBlocked) {
+    for (int looks = device::host::SpinLooks() > kLooks ? kLooks : 1; poll == Poll::kBlocked && looks > 0; --looks) {
+      device::host::CpuRelax();
+      poll = operation.Progress();
+    }
   }
   if (poll == Poll::kDone) {
     if (!operation.status().ok()) effective->timeline()->SetError(operation.status());

@@ -139,6 +139,13 @@ class Channel {
   std::vector<Factor> factors;
   std::vector<std::byte> bounce;
   std::atomic<size_t> plans{0};  // prepared so far
+  // Of dst, src and factors, for steps of so many operands.
+  void MakeRoom(size_t operands) {
+    if (operands <= src.size()) return;
+    dst.resize(operands);
+    src.resize(operands);
+    factors.resize(operands);
+  }
 
  private:
   struct Key {

@@ -111,6 +111,7 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
   prepared_ = prepared;
   signature_ = prepared->signature;
   first_lane_ = LaneState();
+  channel_->MakeRoom(prepared->program->max_operands);
   if (prepared->program->lanes.size() > 1) more_lanes_.assign(prepared->program->lanes.size() - 1, LaneState());
 }
 

@@ -151,22 +151,18 @@ bool Operation::AnyByCall(const Step& step) const {
 
 Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state) {
   const uint64_t size = ElementSize(call_.type);
-  if (channel_->dst.size() < step.num_dst) channel_->dst.resize(step.num_dst + 8u);
-  if (channel_->src.size() < step.num_src) {
-    channel_->src.resize(step.num_src + 8u);
-    channel_->factors.resize(step.num_src + 8u);
-  }
   const uint64_t turn = channel_->turn + state->turn;
   const uint64_t set = prepared_->SetOffset(turn);
   const bool by_call = binds_by_call_ && AnyByCall(step);
-  const uint64_t most = (by_call ? kBounceBytes : kMoveBytes) / size;
+  const uint64_t most = by_call ? kBounceBytes : kMoveBytes;  // a multiple of all element sizes
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
     const uint32_t data_part = prepared_->program->data_parts[step.data_parts + state->part];
     const plan::Range range = prepared_->whole ? plan::Range{0, call_.count}
                                                : plan::Resolve(prepared_->partition, lane, state->turn, data_part);
     while (state->offset < range.count) {
       if (budget_ <= 0) return Run::kAgain;
-      const uint64_t count = std::min(range.count - state->offset, most);
+      uint64_t count = range.count - state->offset;
+      if (count * size > most) count = most / size;
       const Portion portion{turn, state->part, (range.begin + state->offset) * size, set + state->offset * size, count};
       if (by_call) {
         if (status_ = MoveByCall(step, portion); !status_.ok()) return Run::kFailed;
