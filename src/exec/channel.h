@@ -81,6 +81,10 @@ struct Prepared {
   bool around_cache = false; // outputs are too large for the cache
   uint32_t signature = 0;    // of call and plan, for the lines
   std::vector<OperandPlace> places;  // of the program's operands
+  // Of a small direct call whose ranks turned out to have plain memory: what runs instead, for the next so many of these
+  // calls, without asking again. All ranks have seen the same announcements, so they agree.
+  mutable const Prepared* instead = nullptr;
+  mutable uint32_t instead_for = 0;
 
   // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again, as
   // their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.

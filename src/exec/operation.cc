@@ -12,6 +12,9 @@ using plan::OpKind;
 
 // Bytes one Progress() moves before it comes back, so that aborts are seen and other work gets its turn.
 constexpr int64_t kBudget = 2 << 20;
+// Announcing buffers costs a small call a quarter of its time, and an application's buffers are of one kind mostly.
+constexpr uint64_t kSmallBlock = 128u << 10;
+constexpr uint32_t kUnasked = 31;
 // A blocked operation looks at the clock every so many polls.
 constexpr uint32_t kPollsPerClock = 256;
 
@@ -62,6 +65,10 @@ Status Operation::Start() {
   }
   scales_ = averages_floats_ || call_.scaling == Scaling::kPreMultiply;
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
+  if (main_->instead_for != 0) {
+    --main_->instead_for;
+    main_ = main_->instead;
+  }
   WriteRecord();
   if (channel_->NeedsBarrier(*main_)) {
     AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, channel_->PrepareBarrier());
@@ -304,6 +311,10 @@ Result<bool> Operation::ChooseAccess() {
   const tune::Access access = channel_->all_call_copy() ? tune::Access::kCall : tune::Access::kNone;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->Prepare(call_, access));
   if (other->program->plan == prepared_->program->plan) return true;
+  if (call_.count * ElementSize(call_.type) <= kSmallBlock) {
+    main_->instead = other;
+    main_->instead_for = kUnasked;
+  }
   // The prologue was a barrier of its own; the other program starts with the next turn.
   channel_->turn += 1;
   channel_->last_plan = nullptr;
