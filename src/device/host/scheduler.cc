@@ -56,6 +56,33 @@ void SetLooks(int looks) {
   if (looks != g_looks.load(std::memory_order_relaxed)) g_looks.store(looks, std::memory_order_relaxed);
 }
 
+// Giving the core away hands it to whoever is ready to run. Among ranks that is what is wanted, but a stranger, a compiler
+// say, keeps it for a time slice of milliseconds. When that has happened threads look longer and then sleep for a while: one
+// that is woken goes before one that computes all the time.
+class Strangers {
+ public:
+  bool MayYield(Clock::time_point now) {
+    if (!about_.load(std::memory_order_relaxed)) return true;
+    if (now.time_since_epoch().count() < until_.load(std::memory_order_relaxed)) return false;
+    about_.store(false, std::memory_order_relaxed);
+    return true;
+  }
+  void Yielded(Clock::time_point before, Clock::time_point after) {
+    if (after - before < kLate) return;
+    until_.store((after + kMemory).time_since_epoch().count(), std::memory_order_relaxed);
+    about_.store(true, std::memory_order_relaxed);
+    SetLooks(kMostLooks);
+  }
+  bool about() const { return about_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::chrono::microseconds kLate{500};
+  static constexpr std::chrono::milliseconds kMemory{100};
+  std::atomic<bool> about_{false};
+  std::atomic<int64_t> until_{0};
+};
+Strangers g_strangers;
+
 // Notices that this thread shares its core with the one it waits for, though there are cores enough: looking never pays,
 // and giving the core away always does. The kernel may leave two such threads together for a hundred milliseconds, as
 // both look busy and neither sleeps for long.
@@ -101,6 +128,7 @@ int SpinLooks() { return std::min(CurrentPatience().spins, g_looks.load(std::mem
 void NoteSpin(bool paid) {
   if (paid) t_shared_core.LookingPaid();
   const int looks = g_looks.load(std::memory_order_relaxed);
+  if (!paid && g_strangers.about()) return;
   SetLooks(paid ? std::min(looks + 16, kMostLooks) : std::max(looks / 2, kFewestLooks));
 }
 void SpinPause() { CpuRelax(); }
@@ -307,8 +335,9 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
       next_check = now + kCheckInterval;
     }
     if (advanced) last_move = now;
-    if (now - last_move < patience.yielding) {
+    if (now - last_move < patience.yielding && g_strangers.MayYield(now)) {
       sched_yield();
+      g_strangers.Yielded(now, Clock::now());
       continue;
     }
     const int slot = bells.Claim();
