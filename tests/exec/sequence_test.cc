@@ -63,6 +63,46 @@ TEST_P(SequenceTest, SizesOfOnePlanAlternate) {
   }
 }
 
+// Calls of one kind whose buffers are mapped at times and private at others: what was learnt from a call must be right for
+// those that run without asking, and be forgotten in time.
+TEST(Unasked, BuffersOfBothKindsInOneSeries) {
+  for (uint64_t round = 0; round < 10; ++round) {
+    SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()) + " round " + std::to_string(round));
+    harness::Random random(harness::Scramble(harness::Seed(), 4711, round));
+    EnsembleOptions options;
+    options.ranks = static_cast<int>(2 + random.Below(4));
+    options.layout = Layout::kMixed;
+    options.algorithms = "direct,oneshot";
+    options.process_bytes = 16u << 20;
+    Ensemble ensemble(options);
+    Shape shape{{Kind::kAllGather, options.ranks, 0}, 200, Combine::kSum, Scaling::kNone, 0, 0};
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    for (int i = 0; i < 120; ++i) {
+      if (random.OneIn(20)) shape.in_heap = random.OneIn(2) ? ~uint64_t{0} : random.Next();
+      exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+    }
+    ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random)) << options.ranks << " ranks";
+  }
+}
+
+// Seen by the turns: an announcement that leads to a staged program takes one for itself.
+TEST(Unasked, OneCallIn32Announces) {
+  EnsembleOptions options;
+  options.layout = Layout::kNothing;
+  options.algorithms = "direct,oneshot";
+  options.process_bytes = 16u << 20;
+  options.machine = cost::Machine{};
+  options.machine->cached_bytes_per_second = 1e8;  // what direct saves in copies is worth the announcement
+  Ensemble ensemble(options);
+  const Shape shape{{Kind::kAllGather, 2, 0}, 200, Combine::kSum, Scaling::kNone, 0, 0};
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  for (int i = 0; i < 64; ++i) exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, static_cast<uint64_t>(i)));
+  harness::Random random(harness::Seed());
+  ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
+  EXPECT_EQ(ensemble.channel(0)->turn, 64u + 2u);
+  EXPECT_EQ(ensemble.channel(1)->turn, 64u + 2u);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SequenceTest, testing::ValuesIn(kLayouts),
                          [](const auto& info) { return std::string(LayoutName(info.param)); });
 
