@@ -113,7 +113,8 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
     const uint64_t used = plan::SlotElements(cut) * element;
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
     prepared->set_bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
-    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && used <= kLineData;
+    // `used` is whole lines, the data of a single part may be less.
+    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
   }
   if (!prepared->inline_slots && prepared->set_bytes != 0)
     prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
