@@ -8,8 +8,10 @@ namespace axccl::exec {
 namespace {
 
 constexpr uint64_t kCacheLine = 64;
-// Prepared calls kept per channel; applications use few shapes, and building one again is cheap.
+// Prepared calls kept per channel, and places of operands in them (2 MiB), of which plans for many ranks have many.
+// Applications use few shapes, and building one again is cheap.
 constexpr size_t kMaxPrepared = 4096;
+constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
 
 constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -52,7 +54,11 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
   if (it == prepared_.end()) {
     AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access));
     // Only when an operation starts: later ones of its calls must not take the first from under it.
-    if (access == tune::Access::kMapped && prepared_.size() >= kMaxPrepared) prepared_.clear();
+    if (access == tune::Access::kMapped && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
+      prepared_.clear();
+      num_places_ = 0;
+    }
+    num_places_ += built.places.size();
     it = prepared_.emplace(key, std::move(built)).first;
     plans.store(prepared_.size(), std::memory_order_relaxed);
   }

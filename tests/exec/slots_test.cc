@@ -139,5 +139,31 @@ TEST(InlineSlots, SmallDataTravelsWithItsSignal) {
   }
 }
 
+// What a channel keeps of the calls it has seen is bounded, in number and in bytes.
+TEST(PreparedCalls, AreForgottenWhenTheyAreMany) {
+  for (const int ranks : {2, 16}) {
+    EnsembleOptions options;
+    options.ranks = ranks;
+    options.algorithms = "all_reduce:ring";
+    options.scratch_bytes = 65536;
+    Ensemble ensemble(options);
+    Channel* channel = ensemble.channel(0);
+    size_t most_calls = 0, most_bytes = 0;
+    Call call;
+    call.kind = Kind::kAllReduce;
+    for (call.count = 1; call.count <= 10000; ++call.count) {
+      auto prepared = channel->Prepare(call, tune::Access::kMapped);
+      ASSERT_TRUE(prepared.ok());
+      ASSERT_EQ(prepared.value()->partition.count, call.count);
+      ASSERT_EQ(channel->Prepare(call, tune::Access::kMapped).value(), prepared.value());
+      most_calls = std::max(most_calls, channel->plans.load());
+      most_bytes = std::max(most_bytes, channel->plans * prepared.value()->places.size() * sizeof(OperandPlace));
+    }
+    EXPECT_GT(most_calls, 100u) << ranks << " ranks";
+    EXPECT_LE(most_calls, 4096u) << ranks << " ranks";
+    EXPECT_LE(most_bytes, size_t{5} << 19) << ranks << " ranks";
+  }
+}
+
 }  // namespace
 }  // namespace axccl::exec
