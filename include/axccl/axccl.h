@@ -97,7 +97,8 @@ ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
  * "+cma"). The text is static. */
 ncclResult_t axcclCommGetLink(ncclComm_t comm, int peer, const char** link);
 
-/* The algorithm chosen for the last operation of the communicator, "" before the first. Static text. For tests and logs. */
+/* The algorithm of the last operation of the communicator that has ended (not of one that is still enqueued or running), ""
+ * before the first. Static text. For tests and logs. */
 ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t comm, const char** algorithm);
 
 /* Parameter `index` of the table (0, 1, ...): name, value as text, and source ("default", "environment", a file). Past the

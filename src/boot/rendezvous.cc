@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/log.h"
+
 namespace axccl::boot {
 namespace {
 
@@ -87,6 +89,8 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
     OnDeadline(rank);
   });
   if (Status status = seat.link->Start(keep, hello.rank); !status.ok()) return Fail(status);
+  AXCCL_INFO(kBootstrap, "rendezvous: %s has come, %d of %d ranks are here", Name(hello.rank).c_str(), present_,
+             nranks_);
   if (!started()) return;
   loop_->Cancel(std::exchange(duplicate_timer_, 0));
   for (Seat* each : TellingOrder()) {

@@ -8,8 +8,10 @@ namespace axccl::exec {
 namespace {
 
 constexpr uint64_t kCacheLine = 64;
-// Prepared calls kept per channel; applications use few shapes, and building one again is cheap.
+// Prepared calls kept per channel, and places of operands in them (2 MiB), of which plans for many ranks have many.
+// Applications use few shapes, and building one again is cheap.
 constexpr size_t kMaxPrepared = 4096;
+constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
 
 constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -52,7 +54,12 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
   if (it == prepared_.end()) {
     AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access));
     // Only when an operation starts: later ones of its calls must not take the first from under it.
-    if (access == tune::Access::kMapped && prepared_.size() >= kMaxPrepared) prepared_.clear();
+    if (access == tune::Access::kMapped && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
+      prepared_.clear();
+      num_places_ = 0;
+    }
+    // All ranks forget at the same time, for what they run depends on what they remember (Prepared::instead).
+    num_places_ += built.program->plan_operands / members_.size();
     it = prepared_.emplace(key, std::move(built)).first;
     plans.store(prepared_.size(), std::memory_order_relaxed);
   }
@@ -113,7 +120,8 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
     const uint64_t used = plan::SlotElements(cut) * element;
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
     prepared->set_bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
-    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && used <= kLineData;
+    // `used` is whole lines, the data of a single part may be less.
+    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
   }
   if (!prepared->inline_slots && prepared->set_bytes != 0)
     prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);

@@ -106,7 +106,9 @@ class Channel {
   Result<const Prepared*> PrepareBarrier();
   // Whether a barrier must separate this from what ran before on the channel. Complete plans (plan::Plan::complete) follow each
   // other freely: who has ended a turn knows that all others have ended the turn before it, and with it are done with the
-  // scratch of the next. Others may only follow themselves, with their slots at the same places, as the verifier has seen it.
+  // scratch of the next. Others may only follow themselves, with their slots at the same places: the verifier has seen that what
+  // touches a slot in a turn comes before what touches it two turns later, and so before all later turns of the same half,
+  // one of which is the next to use the same set.
   bool NeedsBarrier(const Prepared& next) const;
 
   // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
@@ -180,6 +182,7 @@ class Channel {
   bool all_same_process_ = true;
   bool all_call_copy_ = true;
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
+  size_t num_places_ = 0;  // of all that is in prepared_
   Key last_key_{~0ull, 0, 0};
   const Prepared* last_prepared_ = nullptr;
   Prepared barrier_;

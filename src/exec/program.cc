@@ -113,26 +113,26 @@ Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
   return step;
 }
 
-bool MovesSlotsTogether(const Schedule& schedule) {
+// Calls `visit` with every operand of the schedule.
+template <class Visit>
+void ForEachOperand(const Schedule& schedule, Visit visit) {
   for (const auto& lanes : schedule.program) {
     for (const plan::Lane& lane : lanes) {
       for (const Op& op : lane.ops) {
-        for (const auto* operands : {&op.dst, &op.src}) {
-          for (const Operand& o : *operands) {
-            if (o.buffer == Buffer::kScratch && o.parts > 1) return true;
-          }
-        }
+        for (const Operand& o : op.dst) visit(o);
+        for (const Operand& o : op.src) visit(o);
       }
     }
   }
-  return false;
 }
 
 // Lines are not side by side as slots are, and each holds one.
 std::vector<int16_t> InlineEndpoints(const Schedule& schedule) {
   std::vector<int16_t> endpoints = schedule.inline_endpoint;
   endpoints.resize(schedule.slots, -1);
-  if (MovesSlotsTogether(schedule)) std::fill(endpoints.begin(), endpoints.end(), int16_t{-1});
+  bool together = false;
+  ForEachOperand(schedule, [&](const Operand& o) { together |= o.buffer == Buffer::kScratch && o.parts > 1; });
+  if (together) std::fill(endpoints.begin(), endpoints.end(), int16_t{-1});
   for (int16_t& endpoint : endpoints) {
     if (std::count(schedule.inline_endpoint.begin(), schedule.inline_endpoint.end(), endpoint) > 1) endpoint = -1;
   }
@@ -167,6 +167,7 @@ Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan:
   }
   if (schedule.direct) program->prologue = schedule.program.size();  // one signal, ranks - 1 waits
   program->inline_endpoint = InlineEndpoints(schedule);
+  ForEachOperand(schedule, [&](const Operand&) { ++program->plan_operands; });
   program->plan = std::move(plan);
   return std::shared_ptr<const Program>(std::move(program));
 }

@@ -36,6 +36,7 @@ struct Program {
   // where slots are moved several at a time.
   std::vector<int16_t> inline_endpoint;
   size_t max_operands = 0;  // of one step
+  size_t plan_operands = 0; // of all ranks together: the same number on each of them
 
   static Result<std::shared_ptr<const Program>> Make(std::shared_ptr<const plan::Plan> plan, int rank);
 };

@@ -213,11 +213,33 @@ TEST(Death, DestroyDoesNotWaitForTheDead) {
   });
 }
 
+// Reads log lines from `fd` until one has `text`; false at the end of the log.
+bool AwaitLogLine(int fd, const std::string& text) {
+  std::string line;
+  for (char c; read(fd, &c, 1) == 1;) {
+    if (c != '\n') {
+      line += c;
+    } else if (line.find(text) != std::string::npos) {
+      return true;
+    } else {
+      line.clear();
+    }
+  }
+  return false;
+}
+
 TEST(Death, DuringInitNamesTheRank) {
-  // Rank 1 has joined (its own thread polls a non-blocking init while rank 2 never comes) and then dies.
+  // Rank 1 has joined (its own thread polls a non-blocking init while rank 2 never comes) and then dies. That it has
+  // joined is told by the log of the process that serves the id, a pipe that rank 1 reads.
+  int log[2];
+  ASSERT_EQ(pipe(log), 0);
+  harness::RunOptions options;
+  options.environment = {{"NCCL_DEBUG", "INFO"},
+                         {"NCCL_DEBUG_SUBSYS", "BOOTSTRAP"},
+                         {"NCCL_DEBUG_FILE", "/proc/self/fd/" + std::to_string(log[1])}};
   RunRanks(
       Processes(3),
-      [](RankContext& context) {
+      [&log](RankContext& context) {
         ncclUniqueId id;
         ASSERT_TRUE(ShareUniqueId(context, &id));
         if (context.rank() == 2) {
@@ -230,9 +252,9 @@ TEST(Death, DuringInitNamesTheRank) {
         const ncclResult_t started = ncclCommInitRankConfig(&comm, 3, id, context.rank(), &config);
         ASSERT_TRUE(started == ncclSuccess || started == ncclInProgress);
         if (context.rank() == 1) {
-          // Nothing tells from outside that the rank has joined; a fifth of a second is a thousand times what it needs.
-          const timespec fifth{0, 200000000};
-          clock_nanosleep(CLOCK_MONOTONIC, 0, &fifth, nullptr);
+          const std::string come = "rank 1 (pid " + std::to_string(getpid()) + " on ";
+          ASSERT_TRUE(context.Step("wait for the log line of rank 1"));
+          ASSERT_TRUE(AwaitLogLine(log[0], come));
           DieNow(context);
         }
         const uint64_t death = context.Await(kDeathCell);
@@ -244,7 +266,10 @@ TEST(Death, DuringInitNamesTheRank) {
         EXPECT_EQ(state, ncclRemoteError) << ncclGetLastError(nullptr);
         EXPECT_TRUE(harness::LastErrorHas("rank 1")) << ncclGetLastError(nullptr);
         EXPECT_OK(ncclCommAbort(comm));
-      });
+      },
+      options);
+  close(log[0]);
+  close(log[1]);
 }
 
 TEST(Death, ShrinkWithAbortGoesOnWithoutTheDead) {

@@ -92,6 +92,13 @@ TEST_P(SoakTest, CyclesLeaveNothingBehind) {
         }
         ASSERT_TRUE(context.Barrier());
         const Holdings after;
+        if (context.rank() == 0) {
+          std::printf("%d cycles, from the %dth on: descriptors %zu -> %zu, threads %zu -> %zu, mappings %zu -> %zu, resident "
+                      "%zu -> %zu KiB\n",
+                      cycles, cycles / 3, before.descriptors, after.descriptors, before.threads, after.threads,
+                      before.mappings, after.mappings, before.resident >> 10, after.resident >> 10);
+          std::fflush(stdout);
+        }
         // Threads of one process see each other's streams and sockets come and go.
         const size_t slack = context.layout().threads > 1 ? 4 : 0;
         EXPECT_LE(after.descriptors, before.descriptors + slack);

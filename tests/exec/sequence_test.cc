@@ -2,6 +2,8 @@
 // scratch and lines by operations of other plans, sizes and shapes, and the rule when a barrier has to separate two plans.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "src/algo/algo.h"
 #include "tests/exec/traffic.h"
 
@@ -101,6 +103,41 @@ TEST(Unasked, OneCallIn32Announces) {
   ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
   EXPECT_EQ(ensemble.channel(0)->turn, 64u + 2u);
   EXPECT_EQ(ensemble.channel(1)->turn, 64u + 2u);
+}
+
+// Long runs of one plan, which take the sets of slots that the scratch has room for one after the other and begin again,
+// between runs of other sizes and plans, for which the sets lie elsewhere.
+TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
+  harness::Random random(harness::Scramble(harness::Seed(), 78, static_cast<uint64_t>(GetParam())));
+  SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+  uint64_t most_sets = 0;
+  for (int k = 0; k < plan::kNumKinds - 1; ++k) {
+    const auto kind = static_cast<Kind>(k);
+    for (const std::string_view algorithm : algo::Algorithms(kind)) {
+      EnsembleOptions options;
+      options.ranks = kind == Kind::kSendRecv ? 2 : static_cast<int>(2 + random.Below(3));
+      options.layout = GetParam();
+      options.algorithms = Only(kind, algorithm);
+      options.process_bytes = 8u << 20;
+      Ensemble ensemble(options);
+      std::vector<std::unique_ptr<Exchange>> exchanges;
+      for (int run = 0; run < 6; ++run) {
+        Shape shape{{kind, options.ranks, 0}, 1 + random.Below(120), Combine::kSum, Scaling::kNone, 0, 0};
+        if (kind != Kind::kSendRecv && random.OneIn(3)) shape.contract.kind = Kind::kBroadcast;
+        Scatter(&shape, &random);
+        const Exchange first(&ensemble, shape, 0);
+        auto prepared = ensemble.channel(0)->Prepare(first.CallOf(0), tune::Access::kMapped);
+        ASSERT_TRUE(prepared.ok());
+        const uint64_t sets = prepared.value()->sets;
+        most_sets = std::max(most_sets, sets);
+        const uint64_t calls = std::min<uint64_t>(plan::kRotation * sets + random.Below(8), 60);
+        for (uint64_t i = 0; i < calls; ++i) exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+      }
+      ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random))
+          << plan::KindName(kind) << " " << algorithm << " " << options.ranks << " ranks";
+    }
+  }
+  EXPECT_GT(most_sets, 8u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SequenceTest, testing::ValuesIn(kLayouts),

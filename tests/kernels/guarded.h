@@ -19,11 +19,10 @@ class Guarded {
 
   // An output of `bytes` bytes at a random multiple of `element` bytes from a cache line.
   void Place(size_t bytes, size_t element, std::mt19937_64& random) {
-    const size_t aligned = -reinterpret_cast<uintptr_t>(memory_.data()) % kLine;
-    begin_ = memory_.data() + aligned + kMargin + random() % (kLine / element) * element;
-    bytes_ = bytes;
-    std::memset(begin_ - kMargin, kSentinel, bytes + 2 * kMargin);
+    PlaceAt(random() % (kLine / element) * element, bytes);
   }
+  // An output at the beginning of a cache line.
+  void PlaceOnLine(size_t bytes) { PlaceAt(0, bytes); }
 
   uint8_t* data() { return begin_; }
 
@@ -34,6 +33,13 @@ class Guarded {
   }
 
  private:
+  void PlaceAt(size_t in_line, size_t bytes) {
+    const size_t aligned = -reinterpret_cast<uintptr_t>(memory_.data()) % kLine;
+    begin_ = memory_.data() + aligned + kMargin + in_line;
+    bytes_ = bytes;
+    std::memset(begin_ - kMargin, kSentinel, bytes + 2 * kMargin);
+  }
+
   static constexpr uint8_t kSentinel = 0xa5;
   static constexpr size_t kLine = 64;
   static constexpr size_t kMargin = 64;  // the widest vector store

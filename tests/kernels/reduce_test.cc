@@ -69,18 +69,27 @@ class ReduceTest : public testing::TestWithParam<std::tuple<int, int>> {
     return factor;
   }
 
+  void PlaceOne(Guarded* guarded, size_t bytes, bool is_dst) {
+    if (is_dst && dst_on_lines_) {
+      guarded->PlaceOnLine(bytes);
+    } else {
+      guarded->Place(bytes, size_, Random());
+    }
+  }
+
   void CheckOne(int isa, size_t count, int num_dst, Place place, bool non_temporal) {
     const int num_src = static_cast<int>(oracle_.src.size());
     const size_t bytes = count * size_;
     void* dst[kMaxDst];
     const void* src[kMaxSrc];
     for (int k = 0; k < num_src; ++k) {
-      src_[k].Place(bytes, size_, Random());
+      const bool is_dst = k < num_dst && (place == Place::kEach || (place == Place::kFirst && k == 0));
+      PlaceOne(&src_[k], bytes, is_dst);
       std::memcpy(src_[k].data(), inputs_[k].data(), bytes);
       src[k] = src_[k].data();
     }
     for (int d = 0; d < num_dst; ++d) {
-      dst_[d].Place(bytes, size_, Random());
+      PlaceOne(&dst_[d], bytes, true);
       const bool in_place = d < num_src && (place == Place::kEach || (place == Place::kFirst && d == 0));
       dst[d] = in_place ? src_[d].data() : dst_[d].data();
     }
@@ -140,6 +149,7 @@ class ReduceTest : public testing::TestWithParam<std::tuple<int, int>> {
   const DataType type_;
   const Combine combine_;
   const size_t size_;
+  bool dst_on_lines_ = false;
   OracleRequest oracle_;
   std::vector<std::vector<uint8_t>> inputs_;
   std::vector<Guarded> src_;
@@ -148,6 +158,18 @@ class ReduceTest : public testing::TestWithParam<std::tuple<int, int>> {
 };
 
 TEST_P(ReduceTest, Plain) { CheckAll(false, false); }
+// Destinations on cache lines, which chance alone hardly ever makes of both of two: those of two sources have a kernel of
+// their own, and everything is written around the cache from the first byte on.
+TEST_P(ReduceTest, DestinationsOnLines) {
+  dst_on_lines_ = true;
+  for (int num_src : {2, 3}) {
+    Prepare(num_src, false, false);
+    for (size_t count = 0; count <= kDenseBytes / size_ && !HasFatalFailure(); ++count) CheckCount(count);
+    for (size_t count : kPrimes) {
+      if (!HasFatalFailure()) CheckCount(count);
+    }
+  }
+}
 TEST_P(ReduceTest, Factors) { CheckAll(true, false); }
 TEST_P(ReduceTest, Divisor) {
   if (IsFloat(type_)) {

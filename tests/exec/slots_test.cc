@@ -1,0 +1,169 @@
+// Where the slots of calls are, turn after turn: in the part of the scratch that the turn has, apart from each other, at the
+// same place for all ranks, and over all of that part one set after the other; or, when they are small, in the lines of the
+// signals that publish them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "src/algo/algo.h"
+#include "tests/algo/cases.h"
+#include "tests/exec/traffic.h"
+
+namespace axccl::exec {
+namespace {
+
+using plan::Kind;
+
+// The slots of a rank in one turn: (lane, slot) -> offset in the rank's block.
+using Slots = std::map<std::pair<uint32_t, uint32_t>, uint64_t>;
+
+// Adds the slots that `viewer` uses in `turn`, by owner; false when another viewer found one elsewhere.
+bool AddSlots(Channel* channel, const Prepared& prepared, uint64_t turn, std::map<int, Slots>* slots) {
+  const Program& program = *prepared.program;
+  for (uint32_t lane = 0; lane < program.lanes.size(); ++lane) {
+    for (const Step& step : program.lanes[lane]) {
+      for (uint32_t o = step.operands; o < step.operands + step.num_dst + step.num_src; ++o) {
+        const plan::Operand& operand = program.operands[o];
+        if (operand.buffer != plan::Buffer::kScratch) continue;
+        const OperandPlace& place = prepared.places[o];
+        if (*place.base != channel->member(operand.rank).block) return false;
+        for (uint32_t i = 0; i < operand.parts; ++i) {
+          const uint64_t offset = place.offset[turn % plan::kRotation] + prepared.SetOffset(turn) + i * place.part_bytes;
+          const auto [at, is_new] = (*slots)[operand.rank].emplace(std::pair(lane, operand.part + i), offset);
+          if (!is_new && at->second != offset) return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+class SlotsTest : public testing::TestWithParam<int> {
+ protected:
+  // Calls `check` for many calls, with what every rank prepared for it.
+  template <class Check>
+  void ForEachCall(Check check) {
+    const int ranks = GetParam();
+    algo::ForEachAlgorithm(ranks, [&](const plan::Contract& contract, std::string_view algorithm) {
+      if (contract.root != 0 || contract.kind == Kind::kBarrier) return;
+      for (const auto& [lanes, scratch] : {std::pair(1, 16384u), std::pair(2, 65536u), std::pair(1, 1u << 20)}) {
+        EnsembleOptions options;
+        options.ranks = ranks;
+        options.lanes = lanes;
+        options.algorithms = Only(contract.kind, algorithm);
+        options.scratch_bytes = scratch;
+        Ensemble ensemble(options);
+        for (const uint64_t count : {0, 1, 12, 13, 100, 1500, 4099}) {
+          SCOPED_TRACE(algo::Describe(contract, algorithm, lanes) + " scratch " + std::to_string(scratch) + " count " +
+                       std::to_string(count));
+          Call call;
+          call.kind = contract.kind;
+          call.type = DataType::kInt32;
+          call.count = count;
+          std::vector<const Prepared*> prepared;
+          for (int rank = 0; rank < ranks; ++rank) {
+            auto mine = ensemble.channel(rank)->Prepare(call, tune::Access::kMapped);
+            ASSERT_TRUE(mine.ok()) << mine.status().message();
+            prepared.push_back(mine.value());
+          }
+          ASSERT_NO_FATAL_FAILURE(check(&ensemble, prepared));
+        }
+      }
+    });
+  }
+};
+
+TEST_P(SlotsTest, EveryTurnHasItsPartOfTheScratch) {
+  size_t several = 0;
+  ForEachCall([&](Ensemble* ensemble, const std::vector<const Prepared*>& prepared) {
+    if (prepared[0]->inline_slots) return;
+    const ChannelLayout& layout = ensemble->layout().channel;
+    const uint64_t part = layout.scratch_bytes / plan::kRotation;
+    for (uint64_t turn = 0; turn < plan::kRotation * (2 * prepared[0]->sets + 1); ++turn) {
+      std::map<int, Slots> slots;
+      for (int rank = 0; rank < ensemble->ranks(); ++rank)
+        ASSERT_TRUE(AddSlots(ensemble->channel(rank), *prepared[static_cast<size_t>(rank)], turn, &slots));
+      for (const auto& [owner, of_owner] : slots) {
+        std::vector<uint64_t> begins;
+        for (const auto& [slot, offset] : of_owner) begins.push_back(offset);
+        std::sort(begins.begin(), begins.end());
+        const uint64_t begin = layout.scratch + turn % plan::kRotation * part;
+        ASSERT_GE(begins.front(), begin);
+        ASSERT_LE(begins.back() + prepared[0]->slot_bytes, begin + part);
+        for (size_t i = 1; i < begins.size(); ++i) ASSERT_GE(begins[i], begins[i - 1] + prepared[0]->slot_bytes);
+      }
+    }
+    several += prepared[0]->sets > 1;
+  });
+  EXPECT_GT(several, 0u);
+}
+
+TEST_P(SlotsTest, AllOfTheScratchIsUsedInTurn) {
+  ForEachCall([&](Ensemble* ensemble, const std::vector<const Prepared*>& prepared) {
+    const Prepared& mine = *prepared[0];
+    if (mine.inline_slots || mine.program->plan->schedule.slots == 0) return;
+    std::set<uint64_t> offsets;
+    for (uint64_t turn = 0; turn < plan::kRotation * mine.sets; turn += plan::kRotation) offsets.insert(mine.SetOffset(turn));
+    EXPECT_EQ(offsets.size(), mine.sets);
+    EXPECT_EQ(mine.SetOffset(plan::kRotation * mine.sets), *offsets.begin());
+    const uint64_t part = ensemble->layout().channel.scratch_bytes / plan::kRotation;
+    EXPECT_GT(*offsets.rbegin() + 2 * mine.set_bytes, part) << "there is room for one more";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, SlotsTest, testing::Values(2, 3, 5, 8));
+
+// 48 bytes fit beside the counter of a line: the data is there with the signal, and scratch is never touched.
+TEST(InlineSlots, SmallDataTravelsWithItsSignal) {
+  harness::Random random(harness::Seed());
+  for (const auto& [count, in_line] : {std::pair(1, true), std::pair(12, true), std::pair(13, false)}) {
+    SCOPED_TRACE(count);
+    EnsembleOptions options;
+    options.algorithms = "all_reduce:oneshot";
+    Ensemble ensemble(options);
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    for (uint64_t i = 0; i < 9; ++i) {
+      const Shape shape{{Kind::kAllReduce, 2, 0}, static_cast<uint64_t>(count), Combine::kSum, Scaling::kNone, 0, 0};
+      exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, i));
+    }
+    ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
+    const ChannelLayout& layout = ensemble.layout().channel;
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::byte* scratch = ensemble.channel(rank)->own().block + layout.scratch;
+      const bool untouched = std::all_of(scratch, scratch + layout.scratch_bytes, [](std::byte b) { return b == std::byte{}; });
+      EXPECT_EQ(untouched, in_line) << "rank " << rank;
+    }
+  }
+}
+
+// What a channel keeps of the calls it has seen is bounded, in number and in bytes.
+TEST(PreparedCalls, AreForgottenWhenTheyAreMany) {
+  for (const int ranks : {2, 16}) {
+    EnsembleOptions options;
+    options.ranks = ranks;
+    options.algorithms = "all_reduce:ring";
+    options.scratch_bytes = 65536;
+    Ensemble ensemble(options);
+    Channel* channel = ensemble.channel(0);
+    size_t most_calls = 0, most_bytes = 0;
+    Call call;
+    call.kind = Kind::kAllReduce;
+    for (call.count = 1; call.count <= 10000; ++call.count) {
+      auto prepared = channel->Prepare(call, tune::Access::kMapped);
+      ASSERT_TRUE(prepared.ok());
+      ASSERT_EQ(prepared.value()->partition.count, call.count);
+      ASSERT_EQ(channel->Prepare(call, tune::Access::kMapped).value(), prepared.value());
+      most_calls = std::max(most_calls, channel->plans.load());
+      most_bytes = std::max(most_bytes, channel->plans * prepared.value()->places.size() * sizeof(OperandPlace));
+    }
+    EXPECT_GT(most_calls, 100u) << ranks << " ranks";
+    EXPECT_LE(most_calls, 4096u) << ranks << " ranks";
+    EXPECT_LE(most_bytes, size_t{5} << 19) << ranks << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace axccl::exec
