@@ -118,7 +118,11 @@ TEST_P(ProgramTest, PrologueAndInlineSlotsAreAsTheExecutorExpects) {
     ASSERT_TRUE(schedule.ok());
     auto plan = verify::MakePlan(std::move(schedule).value());
     ASSERT_TRUE(plan.ok());
+    size_t operands = 0;
     for (const auto& program : MakeAll(plan.value())) {
+      if (operands == 0) operands = program->plan_operands;
+      EXPECT_EQ(program->plan_operands, operands) << "ranks would forget prepared calls at different times";
+      EXPECT_GE(program->plan_operands, program->operands.size());
       const std::vector<Step>& steps = program->lanes[0];
       EXPECT_EQ(program->prologue, program->plan->schedule.direct ? program->plan->schedule.program.size() : 0u);
       ASSERT_LE(program->prologue, steps.size());
