@@ -82,7 +82,9 @@ TEST_P(SlotsTest, EveryTurnHasItsPartOfTheScratch) {
     if (prepared[0]->inline_slots) return;
     const ChannelLayout& layout = ensemble->layout().channel;
     const uint64_t part = layout.scratch_bytes / plan::kRotation;
-    for (uint64_t turn = 0; turn < plan::kRotation * (2 * prepared[0]->sets + 1); ++turn) {
+    // The first turns, and those with the last sets and again the first.
+    const uint64_t round = plan::kRotation * prepared[0]->sets;
+    for (const uint64_t turn : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, round - 2, round - 1, round, round + 1}) {
       std::map<int, Slots> slots;
       for (int rank = 0; rank < ensemble->ranks(); ++rank)
         ASSERT_TRUE(AddSlots(ensemble->channel(rank), *prepared[static_cast<size_t>(rank)], turn, &slots));
