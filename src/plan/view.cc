@@ -12,7 +12,7 @@ using Wide = __int128;  // sums of a few products of 63-bit numbers
 
 constexpr Wide kMaxBytes = INT64_MAX;
 
-std::string Name(const Operand& operand) {
+std::string Name(const OperandName& operand) {
   return operand.index < 0 ? operand.name : std::string(operand.name) + " " + std::to_string(operand.index);
 }
 
@@ -189,7 +189,7 @@ View DenseView(void* data, uint32_t element_size, const Shape& shape) {
   return view;
 }
 
-Status CheckView(const Operand& operand, Role role, const View& view) {
+Status CheckView(const OperandName& operand, Role role, const View& view) {
   const int dims = view.shape.dims;
   if (dims < 0 || dims > kMaxDims)
     return MakeStatus(Code::kInvalidArgument, "%s: %s has %d dimensions; views have 0 to %d", operand.call,
@@ -279,7 +279,7 @@ void Collapse(Shape* shape, std::span<int64_t* const> strides) {
   shape->dims = kept;
 }
 
-Result<int> NormaliseDim(const Operand& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
+Result<int> NormaliseDim(const OperandName& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
                          const char* constraint) {
   const bool from_end = negative == NegativeDims::kFromEnd;
   if (dim >= 0 && dim < dims) return static_cast<int>(dim);

@@ -61,7 +61,7 @@ struct Dims {
 // The dimension of one argument. The citation is put together only when it is needed.
 Status FindDim(const Collective& c, const char* side, const char* argument, const char* constraint, int64_t dim,
                int count, int* result) {
-  const Operand operand = {CallOf(c), side, c.operand};
+  const OperandName operand = {CallOf(c), side, c.operand};
   if (const Result<int> found = NormaliseDim(operand, argument, dim, count, c.negative_dims); found.ok()) {
     *result = found.value();
     return Status();

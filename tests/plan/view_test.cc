@@ -14,7 +14,7 @@
 namespace axccl::plan {
 namespace {
 
-constexpr Operand kOut = {"axcclTest", "output"};
+constexpr OperandName kOut = {"axcclTest", "output"};
 
 std::string Replay() { return "AXCCL_TEST_SEED=" + std::to_string(harness::Seed()); }
 
