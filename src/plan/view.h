@@ -64,6 +64,9 @@ struct Extent {
   int64_t end = 0;
 };
 
+// For views that nobody has checked, whose data is not looked at: false when it takes more than 2^63 - 1 bytes.
+bool FindByteExtent(const View& view, Extent* extent);
+
 // The functions from here on expect views that passed CheckView.
 Extent ByteExtent(const View& view);
 
@@ -108,6 +111,8 @@ struct Blocks {
   int64_t elements = 0;      // of a block
   int input_blocks = 0;      // 0: no input on this rank
   int output_blocks = 0;
+  int split = -1;            // the dimension of the input along which its blocks follow each other; -1: there is one block
+  int concat = -1;           // likewise of the output
   int64_t input_stride = 0;  // 0 where there is at most one block, or no element
   int64_t output_stride = 0;
 };

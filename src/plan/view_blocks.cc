@@ -189,6 +189,8 @@ Status FindBlocks(const Collective& c, const View* input, const View* output, Bl
       AXCCL_RETURN_IF_ERROR(CompareOutput(c, form, dims, input->shape, expected, output->shape));
   }
   blocks->elements = Elements(blocks->shape);
+  blocks->split = dims.split;
+  blocks->concat = dims.concat;
   blocks->input_blocks = input == nullptr ? 0 : dims.split < 0 ? 1 : c.group_size;
   blocks->output_blocks = output == nullptr ? 0 : dims.concat < 0 ? 1 : c.group_size;
   blocks->input_stride = input == nullptr ? 0 : BlockStride(*input, dims.split, *blocks, blocks->input_blocks);

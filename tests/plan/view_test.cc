@@ -207,5 +207,18 @@ TEST(DenseViewTest, IsRowMajor) {
   EXPECT_EQ(Text(Shape()), "[]");
 }
 
+// Strides of a peer, for example.
+TEST(FindByteExtent, TellsWhatDoesNotFit) {
+  Extent extent;
+  EXPECT_TRUE(FindByteExtent(MakeView({4, 2}, {-3, 1}, 0, 4), &extent));
+  EXPECT_EQ(extent.begin, -36);
+  EXPECT_EQ(extent.end, 8);
+  for (const int64_t stride : {INT64_MAX, INT64_MIN, int64_t{1} << 60, -(int64_t{1} << 60)})
+    EXPECT_FALSE(FindByteExtent(MakeView({4, 2}, {stride, 1}, 0, 4), &extent)) << stride;
+  EXPECT_FALSE(FindByteExtent(MakeView({INT64_MAX, 2}, {0, 0}), &extent));
+  EXPECT_TRUE(FindByteExtent(MakeView({INT64_MAX, 0}, {INT64_MAX, 1}), &extent));
+  EXPECT_EQ(extent.end, 0);
+}
+
 }  // namespace
 }  // namespace axccl::plan
