@@ -1,5 +1,6 @@
 // ncclAllReduce and its siblings, and ncclSend and ncclRecv: from arguments to calls.
 #include "nccl.h"
+#include "src/api/calls.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/base/log.h"
@@ -59,54 +60,6 @@ bool CheckRequest(const Request& r, int rank, int ranks, ncclResult_t* result) {
   return true;
 }
 
-// The reduction named by `op`, built in or the communicator's own.
-bool ResolveReduction(comm::Comm* comm, const Request& r, ncclRedOp_t op, Call* call, ncclResult_t* result) {
-  switch (op) {
-    case ncclSum: call->combine = Combine::kSum; return true;
-    case ncclProd: call->combine = Combine::kProd; return true;
-    case ncclMax: call->combine = Combine::kMax; return true;
-    case ncclMin: call->combine = Combine::kMin; return true;
-    case ncclAvg:
-      call->combine = Combine::kSum;
-      call->scaling = exec::Scaling::kAverage;
-      return true;
-    default: break;
-  }
-  comm::PreMultiply own;
-  const auto code = static_cast<uint32_t>(op) - ncclNumOps;
-  if (static_cast<int>(op) < ncclNumOps || code >> 12 != comm->salt() ||
-      !comm->FindReduction(static_cast<int>(code & 0xfff), &own)) {
-    *result = InvalidArgument("%s: argument op is %d: neither built in (0..%d) nor a live operator of this communicator", r.name,
-                              static_cast<int>(op), ncclNumOps - 1);
-    return false;
-  }
-  if (static_cast<int>(own.type) != static_cast<int>(r.type)) {
-    *result = InvalidArgument("%s: argument op was made for datatype %s, the call has %s", r.name, DataTypeName(own.type),
-                              DataTypeName(static_cast<DataType>(r.type)));
-    return false;
-  }
-  call->combine = Combine::kSum;
-  call->scaling = exec::Scaling::kPreMultiply;
-  call->scalar_pointer = own.pointer;
-  call->scalar_bytes = own.bytes;
-  return true;
-}
-
-std::shared_ptr<device::host::Stream> Keep(device::host::Stream* stream) {
-  return stream != nullptr ? stream->shared_from_this() : nullptr;
-}
-
-void Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, device::host::Stream* stream) {
-  comm::Group& group = comm::Group::Current();
-  if (group.open()) {
-    group.Add(comm::StreamCall{comm->core(), channel, call, stream, Keep(stream)}, comm->config().blocking);
-  } else {
-    comm::LaunchOne(comm->core(), channel, call, stream);
-  }
-}
-
-constexpr ncclRedOp_t kNoReduction = static_cast<ncclRedOp_t>(-1);
-
 ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, r.name, &result);
@@ -121,7 +74,7 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   call.type = static_cast<DataType>(r.type);
   call.input = r.send;
   call.output = r.recv;
-  if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r, op, &call, &result)) return result;
+  if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
   device::host::Stream* stream = nullptr;
   if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
   AXCCL_INFO(kColl, "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",

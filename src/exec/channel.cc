@@ -22,6 +22,32 @@ uint32_t Mix(uint64_t a, uint64_t b, uint64_t c) {
   return static_cast<uint32_t>(h >> 32);
 }
 
+// What a record says was called. A peer wrote it: any bits are legal.
+struct RecordedCall {
+  explicit RecordedCall(const OpRecord& record) {
+    auto word = [&](int w) { return record.word[w].load(std::memory_order_relaxed); };
+    packed = word(OpRecord::kCall);
+    count = word(OpRecord::kCount);
+    on_views = (packed & Call::kOnViews) != 0;
+    if (!on_views) return;
+    readable = form.Unpack(word(OpRecord::kForm));
+    for (int d = 0; readable && d < form.shape.dims; ++d)
+      form.shape.sizes[d] = static_cast<int64_t>(word(OpRecord::kSizes + d));
+  }
+
+  std::string Text() const {
+    if (!readable) return "unreadable call";
+    return on_views ? DescribeCall(packed, form) : DescribeCall(packed, count);
+  }
+  bool operator==(const RecordedCall& other) const {
+    return packed == other.packed && count == other.count && readable && other.readable && form == other.form;
+  }
+
+  uint64_t packed, count;
+  bool on_views, readable = true;
+  BlockForm form;
+};
+
 }  // namespace
 
 void WakeMember(const Member& member) {
@@ -177,19 +203,17 @@ Status Channel::CompareCalls(int position, uint64_t seq) const {
   const OpRecord* theirs = member(position).layout.RecordOf(member(position).block, seq);
   if (mine->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
   if (theirs->sequence.load(std::memory_order_acquire) != seq + 1) return Status();
-  const uint64_t my_call = mine->word[OpRecord::kCall].load(std::memory_order_relaxed);
-  const uint64_t my_count = mine->word[OpRecord::kCount].load(std::memory_order_relaxed);
-  const uint64_t call = theirs->word[OpRecord::kCall].load(std::memory_order_relaxed);
-  const uint64_t count = theirs->word[OpRecord::kCount].load(std::memory_order_relaxed);
+  const RecordedCall my_call(*mine);
+  const RecordedCall call(*theirs);
   std::atomic_thread_fence(std::memory_order_acquire);
   // Rewritten meanwhile: the peer is far ahead, so it had no quarrel with this one.
   if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
-  if (call == my_call && count == my_count) return Status();
+  if (call == my_call) return Status();
   return MakeStatus(Code::kInvalidUsage,
                     "mismatch at operation %llu: rank %d called %s, rank %d called %s; all ranks of a communicator must make "
                     "the same calls in the same order",
-                    static_cast<unsigned long long>(seq), own().rank, DescribeCall(my_call, my_count).c_str(),
-                    member(position).rank, DescribeCall(call, count).c_str());
+                    static_cast<unsigned long long>(seq), own().rank, my_call.Text().c_str(), member(position).rank,
+                    call.Text().c_str());
 }
 
 Status Channel::FindMismatch() const {

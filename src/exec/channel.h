@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/host/box.h"
 #include "src/base/status.h"
 #include "src/exec/call.h"
 #include "src/exec/layout.h"
@@ -140,6 +141,13 @@ class Channel {
     Factor factor{};
   };
   std::vector<Binding> bindings;  // by position; never resized, as prepared calls point into it
+  // Of calls on views besides: strides, and bytes from one block to the next.
+  struct ViewBinding {
+    int64_t input_strides[plan::kMaxDims], output_strides[plan::kMaxDims];
+    int64_t input_step = 0, output_step = 0;
+  };
+  std::vector<ViewBinding> view_bindings;  // by position; empty until the first such call
+  std::vector<kernels::BoxOperand> boxes;
   std::vector<void*> dst;
   std::vector<const void*> src;
   std::vector<Factor> factors;

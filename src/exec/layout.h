@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "src/plan/schedule.h"
+#include "src/plan/view.h"
 
 namespace axccl::exec {
 
@@ -33,11 +34,16 @@ enum class Reach : uint64_t { kUnused = 0, kHeap = 1, kPlain = 2 };
 // What a rank called with a sequence number. Written before the operation's first signal; guarded by `sequence` as a
 // seqlock (0 = being written), so that peers may read it at any time.
 struct OpRecord {
-  enum Word { kSignature, kCall, kCount, kInput, kInputReach, kOutput, kOutputReach, kFactor, kPlan, kWords };
+  enum Word {
+    kSignature, kCall, kCount, kInput, kInputReach, kOutput, kOutputReach, kFactor, kPlan,
+    // Of calls on views only: the form of the blocks and the strides of the operands.
+    kForm, kSizes, kInputStrides = kSizes + plan::kMaxDims, kOutputStrides = kInputStrides + plan::kMaxDims,
+    kWords = kOutputStrides + plan::kMaxDims
+  };
   std::atomic<uint64_t> sequence;  // sequence number + 1
-  std::atomic<uint64_t> word[15];
+  std::atomic<uint64_t> word[39];
 };
-static_assert(sizeof(OpRecord) == 128);
+static_assert(sizeof(OpRecord) == 320 && OpRecord::kWords <= 39);
 
 // Ranks run at most a few operations ahead of each other on a channel (scratch reuse sees to it), so a short ring will do.
 inline constexpr int kRecords = 16;

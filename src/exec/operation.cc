@@ -64,6 +64,7 @@ Status Operation::Start() {
     if (!averages_floats_) post_divisor_ = static_cast<uint64_t>(channel_->size());
   }
   scales_ = averages_floats_ || call_.scaling == Scaling::kPreMultiply;
+  if (call_.view != nullptr) StartView();
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
   if (main_->instead_for != 0) {
     --main_->instead_for;
@@ -100,23 +101,30 @@ void Operation::WriteRecord() {
   std::atomic_thread_fence(std::memory_order_release);
   record->word[OpRecord::kCall].store(call_.Packed(), std::memory_order_relaxed);
   record->word[OpRecord::kCount].store(call_.count, std::memory_order_relaxed);
+  if (call_.view != nullptr) WriteForm(record);
   if (main_->program->plan->schedule.direct) {
-    const plan::Contract contract{call_.kind, channel_->size(), call_.root};
-    const uint64_t block = call_.count * ElementSize(call_.type);
-    const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, channel_->self()));
-    const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(contract, channel_->self()));
-    Describe(call_.input, block * inputs, record, OpRecord::kInput, OpRecord::kInputReach);
-    Describe(call_.output, block * outputs, record, OpRecord::kOutput, OpRecord::kOutputReach);
+    Announce(record);
     const Factor factor = channel_->bindings[static_cast<size_t>(channel_->self())].factor;
     record->word[OpRecord::kFactor].store(factor.u64, std::memory_order_relaxed);
   }
   record->sequence.store(sequence_ + 1, std::memory_order_release);
 }
 
+void Operation::Announce(OpRecord* record) const {
+  if (call_.view != nullptr) return DescribeViews(record);
+  const plan::Contract contract{call_.kind, channel_->size(), call_.root};
+  const uint64_t block = call_.count * ElementSize(call_.type);
+  const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, channel_->self()));
+  const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(contract, channel_->self()));
+  Describe(call_.input, block * inputs, record, OpRecord::kInput, OpRecord::kInputReach);
+  Describe(call_.output, block * outputs, record, OpRecord::kOutput, OpRecord::kOutputReach);
+}
+
 void Operation::Begin(Stage stage, const Prepared* prepared) {
   stage_ = stage;
   prepared_ = prepared;
-  signature_ = prepared->signature;
+  // A barrier is the same for all calls.
+  signature_ = prepared->signature ^ (stage == Stage::kMain ? form_hash_ : 0);
   first_lane_ = LaneState();
   channel_->MakeRoom(prepared->program->max_operands);
   if (prepared->program->lanes.size() > 1) more_lanes_.assign(prepared->program->lanes.size() - 1, LaneState());
@@ -281,6 +289,7 @@ Status Operation::MapBuffer(const Member& member, uint64_t address, uint64_t rea
 }
 
 Status Operation::Bind(int position) {
+  if (call_.view != nullptr) return BindViews(position);
   const Member& member = channel_->member(position);
   const OpRecord* record = member.layout.RecordOf(member.block, sequence_);
   auto word = [record](OpRecord::Word w) { return record->word[w].load(std::memory_order_relaxed); };
@@ -308,7 +317,9 @@ Result<bool> Operation::ChooseAccess() {
     plain |= record->word[OpRecord::kOutputReach].load(std::memory_order_relaxed) == static_cast<uint64_t>(Reach::kPlain);
   }
   if (!plain || channel_->all_same_process()) return true;
-  const tune::Access access = channel_->all_call_copy() ? tune::Access::kCall : tune::Access::kNone;
+  // Views go through scratch, as a system call would take a list of every run in them.
+  const bool calls = channel_->all_call_copy() && call_.view == nullptr;
+  const tune::Access access = calls ? tune::Access::kCall : tune::Access::kNone;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->Prepare(call_, access));
   if (other->program->plan == prepared_->program->plan) return true;
   if (call_.count * ElementSize(call_.type) <= kSmallBlock) {

@@ -38,6 +38,7 @@ class Operation {
 
   Status Start();
   void WriteRecord();
+  void Announce(OpRecord* record) const;
   void Describe(const void* p, uint64_t bytes, OpRecord* record, int address, int reach) const;
   void Begin(Stage stage, const Prepared* prepared);
   void EndStage();
@@ -61,6 +62,7 @@ class Operation {
   struct Portion {
     uint64_t turn;      // of the channel
     uint32_t part;      // of the operands
+    uint64_t begin;     // elements from the start of the block
     uint64_t in_block;  // bytes from the start of the block in a buffer
     uint64_t in_part;   // bytes from the start of the part in a slot of the first set
     uint64_t count;     // elements
@@ -79,6 +81,19 @@ class Operation {
   void MoveLocal(const Step& step, const Places& places, uint64_t count);
   Status MoveByCall(const Step& step, const Portion& portion);
 
+  // Calls on views (operation_view.cc).
+  enum class Side : uint8_t { kInput, kOutput };
+  void StartView();
+  void SetBlockSteps(int position);
+  void WriteForm(OpRecord* record) const;
+  void DescribeViews(OpRecord* record) const;
+  void DescribeView(Side side, const void* data, OpRecord* record, int address, int reach) const;
+  Status BindViews(int position);
+  Status MapView(Side side, int position, std::byte** where, bool* by_call);
+  plan::View ViewOf(Side side, int position) const;
+  kernels::BoxOperand Box(uint32_t operand, const Portion& portion) const;
+  void MoveBoxes(const Step& step, const Portion& portion);
+
   Channel* const channel_;
   Call call_;
   Stage stage_ = Stage::kNew;
@@ -86,6 +101,7 @@ class Operation {
   const Prepared* main_ = nullptr;  // after a barrier
   uint64_t sequence_ = 0;
   uint32_t signature_ = 0;
+  uint32_t form_hash_ = 0;  // of a call on views
   bool averages_floats_ = false;
   bool scales_ = false;         // some inputs are multiplied as they are read
   bool binds_by_call_ = false;  // some announced buffer is reached by system call

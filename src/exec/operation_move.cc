@@ -163,8 +163,11 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
       if (budget_ <= 0) return Run::kAgain;
       uint64_t count = range.count - state->offset;
       if (count * size > most) count = most / size;
-      const Portion portion{turn, state->part, (range.begin + state->offset) * size, set + state->offset * size, count};
-      if (by_call) {
+      const uint64_t begin = range.begin + state->offset;
+      const Portion portion{turn, state->part, begin, begin * size, set + state->offset * size, count};
+      if (call_.view != nullptr) {
+        MoveBoxes(step, portion);
+      } else if (by_call) {
         if (status_ = MoveByCall(step, portion); !status_.ok()) return Run::kFailed;
       } else {
         MoveLocal(step, Gather(step, portion), count);

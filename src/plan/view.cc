@@ -12,7 +12,7 @@ using Wide = __int128;  // sums of a few products of 63-bit numbers
 
 constexpr Wide kMaxBytes = INT64_MAX;
 
-std::string Name(const Operand& operand) {
+std::string Name(const OperandName& operand) {
   return operand.index < 0 ? operand.name : std::string(operand.name) + " " + std::to_string(operand.index);
 }
 
@@ -146,24 +146,6 @@ bool IsEmpty(const Shape& shape) {
   return std::find(shape.sizes, shape.sizes + shape.dims, 0) != shape.sizes + shape.dims;
 }
 
-// In bytes from the data; false when they do not fit.
-bool FindExtent(const View& view, Extent* extent) {
-  *extent = Extent();
-  if (IsEmpty(view.shape)) return true;
-  Wide low = 0, high = view.element_size, elements = 1;
-  for (int d = 0; d < view.shape.dims; ++d) {
-    const Wide size = view.shape.sizes[d];
-    elements *= size;
-    const Wide reach = size > 1 ? (size - 1) * view.strides[d] : Wide{0};
-    // Bounded here, so that no product of the next turn overflows.
-    if (elements > kMaxBytes || reach > kMaxBytes || reach < -kMaxBytes) return false;
-    (reach < 0 ? low : high) += reach * view.element_size;
-  }
-  if (elements * view.element_size > kMaxBytes || high - low > kMaxBytes) return false;
-  *extent = {static_cast<int64_t>(low), static_cast<int64_t>(high)};
-  return true;
-}
-
 }  // namespace
 
 bool operator==(const Shape& a, const Shape& b) {
@@ -189,7 +171,7 @@ View DenseView(void* data, uint32_t element_size, const Shape& shape) {
   return view;
 }
 
-Status CheckView(const Operand& operand, Role role, const View& view) {
+Status CheckView(const OperandName& operand, Role role, const View& view) {
   const int dims = view.shape.dims;
   if (dims < 0 || dims > kMaxDims)
     return MakeStatus(Code::kInvalidArgument, "%s: %s has %d dimensions; views have 0 to %d", operand.call,
@@ -203,7 +185,7 @@ Status CheckView(const Operand& operand, Role role, const View& view) {
     return MakeStatus(Code::kInvalidArgument, "%s: %s has elements of 0 bytes; give its element type", operand.call,
                       Name(operand).c_str());
   Extent extent;
-  if (!FindExtent(view, &extent))
+  if (!FindByteExtent(view, &extent))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s with sizes %s, strides %s and elements of %u bytes does not fit into 2^63 - 1 bytes",
                       operand.call, Name(operand).c_str(), Text(view.shape).c_str(), Join(view.strides, dims).c_str(),
@@ -227,9 +209,26 @@ Status CheckView(const Operand& operand, Role role, const View& view) {
   return Status();
 }
 
+bool FindByteExtent(const View& view, Extent* extent) {
+  *extent = Extent();
+  if (IsEmpty(view.shape)) return true;
+  Wide low = 0, high = view.element_size, elements = 1;
+  for (int d = 0; d < view.shape.dims; ++d) {
+    const Wide size = view.shape.sizes[d];
+    elements *= size;
+    const Wide reach = size > 1 ? (size - 1) * view.strides[d] : Wide{0};
+    // Bounded here, so that no product of the next turn overflows.
+    if (elements > kMaxBytes || reach > kMaxBytes || reach < -kMaxBytes) return false;
+    (reach < 0 ? low : high) += reach * view.element_size;
+  }
+  if (elements * view.element_size > kMaxBytes || high - low > kMaxBytes) return false;
+  *extent = {static_cast<int64_t>(low), static_cast<int64_t>(high)};
+  return true;
+}
+
 Extent ByteExtent(const View& view) {
   Extent extent;
-  FindExtent(view, &extent);
+  FindByteExtent(view, &extent);
   return extent;
 }
 
@@ -279,7 +278,7 @@ void Collapse(Shape* shape, std::span<int64_t* const> strides) {
   shape->dims = kept;
 }
 
-Result<int> NormaliseDim(const Operand& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
+Result<int> NormaliseDim(const OperandName& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
                          const char* constraint) {
   const bool from_end = negative == NegativeDims::kFromEnd;
   if (dim >= 0 && dim < dims) return static_cast<int>(dim);

@@ -43,7 +43,7 @@ struct View {
 View DenseView(void* data, uint32_t element_size, const Shape& shape);
 
 // How messages call an operand: "axcclAllGather: output 1 ...".
-struct Operand {
+struct OperandName {
   const char* call = "";
   const char* name = "";
   int index = -1;  // -1: the call has one
@@ -56,13 +56,16 @@ enum class Role : uint8_t { kInput, kOutput };
 // element. That last test is exact for every view of a dense allocation in any dimension order, sliced, reversed or
 // split, and for most others. It refuses what a few thousand steps do not prove, which takes sizes and strides that
 // interlock without a pattern.
-Status CheckView(const Operand& operand, Role role, const View& view);
+Status CheckView(const OperandName& operand, Role role, const View& view);
 
 // The bytes that a view touches, relative to its data: begin <= 0 < end, or both 0 when it is empty.
 struct Extent {
   int64_t begin = 0;
   int64_t end = 0;
 };
+
+// For views that nobody has checked, whose data is not looked at: false when it takes more than 2^63 - 1 bytes.
+bool FindByteExtent(const View& view, Extent* extent);
 
 // The functions from here on expect views that passed CheckView.
 Extent ByteExtent(const View& view);
@@ -78,7 +81,7 @@ enum class NegativeDims : uint8_t { kFromEnd, kRefuse };
 
 // The dimension 0..dims-1 that `dim` means. `argument` is its name ("all_gather_dim"), `constraint` a citation such as
 // " [StableHLO all_gather (C1)]" or empty.
-Result<int> NormaliseDim(const Operand& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
+Result<int> NormaliseDim(const OperandName& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
                          const char* constraint = "");
 
 // What the shapes of a collective depend on.
@@ -108,6 +111,8 @@ struct Blocks {
   int64_t elements = 0;      // of a block
   int input_blocks = 0;      // 0: no input on this rank
   int output_blocks = 0;
+  int split = -1;            // the dimension of the input along which its blocks follow each other; -1: there is one block
+  int concat = -1;           // likewise of the output
   int64_t input_stride = 0;  // 0 where there is at most one block, or no element
   int64_t output_stride = 0;
 };

@@ -61,7 +61,7 @@ struct Dims {
 // The dimension of one argument. The citation is put together only when it is needed.
 Status FindDim(const Collective& c, const char* side, const char* argument, const char* constraint, int64_t dim,
                int count, int* result) {
-  const Operand operand = {CallOf(c), side, c.operand};
+  const OperandName operand = {CallOf(c), side, c.operand};
   if (const Result<int> found = NormaliseDim(operand, argument, dim, count, c.negative_dims); found.ok()) {
     *result = found.value();
     return Status();
@@ -189,6 +189,8 @@ Status FindBlocks(const Collective& c, const View* input, const View* output, Bl
       AXCCL_RETURN_IF_ERROR(CompareOutput(c, form, dims, input->shape, expected, output->shape));
   }
   blocks->elements = Elements(blocks->shape);
+  blocks->split = dims.split;
+  blocks->concat = dims.concat;
   blocks->input_blocks = input == nullptr ? 0 : dims.split < 0 ? 1 : c.group_size;
   blocks->output_blocks = output == nullptr ? 0 : dims.concat < 0 ? 1 : c.group_size;
   blocks->input_stride = input == nullptr ? 0 : BlockStride(*input, dims.split, *blocks, blocks->input_blocks);

@@ -66,6 +66,34 @@ TEST(DescribeCall, NamesWhatRanksMustAgreeOn) {
   EXPECT_EQ(DescribeCall(call.Packed(), 0), "Broadcast count 0 bfloat16 root 7");
 }
 
+TEST(DescribeCall, NamesTheFormOfBlocks) {
+  Call call;
+  call.kind = plan::Kind::kAllToAll;
+  call.type = DataType::kFloat32;
+  BlockForm form;
+  form.shape = {2, {2, 4}};
+  form.split = 1;
+  form.concat = 0;
+  EXPECT_EQ(DescribeCall(call.Packed(), form),
+            "AlltoAll of blocks [2, 4] float split along dimension 1 concatenated along dimension 0");
+  BlockForm read;
+  ASSERT_TRUE(read.Unpack(form.Packed()));
+  std::copy_n(form.shape.sizes, 2, read.shape.sizes);
+  EXPECT_EQ(read, form);
+  EXPECT_EQ(read.Hash(), form.Hash());
+  std::swap(read.split, read.concat);
+  EXPECT_NE(read.Hash(), form.Hash());
+}
+
+TEST(BlockForm, OnlyDimensionsThereAreAreUnpacked) {
+  BlockForm form;
+  for (const uint64_t packed :
+       {uint64_t{9}, uint64_t{0xffff80}, uint64_t{0xff0102}, uint64_t{0xff02ff01}, ~uint64_t{0}}) {
+    const bool good = form.Unpack(packed);
+    EXPECT_EQ(good, packed == 0xff0102) << packed;
+  }
+}
+
 // The words come from a peer's memory.
 TEST(DescribeCall, AnyBitsAreLegal) {
   harness::Random random(harness::Seed());

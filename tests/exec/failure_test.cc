@@ -23,6 +23,17 @@ Call MakeCall(Kind kind, uint64_t count, void* input, void* output) {
   return call;
 }
 
+// The call on views of that form, dense along the last dimension.
+Call WithView(Call call, const BlockForm& form) {
+  auto layout = std::make_shared<ViewLayout>();
+  layout->form = form;
+  int64_t stride = 1;
+  for (int d = form.shape.dims; d-- > 0; stride *= 8 * form.shape.sizes[d])
+    layout->input_strides[d] = layout->output_strides[d] = stride;
+  call.view = std::move(layout);
+  return call;
+}
+
 // Ranks with one buffer each, large enough for all the calls here.
 class FailureTest : public testing::Test {
  protected:
@@ -104,6 +115,44 @@ TEST_P(MismatchTest, EveryRankThatFailsNamesBothCalls) {
     }
     // All but rank 1 wait for each other, and some of them for it.
     EXPECT_GE(failures, ranks - 1) << DescribeCall(other.Packed(), other.count);
+  }
+}
+
+// Of views, all ranks must give blocks of the same form, as many elements as they may have.
+TEST_P(MismatchTest, FormsOfViewsAreCompared) {
+  const auto [ranks, algorithms] = GetParam();
+  BlockForm form;
+  form.shape = {2, {4, 25}};
+  form.concat = 1;
+  std::vector<BlockForm> forms(3, form);
+  forms[0].concat = 0;
+  forms[1].shape = {2, {25, 4}};
+  forms[2].shape = {3, {4, 5, 5}};
+  for (int other = 0; other <= 3; ++other) {
+    ensemble_ = nullptr;
+    inputs_.clear(), outputs_.clear(), operations_.clear();
+    EnsembleOptions options;
+    options.ranks = ranks;
+    options.algorithms = algorithms;
+    Make(options);
+    const Call flat = MakeCall(Kind::kAllGather, 100, nullptr, nullptr);
+    const Call usual = WithView(flat, form);
+    const Call odd = other == 3 ? flat : WithView(flat, forms[static_cast<size_t>(other)]);
+    for (int rank = 0; rank < ranks; ++rank) Begin(rank, rank == 1 ? odd : usual);
+    FinishAll();
+    const std::string words = other == 3 ? DescribeCall(flat.Packed(), 100)
+                                         : DescribeCall(odd.Packed(), forms[static_cast<size_t>(other)]);
+    int failures = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Status status = operations_[static_cast<size_t>(rank)]->status();
+      if (status.ok()) continue;
+      ++failures;
+      EXPECT_EQ(status.code(), Code::kInvalidUsage) << Text(status);
+      EXPECT_NE(Text(status).find("called AllGather of blocks [4, 25] int32 concatenated along dimension 1"),
+                std::string::npos) << Text(status);
+      EXPECT_NE(Text(status).find("rank 1 called " + words), std::string::npos) << Text(status);
+    }
+    EXPECT_GE(failures, ranks - 1) << words;
   }
 }
 
@@ -264,6 +313,40 @@ TEST_P(AnnouncementTest, BufferOutsideTheHeapIsRefused) {
 
 // Distance of the buffer of 400 bytes from the end of the heap; "negative" ones lie behind it, up to the end of all addresses.
 INSTANTIATE_TEST_SUITE_P(All, AnnouncementTest, testing::Values(399, 1, 0, ~uint64_t{0}, uint64_t{1} << 63));
+
+// Of a view, the address, the strides and with them the extent.
+TEST_F(FailureTest, ViewOutsideTheHeapIsRefused) {
+  struct Lie {
+    int word;
+    uint64_t value;
+  };
+  const uint64_t heap = 64u << 20;  // larger than the one there is
+  const Lie lies[] = {
+      {OpRecord::kOutput, heap}, {OpRecord::kOutput, ~uint64_t{0}}, {OpRecord::kOutput, uint64_t{1} << 63},
+      {OpRecord::kOutputReach, static_cast<uint64_t>(Reach::kUnused)},
+      {OpRecord::kOutputStrides, heap}, {OpRecord::kOutputStrides, uint64_t{1} << 62},
+      {OpRecord::kOutputStrides + 1, ~heap}, {OpRecord::kOutputStrides, uint64_t{1} << 63},
+      {OpRecord::kInputStrides + 1, uint64_t{1} << 40}, {OpRecord::kInputStrides, ~uint64_t{0} << 61},
+  };
+  for (const Lie& lie : lies) {
+    ensemble_ = nullptr;
+    inputs_.clear(), outputs_.clear(), operations_.clear();
+    EnsembleOptions options;
+    options.layout = Layout::kHeap;
+    options.algorithms = "direct";
+    Make(options);
+    BlockForm form;
+    form.shape = {2, {4, 25}};
+    for (int rank : {0, 1}) Begin(rank, WithView(MakeCall(Kind::kAllReduce, 100, nullptr, nullptr), form));
+    EXPECT_EQ(Step(0), Poll::kBlocked);
+    OpRecord* record = ensemble_->layout().channel.RecordOf(reinterpret_cast<std::byte*>(ensemble_->header(0)), 0);
+    record->word[lie.word].store(lie.value);
+    const Status status = Finish(1);
+    EXPECT_EQ(status.code(), Code::kRemoteError) << lie.word << " " << lie.value;
+    EXPECT_NE(Text(status).find("rank 0 announced a "), std::string::npos) << Text(status);
+    EXPECT_NE(Text(status).find(" outside its heap"), std::string::npos) << Text(status);
+  }
+}
 
 }  // namespace
 }  // namespace axccl::exec

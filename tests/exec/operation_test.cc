@@ -50,6 +50,39 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
   });
 }
 
+// The same on views; flat calls in between share channels, scratch and records with them.
+TEST_P(OperationTest, EveryAlgorithmMovesTheRightViews) {
+  const auto [ranks, layout] = GetParam();
+  const auto way = static_cast<uint64_t>(layout) + 100;
+  harness::Random random(harness::Scramble(harness::Seed(), static_cast<uint64_t>(ranks), way));
+  SCOPED_TRACE(SeedText());
+  const auto run = [&, ranks = ranks, layout = layout](const plan::Contract& contract, std::string_view algorithm) {
+    if (contract.kind == Kind::kBarrier || contract.kind == Kind::kSendRecv) return;
+    for (const int lanes : {1, 2}) {
+      EnsembleOptions options;
+      options.ranks = ranks;
+      options.layout = layout;
+      options.lanes = lanes;
+      options.algorithms = Only(contract.kind, algorithm);
+      options.scratch_bytes = ranks < 4 ? 4096 : 8192;
+      Ensemble ensemble(options);
+      std::vector<std::unique_ptr<Exchange>> exchanges;
+      for (int i = 0; i < 8; ++i) {
+        Shape shape{contract, 97, Combine::kSum, Scaling::kNone, 0, 0};
+        if (plan::Reduces(contract.kind)) shape.scaling = static_cast<Scaling>(random.Below(3));
+        Scatter(&shape, &random);
+        if (i % 4 != 3) AnyForm(&shape, &random);
+        exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+      }
+      ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random))
+          << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout);
+      if (layout != Layout::kThreads && layout != Layout::kHeap) continue;
+      ASSERT_EQ(ensemble.channel(0)->last_algorithm.load(), algorithm) << algo::Describe(contract, algorithm, lanes);
+    }
+  };
+  algo::ForEachAlgorithm(ranks, run);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, OperationTest,
                          testing::Combine(testing::Values(1, 2, 3, 4, 5, 6), testing::ValuesIn(kLayouts)),
                          [](const auto& info) {

@@ -32,7 +32,7 @@ std::string Describe(const Shape& shape) {
   return std::string(plan::KindName(shape.contract.kind)) + " ranks " + std::to_string(shape.contract.ranks) + " root " +
          std::to_string(shape.contract.root) + " count " + std::to_string(shape.count) +
          scaling[static_cast<int>(shape.scaling)] + " in_place " + std::to_string(shape.in_place) + " in_heap " +
-         std::to_string(shape.in_heap);
+         std::to_string(shape.in_heap) + (shape.form ? " as " + DescribeCall(0, *shape.form) : "");
 }
 
 Exchange::Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt) : ensemble_(ensemble), shape_(shape), salt_(salt) {
@@ -45,16 +45,21 @@ Exchange::Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt) : ense
                  plan::InPlaceBlocks(shape.contract, rank, &input_block, &output_block) && inputs != 0 && outputs != 0;
     const bool input_heap = (shape.in_heap >> (2 * rank) & 1) != 0, output_heap = (shape.in_heap >> (2 * rank + 1) & 1) != 0;
     const uint64_t shift = Scramble(salt, static_cast<uint64_t>(rank)) % 16;
-    if (!b.in_place || inputs >= outputs) b.input = MakePlace(rank, inputs * shape.count, input_heap, shift);
-    if (!b.in_place || inputs < outputs) b.output = MakePlace(rank, outputs * shape.count, output_heap, shift / 3);
+    const int split = shape.form ? shape.form->split : -1, concat = shape.form ? shape.form->concat : -1;
+    if (!b.in_place || inputs >= outputs) b.input = MakeOperand(rank, split, inputs, input_heap, shift);
+    if (!b.in_place || inputs < outputs) b.output = MakeOperand(rank, concat, outputs, output_heap, shift / 3);
     if (b.in_place) {
       // The longer buffer holds the shorter one.
       Place& inner = inputs >= outputs ? b.output : b.input;
       const Place& outer = inputs >= outputs ? b.input : b.output;
       const uint64_t at = static_cast<uint64_t>(inputs >= outputs ? input_block : output_block) * shape.count;
-      inner = Place{outer.own + at * 4, outer.data + at * 4, std::min(inputs, outputs) * shape.count};
+      const int64_t bytes = 4 * (outer.offsets.empty() ? static_cast<int64_t>(at) : outer.offsets[at]);
+      inner = outer;
+      inner.own += bytes, inner.data += bytes;
+      inner.elements = std::min(inputs, outputs) * shape.count;
+      if (shape.form) FindElements(-1, 1, &inner);
     }
-    for (uint64_t i = 0; i < b.input.elements; ++i) Elements(b.input)[i] = InputValue(rank, i);
+    for (uint64_t i = 0; i < b.input.elements; ++i) Element(b.input, i) = InputValue(rank, i);
     buffers_.push_back(b);
   }
 }
@@ -64,14 +69,67 @@ Exchange::Place Exchange::MakePlace(int rank, uint64_t elements, bool heap, uint
   std::byte* const own = ensemble_->Allocate(rank, bytes + 2 * kGuard + 64, 64, heap) + kGuard + 4 * offset;
   std::byte* const data = ensemble_->AlwaysAccessible(rank, own);
   std::fill(data - kGuard, data + bytes + kGuard - 4 * offset, kGuardByte);
-  return Place{own, data, elements};
+  Place place;
+  place.own = own, place.data = data, place.elements = elements;
+  place.memory = data, place.memory_elements = elements;
+  return place;
+}
+
+// Blocks follow each other along `dim`; the dimensions lie in any order and direction, with gaps.
+Exchange::Place Exchange::MakeOperand(int rank, int dim, uint64_t blocks, bool heap, uint64_t offset) {
+  if (!shape_.form || blocks == 0) return MakePlace(rank, blocks * shape_.count, heap, offset);
+  harness::Random random(Scramble(salt_, static_cast<uint64_t>(rank), blocks + (heap ? 100 : 0) + offset));
+  const plan::Shape shape = shape_.form->OperandShape(dim, static_cast<int>(blocks));
+  std::vector<int> order(static_cast<size_t>(shape.dims));
+  for (int d = 0; d < shape.dims; ++d) {
+    order[static_cast<size_t>(d)] = d;
+    std::swap(order[static_cast<size_t>(d)], order[random.Below(static_cast<uint64_t>(d) + 1)]);
+  }
+  int64_t strides[plan::kMaxDims] = {};
+  int64_t step = random.OneIn(4) ? 2 : 1, first = 0, last = 0;
+  for (const int d : order) {
+    const int64_t reach = std::max<int64_t>(shape.sizes[d] - 1, 0) * step;
+    strides[d] = random.OneIn(3) ? -step : step;
+    (strides[d] < 0 ? first : last) += reach;
+    step += reach + static_cast<int64_t>(random.OneIn(3) ? random.Below(4) : 0);
+  }
+  Place place = MakePlace(rank, static_cast<uint64_t>(first + last + 1), heap, offset);
+  place.own += 4 * first, place.data += 4 * first;
+  place.elements = blocks * shape_.count;
+  std::copy_n(strides, plan::kMaxDims, place.strides);
+  FindElements(dim, blocks, &place);
+  return place;
+}
+
+void Exchange::FindElements(int dim, uint64_t blocks, Place* place) const {
+  const plan::Shape& shape = shape_.form->shape;
+  place->offsets.clear();
+  for (uint64_t block = 0; block < blocks; ++block) {
+    const int64_t base = dim < 0 ? 0 : static_cast<int64_t>(block) * shape.sizes[dim] * place->strides[dim];
+    for (uint64_t i = 0; i < shape_.count; ++i) {
+      int64_t at = base;
+      uint64_t rest = i;
+      for (int d = shape.dims; d-- > 0; rest /= static_cast<uint64_t>(shape.sizes[d]))
+        at += static_cast<int64_t>(rest % static_cast<uint64_t>(shape.sizes[d])) * place->strides[d];
+      place->offsets.push_back(at);
+    }
+  }
 }
 
 // The guards of an inner buffer are part of the outer one: only outer ones are looked at.
 bool Exchange::GuardsIntact(const Place& place) {
-  const std::byte* end = place.data + place.elements * 4;
+  const std::byte* end = place.memory + place.memory_elements * 4;
   auto intact = [](std::byte b) { return b == kGuardByte; };
-  return std::all_of(place.data - kGuard, place.data, intact) && std::all_of(end, end + 4, intact);
+  if (!std::all_of(place.memory - kGuard, place.memory, intact) || !std::all_of(end, end + 4, intact)) return false;
+  if (place.offsets.empty() && place.elements != 0) return true;
+  // What lies between the elements of a view is a guard, too.
+  std::vector<bool> is_element(place.memory_elements);
+  for (const int64_t offset : place.offsets)
+    is_element[static_cast<size_t>((place.data - place.memory) / 4 + offset)] = true;
+  for (size_t i = 0; i < is_element.size(); ++i) {
+    if (!is_element[i] && !std::all_of(place.memory + 4 * i, place.memory + 4 * i + 4, intact)) return false;
+  }
+  return true;
 }
 
 Call Exchange::CallOf(int rank) const {
@@ -85,6 +143,13 @@ Call Exchange::CallOf(int rank) const {
   call.scaling = shape_.scaling;
   call.input = plan::InputBlocks(shape_.contract, rank) != 0 ? b.input.own : kNowhere;
   call.output = plan::OutputBlocks(shape_.contract, rank) != 0 ? b.output.own : kNowhere;
+  if (shape_.form) {
+    auto layout = std::make_shared<ViewLayout>();
+    layout->form = *shape_.form;
+    std::copy_n(b.input.strides, plan::kMaxDims, layout->input_strides);
+    std::copy_n(b.output.strides, plan::kMaxDims, layout->output_strides);
+    call.view = std::move(layout);
+  }
   const int32_t factor = rank + 2;
   std::memcpy(&call.scalar_bytes, &factor, sizeof(factor));
   return call;
@@ -126,14 +191,15 @@ testing::AssertionResult Exchange::Ended(int rank) {
   if (shape_.contract.kind == Kind::kBarrier && begun_ != all) return failure() << "left the barrier before all ranks came";
   for (uint64_t i = 0; i < b.output.elements; ++i) {
     const int32_t expected = Expected(rank, i / shape_.count, i % shape_.count);
-    if (Elements(b.output)[i] != expected)
-      return failure() << "output element " << i << " is " << Elements(b.output)[i] << ", expected " << expected;
+    if (Element(b.output, i) != expected)
+      return failure() << "output element " << i << " is " << Element(b.output, i) << ", expected " << expected;
   }
   for (uint64_t i = 0; i < b.input.elements && !b.in_place; ++i) {
-    if (Elements(b.input)[i] != InputValue(rank, i)) return failure() << "input element " << i << " was changed";
+    if (Element(b.input, i) != InputValue(rank, i)) return failure() << "input element " << i << " was changed";
   }
-  std::fill_n(Elements(b.input), b.input.elements, kSpoiled);
-  std::fill_n(Elements(b.output), b.output.elements, kSpoiled);
+  for (const Place* place : {&b.input, &b.output}) {
+    for (uint64_t i = 0; i < place->elements; ++i) Element(*place, i) = kSpoiled;
+  }
   return testing::AssertionSuccess();
 }
 
@@ -144,7 +210,7 @@ testing::AssertionResult Exchange::Undisturbed() const {
       const Place& other = place == &b.input ? b.output : b.input;
       if (place->data == nullptr) continue;
       for (uint64_t i = 0; i < place->elements; ++i) {
-        if (Elements(*place)[i] != kSpoiled)
+        if (Element(*place, i) != kSpoiled)
           return testing::AssertionFailure() << Describe(shape_) << ": rank " << rank
                                              << ": somebody wrote to a buffer after the rank's operation had ended";
       }
@@ -265,6 +331,25 @@ testing::AssertionResult DriveInParallel(Ensemble* ensemble, const std::vector<s
 
 std::string Only(plan::Kind kind, std::string_view algorithm) {
   return std::string(plan::KindName(kind)) + ":" + std::string(algorithm);
+}
+
+void AnyForm(Shape* shape, harness::Random* random) {
+  BlockForm form;
+  form.shape.dims = static_cast<int>(random->Below(5));
+  const Kind kind = shape->contract.kind;
+  const bool splits = kind == Kind::kReduceScatter || kind == Kind::kScatter || kind == Kind::kAllToAll;
+  const bool joins = kind == Kind::kAllGather || kind == Kind::kGather || kind == Kind::kAllToAll;
+  if (splits || joins) form.shape.dims = std::max(form.shape.dims, 1);
+  constexpr std::array<int64_t, 8> kSizes = {1, 1, 2, 2, 3, 4, 7, 16};
+  shape->count = 1;
+  for (int d = 0; d < form.shape.dims; ++d) {
+    form.shape.sizes[d] = random->OneIn(40) ? 0 : random->Pick(kSizes);
+    shape->count *= static_cast<uint64_t>(form.shape.sizes[d]);
+  }
+  const auto any_dim = [&] { return static_cast<int>(random->Below(static_cast<uint64_t>(form.shape.dims))); };
+  if (splits) form.split = any_dim();
+  if (joins) form.concat = any_dim();
+  shape->form = form;
 }
 
 void Scatter(Shape* shape, harness::Random* random) {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Shape {
   Scaling scaling = Scaling::kNone;
   uint64_t in_place = 0;
   uint64_t in_heap = 0;  // Layout::kMixed: bit 2r for the input of rank r, 2r + 1 for the output
+  std::optional<BlockForm> form = {};  // of `count` elements: operands are views, and lie differently on each rank
 };
 std::string Describe(const Shape& shape);
 
@@ -48,6 +50,11 @@ class Exchange {
     std::byte* own = nullptr;     // as the rank calls it
     std::byte* data = nullptr;    // always accessible
     uint64_t elements = 0;
+    // Views: what lies between the guards, and where in it are the elements, block after block.
+    std::byte* memory = nullptr;
+    uint64_t memory_elements = 0;
+    std::vector<int64_t> offsets;  // in elements, from `data`
+    int64_t strides[plan::kMaxDims] = {};
   };
   struct Buffers {
     Place input, output;
@@ -55,11 +62,15 @@ class Exchange {
   };
 
   Place MakePlace(int rank, uint64_t elements, bool heap, uint64_t offset);
+  Place MakeOperand(int rank, int dim, uint64_t blocks, bool heap, uint64_t offset);
+  void FindElements(int dim, uint64_t blocks, Place* place) const;
   int32_t InputValue(int rank, uint64_t element) const;
   int32_t Contribution(int rank, uint64_t element) const;
   int32_t Expected(int rank, uint64_t block, uint64_t element) const;
   static bool GuardsIntact(const Place& place);
-  static int32_t* Elements(const Place& place) { return reinterpret_cast<int32_t*>(place.data); }
+  static int32_t& Element(const Place& place, uint64_t i) {
+    return reinterpret_cast<int32_t*>(place.data)[place.offsets.empty() ? static_cast<int64_t>(i) : place.offsets[i]];
+  }
 
   Ensemble* const ensemble_;
   const Shape shape_;
@@ -85,6 +96,8 @@ testing::AssertionResult DriveInParallel(Ensemble* ensemble, const std::vector<s
 
 // A filter that admits only `algorithm` for `kind`.
 std::string Only(plan::Kind kind, std::string_view algorithm);
+// A random form of the blocks, and their count.
+void AnyForm(Shape* shape, harness::Random* random);
 // A random in-place mask and places for buffers.
 void Scatter(Shape* shape, harness::Random* random);
 // A filter with one algorithm for each kind, by chance.

@@ -14,7 +14,7 @@
 namespace axccl::plan {
 namespace {
 
-constexpr Operand kOut = {"axcclTest", "output"};
+constexpr OperandName kOut = {"axcclTest", "output"};
 
 std::string Replay() { return "AXCCL_TEST_SEED=" + std::to_string(harness::Seed()); }
 
@@ -205,6 +205,19 @@ TEST(DenseViewTest, IsRowMajor) {
   EXPECT_EQ(DenseView(Address(0), 4, {2, {0, 5}}).strides[1], 1);
   EXPECT_EQ(Text(view.shape), "[2, 3, 4]");
   EXPECT_EQ(Text(Shape()), "[]");
+}
+
+// Strides of a peer, for example.
+TEST(FindByteExtent, TellsWhatDoesNotFit) {
+  Extent extent;
+  EXPECT_TRUE(FindByteExtent(MakeView({4, 2}, {-3, 1}, 0, 4), &extent));
+  EXPECT_EQ(extent.begin, -36);
+  EXPECT_EQ(extent.end, 8);
+  for (const int64_t stride : {INT64_MAX, INT64_MIN, int64_t{1} << 60, -(int64_t{1} << 60)})
+    EXPECT_FALSE(FindByteExtent(MakeView({4, 2}, {stride, 1}, 0, 4), &extent)) << stride;
+  EXPECT_FALSE(FindByteExtent(MakeView({INT64_MAX, 2}, {0, 0}), &extent));
+  EXPECT_TRUE(FindByteExtent(MakeView({INT64_MAX, 0}, {INT64_MAX, 1}), &extent));
+  EXPECT_EQ(extent.end, 0);
 }
 
 }  // namespace

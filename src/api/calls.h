@@ -1,0 +1,25 @@
+// What the calls on buffers and the calls on views share on their way from arguments to work.
+#pragma once
+
+#include <memory>
+
+#include "nccl.h"
+#include "src/api/context.h"
+#include "src/comm/launch.h"
+
+namespace axccl::api {
+
+// Stands for "no reduction" in calls that only move data.
+inline constexpr ncclRedOp_t kNoReduction = static_cast<ncclRedOp_t>(-1);
+
+// Puts the reduction named by `op`, built in or the communicator's own, into `call`, whose type is set. False, and the
+// error of the call `name` reported in *result, when there is none of that number and type.
+bool ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call, ncclResult_t* result);
+
+// What keeps a stream alive while a call waits in a group.
+std::shared_ptr<device::host::Stream> Keep(device::host::Stream* stream);
+
+// Launches the call, or adds it to the open group. Null stream: the NULL stream.
+void Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, device::host::Stream* stream);
+
+}  // namespace axccl::api
