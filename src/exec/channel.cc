@@ -1,6 +1,9 @@
 #include "src/exec/channel.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "src/device/host/waiting.h"
 
@@ -8,10 +11,15 @@ namespace axccl::exec {
 namespace {
 
 constexpr uint64_t kCacheLine = 64;
+constexpr uint64_t kPage = 4096;
 // Prepared calls kept per channel, and places of operands in them (2 MiB), of which plans for many ranks have many.
 // Applications use few shapes, and building one again is cheap.
 constexpr size_t kMaxPrepared = 4096;
 constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
+
+// Sets of slots smaller than this stay at one place: of a few lines it costs less to get them back from a peer than to go
+// on to memory that no cache near has.
+constexpr uint64_t kLeastSet = 2048;
 
 constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -86,12 +94,25 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
     }
     // All ranks forget at the same time, for what they run depends on what they remember (Prepared::instead).
     num_places_ += built.program->plan_operands / members_.size();
+    if (built.sets > 1) PopulateScratch();
     it = prepared_.emplace(key, std::move(built)).first;
     plans.store(prepared_.size(), std::memory_order_relaxed);
   }
   last_key_ = key;
   last_prepared_ = &it->second;
   return last_prepared_;
+}
+
+// Calls that go through all of the scratch would meet a page fault at every page of it, the first time round. Where the
+// kernel cannot provide them at once, it is so.
+void Channel::PopulateScratch() {
+  if (std::exchange(populated_, true)) return;
+#if defined(MADV_POPULATE_WRITE)
+  const ChannelLayout& layout = own().layout;
+  const uint64_t begin = RoundUp(layout.scratch, kPage);
+  const uint64_t end = (layout.scratch + layout.scratch_bytes) / kPage * kPage;
+  if (begin < end) (void)madvise(own().block + begin, end - begin, MADV_POPULATE_WRITE);
+#endif
 }
 
 Result<const Prepared*> Channel::PrepareBarrier() {
@@ -149,7 +170,7 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
     // `used` is whole lines, the data of a single part may be less.
     prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
   }
-  if (!prepared->inline_slots && prepared->set_bytes != 0)
+  if (!prepared->inline_slots && prepared->set_bytes >= kLeastSet)
     prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;

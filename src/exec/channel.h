@@ -181,6 +181,7 @@ class Channel {
   Result<Prepared> Build(const Call& call, tune::Access access) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
   void Locate(const Call& call, Prepared* prepared) const;
+  void PopulateScratch();
   OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
   Host* const host_;
@@ -190,6 +191,7 @@ class Channel {
   bool all_same_process_ = true;
   bool all_call_copy_ = true;
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
+  bool populated_ = false;
   size_t num_places_ = 0;  // of all that is in prepared_
   Key last_key_{~0ull, 0, 0};
   const Prepared* last_prepared_ = nullptr;

@@ -111,6 +111,10 @@ TEST_P(SlotsTest, AllOfTheScratchIsUsedInTurn) {
     for (uint64_t turn = 0; turn < plan::kRotation * mine.sets; turn += plan::kRotation) offsets.insert(mine.SetOffset(turn));
     EXPECT_EQ(offsets.size(), mine.sets);
     EXPECT_EQ(mine.SetOffset(plan::kRotation * mine.sets), *offsets.begin());
+    if (mine.set_bytes < 2048) {
+      EXPECT_EQ(mine.sets, 1u) << "few lines are got back sooner than fetched from far away";
+      return;
+    }
     const uint64_t part = ensemble->layout().channel.scratch_bytes / plan::kRotation;
     EXPECT_GT(*offsets.rbegin() + 2 * mine.set_bytes, part) << "there is room for one more";
   });
