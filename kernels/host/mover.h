@@ -32,7 +32,7 @@ struct ReduceRequest {
   Combine combine;
   const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null
   uint64_t post_divisor = 0;    // integers only: divide the result (signed: toward zero); 0 = none
-  bool non_temporal = false;    // write around the cache (for outputs larger than it)
+  bool non_temporal = false;    // write around the cache (for data larger than it)
 };
 
 void Reduce(const ReduceRequest& request);

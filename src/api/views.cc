@@ -37,16 +37,6 @@ struct Operands {
   const plan::View* Output() const { return has_output ? &output : nullptr; }
 };
 
-// Row-major without gaps. Where that overflows, sizes that CheckView refuses, or an empty view, whose strides mean
-// nothing.
-void SetDenseStrides(plan::View* view) {
-  int64_t stride = 1;
-  for (int d = view->shape.dims; d-- > 0;) {
-    view->strides[d] = stride;
-    if (__builtin_mul_overflow(stride, std::max<int64_t>(view->shape.sizes[d], 1), &stride)) stride = INT64_MAX;
-  }
-}
-
 // C lets any number stand in an enumeration, C++ does not: it must not be read as one before it is checked.
 unsigned DatatypeOf(const axcclView_t& view) {
   unsigned number;
@@ -75,7 +65,7 @@ Status ReadView(const char* call, const char* name, plan::Role role, const axccl
     if (from.strides != nullptr) {
       std::copy_n(from.strides, from.num_dims, view->strides);
     } else {
-      SetDenseStrides(view);
+      *view = plan::DenseView(view->data, view->element_size, view->shape);
     }
   }
   return plan::CheckView({call, name}, role, *view);

@@ -11,7 +11,6 @@ namespace axccl::exec {
 namespace {
 
 constexpr uint64_t kCacheLine = 64;
-constexpr uint64_t kPage = 4096;
 // Prepared calls kept per channel, and places of operands in them (2 MiB), of which plans for many ranks have many.
 // Applications use few shapes, and building one again is cheap.
 constexpr size_t kMaxPrepared = 4096;
@@ -20,8 +19,6 @@ constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
 // Sets of slots smaller than this stay at one place: of a few lines it costs less to get them back from a peer than to go
 // on to memory that no cache near has.
 constexpr uint64_t kLeastSet = 2048;
-
-constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 uint32_t Mix(uint64_t a, uint64_t b, uint64_t c) {
   uint64_t h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
@@ -108,10 +105,8 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
 void Channel::PopulateScratch() {
   if (std::exchange(populated_, true)) return;
 #if defined(MADV_POPULATE_WRITE)
-  const ChannelLayout& layout = own().layout;
-  const uint64_t begin = RoundUp(layout.scratch, kPage);
-  const uint64_t end = (layout.scratch + layout.scratch_bytes) / kPage * kPage;
-  if (begin < end) (void)madvise(own().block + begin, end - begin, MADV_POPULATE_WRITE);
+  const ChannelLayout& layout = own().layout;  // whole pages
+  (void)madvise(own().block + layout.scratch, layout.scratch_bytes, MADV_POPULATE_WRITE);
 #endif
 }
 

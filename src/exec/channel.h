@@ -57,7 +57,7 @@ class Host {
   // Copies from and to plain memory of another process by system call.
   virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
   virtual Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) = 0;
-  virtual uint64_t cache_bytes() const = 0;   // outputs beyond this are written around the cache
+  virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
   virtual double timeout_seconds() const = 0; // of one operation, 0 = none
 };
 
@@ -79,7 +79,7 @@ struct Prepared {
   uint64_t sets = 1;         // sets a half of the scratch has room for; turns of one half take them one after the other
   bool inline_slots = false; // slots live in endpoint lines
   bool whole = false;        // a tile of one part on one lane: every move is of the whole block
-  bool around_cache = false; // outputs are too large for the cache
+  bool around_cache = false; // inputs and outputs are too large for the cache: outputs go past it
   uint32_t signature = 0;    // of call and plan, for the lines
   std::vector<OperandPlace> places;  // of the program's operands
   // Of a small direct call whose ranks turned out to have plain memory: what runs instead, for the next so many of these

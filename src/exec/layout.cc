@@ -7,8 +7,6 @@ constexpr uint64_t kPage = 4096;
 constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairScratch = 256u << 10;
 
-constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
 }  // namespace
 
 BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes) {

@@ -166,7 +166,7 @@ View DenseView(void* data, uint32_t element_size, const Shape& shape) {
   int64_t stride = 1;
   for (int d = shape.dims; d-- > 0;) {
     view.strides[d] = stride;
-    stride *= std::max(shape.sizes[d], int64_t{1});
+    if (__builtin_mul_overflow(stride, std::max(shape.sizes[d], int64_t{1}), &stride)) stride = INT64_MAX;
   }
   return view;
 }

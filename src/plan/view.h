@@ -39,7 +39,8 @@ struct View {
   int64_t strides[kMaxDims] = {};
 };
 
-// The row-major view without gaps; precondition as for Elements().
+// The row-major view without gaps. `shape` has at most kMaxDims dimensions and need not have been checked: strides that
+// cannot be told are INT64_MAX, which is of a view that CheckView refuses or of an empty one, where strides mean nothing.
 View DenseView(void* data, uint32_t element_size, const Shape& shape);
 
 // How messages call an operand: "axcclAllGather: output 1 ...".

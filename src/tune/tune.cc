@@ -21,7 +21,7 @@ using plan::Kind;
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-// Scratch a rank fills in one turn. Two copies of the largest stay in a second-level cache; where ranks share cores, a
+// Scratch a rank fills in one turn, small enough to be in a cache still when peers read it. Where ranks share cores, a
 // switch costs more than what the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
 constexpr uint64_t kSharedCoreTurnBytes = 1u << 20;

@@ -37,7 +37,10 @@ Call WithView(Call call, const BlockForm& form) {
 // Ranks with one buffer each, large enough for all the calls here.
 class FailureTest : public testing::Test {
  protected:
+  // A new ensemble, in place of an earlier one.
   void Make(EnsembleOptions options) {
+    ensemble_ = nullptr;
+    inputs_.clear(), outputs_.clear(), operations_.clear();
     ensemble_ = std::make_unique<Ensemble>(options);
     for (int rank = 0; rank < options.ranks; ++rank) {
       inputs_.push_back(ensemble_->Allocate(rank, kBytes, 64, true));
@@ -95,8 +98,6 @@ TEST_P(MismatchTest, EveryRankThatFailsNamesBothCalls) {
   others.push_back(usual), others.back().kind = Kind::kBroadcast;
   others.push_back(usual), others.back().kind = Kind::kBroadcast, others.back().root = 1;
   for (const Call& other : others) {
-    ensemble_ = nullptr;
-    inputs_.clear(), outputs_.clear(), operations_.clear();
     EnsembleOptions options;
     options.ranks = ranks;
     options.algorithms = algorithms;
@@ -129,8 +130,6 @@ TEST_P(MismatchTest, FormsOfViewsAreCompared) {
   forms[1].shape = {2, {25, 4}};
   forms[2].shape = {3, {4, 5, 5}};
   for (int other = 0; other <= 3; ++other) {
-    ensemble_ = nullptr;
-    inputs_.clear(), outputs_.clear(), operations_.clear();
     EnsembleOptions options;
     options.ranks = ranks;
     options.algorithms = algorithms;
@@ -275,8 +274,6 @@ INSTANTIATE_TEST_SUITE_P(All, RemoteTest, testing::Values("oneshot", "direct", "
 // A rank that aborts takes its buffers away: nobody begins to use them after that, though they were announced.
 TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
   for (const bool under_way : {false, true}) {
-    ensemble_ = nullptr;
-    inputs_.clear(), outputs_.clear(), operations_.clear();
     EnsembleOptions options;
     options.algorithms = "direct";
     Make(options);
@@ -329,8 +326,6 @@ TEST_F(FailureTest, ViewOutsideTheHeapIsRefused) {
       {OpRecord::kInputStrides + 1, uint64_t{1} << 40}, {OpRecord::kInputStrides, ~uint64_t{0} << 61},
   };
   for (const Lie& lie : lies) {
-    ensemble_ = nullptr;
-    inputs_.clear(), outputs_.clear(), operations_.clear();
     EnsembleOptions options;
     options.layout = Layout::kHeap;
     options.algorithms = "direct";

@@ -20,6 +20,17 @@ int LanesOf(Ensemble* ensemble, const Call& call, tune::Access access) {
   return prepared.ok() ? static_cast<int>(prepared.value()->program->lanes.size()) : 0;
 }
 
+// Scratch is so small that most calls take several turns.
+EnsembleOptions OnlyWith(const plan::Contract& contract, std::string_view algorithm, int lanes, Layout layout) {
+  EnsembleOptions options;
+  options.ranks = contract.ranks;
+  options.layout = layout;
+  options.lanes = lanes;
+  options.algorithms = Only(contract.kind, algorithm);
+  options.scratch_bytes = contract.ranks < 4 ? 4096 : 8192;
+  return options;
+}
+
 class OperationTest : public testing::TestWithParam<std::tuple<int, Layout>> {};
 
 TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
@@ -28,13 +39,7 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
   SCOPED_TRACE(SeedText());
   algo::ForEachAlgorithm(ranks, [&, ranks = ranks, layout = layout](const plan::Contract& contract, std::string_view algorithm) {
     for (const int lanes : {1, 2}) {
-      EnsembleOptions options;
-      options.ranks = ranks;
-      options.layout = layout;
-      options.lanes = lanes;
-      options.algorithms = Only(contract.kind, algorithm);
-      options.scratch_bytes = ranks < 4 ? 4096 : 8192;
-      Ensemble ensemble(options);
+      Ensemble ensemble(OnlyWith(contract, algorithm, lanes, layout));
       std::vector<std::unique_ptr<Exchange>> exchanges;
       for (const uint64_t count : {97, 4099, 0, 1, 0, 11, 4099, 4099, 1, 97}) {
         Shape shape{contract, contract.kind == Kind::kBarrier ? 0 : count, Combine::kSum, Scaling::kNone, 0, 0};
@@ -59,13 +64,7 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightViews) {
   const auto run = [&, ranks = ranks, layout = layout](const plan::Contract& contract, std::string_view algorithm) {
     if (contract.kind == Kind::kBarrier || contract.kind == Kind::kSendRecv) return;
     for (const int lanes : {1, 2}) {
-      EnsembleOptions options;
-      options.ranks = ranks;
-      options.layout = layout;
-      options.lanes = lanes;
-      options.algorithms = Only(contract.kind, algorithm);
-      options.scratch_bytes = ranks < 4 ? 4096 : 8192;
-      Ensemble ensemble(options);
+      Ensemble ensemble(OnlyWith(contract, algorithm, lanes, layout));
       std::vector<std::unique_ptr<Exchange>> exchanges;
       for (int i = 0; i < 8; ++i) {
         Shape shape{contract, 97, Combine::kSum, Scaling::kNone, 0, 0};
