@@ -1,7 +1,5 @@
 #include "src/exec/channel.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -91,23 +89,12 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
     }
     // All ranks forget at the same time, for what they run depends on what they remember (Prepared::instead).
     num_places_ += built.program->plan_operands / members_.size();
-    if (built.sets > 1) PopulateScratch();
     it = prepared_.emplace(key, std::move(built)).first;
     plans.store(prepared_.size(), std::memory_order_relaxed);
   }
   last_key_ = key;
   last_prepared_ = &it->second;
   return last_prepared_;
-}
-
-// Calls that go through all of the scratch would meet a page fault at every page of it, the first time round. Where the
-// kernel cannot provide them at once, it is so.
-void Channel::PopulateScratch() {
-  if (std::exchange(populated_, true)) return;
-#if defined(MADV_POPULATE_WRITE)
-  const ChannelLayout& layout = own().layout;  // whole pages
-  (void)madvise(own().block + layout.scratch, layout.scratch_bytes, MADV_POPULATE_WRITE);
-#endif
 }
 
 Result<const Prepared*> Channel::PrepareBarrier() {

@@ -5,6 +5,7 @@
 // run the same operations; op records and line signatures tell when they do not.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -89,7 +90,12 @@ struct Prepared {
 
   // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again, as
   // their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.
-  uint64_t SetOffset(uint64_t turn) const { return sets == 1 ? 0 : turn / plan::kRotation % sets * set_bytes; }
+  // Every kTurnsPerSet turns of the channel there is one more, so that few operations take few pages of memory.
+  uint64_t SetOffset(uint64_t turn) const {
+    if (sets == 1) return 0;
+    return turn / plan::kRotation % std::min(sets, 1 + turn / kTurnsPerSet) * set_bytes;
+  }
+  static constexpr uint64_t kTurnsPerSet = 4;
 };
 
 class Channel {
@@ -181,7 +187,6 @@ class Channel {
   Result<Prepared> Build(const Call& call, tune::Access access) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
   void Locate(const Call& call, Prepared* prepared) const;
-  void PopulateScratch();
   OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
   Host* const host_;
@@ -191,7 +196,6 @@ class Channel {
   bool all_same_process_ = true;
   bool all_call_copy_ = true;
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
-  bool populated_ = false;
   size_t num_places_ = 0;  // of all that is in prepared_
   Key last_key_{~0ull, 0, 0};
   const Prepared* last_prepared_ = nullptr;

@@ -41,6 +41,9 @@ bool AddSlots(Channel* channel, const Prepared& prepared, uint64_t turn, std::ma
   return true;
 }
 
+// The first turn with the first set from which on all sets are in use.
+uint64_t AllInUse(const Prepared& prepared) { return Prepared::kTurnsPerSet * plan::kRotation * prepared.sets; }
+
 class SlotsTest : public testing::TestWithParam<int> {
  protected:
   // Calls `check` for many calls, with what every rank prepared for it.
@@ -84,7 +87,9 @@ TEST_P(SlotsTest, EveryTurnHasItsPartOfTheScratch) {
     const uint64_t part = layout.scratch_bytes / plan::kRotation;
     // The first turns, and those with the last sets and again the first.
     const uint64_t round = plan::kRotation * prepared[0]->sets;
-    for (const uint64_t turn : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, round - 2, round - 1, round, round + 1}) {
+    const uint64_t all = AllInUse(*prepared[0]);
+    for (const uint64_t turn : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, all + round - 2, all + round - 1,
+                                all + round, all + round + 1}) {
       std::map<int, Slots> slots;
       for (int rank = 0; rank < ensemble->ranks(); ++rank)
         ASSERT_TRUE(AddSlots(ensemble->channel(rank), *prepared[static_cast<size_t>(rank)], turn, &slots));
@@ -108,9 +113,13 @@ TEST_P(SlotsTest, AllOfTheScratchIsUsedInTurn) {
     const Prepared& mine = *prepared[0];
     if (mine.inline_slots || mine.program->plan->schedule.slots == 0) return;
     std::set<uint64_t> offsets;
-    for (uint64_t turn = 0; turn < plan::kRotation * mine.sets; turn += plan::kRotation) offsets.insert(mine.SetOffset(turn));
+    const uint64_t all = AllInUse(mine), round = plan::kRotation * mine.sets;
+    for (uint64_t turn = all; turn < all + round; turn += plan::kRotation) offsets.insert(mine.SetOffset(turn));
     EXPECT_EQ(offsets.size(), mine.sets);
-    EXPECT_EQ(mine.SetOffset(plan::kRotation * mine.sets), *offsets.begin());
+    EXPECT_EQ(mine.SetOffset(all + round), *offsets.begin());
+    std::set<uint64_t> first;
+    for (uint64_t turn = 0; turn < 2 * Prepared::kTurnsPerSet; ++turn) first.insert(mine.SetOffset(turn));
+    EXPECT_LE(first.size(), 2u) << "few operations must take few pages";
     if (mine.set_bytes < 2048) {
       EXPECT_EQ(mine.sets, 1u) << "few lines are got back sooner than fetched from far away";
       return;
