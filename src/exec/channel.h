@@ -95,7 +95,7 @@ struct Prepared {
     if (sets == 1) return 0;
     return turn / plan::kRotation % std::min(sets, 1 + turn / kTurnsPerSet) * set_bytes;
   }
-  static constexpr uint64_t kTurnsPerSet = 4;
+  static constexpr uint64_t kTurnsPerSet = 32;
 };
 
 class Channel {
