@@ -19,8 +19,10 @@ using plan::Kind;
 struct Request {
   const char* name;
   Kind kind;
+  int count;
   const axcclView_t* input;
   const axcclView_t* output;
+  const axcclOptions_t* options;
   int dim = 0;  // as plan::Collective has it
   int concat_dim = 0;
   int root = 0;
@@ -169,10 +171,26 @@ exec::Call MakeCall(const Request& r, const Operands& operands) {
   return call;
 }
 
-ncclResult_t OnViews(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
+Status CheckRequest(const Request& r) {
+  if (r.count != 1)
+    return MakeStatus(Code::kInvalidArgument, "%s: argument count is %d; this version takes one operand a call", r.name,
+                      r.count);
+  if (r.options == nullptr) return Status();
+  if (r.options->size != sizeof(axcclOptions_t))
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: the options are not initialised (their size is %zu); start from AXCCL_OPTIONS_INITIALIZER",
+                      r.name, r.options->size);
+  if (r.options->flags != 0)
+    return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0", r.name,
+                      r.options->flags);
+  return Status();
+}
+
+ncclResult_t OnViews(const Request& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle) {
   ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, r.name, &result);
+  const CommPin comm = PinComm(reinterpret_cast<ncclComm_t>(handle), r.name, &result);
   if (!comm) return result;
+  if (const Status status = CheckRequest(r); !status.ok()) return Report(status);
   if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
   const comm::Identity& identity = comm->core()->identity();
   Operands operands;
@@ -197,42 +215,50 @@ using axccl::api::OnViews;
 using axccl::api::Request;
 using axccl::plan::Kind;
 
-AXCCL_API ncclResult_t axcclAllGather(const axcclView_t* in, const axcclView_t* out, int dim, ncclComm_t comm,
-                                      cudaStream_t stream) {
-  return OnViews(Request{"axcclAllGather", Kind::kAllGather, in, out, dim}, kNoReduction, comm, stream);
+AXCCL_API ncclResult_t axcclAllGather(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return OnViews(Request{"axcclAllGather", Kind::kAllGather, count, in, out, options, dim}, kNoReduction, channel,
+                 stream);
 }
 
-AXCCL_API ncclResult_t axcclReduceScatter(const axcclView_t* in, const axcclView_t* out, int dim, ncclRedOp_t op,
-                                          ncclComm_t comm, cudaStream_t stream) {
-  return OnViews(Request{"axcclReduceScatter", Kind::kReduceScatter, in, out, dim}, op, comm, stream);
+AXCCL_API ncclResult_t axcclReduceScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                                          ncclRedOp_t op, axcclChannel_t channel, const axcclOptions_t* options,
+                                          cudaStream_t stream) {
+  return OnViews(Request{"axcclReduceScatter", Kind::kReduceScatter, count, in, out, options, dim}, op, channel,
+                 stream);
 }
 
-AXCCL_API ncclResult_t axcclAllReduce(const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op, ncclComm_t comm,
-                                      cudaStream_t stream) {
-  return OnViews(Request{"axcclAllReduce", Kind::kAllReduce, in, out}, op, comm, stream);
+AXCCL_API ncclResult_t axcclAllReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return OnViews(Request{"axcclAllReduce", Kind::kAllReduce, count, in, out, options}, op, channel, stream);
 }
 
-AXCCL_API ncclResult_t axcclAllToAll(const axcclView_t* in, const axcclView_t* out, int split_dim, int concat_dim,
-                                     ncclComm_t comm, cudaStream_t stream) {
-  return OnViews(Request{"axcclAllToAll", Kind::kAllToAll, in, out, split_dim, concat_dim}, kNoReduction, comm, stream);
+AXCCL_API ncclResult_t axcclAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int split_dim,
+                                     int concat_dim, axcclChannel_t channel, const axcclOptions_t* options,
+                                     cudaStream_t stream) {
+  return OnViews(Request{"axcclAllToAll", Kind::kAllToAll, count, in, out, options, split_dim, concat_dim},
+                 kNoReduction, channel, stream);
 }
 
-AXCCL_API ncclResult_t axcclGather(const axcclView_t* in, const axcclView_t* out, int dim, int root, ncclComm_t comm,
-                                   cudaStream_t stream) {
-  return OnViews(Request{"axcclGather", Kind::kGather, in, out, dim, 0, root}, kNoReduction, comm, stream);
+AXCCL_API ncclResult_t axcclGather(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
+                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return OnViews(Request{"axcclGather", Kind::kGather, count, in, out, options, dim, 0, root}, kNoReduction, channel,
+                 stream);
 }
 
-AXCCL_API ncclResult_t axcclScatter(const axcclView_t* in, const axcclView_t* out, int dim, int root, ncclComm_t comm,
-                                    cudaStream_t stream) {
-  return OnViews(Request{"axcclScatter", Kind::kScatter, in, out, dim, 0, root}, kNoReduction, comm, stream);
+AXCCL_API ncclResult_t axcclScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
+                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return OnViews(Request{"axcclScatter", Kind::kScatter, count, in, out, options, dim, 0, root}, kNoReduction, channel,
+                 stream);
 }
 
-AXCCL_API ncclResult_t axcclBroadcast(const axcclView_t* in, const axcclView_t* out, int root, ncclComm_t comm,
-                                      cudaStream_t stream) {
-  return OnViews(Request{"axcclBroadcast", Kind::kBroadcast, in, out, 0, 0, root}, kNoReduction, comm, stream);
+AXCCL_API ncclResult_t axcclBroadcast(int count, const axcclView_t* in, const axcclView_t* out, int root,
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return OnViews(Request{"axcclBroadcast", Kind::kBroadcast, count, in, out, options, 0, 0, root}, kNoReduction,
+                 channel, stream);
 }
 
-AXCCL_API ncclResult_t axcclReduce(const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op, int root,
-                                   ncclComm_t comm, cudaStream_t stream) {
-  return OnViews(Request{"axcclReduce", Kind::kReduce, in, out, 0, 0, root}, op, comm, stream);
+AXCCL_API ncclResult_t axcclReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op, int root,
+                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return OnViews(Request{"axcclReduce", Kind::kReduce, count, in, out, options, 0, 0, root}, op, channel, stream);
 }

@@ -60,160 +60,202 @@ const BadCall kBadCalls[] = {
     {"DimTooLarge",
      {"axcclAllGather: all_gather_dim is 2, but input has 2 dimensions; it must be in -2..1"},
      [](const Setting& s) {
-       return axcclAllGather(View(s.in, {2, 4}), View(s.out, {2, 8}), 2, s.comm, s.stream);
+       return axcclAllGather(1, View(s.in, {2, 4}), View(s.out, {2, 8}), 2, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
      }},
     {"DimTooSmall",
      {"axcclReduceScatter: scatter_dimension is -3, but input has 2 dimensions"},
      [](const Setting& s) {
-       return axcclReduceScatter(View(s.in, {2, 4}), View(s.out, {2, 2}), -3, ncclSum, s.comm, s.stream);
+       return axcclReduceScatter(1, View(s.in, {2, 4}), View(s.out, {2, 2}), -3, ncclSum, axcclDefaultChannel(s.comm),
+                                 nullptr, s.stream);
      }},
     {"ConcatDim",
      {"axcclAllToAll: concat_dimension is 5, but input has 2 dimensions"},
      [](const Setting& s) {
-       return axcclAllToAll(View(s.in, {2, 4}), View(s.out, {4, 2}), 1, 5, s.comm, s.stream);
+       return axcclAllToAll(1, View(s.in, {2, 4}), View(s.out, {4, 2}), 1, 5, axcclDefaultChannel(s.comm), nullptr,
+                            s.stream);
      }},
     {"NoDims",
      {"axcclAllGather: all_gather_dim is 0, but input has no dimensions"},
-     [](const Setting& s) { return axcclAllGather(View(s.in, {}), View(s.out, {}), 0, s.comm, s.stream); }},
+     [](const Setting& s) {
+       return axcclAllGather(1, View(s.in, {}), View(s.out, {}), 0, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
     {"NotDivisible",
      {"axcclReduceScatter: input has size 3 along scatter_dimension 1, not a multiple of the group size 2"},
      [](const Setting& s) {
-       return axcclReduceScatter(View(s.in, {2, 3}), View(s.out, {2, 1}), 1, ncclSum, s.comm, s.stream);
+       return axcclReduceScatter(1, View(s.in, {2, 3}), View(s.out, {2, 1}), 1, ncclSum, axcclDefaultChannel(s.comm),
+                                 nullptr, s.stream);
      }},
     {"AllToAllNotDivisible",
      {"axcclAllToAll: input has size 5 along split_dimension 0, not a multiple of the group size 2"},
      [](const Setting& s) {
-       return axcclAllToAll(View(s.in, {5, 4}), View(s.out, {2, 8}), 0, 1, s.comm, s.stream);
+       return axcclAllToAll(1, View(s.in, {5, 4}), View(s.out, {2, 8}), 0, 1, axcclDefaultChannel(s.comm), nullptr,
+                            s.stream);
      }},
     {"OutputSize",
      {"axcclAllGather: output has size 5 along dimension 1, expected 8"},
      [](const Setting& s) {
-       return axcclAllGather(View(s.in, {2, 4}), View(s.out, {2, 5}), 1, s.comm, s.stream);
+       return axcclAllGather(1, View(s.in, {2, 4}), View(s.out, {2, 5}), 1, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
      }},
     {"OutputDims",
      {"axcclAllReduce: output has 1 dimensions (sizes [8]), input has 2 (sizes [2, 4])"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {2, 4}), View(s.out, {8}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {2, 4}), View(s.out, {8}), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
      }},
     {"Datatypes",
      {"axcclAllReduce: the output has datatype float, the input int32"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {4}), View(s.out, {4}, {}, ncclFloat32), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}, {}, ncclFloat32), ncclSum,
+                             axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"Datatype",
      {"axcclAllReduce: input has datatype 77; pass one of ncclDataType_t"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {4}, {}, static_cast<ncclDataType_t>(77)), View(s.out, {4}), ncclSum, s.comm,
-                             s.stream);
+       return axcclAllReduce(1, View(s.in, {4}, {}, static_cast<ncclDataType_t>(77)), View(s.out, {4}), ncclSum,
+                             axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"RepeatedOutput",
      {"axcclAllReduce: elements of output overlap", "strides [0, 1]"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {2, 4}), View(s.out, {2, 4}, {0, 1}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {2, 4}), View(s.out, {2, 4}, {0, 1}), ncclSum, axcclDefaultChannel(s.comm),
+                             nullptr, s.stream);
      }},
     {"InterlacedOutput",
      {"axcclAllReduce: elements of output overlap", "sizes [3, 4] and strides [3, 2]"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {3, 4}), View(s.out, {3, 4}, {3, 2}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {3, 4}), View(s.out, {3, 4}, {3, 2}), ncclSum, axcclDefaultChannel(s.comm),
+                             nullptr, s.stream);
      }},
     {"PartlyInPlace",
      {"axcclAllReduce: input and output overlap and are not in place"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.out, {4}), View(s.out + 1, {4}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.out, {4}), View(s.out + 1, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
      }},
     {"TransposedInPlace",
      {"axcclAllReduce: input and output overlap and are not in place", "the same address and strides"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.out, {4, 4}), View(s.out, {4, 4}, {1, 4}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.out, {4, 4}), View(s.out, {4, 4}, {1, 4}), ncclSum, axcclDefaultChannel(s.comm),
+                             nullptr, s.stream);
      }},
     {"WrongPartInPlace",
      {"axcclAllGather: input and output overlap and are not in place"},
      [](const Setting& s) {
-       return axcclAllGather(View(s.out + (s.rank == 0 ? 4 : 0), {4}), View(s.out, {8}), 0, s.comm, s.stream);
+       return axcclAllGather(1, View(s.out + (s.rank == 0 ? 4 : 0), {4}), View(s.out, {8}), 0,
+                             axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"AllToAllInPlace",
      {"axcclAllToAll: input", "overlap; the call has no form in place"},
-     [](const Setting& s) { return axcclAllToAll(View(s.out, {4}), View(s.out, {4}), 0, 0, s.comm, s.stream); }},
+     [](const Setting& s) {
+       return axcclAllToAll(1, View(s.out, {4}), View(s.out, {4}), 0, 0, axcclDefaultChannel(s.comm), nullptr,
+                            s.stream);
+     }},
     {"RepeatedPartInPlace",
      {"axcclReduceScatter: block ", "of the input and the output overlap"},
      [](const Setting& s) {
-       return axcclReduceScatter(View(s.out, {2, 4}, {0, 1}), View(s.out, {1, 4}), 0, ncclSum, s.comm, s.stream);
+       return axcclReduceScatter(1, View(s.out, {2, 4}, {0, 1}), View(s.out, {1, 4}), 0, ncclSum,
+                                 axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"NoData",
      {"axcclAllReduce: input of sizes [4] has no data"},
-     [](const Setting& s) { return axcclAllReduce(View(nullptr, {4}), View(s.out, {4}), ncclSum, s.comm, s.stream); }},
+     [](const Setting& s) {
+       return axcclAllReduce(1, View(nullptr, {4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
+     }},
     {"NoSizes",
      {"axcclAllReduce: output has 1 dimensions and no sizes"},
      [](const Setting& s) {
        View out(s.out, {4});
        out.view.sizes = nullptr;
-       return axcclAllReduce(View(s.in, {4}), out, ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {4}), out, ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"TooManyDims",
      {"axcclAllReduce: input has 9 dimensions; views have 0 to 8"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, std::vector<int64_t>(9, 1)), View(s.out, {1}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, std::vector<int64_t>(9, 1)), View(s.out, {1}), ncclSum,
+                             axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"NegativeDims",
      {"axcclAllReduce: input has -1 dimensions"},
      [](const Setting& s) {
        View in(s.in, {4});
        in.view.num_dims = -1;
-       return axcclAllReduce(in, View(s.out, {4}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, in, View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"NegativeSize",
      {"axcclAllReduce: input has size -4 along dimension 0"},
-     [](const Setting& s) { return axcclAllReduce(View(s.in, {-4}), View(s.out, {4}), ncclSum, s.comm, s.stream); }},
+     [](const Setting& s) {
+       return axcclAllReduce(1, View(s.in, {-4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
+     }},
     {"ExtentTooLarge",
      {"axcclAllReduce: input with sizes [4], strides", "does not fit into 2^63 - 1 bytes"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {4}, {kHuge}), View(s.out, {4}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {4}, {kHuge}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm),
+                             nullptr, s.stream);
      }},
     {"SizesTooLarge",
      {"axcclAllReduce: input with sizes [4611686018427387904, 4]", "does not fit into 2^63 - 1 bytes"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {kHuge, 4}), View(s.out, {4}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {kHuge, 4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
      }},
     {"AddressSpace",
      {"axcclAllReduce: input with sizes [4] and strides", "leaves the address space"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {4}, {-(int64_t{1} << 58)}), View(s.out, {4}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {4}, {-(int64_t{1} << 58)}), View(s.out, {4}), ncclSum,
+                             axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"TooMuch",
      {"axcclReduce: blocks of sizes [288230376151711744]: more bytes than can be addressed on 2 ranks"},
      [](const Setting& s) {
-       return axcclReduce(View(s.in, {int64_t{1} << 58}, {0}), nullptr, ncclSum, 1 - s.rank, s.comm, s.stream);
+       return axcclReduce(1, View(s.in, {int64_t{1} << 58}, {0}), nullptr, ncclSum, 1 - s.rank,
+                          axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"MissingInput",
      {"axcclAllGather: the input is missing (a null pointer)"},
-     [](const Setting& s) { return axcclAllGather(nullptr, View(s.out, {4}), 0, s.comm, s.stream); }},
+     [](const Setting& s) {
+       return axcclAllGather(1, nullptr, View(s.out, {4}), 0, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
     {"MissingInputOfRoot",
      {"axcclBroadcast: the input is missing (a null pointer); rank "},
-     [](const Setting& s) { return axcclBroadcast(nullptr, View(s.out, {4}), s.rank, s.comm, s.stream); }},
+     [](const Setting& s) {
+       return axcclBroadcast(1, nullptr, View(s.out, {4}), s.rank, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
     {"MissingOutputOfRoot",
      {"axcclGather: the output is missing"},
-     [](const Setting& s) { return axcclGather(View(s.in, {4}), nullptr, 0, s.rank, s.comm, s.stream); }},
+     [](const Setting& s) {
+       return axcclGather(1, View(s.in, {4}), nullptr, 0, s.rank, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
     {"Root",
      {"axcclScatter: argument root is 2; pass a rank of the communicator (0..1)"},
-     [](const Setting& s) { return axcclScatter(nullptr, View(s.out, {4}), 0, 2, s.comm, s.stream); }},
+     [](const Setting& s) {
+       return axcclScatter(1, nullptr, View(s.out, {4}), 0, 2, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
     {"Operator",
      {"axcclReduce: argument op is 99"},
      [](const Setting& s) {
-       return axcclReduce(View(s.in, {4}), View(s.out, {4}), static_cast<ncclRedOp_t>(99), 0, s.comm, s.stream);
+       return axcclReduce(1, View(s.in, {4}), View(s.out, {4}), static_cast<ncclRedOp_t>(99), 0,
+                          axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"NotInitialised",
      {"axcclAllReduce: input is not initialised (its size is 0); start from AXCCL_VIEW_INITIALIZER"},
      [](const Setting& s) {
        const axcclView_t none = {};
-       return axcclAllReduce(&none, View(s.out, {4}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, &none, View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"Communicator",
      {"axcclAllReduce: argument comm is NULL"},
-     [](const Setting& s) { return axcclAllReduce(View(s.in, {4}), View(s.out, {4}), ncclSum, nullptr, s.stream); }},
+     [](const Setting& s) {
+       return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, nullptr, nullptr, s.stream);
+     }},
     {"Stream",
      {"axcclAllReduce: argument stream", "is not a live host stream"},
      [](const Setting& s) {
-       return axcclAllReduce(View(s.in, {4}), View(s.out, {4}), ncclSum, s.comm, reinterpret_cast<cudaStream_t>(s.in));
+       return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             reinterpret_cast<cudaStream_t>(s.in));
      }},
 };
 
@@ -243,7 +285,7 @@ TEST(ViewRefused, WrongArgumentsAreNamedAndNothingIsWritten) {
     }
     // The communicator is as good as before.
     const View in(setting.in, {2, 2}), out(setting.out, {2, 4});
-    ASSERT_OK(axcclAllGather(in, out, -1, clique.comm(), setting.stream));
+    ASSERT_OK(axcclAllGather(1, in, out, -1, axcclDefaultChannel(clique.comm()), nullptr, setting.stream));
     ASSERT_TRUE(clique.Synchronize());
   });
 }
@@ -261,25 +303,31 @@ const Mismatch kMismatches[] = {
      {"AllGather of blocks [4, 4] int32 concatenated along dimension 0",
       "AllGather of blocks [4, 4] int32 concatenated along dimension 1"},
      [](const Setting& s) {
-       if (s.rank == 0) return axcclAllGather(View(s.in, {4, 4}), View(s.out, {8, 4}), 0, s.comm, s.stream);
-       return axcclAllGather(View(s.in, {4, 4}), View(s.out, {4, 8}), 1, s.comm, s.stream);
+       if (s.rank == 0)
+         return axcclAllGather(1, View(s.in, {4, 4}), View(s.out, {8, 4}), 0, axcclDefaultChannel(s.comm), nullptr,
+                               s.stream);
+       return axcclAllGather(1, View(s.in, {4, 4}), View(s.out, {4, 8}), 1, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
      }},
     {"Shape",
      {"AllReduce of blocks [2, 8] int32 sum", "AllReduce of blocks [8, 2] int32 sum"},
      [](const Setting& s) {
        const std::vector<int64_t> sizes = s.rank == 0 ? std::vector<int64_t>{2, 8} : std::vector<int64_t>{8, 2};
-       return axcclAllReduce(View(s.in, sizes), View(s.out, sizes), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, sizes), View(s.out, sizes), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
      }},
     {"Count",
      {"ReduceScatter of blocks [4] int32 sum split along dimension 0", "ReduceScatter of blocks [5] int32 sum"},
      [](const Setting& s) {
-       return axcclReduceScatter(View(s.in, {8 + 2 * s.rank}), View(s.out, {4 + s.rank}), 0, ncclSum, s.comm, s.stream);
+       return axcclReduceScatter(1, View(s.in, {8 + 2 * s.rank}), View(s.out, {4 + s.rank}), 0, ncclSum,
+                                 axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"NcclCall",
      {"AllReduce count 16 int32 sum", "AllReduce of blocks [16] int32 sum"},
      [](const Setting& s) {
        if (s.rank == 0) return ncclAllReduce(s.in, s.out, 16, ncclInt32, ncclSum, s.comm, s.stream);
-       return axcclAllReduce(View(s.in, {16}), View(s.out, {16}), ncclSum, s.comm, s.stream);
+       return axcclAllReduce(1, View(s.in, {16}), View(s.out, {16}), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
      }},
 };
 
@@ -331,7 +379,7 @@ TEST(ViewAccepted, NonBlockingCommunicator) {
     // [1] of each rank along a new middle dimension: {0, 10}, {1, 11} -> [2, 2].
     int32_t in[2] = {context.rank(), 10 + context.rank()}, out[4] = {};
     const View from(in, {2, 1}), to(out, {2, 2});
-    ASSERT_OK(axcclAllGather(from, to, 1, comm, Cuda(clique.stream())));
+    ASSERT_OK(axcclAllGather(1, from, to, 1, axcclDefaultChannel(comm), nullptr, Cuda(clique.stream())));
     ASSERT_TRUE(clique.Synchronize());
     const int32_t expected[4] = {0, 1, 10, 11};
     EXPECT_EQ(std::memcmp(out, expected, sizeof(out)), 0);
@@ -347,7 +395,7 @@ TEST(ViewAccepted, ColumnMajorOutput) {
     int32_t in[4] = {1, 2, 3, 4}, out[4] = {};
     for (int32_t& x : in) x *= context.rank() == 0 ? 1 : 10;
     const View from(in, {2, 2}), to(out, {2, 2}, {1, 2});
-    ASSERT_OK(axcclAllReduce(from, to, ncclSum, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(axcclAllReduce(1, from, to, ncclSum, axcclDefaultChannel(clique.comm()), nullptr, Cuda(clique.stream())));
     ASSERT_TRUE(clique.Synchronize());
     const int32_t expected[4] = {11, 33, 22, 44};
     EXPECT_EQ(std::memcmp(out, expected, sizeof(out)), 0);

@@ -195,14 +195,22 @@ class ViewRunner {
     const ncclComm_t comm = clique_.comm(member);
     const cudaStream_t stream = Cuda(clique_.stream(member));
     switch (c.op) {
-      case ViewOp::kAllGather: return axcclAllGather(in, out, concat, comm, stream);
-      case ViewOp::kReduceScatter: return axcclReduceScatter(in, out, split, c.fold, comm, stream);
-      case ViewOp::kAllReduce: return axcclAllReduce(in, out, c.fold, comm, stream);
-      case ViewOp::kAllToAll: return axcclAllToAll(in, out, split, concat, comm, stream);
-      case ViewOp::kGather: return axcclGather(in, out, concat, c.root, comm, stream);
-      case ViewOp::kScatter: return axcclScatter(in, out, split, c.root, comm, stream);
-      case ViewOp::kBroadcast: return axcclBroadcast(in, out, c.root, comm, stream);
-      case ViewOp::kReduce: return axcclReduce(in, out, c.fold, c.root, comm, stream);
+      case ViewOp::kAllGather:
+        return axcclAllGather(1, in, out, concat, axcclDefaultChannel(comm), nullptr, stream);
+      case ViewOp::kReduceScatter:
+        return axcclReduceScatter(1, in, out, split, c.fold, axcclDefaultChannel(comm), nullptr, stream);
+      case ViewOp::kAllReduce:
+        return axcclAllReduce(1, in, out, c.fold, axcclDefaultChannel(comm), nullptr, stream);
+      case ViewOp::kAllToAll:
+        return axcclAllToAll(1, in, out, split, concat, axcclDefaultChannel(comm), nullptr, stream);
+      case ViewOp::kGather:
+        return axcclGather(1, in, out, concat, c.root, axcclDefaultChannel(comm), nullptr, stream);
+      case ViewOp::kScatter:
+        return axcclScatter(1, in, out, split, c.root, axcclDefaultChannel(comm), nullptr, stream);
+      case ViewOp::kBroadcast:
+        return axcclBroadcast(1, in, out, c.root, axcclDefaultChannel(comm), nullptr, stream);
+      case ViewOp::kReduce:
+        return axcclReduce(1, in, out, c.fold, c.root, axcclDefaultChannel(comm), nullptr, stream);
     }
     return ncclInternalError;
   }

@@ -1,0 +1,121 @@
+/* Collectives on tensor views. Pure C; part of axccl.h.
+ *
+ * A view is a tensor in memory: element (i0, i1, ...) is at data + (i0 * strides[0] + i1 * strides[1] + ...) elements.
+ * Strides may be of any order and sign, leave gaps and, on inputs, be 0 (the same element again and again); those of
+ * dimensions of size 1 mean nothing. Sizes may be 0; then data may be NULL. A view without dimensions has one element.
+ *
+ * Bytes go from the strided source to the strided destination; there is no transpose and no packing. Memory of
+ * ncclMemAlloc, or of the same process, is reached directly; other memory of other processes by way of shared slots.
+ *
+ * Every call takes `count` operands, in[0..count) and out[0..count), which go together as one operation: one plan, one
+ * launch. Their shapes may differ, and where nothing is reduced their datatypes, too. count = 1 is the plain form.
+ *
+ * The calls are collective over the ranks of a channel (channels.h) and ordered on it like NCCL's on a communicator;
+ * they mix with NCCL's: on any stream, in groups, on blocking and non-blocking communicators. n is the number of ranks
+ * of the channel, r a rank in it, 0..n-1; so are roots. Structs, sizes and strides are read before a call returns; the
+ * data when the stream gets there. Dimensions may be negative and count from the end then: -1 is the last. On all
+ * ranks, datatypes, dimensions, operators, roots and sizes must be the same; strides may differ.
+ *
+ * In place. Input and output may have nothing in common, or be in place: all-reduce, broadcast and reduce with the same
+ * address and strides; all-gather and gather with the input being this rank's part of the output, reduce-scatter and
+ * scatter with the output being this rank's part of the input. All-to-all is never in place.
+ *
+ * Errors. ncclInvalidArgument, at once and with nothing written: a dimension out of range, a size that n does not
+ * divide, shapes or datatypes that do not fit each other, an output two of whose indices reach one element, input and
+ * output that overlap in another way than above, a missing operand, NULL data, more than AXCCL_MAX_DIMS dimensions,
+ * more than 2^63 - 1 bytes from first to last. ncclInvalidUsage, on all ranks and naming both calls, when ranks call
+ * different things. ncclGetLastError names the call, the operand, the dimension (as StableHLO does) and the values.
+ */
+#ifndef AXCCL_VIEWS_H_
+#define AXCCL_VIEWS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "axccl/channels.h"
+#include "nccl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AXCCL_MAX_DIMS 8
+
+typedef struct axcclView {
+  size_t size;             /* bytes of this struct: set by AXCCL_VIEW_INITIALIZER */
+  void* data;              /* element (0, 0, ...); an input is only read */
+  ncclDataType_t datatype;
+  int num_dims;            /* 0..AXCCL_MAX_DIMS */
+  const int64_t* sizes;    /* elements along each dimension; may be NULL without dimensions */
+  const int64_t* strides;  /* elements from one index to the next, for each dimension; NULL: row-major without gaps */
+} axcclView_t;
+
+#define AXCCL_VIEW_INITIALIZER {sizeof(axcclView_t), NULL, ncclFloat32, 0, NULL, NULL}
+
+/* How a call is to be carried out. NULL stands for AXCCL_OPTIONS_INITIALIZER. */
+typedef struct axcclOptions {
+  size_t size;         /* bytes of this struct: set by AXCCL_OPTIONS_INITIALIZER */
+  unsigned int flags;  /* none so far: 0 */
+} axcclOptions_t;
+
+#define AXCCL_OPTIONS_INITIALIZER {sizeof(axcclOptions_t), 0}
+
+/* The inputs of all ranks, concatenated along `dim` in order of ranks: sizes of `out` are those of `in`, n times along
+ * dim. Source: StableHLO, all_gather. Example, n = 2, dim = 1, in [2, 2] -> out [2, 4]:
+ *   rank 0 {{1, 2}, {3, 4}}, rank 1 {{5, 6}, {7, 8}} -> on both {{1, 2, 5, 6}, {3, 4, 7, 8}} */
+ncclResult_t axcclAllGather(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                            axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* The inputs of all ranks are reduced with `op`, and of the result rank r gets part r of n along `dim`: sizes of `out`
+ * are those of `in`, 1/n along dim. Source: StableHLO, reduce_scatter. Example, n = 2, dim = 1, ncclSum,
+ * in [2, 4] -> out [2, 2]:
+ *   rank 0 {{1, 2, 3, 4}, {5, 6, 7, 8}}, rank 1 {{9, 10, 11, 12}, {13, 14, 15, 16}}
+ *   -> rank 0 {{10, 12}, {18, 20}}, rank 1 {{14, 16}, {22, 24}} */
+ncclResult_t axcclReduceScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim, ncclRedOp_t op,
+                                axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* The inputs of all ranks, reduced with `op`; sizes of `out` are those of `in`. Source: StableHLO, all_reduce. Example,
+ * n = 2, ncclSum, in [2, 2] -> out [2, 2], `out` with strides {1, 2}, so that {11, 33, 22, 44} is what lies in memory:
+ *   rank 0 {{1, 2}, {3, 4}}, rank 1 {{10, 20}, {30, 40}} -> on both {{11, 22}, {33, 44}} */
+ncclResult_t axcclAllReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
+                            axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* Rank r gets part r of n along `split_dim` of every input, concatenated along `concat_dim` in order of ranks: sizes of
+ * `out` are those of `in`, 1/n along split_dim, then n times along concat_dim. Source: StableHLO, all_to_all. Example,
+ * n = 2, split_dim = 1, concat_dim = 0, in [2, 4] -> out [4, 2]:
+ *   rank 0 {{1, 2, 3, 4}, {5, 6, 7, 8}}, rank 1 {{9, 10, 11, 12}, {13, 14, 15, 16}}
+ *   -> rank 0 {{1, 2}, {5, 6}, {9, 10}, {13, 14}}, rank 1 {{3, 4}, {7, 8}, {11, 12}, {15, 16}} */
+ncclResult_t axcclAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int split_dim,
+                           int concat_dim, axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* As axcclAllGather, on rank `root` only. Elsewhere `out` is ignored and may be NULL. Source: StableHLO, all_gather (it
+ * has no gather). Example, n = 2, dim = 0, root = 1, in [1, 2] -> out [2, 2] on rank 1:
+ *   rank 0 {{1, 2}}, rank 1 {{3, 4}} -> rank 1 {{1, 2}, {3, 4}} */
+ncclResult_t axcclGather(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
+                         axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* Rank r gets part r of n along `dim` of root's input: sizes of `out` are those of `in`, 1/n along dim. On other ranks
+ * than `root`, `in` is ignored and may be NULL. Source: StableHLO, reduce_scatter without the reduction (it has no
+ * scatter). Example, n = 2, dim = 1, root = 0, in [2, 2] on rank 0 -> out [2, 1]:
+ *   rank 0 {{1, 2}, {3, 4}} -> rank 0 {{1}, {3}}, rank 1 {{2}, {4}} */
+ncclResult_t axcclScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
+                          axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* Root's input, on every rank; sizes of `out` are those of `in`. On other ranks than `root`, `in` is ignored and may be
+ * NULL. Source: StableHLO, collective_broadcast. Example, n = 2, root = 0, in [2] with stride 0 on rank 0 -> out [2]:
+ *   rank 0 {7, 7}, which is one element in memory -> on both {7, 7} */
+ncclResult_t axcclBroadcast(int count, const axcclView_t* in, const axcclView_t* out, int root,
+                            axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* As axcclAllReduce, on rank `root` only. Elsewhere `out` is ignored and may be NULL: it is not filled with zeros, as
+ * the result of StableHLO's operation is. Source: StableHLO, collective_reduce. Example, n = 2, ncclMax, root = 0,
+ * in [2] -> out [2] on rank 0:
+ *   rank 0 {1, 5}, rank 1 {4, 2} -> rank 0 {4, 5} */
+ncclResult_t axcclReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op, int root,
+                         axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* AXCCL_VIEWS_H_ */
