@@ -110,12 +110,75 @@ ncclResult_t axcclScatter(int count, const axcclView_t* in, const axcclView_t* o
 ncclResult_t axcclBroadcast(int count, const axcclView_t* in, const axcclView_t* out, int root,
                             axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
 
-/* As axcclAllReduce, on rank `root` only. Elsewhere `out` is ignored and may be NULL: it is not filled with zeros, as
- * the result of StableHLO's operation is. Source: StableHLO, collective_reduce. Example, n = 2, ncclMax, root = 0,
- * in [2] -> out [2] on rank 0:
- *   rank 0 {1, 5}, rank 1 {4, 2} -> rank 0 {4, 5} */
+/* As axcclAllReduce, on rank `root` only. Elsewhere `out` may be NULL; if it is not, it is filled with zeros. Source:
+ * StableHLO, collective_reduce. Example, n = 2, ncclMax, root = 0, in [2] -> out [2]:
+ *   rank 0 {1, 5}, rank 1 {4, 2} -> rank 0 {4, 5}, rank 1 {0, 0} */
 ncclResult_t axcclReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op, int root,
                          axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* ---- parts of different sizes ----
+ *
+ * Extents are numbers of rows, which is what one index of `dim` selects: extents[o * n + r] are those of rank r in
+ * operand o. They may be 0. An operand may have more rows than its parts take: parts lie one after the other from its
+ * first row on, and the rest is neither read nor written. Extents are read before a call returns, except where it says
+ * otherwise. Ranks that give extents which do not fit each other get ncclInvalidUsage, all of them and before anything
+ * is written. Options other than flags have no effect. Source: MPI-4.1, sections 6.5-6.10 (MPI_Allgatherv and its
+ * siblings), with rows of a view in place of elements. */
+
+/* Rank r has extents[r] rows; all of them go to every rank. In place: the input is this rank's rows of the output.
+ * Example, n = 2, dim = 0, extents {1, 2}: rank 0 {{1, 2}}, rank 1 {{3, 4}, {5, 6}}
+ *   -> on both {{1, 2}, {3, 4}, {5, 6}} */
+ncclResult_t axcclAllGatherV(int count, const axcclView_t* in, const axcclView_t* out, int dim, const int64_t* extents,
+                             axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* The inputs of all ranks are reduced, and rank r gets extents[r] rows of the result. Example, n = 2, dim = 0, ncclSum,
+ * extents {1, 2}: rank 0 {1, 2, 3}, rank 1 {10, 20, 30} -> rank 0 {11}, rank 1 {22, 33} */
+ncclResult_t axcclReduceScatterV(int count, const axcclView_t* in, const axcclView_t* out, int dim, ncclRedOp_t op,
+                                 const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
+                                 cudaStream_t stream);
+
+/* As axcclAllGatherV, on rank `root` only. */
+ncclResult_t axcclGatherV(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
+                          const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
+                          cudaStream_t stream);
+
+/* Rank r gets extents[r] rows of root's input. */
+ncclResult_t axcclScatterV(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
+                           const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
+                           cudaStream_t stream);
+
+/* Rank r gets send_extents[r] rows of this rank's input, and receive_extents[r] of this rank's output are from rank r.
+ * Example, n = 2, dim = 0, rank 0 sends {1, 2} and receives {1, 1}, rank 1 sends {1, 1} and receives {2, 1}:
+ *   rank 0 {1, 2, 3}, rank 1 {4, 5} -> rank 0 {1, 4}, rank 1 {2, 3, 5} */
+ncclResult_t axcclAllToAllV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                            const int64_t* send_extents, const int64_t* receive_extents, axcclChannel_t channel,
+                            const axcclOptions_t* options, cudaStream_t stream);
+
+/* As axcclAllToAllV, with every part at a place of its own, and all four arrays (n values, the same for all operands)
+ * read when the stream gets there: rank r gets send_extents[r] rows of this rank's input from row input_offsets[r] on,
+ * and they are written into *its* output from row output_offsets[r] on. receive_extents[r] come from rank r. Rows of the
+ * output that nobody sends keep what they hold. Parts that leave an operand, or overlap in an output, are
+ * ncclInvalidUsage as above. Source: JAX, lax.ragged_all_to_all. Example, n = 2, dim = 0, out {0, 0, 0, 0} on both:
+ *   rank 0 {1, 2, 2}: input_offsets {0, 1}, send_extents {1, 2}, output_offsets {0, 0}, receive_extents {1, 1}
+ *   rank 1 {3, 4, 0}: input_offsets {0, 1}, send_extents {1, 1}, output_offsets {1, 2}, receive_extents {2, 1}
+ *   -> rank 0 {1, 3, 0, 0}, rank 1 {2, 2, 4, 0} */
+ncclResult_t axcclRaggedAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                                 const int64_t* input_offsets, const int64_t* send_extents,
+                                 const int64_t* output_offsets, const int64_t* receive_extents,
+                                 axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* Operand o of rank roots[o], on every rank; in[o] is needed on all of them. roots: `count` values, read when the
+ * stream gets there, the same on all ranks. Source: StableHLO, collective_broadcast with a dynamic root. Example, n = 2,
+ * roots {1, 0}: rank 0 {1}, {2}, rank 1 {3}, {4} -> on both {3}, {2} */
+ncclResult_t axcclBroadcastFrom(int count, const axcclView_t* in, const axcclView_t* out, const int32_t* roots,
+                                axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* The reduction of operand o, on rank roots[o]; zeros on the others. roots as above. Source: StableHLO,
+ * collective_reduce with a dynamic root. Example, n = 2, ncclSum, roots {1, 0}: rank 0 {1}, {2}, rank 1 {3}, {4}
+ *   -> rank 0 {0}, {6}, rank 1 {4}, {0} */
+ncclResult_t axcclReduceTo(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
+                           const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
+                           cudaStream_t stream);
 
 #ifdef __cplusplus
 }

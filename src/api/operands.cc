@@ -13,30 +13,6 @@ namespace {
 // More is a mistake; it would also take long to check.
 constexpr int kMaxOperands = 1 << 20;
 
-// One rank's views of one operand, as far as it has them.
-struct Operand {
-  bool has_input = false, has_output = false;
-  plan::View input, output;
-  DataType type = DataType::kInt8;
-  plan::Blocks blocks;
-
-  const plan::View* Input() const { return has_input ? &input : nullptr; }
-  const plan::View* Output() const { return has_output ? &output : nullptr; }
-};
-
-// What checks need to know of the call.
-struct Context {
-  const ViewRequest& request;
-  plan::Contract contract;
-  int position;
-
-  // How messages call an operand, -1 standing for the only one.
-  int Index(int index) const { return request.count == 1 ? -1 : index; }
-  std::string Name(const char* side, int index) const {
-    return request.count == 1 ? side : std::string(side) + " " + std::to_string(index);
-  }
-};
-
 // C lets any number stand in an enumeration, C++ does not: it must not be read as one before it is checked.
 unsigned DatatypeOf(const axcclView_t& view) {
   unsigned number;
@@ -45,7 +21,7 @@ unsigned DatatypeOf(const axcclView_t& view) {
   return number;
 }
 
-Status ReadView(const Context& context, const char* side, int index, const axcclView_t& from, plan::View* view) {
+Status ReadView(const ViewContext& context, const char* side, int index, const axcclView_t& from, plan::View* view) {
   const char* call = context.request.name;
   if (from.size != sizeof(axcclView_t))
     return MakeStatus(Code::kInvalidArgument,
@@ -73,10 +49,11 @@ Status ReadView(const Context& context, const char* side, int index, const axccl
   return plan::CheckView({call, side, context.Index(index)}, role, *view);
 }
 
-Status ReadOperand(const Context& context, int index, Operand* operand) {
+Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
   const ViewRequest& r = context.request;
   operand->has_input = plan::InputBlocks(context.contract, context.position) != 0;
-  operand->has_output = plan::OutputBlocks(context.contract, context.position) != 0;
+  operand->has_output = plan::OutputBlocks(context.contract, context.position) != 0 ||
+                        (r.kind == plan::Kind::kReduce && r.output != nullptr);  // to be filled with zeros
   for (const bool is_input : {true, false}) {
     if (!(is_input ? operand->has_input : operand->has_output)) continue;
     const char* side = is_input ? "input" : "output";
@@ -103,38 +80,7 @@ bool SameElements(const plan::View& a, const plan::View& b) {
   return true;
 }
 
-// Input and output of an operand may be apart, or in place as contract.h has it; then no other block of the input may
-// lie under the output.
-Status CheckInPlace(const Context& context, int index, const Operand& operand) {
-  const char* call = context.request.name;
-  const plan::View& input = operand.input;
-  const plan::View& output = operand.output;
-  const plan::Blocks& blocks = operand.blocks;
-  if (!operand.has_input || !operand.has_output || !plan::Overlap(input, output)) return Status();
-  const std::string in = context.Name("input", index), out = context.Name("output", index);
-  int input_block = 0, output_block = 0;
-  if (!plan::InPlaceBlocks(context.contract, context.position, &input_block, &output_block))
-    return MakeStatus(Code::kInvalidArgument,
-                      "%s: %s (%p) and %s (%p) overlap; the call has no form in place, give it memory apart", call,
-                      in.c_str(), input.data, out.c_str(), output.data);
-  const plan::View from = plan::BlockView(input, blocks.shape, blocks.input_stride, input_block);
-  const plan::View to = plan::BlockView(output, blocks.shape, blocks.output_stride, output_block);
-  if (!SameElements(from, to))
-    return MakeStatus(
-        Code::kInvalidArgument,
-        "%s: %s and %s overlap and are not in place: block %d of the input (%p) and block %d of the output (%p) must "
-        "have the same address and strides, or nothing in common",
-        call, in.c_str(), out.c_str(), input_block, from.data, output_block, to.data);
-  if (blocks.input_blocks < 2 || plan::CheckView({}, plan::Role::kOutput, input).ok()) return Status();
-  for (int b = 0; b < blocks.input_blocks; ++b) {
-    if (b != input_block && plan::Overlap(plan::BlockView(input, blocks.shape, blocks.input_stride, b), to))
-      return MakeStatus(Code::kInvalidArgument, "%s: block %d of %s and %s overlap; in place only block %d may", call,
-                        b, in.c_str(), out.c_str(), input_block);
-  }
-  return Status();
-}
-
-Status CheckOperand(const Context& context, int index, Operand* operand) {
+Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, plan::Blocks* blocks) {
   const ViewRequest& r = context.request;
   plan::Collective collective;
   collective.call = r.name;
@@ -143,17 +89,93 @@ Status CheckOperand(const Context& context, int index, Operand* operand) {
   collective.group_size = context.contract.ranks;
   collective.dim = r.dim;
   collective.concat_dim = r.concat_dim;
-  AXCCL_RETURN_IF_ERROR(plan::FindBlocks(collective, operand->Input(), operand->Output(), &operand->blocks));
+  AXCCL_RETURN_IF_ERROR(plan::FindBlocks(collective, operand.Input(), operand.Output(), blocks));
   int64_t bytes;
-  if (__builtin_mul_overflow(operand->blocks.elements, static_cast<int64_t>(ElementSize(operand->type)), &bytes) ||
+  if (__builtin_mul_overflow(blocks->elements, static_cast<int64_t>(ElementSize(operand.type)), &bytes) ||
       __builtin_mul_overflow(bytes, int64_t{context.contract.ranks}, &bytes) || bytes > (int64_t{1} << 56))
     return MakeStatus(Code::kInvalidArgument, "%s: blocks of sizes %s: more bytes than can be addressed on %d ranks",
-                      r.name, plan::Text(operand->blocks.shape).c_str(), context.contract.ranks);
-  return CheckInPlace(context, index, *operand);
+                      r.name, plan::Text(blocks->shape).c_str(), context.contract.ranks);
+  return Status();
 }
 
-// No output of an operand may lie over anything of another one. Looks only at pairs whose extents overlap.
-Status CheckApart(const Context& context, const std::vector<Operand>& operands) {
+// In place, the blocks that contract.h says; then no other block of the input may lie under the output.
+Status CheckBlocksInPlace(const ViewContext& context, int index, const ViewPair& operand, const plan::Blocks& blocks) {
+  int input_block = 0, output_block = 0;
+  const bool may = plan::InPlaceBlocks(context.contract, context.position, &input_block, &output_block) ||
+                   context.request.kind == plan::Kind::kReduce;  // zeros, over what was reduced
+  const plan::View from = plan::BlockView(operand.input, blocks.shape, blocks.input_stride, input_block);
+  const plan::View to = plan::BlockView(operand.output, blocks.shape, blocks.output_stride, output_block);
+  AXCCL_RETURN_IF_ERROR(CheckInPlace(context, index, operand, may ? &from : nullptr, may ? &to : nullptr));
+  if (!may || blocks.input_blocks < 2 || !operand.has_output || !plan::Overlap(operand.input, operand.output) ||
+      plan::CheckView({}, plan::Role::kOutput, operand.input).ok())
+    return Status();
+  for (int b = 0; b < blocks.input_blocks; ++b) {
+    if (b != input_block && plan::Overlap(plan::BlockView(operand.input, blocks.shape, blocks.input_stride, b), to))
+      return MakeStatus(Code::kInvalidArgument, "%s: block %d of %s and %s overlap; in place only block %d may",
+                        context.request.name, b, context.Name("input", index).c_str(),
+                        context.Name("output", index).c_str(), input_block);
+  }
+  return Status();
+}
+
+Status CheckOptions(const ViewRequest& r) {
+  if (r.options == nullptr) return Status();
+  if (r.options->size != sizeof(axcclOptions_t))
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: the options are not initialised (their size is %zu); start from AXCCL_OPTIONS_INITIALIZER",
+                      r.name, r.options->size);
+  if (r.options->flags != 0)
+    return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0", r.name,
+                      r.options->flags);
+  return Status();
+}
+
+Status CheckTypes(const ViewRequest& r, const std::vector<ViewPair>& operands) {
+  if (!plan::Reduces(r.kind)) return Status();
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (operands[i].type != operands[0].type)
+      return MakeStatus(Code::kInvalidArgument,
+                        "%s: operand %zu has datatype %s, operand 0 has %s; what is reduced in one call must have one",
+                        r.name, i, DataTypeName(operands[i].type), DataTypeName(operands[0].type));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status ReadOperands(const ViewContext& context, std::vector<ViewPair>* operands) {
+  const ViewRequest& r = context.request;
+  if (r.count < 1 || r.count > kMaxOperands)
+    return MakeStatus(Code::kInvalidArgument, "%s: argument count is %d; pass the number of operands (1..%d)", r.name,
+                      r.count, kMaxOperands);
+  AXCCL_RETURN_IF_ERROR(CheckOptions(r));
+  if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(context.contract.ranks))
+    return MakeStatus(Code::kInvalidArgument, "%s: argument root is %d; pass a rank of the communicator (0..%d)",
+                      r.name, r.root, context.contract.ranks - 1);
+  operands->resize(static_cast<size_t>(r.count));
+  for (int i = 0; i < r.count; ++i)
+    AXCCL_RETURN_IF_ERROR(ReadOperand(context, i, &(*operands)[static_cast<size_t>(i)]));
+  return CheckTypes(r, *operands);
+}
+
+Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const plan::View* from,
+                    const plan::View* to) {
+  if (!operand.has_input || !operand.has_output || !plan::Overlap(operand.input, operand.output)) return Status();
+  const char* call = context.request.name;
+  const std::string in = context.Name("input", index), out = context.Name("output", index);
+  if (from == nullptr)
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: %s (%p) and %s (%p) overlap; the call has no form in place, give it memory apart", call,
+                      in.c_str(), operand.input.data, out.c_str(), operand.output.data);
+  if (SameElements(*from, *to)) return Status();
+  return MakeStatus(Code::kInvalidArgument,
+                    "%s: %s and %s overlap and are not in place: this rank's part of the input (%p) and of the output "
+                    "(%p) must have the same address and strides, or nothing in common",
+                    call, in.c_str(), out.c_str(), from->data, to->data);
+}
+
+// Looks only at pairs whose extents overlap.
+Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& operands) {
   struct Place {
     uintptr_t begin, end;
     const plan::View* view;
@@ -189,11 +211,9 @@ Status CheckApart(const Context& context, const std::vector<Operand>& operands) 
   return Status();
 }
 
-exec::ViewOperand Convert(const Operand& operand) {
+exec::ViewOperand Convert(const ViewPair& operand) {
   exec::ViewOperand to;
-  to.form = {operand.blocks.shape, operand.blocks.split, operand.blocks.concat};
   to.type = operand.type;
-  to.block_bytes = static_cast<uint64_t>(operand.blocks.elements) * ElementSize(operand.type);
   to.input = operand.input.data;
   to.output = operand.output.data;
   std::copy_n(operand.input.strides, plan::kMaxDims, to.input_strides);
@@ -201,49 +221,21 @@ exec::ViewOperand Convert(const Operand& operand) {
   return to;
 }
 
-Status CheckOptions(const ViewRequest& r) {
-  if (r.options == nullptr) return Status();
-  if (r.options->size != sizeof(axcclOptions_t))
-    return MakeStatus(Code::kInvalidArgument,
-                      "%s: the options are not initialised (their size is %zu); start from AXCCL_OPTIONS_INITIALIZER",
-                      r.name, r.options->size);
-  if (r.options->flags != 0)
-    return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0", r.name,
-                      r.options->flags);
-  return Status();
-}
-
-Status CheckTypes(const ViewRequest& r, const exec::ViewList& list) {
-  if (!plan::Reduces(r.kind)) return Status();
-  for (size_t i = 1; i < list.operands.size(); ++i) {
-    if (list.operands[i].type != list.operands[0].type)
-      return MakeStatus(Code::kInvalidArgument,
-                        "%s: operand %zu has datatype %s, operand 0 has %s; what is reduced in one call must have one",
-                        r.name, i, DataTypeName(list.operands[i].type), DataTypeName(list.operands[0].type));
-  }
-  return Status();
-}
-
-}  // namespace
-
 Status FindOperands(const ViewRequest& r, int group_size, int position, exec::ViewList* list) {
-  if (r.count < 1 || r.count > kMaxOperands)
-    return MakeStatus(Code::kInvalidArgument, "%s: argument count is %d; pass the number of operands (1..%d)", r.name,
-                      r.count, kMaxOperands);
-  AXCCL_RETURN_IF_ERROR(CheckOptions(r));
-  if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(group_size))
-    return MakeStatus(Code::kInvalidArgument, "%s: argument root is %d; pass a rank of the communicator (0..%d)",
-                      r.name, r.root, group_size - 1);
-  const Context context{r, {r.kind, group_size, r.root}, position};
-  std::vector<Operand> operands(static_cast<size_t>(r.count));
+  const ViewContext context{r, {r.kind, group_size, r.root}, position};
+  std::vector<ViewPair> operands;
+  AXCCL_RETURN_IF_ERROR(ReadOperands(context, &operands));
   for (int i = 0; i < r.count; ++i) {
-    Operand& operand = operands[static_cast<size_t>(i)];
-    AXCCL_RETURN_IF_ERROR(ReadOperand(context, i, &operand));
-    AXCCL_RETURN_IF_ERROR(CheckOperand(context, i, &operand));
+    const ViewPair& operand = operands[static_cast<size_t>(i)];
+    plan::Blocks blocks;
+    AXCCL_RETURN_IF_ERROR(CheckOperand(context, i, operand, &blocks));
+    AXCCL_RETURN_IF_ERROR(CheckBlocksInPlace(context, i, operand, blocks));
+    exec::ViewOperand& to = list->operands.emplace_back(Convert(operand));
+    to.form = {blocks.shape, blocks.split, blocks.concat};
+    to.block_bytes = static_cast<uint64_t>(blocks.elements) * ElementSize(operand.type);
   }
-  if (r.count > 1) AXCCL_RETURN_IF_ERROR(CheckApart(context, operands));
-  for (const Operand& operand : operands) list->operands.push_back(Convert(operand));
-  return CheckTypes(r, *list);
+  list->zeros = r.kind == plan::Kind::kReduce;
+  return r.count > 1 ? CheckApart(context, operands) : Status();
 }
 
 }  // namespace axccl::api

@@ -1,10 +1,14 @@
 // From the operands a caller of axccl/views.h gives to those the executor takes: read, checked, and their blocks found.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "axccl/views.h"
 #include "src/base/status.h"
 #include "src/exec/operands.h"
 #include "src/plan/contract.h"
+#include "src/plan/view.h"
 
 namespace axccl::api {
 
@@ -20,6 +24,40 @@ struct ViewRequest {
   int concat_dim = 0;
   int root = 0;
 };
+
+// A call on one rank: what its checks need to know.
+struct ViewContext {
+  const ViewRequest& request;
+  plan::Contract contract;
+  int position;  // of the rank
+
+  // How messages call an operand, -1 standing for the only one.
+  int Index(int index) const { return request.count == 1 ? -1 : index; }
+  std::string Name(const char* side, int index) const {
+    return request.count == 1 ? side : std::string(side) + " " + std::to_string(index);
+  }
+};
+
+// One rank's views of one operand, as far as it has them.
+struct ViewPair {
+  bool has_input = false, has_output = false;
+  plan::View input, output;
+  DataType type = DataType::kInt8;
+
+  const plan::View* Input() const { return has_input ? &input : nullptr; }
+  const plan::View* Output() const { return has_output ? &output : nullptr; }
+};
+
+// Reads the operands, each checked by itself and for the same datatype on both sides.
+Status ReadOperands(const ViewContext& context, std::vector<ViewPair>* operands);
+// That no output of an operand lies over anything of another one.
+Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& operands);
+// That input and output of an operand have nothing in common, or that `from` and `to`, the parts of them that may
+// coincide (null: none may), are the same elements.
+Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const plan::View* from,
+                    const plan::View* to);
+// What of an operand does not depend on its blocks.
+exec::ViewOperand Convert(const ViewPair& operand);
 
 // This rank's operands in a group of `group_size` ranks where it is at `position`. Nothing is read or written but the
 // structs. Operands that the rank does not have are not looked at.

@@ -1,7 +1,7 @@
 // axcclAllGather and its siblings: collectives on tensor views, from arguments to calls.
 #include "axccl/views.h"
 
-#include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -10,53 +10,59 @@
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/api/operands.h"
+#include "src/api/uneven_operands.h"
 #include "src/base/log.h"
 
 namespace axccl::api {
 namespace {
 
-// `count` operands from `first` on as one call; the list is theirs alone.
-exec::Call MakeCall(const ViewRequest& r, std::vector<exec::ViewOperand> operands) {
+exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
   exec::Call call;
-  auto list = std::make_shared<exec::ViewList>();
-  list->operands = std::move(operands);
   call.kind = r.kind;
   call.root = r.root;
-  call.count = list->BlockCount();
-  call.type = list->CommonType();
-  call.input = list->operands[0].input;
-  call.output = list->operands[0].output;
-  call.views = std::move(list);
+  call.count = list.uneven ? 0 : list.BlockCount();
+  call.type = list.CommonType();
+  call.input = list.operands[0].input;
+  call.output = list.operands[0].output;
+  call.views = std::make_shared<const exec::ViewList>(std::move(list));
   return call;
 }
 
 // As many calls as the bucket cap makes of the operands, each with at least one of them.
-std::vector<exec::Call> MakeCalls(const ViewRequest& r, std::vector<exec::ViewOperand> operands) {
-  const uint64_t cap = r.options != nullptr && r.options->bucket_bytes != 0 ? r.options->bucket_bytes : UINT64_MAX;
+std::vector<exec::Call> MakeCalls(const ViewRequest& r, exec::ViewList list) {
+  const uint64_t cap = r.options != nullptr && !list.uneven ? r.options->bucket_bytes : 0;
   std::vector<exec::Call> calls;
-  std::vector<exec::ViewOperand> bucket;
-  uint64_t bytes = 0;
-  for (exec::ViewOperand& operand : operands) {
-    if (!bucket.empty() && operand.block_bytes > cap - std::min(bytes, cap)) {
-      calls.push_back(MakeCall(r, std::exchange(bucket, {})));
-      bytes = 0;
+  if (cap != 0) {
+    exec::ViewList bucket;
+    bucket.zeros = list.zeros;
+    uint64_t bytes = 0;
+    for (exec::ViewOperand& operand : std::exchange(list.operands, {})) {
+      bytes += operand.block_bytes;
+      if (bytes > cap && !bucket.operands.empty()) {
+        calls.push_back(MakeCall(r, bucket));
+        bucket.operands.clear();
+        bytes = operand.block_bytes;
+      }
+      bucket.operands.push_back(std::move(operand));
     }
-    bytes += operand.block_bytes;
-    bucket.push_back(std::move(operand));
+    list = std::move(bucket);
   }
-  calls.push_back(MakeCall(r, std::move(bucket)));
+  calls.push_back(MakeCall(r, std::move(list)));
   return calls;
 }
 
-ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle) {
+// `find(group_size, position, &list)` reads the operands.
+template <class Find>
+ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle,
+                     const Find& find) {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(reinterpret_cast<ncclComm_t>(handle), r.name, &result);
   if (!comm) return result;
   if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
   const comm::Identity& identity = comm->core()->identity();
   exec::ViewList list;
-  if (const Status status = FindOperands(r, identity.ranks, identity.rank, &list); !status.ok()) return Report(status);
-  std::vector<exec::Call> calls = MakeCalls(r, std::move(list.operands));
+  if (const Status status = find(identity.ranks, identity.rank, &list); !status.ok()) return Report(status);
+  std::vector<exec::Call> calls = MakeCalls(r, std::move(list));
   for (exec::Call& call : calls) {
     if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
   }
@@ -72,58 +78,144 @@ ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle
   return ncclSuccess;
 }
 
+ncclResult_t OnEven(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
+  return OnViews(r, op, channel, stream, [&](int group_size, int position, exec::ViewList* list) {
+    return FindOperands(r, group_size, position, list);
+  });
+}
+
+ncclResult_t OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t op, axcclChannel_t channel,
+                      cudaStream_t stream) {
+  return OnViews(r, op, channel, stream, [&](int group_size, int position, exec::ViewList* list) {
+    return FindUnevenOperands(r, extents, group_size, position, list);
+  });
+}
+
+// `told` are the arguments that are read when the call starts.
+ncclResult_t OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializer_list<const void*> told,
+                    ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
+  for (const void* array : told) {
+    if (array == nullptr)
+      return InvalidArgument("%s: an array that is read when the call starts is NULL; it must stay valid until then",
+                             r.name);
+  }
+  return OnViews(r, op, channel, stream, [&](int group_size, int position, exec::ViewList* list) {
+    return FindLateOperands(r, late, group_size, position, list);
+  });
+}
+
 }  // namespace
 }  // namespace axccl::api
 
 using axccl::api::kNoReduction;
-using axccl::api::OnViews;
+using axccl::api::OnEven;
+using axccl::api::OnLate;
+using axccl::api::OnUneven;
 using axccl::api::ViewRequest;
 using axccl::plan::Kind;
 
 AXCCL_API ncclResult_t axcclAllGather(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                       axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
-  return OnViews(ViewRequest{"axcclAllGather", Kind::kAllGather, count, in, out, options, dim}, kNoReduction, channel,
-                 stream);
+  return OnEven(ViewRequest{"axcclAllGather", Kind::kAllGather, count, in, out, options, dim}, kNoReduction, channel,
+                stream);
 }
 
 AXCCL_API ncclResult_t axcclReduceScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                           ncclRedOp_t op, axcclChannel_t channel, const axcclOptions_t* options,
                                           cudaStream_t stream) {
-  return OnViews(ViewRequest{"axcclReduceScatter", Kind::kReduceScatter, count, in, out, options, dim}, op, channel,
-                 stream);
+  return OnEven(ViewRequest{"axcclReduceScatter", Kind::kReduceScatter, count, in, out, options, dim}, op, channel,
+                stream);
 }
 
 AXCCL_API ncclResult_t axcclAllReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
                                       axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
-  return OnViews(ViewRequest{"axcclAllReduce", Kind::kAllReduce, count, in, out, options}, op, channel, stream);
+  return OnEven(ViewRequest{"axcclAllReduce", Kind::kAllReduce, count, in, out, options}, op, channel, stream);
 }
 
 AXCCL_API ncclResult_t axcclAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int split_dim,
                                      int concat_dim, axcclChannel_t channel, const axcclOptions_t* options,
                                      cudaStream_t stream) {
-  return OnViews(ViewRequest{"axcclAllToAll", Kind::kAllToAll, count, in, out, options, split_dim, concat_dim},
-                 kNoReduction, channel, stream);
+  return OnEven(ViewRequest{"axcclAllToAll", Kind::kAllToAll, count, in, out, options, split_dim, concat_dim},
+                kNoReduction, channel, stream);
 }
 
 AXCCL_API ncclResult_t axcclGather(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
-  return OnViews(ViewRequest{"axcclGather", Kind::kGather, count, in, out, options, dim, 0, root}, kNoReduction,
-                 channel, stream);
+  return OnEven(ViewRequest{"axcclGather", Kind::kGather, count, in, out, options, dim, 0, root}, kNoReduction, channel,
+                stream);
 }
 
 AXCCL_API ncclResult_t axcclScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
                                     axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
-  return OnViews(ViewRequest{"axcclScatter", Kind::kScatter, count, in, out, options, dim, 0, root}, kNoReduction,
-                 channel, stream);
+  return OnEven(ViewRequest{"axcclScatter", Kind::kScatter, count, in, out, options, dim, 0, root}, kNoReduction,
+                channel, stream);
 }
 
 AXCCL_API ncclResult_t axcclBroadcast(int count, const axcclView_t* in, const axcclView_t* out, int root,
                                       axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
-  return OnViews(ViewRequest{"axcclBroadcast", Kind::kBroadcast, count, in, out, options, 0, 0, root}, kNoReduction,
-                 channel, stream);
+  return OnEven(ViewRequest{"axcclBroadcast", Kind::kBroadcast, count, in, out, options, 0, 0, root}, kNoReduction,
+                channel, stream);
 }
 
 AXCCL_API ncclResult_t axcclReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op, int root,
                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
-  return OnViews(ViewRequest{"axcclReduce", Kind::kReduce, count, in, out, options, 0, 0, root}, op, channel, stream);
+  return OnEven(ViewRequest{"axcclReduce", Kind::kReduce, count, in, out, options, 0, 0, root}, op, channel, stream);
+}
+
+AXCCL_API ncclResult_t axcclAllGatherV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                                       const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
+                                       cudaStream_t stream) {
+  return OnUneven(ViewRequest{"axcclAllGatherV", Kind::kAllGather, count, in, out, options, dim}, {extents, nullptr},
+                  kNoReduction, channel, stream);
+}
+
+AXCCL_API ncclResult_t axcclReduceScatterV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                                           ncclRedOp_t op, const int64_t* extents, axcclChannel_t channel,
+                                           const axcclOptions_t* options, cudaStream_t stream) {
+  return OnUneven(ViewRequest{"axcclReduceScatterV", Kind::kReduceScatter, count, in, out, options, dim},
+                  {extents, nullptr}, op, channel, stream);
+}
+
+AXCCL_API ncclResult_t axcclGatherV(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
+                                    const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
+                                    cudaStream_t stream) {
+  return OnUneven(ViewRequest{"axcclGatherV", Kind::kGather, count, in, out, options, dim, 0, root}, {extents, nullptr},
+                  kNoReduction, channel, stream);
+}
+
+AXCCL_API ncclResult_t axcclScatterV(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
+                                     const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
+                                     cudaStream_t stream) {
+  return OnUneven(ViewRequest{"axcclScatterV", Kind::kScatter, count, in, out, options, dim, 0, root},
+                  {extents, nullptr}, kNoReduction, channel, stream);
+}
+
+AXCCL_API ncclResult_t axcclAllToAllV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                                      const int64_t* send_extents, const int64_t* receive_extents,
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return OnUneven(ViewRequest{"axcclAllToAllV", Kind::kAllToAll, count, in, out, options, dim},
+                  {send_extents, receive_extents}, kNoReduction, channel, stream);
+}
+
+AXCCL_API ncclResult_t axcclRaggedAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int dim,
+                                           const int64_t* input_offsets, const int64_t* send_extents,
+                                           const int64_t* output_offsets, const int64_t* receive_extents,
+                                           axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return OnLate(ViewRequest{"axcclRaggedAllToAll", Kind::kAllToAll, count, in, out, options, dim},
+                {input_offsets, send_extents, output_offsets, receive_extents, nullptr},
+                {input_offsets, send_extents, output_offsets, receive_extents}, kNoReduction, channel, stream);
+}
+
+AXCCL_API ncclResult_t axcclBroadcastFrom(int count, const axcclView_t* in, const axcclView_t* out,
+                                          const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
+                                          cudaStream_t stream) {
+  return OnLate(ViewRequest{"axcclBroadcastFrom", Kind::kAllGather, count, in, out, options},
+                {nullptr, nullptr, nullptr, nullptr, roots}, {roots}, kNoReduction, channel, stream);
+}
+
+AXCCL_API ncclResult_t axcclReduceTo(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
+                                     const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
+                                     cudaStream_t stream) {
+  return OnLate(ViewRequest{"axcclReduceTo", Kind::kReduceScatter, count, in, out, options},
+                {nullptr, nullptr, nullptr, nullptr, roots}, {roots}, op, channel, stream);
 }

@@ -60,10 +60,11 @@ namespace {
 // A call in words; `operands` says how much of what.
 std::string Describe(uint64_t packed, const std::string& operands) {
   const auto kind = static_cast<unsigned>(packed & 0xff), type = static_cast<unsigned>(packed >> 8 & 0xff);
-  const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x7f);
+  const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x3f);
   if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine >= kNumCombines || scaling > 2) return "unreadable call";
   static constexpr const char* kCombines[kNumCombines] = {"sum", "prod", "max", "min"};
   std::string text = CallName(static_cast<plan::Kind>(kind));
+  if ((packed & Call::kUneven) != 0) text += "V";
   text += " " + operands;
   if (plan::Reduces(static_cast<plan::Kind>(kind)))
     text += std::string(" ") + (scaling == 1 ? "avg" : scaling == 2 ? "premulsum" : kCombines[combine]);

@@ -30,15 +30,17 @@ struct Call {
   const void* scalar_pointer = nullptr;
   uint64_t scalar_bytes = 0;
   // Null: one operand, whose blocks are dense and follow each other. Else `count` and `type` are the list's BlockCount
-  // and CommonType. A pointer, so that calls without views stay small.
+  // (0 where blocks differ) and CommonType. A pointer, so that calls without views stay small.
   std::shared_ptr<const ViewList> views;
 
-  // What all ranks must agree on, packed: kind, type, combine, scaling, root, and whether on views. Count and the form
+  bool uneven() const { return views != nullptr && views->uneven; }
+
+  // What all ranks must agree on, packed: kind, type, combine, scaling, root, and whether on views, even or not. Count and the form
   // of the blocks are compared besides.
-  static constexpr uint64_t kOnViews = 1u << 31;
+  static constexpr uint64_t kOnViews = 1u << 31, kUneven = 1u << 30;
   uint64_t Packed() const {
     return uint64_t(kind) | uint64_t(type) << 8 | uint64_t(combine) << 16 | uint64_t(scaling) << 24 |
-           (views != nullptr ? kOnViews : 0) | uint64_t(uint32_t(root)) << 32;
+           (views != nullptr ? kOnViews : 0) | (uneven() ? kUneven : 0) | uint64_t(uint32_t(root)) << 32;
   }
 };
 

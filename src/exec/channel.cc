@@ -117,8 +117,13 @@ Result<const Prepared*> Channel::PrepareBarrier() {
 Result<Prepared> Channel::Build(const Call& call, tune::Access access) const {
   const plan::Contract contract{call.kind, size(), call.root};
   const size_t element = ElementSize(call.type);
-  const tune::Choice choice =
-      host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access});
+  tune::Choice choice;
+  if (call.uneven()) {
+    // The algorithms whose every move is of one block of some rank, so that it is known how long.
+    choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
+  } else {
+    choice = host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access});
+  }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(own().layout.lanes));
   Prepared prepared;

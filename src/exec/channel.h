@@ -159,7 +159,8 @@ class Channel {
     std::byte* input = nullptr;
     std::byte* output = nullptr;
     int64_t input_strides[plan::kMaxDims], output_strides[plan::kMaxDims];
-    int64_t input_step = 0, output_step = 0;  // bytes from one block to the next
+    int64_t input_step = 0, output_step = 0;  // bytes from one block to the next, or one row
+    Pieces pieces;
   };
   std::vector<ViewBinding> view_bindings;  // [position * operands + operand]; empty until the first such call
   // What this rank announces of views that its op record has no room for, in memory that peers can read. Two, used in

@@ -3,6 +3,9 @@
 // A block of the call holds a block of every operand, one after the other, each from a multiple of kOperandAlignment
 // bytes on. So what moves and waits for blocks need not know how many operands there are, and a cut between cache lines
 // cuts no element.
+//
+// In an uneven call the blocks of an operand differ in one dimension: a form is that of one row, which has size 1 there,
+// and a block is a piece of rows. (Where there is no dimension, a block is all of the operand or nothing.) Pieces may be told when the call is made or be in memory that is read when it starts.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +35,22 @@ struct BlockForm {
   friend bool operator==(const BlockForm&, const BlockForm&) = default;
 };
 
+// Rows of an operand.
+struct Piece {
+  int64_t offset = 0;  // of the first, from the start of the operand
+  int64_t extent = 0;  // how many
+
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+// The rows of the blocks of one operand, on one rank. Uneven calls only.
+struct Pieces {
+  std::vector<Piece> input, output;  // by block
+  // Where the block for each rank begins in that rank's output, if it is the sender that says so; else empty.
+  std::vector<int64_t> targets;
+  int64_t input_rows = 0, output_rows = 0;  // there are
+};
+
 // One operand in the memory of one rank.
 struct ViewOperand {
   BlockForm form;
@@ -41,10 +60,24 @@ struct ViewOperand {
   void* output = nullptr;
   int64_t input_strides[plan::kMaxDims] = {};  // elements
   int64_t output_strides[plan::kMaxDims] = {};
+  int dim = -1;  // uneven calls: the dimension of the rows; -1: the operand is one row
+  Pieces pieces;
+};
+
+// What is read when a call starts; null: was told. Each for all operands alike, one value a rank.
+struct LatePieces {
+  const int64_t* input_offsets = nullptr;
+  const int64_t* input_extents = nullptr;
+  const int64_t* targets = nullptr;
+  const int64_t* output_extents = nullptr;
+  const int32_t* roots = nullptr;  // alone: one for each operand; its rank's rows are all, those of others none
 };
 
 struct ViewList {
   std::vector<ViewOperand> operands;  // at least one
+  bool uneven = false;
+  bool zeros = false;  // outputs of ranks that get no block are filled with zeros
+  LatePieces late;
 
   // Of what ranks must agree on; never 0.
   uint32_t Hash() const;

@@ -64,7 +64,10 @@ Status Operation::Start() {
     if (!averages_floats_) post_divisor_ = static_cast<uint64_t>(channel_->size());
   }
   scales_ = averages_floats_ || call_.scaling == Scaling::kPreMultiply;
+  if (call_.uneven()) AXCCL_RETURN_IF_ERROR(StartUneven());
   if (call_.views != nullptr) StartViews();
+  // A plan of one rank has no opening.
+  if (call_.uneven() && channel_->size() == 1) AXCCL_RETURN_IF_ERROR(SettlePieces());
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
   if (main_->instead_for != 0) {
     --main_->instead_for;
@@ -138,6 +141,7 @@ void Operation::EndStage() {
   if (stage_ == Stage::kBarrier) {
     Begin(Stage::kMain, main_);
   } else {
+    if (call_.views != nullptr && call_.views->zeros) FillZeros();
     channel_->last_algorithm.store(plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
     stage_ = Stage::kFinished;
   }
@@ -307,6 +311,7 @@ Status Operation::Bind(int position) {
 // After the prologue of a direct program: every rank has seen every announcement and draws the same conclusion. True to
 // go on; false when another program has been begun in its place.
 Result<bool> Operation::ChooseAccess() {
+  if (call_.uneven()) AXCCL_RETURN_IF_ERROR(SettlePieces());
   bool plain = false;
   for (int p = 0; p < channel_->size(); ++p) {
     const Member& member = channel_->member(p);
@@ -320,7 +325,7 @@ Result<bool> Operation::ChooseAccess() {
   const tune::Access access = calls ? tune::Access::kCall : tune::Access::kNone;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->Prepare(call_, access));
   if (other->program->plan == prepared_->program->plan) return true;
-  if (call_.count * ElementSize(call_.type) <= kSmallBlock) {
+  if (call_.count * ElementSize(call_.type) <= kSmallBlock && !call_.uneven()) {
     main_->instead = other;
     main_->instead_for = kUnasked;
   }

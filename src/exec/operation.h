@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "src/device/host/scheduler.h"
@@ -96,6 +97,7 @@ class Operation {
   void SetBlockSteps(int position, size_t index);
   void WriteForm(OpRecord* record) const;
   Status AnnounceViews(OpRecord* record);
+  size_t AnnouncedWords(int position) const;
   Status Publish(OpRecord* record);
   Spot FindSpot(Side side, size_t index) const;
   Status BindViews(int position);
@@ -108,7 +110,27 @@ class Operation {
     uint64_t begin;       // elements of the operand's block
     uint64_t count;
   };
+  // Uneven calls (operation_uneven.cc).
+  Status StartUneven();
+  size_t PieceWords(int position) const;
+  void AnnouncePieces(const ViewOperand& operand);
+  void ReadPieces(int position, size_t index, const std::function<uint64_t()>& next);
+  Status SettlePieces();
+  struct Transfer {
+    int source, block;       // of the input of a rank
+    int destination, place;  // block of the output of another
+  };
+  template <class Visit>
+  Status ForEachTransfer(const Visit& visit) const;
+  Status CheckTransfer(const Transfer& transfer, size_t index);
+  Status CheckTargets(int destination, size_t index) const;
+  uint64_t LongestBlock() const;
+  const plan::Operand& UserOperand(const Step& step) const;
+  const Piece& PieceOf(const plan::Operand& operand, size_t index) const;
+  uint64_t BlockBytes(const Step& step, size_t index) const;
+  plan::Range ClipToBlock(const Step& step, plan::Range range) const;
   kernels::BoxOperand Box(uint32_t operand, const Portion& portion, const Stretch& stretch) const;
+  void FillZeros();
   void MoveBoxes(const Step& step, const Portion& portion);
   void MoveBox(const Step& step, const Portion& portion, const Stretch& stretch);
 

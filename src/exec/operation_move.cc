@@ -157,8 +157,9 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
   const uint64_t most = by_call ? kBounceBytes : kMoveBytes;  // a multiple of all element sizes
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
     const uint32_t data_part = prepared_->program->data_parts[step.data_parts + state->part];
-    const plan::Range range = prepared_->whole ? plan::Range{0, call_.count}
-                                               : plan::Resolve(prepared_->partition, lane, state->turn, data_part);
+    plan::Range range = prepared_->whole ? plan::Range{0, call_.count}
+                                         : plan::Resolve(prepared_->partition, lane, state->turn, data_part);
+    if (call_.uneven()) range = ClipToBlock(step, range);
     while (state->offset < range.count) {
       if (budget_ <= 0) return Run::kAgain;
       uint64_t count = range.count - state->offset;

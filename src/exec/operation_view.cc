@@ -4,8 +4,8 @@
 // operand is bound in the form of this rank's own call. Whatever a peer tells, only what lies in its heap is touched.
 //
 // An announcement has for every operand of d dimensions these words: address and reach of the input, address and reach
-// of the output, d strides of the input, d strides of the output. It is in the op record, or in shared memory which the
-// record names; every word is read once.
+// of the output, d strides of the input, d strides of the output, and its pieces (operation_uneven.cc). It is in the op
+// record, or in shared memory which the record names; every word is read once.
 #include <algorithm>
 
 #include "kernels/host/box.h"
@@ -25,12 +25,6 @@ int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t
   return strides[dim] * operand.form.shape.sizes[dim] * static_cast<int64_t>(ElementSize(operand.type));
 }
 
-size_t AnnouncedWords(const ViewList& views) {
-  size_t words = 0;
-  for (const ViewOperand& operand : views.operands) words += 4 + 2 * static_cast<size_t>(operand.form.shape.dims);
-  return words;
-}
-
 }  // namespace
 
 // All blocks of an operand, without its data; empty where the rank has none.
@@ -43,7 +37,15 @@ plan::View Operation::ViewOf(Side side, int position, size_t index) const {
   const Channel::ViewBinding& binding = ViewAt(position, index);
   plan::View view;
   view.element_size = static_cast<uint32_t>(ElementSize(operand.type));
-  view.shape = blocks == 0 ? plan::Shape{1, {0}} : form.OperandShape(input ? form.split : form.concat, blocks);
+  if (blocks == 0) {
+    view.shape = plan::Shape{1, {0}};
+  } else if (call_.uneven()) {
+    view.shape = form.shape;
+    if (operand.dim >= 0)
+      view.shape.sizes[operand.dim] = input ? binding.pieces.input_rows : binding.pieces.output_rows;
+  } else {
+    view.shape = form.OperandShape(input ? form.split : form.concat, blocks);
+  }
   std::copy_n(input ? binding.input_strides : binding.output_strides, plan::kMaxDims, view.strides);
   return view;
 }
@@ -58,6 +60,7 @@ void Operation::StartViews() {
     own.output = static_cast<std::byte*>(operand.output);
     std::copy_n(operand.input_strides, plan::kMaxDims, own.input_strides);
     std::copy_n(operand.output_strides, plan::kMaxDims, own.output_strides);
+    if (call_.uneven()) own.pieces = operand.pieces;
     SetBlockSteps(channel_->self(), i);
   }
 }
@@ -66,6 +69,14 @@ void Operation::SetBlockSteps(int position, size_t index) {
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
   const ViewOperand& operand = call_.views->operands[index];
   Channel::ViewBinding& binding = ViewAt(position, index);
+  if (call_.uneven()) {
+    // A stride that means nothing, as there is one row, may be any number.
+    const uint64_t size = operand.dim < 0 ? 0 : ElementSize(operand.type);
+    const int d = std::max(operand.dim, 0);
+    binding.input_step = static_cast<int64_t>(static_cast<uint64_t>(binding.input_strides[d]) * size);
+    binding.output_step = static_cast<int64_t>(static_cast<uint64_t>(binding.output_strides[d]) * size);
+    return;
+  }
   binding.input_step =
       BlockStep(operand, operand.form.split, plan::InputBlocks(contract, position), binding.input_strides);
   binding.output_step =
@@ -99,10 +110,19 @@ Status Operation::AnnounceViews(OpRecord* record) {
     const auto dims = static_cast<size_t>(operand.form.shape.dims);
     words.insert(words.end(), operand.input_strides, operand.input_strides + dims);
     words.insert(words.end(), operand.output_strides, operand.output_strides + dims);
+    if (call_.uneven()) AnnouncePieces(operand);
   }
   SetWord(record, OpRecord::kInputReach, static_cast<uint64_t>(reach[0]));
   SetWord(record, OpRecord::kOutputReach, static_cast<uint64_t>(reach[1]));
   return Publish(record);
+}
+
+// Of a rank; all ranks compute the same.
+size_t Operation::AnnouncedWords(int position) const {
+  size_t words = 0;
+  for (const ViewOperand& operand : call_.views->operands)
+    words += 4 + 2 * static_cast<size_t>(operand.form.shape.dims) + PieceWords(position);
+  return words;
 }
 
 // Puts channel_->words where peers find them.
@@ -141,7 +161,7 @@ Status Operation::BindViews(int position) {
   const Member& member = channel_->member(position);
   const OpRecord& record = *member.layout.RecordOf(member.block, sequence_);
   const uint64_t place = Word(record, OpRecord::kPlace), heap = member.process->heap_bytes();
-  const uint64_t num = AnnouncedWords(*call_.views), bytes = num * sizeof(uint64_t);
+  const uint64_t num = AnnouncedWords(position), bytes = num * sizeof(uint64_t);
   const bool here = place == OpRecord::kHere;
   if (Word(record, OpRecord::kDetails) != num || (here && num > OpRecord::kRoom) ||
       (!here && (place > heap || bytes > heap - place || place % alignof(uint64_t) != 0)))
@@ -159,6 +179,7 @@ Status Operation::BindViews(int position) {
     const int dims = call_.views->operands[i].form.shape.dims;
     for (int d = 0; d < dims; ++d) view.input_strides[d] = static_cast<int64_t>(next());
     for (int d = 0; d < dims; ++d) view.output_strides[d] = static_cast<int64_t>(next());
+    if (call_.uneven()) ReadPieces(position, i, next);
     AXCCL_RETURN_IF_ERROR(MapView(Side::kInput, position, i, spots[0]));
     AXCCL_RETURN_IF_ERROR(MapView(Side::kOutput, position, i, spots[1]));
     SetBlockSteps(position, i);
@@ -189,14 +210,32 @@ Status Operation::MapView(Side side, int position, size_t index, Spot spot) {
   return Status();
 }
 
+// Of ranks that get no block: at the end, as in place the output is an input that others read.
+void Operation::FillZeros() {
+  static constexpr std::byte kZero[16] = {};
+  static constexpr int64_t kNoStrides[plan::kMaxDims] = {};
+  const plan::Contract contract{call_.kind, channel_->size(), call_.root};
+  const bool has_block = plan::OutputBlocks(contract, channel_->self()) != 0;
+  for (size_t i = 0; i < NumViews(); ++i) {
+    const ViewOperand& operand = call_.views->operands[i];
+    if (operand.output == nullptr || (has_block && (!call_.uneven() || operand.pieces.output[0].extent != 0))) continue;
+    const plan::Shape& shape = operand.form.shape;
+    const kernels::BoxOperand to{operand.output, operand.output_strides};
+    const kernels::BoxOperand from{const_cast<std::byte*>(kZero), kNoStrides};
+    const kernels::BoxRange all{shape.dims, shape.sizes, 0, static_cast<uint64_t>(plan::Elements(shape))};
+    kernels::CopyBox(all, &to, 1, from, ElementSize(operand.type), false);
+  }
+}
+
 // ---- movement ----
 
 kernels::BoxOperand Operation::Box(uint32_t index, const Portion& portion, const Stretch& stretch) const {
   const plan::Operand& operand = prepared_->program->operands[index];
   if (operand.buffer == Buffer::kScratch) return {Address(index, portion) + stretch.in_portion, nullptr};
   const Channel::ViewBinding& view = ViewAt(operand.rank, stretch.operand);
-  if (operand.buffer == Buffer::kInput) return {view.input + operand.block * view.input_step, view.input_strides};
-  return {view.output + operand.block * view.output_step, view.output_strides};
+  const int64_t step = call_.uneven() ? PieceOf(operand, stretch.operand).offset : operand.block;
+  if (operand.buffer == Buffer::kInput) return {view.input + step * view.input_step, view.input_strides};
+  return {view.output + step * view.output_step, view.output_strides};
 }
 
 // One mover call for each operand that the portion has something of.
@@ -205,7 +244,7 @@ void Operation::MoveBoxes(const Step& step, const Portion& portion) {
   uint64_t first = 0;
   for (size_t i = 0; i < NumViews() && first < end; ++i) {
     const ViewOperand& operand = call_.views->operands[i];
-    const uint64_t last = first + operand.block_bytes;
+    const uint64_t last = first + BlockBytes(step, i);
     const uint64_t low = std::max(begin, first), high = std::min(end, last);
     const uint64_t size = ElementSize(operand.type);
     if (low < high) MoveBox(step, portion, {i, low - begin, (low - first) / size, (high - low) / size});
@@ -235,7 +274,8 @@ void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch&
   }
   if (places.num_dst == 0) return;
   const ViewOperand& view = call_.views->operands[stretch.operand];
-  const plan::Shape& shape = view.form.shape;
+  plan::Shape shape = view.form.shape;
+  if (call_.uneven() && view.dim >= 0) shape.sizes[view.dim] = PieceOf(UserOperand(step), stretch.operand).extent;
   const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
   const bool non_temporal = prepared_->around_cache && places.to_user_only;
   if (plain_copy) return kernels::CopyBox(range, dst, places.num_dst, *src, ElementSize(view.type), non_temporal);

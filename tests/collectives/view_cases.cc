@@ -20,31 +20,6 @@ Sizes Times(Sizes sizes, int dim, int n) {
   return sizes;
 }
 
-// Any order of dimensions, with gaps, backwards; inputs may repeat elements.
-Placement AnyPlacement(const Sizes& sizes, bool may_repeat, Random random) {
-  Placement p;
-  p.sizes = sizes;
-  p.strides.resize(sizes.size());
-  std::vector<size_t> order(sizes.size());
-  std::iota(order.rbegin(), order.rend(), 0);
-  p.dense = random.OneIn(3);
-  for (size_t i = 1; i < order.size() && !p.dense; ++i) std::swap(order[i], order[random.Below(i + 1)]);
-  int64_t step = !p.dense && random.OneIn(5) ? 3 : 1;
-  for (const size_t d : order) {
-    const bool repeats = may_repeat && !p.dense && random.OneIn(6);
-    const int64_t reach = repeats ? 0 : std::max<int64_t>(sizes[d] - 1, 0) * step;
-    const bool backwards = !p.dense && random.OneIn(3);
-    p.strides[d] = repeats ? 0 : backwards ? -step : step;
-    (backwards ? p.before : p.after) += reach;
-    if (repeats) continue;
-    step += reach;
-    if (!p.dense && random.OneIn(3)) step += static_cast<int64_t>(random.Below(9));
-  }
-  p.after += 1;
-  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) p.before = p.after = 0;
-  return p;
-}
-
 // What a rank contributes to a reduction.
 int64_t SmallInteger(const ViewCase& c, uint64_t hash) {
   const bool tiny = harness::TypeBytes(c.type) == 1 && harness::IsFloatType(c.type);
@@ -56,12 +31,6 @@ int64_t SmallInteger(const ViewCase& c, uint64_t hash) {
   const int64_t most = tiny ? 1 : 3;
   const int64_t value = static_cast<int64_t>(hash % static_cast<uint64_t>(2 * most + 1)) - (is_signed ? most : 0);
   return c.fold == ncclAvg && harness::IsFloatType(c.type) ? value * c.nranks : value;
-}
-
-uint64_t Encode(ncclDataType_t type, int64_t value) {
-  if (harness::IsFloatType(type)) return harness::EncodeFloat(type, static_cast<double>(value));
-  const size_t bits = 8 * harness::TypeBytes(type);
-  return bits == 64 ? static_cast<uint64_t>(value) : static_cast<uint64_t>(value) & ((uint64_t{1} << bits) - 1);
 }
 
 // The same for all indices that share an element.
@@ -97,11 +66,45 @@ int64_t Fold(const ViewCase& c, const Sizes& index) {
 
 }  // namespace
 
+Placement AnyPlacement(const Sizes& sizes, bool may_repeat, Random random) {
+  Placement p;
+  p.sizes = sizes;
+  p.strides.resize(sizes.size());
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  p.dense = random.OneIn(3);
+  for (size_t i = 1; i < order.size() && !p.dense; ++i) std::swap(order[i], order[random.Below(i + 1)]);
+  int64_t step = !p.dense && random.OneIn(5) ? 3 : 1;
+  for (const size_t d : order) {
+    const bool repeats = may_repeat && !p.dense && random.OneIn(6);
+    const int64_t reach = repeats ? 0 : std::max<int64_t>(sizes[d] - 1, 0) * step;
+    const bool backwards = !p.dense && random.OneIn(3);
+    p.strides[d] = repeats ? 0 : backwards ? -step : step;
+    (backwards ? p.before : p.after) += reach;
+    if (repeats) continue;
+    step += reach;
+    if (!p.dense && random.OneIn(3)) step += static_cast<int64_t>(random.Below(9));
+  }
+  p.after += 1;
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) p.before = p.after = 0;
+  return p;
+}
+
+uint64_t EncodeInteger(ncclDataType_t type, int64_t value) {
+  if (harness::IsFloatType(type)) return harness::EncodeFloat(type, static_cast<double>(value));
+  const size_t bits = 8 * harness::TypeBytes(type);
+  return bits == 64 ? static_cast<uint64_t>(value) : static_cast<uint64_t>(value) & ((uint64_t{1} << bits) - 1);
+}
+
 bool ViewCase::Reduces() const {
   return op == ViewOp::kReduceScatter || op == ViewOp::kAllReduce || op == ViewOp::kReduce;
 }
 bool ViewCase::HasInput(int rank) const { return (op != ViewOp::kScatter && op != ViewOp::kBroadcast) || rank == root; }
-bool ViewCase::HasOutput(int rank) const { return (op != ViewOp::kGather && op != ViewOp::kReduce) || rank == root; }
+// Of a reduction's ranks other than the root, some want their zeros.
+bool ViewCase::HasOutput(int rank) const {
+  if (op == ViewOp::kReduce && Scramble(static_cast<uint64_t>(root * 5 + fold), 0x2e05, static_cast<uint64_t>(rank)) % 2 == 0) return true;
+  return (op != ViewOp::kGather && op != ViewOp::kReduce) || rank == root;
+}
 Sizes ViewCase::InputSizes() const { return Times(block, split, nranks); }
 Sizes ViewCase::OutputSizes() const { return Times(block, concat, nranks); }
 
@@ -193,12 +196,13 @@ int64_t OffsetOf(const Placement& placement, const Sizes& index) {
 
 uint64_t InputElement(const ViewCase& c, int rank, const Sizes& index) {
   const uint64_t hash = InputHash(c, rank, index);
-  if (c.Reduces()) return Encode(c.type, SmallInteger(c, hash));
+  if (c.Reduces()) return EncodeInteger(c.type, SmallInteger(c, hash));
   const size_t bits = 8 * harness::TypeBytes(c.type);
   return bits == 64 ? hash : hash & ((uint64_t{1} << bits) - 1);
 }
 
 uint64_t OutputElement(const ViewCase& c, int rank, const Sizes& index) {
+  if (c.op == ViewOp::kReduce && rank != c.root) return 0;
   Sizes source = index;
   int sender = c.root;
   if (c.concat >= 0) {
@@ -209,7 +213,7 @@ uint64_t OutputElement(const ViewCase& c, int rank, const Sizes& index) {
     x %= part;
   }
   if (c.split >= 0) source[static_cast<size_t>(c.split)] += rank * c.block[static_cast<size_t>(c.split)];
-  return c.Reduces() ? Encode(c.type, Fold(c, source)) : InputElement(c, sender, source);
+  return c.Reduces() ? EncodeInteger(c.type, Fold(c, source)) : InputElement(c, sender, source);
 }
 
 }  // namespace axccl::tests

@@ -62,6 +62,8 @@ struct Placement {
   bool dense = false;  // strides need not be told
   int64_t before = 0, after = 0;
 };
+// Any order of dimensions, with gaps, backwards; inputs may repeat elements.
+Placement AnyPlacement(const Sizes& sizes, bool may_repeat, harness::Random random);
 // In place, of the larger operand; the smaller one has the same strides.
 Placement InputPlacement(const ViewCase& c, int rank);
 Placement OutputPlacement(const ViewCase& c, int rank);
@@ -82,6 +84,8 @@ void ForEachIndex(const Sizes& sizes, const Visit& visit) {
 }
 int64_t OffsetOf(const Placement& placement, const Sizes& index);
 
+// A number that the type can hold, as bits.
+uint64_t EncodeInteger(ncclDataType_t type, int64_t value);
 // The element of a rank's input, and of its output, as bits.
 uint64_t InputElement(const ViewCase& c, int rank, const Sizes& index);
 uint64_t OutputElement(const ViewCase& c, int rank, const Sizes& index);

@@ -204,10 +204,11 @@ class ViewRunner {
     std::vector<axcclView_t> inputs, outputs;
     for (const auto& part : parts) {
       inputs.push_back(c.HasInput(rank) ? *part->input.View() : nonsense);
-      outputs.push_back(c.HasOutput(rank) ? *part->output.View() : nonsense);
+      outputs.push_back(part->c.HasOutput(rank) ? *part->output.View() : nonsense);
     }
     const axcclView_t* in = c.HasInput(rank) || random.OneIn(2) ? inputs.data() : nullptr;
-    const axcclView_t* out = c.HasOutput(rank) || random.OneIn(2) ? outputs.data() : nullptr;
+    const bool looked_at = c.op == ViewOp::kReduce;
+    const axcclView_t* out = c.HasOutput(rank) || (!looked_at && random.OneIn(2)) ? outputs.data() : nullptr;
     // Operands may differ in the number of dimensions, so that they cannot all be counted from the end.
     const int dims = static_cast<int>(c.block.size());
     const int split = count > 1 || random.OneIn(2) ? c.split : c.split - dims;
