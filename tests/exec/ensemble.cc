@@ -144,6 +144,7 @@ Member Ensemble::MakeMember(int viewer, int rank) {
   Member member;
   member.rank = rank;
   member.block = (own_view ? owner.heap().own() : owner.heap().peer()) + (Block(rank) - owner.heap().own());
+  member.header = reinterpret_cast<BlockHeader*>(member.block);
   member.layout = layout_.channel;
   member.process = own_view ? owner.self() : owner.peer();
   member.same_process = own_view;
