@@ -6,6 +6,7 @@
 
 #include "axccl/axccl.h"
 #include "src/api/calls.h"
+#include "src/api/channels.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/base/log.h"
@@ -134,25 +135,25 @@ Status CheckOverlap(const Request& r, const plan::Contract& contract, int rank, 
   return Status();
 }
 
-Status FindOperands(const Request& r, const comm::Identity& identity, Operands* operands) {
-  if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(identity.ranks))
-    return MakeStatus(Code::kInvalidArgument, "%s: argument root is %d; pass a rank of the communicator (0..%d)",
-                      r.name, r.root, identity.ranks - 1);
-  const plan::Contract contract{r.kind, identity.ranks, r.root};
-  AXCCL_RETURN_IF_ERROR(ReadOperands(r, contract, identity.rank, operands));
+Status FindOperands(const Request& r, const GroupPlace& place, Operands* operands) {
+  if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(place.ranks))
+    return MakeStatus(Code::kInvalidArgument, "%s: argument root is %d; pass a rank of the channel's group (0..%d)",
+                      r.name, r.root, place.ranks - 1);
+  const plan::Contract contract{r.kind, place.ranks, r.root};
+  AXCCL_RETURN_IF_ERROR(ReadOperands(r, contract, place.rank, operands));
   plan::Collective collective;
   collective.call = r.name;
   collective.kind = r.kind;
-  collective.group_size = identity.ranks;
+  collective.group_size = place.ranks;
   collective.dim = r.dim;
   collective.concat_dim = r.concat_dim;
   AXCCL_RETURN_IF_ERROR(plan::FindBlocks(collective, operands->Input(), operands->Output(), &operands->blocks));
   int64_t bytes;
   if (__builtin_mul_overflow(operands->blocks.elements, static_cast<int64_t>(ElementSize(operands->type)), &bytes) ||
-      __builtin_mul_overflow(bytes, int64_t{identity.ranks}, &bytes) || bytes > (int64_t{1} << 56))
+      __builtin_mul_overflow(bytes, int64_t{place.ranks}, &bytes) || bytes > (int64_t{1} << 56))
     return MakeStatus(Code::kInvalidArgument, "%s: blocks of sizes %s: more bytes than can be addressed on %d ranks",
-                      r.name, plan::Text(operands->blocks.shape).c_str(), identity.ranks);
-  return CheckOverlap(r, contract, identity.rank, *operands);
+                      r.name, plan::Text(operands->blocks.shape).c_str(), place.ranks);
+  return CheckOverlap(r, contract, place.rank, *operands);
 }
 
 exec::Call MakeCall(const Request& r, const Operands& operands) {
@@ -188,22 +189,22 @@ Status CheckRequest(const Request& r) {
 
 ncclResult_t OnViews(const Request& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle) {
   ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(reinterpret_cast<ncclComm_t>(handle), r.name, &result);
-  if (!comm) return result;
+  GroupPlace place;
+  const ChannelPin pin = PinChannel(handle, r.name, &place, &result);
+  if (!pin) return result;
+  const CommPin& comm = pin.comm;
   if (const Status status = CheckRequest(r); !status.ok()) return Report(status);
-  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
-  const comm::Identity& identity = comm->core()->identity();
   Operands operands;
-  if (const Status status = FindOperands(r, identity, &operands); !status.ok()) return Report(status);
+  if (const Status status = FindOperands(r, place, &operands); !status.ok()) return Report(status);
   exec::Call call = MakeCall(r, operands);
   if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
   device::host::Stream* stream = nullptr;
   if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
   AXCCL_INFO(kColl, "%s: opCount %llx input %p output %p %s comm %p [nranks=%d] stream %p", r.name + 5,
              static_cast<unsigned long long>(comm->core()->operations()), call.input, call.output,
-             exec::DescribeCall(call.Packed(), call.view->form).c_str(), static_cast<void*>(handle), identity.ranks,
+             exec::DescribeCall(call.Packed(), call.view->form).c_str(), static_cast<void*>(handle), place.ranks,
              static_cast<void*>(stream_handle));
-  Enqueue(comm.get(), comm->core()->channel(), call, stream);
+  Enqueue(comm.get(), pin.channel, call, stream);
   return ncclSuccess;
 }
 
