@@ -247,7 +247,7 @@ const BadCall kBadCalls[] = {
        return axcclAllReduce(1, &none, View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"Communicator",
-     {"axcclAllReduce: argument comm is NULL"},
+     {"axcclAllReduce: argument channel is NULL"},
      [](const Setting& s) {
        return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, nullptr, nullptr, s.stream);
      }},

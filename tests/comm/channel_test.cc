@@ -279,11 +279,13 @@ TEST_P(ChannelTest, ComeAndGoWithoutATrace) {
             ASSERT_OK(axcclChannelDestroy(MakeChannel(clique.comm(), 4, {}, 99)));
             ASSERT_TRUE(context.Barrier(3));
           }
-          if (i == 200) {
+          // One thread of a process looks, as looking takes a descriptor.
+          const bool looks = context.rank() % context.layout().threads == 0;
+          if (looks && i == 200) {
             blocks = HeapBlocks();
             descriptors = Descriptors();
             ASSERT_GT(blocks, 0);
-          } else {
+          } else if (looks) {
             // The table of channels may have touched pages since.
             EXPECT_LE(HeapBlocks(), blocks + 4 * 600 * 2);
             EXPECT_EQ(Descriptors(), descriptors);
