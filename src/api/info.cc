@@ -28,7 +28,7 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
   all.rank = core->identity().rank;
   all.device = core->identity().device;
   all.local_processes = core->local_processes();
-  all.memory_bytes = core->block().resident_bytes();
+  all.memory_bytes = core->block().resident_bytes() + core->channels().resident_bytes();
   all.operations = core->operations();
   all.plans = core->channel()->plans.load();
   all.verify_seconds = comm::VerifySeconds();

@@ -150,7 +150,7 @@ Status ReadOperands(const ViewContext& context, std::vector<ViewPair>* operands)
                       r.count, kMaxOperands);
   AXCCL_RETURN_IF_ERROR(CheckOptions(r));
   if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(context.contract.ranks))
-    return MakeStatus(Code::kInvalidArgument, "%s: argument root is %d; pass a rank of the communicator (0..%d)",
+    return MakeStatus(Code::kInvalidArgument, "%s: argument root is %d; pass a rank of the channel's group (0..%d)",
                       r.name, r.root, context.contract.ranks - 1);
   operands->resize(static_cast<size_t>(r.count));
   for (int i = 0; i < r.count; ++i)

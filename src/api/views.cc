@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/api/calls.h"
+#include "src/api/channels.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/api/operands.h"
@@ -56,12 +57,12 @@ template <class Find>
 ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle,
                      const Find& find) {
   ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(reinterpret_cast<ncclComm_t>(handle), r.name, &result);
-  if (!comm) return result;
-  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
-  const comm::Identity& identity = comm->core()->identity();
+  GroupPlace place;
+  const ChannelPin pin = PinChannel(handle, r.name, &place, &result);
+  if (!pin) return result;
+  const CommPin& comm = pin.comm;
   exec::ViewList list;
-  if (const Status status = find(identity.ranks, identity.rank, &list); !status.ok()) return Report(status);
+  if (const Status status = find(place.ranks, place.rank, &list); !status.ok()) return Report(status);
   std::vector<exec::Call> calls = MakeCalls(r, std::move(list));
   for (exec::Call& call : calls) {
     if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
@@ -71,9 +72,9 @@ ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle
   for (const exec::Call& call : calls) {
     AXCCL_INFO(kColl, "%s: opCount %llx input %p output %p %s comm %p [nranks=%d] stream %p", r.name + 5,
                static_cast<unsigned long long>(comm->core()->operations()), call.input, call.output,
-               exec::DescribeCall(call).c_str(), static_cast<void*>(handle), identity.ranks,
+               exec::DescribeCall(call).c_str(), static_cast<void*>(handle), place.ranks,
                static_cast<void*>(stream_handle));
-    Enqueue(comm.get(), comm->core()->channel(), call, stream);
+    Enqueue(comm.get(), pin.channel, call, stream);
   }
   return ncclSuccess;
 }

@@ -58,12 +58,17 @@ Result<std::unique_ptr<Block>> Block::Create(int rank, int ranks, const exec::Bl
 
 Block::~Block() {
   if (data_ == nullptr) return;
-  if (auto heap = shm::Heap::Get(); heap.ok()) (void)heap.value()->Free(data_).ok();
+  auto heap = shm::Heap::Get();
+  if (!heap.ok()) return;
+  (void)heap.value()->Free(data_).ok();
+  for (void* memory : kept_) (void)heap.value()->Free(memory).ok();
 }
 
-uint64_t Block::resident_bytes() const {
-  std::vector<unsigned char> pages(layout_.bytes / kPage);
-  if (mincore(data_, layout_.bytes, pages.data()) != 0) return 0;
+uint64_t Block::resident_bytes() const { return ResidentBytes(data_, layout_.bytes); }
+
+uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
+  std::vector<unsigned char> pages(bytes / kPage);
+  if (mincore(const_cast<std::byte*>(memory), bytes, pages.data()) != 0) return 0;
   return kPage * static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; }));
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,9 @@ class Block {
   // Bytes of the block that take up memory.
   uint64_t resident_bytes() const;
 
+  // More memory of the heap that peers may still use: freed with the block.
+  void Keep(std::vector<void*> memory) { kept_ = std::move(memory); }
+
   // Gives the block up: closed for peers, and freed once `peers` (by rank; null or self: none) have let go or died.
   static void Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers);
   // Frees what can be freed of the released blocks.
@@ -39,6 +43,10 @@ class Block {
   std::byte* data_ = nullptr;
   uint64_t heap_offset_ = 0;
   exec::BlockLayout layout_;
+  std::vector<void*> kept_;
 };
+
+// Bytes of [memory, memory + bytes), whole pages, that take up memory.
+uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes);
 
 }  // namespace axccl::comm

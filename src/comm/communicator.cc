@@ -51,10 +51,11 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       processes_(std::move(processes)),
       device_(device::host::Device::Get(identity_.device)),
       launches_(std::make_shared<device::host::Timeline>()),
-      channel_(this, members_, identity_.rank, false),
+      channel_(this, members_, identity_.rank, false, launches_),
       pairs_(2 * static_cast<size_t>(identity_.ranks)) {}
 
 Communicator::~Communicator() {
+  block_->Keep(channels_.Close());
   for (const exec::Member& member : members_) {
     if (member.rank != identity_.rank)
       block_->layout().ReleasedBy(member.block, identity_.rank)->store(1, std::memory_order_release);
@@ -90,7 +91,7 @@ exec::Channel* Communicator::PairChannel(int peer, bool sending) {
   auto& pair = pairs_[2 * static_cast<size_t>(peer) + (sending ? 0 : 1)];
   if (pair == nullptr) {
     const int src = sending ? identity_.rank : peer, dst = sending ? peer : identity_.rank;
-    pair = std::make_unique<exec::Channel>(this, PairMembers(src, dst), sending ? 0 : 1, true);
+    pair = std::make_unique<exec::Channel>(this, PairMembers(src, dst), sending ? 0 : 1, true, launches_);
   }
   return pair.get();
 }
@@ -157,15 +158,6 @@ bool Communicator::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
   return heap.ok() && heap.value()->Contains(p, bytes, offset);
 }
 
-Result<exec::SharedWords> Communicator::AllocateWords(size_t count) {
-  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
-  AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(count * sizeof(uint64_t), alignof(std::max_align_t)));
-  exec::SharedWords words;
-  words.data.reset(static_cast<std::atomic<uint64_t>*>(memory), [heap](void* p) { (void)heap->Free(p).ok(); });
-  words.offset = static_cast<uint64_t>(static_cast<std::byte*>(memory) - heap->base());
-  return words;
-}
-
 Status Communicator::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
   return shm::CallRead(pid, local, remote, bytes);
 }
@@ -197,9 +189,10 @@ void Communicator::Abort(const Status& reason) {
 }
 
 bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
-  const uint64_t last = launches_->issued();
+  std::vector<device::host::Mark> marks = channels_.Outstanding();
+  marks.push_back({launches_, launches_->issued()});
   return Scheduler::Process().Wait(
-      device_->queue(), [&] { return launches_->Reached(last); },
+      device_->queue(), [&] { return std::all_of(marks.begin(), marks.end(), [](const auto& m) { return m.Reached(); }); },
       [&] { return give_up != nullptr && give_up->load(std::memory_order_relaxed); });
 }
 
@@ -224,7 +217,7 @@ class ControlWait : public device::host::Work {
     return Poll::kDone;
   }
   void Arm(int doorbell) override {
-    (*members_)[static_cast<size_t>(self_)].header()->waiter.store(static_cast<uint32_t>(doorbell) + 1,
+    (*members_)[static_cast<size_t>(self_)].header->waiter.store(static_cast<uint32_t>(doorbell) + 1,
                                                                    std::memory_order_seq_cst);
   }
   bool done() const { return done_.load(std::memory_order_acquire); }
@@ -264,7 +257,7 @@ uint64_t ControlTag(const std::vector<int>& group, uint64_t count) {
 Status Communicator::CheckGroup(const std::vector<int>& group) const {
   for (const int rank : group) {
     const exec::Member& member = members_[static_cast<size_t>(rank)];
-    const bool closed = member.header()->closed.load(std::memory_order_acquire) != 0;
+    const bool closed = member.header->closed.load(std::memory_order_acquire) != 0;
     if (rank != identity_.rank && (closed || member.process->Died()))
       return MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
                         member.process->pid(), closed ? "destroyed its communicator" : "died");

@@ -14,6 +14,7 @@
 
 #include "src/base/status.h"
 #include "src/comm/block.h"
+#include "src/comm/channels.h"
 #include "src/comm/exchange.h"
 #include "src/cost/machine.h"
 #include "src/device/host/stream.h"
@@ -49,11 +50,13 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   const Identity& identity() const { return identity_; }
   const Settings& settings() const { return settings_; }
   device::host::Device* device() const { return device_; }
-  // The order of this communicator's launches.
+  // The order of launches on the default channel and the pair channels.
   const device::host::TimelinePtr& launches() const { return launches_; }
   exec::Channel* channel() { return &channel_; }
   // The channel for messages between this rank and `peer`. `sending`: from here to there.
   exec::Channel* PairChannel(int peer, bool sending);
+  // The channels that were created; each has an order of its own.
+  ChannelTable& channels() { return channels_; }
   const std::vector<exec::Member>& members() const { return members_; }
   const Block& block() const { return *block_; }
   int local_processes() const;
@@ -67,7 +70,6 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
                                                           int lanes, int rank) override;
   const tune::Chooser& chooser() const override { return *chooser_; }
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
-  Result<exec::SharedWords> AllocateWords(size_t count) override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
   Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
   uint64_t cache_bytes() const override { return settings_.machine.cache_bytes; }
@@ -105,6 +107,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   exec::Channel channel_;
   std::mutex pairs_mutex_;
   std::vector<std::unique_ptr<exec::Channel>> pairs_;  // [2 * peer + receiving]
+  ChannelTable channels_{this};
 
   std::atomic<bool> failed_{false}, published_{false};
   mutable std::mutex failure_mutex_;

@@ -15,15 +15,23 @@ using device::host::Item;
 using device::host::Poll;
 using device::host::Scheduler;
 using device::host::Stream;
+using device::host::Timeline;
+using device::host::TimelinePtr;
 
 // Looks a lone call gives its peers before it returns with the operation under way: peers that call at the same time are
 // a fraction of a microsecond apart, and finishing here saves the hand-over to the queue.
 constexpr int kLooks = 48;
 
+// Keeps a channel that was created and may be destroyed by its user meanwhile.
+std::shared_ptr<exec::Channel> HoldOf(exec::Channel* channel) {
+  return channel != nullptr ? channel->weak_from_this().lock() : nullptr;
+}
+
 class Launch : public device::host::Work {
  public:
   void Add(StreamCall call) {
     if (call.channel != nullptr) {
+      AddHold(std::move(call.hold));
       operations_.emplace_back(call.channel, call.call);
     } else {
       copies_.push_back(call.call);
@@ -31,6 +39,7 @@ class Launch : public device::host::Work {
     comms_.push_back(std::move(call.comm));
   }
   void Add(std::shared_ptr<Communicator> comm, exec::Operation operation) {
+    AddHold(HoldOf(operation.channel()));
     operations_.push_back(std::move(operation));
     comms_.push_back(std::move(comm));
   }
@@ -65,7 +74,12 @@ class Launch : public device::host::Work {
   Status result() const override { return result_; }
 
  private:
+  void AddHold(std::shared_ptr<exec::Channel> hold) {
+    if (hold != nullptr) holds_.push_back(std::move(hold));
+  }
+
   std::vector<std::shared_ptr<Communicator>> comms_;
+  std::vector<std::shared_ptr<exec::Channel>> holds_;  // gone before their communicators
   std::vector<exec::Call> copies_;
   std::deque<exec::Operation> operations_;  // addresses are kept in channels
   Status result_;
@@ -75,36 +89,44 @@ Stream* Effective(const Communicator& comm, Stream* stream) {
   return stream != nullptr ? stream : comm.device()->null_stream();
 }
 
-// Calls that share a communicator or a stream, directly or through others.
-struct Cluster {
-  std::vector<Communicator*> comms;
-  std::vector<Stream*> streams;
-  std::vector<StreamCall> calls;
-
-  bool Touches(const Communicator* comm, const Stream* stream) const {
-    return std::find(comms.begin(), comms.end(), comm) != comms.end() ||
-           std::find(streams.begin(), streams.end(), stream) != streams.end();
-  }
-  void Absorb(Cluster&& other) {
-    comms.insert(comms.end(), other.comms.begin(), other.comms.end());
-    streams.insert(streams.end(), other.streams.begin(), other.streams.end());
-    std::move(other.calls.begin(), other.calls.end(), std::back_inserter(calls));
-  }
-};
-
 template <class T>
 void AddOnce(std::vector<T*>* list, T* item) {
   if (std::find(list->begin(), list->end(), item) == list->end()) list->push_back(item);
 }
+
+// Copies within a rank go with its communicator's own launches.
+const TimelinePtr& OrderOf(const Communicator& comm, const exec::Channel* channel) {
+  return channel != nullptr ? channel->order() : comm.launches();
+}
+
+// Calls that share an order of launches or a stream, directly or through others.
+struct Cluster {
+  std::vector<Communicator*> comms;
+  std::vector<const TimelinePtr*> orders;
+  std::vector<Stream*> streams;
+  std::vector<StreamCall> calls;
+
+  bool Touches(const TimelinePtr& order, const Stream* stream) const {
+    return std::any_of(orders.begin(), orders.end(), [&](const TimelinePtr* o) { return *o == order; }) ||
+           std::find(streams.begin(), streams.end(), stream) != streams.end();
+  }
+  void Absorb(Cluster&& other) {
+    for (Communicator* comm : other.comms) AddOnce(&comms, comm);
+    orders.insert(orders.end(), other.orders.begin(), other.orders.end());
+    streams.insert(streams.end(), other.streams.begin(), other.streams.end());
+    std::move(other.calls.begin(), other.calls.end(), std::back_inserter(calls));
+  }
+};
 
 std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
   std::vector<Cluster> clusters;
   for (StreamCall& call : calls) {
     Communicator* comm = call.comm.get();
     Stream* stream = Effective(*comm, call.stream);
+    const TimelinePtr& order = OrderOf(*comm, call.channel);
     Cluster* home = nullptr;
     for (size_t i = 0; i < clusters.size();) {
-      if (!clusters[i].Touches(comm, stream)) {
+      if (!clusters[i].Touches(order, stream)) {
         ++i;
       } else if (home == nullptr) {
         home = &clusters[i++];
@@ -115,6 +137,7 @@ std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
     }
     if (home == nullptr) home = &clusters.emplace_back();
     AddOnce(&home->comms, comm);
+    if (!home->Touches(order, nullptr)) home->orders.push_back(&order);
     AddOnce(&home->streams, stream);
     home->calls.push_back(std::move(call));
   }
@@ -128,8 +151,7 @@ void Submit(Cluster cluster) {
   for (Stream* stream : cluster.streams) AddOnce(&devices, Device::Get(stream->device()));
   std::sort(devices.begin(), devices.end());
   for (Device* device : devices) device->submission().lock();
-  for (Communicator* comm : cluster.comms)
-    item->places.push_back(device::host::Place{comm->launches(), comm->launches()->Issue()});
+  for (const TimelinePtr* order : cluster.orders) item->places.push_back(device::host::Place{*order, (*order)->Issue()});
   for (Stream* stream : cluster.streams) Device::Get(stream->device())->Enqueue(stream, &item->places, &item->after);
   for (Device* device : devices) device->submission().unlock();
 
@@ -145,12 +167,12 @@ void Submit(Cluster cluster) {
 }
 
 // Takes both tickets if the call could start this instant. A stream of another device takes the general way.
-bool IssueIdle(Communicator* comm, Stream* stream, uint64_t* launch_ticket, uint64_t* stream_ticket) {
+bool IssueIdle(Communicator* comm, Timeline* order, Stream* stream, uint64_t* launch_ticket, uint64_t* stream_ticket) {
   Device* device = comm->device();
   if (stream->device() != device->ordinal()) return false;
   std::lock_guard lock(device->submission());
-  if (!comm->launches()->Idle() || !device->EnqueueIdle(stream, stream_ticket)) return false;
-  *launch_ticket = comm->launches()->Issue();
+  if (!order->Idle() || !device->EnqueueIdle(stream, stream_ticket)) return false;
+  *launch_ticket = order->Issue();
   return true;
 }
 
@@ -160,10 +182,11 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
   Stream* effective = Effective(*comm, stream);
   device::host::Queue* queue = comm->device()->queue();
   uint64_t launch_ticket, stream_ticket;
-  if (!queue->TryEnterIdle()) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr}});
-  if (!IssueIdle(comm.get(), effective, &launch_ticket, &stream_ticket)) {
+  if (!queue->TryEnterIdle()) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});
+  const TimelinePtr& order = OrderOf(*comm, channel);
+  if (!IssueIdle(comm.get(), order.get(), effective, &launch_ticket, &stream_ticket)) {
     queue->Leave();
-    return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr}});
+    return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});
   }
   comm->CountOperation();
   exec::Operation operation(channel, call);
@@ -176,7 +199,7 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
   }
   if (poll == Poll::kDone) {
     if (!operation.status().ok()) effective->timeline()->SetError(operation.status());
-    comm->launches()->Complete(launch_ticket);
+    order->Complete(launch_ticket);
     effective->timeline()->Complete(stream_ticket);
     queue->LeaveAndNotify();
     return;
@@ -185,7 +208,7 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
   launch->Add(comm, std::move(operation));
   auto item = std::make_unique<Item>();
   item->work = std::move(launch);
-  item->places = {{comm->launches(), launch_ticket}, {effective->timeline(), stream_ticket}};
+  item->places = {{order, launch_ticket}, {effective->timeline(), stream_ticket}};
   item->started = true;
   queue->AddStarted(std::move(item));
   queue->Leave();

@@ -15,7 +15,7 @@
 namespace axccl::comm {
 namespace {
 
-constexpr uint32_t kProtocol = 1;
+constexpr uint32_t kProtocol = 2;
 constexpr int kMaxLanes = 8;
 
 // First round: who I am; rank 0 also what everybody does.
@@ -134,12 +134,13 @@ class Builder {
       exec::Member member;
       member.rank = static_cast<int>(rank);
       member.block = process->heap() + offset;
+      member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
       member.layout = layout_.channel;
       member.process = process.get();
       member.same_process = process->is_self();
       member.device = peers_[rank].device;
-      if (member.header()->magic != exec::BlockHeader::kMagic || member.header()->rank != rank ||
-          member.header()->ranks != ranks())
+      if (member.header->magic != exec::BlockHeader::kMagic || member.header->rank != rank ||
+          member.header->ranks != ranks())
         return MakeStatus(Code::kRemoteError, "rank %zu announced something that is not its block", rank);
       members_.push_back(member);
       processes_.push_back(std::move(process));

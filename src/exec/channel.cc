@@ -61,19 +61,32 @@ struct RecordedCall {
 }  // namespace
 
 void WakeMember(const Member& member) {
-  std::atomic<uint32_t>& waiter = member.header()->waiter;
+  std::atomic<uint32_t>& waiter = member.header->waiter;
   if (waiter.load(std::memory_order_seq_cst) == 0) return;
   const uint32_t doorbell = waiter.exchange(0, std::memory_order_seq_cst);
   if (doorbell != 0) device::host::RingDoorbell(member.process->page(), static_cast<int>(doorbell - 1));
 }
 
-Channel::Channel(Host* host, std::vector<Member> members, int self, bool pair)
-    : host_(host), members_(std::move(members)), self_(self), pair_(pair) {
+Channel::Channel(Host* host, std::vector<Member> members, int self, bool pair, device::host::TimelinePtr order,
+                 Connector* connector)
+    : host_(host),
+      members_(std::move(members)),
+      self_(self),
+      pair_(pair),
+      order_(std::move(order)),
+      connector_(connector) {
   for (const Member& member : members_) {
     all_same_process_ &= member.same_process;
     all_call_copy_ &= member.same_process || member.call_copy;
   }
   bindings.resize(members_.size());
+}
+
+Result<int> Channel::Connect() {
+  if (connector_ == nullptr) return -1;
+  AXCCL_ASSIGN_OR_RETURN(const int missing, connector_->Connect(&members_));
+  if (missing < 0) connector_ = nullptr;
+  return missing;
 }
 
 bool Channel::NeedsBarrier(const Prepared& next) const {
@@ -250,15 +263,15 @@ Status Channel::CheckMembers(int waiting_for) const {
   for (int p = 0; p < size(); ++p) {
     if (p == self_) continue;
     const Member& peer = member(p);
-    const uint32_t error = peer.header()->error.load(std::memory_order_acquire);
+    const uint32_t error = peer.header->error.load(std::memory_order_acquire);
     if (error != 0) {
       char text[kErrorText];
-      std::copy_n(peer.header()->error_text, kErrorText, text);
+      std::copy_n(peer.header->error_text, kErrorText, text);
       text[kErrorText - 1] = 0;
       const auto code = error <= static_cast<uint32_t>(Code::kTimeout) ? static_cast<Code>(error) : Code::kRemoteError;
       return Status(code, text);
     }
-    const bool closed = peer.header()->closed.load(std::memory_order_acquire) != 0;
+    const bool closed = peer.header->closed.load(std::memory_order_acquire) != 0;
     if (closed && p == waiting_for)
       return MakeStatus(Code::kRemoteError, "rank %d waits for rank %d, which has destroyed or aborted its communicator",
                         own().rank, peer.rank);

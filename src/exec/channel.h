@@ -11,11 +11,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "kernels/host/box.h"
 #include "src/base/status.h"
+#include "src/device/host/timeline.h"
 #include "src/exec/call.h"
 #include "src/exec/layout.h"
 #include "src/exec/program.h"
@@ -28,24 +30,17 @@ namespace axccl::exec {
 // How this rank reaches a member of the group (itself included).
 struct Member {
   int rank = 0;                  // in the communicator, for messages
-  std::byte* block = nullptr;    // as mapped here
-  ChannelLayout layout;          // of this channel in that block
+  BlockHeader* header = nullptr; // of its block in the communicator, as mapped here
+  std::byte* block = nullptr;    // memory that holds its part of the channel, as mapped here; null until connected
+  ChannelLayout layout;          // of this channel in that memory
   transport::PeerProcess* process = nullptr;
   bool same_process = false;
   int device = 0;                // host device, where same_process
   bool call_copy = false;        // process_vm_readv/writev work in both directions
-
-  BlockHeader* header() const { return reinterpret_cast<BlockHeader*>(block); }
 };
 
 // After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
 void WakeMember(const Member& member);
-
-// Words in this process's heap, which peers can read.
-struct SharedWords {
-  std::shared_ptr<std::atomic<uint64_t>> data;  // the first of them; null: none
-  uint64_t offset = 0;                          // of the first, in bytes from the start of the heap
-};
 
 // What channels need from their communicator. All functions are thread-safe.
 class Host {
@@ -61,12 +56,24 @@ class Host {
   virtual const tune::Chooser& chooser() const = 0;
   // Whether [p, p + bytes) is in this process's heap, and where.
   virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
-  virtual Result<SharedWords> AllocateWords(size_t count) = 0;
   // Copies from and to plain memory of another process by system call.
   virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
   virtual Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) = 0;
   virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
   virtual double timeout_seconds() const = 0; // of one operation, 0 = none
+};
+
+// How a channel whose ranks make their parts of it on their own, without telling each other, finds the others' parts. Used
+// by the thread that drives the channel's operations.
+class Connector {
+ public:
+  virtual ~Connector() = default;
+  // Fills in the memory of the members that have made their parts. The position of one that has not, or that has not
+  // found this rank's part yet; -1 when all have.
+  virtual Result<int> Connect(std::vector<Member>* members) = 0;
+  // An error when the member at `position` will never make its part.
+  virtual Status CheckMissing(int position) const = 0;
+  virtual std::string Name() const = 0;  // "channel 7 of ranks [0 2]"
 };
 
 // Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it. Slots
@@ -105,15 +112,22 @@ struct Prepared {
   static constexpr uint64_t kTurnsPerSet = 32;
 };
 
-class Channel {
+class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  Channel(Host* host, std::vector<Member> members, int self, bool pair);
+  // Launches on channels of one `order` follow each other. With a connector, the first operation connects the members.
+  Channel(Host* host, std::vector<Member> members, int self, bool pair, device::host::TimelinePtr order = nullptr,
+          Connector* connector = nullptr);
 
   int size() const { return static_cast<int>(members_.size()); }
   int self() const { return self_; }
   const Member& member(int position) const { return members_[static_cast<size_t>(position)]; }
   const Member& own() const { return members_[static_cast<size_t>(self_)]; }
   Host* host() const { return host_; }
+  const device::host::TimelinePtr& order() const { return order_; }
+  // Null once the members are connected.
+  const Connector* connector() const { return connector_; }
+  // As Connector::Connect.
+  Result<int> Connect();
 
   // The prepared form of `call` when the ranks' buffers allow `access`; cached.
   Result<const Prepared*> Prepare(const Call& call, tune::Access access);
@@ -163,16 +177,7 @@ class Channel {
     Pieces pieces;
   };
   std::vector<ViewBinding> view_bindings;  // [position * operands + operand]; empty until the first such call
-  // What this rank announces of views that its op record has no room for, in memory that peers can read. Two, used in
-  // turns: who passes the opening of an announced operation knows that all have ended the one before it, so that what
-  // was announced two before is no longer read.
-  struct Announcement {
-    SharedWords memory;
-    size_t capacity = 0;  // words
-  };
-  Announcement announcements[2];
-  uint64_t announced = 0;  // so far
-  std::vector<uint64_t> words;
+  std::vector<uint64_t> words;  // of an announcement
   std::vector<kernels::BoxOperand> boxes;
   std::vector<void*> dst;
   std::vector<const void*> src;
@@ -210,9 +215,11 @@ class Channel {
   OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
   Host* const host_;
-  const std::vector<Member> members_;
+  std::vector<Member> members_;  // never resized, as prepared calls point into it
   const int self_;
   const bool pair_;
+  const device::host::TimelinePtr order_;
+  Connector* connector_;
   bool all_same_process_ = true;
   bool all_call_copy_ = true;
   std::unordered_map<Key, Prepared, KeyHash> prepared_;

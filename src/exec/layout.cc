@@ -1,28 +1,49 @@
 #include "src/exec/layout.h"
 
+#include <algorithm>
+
 namespace axccl::exec {
 namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairScratch = 256u << 10;
+// Some thousands of operands, or some hundreds with pieces for 64 ranks. Only what is used takes up memory.
+constexpr uint64_t kAnnouncementWords = (512u << 10) / sizeof(uint64_t);
+constexpr uint64_t kPairAnnouncementWords = (128u << 10) / sizeof(uint64_t);
+// Of created channels at most. There may be thousands, and pieces of less than 2 MiB lie close together in the heap.
+constexpr uint64_t kMostCreatedScratch = 1u << 20;
+
+// Records and lines of a channel of `ranks` ranks at `at`; the end of them.
+uint64_t PlaceControl(uint32_t ranks, uint32_t lanes, uint64_t at, ChannelLayout* channel) {
+  channel->lanes = lanes;
+  channel->endpoints = 2 * ranks + 64;
+  channel->records = at;
+  channel->lines = at + RoundUp(kRecords * sizeof(OpRecord), 64);
+  return channel->lines + uint64_t{lanes} * channel->endpoints * plan::kRotation * sizeof(Line);
+}
+
+// Likewise, announcements.
+uint64_t PlaceAnnouncements(uint64_t at, ChannelLayout* channel) {
+  channel->announcements = at;
+  channel->announcement_words = kAnnouncementWords;
+  return at + 2 * kAnnouncementWords * sizeof(uint64_t);
+}
 
 }  // namespace
 
 BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes) {
   BlockLayout layout;
   layout.ranks = ranks;
-  layout.channel.lanes = lanes;
-  layout.channel.endpoints = 2 * ranks + 64;
   layout.channel.scratch_bytes = RoundUp(scratch_bytes, kPage);
   layout.released = sizeof(BlockHeader);
-  uint64_t at = RoundUp(sizeof(BlockHeader) + ranks, kPage);
-  layout.channel.records = at;
-  at += RoundUp(kRecords * sizeof(OpRecord), 64);
-  layout.channel.lines = at;
-  at += uint64_t{lanes} * layout.channel.endpoints * plan::kRotation * sizeof(Line);
+  uint64_t at = PlaceControl(ranks, lanes, RoundUp(sizeof(BlockHeader) + ranks, kPage), &layout.channel);
   layout.control = at = RoundUp(at, 64);
   at += kControlSlots * sizeof(ControlSlot);
+  layout.keys = at;
+  at += kChannelSlots * sizeof(std::atomic<uint64_t>);
+  layout.slots = at;
+  at += kChannelSlots * sizeof(ChannelSlot);
   layout.pairs = at;
   layout.pair_bytes = RoundUp(kRecords * sizeof(OpRecord) + kPairEndpoints * plan::kRotation * sizeof(Line), 64);
   at += 2 * ranks * layout.pair_bytes;
@@ -31,7 +52,18 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   layout.pair_scratch = at;
   layout.pair_scratch_bytes = kPairScratch;
   at += ranks * kPairScratch;
+  at = PlaceAnnouncements(at, &layout.channel);
+  layout.pair_announcements = at;
+  at += 2 * ranks * 2 * kPairAnnouncementWords * sizeof(uint64_t);
   layout.bytes = RoundUp(at, kPage);
+  return layout;
+}
+
+ChannelLayout ChannelLayout::Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes) {
+  ChannelLayout layout;
+  layout.scratch = RoundUp(PlaceControl(size, lanes, RoundUp(ChannelHead::Bytes(size), 64), &layout), kPage);
+  layout.scratch_bytes = std::min(RoundUp(scratch_bytes, kPage), kMostCreatedScratch);
+  *bytes = PlaceAnnouncements(layout.scratch + layout.scratch_bytes, &layout);
   return layout;
 }
 
@@ -47,6 +79,8 @@ ChannelLayout BlockLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) cons
   pair.lines = pair.records + kRecords * sizeof(OpRecord);
   pair.scratch = pair_scratch + peer * pair_scratch_bytes;
   pair.scratch_bytes = pair_scratch_bytes;
+  pair.announcement_words = kPairAnnouncementWords;
+  pair.announcements = pair_announcements + index * 2 * kPairAnnouncementWords * sizeof(uint64_t);
   return pair;
 }
 

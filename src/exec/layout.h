@@ -3,7 +3,8 @@
 // Every rank owns one block, allocated in its process's heap and mapped by all local peers: a header, and for each of its
 // channels op records, endpoint lines and scratch. All ranks compute the same layout from the same numbers, so offsets never travel.
 //
-// The owner writes a block, others only its waiter word and the flag by which they let go of it.
+// The owner writes a block, others only its waiter word, the flag by which they let go of it, and that they have found and
+// use a channel that the owner has created.
 // Nothing read from a peer's block is used as an index, a length or an unchecked address.
 #pragma once
 
@@ -42,13 +43,12 @@ struct OpRecord {
     kInput, kOutput,                     // announced, of calls without views
     // Of calls on views: how many, the hash of all their forms, and the form and type of the first.
     kOperands, kHash, kForm, kType, kSizes,
-    // Announced, of calls on views: how many words the operands take, and where they are: an offset in the heap, or
-    // kHere for those that have room here (see operation_view.cc).
-    kDetails = kSizes + plan::kMaxDims, kPlace, kHereWords,
+    // Announced, of calls on views: how many words the operands take, and those words where there is room for them; more
+    // are in the announcements of the channel (see operation_view.cc).
+    kDetails = kSizes + plan::kMaxDims, kDetailWords,
     kWords = 39
   };
-  static constexpr uint64_t kHere = ~uint64_t{0};
-  static constexpr uint64_t kRoom = kWords - kHereWords;
+  static constexpr uint64_t kRoom = kWords - kDetailWords;
   std::atomic<uint64_t> sequence;  // sequence number + 1
   std::atomic<uint64_t> word[kWords];
 };
@@ -81,6 +81,33 @@ struct BlockHeader {
   char error_text[kErrorText];
 };
 
+// The head of a rank's part of a channel that was created (channels.h of the API): which channel it is, so that peers can
+// check what they have found, and for each member a byte that says it has. Members' ranks follow the head, then these bytes.
+struct ChannelHead {
+  static constexpr uint64_t kMagic = 0x6b636f6c42784102ull;
+  uint64_t magic;
+  int64_t id;
+  uint32_t generation;
+  uint32_t size;
+  int32_t* Ranks() { return reinterpret_cast<int32_t*>(this + 1); }
+  // `ranks`: those of the group; `size` is what the memory says.
+  std::atomic<uint8_t>* Joined(size_t ranks) { return reinterpret_cast<std::atomic<uint8_t>*>(Ranks() + ranks); }
+  static uint64_t Bytes(uint32_t size) { return sizeof(ChannelHead) + size * (sizeof(int32_t) + 1); }
+};
+
+// Where peers find the parts of channels that a rank has created: a table with open addressing, by key. A key that is not 0
+// says that the other words of its slot are those of that channel. A peer counts itself as a user before it looks at the key
+// again; the owner frees the part when it has taken the key away and there are no users.
+struct alignas(64) ChannelSlot {
+  std::atomic<uint64_t> offset;  // in the owner's heap
+  std::atomic<int64_t> id;
+  std::atomic<uint32_t> users;
+};
+inline constexpr uint32_t kChannelSlots = 8192;
+// Channels a rank may have at a time: half of the slots, so that a key is found within a few of its place.
+inline constexpr uint32_t kMaxChannels = kChannelSlots / 2;
+inline constexpr uint32_t kSlotProbes = 64;
+
 struct ChannelLayout {
   uint32_t endpoints = 0;  // per lane
   uint32_t lanes = 0;
@@ -88,7 +115,14 @@ struct ChannelLayout {
   uint64_t lines = 0;
   uint64_t scratch = 0;
   uint64_t scratch_bytes = 0;
+  // What a rank announces of views that its op record has no room for. Two pieces, by turns: who has ended an operation
+  // knows that all have begun it, and so ended the one before, so that what was announced two before is no longer read.
+  uint64_t announcements = 0;
+  uint64_t announcement_words = 0;  // of each piece
 
+  std::atomic<uint64_t>* AnnouncementOf(std::byte* block, uint64_t sequence) const {
+    return reinterpret_cast<std::atomic<uint64_t>*>(block + announcements) + sequence % 2 * announcement_words;
+  }
   uint64_t OffsetOfLine(uint32_t lane, uint32_t endpoint, uint64_t turn) const {
     const uint64_t copy = turn % plan::kRotation;
     return lines + (uint64_t{lane * endpoints + endpoint} * plan::kRotation + copy) * sizeof(Line);
@@ -99,6 +133,8 @@ struct ChannelLayout {
   OpRecord* RecordOf(std::byte* block, uint64_t sequence) const {
     return reinterpret_cast<OpRecord*>(block + records) + sequence % kRecords;
   }
+  // A created channel of a group of `size`, whose head is at 0; *bytes: of all of it.
+  static ChannelLayout Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes);
 };
 
 // The blocks of a communicator with `ranks` ranks: the default channel, and one channel for each ordered pair.
@@ -107,16 +143,25 @@ struct BlockLayout {
   uint32_t ranks = 0;
   uint64_t released = 0;      // offset of one atomic byte a rank: set when that rank lets go of the block
   uint64_t control = 0;       // offset of kControlSlots control slots
+  uint64_t keys = 0;          // offset of the keys of created channels, kChannelSlots words
+  uint64_t slots = 0;         // offset of their slots
   uint64_t pairs = 0;         // offset of the pair channels
   uint64_t pair_bytes = 0;    // control part of one pair channel
   uint64_t pair_scratch = 0;  // offset of the pair channels' scratch
   uint64_t pair_scratch_bytes = 0;
+  uint64_t pair_announcements = 0;  // offset of the pair channels' announcements
   uint64_t bytes = 0;         // of the whole block
 
   std::atomic<uint8_t>* ReleasedBy(std::byte* block, int rank) const {
     return reinterpret_cast<std::atomic<uint8_t>*>(block + released) + rank;
   }
   ControlSlot* ControlSlots(std::byte* block) const { return reinterpret_cast<ControlSlot*>(block + control); }
+  std::atomic<uint64_t>* KeyOf(std::byte* block, uint32_t index) const {
+    return reinterpret_cast<std::atomic<uint64_t>*>(block + keys) + index;
+  }
+  ChannelSlot* SlotOf(std::byte* block, uint32_t index) const {
+    return reinterpret_cast<ChannelSlot*>(block + slots) + index;
+  }
   static BlockLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes);
   // The pair channel src -> dst in the block of `owner`, which is one of the two.
   ChannelLayout Pair(uint32_t src, uint32_t dst, uint32_t owner) const;

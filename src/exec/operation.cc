@@ -37,6 +37,11 @@ Poll Operation::Progress() {
     return Poll::kDone;
   }
   if (stage_ == Stage::kNew) {
+    if (channel_->connector() != nullptr) {
+      const Run run = Connect();
+      if (run == Run::kFailed) return Fail(std::move(status_));
+      if (run == Run::kBlocked) return Poll::kBlocked;
+    }
     if (Status status = Start(); !status.ok()) return Fail(std::move(status));
   }
   members_checked_ = false;
@@ -50,6 +55,27 @@ Poll Operation::Progress() {
       case Run::kDone: EndStage();
     }
     if (stage_ == Stage::kFinished) return Poll::kDone;
+  }
+}
+
+// Before the first operation of a channel: no rank goes on before all have found each other, for one that is done may take
+// its part of the channel away.
+Operation::Run Operation::Connect() {
+  for (int waited_for = -1;;) {
+    const Result<int> missing = channel_->Connect();
+    if (!missing.ok()) {
+      status_ = missing.status();
+      return Run::kFailed;
+    }
+    if (missing.value() < 0) {
+      status_ = Status();
+      return Run::kDone;
+    }
+    // As in PassWait: the member may have done its part and left between our two looks.
+    if (missing.value() == waited_for) return Run::kFailed;
+    waited_for = missing.value();
+    const Run run = Blocked(waited_for);
+    if (run != Run::kFailed || status_.code() != Code::kRemoteError) return run;
   }
 }
 
@@ -206,7 +232,7 @@ bool Operation::Ready(const Step& step, uint64_t turn) const {
 
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
   if (!Ready(step, turn)) {
-    const Run run = Blocked(step);
+    const Run run = Blocked(step.peer);
     // The member may have done its part and left, in good order, between our look at its signal and at its health.
     const bool left_after_all = run == Run::kFailed && status_.code() == Code::kRemoteError && Ready(step, turn);
     if (!left_after_all) return run;
@@ -228,10 +254,10 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
   return Run::kDone;
 }
 
-Operation::Run Operation::Blocked(const Step& step) {
+Operation::Run Operation::Blocked(int waiting_for) {
   if (++polls_ % kPollsPerClock == 0 || armed_) {
     armed_ = false;
-    if (status_ = SlowCheck(step.peer); !status_.ok()) return Run::kFailed;
+    if (status_ = SlowCheck(waiting_for); !status_.ok()) return Run::kFailed;
   }
   return Run::kBlocked;
 }
@@ -241,19 +267,25 @@ Status Operation::SlowCheck(int waiting_for) {
   if (started_ == std::chrono::steady_clock::time_point()) started_ = checked_ = now;
   if (now - checked_ < device::host::kCheckInterval) return Status();
   checked_ = now;
-  AXCCL_RETURN_IF_ERROR(channel_->FindMismatch());
+  const Connector* connector = channel_->connector();
+  AXCCL_RETURN_IF_ERROR(connector != nullptr ? connector->CheckMissing(waiting_for) : channel_->FindMismatch());
   AXCCL_RETURN_IF_ERROR(channel_->CheckMembers(waiting_for));
   const double limit = channel_->host()->timeout_seconds();
-  if (limit > 0 && std::chrono::duration<double>(now - started_).count() > limit)
-    return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for rank %d in %s (operation %llu): deadline AXCCL_TIMEOUT passed",
-                      channel_->own().rank, limit, channel_->member(waiting_for).rank,
-                      DescribeCall(call_).c_str(), static_cast<unsigned long long>(sequence_));
-  return Status();
+  if (limit <= 0 || std::chrono::duration<double>(now - started_).count() <= limit) return Status();
+  if (connector != nullptr)
+    return MakeStatus(Code::kTimeout,
+                      "rank %d waited %.3g s for rank %d to create and use %s, in %s: deadline AXCCL_TIMEOUT passed; all "
+                      "ranks of a group must create its channel and take part in its operations",
+                      channel_->own().rank, limit, channel_->member(waiting_for).rank, connector->Name().c_str(),
+                      DescribeCall(call_).c_str());
+  return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for rank %d in %s (operation %llu): deadline AXCCL_TIMEOUT passed",
+                    channel_->own().rank, limit, channel_->member(waiting_for).rank,
+                    DescribeCall(call_).c_str(), static_cast<unsigned long long>(sequence_));
 }
 
 void Operation::Arm(int doorbell) {
   armed_ = true;
-  channel_->own().header()->waiter.store(static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
+  channel_->own().header->waiter.store(static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
 }
 
 void Operation::Signal(const Step& step, uint32_t lane, uint64_t turn) {

@@ -37,6 +37,7 @@ class Operation {
     uint64_t turn = 0;    // of this stage
   };
 
+  Run Connect();
   Status Start();
   Status WriteRecord();
   Status Announce(OpRecord* record);
@@ -55,7 +56,7 @@ class Operation {
   bool MembersPresent();
   bool Ready(const Step& step, uint64_t turn) const;
   Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
-  Run Blocked(const Step& step);
+  Run Blocked(int waiting_for);
   Status SlowCheck(int waiting_for);
   void Signal(const Step& step, uint32_t lane, uint64_t turn);
 

@@ -5,7 +5,7 @@
 //
 // An announcement has for every operand of d dimensions these words: address and reach of the input, address and reach
 // of the output, d strides of the input, d strides of the output, and its pieces (operation_uneven.cc). It is in the op
-// record, or in shared memory which the record names; every word is read once.
+// record, or in the channel's memory where it is too long for that; every word is read once.
 #include <algorithm>
 
 #include "kernels/host/box.h"
@@ -128,20 +128,17 @@ size_t Operation::AnnouncedWords(int position) const {
 // Puts channel_->words where peers find them.
 Status Operation::Publish(OpRecord* record) {
   const std::vector<uint64_t>& words = channel_->words;
-  std::atomic<uint64_t>* to = record->word + OpRecord::kHereWords;
-  uint64_t place = OpRecord::kHere;
-  if (words.size() > OpRecord::kRoom) {
-    Channel::Announcement& shared = channel_->announcements[channel_->announced++ % 2];
-    if (shared.capacity < words.size()) {
-      AXCCL_ASSIGN_OR_RETURN(shared.memory, channel_->host()->AllocateWords(words.size()));
-      shared.capacity = words.size();
-    }
-    to = shared.memory.data.get();
-    place = shared.memory.offset;
-  }
+  const Member& own = channel_->own();
+  if (words.size() > own.layout.announcement_words)
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s: what has to be told of its operands takes %zu words, a channel has room for %llu: pass fewer "
+                      "operands in one call",
+                      DescribeCall(call_).c_str(), words.size(),
+                      static_cast<unsigned long long>(own.layout.announcement_words));
+  std::atomic<uint64_t>* to = words.size() <= OpRecord::kRoom ? record->word + OpRecord::kDetailWords
+                                                              : own.layout.AnnouncementOf(own.block, sequence_);
   for (size_t i = 0; i < words.size(); ++i) to[i].store(words[i], std::memory_order_relaxed);
   SetWord(record, OpRecord::kDetails, words.size());
-  SetWord(record, OpRecord::kPlace, place);
   return Status();
 }
 
@@ -160,14 +157,11 @@ Operation::Spot Operation::FindSpot(Side side, size_t index) const {
 Status Operation::BindViews(int position) {
   const Member& member = channel_->member(position);
   const OpRecord& record = *member.layout.RecordOf(member.block, sequence_);
-  const uint64_t place = Word(record, OpRecord::kPlace), heap = member.process->heap_bytes();
-  const uint64_t num = AnnouncedWords(position), bytes = num * sizeof(uint64_t);
-  const bool here = place == OpRecord::kHere;
-  if (Word(record, OpRecord::kDetails) != num || (here && num > OpRecord::kRoom) ||
-      (!here && (place > heap || bytes > heap - place || place % alignof(uint64_t) != 0)))
-    return MakeStatus(Code::kRemoteError, "rank %d announced a list of views outside its heap", member.rank);
-  const std::atomic<uint64_t>* words = here ? record.word + OpRecord::kHereWords
-                                            : reinterpret_cast<std::atomic<uint64_t>*>(member.process->heap() + place);
+  const uint64_t num = AnnouncedWords(position);
+  if (Word(record, OpRecord::kDetails) != num || num > member.layout.announcement_words)
+    return MakeStatus(Code::kRemoteError, "rank %d announced another number of views than it called with", member.rank);
+  const std::atomic<uint64_t>* words = num <= OpRecord::kRoom ? record.word + OpRecord::kDetailWords
+                                                              : member.layout.AnnouncementOf(member.block, sequence_);
   auto next = [&words] { return words++->load(std::memory_order_relaxed); };
   for (size_t i = 0; i < NumViews(); ++i) {
     Channel::ViewBinding& view = ViewAt(position, i);

@@ -230,7 +230,7 @@ const BadCall kBadCalls[] = {
        return axcclGather(1, View(s.in, {4}), nullptr, 0, s.rank, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"Root",
-     {"axcclScatter: argument root is 2; pass a rank of the communicator (0..1)"},
+     {"axcclScatter: argument root is 2; pass a rank of the channel's group (0..1)"},
      [](const Setting& s) {
        return axcclScatter(1, nullptr, View(s.out, {4}), 0, 2, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
@@ -295,7 +295,7 @@ const BadCall kBadCalls[] = {
        return axcclAllReduce(2, in, out, ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"Communicator",
-     {"axcclAllReduce: argument comm is NULL"},
+     {"axcclAllReduce: argument channel is NULL"},
      [](const Setting& s) {
        return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, nullptr, nullptr, s.stream);
      }},

@@ -27,6 +27,8 @@ std::vector<Region> Regions(const BlockLayout& layout, uint32_t owner) {
   std::vector<Region> regions{{"header", 0, sizeof(BlockHeader)}, {"released", layout.released, layout.ranks}};
   AddControl(layout.channel, "channel", &regions);
   regions.push_back({"control", layout.control, kControlSlots * sizeof(ControlSlot)});
+  regions.push_back({"keys", layout.keys, kChannelSlots * sizeof(uint64_t)});
+  regions.push_back({"slots", layout.slots, kChannelSlots * sizeof(ChannelSlot)});
   regions.push_back({"scratch", layout.channel.scratch, layout.channel.scratch_bytes});
   for (uint32_t peer = 0; peer < layout.ranks; ++peer) {
     if (peer == owner) continue;
@@ -112,6 +114,28 @@ TEST_P(LayoutTest, EveryScheduleFindsItsEndpoints) {
       const auto schedule = algo::Generate(plan::Contract{kind, ranks, 0}, algorithm, 2);
       ASSERT_TRUE(schedule.ok());
       EXPECT_LE(schedule.value().endpoints, layout.channel.endpoints) << plan::KindName(kind) << " " << algorithm;
+    }
+  }
+}
+
+TEST_P(LayoutTest, CreatedChannelsHaveRoomForAll) {
+  const uint32_t size = GetParam();
+  for (const uint32_t lanes : {1u, 8u}) {
+    for (const uint64_t scratch : {1ull, 65536ull, 8ull << 20}) {
+      uint64_t bytes = 0;
+      const ChannelLayout channel = ChannelLayout::Created(size, lanes, scratch, &bytes);
+      std::vector<Region> regions{{"head", 0, ChannelHead::Bytes(size)}};
+      AddControl(channel, "channel", &regions);
+      regions.push_back({"scratch", channel.scratch, channel.scratch_bytes});
+      regions.push_back({"end", bytes, 0});
+      for (size_t i = 0; i + 1 < regions.size(); ++i) {
+        EXPECT_LE(regions[i].begin + regions[i].bytes, regions[i + 1].begin) << regions[i].name;
+        EXPECT_EQ(regions[i].begin % 64, 0u) << regions[i].name;
+      }
+      EXPECT_EQ(bytes % 4096, 0u);
+      const BlockLayout block = BlockLayout::Make(size, lanes, scratch);
+      EXPECT_EQ(channel.endpoints, block.channel.endpoints);
+      EXPECT_EQ(channel.lanes, block.channel.lanes);
     }
   }
 }

@@ -1,0 +1,53 @@
+// Handles of replica groups and channels, and what a call on a channel needs of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "axccl/channels.h"
+#include "src/api/context.h"
+#include "src/comm/channels.h"
+#include "src/plan/replica_groups.h"
+
+namespace axccl::api {
+
+// What an axcclGroups_t stands for.
+struct GroupsObject {
+  plan::ReplicaGroups groups;
+  plan::Grid grid;
+};
+
+HandleTable<GroupsObject>& GroupsTable();
+using GroupsPin = HandleTable<GroupsObject>::Pin;
+GroupsPin PinGroups(axcclGroups_t groups, const char* call, ncclResult_t* result);
+
+// What an axcclChannel_t stands for that is not a communicator's handle. The communicator may be gone.
+struct ChannelObject {
+  ncclComm_t comm = nullptr;
+  comm::GroupChannel* channel =
+      nullptr;  // alive as long as this and the communicator are; null: the rank is in no group
+  axcclChannelInfo_t info{};
+  axcclChannel_t handle = nullptr;
+  std::atomic<int> references{1};
+};
+
+// A channel, default or created, pinned for the time of a call.
+struct ChannelPin {
+  CommPin comm;
+  HandleTable<ChannelObject>::Pin object;  // empty for a default channel
+  exec::Channel* channel = nullptr;
+
+  explicit operator bool() const { return static_cast<bool>(comm); }
+};
+
+// This rank in the group of a channel.
+struct GroupPlace {
+  int rank = 0;
+  int ranks = 1;
+};
+
+// The channel behind a handle, on which this rank can call `call`. Empty, and the error reported in *result, when there
+// is none, its communicator takes no calls, or this rank is in no group of it.
+ChannelPin PinChannel(axcclChannel_t channel, const char* call, GroupPlace* place, ncclResult_t* result);
+
+}  // namespace axccl::api

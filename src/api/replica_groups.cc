@@ -1,0 +1,221 @@
+// channels.h: replica groups.
+#include "src/plan/replica_groups.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "axccl/channels.h"
+#include "src/api/channels.h"
+#include "src/api/context.h"
+#include "src/api/export.h"
+
+namespace axccl::api {
+namespace {
+
+using plan::Kind;
+
+// C lets any number stand in an enumeration, C++ does not: it must not be read as one before it is checked.
+template <class Enum>
+unsigned NumberOf(const Enum& value) {
+  unsigned number;
+  static_assert(sizeof(number) == sizeof(value));
+  std::memcpy(&number, &value, sizeof(number));
+  return number;
+}
+
+struct Rules {
+  const char* call;  // what messages name
+  Kind kind;
+};
+constexpr Rules kRules[] = {
+    {"axcclGroupsCreate", Kind::kBarrier}, {"all_gather", Kind::kAllGather},
+    {"all_reduce", Kind::kAllReduce},      {"reduce_scatter", Kind::kReduceScatter},
+    {"all_to_all", Kind::kAllToAll},       {"collective_broadcast", Kind::kBroadcast},
+    {"collective_reduce", Kind::kReduce},
+};
+
+Status Keep(axcclGroups_t* out, const plan::GroupRequest& request) {
+  AXCCL_ASSIGN_OR_RETURN(plan::ReplicaGroups groups, plan::ReplicaGroups::Make(request));
+  auto object = std::make_shared<GroupsObject>(GroupsObject{std::move(groups), request.grid});
+  *out = static_cast<axcclGroups_t>(GroupsTable().Insert(std::move(object)));
+  if (*out == nullptr)
+    return MakeStatus(Code::kInvalidUsage, "%s: too many groups are alive; destroy some", request.call);
+  return Status();
+}
+
+Status FromSpec(axcclGroups_t* out, const axcclGroupSpec_t& spec) {
+  constexpr const char* kCall = "axcclGroupsCreate";
+  const unsigned mode = NumberOf(spec.mode), rules = NumberOf(spec.rules);
+  if (mode >= plan::kNumGroupModes)
+    return MakeStatus(Code::kInvalidArgument, "%s: the mode is %u; pass one of axcclGroupMode_t (0..%d)", kCall, mode,
+                      plan::kNumGroupModes - 1);
+  if (rules >= std::size(kRules))
+    return MakeStatus(Code::kInvalidArgument, "%s: the rules are %u; pass one of axcclGroupRules_t (0..%zu)", kCall,
+                      rules, std::size(kRules) - 1);
+  const std::string call = rules == 0 ? kCall : std::string(kCall) + ", for " + kRules[rules].call;
+  plan::GroupRequest request;
+  request.call = call.c_str();
+  request.kind = kRules[rules].kind;
+  request.grid = {spec.num_replicas, spec.num_partitions};
+  request.mode = static_cast<plan::GroupMode>(mode);
+  if (rules != 0) request.rules = plan::StableHloRules(request.kind);
+  if (spec.split_count != 0) request.rules.split_count = spec.split_count;
+  size_t count = spec.num_groups;
+  if (spec.offsets != nullptr && spec.num_groups != 0) {
+    count = spec.offsets[spec.num_groups];
+  } else if (__builtin_mul_overflow(spec.num_groups, spec.group_size, &count)) {
+    count = ~size_t{0};
+  }
+  if (count > static_cast<size_t>(plan::kMaxRanks) || spec.num_groups > static_cast<size_t>(plan::kMaxRanks))
+    return MakeStatus(Code::kInvalidArgument, "%s: %zu lists with %zu ids in all; at most %lld are accepted", kCall,
+                      spec.num_groups, count, static_cast<long long>(plan::kMaxRanks));
+  if (count != 0 && spec.ids == nullptr)
+    return MakeStatus(Code::kInvalidArgument, "%s: there are %zu lists and no ids (a null pointer)", kCall,
+                      spec.num_groups);
+  if (spec.offsets == nullptr && spec.num_groups != 0 && spec.group_size == 0)
+    return MakeStatus(Code::kInvalidArgument, "%s: %zu lists of group_size 0; leave empty lists out", kCall,
+                      spec.num_groups);
+  const std::span<const int64_t> ids(spec.ids, count);
+  if (spec.offsets != nullptr && spec.num_groups != 0) {
+    AXCCL_ASSIGN_OR_RETURN(request.ids, plan::IdLists::Ragged(kCall, ids, {spec.offsets, spec.num_groups + 1}));
+  } else {
+    request.ids = plan::IdLists::Rectangular(ids, spec.group_size);
+  }
+  return Keep(out, request);
+}
+
+Status FromMesh(axcclGroups_t* out, const axcclMesh_t& from, const axcclAxisRef_t* axes, int num_axes) {
+  constexpr const char* kCall = "axcclGroupsCreateFromMesh";
+  if (from.num_axes < 0 || num_axes < 0 || (from.num_axes != 0 && from.axes == nullptr) ||
+      (num_axes != 0 && axes == nullptr))
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: the mesh has %d axes at %p, axes are %d at %p; pass an array for them", kCall, from.num_axes,
+                      static_cast<const void*>(from.axes), num_axes, static_cast<const void*>(axes));
+  if (from.num_device_ids != 0 && from.device_ids == nullptr)
+    return MakeStatus(Code::kInvalidArgument, "%s: the mesh has %zu device ids at a null pointer", kCall,
+                      from.num_device_ids);
+  std::vector<plan::MeshAxis> mesh_axes;
+  std::vector<plan::AxisRef> refs;
+  for (int i = 0; i < from.num_axes; ++i) {
+    if (from.axes[i].name == nullptr)
+      return MakeStatus(Code::kInvalidArgument, "%s: mesh axis %d has no name (a null pointer)", kCall, i);
+    mesh_axes.push_back({from.axes[i].name, from.axes[i].size});
+  }
+  for (int i = 0; i < num_axes; ++i) {
+    if (axes[i].name == nullptr)
+      return MakeStatus(Code::kInvalidArgument, "%s: axis %d of axes has no name (a null pointer)", kCall, i);
+    refs.push_back({axes[i].name, axes[i].pre_size, axes[i].size});
+  }
+  const plan::Mesh mesh{mesh_axes, {from.device_ids, from.num_device_ids}};
+  AXCCL_ASSIGN_OR_RETURN(const plan::IdTable table, plan::MeshGroups(kCall, mesh, refs));
+  plan::GroupRequest request;
+  request.call = kCall;
+  request.kind = Kind::kBarrier;
+  request.grid.num_partitions = from.num_ranks != 0 ? from.num_ranks : static_cast<int64_t>(table.ids.size());
+  request.mode = plan::GroupMode::kFlattenedIds;
+  request.ids = table.lists();
+  return Keep(out, request);
+}
+
+template <class Struct>
+bool Initialised(const char* call, const char* argument, const Struct* value, const char* initializer,
+                 ncclResult_t* result) {
+  if (value != nullptr && value->size == sizeof(Struct)) return true;
+  *result = InvalidArgument("%s: argument %s is %s; start from %s", call, argument,
+                            value == nullptr ? "NULL" : "not initialised (its size is wrong)", initializer);
+  return false;
+}
+
+}  // namespace
+
+HandleTable<GroupsObject>& GroupsTable() {
+  static auto* table = new HandleTable<GroupsObject>(0xa6);
+  return *table;
+}
+
+GroupsPin PinGroups(axcclGroups_t groups, const char* call, ncclResult_t* result) {
+  GroupsPin pin = GroupsTable().Get(groups);
+  if (!pin)
+    *result = InvalidArgument("%s: argument groups (%p) is not live; create groups with axcclGroupsCreate", call,
+                              static_cast<void*>(groups));
+  return pin;
+}
+
+}  // namespace axccl::api
+
+using namespace axccl;       // NOLINT: the C entry points
+using namespace axccl::api;  // NOLINT
+
+AXCCL_API ncclResult_t axcclGroupsCreate(axcclGroups_t* groups, const axcclGroupSpec_t* spec) {
+  if (groups == nullptr) return InvalidArgument("axcclGroupsCreate: argument groups is NULL; pass where to put them");
+  *groups = nullptr;
+  ncclResult_t result = ncclSuccess;
+  if (!Initialised("axcclGroupsCreate", "spec", spec, "AXCCL_GROUP_SPEC_INITIALIZER", &result)) return result;
+  return Report(FromSpec(groups, *spec));
+}
+
+AXCCL_API ncclResult_t axcclGroupsCreateFromMesh(axcclGroups_t* groups, const axcclMesh_t* mesh,
+                                                 const axcclAxisRef_t* axes, int num_axes) {
+  if (groups == nullptr)
+    return InvalidArgument("axcclGroupsCreateFromMesh: argument groups is NULL; pass where to put them");
+  *groups = nullptr;
+  ncclResult_t result = ncclSuccess;
+  if (!Initialised("axcclGroupsCreateFromMesh", "mesh", mesh, "AXCCL_MESH_INITIALIZER", &result)) return result;
+  return Report(FromMesh(groups, *mesh, axes, num_axes));
+}
+
+AXCCL_API ncclResult_t axcclGroupsDestroy(axcclGroups_t groups) {
+  if (groups == nullptr || GroupsTable().Remove(groups) == nullptr)
+    return InvalidArgument("axcclGroupsDestroy: argument groups (%p) is not live", static_cast<void*>(groups));
+  return ncclSuccess;
+}
+
+AXCCL_API ncclResult_t axcclGroupsGetInfo(axcclGroups_t handle, axcclGroupsInfo_t* info) {
+  ncclResult_t result = ncclSuccess;
+  const GroupsPin pin = PinGroups(handle, "axcclGroupsGetInfo", &result);
+  if (!pin) return result;
+  if (info == nullptr || info->size < sizeof(size_t))
+    return InvalidArgument("axcclGroupsGetInfo: argument info is %s; set info->size = sizeof(axcclGroupsInfo_t)",
+                           info == nullptr ? "NULL" : "without its size");
+  axcclGroupsInfo_t all{};
+  all.size = std::min(info->size, sizeof(all));
+  all.num_ranks = pin->groups.num_ranks();
+  all.num_groups = pin->groups.num_groups();
+  for (int g = 0; g < all.num_groups; ++g)
+    all.largest_group = std::max(all.largest_group, static_cast<int>(pin->groups.Group(g).size()));
+  std::memcpy(info, &all, all.size);
+  return ncclSuccess;
+}
+
+AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* group, int* position, int* group_size) {
+  ncclResult_t result = ncclSuccess;
+  const GroupsPin pin = PinGroups(handle, "axcclGroupsGetPlace", &result);
+  if (!pin) return result;
+  if (rank < 0 || rank >= pin->groups.num_ranks())
+    return InvalidArgument("axcclGroupsGetPlace: argument rank is %d; pass 0..%d", rank, pin->groups.num_ranks() - 1);
+  const plan::ReplicaGroups::Place place = pin->groups.PlaceOf(rank);
+  if (group != nullptr) *group = place.group;
+  if (position != nullptr) *position = place.position;
+  if (group_size != nullptr) *group_size = place.size;
+  return ncclSuccess;
+}
+
+AXCCL_API ncclResult_t axcclGroupsGetRanks(axcclGroups_t handle, int group, int* ranks, int max_ranks, int* num_ranks) {
+  ncclResult_t result = ncclSuccess;
+  const GroupsPin pin = PinGroups(handle, "axcclGroupsGetRanks", &result);
+  if (!pin) return result;
+  if (group < 0 || group >= pin->groups.num_groups())
+    return InvalidArgument("axcclGroupsGetRanks: argument group is %d; pass 0..%d", group,
+                           pin->groups.num_groups() - 1);
+  if (max_ranks < 0 || (max_ranks > 0 && ranks == nullptr))
+    return InvalidArgument("axcclGroupsGetRanks: argument ranks is %p for max_ranks %d; pass an array",
+                           static_cast<void*>(ranks), max_ranks);
+  const std::span<const int32_t> members = pin->groups.Group(group);
+  std::copy_n(members.begin(), std::min(members.size(), static_cast<size_t>(max_ranks)), ranks);
+  if (num_ranks != nullptr) *num_ranks = static_cast<int>(members.size());
+  return ncclSuccess;
+}

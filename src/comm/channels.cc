@@ -1,0 +1,336 @@
+#include "src/comm/channels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "src/comm/block.h"
+#include "src/comm/communicator.h"
+#include "src/plan/replica_groups.h"
+#include "transports/shm/heap.h"
+
+namespace axccl::comm {
+namespace {
+
+using exec::ChannelHead;
+using exec::ChannelLayout;
+using exec::ChannelSlot;
+using exec::kChannelSlots;
+using exec::Member;
+
+constexpr uint64_t kPage = 4096;
+
+// A member's table of channels is in its block of the communicator.
+std::byte* BlockOf(const Member& member) { return reinterpret_cast<std::byte*>(member.header); }
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0xff51afd7ed558ccdull;
+  hash = (hash ^ hash >> 32) * 0xc4ceb9fe1a85ec53ull;
+  return hash ^ hash >> 29;
+}
+
+uint64_t KeyOf(const ChannelName& name, uint32_t generation) {
+  return std::max<uint64_t>(Mix(name.Hash(), generation), 1);
+}
+
+void FreeMemory(void* memory) {
+  if (auto heap = shm::Heap::Get(); heap.ok()) (void)heap.value()->Free(memory).ok();
+}
+
+// Holds a peer's slot while what it says is read: its owner does not free the part meanwhile.
+class SlotUse {
+ public:
+  SlotUse(const exec::BlockLayout& layout, const Member& peer, uint32_t slot, uint64_t key)
+      : slot_(layout.SlotOf(BlockOf(peer), slot)) {
+    slot_->users.fetch_add(1, std::memory_order_seq_cst);
+    valid_ = layout.KeyOf(BlockOf(peer), slot)->load(std::memory_order_seq_cst) == key;
+  }
+  ~SlotUse() {
+    if (slot_ != nullptr) slot_->users.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  SlotUse(const SlotUse&) = delete;
+  SlotUse& operator=(const SlotUse&) = delete;
+  bool valid() const { return valid_; }
+  void Keep() { slot_ = nullptr; }
+
+ private:
+  ChannelSlot* slot_;
+  bool valid_;
+};
+
+}  // namespace
+
+uint64_t ChannelName::Hash() const { return Mix(plan::ReplicaGroups::GroupHash(ranks), static_cast<uint64_t>(id)); }
+
+std::string ChannelName::Text() const {
+  constexpr size_t kShown = 16;
+  std::string text = "channel " + std::to_string(id) + " of ranks [";
+  for (size_t i = 0; i < ranks.size() && i < kShown; ++i) text += (i == 0 ? "" : " ") + std::to_string(ranks[i]);
+  if (ranks.size() > kShown) text += " ... of " + std::to_string(ranks.size());
+  return text + "]";
+}
+
+// ---- one channel ----
+
+GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<Member> members, int self)
+    : exec::Channel(table->comm_, std::move(members), self, false, std::make_shared<device::host::Timeline>(), this),
+      table_(table),
+      name_(std::move(name)),
+      part_(part),
+      found_(name_.ranks.size(), kNotFound) {}
+
+GroupChannel::~GroupChannel() {
+  const exec::BlockLayout& layout = table_->comm_->block().layout();
+  for (int p = 0; p < size(); ++p) {
+    const uint32_t slot = found_[static_cast<size_t>(p)];
+    if (slot != kNotFound) layout.SlotOf(BlockOf(member(p)), slot)->users.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  table_->Withdraw(part_);
+}
+
+// Whether a peer's part of the channel is at `offset` of its heap. Nothing is believed before it is checked.
+bool GroupChannel::IsOurs(const Member& member, uint64_t offset) const {
+  const uint64_t bytes = member.layout.scratch + member.layout.scratch_bytes;
+  const uint64_t heap = member.process->heap_bytes();
+  if (offset % kPage != 0 || offset > heap || bytes > heap - offset) return false;
+  auto* head = reinterpret_cast<ChannelHead*>(member.process->heap() + offset);
+  return head->magic == ChannelHead::kMagic && head->id == name_.id && head->generation == part_.generation &&
+         head->size == name_.ranks.size() && std::equal(name_.ranks.begin(), name_.ranks.end(), head->Ranks());
+}
+
+// The slot in a peer's table that has the channel's key.
+uint32_t GroupChannel::SlotAt(const Member& peer) const {
+  const exec::BlockLayout& layout = table_->comm_->block().layout();
+  for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
+    const auto slot = static_cast<uint32_t>((part_.key + probe) % kChannelSlots);
+    if (layout.KeyOf(BlockOf(peer), slot)->load(std::memory_order_seq_cst) == part_.key) return slot;
+  }
+  return kNotFound;
+}
+
+Result<bool> GroupChannel::Find(size_t position, Member* member) {
+  const exec::BlockLayout& layout = table_->comm_->block().layout();
+  const uint32_t slot = SlotAt(*member);
+  if (slot == kNotFound) return false;
+  SlotUse use(layout, *member, slot, part_.key);
+  if (!use.valid()) return false;
+  const uint64_t offset = layout.SlotOf(BlockOf(*member), slot)->offset.load(std::memory_order_relaxed);
+  if (!IsOurs(*member, offset))
+    return MakeStatus(Code::kRemoteError, "rank %d announced something that is not its part of %s", member->rank,
+                      name_.Text().c_str());
+  use.Keep();
+  found_[position] = slot;
+  member->block = member->process->heap() + offset;
+  reinterpret_cast<ChannelHead*>(member->block)->Joined(name_.ranks.size())[self()].store(1, std::memory_order_seq_cst);
+  exec::WakeMember(*member);
+  return true;
+}
+
+Result<int> GroupChannel::Connect(std::vector<Member>* members) {
+  int missing = -1;
+  for (size_t p = members->size(); p-- > 0;) {
+    if (static_cast<int>(p) == self() || found_[p] != kNotFound) continue;
+    AXCCL_ASSIGN_OR_RETURN(const bool found, Find(p, &(*members)[p]));
+    if (!found) missing = static_cast<int>(p);
+  }
+  if (missing >= 0) return missing;
+  // Who has not found this rank yet would wait in vain were it done, and gone, before.
+  for (int p = 0; p < size(); ++p) {
+    if (p != self() && !HasJoined(p)) return p;
+  }
+  return -1;
+}
+
+bool GroupChannel::HasJoined(int position) const {
+  auto* head = reinterpret_cast<ChannelHead*>(part_.memory);
+  return head->Joined(name_.ranks.size())[position].load(std::memory_order_seq_cst) != 0;
+}
+
+// A member creates channels of one id that it shares with this rank in the order in which this rank does. So if it has
+// one with this rank that this rank never had, and does not have ours, it will never create ours.
+Status GroupChannel::CheckMissing(int position) const {
+  const Member& peer = member(position);
+  if (found_[static_cast<size_t>(position)] != kNotFound) {
+    if (SlotAt(peer) != kNotFound || HasJoined(position)) return Status();
+    return MakeStatus(Code::kRemoteError,
+                      "rank %d waits for rank %d, which has destroyed %s without calling anything on it", own().rank,
+                      peer.rank, name_.Text().c_str());
+  }
+  const exec::BlockLayout& layout = table_->comm_->block().layout();
+  for (uint32_t slot = 0; slot < kChannelSlots; ++slot) {
+    if (layout.KeyOf(BlockOf(peer), slot)->load(std::memory_order_relaxed) == 0) continue;
+    Status status = CheckOther(peer, slot);
+    // Ours may have come since it was last looked for, and the other one after it.
+    if (!status.ok() && SlotAt(peer) == kNotFound) return status;
+  }
+  return Status();
+}
+
+Status GroupChannel::CheckOther(const Member& peer, uint32_t slot) const {
+  const exec::BlockLayout& layout = table_->comm_->block().layout();
+  const uint64_t key = layout.KeyOf(BlockOf(peer), slot)->load(std::memory_order_seq_cst);
+  const ChannelSlot* entry = layout.SlotOf(BlockOf(peer), slot);
+  if (key == 0 || key == part_.key || entry->id.load(std::memory_order_relaxed) != name_.id) return Status();
+  ChannelName other{name_.id, {}};
+  uint32_t generation;
+  {
+    const SlotUse use(layout, peer, slot, key);
+    const uint64_t offset = entry->offset.load(std::memory_order_relaxed), heap = peer.process->heap_bytes();
+    if (!use.valid() || offset % kPage != 0 || offset > heap - kPage) return Status();
+    auto* head = reinterpret_cast<ChannelHead*>(peer.process->heap() + offset);
+    const uint32_t size = head->size;
+    if (size > static_cast<uint32_t>(table_->comm_->identity().ranks) || ChannelHead::Bytes(size) > heap - offset)
+      return Status();
+    other.ranks.assign(head->Ranks(), head->Ranks() + size);
+    generation = head->generation;
+  }
+  if (std::find(other.ranks.begin(), other.ranks.end(), own().rank) == other.ranks.end()) return Status();
+  if (table_->HasCreated(other, generation)) return Status();
+  if (other == name_)
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "rank %d has created %s for the %u. time, and rank %d the first operation of its %u. still to do; "
+        "all ranks must create, use and destroy a channel equally often",
+        peer.rank, name_.Text().c_str(), generation + 1, own().rank, part_.generation + 1);
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "groups differ: rank %d uses %s, where rank %d has created %s; ranks must create the channels of one "
+      "id with the same groups, in the same order",
+      own().rank, name_.Text().c_str(), peer.rank, other.Text().c_str());
+}
+
+// ---- all of a rank ----
+
+Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, const Note& note) {
+  std::lock_guard lock(mutex_);
+  auto it = channels_.find(name);
+  const bool made = it == channels_.end();
+  if (made) {
+    AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<GroupChannel> channel, Make(name));
+    it = channels_.emplace(std::move(name), std::move(channel)).first;
+  }
+  note(it->second.get(), made);
+  return it->second.get();
+}
+
+Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name) {
+  Sweep();
+  const Identity& identity = comm_->identity();
+  const auto size = static_cast<uint32_t>(name.ranks.size());
+  GroupChannel::Part part;
+  const ChannelLayout layout =
+      ChannelLayout::Created(size, comm_->settings().lanes, comm_->settings().scratch_bytes, &part.bytes);
+  uint32_t& created = created_[name.Hash()];
+  part.generation = created;
+  part.key = KeyOf(name, created);
+  AXCCL_ASSIGN_OR_RETURN(part.slot, FreeSlot(part.key));
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(part.bytes, kPage));
+  part.memory = static_cast<std::byte*>(memory);
+  ++created;
+  taken_.set(part.slot);
+  auto* head = new (memory) ChannelHead{ChannelHead::kMagic, name.id, part.generation, size};
+  std::copy(name.ranks.begin(), name.ranks.end(), head->Ranks());
+
+  std::vector<Member> members;
+  members.reserve(size);
+  for (const int32_t rank : name.ranks) {
+    Member& member = members.emplace_back(comm_->members()[static_cast<size_t>(rank)]);
+    member.layout = layout;
+    member.block = rank == identity.rank ? part.memory : nullptr;
+  }
+  const auto self = std::find(name.ranks.begin(), name.ranks.end(), identity.rank) - name.ranks.begin();
+  auto channel = std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self));
+
+  const exec::BlockLayout& table = comm_->block().layout();
+  ChannelSlot* slot = table.SlotOf(comm_->block().data(), part.slot);
+  slot->offset.store(static_cast<uint64_t>(part.memory - heap->base()), std::memory_order_relaxed);
+  slot->id.store(name.id, std::memory_order_relaxed);
+  table.KeyOf(comm_->block().data(), part.slot)->store(part.key, std::memory_order_seq_cst);
+  for (int p = 0; p < channel->size(); ++p) {
+    if (p != channel->self()) exec::WakeMember(channel->member(p));
+  }
+  return channel;
+}
+
+Result<uint32_t> ChannelTable::FreeSlot(uint64_t key) {
+  if (taken_.count() < exec::kMaxChannels) {
+    for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
+      const auto slot = static_cast<uint32_t>((key + probe) % kChannelSlots);
+      if (!taken_.test(slot)) return slot;
+    }
+  }
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "axcclChannelCreate: rank %d has %zu channels, about as many as a rank of a communicator can have at a "
+      "time (%u); destroy some, on all their ranks",
+      comm_->identity().rank, taken_.count(), exec::kMaxChannels);
+}
+
+std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const std::function<bool()>& last) {
+  std::lock_guard lock(mutex_);
+  if (!last()) return nullptr;
+  const auto it = channels_.find(channel->name());
+  std::shared_ptr<GroupChannel> released = std::move(it->second);
+  channels_.erase(it);
+  retired_.push_back(released->order());
+  return released;
+}
+
+void ChannelTable::Withdraw(const GroupChannel::Part& part) {
+  std::lock_guard lock(mutex_);
+  comm_->block().layout().KeyOf(comm_->block().data(), part.slot)->store(0, std::memory_order_seq_cst);
+  if (!TryFree(part)) limbo_.push_back(part);
+}
+
+bool ChannelTable::TryFree(const GroupChannel::Part& part) {
+  const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
+  if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
+  FreeMemory(part.memory);
+  taken_.reset(part.slot);
+  return true;
+}
+
+void ChannelTable::Sweep() {
+  std::erase_if(limbo_, [this](const GroupChannel::Part& part) { return TryFree(part); });
+  std::erase_if(retired_, [](const device::host::TimelinePtr& order) { return order->Idle(); });
+}
+
+bool ChannelTable::HasCreated(const ChannelName& name, uint32_t generation) {
+  std::lock_guard lock(mutex_);
+  const auto it = created_.find(name.Hash());
+  return it != created_.end() && it->second > generation;
+}
+
+std::vector<device::host::Mark> ChannelTable::Outstanding() {
+  std::lock_guard lock(mutex_);
+  std::vector<device::host::Mark> marks;
+  for (const auto& [name, channel] : channels_) marks.push_back({channel->order(), channel->order()->issued()});
+  for (const device::host::TimelinePtr& order : retired_) marks.push_back({order, order->issued()});
+  return marks;
+}
+
+std::vector<void*> ChannelTable::Close() {
+  std::map<ChannelName, std::shared_ptr<GroupChannel>> channels;
+  {
+    std::lock_guard lock(mutex_);
+    channels.swap(channels_);
+  }
+  channels.clear();
+  std::lock_guard lock(mutex_);
+  Sweep();
+  std::vector<void*> used;
+  for (const GroupChannel::Part& part : limbo_) used.push_back(part.memory);
+  limbo_.clear();
+  return used;
+}
+
+uint64_t ChannelTable::resident_bytes() {
+  std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [name, channel] : channels_) bytes += ResidentBytes(channel->part().memory, channel->part().bytes);
+  for (const GroupChannel::Part& part : limbo_) bytes += ResidentBytes(part.memory, part.bytes);
+  return bytes;
+}
+
+}  // namespace axccl::comm

@@ -1,0 +1,315 @@
+// The first operation of a channel, when those it waits for do not come: it ends, in time, with the culprit named.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/harness/channels.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::AllowedNs;
+using harness::Clique;
+using harness::Gather;
+using harness::LastErrorHas;
+using harness::Layout;
+using harness::MakeChannel;
+using harness::NowNs;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::Threads;
+
+using Values = std::vector<int64_t>;
+using Lists = std::vector<std::vector<int64_t>>;
+
+constexpr int kMomentCell = 21;  // when it happened, ns
+
+// The stream ends with `code` soon after `since`, and `words` in the text.
+void ExpectEnd(const Clique& clique, ncclResult_t code, uint64_t since, uint64_t promised_ms,
+               const std::vector<std::string>& words) {
+  EXPECT_EQ(axcclStreamSynchronize(clique.stream()), code) << ncclGetLastError(nullptr);
+  const uint64_t now = NowNs();
+  EXPECT_LT(now, since + AllowedNs(promised_ms)) << "took " << (now - since) / 1000 << " us";
+  for (const std::string& word : words)
+    EXPECT_TRUE(LastErrorHas(word)) << "no \"" << word << "\" in: " << ncclGetLastError(nullptr);
+}
+
+void Abort(Clique* clique) {
+  EXPECT_OK(ncclCommAbort(clique->comm()));
+  clique->ForgetComms();
+}
+
+class ChannelFailureTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(ChannelFailureTest, ARankThatNeverCreatesItIsATimeout) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", "0.3"}};
+  RunRanks(
+      GetParam(),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        axcclChannel_t channel = nullptr;
+        if (context.rank() != 1) {
+          channel = MakeChannel(clique.comm(), 3, {{2, 1, 0}}, 9);
+          Gather gather(3, 10, context.rank());
+          const uint64_t start = NowNs();
+          ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+          ExpectEnd(clique, ncclTimeout, start, 700,
+                    {"rank 1 to create and use channel 9 of ranks [2 1 0]", "AXCCL_TIMEOUT", "AllGather"});
+          EXPECT_EQ(gather.Values(), (Values{-1, -1, -1}));
+        }
+        ASSERT_TRUE(context.Barrier(1));
+        Abort(&clique);
+        if (channel != nullptr) {
+          EXPECT_OK(axcclChannelDestroy(channel));
+        }
+      },
+      options);
+}
+
+// One that has created it, but calls nothing, is waited for in the same way.
+TEST_P(ChannelFailureTest, ARankThatNeverUsesItIsATimeout) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", "0.3"}};
+  RunRanks(
+      GetParam(),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 9);
+        if (context.rank() != 2) {
+          Gather gather(3, 10, context.rank());
+          const uint64_t start = NowNs();
+          ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+          ExpectEnd(clique, ncclTimeout, start, 700, {"for rank 2 to create and use channel 9"});
+        }
+        ASSERT_TRUE(context.Barrier(1));
+        Abort(&clique);
+        EXPECT_OK(axcclChannelDestroy(channel));
+      },
+      options);
+}
+
+TEST_P(ChannelFailureTest, GroupsThatDifferAreToldByAll) {
+  struct Odd {
+    Lists odd, others;  // rank 0's, and those of ranks 1 and 2
+  };
+  const std::vector<Odd> cases = {{{{0, 1, 2}}, {{0, 2, 1}}}, {{{0, 1}}, {{0, 1, 2}}}, {{{0, 1, 2}}, {{1, 0}, {2}}}};
+  for (const Odd& c : cases) {
+    RunRanks(GetParam(), [&c](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      const Lists& lists = context.rank() == 0 ? c.odd : c.others;
+      axcclChannel_t channel = MakeChannel(clique.comm(), 3, lists, 4);
+      axcclChannelInfo_t info{};
+      info.size = sizeof(info);
+      ASSERT_OK(axcclChannelGetInfo(channel, &info));
+      if (info.group_size > 1) {
+        Gather gather(info.group_size, 10, context.rank());
+        const uint64_t start = NowNs();
+        ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+        ExpectEnd(clique, ncclInvalidUsage, start, 1000,
+                  {"groups differ", "uses channel 4 of ranks [", "created channel 4"});
+      }
+      ASSERT_TRUE(context.Barrier(1));
+      Abort(&clique);
+      EXPECT_OK(axcclChannelDestroy(channel));
+    });
+  }
+}
+
+TEST_P(ChannelFailureTest, ARankThatDestroysItUnusedIsTold) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 8);
+    ASSERT_TRUE(context.Barrier(3));
+    Gather gather(3, 10, context.rank());
+    if (context.rank() == 1) {
+      ASSERT_TRUE(context.Barrier(1));
+      context.Set(kMomentCell, NowNs());
+    } else {
+      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+      EXPECT_EQ(axcclStreamQuery(clique.stream()), ncclInProgress);
+      ASSERT_TRUE(context.Barrier(1));
+      ExpectEnd(clique, ncclRemoteError, context.Await(kMomentCell), 100, {"rank 1, which has destroyed channel 8"});
+    }
+    EXPECT_OK(axcclChannelDestroy(channel));
+    ASSERT_TRUE(context.Barrier(2));
+    Abort(&clique);
+  });
+}
+
+// Used less often by one than by the others.
+TEST_P(ChannelFailureTest, AChannelThatIsGoneAgainIsTold) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 4);
+    if (context.rank() == 0) {
+      EXPECT_OK(axcclChannelDestroy(channel));
+      channel = MakeChannel(clique.comm(), 3, {}, 4);
+    }
+    ASSERT_TRUE(context.Barrier(3));
+    Gather gather(3, 10, context.rank());
+    const uint64_t start = NowNs();
+    ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+    ExpectEnd(clique, ncclInvalidUsage, start, 1000, {"channel 4 of ranks [0 1 2] for the 2. time"});
+    ASSERT_TRUE(context.Barrier(1));
+    Abort(&clique);
+    EXPECT_OK(axcclChannelDestroy(channel));
+  });
+}
+
+// Channels of one id that are all created in time are no quarrel, however long each is waited for.
+TEST_P(ChannelFailureTest, SeveralGroupsOfOneIdAreNoMistake) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    axcclChannel_t one = MakeChannel(clique.comm(), 3, {{0, 1, 2}}, 0);
+    if (context.rank() == 1) {
+      // Has one but not yet the other, while the others look several times why it does not come.
+      const uint64_t until = context.Await(kMomentCell) + 100000000u;
+      while (NowNs() < until) std::this_thread::yield();
+    }
+    axcclChannel_t two = MakeChannel(clique.comm(), 3, {{2, 1, 0}}, 0);
+    Gather first(3, 10, context.rank()), second(3, 10, context.rank());
+    // In opposite orders.
+    const int stream = context.rank() % 2;
+    ASSERT_OK((stream == 0 ? first : second).Enqueue(stream == 0 ? one : two, clique.stream(0, stream)));
+    if (context.rank() == 0) context.Set(kMomentCell, NowNs());
+    ASSERT_OK((stream == 0 ? second : first).Enqueue(stream == 0 ? two : one, clique.stream(0, 1 - stream)));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(first.Values(), (Values{0, 1, 2}));
+    EXPECT_EQ(second.Values(), (Values{2, 1, 0}));
+    EXPECT_OK(axcclChannelDestroy(one));
+    EXPECT_OK(axcclChannelDestroy(two));
+  });
+}
+
+TEST_P(ChannelFailureTest, AnAbortEndsTheWait) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = nullptr;
+    if (context.rank() == 0) {
+      // Never creates it; aborts when the others wait.
+      ASSERT_TRUE(context.Barrier(1));
+      context.Set(kMomentCell, NowNs());
+      Abort(&clique);
+    } else {
+      channel = MakeChannel(clique.comm(), 3, {}, 1);
+      Gather gather(3, 10, context.rank());
+      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+      ASSERT_TRUE(context.Barrier(1));
+      ExpectEnd(clique, ncclRemoteError, context.Await(kMomentCell), 100, {"rank 0"});
+      Abort(&clique);
+      EXPECT_OK(axcclChannelDestroy(channel));
+    }
+    ASSERT_TRUE(context.Barrier(2));
+  });
+}
+
+TEST_P(ChannelFailureTest, TheOwnAbortEndsTheWait) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    if (context.rank() == 0) {
+      axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 1);
+      Gather gather(3, 10, context.rank());
+      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+      const uint64_t start = NowNs();
+      Abort(&clique);
+      EXPECT_NE(axcclStreamSynchronize(clique.stream()), ncclSuccess);
+      EXPECT_LT(NowNs(), start + AllowedNs(100));
+      EXPECT_OK(axcclChannelDestroy(channel));
+      EXPECT_EQ(gather.Values(), (Values{-1, -1, -1}));
+    }
+    ASSERT_TRUE(context.Barrier(2));
+    if (context.rank() != 0) Abort(&clique);
+  });
+}
+
+TEST_P(ChannelFailureTest, ADestroyedCommunicatorEndsTheWait) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 1);
+    if (context.rank() == 0) {
+      ASSERT_TRUE(context.Barrier(1));
+      context.Set(kMomentCell, NowNs());
+      EXPECT_OK(ncclCommDestroy(clique.comm()));
+      clique.ForgetComms();
+    } else {
+      Gather gather(3, 10, context.rank());
+      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+      ASSERT_TRUE(context.Barrier(1));
+      ExpectEnd(clique, ncclRemoteError, context.Await(kMomentCell), 100, {"rank 0"});
+      Abort(&clique);
+    }
+    EXPECT_OK(axcclChannelDestroy(channel));
+    ASSERT_TRUE(context.Barrier(2));
+  });
+}
+
+std::string LayoutName(const testing::TestParamInfo<Layout>& info) { return info.param.Text(); }
+INSTANTIATE_TEST_SUITE_P(Layouts, ChannelFailureTest, testing::Values(Threads(3), Processes(3)), LayoutName);
+
+TEST(ChannelDeath, BeforeOrAfterItIsCreated) {
+  for (const bool created : {false, true}) {
+    RunRanks(Processes(3), [created](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      axcclChannel_t channel = nullptr;
+      if (created || context.rank() != 1) channel = MakeChannel(clique.comm(), 3, {}, 1);
+      if (context.rank() == 1) {
+        ASSERT_TRUE(context.Barrier(1));
+        context.Set(kMomentCell, NowNs());
+        context.Die();
+      }
+      Gather gather(3, 10, context.rank());
+      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+      ASSERT_TRUE(context.Barrier(1));
+      ExpectEnd(clique, ncclRemoteError, context.Await(kMomentCell), 100, {"rank 1"});
+      Abort(&clique);
+      EXPECT_OK(axcclChannelDestroy(channel));
+    });
+  }
+}
+
+// In an operation on a channel, after many that went well.
+TEST(ChannelDeath, InALaterOperation) {
+  RunRanks(Processes(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {{2, 0}, {1}}, 1);
+    if (context.rank() != 1) {
+      for (int i = 0; i < 50; ++i) {
+        Gather gather(2, 10, context.rank());
+        ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+        ASSERT_TRUE(clique.Synchronize());
+        ASSERT_EQ(gather.Values(), (Values{2, 0}));
+      }
+    }
+    if (context.rank() == 2) {
+      context.Set(kMomentCell, NowNs());
+      context.Die();
+    }
+    if (context.rank() == 0) {
+      Gather gather(2, 10, 0);
+      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+      ExpectEnd(clique, ncclRemoteError, context.Await(kMomentCell), 100, {"rank 2"});
+    }
+    Abort(&clique);
+    EXPECT_OK(axcclChannelDestroy(channel));
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests
