@@ -4,11 +4,11 @@
  * r * num_partitions + p. Compilers write groups of processes as lists of ids, and a mode says what an id is. The words
  * are StableHLO's (specification, "Process groups"):
  *
- *   mode                         an id is      a list becomes                          order in a group
- *   axcclCrossReplica            a replica     a group for each partition p:           (r, p) for r in the list
- *   axcclCrossPartition          a partition   a group for each replica r:             (r, p) for p in the list
- *   axcclCrossReplicaAndPartition a replica    one group:                              for each p, (r, p) for r in the list
- *   axcclFlattenedIds            a rank        one group:                              as listed
+ *   mode                           an id is     a list becomes                order in a group
+ *   axcclCrossReplica              a replica    a group for each partition p  (r, p) for r in the list
+ *   axcclCrossPartition            a partition  a group for each replica r    (r, p) for p in the list
+ *   axcclCrossReplicaAndPartition  a replica    one group                     for each p: (r, p) for r in the list
+ *   axcclFlattenedIds              a rank       one group                     as listed
  *
  * Example, 4 replicas x 2 partitions: the list {0, 1, 2, 3} cross_replica is two groups, ranks 0 2 4 6 and 1 3 5 7; the
  * list {0, 1} cross_partition is four groups, 0 1, 2 3, 4 5 and 6 7; the lists {0, 1}, {2, 3}
