@@ -1,6 +1,5 @@
 // axcclAllGather and its siblings: collectives on tensor views, from arguments to calls.
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 
@@ -39,24 +38,17 @@ struct Operands {
   const plan::View* Output() const { return has_output ? &output : nullptr; }
 };
 
-// C lets any number stand in an enumeration, C++ does not: it must not be read as one before it is checked.
-unsigned DatatypeOf(const axcclView_t& view) {
-  unsigned number;
-  static_assert(sizeof(number) == sizeof(view.datatype));
-  std::memcpy(&number, &view.datatype, sizeof(number));
-  return number;
-}
-
-Status ReadView(const char* call, const char* name, plan::Role role, const axcclView_t& from, plan::View* view) {
+Status ReadView(const char* call, const char* name, plan::Role role, const axcclView_t& from, plan::View* view,
+                DataType* type) {
   if (from.size != sizeof(axcclView_t))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s is not initialised (its size is %zu); start from AXCCL_VIEW_INITIALIZER", call, name,
                       from.size);
-  if (DatatypeOf(from) >= ncclNumTypes)
-    return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %u; pass one of ncclDataType_t (0..%d)", call, name,
-                      DatatypeOf(from), ncclNumTypes - 1);
+  if (!FindDatatype(NumberOf(from.datatype), type))
+    return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %u; pass " AXCCL_DATATYPES, call, name,
+                      NumberOf(from.datatype));
   view->data = from.data;
-  view->element_size = static_cast<uint32_t>(ElementSize(static_cast<DataType>(from.datatype)));
+  view->element_size = static_cast<uint32_t>(ElementSize(*type));
   view->shape.dims = from.num_dims;
   if (from.num_dims > 0 && from.num_dims <= plan::kMaxDims) {
     if (from.sizes == nullptr)
@@ -77,6 +69,7 @@ Status ReadView(const char* call, const char* name, plan::Role role, const axccl
 Status ReadOperands(const Request& r, const plan::Contract& contract, int rank, Operands* operands) {
   operands->has_input = plan::InputBlocks(contract, rank) != 0;
   operands->has_output = plan::OutputBlocks(contract, rank) != 0;
+  DataType types[2] = {};  // of output and input
   for (const bool is_input : {true, false}) {
     if (!(is_input ? operands->has_input : operands->has_output)) continue;
     const char* name = is_input ? "input" : "output";
@@ -85,13 +78,12 @@ Status ReadOperands(const Request& r, const plan::Contract& contract, int rank, 
       return MakeStatus(Code::kInvalidArgument, "%s: the %s is missing (a null pointer); rank %d needs one", r.name,
                         name, rank);
     AXCCL_RETURN_IF_ERROR(ReadView(r.name, name, is_input ? plan::Role::kInput : plan::Role::kOutput, *from,
-                                   is_input ? &operands->input : &operands->output));
-    operands->type = static_cast<DataType>(from->datatype);
+                                   is_input ? &operands->input : &operands->output, &types[is_input]));
+    operands->type = types[is_input];
   }
-  if (operands->has_input && operands->has_output && r.input->datatype != r.output->datatype)
+  if (operands->has_input && operands->has_output && types[0] != types[1])
     return MakeStatus(Code::kInvalidArgument, "%s: the output has datatype %s, the input %s; they must agree", r.name,
-                      DataTypeName(static_cast<DataType>(r.output->datatype)),
-                      DataTypeName(static_cast<DataType>(r.input->datatype)));
+                      DataTypeName(types[0]), DataTypeName(types[1]));
   return Status();
 }
 

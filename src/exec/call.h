@@ -42,6 +42,13 @@ struct ViewLayout {
   int64_t output_strides[plan::kMaxDims] = {};
 };
 
+// A reduction of the application's own: accumulator[i] = accumulator[i] op operand[i], i < count. `operand` is not written.
+struct Callback {
+  void (*function)(void* accumulator, const void* operand, size_t count, void* context) = nullptr;
+  void* context = nullptr;
+  uint16_t number = 0;  // counts the callbacks of a communicator: the same on all ranks for what belongs together
+};
+
 struct Call {
   plan::Kind kind = plan::Kind::kBarrier;
   int root = 0;
@@ -56,13 +63,15 @@ struct Call {
   uint64_t scalar_bytes = 0;
   // Null: blocks are dense and follow each other. A pointer, so that calls without one stay small.
   std::shared_ptr<const ViewLayout> view;
+  std::shared_ptr<const Callback> callback;  // where `combine` is kCallback
 
-  // What all ranks must agree on, packed: kind, type, combine, scaling, root, and whether on views. Count and the form
-  // of the blocks are compared besides.
+  // What all ranks must agree on, packed: kind, type, combine, scaling, root, the callback's number, and whether on
+  // views. Count and the form of the blocks are compared besides.
   static constexpr uint64_t kOnViews = 1u << 31;
   uint64_t Packed() const {
     return uint64_t(kind) | uint64_t(type) << 8 | uint64_t(combine) << 16 | uint64_t(scaling) << 24 |
-           (view != nullptr ? kOnViews : 0) | uint64_t(uint32_t(root)) << 32;
+           (view != nullptr ? kOnViews : 0) | uint64_t(uint16_t(root)) << 32 |
+           (callback != nullptr ? uint64_t(callback->number) << 48 : 0);
   }
 };
 
