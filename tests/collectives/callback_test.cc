@@ -283,9 +283,16 @@ TEST_P(CallbackTest, ReducesByItsOwnRule) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, CallbackTest,
-                         testing::Values(harness::Processes(1), harness::Processes(3), harness::Threads(4),
-                                         harness::OneThread(3), Layout{2, 2, 1}),
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts = {harness::Processes(1), harness::Processes(3), harness::Threads(4),
+                                 harness::OneThread(3)};
+#if !defined(__SANITIZE_THREAD__)  // it sees no order between two threads that comes from another process
+  layouts.push_back({2, 2, 1});
+#endif
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, CallbackTest, testing::ValuesIn(Layouts()),
                          [](const auto& info) { return info.param.Text(); });
 
 TEST(Callback, RanksThatCallOthersAreTold) {
