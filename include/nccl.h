@@ -92,7 +92,8 @@ typedef enum {
   ncclBfloat16 = 9,
   ncclFloat8e4m3 = 10, /* 4 exponent bits, no infinity (OCP E4M3) */
   ncclFloat8e5m2 = 11, /* 5 exponent bits (OCP E5M2) */
-  ncclNumTypes = 12
+  ncclNumTypes = 12,
+  axcclMaxDatatype = 0x7fffffff /* not NCCL's: room for the types of axccl/types.h */
 } ncclDataType_t;
 
 typedef enum {
@@ -101,7 +102,7 @@ typedef enum {
   ncclMax = 2,
   ncclMin = 3,
   ncclAvg = 4,
-  ncclNumOps = 5, /* this and above: made by ncclRedOpCreatePreMulSum */
+  ncclNumOps = 5, /* this and above: made by ncclRedOpCreatePreMulSum, and those of axccl/types.h */
   ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 

@@ -1,5 +1,5 @@
 /* AxCCL's extensions to the NCCL API: host devices, streams and events, version and introspection here, replica groups
- * and channels in channels.h, collectives on tensor views in views.h. Pure C.
+ * and channels in channels.h, collectives on tensor views in views.h, more types and operators in types.h. Pure C.
  *
  * Streams. A host stream is what NCCL takes as cudaStream_t when ranks live in CPU memory: work enqueued on it runs in
  * order and asynchronously. Cast with axcclStreamToCuda (the types are distinct on purpose). The NULL stream is the
@@ -112,6 +112,7 @@ ncclResult_t axcclParamGetByIndex(int index, const char** name, const char** val
 #endif
 
 #include "axccl/channels.h"
+#include "axccl/types.h"
 #include "axccl/views.h"
 
 #endif /* AXCCL_AXCCL_H_ */

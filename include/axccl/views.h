@@ -21,9 +21,10 @@
  * scatter with the output being this rank's part of the input. All-to-all is never in place.
  *
  * Errors. ncclInvalidArgument, at once and with nothing written: a dimension out of range, a size that n does not
- * divide, shapes or datatypes that do not fit each other, an output two of whose indices reach one element, input and
- * output that overlap in another way than above, operands of a list that overlap each other, a missing operand, NULL data, more than AXCCL_MAX_DIMS dimensions,
- * more than 2^63 - 1 bytes from first to last. ncclInvalidUsage, on all ranks and naming both calls, when ranks call
+ * divide, shapes or datatypes that do not fit each other, an operator that the datatype does not have (types.h), an
+ * output two of whose indices reach one element, input and output that overlap in another way than above, operands of a
+ * list that overlap each other, a missing operand, NULL data, more than AXCCL_MAX_DIMS dimensions, more than 2^63 - 1
+ * bytes from first to last. ncclInvalidUsage, on all ranks and naming both calls, when ranks call
  * different things. ncclGetLastError names the call, the operand, the dimension (as StableHLO does) and the values.
  */
 #ifndef AXCCL_VIEWS_H_

@@ -54,6 +54,23 @@ struct Integer {
   }
 };
 
+// Elements of which only counts whether they are 0: as 1 (any other) and 0, in their own width.
+template <class LaneType>
+struct Truth {
+  using Lane = LaneType;
+  static constexpr bool kIsFloat = false;
+  static constexpr int kPacks = 1;
+  template <int kBytes>
+  static AXCCL_INLINE Pack<Lane, kBytes, 1> Up(Raw<kBytes> raw) {
+    using Lanes = Vector<Lane, kBytes>;
+    return {{(Lanes)((Lanes)raw != 0) & 1}};
+  }
+  template <int kBytes>
+  static AXCCL_INLINE Raw<kBytes> Down(const Pack<Lane, kBytes, 1>& pack) {
+    return (Raw<kBytes>)pack.v[0];
+  }
+};
+
 struct Float64 {
   using Lane = double;
   static constexpr bool kIsFloat = true;

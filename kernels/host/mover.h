@@ -9,6 +9,9 @@
 // results beyond the largest finite value (infinity too) saturate to it and NaN stays NaN, as in CUDA's conversions
 // with SATFINITE. min/max: NaN in any source gives NaN, and -0 is less than +0, so both are associative bit for bit.
 // A NaN result is the positive quiet one without payload (f32 0x7fc00000, f16 0x7e00, bf16 0x7fc0, fp8 0x7f).
+// Complex numbers are added part by part and multiplied by the rule, (ac - bd) + (ad + bc)i, every operation rounded by
+// itself; NaN is per part. Of bools sum and max are or, prod and min are and. Logical operations, and all on bools, take
+// any element but 0 as true and give 0 and 1.
 // All this gives the same bits on every instruction set. Exception: one source with neither factor nor divisor is a
 // copy, bit for bit. The calling thread's rounding mode must be to-nearest (the default).
 //
@@ -28,10 +31,11 @@ struct ReduceRequest {
   const void* const* src;     // num_src >= 1 sources, each `count` elements
   int num_src;
   size_t count;               // elements
-  DataType type;
+  DataType type;              // Combines(type, combine)
   Combine combine;
-  const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null
-  uint64_t post_divisor = 0;    // integers only: divide the result (signed: toward zero); 0 = none
+  const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null; with kSum to
+                                // kMin only, complex with kSum only, never bool
+  uint64_t post_divisor = 0;    // integers only, as factors: divide the result (signed: toward zero); 0 = none
   bool non_temporal = false;    // write around the cache (for data larger than it)
 };
 

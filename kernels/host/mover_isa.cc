@@ -167,8 +167,15 @@ constexpr Kernels KernelsOf() {
           Run<Plain, Op, false, 0, 0>, Run<Format, Op, true, 0, 0>};
 }
 
+// Of what is rarer and costs no more to compute than to load: fewer instances, and no scaling.
+template <class Format, class Op>
+constexpr Kernels FewKernelsOf() {
+  constexpr Kernel kMany = Run<Format, Op, false, 0, 0>;
+  return {Run<Format, Op, false, 2, 1>, kMany, kMany, kMany, nullptr};
+}
+
 struct TypeKernels {
-  Kernels of[kNumCombines];
+  Kernels of[kNumCombines];  // in the order of Combine; empty where there is no such combination
   int size_shift;
 };
 
@@ -181,20 +188,58 @@ constexpr TypeKernels TypeKernelsOf(int size_shift) {
           size_shift};
 }
 
+// Bits have no width: one set of kernels for all integers.
+template <class Op>
+constexpr Kernels BitKernelsOf() {
+  using Bytes = Integer<uint8_t>;
+  return {Run<Bytes, Op, false, 2, 1>, Run<Bytes, Op, false, 2, 2>, Run<Bytes, Op, false, 2, 2, true>,
+          Run<Bytes, Op, false, 0, 0>, nullptr};
+}
+
+template <class Format, class Unsigned>
+constexpr TypeKernels IntegerKernelsOf(int size_shift) {
+  TypeKernels kernels = TypeKernelsOf<Format, Integer<Unsigned>, Format>(size_shift);
+  kernels.of[static_cast<int>(Combine::kAnd)] = BitKernelsOf<And>();
+  kernels.of[static_cast<int>(Combine::kOr)] = BitKernelsOf<Or>();
+  kernels.of[static_cast<int>(Combine::kXor)] = BitKernelsOf<Xor>();
+  kernels.of[static_cast<int>(Combine::kLogicalAnd)] = FewKernelsOf<Truth<Unsigned>, And>();
+  kernels.of[static_cast<int>(Combine::kLogicalOr)] = FewKernelsOf<Truth<Unsigned>, Or>();
+  return kernels;
+}
+
+// As StableHLO has it: the sum and the larger of two is "or", the product and the smaller is "and".
+constexpr TypeKernels BoolKernels() {
+  using Bool = Truth<uint8_t>;
+  constexpr Kernels kAll = FewKernelsOf<Bool, And>();
+  constexpr Kernels kAny = FewKernelsOf<Bool, Or>();
+  return {{kAny, kAll, kAny, kAll, kAll, kAny, FewKernelsOf<Bool, Xor>(), kAll, kAny}, 0};
+}
+
+// The sum of complex numbers is that of their parts.
+template <class Part>
+constexpr TypeKernels ComplexKernelsOf(int size_shift) {
+  return {{KernelsOf<Part, Part, Sum>(), FewKernelsOf<Part, ComplexProd>()}, size_shift};
+}
+
 // Indexed by DataType.
-constexpr TypeKernels kKernels[kNumDataTypes] = {
-    TypeKernelsOf<Integer<int8_t>, Integer<uint8_t>>(0),
-    TypeKernelsOf<Integer<uint8_t>>(0),
-    TypeKernelsOf<Integer<int32_t>, Integer<uint32_t>>(2),
-    TypeKernelsOf<Integer<uint32_t>>(2),
-    TypeKernelsOf<Integer<int64_t>, Integer<uint64_t>>(3),
-    TypeKernelsOf<Integer<uint64_t>>(3),
+constexpr TypeKernels kKernels[kNumArithmeticTypes] = {
+    IntegerKernelsOf<Integer<int8_t>, uint8_t>(0),
+    IntegerKernelsOf<Integer<uint8_t>, uint8_t>(0),
+    IntegerKernelsOf<Integer<int32_t>, uint32_t>(2),
+    IntegerKernelsOf<Integer<uint32_t>, uint32_t>(2),
+    IntegerKernelsOf<Integer<int64_t>, uint64_t>(3),
+    IntegerKernelsOf<Integer<uint64_t>, uint64_t>(3),
     TypeKernelsOf<Float16, Float16, OrderedFloat16<true>, OrderedFloat16<false>>(1),
     TypeKernelsOf<Float32>(2),
     TypeKernelsOf<Float64>(3),
     TypeKernelsOf<Bfloat16, Bfloat16, OrderedBfloat16<true>, OrderedBfloat16<false>>(1),
     TypeKernelsOf<Float8<E4M3>, Float8<E4M3>, OrderedE4M3<true>, OrderedE4M3<false>>(0),
     TypeKernelsOf<Float8<E5M2>, Float8<E5M2>, OrderedE5M2<true>, OrderedE5M2<false>>(0),
+    IntegerKernelsOf<Integer<int16_t>, uint16_t>(1),
+    IntegerKernelsOf<Integer<uint16_t>, uint16_t>(1),
+    BoolKernels(),
+    ComplexKernelsOf<Float32>(3),
+    ComplexKernelsOf<Float64>(4),
 };
 
 bool OnLines(const void* p) { return reinterpret_cast<uintptr_t>(p) % kCacheLine == 0; }

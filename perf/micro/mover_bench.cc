@@ -119,9 +119,9 @@ void ReduceBench(benchmark::State& state, const Shape& shape, size_t bytes) {
   const Buffers buffers(shape.num_src + shape.num_dst, bytes);
   std::vector<Factor> pre(shape.num_src);
   for (Factor& factor : pre) {
-    if (shape.type == DataType::kFloat64) {
+    if (ScalarType(shape.type) == DataType::kFloat64) {
       factor.f64 = 0.5;
-    } else if (IsFloat(shape.type)) {
+    } else if (IsFloat(ScalarType(shape.type))) {
       factor.f32 = 0.5f;
     } else {
       factor.u64 = 3;
@@ -149,9 +149,8 @@ void Register(const std::string& name, Fn fn) {
 }
 
 void RegisterReduce(const Shape& shape, size_t bytes, const std::string& size) {
-  static constexpr const char* kCombineNames[kNumCombines] = {"sum", "prod", "max", "min"};
   std::string name = std::string("reduce/") + DataTypeName(shape.type) + "/";
-  name += kCombineNames[static_cast<int>(shape.combine)];
+  name += CombineName(shape.combine);
   name += "/" + std::to_string(shape.num_src) + "to" + std::to_string(shape.num_dst);
   if (shape.scaled) name += "/scaled";
   if (shape.non_temporal) name += "/nt";
@@ -183,13 +182,15 @@ void RegisterSize(size_t bytes) {
     Register(name + "/" + size, [=](auto& state) { CopyBench(state, bytes, num_dst, false); });
     Register(name + "/nt/" + size, [=](auto& state) { CopyBench(state, bytes, num_dst, true); });
   }
-  for (int t = 0; t < kNumDataTypes; ++t) {
+  for (int t = 0; t < kNumArithmeticTypes; ++t) {
     const DataType type = static_cast<DataType>(t);
-    for (Combine combine : {Combine::kSum, Combine::kMax}) {
-      RegisterReduce({type, combine, 2, 1, false, false}, bytes, size);
+    for (Combine combine : {Combine::kSum, Combine::kMax, Combine::kXor, Combine::kLogicalAnd, Combine::kProd}) {
+      const bool only_complex = combine == Combine::kProd;
+      if (Combines(type, combine) && (!only_complex || IsComplex(type)))
+        RegisterReduce({type, combine, 2, 1, false, false}, bytes, size);
     }
     RegisterReduce({type, Combine::kSum, 2, 1, false, true}, bytes, size);
-    RegisterReduce({type, Combine::kSum, 2, 1, true, false}, bytes, size);
+    if (type != DataType::kBool) RegisterReduce({type, Combine::kSum, 2, 1, true, false}, bytes, size);
     RegisterReduce({type, Combine::kSum, 2, 2, false, false}, bytes, size);
     RegisterReduce({type, Combine::kSum, 4, 1, false, false}, bytes, size);
     RegisterReduce({type, Combine::kSum, 8, 1, false, false}, bytes, size);

@@ -1,6 +1,7 @@
 // What the calls on buffers and the calls on views share on their way from arguments to work.
 #pragma once
 
+#include <cstring>
 #include <memory>
 
 #include "nccl.h"
@@ -11,6 +12,19 @@ namespace axccl::api {
 
 // Stands for "no reduction" in calls that only move data.
 inline constexpr ncclRedOp_t kNoReduction = static_cast<ncclRedOp_t>(-1);
+
+// The type of that number, NCCL's or one of axccl/types.h. False when there is none. Numbers, because C lets any stand in
+// an enumeration and C++ does not: they must not be read as one before they are checked.
+bool FindDatatype(unsigned number, DataType* type);
+template <class Enum>
+unsigned NumberOf(const Enum& value) {
+  unsigned number;
+  static_assert(sizeof(number) == sizeof(value));
+  std::memcpy(&number, &value, sizeof(number));
+  return number;
+}
+// What messages tell to pass instead.
+#define AXCCL_DATATYPES "one of ncclDataType_t (0..11) or of axccl/types.h"
 
 // Puts the reduction named by `op`, built in or the communicator's own, into `call`, whose type is set. False, and the
 // error of the call `name` reported in *result, when there is none of that number and type.

@@ -29,11 +29,11 @@ ncclResult_t BadBuffer(const Request& r, const char* which) {
   return InvalidArgument("%s: argument %s is NULL with count %zu; pass a buffer", r.name, which, r.count);
 }
 
-// Type, root, sizes and buffers. `rank` and `ranks` of the calling rank.
-bool CheckRequest(const Request& r, int rank, int ranks, ncclResult_t* result) {
-  if (static_cast<unsigned>(r.type) >= ncclNumTypes) {
-    *result = InvalidArgument("%s: argument datatype is %d; pass one of ncclDataType_t (0..%d)", r.name,
-                              static_cast<int>(r.type), ncclNumTypes - 1);
+// Type (which becomes *type), root, sizes and buffers. `rank` and `ranks` of the calling rank.
+bool CheckRequest(const Request& r, int rank, int ranks, DataType* type, ncclResult_t* result) {
+  if (!FindDatatype(NumberOf(r.type), type)) {
+    *result = InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, r.name,
+                              static_cast<int>(NumberOf(r.type)));
     return false;
   }
   if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(ranks)) {
@@ -42,7 +42,7 @@ bool CheckRequest(const Request& r, int rank, int ranks, ncclResult_t* result) {
     return false;
   }
   size_t bytes;
-  if (__builtin_mul_overflow(r.count, ElementSize(static_cast<DataType>(r.type)), &bytes) ||
+  if (__builtin_mul_overflow(r.count, ElementSize(*type), &bytes) ||
       __builtin_mul_overflow(bytes, static_cast<size_t>(ranks), &bytes) || bytes > (size_t{1} << 56)) {
     *result = InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name, r.count, ranks);
     return false;
@@ -66,12 +66,11 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   if (!comm) return result;
   if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
   const comm::Identity& identity = comm->core()->identity();
-  if (!CheckRequest(r, identity.rank, identity.ranks, &result)) return result;
   Call call;
+  if (!CheckRequest(r, identity.rank, identity.ranks, &call.type, &result)) return result;
   call.kind = r.kind;
   call.root = r.root;
   call.count = r.count;
-  call.type = static_cast<DataType>(r.type);
   call.input = r.send;
   call.output = r.recv;
   if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
@@ -79,7 +78,7 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
   AXCCL_INFO(kColl, "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
              r.name + 4, static_cast<unsigned long long>(comm->core()->operations()), r.send, r.recv, r.count,
-             static_cast<int>(r.type), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
+             static_cast<int>(NumberOf(r.type)), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
              static_cast<void*>(stream_handle));
   Enqueue(comm.get(), comm->core()->channel(), call, stream);
   return ncclSuccess;
@@ -93,13 +92,14 @@ ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStre
   if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
   comm::Communicator* core = comm->core().get();
   const int rank = core->identity().rank;
-  if (!CheckRequest(r, rank, core->identity().ranks, &result)) return result;
+  DataType type;
+  if (!CheckRequest(r, rank, core->identity().ranks, &type, &result)) return result;
   if (r.count != 0 && (sending ? r.send : r.recv) == nullptr) return BadBuffer(r, sending ? "sendbuff" : "recvbuff");
   device::host::Stream* stream = nullptr;
   if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
   Call call;
   call.kind = Kind::kSendRecv;
-  call.count = r.count * ElementSize(static_cast<DataType>(r.type));
+  call.count = r.count * ElementSize(type);
   call.type = DataType::kUint8;
   call.input = r.send;
   call.output = r.recv;

@@ -1,6 +1,4 @@
-// Memory, registrations, windows, and user-made reductions.
-#include <cstring>
-
+// Memory, registrations and windows.
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
@@ -8,11 +6,6 @@
 
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
-
-namespace {
-// Operators a communicator can have at a time; the index takes 12 bits of the operator's number.
-constexpr int kMaxReductions = 4096;
-}  // namespace
 
 AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
   if (const Status status = CheckProcess("ncclMemAlloc"); !status.ok()) return Report(status);
@@ -97,45 +90,3 @@ AXCCL_API ncclResult_t pncclWinGetUserPtr(ncclComm_t handle, ncclWindow_t win, v
   return ncclSuccess;
 }
 AXCCL_TWIN(WinGetUserPtr)
-
-AXCCL_API ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
-                                                 ncclScalarResidence_t residence, ncclComm_t handle) {
-  constexpr const char* kCall = "ncclRedOpCreatePreMulSum";
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, kCall, &result);
-  if (!comm) return result;
-  if (op == nullptr) return InvalidArgument("%s: argument op is NULL; pass where to put the operator", kCall);
-  if (scalar == nullptr) return InvalidArgument("%s: argument scalar is NULL; pass the address of the factor", kCall);
-  if (static_cast<unsigned>(datatype) >= ncclNumTypes)
-    return InvalidArgument("%s: argument datatype is %d; pass one of ncclDataType_t", kCall, static_cast<int>(datatype));
-  if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
-    return InvalidArgument("%s: argument residence is %d; pass ncclScalarDevice or ncclScalarHostImmediate", kCall,
-                           static_cast<int>(residence));
-  comm::PreMultiply own;
-  own.live = true;
-  own.type = static_cast<DataType>(datatype);
-  if (residence == ncclScalarHostImmediate) {
-    std::memcpy(&own.bytes, scalar, ElementSize(own.type));
-  } else {
-    own.pointer = scalar;
-  }
-  const int index = comm->AddReduction(own);
-  if (index >= kMaxReductions) {
-    (void)comm->RemoveReduction(index).ok();
-    return Report(MakeStatus(Code::kInvalidUsage, "%s: the communicator has %d operators alive; destroy some", kCall,
-                             kMaxReductions));
-  }
-  *op = static_cast<ncclRedOp_t>(ncclNumOps + (static_cast<int>(comm->salt()) << 12 | index));
-  return ncclSuccess;
-}
-AXCCL_TWIN(RedOpCreatePreMulSum)
-
-AXCCL_API ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "ncclRedOpDestroy", &result);
-  if (!comm) return result;
-  const auto code = static_cast<uint32_t>(op) - ncclNumOps;
-  const bool own = static_cast<int>(op) >= ncclNumOps && code >> 12 == comm->salt();
-  return Report(comm->RemoveReduction(own ? static_cast<int>(code & 0xfff) : -1));
-}
-AXCCL_TWIN(RedOpDestroy)

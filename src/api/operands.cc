@@ -1,10 +1,10 @@
 #include "src/api/operands.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "src/api/calls.h"
 #include "src/plan/view.h"
 
 namespace axccl::api {
@@ -13,25 +13,18 @@ namespace {
 // More is a mistake; it would also take long to check.
 constexpr int kMaxOperands = 1 << 20;
 
-// C lets any number stand in an enumeration, C++ does not: it must not be read as one before it is checked.
-unsigned DatatypeOf(const axcclView_t& view) {
-  unsigned number;
-  static_assert(sizeof(number) == sizeof(view.datatype));
-  std::memcpy(&number, &view.datatype, sizeof(number));
-  return number;
-}
-
-Status ReadView(const ViewContext& context, const char* side, int index, const axcclView_t& from, plan::View* view) {
+Status ReadView(const ViewContext& context, const char* side, int index, const axcclView_t& from, plan::View* view,
+                DataType* type) {
   const char* call = context.request.name;
   if (from.size != sizeof(axcclView_t))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s is not initialised (its size is %zu); start from AXCCL_VIEW_INITIALIZER", call,
                       context.Name(side, index).c_str(), from.size);
-  if (DatatypeOf(from) >= ncclNumTypes)
-    return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %u; pass one of ncclDataType_t (0..%d)", call,
-                      context.Name(side, index).c_str(), DatatypeOf(from), ncclNumTypes - 1);
+  if (!FindDatatype(NumberOf(from.datatype), type))
+    return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %u; pass " AXCCL_DATATYPES, call,
+                      context.Name(side, index).c_str(), NumberOf(from.datatype));
   view->data = from.data;
-  view->element_size = static_cast<uint32_t>(ElementSize(static_cast<DataType>(from.datatype)));
+  view->element_size = static_cast<uint32_t>(ElementSize(*type));
   view->shape.dims = from.num_dims;
   if (from.num_dims > 0 && from.num_dims <= plan::kMaxDims) {
     if (from.sizes == nullptr)
@@ -54,6 +47,7 @@ Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
   operand->has_input = plan::InputBlocks(context.contract, context.position) != 0;
   operand->has_output = plan::OutputBlocks(context.contract, context.position) != 0 ||
                         (r.kind == plan::Kind::kReduce && r.output != nullptr);  // to be filled with zeros
+  DataType types[2] = {};  // of output and input
   for (const bool is_input : {true, false}) {
     if (!(is_input ? operand->has_input : operand->has_output)) continue;
     const char* side = is_input ? "input" : "output";
@@ -61,14 +55,14 @@ Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
     if (from == nullptr)
       return MakeStatus(Code::kInvalidArgument, "%s: the %s is missing (a null pointer); rank %d needs one", r.name,
                         side, context.position);
-    AXCCL_RETURN_IF_ERROR(ReadView(context, side, index, from[index], is_input ? &operand->input : &operand->output));
-    operand->type = static_cast<DataType>(from[index].datatype);
+    AXCCL_RETURN_IF_ERROR(ReadView(context, side, index, from[index], is_input ? &operand->input : &operand->output,
+                                   &types[is_input]));
+    operand->type = types[is_input];
   }
-  if (operand->has_input && operand->has_output && r.input[index].datatype != r.output[index].datatype)
-    return MakeStatus(
-        Code::kInvalidArgument, "%s: %s has datatype %s, %s has %s; they must agree", r.name,
-        context.Name("output", index).c_str(), DataTypeName(static_cast<DataType>(r.output[index].datatype)),
-        context.Name("input", index).c_str(), DataTypeName(static_cast<DataType>(r.input[index].datatype)));
+  if (operand->has_input && operand->has_output && types[0] != types[1])
+    return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %s, %s has %s; they must agree", r.name,
+                      context.Name("output", index).c_str(), DataTypeName(types[0]),
+                      context.Name("input", index).c_str(), DataTypeName(types[1]));
   return Status();
 }
 
@@ -221,6 +215,29 @@ exec::ViewOperand Convert(const ViewPair& operand) {
   return to;
 }
 
+Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* operand) {
+  const size_t size = ElementSize(operand->type);
+  if (context.request.count == 1 || exec::kOperandAlignment % size == 0) return Status();
+  plan::Shape& shape = operand->form.shape;
+  if (plan::Reduces(context.request.kind))
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: operand %d of a list has elements of %zu bytes, which are reduced one operand a call only",
+                      context.request.name, index, size);
+  if (shape.dims == plan::kMaxDims)
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: operand %d of a list has elements of %zu bytes and %d dimensions; with such elements it may have "
+                      "at most %d",
+                      context.request.name, index, size, shape.dims, plan::kMaxDims - 1);
+  for (int d = 0; d < shape.dims; ++d) {
+    operand->input_strides[d] *= static_cast<int64_t>(size);
+    operand->output_strides[d] *= static_cast<int64_t>(size);
+  }
+  operand->input_strides[shape.dims] = operand->output_strides[shape.dims] = 1;
+  shape.sizes[shape.dims++] = static_cast<int64_t>(size);
+  operand->type = DataType::kUint8;
+  return Status();
+}
+
 Status FindOperands(const ViewRequest& r, int group_size, int position, exec::ViewList* list) {
   const ViewContext context{r, {r.kind, group_size, r.root}, position};
   std::vector<ViewPair> operands;
@@ -233,6 +250,7 @@ Status FindOperands(const ViewRequest& r, int group_size, int position, exec::Vi
     exec::ViewOperand& to = list->operands.emplace_back(Convert(operand));
     to.form = {blocks.shape, blocks.split, blocks.concat};
     to.block_bytes = static_cast<uint64_t>(blocks.elements) * ElementSize(operand.type);
+    AXCCL_RETURN_IF_ERROR(LowerToBytes(context, i, &to));
   }
   list->zeros = r.kind == plan::Kind::kReduce;
   return r.count > 1 ? CheckApart(context, operands) : Status();

@@ -58,6 +58,8 @@ Status CheckInPlace(const ViewContext& context, int index, const ViewPair& opera
                     const plan::View* to);
 // What of an operand does not depend on its blocks.
 exec::ViewOperand Convert(const ViewPair& operand);
+// Makes one of several operands one of bytes if its elements could be cut where operands of a list are.
+Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* operand);
 
 // This rank's operands in a group of `group_size` ranks where it is at `position`. Nothing is read or written but the
 // structs. Operands that the rank does not have are not looked at.

@@ -160,6 +160,7 @@ Status FindUnevenOperands(const ViewRequest& r, const Extents& extents, int grou
     AXCCL_RETURN_IF_ERROR(FindRow(context, operand, dim, &to));
     AXCCL_RETURN_IF_ERROR(FindPieces(context, i, extents, operand, &to));
     AXCCL_RETURN_IF_ERROR(CheckPiecesInPlace(context, i, operand, to));
+    AXCCL_RETURN_IF_ERROR(LowerToBytes(context, i, &to));
   }
   list->uneven = true;
   return r.count > 1 ? CheckApart(context, operands) : Status();
@@ -188,6 +189,7 @@ Status FindLateOperands(const ViewRequest& r, const exec::LatePieces& late, int 
     const bool in_place_is_all = !rows;
     AXCCL_RETURN_IF_ERROR(CheckInPlace(context, i, operand, in_place_is_all ? &operand.input : nullptr,
                                        in_place_is_all ? &operand.output : nullptr));
+    AXCCL_RETURN_IF_ERROR(LowerToBytes(context, i, &to));
   }
   list->uneven = true;
   list->late = late;

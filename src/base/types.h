@@ -1,4 +1,5 @@
-// Element types and reductions, numbered as NCCL numbers them, and their sizes. No state; usable everywhere.
+// Element types and reductions, the first twelve and four numbered as NCCL numbers them, and their sizes. No state;
+// usable everywhere.
 #pragma once
 
 #include <cstddef>
@@ -19,33 +20,44 @@ enum class DataType : uint8_t {
   kBfloat16 = 9,
   kFloat8E4M3 = 10,
   kFloat8E5M2 = 11,
+  kInt16 = 12,
+  kUint16 = 13,
+  kBool = 14,        // a byte; any but 0 is true, results are 0 and 1
+  kComplex64 = 15,   // real and imaginary part, floats
+  kComplex128 = 16,  // likewise, doubles
+  // Opaque elements of 1 to kMaxOpaqueBytes bytes follow, see OpaqueType: they can be moved, and that is all.
+  kOpaque1 = 17,
 };
-inline constexpr int kNumDataTypes = 12;
+inline constexpr int kNumArithmeticTypes = 17;  // those before the opaque ones
+inline constexpr int kMaxOpaqueBytes = 16;
+inline constexpr int kNumDataTypes = kNumArithmeticTypes + kMaxOpaqueBytes;
 
 // The element-wise combination of two values. Average and pre-multiplied sum are kSum with scaling, see Scaling.
-enum class Combine : uint8_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
-inline constexpr int kNumCombines = 4;
+enum class Combine : uint8_t {
+  kSum = 0,
+  kProd = 1,
+  kMax = 2,
+  kMin = 3,
+  kAnd = 4,  // bitwise, as the next two
+  kOr = 5,
+  kXor = 6,
+  kLogicalAnd = 7,  // any but 0 is true, results are 0 and 1
+  kLogicalOr = 8,
+  kCallback = 9,  // the application's own function; no mover knows it
+};
+inline constexpr int kNumCombines = 9;  // without kCallback
+
+// The opaque type of 1 <= bytes <= kMaxOpaqueBytes.
+constexpr DataType OpaqueType(int bytes) {
+  return static_cast<DataType>(static_cast<int>(DataType::kOpaque1) + bytes - 1);
+}
+
+constexpr bool IsOpaque(DataType type) { return static_cast<int>(type) >= kNumArithmeticTypes; }
 
 constexpr size_t ElementSize(DataType type) {
-  switch (type) {
-    case DataType::kInt8:
-    case DataType::kUint8:
-    case DataType::kFloat8E4M3:
-    case DataType::kFloat8E5M2:
-      return 1;
-    case DataType::kFloat16:
-    case DataType::kBfloat16:
-      return 2;
-    case DataType::kInt32:
-    case DataType::kUint32:
-    case DataType::kFloat32:
-      return 4;
-    case DataType::kInt64:
-    case DataType::kUint64:
-    case DataType::kFloat64:
-      return 8;
-  }
-  return 0;
+  constexpr size_t kSizes[kNumArithmeticTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 2, 2, 1, 8, 16};
+  const auto index = static_cast<size_t>(type);
+  return index < kNumArithmeticTypes ? kSizes[index] : index - kNumArithmeticTypes + 1;
 }
 
 constexpr bool IsFloat(DataType type) {
@@ -53,14 +65,39 @@ constexpr bool IsFloat(DataType type) {
          type == DataType::kBfloat16 || type == DataType::kFloat8E4M3 || type == DataType::kFloat8E5M2;
 }
 
+constexpr bool IsComplex(DataType type) { return type == DataType::kComplex64 || type == DataType::kComplex128; }
+
+// The type of which an element is made: that of the parts of a complex number, else the type itself.
+constexpr DataType ScalarType(DataType type) {
+  if (!IsComplex(type)) return type;
+  return type == DataType::kComplex64 ? DataType::kFloat32 : DataType::kFloat64;
+}
+
+// Whether the movers combine elements of `type` so.
+constexpr bool Combines(DataType type, Combine combine) {
+  if (IsOpaque(type) || combine == Combine::kCallback) return false;
+  if (IsComplex(type)) return combine <= Combine::kProd;
+  return !IsFloat(type) || combine <= Combine::kMin;
+}
+
 constexpr const char* DataTypeName(DataType type) {
-  constexpr const char* kNames[kNumDataTypes] = {"int8",  "uint8",   "int32",  "uint32",   "int64",  "uint64",
-                                                 "half",  "float",   "double", "bfloat16", "f8e4m3", "f8e5m2"};
+  constexpr const char* kNames[kNumDataTypes] = {
+      "int8",     "uint8",    "int32",    "uint32",   "int64",    "uint64",  "half",      "float",      "double",
+      "bfloat16", "f8e4m3",   "f8e5m2",   "int16",    "uint16",   "bool",    "complex64", "complex128", "bits(1)",
+      "bits(2)",  "bits(3)",  "bits(4)",  "bits(5)",  "bits(6)",  "bits(7)", "bits(8)",   "bits(9)",    "bits(10)",
+      "bits(11)", "bits(12)", "bits(13)", "bits(14)", "bits(15)", "bits(16)"};
   return kNames[static_cast<int>(type)];
 }
 
-// A factor in the type the arithmetic is done in: f32 for every float of 32 bits or less, f64 for double, i64 for
-// signed and u64 for unsigned integers (products wrap to the element's width).
+constexpr const char* CombineName(Combine combine) {
+  constexpr const char* kNames[kNumCombines + 1] = {"sum", "prod", "max",         "min",        "and",
+                                                    "or",  "xor",  "logical and", "logical or", "callback"};
+  return kNames[static_cast<int>(combine)];
+}
+
+// A factor in the type the arithmetic is done in: f32 for every float of 32 bits or less and the parts of complex64,
+// f64 for double and those of complex128, i64 for signed and u64 for unsigned integers (products wrap to the element's
+// width).
 union Factor {
   float f32;
   double f64;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "src/base/log.h"
@@ -138,16 +139,16 @@ Status Comm::Revoke() {
   return Status();
 }
 
-int Comm::AddReduction(const PreMultiply& reduction) {
+int Comm::AddReduction(Reduction reduction) {
   std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < reductions_.size(); ++i) {
-    if (!reductions_[i].live) {
-      reductions_[i] = reduction;
-      return static_cast<int>(i);
-    }
-  }
-  reductions_.push_back(reduction);
-  return static_cast<int>(reductions_.size() - 1);
+  const auto place = std::find_if(reductions_.begin(), reductions_.end(), [](const Reduction& r) { return !r.live; });
+  const auto index = static_cast<size_t>(place - reductions_.begin());
+  if (index == kMaxReductions) return -1;
+  if (place == reductions_.end()) reductions_.emplace_back();
+  if (reduction.callback != nullptr) reduction.callback->number = ++callbacks_;
+  reductions_[index] = std::move(reduction);
+  reductions_[index].live = true;
+  return static_cast<int>(index);
 }
 
 Status Comm::RemoveReduction(int index) {
@@ -156,11 +157,11 @@ Status Comm::RemoveReduction(int index) {
     return MakeStatus(Code::kInvalidArgument,
                       "ncclRedOpDestroy: argument op is not a live operator of this communicator (built in, destroyed, or made "
                       "on another)");
-  reductions_[static_cast<size_t>(index)].live = false;
+  reductions_[static_cast<size_t>(index)] = Reduction();
   return Status();
 }
 
-bool Comm::FindReduction(int index, PreMultiply* reduction) const {
+bool Comm::FindReduction(int index, Reduction* reduction) const {
   std::lock_guard lock(mutex_);
   if (index < 0 || static_cast<size_t>(index) >= reductions_.size()) return false;
   *reduction = reductions_[static_cast<size_t>(index)];

@@ -27,13 +27,16 @@ struct Config {
   std::string name;
 };
 
-// A user-made reduction: sum of inputs, each multiplied by a scalar of its rank.
-struct PreMultiply {
+// A user-made reduction: a callback, or the sum of inputs, each multiplied by a scalar of its rank.
+struct Reduction {
   bool live = false;
   DataType type = DataType::kFloat32;
   const void* pointer = nullptr;  // read when an operation starts; null: `bytes`
   uint64_t bytes = 0;
+  std::shared_ptr<exec::Callback> callback;
 };
+// A communicator can have at a time; the index takes 12 bits of the operator's number.
+inline constexpr size_t kMaxReductions = 4096;
 
 class Comm : public std::enable_shared_from_this<Comm> {
  public:
@@ -67,10 +70,10 @@ class Comm : public std::enable_shared_from_this<Comm> {
   bool revoked() const { return revoked_.load(std::memory_order_acquire); }
   const std::atomic<bool>* abort_flag() const { return &abort_; }
 
-  // Reduction operators by index.
-  int AddReduction(const PreMultiply& reduction);
+  // Reduction operators by index, -1: there are kMaxReductions. A callback gets its number.
+  int AddReduction(Reduction reduction);
   Status RemoveReduction(int index);
-  bool FindReduction(int index, PreMultiply* reduction) const;
+  bool FindReduction(int index, Reduction* reduction) const;
   // Tells operators of different communicators apart.
   uint32_t salt() const { return salt_; }
 
@@ -97,7 +100,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::condition_variable changed_;
   bool background_ = false;  // a thread is creating or finalizing
   Status error_;
-  std::vector<PreMultiply> reductions_;
+  std::vector<Reduction> reductions_;
+  uint16_t callbacks_ = 0;  // made so far
   std::map<uint64_t, Region> regions_;
   uint64_t next_region_ = 1;
   const uint32_t salt_ = NextSalt();

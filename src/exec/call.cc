@@ -39,6 +39,8 @@ const char* CallName(plan::Kind kind) {
 Factor LoadFactor(DataType type, const void* scalar) {
   Factor factor{};
   switch (type) {
+    case DataType::kInt16: factor.i64 = Load<int16_t>(scalar); break;
+    case DataType::kUint16: factor.u64 = Load<uint16_t>(scalar); break;
     case DataType::kInt8: factor.i64 = Load<int8_t>(scalar); break;
     case DataType::kUint8: factor.u64 = Load<uint8_t>(scalar); break;
     case DataType::kInt32: factor.i64 = Load<int32_t>(scalar); break;
@@ -51,6 +53,7 @@ Factor LoadFactor(DataType type, const void* scalar) {
     case DataType::kFloat8E5M2: factor.f32 = DecodeSmallFloat(Load<uint8_t>(scalar), 5, 2, true); break;
     case DataType::kFloat32: factor.f32 = Load<float>(scalar); break;
     case DataType::kFloat64: factor.f64 = Load<double>(scalar); break;
+    default: break;  // no other type is scaled
   }
   return factor;
 }
@@ -61,14 +64,16 @@ namespace {
 std::string Describe(uint64_t packed, const std::string& operands) {
   const auto kind = static_cast<unsigned>(packed & 0xff), type = static_cast<unsigned>(packed >> 8 & 0xff);
   const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x3f);
-  if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine >= kNumCombines || scaling > 2) return "unreadable call";
-  static constexpr const char* kCombines[kNumCombines] = {"sum", "prod", "max", "min"};
+  if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine > kNumCombines || scaling > 2) return "unreadable call";
   std::string text = CallName(static_cast<plan::Kind>(kind));
   if ((packed & Call::kUneven) != 0) text += "V";
   text += " " + operands;
-  if (plan::Reduces(static_cast<plan::Kind>(kind)))
-    text += std::string(" ") + (scaling == 1 ? "avg" : scaling == 2 ? "premulsum" : kCombines[combine]);
-  if (plan::HasRoot(static_cast<plan::Kind>(kind))) text += " root " + std::to_string(static_cast<uint32_t>(packed >> 32));
+  if (plan::Reduces(static_cast<plan::Kind>(kind))) {
+    text += std::string(" ") +
+            (scaling == 1 ? "avg" : scaling == 2 ? "premulsum" : CombineName(static_cast<Combine>(combine)));
+    if (combine == static_cast<unsigned>(Combine::kCallback)) text += " " + std::to_string(packed >> 48);
+  }
+  if (plan::HasRoot(static_cast<plan::Kind>(kind))) text += " root " + std::to_string(packed >> 32 & 0xffff);
   return text;
 }
 

@@ -17,6 +17,13 @@ enum class Scaling : uint8_t {
   kPreMultiply,  // each rank's input by that rank's scalar
 };
 
+// A reduction of the application's own: accumulator[i] = accumulator[i] op operand[i], i < count. `operand` is not written.
+struct Callback {
+  void (*function)(void* accumulator, const void* operand, size_t count, void* context) = nullptr;
+  void* context = nullptr;
+  uint16_t number = 0;  // counts the callbacks of a communicator: the same on all ranks for what belongs together
+};
+
 struct Call {
   plan::Kind kind = plan::Kind::kBarrier;
   int root = 0;
@@ -32,15 +39,17 @@ struct Call {
   // Null: one operand, whose blocks are dense and follow each other. Else `count` and `type` are the list's BlockCount
   // (0 where blocks differ) and CommonType. A pointer, so that calls without views stay small.
   std::shared_ptr<const ViewList> views;
+  std::shared_ptr<const Callback> callback;  // where `combine` is kCallback
 
   bool uneven() const { return views != nullptr && views->uneven; }
 
-  // What all ranks must agree on, packed: kind, type, combine, scaling, root, and whether on views, even or not. Count and the form
-  // of the blocks are compared besides.
+  // What all ranks must agree on, packed: kind, type, combine, scaling, root, the callback's number, and whether on
+  // views, even or not. Count and the form of the blocks are compared besides.
   static constexpr uint64_t kOnViews = 1u << 31, kUneven = 1u << 30;
   uint64_t Packed() const {
     return uint64_t(kind) | uint64_t(type) << 8 | uint64_t(combine) << 16 | uint64_t(scaling) << 24 |
-           (views != nullptr ? kOnViews : 0) | (uneven() ? kUneven : 0) | uint64_t(uint32_t(root)) << 32;
+           (views != nullptr ? kOnViews : 0) | (uneven() ? kUneven : 0) | uint64_t(uint16_t(root)) << 32 |
+           (callback != nullptr ? uint64_t(callback->number) << 48 : 0);
   }
 };
 

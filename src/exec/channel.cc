@@ -168,13 +168,14 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
                         "%s of %d ranks needs %u scratch slots and has %llu bytes for them: raise AXCCL_SCRATCH_BYTES",
                         schedule.algorithm.c_str(), size(), schedule.slots,
                         static_cast<unsigned long long>(layout.scratch_bytes));
-    uint64_t tile = slot / element * schedule.parts;  // elements; a multiple of granule since slot is one of 64 bytes
+    const uint64_t granules = slot / (cut.granule * element);  // those of elements of 3 bytes do not fill their lines
+    uint64_t tile = granules * cut.granule * schedule.parts;   // elements
     if (tile_bytes != 0) tile = std::min(tile, RoundUp(std::max<uint64_t>(tile_bytes / element, 1), cut.granule));
     cut.tile = tile >= plan::LaneSpan(cut, lanes - 1).count ? 0 : tile;  // 0: one turn; the last span is the longest
     const uint64_t used = plan::SlotElements(cut) * element;
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
     prepared->set_bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
-    // `used` is whole lines, the data of a single part may be less.
+    // `used` is whole granules, the data of a single part may be less.
     prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
   }
   if (!prepared->inline_slots && prepared->set_bytes >= kLeastSet)

@@ -183,6 +183,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::vector<const void*> src;
   std::vector<Factor> factors;
   std::vector<std::byte> bounce;
+  // Where a callback folds; made by the first one. See operation_fold.cc.
+  struct FoldSpace {
+    static constexpr size_t kBytes = 64u << 10;
+    alignas(64) std::byte accumulator[kBytes];
+    alignas(64) std::byte operand[kBytes];
+  };
+  std::unique_ptr<FoldSpace> fold_space;
   std::atomic<size_t> plans{0};  // prepared so far
   // Of dst, src and factors, for steps of so many operands.
   void MakeRoom(size_t operands) {

@@ -86,7 +86,7 @@ Status Operation::Start() {
   if (call_.scaling == Scaling::kPreMultiply)
     own.factor = LoadFactor(call_.type, call_.scalar_pointer != nullptr ? call_.scalar_pointer : &call_.scalar_bytes);
   if (call_.scaling == Scaling::kAverage) {
-    averages_floats_ = IsFloat(call_.type);
+    averages_floats_ = IsFloat(ScalarType(call_.type));
     if (!averages_floats_) post_divisor_ = static_cast<uint64_t>(channel_->size());
   }
   scales_ = averages_floats_ || call_.scaling == Scaling::kPreMultiply;

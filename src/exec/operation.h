@@ -88,6 +88,10 @@ class Operation {
   void MoveLocal(const Step& step, const Places& places, uint64_t count);
   Status MoveByCall(const Step& step, const Portion& portion);
 
+  // Reductions by callback (operation_fold.cc).
+  void FoldFlat(const Places& places, uint64_t count);
+  void FoldBoxes(const kernels::BoxReduceRequest& request);
+
   // Calls on views (operation_view.cc).
   enum class Side : uint8_t { kInput, kOutput };
   size_t NumViews() const { return call_.views->operands.size(); }

@@ -41,9 +41,9 @@ void Operation::GatherFactors(const Step& step) {
     const double mean = raw && averages_floats_ ? 1.0 / channel_->size() : 1.0;
     if (raw && call_.scaling == Scaling::kPreMultiply) {
       factor = channel_->bindings[sources[i].rank].factor;
-    } else if (call_.type == DataType::kFloat64) {
+    } else if (ScalarType(call_.type) == DataType::kFloat64) {
       factor.f64 = mean;
-    } else if (IsFloat(call_.type)) {
+    } else if (IsFloat(ScalarType(call_.type))) {
       factor.f32 = static_cast<float>(mean);
     } else {
       factor.i64 = 1;
@@ -85,6 +85,7 @@ void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count
     kernels::Copy(channel_->dst.data(), places.num_dst, channel_->src[0], count * ElementSize(call_.type), non_temporal);
     return;
   }
+  if (call_.callback != nullptr) return FoldFlat(places, count);
   kernels::ReduceRequest request;
   request.dst = channel_->dst.data();
   request.num_dst = places.num_dst;
@@ -154,7 +155,7 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
   const uint64_t turn = channel_->turn + state->turn;
   const uint64_t set = prepared_->SetOffset(turn);
   const bool by_call = binds_by_call_ && AnyByCall(step);
-  const uint64_t most = by_call ? kBounceBytes : kMoveBytes;  // a multiple of all element sizes
+  const uint64_t most = by_call ? kBounceBytes : kMoveBytes;
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
     const uint32_t data_part = prepared_->program->data_parts[step.data_parts + state->part];
     plan::Range range = prepared_->whole ? plan::Range{0, call_.count}

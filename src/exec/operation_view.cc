@@ -278,6 +278,7 @@ void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch&
   request.pre = places.scaled ? channel_->factors.data() : nullptr;
   request.post_divisor = step.finish ? post_divisor_ : 0;
   request.non_temporal = non_temporal;
+  if (call_.callback != nullptr) return FoldBoxes(request);
   kernels::ReduceBox(request);
 }
 

@@ -9,6 +9,7 @@ using harness::Case;
 using harness::Fold;
 
 bool Judgeable(ncclDataType_t type, Fold fold, int nranks) {
+  if (fold >= Fold::kAnd) return !harness::IsFloatType(type);
   return fold != Fold::kAvg || nranks <= 8 || (harness::IsFloatType(type) ? harness::TypeBytes(type) >= 4 : true);
 }
 

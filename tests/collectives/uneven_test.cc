@@ -184,16 +184,18 @@ Case AnyCase(Random* random, int nranks) {
   return c;
 }
 
-uint64_t InputBits(const Case& c, size_t k, int rank, const Sizes& index) {
+Element InputElementOf(const Case& c, size_t k, int rank, const Sizes& index) {
   uint64_t hash = Scramble(c.seed, k * 64 + static_cast<uint64_t>(rank));
   for (const int64_t i : index) hash = Scramble(hash, static_cast<uint64_t>(i));
   const ncclDataType_t type = c.operands[k].type;
   if (c.Reduces()) return EncodeInteger(type, static_cast<int64_t>(hash % 3));
-  const size_t bits = 8 * harness::TypeBytes(type);
-  return bits == 64 ? hash : hash & ((uint64_t{1} << bits) - 1);
+  const uint64_t words[2] = {hash, Scramble(hash, 2)};
+  Element element;
+  std::memcpy(element.data(), words, element.size());
+  return element;
 }
 
-uint64_t FoldedBits(const Case& c, size_t k, const Sizes& index) {
+Element FoldedElement(const Case& c, size_t k, const Sizes& index) {
   int64_t result = 0;
   for (int rank = 0; rank < c.nranks; ++rank) {
     uint64_t hash = Scramble(c.seed, k * 64 + static_cast<uint64_t>(rank));
@@ -212,9 +214,9 @@ struct Tensor {
   std::vector<char> expected;
   axcclView_t view = AXCCL_VIEW_INITIALIZER;
 
-  void Expect(const Sizes& index, uint64_t bits, size_t size) {
+  void Expect(const Sizes& index, const Element& element, size_t size) {
     const int64_t at = (placement.before + OffsetOf(placement, index)) * static_cast<int64_t>(size);
-    std::memcpy(expected.data() + at, &bits, size);
+    std::memcpy(expected.data() + at, element.data(), size);
   }
 };
 
@@ -311,9 +313,9 @@ class Part {
     const size_t size = harness::TypeBytes(c_.operands[k].type);
     if (!tensor.there) return;
     ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) {
-      const uint64_t bits = InputBits(c_, k, rank_, index);
-      std::memcpy(tensor.data + OffsetOf(tensor.placement, index) * static_cast<int64_t>(size), &bits, size);
-      tensor.Expect(index, bits, size);
+      const Element element = InputElementOf(c_, k, rank_, index);
+      std::memcpy(tensor.data + OffsetOf(tensor.placement, index) * static_cast<int64_t>(size), element.data(), size);
+      tensor.Expect(index, element, size);
     });
   }
 
@@ -323,7 +325,7 @@ class Part {
     const size_t size = harness::TypeBytes(operand.type);
     if (!tensor.there) return;
     if (c_.op == Op::kTo && c_.roots[k] != rank_)
-      ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) { tensor.Expect(index, 0, size); });
+      ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) { tensor.Expect(index, Element{}, size); });
     for (const Transfer& t : operand.transfers) {
       if (t.destination != rank_) continue;
       Sizes sizes = operand.row;
@@ -332,7 +334,7 @@ class Part {
         Sizes from = index, to = index;
         from[static_cast<size_t>(c_.dim)] += t.from;
         to[static_cast<size_t>(c_.dim)] += t.to;
-        tensor.Expect(to, c_.Reduces() ? FoldedBits(c_, k, from) : InputBits(c_, k, t.source, from), size);
+        tensor.Expect(to, c_.Reduces() ? FoldedElement(c_, k, from) : InputElementOf(c_, k, t.source, from), size);
       });
     }
   }

@@ -1,6 +1,7 @@
 #include "tests/collectives/view_cases.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace axccl::tests {
@@ -18,50 +19,6 @@ bool Joins(ViewOp op) { return op == ViewOp::kAllGather || op == ViewOp::kGather
 Sizes Times(Sizes sizes, int dim, int n) {
   if (dim >= 0) sizes[static_cast<size_t>(dim)] *= n;
   return sizes;
-}
-
-// What a rank contributes to a reduction.
-int64_t SmallInteger(const ViewCase& c, uint64_t hash) {
-  const bool tiny = harness::TypeBytes(c.type) == 1 && harness::IsFloatType(c.type);
-  const bool is_signed = harness::IsFloatType(c.type) || harness::IsSignedInteger(c.type);
-  if (c.fold == ncclProd) {
-    const int64_t power = 1 << hash % 2;
-    return is_signed && (hash >> 8) % 2 != 0 ? -power : power;
-  }
-  const int64_t most = tiny ? 1 : 3;
-  const int64_t value = static_cast<int64_t>(hash % static_cast<uint64_t>(2 * most + 1)) - (is_signed ? most : 0);
-  return c.fold == ncclAvg && harness::IsFloatType(c.type) ? value * c.nranks : value;
-}
-
-// The same for all indices that share an element.
-uint64_t InputHash(const ViewCase& c, int rank, const Sizes& index) {
-  const uint32_t repeats = c.repeats[static_cast<size_t>(rank)];
-  uint64_t hash = Scramble(c.seed, static_cast<uint64_t>(rank) + 1);
-  for (size_t d = 0; d < index.size(); ++d) {
-    if ((repeats >> d & 1) == 0) hash = Scramble(hash, static_cast<uint64_t>(index[d]) * 16 + d);
-  }
-  return hash;
-}
-
-int64_t Fold(const ViewCase& c, const Sizes& index) {
-  int64_t result = SmallInteger(c, InputHash(c, 0, index));
-  for (int q = 1; q < c.nranks; ++q) {
-    const int64_t next = SmallInteger(c, InputHash(c, q, index));
-    switch (c.fold) {
-      case ncclProd:
-        result *= next;
-        break;
-      case ncclMax:
-        result = std::max(result, next);
-        break;
-      case ncclMin:
-        result = std::min(result, next);
-        break;
-      default:
-        result += next;
-    }
-  }
-  return c.fold == ncclAvg ? result / c.nranks : result;
 }
 
 }  // namespace
@@ -90,11 +47,104 @@ Placement AnyPlacement(const Sizes& sizes, bool may_repeat, Random random) {
   return p;
 }
 
-uint64_t EncodeInteger(ncclDataType_t type, int64_t value) {
-  if (harness::IsFloatType(type)) return harness::EncodeFloat(type, static_cast<double>(value));
-  const size_t bits = 8 * harness::TypeBytes(type);
-  return bits == 64 ? static_cast<uint64_t>(value) : static_cast<uint64_t>(value) & ((uint64_t{1} << bits) - 1);
+namespace {
+
+// What is reduced: an integer, real except where the type is complex.
+struct Number {
+  int64_t re = 0, im = 0;
+};
+
+// What a rank contributes to a reduction.
+Number SmallNumber(const ViewCase& c, uint64_t hash) {
+  const bool tiny = harness::TypeBytes(c.type) == 1 && harness::IsFloatType(c.type);
+  const bool is_complex = harness::IsComplexType(c.type);
+  const bool is_signed = is_complex || harness::IsFloatType(c.type) || harness::IsSignedInteger(c.type);
+  if (c.type == axcclBool) return {static_cast<int64_t>(hash % 3 != 0), 0};
+  // No product of these has a part that is 0, whose sign would depend on the order.
+  if (c.fold == ncclProd && is_complex) return hash % 2 == 0 ? Number{2, 1} : Number{-2, -1};
+  if (c.fold == ncclProd) {
+    const int64_t power = 1 << hash % 2;
+    return {is_signed && (hash >> 8) % 2 != 0 ? -power : power, 0};
+  }
+  const int64_t most = tiny ? 1 : 3;
+  const auto range = static_cast<uint64_t>(2 * most + 1);
+  const int64_t times = c.fold == ncclAvg && (is_complex || harness::IsFloatType(c.type)) ? c.nranks : 1;
+  const int64_t least = is_signed ? most : 0;
+  return {(static_cast<int64_t>(hash % range) - least) * times,
+          is_complex ? (static_cast<int64_t>((hash >> 32) % range) - least) * times : 0};
 }
+
+void Append(ncclDataType_t type, int64_t value, unsigned char* to) {
+  const uint64_t bits = harness::IsFloatType(type) ? harness::EncodeFloat(type, static_cast<double>(value))
+                                                   : static_cast<uint64_t>(value);
+  std::memcpy(to, &bits, harness::TypeBytes(type));
+}
+
+Element Encode(ncclDataType_t type, const Number& value) {
+  Element element = {};
+  if (harness::IsComplexType(type)) {
+    const ncclDataType_t part = type == axcclComplex64 ? ncclFloat32 : ncclFloat64;
+    Append(part, value.re, element.data());
+    Append(part, value.im, element.data() + harness::TypeBytes(part));
+  } else {
+    Append(type, value.re, element.data());
+  }
+  return element;
+}
+
+// All that the type has.
+std::vector<ncclRedOp_t> OperatorsOf(ncclDataType_t type) {
+  if (harness::IsComplexType(type)) return {ncclSum, ncclProd, ncclAvg};
+  if (harness::IsFloatType(type)) return {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
+  std::vector<ncclRedOp_t> all = {ncclSum,  ncclProd, ncclMax,         ncclMin,       axcclAnd,
+                                  axcclOr,  axcclXor, axcclLogicalAnd, axcclLogicalOr};
+  if (type != axcclBool) all.push_back(ncclAvg);
+  return all;
+}
+
+// The same for all indices that share an element.
+uint64_t InputHash(const ViewCase& c, int rank, const Sizes& index) {
+  const uint32_t repeats = c.repeats[static_cast<size_t>(rank)];
+  uint64_t hash = Scramble(c.seed, static_cast<uint64_t>(rank) + 1);
+  for (size_t d = 0; d < index.size(); ++d) {
+    if ((repeats >> d & 1) == 0) hash = Scramble(hash, static_cast<uint64_t>(index[d]) * 16 + d);
+  }
+  return hash;
+}
+
+// Of two integers, the first one or the result of others.
+int64_t Combined(ncclRedOp_t fold, int64_t a, int64_t b) {
+  switch (static_cast<unsigned>(fold)) {
+    case ncclProd: return a * b;
+    case ncclMax: return std::max(a, b);
+    case ncclMin: return std::min(a, b);
+    case axcclAnd: return a & b;
+    case axcclOr: return a | b;
+    case axcclXor: return a ^ b;
+    case axcclLogicalAnd: return a != 0 && b != 0;
+    case axcclLogicalOr: return a != 0 || b != 0;
+    default: return a + b;
+  }
+}
+
+Number Fold(const ViewCase& c, const Sizes& index) {
+  Number result = SmallNumber(c, InputHash(c, 0, index));
+  for (int q = 1; q < c.nranks; ++q) {
+    const Number next = SmallNumber(c, InputHash(c, q, index));
+    if (harness::IsComplexType(c.type) && c.fold == ncclProd) {
+      result = {result.re * next.re - result.im * next.im, result.re * next.im + result.im * next.re};
+    } else {
+      result = {Combined(c.fold, result.re, next.re), Combined(c.fold, result.im, next.im)};
+    }
+    // "Or" and "and", as StableHLO has it; products and the smaller are that by themselves.
+    if (c.type == axcclBool && c.fold == ncclSum) result.re = result.re != 0;
+  }
+  return c.fold == ncclAvg ? Number{result.re / c.nranks, result.im / c.nranks} : result;
+}
+
+}  // namespace
+
+Element EncodeInteger(ncclDataType_t type, int64_t value) { return Encode(type, {value, 0}); }
 
 bool ViewCase::Reduces() const {
   return op == ViewOp::kReduceScatter || op == ViewOp::kAllReduce || op == ViewOp::kReduce;
@@ -155,8 +205,10 @@ ViewCase AnyViewCase(Random* random, int nranks, int64_t max_elements) {
   c.seed = random->Next();
   c.nranks = nranks;
   c.op = static_cast<ViewOp>(random->Below(kNumViewOps));
-  c.type = random->Pick(harness::kAllTypes);
-  c.fold = static_cast<ncclRedOp_t>(random->Below(5));
+  constexpr ncclDataType_t kMore[] = {axcclBool, axcclComplex64, axcclComplex128};
+  c.type = random->OneIn(4) ? kMore[random->Below(3)] : random->Pick(harness::kAllTypes);
+  if (!c.Reduces() && random->OneIn(3)) c.type = axcclBits(1 + random->Below(16));
+  c.fold = c.Reduces() ? random->Pick(OperatorsOf(c.type)) : ncclSum;
   const bool rooted = static_cast<int>(c.op) >= static_cast<int>(ViewOp::kGather);
   c.root = rooted ? static_cast<int>(random->Below(static_cast<uint64_t>(nranks))) : 0;
   c.block = AnyBlock(random, Splits(c.op) || Joins(c.op) ? 1 : 0, max_elements);
@@ -169,7 +221,7 @@ ViewCase AnyViewCase(Random* random, int nranks, int64_t max_elements) {
 ViewCase AnotherOperand(const ViewCase& first, Random* random, int64_t max_elements) {
   ViewCase c = first;
   c.seed = random->Next();
-  if (!c.Reduces()) c.type = random->Pick(harness::kAllTypes);
+  if (!c.Reduces()) c.type = random->OneIn(3) ? axcclBits(1 + random->Below(16)) : random->Pick(harness::kAllTypes);
   c.block = AnyBlock(random, static_cast<size_t>(std::max(c.split, c.concat) + 1), max_elements);
   FindRepeats(&c);
   return c;
@@ -194,15 +246,17 @@ int64_t OffsetOf(const Placement& placement, const Sizes& index) {
   return offset;
 }
 
-uint64_t InputElement(const ViewCase& c, int rank, const Sizes& index) {
+Element InputElement(const ViewCase& c, int rank, const Sizes& index) {
   const uint64_t hash = InputHash(c, rank, index);
-  if (c.Reduces()) return EncodeInteger(c.type, SmallInteger(c, hash));
-  const size_t bits = 8 * harness::TypeBytes(c.type);
-  return bits == 64 ? hash : hash & ((uint64_t{1} << bits) - 1);
+  if (c.Reduces()) return Encode(c.type, SmallNumber(c, hash));
+  const uint64_t words[2] = {hash, Scramble(hash, 2)};
+  Element element;
+  std::memcpy(element.data(), words, element.size());
+  return element;
 }
 
-uint64_t OutputElement(const ViewCase& c, int rank, const Sizes& index) {
-  if (c.op == ViewOp::kReduce && rank != c.root) return 0;
+Element OutputElement(const ViewCase& c, int rank, const Sizes& index) {
+  if (c.op == ViewOp::kReduce && rank != c.root) return {};
   Sizes source = index;
   int sender = c.root;
   if (c.concat >= 0) {
@@ -213,7 +267,7 @@ uint64_t OutputElement(const ViewCase& c, int rank, const Sizes& index) {
     x %= part;
   }
   if (c.split >= 0) source[static_cast<size_t>(c.split)] += rank * c.block[static_cast<size_t>(c.split)];
-  return c.Reduces() ? EncodeInteger(c.type, Fold(c, source)) : InputElement(c, sender, source);
+  return c.Reduces() ? Encode(c.type, Fold(c, source)) : InputElement(c, sender, source);
 }
 
 }  // namespace axccl::tests

@@ -3,9 +3,10 @@
 // Written from StableHLO's specification (all_gather, reduce_scatter, all_reduce, all_to_all, collective_broadcast,
 // collective_reduce), one element at a time and without a line of the library's code. Everything is a pure function of
 // the case and the rank, so that each rank knows what all others send. Inputs are small integers, whose reductions are
-// exact in every order and type (averages: multiples of the number of ranks).
+// exact in every order and type (averages: multiples of the number of ranks). Types are all of the API's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -84,10 +85,11 @@ void ForEachIndex(const Sizes& sizes, const Visit& visit) {
 }
 int64_t OffsetOf(const Placement& placement, const Sizes& index);
 
-// A number that the type can hold, as bits.
-uint64_t EncodeInteger(ncclDataType_t type, int64_t value);
-// The element of a rank's input, and of its output, as bits.
-uint64_t InputElement(const ViewCase& c, int rank, const Sizes& index);
-uint64_t OutputElement(const ViewCase& c, int rank, const Sizes& index);
+// The element of a rank's input, and of its output: as many bytes as the type has.
+using Element = std::array<unsigned char, 16>;
+// A number that the type can hold.
+Element EncodeInteger(ncclDataType_t type, int64_t value);
+Element InputElement(const ViewCase& c, int rank, const Sizes& index);
+Element OutputElement(const ViewCase& c, int rank, const Sizes& index);
 
 }  // namespace axccl::tests

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/collectives/owned_view.h"
 #include "tests/harness/client.h"
 #include "tests/harness/timing.h"
 
@@ -21,25 +22,6 @@ using harness::LastErrorHas;
 using harness::NowNs;
 using harness::RankContext;
 using harness::RunRanks;
-
-// A view that owns its sizes and strides.
-struct View {
-  std::vector<int64_t> sizes, strides;
-  axcclView_t view = AXCCL_VIEW_INITIALIZER;
-
-  View(void* data, std::vector<int64_t> the_sizes, std::vector<int64_t> the_strides = {},
-       ncclDataType_t type = ncclInt32)
-      : sizes(std::move(the_sizes)), strides(std::move(the_strides)) {
-    view.data = data;
-    view.datatype = type;
-    view.num_dims = static_cast<int>(sizes.size());
-    view.sizes = sizes.data();
-    view.strides = strides.empty() ? nullptr : strides.data();
-  }
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
-  operator const axcclView_t*() const { return &view; }  // NOLINT: so that calls below read as calls
-};
 
 struct Setting {
   int32_t *in, *out;  // 256 elements each, one after the other

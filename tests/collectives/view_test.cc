@@ -59,8 +59,8 @@ struct Image {
   char* begin = nullptr;
   std::vector<char> expected;
 
-  void Expect(const void* at, uint64_t bits, size_t bytes) {
-    std::memcpy(expected.data() + (static_cast<const char*>(at) - begin), &bits, bytes);
+  void Expect(const void* at, const Element& element, size_t bytes) {
+    std::memcpy(expected.data() + (static_cast<const char*>(at) - begin), element.data(), bytes);
   }
 };
 
@@ -181,9 +181,9 @@ class ViewRunner {
     const size_t size = harness::TypeBytes(part->c.type);
     ForEachIndex(part->input.placement.sizes, [&](const Sizes& index) {
       char* at = part->input.data + OffsetOf(part->input.placement, index) * static_cast<int64_t>(size);
-      const uint64_t bits = InputElement(part->c, part->rank, index);
-      std::memcpy(at, &bits, size);
-      image->Expect(at, bits, size);
+      const Element element = InputElement(part->c, part->rank, index);
+      std::memcpy(at, element.data(), size);
+      image->Expect(at, element, size);
     });
   }
 

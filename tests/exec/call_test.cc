@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "tests/harness/random.h"
 
@@ -16,6 +17,8 @@ Factor LoadBits(DataType type, uint64_t bits) { return LoadFactor(type, &bits); 
 TEST(LoadFactor, IntegersAreExtendedToTheirSign) {
   EXPECT_EQ(LoadBits(DataType::kInt8, 0x80).i64, -128);
   EXPECT_EQ(LoadBits(DataType::kUint8, 0x80).u64, 128u);
+  EXPECT_EQ(LoadBits(DataType::kInt16, 0xfffe).i64, -2);
+  EXPECT_EQ(LoadBits(DataType::kUint16, 0xfffe).u64, 0xfffeu);
   EXPECT_EQ(LoadBits(DataType::kInt32, 0xffffffff).i64, -1);
   EXPECT_EQ(LoadBits(DataType::kUint32, 0xffffffff).u64, 0xffffffffu);
   EXPECT_EQ(LoadBits(DataType::kInt64, ~uint64_t{0}).i64, -1);
@@ -64,6 +67,12 @@ TEST(DescribeCall, NamesWhatRanksMustAgreeOn) {
   call.type = DataType::kBfloat16;
   call.root = 7;
   EXPECT_EQ(DescribeCall(call.Packed(), 0), "Broadcast count 0 bfloat16 root 7");
+  call.type = OpaqueType(12);
+  EXPECT_EQ(DescribeCall(call.Packed(), 3), "Broadcast count 3 bits(12) root 7");
+  call.kind = plan::Kind::kReduce;
+  call.combine = Combine::kCallback;
+  call.callback = std::make_shared<Callback>(Callback{nullptr, nullptr, 0xffff});
+  EXPECT_EQ(DescribeCall(call.Packed(), 3), "Reduce count 3 bits(12) callback 65535 root 7");
 }
 
 TEST(DescribeCall, NamesTheFormOfBlocks) {

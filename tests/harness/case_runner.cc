@@ -22,7 +22,8 @@ void OverwrittenRange(const Case& c, int nranks, int rank, size_t* begin, size_t
 }
 
 ncclRedOp_t BuiltinOp(Fold fold) {
-  constexpr ncclRedOp_t kOps[] = {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg, ncclSum};
+  constexpr ncclRedOp_t kOps[kNumFolds] = {ncclSum, ncclProd, ncclMax, ncclMin,         ncclAvg,       ncclSum,
+                                           axcclAnd, axcclOr, axcclXor, axcclLogicalAnd, axcclLogicalOr};
   return kOps[static_cast<int>(fold)];
 }
 

@@ -49,17 +49,27 @@ Format FormatOf(ncclDataType_t type) {
 const char* TypeName(ncclDataType_t type) {
   constexpr const char* kNames[] = {"int8", "uint8",  "int32",  "uint32", "int64",  "uint64",
                                     "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
-  return kNames[static_cast<int>(type)];
+  constexpr const char* kMore[] = {"int16", "uint16", "bool", "complex64", "complex128"};
+  if (IsOpaqueType(type)) return "bits";
+  return type < ncclNumTypes ? kNames[static_cast<int>(type)] : kMore[type - axcclInt16];
 }
 
 size_t TypeBytes(ncclDataType_t type) {
   constexpr size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-  return kBytes[static_cast<int>(type)];
+  constexpr size_t kMore[] = {2, 2, 1, 8, 16};
+  if (IsOpaqueType(type)) return static_cast<size_t>(type) - 128;
+  return type < ncclNumTypes ? kBytes[static_cast<int>(type)] : kMore[type - axcclInt16];
 }
 
-bool IsFloatType(ncclDataType_t type) { return static_cast<int>(type) >= static_cast<int>(ncclFloat16); }
+bool IsComplexType(ncclDataType_t type) { return type == axcclComplex64 || type == axcclComplex128; }
 
-bool IsSignedInteger(ncclDataType_t type) { return type == ncclInt8 || type == ncclInt32 || type == ncclInt64; }
+bool IsOpaqueType(ncclDataType_t type) { return type > axcclBits(0) && type <= axcclBits(16); }
+
+bool IsFloatType(ncclDataType_t type) { return type >= ncclFloat16 && type <= ncclFloat8e5m2; }
+
+bool IsSignedInteger(ncclDataType_t type) {
+  return type == ncclInt8 || type == axcclInt16 || type == ncclInt32 || type == ncclInt64;
+}
 
 int Precision(ncclDataType_t type) { return FormatOf(type).mantissa_bits + 1; }
 

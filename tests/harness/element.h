@@ -1,5 +1,5 @@
-// The 12 element types of the NCCL API, converted by code that is the tests' own: the oracle must share nothing with
-// the library. Pure functions.
+// The element types of the API, converted by code that is the tests' own: the oracle must share nothing with the
+// library. Pure functions.
 //
 // Floats are converted through double, rounded once to nearest even. fp8 is OCP e4m3fn (no infinity, one NaN per sign)
 // and e5m2; finite values beyond the largest saturate to it, as in CUDA's SATFINITE conversions. f16, bf16 and f32
@@ -11,16 +11,20 @@
 #include <cstdint>
 #include <string>
 
+#include "axccl/axccl.h"
 #include "nccl.h"
 
 namespace axccl::harness {
 
-inline constexpr std::array<ncclDataType_t, 12> kAllTypes = {
-    ncclInt8,    ncclUint8,   ncclInt32,    ncclUint32,   ncclInt64,      ncclUint64,
-    ncclFloat16, ncclFloat32, ncclFloat64, ncclBfloat16, ncclFloat8e4m3, ncclFloat8e5m2};
+// Those that are a number of 8 bytes at most.
+inline constexpr std::array<ncclDataType_t, 14> kAllTypes = {
+    ncclInt8,    ncclUint8,   ncclInt32,   ncclUint32,   ncclInt64,      ncclUint64,     axcclInt16,
+    ncclFloat16, ncclFloat32, ncclFloat64, ncclBfloat16, ncclFloat8e4m3, ncclFloat8e5m2, axcclUint16};
 
 const char* TypeName(ncclDataType_t type);
 size_t TypeBytes(ncclDataType_t type);
+bool IsComplexType(ncclDataType_t type);
+bool IsOpaqueType(ncclDataType_t type);
 bool IsFloatType(ncclDataType_t type);
 bool IsSignedInteger(ncclDataType_t type);
 

@@ -25,6 +25,12 @@ uint64_t IntegerInput(const Case& c, int rank, size_t element) {
   const uint64_t bits = Scramble(c.seed, element, static_cast<uint64_t>(rank) + 1);
   // Even factors soon make every product zero, which would prove nothing.
   if (c.fold == Fold::kProd && bits % 61 != 0) return Narrow(c.type, bits | 1);
+  // Likewise few ranks make every bit of random ones 0 or 1, and every truth the same.
+  const uint64_t other = Scramble(bits, 1) & Scramble(bits, 2);
+  if (c.fold == Fold::kAnd) return Narrow(c.type, bits | ~other);
+  if (c.fold == Fold::kOr) return Narrow(c.type, bits & other);
+  if (c.fold == Fold::kLogicalAnd && bits % 8 == 0) return 0;
+  if (c.fold == Fold::kLogicalOr && bits % 4 != 0) return 0;
   return Narrow(c.type, bits);
 }
 
@@ -41,6 +47,16 @@ uint64_t CombineIntegers(const Case& c, uint64_t a, uint64_t b) {
       return less ? b : a;
     case Fold::kMin:
       return less ? a : b;
+    case Fold::kAnd:
+      return a & b;
+    case Fold::kOr:
+      return a | b;
+    case Fold::kXor:
+      return a ^ b;
+    case Fold::kLogicalAnd:
+      return a != 0 && b != 0;
+    case Fold::kLogicalOr:
+      return a != 0 || b != 0;
     default:
       return Narrow(c.type, a + b);
   }
@@ -205,7 +221,8 @@ const char* CallName(Call call) {
 }
 
 const char* FoldName(Fold fold) {
-  constexpr const char* kNames[] = {"sum", "prod", "max", "min", "avg", "premulsum"};
+  constexpr const char* kNames[] = {"sum", "prod", "max", "min",         "avg",       "premulsum",
+                                    "and", "or",   "xor", "logical and", "logical or"};
   return kNames[static_cast<int>(fold)];
 }
 

@@ -27,8 +27,9 @@ enum class Call : uint8_t {
 };
 inline constexpr int kNumCalls = 9;
 
-enum class Fold : uint8_t { kSum, kProd, kMax, kMin, kAvg, kPreMulSum };
-inline constexpr int kNumFolds = 6;
+// The last five are for integers.
+enum class Fold : uint8_t { kSum, kProd, kMax, kMin, kAvg, kPreMulSum, kAnd, kOr, kXor, kLogicalAnd, kLogicalOr };
+inline constexpr int kNumFolds = 11;
 
 const char* CallName(Call call);
 const char* FoldName(Fold fold);

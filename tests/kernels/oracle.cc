@@ -76,8 +76,79 @@ T Combined(Combine combine, T a, T b) {
         return combine == Combine::kMax ? std::max(a, b) : std::min(a, b);
       }
     }
+    default:
+      return a;
   }
-  return a;
+}
+
+uint64_t CombinedBits(Combine combine, uint64_t a, uint64_t b) {
+  switch (combine) {
+    case Combine::kAnd:
+      return a & b;
+    case Combine::kOr:
+      return a | b;
+    case Combine::kXor:
+      return a ^ b;
+    case Combine::kLogicalAnd:
+      return a != 0 && b != 0 ? 1 : 0;
+    case Combine::kLogicalOr:
+      return a != 0 || b != 0 ? 1 : 0;
+    default:
+      return Combined(combine, a, b);
+  }
+}
+
+// StableHLO calls the sum and the product of bools "or" and "and".
+bool CombinedBool(Combine combine, bool a, bool b) {
+  switch (combine) {
+    case Combine::kSum:
+    case Combine::kMax:
+    case Combine::kOr:
+    case Combine::kLogicalOr:
+      return a || b;
+    case Combine::kXor:
+      return a != b;
+    default:
+      return a && b;
+  }
+}
+
+uint64_t ExpectedBool(const OracleRequest& request, size_t index) {
+  bool acc = false;
+  for (size_t k = 0; k < request.src.size(); ++k) {
+    const bool x = LoadElement(request.src[k], index, 1) != 0;
+    acc = k == 0 ? x : CombinedBool(request.combine, acc, x);
+  }
+  return acc ? 1 : 0;
+}
+
+// The real part where `index` is even, else the imaginary part, of the product.
+template <class Part>
+Part ComplexProduct(const OracleRequest& request, size_t index) {
+  Part re = 0, im = 0;
+  for (size_t k = 0; k < request.src.size(); ++k) {
+    Part x[2];
+    std::memcpy(x, static_cast<const char*>(request.src[k]) + index / 2 * sizeof(x), sizeof(x));
+    const Part next_re = re * x[0] - im * x[1];
+    const Part next_im = re * x[1] + im * x[0];
+    re = k == 0 ? x[0] : next_re;
+    im = k == 0 ? x[1] : next_im;
+  }
+  return index % 2 == 0 ? re : im;
+}
+
+uint64_t ExpectedComplex(const OracleRequest& request, size_t index) {
+  if (request.combine == Combine::kSum) {
+    OracleRequest parts = request;
+    parts.type = request.type == DataType::kComplex64 ? DataType::kFloat32 : DataType::kFloat64;
+    return Expected(parts, index);
+  }
+  if (request.type == DataType::kComplex64) {
+    const float part = ComplexProduct<float>(request, index);
+    return std::isnan(part) ? 0x7fc00000u : std::bit_cast<uint32_t>(part);
+  }
+  const double part = ComplexProduct<double>(request, index);
+  return std::isnan(part) ? 0x7ff8000000000000u : std::bit_cast<uint64_t>(part);
 }
 
 float FloatElement(DataType type, const void* src, size_t index) {
@@ -110,8 +181,8 @@ int64_t SignExtended(uint64_t bits, int width) {
 }
 
 uint64_t ExpectedInteger(const OracleRequest& request, size_t index) {
-  const bool is_signed = request.type == DataType::kInt8 || request.type == DataType::kInt32 ||
-                         request.type == DataType::kInt64;
+  const bool is_signed = request.type == DataType::kInt8 || request.type == DataType::kInt16 ||
+                         request.type == DataType::kInt32 || request.type == DataType::kInt64;
   const size_t size = ElementSize(request.type);
   const int width = static_cast<int>(8 * size);
   const uint64_t mask = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
@@ -121,10 +192,10 @@ uint64_t ExpectedInteger(const OracleRequest& request, size_t index) {
     if (!request.pre.empty()) x = (x * request.pre[k].u64) & mask;
     if (k == 0) {
       acc = x;
-    } else if (is_signed && request.combine >= Combine::kMax) {
+    } else if (is_signed && (request.combine == Combine::kMax || request.combine == Combine::kMin)) {
       acc = static_cast<uint64_t>(Combined(request.combine, SignExtended(acc, width), SignExtended(x, width)));
     } else {
-      acc = Combined(request.combine, acc, x);
+      acc = CombinedBits(request.combine, acc, x);
     }
     acc &= mask;
   }
@@ -179,11 +250,32 @@ uint32_t Encode(DataType type, float value) {
 
 uint64_t Expected(const OracleRequest& request, size_t index) {
   if (request.src.size() == 1 && request.pre.empty() && request.post_divisor <= 1) {
-    return LoadElement(request.src[0], index, ElementSize(request.type));
+    return LoadElement(request.src[0], index, ElementSize(ScalarType(request.type)));
   }
+  if (request.type == DataType::kBool) return ExpectedBool(request, index);
+  if (IsComplex(request.type)) return ExpectedComplex(request, index);
   if (request.type == DataType::kFloat64) return ExpectedDouble(request, index);
   if (IsFloat(request.type)) return ExpectedFloat(request, index);
   return ExpectedInteger(request, index);
+}
+
+const std::vector<Pair>& AllPairs() {
+  static const std::vector<Pair> pairs = [] {
+    std::vector<Pair> all;
+    for (int t = 0; t < kNumArithmeticTypes; ++t) {
+      const auto type = static_cast<DataType>(t);
+      const int num = IsComplex(type) ? 2 : IsFloat(type) ? 4 : kNumCombines;
+      for (int c = 0; c < num; ++c) all.push_back({type, static_cast<Combine>(c)});
+    }
+    return all;
+  }();
+  return pairs;
+}
+
+std::string PairName(const Pair& pair) {
+  std::string name = std::string(DataTypeName(pair.type)) + "_" + CombineName(pair.combine);
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
 }
 
 std::mt19937_64& Random() {
@@ -201,7 +293,10 @@ uint64_t RandomElement(DataType type, std::mt19937_64& random) {
   const uint64_t bits = random();
   const uint64_t kind = random() % 8;
   const double ordinary = (static_cast<double>(bits >> 11) * 0x1p-53 - 0.5) * 16;
+  if (type == DataType::kBool) return kind < 4 ? 0 : kind < 7 ? 1 : bits;
   if (!IsFloat(type)) {
+    // Zeros are what logical operations are about.
+    if (bits % 8 == 0) return 0;
     // Extremes, small numbers and any.
     if (kind == 0) return uint64_t{1} << (8 * ElementSize(type) - 1);
     if (kind == 1) return (uint64_t{1} << (8 * ElementSize(type) - 1)) - 1;

@@ -1,9 +1,11 @@
 // What the movers must compute, written without anything in common with them: formats are tables of exact values,
-// rounding is a search for the nearest, elements are handled one at a time. Pure functions, thread-safe; slow.
+// rounding is a search for the nearest, elements are handled one at a time. A complex element is two scalars, every
+// other one. Pure functions, thread-safe; slow.
 #pragma once
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "src/base/types.h"
@@ -25,13 +27,21 @@ struct OracleRequest {
   uint64_t post_divisor = 0;
 };
 
-// The element that reducing element `index` of all sources gives, as bits in the low bytes.
+// The scalar that reducing scalar `index` of all sources gives, as bits in the low bytes.
 uint64_t Expected(const OracleRequest& request, size_t index);
+
+struct Pair {
+  DataType type;
+  Combine combine;
+};
+// All there are, and a name for each.
+const std::vector<Pair>& AllPairs();
+std::string PairName(const Pair& pair);
 
 // A generator from AXCCL_TEST_SEED, or from the system's entropy. Prints the seed once per process.
 std::mt19937_64& Random();
 
-// An element of `type`: a value of ordinary size, or any bits at all, or one of the special codes.
+// A scalar of `type`: a value of ordinary size, or any bits at all, or one of the special codes.
 uint64_t RandomElement(DataType type, std::mt19937_64& random);
 
 // Reads and writes an element as bits.

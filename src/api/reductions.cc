@@ -1,0 +1,182 @@
+// Operators: what their numbers stand for, which types have them, and the making of own ones.
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "axccl/axccl.h"
+#include "src/api/calls.h"
+#include "src/api/context.h"
+#include "src/api/export.h"
+
+namespace axccl::api {
+namespace {
+
+// An operator of a fixed number.
+struct BuiltIn {
+  unsigned number;
+  Combine combine;
+  exec::Scaling scaling;
+  const char* name;
+};
+
+constexpr BuiltIn kBuiltIns[] = {
+    {ncclSum, Combine::kSum, exec::Scaling::kNone, "sum"},
+    {ncclProd, Combine::kProd, exec::Scaling::kNone, "prod"},
+    {ncclMax, Combine::kMax, exec::Scaling::kNone, "max"},
+    {ncclMin, Combine::kMin, exec::Scaling::kNone, "min"},
+    {ncclAvg, Combine::kSum, exec::Scaling::kAverage, "avg"},
+    {axcclAnd, Combine::kAnd, exec::Scaling::kNone, "and"},
+    {axcclOr, Combine::kOr, exec::Scaling::kNone, "or"},
+    {axcclXor, Combine::kXor, exec::Scaling::kNone, "xor"},
+    {axcclLogicalAnd, Combine::kLogicalAnd, exec::Scaling::kNone, "logical and"},
+    {axcclLogicalOr, Combine::kLogicalOr, exec::Scaling::kNone, "logical or"},
+};
+
+bool Has(DataType type, const BuiltIn& op) {
+  return Combines(type, op.combine) && (op.scaling == exec::Scaling::kNone || type != DataType::kBool);
+}
+
+std::string OperatorsOf(DataType type) {
+  if (IsOpaque(type)) return "opaque elements can be moved, or reduced with an operator of axcclRedOpCreateCallback";
+  std::string text = "it has ";
+  const char* separator = "";
+  for (const BuiltIn& op : kBuiltIns) {
+    if (!Has(type, op)) continue;
+    text += separator;
+    text += op.name;
+    separator = ", ";
+  }
+  return text + " and those of axcclRedOpCreateCallback";
+}
+
+// The index in the communicator's table of operators, -1: not one of its own.
+int IndexOf(const comm::Comm& comm, ncclRedOp_t op) {
+  const unsigned number = NumberOf(op), code = number - ncclNumOps;
+  return number >= ncclNumOps && code >> 12 == comm.salt() ? static_cast<int>(code & 0xfff) : -1;
+}
+
+// Puts an operator into the communicator's table.
+ncclResult_t Add(comm::Comm* comm, const char* name, comm::Reduction reduction, ncclRedOp_t* op) {
+  const int index = comm->AddReduction(std::move(reduction));
+  if (index < 0)
+    return Report(MakeStatus(Code::kInvalidUsage, "%s: the communicator has %zu operators alive; destroy some", name,
+                             comm::kMaxReductions));
+  *op = static_cast<ncclRedOp_t>(ncclNumOps + (static_cast<int>(comm->salt()) << 12 | index));
+  return ncclSuccess;
+}
+
+}  // namespace
+
+bool FindDatatype(unsigned number, DataType* type) {
+  constexpr unsigned kFirst = axcclInt16;
+  if (number < ncclNumTypes) {
+    *type = static_cast<DataType>(number);
+  } else if (number >= kFirst && number <= axcclComplex128) {
+    *type = static_cast<DataType>(static_cast<unsigned>(DataType::kInt16) + number - kFirst);
+  } else if (number >= axcclBits(1) && number <= axcclBits(kMaxOpaqueBytes)) {
+    *type = OpaqueType(static_cast<int>(number - axcclBits(0)));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call, ncclResult_t* result) {
+  for (const BuiltIn& built_in : kBuiltIns) {
+    if (NumberOf(op) != built_in.number) continue;
+    call->combine = built_in.combine;
+    call->scaling = built_in.scaling;
+    if (Has(call->type, built_in)) return true;
+    *result = InvalidArgument("%s: argument op is %s, which datatype %s does not have; %s", name, built_in.name,
+                              DataTypeName(call->type), OperatorsOf(call->type).c_str());
+    return false;
+  }
+  comm::Reduction own;
+  if (!comm->FindReduction(IndexOf(*comm, op), &own)) {
+    *result = InvalidArgument(
+        "%s: argument op is %d: neither built in (0..%d, and those of axccl/types.h) nor a live operator of this "
+        "communicator",
+        name, static_cast<int>(NumberOf(op)), ncclNumOps - 1);
+    return false;
+  }
+  if (own.type != call->type) {
+    *result = InvalidArgument("%s: argument op was made for datatype %s, the call has %s", name, DataTypeName(own.type),
+                              DataTypeName(call->type));
+    return false;
+  }
+  if (own.callback != nullptr) {
+    call->combine = Combine::kCallback;
+    call->callback = std::move(own.callback);
+    return true;
+  }
+  call->combine = Combine::kSum;
+  call->scaling = exec::Scaling::kPreMultiply;
+  call->scalar_pointer = own.pointer;
+  call->scalar_bytes = own.bytes;
+  return true;
+}
+
+}  // namespace axccl::api
+
+using axccl::DataType;
+using axccl::DataTypeName;
+using axccl::api::Add;
+using axccl::api::CommPin;
+using axccl::api::FindDatatype;
+using axccl::api::InvalidArgument;
+using axccl::api::NumberOf;
+using axccl::api::PinComm;
+using axccl::api::Report;
+
+AXCCL_API ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
+                                                 ncclScalarResidence_t residence, ncclComm_t handle) {
+  constexpr const char* kCall = "ncclRedOpCreatePreMulSum";
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, kCall, &result);
+  if (!comm) return result;
+  if (op == nullptr) return InvalidArgument("%s: argument op is NULL; pass where to put the operator", kCall);
+  if (scalar == nullptr) return InvalidArgument("%s: argument scalar is NULL; pass the address of the factor", kCall);
+  axccl::comm::Reduction own;
+  if (!FindDatatype(NumberOf(datatype), &own.type))
+    return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, kCall,
+                           static_cast<int>(NumberOf(datatype)));
+  if (own.type == DataType::kBool || IsComplex(own.type) || IsOpaque(own.type))
+    return InvalidArgument("%s: argument datatype is %s; factors are integers and floats", kCall,
+                           DataTypeName(own.type));
+  if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
+    return InvalidArgument("%s: argument residence is %d; pass ncclScalarDevice or ncclScalarHostImmediate", kCall,
+                           static_cast<int>(residence));
+  if (residence == ncclScalarHostImmediate) {
+    std::memcpy(&own.bytes, scalar, ElementSize(own.type));
+  } else {
+    own.pointer = scalar;
+  }
+  return Add(comm.get(), kCall, std::move(own), op);
+}
+AXCCL_TWIN(RedOpCreatePreMulSum)
+
+AXCCL_API ncclResult_t axcclRedOpCreateCallback(ncclRedOp_t* op, axcclReduceFn_t fn, void* context,
+                                                ncclDataType_t datatype, ncclComm_t handle) {
+  constexpr const char* kCall = "axcclRedOpCreateCallback";
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, kCall, &result);
+  if (!comm) return result;
+  if (op == nullptr) return InvalidArgument("%s: argument op is NULL; pass where to put the operator", kCall);
+  if (fn == nullptr) return InvalidArgument("%s: argument fn is NULL; pass a function", kCall);
+  axccl::comm::Reduction own;
+  if (!FindDatatype(NumberOf(datatype), &own.type))
+    return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, kCall,
+                           static_cast<int>(NumberOf(datatype)));
+  own.callback = std::make_shared<axccl::exec::Callback>(axccl::exec::Callback{fn, context});
+  return Add(comm.get(), kCall, std::move(own), op);
+}
+
+AXCCL_API ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) {
+  ncclResult_t result = ncclSuccess;
+  const CommPin comm = PinComm(handle, "ncclRedOpDestroy", &result);
+  if (!comm) return result;
+  return Report(comm->RemoveReduction(axccl::api::IndexOf(*comm.get(), op)));
+}
+AXCCL_TWIN(RedOpDestroy)
