@@ -22,7 +22,7 @@
  *
  * Errors. ncclInvalidArgument, at once and with nothing written: a dimension out of range, a size that n does not
  * divide, shapes or datatypes that do not fit each other, an output two of whose indices reach one element, input and
- * output that overlap in another way than above, a missing operand, NULL data, more than AXCCL_MAX_DIMS dimensions,
+ * output that overlap in another way than above, operands of a list that overlap each other, a missing operand, NULL data, more than AXCCL_MAX_DIMS dimensions,
  * more than 2^63 - 1 bytes from first to last. ncclInvalidUsage, on all ranks and naming both calls, when ranks call
  * different things. ncclGetLastError names the call, the operand, the dimension (as StableHLO does) and the values.
  */
@@ -56,9 +56,12 @@ typedef struct axcclView {
 typedef struct axcclOptions {
   size_t size;         /* bytes of this struct: set by AXCCL_OPTIONS_INITIALIZER */
   unsigned int flags;  /* none so far: 0 */
+  /* Operands are carried out in as many operations as keep the blocks of each below so many bytes (an operand larger
+   * than that is one of its own); 0: all in one. The same on all ranks. */
+  size_t bucket_bytes;
 } axcclOptions_t;
 
-#define AXCCL_OPTIONS_INITIALIZER {sizeof(axcclOptions_t), 0}
+#define AXCCL_OPTIONS_INITIALIZER {sizeof(axcclOptions_t), 0, 0}
 
 /* The inputs of all ranks, concatenated along `dim` in order of ranks: sizes of `out` are those of `in`, n times along
  * dim. Source: StableHLO, all_gather. Example, n = 2, dim = 1, in [2, 2] -> out [2, 4]:

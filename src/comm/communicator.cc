@@ -157,6 +157,15 @@ bool Communicator::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
   return heap.ok() && heap.value()->Contains(p, bytes, offset);
 }
 
+Result<exec::SharedWords> Communicator::AllocateWords(size_t count) {
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(count * sizeof(uint64_t), alignof(std::max_align_t)));
+  exec::SharedWords words;
+  words.data.reset(static_cast<std::atomic<uint64_t>*>(memory), [heap](void* p) { (void)heap->Free(p).ok(); });
+  words.offset = static_cast<uint64_t>(static_cast<std::byte*>(memory) - heap->base());
+  return words;
+}
+
 Status Communicator::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
   return shm::CallRead(pid, local, remote, bytes);
 }

@@ -67,6 +67,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
                                                           int lanes, int rank) override;
   const tune::Chooser& chooser() const override { return *chooser_; }
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
+  Result<exec::SharedWords> AllocateWords(size_t count) override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
   Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
   uint64_t cache_bytes() const override { return settings_.machine.cache_bytes; }

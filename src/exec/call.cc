@@ -55,41 +55,16 @@ Factor LoadFactor(DataType type, const void* scalar) {
   return factor;
 }
 
-bool BlockForm::Unpack(uint64_t packed) {
-  shape.dims = static_cast<int8_t>(packed);
-  split = static_cast<int8_t>(packed >> 8);
-  concat = static_cast<int8_t>(packed >> 16);
-  auto is_dim = [&](int dim) { return dim >= -1 && dim < shape.dims; };
-  return packed >> 24 == 0 && shape.dims >= 0 && shape.dims <= plan::kMaxDims && is_dim(split) && is_dim(concat);
-}
-
-plan::Shape BlockForm::OperandShape(int dim, int blocks) const {
-  plan::Shape operand = shape;
-  // Too many elements to count are as good as any number that no memory has.
-  if (dim >= 0 && __builtin_mul_overflow(shape.sizes[dim], int64_t{blocks}, &operand.sizes[dim]))
-    operand.sizes[dim] = INT64_MAX;
-  return operand;
-}
-
-uint32_t BlockForm::Hash() const {
-  uint64_t h = Packed() ^ 0x9e3779b97f4a7c15ull;
-  for (int d = 0; d < shape.dims; ++d) {
-    h = (h ^ static_cast<uint64_t>(shape.sizes[d])) * 0xff51afd7ed558ccdull;
-    h ^= h >> 32;
-  }
-  return static_cast<uint32_t>(h * 0xc4ceb9fe1a85ec53ull >> 32) | 1;
-}
-
 namespace {
 
-// A call in words; `amount` says how much of what.
-std::string Describe(uint64_t packed, const std::string& amount) {
+// A call in words; `operands` says how much of what.
+std::string Describe(uint64_t packed, const std::string& operands) {
   const auto kind = static_cast<unsigned>(packed & 0xff), type = static_cast<unsigned>(packed >> 8 & 0xff);
   const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x7f);
   if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine >= kNumCombines || scaling > 2) return "unreadable call";
   static constexpr const char* kCombines[kNumCombines] = {"sum", "prod", "max", "min"};
   std::string text = CallName(static_cast<plan::Kind>(kind));
-  text += " " + amount + " " + DataTypeName(static_cast<DataType>(type));
+  text += " " + operands;
   if (plan::Reduces(static_cast<plan::Kind>(kind)))
     text += std::string(" ") + (scaling == 1 ? "avg" : scaling == 2 ? "premulsum" : kCombines[combine]);
   if (plan::HasRoot(static_cast<plan::Kind>(kind))) text += " root " + std::to_string(static_cast<uint32_t>(packed >> 32));
@@ -98,13 +73,21 @@ std::string Describe(uint64_t packed, const std::string& amount) {
 
 }  // namespace
 
-std::string DescribeCall(uint64_t packed, uint64_t count) { return Describe(packed, "count " + std::to_string(count)); }
+std::string DescribeCall(uint64_t packed, uint64_t count) {
+  const auto type = static_cast<unsigned>(packed >> 8 & 0xff);
+  if (type >= kNumDataTypes) return "unreadable call";
+  return Describe(packed, "count " + std::to_string(count) + " " + DataTypeName(static_cast<DataType>(type)));
+}
 
-std::string DescribeCall(uint64_t packed, const BlockForm& form) {
-  std::string text = Describe(packed, "of blocks " + plan::Text(form.shape));
-  if (form.split >= 0) text += " split along dimension " + std::to_string(form.split);
-  if (form.concat >= 0) text += " concatenated along dimension " + std::to_string(form.concat);
-  return text;
+std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type) {
+  const std::string blocks = "of blocks " + Text(first, type);
+  return Describe(packed, operands == 1 ? blocks : "of " + std::to_string(operands) + " operands, first " + blocks);
+}
+
+std::string DescribeCall(const Call& call) {
+  if (call.views == nullptr) return DescribeCall(call.Packed(), call.count);
+  const std::vector<ViewOperand>& operands = call.views->operands;
+  return DescribeCall(call.Packed(), operands.size(), operands[0].form, operands[0].type);
 }
 
 }  // namespace axccl::exec

@@ -33,22 +33,29 @@ struct RecordedCall {
     count = word(OpRecord::kCount);
     on_views = (packed & Call::kOnViews) != 0;
     if (!on_views) return;
-    readable = form.Unpack(word(OpRecord::kForm));
+    operands = word(OpRecord::kOperands);
+    hash = word(OpRecord::kHash);
+    const uint64_t type_word = word(OpRecord::kType);
+    readable = form.Unpack(word(OpRecord::kForm)) && type_word < kNumDataTypes;
+    if (readable) type = static_cast<DataType>(type_word);
     for (int d = 0; readable && d < form.shape.dims; ++d)
       form.shape.sizes[d] = static_cast<int64_t>(word(OpRecord::kSizes + d));
   }
 
   std::string Text() const {
     if (!readable) return "unreadable call";
-    return on_views ? DescribeCall(packed, form) : DescribeCall(packed, count);
+    return on_views ? DescribeCall(packed, operands, form, type) : DescribeCall(packed, count);
   }
   bool operator==(const RecordedCall& other) const {
-    return packed == other.packed && count == other.count && readable && other.readable && form == other.form;
+    return packed == other.packed && count == other.count && readable && other.readable &&
+           operands == other.operands && hash == other.hash;
   }
 
   uint64_t packed, count;
   bool on_views, readable = true;
-  BlockForm form;
+  uint64_t operands = 0, hash = 0;
+  BlockForm form;  // of the first
+  DataType type = DataType::kInt8;
 };
 
 }  // namespace
@@ -212,11 +219,12 @@ Status Channel::CompareCalls(int position, uint64_t seq) const {
   // Rewritten meanwhile: the peer is far ahead, so it had no quarrel with this one.
   if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
   if (call == my_call) return Status();
+  const std::string mine_text = my_call.Text(), their_text = call.Text();
   return MakeStatus(Code::kInvalidUsage,
-                    "mismatch at operation %llu: rank %d called %s, rank %d called %s; all ranks of a communicator must make "
+                    "mismatch at operation %llu: rank %d called %s, rank %d called %s%s; all ranks of a communicator must make "
                     "the same calls in the same order",
-                    static_cast<unsigned long long>(seq), own().rank, my_call.Text().c_str(), member(position).rank,
-                    call.Text().c_str());
+                    static_cast<unsigned long long>(seq), own().rank, mine_text.c_str(), member(position).rank,
+                    their_text.c_str(), mine_text == their_text ? ", and later operands differ" : "");
 }
 
 Status Channel::FindMismatch() const {

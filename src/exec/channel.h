@@ -41,6 +41,12 @@ struct Member {
 // After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
 void WakeMember(const Member& member);
 
+// Words in this process's heap, which peers can read.
+struct SharedWords {
+  std::shared_ptr<std::atomic<uint64_t>> data;  // the first of them; null: none
+  uint64_t offset = 0;                          // of the first, in bytes from the start of the heap
+};
+
 // What channels need from their communicator. All functions are thread-safe.
 class Host {
  public:
@@ -55,6 +61,7 @@ class Host {
   virtual const tune::Chooser& chooser() const = 0;
   // Whether [p, p + bytes) is in this process's heap, and where.
   virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
+  virtual Result<SharedWords> AllocateWords(size_t count) = 0;
   // Copies from and to plain memory of another process by system call.
   virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
   virtual Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) = 0;
@@ -147,12 +154,24 @@ class Channel {
     Factor factor{};
   };
   std::vector<Binding> bindings;  // by position; never resized, as prepared calls point into it
-  // Of calls on views besides: strides, and bytes from one block to the next.
+  // The same of one operand of a call on views.
   struct ViewBinding {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
     int64_t input_strides[plan::kMaxDims], output_strides[plan::kMaxDims];
-    int64_t input_step = 0, output_step = 0;
+    int64_t input_step = 0, output_step = 0;  // bytes from one block to the next
   };
-  std::vector<ViewBinding> view_bindings;  // by position; empty until the first such call
+  std::vector<ViewBinding> view_bindings;  // [position * operands + operand]; empty until the first such call
+  // What this rank announces of views that its op record has no room for, in memory that peers can read. Two, used in
+  // turns: who passes the opening of an announced operation knows that all have ended the one before it, so that what
+  // was announced two before is no longer read.
+  struct Announcement {
+    SharedWords memory;
+    size_t capacity = 0;  // words
+  };
+  Announcement announcements[2];
+  uint64_t announced = 0;  // so far
+  std::vector<uint64_t> words;
   std::vector<kernels::BoxOperand> boxes;
   std::vector<void*> dst;
   std::vector<const void*> src;

@@ -37,15 +37,22 @@ enum class Reach : uint64_t { kUnused = 0, kHeap = 1, kPlain = 2 };
 // seqlock (0 = being written), so that peers may read it at any time.
 struct OpRecord {
   enum Word {
-    kSignature, kCall, kCount, kInput, kInputReach, kOutput, kOutputReach, kFactor, kPlan,
-    // Of calls on views only: the form of the blocks and the strides of the operands.
-    kForm, kSizes, kInputStrides = kSizes + plan::kMaxDims, kOutputStrides = kInputStrides + plan::kMaxDims,
-    kWords = kOutputStrides + plan::kMaxDims
+    kCall, kCount,
+    kFactor, kInputReach, kOutputReach,  // announced: of several operands, the farthest
+    kInput, kOutput,                     // announced, of calls without views
+    // Of calls on views: how many, the hash of all their forms, and the form and type of the first.
+    kOperands, kHash, kForm, kType, kSizes,
+    // Announced, of calls on views: how many words the operands take, and where they are: an offset in the heap, or
+    // kHere for those that have room here (see operation_view.cc).
+    kDetails = kSizes + plan::kMaxDims, kPlace, kHereWords,
+    kWords = 39
   };
+  static constexpr uint64_t kHere = ~uint64_t{0};
+  static constexpr uint64_t kRoom = kWords - kHereWords;
   std::atomic<uint64_t> sequence;  // sequence number + 1
-  std::atomic<uint64_t> word[39];
+  std::atomic<uint64_t> word[kWords];
 };
-static_assert(sizeof(OpRecord) == 320 && OpRecord::kWords <= 39);
+static_assert(sizeof(OpRecord) == 320 && OpRecord::kRoom >= 12);
 
 // Ranks run at most a few operations ahead of each other on a channel (scratch reuse sees to it), so a short ring will do.
 inline constexpr int kRecords = 16;

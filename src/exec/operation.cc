@@ -64,13 +64,13 @@ Status Operation::Start() {
     if (!averages_floats_) post_divisor_ = static_cast<uint64_t>(channel_->size());
   }
   scales_ = averages_floats_ || call_.scaling == Scaling::kPreMultiply;
-  if (call_.view != nullptr) StartView();
+  if (call_.views != nullptr) StartViews();
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
   if (main_->instead_for != 0) {
     --main_->instead_for;
     main_ = main_->instead;
   }
-  WriteRecord();
+  AXCCL_RETURN_IF_ERROR(WriteRecord());
   if (channel_->NeedsBarrier(*main_)) {
     AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, channel_->PrepareBarrier());
     Begin(Stage::kBarrier, barrier);
@@ -80,44 +80,42 @@ Status Operation::Start() {
   return Status();
 }
 
-void Operation::Describe(const void* p, uint64_t bytes, OpRecord* record, int address, int reach) const {
-  uint64_t where = reinterpret_cast<uint64_t>(p);
-  Reach how = Reach::kPlain;
-  if (p == nullptr || bytes == 0) {
-    how = Reach::kUnused;
-  } else if (uint64_t offset; channel_->host()->InHeap(p, bytes, &offset)) {
-    how = Reach::kHeap;
-    where = offset;
-  }
-  record->word[address].store(where, std::memory_order_relaxed);
-  record->word[reach].store(static_cast<uint64_t>(how), std::memory_order_relaxed);
+Operation::Spot Operation::FindSpot(const void* p, uint64_t bytes) const {
+  if (p == nullptr || bytes == 0) return {0, Reach::kUnused};
+  if (uint64_t offset; channel_->host()->InHeap(p, bytes, &offset)) return {offset, Reach::kHeap};
+  return {reinterpret_cast<uint64_t>(p), Reach::kPlain};
 }
 
 // Published by the release of the operation's first signal; `sequence` brackets the rewriting of a record that a late
 // reader may still look at.
-void Operation::WriteRecord() {
+Status Operation::WriteRecord() {
   OpRecord* record = channel_->own().layout.RecordOf(channel_->own().block, sequence_);
   record->sequence.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   record->word[OpRecord::kCall].store(call_.Packed(), std::memory_order_relaxed);
   record->word[OpRecord::kCount].store(call_.count, std::memory_order_relaxed);
-  if (call_.view != nullptr) WriteForm(record);
+  if (call_.views != nullptr) WriteForm(record);
   if (main_->program->plan->schedule.direct) {
-    Announce(record);
+    AXCCL_RETURN_IF_ERROR(Announce(record));
     const Factor factor = channel_->bindings[static_cast<size_t>(channel_->self())].factor;
     record->word[OpRecord::kFactor].store(factor.u64, std::memory_order_relaxed);
   }
   record->sequence.store(sequence_ + 1, std::memory_order_release);
+  return Status();
 }
 
-void Operation::Announce(OpRecord* record) const {
-  if (call_.view != nullptr) return DescribeViews(record);
+Status Operation::Announce(OpRecord* record) {
+  if (call_.views != nullptr) return AnnounceViews(record);
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
   const uint64_t block = call_.count * ElementSize(call_.type);
   const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, channel_->self()));
   const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(contract, channel_->self()));
-  Describe(call_.input, block * inputs, record, OpRecord::kInput, OpRecord::kInputReach);
-  Describe(call_.output, block * outputs, record, OpRecord::kOutput, OpRecord::kOutputReach);
+  const Spot input = FindSpot(call_.input, block * inputs), output = FindSpot(call_.output, block * outputs);
+  record->word[OpRecord::kInput].store(input.address, std::memory_order_relaxed);
+  record->word[OpRecord::kInputReach].store(static_cast<uint64_t>(input.reach), std::memory_order_relaxed);
+  record->word[OpRecord::kOutput].store(output.address, std::memory_order_relaxed);
+  record->word[OpRecord::kOutputReach].store(static_cast<uint64_t>(output.reach), std::memory_order_relaxed);
+  return Status();
 }
 
 void Operation::Begin(Stage stage, const Prepared* prepared) {
@@ -245,7 +243,7 @@ Status Operation::SlowCheck(int waiting_for) {
   if (limit > 0 && std::chrono::duration<double>(now - started_).count() > limit)
     return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for rank %d in %s (operation %llu): deadline AXCCL_TIMEOUT passed",
                       channel_->own().rank, limit, channel_->member(waiting_for).rank,
-                      DescribeCall(call_.Packed(), call_.count).c_str(), static_cast<unsigned long long>(sequence_));
+                      DescribeCall(call_).c_str(), static_cast<unsigned long long>(sequence_));
   return Status();
 }
 
@@ -289,7 +287,7 @@ Status Operation::MapBuffer(const Member& member, uint64_t address, uint64_t rea
 }
 
 Status Operation::Bind(int position) {
-  if (call_.view != nullptr) return BindViews(position);
+  if (call_.views != nullptr) return BindViews(position);
   const Member& member = channel_->member(position);
   const OpRecord* record = member.layout.RecordOf(member.block, sequence_);
   auto word = [record](OpRecord::Word w) { return record->word[w].load(std::memory_order_relaxed); };
@@ -318,7 +316,7 @@ Result<bool> Operation::ChooseAccess() {
   }
   if (!plain || channel_->all_same_process()) return true;
   // Views go through scratch, as a system call would take a list of every run in them.
-  const bool calls = channel_->all_call_copy() && call_.view == nullptr;
+  const bool calls = channel_->all_call_copy() && call_.views == nullptr;
   const tune::Access access = calls ? tune::Access::kCall : tune::Access::kNone;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->Prepare(call_, access));
   if (other->program->plan == prepared_->program->plan) return true;

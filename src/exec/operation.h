@@ -37,9 +37,14 @@ class Operation {
   };
 
   Status Start();
-  void WriteRecord();
-  void Announce(OpRecord* record) const;
-  void Describe(const void* p, uint64_t bytes, OpRecord* record, int address, int reach) const;
+  Status WriteRecord();
+  Status Announce(OpRecord* record);
+  // How peers reach this rank's memory.
+  struct Spot {
+    uint64_t address = 0;  // kHeap: offset in the heap
+    Reach reach = Reach::kUnused;
+  };
+  Spot FindSpot(const void* p, uint64_t bytes) const;
   void Begin(Stage stage, const Prepared* prepared);
   void EndStage();
   device::host::Poll Fail(Status status);
@@ -83,16 +88,29 @@ class Operation {
 
   // Calls on views (operation_view.cc).
   enum class Side : uint8_t { kInput, kOutput };
-  void StartView();
-  void SetBlockSteps(int position);
+  size_t NumViews() const { return call_.views->operands.size(); }
+  Channel::ViewBinding& ViewAt(int position, size_t index) const {
+    return channel_->view_bindings[static_cast<size_t>(position) * NumViews() + index];
+  }
+  void StartViews();
+  void SetBlockSteps(int position, size_t index);
   void WriteForm(OpRecord* record) const;
-  void DescribeViews(OpRecord* record) const;
-  void DescribeView(Side side, const void* data, OpRecord* record, int address, int reach) const;
+  Status AnnounceViews(OpRecord* record);
+  Status Publish(OpRecord* record);
+  Spot FindSpot(Side side, size_t index) const;
   Status BindViews(int position);
-  Status MapView(Side side, int position, std::byte** where, bool* by_call);
-  plan::View ViewOf(Side side, int position) const;
-  kernels::BoxOperand Box(uint32_t operand, const Portion& portion) const;
+  Status MapView(Side side, int position, size_t index, Spot spot);
+  plan::View ViewOf(Side side, int position, size_t index) const;
+  // What one operand has of a portion.
+  struct Stretch {
+    size_t operand;
+    uint64_t in_portion;  // bytes from the start of the portion
+    uint64_t begin;       // elements of the operand's block
+    uint64_t count;
+  };
+  kernels::BoxOperand Box(uint32_t operand, const Portion& portion, const Stretch& stretch) const;
   void MoveBoxes(const Step& step, const Portion& portion);
+  void MoveBox(const Step& step, const Portion& portion, const Stretch& stretch);
 
   Channel* const channel_;
   Call call_;

@@ -165,7 +165,7 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
       if (count * size > most) count = most / size;
       const uint64_t begin = range.begin + state->offset;
       const Portion portion{turn, state->part, begin, begin * size, set + state->offset * size, count};
-      if (call_.view != nullptr) {
+      if (call_.views != nullptr) {
         MoveBoxes(step, portion);
       } else if (by_call) {
         if (status_ = MoveByCall(step, portion); !status_.ok()) return Run::kFailed;

@@ -1,7 +1,11 @@
 // Calls on views: how their operands are announced, checked and moved.
 //
-// A rank tells the strides of its operands; the form of the blocks is the same on all ranks, so a peer's operand is
-// bound in the form of this rank's own call. Whatever a peer tells, only what lies in its heap is touched.
+// A rank tells where its operands are and their strides; the forms of the blocks are the same on all ranks, so a peer's
+// operand is bound in the form of this rank's own call. Whatever a peer tells, only what lies in its heap is touched.
+//
+// An announcement has for every operand of d dimensions these words: address and reach of the input, address and reach
+// of the output, d strides of the input, d strides of the output. It is in the op record, or in shared memory which the
+// record names; every word is read once.
 #include <algorithm>
 
 #include "kernels/host/box.h"
@@ -16,119 +20,201 @@ uint64_t Word(const OpRecord& record, int word) { return record.word[word].load(
 void SetWord(OpRecord* record, int word, uint64_t value) { record->word[word].store(value, std::memory_order_relaxed); }
 
 // Bytes from one block of an operand to the next. Strides of dimensions without a second index mean nothing.
-int64_t BlockStep(const Call& call, int dim, int blocks, const int64_t* strides) {
-  if (blocks < 2 || call.count == 0) return 0;
-  return strides[dim] * call.view->form.shape.sizes[dim] * static_cast<int64_t>(ElementSize(call.type));
+int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t* strides) {
+  if (blocks < 2 || operand.block_bytes == 0) return 0;
+  return strides[dim] * operand.form.shape.sizes[dim] * static_cast<int64_t>(ElementSize(operand.type));
+}
+
+size_t AnnouncedWords(const ViewList& views) {
+  size_t words = 0;
+  for (const ViewOperand& operand : views.operands) words += 4 + 2 * static_cast<size_t>(operand.form.shape.dims);
+  return words;
 }
 
 }  // namespace
 
 // All blocks of an operand, without its data; empty where the rank has none.
-plan::View Operation::ViewOf(Side side, int position) const {
+plan::View Operation::ViewOf(Side side, int position, size_t index) const {
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
-  const BlockForm& form = call_.view->form;
+  const ViewOperand& operand = call_.views->operands[index];
+  const BlockForm& form = operand.form;
   const bool input = side == Side::kInput;
   const int blocks = input ? plan::InputBlocks(contract, position) : plan::OutputBlocks(contract, position);
-  const Channel::ViewBinding& binding = channel_->view_bindings[static_cast<size_t>(position)];
+  const Channel::ViewBinding& binding = ViewAt(position, index);
   plan::View view;
-  view.element_size = static_cast<uint32_t>(ElementSize(call_.type));
+  view.element_size = static_cast<uint32_t>(ElementSize(operand.type));
   view.shape = blocks == 0 ? plan::Shape{1, {0}} : form.OperandShape(input ? form.split : form.concat, blocks);
   std::copy_n(input ? binding.input_strides : binding.output_strides, plan::kMaxDims, view.strides);
   return view;
 }
 
-void Operation::StartView() {
-  const ViewLayout& layout = *call_.view;
-  form_hash_ = layout.form.Hash();
-  channel_->view_bindings.resize(channel_->bindings.size());
-  Channel::ViewBinding& own = channel_->view_bindings[static_cast<size_t>(channel_->self())];
-  std::copy_n(layout.input_strides, plan::kMaxDims, own.input_strides);
-  std::copy_n(layout.output_strides, plan::kMaxDims, own.output_strides);
-  SetBlockSteps(channel_->self());
+void Operation::StartViews() {
+  form_hash_ = call_.views->Hash();
+  channel_->view_bindings.resize(channel_->bindings.size() * NumViews());
+  for (size_t i = 0; i < NumViews(); ++i) {
+    const ViewOperand& operand = call_.views->operands[i];
+    Channel::ViewBinding& own = ViewAt(channel_->self(), i);
+    own.input = static_cast<std::byte*>(const_cast<void*>(operand.input));
+    own.output = static_cast<std::byte*>(operand.output);
+    std::copy_n(operand.input_strides, plan::kMaxDims, own.input_strides);
+    std::copy_n(operand.output_strides, plan::kMaxDims, own.output_strides);
+    SetBlockSteps(channel_->self(), i);
+  }
 }
 
-void Operation::SetBlockSteps(int position) {
+void Operation::SetBlockSteps(int position, size_t index) {
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
-  const BlockForm& form = call_.view->form;
-  Channel::ViewBinding& binding = channel_->view_bindings[static_cast<size_t>(position)];
-  binding.input_step = BlockStep(call_, form.split, plan::InputBlocks(contract, position), binding.input_strides);
-  binding.output_step = BlockStep(call_, form.concat, plan::OutputBlocks(contract, position), binding.output_strides);
+  const ViewOperand& operand = call_.views->operands[index];
+  Channel::ViewBinding& binding = ViewAt(position, index);
+  binding.input_step =
+      BlockStep(operand, operand.form.split, plan::InputBlocks(contract, position), binding.input_strides);
+  binding.output_step =
+      BlockStep(operand, operand.form.concat, plan::OutputBlocks(contract, position), binding.output_strides);
 }
 
 // ---- announcements ----
 
 void Operation::WriteForm(OpRecord* record) const {
-  const BlockForm& form = call_.view->form;
-  SetWord(record, OpRecord::kForm, form.Packed());
-  for (int d = 0; d < form.shape.dims; ++d)
-    SetWord(record, OpRecord::kSizes + d, static_cast<uint64_t>(form.shape.sizes[d]));
+  const ViewOperand& first = call_.views->operands[0];
+  SetWord(record, OpRecord::kOperands, NumViews());
+  SetWord(record, OpRecord::kHash, form_hash_);
+  SetWord(record, OpRecord::kForm, first.form.Packed());
+  SetWord(record, OpRecord::kType, static_cast<uint64_t>(first.type));
+  for (int d = 0; d < first.form.shape.dims; ++d)
+    SetWord(record, OpRecord::kSizes + d, static_cast<uint64_t>(first.form.shape.sizes[d]));
 }
 
-void Operation::DescribeViews(OpRecord* record) const {
-  const ViewLayout& layout = *call_.view;
-  for (int d = 0; d < layout.form.shape.dims; ++d) {
-    SetWord(record, OpRecord::kInputStrides + d, static_cast<uint64_t>(layout.input_strides[d]));
-    SetWord(record, OpRecord::kOutputStrides + d, static_cast<uint64_t>(layout.output_strides[d]));
+Status Operation::AnnounceViews(OpRecord* record) {
+  std::vector<uint64_t>& words = channel_->words;
+  words.clear();
+  Reach reach[2] = {Reach::kUnused, Reach::kUnused};
+  for (size_t i = 0; i < NumViews(); ++i) {
+    const ViewOperand& operand = call_.views->operands[i];
+    for (const Side side : {Side::kInput, Side::kOutput}) {
+      const Spot spot = FindSpot(side, i);
+      words.insert(words.end(), {spot.address, static_cast<uint64_t>(spot.reach)});
+      Reach& farthest = reach[static_cast<int>(side)];
+      farthest = std::max(farthest, spot.reach);
+    }
+    const auto dims = static_cast<size_t>(operand.form.shape.dims);
+    words.insert(words.end(), operand.input_strides, operand.input_strides + dims);
+    words.insert(words.end(), operand.output_strides, operand.output_strides + dims);
   }
-  DescribeView(Side::kInput, call_.input, record, OpRecord::kInput, OpRecord::kInputReach);
-  DescribeView(Side::kOutput, call_.output, record, OpRecord::kOutput, OpRecord::kOutputReach);
+  SetWord(record, OpRecord::kInputReach, static_cast<uint64_t>(reach[0]));
+  SetWord(record, OpRecord::kOutputReach, static_cast<uint64_t>(reach[1]));
+  return Publish(record);
+}
+
+// Puts channel_->words where peers find them.
+Status Operation::Publish(OpRecord* record) {
+  const std::vector<uint64_t>& words = channel_->words;
+  std::atomic<uint64_t>* to = record->word + OpRecord::kHereWords;
+  uint64_t place = OpRecord::kHere;
+  if (words.size() > OpRecord::kRoom) {
+    Channel::Announcement& shared = channel_->announcements[channel_->announced++ % 2];
+    if (shared.capacity < words.size()) {
+      AXCCL_ASSIGN_OR_RETURN(shared.memory, channel_->host()->AllocateWords(words.size()));
+      shared.capacity = words.size();
+    }
+    to = shared.memory.data.get();
+    place = shared.memory.offset;
+  }
+  for (size_t i = 0; i < words.size(); ++i) to[i].store(words[i], std::memory_order_relaxed);
+  SetWord(record, OpRecord::kDetails, words.size());
+  SetWord(record, OpRecord::kPlace, place);
+  return Status();
 }
 
 // Where all of the view lies decides how it is reached; its first element is what is told.
-void Operation::DescribeView(Side side, const void* data, OpRecord* record, int address, int reach) const {
-  const plan::Extent extent = plan::ByteExtent(ViewOf(side, channel_->self()));
+Operation::Spot Operation::FindSpot(Side side, size_t index) const {
+  const ViewOperand& operand = call_.views->operands[index];
+  const void* data = side == Side::kInput ? operand.input : operand.output;
+  const plan::Extent extent = plan::ByteExtent(ViewOf(side, channel_->self(), index));
   const auto before = static_cast<uint64_t>(-extent.begin);
   const void* lowest = reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(data) - before);
-  Describe(lowest, before + static_cast<uint64_t>(extent.end), record, address, reach);
-  SetWord(record, address, Word(*record, address) + before);
+  Spot spot = FindSpot(lowest, before + static_cast<uint64_t>(extent.end));
+  spot.address += before;
+  return spot;
 }
 
 Status Operation::BindViews(int position) {
   const Member& member = channel_->member(position);
   const OpRecord& record = *member.layout.RecordOf(member.block, sequence_);
-  Channel::ViewBinding& view = channel_->view_bindings[static_cast<size_t>(position)];
-  for (int d = 0; d < call_.view->form.shape.dims; ++d) {
-    view.input_strides[d] = static_cast<int64_t>(Word(record, OpRecord::kInputStrides + d));
-    view.output_strides[d] = static_cast<int64_t>(Word(record, OpRecord::kOutputStrides + d));
+  const uint64_t place = Word(record, OpRecord::kPlace), heap = member.process->heap_bytes();
+  const uint64_t bytes = AnnouncedWords(*call_.views) * sizeof(uint64_t);
+  const bool here = place == OpRecord::kHere;
+  if (Word(record, OpRecord::kDetails) * sizeof(uint64_t) != bytes ||
+      (here && bytes > OpRecord::kRoom * sizeof(uint64_t)) ||
+      (!here && (place > heap || bytes > heap - place || place % alignof(uint64_t) != 0)))
+    return MakeStatus(Code::kRemoteError, "rank %d announced a list of views outside its heap", member.rank);
+  const std::atomic<uint64_t>* words = here ? record.word + OpRecord::kHereWords
+                                            : reinterpret_cast<std::atomic<uint64_t>*>(member.process->heap() + place);
+  auto next = [&words] { return words++->load(std::memory_order_relaxed); };
+  for (size_t i = 0; i < NumViews(); ++i) {
+    Channel::ViewBinding& view = ViewAt(position, i);
+    Spot spots[2];
+    for (Spot& spot : spots) {
+      spot.address = next();
+      spot.reach = static_cast<Reach>(next());
+    }
+    const int dims = call_.views->operands[i].form.shape.dims;
+    for (int d = 0; d < dims; ++d) view.input_strides[d] = static_cast<int64_t>(next());
+    for (int d = 0; d < dims; ++d) view.output_strides[d] = static_cast<int64_t>(next());
+    AXCCL_RETURN_IF_ERROR(MapView(Side::kInput, position, i, spots[0]));
+    AXCCL_RETURN_IF_ERROR(MapView(Side::kOutput, position, i, spots[1]));
+    SetBlockSteps(position, i);
   }
-  Channel::Binding& binding = channel_->bindings[static_cast<size_t>(position)];
-  AXCCL_RETURN_IF_ERROR(MapView(Side::kInput, position, &binding.input, &binding.input_by_call));
-  AXCCL_RETURN_IF_ERROR(MapView(Side::kOutput, position, &binding.output, &binding.output_by_call));
-  SetBlockSteps(position);
-  binding.factor.u64 = Word(record, OpRecord::kFactor);
+  channel_->bindings[static_cast<size_t>(position)].factor.u64 = Word(record, OpRecord::kFactor);
   return Status();
 }
 
-Status Operation::MapView(Side side, int position, std::byte** where, bool* by_call) {
+Status Operation::MapView(Side side, int position, size_t index, Spot spot) {
   const Member& member = channel_->member(position);
-  const OpRecord& record = *member.layout.RecordOf(member.block, sequence_);
-  const bool input = side == Side::kInput;
-  const uint64_t address = Word(record, input ? OpRecord::kInput : OpRecord::kOutput);
-  const uint64_t reach = Word(record, input ? OpRecord::kInputReach : OpRecord::kOutputReach);
   plan::Extent extent;
-  if (!plan::FindByteExtent(ViewOf(side, position), &extent) ||
-      (extent.end != 0 && reach == static_cast<uint64_t>(Reach::kUnused)))
+  if (!plan::FindByteExtent(ViewOf(side, position, index), &extent) ||
+      (extent.end != 0 && spot.reach == Reach::kUnused))
     return MakeStatus(Code::kRemoteError, "rank %d announced a view outside its heap", member.rank);
   // A view that begins before the heap wraps around to an address behind it.
   const auto before = static_cast<uint64_t>(-extent.begin);
-  AXCCL_RETURN_IF_ERROR(
-      MapBuffer(member, address - before, reach, before + static_cast<uint64_t>(extent.end), where, by_call));
-  if (*where != nullptr) *where += before;
+  std::byte* where;
+  bool by_call;
+  AXCCL_RETURN_IF_ERROR(MapBuffer(member, spot.address - before, static_cast<uint64_t>(spot.reach),
+                                  before + static_cast<uint64_t>(extent.end), &where, &by_call));
+  if (where != nullptr) where += before;
+  // Not to be touched; ChooseAccess sees to that by the record's word.
+  const OpRecord& record = *member.layout.RecordOf(member.block, sequence_);
+  const int word = side == Side::kInput ? OpRecord::kInputReach : OpRecord::kOutputReach;
+  if (by_call && Word(record, word) != static_cast<uint64_t>(Reach::kPlain))
+    return MakeStatus(Code::kRemoteError, "rank %d announced a view outside its heap and denies it", member.rank);
+  (side == Side::kInput ? ViewAt(position, index).input : ViewAt(position, index).output) = where;
   return Status();
 }
 
 // ---- movement ----
 
-kernels::BoxOperand Operation::Box(uint32_t index, const Portion& portion) const {
+kernels::BoxOperand Operation::Box(uint32_t index, const Portion& portion, const Stretch& stretch) const {
   const plan::Operand& operand = prepared_->program->operands[index];
-  if (operand.buffer == Buffer::kScratch) return {Address(index, portion), nullptr};
-  const Channel::ViewBinding& view = channel_->view_bindings[operand.rank];
-  const bool input = operand.buffer == Buffer::kInput;
-  const int64_t step = input ? view.input_step : view.output_step;
-  return {*prepared_->places[index].base + operand.block * step, input ? view.input_strides : view.output_strides};
+  if (operand.buffer == Buffer::kScratch) return {Address(index, portion) + stretch.in_portion, nullptr};
+  const Channel::ViewBinding& view = ViewAt(operand.rank, stretch.operand);
+  if (operand.buffer == Buffer::kInput) return {view.input + operand.block * view.input_step, view.input_strides};
+  return {view.output + operand.block * view.output_step, view.output_strides};
 }
 
+// One mover call for each operand that the portion has something of.
 void Operation::MoveBoxes(const Step& step, const Portion& portion) {
+  const uint64_t begin = portion.in_block, end = begin + portion.count * ElementSize(call_.type);
+  uint64_t first = 0;
+  for (size_t i = 0; i < NumViews() && first < end; ++i) {
+    const ViewOperand& operand = call_.views->operands[i];
+    const uint64_t last = first + operand.block_bytes;
+    const uint64_t low = std::max(begin, first), high = std::min(end, last);
+    const uint64_t size = ElementSize(operand.type);
+    if (low < high) MoveBox(step, portion, {i, low - begin, (low - first) / size, (high - low) / size});
+    first = RoundUp(last, kOperandAlignment);
+  }
+}
+
+void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch& stretch) {
   const plan::Operand* operand = &prepared_->program->operands[step.operands];
   const size_t num = step.num_dst + size_t{step.num_src};
   if (channel_->boxes.size() < num) channel_->boxes.resize(num + 8);
@@ -138,21 +224,22 @@ void Operation::MoveBoxes(const Step& step, const Portion& portion) {
   places.num_src = step.num_src;
   for (uint32_t i = 0; i < step.num_src; ++i) {
     const uint32_t o = step.num_dst + i;
-    src[i] = Box(step.operands + o, portion);
+    src[i] = Box(step.operands + o, portion, stretch);
     places.scaled |= scales_ && operand[o].buffer == Buffer::kInput;
   }
   const bool plain_copy = PlainCopy(step, places);
   for (uint32_t i = 0; i < step.num_dst; ++i) {
-    const kernels::BoxOperand box = Box(step.operands + i, portion);
+    const kernels::BoxOperand box = Box(step.operands + i, portion, stretch);
     places.to_user_only &= operand[i].buffer != Buffer::kScratch;
     // In place, a copy onto itself is nothing to do. Operands that share their first element are in place.
     if (!plain_copy || box.data != src[0].data) dst[places.num_dst++] = box;
   }
   if (places.num_dst == 0) return;
-  const plan::Shape& shape = call_.view->form.shape;
-  const kernels::BoxRange range{shape.dims, shape.sizes, portion.begin, portion.count};
+  const ViewOperand& view = call_.views->operands[stretch.operand];
+  const plan::Shape& shape = view.form.shape;
+  const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
   const bool non_temporal = prepared_->around_cache && places.to_user_only;
-  if (plain_copy) return kernels::CopyBox(range, dst, places.num_dst, *src, ElementSize(call_.type), non_temporal);
+  if (plain_copy) return kernels::CopyBox(range, dst, places.num_dst, *src, ElementSize(view.type), non_temporal);
   if (places.scaled) GatherFactors(step);
   kernels::BoxReduceRequest request{range, dst, places.num_dst, src, places.num_src, call_.type, call_.combine};
   request.pre = places.scaled ? channel_->factors.data() : nullptr;

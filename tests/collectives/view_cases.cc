@@ -79,10 +79,17 @@ int64_t Fold(const ViewCase& c, const Sizes& index) {
   for (int q = 1; q < c.nranks; ++q) {
     const int64_t next = SmallInteger(c, InputHash(c, q, index));
     switch (c.fold) {
-      case ncclProd: result *= next; break;
-      case ncclMax: result = std::max(result, next); break;
-      case ncclMin: result = std::min(result, next); break;
-      default: result += next;
+      case ncclProd:
+        result *= next;
+        break;
+      case ncclMax:
+        result = std::max(result, next);
+        break;
+      case ncclMin:
+        result = std::min(result, next);
+        break;
+      default:
+        result += next;
     }
   }
   return c.fold == ncclAvg ? result / c.nranks : result;
@@ -111,8 +118,36 @@ std::string ViewCase::Text() const {
          " case seed " + std::to_string(seed);
 }
 
-ViewCase AnyViewCase(Random* random, int nranks, int64_t max_elements) {
+namespace {
+
+// At least `least` dimensions.
+Sizes AnyBlock(Random* random, size_t least, int64_t max_elements) {
   constexpr int64_t kSizes[] = {1, 1, 2, 2, 3, 4, 5, 8, 17, 64};
+  const auto dims = std::max<size_t>(random->Below(6), least);
+  Sizes block;
+  int64_t elements = 1;
+  for (size_t d = 0; d < dims; ++d) {
+    int64_t size = random->OneIn(40) ? 0 : kSizes[random->Below(10)];
+    if (random->OneIn(12)) size = static_cast<int64_t>(random->Below(static_cast<uint64_t>(max_elements)));
+    block.push_back(elements * size > max_elements ? 1 : size);
+    elements *= block.back();
+  }
+  return block;
+}
+
+void FindRepeats(ViewCase* c) {
+  c->repeats.clear();
+  for (int rank = 0; rank < c->nranks; ++rank) {
+    const Placement p = InputPlacement(*c, rank);
+    uint32_t repeats = 0;
+    for (size_t d = 0; d < c->block.size(); ++d) repeats |= static_cast<uint32_t>(p.strides[d] == 0) << d;
+    c->repeats.push_back(repeats);
+  }
+}
+
+}  // namespace
+
+ViewCase AnyViewCase(Random* random, int nranks, int64_t max_elements) {
   ViewCase c;
   c.seed = random->Next();
   c.nranks = nranks;
@@ -121,22 +156,19 @@ ViewCase AnyViewCase(Random* random, int nranks, int64_t max_elements) {
   c.fold = static_cast<ncclRedOp_t>(random->Below(5));
   const bool rooted = static_cast<int>(c.op) >= static_cast<int>(ViewOp::kGather);
   c.root = rooted ? static_cast<int>(random->Below(static_cast<uint64_t>(nranks))) : 0;
-  const auto dims = std::max<size_t>(random->Below(6), Splits(c.op) || Joins(c.op) ? 1 : 0);
-  int64_t elements = 1;
-  for (size_t d = 0; d < dims; ++d) {
-    int64_t size = random->OneIn(40) ? 0 : kSizes[random->Below(10)];
-    if (random->OneIn(12)) size = static_cast<int64_t>(random->Below(static_cast<uint64_t>(max_elements)));
-    c.block.push_back(elements * size > max_elements ? 1 : size);
-    elements *= c.block.back();
-  }
-  if (Splits(c.op)) c.split = static_cast<int>(random->Below(dims));
-  if (Joins(c.op)) c.concat = static_cast<int>(random->Below(dims));
-  for (int rank = 0; rank < nranks; ++rank) {
-    const Placement p = InputPlacement(c, rank);
-    uint32_t repeats = 0;
-    for (size_t d = 0; d < dims; ++d) repeats |= static_cast<uint32_t>(p.strides[d] == 0) << d;
-    c.repeats.push_back(repeats);
-  }
+  c.block = AnyBlock(random, Splits(c.op) || Joins(c.op) ? 1 : 0, max_elements);
+  if (Splits(c.op)) c.split = static_cast<int>(random->Below(c.block.size()));
+  if (Joins(c.op)) c.concat = static_cast<int>(random->Below(c.block.size()));
+  FindRepeats(&c);
+  return c;
+}
+
+ViewCase AnotherOperand(const ViewCase& first, Random* random, int64_t max_elements) {
+  ViewCase c = first;
+  c.seed = random->Next();
+  if (!c.Reduces()) c.type = random->Pick(harness::kAllTypes);
+  c.block = AnyBlock(random, static_cast<size_t>(std::max(c.split, c.concat) + 1), max_elements);
+  FindRepeats(&c);
   return c;
 }
 

@@ -53,6 +53,8 @@ struct ViewCase {
 
 // At most `max_elements` a block.
 ViewCase AnyViewCase(harness::Random* random, int nranks, int64_t max_elements);
+// One that goes with `first` in one call.
+ViewCase AnotherOperand(const ViewCase& first, harness::Random* random, int64_t max_elements);
 
 // How a tensor lies in memory: strides in elements, and how many elements its memory has before and from its first one.
 struct Placement {

@@ -105,7 +105,7 @@ const BadCall kBadCalls[] = {
                              s.stream);
      }},
     {"Datatypes",
-     {"axcclAllReduce: the output has datatype float, the input int32"},
+     {"axcclAllReduce: output has datatype float, input has int32"},
      [](const Setting& s) {
        return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}, {}, ncclFloat32), ncclSum,
                              axcclDefaultChannel(s.comm), nullptr, s.stream);
@@ -153,7 +153,7 @@ const BadCall kBadCalls[] = {
                             s.stream);
      }},
     {"RepeatedPartInPlace",
-     {"axcclReduceScatter: block ", "of the input and the output overlap"},
+     {"axcclReduceScatter: block ", "of input and output overlap"},
      [](const Setting& s) {
        return axcclReduceScatter(1, View(s.out, {2, 4}, {0, 1}), View(s.out, {1, 4}), 0, ncclSum,
                                  axcclDefaultChannel(s.comm), nullptr, s.stream);
@@ -246,6 +246,54 @@ const BadCall kBadCalls[] = {
        const axcclView_t none = {};
        return axcclAllReduce(1, &none, View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
+    {"CountOfOperands",
+     {"axcclAllReduce: argument count is 0; pass the number of operands"},
+     [](const Setting& s) {
+       return axcclAllReduce(0, View(s.in, {4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr,
+                             s.stream);
+     }},
+    {"Options",
+     {"axcclAllReduce: the options are not initialised (their size is 3)"},
+     [](const Setting& s) {
+       const axcclOptions_t options = {3, 0, 0};
+       return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), &options,
+                             s.stream);
+     }},
+    {"Flags",
+     {"axcclAllReduce: the options have unknown flags 0x80000000"},
+     [](const Setting& s) {
+       const axcclOptions_t options = {sizeof(axcclOptions_t), 0x80000000u, 0};
+       return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), &options,
+                             s.stream);
+     }},
+    {"ShapeInList",
+     {"axcclAllGather: output 1 has size 9 along dimension 0, expected 8 = 4 of input 1 x group size 2"},
+     [](const Setting& s) {
+       const View a(s.in, {4}), b(s.in + 4, {4}), x(s.out, {8}), y(s.out + 8, {9});
+       const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
+       return axcclAllGather(2, in, out, 0, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
+    {"OutputsOfListOverlap",
+     {"axcclAllGather: output 0", "and output 1", "overlap; give each its own memory"},
+     [](const Setting& s) {
+       const View a(s.in, {4}), b(s.in + 4, {4}), x(s.out, {8}), y(s.out + 7, {8});
+       const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
+       return axcclAllGather(2, in, out, 0, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
+    {"OutputOverInputOfAnother",
+     {"axcclAllReduce: output 0", "and input 1", "overlap; give each its own memory"},
+     [](const Setting& s) {
+       const View a(s.in, {4}), b(s.in + 4, {4}), x(s.in + 7, {4}), y(s.out, {4});
+       const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
+       return axcclAllReduce(2, in, out, ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
+    {"TypesOfReducedList",
+     {"axcclAllReduce: operand 1 has datatype float, operand 0 has int32"},
+     [](const Setting& s) {
+       const View a(s.in, {4}), b(s.in + 4, {4}, {}, ncclFloat32), x(s.out, {4}), y(s.out + 4, {4}, {}, ncclFloat32);
+       const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
+       return axcclAllReduce(2, in, out, ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
     {"Communicator",
      {"axcclAllReduce: argument comm is NULL"},
      [](const Setting& s) {
@@ -317,10 +365,26 @@ const Mismatch kMismatches[] = {
                              s.stream);
      }},
     {"Count",
-     {"ReduceScatter of blocks [4] int32 sum split along dimension 0", "ReduceScatter of blocks [5] int32 sum"},
+     {"ReduceScatter of blocks [4] int32 split along dimension 0 sum",
+      "ReduceScatter of blocks [5] int32 split along dimension 0 sum"},
      [](const Setting& s) {
        return axcclReduceScatter(1, View(s.in, {8 + 2 * s.rank}), View(s.out, {4 + s.rank}), 0, ncclSum,
                                  axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
+    {"LaterOperand",
+     {"AllGather of 2 operands, first of blocks [4] int32 concatenated along dimension 0",
+      ", and later operands differ"},
+     [](const Setting& s) {
+       const View a(s.in, {4}), b(s.in + 4, {4 + s.rank}), x(s.out, {8}), y(s.out + 8, {8 + 2 * s.rank});
+       const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
+       return axcclAllGather(2, in, out, 0, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
+    {"NumberOfOperands",
+     {"AllGather of blocks [4] int32", "AllGather of 2 operands, first of blocks [4] int32"},
+     [](const Setting& s) {
+       const View a(s.in, {4}), b(s.in + 4, {4}), x(s.out, {8}), y(s.out + 8, {8});
+       const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
+       return axcclAllGather(1 + s.rank, in, out, 0, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"NcclCall",
      {"AllReduce count 16 int32 sum", "AllReduce of blocks [16] int32 sum"},

@@ -1,11 +1,13 @@
 // Collectives on views against their definition (view_cases.h): random shapes, placements, types, memory and
-// algorithms, several at once, among NCCL calls, one by one and in groups. Every byte of every buffer is compared.
+// algorithms, several at once, among NCCL calls, one by one, in lists and in groups. Every byte of every buffer is
+// compared.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +30,7 @@ using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
 
-constexpr size_t kArenaBytes = size_t{12} << 20;
+constexpr size_t kArenaBytes = size_t{32} << 20;
 constexpr int64_t kMostElements = 20000;
 
 // A tensor in the memory of a test, as the call takes it.
@@ -62,11 +64,15 @@ struct Image {
   }
 };
 
+// The operands of a call.
+using ViewCases = std::vector<ViewCase>;
+
 // One rank's part in one case.
 struct Part {
   ViewCase c;
   int rank = 0;
   bool in_place = false;
+  bool mapped = false;  // all memory is ncclMemAlloc's
   Tensor input, output;
   std::vector<Image> images;
 };
@@ -81,21 +87,24 @@ class ViewRunner {
   }
 
   // Every rank of this thread calls the case; with an NCCL call before and after it where `among` says so.
-  bool Enqueue(const ViewCase& c, bool among) {
-    if (!context_.Step("%s", c.Text().c_str())) return false;
-    if (!Fits(c) && !Finish()) return false;
+  bool Enqueue(const ViewCases& cases, bool among) {
+    if (!context_.Step("%zu operands, first %s", cases.size(), cases[0].Text().c_str())) return false;
+    if (!Fits(cases) && !Finish()) return false;
     const size_t first = parts_.size();
-    for (int i = 0; i < clique_.size(); ++i) parts_.push_back(Prepare(c, i));
+    for (int i = 0; i < clique_.size(); ++i) {
+      for (const ViewCase& c : cases) parts_.push_back(Prepare(c, i, cases[0].seed % 2 == 0));
+    }
     const bool group = clique_.size() > 1 || among;
     ncclResult_t result = group ? ncclGroupStart() : ncclSuccess;
     for (size_t i = 0; i < static_cast<size_t>(clique_.size()) && result == ncclSuccess; ++i) {
       const int member = static_cast<int>(i);
       if (among) result = CallNccl(member);
-      if (result == ncclSuccess) result = Launch(*parts_[first + i], member);
+      if (result == ncclSuccess)
+        result = Launch(std::span(parts_).subspan(first + i * cases.size(), cases.size()), member);
       if (among && result == ncclSuccess) result = CallNccl(member);
     }
     if (group) result = ncclGroupEnd();
-    EXPECT_OK(result) << c.Text();
+    EXPECT_OK(result) << cases.size() << " operands, first " << cases[0].Text();
     return !testing::Test::HasFailure();
   }
 
@@ -111,20 +120,24 @@ class ViewRunner {
   }
 
  private:
-  bool Fits(const ViewCase& c) const {
-    size_t need = 0;
+  bool Fits(const ViewCases& cases) const {
+    size_t most = 0;
     for (int i = 0; i < clique_.size(); ++i) {
-      for (const Placement& p : {InputPlacement(c, clique_.rank(i)), OutputPlacement(c, clique_.rank(i))})
-        need = std::max(need, Arena::Need(static_cast<size_t>(p.before + p.after) * harness::TypeBytes(c.type)));
+      size_t need = 0;
+      for (const ViewCase& c : cases) {
+        for (const Placement& p : {InputPlacement(c, clique_.rank(i)), OutputPlacement(c, clique_.rank(i))})
+          need += Arena::Need(static_cast<size_t>(p.before + p.after) * harness::TypeBytes(c.type));
+      }
+      most = std::max(most, need);
     }
-    return std::all_of(arenas_.begin(), arenas_.end(), [&](const auto& arena) { return arena->Left() >= 2 * need; });
+    return std::all_of(arenas_.begin(), arenas_.end(), [&](const auto& arena) { return arena->Left() >= most; });
   }
 
   // Memory for a tensor of that placement.
   Tensor Place(Part* part, int member, const Placement& placement, Random* random) {
     const size_t size = harness::TypeBytes(part->c.type);
     Image image;
-    image.arena = arenas_[2 * static_cast<size_t>(member) + random->Below(2)].get();
+    image.arena = arenas_[2 * static_cast<size_t>(member) + (part->mapped ? 0 : random->Below(2))].get();
     const auto bytes = static_cast<size_t>(placement.before + placement.after) * size;
     image.begin = static_cast<char*>(image.arena->Take(bytes, random->Below(8) * size));
     image.expected.assign(image.begin, image.begin + bytes);
@@ -136,7 +149,7 @@ class ViewRunner {
     return tensor;
   }
 
-  std::unique_ptr<Part> Prepare(const ViewCase& c, int member) {
+  std::unique_ptr<Part> Prepare(const ViewCase& c, int member, bool mapped) {
     auto part = std::make_unique<Part>();
     const int rank = clique_.rank(member);
     const auto size = static_cast<int64_t>(harness::TypeBytes(c.type));
@@ -144,6 +157,7 @@ class ViewRunner {
     part->c = c;
     part->rank = rank;
     part->in_place = c.InPlace(rank);
+    part->mapped = mapped;
     if (c.HasInput(rank)) part->input = Place(part.get(), member, InputPlacement(c, rank), &random);
     if (part->in_place) {
       part->output = part->input;
@@ -181,36 +195,46 @@ class ViewRunner {
     });
   }
 
-  ncclResult_t Launch(Part& part, int member) {
-    const ViewCase& c = part.c;
-    Random random(Scramble(c.seed, 0xca11, static_cast<uint64_t>(part.rank)));
+  ncclResult_t Launch(std::span<const std::unique_ptr<Part>> parts, int member) {
+    const ViewCase& c = parts[0]->c;
+    const int rank = parts[0]->rank, count = static_cast<int>(parts.size());
+    Random random(Scramble(c.seed, 0xca11, static_cast<uint64_t>(rank)));
     // Nonsense where the rank has no operand: it is not looked at.
     const axcclView_t nonsense = {7, nullptr, ncclFloat32, -3, nullptr, nullptr};
-    const axcclView_t* nothing = random.OneIn(2) ? nullptr : &nonsense;
-    const axcclView_t* in = c.HasInput(part.rank) ? part.input.View() : nothing;
-    const axcclView_t* out = c.HasOutput(part.rank) ? part.output.View() : nothing;
+    std::vector<axcclView_t> inputs, outputs;
+    for (const auto& part : parts) {
+      inputs.push_back(c.HasInput(rank) ? *part->input.View() : nonsense);
+      outputs.push_back(c.HasOutput(rank) ? *part->output.View() : nonsense);
+    }
+    const axcclView_t* in = c.HasInput(rank) || random.OneIn(2) ? inputs.data() : nullptr;
+    const axcclView_t* out = c.HasOutput(rank) || random.OneIn(2) ? outputs.data() : nullptr;
+    // Operands may differ in the number of dimensions, so that they cannot all be counted from the end.
     const int dims = static_cast<int>(c.block.size());
-    const int split = random.OneIn(2) ? c.split : c.split - dims;
-    const int concat = random.OneIn(2) ? c.concat : c.concat - dims;
-    const ncclComm_t comm = clique_.comm(member);
+    const int split = count > 1 || random.OneIn(2) ? c.split : c.split - dims;
+    const int concat = count > 1 || random.OneIn(2) ? c.concat : c.concat - dims;
+    axcclOptions_t choice = AXCCL_OPTIONS_INITIALIZER;
+    // The same on all ranks.
+    if (c.seed % 5 == 0) choice.bucket_bytes = c.seed / 5 % 4096;
+    const axcclOptions_t* options = c.seed % 5 < 2 ? &choice : nullptr;
+    const axcclChannel_t channel = axcclDefaultChannel(clique_.comm(member));
     const cudaStream_t stream = Cuda(clique_.stream(member));
     switch (c.op) {
       case ViewOp::kAllGather:
-        return axcclAllGather(1, in, out, concat, axcclDefaultChannel(comm), nullptr, stream);
+        return axcclAllGather(count, in, out, concat, channel, options, stream);
       case ViewOp::kReduceScatter:
-        return axcclReduceScatter(1, in, out, split, c.fold, axcclDefaultChannel(comm), nullptr, stream);
+        return axcclReduceScatter(count, in, out, split, c.fold, channel, options, stream);
       case ViewOp::kAllReduce:
-        return axcclAllReduce(1, in, out, c.fold, axcclDefaultChannel(comm), nullptr, stream);
+        return axcclAllReduce(count, in, out, c.fold, channel, options, stream);
       case ViewOp::kAllToAll:
-        return axcclAllToAll(1, in, out, split, concat, axcclDefaultChannel(comm), nullptr, stream);
+        return axcclAllToAll(count, in, out, split, concat, channel, options, stream);
       case ViewOp::kGather:
-        return axcclGather(1, in, out, concat, c.root, axcclDefaultChannel(comm), nullptr, stream);
+        return axcclGather(count, in, out, concat, c.root, channel, options, stream);
       case ViewOp::kScatter:
-        return axcclScatter(1, in, out, split, c.root, axcclDefaultChannel(comm), nullptr, stream);
+        return axcclScatter(count, in, out, split, c.root, channel, options, stream);
       case ViewOp::kBroadcast:
-        return axcclBroadcast(1, in, out, c.root, axcclDefaultChannel(comm), nullptr, stream);
+        return axcclBroadcast(count, in, out, c.root, channel, options, stream);
       case ViewOp::kReduce:
-        return axcclReduce(1, in, out, c.fold, c.root, axcclDefaultChannel(comm), nullptr, stream);
+        return axcclReduce(count, in, out, c.fold, c.root, channel, options, stream);
     }
     return ncclInternalError;
   }
@@ -245,8 +269,11 @@ void RunViews(RankContext& context, uint64_t seed, int cases) {
   ViewRunner runner(context, clique);
   Random random(seed);
   for (int i = 0; i < cases; ++i) {
-    const ViewCase c = AnyViewCase(&random, clique.nranks(), random.OneIn(8) ? kMostElements : 300);
-    ASSERT_TRUE(runner.Enqueue(c, random.OneIn(4)));
+    const int64_t most = random.OneIn(8) ? kMostElements : 300;
+    ViewCases cases = {AnyViewCase(&random, clique.nranks(), most)};
+    for (uint64_t more = random.OneIn(4) ? 1 + random.Below(random.OneIn(8) ? 40 : 6) : 0; more > 0; --more)
+      cases.push_back(AnotherOperand(cases[0], &random, most));
+    ASSERT_TRUE(runner.Enqueue(cases, random.OneIn(4)));
     if (random.OneIn(4)) {
       ASSERT_TRUE(runner.Finish());
     }

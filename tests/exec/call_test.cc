@@ -74,15 +74,48 @@ TEST(DescribeCall, NamesTheFormOfBlocks) {
   form.shape = {2, {2, 4}};
   form.split = 1;
   form.concat = 0;
-  EXPECT_EQ(DescribeCall(call.Packed(), form),
+  EXPECT_EQ(DescribeCall(call.Packed(), 1, form, call.type),
             "AlltoAll of blocks [2, 4] float split along dimension 1 concatenated along dimension 0");
+  EXPECT_EQ(DescribeCall(call.Packed(), 3, form, DataType::kInt8),
+            "AlltoAll of 3 operands, first of blocks [2, 4] int8 split along dimension 1 concatenated along dimension 0");
   BlockForm read;
   ASSERT_TRUE(read.Unpack(form.Packed()));
   std::copy_n(form.shape.sizes, 2, read.shape.sizes);
   EXPECT_EQ(read, form);
-  EXPECT_EQ(read.Hash(), form.Hash());
-  std::swap(read.split, read.concat);
-  EXPECT_NE(read.Hash(), form.Hash());
+}
+
+TEST(ViewList, HashIsOfWhatRanksMustAgreeOn) {
+  ViewOperand operand;
+  operand.form.shape = {2, {2, 4}};
+  operand.form.concat = 0;
+  operand.block_bytes = 8;
+  const ViewList list{{operand, operand}};
+  ViewList other = list;
+  other.operands[1].input_strides[0] = 77;
+  EXPECT_EQ(other.Hash(), list.Hash());
+  other.operands[1].form.concat = 1;
+  EXPECT_NE(other.Hash(), list.Hash());
+  other = list;
+  other.operands[1].form.shape = {2, {4, 2}};
+  EXPECT_NE(other.Hash(), list.Hash());
+  other = list;
+  other.operands[1].type = DataType::kUint8;
+  EXPECT_NE(other.Hash(), list.Hash());
+  EXPECT_NE(ViewList{{operand}}.Hash(), list.Hash());
+}
+
+// Operands begin at cache lines; where their types differ, bytes are counted.
+TEST(ViewList, BlocksFollowEachOther) {
+  ViewOperand first, second;
+  first.type = second.type = DataType::kFloat32;
+  first.block_bytes = 100;
+  second.block_bytes = 4;
+  EXPECT_EQ((ViewList{{first}}.BlockCount()), 25u);
+  EXPECT_EQ((ViewList{{first, second}}.BlockCount()), 33u);
+  EXPECT_EQ((ViewList{{first, second}}.CommonType()), DataType::kFloat32);
+  second.type = DataType::kInt32;
+  EXPECT_EQ((ViewList{{first, second}}.BlockCount()), 132u);
+  EXPECT_EQ((ViewList{{first, second}}.CommonType()), DataType::kUint8);
 }
 
 TEST(BlockForm, OnlyDimensionsThereAreAreUnpacked) {

@@ -82,6 +82,15 @@ bool FakeHost::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
   return true;
 }
 
+Result<SharedWords> FakeHost::AllocateWords(size_t count) {
+  FakeProcess& process = ensemble_->process(rank_);
+  std::byte* memory = process.AllocateHeap(count * sizeof(uint64_t), 64);
+  SharedWords words;
+  words.data.reset(reinterpret_cast<std::atomic<uint64_t>*>(memory), [](void*) {});
+  words.offset = static_cast<uint64_t>(memory - process.heap().own());
+  return words;
+}
+
 std::byte* FakeHost::Reach(uint32_t pid, uint64_t remote, size_t bytes) const {
   for (const auto& process : ensemble_->processes_) {
     if (process->pid() != pid) continue;

@@ -53,6 +53,7 @@ class FakeHost : public Host {
                                                     int rank) override;
   const tune::Chooser& chooser() const override;
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
+  Result<SharedWords> AllocateWords(size_t count) override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
   Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
   uint64_t cache_bytes() const override { return cache_bytes_; }

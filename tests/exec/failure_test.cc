@@ -25,12 +25,16 @@ Call MakeCall(Kind kind, uint64_t count, void* input, void* output) {
 
 // The call on views of that form, dense along the last dimension.
 Call WithView(Call call, const BlockForm& form) {
-  auto layout = std::make_shared<ViewLayout>();
-  layout->form = form;
+  ViewOperand operand;
+  operand.form = form;
+  operand.type = call.type;
+  operand.block_bytes = call.count * ElementSize(call.type);
+  operand.input = call.input;
+  operand.output = call.output;
   int64_t stride = 1;
   for (int d = form.shape.dims; d-- > 0; stride *= 8 * form.shape.sizes[d])
-    layout->input_strides[d] = layout->output_strides[d] = stride;
-  call.view = std::move(layout);
+    operand.input_strides[d] = operand.output_strides[d] = stride;
+  call.views = std::make_shared<ViewList>(ViewList{{operand}});
   return call;
 }
 
@@ -139,8 +143,7 @@ TEST_P(MismatchTest, FormsOfViewsAreCompared) {
     const Call odd = other == 3 ? flat : WithView(flat, forms[static_cast<size_t>(other)]);
     for (int rank = 0; rank < ranks; ++rank) Begin(rank, rank == 1 ? odd : usual);
     FinishAll();
-    const std::string words = other == 3 ? DescribeCall(flat.Packed(), 100)
-                                         : DescribeCall(odd.Packed(), forms[static_cast<size_t>(other)]);
+    const std::string words = DescribeCall(odd);
     int failures = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       const Status status = operations_[static_cast<size_t>(rank)]->status();
@@ -317,13 +320,17 @@ TEST_F(FailureTest, ViewOutsideTheHeapIsRefused) {
     int word;
     uint64_t value;
   };
+  // Words of the announcement of a view of two dimensions.
+  const int kOutput = OpRecord::kHereWords + 2, kInputStrides = kOutput + 2, kOutputStrides = kInputStrides + 2;
   const uint64_t heap = 64u << 20;  // larger than the one there is
   const Lie lies[] = {
-      {OpRecord::kOutput, heap}, {OpRecord::kOutput, ~uint64_t{0}}, {OpRecord::kOutput, uint64_t{1} << 63},
-      {OpRecord::kOutputReach, static_cast<uint64_t>(Reach::kUnused)},
-      {OpRecord::kOutputStrides, heap}, {OpRecord::kOutputStrides, uint64_t{1} << 62},
-      {OpRecord::kOutputStrides + 1, ~heap}, {OpRecord::kOutputStrides, uint64_t{1} << 63},
-      {OpRecord::kInputStrides + 1, uint64_t{1} << 40}, {OpRecord::kInputStrides, ~uint64_t{0} << 61},
+      {kOutput, heap}, {kOutput, ~uint64_t{0}}, {kOutput, uint64_t{1} << 63},
+      {kOutput + 1, static_cast<uint64_t>(Reach::kUnused)}, {kOutput + 1, static_cast<uint64_t>(Reach::kPlain)},
+      {kOutputStrides, heap}, {kOutputStrides, uint64_t{1} << 62},
+      {kOutputStrides + 1, ~heap}, {kOutputStrides, uint64_t{1} << 63},
+      {kInputStrides + 1, uint64_t{1} << 40}, {kInputStrides, ~uint64_t{0} << 61},
+      {OpRecord::kPlace, heap}, {OpRecord::kPlace, ~uint64_t{1}}, {OpRecord::kPlace, 4}, {OpRecord::kDetails, 7},
+      {OpRecord::kDetails, ~uint64_t{0}}, {OpRecord::kDetails, uint64_t{1} << 61 | 8},
   };
   for (const Lie& lie : lies) {
     EnsembleOptions options;

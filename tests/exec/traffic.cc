@@ -32,7 +32,7 @@ std::string Describe(const Shape& shape) {
   return std::string(plan::KindName(shape.contract.kind)) + " ranks " + std::to_string(shape.contract.ranks) + " root " +
          std::to_string(shape.contract.root) + " count " + std::to_string(shape.count) +
          scaling[static_cast<int>(shape.scaling)] + " in_place " + std::to_string(shape.in_place) + " in_heap " +
-         std::to_string(shape.in_heap) + (shape.form ? " as " + DescribeCall(0, *shape.form) : "");
+         std::to_string(shape.in_heap) + (shape.form ? " as " + Text(*shape.form, DataType::kInt32) : "");
 }
 
 Exchange::Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt) : ensemble_(ensemble), shape_(shape), salt_(salt) {
@@ -144,11 +144,15 @@ Call Exchange::CallOf(int rank) const {
   call.input = plan::InputBlocks(shape_.contract, rank) != 0 ? b.input.own : kNowhere;
   call.output = plan::OutputBlocks(shape_.contract, rank) != 0 ? b.output.own : kNowhere;
   if (shape_.form) {
-    auto layout = std::make_shared<ViewLayout>();
-    layout->form = *shape_.form;
-    std::copy_n(b.input.strides, plan::kMaxDims, layout->input_strides);
-    std::copy_n(b.output.strides, plan::kMaxDims, layout->output_strides);
-    call.view = std::move(layout);
+    ViewOperand operand;
+    operand.form = *shape_.form;
+    operand.type = call.type;
+    operand.block_bytes = call.count * sizeof(int32_t);
+    operand.input = call.input;
+    operand.output = call.output;
+    std::copy_n(b.input.strides, plan::kMaxDims, operand.input_strides);
+    std::copy_n(b.output.strides, plan::kMaxDims, operand.output_strides);
+    call.views = std::make_shared<ViewList>(ViewList{{operand}});
   }
   const int32_t factor = rank + 2;
   std::memcpy(&call.scalar_bytes, &factor, sizeof(factor));

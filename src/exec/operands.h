@@ -1,0 +1,59 @@
+// The operands of a call on views as the executor sees them: checked, dimensions normalised, blocks found (plan::Blocks).
+//
+// A block of the call holds a block of every operand, one after the other, each from a multiple of kOperandAlignment
+// bytes on. So what moves and waits for blocks need not know how many operands there are, and a cut between cache lines
+// cuts no element.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/base/types.h"
+#include "src/plan/view.h"
+
+namespace axccl::exec {
+
+inline constexpr uint64_t kOperandAlignment = 64;
+
+// What ranks must agree on for one operand, besides its type.
+struct BlockForm {
+  plan::Shape shape;  // of a block
+  int split = -1;     // dimension along which the blocks of an input follow each other; -1: an input is one block
+  int concat = -1;    // likewise for outputs
+
+  // Dimensions and their number. Unpack takes any bits (false: not from Packed); sizes are set apart.
+  uint64_t Packed() const {
+    return uint64_t(uint8_t(shape.dims)) | uint64_t(uint8_t(split)) << 8 | uint64_t(uint8_t(concat)) << 16;
+  }
+  bool Unpack(uint64_t packed);
+  // The shape of an operand of `blocks` blocks that follow each other along `dim`.
+  plan::Shape OperandShape(int dim, int blocks) const;
+
+  friend bool operator==(const BlockForm&, const BlockForm&) = default;
+};
+
+// One operand in the memory of one rank.
+struct ViewOperand {
+  BlockForm form;
+  DataType type = DataType::kInt8;
+  uint64_t block_bytes = 0;
+  const void* input = nullptr;  // the first element; null where the rank has none
+  void* output = nullptr;
+  int64_t input_strides[plan::kMaxDims] = {};  // elements
+  int64_t output_strides[plan::kMaxDims] = {};
+};
+
+struct ViewList {
+  std::vector<ViewOperand> operands;  // at least one
+
+  // Of what ranks must agree on; never 0.
+  uint32_t Hash() const;
+  // The type of all operands, or bytes where they differ, and how many of them a block of the call has.
+  DataType CommonType() const;
+  uint64_t BlockCount() const;
+};
+
+// "[2, 4] float concatenated along dimension 1", of the blocks of an operand.
+std::string Text(const BlockForm& form, DataType type);
+
+}  // namespace axccl::exec
