@@ -141,10 +141,9 @@ Status Operation::BindViews(int position) {
   const Member& member = channel_->member(position);
   const OpRecord& record = *member.layout.RecordOf(member.block, sequence_);
   const uint64_t place = Word(record, OpRecord::kPlace), heap = member.process->heap_bytes();
-  const uint64_t bytes = AnnouncedWords(*call_.views) * sizeof(uint64_t);
+  const uint64_t num = AnnouncedWords(*call_.views), bytes = num * sizeof(uint64_t);
   const bool here = place == OpRecord::kHere;
-  if (Word(record, OpRecord::kDetails) * sizeof(uint64_t) != bytes ||
-      (here && bytes > OpRecord::kRoom * sizeof(uint64_t)) ||
+  if (Word(record, OpRecord::kDetails) != num || (here && num > OpRecord::kRoom) ||
       (!here && (place > heap || bytes > heap - place || place % alignof(uint64_t) != 0)))
     return MakeStatus(Code::kRemoteError, "rank %d announced a list of views outside its heap", member.rank);
   const std::atomic<uint64_t>* words = here ? record.word + OpRecord::kHereWords

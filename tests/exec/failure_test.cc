@@ -29,8 +29,6 @@ Call WithView(Call call, const BlockForm& form) {
   operand.form = form;
   operand.type = call.type;
   operand.block_bytes = call.count * ElementSize(call.type);
-  operand.input = call.input;
-  operand.output = call.output;
   int64_t stride = 1;
   for (int d = form.shape.dims; d-- > 0; stride *= 8 * form.shape.sizes[d])
     operand.input_strides[d] = operand.output_strides[d] = stride;
@@ -57,6 +55,12 @@ class FailureTest : public testing::Test {
   Operation* Begin(int rank, Call call) {
     call.input = inputs_[static_cast<size_t>(rank)];
     call.output = outputs_[static_cast<size_t>(rank)];
+    if (call.views != nullptr) {
+      ViewList list = *call.views;
+      list.operands[0].input = call.input;
+      list.operands[0].output = call.output;
+      call.views = std::make_shared<ViewList>(std::move(list));
+    }
     auto& operation = operations_[static_cast<size_t>(rank)];
     operation = std::make_unique<Operation>(ensemble_->channel(rank), call);
     return operation.get();
