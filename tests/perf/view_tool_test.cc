@@ -33,6 +33,9 @@ const Case kCases[] = {
     {"all_reduce", "all_reduce", {"--shape", "6,40", "--out-strides", "1,-7"}, 960, 240, false},
     {"broadcast", "broadcast", {"--shape", "6,40", "--strides", "0,1"}, 960, 240, false},
     {"reduce", "reduce", {"--shape", "6,40"}, 960, 240, true},
+    {"list", "all_gather", {"--list", "4x6,8x3,2x1x5", "--dim", "1"}, 464, 58, true},
+    {"list_of_parameters", "all_reduce", {"--list", "14"}, 794112, 198528, true},
+    {"list_alltoall", "alltoall", {"--list", "4x6,2x4", "--split-dim", "0"}, 128, 16, false},
     {"one_dimension", "all_gather", {"--dim", "0", "-b", "4K", "-e", "4K"}, 4096, 512, true}};
 
 class ViewTool : public testing::TestWithParam<Case> {};
@@ -81,6 +84,15 @@ TEST(ViewToolFailure, WhatDoesNotFitIsAUsageError) {
   }
 }
 
+TEST(ViewToolFailure, AWrongElementOfAListIsSeen) {
+  Tool run("all_gather_perf", {"--list", "4x6,8x3", "--dim", "-1", "-n", "2", "-T", "60"},
+           {{"LD_PRELOAD", AXCCL_SPOILER}, {"ASAN_OPTIONS", "verify_asan_link_order=0"}});
+  EXPECT_EQ(run.Finish(), 1) << run.err();
+  Output o = ParseOutput(run.out());
+  ASSERT_EQ(o.error, "") << run.out();
+  EXPECT_EQ(o.rows.at(0).out_of_place.wrong, "1");
+}
+
 TEST(ViewToolJson, SaysWhichViews) {
   std::string path = testing::TempDir() + "axccl-views-" + std::to_string(getpid()) + ".json";
   Tool run("all_gather_perf", {"--shape", "6,40", "--dim", "1", "--strides", "1,6", "-n", "2", "-J", path});
@@ -91,6 +103,28 @@ TEST(ViewToolJson, SaysWhichViews) {
   EXPECT_EQ(views["shapes"], nlohmann::json::parse("[[6,40]]"));
   EXPECT_EQ(views["dim"], 1);
   EXPECT_EQ(views["strides"], nlohmann::json::parse("[1,6]"));
+}
+
+size_t LinesWith(const std::string& text, const std::string& what) {
+  size_t lines = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at = text.find('\n', at)) ++lines;
+  return lines;
+}
+
+TEST(Strided, PrintsEveryRow) {
+  Tool run("/usr/bin/env", {"python3", AXCCL_STRIDED, "--build", std::string(AXCCL_PERF_DIR) + "/..", "--quick",
+                            "--no-mpi", "--markdown"});
+  int status = run.Finish();
+  if (status == 127) GTEST_SKIP() << "no python3";
+  ASSERT_EQ(status, 0) << run.err();
+  for (const char* type : {"| f32 |", "| bf16 |"}) EXPECT_EQ(LinesWith(run.out(), type), 14u) << run.out();
+  EXPECT_EQ(LinesWith(run.out(), "not measured"), 2u) << "all but MPI's: " << run.out();
+}
+
+TEST(Strided, UnknownCasesAreUsageErrors) {
+  Tool run("strided_perf", {"all_gather,nothing"});
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_NE(run.err().find("'nothing' is none of all_gather,"), std::string::npos) << run.err();
 }
 
 }  // namespace
