@@ -185,23 +185,22 @@ void AllToAll(const CaseTask& task, Field* field, const std::function<void(const
 
 // ---- lists ----
 
-// One by one, in the fastest of the ways to wait for them.
-Contestant ManyCalls(Field* field, const std::vector<Shape>& shapes, int type) {
+// One by one, in the faster of the ways to wait for them, or in one group.
+Contestant ManyCalls(Field* field, const std::vector<Shape>& shapes, int type, bool grouped) {
   const Operation op = {ViewKind::kConcat, 0, 0};
   auto operands = OperandsFor(*field, op, shapes, field->in(), field->out(), type);
-  enum Wait : size_t { kAtEnd, kAfterEach, kForGroup, kNumWaits };
-  auto run_by = [field, op, operands](size_t wait) {
-    if (wait == kForGroup) PERF_CALL(ncclGroupStart());
+  auto run_by = [field, op, operands, grouped](size_t wait_after_each) {
+    if (grouped) PERF_CALL(ncclGroupStart());
     for (int k = 0; k < operands->size(); ++k) {
       Enqueue(*field, op, 1, operands->in() + k, operands->out() + k);
-      if (wait == kAfterEach) field->Synchronize();
+      if (wait_after_each != 0) field->Synchronize();
     }
-    if (wait == kForGroup) PERF_CALL(ncclGroupEnd());
+    if (grouped) PERF_CALL(ncclGroupEnd());
     field->Synchronize();
   };
-  const char* names[] = {"wait at the end", "wait after each", "in a group"};
-  const size_t wait = field->Fastest(kNumWaits, run_by);
-  return {"a call each", names[wait], [run_by, wait] { run_by(wait); }, operands};
+  if (grouped) return {"a call each, in a group", "", [run_by] { run_by(0); }, operands};
+  const size_t wait = field->Fastest(2, run_by);
+  return {"a call each", wait == 0 ? "wait at the end" : "wait after each", [run_by, wait] { run_by(wait); }, operands};
 }
 
 // All operands in one buffer, one call, and out of the buffer again. Staging holds both buffers.
@@ -243,7 +242,8 @@ void List(const CaseTask& task, Field* field, const std::function<void(const Cas
   measure({"list",
            "all_gather of a list of " + std::to_string(shapes.size()) + " views",
            sequence,
-           {ours, ManyCalls(field, shapes, task.type), PackedCall(field, shapes, task.type)}});
+           {ours, ManyCalls(field, shapes, task.type, false), ManyCalls(field, shapes, task.type, true),
+            PackedCall(field, shapes, task.type)}});
 }
 
 struct Named {
