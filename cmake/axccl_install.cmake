@@ -49,7 +49,7 @@ function(axccl_install)
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axccl)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
   axccl_install_programs(axccl-info axccl-plan all_reduce_perf all_gather_perf reduce_scatter_perf broadcast_perf
-    reduce_perf alltoall_perf gather_perf scatter_perf sendrecv_perf hypercube_perf)
+    reduce_perf alltoall_perf gather_perf scatter_perf sendrecv_perf hypercube_perf strided_perf)
 
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/axccl)
   configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/axcclConfig.cmake.in

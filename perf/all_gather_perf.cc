@@ -14,6 +14,10 @@ std::vector<Segment> Expected(const Counts& counts, const Position&) { return Al
 
 ncclResult_t Run(const Call& c) { return ncclAllGather(c.send, c.recv, c.count, c.type, c.comm, c.stream); }
 
+ncclResult_t RunViews(const ViewCall& c) {
+  return axcclAllGather(c.count, c.in, c.out, c.concat_dim, c.channel, nullptr, c.stream);
+}
+
 const Collective kCollective = {
     .name = "all_gather",
     .reduces = false,
@@ -27,6 +31,7 @@ const Collective kCollective = {
     .expected = Expected,
     .run = Run,
     .refuses = AnyRanks,
+    .views = {ViewKind::kConcat, RunViews},
 };
 
 }  // namespace

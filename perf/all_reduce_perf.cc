@@ -12,6 +12,10 @@ ncclResult_t Run(const Call& c) {
   return ncclAllReduce(c.send, c.recv, c.count, c.type, c.op, c.comm, c.stream);
 }
 
+ncclResult_t RunViews(const ViewCall& c) {
+  return axcclAllReduce(c.count, c.in, c.out, c.op, c.channel, nullptr, c.stream);
+}
+
 const Collective kCollective = {
     .name = "all_reduce",
     .reduces = true,
@@ -25,6 +29,7 @@ const Collective kCollective = {
     .expected = Expected,
     .run = Run,
     .refuses = AnyRanks,
+    .views = {ViewKind::kSame, RunViews},
 };
 
 }  // namespace

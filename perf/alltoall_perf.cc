@@ -19,6 +19,10 @@ std::vector<Segment> Expected(const Counts& counts, const Position& at) {
 
 ncclResult_t Run(const Call& c) { return ncclAlltoAll(c.send, c.recv, c.count, c.type, c.comm, c.stream); }
 
+ncclResult_t RunViews(const ViewCall& c) {
+  return axcclAllToAll(c.count, c.in, c.out, c.split_dim, c.concat_dim, c.channel, nullptr, c.stream);
+}
+
 const Collective kCollective = {
     .name = "alltoall",
     .reduces = false,
@@ -32,6 +36,7 @@ const Collective kCollective = {
     .expected = Expected,
     .run = Run,
     .refuses = AnyRanks,
+    .views = {ViewKind::kSplitConcat, RunViews},
 };
 
 }  // namespace

@@ -11,6 +11,10 @@ ncclResult_t Run(const Call& c) {
   return ncclBroadcast(c.send, c.recv, c.count, c.type, c.at.root, c.comm, c.stream);
 }
 
+ncclResult_t RunViews(const ViewCall& c) {
+  return axcclBroadcast(c.count, c.in, c.out, c.root, c.channel, nullptr, c.stream);
+}
+
 const Collective kCollective = {
     .name = "broadcast",
     .reduces = false,
@@ -24,6 +28,7 @@ const Collective kCollective = {
     .expected = Expected,
     .run = Run,
     .refuses = AnyRanks,
+    .views = {ViewKind::kSame, RunViews},
 };
 
 }  // namespace

@@ -18,6 +18,10 @@ ncclResult_t Run(const Call& c) {
   return ncclGather(c.send, c.recv, c.count, c.type, c.at.root, c.comm, c.stream);
 }
 
+ncclResult_t RunViews(const ViewCall& c) {
+  return axcclGather(c.count, c.in, c.out, c.concat_dim, c.root, c.channel, nullptr, c.stream);
+}
+
 const Collective kCollective = {
     .name = "gather",
     .reduces = false,
@@ -31,6 +35,7 @@ const Collective kCollective = {
     .expected = Expected,
     .run = Run,
     .refuses = AnyRanks,
+    .views = {ViewKind::kConcat, RunViews},
 };
 
 }  // namespace

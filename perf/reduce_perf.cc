@@ -15,6 +15,10 @@ ncclResult_t Run(const Call& c) {
   return ncclReduce(c.send, c.recv, c.count, c.type, c.op, c.at.root, c.comm, c.stream);
 }
 
+ncclResult_t RunViews(const ViewCall& c) {
+  return axcclReduce(c.count, c.in, c.out, c.op, c.root, c.channel, nullptr, c.stream);
+}
+
 const Collective kCollective = {
     .name = "reduce",
     .reduces = true,
@@ -28,6 +32,7 @@ const Collective kCollective = {
     .expected = Expected,
     .run = Run,
     .refuses = AnyRanks,
+    .views = {ViewKind::kSame, RunViews},
 };
 
 }  // namespace

@@ -19,6 +19,10 @@ ncclResult_t Run(const Call& c) {
   return ncclReduceScatter(c.send, c.recv, c.count, c.type, c.op, c.comm, c.stream);
 }
 
+ncclResult_t RunViews(const ViewCall& c) {
+  return axcclReduceScatter(c.count, c.in, c.out, c.split_dim, c.op, c.channel, nullptr, c.stream);
+}
+
 const Collective kCollective = {
     .name = "reduce_scatter",
     .reduces = true,
@@ -32,6 +36,7 @@ const Collective kCollective = {
     .expected = Expected,
     .run = Run,
     .refuses = AnyRanks,
+    .views = {ViewKind::kSplit, RunViews},
 };
 
 }  // namespace

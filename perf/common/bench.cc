@@ -96,6 +96,10 @@ void Bench::AgreeOnMaxBytes() {
   double fits = static_cast<double>(AvailableMemory()) * 0.9 / local_ranks / 2;
   fits = exchange_->Combine(fits, Average::kMin);
   if (static_cast<double>(max_bytes_) <= fits) return;
+  if (!run_->options.views.shapes.empty()) {
+    Fail(reports() ? kExitUsage : kExitPeerFailed, reports() ? "option %s: needs two buffers of %zu bytes a rank, %.0f "
+         "are free; give smaller sizes" : "", ViewText(run_->options.views).c_str(), max_bytes_, fits);
+  }
   max_bytes_ = static_cast<size_t>(fits) / 4096 * 4096;
   if (reports()) std::printf("#\n# Reducing maxBytes to %zu due to memory limitation\n", max_bytes_);
 }
@@ -136,6 +140,30 @@ void Bench::Select(int type, int op, int root) {
 
 void Bench::SetSize(size_t bytes) {
   counts_ = collective_.counts(bytes / element_bytes_, element_bytes_, run_->group_ranks);
+  span_ = std::max(counts_.send, counts_.recv) * element_bytes_;
+  if (OnViews()) MakeOperands();
+}
+
+void Bench::MakeOperands() {
+  const ViewOptions& views = run_->options.views;
+  const std::vector<Shape> shapes =
+      views.shapes.empty() ? std::vector<Shape>{{static_cast<int64_t>(counts_.send)}} : views.shapes;
+  for (bool in_place : {false, true}) {
+    operands_[in_place].clear();
+    for (size_t i = 0; i < rank_count_; ++i) {
+      operands_[in_place].emplace_back(collective_.views.kind, views, shapes, run_->group_ranks, ranks_[i].rank,
+                                       in_place && HasInPlace());
+    }
+  }
+  const Operands& any = operands_[false][0];
+  counts_ = any.counts();
+  span_ = std::max(any.send_span(), any.recv_span()) * element_bytes_;
+}
+
+// Strides of their own mean that neither operand is a part of the other.
+bool Bench::HasInPlace() const {
+  const ViewOptions& views = run_->options.views;
+  return collective_.in_place && views.strides.empty() && views.out_strides.empty();
 }
 
 // Only calls that name no communicator depend on the current device.
@@ -146,7 +174,9 @@ void Bench::UseDeviceOf(const LocalRank& rank) const {
 Call Bench::CallOf(const LocalRank& rank, bool in_place, size_t shift) const {
   char* send = rank.send + misalignment_ + shift;
   char* recv = rank.recv + misalignment_ + shift;
-  if (in_place && collective_.in_place) {
+  if (in_place && OnViews() && HasInPlace()) {
+    send = recv;
+  } else if (in_place && HasInPlace()) {
     size_t number = static_cast<size_t>(rank.rank) * element_bytes_;
     send = recv + counts_.send_offset * number;
     recv += counts_.recv_offset * number;
@@ -158,13 +188,23 @@ Call Bench::CallOf(const LocalRank& rank, bool in_place, size_t shift) const {
           axcclStreamToCuda(rank.stream), 0};
 }
 
-ncclResult_t Bench::RunOne(const LocalRank& rank, bool in_place, size_t shift, int step) {
+ncclResult_t Bench::RunCall(size_t local, bool in_place, const Call& call) {
+  if (!OnViews()) return collective_.run(call);
+  const ViewOptions& views = run_->options.views;
+  Operands& operands = operands_[in_place][local];
+  operands.Aim(call.send, call.recv, type_);
+  return collective_.views.run({operands.size(), operands.in(), operands.out(), views.SplitDim(), views.ConcatDim(),
+                                call.op, root_, axcclDefaultChannel(call.comm), call.stream});
+}
+
+ncclResult_t Bench::RunOne(size_t local, bool in_place, size_t shift, int step) {
+  const LocalRank& rank = ranks_[local];
   Call call = CallOf(rank, in_place, shift);
   call.step = step;
-  if (op_ != kMulSum) return collective_.run(call);
+  if (op_ != kMulSum) return RunCall(local, in_place, call);
   uint64_t scalar = ScalarBits(type_, rank.rank);
   PERF_CALL(ncclRedOpCreatePreMulSum(&call.op, &scalar, call.type, ncclScalarHostImmediate, rank.comm));
-  ncclResult_t result = collective_.run(call);
+  ncclResult_t result = RunCall(local, in_place, call);
   PERF_CALL(ncclRedOpDestroy(call.op, rank.comm));
   return result;
 }
@@ -172,16 +212,15 @@ ncclResult_t Bench::RunOne(const LocalRank& rank, bool in_place, size_t shift, i
 // Enqueues one operation on all ranks of the thread. Every iteration uses another part of the buffers, as far as they
 // reach, so that a small -b below a large -e does not measure the first cache only.
 void Bench::Start(bool in_place, int iteration) {
-  size_t bytes = std::max(counts_.send, counts_.recv) * element_bytes_;
-  size_t places = bytes > 0 ? max_bytes_ / bytes : 1;
-  size_t shift = bytes * (static_cast<size_t>(iteration) % std::max<size_t>(places, 1));
+  size_t places = span_ > 0 ? max_bytes_ / span_ : 1;
+  size_t shift = span_ * (static_cast<size_t>(iteration) % std::max<size_t>(places, 1));
   int steps = collective_.steps(run_->group_ranks);
   WatchedWait wait(run_->monitor.get(), thread_);  // a call may wait for its peers, the first one most of all
   for (int step = 0; step < steps; ++step) {
     if (rank_count_ > 1) PERF_CALL(ncclGroupStart());
     for (size_t i = 0; i < rank_count_; ++i) {
       UseDeviceOf(ranks_[i]);
-      ncclResult_t result = RunOne(ranks_[i], in_place, shift, step);
+      ncclResult_t result = RunOne(i, in_place, shift, step);
       if (result != ncclSuccess) CheckCall(result, collective_.name);
     }
     if (rank_count_ > 1) PERF_CALL(ncclGroupEnd());
@@ -239,10 +278,15 @@ void Bench::FillBuffers(bool in_place, uint64_t rep) {
   for (size_t i = 0; i < rank_count_; ++i) {
     const LocalRank& rank = ranks_[i];
     Call call = CallOf(rank, in_place, 0);
-    char* stale = (in_place && !collective_.in_place ? rank.send : rank.recv) + misalignment_;
-    std::memset(stale, kStale, std::max(counts_.send, counts_.recv) * element_bytes_);
+    char* stale = (in_place && !HasInPlace() ? rank.send : rank.recv) + misalignment_;
+    std::memset(stale, kStale, span_);
     Sequence sequence{type_, collective_.reduces ? op_ : kMove, rep, run_->group_ranks, rank.rank};
-    FillSequence(sequence, 0, counts_.send, const_cast<char*>(call.send));
+    if (!OnViews()) {
+      FillSequence(sequence, 0, counts_.send, const_cast<char*>(call.send));
+      continue;
+    }
+    operands_[in_place][i].Aim(call.send, call.recv, type_);
+    operands_[in_place][i].Fill(sequence);
   }
 }
 
@@ -250,7 +294,13 @@ uint64_t Bench::CountWrongHere(bool in_place) const {
   uint64_t wrong = 0;
   for (size_t i = 0; i < rank_count_; ++i) {
     Call call = CallOf(ranks_[i], in_place, 0);
-    for (const Segment& segment : collective_.expected(counts_, call.at)) {
+    std::vector<Segment> segments = collective_.expected(counts_, call.at);
+    if (OnViews() && !segments.empty()) {  // ranks that receive
+      Sequence sequence{type_, collective_.reduces ? op_ : kMove, rep_, run_->group_ranks, 0};
+      wrong += operands_[in_place][i].CountWrongOutputs(sequence, root_);
+      continue;
+    }
+    for (const Segment& segment : segments) {
       Sequence sequence{type_, collective_.reduces ? op_ : kMove, rep_, run_->group_ranks, segment.source};
       wrong += CountWrong(sequence, segment.source_first, segment.count, call.recv + segment.begin * element_bytes_);
     }
@@ -260,7 +310,7 @@ uint64_t Bench::CountWrongHere(bool in_place) const {
 
 // Runs checked operations until one is wrong; returns the wrong elements of all ranks.
 uint64_t Bench::Check(bool in_place) {
-  const bool counts = !in_place || collective_.in_place;
+  const bool counts = !in_place || HasInPlace();
   for (int i = 0; i < run_->options.checks; ++i) {
     ++rep_;
     FillBuffers(in_place, rep_);
@@ -295,7 +345,7 @@ Measurement Bench::Measure(bool in_place, IterationReport* iterations) {
   m.alg_bw = collective_.bytes(counts_.argument, element_bytes_, run_->group_ranks) / 1e9 / seconds;
   m.bus_bw = m.alg_bw * collective_.bus_factor(run_->group_ranks);
   m.seconds = o.report_cpu_time ? cpu_seconds : seconds;
-  m.checked = o.checks > 0 && (!in_place || collective_.in_place);
+  m.checked = o.checks > 0 && (!in_place || HasInPlace());
   phase("checking");
   m.wrong = Check(in_place);
   return m;

@@ -8,6 +8,7 @@
 
 #include "perf/common/collective.h"
 #include "perf/common/exchange.h"
+#include "perf/common/operands.h"
 #include "perf/common/report.h"
 #include "perf/common/run.h"
 
@@ -46,9 +47,11 @@ class Bench {
   void AgreeOnMaxBytes();
   void SetUpRanks();
   void RegisterBuffers(LocalRank* rank);
+  void MakeOperands();
   Call CallOf(const LocalRank& rank, bool in_place, size_t shift) const;
   void Start(bool in_place, int iteration);
-  ncclResult_t RunOne(const LocalRank& rank, bool in_place, size_t shift, int step);
+  ncclResult_t RunOne(size_t local, bool in_place, size_t shift, int step);
+  ncclResult_t RunCall(size_t local, bool in_place, const Call& call);
   void Synchronize();
   Timing TimeLoop(bool in_place);
   void FillBuffers(bool in_place, uint64_t rep);
@@ -57,6 +60,9 @@ class Bench {
   void CollectIterations(const Timing& timing, IterationReport* report);
   void UseDeviceOf(const LocalRank& rank) const;
   bool Blocks() const { return run_->options.blocking != Blocking::kNone; }
+  bool OnViews() const { return run_->options.views.given; }
+  // The in-place columns measure an in-place form; otherwise the operation with exchanged buffers.
+  bool HasInPlace() const;
   bool reports() const { return run_->report != nullptr && thread_ == 0; }
 
   Run* run_;
@@ -73,6 +79,8 @@ class Bench {
   size_t element_bytes_ = 1;
   size_t misalignment_ = 0;
   Counts counts_;
+  size_t span_ = 0;                   // bytes of a buffer that one operation reaches over
+  std::vector<Operands> operands_[2];  // on views: of every rank of the thread, out of place and in place
   int failed_checks_ = 0;
   uint64_t rep_ = 0;
 };

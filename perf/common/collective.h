@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "nccl.h"
+#include "axccl/views.h"
 #include "perf/common/collective_rules.h"
+#include "perf/common/view_options.h"
 
 namespace axccl::perf {
 
@@ -42,6 +44,24 @@ struct Segment {
   size_t source_first;
 };
 
+// One operation on views of one rank.
+struct ViewCall {
+  int count;
+  const axcclView_t* in;
+  const axcclView_t* out;
+  int split_dim;
+  int concat_dim;
+  ncclRedOp_t op;
+  int root;
+  axcclChannel_t channel;
+  cudaStream_t stream;
+};
+
+struct ViewForm {
+  ViewKind kind = ViewKind::kNone;
+  ncclResult_t (*run)(const ViewCall& call) = nullptr;
+};
+
 struct Collective {
   const char* name;  // "all_reduce"
   bool reduces;
@@ -62,6 +82,8 @@ struct Collective {
   ncclResult_t (*run)(const Call& call);
   // "" or why that many ranks cannot run it.
   std::string (*refuses)(int ranks);
+  // The same operation on views.
+  ViewForm views = {};
 };
 
 // ---- rules that several collectives share ----

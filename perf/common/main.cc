@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -10,8 +11,10 @@
 
 #include "perf/common/calls.h"
 #include "perf/common/fail.h"
+#include "perf/common/operands.h"
 #include "perf/common/run.h"
 #include "perf/common/split.h"
+#include "perf/common/types.h"
 
 namespace axccl::perf {
 namespace {
@@ -47,10 +50,25 @@ void FormGroup(Run* run) {
     refusal = "option -r " + std::to_string(run->options.root) + ": the communicator has " +
               std::to_string(run->group_ranks) + " ranks";
   }
+  if (refusal.empty()) {
+    refusal = RefuseViews(run->collective->name, run->collective->views.kind, run->options.views, run->group_ranks);
+  }
   if (refusal.empty()) return;
   // All processes of the group find the same; one says it.
   if (run->group_first != 0) Fail(kExitPeerFailed, "%s", "");
   Fail(kExitUsage, "%s: %s", run->collective->name, refusal.c_str());
+}
+
+// Shapes say how large buffers are.
+void TakeSizeFromShapes(Run* run) {
+  Options& o = run->options;
+  if (o.views.shapes.empty()) return;
+  Operands operands(run->collective->views.kind, o.views, o.views.shapes, run->group_ranks, 0, false);
+  size_t element = 1;
+  for (int type = 0; type < kNumDataTypes; ++type) {
+    if (o.type == kAllTypes || o.type == type) element = std::max(element, ElementBytes(type));
+  }
+  o.min_bytes = o.max_bytes = std::max(operands.send_span(), operands.recv_span()) * element;
 }
 
 // Every group has the id of its first process. Without a page NCCL_COMM_ID makes the ids of all processes one.
@@ -151,6 +169,7 @@ int PerfMain(const Collective& collective, int argc, char** argv) {
     if (run.report) run.report->CloseJson(message);
   });
   FormGroup(&run);
+  TakeSizeFromShapes(&run);
   NumberRanks(&run);
   bool reports = run.world.process == 0;
   int version = 0;

@@ -8,13 +8,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "axccl/views.h"
 #include "perf/common/types.h"
 
 namespace axccl::perf {
 namespace {
 
 // Long options without a letter.
-enum LongOnly { kRanks = 256, kMalloc };
+enum LongOnly { kRanks = 256, kMalloc, kShape, kList, kDim, kSplitDim, kConcatDim, kStrides, kOutStrides };
 
 const option kLongOptions[] = {
     {"nthreads", required_argument, nullptr, 't'},
@@ -51,6 +52,13 @@ const option kLongOptions[] = {
     {"help", no_argument, nullptr, 'h'},
     {"ranks", required_argument, nullptr, kRanks},
     {"malloc", no_argument, nullptr, kMalloc},
+    {"shape", required_argument, nullptr, kShape},
+    {"list", required_argument, nullptr, kList},
+    {"dim", required_argument, nullptr, kDim},
+    {"split-dim", required_argument, nullptr, kSplitDim},
+    {"concat-dim", required_argument, nullptr, kConcatDim},
+    {"strides", required_argument, nullptr, kStrides},
+    {"out-strides", required_argument, nullptr, kOutStrides},
     {nullptr, 0, nullptr, 0},
 };
 // The leading ':' makes getopt tell a missing argument from an unknown option, and print nothing itself.
@@ -115,6 +123,66 @@ Status StoreName(int letter, int (*lookup)(const char*), int all, int* field) {
   return Status();
 }
 
+// Stores what `parse` makes of the text, or says what had been expected.
+template <class T, class Parse>
+Status StoreParsed(int letter, const char* expected, Parse parse, T* field) {
+  Result<T> parsed = parse(optarg);
+  if (!parsed.ok()) return BadValue(OptionName(letter), optarg, expected);
+  *field = std::move(parsed).value();
+  return Status();
+}
+
+Status StoreDim(int letter, std::optional<int>* field) {
+  int dim = 0;
+  AXCCL_RETURN_IF_ERROR(Store(letter, -AXCCL_MAX_DIMS, AXCCL_MAX_DIMS - 1, &dim));
+  *field = dim;
+  return Status();
+}
+
+// One of --shape and --list says what the operands are.
+Status RefuseSecondShape(int letter, const ViewOptions& views) {
+  if (views.shapes.empty()) return Status();
+  return MakeStatus(Code::kInvalidArgument, "option %s '%s': there is a --shape or --list already; give one of them",
+                    OptionName(letter).c_str(), optarg);
+}
+
+Status StoreShape(int letter, ViewOptions* views) {
+  Shape shape;
+  AXCCL_RETURN_IF_ERROR(RefuseSecondShape(letter, *views));
+  AXCCL_RETURN_IF_ERROR(StoreParsed(letter, "a shape such as 64,512: sizes of at most 8 dimensions",
+                                    [](const char* text) { return ParseShape(text, ','); }, &shape));
+  views->shapes = {shape};
+  return Status();
+}
+
+Status ParseViewOption(int letter, ViewOptions* views) {
+  const char* strides = "a list of strides in elements such as 1,64, one for each dimension";
+  views->given = true;
+  switch (letter) {
+    case kShape: return StoreShape(letter, views);
+    case kList:
+      AXCCL_RETURN_IF_ERROR(RefuseSecondShape(letter, *views));
+      views->is_list = true;
+      return StoreParsed(letter, "a number of operands such as 200, or shapes such as 128x64,64,256x128", ParseList,
+                         &views->shapes);
+    case kDim: return StoreDim(letter, &views->dim);
+    case kSplitDim: return StoreDim(letter, &views->split_dim);
+    case kConcatDim: return StoreDim(letter, &views->concat_dim);
+    case kStrides: return StoreParsed(letter, strides, ParseStrides, &views->strides);
+    default: return StoreParsed(letter, strides, ParseStrides, &views->out_strides);
+  }
+}
+
+Status ParseSizeOption(int letter, Options* o) {
+  o->sizes_given = true;
+  switch (letter) {
+    case 'b': return StoreSize(letter, &o->min_bytes);
+    case 'e': return StoreSize(letter, &o->max_bytes);
+    case 'i': return StoreSize(letter, &o->step_bytes);
+    default: return Store(letter, 0, LONG_MAX, &o->step_factor);
+  }
+}
+
 Status ParseLayoutOption(int letter, Options* o) {
   o->layout_given = true;
   return letter == 't' ? Store(letter, 1, 1024, &o->threads) : Store(letter, 1, 1024, &o->ranks_per_thread);
@@ -126,10 +194,17 @@ Status ParseOne(int letter, Options* o) {
     case 'g': return ParseLayoutOption(letter, o);
     case kRanks: return Store(letter, 1, 1024, &o->ranks);
     case kMalloc: o->malloc_buffers = true; return Status();
-    case 'b': return StoreSize(letter, &o->min_bytes);
-    case 'e': return StoreSize(letter, &o->max_bytes);
-    case 'i': return StoreSize(letter, &o->step_bytes);
-    case 'f': return Store(letter, 0, LONG_MAX, &o->step_factor);
+    case kShape:
+    case kList:
+    case kDim:
+    case kSplitDim:
+    case kConcatDim:
+    case kStrides:
+    case kOutStrides: return ParseViewOption(letter, &o->views);
+    case 'b':
+    case 'e':
+    case 'i':
+    case 'f': return ParseSizeOption(letter, o);
     case 'n': return Store(letter, 1, INT_MAX, &o->iterations);
     case 'm': return Store(letter, 1, INT_MAX, &o->aggregate);
     case 'w': return Store(letter, 0, INT_MAX, &o->warmup);
@@ -160,6 +235,10 @@ Status ParseOne(int letter, Options* o) {
 }
 
 Status CheckTogether(const Options& o) {
+  if (o.sizes_given && !o.views.shapes.empty()) {
+    return MakeStatus(Code::kInvalidArgument, "option %s says how large operands are; leave -b, -e, -i and -f out",
+                      o.views.is_list ? "--list" : "--shape");
+  }
   if (o.min_bytes > o.max_bytes) {
     return MakeStatus(Code::kInvalidArgument, "invalid sizes for 'minbytes' and 'maxbytes': %zu > %zu", o.min_bytes,
                       o.max_bytes);
@@ -260,6 +339,14 @@ std::string UsageText(const std::string& program) {
   and beyond nccl-tests:
     [--ranks <N> run N processes on this machine] (2, unless -t, -g or a launcher's variables say otherwise)
     [--malloc use plain aligned heap memory instead of ncclMemAlloc]
+  and for AxCCL's calls on views, which any of these asks for:
+    [--shape <A,B,..> sizes of the input of a rank, instead of -b and -e] (one dimension, of the sizes of -b and -e)
+    [--list <N or AxB,C,..> several operands a call: the first N parameters of transformer blocks of width 128, or
+        these shapes; instead of --shape] (one operand)
+    [--dim <D> dimension of all_gather, reduce_scatter, gather and scatter; negative ones count from the end] (0)
+    [--split-dim <D>] [--concat-dim <D>] dimensions of alltoall (0)
+    [--strides <S0,S1,..> of the input, in elements; 0 and negative ones, too] (row-major without gaps)
+    [--out-strides <S0,S1,..> of the output] (row-major without gaps)
 
 Sizes take K, M, G (binary). Ranks = processes x threads x ranks per thread. Under torchrun, mpirun or srun every
 process joins by the launcher's variables. NCCL_TESTS_DEVICE, NCCL_TESTS_SPLIT, NCCL_TESTS_SPLIT_MASK and

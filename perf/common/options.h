@@ -1,4 +1,4 @@
-// The command line shared by all perf tools: nccl-tests' options under nccl-tests' names and defaults, plus two.
+// The command line shared by all perf tools: nccl-tests' options under nccl-tests' names and defaults, plus a few.
 //
 // Plain values, no behaviour. Parsing neither prints nor exits; it is strict (a malformed number, an unknown type or
 // an option that host ranks cannot honour is an error that names the option, the value and what to do).
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "nccl.h"
+#include "perf/common/view_options.h"
 #include "src/base/status.h"
 
 namespace axccl::perf {
@@ -35,6 +36,7 @@ struct Options {
   int ranks_per_thread = 1;   // -g
   bool layout_given = false;  // -t or -g was given
   int ranks = 0;              // --ranks: local processes; 0 = not given
+  bool sizes_given = false;   // -b, -e, -i or -f was given
   size_t min_bytes = size_t{32} << 20;
   size_t max_bytes = size_t{32} << 20;
   size_t step_bytes = size_t{1} << 20;
@@ -62,6 +64,7 @@ struct Options {
   bool per_iteration = false;
   int per_iteration_skip = 0;
   bool malloc_buffers = false;  // --malloc
+  ViewOptions views;            // --shape and its like
   bool help = false;
 };
 

@@ -145,6 +145,7 @@ void Report::Start() {
                 o.per_iteration_skip ? Text("; summary skips first %d iterations", o.per_iteration_skip).c_str() : "");
   }
   if (o.parallel_init) std::printf("# Parallel Init Enabled: threads call into NcclInitRank concurrently \n");
+  if (o.views.given) std::printf("# Views: %s \n", ViewText(o.views).c_str());
   std::printf("#\n");
   if (json_) Config();
 }
@@ -170,6 +171,32 @@ void Report::Config() {
   json_->Key("per_iter_timing").Bool(o.per_iteration);
   json_->Key("per_iter_skip").Int(o.per_iteration_skip);
   json_->Key("parallel_init").Bool(o.parallel_init);
+  if (o.views.given) ViewConfig();
+}
+
+void Report::ViewConfig() {
+  const ViewOptions& v = options_.views;
+  auto numbers = [this](const std::vector<int64_t>& list) {
+    json_->BeginList();
+    for (int64_t number : list) json_->Int(number);
+    json_->EndList();
+  };
+  json_->Key("views").BeginObject();
+  json_->Key("shapes").BeginList();
+  for (const Shape& shape : v.shapes) numbers(shape);
+  json_->EndList();
+  if (v.dim) json_->Key("dim").Int(*v.dim);
+  if (v.split_dim) json_->Key("split_dim").Int(*v.split_dim);
+  if (v.concat_dim) json_->Key("concat_dim").Int(*v.concat_dim);
+  if (!v.strides.empty()) {
+    json_->Key("strides");
+    numbers(v.strides);
+  }
+  if (!v.out_strides.empty()) {
+    json_->Key("out_strides");
+    numbers(v.out_strides);
+  }
+  json_->EndObject();
 }
 
 void Report::Devices(const std::vector<RankInfo>& ranks) {

@@ -77,6 +77,7 @@ class Report {
 
  private:
   void Config();
+  void ViewConfig();
   void Iterations(bool out_of_place, const IterationReport& report);
 
   const Options options_;

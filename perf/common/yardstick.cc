@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "perf/common/fail.h"
+#include "perf/common/types.h"
 
 namespace axccl::perf {
 namespace {
@@ -30,12 +31,28 @@ YardstickTask ParseYardstick(int argc, char** argv, const std::string& what) {
   Result<Options> options = ParseOptions(argc - 1, argv + 1);
   if (!options.ok()) Fail(kExitUsage, "%s", Describe(options.status()).c_str());
   task.options = options.value();
+  const ViewOptions& views = task.options.views;
+  if (!views.given) return task;
+  // What MPI can only do with a copy behind it.
+  if (std::strcmp(task.rule->name, "all_gather") != 0 || views.shapes.size() != 1 || !views.strides.empty() ||
+      !views.out_strides.empty()) {
+    Fail(kExitUsage, "option %s: of the collectives on views there is only all_gather with --shape and --dim",
+         ViewText(views).c_str());
+  }
+  std::string refusal = RefuseViews(task.rule->name, ViewKind::kConcat, views, 1);
+  if (!refusal.empty()) Fail(kExitUsage, "%s", refusal.c_str());
+  if (task.options.type == kAllTypes) Fail(kExitUsage, "option -d all: give one type");
   return task;
 }
 
 std::vector<YardstickSize> SizesOf(const YardstickTask& task, int ranks) {
   const Options& o = task.options;
   std::vector<YardstickSize> sizes;
+  if (!o.views.shapes.empty()) {
+    size_t bytes = ElementBytes(o.type);
+    for (int64_t size : o.views.shapes[0]) bytes *= static_cast<size_t>(size);
+    return {{bytes * static_cast<size_t>(ranks), bytes / kFloatBytes}};
+  }
   for (size_t bytes = o.min_bytes;;) {
     size_t elements = bytes / kFloatBytes;
     size_t argument = task.rule->parts ? PartCount(elements, kFloatBytes, ranks) : elements;

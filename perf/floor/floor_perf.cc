@@ -4,17 +4,14 @@
 // share of the reading and writing (jobs.h); the slowest rank's time counts, the barrier does not. Of several ways to
 // move the bytes (movement.h) the one with the lowest median is reported.
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 
 #include "perf/common/exchange.h"
 #include "perf/common/fail.h"
 #include "perf/common/launch.h"
+#include "perf/common/shared_memory.h"
 #include "perf/common/yardstick.h"
 #include "perf/floor/jobs.h"
 #include "perf/floor/movement.h"
@@ -34,18 +31,11 @@ struct Buffers {
 
 Buffers MapBuffers(size_t bytes_each, int ranks) {
   size_t each = (bytes_each + 4095) / 4096 * 4096 + 4096;
-  size_t all = 2 * each * static_cast<size_t>(ranks);
-  int fd = memfd_create("axccl-floor", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(all)) != 0) {
-    Fail(kExitFailed, "memfd of %zu bytes: %s", all, std::strerror(errno));
-  }
-  void* base = mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) Fail(kExitFailed, "mmap of %zu bytes: %s", all, std::strerror(errno));
-  close(fd);
+  char* base = MapShared(2 * each * static_cast<size_t>(ranks));
   Buffers buffers;
   for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
-    buffers.in.push_back(static_cast<char*>(base) + 2 * r * each);
-    buffers.out.push_back(static_cast<char*>(base) + (2 * r + 1) * each);
+    buffers.in.push_back(base + 2 * r * each);
+    buffers.out.push_back(base + (2 * r + 1) * each);
   }
   return buffers;
 }

@@ -145,8 +145,76 @@ TEST(Options, HelpListsEveryOption) {
   std::string usage = UsageText("tool");
   for (const char* option : {"-t,", "-g,", "-b,", "-e,", "-i,", "-f,", "-n,", "-m,", "-w,", "-N,", "-p,", "-c,", "-o,",
                              "-d,", "-r,", "-z,", "-y,", "-T,", "-G,", "-C,", "-S,", "-J,", "-a,", "-R,", "-x,", "-D,",
-                             "-V,", "-M,", "-u,", "-I,", "-K,", "-h,", "--ranks", "--malloc"}) {
+                             "-V,", "-M,", "-u,", "-I,", "-K,", "-h,", "--ranks", "--malloc", "--shape", "--list", "--dim",
+                             "--split-dim", "--concat-dim", "--strides", "--out-strides"}) {
     EXPECT_NE(usage.find(std::string("[") + option), std::string::npos) << option;
+  }
+}
+
+TEST(ViewOptions, ValuesLandInTheirFields) {
+  ViewOptions v = Parse({"--shape", "64,512", "--dim", "-1", "--strides", "1,-64", "--out-strides", "1024,2"}).value().views;
+  EXPECT_TRUE(v.given);
+  EXPECT_EQ(v.shapes, (std::vector<Shape>{{64, 512}}));
+  EXPECT_EQ(v.dim, -1);
+  EXPECT_EQ(v.strides, (std::vector<int64_t>{1, -64}));
+  EXPECT_EQ(v.out_strides, (std::vector<int64_t>{1024, 2}));
+  v = Parse({"--split-dim", "2", "--concat-dim=1", "--list", "4x6,8,3x1x2"}).value().views;
+  EXPECT_EQ(v.SplitDim(), 2);
+  EXPECT_EQ(v.ConcatDim(), 1);
+  EXPECT_EQ(v.shapes, (std::vector<Shape>{{4, 6}, {8}, {3, 1, 2}}));
+  EXPECT_TRUE(v.is_list);
+  v = Parse({"--list", "14"}).value().views;
+  ASSERT_EQ(v.shapes.size(), 14u);
+  EXPECT_EQ(v.shapes[2], (Shape{384, 128}));
+  EXPECT_EQ(v.shapes[13], v.shapes[1]);
+  EXPECT_FALSE(Parse({"-b", "8"}).value().views.given);
+}
+
+TEST(ViewOptions, ErrorsNameOptionAndValue) {
+  const std::vector<std::string> bad[] = {{"--shape", "4,x"}, {"--shape", ""}, {"--shape", "4,,4"}, {"--shape", "-1"},
+                                          {"--shape", "1,2,3,4,5,6,7,8,9"}, {"--list", "0"}, {"--list", "4x,3"},
+                                          {"--dim", "8"}, {"--split-dim", "one"}, {"--strides", "1;2"}};
+  for (const auto& arguments : bad) {
+    std::string error = ErrorOf(arguments);
+    EXPECT_NE(error.find(arguments[0]), std::string::npos) << arguments[0] << ": " << error;
+    EXPECT_NE(error.find("'" + arguments[1] + "'"), std::string::npos) << error;
+  }
+  EXPECT_NE(ErrorOf({"--shape", "4", "--list", "3"}).find("give one of them"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--shape", "4", "-b", "8"}).find("leave -b"), std::string::npos);
+}
+
+TEST(ViewOptions, WhatDoesNotFitIsRefusedWithARemedy) {
+  auto refusal = [](ViewKind kind, std::vector<std::string> arguments) {
+    return RefuseViews("tool", kind, Parse(std::move(arguments)).value().views, 3);
+  };
+  struct Case {
+    ViewKind kind;
+    std::vector<std::string> arguments;
+    const char* says;  // "" = fits
+  };
+  const Case cases[] = {
+      {ViewKind::kNone, {}, ""},
+      {ViewKind::kNone, {"--shape", "4,4"}, "no form on views"},
+      {ViewKind::kSame, {"--shape", "4,4", "--dim", "0"}, "leave it out"},
+      {ViewKind::kConcat, {"--shape", "4,4", "--dim", "-2"}, ""},
+      {ViewKind::kConcat, {"--shape", "4,4", "--dim", "2"}, "option --dim 2: the shape 4,4 has dimensions -2 to 1"},
+      {ViewKind::kConcat, {"--list", "4,4x4", "--dim", "1"}, "the shape 4 has"},
+      {ViewKind::kConcat, {"--dim", "1"}, "--shape"},
+      {ViewKind::kConcat, {"--shape", "4", "--split-dim", "0"}, "use --dim"},
+      {ViewKind::kSplit, {"--shape", "4,6", "--dim", "1"}, ""},
+      {ViewKind::kSplit, {"--shape", "6,4", "--dim", "1"}, "3 ranks do not divide size 4"},
+      {ViewKind::kSplitConcat, {"--shape", "6,4", "--split-dim", "0", "--concat-dim", "1"}, ""},
+      {ViewKind::kSplitConcat, {"--shape", "6,4", "--dim", "1"}, "use --split-dim and --concat-dim"},
+      {ViewKind::kSame, {"--shape", "4,4", "--strides", "0,1", "--out-strides", "-4,1"}, ""},
+      {ViewKind::kSame, {"--shape", "4,4", "--strides", "1"}, "give 2"},
+      {ViewKind::kSame, {"--shape", "4,4", "--out-strides", "0,1"}, "other than 0"},
+      {ViewKind::kSame, {"--list", "4,4", "--strides", "2"}, "leave it out"},
+      {ViewKind::kSame, {"--strides", "2"}, "needs --shape"},
+      {ViewKind::kSame, {"--shape", "1000000000,1000000000"}, "smaller sizes"}};
+  for (const Case& c : cases) {
+    std::string said = refusal(c.kind, c.arguments);
+    EXPECT_EQ(said.empty(), *c.says == '\0') << c.says << ": " << said;
+    EXPECT_NE(said.find(c.says), std::string::npos) << said;
   }
 }
 

@@ -1,5 +1,5 @@
-// Preloaded into a perf tool: after every ncclAllReduce of rank 1, the middle element of its result is spoilt, in
-// stream order. What a broken library would do, and what the tool must see.
+// Preloaded into a perf tool: after every ncclAllReduce of rank 1, the middle element of its result is spoilt, and after
+// every axcclAllGather the last one of its last operand, in stream order. What a broken library would do, and what the tool must see.
 
 #include <dlfcn.h>
 
@@ -7,6 +7,11 @@
 #include "nccl.h"
 
 namespace {
+
+template <class Function>
+Function Find(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
 
 using AllReduce = ncclResult_t (*)(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t);
 
@@ -17,11 +22,30 @@ void Spoil(void* element) { *static_cast<unsigned*>(element) ^= 0x00400000u; }
 extern "C" __attribute__((visibility("default"))) ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count,
                                                                              ncclDataType_t type, ncclRedOp_t op,
                                                                              ncclComm_t comm, cudaStream_t stream) {
-  static const AllReduce real = reinterpret_cast<AllReduce>(dlsym(RTLD_NEXT, "ncclAllReduce"));
-  static const auto user_rank = reinterpret_cast<decltype(&ncclCommUserRank)>(dlsym(RTLD_NEXT, "ncclCommUserRank"));
-  static const auto launch = reinterpret_cast<decltype(&axcclLaunchHostFunc)>(dlsym(RTLD_NEXT, "axcclLaunchHostFunc"));
+  static const auto real = Find<AllReduce>("ncclAllReduce");
+  static const auto user_rank = Find<decltype(&ncclCommUserRank)>("ncclCommUserRank");
+  static const auto launch = Find<decltype(&axcclLaunchHostFunc)>("axcclLaunchHostFunc");
   ncclResult_t result = real(send, recv, count, type, op, comm, stream);
   int rank = 0;
   if (result != ncclSuccess || count == 0 || user_rank(comm, &rank) != ncclSuccess || rank != 1) return result;
   return launch(axcclStreamFromCuda(stream), Spoil, static_cast<unsigned*>(recv) + count / 2);
+}
+
+extern "C" __attribute__((visibility("default"))) ncclResult_t axcclAllGather(int count, const axcclView_t* in,
+                                                                              const axcclView_t* out, int dim,
+                                                                              axcclChannel_t channel,
+                                                                              const axcclOptions_t* options,
+                                                                              cudaStream_t stream) {
+  static const auto real = Find<decltype(&axcclAllGather)>("axcclAllGather");
+  static const auto user_rank = Find<decltype(&ncclCommUserRank)>("ncclCommUserRank");
+  static const auto launch = Find<decltype(&axcclLaunchHostFunc)>("axcclLaunchHostFunc");
+  ncclResult_t result = real(count, in, out, dim, channel, options, stream);
+  int rank = 0;
+  // The perf tools use the default channel, which is the communicator.
+  ncclComm_t comm = reinterpret_cast<ncclComm_t>(channel);
+  if (result != ncclSuccess || user_rank(comm, &rank) != ncclSuccess || rank != 1) return result;
+  const axcclView_t& view = out[count - 1];
+  unsigned* last = static_cast<unsigned*>(view.data);
+  for (int d = 0; d < view.num_dims; ++d) last += (view.sizes[d] - 1) * view.strides[d];
+  return launch(axcclStreamFromCuda(stream), Spoil, last);
 }

@@ -144,7 +144,7 @@ bool ParseHead(std::istringstream* lines, Output* o) {
   }
   while (std::getline(*lines, line) && line != "# Using devices") {
     if (line != "#" && line.rfind("# Blocking", 0) != 0 && line.rfind("# Parallel", 0) != 0 &&
-        line.rfind("# Per-Iteration", 0) != 0) {
+        line.rfind("# Views: ", 0) != 0 && line.rfind("# Per-Iteration", 0) != 0) {
       return fail("line before the devices");
     }
   }
