@@ -31,7 +31,7 @@ using harness::Seed;
 
 enum class Op : uint8_t { kAllGatherV, kReduceScatterV, kGatherV, kScatterV, kAllToAllV, kRagged, kFrom, kTo };
 constexpr int kNumOps = 8;
-constexpr const char* kOpNames[kNumOps] = {"AllGatherV", "ReduceScatterV",  "GatherV",       "ScatterV",
+constexpr const char* kOpNames[kNumOps] = {"AllGatherV", "ReduceScatterV", "GatherV",       "ScatterV",
                                            "AllToAllV",  "RaggedAllToAll", "BroadcastFrom", "ReduceTo"};
 
 using Matrix = std::vector<Sizes>;  // [source][destination]
@@ -44,7 +44,7 @@ struct Transfer {
 
 struct Operand {
   ncclDataType_t type = ncclFloat32;
-  Sizes row;  // sizes of a row; 1 along the dimension of rows
+  Sizes row;                      // sizes of a row; 1 along the dimension of rows
   Sizes input_rows, output_rows;  // by rank; -1: it has none
   std::vector<Transfer> transfers;
 };
@@ -55,9 +55,9 @@ struct Case {
   ncclRedOp_t fold = ncclSum;
   uint64_t seed = 0;
   std::vector<Operand> operands;
-  Sizes extents;                      // as the call takes them: [operand][rank]
+  Sizes extents;                        // as the call takes them: [operand][rank]
   Matrix sent, input_offsets, targets;  // all-to-all: of all operands
-  std::vector<int32_t> roots;         // by operand
+  std::vector<int32_t> roots;           // by operand
 
   bool Reduces() const { return op == Op::kReduceScatterV || op == Op::kTo; }
   std::string Text() const {
@@ -107,7 +107,9 @@ void AddTransfers(const Case& c, const Sizes& extents, Operand* operand) {
     for (int j = 0; j < c.nranks; ++j) {
       const auto d = static_cast<size_t>(j);
       switch (c.op) {
-        case Op::kAllGatherV: operand->transfers.push_back({i, j, 0, starts[r], extents[r]}); break;
+        case Op::kAllGatherV:
+          operand->transfers.push_back({i, j, 0, starts[r], extents[r]});
+          break;
         case Op::kGatherV:
           if (j == c.root) operand->transfers.push_back({i, j, 0, starts[r], extents[r]});
           break;
@@ -117,7 +119,8 @@ void AddTransfers(const Case& c, const Sizes& extents, Operand* operand) {
         case Op::kReduceScatterV:
           if (i == 0) operand->transfers.push_back({i, j, starts[d], 0, extents[d]});
           break;
-        default: operand->transfers.push_back({i, j, c.input_offsets[r][d], c.targets[r][d], c.sent[r][d]});
+        default:
+          operand->transfers.push_back({i, j, c.input_offsets[r][d], c.targets[r][d], c.sent[r][d]});
       }
     }
   }
@@ -127,7 +130,8 @@ Operand AnyOperand(const Case& c, const Sizes& extents, Random* random) {
   Operand operand;
   operand.type = c.Reduces() && !c.operands.empty() ? c.operands[0].type : random->Pick(harness::kAllTypes);
   const size_t dims = static_cast<size_t>(c.dim) + 1 + random->Below(3);
-  for (size_t d = 0; d < dims; ++d) operand.row.push_back(random->OneIn(30) ? 0 : static_cast<int64_t>(1 + random->Below(5)));
+  for (size_t d = 0; d < dims; ++d)
+    operand.row.push_back(random->OneIn(30) ? 0 : static_cast<int64_t>(1 + random->Below(5)));
   const auto n = static_cast<size_t>(c.nranks);
   operand.input_rows.assign(n, -1);
   operand.output_rows.assign(n, -1);
@@ -174,7 +178,8 @@ Case AnyCase(Random* random, int nranks) {
   c.fold = random->OneIn(2) ? ncclSum : ncclMax;
   if (c.op == Op::kAllToAllV || c.op == Op::kRagged) AnyAllToAll(&c, random);
   const size_t count = random->OneIn(3) ? 2 + random->Below(4) : 1;
-  for (size_t k = 0; k < count; ++k) c.roots.push_back(static_cast<int32_t>(random->Below(static_cast<uint64_t>(nranks))));
+  for (size_t k = 0; k < count; ++k)
+    c.roots.push_back(static_cast<int32_t>(random->Below(static_cast<uint64_t>(nranks))));
   for (size_t k = 0; k < count; ++k) {
     Sizes extents(static_cast<size_t>(nranks));
     std::generate(extents.begin(), extents.end(), [&] { return AnyExtent(random); });
@@ -258,7 +263,8 @@ class Part {
       case Op::kGatherV:
         return axcclGatherV(count, in.data(), out.data(), c_.dim, c_.root, c_.extents.data(), channel, nullptr, stream);
       case Op::kScatterV:
-        return axcclScatterV(count, in.data(), out.data(), c_.dim, c_.root, c_.extents.data(), channel, nullptr, stream);
+        return axcclScatterV(count, in.data(), out.data(), c_.dim, c_.root, c_.extents.data(), channel, nullptr,
+                             stream);
       case Op::kAllToAllV:
         return axcclAllToAllV(count, in.data(), out.data(), c_.dim, send_.data(), receive_.data(), channel, nullptr,
                               stream);
@@ -286,8 +292,8 @@ class Part {
   }
 
  private:
-  void Make(const Operand& operand, int64_t rows, bool input, std::vector<std::unique_ptr<Arena>>* arenas, Random* random,
-            Tensor* tensor) {
+  void Make(const Operand& operand, int64_t rows, bool input, std::vector<std::unique_ptr<Arena>>* arenas,
+            Random* random, Tensor* tensor) {
     if (rows < 0) return;
     const size_t size = harness::TypeBytes(operand.type);
     Sizes sizes = operand.row;
@@ -350,7 +356,8 @@ void RunCases(RankContext& context, uint64_t seed, int cases) {
   ASSERT_TRUE(clique.Init(context));
   std::vector<std::vector<std::unique_ptr<Arena>>> arenas(static_cast<size_t>(clique.size()));
   for (auto& own : arenas) {
-    for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc}) own.push_back(Arena::Create(memory, size_t{48} << 20));
+    for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
+      own.push_back(Arena::Create(memory, size_t{48} << 20));
   }
   Random random(seed);
   for (int i = 0; i < cases; ++i) {
@@ -383,7 +390,8 @@ TEST_P(UnevenTest, RandomCasesAgreeWithTheDefinition) {
     const uint64_t seed = Scramble(Seed(), ++round, 0xbe7);
     RunOptions options;
     options.environment = {{"NCCL_ALGO", algorithms}, {"AXCCL_SCRATCH_BYTES", "128K"}};
-    RunRanks(GetParam(), [&](RankContext& context) { RunCases(context, seed, 250); }, options);
+    RunRanks(
+        GetParam(), [&](RankContext& context) { RunCases(context, seed, 250); }, options);
     if (HasFailure()) return;
   }
 }
