@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "tests/collectives/owned_view.h"
-#include "tests/collectives/view_cases.h"
+#include "tests/collectives/tensor.h"
 #include "tests/harness/client.h"
-#include "tests/harness/guarded_buffer.h"
 
 namespace axccl::tests {
 namespace {
@@ -28,36 +27,6 @@ using harness::RankContext;
 using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
-
-// One tensor of a rank, and what its memory must hold in the end.
-struct Tensor {
-  Placement placement;
-  char* begin = nullptr;
-  char* data = nullptr;
-  std::vector<char> expected;
-  axcclView_t view = AXCCL_VIEW_INITIALIZER;
-
-  Tensor(const Sizes& sizes, ncclDataType_t type, Arena* arena, Random* random)
-      : placement(AnyPlacement(sizes, false, Random(random->Next()))) {
-    const size_t size = harness::TypeBytes(type);
-    const auto bytes = static_cast<size_t>(placement.before + placement.after) * size;
-    begin = static_cast<char*>(arena->Take(bytes, random->Below(4) * size));
-    data = begin + placement.before * static_cast<int64_t>(size);
-    expected.assign(begin, begin + bytes);
-    view.data = data;
-    view.datatype = type;
-    view.num_dims = static_cast<int>(sizes.size());
-  }
-  const axcclView_t& View() {
-    view.sizes = placement.sizes.data();
-    view.strides = placement.dense ? nullptr : placement.strides.data();
-    return view;
-  }
-  void Expect(const Sizes& index, const Element& element, size_t size) {
-    const int64_t at = (placement.before + OffsetOf(placement, index)) * static_cast<int64_t>(size);
-    std::memcpy(expected.data() + at, element.data(), size);
-  }
-};
 
 struct Case {
   uint64_t seed = 0;
@@ -116,15 +85,11 @@ struct Part {
     Random random(Scramble(c.seed, 0x717, static_cast<uint64_t>(rank)));
     const int source = c.source_of[static_cast<size_t>(rank)];
     for (size_t k = 0; k < c.shapes.size(); ++k) {
-      const size_t size = harness::TypeBytes(c.types[k]);
       inputs.emplace_back(c.shapes[k], c.types[k], (*arenas)[random.Below(2)].get(), &random);
       outputs.emplace_back(c.shapes[k], c.types[k], (*arenas)[random.Below(2)].get(), &random);
       ForEachIndex(c.shapes[k], [&](const Sizes& index) {
-        const Element element = ElementAt(c, k, rank, index);
-        Tensor& in = inputs.back();
-        std::memcpy(in.data + OffsetOf(in.placement, index) * static_cast<int64_t>(size), element.data(), size);
-        in.Expect(index, element, size);
-        outputs.back().Expect(index, source < 0 ? Element{} : ElementAt(c, k, source, index), size);
+        inputs.back().Write(index, ElementAt(c, k, rank, index));
+        outputs.back().Expect(index, source < 0 ? Element{} : ElementAt(c, k, source, index));
       });
     }
   }
@@ -141,9 +106,8 @@ struct Part {
   void Check() const {
     for (const std::vector<Tensor>* side : {&inputs, &outputs}) {
       for (const Tensor& tensor : *side)
-        EXPECT_TRUE(std::equal(tensor.expected.begin(), tensor.expected.end(), tensor.begin))
-            << "rank " << rank << " " << (side == &inputs ? "input " : "output ") << &tensor - side->data() << ", "
-            << c.Text();
+        EXPECT_EQ(tensor.FirstWrong(), -1) << "byte of rank " << rank << (side == &inputs ? " input " : " output ")
+                                           << &tensor - side->data() << ", " << c.Text();
     }
   }
 

@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/collectives/view_cases.h"
+#include "tests/collectives/tensor.h"
 #include "tests/harness/client.h"
-#include "tests/harness/guarded_buffer.h"
 
 namespace axccl::tests {
 namespace {
@@ -211,31 +210,15 @@ Element FoldedElement(const Case& c, size_t k, const Sizes& index) {
   return EncodeInteger(c.operands[k].type, result);
 }
 
-struct Tensor {
-  bool there = false;
-  Placement placement;
-  char* begin = nullptr;
-  char* data = nullptr;
-  std::vector<char> expected;
-  axcclView_t view = AXCCL_VIEW_INITIALIZER;
-
-  void Expect(const Sizes& index, const Element& element, size_t size) {
-    const int64_t at = (placement.before + OffsetOf(placement, index)) * static_cast<int64_t>(size);
-    std::memcpy(expected.data() + at, element.data(), size);
-  }
-};
-
 // One rank's part in a case.
 class Part {
  public:
   Part(const Case& c, int rank, std::vector<std::unique_ptr<Arena>>* arenas) : c_(c), rank_(rank) {
     Random random(Scramble(c.seed, 0x9a27, static_cast<uint64_t>(rank)));
-    inputs_.resize(c.operands.size());
-    outputs_.resize(c.operands.size());
     for (size_t k = 0; k < c.operands.size(); ++k) {
       const Operand& operand = c.operands[k];
-      Make(operand, operand.input_rows[static_cast<size_t>(rank)], true, arenas, &random, &inputs_[k]);
-      Make(operand, operand.output_rows[static_cast<size_t>(rank)], false, arenas, &random, &outputs_[k]);
+      inputs_.push_back(Make(operand, operand.input_rows[static_cast<size_t>(rank)], arenas, &random));
+      outputs_.push_back(Make(operand, operand.output_rows[static_cast<size_t>(rank)], arenas, &random));
       Fill(k);
       Predict(k);
     }
@@ -243,8 +226,9 @@ class Part {
 
   ncclResult_t Launch(ncclComm_t comm, cudaStream_t stream) {
     std::vector<axcclView_t> in, out;
-    for (Tensor& tensor : inputs_) in.push_back(tensor.view);
-    for (Tensor& tensor : outputs_) out.push_back(tensor.view);
+    const axcclView_t none = AXCCL_VIEW_INITIALIZER;
+    for (auto& tensor : inputs_) in.push_back(tensor ? tensor->View() : none);
+    for (auto& tensor : outputs_) out.push_back(tensor ? tensor->View() : none);
     const int count = static_cast<int>(in.size());
     const axcclChannel_t channel = axcclDefaultChannel(comm);
     const auto r = static_cast<size_t>(rank_);
@@ -280,58 +264,39 @@ class Part {
   }
 
   void Check() const {
-    for (const std::vector<Tensor>* side : {&inputs_, &outputs_}) {
-      for (const Tensor& tensor : *side) {
-        const auto wrong = std::mismatch(tensor.expected.begin(), tensor.expected.end(), tensor.begin);
-        if (wrong.first == tensor.expected.end()) continue;
-        ADD_FAILURE() << "rank " << rank_ << " of " << c_.nranks << ": " << c_.Text() << ": byte "
-                      << wrong.first - tensor.expected.begin() << " of " << tensor.expected.size() << " of "
-                      << (side == &inputs_ ? "input " : "output ") << &tensor - side->data();
+    for (const auto* side : {&inputs_, &outputs_}) {
+      for (const auto& tensor : *side) {
+        if (tensor)
+          EXPECT_EQ(tensor->FirstWrong(), -1)
+              << "byte of rank " << rank_ << " of " << c_.nranks << (side == &inputs_ ? " input " : " output ")
+              << &tensor - side->data() << ": " << c_.Text();
       }
     }
   }
 
  private:
-  void Make(const Operand& operand, int64_t rows, bool input, std::vector<std::unique_ptr<Arena>>* arenas,
-            Random* random, Tensor* tensor) {
-    if (rows < 0) return;
-    const size_t size = harness::TypeBytes(operand.type);
+  // None of -1 rows.
+  std::unique_ptr<Tensor> Make(const Operand& operand, int64_t rows, std::vector<std::unique_ptr<Arena>>* arenas,
+                               Random* random) {
+    if (rows < 0) return nullptr;
     Sizes sizes = operand.row;
     sizes[static_cast<size_t>(c_.dim)] = rows;
-    // A repeated element would have to be the same under every index.
-    (void)input;
-    tensor->there = true;
-    tensor->placement = AnyPlacement(sizes, false, Random(random->Next()));
-    const auto bytes = static_cast<size_t>(tensor->placement.before + tensor->placement.after) * size;
     const bool mapped = c_.seed % 2 == 0 || random->OneIn(2);
-    tensor->begin = static_cast<char*>((*arenas)[mapped ? 0 : 1]->Take(bytes, random->Below(8) * size));
-    tensor->data = tensor->begin + tensor->placement.before * static_cast<int64_t>(size);
-    tensor->expected.assign(tensor->begin, tensor->begin + bytes);
-    tensor->view.data = tensor->data;
-    tensor->view.datatype = operand.type;
-    tensor->view.num_dims = static_cast<int>(sizes.size());
-    tensor->view.sizes = tensor->placement.sizes.data();
-    tensor->view.strides = tensor->placement.dense ? nullptr : tensor->placement.strides.data();
+    return std::make_unique<Tensor>(sizes, operand.type, (*arenas)[mapped ? 0 : 1].get(), random);
   }
 
   void Fill(size_t k) {
-    Tensor& tensor = inputs_[k];
-    const size_t size = harness::TypeBytes(c_.operands[k].type);
-    if (!tensor.there) return;
-    ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) {
-      const Element element = InputElementOf(c_, k, rank_, index);
-      std::memcpy(tensor.data + OffsetOf(tensor.placement, index) * static_cast<int64_t>(size), element.data(), size);
-      tensor.Expect(index, element, size);
-    });
+    if (!inputs_[k]) return;
+    ForEachIndex(inputs_[k]->placement.sizes,
+                 [&](const Sizes& index) { inputs_[k]->Write(index, InputElementOf(c_, k, rank_, index)); });
   }
 
   void Predict(size_t k) {
-    Tensor& tensor = outputs_[k];
+    if (!outputs_[k]) return;
+    Tensor& tensor = *outputs_[k];
     const Operand& operand = c_.operands[k];
-    const size_t size = harness::TypeBytes(operand.type);
-    if (!tensor.there) return;
     if (c_.op == Op::kTo && c_.roots[k] != rank_)
-      ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) { tensor.Expect(index, Element{}, size); });
+      ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) { tensor.Expect(index, Element{}); });
     for (const Transfer& t : operand.transfers) {
       if (t.destination != rank_) continue;
       Sizes sizes = operand.row;
@@ -340,14 +305,14 @@ class Part {
         Sizes from = index, to = index;
         from[static_cast<size_t>(c_.dim)] += t.from;
         to[static_cast<size_t>(c_.dim)] += t.to;
-        tensor.Expect(to, c_.Reduces() ? FoldedElement(c_, k, from) : InputElementOf(c_, k, t.source, from), size);
+        tensor.Expect(to, c_.Reduces() ? FoldedElement(c_, k, from) : InputElementOf(c_, k, t.source, from));
       });
     }
   }
 
   const Case& c_;
   const int rank_;
-  std::vector<Tensor> inputs_, outputs_;
+  std::vector<std::unique_ptr<Tensor>> inputs_, outputs_;
   Sizes send_, receive_;
 };
 
