@@ -49,6 +49,7 @@ struct BoxReduceRequest {
   DataType type;
   Combine combine;
   const Factor* pre = nullptr;
+  bool round_factored = false;
   uint64_t post_divisor = 0;
   bool non_temporal = false;
 };

@@ -51,6 +51,7 @@ TiledMove::TiledMove(const IsaTable& isa, const BoxPlan& plan, const BoxOperands
     request_.type = reduce->type;
     request_.combine = reduce->combine;
     request_.pre = reduce->pre;
+    request_.round_factored = reduce->round_factored;
     request_.post_divisor = reduce->post_divisor;
   }
   request_.dst = reinterpret_cast<void**>(pointers_);

@@ -35,6 +35,9 @@ struct ReduceRequest {
   Combine combine;
   const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null; with kSum to
                                 // kMin only, complex with kSum only, never bool
+  // Floats of 8 and 16 bits: every source is rounded to `type` once it is multiplied by its factor, as if it had been
+  // stored; else only the result is rounded.
+  bool round_factored = false;
   uint64_t post_divisor = 0;    // integers only, as factors: divide the result (signed: toward zero); 0 = none
   bool non_temporal = false;    // write around the cache (for data larger than it)
 };

@@ -58,6 +58,9 @@ struct Fold {
       if (request.pre != nullptr) {
         const Lane factor = Format::FactorOf(request.pre[k]);
         for (int i = 0; i < Format::kPacks; ++i) acc.v[i] *= factor;
+        if constexpr (Format::kIsFloat && Format::kPacks > 1) {
+          if (request.round_factored) acc = Format::template Up<kBytes>(Format::template Down<kBytes>(acc));
+        }
       }
     }
     return acc;

@@ -250,6 +250,7 @@ struct Reduction {
   Combine combine;
   std::vector<Factor> pre;
   uint64_t post_divisor = 0;
+  bool round_factored = false;
 };
 
 // Element by element into flat arrays, through the flat mover and back.
@@ -270,6 +271,7 @@ void ExpectReduced(const Reduction& reduction, Case* c, int num_src) {
                            .type = reduction.type, .combine = reduction.combine};
   request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
   request.post_divisor = reduction.post_divisor;
+  request.round_factored = reduction.round_factored;
   Reduce(request);
   for (Operand& operand : c->operands) operand.wanted = operand.initial;
   for (int d = 0; d < c->num_dst; ++d) {
@@ -302,6 +304,7 @@ void CheckReduce(const Reduction& reduction, int num_dst, int num_src) {
                                   reduction.combine};
       request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
       request.post_divisor = reduction.post_divisor;
+      request.round_factored = reduction.round_factored;
       request.non_temporal = non_temporal;
       ReduceBoxWithIsa(isa, request);
       SCOPED_TRACE(testing::Message() << IsaName(isa) << ", " << DataTypeName(reduction.type) << ", in place "
@@ -313,7 +316,7 @@ void CheckReduce(const Reduction& reduction, int num_dst, int num_src) {
 }
 
 Reduction RandomReduction(DataType type, Combine combine, int num_src) {
-  Reduction reduction = {type, combine, {}, 0};
+  Reduction reduction = {type, combine, {}};
   if (type == DataType::kBool || combine > (IsComplex(type) ? Combine::kSum : Combine::kMin)) return reduction;
   if (OneIn(4)) {
     for (int k = 0; k < num_src; ++k) {
@@ -327,6 +330,7 @@ Reduction RandomReduction(DataType type, Combine combine, int num_src) {
       }
       reduction.pre.push_back(factor);
     }
+    reduction.round_factored = OneIn(2);
   }
   if (!IsFloat(ScalarType(type)) && OneIn(4)) reduction.post_divisor = 1 + Below(5);
   return reduction;

@@ -160,6 +160,7 @@ uint32_t ExpectedFloat(const OracleRequest& request, size_t index) {
   for (size_t k = 0; k < request.src.size(); ++k) {
     float x = FloatElement(request.type, request.src[k], index);
     if (!request.pre.empty()) x = x * request.pre[k].f32;
+    if (request.round_factored) x = static_cast<float>(Decode(request.type, Encode(request.type, x)));
     acc = k == 0 ? x : Combined(request.combine, acc, x);
   }
   return Encode(request.type, acc);

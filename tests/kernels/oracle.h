@@ -24,6 +24,7 @@ struct OracleRequest {
   Combine combine;
   std::vector<const void*> src;
   std::vector<Factor> pre;  // empty: none
+  bool round_factored = false;
   uint64_t post_divisor = 0;
 };
 

@@ -48,6 +48,7 @@ class ReduceTest : public testing::TestWithParam<Pair> {
       oracle_.src.push_back(inputs_[k].data());
       if (with_pre) oracle_.pre.push_back(RandomFactor(random));
     }
+    oracle_.round_factored = with_pre && random() % 2 != 0;
     if (with_post) {
       const uint64_t any = random();
       const uint64_t choices[] = {2, 3, 7, 8, 127, 128, 255, 256, 1000003, any, any >> 32, uint64_t{1} << (any % 64)};
@@ -103,6 +104,7 @@ class ReduceTest : public testing::TestWithParam<Pair> {
     ReduceRequest request = {.dst = dst, .num_dst = num_dst, .src = src, .num_src = num_src, .count = count,
                              .type = type_, .combine = combine_};
     request.pre = oracle_.pre.empty() ? nullptr : oracle_.pre.data();
+    request.round_factored = oracle_.round_factored;
     request.post_divisor = oracle_.post_divisor;
     request.non_temporal = non_temporal;
     ReduceWithIsa(isa, request);
