@@ -56,7 +56,7 @@ typedef struct axcclView {
 /* How a call is to be carried out. NULL stands for AXCCL_OPTIONS_INITIALIZER. */
 typedef struct axcclOptions {
   size_t size;         /* bytes of this struct: set by AXCCL_OPTIONS_INITIALIZER */
-  unsigned int flags;  /* none so far: 0 */
+  unsigned int flags;  /* 0 or axcclGroupOrder (channels.h) */
   /* Operands are carried out in as many operations as keep the blocks of each below so many bytes (an operand larger
    * than that is one of its own); 0: all in one. The same on all ranks. */
   size_t bucket_bytes;

@@ -118,9 +118,9 @@ Status CheckOptions(const ViewRequest& r) {
     return MakeStatus(Code::kInvalidArgument,
                       "%s: the options are not initialised (their size is %zu); start from AXCCL_OPTIONS_INITIALIZER",
                       r.name, r.options->size);
-  if (r.options->flags != 0)
-    return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0", r.name,
-                      r.options->flags);
+  if ((r.options->flags & ~axcclGroupOrder) != 0)
+    return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0 or axcclGroupOrder",
+                      r.name, r.options->flags);
   return Status();
 }
 

@@ -25,6 +25,7 @@ exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
   call.type = list.CommonType();
   call.input = list.operands[0].input;
   call.output = list.operands[0].output;
+  call.group_order = r.options != nullptr && (r.options->flags & axcclGroupOrder) != 0;
   call.views = std::make_shared<const exec::ViewList>(std::move(list));
   return call;
 }

@@ -63,7 +63,7 @@ namespace {
 // A call in words; `operands` says how much of what.
 std::string Describe(uint64_t packed, const std::string& operands) {
   const auto kind = static_cast<unsigned>(packed & 0xff), type = static_cast<unsigned>(packed >> 8 & 0xff);
-  const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x3f);
+  const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x1f);
   if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine > kNumCombines || scaling > 2) return "unreadable call";
   std::string text = CallName(static_cast<plan::Kind>(kind));
   if ((packed & Call::kUneven) != 0) text += "V";
@@ -72,6 +72,7 @@ std::string Describe(uint64_t packed, const std::string& operands) {
     text += std::string(" ") +
             (scaling == 1 ? "avg" : scaling == 2 ? "premulsum" : CombineName(static_cast<Combine>(combine)));
     if (combine == static_cast<unsigned>(Combine::kCallback)) text += " " + std::to_string(packed >> 48);
+    if ((packed & Call::kGroupOrder) != 0) text += " in group order";
   }
   if (plan::HasRoot(static_cast<plan::Kind>(kind))) text += " root " + std::to_string(packed >> 32 & 0xffff);
   return text;

@@ -135,12 +135,15 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access) const {
     // The algorithms whose every move is of one block of some rank, so that it is known how long.
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
-    choice = host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access});
+    choice = host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access, call.group_order});
   }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(own().layout.lanes));
   Prepared prepared;
   AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_));
+  if (call.group_order && !prepared.program->plan->group_order)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",
+                      prepared.program->plan->schedule.algorithm.c_str(), size());
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
   Locate(call, &prepared);
   prepared.signature = Mix(call.Packed(), call.count, prepared.program->plan->hash.low);

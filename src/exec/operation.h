@@ -17,7 +17,9 @@ namespace axccl::exec {
 class Operation {
  public:
   // `channel` and the buffers in `call` must outlive the operation.
-  Operation(Channel* channel, const Call& call) : channel_(channel), call_(call) {}
+  Operation(Channel* channel, const Call& call) : channel_(channel), call_(call) {
+    call_.group_order = (call.group_order || channel->group_order) && call.OrderMatters();
+  }
 
   device::host::Poll Progress();
   // The driving thread is about to sleep on `doorbell`.

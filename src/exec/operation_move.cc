@@ -95,6 +95,7 @@ void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count
   request.type = call_.type;
   request.combine = call_.combine;
   request.pre = places.scaled ? channel_->factors.data() : nullptr;
+  request.round_factored = call_.group_order;
   request.post_divisor = divisor;
   request.non_temporal = non_temporal;
   kernels::Reduce(request);

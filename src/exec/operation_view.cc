@@ -276,6 +276,7 @@ void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch&
   if (places.scaled) GatherFactors(step);
   kernels::BoxReduceRequest request{range, dst, places.num_dst, src, places.num_src, call_.type, call_.combine};
   request.pre = places.scaled ? channel_->factors.data() : nullptr;
+  request.round_factored = call_.group_order;
   request.post_divisor = step.finish ? post_divisor_ : 0;
   request.non_temporal = non_temporal;
   if (call_.callback != nullptr) return FoldBoxes(request);
