@@ -51,6 +51,7 @@ struct BoxReduceRequest {
   const Factor* pre = nullptr;
   bool round_factored = false;
   uint64_t post_divisor = 0;
+  const Factor* post = nullptr;
   bool non_temporal = false;
 };
 

@@ -121,6 +121,9 @@ Status CheckOptions(const ViewRequest& r) {
   if ((r.options->flags & ~axcclGroupOrder) != 0)
     return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0 or axcclGroupOrder",
                       r.name, r.options->flags);
+  if (r.options->scale != 0 && !plan::Reduces(r.kind))
+    return MakeStatus(Code::kInvalidArgument, "%s: the options have scale %g, and the call reduces nothing; pass 0",
+                      r.name, r.options->scale);
   return Status();
 }
 

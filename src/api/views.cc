@@ -25,6 +25,7 @@ exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
   call.type = list.CommonType();
   call.input = list.operands[0].input;
   call.output = list.operands[0].output;
+  list.scale = r.options != nullptr ? r.options->scale : 0;
   call.group_order = r.options != nullptr && (r.options->flags & axcclGroupOrder) != 0;
   call.views = std::make_shared<const exec::ViewList>(std::move(list));
   return call;
@@ -67,6 +68,10 @@ ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle
   std::vector<exec::Call> calls = MakeCalls(r, std::move(list));
   for (exec::Call& call : calls) {
     if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
+    if (call.views->scale != 0 && !(NumberOf(op) == ncclSum && IsFloat(ScalarType(call.type))))
+      return InvalidArgument(
+          "%s: the options have scale %g, which goes with ncclSum of floats and complex numbers (this is %s); pass 0",
+          r.name, call.views->scale, exec::DescribeCall(call).c_str());
   }
   device::host::Stream* stream = nullptr;
   if (!FindStream(stream_handle, r.name, &stream, &result)) return result;

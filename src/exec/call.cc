@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 namespace axccl::exec {
@@ -86,15 +87,19 @@ std::string DescribeCall(uint64_t packed, uint64_t count) {
   return Describe(packed, "count " + std::to_string(count) + " " + DataTypeName(static_cast<DataType>(type)));
 }
 
-std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type) {
+std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type, double scale) {
   const std::string blocks = "of blocks " + Text(first, type);
-  return Describe(packed, operands == 1 ? blocks : "of " + std::to_string(operands) + " operands, first " + blocks);
+  std::string text = Describe(packed, operands == 1 ? blocks : "of " + std::to_string(operands) + " operands, first " + blocks);
+  if (scale == 0) return text;
+  char number[32];
+  std::snprintf(number, sizeof(number), "%.9g", scale);
+  return text + " scaled by " + number;
 }
 
 std::string DescribeCall(const Call& call) {
   if (call.views == nullptr) return DescribeCall(call.Packed(), call.count);
   const std::vector<ViewOperand>& operands = call.views->operands;
-  return DescribeCall(call.Packed(), operands.size(), operands[0].form, operands[0].type);
+  return DescribeCall(call.Packed(), operands.size(), operands[0].form, operands[0].type, call.views->scale);
 }
 
 }  // namespace axccl::exec

@@ -65,7 +65,8 @@ struct Call {
 std::string DescribeCall(uint64_t packed, uint64_t count);
 // Likewise of a call on views, from their number and the form of the first: "AllGather of blocks [2, 4] float
 // concatenated along dimension 1", "AllGather of 3 operands, first of blocks [2, 4] float ...".
-std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type);
+std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type,
+                         double scale = 0);
 std::string DescribeCall(const Call& call);
 
 // `scalar` (an element of `type`) in the type the movers compute in.

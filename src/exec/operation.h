@@ -152,6 +152,8 @@ class Operation {
   bool averages_floats_ = false;
   bool scales_ = false;         // some inputs are multiplied as they are read
   bool binds_by_call_ = false;  // some announced buffer is reached by system call
+  bool scales_result_ = false;  // by post_factor_; calls on views only
+  Factor post_factor_{};
   uint64_t post_divisor_ = 0;
   int64_t budget_ = 0;  // bytes this Progress() may still move
   LaneState first_lane_;

@@ -36,13 +36,14 @@ using harness::Seed;
 
 using Bytes = std::vector<unsigned char>;
 
+constexpr double kScale = 0.3;
 constexpr int64_t kRows = 7;  // of a rank's part, in all calls
 
 // What is reduced, and what comes out. Made before the ranks are started.
 struct Golden {
   LeftFold fold;
   std::vector<int> permuted;  // a group
-  Bytes ascending_result, permuted_result;
+  Bytes ascending_result, permuted_result, scaled_result;
 
   Golden(ncclDataType_t type, FoldOp op, int nranks, int64_t cols)
       : fold(type, op, nranks, static_cast<size_t>(nranks * kRows * cols),
@@ -53,6 +54,7 @@ struct Golden {
     std::reverse(permuted.begin(), permuted.end());
     if (nranks > 2) std::swap(permuted[1], permuted[2]);  // [3, 1, 2, 0]
     permuted_result = fold.Result(permuted);
+    if (op == FoldOp::kSum) scaled_result = fold.Result(permuted, kScale);
   }
 };
 
@@ -98,6 +100,7 @@ class Caller {
     Nccl();
     Views();
     Lists();
+    if (golden.fold.op() == FoldOp::kSum) Scaled();
   }
 
  private:
@@ -249,6 +252,38 @@ class Caller {
       const View flagged(Expect(i, golden_->ascending_result, 0, elements()), {n * kRows, cols}, {}, type());
       ASSERT_OK(axcclAllReduce(1, in, flagged, op, axcclDefaultChannel(clique_.comm(i)), &options, stream));
       Release(i, op);
+    }
+    Finish();
+  }
+
+  // Results that are scaled, of every call that takes it.
+  void Scaled() {
+    ASSERT_TRUE(Begin("scaled results"));
+    const int64_t n = clique_.nranks(), cols = static_cast<int64_t>(part()) / kRows;
+    const Bytes& wanted = golden_->scaled_result;
+    const std::vector<int64_t> extents(static_cast<size_t>(n), kRows);
+    axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+    options.scale = kScale;
+    ASSERT_OK(ncclGroupStart());
+    for (int i = 0; i < clique_.size(); ++i) {
+      const axcclChannel_t channel = channels_[static_cast<size_t>(i)];
+      const cudaStream_t stream = Cuda(clique_.stream(i));
+      const auto position = static_cast<size_t>(Position(i));
+      const View in(Input(i), {n * kRows, cols}, {}, type());
+      const auto whole = [&](bool here) -> unsigned char* {
+        return here ? Expect(i, wanted, 0, elements()) : Take(i, elements());
+      };
+      const auto own = [&] { return Expect(i, wanted, position * part(), part()); };
+      ASSERT_OK(
+          axcclAllReduce(1, in, View(whole(true), {n * kRows, cols}, {}, type()), ncclSum, channel, &options, stream));
+      ASSERT_OK(
+          axcclReduceScatter(1, in, View(own(), {kRows, cols}, {}, type()), 0, ncclSum, channel, &options, stream));
+      ASSERT_OK(axcclReduceScatterV(1, in, View(own(), {kRows, cols}, {}, type()), 0, ncclSum, extents.data(), channel,
+                                    &options, stream));
+      ASSERT_OK(axcclReduce(1, in, View(whole(position == 0), {n * kRows, cols}, {}, type()), ncclSum, 0, channel,
+                            &options, stream));
+      ASSERT_OK(axcclReduceTo(1, in, View(whole(position == 0), {n * kRows, cols}, {}, type()), ncclSum, &kRootZero,
+                              channel, &options, stream));
     }
     Finish();
   }
@@ -406,6 +441,71 @@ TEST(GroupOrder, RanksThatDoNotAgreeAreTold) {
       EXPECT_EQ(axcclStreamSynchronize(clique.stream()), ncclInvalidUsage);
       EXPECT_TRUE(LastErrorHas("float sum in group order")) << ncclGetLastError(nullptr);
       EXPECT_TRUE(LastErrorHas("mismatch at operation 2")) << ncclGetLastError(nullptr);
+      EXPECT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+    });
+  }
+}
+
+// In any order, too. Numbers whose sums and halves are exact.
+TEST(Scale, EveryAlgorithmScalesOnce) {
+  for (const char* algorithm : {"direct", "oneshot", "twoshot", "ring", "tree", "rhd", "pairwise"}) {
+    RunOptions run;
+    run.environment = {{"NCCL_ALGO", algorithm}, {"AXCCL_SCRATCH_BYTES", "96K"}};
+    for (const Layout& layout : {harness::Processes(4), harness::Threads(3)}) {
+      RunRanks(
+          layout,
+          [](RankContext& context) {
+            Clique clique;
+            ASSERT_TRUE(clique.Init(context));
+            const int64_t n = clique.nranks(), count = 9001;
+            const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+            const cudaStream_t stream = Cuda(clique.stream());
+            axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+            options.scale = 0.5;
+            std::vector<float> in(static_cast<size_t>(n * count)), all(in.size()), part(static_cast<size_t>(count)),
+                one(in.size());
+            for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i % 1000 * (1 + clique.rank(0)));
+            const View input(in.data(), {n * count}, {}, ncclFloat32);
+            ASSERT_OK(axcclAllReduce(1, input, View(all.data(), {n * count}, {}, ncclFloat32), ncclSum, channel,
+                                     &options, stream));
+            ASSERT_OK(axcclReduceScatter(1, input, View(part.data(), {count}, {}, ncclFloat32), 0, ncclSum, channel,
+                                         &options, stream));
+            ASSERT_OK(axcclReduce(1, input, View(one.data(), {n * count}, {}, ncclFloat32), ncclSum, 1, channel,
+                                  &options, stream));
+            // What comes after is not scaled.
+            ASSERT_OK(axcclReduceScatter(1, input, View(in.data() + clique.rank(0) * count, {count}, {}, ncclFloat32),
+                                         0, ncclSum, channel, nullptr, stream));
+            ASSERT_TRUE(clique.Synchronize());
+            const auto wanted = [n](size_t i) { return static_cast<float>(i % 1000) * n * (n + 1) / 4; };
+            const size_t first = static_cast<size_t>(clique.rank(0) * count);
+            for (size_t i = 0; i < all.size(); ++i) {
+              ASSERT_EQ(all[i], wanted(i)) << i;
+              ASSERT_EQ(one[i], clique.rank(0) == 1 ? wanted(i) : 0) << i;
+            }
+            for (size_t i = 0; i < part.size(); ++i) {
+              ASSERT_EQ(part[i], wanted(first + i)) << i;
+              ASSERT_EQ(in[first + i], 2 * wanted(first + i)) << i;
+            }
+          },
+          run);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(Scale, MustBeTheSameOnAllRanks) {
+  for (const Layout& layout : {harness::Processes(2), harness::Threads(2)}) {
+    RunRanks(layout, [](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+      options.scale = clique.rank(0) == 0 ? 0.25 : 0;
+      float data[64] = {};
+      const View view(data, {64}, {}, ncclFloat32);
+      (void)axcclAllReduce(1, view, view, ncclSum, axcclDefaultChannel(clique.comm()), &options, Cuda(clique.stream()));
+      EXPECT_EQ(axcclStreamSynchronize(clique.stream()), ncclInvalidUsage);
+      EXPECT_TRUE(LastErrorHas("float sum scaled by 0.25")) << ncclGetLastError(nullptr);
       EXPECT_OK(ncclCommAbort(clique.comm()));
       clique.ForgetComms();
     });

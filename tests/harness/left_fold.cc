@@ -83,7 +83,7 @@ Number LeftFold::Contribution(int rank, size_t part, size_t nranks) const {
 }
 
 template <class Number>
-std::vector<unsigned char> LeftFold::Fold(const std::vector<int>& order, bool each_step) const {
+std::vector<unsigned char> LeftFold::Fold(const std::vector<int>& order, bool each_step, double scale) const {
   const auto store = [&](Number x) { return EncodeFloat(part_type_, x); };
   const auto step = [&](Number x) { return each_step ? static_cast<Number>(DecodeFloat(part_type_, store(x))) : x; };
   const bool complex = IsComplexType(type_);
@@ -104,18 +104,18 @@ std::vector<unsigned char> LeftFold::Fold(const std::vector<int>& order, bool ea
         re = step(ac - bd), im = step(ad + bc);
       }
     }
-    StoreElement(result.data(), part_type_, e, store(re));
-    if (complex) StoreElement(result.data(), part_type_, e + 1, store(im));
+    StoreElement(result.data(), part_type_, e, store(re * static_cast<Number>(scale)));
+    if (complex) StoreElement(result.data(), part_type_, e + 1, store(im * static_cast<Number>(scale)));
   }
   return result;
 }
 
-std::vector<unsigned char> LeftFold::Result(const std::vector<int>& order) const {
-  return part_type_ == ncclFloat64 ? Fold<double>(order, false) : Fold<float>(order, false);
+std::vector<unsigned char> LeftFold::Result(const std::vector<int>& order, double scale) const {
+  return part_type_ == ncclFloat64 ? Fold<double>(order, false, scale) : Fold<float>(order, false, scale);
 }
 
 std::vector<unsigned char> LeftFold::RoundedEachStep(const std::vector<int>& order) const {
-  return part_type_ == ncclFloat64 ? Fold<double>(order, true) : Fold<float>(order, true);
+  return part_type_ == ncclFloat64 ? Fold<double>(order, true, 1) : Fold<float>(order, true, 1);
 }
 
 size_t LeftFold::Differences(const std::vector<unsigned char>& a, const std::vector<unsigned char>& b) const {

@@ -39,8 +39,8 @@ class LeftFold {
   uint64_t Scalar(int rank) const;
   // What the rank sends: all elements.
   const std::vector<unsigned char>& Input(int rank) const { return inputs_[static_cast<size_t>(rank)]; }
-  // The fold of all elements of these ranks in that order.
-  std::vector<unsigned char> Result(const std::vector<int>& order) const;
+  // The fold of all elements of these ranks in that order, multiplied by `scale` before the last rounding.
+  std::vector<unsigned char> Result(const std::vector<int>& order, double scale = 1) const;
   // The same with every intermediate result rounded to the type, as in a chain of ranks that store what they have so
   // far. To show that the data tells the difference.
   std::vector<unsigned char> RoundedEachStep(const std::vector<int>& order) const;
@@ -49,7 +49,7 @@ class LeftFold {
 
  private:
   template <class Number>
-  std::vector<unsigned char> Fold(const std::vector<int>& order, bool each_step) const;
+  std::vector<unsigned char> Fold(const std::vector<int>& order, bool each_step, double scale) const;
   template <class Number>
   Number Contribution(int rank, size_t part, size_t nranks) const;
   double InputNumber(int rank, size_t part) const;
