@@ -139,6 +139,24 @@ ncclResult_t axcclGroupsGetRanks(axcclGroups_t groups, int group, int* ranks, in
 
 typedef struct axcclChannel* axcclChannel_t;
 
+/* Group order: a flag of a channel (for all calls on it) and of a single call (axcclOptions_t). The parameter
+ * AXCCL_ORDER=group is that flag for all calls of a communicator, NCCL's, too. A reduction is then the left fold of the
+ * ranks' elements in the order of the group, ((x0 op x1) op x2) op ..., and gives the same bits for every algorithm,
+ * memory, number of ranks in a process, cutting into lanes and chunks, and time it is run:
+ *
+ *   float, double, complex   every operation rounds to the datatype (complex numbers: types.h)
+ *   floats of 8 and 16 bits  every operation rounds to float, and the last result to the datatype
+ *   avg of floats, complex   xr is rank r's element times 1/n in float (double: in double), rounded to the datatype
+ *   PreMulSum of floats      xr is rank r's element times its scalar in float (double: in double), rounded likewise
+ *   callbacks                accumulator x0, then operand x1, x2, ...; they need be neither associative nor commutative
+ *   all others               integers, bool, max and min have the same bits in any order; the flag changes nothing
+ *
+ * Rounding is to nearest even; floats of 8 bits saturate. What does not reduce ignores the flag. It leaves fewer
+ * algorithms to choose from: those whose plans the verifier finds to fold so, which `axccl-plan verify` tells of any.
+ * Where NCCL_ALGO names none of them it is ignored (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING says so). When some ranks
+ * ask for it and some do not, all get ncclInvalidUsage with both calls named. */
+#define axcclGroupOrder 0x1u
+
 /* The communicator's default channel. It lives as long as the communicator and needs no destroying. */
 static inline axcclChannel_t axcclDefaultChannel(ncclComm_t comm) { return (axcclChannel_t)(void*)comm; }
 
@@ -150,14 +168,15 @@ static inline axcclChannel_t axcclDefaultChannel(ncclComm_t comm) { return (axcc
  * destroyed as often. Groups are the same when they have the same ranks in the same order. Channels of one id and different
  * groups are different channels; ranks must create those that they share in the same order.
  *
- * ncclInvalidUsage: about 4096 live already, or the communicator cannot take calls. Later, from the first operation: on all
+ * ncclInvalidUsage: about 4096 live already, the same channel lives with other flags, or the communicator cannot take
+ * calls. Later, from the first operation: on all
  * ranks, when the groups under an id differ. A rank that never creates its end leaves the others waiting until
  * AXCCL_TIMEOUT. Example, all-reduce over groups of two neighbours:
  *   axcclChannelCreate(&channel, comm, groups, 0, 0);
  *   axcclAllReduce(1, &in, &out, ncclSum, channel, NULL, stream);
  *   axcclChannelDestroy(channel); */
 ncclResult_t axcclChannelCreate(axcclChannel_t* channel, ncclComm_t comm, axcclGroups_t groups, int64_t channel_id,
-                                unsigned int flags /* none so far: 0 */);
+                                unsigned int flags /* 0 or axcclGroupOrder */);
 
 /* Calls made before are still carried out. A channel whose communicator has been destroyed or aborted takes no calls any
  * more, but must be destroyed all the same. */

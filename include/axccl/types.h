@@ -56,7 +56,7 @@ extern "C" {
  * apart from each other, and aligned as the call's data is (copies that the library makes: as far as their size allows,
  * up to 64 bytes). `operand` must not be written; neither may be kept.
  *
- * The operator must be associative and commutative: how the ranks' elements are paired, and how many an invocation
+ * The operator must be associative and commutative but in group order (channels.h): how the ranks' elements are paired, and how many an invocation
  * gets, is the library's choice. All ranks get the same bits all the same where the function is a pure one. It runs on
  * a thread of the library or on one that waits for its stream, for different operations at the same time; it must not
  * call this library, nor throw, nor wait for anything that other ranks do. */

@@ -56,13 +56,16 @@ typedef struct axcclView {
 /* How a call is to be carried out. NULL stands for AXCCL_OPTIONS_INITIALIZER. */
 typedef struct axcclOptions {
   size_t size;         /* bytes of this struct: set by AXCCL_OPTIONS_INITIALIZER */
-  unsigned int flags;  /* none so far: 0 */
+  unsigned int flags;  /* 0 or axcclGroupOrder (channels.h) */
   /* Operands are carried out in as many operations as keep the blocks of each below so many bytes (an operand larger
    * than that is one of its own); 0: all in one. The same on all ranks. */
   size_t bucket_bytes;
+  /* Of reductions with ncclSum of floats or complex numbers: what the result is multiplied by before it is rounded (floats
+   * of less than 64 bits: in float); 0: by nothing. The same on all ranks. Example, mean gradients of n ranks: 1.0 / n */
+  double scale;
 } axcclOptions_t;
 
-#define AXCCL_OPTIONS_INITIALIZER {sizeof(axcclOptions_t), 0, 0}
+#define AXCCL_OPTIONS_INITIALIZER {sizeof(axcclOptions_t), 0, 0, 0.0}
 
 /* The inputs of all ranks, concatenated along `dim` in order of ranks: sizes of `out` are those of `in`, n times along
  * dim. Source: StableHLO, all_gather. Example, n = 2, dim = 1, in [2, 2] -> out [2, 4]:

@@ -57,7 +57,7 @@ void CopyAny(const IsaTable& isa, const BoxRange& range, const BoxOperand* dst, 
 
 void ReduceAny(const IsaTable& isa, const BoxReduceRequest& r) {
   const size_t element_bytes = ElementSize(r.type);
-  if (r.num_src == 1 && r.pre == nullptr && r.post_divisor <= 1) {
+  if (r.num_src == 1 && r.pre == nullptr && r.post_divisor <= 1 && r.post == nullptr) {
     CopyAny(isa, r.range, r.dst, r.num_dst, *r.src, element_bytes, r.non_temporal);
   } else if (r.range.count > 0) {
     MoveTiles(isa, r.range, {r.dst, r.num_dst, r.src, r.num_src, element_bytes}, &r, r.non_temporal);

@@ -49,7 +49,9 @@ struct BoxReduceRequest {
   DataType type;
   Combine combine;
   const Factor* pre = nullptr;
+  bool round_factored = false;
   uint64_t post_divisor = 0;
+  const Factor* post = nullptr;
   bool non_temporal = false;
 };
 

@@ -51,7 +51,9 @@ TiledMove::TiledMove(const IsaTable& isa, const BoxPlan& plan, const BoxOperands
     request_.type = reduce->type;
     request_.combine = reduce->combine;
     request_.pre = reduce->pre;
+    request_.round_factored = reduce->round_factored;
     request_.post_divisor = reduce->post_divisor;
+    request_.post = reduce->post;
   }
   request_.dst = reinterpret_cast<void**>(pointers_);
   request_.num_dst = operands.num_dst;

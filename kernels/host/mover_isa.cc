@@ -58,6 +58,9 @@ struct Fold {
       if (request.pre != nullptr) {
         const Lane factor = Format::FactorOf(request.pre[k]);
         for (int i = 0; i < Format::kPacks; ++i) acc.v[i] *= factor;
+        if constexpr (Format::kIsFloat && Format::kPacks > 1) {
+          if (request.round_factored) acc = Format::template Up<kBytes>(Format::template Down<kBytes>(acc));
+        }
       }
     }
     return acc;
@@ -72,6 +75,12 @@ struct Fold {
   static AXCCL_INLINE Raw<kBytes> Finish(const ReduceRequest& request, Acc& acc) {
     if constexpr (kScaled && !Format::kIsFloat) {
       if (request.post_divisor > 1) acc.v[0] = Divided<Lane, kBytes>(acc.v[0], request.post_divisor);
+    }
+    if constexpr (kScaled && Format::kIsFloat) {
+      if (request.post != nullptr) {
+        const Lane factor = Format::FactorOf(*request.post);
+        for (int i = 0; i < Format::kPacks; ++i) acc.v[i] *= factor;
+      }
     }
     return Format::template Down<kBytes>(acc);
   }
@@ -342,7 +351,7 @@ void Reduce(const ReduceRequest& request) {
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
   const size_t bytes = request.count << type.size_shift;
-  const bool scaled = request.pre != nullptr || request.post_divisor > 1;
+  const bool scaled = request.pre != nullptr || request.post_divisor > 1 || request.post != nullptr;
   const bool two = request.num_src == 2 && !scaled;
   if (request.non_temporal) {
     if (two && request.num_dst == 2 && OnLines(request.dst[0]) && OnLines(request.dst[1])) {

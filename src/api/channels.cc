@@ -63,7 +63,7 @@ ChannelPin FindChannel(axcclChannel_t handle, const char* call, ncclResult_t* re
 }
 
 Status Create(axcclChannel_t* out, ncclComm_t handle, comm::Communicator* core, const GroupsObject* groups,
-              int64_t channel_id) {
+              int64_t channel_id, bool group_order) {
   auto object = std::make_shared<ChannelObject>();
   object->comm = handle;
   object->info = DefaultInfo(core->identity());
@@ -86,7 +86,7 @@ Status Create(axcclChannel_t* out, ncclComm_t handle, comm::Communicator* core, 
   if (name.ranks.empty()) {
     insert();
   } else {
-    const auto made = core->channels().Acquire(std::move(name), [&](GroupChannel* channel, bool is_new) {
+    const auto made = core->channels().Acquire(std::move(name), group_order, [&](GroupChannel* channel, bool is_new) {
       if (!is_new) {
         auto* known = static_cast<ChannelObject*>(channel->user);
         known->references.fetch_add(1, std::memory_order_relaxed);
@@ -149,7 +149,8 @@ AXCCL_API ncclResult_t axcclChannelCreate(axcclChannel_t* channel, ncclComm_t ha
   if (!comm) return result;
   if (channel == nullptr) return InvalidArgument("%s: argument channel is NULL; pass where to put the channel", kCall);
   *channel = nullptr;
-  if (flags != 0) return InvalidArgument("%s: argument flags is 0x%x; there are none so far, pass 0", kCall, flags);
+  if ((flags & ~axcclGroupOrder) != 0)
+    return InvalidArgument("%s: argument flags is 0x%x; pass 0 or axcclGroupOrder", kCall, flags);
   const auto ready = comm->Ready(kCall);
   if (!ready.ok()) return Report(ready.status());
   const int ranks = comm->core()->identity().ranks;
@@ -164,7 +165,7 @@ AXCCL_API ncclResult_t axcclChannelCreate(axcclChannel_t* channel, ncclComm_t ha
           kCall, groups->groups.num_ranks(), static_cast<long long>(groups->grid.num_replicas),
           static_cast<long long>(groups->grid.num_partitions), ranks);
   }
-  return Report(Create(channel, handle, comm->core().get(), groups.get(), channel_id));
+  return Report(Create(channel, handle, comm->core().get(), groups.get(), channel_id, (flags & axcclGroupOrder) != 0));
 }
 
 AXCCL_API ncclResult_t axcclChannelDestroy(axcclChannel_t handle) {

@@ -118,9 +118,12 @@ Status CheckOptions(const ViewRequest& r) {
     return MakeStatus(Code::kInvalidArgument,
                       "%s: the options are not initialised (their size is %zu); start from AXCCL_OPTIONS_INITIALIZER",
                       r.name, r.options->size);
-  if (r.options->flags != 0)
-    return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0", r.name,
-                      r.options->flags);
+  if ((r.options->flags & ~axcclGroupOrder) != 0)
+    return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0 or axcclGroupOrder",
+                      r.name, r.options->flags);
+  if (r.options->scale != 0 && !plan::Reduces(r.kind))
+    return MakeStatus(Code::kInvalidArgument, "%s: the options have scale %g, and the call reduces nothing; pass 0",
+                      r.name, r.options->scale);
   return Status();
 }
 
@@ -240,6 +243,8 @@ exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
   call.type = list.CommonType();
   call.input = list.operands[0].input;
   call.output = list.operands[0].output;
+  list.scale = r.options != nullptr ? r.options->scale : 0;
+  call.group_order = r.options != nullptr && (r.options->flags & axcclGroupOrder) != 0;
   call.views = std::make_shared<const exec::ViewList>(std::move(list));
   return call;
 }

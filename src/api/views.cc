@@ -48,6 +48,10 @@ ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle
   if (const Status status = MakeCalls(r, std::move(list), &calls); !status.ok()) return Report(status);
   for (exec::Call& call : calls) {
     if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
+    if (call.views->scale != 0 && !(NumberOf(op) == ncclSum && IsFloat(ScalarType(call.type))))
+      return InvalidArgument(
+          "%s: the options have scale %g, which goes with ncclSum of floats and complex numbers (this is %s); pass 0",
+          r.name, call.views->scale, exec::DescribeCall(call).c_str());
   }
   device::host::Stream* stream = nullptr;
   if (!FindStream(stream_handle, r.name, &stream, &result)) return result;

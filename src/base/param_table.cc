@@ -60,6 +60,8 @@ const std::vector<Info>& Table() {
       Word("AXCCL_DEVICE", "auto", "auto|host", "where ranks live (no effect: host is the only device built in)"),
       Bytes("AXCCL_HEAP_BYTES", "0", 0, kTera, "address space for ncclMemAlloc and scratch; 0: physical memory"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),
+      Word("AXCCL_ORDER", "any", "any|group",
+           "group: all reductions fold in group order, as with axcclGroupOrder; rank 0's setting counts"),
       Word("AXCCL_CMA", "auto", "auto|0", "0: never copy between processes by system call"),
       Text("AXCCL_ISA", "", "instruction set of the data movers, environment only; empty: the best this processor has"),
       Text("AXCCL_CACHE_DIR", "", "where measurements of the machine are kept; default ~/.cache/axccl"),

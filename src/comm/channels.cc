@@ -218,13 +218,20 @@ Status GroupChannel::CheckOther(const Member& peer, uint32_t slot) const {
 
 // ---- all of a rank ----
 
-Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, const Note& note) {
+Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, const Note& note) {
+  group_order |= comm_->settings().group_order != 0;
   std::lock_guard lock(mutex_);
   auto it = channels_.find(name);
   const bool made = it == channels_.end();
   if (made) {
     AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<GroupChannel> channel, Make(name, std::make_shared<device::host::Timeline>()));
+    channel->group_order = group_order;
     it = channels_.emplace(std::move(name), std::move(channel)).first;
+  } else if (it->second->group_order != group_order) {
+    return MakeStatus(Code::kInvalidUsage,
+                      "axcclChannelCreate: argument flags is %s axcclGroupOrder, and %s lives %s it; pass the same flags "
+                      "or another channel_id",
+                      group_order ? "with" : "without", name.Text().c_str(), group_order ? "without" : "with");
   }
   note(it->second.get(), made);
   return it->second.get();

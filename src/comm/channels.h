@@ -93,9 +93,9 @@ class ChannelTable {
   explicit ChannelTable(Communicator* comm) : comm_(comm) {}
 
   // The live channel of that name, or a new one (`made`). This rank is one of the group. `note` is called before other
-  // calls here can find it. kInvalidUsage when there are too many.
+  // calls here can find it. kInvalidUsage when there are too many, or the live one is of the other order.
   using Note = std::function<void(GroupChannel*, bool made)>;
-  Result<GroupChannel*> Acquire(ChannelName name, const Note& note);
+  Result<GroupChannel*> Acquire(ChannelName name, bool group_order, const Note& note);
   // Takes the channel out if `last` says so, which is called while nobody can acquire it; null otherwise. It is gone
   // when the caller, and the operations still under way, let go of it.
   std::shared_ptr<GroupChannel> Release(GroupChannel* channel, const std::function<bool()>& last);

@@ -52,7 +52,9 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       device_(device::host::Device::Get(identity_.device)),
       launches_(std::make_shared<device::host::Timeline>()),
       channel_(this, members_, identity_.rank, false, launches_),
-      pairs_(2 * static_cast<size_t>(identity_.ranks)) {}
+      pairs_(2 * static_cast<size_t>(identity_.ranks)) {
+  channel_.group_order = settings_.group_order != 0;
+}
 
 Communicator::~Communicator() {
   block_->Keep(channels_.Close());

@@ -29,6 +29,7 @@ struct Settings {
   uint64_t scratch_bytes = 0;
   uint32_t lanes = 1;
   uint32_t allow_calls = 1;   // AXCCL_CMA
+  uint32_t group_order = 0;   // AXCCL_ORDER
   double timeout_seconds = 0; // AXCCL_TIMEOUT
   char algorithms[512] = {};  // NCCL_ALGO
 };

@@ -58,6 +58,7 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
     settings.machine = cost::MeasureOnce();
     settings.scratch_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_SCRATCH_BYTES"));
     settings.allow_calls = param::Get("AXCCL_CMA") != "0";
+    settings.group_order = param::Get("AXCCL_ORDER") == "group";
     settings.timeout_seconds = param::GetSeconds("AXCCL_TIMEOUT");
     const std::string algorithms = param::Get("NCCL_ALGO");
     if (algorithms.size() >= sizeof(settings.algorithms))

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 namespace axccl::exec {
@@ -63,7 +64,7 @@ namespace {
 // A call in words; `operands` says how much of what.
 std::string Describe(uint64_t packed, const std::string& operands) {
   const auto kind = static_cast<unsigned>(packed & 0xff), type = static_cast<unsigned>(packed >> 8 & 0xff);
-  const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x3f);
+  const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x1f);
   if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine > kNumCombines || scaling > 2) return "unreadable call";
   std::string text = CallName(static_cast<plan::Kind>(kind));
   if ((packed & Call::kUneven) != 0) text += "V";
@@ -72,6 +73,7 @@ std::string Describe(uint64_t packed, const std::string& operands) {
     text += std::string(" ") +
             (scaling == 1 ? "avg" : scaling == 2 ? "premulsum" : CombineName(static_cast<Combine>(combine)));
     if (combine == static_cast<unsigned>(Combine::kCallback)) text += " " + std::to_string(packed >> 48);
+    if ((packed & Call::kGroupOrder) != 0) text += " in group order";
   }
   if (plan::HasRoot(static_cast<plan::Kind>(kind))) text += " root " + std::to_string(packed >> 32 & 0xffff);
   return text;
@@ -85,15 +87,20 @@ std::string DescribeCall(uint64_t packed, uint64_t count) {
   return Describe(packed, "count " + std::to_string(count) + " " + DataTypeName(static_cast<DataType>(type)));
 }
 
-std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type) {
+std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type, double scale) {
   const std::string blocks = "of blocks " + Text(first, type);
-  return Describe(packed, operands == 1 ? blocks : "of " + std::to_string(operands) + " operands, first " + blocks);
+  std::string text = Describe(packed, operands == 1 ? blocks : "of " + std::to_string(operands) + " operands, first " + blocks);
+  if (scale == 0) return text;
+  char number[32];
+  std::snprintf(number, sizeof(number), "%.9g", scale);
+  return text + " scaled by " + number;
 }
 
 std::string DescribeCall(const Call& call) {
   if (call.views == nullptr) return DescribeCall(call.Packed(), call.count);
   const std::vector<ViewOperand>& operands = call.views->operands;
-  std::string text = DescribeCall(call.Packed(), operands.size(), operands[0].form, operands[0].type);
+  std::string text = DescribeCall(call.Packed(), operands.size(), operands[0].form, operands[0].type,
+                                  call.views->scale);
   const LatePieces& late = call.views->late;
   const char* name = late.input_extents != nullptr ? "RaggedAllToAll"
                      : late.roots == nullptr       ? nullptr

@@ -31,6 +31,7 @@ struct Call {
   DataType type = DataType::kInt8;
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
+  bool group_order = false;  // the fold's order is that of the group, and contributions are rounded as if stored
   const void* input = nullptr;
   void* output = nullptr;
   // kPreMultiply: the scalar, an element of `type`: behind the pointer, read when the operation starts, or the bytes here.
@@ -43,12 +44,19 @@ struct Call {
 
   bool uneven() const { return views != nullptr && views->uneven; }
 
-  // What all ranks must agree on, packed: kind, type, combine, scaling, root, the callback's number, and whether on
-  // views, even or not. Count and the form of the blocks are compared besides.
-  static constexpr uint64_t kOnViews = 1u << 31, kUneven = 1u << 30;
+  // Whether another order of the ranks could give other bits. Integers wrap, and of floats max and min do not care.
+  bool OrderMatters() const {
+    const bool rounds = IsFloat(ScalarType(type)) && (combine == Combine::kSum || combine == Combine::kProd);
+    return plan::Reduces(kind) && (rounds || combine == Combine::kCallback);
+  }
+
+  // What all ranks must agree on, packed: kind, type, combine, scaling, root, the callback's number, whether on views,
+  // even or not, and the order. Count and the form of the blocks are compared besides.
+  static constexpr uint64_t kOnViews = 1u << 31, kUneven = 1u << 30, kGroupOrder = 1u << 29;
   uint64_t Packed() const {
     return uint64_t(kind) | uint64_t(type) << 8 | uint64_t(combine) << 16 | uint64_t(scaling) << 24 |
-           (views != nullptr ? kOnViews : 0) | (uneven() ? kUneven : 0) | uint64_t(uint16_t(root)) << 32 |
+           (views != nullptr ? kOnViews : 0) | (uneven() ? kUneven : 0) |
+           (group_order ? kGroupOrder : 0) | uint64_t(uint16_t(root)) << 32 |
            (callback != nullptr ? uint64_t(callback->number) << 48 : 0);
   }
 };
@@ -57,7 +65,8 @@ struct Call {
 std::string DescribeCall(uint64_t packed, uint64_t count);
 // Likewise of a call on views, from their number and the form of the first: "AllGather of blocks [2, 4] float
 // concatenated along dimension 1", "AllGather of 3 operands, first of blocks [2, 4] float ...".
-std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type);
+std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type,
+                         double scale = 0);
 std::string DescribeCall(const Call& call);
 
 // `scalar` (an element of `type`) in the type the movers compute in.

@@ -1,6 +1,7 @@
 #include "src/exec/channel.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "src/device/host/waiting.h"
@@ -35,6 +36,7 @@ struct RecordedCall {
     if (!on_views) return;
     operands = word(OpRecord::kOperands);
     hash = word(OpRecord::kHash);
+    scale = std::bit_cast<double>(word(OpRecord::kScale));
     const uint64_t type_word = word(OpRecord::kType);
     readable = form.Unpack(word(OpRecord::kForm)) && type_word < kNumDataTypes;
     if (readable) type = static_cast<DataType>(type_word);
@@ -44,7 +46,7 @@ struct RecordedCall {
 
   std::string Text() const {
     if (!readable) return "unreadable call";
-    return on_views ? DescribeCall(packed, operands, form, type) : DescribeCall(packed, count);
+    return on_views ? DescribeCall(packed, operands, form, type, scale) : DescribeCall(packed, count);
   }
   bool operator==(const RecordedCall& other) const {
     return packed == other.packed && count == other.count && readable && other.readable &&
@@ -54,6 +56,7 @@ struct RecordedCall {
   uint64_t packed, count;
   bool on_views, readable = true;
   uint64_t operands = 0, hash = 0;
+  double scale = 0;
   BlockForm form;  // of the first
   DataType type = DataType::kInt8;
 };
@@ -135,12 +138,15 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access) const {
     // The algorithms whose every move is of one block of some rank, so that it is known how long.
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
-    choice = host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access});
+    choice = host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access, call.group_order});
   }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(own().layout.lanes));
   Prepared prepared;
   AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_));
+  if (call.group_order && !prepared.program->plan->group_order)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",
+                      prepared.program->plan->schedule.algorithm.c_str(), size());
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
   Locate(call, &prepared);
   prepared.signature = Mix(call.Packed(), call.count, prepared.program->plan->hash.low);

@@ -152,6 +152,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   uint64_t last_slot_bytes = 0;
   bool last_complete = true;
   bool last_was_barrier = true;
+  bool group_order = false;  // all its reductions are in group order; set before its first operation
   std::atomic<const char*> last_algorithm{""};  // static text
   const void* running = nullptr;  // the operation that runs, for launches of several
 

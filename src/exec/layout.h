@@ -41,8 +41,8 @@ struct OpRecord {
     kCall, kCount,
     kFactor, kInputReach, kOutputReach,  // announced: of several operands, the farthest
     kInput, kOutput,                     // announced, of calls without views
-    // Of calls on views: how many, the hash of all their forms, and the form and type of the first.
-    kOperands, kHash, kForm, kType, kSizes,
+    // Of calls on views: how many, the hash of all their forms, the scale, and the form and type of the first.
+    kOperands, kHash, kScale, kForm, kType, kSizes,
     // Announced, of calls on views: how many words the operands take, and those words where there is room for them; more
     // are in the announcements of the channel (see operation_view.cc).
     kDetails = kSizes + plan::kMaxDims, kDetailWords,

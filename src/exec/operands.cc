@@ -1,6 +1,7 @@
 #include "src/exec/operands.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "src/exec/layout.h"
 
@@ -32,6 +33,7 @@ uint32_t ViewList::Hash() const {
     add(operand.form.Packed() | uint64_t(operand.type) << 32);
     for (int d = 0; d < operand.form.shape.dims; ++d) add(static_cast<uint64_t>(operand.form.shape.sizes[d]));
   }
+  if (scale != 0) add(std::bit_cast<uint64_t>(scale));
   return static_cast<uint32_t>(h * 0xc4ceb9fe1a85ec53ull >> 32) | 1;
 }
 

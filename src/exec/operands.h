@@ -76,6 +76,7 @@ struct LatePieces {
 struct ViewList {
   std::vector<ViewOperand> operands;  // at least one
   bool uneven = false;
+  double scale = 0;    // what a sum of floats is multiplied by; 0: by nothing
   bool zeros = false;  // outputs of ranks that get no block are filled with zeros
   LatePieces late;
 

@@ -17,7 +17,9 @@ namespace axccl::exec {
 class Operation {
  public:
   // `channel` and the buffers in `call` must outlive the operation.
-  Operation(Channel* channel, const Call& call) : channel_(channel), call_(call) {}
+  Operation(Channel* channel, const Call& call) : channel_(channel), call_(call) {
+    call_.group_order = (call.group_order || channel->group_order) && call.OrderMatters();
+  }
 
   device::host::Poll Progress();
   // The driving thread is about to sleep on `doorbell`.
@@ -152,6 +154,8 @@ class Operation {
   bool averages_floats_ = false;
   bool scales_ = false;         // some inputs are multiplied as they are read
   bool binds_by_call_ = false;  // some announced buffer is reached by system call
+  bool scales_result_ = false;  // by post_factor_; calls on views only
+  Factor post_factor_{};
   uint64_t post_divisor_ = 0;
   int64_t budget_ = 0;  // bytes this Progress() may still move
   LaneState first_lane_;

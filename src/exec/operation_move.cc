@@ -74,7 +74,7 @@ Operation::Places Operation::Gather(const Step& step, const Portion& portion) {
 }
 
 bool Operation::PlainCopy(const Step& step, const Places& places) const {
-  return step.kind == OpKind::kCopy && !places.scaled && !(step.finish && post_divisor_ != 0);
+  return step.kind == OpKind::kCopy && !places.scaled && !(step.finish && (post_divisor_ != 0 || scales_result_));
 }
 
 void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count) {
@@ -95,6 +95,7 @@ void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count
   request.type = call_.type;
   request.combine = call_.combine;
   request.pre = places.scaled ? channel_->factors.data() : nullptr;
+  request.round_factored = call_.group_order;
   request.post_divisor = divisor;
   request.non_temporal = non_temporal;
   kernels::Reduce(request);

@@ -7,6 +7,7 @@
 // of the output, d strides of the input, d strides of the output, and its pieces (operation_uneven.cc). It is in the op
 // record, or in the channel's memory where it is too long for that; every word is read once.
 #include <algorithm>
+#include <bit>
 
 #include "kernels/host/box.h"
 #include "src/exec/local_copy.h"
@@ -90,6 +91,7 @@ void Operation::WriteForm(OpRecord* record) const {
   const ViewOperand& first = call_.views->operands[0];
   SetWord(record, OpRecord::kOperands, NumViews());
   SetWord(record, OpRecord::kHash, form_hash_);
+  SetWord(record, OpRecord::kScale, std::bit_cast<uint64_t>(call_.views->scale));
   SetWord(record, OpRecord::kForm, first.form.Packed());
   SetWord(record, OpRecord::kType, static_cast<uint64_t>(first.type));
   for (int d = 0; d < first.form.shape.dims; ++d)
@@ -270,7 +272,9 @@ void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch&
   if (places.scaled) GatherFactors(step);
   kernels::BoxReduceRequest request{range, dst, places.num_dst, src, places.num_src, call_.type, call_.combine};
   request.pre = places.scaled ? channel_->factors.data() : nullptr;
+  request.round_factored = call_.group_order;
   request.post_divisor = step.finish ? post_divisor_ : 0;
+  request.post = step.finish && scales_result_ ? &post_factor_ : nullptr;
   request.non_temporal = non_temporal;
   if (call_.callback != nullptr) return FoldBoxes(request);
   kernels::ReduceBox(request);

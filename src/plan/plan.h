@@ -25,6 +25,11 @@ struct Plan {
   // with this property may follow each other on a channel freely; the executor puts a barrier around the others (see
   // exec). Computed by the verifier.
   bool complete = false;
+  // Every output is one left fold of all ranks' contributions in ascending order, each taken from the input or as a copy
+  // has stored it. Where storing a contribution changes nothing, or every contribution is brought to what storing makes
+  // of it (kernels::ReduceRequest::round_factored), all such plans give the same bits. True where nothing is reduced.
+  // Computed by the verifier.
+  bool group_order = false;
 };
 
 }  // namespace axccl::plan

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "src/algo/algo.h"
+#include "src/base/log.h"
 #include "src/cost/cost.h"
 #include "src/tune/filter.h"
+#include "src/verify/verify.h"
 
 namespace axccl::tune {
 
@@ -53,10 +55,12 @@ struct Chooser::Rule {
 
   const Candidate* Find(const cost::Machine& machine, const Contract& contract, std::string_view algorithm, int lanes,
                         bool by_call) const;
+  bool InGroupOrder(const Contract& contract, std::string_view algorithm) const;
 
   const Filter filter;
   mutable std::mutex mutex;
   mutable std::map<std::tuple<Kind, int, std::string_view, int, bool>, std::optional<Candidate>> candidates;
+  mutable std::map<std::tuple<Kind, int, int, std::string_view>, bool> in_group_order;
 };
 
 // Null where the algorithm cannot be generated for the contract. The root does not matter: all roots cost the same.
@@ -73,6 +77,18 @@ const Candidate* Chooser::Rule::Find(const cost::Machine& machine, const Contrac
     }
   }
   return it->second ? &*it->second : nullptr;
+}
+
+// Whether the algorithm's folds are in group order; here the root matters. All lanes follow the same pattern.
+bool Chooser::Rule::InGroupOrder(const Contract& contract, std::string_view algorithm) const {
+  const std::lock_guard lock(mutex);
+  const auto [it, fresh] = in_group_order.try_emplace({contract.kind, contract.ranks, contract.root, algorithm});
+  if (fresh) {
+    verify::Facts facts;
+    auto schedule = algo::Generate(contract, algorithm, 1);
+    it->second = schedule.ok() && verify::Verify(*schedule, &facts).ok() && facts.group_order;
+  }
+  return it->second;
 }
 
 Result<std::unique_ptr<Chooser>> Chooser::Create(const cost::Machine& machine, std::string_view filter,
@@ -116,12 +132,17 @@ Choice Chooser::Choose(const Query& query) const {
   for (const bool filtered : {true, false}) {
     for (std::string_view algorithm : algorithms) {
       if (filtered && !rule_->filter.Admits(query.contract.kind, algorithm)) continue;
+      if (query.group_order && !rule_->InGroupOrder(query.contract, algorithm)) continue;
       for (int l : lanes) {
         const Choice choice = Try(query, algorithm, l);
         if (choice.seconds < best.seconds) best = choice;
       }
     }
     if (best.seconds < std::numeric_limits<double>::infinity()) return best;
+    if (filtered)
+      AXCCL_INFO(kTuning, "NCCL_ALGO leaves no algorithm for %s of %d ranks%s; any is taken",
+                 plan::KindName(query.contract.kind), query.contract.ranks,
+                 query.group_order ? " in group order" : " of such memory");
   }
   // Scratch too small for a line in every slot. The executor says so when it lays out the slots; oneshot needs fewest.
   return Choice{"oneshot", 1, kLineBytes, 0};

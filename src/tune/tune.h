@@ -27,6 +27,7 @@ struct Query {
   uint64_t block_bytes = 0;  // bytes of one block
   DataType type = DataType::kFloat32;
   Access access = Access::kNone;
+  bool group_order = false;  // only algorithms that the verifier finds to fold in group order (plan::Plan)
 };
 
 struct Choice {
@@ -44,7 +45,8 @@ class Chooser {
   static Result<std::unique_ptr<Chooser>> Create(const cost::Machine& machine, std::string_view filter,
                                                  uint64_t scratch_bytes, int max_lanes);
 
-  // The cheapest admissible choice. Never fails: a filter that leaves nothing for a kind is ignored for it.
+  // The cheapest admissible choice. Never fails: a filter that leaves nothing for a kind is ignored for it, and the log
+  // says so.
   Choice Choose(const Query& query) const;
 
  private:

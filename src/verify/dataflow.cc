@@ -46,6 +46,7 @@ class Walk {
 
   Status Do(const OpRef& ref);
   Status CheckOutputs() const;
+  bool InGroupOrder() const;
 
  private:
   Status CheckSameBits(int rank, int part) const;
@@ -238,14 +239,25 @@ Status Walk::CheckOutputs() const {
   return Status();
 }
 
+bool Walk::InGroupOrder() const {
+  for (int r = 0; reduces_ && r < s_.contract.ranks; ++r) {
+    for (int p = 0; p < s_.parts && plan::OutputBlocks(s_.contract, r) != 0; ++p) {
+      if (!folds_.IsInOrder(values_[places_.Output(r, 0) + p].source)) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
-Status CheckDataflow(const Schedule& schedule, const Order& order, int lane) {
+Status CheckDataflow(const Schedule& schedule, const Order& order, int lane, bool* group_order) {
   Walk walk(schedule, lane);
   for (const OpRef& ref : order.data) {
     if (ref.lane == lane) AXCCL_RETURN_IF_ERROR(walk.Do(ref));
   }
-  return walk.CheckOutputs();
+  AXCCL_RETURN_IF_ERROR(walk.CheckOutputs());
+  *group_order = walk.InGroupOrder();
+  return Status();
 }
 
 }  // namespace axccl::verify

@@ -17,6 +17,7 @@ namespace axccl::verify {
 
 // Walks the data operations of lane `lane` in `order`. The schedule has passed CheckStructure and CheckConcurrency, so
 // that any order the schedule allows leads to the same values. kInvalidArgument tells the first error met.
-Status CheckDataflow(const plan::Schedule& schedule, const Order& order, int lane);
+// *group_order is whether the lane keeps that (plan::Plan).
+Status CheckDataflow(const plan::Schedule& schedule, const Order& order, int lane, bool* group_order);
 
 }  // namespace axccl::verify

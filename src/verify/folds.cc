@@ -57,6 +57,17 @@ bool Folds::IsFull(uint32_t fold) const {
   return size == ranks_;
 }
 
+bool Folds::IsInOrder(uint32_t fold) const {
+  const Node& node = nodes_[fold];
+  if (node.count != static_cast<uint32_t>(ranks_)) return fold == 0 && ranks_ == 1;
+  for (uint32_t r = 0; r < node.count; ++r) {
+    const uint32_t term = terms_[node.first + r];
+    const Node& inner = nodes_[term];
+    if (term != r && !(inner.count == 1 && terms_[inner.first] == r)) return false;
+  }
+  return true;
+}
+
 std::string Folds::ToString(uint32_t fold) const {
   std::string text = "{";
   for (int r = 0; r < ranks_; ++r) {

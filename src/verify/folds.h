@@ -24,6 +24,8 @@ class Folds {
   uint32_t Rounded(uint32_t fold);
 
   bool IsFull(uint32_t fold) const;
+  // Whether it is one left fold of all ranks' contributions, raw or rounded, in ascending order.
+  bool IsInOrder(uint32_t fold) const;
   // "{0 2 3}", the ranks in it.
   std::string ToString(uint32_t fold) const;
 

@@ -55,29 +55,33 @@ bool Twins(const Schedule& s, int a, int b) {
   });
 }
 
-Status CheckLanes(const Schedule& s, const SignalTable& signals, const std::vector<int>& lanes, bool* complete) {
+Status CheckLanes(const Schedule& s, const SignalTable& signals, const std::vector<int>& lanes, Facts* facts) {
   Order order;
   AXCCL_RETURN_IF_ERROR(CheckConcurrency(s, signals, lanes, &order));
-  *complete = *complete && order.complete;
-  for (int l : lanes) AXCCL_RETURN_IF_ERROR(CheckDataflow(s, order, l));
+  facts->complete &= order.complete;
+  for (int l : lanes) {
+    bool group_order = false;
+    AXCCL_RETURN_IF_ERROR(CheckDataflow(s, order, l, &group_order));
+    facts->group_order &= group_order;
+  }
   return Status();
 }
 
 Status Check(const Schedule& s, Facts* facts) {
   SignalTable signals;
   AXCCL_RETURN_IF_ERROR(CheckStructure(s, &signals));
-  bool complete = true;
+  Facts found{true, true};
   int proved = -1;  // an independent lane that has passed
   for (const auto& lanes : IndependentLanes(s)) {
     const bool alone = lanes.size() == 1;
     if (alone && proved >= 0 && Twins(s, proved, lanes[0])) continue;
-    AXCCL_RETURN_IF_ERROR(CheckLanes(s, signals, lanes, &complete));
+    AXCCL_RETURN_IF_ERROR(CheckLanes(s, signals, lanes, &found));
     if (alone) proved = lanes[0];
   }
-  if (s.contract.kind == plan::Kind::kBarrier && !complete) {
+  if (s.contract.kind == plan::Kind::kBarrier && !found.complete) {
     return MakeStatus(Code::kInvalidArgument, "order: a rank may end the barrier before another has begun it");
   }
-  facts->complete = complete;
+  *facts = found;
   return Status();
 }
 
@@ -100,6 +104,7 @@ Result<std::shared_ptr<const plan::Plan>> MakePlan(Schedule schedule) {
   auto plan = std::make_shared<plan::Plan>();
   plan->hash = plan::HashOf(plan::Print(schedule));
   plan->complete = facts.complete;
+  plan->group_order = facts.group_order;
   plan->schedule = std::move(schedule);
   return std::shared_ptr<const plan::Plan>(std::move(plan));
 }

@@ -22,7 +22,8 @@
 namespace axccl::verify {
 
 struct Facts {
-  bool complete = false;  // see plan::Plan
+  bool complete = false;     // see plan::Plan
+  bool group_order = false;  // likewise
 };
 
 Status Verify(const plan::Schedule& schedule, Facts* facts);

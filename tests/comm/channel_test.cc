@@ -445,8 +445,8 @@ TEST(Channel, BadArguments) {
         << ncclGetLastError(nullptr);
     EXPECT_OK(axcclGroupsDestroy(groups));
     EXPECT_EQ(axcclChannelCreate(&channel, clique.comm(), groups, 0, 0), ncclInvalidArgument);
-    EXPECT_EQ(axcclChannelCreate(&channel, clique.comm(), nullptr, 0, 1), ncclInvalidArgument);
-    EXPECT_TRUE(LastErrorHas("flags is 0x1")) << ncclGetLastError(nullptr);
+    EXPECT_EQ(axcclChannelCreate(&channel, clique.comm(), nullptr, 0, 2), ncclInvalidArgument);
+    EXPECT_TRUE(LastErrorHas("flags is 0x2")) << ncclGetLastError(nullptr);
     EXPECT_EQ(axcclChannelCreate(nullptr, clique.comm(), nullptr, 0, 0), ncclInvalidArgument);
     EXPECT_EQ(axcclChannelCreate(&channel, nullptr, nullptr, 0, 0), ncclInvalidArgument);
     EXPECT_EQ(axcclChannelDestroy(nullptr), ncclInvalidArgument);

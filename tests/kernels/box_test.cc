@@ -250,6 +250,8 @@ struct Reduction {
   Combine combine;
   std::vector<Factor> pre;
   uint64_t post_divisor = 0;
+  bool round_factored = false;
+  std::vector<Factor> post = {};  // one, or none
 };
 
 // Element by element into flat arrays, through the flat mover and back.
@@ -270,6 +272,8 @@ void ExpectReduced(const Reduction& reduction, Case* c, int num_src) {
                            .type = reduction.type, .combine = reduction.combine};
   request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
   request.post_divisor = reduction.post_divisor;
+  request.round_factored = reduction.round_factored;
+  request.post = reduction.post.empty() ? nullptr : reduction.post.data();
   Reduce(request);
   for (Operand& operand : c->operands) operand.wanted = operand.initial;
   for (int d = 0; d < c->num_dst; ++d) {
@@ -302,6 +306,8 @@ void CheckReduce(const Reduction& reduction, int num_dst, int num_src) {
                                   reduction.combine};
       request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
       request.post_divisor = reduction.post_divisor;
+      request.round_factored = reduction.round_factored;
+      request.post = reduction.post.empty() ? nullptr : reduction.post.data();
       request.non_temporal = non_temporal;
       ReduceBoxWithIsa(isa, request);
       SCOPED_TRACE(testing::Message() << IsaName(isa) << ", " << DataTypeName(reduction.type) << ", in place "
@@ -313,22 +319,28 @@ void CheckReduce(const Reduction& reduction, int num_dst, int num_src) {
 }
 
 Reduction RandomReduction(DataType type, Combine combine, int num_src) {
-  Reduction reduction = {type, combine, {}, 0};
+  Reduction reduction = {type, combine, {}};
   if (type == DataType::kBool || combine > (IsComplex(type) ? Combine::kSum : Combine::kMin)) return reduction;
-  if (OneIn(4)) {
-    for (int k = 0; k < num_src; ++k) {
-      Factor factor;
-      if (ScalarType(type) == DataType::kFloat64) {
-        factor.f64 = 0.75 + k;
-      } else if (IsFloat(ScalarType(type))) {
-        factor.f32 = 0.75f + static_cast<float>(k);
-      } else {
-        factor.i64 = 3 - k;
-      }
-      reduction.pre.push_back(factor);
+  const auto factor_of = [type](int k) {
+    Factor factor;
+    if (ScalarType(type) == DataType::kFloat64) {
+      factor.f64 = 0.75 + k;
+    } else if (IsFloat(ScalarType(type))) {
+      factor.f32 = 0.75f + static_cast<float>(k);
+    } else {
+      factor.i64 = 3 - k;
     }
+    return factor;
+  };
+  if (OneIn(4)) {
+    for (int k = 0; k < num_src; ++k) reduction.pre.push_back(factor_of(k));
+    reduction.round_factored = OneIn(2);
   }
-  if (!IsFloat(ScalarType(type)) && OneIn(4)) reduction.post_divisor = 1 + Below(5);
+  if (OneIn(4) && IsFloat(ScalarType(type))) {
+    reduction.post.push_back(factor_of(4));
+  } else if (OneIn(4) && !IsFloat(ScalarType(type))) {
+    reduction.post_divisor = 1 + Below(5);
+  }
   return reduction;
 }
 

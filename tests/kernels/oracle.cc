@@ -160,8 +160,10 @@ uint32_t ExpectedFloat(const OracleRequest& request, size_t index) {
   for (size_t k = 0; k < request.src.size(); ++k) {
     float x = FloatElement(request.type, request.src[k], index);
     if (!request.pre.empty()) x = x * request.pre[k].f32;
+    if (request.round_factored) x = static_cast<float>(Decode(request.type, Encode(request.type, x)));
     acc = k == 0 ? x : Combined(request.combine, acc, x);
   }
+  if (!request.post.empty()) acc = acc * request.post[0].f32;
   return Encode(request.type, acc);
 }
 
@@ -172,6 +174,7 @@ uint64_t ExpectedDouble(const OracleRequest& request, size_t index) {
     if (!request.pre.empty()) x = x * request.pre[k].f64;
     acc = k == 0 ? x : Combined(request.combine, acc, x);
   }
+  if (!request.post.empty()) acc = acc * request.post[0].f64;
   return std::isnan(acc) ? 0x7ff8000000000000u : std::bit_cast<uint64_t>(acc);
 }
 
@@ -249,7 +252,7 @@ uint32_t Encode(DataType type, float value) {
 }
 
 uint64_t Expected(const OracleRequest& request, size_t index) {
-  if (request.src.size() == 1 && request.pre.empty() && request.post_divisor <= 1) {
+  if (request.src.size() == 1 && request.pre.empty() && request.post_divisor <= 1 && request.post.empty()) {
     return LoadElement(request.src[0], index, ElementSize(ScalarType(request.type)));
   }
   if (request.type == DataType::kBool) return ExpectedBool(request, index);

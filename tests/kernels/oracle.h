@@ -24,7 +24,9 @@ struct OracleRequest {
   Combine combine;
   std::vector<const void*> src;
   std::vector<Factor> pre;  // empty: none
+  bool round_factored = false;
   uint64_t post_divisor = 0;
+  std::vector<Factor> post = {};  // of the result; empty: none
 };
 
 // The scalar that reducing scalar `index` of all sources gives, as bits in the low bytes.

@@ -48,7 +48,10 @@ class ReduceTest : public testing::TestWithParam<Pair> {
       oracle_.src.push_back(inputs_[k].data());
       if (with_pre) oracle_.pre.push_back(RandomFactor(random));
     }
-    if (with_post) {
+    oracle_.round_factored = with_pre && random() % 2 != 0;
+    if (with_post && IsFloat(ScalarType(type_))) {
+      oracle_.post.push_back(RandomFactor(random));
+    } else if (with_post) {
       const uint64_t any = random();
       const uint64_t choices[] = {2, 3, 7, 8, 127, 128, 255, 256, 1000003, any, any >> 32, uint64_t{1} << (any % 64)};
       oracle_.post_divisor = choices[random() % std::size(choices)] | (any % 2);
@@ -103,7 +106,9 @@ class ReduceTest : public testing::TestWithParam<Pair> {
     ReduceRequest request = {.dst = dst, .num_dst = num_dst, .src = src, .num_src = num_src, .count = count,
                              .type = type_, .combine = combine_};
     request.pre = oracle_.pre.empty() ? nullptr : oracle_.pre.data();
+    request.round_factored = oracle_.round_factored;
     request.post_divisor = oracle_.post_divisor;
+    request.post = oracle_.post.empty() ? nullptr : oracle_.post.data();
     request.non_temporal = non_temporal;
     ReduceWithIsa(isa, request);
     for (int d = 0; d < num_dst; ++d) {
@@ -189,7 +194,6 @@ TEST_P(ReduceTest, Divisor) {
     Prepare(2, false, false);
     oracle_.post_divisor = 3;
     CheckCount(kMaxCount);
-    return;
   }
   CheckAll(false, true);
   if (!HasFatalFailure()) CheckAll(true, true);

@@ -11,6 +11,7 @@
 
 #include "src/algo/algo.h"
 #include "src/plan/region.h"
+#include "src/verify/verify.h"
 
 namespace axccl::tune {
 namespace {
@@ -117,6 +118,35 @@ TEST(Choose, AFilterThatLeavesNothingIsIgnored) {
   ExpectSame(MakeChooser("nvls")->Choose(Ask(Kind::kAllReduce, 4, kMi)),
              MakeChooser()->Choose(Ask(Kind::kAllReduce, 4, kMi)));
   EXPECT_EQ(MakeChooser("ring")->Choose(Ask(Kind::kBarrier, 4, 0)).algorithm, "oneshot");
+}
+
+TEST(Choose, GroupOrderGoesBeforeTheFilter) {
+  for (const char* filter : {"", "ring", "tree,pairwise,rhd", "direct,ring", "oneshot,ring"}) {
+    const auto chooser = MakeChooser(filter);
+    ForEachQuery([&](Query query) {
+      const std::string_view freely = chooser->Choose(query).algorithm;
+      query.group_order = true;
+      const std::string_view taken = chooser->Choose(query).algorithm;
+      if (!plan::Reduces(query.contract.kind) || query.contract.ranks == 1) {
+        EXPECT_EQ(taken, freely);
+      } else if (query.contract.ranks > 2) {
+        EXPECT_TRUE(taken == "direct" || taken == "oneshot" || taken == "twoshot") << filter << ": " << taken;
+        if (std::string_view(filter) == "oneshot,ring") {
+          EXPECT_EQ(taken, "oneshot");
+        }
+      }
+    });
+  }
+  // Between two ranks the order of a relay depends on the root.
+  const auto chooser = MakeChooser("tree");
+  for (const int root : {0, 1}) {
+    Query query = Ask(Kind::kReduce, 2, 4 * kMi, Access::kNone, root);
+    query.group_order = true;
+    verify::Facts facts;
+    auto schedule = algo::Generate(query.contract, chooser->Choose(query).algorithm, 1);
+    EXPECT_TRUE(verify::Verify(schedule.value(), &facts).ok());
+    EXPECT_TRUE(facts.group_order) << root;
+  }
 }
 
 TEST(Choose, RefusesAnUnknownAlgorithm) {

@@ -66,6 +66,7 @@ TEST(CommandTest, ShowsVerifiesAndHashes) {
   EXPECT_EQ(o.exit, 0);
   EXPECT_EQ(o.text,
             "right: ring all_reduce, 4 ranks, root 0, 1 lanes, 76 operations, staged, complete, hash " + hash + "\n");
+  EXPECT_NE(RunProgram("verify --op all_reduce --algo direct --ranks 4").text.find(", in group order, hash "), std::string::npos);
   const TempFile file(text);
   EXPECT_EQ(RunProgram(std::string("verify ") + file.path()).text, o.text);
   EXPECT_EQ(RunProgram(std::string("verify - < ") + file.path()).text, o.text);

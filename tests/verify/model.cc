@@ -380,6 +380,26 @@ bool Model::Complete() const {
   return true;
 }
 
+bool Model::InGroupOrder() {
+  const int n = s_.contract.ranks;
+  if (!plan::Reduces(s_.contract.kind)) return true;
+  std::map<uint32_t, std::vector<uint64_t>> results;
+  const Memory memory = Execute(0, &results);
+  std::set<int> right;
+  for (const auto& [terms, number] : expressions_) {
+    bool ascending = terms.size() == static_cast<size_t>(n);
+    for (int r = 0; ascending && r < n; ++r) {
+      const auto stored = expressions_.find({r + 1});
+      const int term = terms[static_cast<size_t>(r)];
+      ascending = term == r + 1 || (stored != expressions_.end() && term == stored->second);
+    }
+    if (ascending) right.insert(number);
+  }
+  return std::all_of(memory.begin(), memory.end(), [&](const auto& at) {
+    return at.first >> 60 != 2 || at.second.finished == 0 || right.count(at.second.expression) != 0;
+  });
+}
+
 std::string Model::FindFault() {
   if (!fault_.empty()) return fault_;
   for (uint32_t in_place : {0u, ~0u}) {

@@ -30,6 +30,8 @@ class Model {
 
   // Whether every rank's end of a turn comes after every rank's beginning of it (plan::Plan::complete).
   bool Complete() const;
+  // Whether all outputs are left folds in order of rank (plan::Plan::group_order).
+  bool InGroupOrder();
 
   // What every data operation wrote, by id, out of place; orders of summation left out.
   std::map<uint32_t, std::vector<uint64_t>> Results();

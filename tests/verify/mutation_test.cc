@@ -139,6 +139,7 @@ class MutationTest : public ::testing::TestWithParam<int> {
     Model model(original);
     ASSERT_EQ(model.FindFault(), "");
     ASSERT_EQ(model.Complete(), facts.complete);
+    ASSERT_EQ(model.InGroupOrder(), facts.group_order);
     Schedule mutant = original;
     where_ = std::string(plan::KindName(contract.kind)) + " " + std::string(algorithm);
     for (const Mutation& m : Mutations(original)) {
@@ -165,6 +166,7 @@ class MutationTest : public ::testing::TestWithParam<int> {
     const std::string reason = ReasonFor(mutant, m, model, &changed, &why);
     EXPECT_NE(reason, "") << "accepted without a reason: " << Describe(original, m) << ": " << why;
     EXPECT_EQ(facts.complete, changed.Complete()) << Describe(original, m);
+    EXPECT_EQ(facts.group_order, changed.InGroupOrder()) << Describe(original, m);
     EXPECT_EQ(RunSome(mutant, random_.Next(), 4), "") << Describe(original, m);
     auto& entry = Ledger::Accepted()[{ChangeName(m.change), reason, where_}];
     if (entry.count++ == 0)

@@ -527,6 +527,22 @@ TEST(VerifyTest, CompleteMeansEveryEndKnowsEveryBegin) {
   EXPECT_FALSE(complete(plan::Kind::kGather, "tree", 2));
 }
 
+TEST(VerifyTest, TellsWhichFoldsAreInGroupOrder) {
+  const auto in_order = [](const Schedule& s) {
+    Facts facts;
+    EXPECT_EQ(Verify(s, &facts).message(), "");
+    return facts.group_order;
+  };
+  EXPECT_TRUE(in_order(Make({}, OneShot(kReduce0, kReduce1))));
+  EXPECT_FALSE(in_order(Make({}, OneShot("reduce finish out[0].0.0 <- slot[1].0 slot[0].0",
+                                         "reduce finish out[1].0.0 <- slot[1].0 slot[0].0"))));
+  // As the input is read and as it was stored are the same contribution.
+  EXPECT_TRUE(in_order(
+      Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- slot[0].0 in[1].0.0"))));
+  EXPECT_FALSE(in_order(
+      Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- in[1].0.0 slot[0].0"))));
+}
+
 TEST(MakePlanTest, CarriesHashAndFacts) {
   const Schedule s = algo::Generate({plan::Kind::kBroadcast, 4, 2}, "tree", 1).value();
   const auto made = MakePlan(s);

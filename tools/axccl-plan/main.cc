@@ -51,9 +51,10 @@ int Verify(const plan::Schedule& s, const std::string& text) {
   for (const auto& lanes : s.program) {
     for (const auto& lane : lanes) ops += lane.ops.size();
   }
-  std::printf("right: %s %s, %d ranks, root %d, %d lanes, %zu operations, %s, %s, hash %s\n", s.algorithm.c_str(),
+  std::printf("right: %s %s, %d ranks, root %d, %d lanes, %zu operations, %s, %s%s, hash %s\n", s.algorithm.c_str(),
               plan::KindName(s.contract.kind), s.contract.ranks, s.contract.root, s.lanes, ops,
               s.direct ? "direct" : "staged", facts.complete ? "complete" : "not complete",
+              plan::Reduces(s.contract.kind) && facts.group_order ? ", in group order" : "",
               plan::ToString(plan::HashOf(text)).c_str());
   return kDone;
 }
