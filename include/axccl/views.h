@@ -181,6 +181,30 @@ ncclResult_t axcclReduceTo(int count, const axcclView_t* in, const axcclView_t* 
                            const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
                            cudaStream_t stream);
 
+/* ---- between two ranks ---- */
+
+/* in[0..count) go to rank `peer`, whose axcclRecv of the same channel gives views of the same shapes and datatypes; they
+ * become its out[0..count). Messages from one rank to another on one channel arrive in the order in which they are sent.
+ * As with ncclSend, either call may wait for the other, so what two ranks exchange belongs in one ncclGroup; a message
+ * to oneself does, too. Source: StableHLO, send and recv. Example: rank 0 sends {{1, 2}, {3, 4}} to rank 1, which
+ * receives into [2, 2] with strides {1, 2}: {1, 3, 2, 4} is what lies in memory there. */
+ncclResult_t axcclSend(int count, const axcclView_t* in, int peer, axcclChannel_t channel,
+                       const axcclOptions_t* options, cudaStream_t stream);
+ncclResult_t axcclRecv(int count, const axcclView_t* out, int peer, axcclChannel_t channel,
+                       const axcclOptions_t* options, cudaStream_t stream);
+
+/* pairs: num_pairs times (source, target), ranks of the channel; the same on all of them. Target's `out` becomes
+ * source's `in`; `out` of a rank that is no target is filled with zeros. A rank is the source of one pair at most, and
+ * the target of one; both may be the same rank. `in` is ignored, and may be NULL, where the rank is no source. Never in
+ * place. Source: StableHLO, collective_permute. Example, n = 3, pairs {0, 1, 1, 2}:
+ *   in {1}, {2}, {3} on ranks 0, 1, 2 -> out {0}, {1}, {2} */
+ncclResult_t axcclCollectivePermute(int count, const axcclView_t* in, const axcclView_t* out, const int64_t* pairs,
+                                    int num_pairs, axcclChannel_t channel, const axcclOptions_t* options,
+                                    cudaStream_t stream);
+
+/* Ranks in no group of a channel may call axcclBroadcast, axcclReduce, axcclBroadcastFrom, axcclReduceTo and
+ * axcclCollectivePermute on it: their outputs are filled with zeros, as StableHLO has it. */
+
 #ifdef __cplusplus
 }
 #endif

@@ -35,5 +35,10 @@ std::shared_ptr<device::host::Stream> Keep(device::host::Stream* stream);
 
 // Launches the call, or adds it to the open group. Null stream: the NULL stream.
 void Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, device::host::Stream* stream);
+// Likewise one that concerns no other rank: a copy, or zeros (exec/local_copy.h).
+void EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, device::host::Stream* stream);
+// Adds a message of this rank to itself to the open group, without which it would never end: an error then.
+Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const exec::Call& call, bool sending,
+                   device::host::Stream* stream);
 
 }  // namespace axccl::api

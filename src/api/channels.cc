@@ -106,7 +106,7 @@ Status Create(axcclChannel_t* out, ncclComm_t handle, comm::Communicator* core, 
 
 }  // namespace
 
-ChannelPin PinChannel(axcclChannel_t handle, const char* call, GroupPlace* place, ncclResult_t* result) {
+ChannelPin PinChannel(axcclChannel_t handle, const char* call, GroupPlace* place, ncclResult_t* result, bool outside) {
   ChannelPin pin = FindChannel(handle, call, result);
   if (!pin) return pin;
   const comm::Comm& comm = *pin.comm.get();
@@ -124,7 +124,10 @@ ChannelPin PinChannel(axcclChannel_t handle, const char* call, GroupPlace* place
   const axcclChannelInfo_t& info = pin.object->info;
   pin.channel = pin.object->channel;
   *place = {info.group_rank, info.group_size};
-  if (pin.channel == nullptr) {
+  if (pin.channel == nullptr && outside) {
+    pin.channel = comm.core()->channel();
+    *place = {-1, 0};
+  } else if (pin.channel == nullptr) {
     *result = Report(MakeStatus(Code::kInvalidUsage,
                                 "%s: rank %d is in no group of channel %lld; only the ranks of its groups may call it",
                                 call, info.rank, static_cast<long long>(info.channel_id)));

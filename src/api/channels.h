@@ -47,7 +47,9 @@ struct GroupPlace {
 };
 
 // The channel behind a handle, on which this rank can call `call`. Empty, and the error reported in *result, when there
-// is none, its communicator takes no calls, or this rank is in no group of it.
-ChannelPin PinChannel(axcclChannel_t channel, const char* call, GroupPlace* place, ncclResult_t* result);
+// is none, its communicator takes no calls, or this rank is in no group of it. With `outside` such a rank gets the
+// communicator's default channel, for the order of what it does by itself, and a place with ranks = 0.
+ChannelPin PinChannel(axcclChannel_t channel, const char* call, GroupPlace* place, ncclResult_t* result,
+                      bool outside = false);
 
 }  // namespace axccl::api

@@ -4,7 +4,6 @@
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/base/log.h"
-#include "src/comm/group.h"
 #include "src/comm/launch.h"
 
 namespace axccl::api {
@@ -107,12 +106,7 @@ ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStre
     Enqueue(comm.get(), core->PairChannel(r.root, sending), call, stream);
     return ncclSuccess;
   }
-  comm::Group& group = comm::Group::Current();
-  if (!group.open())
-    return Report(MakeStatus(Code::kInvalidUsage, "%s: rank %d to itself outside a group would wait for ever; put ncclSend and "
-                             "ncclRecv between ncclGroupStart and ncclGroupEnd", r.name, rank));
-  group.AddSelf(comm::StreamCall{comm->core(), nullptr, call, stream, Keep(stream)}, sending, comm->config().blocking);
-  return ncclSuccess;
+  return Report(EnqueueSelf(r.name, comm.get(), core->channel(), call, sending, stream));
 }
 
 // Per-call settings are checked as far as they can matter on the host, where no algorithm has hardware requirements.

@@ -47,7 +47,7 @@ Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
   operand->has_input = plan::InputBlocks(context.contract, context.position) != 0;
   operand->has_output = plan::OutputBlocks(context.contract, context.position) != 0 ||
                         (r.kind == plan::Kind::kReduce && r.output != nullptr);  // to be filled with zeros
-  DataType types[2] = {};  // of output and input
+  DataType types[2] = {};                                                        // of output and input
   for (const bool is_input : {true, false}) {
     if (!(is_input ? operand->has_input : operand->has_output)) continue;
     const char* side = is_input ? "input" : "output";
@@ -55,8 +55,8 @@ Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
     if (from == nullptr)
       return MakeStatus(Code::kInvalidArgument, "%s: the %s is missing (a null pointer); rank %d needs one", r.name,
                         side, context.position);
-    AXCCL_RETURN_IF_ERROR(ReadView(context, side, index, from[index], is_input ? &operand->input : &operand->output,
-                                   &types[is_input]));
+    AXCCL_RETURN_IF_ERROR(
+        ReadView(context, side, index, from[index], is_input ? &operand->input : &operand->output, &types[is_input]));
     operand->type = types[is_input];
   }
   if (operand->has_input && operand->has_output && types[0] != types[1])
@@ -216,6 +216,77 @@ exec::ViewOperand Convert(const ViewPair& operand) {
   return to;
 }
 
+Status FindOutsideOperands(const ViewRequest& r, exec::ViewList* list) {
+  if (r.output == nullptr) return Status();
+  ViewRequest outputs = r;
+  outputs.root = 0;  // of a group that this rank is not in
+  const ViewContext context{outputs, {plan::Kind::kSendRecv, 2, 0}, 1};
+  std::vector<ViewPair> operands;
+  AXCCL_RETURN_IF_ERROR(ReadOperands(context, &operands));
+  for (const ViewPair& operand : operands) {
+    exec::ViewOperand& to = list->operands.emplace_back(Convert(operand));
+    to.form.shape = operand.output.shape;
+    to.block_bytes = static_cast<uint64_t>(plan::Elements(to.form.shape)) * ElementSize(operand.type);
+  }
+  return r.count > 1 ? CheckApart(context, operands) : Status();
+}
+
+namespace {
+
+exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
+  exec::Call call;
+  call.kind = r.kind;
+  call.root = r.root;
+  call.count = list.uneven ? 0 : list.BlockCount();
+  call.type = list.CommonType();
+  call.input = list.operands[0].input;
+  call.output = list.operands[0].output;
+  call.views = std::make_shared<const exec::ViewList>(std::move(list));
+  return call;
+}
+
+// At most, of what a rank announces of an operand.
+uint64_t WordsOf(const exec::ViewOperand& operand) {
+  const exec::Pieces& pieces = operand.pieces;
+  const size_t blocks = std::max(pieces.input.size(), pieces.output.size());
+  return 4 + 2 * plan::kMaxDims + (blocks == 0 ? 0 : 2 + 4 * blocks + pieces.targets.size());
+}
+
+}  // namespace
+
+Status MakeCalls(const ViewRequest& r, exec::ViewList list, std::vector<exec::Call>* calls) {
+  const uint64_t room = r.kind == plan::Kind::kSendRecv ? exec::kPairAnnouncementWords : exec::kAnnouncementWords;
+  if (list.uneven) {
+    uint64_t words = 0;
+    for (const exec::ViewOperand& operand : list.operands) words += WordsOf(operand);
+    if (words > room)
+      return MakeStatus(
+          Code::kInvalidArgument,
+          "%s: argument count is %d; with the numbers of rows of every rank at most about %llu operands fit in "
+          "one call, make several",
+          r.name, r.count, static_cast<unsigned long long>(room / (words / static_cast<uint64_t>(r.count))));
+    calls->push_back(MakeCall(r, std::move(list)));
+    return Status();
+  }
+  const uint64_t cap = r.options != nullptr && r.options->bucket_bytes != 0 ? r.options->bucket_bytes : UINT64_MAX;
+  exec::ViewList bucket;
+  bucket.zeros = list.zeros;
+  uint64_t bytes = 0, words = 0;
+  for (exec::ViewOperand& operand : list.operands) {
+    const uint64_t more = WordsOf(operand);
+    if (!bucket.operands.empty() && (operand.block_bytes > cap - std::min(bytes, cap) || words + more > room)) {
+      calls->push_back(MakeCall(r, bucket));
+      bucket.operands.clear();
+      bytes = words = 0;
+    }
+    bytes += operand.block_bytes;
+    words += more;
+    bucket.operands.push_back(std::move(operand));
+  }
+  calls->push_back(MakeCall(r, std::move(bucket)));
+  return Status();
+}
+
 Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* operand) {
   const size_t size = ElementSize(operand->type);
   if (context.request.count == 1 || exec::kOperandAlignment % size == 0) return Status();
@@ -225,10 +296,11 @@ Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* op
                       "%s: operand %d of a list has elements of %zu bytes, which are reduced one operand a call only",
                       context.request.name, index, size);
   if (shape.dims == plan::kMaxDims)
-    return MakeStatus(Code::kInvalidArgument,
-                      "%s: operand %d of a list has elements of %zu bytes and %d dimensions; with such elements it may have "
-                      "at most %d",
-                      context.request.name, index, size, shape.dims, plan::kMaxDims - 1);
+    return MakeStatus(
+        Code::kInvalidArgument,
+        "%s: operand %d of a list has elements of %zu bytes and %d dimensions; with such elements it may have "
+        "at most %d",
+        context.request.name, index, size, shape.dims, plan::kMaxDims - 1);
   for (int d = 0; d < shape.dims; ++d) {
     operand->input_strides[d] *= static_cast<int64_t>(size);
     operand->output_strides[d] *= static_cast<int64_t>(size);

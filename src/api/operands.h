@@ -6,6 +6,7 @@
 
 #include "axccl/views.h"
 #include "src/base/status.h"
+#include "src/exec/call.h"
 #include "src/exec/operands.h"
 #include "src/plan/contract.h"
 #include "src/plan/view.h"
@@ -64,5 +65,12 @@ Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* op
 // This rank's operands in a group of `group_size` ranks where it is at `position`. Nothing is read or written but the
 // structs. Operands that the rank does not have are not looked at.
 Status FindOperands(const ViewRequest& request, int group_size, int position, exec::ViewList* list);
+
+// The outputs of a rank that is in no group of the channel and holds zeros afterwards; none if it gives none.
+Status FindOutsideOperands(const ViewRequest& request, exec::ViewList* list);
+
+// The executor's calls for a list: as many as the bucket cap, and what a channel has room to announce, make of it, each
+// with at least one operand. An uneven list is one call.
+Status MakeCalls(const ViewRequest& request, exec::ViewList list, std::vector<exec::Call>* calls);
 
 }  // namespace axccl::api

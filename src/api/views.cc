@@ -17,53 +17,35 @@
 namespace axccl::api {
 namespace {
 
-exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
-  exec::Call call;
-  call.kind = r.kind;
-  call.root = r.root;
-  call.count = list.uneven ? 0 : list.BlockCount();
-  call.type = list.CommonType();
-  call.input = list.operands[0].input;
-  call.output = list.operands[0].output;
-  call.views = std::make_shared<const exec::ViewList>(std::move(list));
-  return call;
-}
+using plan::Kind;
 
-// As many calls as the bucket cap makes of the operands, each with at least one of them.
-std::vector<exec::Call> MakeCalls(const ViewRequest& r, exec::ViewList list) {
-  const uint64_t cap = r.options != nullptr && !list.uneven ? r.options->bucket_bytes : 0;
+// The call of a rank in no group of the channel: zeros, as StableHLO has it.
+ncclResult_t Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_handle) {
+  ncclResult_t result = ncclSuccess;
+  exec::ViewList list;
+  if (const Status status = FindOutsideOperands(r, &list); !status.ok()) return Report(status);
+  device::host::Stream* stream = nullptr;
+  if (!FindStream(stream_handle, r.name, &stream, &result) || list.operands.empty()) return result;
   std::vector<exec::Call> calls;
-  if (cap != 0) {
-    exec::ViewList bucket;
-    bucket.zeros = list.zeros;
-    uint64_t bytes = 0;
-    for (exec::ViewOperand& operand : std::exchange(list.operands, {})) {
-      bytes += operand.block_bytes;
-      if (bytes > cap && !bucket.operands.empty()) {
-        calls.push_back(MakeCall(r, bucket));
-        bucket.operands.clear();
-        bytes = operand.block_bytes;
-      }
-      bucket.operands.push_back(std::move(operand));
-    }
-    list = std::move(bucket);
-  }
-  calls.push_back(MakeCall(r, std::move(list)));
-  return calls;
+  if (const Status status = MakeCalls(r, std::move(list), &calls); !status.ok()) return Report(status);
+  for (const exec::Call& call : calls) EnqueueLocal(pin.comm.get(), pin.channel, call, stream);
+  return ncclSuccess;
 }
 
-// `find(group_size, position, &list)` reads the operands.
+// `find(group_size, position, &list)` reads the operands. `zeros_outside`: not an error for a rank in no group.
 template <class Find>
 ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle,
-                     const Find& find) {
+                     bool zeros_outside, const Find& find) {
   ncclResult_t result = ncclSuccess;
   GroupPlace place;
-  const ChannelPin pin = PinChannel(handle, r.name, &place, &result);
+  const ChannelPin pin = PinChannel(handle, r.name, &place, &result, zeros_outside);
   if (!pin) return result;
+  if (place.ranks == 0) return Outside(r, pin, stream_handle);
   const CommPin& comm = pin.comm;
   exec::ViewList list;
   if (const Status status = find(place.ranks, place.rank, &list); !status.ok()) return Report(status);
-  std::vector<exec::Call> calls = MakeCalls(r, std::move(list));
+  std::vector<exec::Call> calls;
+  if (const Status status = MakeCalls(r, std::move(list), &calls); !status.ok()) return Report(status);
   for (exec::Call& call : calls) {
     if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
   }
@@ -80,14 +62,15 @@ ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle
 }
 
 ncclResult_t OnEven(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
-  return OnViews(r, op, channel, stream, [&](int group_size, int position, exec::ViewList* list) {
+  const bool zeros_outside = r.kind == Kind::kBroadcast || r.kind == Kind::kReduce;
+  return OnViews(r, op, channel, stream, zeros_outside, [&](int group_size, int position, exec::ViewList* list) {
     return FindOperands(r, group_size, position, list);
   });
 }
 
 ncclResult_t OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t op, axcclChannel_t channel,
                       cudaStream_t stream) {
-  return OnViews(r, op, channel, stream, [&](int group_size, int position, exec::ViewList* list) {
+  return OnViews(r, op, channel, stream, false, [&](int group_size, int position, exec::ViewList* list) {
     return FindUnevenOperands(r, extents, group_size, position, list);
   });
 }
@@ -100,7 +83,8 @@ ncclResult_t OnLate(const ViewRequest& r, const exec::LatePieces& late, std::ini
       return InvalidArgument("%s: an array that is read when the call starts is NULL; it must stay valid until then",
                              r.name);
   }
-  return OnViews(r, op, channel, stream, [&](int group_size, int position, exec::ViewList* list) {
+  const bool zeros_outside = late.roots != nullptr;
+  return OnViews(r, op, channel, stream, zeros_outside, [&](int group_size, int position, exec::ViewList* list) {
     return FindLateOperands(r, late, group_size, position, list);
   });
 }

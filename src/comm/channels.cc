@@ -64,6 +64,8 @@ uint64_t ChannelName::Hash() const { return Mix(plan::ReplicaGroups::GroupHash(r
 
 std::string ChannelName::Text() const {
   constexpr size_t kShown = 16;
+  if (!messages_on.empty())
+    return "messages from rank " + std::to_string(ranks[0]) + " to rank " + std::to_string(ranks[1]) + " on " + messages_on;
   std::string text = "channel " + std::to_string(id) + " of ranks [";
   for (size_t i = 0; i < ranks.size() && i < kShown; ++i) text += (i == 0 ? "" : " ") + std::to_string(ranks[i]);
   if (ranks.size() > kShown) text += " ... of " + std::to_string(ranks.size());
@@ -72,8 +74,9 @@ std::string ChannelName::Text() const {
 
 // ---- one channel ----
 
-GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<Member> members, int self)
-    : exec::Channel(table->comm_, std::move(members), self, false, std::make_shared<device::host::Timeline>(), this),
+GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<Member> members, int self,
+                           device::host::TimelinePtr order)
+    : exec::Channel(table->comm_, std::move(members), self, false, std::move(order), this),
       table_(table),
       name_(std::move(name)),
       part_(part),
@@ -86,6 +89,20 @@ GroupChannel::~GroupChannel() {
     if (slot != kNotFound) layout.SlotOf(BlockOf(member(p)), slot)->users.fetch_sub(1, std::memory_order_seq_cst);
   }
   table_->Withdraw(part_);
+}
+
+Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
+  std::lock_guard lock(pairs_mutex_);
+  std::shared_ptr<GroupChannel>& pair = pairs_[{position, sending}];
+  if (pair == nullptr) {
+    const int32_t mine = own().rank, theirs = member(position).rank;
+    const auto id = static_cast<int64_t>(Mix(part_.key, sending ? Mix(static_cast<uint64_t>(mine), static_cast<uint64_t>(theirs))
+                                                                : Mix(static_cast<uint64_t>(theirs), static_cast<uint64_t>(mine))));
+    ChannelName name{id, {sending ? mine : theirs, sending ? theirs : mine}, name_.Text()};
+    std::lock_guard table_lock(table_->mutex_);
+    AXCCL_ASSIGN_OR_RETURN(pair, table_->Make(name, order()));
+  }
+  return pair.get();
 }
 
 // Whether a peer's part of the channel is at `offset` of its heap. Nothing is believed before it is checked.
@@ -206,21 +223,23 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, const Note& note) 
   auto it = channels_.find(name);
   const bool made = it == channels_.end();
   if (made) {
-    AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<GroupChannel> channel, Make(name));
+    AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<GroupChannel> channel, Make(name, std::make_shared<device::host::Timeline>()));
     it = channels_.emplace(std::move(name), std::move(channel)).first;
   }
   note(it->second.get(), made);
   return it->second.get();
 }
 
-Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name) {
+Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order) {
   Sweep();
   const Identity& identity = comm_->identity();
   const auto size = static_cast<uint32_t>(name.ranks.size());
   GroupChannel::Part part;
   const ChannelLayout layout =
       ChannelLayout::Created(size, comm_->settings().lanes, comm_->settings().scratch_bytes, &part.bytes);
-  uint32_t& created = created_[name.Hash()];
+  // The id of a pair's channel is of one generation of the pair's channel already.
+  uint32_t once = 0;
+  uint32_t& created = name.messages_on.empty() ? created_[name.Hash()] : once;
   part.generation = created;
   part.key = KeyOf(name, created);
   AXCCL_ASSIGN_OR_RETURN(part.slot, FreeSlot(part.key));
@@ -240,7 +259,8 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
     member.block = rank == identity.rank ? part.memory : nullptr;
   }
   const auto self = std::find(name.ranks.begin(), name.ranks.end(), identity.rank) - name.ranks.begin();
-  auto channel = std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self));
+  auto channel = std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self),
+                                                std::move(order));
 
   const exec::BlockLayout& table = comm_->block().layout();
   ChannelSlot* slot = table.SlotOf(comm_->block().data(), part.slot);

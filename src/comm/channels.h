@@ -38,6 +38,7 @@ class Communicator;
 struct ChannelName {
   int64_t id = 0;
   std::vector<int32_t> ranks;  // of the communicator, in group order
+  std::string messages_on;     // of a pair (sender, receiver): the text of their channel; the id is made of its key then
 
   uint64_t Hash() const;
   std::string Text() const;  // "channel 7 of ranks [0 2]"
@@ -55,11 +56,15 @@ class GroupChannel : private exec::Connector, public exec::Channel {
     uint32_t generation = 0;
   };
 
-  GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self);
+  GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self,
+               device::host::TimelinePtr order);
   ~GroupChannel();
 
   const ChannelName& name() const { return name_; }
   const Part& part() const { return part_; }
+  // The channel for messages between this rank and the one at `position` (another). `sending`: from here to there. It
+  // has the order of this one and lives as long.
+  Result<exec::Channel*> PairChannel(int position, bool sending);
   void* user = nullptr;  // of the API; guarded by the table
 
  private:
@@ -79,6 +84,8 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   const ChannelName name_;
   const Part part_;
   std::vector<uint32_t> found_;  // by position: the slot in that member's table
+  std::mutex pairs_mutex_;
+  std::map<std::pair<int, bool>, std::shared_ptr<GroupChannel>> pairs_;
 };
 
 class ChannelTable {
@@ -103,7 +110,7 @@ class ChannelTable {
  private:
   friend class GroupChannel;
 
-  Result<std::shared_ptr<GroupChannel>> Make(const ChannelName& name);
+  Result<std::shared_ptr<GroupChannel>> Make(const ChannelName& name, device::host::TimelinePtr order);
   Result<uint32_t> FreeSlot(uint64_t key);
   // By the end of a channel: nobody finds its part any more.
   void Withdraw(const GroupChannel::Part& part);

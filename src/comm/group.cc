@@ -20,6 +20,7 @@ void Group::Add(StreamCall call, bool blocking) {
 
 void Group::AddSelf(StreamCall call, bool sending, bool blocking) {
   Note(blocking);
+  call.local = true;
   self_.push_back(SelfMessage{std::move(call), sending});
 }
 
@@ -40,28 +41,50 @@ Status Group::Check() const {
   return Status();
 }
 
-// The k-th send to self of a communicator goes to its k-th receive.
+namespace {
+
+// Joins a send and a receive of a rank to itself into a copy, which becomes `receive`.
+Status JoinSelf(const StreamCall& send, StreamCall* receive) {
+  const int rank = send.comm->identity().rank;
+  exec::Call& to = receive->call;
+  const bool fit = to.views == nullptr || send.call.views == nullptr
+                       ? to.views == send.call.views && to.count == send.call.count
+                       : to.views->Hash() == send.call.views->Hash();
+  if (!fit)
+    return MakeStatus(Code::kInvalidUsage, "ncclGroupEnd: rank %d sends itself %s and receives %s; they must agree", rank,
+                      exec::DescribeCall(send.call).c_str(), exec::DescribeCall(to).c_str());
+  to.input = send.call.input;
+  if (to.views == nullptr) return Status();
+  auto list = std::make_shared<exec::ViewList>(*to.views);
+  for (size_t i = 0; i < list->operands.size(); ++i) {
+    const exec::ViewOperand& from = send.call.views->operands[i];
+    list->operands[i].input = from.input;
+    std::copy_n(from.input_strides, plan::kMaxDims, list->operands[i].input_strides);
+  }
+  to.views = std::move(list);
+  return Status();
+}
+
+}  // namespace
+
+// The k-th send to self on a channel goes to its k-th receive.
 Status Group::MatchSelf() {
-  std::map<Communicator*, std::pair<std::vector<StreamCall*>, std::vector<StreamCall*>>> messages;
+  std::map<exec::Channel*, std::pair<std::vector<StreamCall*>, std::vector<StreamCall*>>> messages;
   for (SelfMessage& message : self_) {
-    auto& [sends, receives] = messages[message.call.comm.get()];
+    auto& [sends, receives] = messages[message.call.channel];
     (message.sending ? sends : receives).push_back(&message.call);
   }
-  for (auto& [comm, both] : messages) {
+  for (auto& [channel, both] : messages) {
     auto& [sends, receives] = both;
-    const int rank = comm->identity().rank;
     if (sends.size() != receives.size())
       return MakeStatus(Code::kInvalidUsage,
-                        "ncclGroupEnd: rank %d has %zu ncclSend and %zu ncclRecv to itself in the group; each needs its match in "
-                        "the same group", rank, sends.size(), receives.size());
+                        "ncclGroupEnd: rank %d has %zu sends and %zu receives to itself in the group; each needs its match in "
+                        "the same group", channel->own().rank, sends.size(), receives.size());
     for (size_t i = 0; i < sends.size(); ++i) {
-      if (sends[i]->call.count != receives[i]->call.count)
-        return MakeStatus(Code::kInvalidUsage, "ncclGroupEnd: rank %d sends itself %llu bytes and receives %llu", rank,
-                          static_cast<unsigned long long>(sends[i]->call.count),
-                          static_cast<unsigned long long>(receives[i]->call.count));
-      receives[i]->call.input = sends[i]->call.input;
+      AXCCL_RETURN_IF_ERROR(JoinSelf(*sends[i], receives[i]));
       // The copy belongs to both streams; the send's part is a call of no bytes.
       sends[i]->call.count = 0;
+      sends[i]->call.views = nullptr;
       calls_.push_back(std::move(*receives[i]));
       calls_.push_back(std::move(*sends[i]));
     }
@@ -89,7 +112,7 @@ Status Group::RunJobs() {
 double Group::Predict() const {
   std::map<const Communicator*, double> seconds;
   for (const StreamCall& call : calls_) {
-    if (call.channel == nullptr) continue;
+    if (call.local) continue;
     const tune::Query query{plan::Contract{call.call.kind, call.channel->size(), call.call.root},
                             call.call.count * ElementSize(call.call.type), call.call.type, tune::Access::kMapped};
     seconds[call.comm.get()] += call.comm->chooser().Choose(query).seconds;

@@ -1,10 +1,10 @@
 #include "src/comm/launch.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 
 #include "src/device/host/waiting.h"
+#include "src/exec/local_copy.h"
 #include "src/exec/operation.h"
 
 namespace axccl::comm {
@@ -23,18 +23,16 @@ using device::host::TimelinePtr;
 constexpr int kLooks = 48;
 
 // Keeps a channel that was created and may be destroyed by its user meanwhile.
-std::shared_ptr<exec::Channel> HoldOf(exec::Channel* channel) {
-  return channel != nullptr ? channel->weak_from_this().lock() : nullptr;
-}
+std::shared_ptr<exec::Channel> HoldOf(exec::Channel* channel) { return channel->weak_from_this().lock(); }
 
 class Launch : public device::host::Work {
  public:
   void Add(StreamCall call) {
-    if (call.channel != nullptr) {
-      AddHold(std::move(call.hold));
-      operations_.emplace_back(call.channel, call.call);
-    } else {
+    AddHold(std::move(call.hold));
+    if (call.local) {
       copies_.push_back(call.call);
+    } else {
+      operations_.emplace_back(call.channel, call.call);
     }
     comms_.push_back(std::move(call.comm));
   }
@@ -45,9 +43,7 @@ class Launch : public device::host::Work {
   }
 
   Poll Progress() override {
-    for (const exec::Call& copy : copies_) {
-      if (copy.output != copy.input) std::memmove(copy.output, copy.input, copy.count * ElementSize(copy.type));
-    }
+    for (const exec::Call& copy : copies_) exec::CopyLocally(copy);
     copies_.clear();
     bool again = false, all_done = true;
     for (exec::Operation& operation : operations_) {
@@ -94,11 +90,6 @@ void AddOnce(std::vector<T*>* list, T* item) {
   if (std::find(list->begin(), list->end(), item) == list->end()) list->push_back(item);
 }
 
-// Copies within a rank go with its communicator's own launches.
-const TimelinePtr& OrderOf(const Communicator& comm, const exec::Channel* channel) {
-  return channel != nullptr ? channel->order() : comm.launches();
-}
-
 // Calls that share an order of launches or a stream, directly or through others.
 struct Cluster {
   std::vector<Communicator*> comms;
@@ -123,7 +114,7 @@ std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
   for (StreamCall& call : calls) {
     Communicator* comm = call.comm.get();
     Stream* stream = Effective(*comm, call.stream);
-    const TimelinePtr& order = OrderOf(*comm, call.channel);
+    const TimelinePtr& order = call.channel->order();
     Cluster* home = nullptr;
     for (size_t i = 0; i < clusters.size();) {
       if (!clusters[i].Touches(order, stream)) {
@@ -183,7 +174,7 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
   device::host::Queue* queue = comm->device()->queue();
   uint64_t launch_ticket, stream_ticket;
   if (!queue->TryEnterIdle()) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});
-  const TimelinePtr& order = OrderOf(*comm, channel);
+  const TimelinePtr& order = channel->order();
   if (!IssueIdle(comm.get(), order.get(), effective, &launch_ticket, &stream_ticket)) {
     queue->Leave();
     return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});

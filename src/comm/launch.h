@@ -15,11 +15,12 @@ namespace axccl::comm {
 
 struct StreamCall {
   std::shared_ptr<Communicator> comm;
-  exec::Channel* channel = nullptr;  // null: a copy within the rank, from call.input to call.output
+  exec::Channel* channel = nullptr;
   exec::Call call;
   device::host::Stream* stream = nullptr;  // null: the NULL stream of the communicator's device
   std::shared_ptr<device::host::Stream> keep;  // `stream` while the call waits in a group
   std::shared_ptr<exec::Channel> hold = nullptr;  // `channel` while work on it is under way; null where the communicator is enough
+  bool local = false;  // a copy within the rank (exec/local_copy.h), in the order of the channel
 };
 
 // One call, on the caller's thread as far as it goes without waiting.

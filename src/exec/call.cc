@@ -93,7 +93,14 @@ std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& fi
 std::string DescribeCall(const Call& call) {
   if (call.views == nullptr) return DescribeCall(call.Packed(), call.count);
   const std::vector<ViewOperand>& operands = call.views->operands;
-  return DescribeCall(call.Packed(), operands.size(), operands[0].form, operands[0].type);
+  std::string text = DescribeCall(call.Packed(), operands.size(), operands[0].form, operands[0].type);
+  const LatePieces& late = call.views->late;
+  const char* name = late.input_extents != nullptr ? "RaggedAllToAll"
+                     : late.roots == nullptr       ? nullptr
+                     : plan::Reduces(call.kind)    ? "ReduceTo"
+                                                   : "BroadcastFrom";
+  if (name != nullptr) text.replace(0, text.find(' '), name);
+  return text;
 }
 
 }  // namespace axccl::exec

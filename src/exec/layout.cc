@@ -8,9 +8,6 @@ namespace {
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairScratch = 256u << 10;
-// Some thousands of operands, or some hundreds with pieces for 64 ranks. Only what is used takes up memory.
-constexpr uint64_t kAnnouncementWords = (512u << 10) / sizeof(uint64_t);
-constexpr uint64_t kPairAnnouncementWords = (128u << 10) / sizeof(uint64_t);
 // Of created channels at most. There may be thousands, and pieces of less than 2 MiB lie close together in the heap.
 constexpr uint64_t kMostCreatedScratch = 1u << 20;
 

@@ -108,6 +108,11 @@ inline constexpr uint32_t kChannelSlots = 8192;
 inline constexpr uint32_t kMaxChannels = kChannelSlots / 2;
 inline constexpr uint32_t kSlotProbes = 64;
 
+// Room for what is announced: of thousands of operands, or of hundreds with pieces for 64 ranks. Only what is used takes up
+// memory.
+inline constexpr uint64_t kAnnouncementWords = (512u << 10) / sizeof(uint64_t);
+inline constexpr uint64_t kPairAnnouncementWords = (128u << 10) / sizeof(uint64_t);
+
 struct ChannelLayout {
   uint32_t endpoints = 0;  // per lane
   uint32_t lanes = 0;

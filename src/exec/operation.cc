@@ -167,7 +167,7 @@ void Operation::EndStage() {
   if (stage_ == Stage::kBarrier) {
     Begin(Stage::kMain, main_);
   } else {
-    if (call_.views != nullptr && call_.views->zeros) FillZeros();
+    if (call_.views != nullptr && call_.views->zeros) FillZerosOfOthers();
     channel_->host()->last_algorithm.store(plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
     stage_ = Stage::kFinished;
   }

@@ -135,7 +135,7 @@ class Operation {
   uint64_t BlockBytes(const Step& step, size_t index) const;
   plan::Range ClipToBlock(const Step& step, plan::Range range) const;
   kernels::BoxOperand Box(uint32_t operand, const Portion& portion, const Stretch& stretch) const;
-  void FillZeros();
+  void FillZerosOfOthers() const;
   void MoveBoxes(const Step& step, const Portion& portion);
   void MoveBox(const Step& step, const Portion& portion, const Stretch& stretch);
 

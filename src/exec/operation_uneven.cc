@@ -137,6 +137,9 @@ Status Operation::CheckTransfer(const Transfer& transfer, size_t index) {
   const Piece& sent = from.input[static_cast<size_t>(transfer.block)];
   Piece& received = to.output[static_cast<size_t>(transfer.place)];
   if (!from.targets.empty()) received.offset = from.targets[static_cast<size_t>(transfer.destination)];
+  if (sent.extent != received.extent && call_.views->late.roots != nullptr)
+    return MakeStatus(Code::kInvalidUsage, "%s: operand %zu: rank %d and rank %d read different roots; they must agree",
+                      DescribeCall(call_).c_str(), index, transfer.source, transfer.destination);
   if (sent.extent != received.extent)
     return MakeStatus(
         Code::kInvalidUsage,

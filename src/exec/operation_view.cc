@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "kernels/host/box.h"
+#include "src/exec/local_copy.h"
 #include "src/exec/operation.h"
 
 namespace axccl::exec {
@@ -205,19 +206,12 @@ Status Operation::MapView(Side side, int position, size_t index, Spot spot) {
 }
 
 // Of ranks that get no block: at the end, as in place the output is an input that others read.
-void Operation::FillZeros() {
-  static constexpr std::byte kZero[16] = {};
-  static constexpr int64_t kNoStrides[plan::kMaxDims] = {};
+void Operation::FillZerosOfOthers() const {
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
   const bool has_block = plan::OutputBlocks(contract, channel_->self()) != 0;
-  for (size_t i = 0; i < NumViews(); ++i) {
-    const ViewOperand& operand = call_.views->operands[i];
-    if (operand.output == nullptr || (has_block && (!call_.uneven() || operand.pieces.output[0].extent != 0))) continue;
-    const plan::Shape& shape = operand.form.shape;
-    const kernels::BoxOperand to{operand.output, operand.output_strides};
-    const kernels::BoxOperand from{const_cast<std::byte*>(kZero), kNoStrides};
-    const kernels::BoxRange all{shape.dims, shape.sizes, 0, static_cast<uint64_t>(plan::Elements(shape))};
-    kernels::CopyBox(all, &to, 1, from, ElementSize(operand.type), false);
+  for (const ViewOperand& operand : call_.views->operands) {
+    const bool gets_it = has_block && (!call_.uneven() || operand.pieces.output[0].extent != 0);
+    if (operand.output != nullptr && !gets_it) FillZeros(operand);
   }
 }
 

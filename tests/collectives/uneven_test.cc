@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/collectives/view_cases.h"
+#include "tests/collectives/tensor.h"
 #include "tests/harness/client.h"
-#include "tests/harness/guarded_buffer.h"
 
 namespace axccl::tests {
 namespace {
@@ -31,7 +30,7 @@ using harness::Seed;
 
 enum class Op : uint8_t { kAllGatherV, kReduceScatterV, kGatherV, kScatterV, kAllToAllV, kRagged, kFrom, kTo };
 constexpr int kNumOps = 8;
-constexpr const char* kOpNames[kNumOps] = {"AllGatherV", "ReduceScatterV",  "GatherV",       "ScatterV",
+constexpr const char* kOpNames[kNumOps] = {"AllGatherV", "ReduceScatterV", "GatherV",       "ScatterV",
                                            "AllToAllV",  "RaggedAllToAll", "BroadcastFrom", "ReduceTo"};
 
 using Matrix = std::vector<Sizes>;  // [source][destination]
@@ -44,7 +43,7 @@ struct Transfer {
 
 struct Operand {
   ncclDataType_t type = ncclFloat32;
-  Sizes row;  // sizes of a row; 1 along the dimension of rows
+  Sizes row;                      // sizes of a row; 1 along the dimension of rows
   Sizes input_rows, output_rows;  // by rank; -1: it has none
   std::vector<Transfer> transfers;
 };
@@ -55,9 +54,9 @@ struct Case {
   ncclRedOp_t fold = ncclSum;
   uint64_t seed = 0;
   std::vector<Operand> operands;
-  Sizes extents;                      // as the call takes them: [operand][rank]
+  Sizes extents;                        // as the call takes them: [operand][rank]
   Matrix sent, input_offsets, targets;  // all-to-all: of all operands
-  std::vector<int32_t> roots;         // by operand
+  std::vector<int32_t> roots;           // by operand
 
   bool Reduces() const { return op == Op::kReduceScatterV || op == Op::kTo; }
   std::string Text() const {
@@ -107,7 +106,9 @@ void AddTransfers(const Case& c, const Sizes& extents, Operand* operand) {
     for (int j = 0; j < c.nranks; ++j) {
       const auto d = static_cast<size_t>(j);
       switch (c.op) {
-        case Op::kAllGatherV: operand->transfers.push_back({i, j, 0, starts[r], extents[r]}); break;
+        case Op::kAllGatherV:
+          operand->transfers.push_back({i, j, 0, starts[r], extents[r]});
+          break;
         case Op::kGatherV:
           if (j == c.root) operand->transfers.push_back({i, j, 0, starts[r], extents[r]});
           break;
@@ -117,7 +118,8 @@ void AddTransfers(const Case& c, const Sizes& extents, Operand* operand) {
         case Op::kReduceScatterV:
           if (i == 0) operand->transfers.push_back({i, j, starts[d], 0, extents[d]});
           break;
-        default: operand->transfers.push_back({i, j, c.input_offsets[r][d], c.targets[r][d], c.sent[r][d]});
+        default:
+          operand->transfers.push_back({i, j, c.input_offsets[r][d], c.targets[r][d], c.sent[r][d]});
       }
     }
   }
@@ -127,7 +129,8 @@ Operand AnyOperand(const Case& c, const Sizes& extents, Random* random) {
   Operand operand;
   operand.type = c.Reduces() && !c.operands.empty() ? c.operands[0].type : random->Pick(harness::kAllTypes);
   const size_t dims = static_cast<size_t>(c.dim) + 1 + random->Below(3);
-  for (size_t d = 0; d < dims; ++d) operand.row.push_back(random->OneIn(30) ? 0 : static_cast<int64_t>(1 + random->Below(5)));
+  for (size_t d = 0; d < dims; ++d)
+    operand.row.push_back(random->OneIn(30) ? 0 : static_cast<int64_t>(1 + random->Below(5)));
   const auto n = static_cast<size_t>(c.nranks);
   operand.input_rows.assign(n, -1);
   operand.output_rows.assign(n, -1);
@@ -174,7 +177,8 @@ Case AnyCase(Random* random, int nranks) {
   c.fold = random->OneIn(2) ? ncclSum : ncclMax;
   if (c.op == Op::kAllToAllV || c.op == Op::kRagged) AnyAllToAll(&c, random);
   const size_t count = random->OneIn(3) ? 2 + random->Below(4) : 1;
-  for (size_t k = 0; k < count; ++k) c.roots.push_back(static_cast<int32_t>(random->Below(static_cast<uint64_t>(nranks))));
+  for (size_t k = 0; k < count; ++k)
+    c.roots.push_back(static_cast<int32_t>(random->Below(static_cast<uint64_t>(nranks))));
   for (size_t k = 0; k < count; ++k) {
     Sizes extents(static_cast<size_t>(nranks));
     std::generate(extents.begin(), extents.end(), [&] { return AnyExtent(random); });
@@ -206,31 +210,15 @@ Element FoldedElement(const Case& c, size_t k, const Sizes& index) {
   return EncodeInteger(c.operands[k].type, result);
 }
 
-struct Tensor {
-  bool there = false;
-  Placement placement;
-  char* begin = nullptr;
-  char* data = nullptr;
-  std::vector<char> expected;
-  axcclView_t view = AXCCL_VIEW_INITIALIZER;
-
-  void Expect(const Sizes& index, const Element& element, size_t size) {
-    const int64_t at = (placement.before + OffsetOf(placement, index)) * static_cast<int64_t>(size);
-    std::memcpy(expected.data() + at, element.data(), size);
-  }
-};
-
 // One rank's part in a case.
 class Part {
  public:
   Part(const Case& c, int rank, std::vector<std::unique_ptr<Arena>>* arenas) : c_(c), rank_(rank) {
     Random random(Scramble(c.seed, 0x9a27, static_cast<uint64_t>(rank)));
-    inputs_.resize(c.operands.size());
-    outputs_.resize(c.operands.size());
     for (size_t k = 0; k < c.operands.size(); ++k) {
       const Operand& operand = c.operands[k];
-      Make(operand, operand.input_rows[static_cast<size_t>(rank)], true, arenas, &random, &inputs_[k]);
-      Make(operand, operand.output_rows[static_cast<size_t>(rank)], false, arenas, &random, &outputs_[k]);
+      inputs_.push_back(Make(operand, operand.input_rows[static_cast<size_t>(rank)], arenas, &random));
+      outputs_.push_back(Make(operand, operand.output_rows[static_cast<size_t>(rank)], arenas, &random));
       Fill(k);
       Predict(k);
     }
@@ -238,8 +226,9 @@ class Part {
 
   ncclResult_t Launch(ncclComm_t comm, cudaStream_t stream) {
     std::vector<axcclView_t> in, out;
-    for (Tensor& tensor : inputs_) in.push_back(tensor.view);
-    for (Tensor& tensor : outputs_) out.push_back(tensor.view);
+    const axcclView_t none = AXCCL_VIEW_INITIALIZER;
+    for (auto& tensor : inputs_) in.push_back(tensor ? tensor->View() : none);
+    for (auto& tensor : outputs_) out.push_back(tensor ? tensor->View() : none);
     const int count = static_cast<int>(in.size());
     const axcclChannel_t channel = axcclDefaultChannel(comm);
     const auto r = static_cast<size_t>(rank_);
@@ -258,7 +247,8 @@ class Part {
       case Op::kGatherV:
         return axcclGatherV(count, in.data(), out.data(), c_.dim, c_.root, c_.extents.data(), channel, nullptr, stream);
       case Op::kScatterV:
-        return axcclScatterV(count, in.data(), out.data(), c_.dim, c_.root, c_.extents.data(), channel, nullptr, stream);
+        return axcclScatterV(count, in.data(), out.data(), c_.dim, c_.root, c_.extents.data(), channel, nullptr,
+                             stream);
       case Op::kAllToAllV:
         return axcclAllToAllV(count, in.data(), out.data(), c_.dim, send_.data(), receive_.data(), channel, nullptr,
                               stream);
@@ -274,58 +264,39 @@ class Part {
   }
 
   void Check() const {
-    for (const std::vector<Tensor>* side : {&inputs_, &outputs_}) {
-      for (const Tensor& tensor : *side) {
-        const auto wrong = std::mismatch(tensor.expected.begin(), tensor.expected.end(), tensor.begin);
-        if (wrong.first == tensor.expected.end()) continue;
-        ADD_FAILURE() << "rank " << rank_ << " of " << c_.nranks << ": " << c_.Text() << ": byte "
-                      << wrong.first - tensor.expected.begin() << " of " << tensor.expected.size() << " of "
-                      << (side == &inputs_ ? "input " : "output ") << &tensor - side->data();
+    for (const auto* side : {&inputs_, &outputs_}) {
+      for (const auto& tensor : *side) {
+        if (tensor)
+          EXPECT_EQ(tensor->FirstWrong(), -1)
+              << "byte of rank " << rank_ << " of " << c_.nranks << (side == &inputs_ ? " input " : " output ")
+              << &tensor - side->data() << ": " << c_.Text();
       }
     }
   }
 
  private:
-  void Make(const Operand& operand, int64_t rows, bool input, std::vector<std::unique_ptr<Arena>>* arenas, Random* random,
-            Tensor* tensor) {
-    if (rows < 0) return;
-    const size_t size = harness::TypeBytes(operand.type);
+  // None of -1 rows.
+  std::unique_ptr<Tensor> Make(const Operand& operand, int64_t rows, std::vector<std::unique_ptr<Arena>>* arenas,
+                               Random* random) {
+    if (rows < 0) return nullptr;
     Sizes sizes = operand.row;
     sizes[static_cast<size_t>(c_.dim)] = rows;
-    // A repeated element would have to be the same under every index.
-    (void)input;
-    tensor->there = true;
-    tensor->placement = AnyPlacement(sizes, false, Random(random->Next()));
-    const auto bytes = static_cast<size_t>(tensor->placement.before + tensor->placement.after) * size;
     const bool mapped = c_.seed % 2 == 0 || random->OneIn(2);
-    tensor->begin = static_cast<char*>((*arenas)[mapped ? 0 : 1]->Take(bytes, random->Below(8) * size));
-    tensor->data = tensor->begin + tensor->placement.before * static_cast<int64_t>(size);
-    tensor->expected.assign(tensor->begin, tensor->begin + bytes);
-    tensor->view.data = tensor->data;
-    tensor->view.datatype = operand.type;
-    tensor->view.num_dims = static_cast<int>(sizes.size());
-    tensor->view.sizes = tensor->placement.sizes.data();
-    tensor->view.strides = tensor->placement.dense ? nullptr : tensor->placement.strides.data();
+    return std::make_unique<Tensor>(sizes, operand.type, (*arenas)[mapped ? 0 : 1].get(), random);
   }
 
   void Fill(size_t k) {
-    Tensor& tensor = inputs_[k];
-    const size_t size = harness::TypeBytes(c_.operands[k].type);
-    if (!tensor.there) return;
-    ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) {
-      const Element element = InputElementOf(c_, k, rank_, index);
-      std::memcpy(tensor.data + OffsetOf(tensor.placement, index) * static_cast<int64_t>(size), element.data(), size);
-      tensor.Expect(index, element, size);
-    });
+    if (!inputs_[k]) return;
+    ForEachIndex(inputs_[k]->placement.sizes,
+                 [&](const Sizes& index) { inputs_[k]->Write(index, InputElementOf(c_, k, rank_, index)); });
   }
 
   void Predict(size_t k) {
-    Tensor& tensor = outputs_[k];
+    if (!outputs_[k]) return;
+    Tensor& tensor = *outputs_[k];
     const Operand& operand = c_.operands[k];
-    const size_t size = harness::TypeBytes(operand.type);
-    if (!tensor.there) return;
     if (c_.op == Op::kTo && c_.roots[k] != rank_)
-      ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) { tensor.Expect(index, Element{}, size); });
+      ForEachIndex(tensor.placement.sizes, [&](const Sizes& index) { tensor.Expect(index, Element{}); });
     for (const Transfer& t : operand.transfers) {
       if (t.destination != rank_) continue;
       Sizes sizes = operand.row;
@@ -334,14 +305,14 @@ class Part {
         Sizes from = index, to = index;
         from[static_cast<size_t>(c_.dim)] += t.from;
         to[static_cast<size_t>(c_.dim)] += t.to;
-        tensor.Expect(to, c_.Reduces() ? FoldedElement(c_, k, from) : InputElementOf(c_, k, t.source, from), size);
+        tensor.Expect(to, c_.Reduces() ? FoldedElement(c_, k, from) : InputElementOf(c_, k, t.source, from));
       });
     }
   }
 
   const Case& c_;
   const int rank_;
-  std::vector<Tensor> inputs_, outputs_;
+  std::vector<std::unique_ptr<Tensor>> inputs_, outputs_;
   Sizes send_, receive_;
 };
 
@@ -350,7 +321,8 @@ void RunCases(RankContext& context, uint64_t seed, int cases) {
   ASSERT_TRUE(clique.Init(context));
   std::vector<std::vector<std::unique_ptr<Arena>>> arenas(static_cast<size_t>(clique.size()));
   for (auto& own : arenas) {
-    for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc}) own.push_back(Arena::Create(memory, size_t{48} << 20));
+    for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
+      own.push_back(Arena::Create(memory, size_t{48} << 20));
   }
   Random random(seed);
   for (int i = 0; i < cases; ++i) {
@@ -383,7 +355,8 @@ TEST_P(UnevenTest, RandomCasesAgreeWithTheDefinition) {
     const uint64_t seed = Scramble(Seed(), ++round, 0xbe7);
     RunOptions options;
     options.environment = {{"NCCL_ALGO", algorithms}, {"AXCCL_SCRATCH_BYTES", "128K"}};
-    RunRanks(GetParam(), [&](RankContext& context) { RunCases(context, seed, 250); }, options);
+    RunRanks(
+        GetParam(), [&](RankContext& context) { RunCases(context, seed, 250); }, options);
     if (HasFailure()) return;
   }
 }

@@ -1,0 +1,179 @@
+// axcclSend, axcclRecv and axcclCollectivePermute: views from one rank to another.
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "axccl/views.h"
+#include "src/api/calls.h"
+#include "src/api/channels.h"
+#include "src/api/export.h"
+#include "src/api/operands.h"
+#include "src/base/log.h"
+#include "src/comm/group.h"
+#include "src/plan/replica_groups.h"
+
+namespace axccl::api {
+namespace {
+
+using plan::Kind;
+
+// The channel of the messages between this rank and another one of its group.
+Result<exec::Channel*> PairOf(const ChannelPin& pin, int peer, bool sending) {
+  if (pin.object) return pin.object->channel->PairChannel(peer, sending);
+  return pin.comm->core()->PairChannel(peer, sending);
+}
+
+Status EnqueueMessage(const ChannelPin& pin, int peer, bool sending, const std::vector<exec::Call>& calls,
+                      device::host::Stream* stream) {
+  AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(pin, peer, sending));
+  for (const exec::Call& call : calls) Enqueue(pin.comm.get(), pair, call, stream);
+  return Status();
+}
+
+ncclResult_t Message(const char* name, int count, const axcclView_t* view, bool sending, int peer,
+                     axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream_handle) {
+  ncclResult_t result = ncclSuccess;
+  GroupPlace place;
+  const ChannelPin pin = PinChannel(channel, name, &place, &result);
+  if (!pin) return result;
+  if (static_cast<unsigned>(peer) >= static_cast<unsigned>(place.ranks))
+    return InvalidArgument("%s: argument peer is %d; pass a rank of the channel's group (0..%d)", name, peer,
+                           place.ranks - 1);
+  const ViewRequest request{name, Kind::kSendRecv, count, sending ? view : nullptr, sending ? nullptr : view, options};
+  exec::ViewList list;
+  if (const Status status = FindOperands(request, 2, sending ? 0 : 1, &list); !status.ok()) return Report(status);
+  std::vector<exec::Call> calls;
+  if (const Status status = MakeCalls(request, std::move(list), &calls); !status.ok()) return Report(status);
+  device::host::Stream* stream = nullptr;
+  if (!FindStream(stream_handle, name, &stream, &result)) return result;
+  if (peer != place.rank) return Report(EnqueueMessage(pin, peer, sending, calls, stream));
+  for (const exec::Call& call : calls) {
+    if (const Status status = EnqueueSelf(name, pin.comm.get(), pin.channel, call, sending, stream); !status.ok())
+      return Report(status);
+  }
+  return ncclSuccess;
+}
+
+// ---- collective_permute ----
+
+// A rank's part in a permutation, as positions in the group; -1: none.
+struct Neighbours {
+  int target = -1, source = -1;
+};
+
+Status FindNeighbours(const char* name, const int64_t* pairs, int num_pairs, const GroupPlace& place,
+                      Neighbours* neighbours) {
+  if (num_pairs < 0 || (num_pairs > 0 && pairs == nullptr))
+    return MakeStatus(Code::kInvalidArgument, "%s: argument num_pairs is %d and pairs is %p; pass num_pairs pairs",
+                      name, num_pairs, static_cast<const void*>(pairs));
+  plan::PairRequest request;
+  request.call = name;
+  request.grid = {1, place.ranks};
+  request.pairs = plan::IdLists::Rectangular(std::span(pairs, 2 * static_cast<size_t>(num_pairs)), 2);
+  AXCCL_ASSIGN_OR_RETURN(const plan::PermutePairs permutation, plan::PermutePairs::Make(request));
+  *neighbours = {permutation.TargetOf(place.rank), permutation.SourceOf(place.rank)};
+  return Status();
+}
+
+// What is sent and what is received, as lists of their own.
+struct PermuteLists {
+  exec::ViewList sent, received;
+};
+
+// Input and output of an operand have one shape and nothing in common. Without `sends` only the outputs are looked at.
+Status FindPermuted(const ViewRequest& r, bool sends, PermuteLists* lists) {
+  const plan::Contract both{Kind::kAllReduce, 1, 0}, output_only{Kind::kScatter, 2, 0};
+  const ViewContext context{r, sends ? both : output_only, sends ? 0 : 1};
+  std::vector<ViewPair> operands;
+  AXCCL_RETURN_IF_ERROR(ReadOperands(context, &operands));
+  for (int i = 0; i < r.count; ++i) {
+    const ViewPair& operand = operands[static_cast<size_t>(i)];
+    plan::Collective collective;
+    collective.call = r.name;
+    collective.operand = context.Index(i);
+    collective.kind = Kind::kSendRecv;
+    collective.group_size = 2;
+    plan::Blocks blocks;
+    AXCCL_RETURN_IF_ERROR(plan::FindBlocks(collective, operand.Input(), operand.Output(), &blocks));
+    AXCCL_RETURN_IF_ERROR(CheckInPlace(context, i, operand, nullptr, nullptr));
+    exec::ViewOperand to = Convert(operand);
+    to.form = {blocks.shape, -1, -1};
+    to.block_bytes = static_cast<uint64_t>(blocks.elements) * ElementSize(operand.type);
+    AXCCL_RETURN_IF_ERROR(LowerToBytes(context, i, &to));
+    lists->received.operands.push_back(to);
+    lists->received.operands.back().input = nullptr;
+    to.output = nullptr;
+    if (sends) lists->sent.operands.push_back(std::move(to));
+  }
+  return r.count > 1 ? CheckApart(context, operands) : Status();
+}
+
+Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, int position, const Neighbours& neighbours,
+                       PermuteLists lists, device::host::Stream* stream) {
+  const bool to_self = neighbours.target == position;
+  if (to_self) {
+    for (size_t i = 0; i < lists.sent.operands.size(); ++i) {
+      lists.received.operands[i].input = lists.sent.operands[i].input;
+      std::copy_n(lists.sent.operands[i].input_strides, plan::kMaxDims, lists.received.operands[i].input_strides);
+    }
+  }
+  std::vector<exec::Call> sent, received;
+  if (neighbours.target >= 0 && !to_self) AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(lists.sent), &sent));
+  AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(lists.received), &received));
+  if (!sent.empty()) AXCCL_RETURN_IF_ERROR(EnqueueMessage(pin, neighbours.target, true, sent, stream));
+  if (neighbours.source >= 0 && !to_self) return EnqueueMessage(pin, neighbours.source, false, received, stream);
+  for (const exec::Call& call : received) EnqueueLocal(pin.comm.get(), pin.channel, call, stream);
+  return Status();
+}
+
+ncclResult_t Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, axcclChannel_t channel,
+                     cudaStream_t stream_handle) {
+  ncclResult_t result = ncclSuccess;
+  GroupPlace place;
+  const ChannelPin pin = PinChannel(channel, r.name, &place, &result, true);
+  if (!pin) return result;
+  Neighbours neighbours;
+  if (place.ranks != 0) {
+    if (const Status status = FindNeighbours(r.name, pairs, num_pairs, place, &neighbours); !status.ok())
+      return Report(status);
+  }
+  PermuteLists lists;
+  if (const Status status = FindPermuted(r, neighbours.target >= 0, &lists); !status.ok()) return Report(status);
+  device::host::Stream* stream = nullptr;
+  if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
+  AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,
+             neighbours.source, place.ranks, static_cast<void*>(stream_handle));
+  // Both directions at once, whatever the order in which others come to theirs.
+  comm::Group& group = comm::Group::Current();
+  group.Start();
+  const Status status = EnqueuePermuted(r, pin, place.rank, neighbours, std::move(lists), stream);
+  if (!status.ok()) group.Keep(status);
+  const Status end = group.End(nullptr);
+  return Report(status.ok() ? end : status);
+}
+
+}  // namespace
+}  // namespace axccl::api
+
+using axccl::api::Message;
+using axccl::api::Permute;
+using axccl::api::ViewRequest;
+using axccl::plan::Kind;
+
+AXCCL_API ncclResult_t axcclSend(int count, const axcclView_t* in, int peer, axcclChannel_t channel,
+                                 const axcclOptions_t* options, cudaStream_t stream) {
+  return Message("axcclSend", count, in, true, peer, channel, options, stream);
+}
+
+AXCCL_API ncclResult_t axcclRecv(int count, const axcclView_t* out, int peer, axcclChannel_t channel,
+                                 const axcclOptions_t* options, cudaStream_t stream) {
+  return Message("axcclRecv", count, out, false, peer, channel, options, stream);
+}
+
+AXCCL_API ncclResult_t axcclCollectivePermute(int count, const axcclView_t* in, const axcclView_t* out,
+                                              const int64_t* pairs, int num_pairs, axcclChannel_t channel,
+                                              const axcclOptions_t* options, cudaStream_t stream) {
+  return Permute(ViewRequest{"axcclCollectivePermute", Kind::kSendRecv, count, in, out, options}, pairs, num_pairs,
+                 channel, stream);
+}

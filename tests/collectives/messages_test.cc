@@ -1,0 +1,348 @@
+// collective_permute, send and recv on views, against their definition: random pairs, lists, shapes, strides, types and
+// memory; channels; order; and what ranks that are in no group get.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/collectives/owned_view.h"
+#include "tests/collectives/tensor.h"
+#include "tests/harness/client.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Arena;
+using harness::Clique;
+using harness::Cuda;
+using harness::LastErrorHas;
+using harness::Layout;
+using harness::Memory;
+using harness::Random;
+using harness::RankContext;
+using harness::RunRanks;
+using harness::Scramble;
+using harness::Seed;
+
+struct Case {
+  uint64_t seed = 0;
+  int nranks = 1;
+  std::vector<int64_t> pairs;
+  std::vector<int> source_of, target_of;  // by rank, -1: none
+  std::vector<Sizes> shapes;
+  std::vector<ncclDataType_t> types;
+
+  std::string Text() const {
+    std::string text = "pairs";
+    for (const int64_t id : pairs) text += " " + std::to_string(id);
+    return text + ", " + std::to_string(shapes.size()) + " operands, case seed " + std::to_string(seed) +
+           ", AXCCL_TEST_SEED=" + std::to_string(Seed());
+  }
+};
+
+Case AnyCase(Random* random, int nranks) {
+  Case c;
+  c.seed = random->Next();
+  c.nranks = nranks;
+  c.source_of.assign(static_cast<size_t>(nranks), -1);
+  c.target_of = c.source_of;
+  std::vector<int> targets(static_cast<size_t>(nranks));
+  std::iota(targets.begin(), targets.end(), 0);
+  for (size_t i = targets.size(); i > 1; --i) std::swap(targets[i - 1], targets[random->Below(i)]);
+  for (int source = 0; source < nranks; ++source) {
+    const int target = targets[static_cast<size_t>(source)];
+    if (random->OneIn(3)) continue;
+    c.pairs.insert(c.pairs.end(), {source, target});
+    c.source_of[static_cast<size_t>(target)] = source;
+    c.target_of[static_cast<size_t>(source)] = target;
+  }
+  for (uint64_t k = random->OneIn(3) ? 1 + random->Below(6) : 1; k > 0; --k) {
+    Sizes shape(random->Below(5));
+    for (int64_t& size : shape)
+      size = random->OneIn(20) ? 0 : static_cast<int64_t>(1 + random->Below(random->OneIn(6) ? 40 : 5));
+    c.shapes.push_back(shape);
+    c.types.push_back(random->OneIn(3) ? axcclBits(1 + random->Below(16)) : random->Pick(harness::kAllTypes));
+  }
+  return c;
+}
+
+Element ElementAt(const Case& c, size_t k, int rank, const Sizes& index) {
+  uint64_t hash = Scramble(c.seed, k, static_cast<uint64_t>(rank));
+  for (const int64_t i : index) hash = Scramble(hash, static_cast<uint64_t>(i));
+  const uint64_t words[2] = {hash, Scramble(hash, 3)};
+  Element element;
+  std::memcpy(element.data(), words, element.size());
+  return element;
+}
+
+// One rank's part in a case.
+struct Part {
+  Part(const Case& c, int rank, std::vector<std::unique_ptr<Arena>>* arenas) : c(c), rank(rank) {
+    Random random(Scramble(c.seed, 0x717, static_cast<uint64_t>(rank)));
+    const int source = c.source_of[static_cast<size_t>(rank)];
+    for (size_t k = 0; k < c.shapes.size(); ++k) {
+      inputs.emplace_back(c.shapes[k], c.types[k], (*arenas)[random.Below(2)].get(), &random);
+      outputs.emplace_back(c.shapes[k], c.types[k], (*arenas)[random.Below(2)].get(), &random);
+      ForEachIndex(c.shapes[k], [&](const Sizes& index) {
+        inputs.back().Write(index, ElementAt(c, k, rank, index));
+        outputs.back().Expect(index, source < 0 ? Element{} : ElementAt(c, k, source, index));
+      });
+    }
+  }
+
+  ncclResult_t Launch(axcclChannel_t channel, cudaStream_t stream) {
+    std::vector<axcclView_t> in, out;
+    for (Tensor& tensor : inputs) in.push_back(tensor.View());
+    for (Tensor& tensor : outputs) out.push_back(tensor.View());
+    const bool sends = c.target_of[static_cast<size_t>(rank)] >= 0;
+    return axcclCollectivePermute(static_cast<int>(in.size()), sends ? in.data() : nullptr, out.data(), c.pairs.data(),
+                                  static_cast<int>(c.pairs.size() / 2), channel, nullptr, stream);
+  }
+
+  void Check() const {
+    for (const std::vector<Tensor>* side : {&inputs, &outputs}) {
+      for (const Tensor& tensor : *side)
+        EXPECT_EQ(tensor.FirstWrong(), -1) << "byte of rank " << rank << (side == &inputs ? " input " : " output ")
+                                           << &tensor - side->data() << ", " << c.Text();
+    }
+  }
+
+  const Case& c;
+  const int rank;
+  std::vector<Tensor> inputs, outputs;
+};
+
+void RunPermutes(RankContext& context, uint64_t seed) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  std::vector<std::vector<std::unique_ptr<Arena>>> arenas(static_cast<size_t>(clique.size()));
+  std::vector<axcclChannel_t> created(arenas.size());
+  for (int m = 0; m < clique.size(); ++m) {
+    for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
+      arenas[static_cast<size_t>(m)].push_back(Arena::Create(memory, size_t{64} << 20));
+    ASSERT_OK(axcclChannelCreate(&created[static_cast<size_t>(m)], clique.comm(m), nullptr, 5, 0));
+  }
+  Random random(seed);
+  for (int i = 0; i < 150; ++i) {
+    const Case c = AnyCase(&random, clique.nranks());
+    const bool on_default = random.OneIn(2);
+    ASSERT_TRUE(context.Step("%s", c.Text().c_str()));
+    std::vector<std::unique_ptr<Part>> parts;
+    for (int m = 0; m < clique.size(); ++m)
+      parts.push_back(std::make_unique<Part>(c, clique.rank(m), &arenas[static_cast<size_t>(m)]));
+    if (clique.size() > 1) ASSERT_OK(ncclGroupStart());
+    for (size_t m = 0; m < parts.size(); ++m) {
+      const int member = static_cast<int>(m);
+      EXPECT_OK(parts[m]->Launch(on_default ? axcclDefaultChannel(clique.comm(member)) : created[m],
+                                 Cuda(clique.stream(member))))
+          << c.Text();
+    }
+    if (clique.size() > 1) ASSERT_OK(ncclGroupEnd());
+    ASSERT_TRUE(clique.Synchronize()) << c.Text();
+    for (const auto& part : parts) part->Check();
+    for (auto& own : arenas) {
+      for (auto& arena : own) {
+        EXPECT_EQ(arena->CheckSentinels(), "") << c.Text();
+        arena->Reset();
+      }
+    }
+    ASSERT_FALSE(testing::Test::HasFailure());
+  }
+  for (const axcclChannel_t channel : created) EXPECT_OK(axcclChannelDestroy(channel));
+}
+
+class PermuteTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(PermuteTest, RandomPairsAgreeWithTheDefinition) {
+  const uint64_t seed =
+      Scramble(Seed(), 0x9e3, static_cast<uint64_t>(GetParam().processes * 64 + GetParam().threads * 8));
+  RunRanks(GetParam(), [&](RankContext& context) { RunPermutes(context, seed); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PermuteTest,
+                         testing::Values(harness::Processes(1), harness::Processes(2), harness::Processes(4),
+                                         harness::Threads(3), harness::Threads(6), harness::OneThread(4),
+                                         Layout{2, 2, 1}),
+                         [](const auto& info) { return info.param.Text(); });
+
+// XLA's CollectivePermute_Simple (collective_ops_test.cc): pairs {1,0}, {0,1}, {2,2}; rank 3 gets zeros.
+TEST(Permute, OfXla) {
+  RunRanks(harness::Processes(4), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const auto rank = static_cast<uint32_t>(context.rank());
+    uint32_t in[2] = {rank + 10, rank + 10}, out[2] = {99, 99};
+    const View from(in, {2}, {}, ncclUint32), to(out, {2}, {}, ncclUint32);
+    const int64_t pairs[] = {1, 0, 0, 1, 2, 2};
+    ASSERT_OK(axcclCollectivePermute(1, from, to, pairs, 3, axcclDefaultChannel(clique.comm()), nullptr,
+                                     Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    const uint32_t expected[] = {11, 10, 12, 0};
+    EXPECT_EQ(out[0], expected[rank]);
+    EXPECT_EQ(out[1], expected[rank]);
+  });
+}
+
+// Messages of one sender on one channel come in order, those of different channels are not taken for each other.
+TEST(Messages, AreFifoOnAChannel) {
+  for (const Layout& layout : {harness::Processes(2), harness::Threads(2)}) {
+    RunRanks(layout, [](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context, 2));
+      axcclChannel_t channels[2];
+      for (int64_t id = 0; id < 2; ++id) ASSERT_OK(axcclChannelCreate(&channels[id], clique.comm(), nullptr, id, 0));
+      constexpr int kMessages = 40;
+      std::vector<int32_t> data(2 * kMessages, -1);
+      for (int i = 0; i < 2 * kMessages; ++i) {
+        int32_t* const at = &data[static_cast<size_t>(i)];
+        if (context.rank() == 0) *at = i;
+        const View view(at, {1, 1});
+        // The receiver takes those of the other channel first.
+        const int which = context.rank() == 0 ? i % 2 : i / kMessages;
+        const int stream = which;
+        if (context.rank() == 0) {
+          ASSERT_OK(axcclSend(1, view, 1, channels[which], nullptr, Cuda(clique.stream(0, stream))));
+        } else {
+          ASSERT_OK(axcclRecv(1, view, 0, channels[which], nullptr, Cuda(clique.stream(0, stream))));
+        }
+      }
+      ASSERT_TRUE(clique.Synchronize());
+      if (context.rank() == 1) {
+        for (int i = 0; i < kMessages; ++i) {
+          EXPECT_EQ(data[static_cast<size_t>(i)], 2 * i);
+          EXPECT_EQ(data[static_cast<size_t>(kMessages + i)], 2 * i + 1);
+        }
+      }
+      ASSERT_TRUE(context.Barrier());
+      for (const axcclChannel_t channel : channels) EXPECT_OK(axcclChannelDestroy(channel));
+    });
+  }
+}
+
+TEST(Messages, ToOneselfAndBetweenLayouts) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    const cudaStream_t stream = Cuda(clique.stream());
+    int32_t in[4] = {1, 2, 3, 4}, other[4] = {}, own[4] = {};
+    const View from(in, {2, 2}), to(other, {2, 2}, {1, 2}), self(own, {2, 2}, {-2, 1});
+    axcclView_t reversed = self.view;
+    reversed.data = own + 2;
+    const int peer = 1 - context.rank();
+    EXPECT_EQ(axcclSend(1, from, context.rank(), channel, nullptr, stream), ncclInvalidUsage);
+    EXPECT_TRUE(LastErrorHas("axcclSend: rank")) << ncclGetLastError(nullptr);
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(axcclRecv(1, &reversed, context.rank(), channel, nullptr, stream));
+    ASSERT_OK(axcclSend(1, from, peer, channel, nullptr, stream));
+    ASSERT_OK(axcclRecv(1, to, peer, channel, nullptr, stream));
+    ASSERT_OK(axcclSend(1, from, context.rank(), channel, nullptr, stream));
+    ASSERT_OK(ncclGroupEnd());
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(std::vector<int32_t>(other, other + 4), (std::vector<int32_t>{1, 3, 2, 4}));
+    EXPECT_EQ(std::vector<int32_t>(own, own + 4), (std::vector<int32_t>{3, 4, 1, 2}));
+  });
+}
+
+// Both sides must speak of the same shapes.
+TEST(Messages, MismatchIsToldBothSides) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int32_t data[4] = {};
+    const View four(data, {4}), square(data, {2, 2});
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    if (context.rank() == 0) {
+      (void)axcclSend(1, four, 1, channel, nullptr, Cuda(clique.stream()));
+    } else {
+      (void)axcclRecv(1, square, 0, channel, nullptr, Cuda(clique.stream()));
+    }
+    EXPECT_EQ(axcclStreamSynchronize(clique.stream()), ncclInvalidUsage);
+    for (const char* words : {"of blocks [4] int32", "of blocks [2, 2] int32"})
+      EXPECT_TRUE(LastErrorHas(words)) << ncclGetLastError(nullptr);
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+  });
+}
+
+TEST(Permute, WrongArgumentsAreNamed) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int32_t in[4] = {}, out[4] = {7, 7, 7, 7};
+    const View from(in, {4}), to(out, {4}), small(out, {3}), half(in + 2, {2}), front(in, {2});
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    const cudaStream_t stream = Cuda(clique.stream());
+    auto refused = [&](const axcclView_t* a, const axcclView_t* b, std::vector<int64_t> pairs, const char* words) {
+      EXPECT_EQ(
+          axcclCollectivePermute(1, a, b, pairs.data(), static_cast<int>(pairs.size() / 2), channel, nullptr, stream),
+          ncclInvalidArgument)
+          << words;
+      EXPECT_TRUE(LastErrorHas(words)) << words << " not in " << ncclGetLastError(nullptr);
+      EXPECT_TRUE(LastErrorHas("axcclCollectivePermute")) << ncclGetLastError(nullptr);
+    };
+    refused(from, to, {0, 1, 0, 0}, "0");
+    refused(from, to, {0, 1, 1, 1}, "1");
+    refused(from, to, {0, 2}, "2");
+    refused(from, to, {-1, 0}, "-1");
+    refused(from, small, {0, 1, 1, 0}, "expected 4");
+    refused(from, from, {0, 1, 1, 0}, "no form in place");
+    refused(nullptr, to, {0, 1, 1, 0}, "the input is missing");
+    refused(from, nullptr, {0, 1, 1, 0}, "the output is missing");
+    EXPECT_EQ(axcclSend(1, from, 2, channel, nullptr, stream), ncclInvalidArgument);
+    EXPECT_TRUE(LastErrorHas("axcclSend: argument peer is 2; pass a rank of the channel's group (0..1)"));
+    EXPECT_EQ(axcclRecv(1, nullptr, 1, channel, nullptr, stream), ncclInvalidArgument);
+    EXPECT_TRUE(LastErrorHas("axcclRecv: the output is missing")) << ncclGetLastError(nullptr);
+    EXPECT_EQ(out[0], 7);
+    ASSERT_TRUE(clique.Synchronize());
+  });
+}
+
+// Of four ranks, 0 and 2 are in a group.
+TEST(Outside, RanksInNoGroupGetZeros) {
+  RunRanks(harness::Processes(4), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int64_t ids[] = {0, 2};
+    axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;
+    spec.num_replicas = 1, spec.num_partitions = 4, spec.mode = axcclFlattenedIds;
+    spec.ids = ids, spec.num_groups = 1, spec.group_size = 2;
+    axcclGroups_t groups;
+    ASSERT_OK(axcclGroupsCreate(&groups, &spec));
+    axcclChannel_t channel;
+    ASSERT_OK(axcclChannelCreate(&channel, clique.comm(), groups, 1, 0));
+    const bool inside = context.rank() % 2 == 0;
+    const int position = context.rank() / 2;
+    const cudaStream_t stream = Cuda(clique.stream());
+    int32_t in[2] = {context.rank() + 1, context.rank() + 1}, out[5][2];
+    std::memset(out, 0x55, sizeof(out));
+    const View from(in, {2}), to0(out[0], {2}), to1(out[1], {2}), to2(out[2], {2}), to3(out[3], {2}), to4(out[4], {2});
+    const int64_t pairs[] = {0, 1};
+    const int32_t roots[] = {1};
+    ASSERT_OK(axcclBroadcast(1, from, to0, 0, channel, nullptr, stream));
+    ASSERT_OK(axcclReduce(1, from, to1, ncclSum, 1, channel, nullptr, stream));
+    ASSERT_OK(axcclCollectivePermute(1, from, to2, pairs, 1, channel, nullptr, stream));
+    ASSERT_OK(axcclBroadcastFrom(1, from, to3, roots, channel, nullptr, stream));
+    ASSERT_OK(axcclReduceTo(1, from, to4, ncclSum, roots, channel, nullptr, stream));
+    ASSERT_TRUE(clique.Synchronize());
+    const int32_t expected[5] = {inside ? 1 : 0, context.rank() == 2 ? 4 : 0, context.rank() == 2 ? 1 : 0,
+                                 inside ? 3 : 0, context.rank() == 2 ? 4 : 0};
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(out[i][0], expected[i]) << i << " position " << position;
+      EXPECT_EQ(out[i][1], expected[i]) << i;
+    }
+    if (!inside) {
+      EXPECT_EQ(axcclAllReduce(1, from, to0, ncclSum, channel, nullptr, stream), ncclInvalidUsage);
+      EXPECT_TRUE(LastErrorHas("is in no group of channel 1")) << ncclGetLastError(nullptr);
+    }
+    EXPECT_OK(axcclChannelDestroy(channel));
+    EXPECT_OK(axcclGroupsDestroy(groups));
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests

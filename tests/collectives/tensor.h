@@ -1,0 +1,53 @@
+// A tensor that lies anywhere in an arena, and what every byte of its memory must be in the end.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "tests/collectives/view_cases.h"
+#include "tests/harness/guarded_buffer.h"
+
+namespace axccl::tests {
+
+struct Tensor {
+  Placement placement;
+  size_t size = 1;  // bytes of an element
+  char* begin = nullptr;
+  char* data = nullptr;  // of the first element
+  std::vector<char> expected;
+  axcclView_t view = AXCCL_VIEW_INITIALIZER;
+
+  Tensor(const Sizes& sizes, ncclDataType_t type, harness::Arena* arena, harness::Random* random)
+      : placement(AnyPlacement(sizes, false, harness::Random(random->Next()))), size(harness::TypeBytes(type)) {
+    const auto bytes = static_cast<size_t>(placement.before + placement.after) * size;
+    begin = static_cast<char*>(arena->Take(bytes, random->Below(8) * size));
+    data = begin + placement.before * static_cast<int64_t>(size);
+    expected.assign(begin, begin + bytes);
+    view.data = data;
+    view.datatype = type;
+    view.num_dims = static_cast<int>(sizes.size());
+  }
+  // Valid while the tensor stays where it is.
+  const axcclView_t& View() {
+    view.sizes = placement.sizes.data();
+    view.strides = placement.dense ? nullptr : placement.strides.data();
+    return view;
+  }
+  void Expect(const Sizes& index, const Element& element) {
+    const int64_t at = (placement.before + OffsetOf(placement, index)) * static_cast<int64_t>(size);
+    std::memcpy(expected.data() + at, element.data(), size);
+  }
+  // As an input: it is that, and stays it.
+  void Write(const Sizes& index, const Element& element) {
+    std::memcpy(data + OffsetOf(placement, index) * static_cast<int64_t>(size), element.data(), size);
+    Expect(index, element);
+  }
+  // The first wrong byte, -1: none.
+  int64_t FirstWrong() const {
+    const auto wrong = std::mismatch(expected.begin(), expected.end(), begin).first;
+    return wrong == expected.end() ? -1 : wrong - expected.begin();
+  }
+};
+
+}  // namespace axccl::tests
