@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "tests/collectives/placed.h"
+#include "tests/collectives/tensor.h"
 
 namespace axccl::tests {
 namespace {
@@ -34,12 +34,10 @@ Element ElementOf(ncclDataType_t type, const Json& value) {
   return element;
 }
 
-// Places a tensor and, where it is an input or has an initial value, fills it.
-void PlaceTensor(const Json& tensor, bool strided, Arena* arena, Random* random, Placed* placed) {
+Tensor PlaceTensor(const Json& tensor, bool strided, Arena* arena, Random* random) {
   Placement placement = AnyPlacement(SizesOf(tensor), false, Random(random->Next()));
   while (!strided && !placement.dense) placement = AnyPlacement(SizesOf(tensor), false, Random(random->Next()));
-  const ncclDataType_t type = TypeOf(tensor);
-  placed->Place(arena, placement, type, random->Below(8) * harness::TypeBytes(type));
+  return Tensor(placement, TypeOf(tensor), arena, random);
 }
 
 template <class Visit>
@@ -198,7 +196,8 @@ ncclResult_t CreateGroups(const std::string& op, const Json& attributes, axcclGr
                           int64_t partitions, axcclGroups_t* groups) {
   Ids ids;
   size_t width = 0;
-  const Json& lists = attributes.at("replica_groups");
+  // A permutation is one of all ids: its pairs name ranks of the channel.
+  const Json lists = attributes.value("replica_groups", Json::array());
   for (const Json& list : lists) {
     width = list.size();
     for (const Json& id : list) ids.push_back(id.get<int64_t>());
@@ -213,8 +212,6 @@ ncclResult_t CreateGroups(const std::string& op, const Json& attributes, axcclGr
 std::string NotExpressible(const Json& test) {
   const std::string op = test.at("op");
   if (op == "iota_groups") return "ids that are computed from iota are the caller's to compute";
-  if (op == "permute_table") return "the API has no table of a permutation's peers";
-  if (op == "collective_permute") return "the API has no collective_permute";
   const Json attributes = test.at("attributes");
   if (test.value("kind", "") == "shape" && attributes.contains("computation_dtype")) {
     for (const Json& type : test.at("expected").at("result_dtypes")) {
@@ -224,12 +221,35 @@ std::string NotExpressible(const Json& test) {
   return "";
 }
 
+namespace {
+
+// A table of a permutation's peers: what comes out when every rank sends its number.
+Json OfRanks(const Json& test) {
+  Json data = test;
+  data["op"] = "collective_permute", data["mode"] = "cross_replica";
+  data["inputs"] = data["expected"] = Json::array();
+  const Json& sources = test.at("expected").at("recv_from");
+  for (size_t k = 0; k < sources.size(); ++k) {
+    const auto number = [](const Json& value) {
+      return Json::array({{{"dtype", "i64"}, {"shape", {1}}, {"data", {value}}}});
+    };
+    data["inputs"].push_back(number(k));
+    data["expected"].push_back(number(sources[k]));
+    EXPECT_EQ(sources.at(test.at("expected").at("send_to")[k].get<size_t>()), k);
+  }
+  return data;
+}
+
+}  // namespace
+
 Json WithData(const Json& test) {
+  if (test.at("op") == "permute_table") return OfRanks(test);
   if (test.value("kind", "") != "shape") return test;
   Json data = test;
   const Json& attributes = test.at("attributes");
   const axcclGroupMode_t mode = ModeOf(test.at("op"), attributes);
-  const int64_t processes = LargestId(attributes.at("replica_groups")) + 1;
+  const char* ids = attributes.contains("replica_groups") ? "replica_groups" : "source_target_pairs";
+  const int64_t processes = LargestId(attributes.at(ids)) + 1;
   static const char* const kModes[] = {"cross_replica", "cross_partition", "cross_replica_and_partition",
                                        "flattened_ids"};
   data["mode"] = kModes[mode];
@@ -279,6 +299,14 @@ ncclResult_t CallOp(const Json& test, const std::vector<axcclView_t>& in, const 
     return axcclReduceTo(count, in.data(), out.data(), OperatorOf(test), roots.data(), channel, nullptr, stream);
   if (op == "collective_reduce")
     return axcclReduce(count, in.data(), out.data(), OperatorOf(test), 0, channel, nullptr, stream);
+  if (op == "collective_permute") {
+    Ids pairs;
+    for (const Json& pair : attributes.at("source_target_pairs")) {
+      for (const Json& id : pair) pairs.push_back(id.get<int64_t>());
+    }
+    return axcclCollectivePermute(count, in.data(), out.data(), pairs.data(), static_cast<int>(pairs.size() / 2),
+                                  channel, nullptr, stream);
+  }
   ADD_FAILURE() << "no call for " << op;
   return ncclInternalError;
 }
@@ -295,7 +323,7 @@ void VectorRunner::Run(const Json& test, bool strided) {
   if (!context_.Step("%s", name.c_str())) return;
   if (IsTable(op)) return CheckTable(test);
   if (op == "replica_id" || op == "partition_id") return RunProcessId(test);
-  if (op == "send_recv") return RunSendRecv(test);
+  if (op == "send_recv") return RunSendRecv(test, strided);
   RunData(test, strided);
 }
 
@@ -309,42 +337,38 @@ void VectorRunner::RunData(const Json& test, bool strided) {
   }
   axcclGroups_t groups = nullptr;
   ASSERT_OK(CreateGroups(op, attributes, mode, test.at("num_replicas"), test.at("num_partitions"), &groups));
-  int group = -1, position = -1, group_size = 0;
-  ASSERT_OK(axcclGroupsGetPlace(groups, rank_, &group, &position, &group_size));
+  int position = -1, group_size = 0;
+  ASSERT_OK(axcclGroupsGetPlace(groups, rank_, nullptr, &position, &group_size));
   axcclChannel_t channel = nullptr;
   ASSERT_OK(axcclChannelCreate(&channel, clique_.comm(), groups, attributes.value("channel_id", int64_t{0}), 0));
   EXPECT_OK(axcclGroupsDestroy(groups));
 
   Random random(Scramble(Seed(), static_cast<uint64_t>(rank_), strided));
   Arena* const arena = arenas_[strided].get();
-  std::vector<Placed> in(expected.size()), out(expected.size());
-  std::vector<axcclView_t> in_views, out_views;
+  std::vector<Tensor> in, out;
   for (size_t i = 0; i < expected.size(); ++i) {
-    PlaceTensor(inputs.at(i), strided, arena, &random, &in[i]);
-    PlaceTensor(expected[i], strided, arena, &random, &out[i]);
-    ForEachElement(inputs[i], [&](const Sizes& index, const Element& e) { in[i].Set(index, e); });
+    Tensor& input = in.emplace_back(PlaceTensor(inputs.at(i), strided, arena, &random));
+    Tensor& output = out.emplace_back(PlaceTensor(expected[i], strided, arena, &random));
+    ForEachElement(inputs[i], [&](const Sizes& index, const Element& e) { input.Write(index, e); });
     if (op == "ragged_all_to_all")
-      ForEachElement(inputs[1], [&](const Sizes& index, const Element& e) { out[i].Set(index, e); });
-    if (group >= 0) ForEachElement(expected[i], [&](const Sizes& index, const Element& e) { out[i].Expect(index, e); });
-    in_views.push_back(in[i].view());
-    out_views.push_back(out[i].view());
+      ForEachElement(inputs[1], [&](const Sizes& index, const Element& e) { output.Write(index, e); });
+    ForEachElement(expected[i], [&](const Sizes& index, const Element& e) { output.Expect(index, e); });
   }
+  std::vector<axcclView_t> in_views, out_views;
+  for (Tensor& tensor : in) in_views.push_back(tensor.View());
+  for (Tensor& tensor : out) out_views.push_back(tensor.View());
   std::vector<int32_t> roots;
   if (attributes.value("has_dynamic_root", false)) roots = inputs.back().at("data").get<std::vector<int32_t>>();
-  if (group < 0) {
-    for (const Json& tensor : expected) {
-      for (const Json& value : tensor.at("data")) EXPECT_EQ(value, 0);
-    }
-    outputs_left_out_ += static_cast<int>(expected.size());
-  } else if (MovesByCounts(op)) {
+  // Ranks in no group call, too, for zeros.
+  if (MovesByCounts(op)) {
     ASSERT_OK(CallRagged(test, position, in_views, out_views, channel));
   } else {
     ASSERT_OK(CallOp(test, in_views, out_views, roots, channel, stream()));
   }
   ASSERT_OK(axcclStreamSynchronize(clique_.stream()));
   for (size_t i = 0; i < out.size(); ++i) {
-    EXPECT_EQ(in[i].Wrong(), "") << "input " << i << " of process " << rank_;
-    EXPECT_EQ(out[i].Wrong(), "") << "output " << i << " of process " << rank_;
+    EXPECT_EQ(in[i].FirstWrong(), -1) << "input " << i << " of process " << rank_;
+    EXPECT_EQ(out[i].FirstWrong(), -1) << "output " << i << " of process " << rank_;
   }
   EXPECT_EQ(arena->CheckSentinels(), "");
   arena->Reset();
@@ -386,7 +410,7 @@ void VectorRunner::CheckAlgorithm(const Json& test) {
 }
 
 // A channel of the vectors is a queue between the two processes that name it.
-void VectorRunner::RunSendRecv(const Json& test) {
+void VectorRunner::RunSendRecv(const Json& test, bool strided) {
   const Json& programs = test.at("attributes").at("programs");
   const auto other_end = [&](const Json& step) {
     const char* other = step[0] == "send" ? "recv" : "send";
@@ -397,24 +421,39 @@ void VectorRunner::RunSendRecv(const Json& test) {
     }
     return -1;
   };
-  const Json& expected = test.at("expected").at(static_cast<size_t>(rank_));
-  std::vector<Ids> sent, received;
-  for (const Json& tensor : test.at("inputs").at(static_cast<size_t>(rank_)))
-    sent.push_back(tensor.at("data").get<Ids>());
-  for (const Json& tensor : expected) received.emplace_back(tensor.at("data").size(), -1);
+  std::map<int64_t, axcclChannel_t> channels;
+  for (const Json& program : programs) {
+    for (const Json& step : program) channels[step[1].get<int64_t>()] = nullptr;
+  }
+  for (auto& [id, channel] : channels) ASSERT_OK(axcclChannelCreate(&channel, clique_.comm(), nullptr, id, 0));
+  Random random(Scramble(Seed(), static_cast<uint64_t>(rank_), strided));
+  Arena* const arena = arenas_[strided].get();
+  const auto rank = static_cast<size_t>(rank_);
+  std::vector<Tensor> sent, received;
+  for (const Json& tensor : test.at("inputs").at(rank)) {
+    Tensor& input = sent.emplace_back(PlaceTensor(tensor, strided, arena, &random));
+    ForEachElement(tensor, [&](const Sizes& index, const Element& e) { input.Write(index, e); });
+  }
+  for (const Json& tensor : test.at("expected").at(rank)) {
+    Tensor& output = received.emplace_back(PlaceTensor(tensor, strided, arena, &random));
+    ForEachElement(tensor, [&](const Sizes& index, const Element& e) { output.Expect(index, e); });
+  }
   size_t next = 0;
-  for (const Json& step : programs.at(static_cast<size_t>(rank_))) {
+  for (const Json& step : programs.at(rank)) {
     const int peer = other_end(step);
+    const axcclChannel_t channel = channels.at(step[1].get<int64_t>());
     if (step[0] == "send") {
-      const Ids& data = sent.at(step[2].get<size_t>());
-      ASSERT_OK(ncclSend(data.data(), data.size(), ncclInt64, peer, clique_.comm(), stream()));
+      ASSERT_OK(axcclSend(1, &sent.at(step[2].get<size_t>()).View(), peer, channel, nullptr, stream()));
     } else {
-      Ids& data = received.at(next++);
-      ASSERT_OK(ncclRecv(data.data(), data.size(), ncclInt64, peer, clique_.comm(), stream()));
+      ASSERT_OK(axcclRecv(1, &received.at(next++).View(), peer, channel, nullptr, stream()));
     }
   }
   ASSERT_OK(axcclStreamSynchronize(clique_.stream()));
-  for (size_t i = 0; i < received.size(); ++i) EXPECT_EQ(received[i], expected[i].at("data").get<Ids>());
+  for (Tensor& tensor : sent) EXPECT_EQ(tensor.FirstWrong(), -1) << "of what process " << rank_ << " sent";
+  for (Tensor& tensor : received) EXPECT_EQ(tensor.FirstWrong(), -1) << "of what process " << rank_ << " received";
+  EXPECT_EQ(arena->CheckSentinels(), "");
+  arena->Reset();
+  for (auto& [id, channel] : channels) EXPECT_OK(axcclChannelDestroy(channel));
 }
 
 void VectorRunner::RunProcessId(const Json& test) {

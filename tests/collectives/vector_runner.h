@@ -17,7 +17,7 @@ using harness::Json;
 // Why the API has no such call; empty when it has.
 std::string NotExpressible(const Json& test);
 
-// Shape cases say nothing of elements: the same with a grid and zeros everywhere.
+// Shape cases say nothing of elements: the same with a grid and zeros everywhere. Tables of peers: as a permutation.
 Json WithData(const Json& test);
 // Of communicators for the case; 1 where it is about groups alone.
 int RanksOf(const Json& test);
@@ -41,12 +41,10 @@ class VectorRunner {
   // Failures are GoogleTest failures. `strided`: views in ncclMemAlloc memory that lie anyhow, instead of dense ones in
   // other memory.
   void Run(const Json& test, bool strided);
-  // Outputs of ranks in no group, for which there is no call.
-  int outputs_left_out() const { return outputs_left_out_; }
 
  private:
   void RunData(const Json& test, bool strided);
-  void RunSendRecv(const Json& test);
+  void RunSendRecv(const Json& test, bool strided);
   void RunProcessId(const Json& test);
   ncclResult_t CallRagged(const Json& test, int place, const std::vector<axcclView_t>& in,
                           const std::vector<axcclView_t>& out, axcclChannel_t channel);
@@ -58,7 +56,6 @@ class VectorRunner {
   const std::string forced_;
   const int rank_;
   std::unique_ptr<harness::Arena> arenas_[2];
-  int outputs_left_out_ = 0;
   std::vector<int64_t> numbers_[4];  // of the ragged call
 };
 

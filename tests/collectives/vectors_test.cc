@@ -46,9 +46,6 @@ void RunAll(const Json& cases, bool processes) {
           for (const bool strided : {false, true}) runner.Run(test, strided);
           if (testing::Test::HasFailure()) return;
         }
-        if (runner.outputs_left_out() > 0 && algorithm.empty())
-          std::printf("rank %d of %d: %d outputs of a rank in no group left out\n", context.rank(), context.nranks(),
-                      runner.outputs_left_out());
       };
       RunRanks(processes ? harness::Processes(ranks) : harness::Threads(ranks), body, options);
       if (testing::Test::HasFailure()) return;
@@ -91,16 +88,10 @@ TEST_P(VectorsTest, PublicTable) {
 TEST_P(VectorsTest, PublicCases) {
   RunFile("public_cases.json", GetParam(),
           {"H_all_reduce_variadic", "H_all_reduce_with_promotable_types", "H_collective_reduce_with_promotable_types",
-           "H_reduce_scatter_with_promotable_types", "M15_iota_groups", "M16_iota_groups_transposed",
-           "H_collective_permute", "S04_collective_permute", "V03d_permute_peers", "V12_collective_permute",
-           "X08_collective_permute_self", "X09_collective_permute_self_and_zero", "X10_collective_permute_rotate",
-           "X11_collective_permute_u16"});
+           "H_reduce_scatter_with_promotable_types", "M15_iota_groups", "M16_iota_groups_transposed"});
 }
 
-TEST_P(VectorsTest, StableHloInterpreter) {
-  RunFile("stablehlo_interpret.json", GetParam(),
-          {"collective_permute/cross_replica_with_self_loops", "collective_permute/cross_partition_with_self_loops"});
-}
+TEST_P(VectorsTest, StableHloInterpreter) { RunFile("stablehlo_interpret.json", GetParam(), {}); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, VectorsTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "processes" : "threads"; });
