@@ -150,6 +150,7 @@ Status Operation::Announce(OpRecord* record) {
 void Operation::Begin(Stage stage, const Prepared* prepared) {
   stage_ = stage;
   prepared_ = prepared;
+  around_cache_ = prepared->around_cache;
   // A barrier is the same for all calls.
   signature_ = prepared->signature ^ (stage == Stage::kMain ? form_hash_ : 0);
   first_lane_ = LaneState();

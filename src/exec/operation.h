@@ -130,6 +130,7 @@ class Operation {
   Status CheckTransfer(const Transfer& transfer, size_t index);
   Status CheckTargets(int destination, size_t index) const;
   uint64_t LongestBlock() const;
+  bool LeavesCache() const;
   const plan::Operand& UserOperand(const Step& step) const;
   const Piece& PieceOf(const plan::Operand& operand, size_t index) const;
   uint64_t BlockBytes(const Step& step, size_t index) const;
@@ -147,6 +148,7 @@ class Operation {
   uint64_t sequence_ = 0;
   uint32_t signature_ = 0;
   uint32_t form_hash_ = 0;  // of a call on views
+  bool around_cache_ = false;  // outputs go past it
   bool averages_floats_ = false;
   bool scales_ = false;         // some inputs are multiplied as they are read
   bool binds_by_call_ = false;  // some announced buffer is reached by system call

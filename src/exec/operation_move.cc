@@ -80,7 +80,7 @@ bool Operation::PlainCopy(const Step& step, const Places& places) const {
 void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count) {
   if (places.num_dst == 0) return;
   const uint64_t divisor = step.finish ? post_divisor_ : 0;
-  const bool non_temporal = prepared_->around_cache && places.to_user_only;
+  const bool non_temporal = around_cache_ && places.to_user_only;
   if (PlainCopy(step, places)) {
     kernels::Copy(channel_->dst.data(), places.num_dst, channel_->src[0], count * ElementSize(call_.type), non_temporal);
     return;

@@ -128,7 +128,20 @@ Status Operation::SettlePieces() {
     for (int j = 0; j < channel_->size() && targets; ++j) AXCCL_RETURN_IF_ERROR(CheckTargets(j, k));
   }
   call_.count = LongestBlock();
+  around_cache_ = LeavesCache();
   return Status();
+}
+
+// Whether this rank's blocks are together too large for the cache.
+bool Operation::LeavesCache() const {
+  uint64_t bytes = 0;
+  for (size_t k = 0; k < NumViews(); ++k) {
+    const Pieces& pieces = ViewAt(channel_->self(), k).pieces;
+    for (const std::vector<Piece>* blocks : {&pieces.input, &pieces.output}) {
+      for (const Piece& piece : *blocks) bytes += call_.views->operands[k].block_bytes * static_cast<uint64_t>(piece.extent);
+    }
+  }
+  return bytes > channel_->host()->cache_bytes();
 }
 
 Status Operation::CheckTransfer(const Transfer& transfer, size_t index) {

@@ -265,7 +265,7 @@ void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch&
   plan::Shape shape = view.form.shape;
   if (call_.uneven() && view.dim >= 0) shape.sizes[view.dim] = PieceOf(UserOperand(step), stretch.operand).extent;
   const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
-  const bool non_temporal = prepared_->around_cache && places.to_user_only;
+  const bool non_temporal = around_cache_ && places.to_user_only;
   if (plain_copy) return kernels::CopyBox(range, dst, places.num_dst, *src, ElementSize(view.type), non_temporal);
   if (places.scaled) GatherFactors(step);
   kernels::BoxReduceRequest request{range, dst, places.num_dst, src, places.num_src, call_.type, call_.combine};
