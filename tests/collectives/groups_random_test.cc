@@ -1,22 +1,28 @@
 // Random calls on random channels: any grid of up to 8 ranks, any mode, lists in any order and of any length, meshes,
-// several channels alive at once, all collectives on views with their dimensions, strides, types, operators and roots.
-// Every rank knows from the seed what everybody calls, and what must come out by definition (group_cases.h,
-// view_cases.h).
+// several channels alive at once, all calls on views with their dimensions, strides, types, operators, roots, extents
+// and pairs. Every rank knows from the seed what everybody calls, and what must come out by definition (group_cases.h,
+// view_cases.h, uneven_cases.h, permute_cases.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <variant>
 
 #include "tests/collectives/group_cases.h"
+#include "tests/collectives/permute_cases.h"
+#include "tests/collectives/uneven_cases.h"
 #include "tests/collectives/view_runner.h"
 
 namespace axccl::tests {
 namespace {
 
+using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
 using harness::Layout;
+using harness::Memory;
 using harness::Random;
 using harness::RankContext;
 using harness::RunOptions;
@@ -26,6 +32,9 @@ using harness::Seed;
 
 constexpr int kStreams = 3;
 constexpr size_t kChannels = 6;
+constexpr size_t kArenaBytes = size_t{32} << 20;
+
+using AnyCall = std::variant<ViewCases, UnevenCase, PermuteCase>;
 
 // What happens in one round: a channel may be replaced; then calls on different channels, each on a stream of its own.
 struct Round {
@@ -35,7 +44,7 @@ struct Round {
   int64_t channel_id = 0;
   struct OnChannel {
     size_t channel = 0;
-    std::vector<ViewCases> calls;  // by group
+    std::vector<AnyCall> calls;  // by group
   };
   std::vector<OnChannel> channels;
 };
@@ -49,6 +58,17 @@ struct Story {
 // Whether two channels have a group in common: with one id they would be one channel there.
 bool Share(const GroupCase& a, const GroupCase& b) {
   return std::find_first_of(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end()) != a.groups.end();
+}
+
+AnyCall AnyCallOf(int nranks, Random* random) {
+  const uint64_t kind = random->Below(8);
+  if (kind < 2) return AnyUnevenCase(random, nranks, 40);
+  if (kind == 2) return AnyPermuteCase(random, nranks);
+  const int64_t most = random->OneIn(10) ? 5000 : 200;
+  ViewCases cases = {AnyViewCase(random, nranks, most)};
+  for (uint64_t more = random->OneIn(5) ? 1 + random->Below(5) : 0; more > 0; --more)
+    cases.push_back(AnotherOperand(cases[0], random, most));
+  return cases;
 }
 
 Story AnyStory(uint64_t seed, int nranks, int num_rounds) {
@@ -75,11 +95,7 @@ Story AnyStory(uint64_t seed, int nranks, int num_rounds) {
     for (size_t k = 0; k < std::min<size_t>(1 + random.Below(kStreams), num_channels); ++k) {
       Round::OnChannel on{(start + k) % num_channels, {}};
       for (const auto& group : alive[on.channel].groups) {
-        const int64_t most = random.OneIn(10) ? 5000 : 200;
-        ViewCases cases = {AnyViewCase(&random, static_cast<int>(group.size()), most)};
-        for (uint64_t more = random.OneIn(5) ? 1 + random.Below(5) : 0; more > 0; --more)
-          cases.push_back(AnotherOperand(cases[0], &random, most));
-        on.calls.push_back(std::move(cases));
+        on.calls.push_back(AnyCallOf(static_cast<int>(group.size()), &random));
         ++story.calls;
       }
       round.channels.push_back(std::move(on));
@@ -95,10 +111,21 @@ struct End {
   int group = -1, position = -1;
 };
 
+// A call that one rank is to make.
+struct Due {
+  const AnyCall* call = nullptr;
+  Seat seat;
+};
+
 class Teller {
  public:
   Teller(RankContext& context, Clique& clique) : context_(context), clique_(clique), runner_(context, clique) {
     ends_.assign(static_cast<size_t>(clique.size()), std::vector<End>(kChannels));
+    arenas_.resize(ends_.size());
+    for (auto& own : arenas_) {
+      for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
+        own.push_back(Arena::Create(memory, kArenaBytes));
+    }
   }
 
   void Tell(const Story& story) {
@@ -111,7 +138,7 @@ class Teller {
       Call(round, story.seed);
       ASSERT_FALSE(testing::Test::HasFailure());
     }
-    ASSERT_TRUE(runner_.Finish());
+    ASSERT_TRUE(Finish());
     for (auto& ends : ends_) {
       for (End& end : ends) EXPECT_OK(axcclChannelDestroy(end.channel));
     }
@@ -146,7 +173,9 @@ class Teller {
   }
 
   void Call(const Round& round, uint64_t seed) {
-    std::vector<DueCall> due;
+    std::vector<Due> due;
+    std::vector<DueCall> on_views;
+    bool others = false;
     for (int m = 0; m < clique_.size(); ++m) {
       for (size_t k = 0; k < round.channels.size(); ++k) {
         const Round::OnChannel& on = round.channels[k];
@@ -154,31 +183,61 @@ class Teller {
         if (end.group < 0) continue;
         const Seat seat{m, end.position, end.channel, Cuda(clique_.stream(m, static_cast<int>(k)))};
         due.push_back({&on.calls[static_cast<size_t>(end.group)], seat});
+        const ViewCases* views = std::get_if<ViewCases>(due.back().call);
+        if (views != nullptr) on_views.push_back({views, seat});
+        others |= views == nullptr;
       }
     }
     // Every rank has an order of its own.
     Random random(Scramble(seed, round.number, static_cast<uint64_t>(clique_.rank(0))));
     for (size_t i = due.size(); i > 1; --i) std::swap(due[i - 1], due[random.Below(i)]);
-    if (!runner_.Fits(due)) {
-      ASSERT_TRUE(runner_.Finish());
+    if (!runner_.Fits(on_views) || (others && parts_.size() > 3 * ends_.size())) {
+      ASSERT_TRUE(Finish());
     }
     const bool group = clique_.size() > 1 || random.OneIn(3);
     if (group) {
       ASSERT_OK(ncclGroupStart());
     }
-    for (const DueCall& d : due) EXPECT_OK(runner_.Enqueue(*d.cases, d.seat)) << d.cases->front().Text();
+    for (const Due& d : due) EXPECT_OK(Enqueue(d)) << "in round " << round.number;
     if (group) {
       ASSERT_OK(ncclGroupEnd());
     }
     if (random.OneIn(4)) {
-      ASSERT_TRUE(runner_.Finish());
+      ASSERT_TRUE(Finish());
     }
+  }
+
+  ncclResult_t Enqueue(const Due& due) {
+    if (const auto* views = std::get_if<ViewCases>(due.call)) return runner_.Enqueue(*views, due.seat);
+    auto* arenas = &arenas_[static_cast<size_t>(due.seat.member)];
+    if (const auto* uneven = std::get_if<UnevenCase>(due.call)) {
+      parts_.push_back(std::make_unique<UnevenPart>(*uneven, due.seat.rank, arenas));
+    } else {
+      parts_.push_back(std::make_unique<PermutePart>(std::get<PermuteCase>(*due.call), due.seat.rank, arenas));
+    }
+    return parts_.back()->Launch(due.seat.channel, due.seat.stream);
+  }
+
+  bool Finish() {
+    if (!runner_.Finish()) return false;
+    for (const auto& part : parts_) part->Check();
+    parts_.clear();
+    for (auto& own : arenas_) {
+      for (auto& arena : own) {
+        EXPECT_EQ(arena->CheckSentinels(), "");
+        arena->Reset();
+      }
+    }
+    return !testing::Test::HasFailure();
   }
 
   RankContext& context_;
   Clique& clique_;
   ViewRunner runner_;
   std::vector<std::vector<End>> ends_;  // by member
+  // Of calls that the runner does not know.
+  std::vector<std::vector<std::unique_ptr<Arena>>> arenas_;  // by member
+  std::vector<std::unique_ptr<RankCall>> parts_;
 };
 
 class GroupsRandomTest : public testing::TestWithParam<Layout> {};
