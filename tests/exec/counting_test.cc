@@ -227,6 +227,25 @@ Volume PlannedOf(const plan::Schedule& schedule, int rank, uint64_t block) {
   return volume;
 }
 
+// Likewise of parts of different sizes; `row` are the bytes of one.
+Volume LeastOf(const Contract& c, const Form& form, int rank, uint64_t row) {
+  const auto n = static_cast<uint64_t>(c.ranks);
+  const auto r = static_cast<size_t>(rank);
+  uint64_t received = 0;
+  for (const auto& rows : form.rows) received += static_cast<uint64_t>(rows[r]) * row;
+  const uint64_t own = static_cast<uint64_t>(form.rows[0][r]) * row;
+  switch (c.kind) {
+    case Kind::kAllGather:
+      return {own, n * own};
+    case Kind::kReduceScatter:
+      return {n * own, own};
+    case Kind::kAllToAll:
+      return {received, received};
+    default:
+      return {own, own};  // gather, scatter
+  }
+}
+
 std::vector<Order> AllOrders(int dims) {
   std::vector<Order> orders;
   Order order(static_cast<size_t>(dims));
@@ -344,6 +363,12 @@ TEST_P(CountingTest, PartsOfDifferentSizes) {
           Trial trial(&ensemble, &counter, counted);
           ASSERT_TRUE(trial.Drive());
           trial.Check();
+          const auto row = static_cast<uint64_t>(plan::Elements(form.blocks.shape)) * sizeof(int32_t);
+          for (int rank = 0; rank < ranks; ++rank) {
+            const Volume least = LeastOf(contract, form, rank, row), found = counter.of(rank);
+            EXPECT_EQ(found.read, 2 * least.read) << "rank " << rank << " of two operands";
+            EXPECT_EQ(found.written, 2 * least.written) << "rank " << rank << " of two operands";
+          }
           ASSERT_FALSE(HasFailure());
         }
       }
