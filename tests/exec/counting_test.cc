@@ -37,6 +37,8 @@ struct Form {
 };
 
 struct Tensor {
+  int rank = 0;
+  size_t operand = 0;
   plan::Shape shape;
   std::byte* data = nullptr;
   int64_t strides[plan::kMaxDims] = {};
@@ -46,7 +48,10 @@ struct Counted {
   Contract contract;
   std::vector<Form> forms;
 
-  bool uneven() const { return forms[0].dim >= 0; }
+  bool ragged = false;              // all-to-all: rows and where they go are told when the call starts
+  std::vector<int32_t> roots = {};  // likewise whose operand it is: as an all-gather to which one rank gives a block
+
+  bool uneven() const { return forms[0].dim >= 0 || !roots.empty(); }
   // Rows of the blocks of a rank's input or output, in order.
   std::vector<int64_t> Rows(const Form& form, int rank, bool input) const {
     const auto r = static_cast<size_t>(rank);
@@ -102,7 +107,10 @@ class Trial {
 
   void Check() const {
     uint64_t read = 0, written = 0;
-    for (const Tensor& tensor : inputs_) read += CheckOnce(tensor, false);
+    for (const Tensor& tensor : inputs_) {
+      // With roots: what others have is not read.
+      if (counted_.roots.empty() || tensor.rank == counted_.roots[tensor.operand]) read += CheckOnce(tensor, false);
+    }
     for (const Tensor& tensor : outputs_) written += CheckOnce(tensor, true);
     // Nothing but these bytes.
     EXPECT_EQ(counter_->total().read, read);
@@ -135,8 +143,9 @@ class Trial {
     return elements * 4;
   }
 
-  Tensor Make(int rank, const plan::Shape& shape, const Order& order) {
+  Tensor Make(int rank, size_t index, const plan::Shape& shape, const Order& order) {
     Tensor tensor;
+    tensor.rank = rank, tensor.operand = index;
     tensor.shape = shape;
     int64_t step = 1;
     for (const int d : order) {
@@ -164,14 +173,49 @@ class Trial {
         shape.sizes[form.dim] = pieces.back().offset + pieces.back().extent;
         (input ? operand.pieces.input_rows : operand.pieces.output_rows) = shape.sizes[form.dim];
       }
-      const Tensor tensor = Make(rank, shape, input ? form.input_order : form.output_order);
+      const Tensor tensor = Make(rank, list->operands.size(), shape, input ? form.input_order : form.output_order);
       (input ? inputs_ : outputs_).push_back(tensor);
       std::copy_n(tensor.strides, plan::kMaxDims, input ? operand.input_strides : operand.output_strides);
       if (input) operand.input = tensor.data;
       if (!input) operand.output = tensor.data;
     }
+    if (counted_.ragged || !counted_.roots.empty()) ForgetPieces(rank, &operand);
     operand.block_bytes = static_cast<uint64_t>(plan::Elements(form.blocks.shape)) * ElementSize(form.type);
     list->operands.push_back(operand);
+  }
+
+  // As the API makes them of calls whose numbers are read later.
+  void ForgetPieces(int rank, ViewOperand* operand) const {
+    const auto n = static_cast<size_t>(counted_.contract.ranks);
+    if (counted_.ragged) {
+      operand->pieces.input.assign(n, {0, 0});
+      operand->pieces.output.assign(n, {0, 0});
+      operand->pieces.targets.resize(n);
+    } else {
+      operand->pieces.input.assign(1, {0, 1});
+      operand->pieces.output.assign(n, {0, 1});
+      operand->pieces.input_rows = operand->pieces.output_rows = 1;
+    }
+  }
+
+  // What the call reads when it starts.
+  LatePieces MakeLate(int rank) {
+    if (!counted_.roots.empty()) return {.roots = counted_.roots.data()};
+    if (!counted_.ragged) return {};
+    const auto& rows = counted_.forms[0].rows;
+    const auto r = static_cast<size_t>(rank);
+    auto& numbers = numbers_.emplace_back(std::make_unique<std::vector<int64_t>[]>(4));
+    for (const Piece& piece : Follow(rows[r])) {
+      numbers[0].push_back(piece.offset);
+      numbers[1].push_back(piece.extent);
+    }
+    for (size_t q = 0; q < rows.size(); ++q) {
+      int64_t before = 0;
+      for (size_t s = 0; s < r; ++s) before += rows[s][q];
+      numbers[2].push_back(before);
+      numbers[3].push_back(rows[q][r]);
+    }
+    return {numbers[0].data(), numbers[1].data(), numbers[2].data(), numbers[3].data(), nullptr};
   }
 
   Call MakeCall(int rank) {
@@ -181,6 +225,7 @@ class Trial {
     ViewList list;
     for (const Form& form : counted_.forms) AddOperand(rank, form, &list);
     list.uneven = counted_.uneven();
+    list.late = MakeLate(rank);
     call.type = list.CommonType();
     call.count = list.uneven ? 0 : list.BlockCount();
     call.input = list.operands[0].input;
@@ -193,6 +238,7 @@ class Trial {
   Counter* const counter_;
   const Counted& counted_;
   std::vector<Tensor> inputs_, outputs_;
+  std::vector<std::unique_ptr<std::vector<int64_t>[]>> numbers_;
   std::vector<Call> calls_;
 };
 
@@ -372,6 +418,33 @@ TEST_P(CountingTest, PartsOfDifferentSizes) {
           ASSERT_FALSE(HasFailure());
         }
       }
+    }
+  }
+}
+
+// Parts and roots that are read when the call starts.
+TEST_P(CountingTest, RaggedPartsAndRoots) {
+  const auto [ranks, layout] = GetParam();
+  const auto n = static_cast<size_t>(ranks);
+  for (const Order& order : AllOrders(3)) {
+    SCOPED_TRACE(testing::PrintToString(order));
+    Form form{{{3, {4, 6, 5}}, -1, -1}, DataType::kInt32, order, AllOrders(3).front(), 1, {}};
+    form.blocks.shape.sizes[1] = 1;
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) form.rows.resize(n), form.rows[i].push_back(static_cast<int64_t>((i + 2 * j) % 4));
+    }
+    Counted ragged{{Kind::kAllToAll, ranks, 0}, {form}};
+    ragged.ragged = true;
+    form.blocks.shape.sizes[1] = 6, form.dim = -1, form.rows.clear();
+    Counted roots{{Kind::kAllGather, ranks, 0}, {form, form, form}};
+    roots.roots = {ranks - 1, 0, ranks - 1};
+    for (const Counted* counted : {&ragged, &roots}) {
+      Ensemble ensemble(Options(ranks, layout, counted->contract.kind));
+      Counter counter(&ensemble);
+      Trial trial(&ensemble, &counter, *counted);
+      ASSERT_TRUE(trial.Drive());
+      trial.Check();
+      ASSERT_FALSE(HasFailure());
     }
   }
 }
