@@ -54,7 +54,7 @@ AXCCL_API ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t handle, const char**
   if (!comm) return result;
   if (algorithm == nullptr) return InvalidArgument("axcclCommGetLastAlgorithm: argument algorithm is NULL");
   if (!comm->ready()) return Report(comm->Ready("axcclCommGetLastAlgorithm").status());
-  *algorithm = comm->core()->channel()->last_algorithm.load();
+  *algorithm = comm->core()->last_algorithm.load();
   return ncclSuccess;
 }
 

@@ -60,9 +60,10 @@ Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
     operand->type = types[is_input];
   }
   if (operand->has_input && operand->has_output && types[0] != types[1])
-    return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %s, %s has %s; they must agree", r.name,
+    return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %s, %s has %s; they must agree%s", r.name,
                       context.Name("output", index).c_str(), DataTypeName(types[0]),
-                      context.Name("input", index).c_str(), DataTypeName(types[1]));
+                      context.Name("input", index).c_str(), DataTypeName(types[1]),
+                      plan::CiteDatatypes(r.kind).c_str());
   return Status();
 }
 

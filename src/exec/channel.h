@@ -61,6 +61,9 @@ class Host {
   virtual Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) = 0;
   virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
   virtual double timeout_seconds() const = 0; // of one operation, 0 = none
+
+  // Of the operation that ended last, on whatever channel; static text.
+  std::atomic<const char*> last_algorithm{""};
 };
 
 // How a channel whose ranks make their parts of it on their own, without telling each other, finds the others' parts. Used
@@ -153,7 +156,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool last_complete = true;
   bool last_was_barrier = true;
   bool group_order = false;  // all its reductions are in group order; set before its first operation
-  std::atomic<const char*> last_algorithm{""};  // static text
   const void* running = nullptr;  // the operation that runs, for launches of several
 
   // Weakest access any two members have to plain memory, and whether all share one process.

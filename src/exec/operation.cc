@@ -175,7 +175,7 @@ void Operation::EndStage() {
     Begin(Stage::kMain, main_);
   } else {
     if (call_.views != nullptr && call_.views->zeros) FillZerosOfOthers();
-    channel_->last_algorithm.store(plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
+    channel_->host()->last_algorithm.store(plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
     stage_ = Stage::kFinished;
   }
 }

@@ -85,6 +85,9 @@ enum class NegativeDims : uint8_t { kFromEnd, kRefuse };
 Result<int> NormaliseDim(const OperandName& operand, const char* argument, int64_t dim, int dims, NegativeDims negative,
                          const char* constraint = "");
 
+// The constraints that say that an output has the datatype of its input, as " [StableHLO all_gather (C6)]" or empty.
+std::string CiteDatatypes(Kind kind);
+
 // What the shapes of a collective depend on.
 struct Collective {
   const char* call = nullptr;  // named in messages; null = the kind's name

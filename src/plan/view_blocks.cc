@@ -16,16 +16,21 @@ struct Form {
   const char* concat_dim = "";
   const char* divides = "";
   const char* result = "";
+  const char* datatypes = "";
 };
 
 constexpr Form FormOf(Kind kind) {
   switch (kind) {
     case Kind::kAllGather:
-      return {.concat = "all_gather_dim", .concat_dim = "(C1)", .result = "(C6)"};
+      return {.concat = "all_gather_dim", .concat_dim = "(C1)", .result = "(C6)", .datatypes = "(C6)"};
     case Kind::kGather:
       return {.concat = "gather_dimension"};
     case Kind::kReduceScatter:
-      return {.split = "scatter_dimension", .split_dim = "(C2)", .divides = "(C1)", .result = "(C8)"};
+      return {.split = "scatter_dimension",
+              .split_dim = "(C2)",
+              .divides = "(C1)",
+              .result = "(C8)",
+              .datatypes = "(C7) (C9)"};
     case Kind::kScatter:
       return {.split = "scatter_dimension"};
     case Kind::kAllToAll:
@@ -34,13 +39,14 @@ constexpr Form FormOf(Kind kind) {
               .split_dim = "(C1)",
               .concat_dim = "(C3)",
               .divides = "(C2)",
-              .result = "(C9)"};
+              .result = "(C9)",
+              .datatypes = "(C9)"};
     case Kind::kAllReduce:
-      return {.result = "(C6)"};
+      return {.result = "(C6)", .datatypes = "(C5) (C7)"};
     case Kind::kBroadcast:
-      return {.result = "(C3)"};
+      return {.result = "(C3)", .datatypes = "(C3)"};
     case Kind::kSendRecv:
-      return {.result = "(C5)"};
+      return {.result = "(C5)", .datatypes = "(C5)"};
     default:
       return {};
   }
@@ -158,6 +164,8 @@ int64_t BlockStride(const View& view, int dim, const Blocks& blocks, int count) 
 }
 
 }  // namespace
+
+std::string CiteDatatypes(Kind kind) { return Cite(kind, FormOf(kind).datatypes); }
 
 Status OutputShape(const Collective& c, const Shape& input, Shape* output) {
   AXCCL_RETURN_IF_ERROR(CheckCollective(c));

@@ -19,14 +19,16 @@ struct Tensor {
   axcclView_t view = AXCCL_VIEW_INITIALIZER;
 
   Tensor(const Sizes& sizes, ncclDataType_t type, harness::Arena* arena, harness::Random* random)
-      : placement(AnyPlacement(sizes, false, harness::Random(random->Next()))), size(harness::TypeBytes(type)) {
+      : Tensor(AnyPlacement(sizes, false, harness::Random(random->Next())), type, arena, random) {}
+  Tensor(const Placement& where, ncclDataType_t type, harness::Arena* arena, harness::Random* random)
+      : placement(where), size(harness::TypeBytes(type)) {
     const auto bytes = static_cast<size_t>(placement.before + placement.after) * size;
     begin = static_cast<char*>(arena->Take(bytes, random->Below(8) * size));
     data = begin + placement.before * static_cast<int64_t>(size);
     expected.assign(begin, begin + bytes);
     view.data = data;
     view.datatype = type;
-    view.num_dims = static_cast<int>(sizes.size());
+    view.num_dims = static_cast<int>(placement.sizes.size());
   }
   // Valid while the tensor stays where it is.
   const axcclView_t& View() {

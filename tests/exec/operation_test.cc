@@ -50,7 +50,7 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
       ASSERT_TRUE(Drive(&ensemble, exchanges, pace, &random))
           << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout) << " pace " << static_cast<int>(pace);
       if (layout == Layout::kNothing && algorithm == "direct" && ranks > 1) continue;  // for which it is no choice
-      ASSERT_EQ(ensemble.channel(0)->last_algorithm.load(), algorithm) << algo::Describe(contract, algorithm, lanes);
+      ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm) << algo::Describe(contract, algorithm, lanes);
     }
   });
 }
@@ -76,7 +76,7 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightViews) {
       ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random))
           << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout);
       if (layout != Layout::kThreads && layout != Layout::kHeap) continue;
-      ASSERT_EQ(ensemble.channel(0)->last_algorithm.load(), algorithm) << algo::Describe(contract, algorithm, lanes);
+      ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm) << algo::Describe(contract, algorithm, lanes);
     }
   };
   algo::ForEachAlgorithm(ranks, run);

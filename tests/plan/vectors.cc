@@ -1,41 +1,10 @@
 #include "tests/plan/vectors.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 
 namespace axccl::plan {
-
-namespace {
-
-const char* Folder() { return std::getenv("AXCCL_VECTORS"); }
-
-}  // namespace
-
-std::string VectorsMissing() {
-  if (Folder() == nullptr || Folder()[0] == '\0')
-    return "AXCCL_VECTORS is not set: it names the folder of the acceptance vectors (public_cases.json, "
-           "stablehlo_interpret.json, stablehlo_negative.json)";
-  for (const char* file : {"public_cases.json", "stablehlo_interpret.json", "stablehlo_negative.json"}) {
-    const std::filesystem::path path = std::filesystem::path(Folder()) / file;
-    if (!std::ifstream(path)) return "AXCCL_VECTORS: cannot read " + path.string();
-  }
-  return "";
-}
-
-Json ReadVectors(const std::string& file) {
-  std::ifstream stream(std::filesystem::path(Folder()) / file);
-  const Json json = Json::parse(stream, nullptr, false);
-  EXPECT_FALSE(json.is_discarded()) << file << " is no JSON";
-  if (json.is_discarded()) return Json::array();
-  EXPECT_EQ(json.value("schema", ""), "axccl-vectors/1") << file;
-  return json.value("cases", Json::array());
-}
 
 std::optional<Kind> KindOfOp(const std::string& op) {
   static const std::map<std::string, Kind> kinds = {

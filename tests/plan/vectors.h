@@ -1,24 +1,20 @@
-// Acceptance vectors of other projects, schema axccl-vectors/1: JSON files in the folder that AXCCL_VECTORS names. They
-// are not part of the source tree; tests that read them are skipped without.
+// Acceptance vectors (tests/harness/vectors.h) as the types of src/plan.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/plan/replica_groups.h"
 #include "src/plan/view.h"
+#include "tests/harness/vectors.h"
 
 namespace axccl::plan {
 
-using Json = nlohmann::json;
-
-// Why the files cannot be read; empty when they can.
-std::string VectorsMissing();
-// The cases of a file; none, and a test failure, when it cannot be parsed.
-Json ReadVectors(const std::string& file);
+using harness::Json;
+using harness::ReadVectors;
+using harness::VectorsMissing;
 
 // The kind that an operation's groups and shapes follow; the variable-size exchanges follow all_to_all.
 std::optional<Kind> KindOfOp(const std::string& op);

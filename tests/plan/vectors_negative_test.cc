@@ -1,8 +1,6 @@
 // Calls that StableHLO's verifier refuses are refused here, with the constraint's number.
 #include <gtest/gtest.h>
 
-#include <cctype>
-#include <map>
 #include <set>
 #include <string>
 
@@ -57,37 +55,6 @@ Status Submit(const Json& test) {
   return Status();
 }
 
-// "all_gather_c4" -> "(C4)".
-std::string LabelOf(const std::string& constraint) {
-  const size_t at = constraint.find_last_not_of("0123456789");
-  return std::string("(") + static_cast<char>(std::toupper(constraint.at(at))) + constraint.substr(at + 1) + ")";
-}
-
-// What a message must say besides the constraint.
-const std::map<std::string, std::string>& WordOfCategory() {
-  static const std::map<std::string, std::string> words = {
-      {"duplicate_id", "and again in group"},
-      {"missing_id", "id"},
-      {"invalid_id", "out of range"},
-      {"groups_empty", "replica_groups is empty"},
-      {"groups_not_rank_2", "it must have 2, ("},
-      {"group_size", "split_count 4"},
-      {"channel_required", "channel_id must be positive"},
-      {"dim_out_of_range", "it must be in"},
-      {"not_divisible", "group size"},
-      {"zero_extent", "expected"},
-      {"rank_mismatch", "dimensions (sizes"},
-      {"shape_mismatch", "expected"},
-      {"split_count_not_positive", "split_count is 0"},
-      {"pairs_shape", "a pair is a source and a target"},
-      {"pairs_not_rank_2", "it must have 2, ("},
-      {"duplicate_source", "duplicate source"},
-      {"duplicate_target", "duplicate target"},
-      {"negative_id", "out of range"},
-  };
-  return words;
-}
-
 TEST(VectorsTest, InvalidGroupsPairsDimensionsAndShapesAreRefused) {
   if (const std::string missing = VectorsMissing(); !missing.empty()) GTEST_SKIP() << missing;
   // About element types and operand counts, which the callers of src/plan know.
@@ -102,11 +69,7 @@ TEST(VectorsTest, InvalidGroupsPairsDimensionsAndShapesAreRefused) {
       ++left;
       continue;
     }
-    const auto word = WordOfCategory().find(category);
-    if (word == WordOfCategory().end()) {
-      ADD_FAILURE() << "unknown category " << category;
-      continue;
-    }
+    const std::string word = harness::WordOfCategory(category);
     Status status = Submit(test);
     if (category == "groups_empty" && status.message().find("channel_id") != std::string_view::npos) {
       // This case breaks the rule on channels too, which is looked at first. Without that:
@@ -117,9 +80,9 @@ TEST(VectorsTest, InvalidGroupsPairsDimensionsAndShapesAreRefused) {
     EXPECT_FALSE(status.ok()) << "accepted";
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
     const std::string message(status.message());
-    EXPECT_NE(message.find(word->second), std::string::npos) << message;
+    EXPECT_NE(message.find(word), std::string::npos) << message;
     if (!test.at("constraint").is_null()) {
-      EXPECT_NE(message.find(LabelOf(test.at("constraint"))), std::string::npos) << message;
+      EXPECT_NE(message.find(harness::ConstraintLabel(test.at("constraint"))), std::string::npos) << message;
       EXPECT_NE(message.find("[StableHLO "), std::string::npos) << message;
     }
     EXPECT_TRUE(message.starts_with(test.at("op").get<std::string>() + ": ")) << message;

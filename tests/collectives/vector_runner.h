@@ -1,0 +1,62 @@
+// Acceptance vectors (tests/harness/vectors.h) through the API: which calls they are, and what must come out.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axccl/axccl.h"
+#include "tests/harness/client.h"
+#include "tests/harness/guarded_buffer.h"
+#include "tests/harness/vectors.h"
+
+namespace axccl::tests {
+
+using harness::Json;
+
+// Why the API has no such call; empty when it has.
+std::string NotExpressible(const Json& test);
+
+// Shape cases say nothing of elements: the same with a grid and zeros everywhere. Tables of peers: as a permutation.
+Json WithData(const Json& test);
+// Of communicators for the case; 1 where it is about groups alone.
+int RanksOf(const Json& test);
+
+// The mode that StableHLO derives from channel_id and use_global_device_ids.
+axcclGroupMode_t ModeOf(const std::string& op, const Json& attributes);
+// Groups of a case's ids, under StableHLO's rules for its operation.
+ncclResult_t CreateGroups(const std::string& op, const Json& attributes, axcclGroupMode_t mode, int64_t replicas,
+                          int64_t partitions, axcclGroups_t* groups);
+ncclDataType_t TypeOf(const Json& tensor);
+// The call of a case with data or of a negative one, whose operands are there.
+ncclResult_t CallOp(const Json& test, const std::vector<axcclView_t>& in, const std::vector<axcclView_t>& out,
+                    const std::vector<int32_t>& roots, axcclChannel_t channel, cudaStream_t stream);
+
+// One rank's part in all cases of its number of ranks.
+class VectorRunner {
+ public:
+  // `forced`: the algorithm that must have been taken where the call has it; "" for any.
+  VectorRunner(harness::RankContext& context, const harness::Clique& clique, const std::string& forced);
+
+  // Failures are GoogleTest failures. `strided`: views in ncclMemAlloc memory that lie anyhow, instead of dense ones in
+  // other memory.
+  void Run(const Json& test, bool strided);
+
+ private:
+  void RunData(const Json& test, bool strided);
+  void RunSendRecv(const Json& test, bool strided);
+  void RunProcessId(const Json& test);
+  ncclResult_t CallRagged(const Json& test, int place, const std::vector<axcclView_t>& in,
+                          const std::vector<axcclView_t>& out, axcclChannel_t channel);
+  void CheckAlgorithm(const Json& test);
+  cudaStream_t stream() const { return harness::Cuda(clique_.stream()); }
+
+  harness::RankContext& context_;
+  const harness::Clique& clique_;
+  const std::string forced_;
+  const int rank_;
+  std::unique_ptr<harness::Arena> arenas_[2];
+  std::vector<int64_t> numbers_[4];  // of the ragged call
+};
+
+}  // namespace axccl::tests

@@ -1,0 +1,63 @@
+// Carries out random calls on views (view_cases.h) on the ranks of one thread, and compares every byte of every buffer.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/collectives/view_cases.h"
+#include "tests/harness/client.h"
+#include "tests/harness/guarded_buffer.h"
+
+namespace axccl::tests {
+
+// The operands of a call.
+using ViewCases = std::vector<ViewCase>;
+
+// Where a rank of the thread makes a call: its index in the thread, its rank in the channel's group, and how.
+struct Seat {
+  int member = 0;
+  int rank = 0;
+  axcclChannel_t channel = nullptr;
+  cudaStream_t stream = nullptr;
+};
+
+struct DueCall {
+  const ViewCases* cases = nullptr;
+  Seat seat;
+};
+
+class ViewRunner {
+ public:
+  ViewRunner(harness::RankContext& context, harness::Clique& clique);
+  ~ViewRunner();
+
+  // Every rank of this thread calls the case on the default channel; with an NCCL call before and after it where
+  // `among` says so. False, and a test failure, when something is wrong.
+  bool Enqueue(const ViewCases& cases, bool among);
+
+  // Whether the calls' buffers fit beside those of the calls that are enqueued; if not: Finish.
+  bool Fits(std::span<const DueCall> due) const;
+  // One rank's call.
+  ncclResult_t Enqueue(const ViewCases& cases, const Seat& seat);
+
+  // Waits for all that was enqueued and checks it.
+  bool Finish();
+
+ private:
+  struct Part;
+
+  std::unique_ptr<Part> Prepare(const ViewCase& c, const Seat& seat, bool mapped);
+  struct Tensor;
+  Tensor Place(Part* part, const Seat& seat, const Placement& placement, harness::Random* random);
+  ncclResult_t Launch(std::span<const std::unique_ptr<Part>> parts, const Seat& seat);
+  ncclResult_t CallNccl(int member);
+
+  harness::RankContext& context_;
+  harness::Clique& clique_;
+  std::vector<std::unique_ptr<harness::Arena>> arenas_;  // two a rank
+  std::vector<std::unique_ptr<Part>> parts_;
+  int flat_[16] = {};
+};
+
+}  // namespace axccl::tests
