@@ -175,6 +175,7 @@ TEST(Strided, PrintsEveryRow) {
   if (status == 127) GTEST_SKIP() << "no python3";
   ASSERT_EQ(status, 0) << run.err();
   for (const char* type : {"| f32 |", "| bf16 |"}) EXPECT_EQ(LinesWith(run.out(), type), 15u) << run.out();
+  EXPECT_EQ(LinesWith(run.out(), "| creation of a channel of 8 ranks, "), 2u) << run.out();
   EXPECT_EQ(LinesWith(run.out(), "not measured"), 2u) << "all but MPI's: " << run.out();
 }
 
