@@ -54,6 +54,9 @@ void Release(const Options& options, char* memory) {
   }
 }
 
+// Other groups have other data, so that what comes from a rank of another group is wrong.
+uint64_t RepOf(const LocalRank& rank, uint64_t rep) { return rep + (static_cast<uint64_t>(rank.list) << 32); }
+
 // PreMulSum's scalar in the element type.
 uint64_t ScalarBits(int type, int rank) {
   int value = MulSumScalar(rank);
@@ -139,7 +142,7 @@ void Bench::Select(int type, int op, int root) {
 }
 
 void Bench::SetSize(size_t bytes) {
-  counts_ = collective_.counts(bytes / element_bytes_, element_bytes_, run_->group_ranks);
+  counts_ = collective_.counts(bytes / element_bytes_, element_bytes_, run_->data_ranks);
   span_ = std::max(counts_.send, counts_.recv) * element_bytes_;
   if (OnViews()) MakeOperands();
 }
@@ -151,7 +154,7 @@ void Bench::MakeOperands() {
   for (bool in_place : {false, true}) {
     operands_[in_place].clear();
     for (size_t i = 0; i < rank_count_; ++i) {
-      operands_[in_place].emplace_back(collective_.views.kind, views, shapes, run_->group_ranks, ranks_[i].rank,
+      operands_[in_place].emplace_back(collective_.views.kind, views, shapes, run_->data_ranks, ranks_[i].place,
                                        in_place && HasInPlace());
     }
   }
@@ -177,14 +180,14 @@ Call Bench::CallOf(const LocalRank& rank, bool in_place, size_t shift) const {
   if (in_place && OnViews() && HasInPlace()) {
     send = recv;
   } else if (in_place && HasInPlace()) {
-    size_t number = static_cast<size_t>(rank.rank) * element_bytes_;
+    size_t number = static_cast<size_t>(rank.place) * element_bytes_;
     send = recv + counts_.send_offset * number;
     recv += counts_.recv_offset * number;
   } else if (in_place) {
     std::swap(send, recv);
   }
   return {send, recv, counts_.argument, static_cast<ncclDataType_t>(type_), element_bytes_,
-          static_cast<ncclRedOp_t>(std::max(op_, 0)), {rank.rank, run_->group_ranks, root_}, rank.comm,
+          static_cast<ncclRedOp_t>(std::max(op_, 0)), {rank.place, run_->data_ranks, root_}, rank.comm,
           axcclStreamToCuda(rank.stream), 0};
 }
 
@@ -194,7 +197,7 @@ ncclResult_t Bench::RunCall(size_t local, bool in_place, const Call& call) {
   Operands& operands = operands_[in_place][local];
   operands.Aim(call.send, call.recv, type_);
   return collective_.views.run({operands.size(), operands.in(), operands.out(), views.SplitDim(), views.ConcatDim(),
-                                call.op, root_, axcclDefaultChannel(call.comm), call.stream});
+                                call.op, root_, ranks_[local].channel, call.stream});
 }
 
 ncclResult_t Bench::RunOne(size_t local, bool in_place, size_t shift, int step) {
@@ -202,7 +205,7 @@ ncclResult_t Bench::RunOne(size_t local, bool in_place, size_t shift, int step) 
   Call call = CallOf(rank, in_place, shift);
   call.step = step;
   if (op_ != kMulSum) return RunCall(local, in_place, call);
-  uint64_t scalar = ScalarBits(type_, rank.rank);
+  uint64_t scalar = ScalarBits(type_, rank.place);
   PERF_CALL(ncclRedOpCreatePreMulSum(&call.op, &scalar, call.type, ncclScalarHostImmediate, rank.comm));
   ncclResult_t result = RunCall(local, in_place, call);
   PERF_CALL(ncclRedOpDestroy(call.op, rank.comm));
@@ -214,7 +217,7 @@ ncclResult_t Bench::RunOne(size_t local, bool in_place, size_t shift, int step) 
 void Bench::Start(bool in_place, int iteration) {
   size_t places = span_ > 0 ? max_bytes_ / span_ : 1;
   size_t shift = span_ * (static_cast<size_t>(iteration) % std::max<size_t>(places, 1));
-  int steps = collective_.steps(run_->group_ranks);
+  int steps = collective_.steps(run_->data_ranks);
   WatchedWait wait(run_->monitor.get(), thread_);  // a call may wait for its peers, the first one most of all
   for (int step = 0; step < steps; ++step) {
     if (rank_count_ > 1) PERF_CALL(ncclGroupStart());
@@ -245,7 +248,7 @@ Bench::Timing Bench::TimeLoop(bool in_place) {
   const bool outer_wait = o.blocking == Blocking::kOuterBarrier || o.per_iteration;
   const bool inner_wait = o.blocking == Blocking::kInner || o.blocking == Blocking::kInnerBarrier;
   // Operations of several dependent groups cannot be merged into one.
-  const bool grouped = o.aggregate > 1 && collective_.steps(run_->group_ranks) == 1;
+  const bool grouped = o.aggregate > 1 && collective_.steps(run_->data_ranks) == 1;
   Timing timing{0, 0, {}};
   double counted = 0;  // under outer waits only what lies between the barriers counts
   double start = Seconds();
@@ -280,7 +283,7 @@ void Bench::FillBuffers(bool in_place, uint64_t rep) {
     Call call = CallOf(rank, in_place, 0);
     char* stale = (in_place && !HasInPlace() ? rank.send : rank.recv) + misalignment_;
     std::memset(stale, kStale, span_);
-    Sequence sequence{type_, collective_.reduces ? op_ : kMove, rep, run_->group_ranks, rank.rank};
+    Sequence sequence{type_, collective_.reduces ? op_ : kMove, RepOf(rank, rep), run_->data_ranks, rank.place};
     if (!OnViews()) {
       FillSequence(sequence, 0, counts_.send, const_cast<char*>(call.send));
       continue;
@@ -296,12 +299,12 @@ uint64_t Bench::CountWrongHere(bool in_place) const {
     Call call = CallOf(ranks_[i], in_place, 0);
     std::vector<Segment> segments = collective_.expected(counts_, call.at);
     if (OnViews() && !segments.empty()) {  // ranks that receive
-      Sequence sequence{type_, collective_.reduces ? op_ : kMove, rep_, run_->group_ranks, 0};
+      Sequence sequence{type_, collective_.reduces ? op_ : kMove, RepOf(ranks_[i], rep_), run_->data_ranks, 0};
       wrong += operands_[in_place][i].CountWrongOutputs(sequence, root_);
       continue;
     }
     for (const Segment& segment : segments) {
-      Sequence sequence{type_, collective_.reduces ? op_ : kMove, rep_, run_->group_ranks, segment.source};
+      Sequence sequence{type_, collective_.reduces ? op_ : kMove, RepOf(ranks_[i], rep_), run_->data_ranks, segment.source};
       wrong += CountWrong(sequence, segment.source_first, segment.count, call.recv + segment.begin * element_bytes_);
     }
   }
@@ -342,8 +345,8 @@ Measurement Bench::Measure(bool in_place, IterationReport* iterations) {
   if (o.per_iteration) CollectIterations(timing, iterations);
 
   Measurement m;
-  m.alg_bw = collective_.bytes(counts_.argument, element_bytes_, run_->group_ranks) / 1e9 / seconds;
-  m.bus_bw = m.alg_bw * collective_.bus_factor(run_->group_ranks);
+  m.alg_bw = collective_.bytes(counts_.argument, element_bytes_, run_->data_ranks) / 1e9 / seconds;
+  m.bus_bw = m.alg_bw * collective_.bus_factor(run_->data_ranks);
   m.seconds = o.report_cpu_time ? cpu_seconds : seconds;
   m.checked = o.checks > 0 && (!in_place || HasInPlace());
   phase("checking");

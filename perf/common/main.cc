@@ -45,14 +45,15 @@ void FormGroup(Run* run) {
   if (run->world.page == nullptr && members != run->world.processes) {
     Fail(kExitUsage, "NCCL_TESTS_SPLIT needs all processes on one machine");
   }
-  std::string refusal = run->collective->refuses(run->group_ranks);
-  if (run->options.root >= run->group_ranks) {
-    refusal = "option -r " + std::to_string(run->options.root) + ": the communicator has " +
-              std::to_string(run->group_ranks) + " ranks";
+  const ViewOptions& views = run->options.views;
+  run->data_ranks = views.RanksTogether(run->group_ranks);
+  std::string refusal = RefuseViews(run->collective->name, run->collective->views.kind, views, run->group_ranks);
+  if (refusal.empty() && run->options.root >= run->data_ranks) {
+    refusal = "option -r " + std::to_string(run->options.root) + ": " +
+              (views.groups.empty() ? "the communicator has " : "every list of --groups has ") +
+              std::to_string(run->data_ranks) + " ranks";
   }
-  if (refusal.empty()) {
-    refusal = RefuseViews(run->collective->name, run->collective->views.kind, run->options.views, run->group_ranks);
-  }
+  if (refusal.empty()) refusal = run->collective->refuses(run->data_ranks);
   if (refusal.empty()) return;
   // All processes of the group find the same; one says it.
   if (run->group_first != 0) Fail(kExitPeerFailed, "%s", "");
@@ -63,7 +64,7 @@ void FormGroup(Run* run) {
 void TakeSizeFromShapes(Run* run) {
   Options& o = run->options;
   if (o.views.shapes.empty()) return;
-  Operands operands(run->collective->views.kind, o.views, o.views.shapes, run->group_ranks, 0, false);
+  Operands operands(run->collective->views.kind, o.views, o.views.shapes, run->data_ranks, 0, false);
   size_t element = 1;
   for (int type = 0; type < kNumDataTypes; ++type) {
     if (o.type == kAllTypes || o.type == type) element = std::max(element, ElementBytes(type));
@@ -89,12 +90,24 @@ void AgreeOnId(Run* run) {
   }
 }
 
+void FindPlace(const ViewOptions& views, LocalRank* rank) {
+  rank->place = rank->rank;
+  for (size_t list = 0; list < views.groups.size(); ++list) {
+    const std::vector<int64_t>& group = views.groups[list];
+    const auto found = std::find(group.begin(), group.end(), rank->rank);
+    if (found == group.end()) continue;
+    rank->list = static_cast<int>(list);
+    rank->place = static_cast<int>(found - group.begin());
+  }
+}
+
 void NumberRanks(Run* run) {
   const char* base = std::getenv("NCCL_TESTS_DEVICE");
   int first_device = base ? std::atoi(base) : 0;
   run->ranks.resize(static_cast<size_t>(run->options.threads * run->options.ranks_per_thread));
   for (size_t i = 0; i < run->ranks.size(); ++i) {
     run->ranks[i].rank = run->group_first + static_cast<int>(i);
+    FindPlace(run->options.views, &run->ranks[i]);
     run->ranks[i].device = first_device + static_cast<int>(i);
   }
   std::string who = "rank " + std::to_string(run->group_first);
@@ -134,6 +147,9 @@ Outcome RunThreads(Run* run) {
 }
 
 void DestroyComms(Run* run) {
+  if (!run->options.views.groups.empty()) {
+    for (LocalRank& rank : run->ranks) PERF_CALL(axcclChannelDestroy(rank.channel));
+  }
   PERF_CALL(ncclGroupStart());
   for (LocalRank& rank : run->ranks) PERF_CALL(ncclCommDestroy(rank.comm));
   PERF_CALL(ncclGroupEnd());

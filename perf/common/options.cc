@@ -15,7 +15,7 @@ namespace axccl::perf {
 namespace {
 
 // Long options without a letter.
-enum LongOnly { kRanks = 256, kMalloc, kShape, kList, kDim, kSplitDim, kConcatDim, kStrides, kOutStrides };
+enum LongOnly { kRanks = 256, kMalloc, kShape, kList, kDim, kSplitDim, kConcatDim, kStrides, kOutStrides, kGroups };
 
 const option kLongOptions[] = {
     {"nthreads", required_argument, nullptr, 't'},
@@ -59,6 +59,7 @@ const option kLongOptions[] = {
     {"concat-dim", required_argument, nullptr, kConcatDim},
     {"strides", required_argument, nullptr, kStrides},
     {"out-strides", required_argument, nullptr, kOutStrides},
+    {"groups", required_argument, nullptr, kGroups},
     {nullptr, 0, nullptr, 0},
 };
 // The leading ':' makes getopt tell a missing argument from an unknown option, and print nothing itself.
@@ -169,7 +170,8 @@ Status ParseViewOption(int letter, ViewOptions* views) {
     case kSplitDim: return StoreDim(letter, &views->split_dim);
     case kConcatDim: return StoreDim(letter, &views->concat_dim);
     case kStrides: return StoreParsed(letter, strides, ParseStrides, &views->strides);
-    default: return StoreParsed(letter, strides, ParseStrides, &views->out_strides);
+    case kOutStrides: return StoreParsed(letter, strides, ParseStrides, &views->out_strides);
+    default: return StoreParsed(letter, "lists of ranks such as [[0,1],[2,3]]", ParseGroups, &views->groups);
   }
 }
 
@@ -200,7 +202,8 @@ Status ParseOne(int letter, Options* o) {
     case kSplitDim:
     case kConcatDim:
     case kStrides:
-    case kOutStrides: return ParseViewOption(letter, &o->views);
+    case kOutStrides:
+    case kGroups: return ParseViewOption(letter, &o->views);
     case 'b':
     case 'e':
     case 'i':
@@ -347,6 +350,8 @@ std::string UsageText(const std::string& program) {
     [--split-dim <D>] [--concat-dim <D>] dimensions of alltoall (0)
     [--strides <S0,S1,..> of the input, in elements; 0 and negative ones, too] (row-major without gaps)
     [--out-strides <S0,S1,..> of the output] (row-major without gaps)
+    [--groups <[[R,..],..]> lists of ranks such as [[0,1],[2,3]]: each does the operation on its own, all at the same
+        time; a rank's place in its list is what the operation knows it by, and what -r counts] (one of all ranks)
 
 Sizes take K, M, G (binary). Ranks = processes x threads x ranks per thread. Under torchrun, mpirun or srun every
 process joins by the launcher's variables. NCCL_TESTS_DEVICE, NCCL_TESTS_SPLIT, NCCL_TESTS_SPLIT_MASK and

@@ -196,6 +196,11 @@ void Report::ViewConfig() {
     json_->Key("out_strides");
     numbers(v.out_strides);
   }
+  if (!v.groups.empty()) {
+    json_->Key("groups").BeginList();
+    for (const std::vector<int64_t>& group : v.groups) numbers(group);
+    json_->EndList();
+  }
   json_->EndObject();
 }
 

@@ -18,9 +18,12 @@ namespace axccl::perf {
 
 // One local rank. The buffers hold max_bytes each (and -u elements more).
 struct LocalRank {
-  int rank = 0;  // in its communicator
+  int rank = 0;   // in its communicator
+  int list = 0;   // of --groups, which holds it
+  int place = 0;  // in that list; without --groups, its rank
   int device = 0;
   ncclComm_t comm = nullptr;
+  axcclChannel_t channel = nullptr;  // of calls on views
   axcclStream_t stream = nullptr;
   char* send = nullptr;
   char* recv = nullptr;
@@ -33,6 +36,7 @@ struct Run {
   World world;
   int group = 0;        // this process' colour under NCCL_TESTS_SPLIT
   int group_ranks = 1;  // ranks of the communicator
+  int data_ranks = 1;   // ranks that take part in one operation: of a list of --groups, or of the communicator
   int group_first = 0;  // rank of the first local rank
   ncclUniqueId id;
   std::vector<LocalRank> ranks;  // thread-major
@@ -48,7 +52,7 @@ struct Outcome {
   MemoryReport memory;
 };
 
-// Makes the communicators of ranks[first .. first + count) in one group.
+// Makes the communicators of ranks[first .. first + count) in one group, and their channels.
 void InitComms(Run* run, size_t first, size_t count);
 
 // Everything a thread does between initialization and destruction. `init_seconds`: what initialization took here.

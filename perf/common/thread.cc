@@ -157,6 +157,23 @@ std::unique_ptr<Exchange> MakeExchange(Run* run, int thread) {
   return std::make_unique<CommExchange>(comms, run->ranks[first].device);
 }
 
+void MakeChannel(const ViewOptions& views, int ranks, LocalRank* rank) {
+  rank->channel = axcclDefaultChannel(rank->comm);
+  if (views.groups.empty()) return;
+  std::vector<int64_t> ids;
+  for (const std::vector<int64_t>& group : views.groups) ids.insert(ids.end(), group.begin(), group.end());
+  axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;
+  spec.mode = axcclFlattenedIds;
+  spec.num_partitions = ranks;
+  spec.ids = ids.data();
+  spec.num_groups = views.groups.size();
+  spec.group_size = views.groups[0].size();
+  axcclGroups_t groups = nullptr;
+  PERF_CALL(axcclGroupsCreate(&groups, &spec));
+  PERF_CALL(axcclChannelCreate(&rank->channel, rank->comm, groups, 1, 0));
+  PERF_CALL(axcclGroupsDestroy(groups));
+}
+
 }  // namespace
 
 void InitComms(Run* run, size_t first, size_t count) {
@@ -168,6 +185,7 @@ void InitComms(Run* run, size_t first, size_t count) {
     PERF_CALL(ncclCommInitRankConfig(&run->ranks[i].comm, run->group_ranks, run->id, run->ranks[i].rank, &config));
   }
   PERF_CALL(ncclGroupEnd());
+  for (size_t i = first; i < first + count; ++i) MakeChannel(run->options.views, run->group_ranks, &run->ranks[i]);
 }
 
 Outcome RunThread(Run* run, int thread, double init_seconds) {
@@ -187,7 +205,7 @@ Outcome RunThread(Run* run, int thread, double init_seconds) {
   const Collective& c = *run->collective;
   for (int type : Choices(o.type, kAllTypes, kNumDataTypes)) {
     for (int op : Choices(c.reduces ? o.op : 0, kAllOps, kNumOps)) {
-      for (int root : Choices(c.rooted ? o.root : 0, kAllRoots, run->group_ranks)) {
+      for (int root : Choices(c.rooted ? o.root : 0, kAllRoots, run->data_ranks)) {
         MeasureTable(run, thread, &bench, type, op, root, &outcome);
       }
     }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kMaxSize = int64_t{1} << 40;  // elements; products stay far from overflow once memory is checked
 constexpr int kMaxOperands = 100000;
+constexpr int kMaxRank = 1 << 20;
 const Shape kNoShape = {0};  // one dimension of any size
 
 std::string Joined(const std::vector<int64_t>& numbers, const char* separator) {
@@ -116,6 +117,37 @@ std::string RefuseStrides(const char* option, const std::vector<int64_t>& stride
   return "";
 }
 
+// "[0,1]"
+std::string GroupText(const std::vector<int64_t>& group) { return "[" + Joined(group, ",") + "]"; }
+
+std::string GroupsText(const std::vector<std::vector<int64_t>>& groups) {
+  std::string text;
+  for (const std::vector<int64_t>& group : groups) text += (text.empty() ? "" : ",") + GroupText(group);
+  return "[" + text + "]";
+}
+
+std::string RefuseGroups(const std::vector<std::vector<int64_t>>& groups, int ranks) {
+  const std::string start = "option --groups " + GroupsText(groups) + ": ";
+  const std::string remedy = "; name each of the ranks 0 to " + std::to_string(ranks - 1) + " once";
+  std::vector<bool> named(static_cast<size_t>(ranks), false);
+  for (const std::vector<int64_t>& group : groups) {
+    if (group.size() != groups[0].size()) {
+      return start + GroupText(group) + " is not as long as " + GroupText(groups[0]) + "; give lists of one length";
+    }
+    for (int64_t rank : group) {
+      if (rank >= ranks) {
+        return start + "there is no rank " + std::to_string(rank) + ", the communicator has " + std::to_string(ranks) +
+               remedy;
+      }
+      if (named[static_cast<size_t>(rank)]) return start + "rank " + std::to_string(rank) + " is there twice" + remedy;
+      named[static_cast<size_t>(rank)] = true;
+    }
+  }
+  const auto missing = std::find(named.begin(), named.end(), false);
+  if (groups.empty() || missing == named.end()) return "";
+  return start + "rank " + std::to_string(missing - named.begin()) + " is missing" + remedy;
+}
+
 }  // namespace
 
 Result<Shape> ParseShape(const std::string& text, char separator) { return ParseNumbers(text, separator, 0); }
@@ -140,6 +172,35 @@ Result<std::vector<Shape>> ParseList(const std::string& text) {
   return shapes;
 }
 
+Result<std::vector<std::vector<int64_t>>> ParseGroups(const std::string& text) {
+  const Status malformed = MakeStatus(
+      Code::kInvalidArgument, "'%s' is not lists of ranks from 0 to %d such as [[0,1],[2,3]]", text.c_str(), kMaxRank);
+  std::vector<std::vector<int64_t>> groups;
+  const char* at = text.c_str();
+  auto skip = [&at](char wanted) {
+    while (*at == ' ') ++at;
+    if (*at != wanted) return false;
+    ++at;
+    return true;
+  };
+  if (!skip('[')) return malformed;
+  do {
+    std::vector<int64_t>& group = groups.emplace_back();
+    if (!skip('[')) return malformed;
+    do {
+      char* end = nullptr;
+      errno = 0;
+      const int64_t rank = std::strtoll(at, &end, 10);
+      if (end == at || errno != 0 || rank < 0 || rank > kMaxRank) return malformed;
+      group.push_back(rank);
+      at = end;
+    } while (skip(','));
+    if (!skip(']')) return malformed;
+  } while (skip(','));
+  if (!skip(']') || *at != '\0') return malformed;
+  return groups;
+}
+
 std::vector<Shape> ModelShapes(int count, int64_t width) {
   const int64_t w = width;
   const std::vector<Shape> block = {{w}, {w}, {3 * w, w}, {3 * w}, {w, w},     {w},
@@ -154,7 +215,9 @@ std::string RefuseViews(const char* collective, ViewKind kind, const ViewOptions
   if (kind == ViewKind::kNone) {
     return "option " + ViewText(o) + ": " + collective + " has no form on views; leave it out";
   }
-  std::string refusal = RefuseUnused(collective, kind, o);
+  std::string refusal = RefuseGroups(o.groups, ranks);
+  ranks = o.RanksTogether(ranks);
+  if (refusal.empty()) refusal = RefuseUnused(collective, kind, o);
   if (refusal.empty()) refusal = RefuseHuge(o, ranks);
   // Without a shape there is one dimension, which the tool has made divisible.
   const std::vector<Shape> shapes = o.shapes.empty() ? std::vector<Shape>{kNoShape} : o.shapes;
@@ -191,6 +254,7 @@ std::string ViewText(const ViewOptions& o) {
   if (o.concat_dim) add("--concat-dim", std::to_string(*o.concat_dim));
   if (!o.strides.empty()) add("--strides", Joined(o.strides, ","));
   if (!o.out_strides.empty()) add("--out-strides", Joined(o.out_strides, ","));
+  if (!o.groups.empty()) add("--groups", GroupsText(o.groups));
   return text;
 }
 

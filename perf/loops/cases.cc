@@ -246,15 +246,42 @@ void List(const CaseTask& task, Field* field, const std::function<void(const Cas
             PackedCall(field, shapes, task.type)}});
 }
 
+// ---- channels ----
+
+void Destroy(std::vector<axcclChannel_t>* channels) {
+  for (axcclChannel_t channel : *channels) PERF_CALL(axcclChannelDestroy(channel));
+  channels->clear();
+}
+
+// One creation each time; behind a round all of them are destroyed.
+Contestant Creation(Field* field, const std::string& name, std::function<int64_t()> id) {
+  auto channels = std::make_shared<std::vector<axcclChannel_t>>();
+  channels->reserve(128);
+  auto create = [field, id, channels] {
+    PERF_CALL(axcclChannelCreate(&channels->emplace_back(), field->comm(), nullptr, id(), 0));
+  };
+  return {name, "", create, nullptr, [channels] { Destroy(channels.get()); }, true};
+}
+
+void Channels(const CaseTask& task, Field* field, const std::function<void(const Case&)>& measure) {
+  constexpr int64_t kLives = 1;
+  std::vector<axcclChannel_t> lives(1);
+  PERF_CALL(axcclChannelCreate(&lives[0], field->comm(), nullptr, kLives, 0));
+  int64_t last = kLives;
+  measure({"channel",
+           "creation of a channel of " + std::to_string(field->ranks()) + " ranks",
+           {task.type, kMove, 6, field->ranks(), field->rank()},
+           {Creation(field, "new id", [&last] { return ++last; }),
+            Creation(field, "id that lives", [] { return kLives; })}});
+  Destroy(&lives);
+}
+
 struct Named {
   const char* name;
   void (*cases)(const CaseTask& task, Field* field, const std::function<void(const Case&)>& measure);
 };
-const Named kNamed[] = {{"all_gather", Gather},
-                        {"runs", GatherRuns},
-                        {"reduce_scatter", ReduceScatter},
-                        {"alltoall", AllToAll},
-                        {"list", List}};
+const Named kNamed[] = {{"all_gather", Gather}, {"runs", GatherRuns}, {"reduce_scatter", ReduceScatter},
+                        {"alltoall", AllToAll}, {"list", List},       {"channel", Channels}};
 
 }  // namespace
 

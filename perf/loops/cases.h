@@ -22,7 +22,7 @@ struct CaseTask {
   bool quick;  // small operands: everything runs, nothing is measured
 };
 
-// "all_gather", "runs", "reduce_scatter", "alltoall", "list".
+// "all_gather", "runs", "reduce_scatter", "alltoall", "list", "channel".
 const std::vector<std::string>& CaseNames();
 FieldSizes SizesFor(const std::vector<std::string>& names, const CaseTask& task, int ranks);
 // The cases behind one name, one by one: made and handed to `measure` with the inputs filled.

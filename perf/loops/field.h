@@ -29,7 +29,11 @@ struct Contestant {
   std::string name;
   std::string how;                     // of several ways, which
   std::function<void()> run;           // until the result is there
-  std::shared_ptr<Operands> expected;  // aimed at the result
+  std::shared_ptr<Operands> expected;  // aimed at the result; null: nothing to check
+  std::function<void()> after = {};    // untimed, behind the operations of a round
+  // Ranks have nothing to wait for in each other. The slowest rank's median counts, not the median of the slowest: with
+  // more ranks than cores one of them is always put aside.
+  bool alone = false;
 };
 
 class Field {
@@ -57,7 +61,9 @@ class Field {
   char* loop_out(int rank) const;
 
   void Synchronize();
-  // Seconds of the slowest rank, all having started together.
+  // Seconds of this rank, all having started together.
+  double TimeHere(const std::function<void()>& run);
+  // Of the slowest rank.
   double TimeOnce(const std::function<void()>& run);
   // The way, of `count`, that takes the least time.
   size_t Fastest(size_t count, const std::function<void(size_t way)>& run);

@@ -1,5 +1,5 @@
 // strided_perf: AxCCL on any dimension and on lists of operands, against AxCCL on the first dimension, against that
-// followed by the fastest copy, and against plain loops over memory that all ranks share.
+// followed by the fastest copy, and against plain loops over memory that all ranks share; and what a channel costs.
 //
 // Every rank is a process. The contestants of a case take turns, round after round; per operation all ranks start
 // together and wait for its end, and the slowest one's time counts. A round's time is the median over its operations, a

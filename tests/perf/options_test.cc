@@ -146,7 +146,7 @@ TEST(Options, HelpListsEveryOption) {
   for (const char* option : {"-t,", "-g,", "-b,", "-e,", "-i,", "-f,", "-n,", "-m,", "-w,", "-N,", "-p,", "-c,", "-o,",
                              "-d,", "-r,", "-z,", "-y,", "-T,", "-G,", "-C,", "-S,", "-J,", "-a,", "-R,", "-x,", "-D,",
                              "-V,", "-M,", "-u,", "-I,", "-K,", "-h,", "--ranks", "--malloc", "--shape", "--list", "--dim",
-                             "--split-dim", "--concat-dim", "--strides", "--out-strides"}) {
+                             "--split-dim", "--concat-dim", "--strides", "--out-strides", "--groups"}) {
     EXPECT_NE(usage.find(std::string("[") + option), std::string::npos) << option;
   }
 }
@@ -167,13 +167,23 @@ TEST(ViewOptions, ValuesLandInTheirFields) {
   ASSERT_EQ(v.shapes.size(), 14u);
   EXPECT_EQ(v.shapes[2], (Shape{384, 128}));
   EXPECT_EQ(v.shapes[13], v.shapes[1]);
+  v = Parse({"--groups", "[[0,2], [3, 1]]"}).value().views;
+  EXPECT_TRUE(v.given);
+  EXPECT_EQ(v.groups, (std::vector<std::vector<int64_t>>{{0, 2}, {3, 1}}));
+  EXPECT_EQ(v.RanksTogether(4), 2);
+  EXPECT_EQ(ViewText(v), "--groups [[0,2],[3,1]]");
   EXPECT_FALSE(Parse({"-b", "8"}).value().views.given);
 }
 
 TEST(ViewOptions, ErrorsNameOptionAndValue) {
   const std::vector<std::string> bad[] = {{"--shape", "4,x"}, {"--shape", ""}, {"--shape", "4,,4"}, {"--shape", "-1"},
                                           {"--shape", "1,2,3,4,5,6,7,8,9"}, {"--list", "0"}, {"--list", "4x,3"},
-                                          {"--dim", "8"}, {"--split-dim", "one"}, {"--strides", "1;2"}};
+                                          {"--dim", "8"}, {"--split-dim", "one"}, {"--strides", "1;2"},
+                                          {"--groups", ""}, {"--groups", "[]"}, {"--groups", "[[]]"},
+                                          {"--groups", "[0,1]"}, {"--groups", "[[0,1],[2,3]"},
+                                          {"--groups", "[[0,1]]]"}, {"--groups", "[[0,-1]]"},
+                                          {"--groups", "[[0,one]]"}, {"--groups", "[[0,1],]"},
+                                          {"--groups", "[[0,99999999999999999999]]"}};
   for (const auto& arguments : bad) {
     std::string error = ErrorOf(arguments);
     EXPECT_NE(error.find(arguments[0]), std::string::npos) << arguments[0] << ": " << error;
@@ -210,7 +220,15 @@ TEST(ViewOptions, WhatDoesNotFitIsRefusedWithARemedy) {
       {ViewKind::kSame, {"--shape", "4,4", "--out-strides", "0,1"}, "other than 0"},
       {ViewKind::kSame, {"--list", "4,4", "--strides", "2"}, "leave it out"},
       {ViewKind::kSame, {"--strides", "2"}, "needs --shape"},
-      {ViewKind::kSame, {"--shape", "1000000000,1000000000"}, "smaller sizes"}};
+      {ViewKind::kSame, {"--shape", "1000000000,1000000000"}, "smaller sizes"},
+      {ViewKind::kSame, {"--groups", "[[2,0,1]]"}, ""},
+      {ViewKind::kNone, {"--groups", "[[2,0,1]]"}, "no form on views"},
+      {ViewKind::kSplit, {"--shape", "4", "--groups", "[[2],[0],[1]]"}, ""},
+      {ViewKind::kSplit, {"--shape", "4", "--groups", "[[2,0,1]]"}, "3 ranks do not divide size 4"},
+      {ViewKind::kSame, {"--groups", "[[0,1],[2]]"}, "option --groups [[0,1],[2]]: [2] is not as long as [0,1]; give"},
+      {ViewKind::kSame, {"--groups", "[[0,1,3]]"}, "no rank 3, the communicator has 3; name each of the ranks 0 to 2"},
+      {ViewKind::kSame, {"--groups", "[[0],[1],[1]]"}, "rank 1 is there twice; name each"},
+      {ViewKind::kSame, {"--groups", "[[0,2]]"}, "rank 1 is missing; name each"}};
   for (const Case& c : cases) {
     std::string said = refusal(c.kind, c.arguments);
     EXPECT_EQ(said.empty(), *c.says == '\0') << c.says << ": " << said;

@@ -37,13 +37,12 @@ extern "C" __attribute__((visibility("default"))) ncclResult_t axcclAllGather(in
                                                                               const axcclOptions_t* options,
                                                                               cudaStream_t stream) {
   static const auto real = Find<decltype(&axcclAllGather)>("axcclAllGather");
-  static const auto user_rank = Find<decltype(&ncclCommUserRank)>("ncclCommUserRank");
+  static const auto channel_info = Find<decltype(&axcclChannelGetInfo)>("axcclChannelGetInfo");
   static const auto launch = Find<decltype(&axcclLaunchHostFunc)>("axcclLaunchHostFunc");
   ncclResult_t result = real(count, in, out, dim, channel, options, stream);
-  int rank = 0;
-  // The perf tools use the default channel, which is the communicator.
-  ncclComm_t comm = reinterpret_cast<ncclComm_t>(channel);
-  if (result != ncclSuccess || user_rank(comm, &rank) != ncclSuccess || rank != 1) return result;
+  axcclChannelInfo_t info{};
+  info.size = sizeof(info);
+  if (result != ncclSuccess || channel_info(channel, &info) != ncclSuccess || info.rank != 1) return result;
   const axcclView_t& view = out[count - 1];
   unsigned* last = static_cast<unsigned*>(view.data);
   for (int d = 0; d < view.num_dims; ++d) last += (view.sizes[d] - 1) * view.strides[d];
