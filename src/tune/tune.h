@@ -27,6 +27,8 @@ struct Query {
   uint64_t block_bytes = 0;  // bytes of one block
   DataType type = DataType::kFloat32;
   Access access = Access::kNone;
+  // Blocks lie side by side in the outputs, in runs so short that they share cache lines.
+  bool short_runs = false;
 };
 
 struct Choice {
