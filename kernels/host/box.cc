@@ -1,14 +1,20 @@
 #include "kernels/host/box.h"
 
+#include <algorithm>
+
 #include "kernels/host/box_nest.h"
 #include "kernels/host/box_plan.h"
 #include "kernels/host/box_tiles.h"
+#include "kernels/host/box_weave.h"
 #include "kernels/host/isa.h"
 
 namespace axccl::kernels {
 namespace {
 
-// A copy to one destination needs no scratch memory: every piece is one nest.
+// Of all copies of CopyBoxes together, in one turn: stays in the second-level cache.
+constexpr uint64_t kTurnBytes = 65536;
+
+// A copy to one destination needs no scratch memory: every piece is one nest. No fence.
 void CopyPieces(const IsaTable& isa, const BoxRange& range, const BoxOperand& dst, const BoxOperand& src,
                 size_t element_bytes, bool non_temporal) {
   const BoxOperands operands = {&dst, 1, &src, 1, element_bytes};
@@ -29,6 +35,34 @@ void CopyPieces(const IsaTable& isa, const BoxRange& range, const BoxOperand& ds
     }
     RunNest(isa, &nest);
   }
+}
+
+// All copies of a range, turn by turn. Not around the cache, as the next one writes to the same lines.
+void CopyInTurns(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies) {
+  const uint64_t most = std::max<uint64_t>(1, kTurnBytes / copies.element_bytes / static_cast<uint64_t>(copies.num));
+  BoxRange turn = range;
+  for (uint64_t done = 0; done < range.count; done += turn.count) {
+    turn.begin = range.begin + done;
+    turn.count = std::min(most, range.count - done);
+    for (int i = 0; i < copies.num; ++i)
+      CopyPieces(isa, turn, copies.dst[i], copies.src[i], copies.element_bytes, false);
+  }
+}
+
+void CopySeveral(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies, bool non_temporal) {
+  if (range.count == 0) return;
+  const Weave weave(isa, range, copies);
+  const uint64_t row = weave.row_elements();
+  if (row == 0) return CopyInTurns(isa, range, copies);
+  const uint64_t range_end = range.begin + range.count;
+  const uint64_t begin = (range.begin + row - 1) / row;
+  const uint64_t end = range_end / row;
+  if (begin >= end) return CopyInTurns(isa, range, copies);
+  const BoxRange head = {range.num_dims, range.sizes, range.begin, begin * row - range.begin};
+  const BoxRange tail = {range.num_dims, range.sizes, end * row, range_end - end * row};
+  CopyInTurns(isa, head, copies);
+  weave.Run(begin, end, non_temporal);
+  CopyInTurns(isa, tail, copies);
   if (non_temporal) isa.stream_fence();
 }
 
@@ -50,6 +84,7 @@ void CopyAny(const IsaTable& isa, const BoxRange& range, const BoxOperand* dst, 
   if (range.count == 0) return;
   if (num_dst == 1) {
     CopyPieces(isa, range, *dst, src, element_bytes, non_temporal);
+    if (non_temporal) isa.stream_fence();
   } else {
     MoveTiles(isa, range, {dst, num_dst, &src, 1, element_bytes}, nullptr, non_temporal);
   }
@@ -71,11 +106,21 @@ void CopyBox(const BoxRange& range, const BoxOperand* dst, int num_dst, const Bo
   CopyAny(ActiveTable(), range, dst, num_dst, src, element_bytes, non_temporal);
 }
 
+void CopyBoxes(const BoxRange& range, const BoxOperand* dst, const BoxOperand* src, int num, size_t element_bytes,
+               bool non_temporal) {
+  CopySeveral(ActiveTable(), range, {dst, src, num, element_bytes}, non_temporal);
+}
+
 void ReduceBox(const BoxReduceRequest& request) { ReduceAny(ActiveTable(), request); }
 
 void CopyBoxWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src,
                     size_t element_bytes, bool non_temporal) {
   CopyAny(TableOf(isa), range, dst, num_dst, src, element_bytes, non_temporal);
+}
+
+void CopyBoxesWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, const BoxOperand* src, int num,
+                      size_t element_bytes, bool non_temporal) {
+  CopySeveral(TableOf(isa), range, {dst, src, num, element_bytes}, non_temporal);
 }
 
 void ReduceBoxWithIsa(int isa, const BoxReduceRequest& request) { ReduceAny(TableOf(isa), request); }

@@ -39,6 +39,11 @@ struct BoxOperand {
 void CopyBox(const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src, size_t element_bytes,
              bool non_temporal);
 
+// Copies the range of every src[i] to dst[i], in turns of a few KiB: for destinations that lie side by side in the same
+// cache lines. `num` is at least 1, no operand is packed, and no source but src[i] may be a destination.
+void CopyBoxes(const BoxRange& range, const BoxOperand* dst, const BoxOperand* src, int num, size_t element_bytes,
+               bool non_temporal);
+
 // The members, the arithmetic and the bits are those of ReduceRequest.
 struct BoxReduceRequest {
   BoxRange range;
@@ -60,6 +65,8 @@ void ReduceBox(const BoxReduceRequest& request);
 // For tests, as in mover.h.
 void CopyBoxWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src,
                     size_t element_bytes, bool non_temporal);
+void CopyBoxesWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, const BoxOperand* src, int num,
+                      size_t element_bytes, bool non_temporal);
 void ReduceBoxWithIsa(int isa, const BoxReduceRequest& request);
 
 }  // namespace axccl::kernels

@@ -227,21 +227,95 @@ Transposer TransposerFor(const Loops& loops, size_t run) {
   return kTransposers[Log2(run)];
 }
 
+// Groups of kGroup lanes of the lower (or upper) half of two vectors, by turns.
+template <bool kUpper, int kGroup, class V, int... kIndex>
+AXCCL_INLINE V Woven(V a, V b, Indices<kIndex...>) {
+  constexpr int kLanes = sizeof...(kIndex);
+  if constexpr (kGroup == kLanes) return kUpper ? b : a;
+  return __builtin_shufflevector(a, b, (kIndex / kGroup / 2 * kGroup + kIndex % kGroup + (kUpper ? kLanes / 2 : 0) +
+                                        kIndex / kGroup % 2 * kLanes)...);
+}
+
+template <int kElement>
+constexpr int kPairStep = kElement == 1 ? 16 : kVectorBytes;  // bytes are cheap to weave in 16 of them only
+
+// Two contiguous sources put together run by run, in registers. The inner loop is over the two.
+template <int kElement, bool kStream>
+void Pair(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t) {
+  constexpr int kWord = kElement < 8 ? kElement : 8;
+  constexpr int kStep = kPairStep<kElement>;
+  constexpr uint64_t kRows = kStep / kElement;
+  using V = Vector<typename WordOf<kWord>::Type, kStep>;
+  using All = typename IndicesTo<kStep / kWord>::Type;
+  auto store = [](char* to, V v) {
+    if constexpr (kStream && kStep == kVectorBytes) {
+      StreamWord(to, (Raw<kStep>)v);
+    } else {
+      StoreWord(to, v);
+    }
+  };
+  const char* second = src + inner.src;
+  uint64_t left = outer.count;
+  for (; left >= kRows; left -= kRows, src += kStep, second += kStep, dst += 2 * kStep) {
+    const V a = LoadWord<V>(src);
+    const V b = LoadWord<V>(second);
+    store(dst, Woven<false, kElement / kWord>(a, b, All{}));
+    store(dst + kStep, Woven<true, kElement / kWord>(a, b, All{}));
+  }
+  for (; left > 0; --left, src += kElement, second += kElement, dst += 2 * kElement) {
+    MoveRun<kElement, false>(dst, src, kElement);
+    MoveRun<kElement, false>(dst + kElement, second, kElement);
+  }
+}
+
+// Null where the nest is something else.
+Kernel PairFor(const CopyNest& nest, const Loops& loops) {
+  constexpr Kernel kPlain[] = {Pair<1, false>, Pair<2, false>, Pair<4, false>, Pair<8, false>, Pair<16, false>};
+  constexpr Kernel kStreamed[] = {Pair<1, false>, Pair<2, true>, Pair<4, true>, Pair<8, true>, Pair<16, true>};
+  const size_t run = nest.run;
+  const int64_t bytes = static_cast<int64_t>(run);
+  if (loops.num_rest > 0 || loops.inner.count != 2 || run > 16 || (run & (run - 1)) != 0) return nullptr;
+  if (loops.inner.dst != bytes || loops.outer.dst != 2 * bytes || loops.outer.src != bytes) return nullptr;
+  const bool streamed = nest.non_temporal && reinterpret_cast<uintptr_t>(nest.dst) % kCacheLine == 0;
+  return (streamed ? kStreamed : kPlain)[Log2(run)];
+}
+
+// Runs of whole cache lines of the destination, around the cache.
+void Lines(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t run) {
+  for (uint64_t o = 0; o < outer.count; ++o, dst += outer.dst, src += outer.src) {
+    char* to = dst;
+    const char* from = src;
+    for (uint64_t i = 0; i < inner.count; ++i, to += inner.dst, from += inner.src) {
+      for (size_t at = 0; at < run; at += kCacheLine) StreamLine(to + at, from + at);
+    }
+  }
+}
+
+bool WholeLines(const CopyNest& nest) {
+  uint64_t bits = reinterpret_cast<uintptr_t>(nest.dst) | nest.run;
+  for (int i = 0; i < nest.num_dims; ++i) bits |= static_cast<uint64_t>(nest.dim[i].dst);
+  return bits % kCacheLine == 0;
+}
+
 }  // namespace
 
 void MoveNest(const CopyNest& nest) {
   const Loops loops = Arrange(nest);
+  const Kernel pair = PairFor(nest, loops);
   const Transposer transposer = TransposerFor(loops, nest.run);
   const bool packed = loops.inner.dst == static_cast<int64_t>(nest.run) && loops.inner.count >= kMinInner;
-  const Kernel kernel = KernelFor(nest.run, packed, nest.non_temporal);
+  const bool lines = nest.non_temporal && nest.run < kMinStreamedRun && WholeLines(nest);
+  const Kernel kernel = lines ? Lines : KernelFor(nest.run, packed, nest.non_temporal);
   const bool tiled =
       loops.crossed ? nest.run <= kMaxTiledRun : loops.inner.count < kMinInner && nest.run <= kMaxShortRun;
-  const bool streamed = nest.non_temporal && WorthStreaming(loops, nest.run);
+  const bool streamed = nest.non_temporal && !lines && WorthStreaming(loops, nest.run);
   char* dst = nest.dst;
   const char* src = nest.src;
   uint64_t index[kMaxNestDims] = {};
   for (;;) {
-    if (transposer != nullptr) {
+    if (pair != nullptr) {
+      pair(dst, src, loops.outer, loops.inner, nest.run);
+    } else if (transposer != nullptr) {
       transposer(dst, src, loops.outer, loops.inner, nest.non_temporal);
     } else if (streamed) {
       RunStreamed(kernel, dst, src, loops, nest.run);

@@ -13,10 +13,20 @@
 
 namespace axccl::kernels {
 
+// What will be read next: `bytes` from each of `num` places.
+struct Upcoming {
+  const char* const* place;
+  int num;
+  size_t bytes;
+};
+
 struct IsaTable {
   void (*reduce)(const ReduceRequest& request);
   void (*copy)(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
   void (*move_nest)(const CopyNest& nest);  // in normal form with at least one dimension; streams without a fence
+  // Copies around the cache without a fence, and meanwhile has the upcoming data fetched: the stores alone would leave
+  // the memory idle that its loads then wait for.
+  void (*stream)(char* to, const char* from, size_t bytes, const Upcoming& upcoming);
   void (*stream_fence)();                   // orders streamed stores before later ones
 };
 

@@ -345,6 +345,18 @@ void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non
   }
 }
 
+void StreamAndFetchUpcoming(char* to, const char* from, size_t bytes, const Upcoming& upcoming) {
+  int k = 0;
+  size_t next = 0;
+  Stream(to, from, bytes, [&](size_t) {
+    if (next >= upcoming.bytes) return;
+    __builtin_prefetch(upcoming.place[k] + next);
+    if (++k < upcoming.num) return;
+    k = 0;
+    next += kCacheLine;
+  });
+}
+
 void Fence() { StreamFence(); }
 
 void Reduce(const ReduceRequest& request) {
@@ -375,6 +387,6 @@ void Reduce(const ReduceRequest& request) {
 
 }  // namespace
 
-constinit const IsaTable kTable = {Reduce, Copy, MoveNest, Fence};
+constinit const IsaTable kTable = {Reduce, Copy, MoveNest, StreamAndFetchUpcoming, Fence};
 
 }  // namespace axccl::kernels::AXCCL_KERNELS_ISA

@@ -148,14 +148,23 @@ AXCCL_INLINE void StreamFence() {
 }
 
 // Writes [from, from + bytes) to `to` around the cache: whole lines streamed, the broken lines at both ends stored
-// plainly, as a partial non-temporal line costs a read-modify-write in memory. No fence.
-AXCCL_INLINE void Stream(char* to, const char* from, size_t bytes) {
+// plainly, as a partial non-temporal line costs a read-modify-write in memory. No fence. Calls before(at) before it
+// streams the line at byte `at`.
+template <class Before>
+AXCCL_INLINE void Stream(char* to, const char* from, size_t bytes, Before before) {
   size_t head = -reinterpret_cast<uintptr_t>(to) % kCacheLine;
   if (head > bytes) head = bytes;
   __builtin_memcpy(to, from, head);
   size_t at = head;
-  for (; at + kCacheLine <= bytes; at += kCacheLine) StreamLine(to + at, from + at);
+  for (; at + kCacheLine <= bytes; at += kCacheLine) {
+    before(at);
+    StreamLine(to + at, from + at);
+  }
   __builtin_memcpy(to + at, from + at, bytes - at);
+}
+
+AXCCL_INLINE void Stream(char* to, const char* from, size_t bytes) {
+  Stream(to, from, bytes, [](size_t) {});
 }
 
 }  // namespace axccl::kernels::AXCCL_KERNELS_ISA

@@ -21,7 +21,8 @@ struct Family {
 
 constexpr Family kFamilies[] = {
     {"bruck", Bruck}, {"direct", Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise},
-    {"rhd", Rhd},     {"ring", Ring},     {"tree", Tree},       {"twoshot", Twoshot},
+    {"pull", Pull},   {"rhd", Rhd},       {"ring", Ring},       {"tree", Tree},
+    {"twoshot", Twoshot},
 };
 
 // A group of one: the input is the output.
@@ -61,7 +62,7 @@ const std::vector<std::string_view>& Algorithms(Kind kind) {
     at(Kind::kAllReduce) = {"direct", "twoshot", "oneshot", "rhd", "ring", "tree"};
     at(Kind::kBroadcast) = {"direct", "oneshot", "tree", "ring"};
     at(Kind::kReduce) = {"direct", "twoshot", "oneshot", "tree", "ring"};
-    at(Kind::kAllGather) = {"direct", "oneshot", "bruck", "rhd", "ring"};
+    at(Kind::kAllGather) = {"direct", "oneshot", "bruck", "rhd", "ring", "pull"};
     at(Kind::kReduceScatter) = {"direct", "oneshot", "pairwise", "rhd", "ring"};
     at(Kind::kAllToAll) = {"direct", "oneshot", "pairwise", "bruck"};
     at(Kind::kGather) = {"direct", "oneshot", "tree"};

@@ -5,6 +5,9 @@
 // once to every output that wants it: the least the memory system can do. Work is split evenly: rank r does part r.
 //
 // The closing exchange names only the ranks whose buffers were touched. One turn, hence no credits.
+//
+// "direct" has a rank write what it has read once to all outputs, and "pull" has it fill its own output from all inputs:
+// more to read, but no cache line of an output is written by two ranks, which short runs side by side would be.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -44,6 +47,10 @@ std::vector<Operand> AllOutputs(const Builder& b, int block, int part) {
   return v;
 }
 
+void PullData(Builder* b, int r) {
+  for (int q = 0; q < b->ranks(); ++q) b->Copy(r, {Out(r, q)}, In(q));
+}
+
 void MoveData(Builder* b, const Contract& c, int r) {
   switch (c.kind) {
     case Kind::kAllReduce: b->Reduce(r, AllOutputs(*b, 0, r), AllInputs(*b, 0, r), State::kFinal); break;
@@ -81,10 +88,8 @@ void Close(Builder* b, const Contract& c, int r, int lane) {
   b->WaitAll(r, kOpen, lane == 0 ? 2 : 1);
 }
 
-}  // namespace
-
-plan::Schedule Direct(const Contract& contract, int lanes) {
-  Builder b(contract, "direct", Parts(contract));
+plan::Schedule Make(const Contract& contract, int lanes, std::string_view name, bool pull) {
+  Builder b(contract, name, Parts(contract));
   plan::Schedule schedule = b.Empty();
   for (int lane = 0; lane < lanes; ++lane) {
     for (int r = 0; r < b.ranks(); ++r) {
@@ -95,7 +100,7 @@ plan::Schedule Direct(const Contract& contract, int lanes) {
       } else {
         b.WaitToken(r, 0, kRelease);
       }
-      MoveData(&b, contract, r);
+      pull ? PullData(&b, r) : MoveData(&b, contract, r);
       Close(&b, contract, r, lane);
     }
     b.MoveTo(&schedule);
@@ -104,5 +109,11 @@ plan::Schedule Direct(const Contract& contract, int lanes) {
   schedule.direct = true;
   return schedule;
 }
+
+}  // namespace
+
+plan::Schedule Direct(const Contract& contract, int lanes) { return Make(contract, lanes, "direct", false); }
+
+plan::Schedule Pull(const Contract& contract, int lanes) { return Make(contract, lanes, "pull", true); }
 
 }  // namespace axccl::algo

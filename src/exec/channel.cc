@@ -100,11 +100,12 @@ bool Channel::NeedsBarrier(const Prepared& next) const {
 }
 
 Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
-  const Key key{call.Packed(), call.count, static_cast<uint32_t>(access)};
+  const bool short_runs = call.views != nullptr && call.views->ShortRuns();
+  const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs};
   if (key == last_key_) return last_prepared_;
   auto it = prepared_.find(key);
   if (it == prepared_.end()) {
-    AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access));
+    AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access, short_runs));
     // Only when an operation starts: later ones of its calls must not take the first from under it.
     if (access == tune::Access::kMapped && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
       prepared_.clear();
@@ -130,7 +131,7 @@ Result<const Prepared*> Channel::PrepareBarrier() {
   return &barrier_;
 }
 
-Result<Prepared> Channel::Build(const Call& call, tune::Access access) const {
+Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool short_runs) const {
   const plan::Contract contract{call.kind, size(), call.root};
   const size_t element = ElementSize(call.type);
   tune::Choice choice;
@@ -138,11 +139,13 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access) const {
     // The algorithms whose every move is of one block of some rank, so that it is known how long.
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
-    choice = host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access, call.group_order});
+    choice = host_->chooser().Choose(
+        tune::Query{contract, call.count * element, call.type, access, call.group_order, short_runs});
   }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(own().layout.lanes));
   Prepared prepared;
+  prepared.short_runs = short_runs;
   AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_));
   if (call.group_order && !prepared.program->plan->group_order)
     return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",

@@ -49,6 +49,21 @@ uint64_t ViewList::BlockCount() const {
   return bytes / ElementSize(CommonType());
 }
 
+bool ViewList::ShortRuns() const {
+  constexpr uint64_t kLineBytes = 64, kShort = 4 * kLineBytes;
+  if (uneven) return false;
+  uint64_t bytes = 0, in_short_runs = 0;
+  for (const ViewOperand& operand : operands) {
+    if (operand.block_bytes == 0) continue;
+    bytes += operand.block_bytes;
+    uint64_t runs = 1;
+    for (int d = 0; d < operand.form.concat; ++d) runs *= static_cast<uint64_t>(operand.form.shape.sizes[d]);
+    const uint64_t run = operand.block_bytes / runs;
+    if (runs > 1 && run < kShort && run % kLineBytes != 0) in_short_runs += operand.block_bytes;
+  }
+  return in_short_runs > bytes / 2;
+}
+
 std::string Text(const BlockForm& form, DataType type) {
   std::string text = plan::Text(form.shape) + " " + DataTypeName(type);
   if (form.split >= 0) text += " split along dimension " + std::to_string(form.split);

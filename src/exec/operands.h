@@ -85,6 +85,9 @@ struct ViewList {
   // The type of all operands, or bytes where they differ, and how many of them a block of the call has.
   DataType CommonType() const;
   uint64_t BlockCount() const;
+  // Whether most of the data are blocks that lie side by side in the outputs, in short runs that are not whole cache
+  // lines. By the forms only, so that ranks agree.
+  bool ShortRuns() const;
 };
 
 // "[2, 4] float concatenated along dimension 1", of the blocks of an operand.

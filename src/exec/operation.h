@@ -139,7 +139,8 @@ class Operation {
   plan::Range ClipToBlock(const Step& step, plan::Range range) const;
   kernels::BoxOperand Box(uint32_t operand, const Portion& portion, const Stretch& stretch) const;
   void FillZerosOfOthers() const;
-  void MoveBoxes(const Step& step, const Portion& portion);
+  void MoveBoxes(const Step& step, uint32_t together, const Portion& portion);
+  void MoveTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch);
   void MoveBox(const Step& step, const Portion& portion, const Stretch& stretch);
 
   Channel* const channel_;

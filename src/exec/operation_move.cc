@@ -157,6 +157,7 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
   const uint64_t set = prepared_->SetOffset(turn);
   const bool by_call = binds_by_call_ && AnyByCall(step);
   const uint64_t most = by_call ? kBounceBytes : kMoveBytes;
+  const uint32_t together = prepared_->short_runs ? step.together : 1;
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
     const uint32_t data_part = prepared_->program->data_parts[step.data_parts + state->part];
     plan::Range range = prepared_->whole ? plan::Range{0, call_.count}
@@ -169,17 +170,18 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
       const uint64_t begin = range.begin + state->offset;
       const Portion portion{turn, state->part, begin, begin * size, set + state->offset * size, count};
       if (call_.views != nullptr) {
-        MoveBoxes(step, portion);
+        MoveBoxes(step, together, portion);
       } else if (by_call) {
         if (status_ = MoveByCall(step, portion); !status_.ok()) return Run::kFailed;
       } else {
         MoveLocal(step, Gather(step, portion), count);
       }
       state->offset += count;
-      budget_ -= static_cast<int64_t>(count * size);
+      budget_ -= static_cast<int64_t>(count * size * together);
     }
   }
   state->part = 0;
+  state->step += together - 1;
   return Run::kDone;
 }
 

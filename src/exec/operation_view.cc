@@ -228,8 +228,8 @@ kernels::BoxOperand Operation::Box(uint32_t index, const Portion& portion, const
   return {view.output + step * view.output_step, view.output_strides};
 }
 
-// One mover call for each operand that the portion has something of.
-void Operation::MoveBoxes(const Step& step, const Portion& portion) {
+// One mover call for each operand that the portion has something of. `together` steps are made at once.
+void Operation::MoveBoxes(const Step& step, uint32_t together, const Portion& portion) {
   const uint64_t begin = portion.in_block, end = begin + portion.count * ElementSize(call_.type);
   uint64_t first = 0;
   for (size_t i = 0; i < NumViews() && first < end; ++i) {
@@ -237,9 +237,28 @@ void Operation::MoveBoxes(const Step& step, const Portion& portion) {
     const uint64_t last = first + BlockBytes(step, i);
     const uint64_t low = std::max(begin, first), high = std::min(end, last);
     const uint64_t size = ElementSize(operand.type);
-    if (low < high) MoveBox(step, portion, {i, low - begin, (low - first) / size, (high - low) / size});
+    const Stretch stretch{i, low - begin, (low - first) / size, (high - low) / size};
+    if (low < high) together > 1 ? MoveTogether(&step, together, portion, stretch) : MoveBox(step, portion, stretch);
     first = RoundUp(last, kOperandAlignment);
   }
+}
+
+// Copies to outputs that lie side by side. Those that are in place are left out.
+void Operation::MoveTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch) {
+  if (channel_->boxes.size() < 2 * size_t{num}) channel_->boxes.resize(2 * size_t{num} + 8);
+  kernels::BoxOperand* const dst = channel_->boxes.data();
+  kernels::BoxOperand* const src = dst + num;
+  int moved = 0;
+  for (uint32_t i = 0; i < num; ++i) {
+    dst[moved] = Box(steps[i].operands, portion, stretch);
+    src[moved] = Box(steps[i].operands + 1, portion, stretch);
+    moved += dst[moved].data != src[moved].data;
+  }
+  if (moved == 0) return;
+  const ViewOperand& view = call_.views->operands[stretch.operand];
+  const plan::Shape& shape = view.form.shape;
+  const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
+  kernels::CopyBoxes(range, dst, src, moved, ElementSize(view.type), prepared_->around_cache);
 }
 
 void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch& stretch) {

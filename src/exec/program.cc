@@ -113,6 +113,22 @@ Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
   return step;
 }
 
+// Copies that follow each other without signals may be made in any order.
+void FindTogether(const Program& program, std::vector<Step>* steps) {
+  auto alone = [&program](const Step& step) {
+    if (step.kind != OpKind::kCopy || step.num_dst != 1 || step.parts != 1) return true;
+    const Operand* operand = &program.operands[step.operands];
+    return operand[0].buffer == Buffer::kScratch || operand[1].buffer == Buffer::kScratch;
+  };
+  for (size_t i = steps->size(); i-- > 1;) {
+    Step& before = (*steps)[i - 1];
+    const Step& step = (*steps)[i];
+    if (alone(before) || alone(step)) continue;
+    if (program.data_parts[before.data_parts] != program.data_parts[step.data_parts]) continue;
+    before.together = static_cast<uint16_t>(step.together + 1);
+  }
+}
+
 // Calls `visit` with every operand of the schedule.
 template <class Visit>
 void ForEachOperand(const Schedule& schedule, Visit visit) {
@@ -163,6 +179,7 @@ Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan:
       steps.push_back(MakeStep(op, &signals, program.get()));
       if (const auto it = first_part.find(&op); it != first_part.end()) steps.back().data_parts = it->second;
     }
+    FindTogether(*program, &steps);
     program->lanes.push_back(std::move(steps));
   }
   if (schedule.direct) program->prologue = schedule.program.size();  // one signal, ranks - 1 waits

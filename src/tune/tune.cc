@@ -23,6 +23,7 @@ using plan::Kind;
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
+constexpr std::string_view kPull = "pull";
 // Scratch a rank fills in one turn, small enough to be in a cache still when peers read it. Where ranks share cores, a
 // switch costs more than what the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
@@ -138,6 +139,10 @@ Choice Chooser::Choose(const Query& query) const {
         if (choice.seconds < best.seconds) best = choice;
       }
     }
+    // The model knows nothing of cache lines that several ranks write at the same time.
+    const bool lines_are_shared = query.short_runs && best.algorithm == "direct";
+    if (lines_are_shared && query.contract.kind == Kind::kAllGather && rule_->filter.Admits(Kind::kAllGather, kPull))
+      return Try(query, kPull, best.lanes);
     if (best.seconds < std::numeric_limits<double>::infinity()) return best;
     if (filtered)
       AXCCL_INFO(kTuning, "NCCL_ALGO leaves no algorithm for %s of %d ranks%s; any is taken",

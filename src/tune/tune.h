@@ -28,6 +28,8 @@ struct Query {
   DataType type = DataType::kFloat32;
   Access access = Access::kNone;
   bool group_order = false;  // only algorithms that the verifier finds to fold in group order (plan::Plan)
+  // Blocks lie side by side in the outputs, in runs so short that they share cache lines.
+  bool short_runs = false;
 };
 
 struct Choice {

@@ -74,7 +74,7 @@ TEST(Generate, GivesEveryOperationAnIdOfItsOwn) {
 TEST(Generate, MakesDirectAndStagedSharedMemorySchedulesComplete) {
   for (int ranks : {2, 3, 8}) {
     ForEachAlgorithm(ranks, [](const Contract& contract, std::string_view algorithm) {
-      if (algorithm != "direct" && algorithm != "oneshot" && algorithm != "twoshot") return;
+      if (algorithm != "direct" && algorithm != "pull" && algorithm != "oneshot" && algorithm != "twoshot") return;
       SCOPED_TRACE(Describe(contract, algorithm, 1));
       EXPECT_TRUE(Complete(Generate(contract, algorithm, 1).value()));
     });

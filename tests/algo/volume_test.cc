@@ -128,6 +128,8 @@ TEST_P(Volume, DirectMovesEveryByteOnce) {
     EXPECT_DOUBLE_EQ(BlocksPut(all_reduce, r), (n - 1.0) / n);
     EXPECT_EQ(CountOps(all_reduce, r, OpKind::kReduce), 1);
     EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllGather, n, "direct"), r), n - 1);
+    EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kAllGather, n, "pull"), r), n - 1);
+    EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllGather, n, "pull"), r), 0);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kReduceScatter, n, "direct"), r), n - 1);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kAllToAll, n, "direct"), r), n - 1);
   }

@@ -37,6 +37,7 @@ const std::vector<Forced>& AllForced() {
       {"rhd", {Call::kAllReduce}},
       {"bruck", {Call::kAllGather}},
       {"pairwise", {Call::kAllToAll}},
+      {"pull", {Call::kAllGather}},
   };
   return all;
 }

@@ -245,6 +245,85 @@ TEST_P(BoxCopyTest, Random) {
 
 INSTANTIATE_TEST_SUITE_P(Movers, BoxCopyTest, testing::Range(1, 17));
 
+// Copies to the blocks of one destination, side by side in any order; some blocks are left out. Sources in any memory
+// order or, mostly, dense.
+struct Gathering {
+  Box block;
+  int num_blocks;
+  std::vector<int> places;  // of the copies, in blocks
+  Operand destination;      // strides are those of the whole
+  std::vector<Operand> sources;
+  std::vector<BoxOperand> dst, src;
+};
+
+void MakeGathering(size_t element, Gathering* g) {
+  static constexpr int64_t kRows[] = {1, 2, 5, 33, 200, 1000};
+  static constexpr int64_t kCols[] = {1, 1, 2, 3, 4, 7, 16, 40};
+  g->block.sizes = {kRows[Below(std::size(kRows))], kCols[Below(std::size(kCols))]};
+  if (OneIn(4)) g->block.sizes.insert(g->block.sizes.begin() + static_cast<int>(Below(2)), 1 + Below(3));
+  const size_t concat = OneIn(4) ? Below(g->block.sizes.size()) : g->block.sizes.size() - 1;
+  const uint64_t elements = Product(g->block.sizes);
+  g->block.begin = OneIn(2) ? 0 : Below(elements);
+  g->block.count = OneIn(2) ? elements - g->block.begin : Below(elements - g->block.begin + 1);
+  g->num_blocks = OneIn(2) ? 2 : 1 + static_cast<int>(Below(6));
+  for (int i = 0; i < g->num_blocks; ++i) g->places.push_back(i);
+  std::shuffle(g->places.begin(), g->places.end(), Random());
+  if (g->num_blocks > 1 && OneIn(5)) g->places.pop_back();
+  Box whole = g->block;
+  whole.sizes[concat] *= g->num_blocks;
+  Operand& to = g->destination;
+  to.strides.assign(whole.sizes.size(), 1);
+  for (size_t d = whole.sizes.size() - 1; d > 0; --d) to.strides[d - 1] = to.strides[d] * whole.sizes[d];
+  to.initial.resize(Product(whole.sizes) * element + 2 * kMargin + kLine);
+  FillRandom(&to.initial);
+  to.memory = to.wanted = to.initial;
+  to.base = kMargin + -reinterpret_cast<uintptr_t>(to.memory.data()) % kLine + (OneIn(3) ? Below(kLine) : 0);
+  const size_t base = to.base;
+  for (int place : g->places) {
+    const int64_t first = place * g->block.sizes[concat] * to.strides[concat];
+    g->dst.push_back({to.memory.data() + base + static_cast<size_t>(first) * element, to.strides.data()});
+    do {
+      g->sources.push_back(RandomOperand(g->block, element, 1, true));
+      if (!g->sources.back().packed) break;
+      g->sources.pop_back();
+    } while (true);
+    Operand& from = g->sources.back();
+    if (from.strides.size() > 0 && !OneIn(3)) {
+      from.strides.back() = 1;
+      for (size_t d = from.strides.size() - 1; d > 0; --d) from.strides[d - 1] = from.strides[d] * g->block.sizes[d];
+      from.initial.resize(elements * element + 2 * kMargin);
+      FillRandom(&from.initial);
+      from.memory = from.initial;
+      from.base = Below(kMargin);
+    }
+    for (uint64_t i = g->block.begin; i < g->block.begin + g->block.count; ++i) {
+      to.base = base + static_cast<size_t>(first) * element;
+      std::memcpy(to.wanted.data() + to.Place(g->block, i, element), from.initial.data() + from.Place(g->block, i, element),
+                  element);
+    }
+    to.base = base;
+  }
+  for (Operand& from : g->sources) g->src.push_back(from.Get());
+}
+
+TEST_P(BoxCopyTest, SideBySide) {
+  const auto element = static_cast<size_t>(GetParam());
+  for (int round = 0; round < 200; ++round) {
+    Gathering g;
+    MakeGathering(element, &g);
+    for (int isa = 0; isa < NumIsas(); ++isa) {
+      for (bool non_temporal : {false, true}) {
+        std::memcpy(g.destination.memory.data(), g.destination.initial.data(), g.destination.memory.size());
+        CopyBoxesWithIsa(isa, g.block.Range(), g.dst.data(), g.src.data(), static_cast<int>(g.dst.size()), element,
+                         non_temporal);
+        ASSERT_EQ(g.destination.memory, g.destination.wanted)
+            << IsaName(isa) << ", " << element << " byte elements, " << g.dst.size() << " of " << g.num_blocks
+            << " blocks, streamed " << non_temporal << ": " << Describe(g.block, g.sources);
+      }
+    }
+  }
+}
+
 struct Reduction {
   DataType type;
   Combine combine;

@@ -79,6 +79,19 @@ TEST(Choose, LargeMappedMessagesAreNotStaged) {
   }
 }
 
+TEST(Choose, RanksThatWouldShareCacheLinesPull) {
+  const auto chooser = MakeChooser();
+  for (int ranks : {2, 4, 8}) {
+    Query query = Ask(Kind::kAllGather, ranks, 16 * kMi, Access::kMapped);
+    EXPECT_EQ(chooser->Choose(query).algorithm, "direct") << ranks;
+    query.short_runs = true;
+    EXPECT_EQ(chooser->Choose(query).algorithm, "pull") << ranks;
+    EXPECT_EQ(MakeChooser("direct")->Choose(query).algorithm, "direct") << ranks;
+    query.contract.kind = Kind::kAllToAll;
+    EXPECT_EQ(chooser->Choose(query).algorithm, "direct") << ranks;
+  }
+}
+
 TEST(Choose, LargeUnmappedAllReduceIsReducedOncePerByte) {
   const auto chooser = MakeChooser();
   for (int ranks : {2, 4, 8}) {
