@@ -12,10 +12,9 @@
 namespace axccl::comm {
 namespace {
 
-using exec::ChannelHead;
 using exec::ChannelLayout;
 using exec::ChannelSlot;
-using exec::kChannelSlots;
+using exec::kChannelWords;
 using exec::Member;
 
 constexpr uint64_t kPage = 4096;
@@ -29,8 +28,13 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 29;
 }
 
+// What a word of the table of channels holds.
+uint64_t KeyIn(uint64_t word) { return word & ~exec::kSlotBits; }
+uint32_t SlotIn(uint64_t word) { return static_cast<uint32_t>(word & exec::kSlotBits); }
+
 uint64_t KeyOf(const ChannelName& name, uint32_t generation) {
-  return std::max<uint64_t>(Mix(name.Hash(), generation), 1);
+  constexpr uint64_t kNotZero = uint64_t{1} << 63;
+  return KeyIn(Mix(name.Hash(), generation) | kNotZero);
 }
 
 void FreeMemory(void* memory) {
@@ -40,10 +44,11 @@ void FreeMemory(void* memory) {
 // Holds a peer's slot while what it says is read: its owner does not free the part meanwhile.
 class SlotUse {
  public:
-  SlotUse(const exec::BlockLayout& layout, const Member& peer, uint32_t slot, uint64_t key)
-      : slot_(layout.SlotOf(BlockOf(peer), slot)) {
+  // `word` is what was read at `place` of the peer's table.
+  SlotUse(const exec::BlockLayout& layout, const Member& peer, uint32_t place, uint64_t word)
+      : slot_(layout.SlotOf(BlockOf(peer), SlotIn(word))) {
     slot_->users.fetch_add(1, std::memory_order_seq_cst);
-    valid_ = layout.KeyOf(BlockOf(peer), slot)->load(std::memory_order_seq_cst) == key;
+    valid_ = layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst) == word;
   }
   ~SlotUse() {
     if (slot_ != nullptr) slot_->users.fetch_sub(1, std::memory_order_seq_cst);
@@ -105,40 +110,44 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
   return pair.get();
 }
 
-// Whether a peer's part of the channel is at `offset` of its heap. Nothing is believed before it is checked.
-bool GroupChannel::IsOurs(const Member& member, uint64_t offset) const {
+// Whether a slot of a peer is this channel's and a part at `offset` fits in its heap. Nothing is believed before it is
+// checked.
+bool GroupChannel::IsOurs(const Member& member, ChannelSlot* slot, uint64_t offset) const {
   const uint64_t bytes = member.layout.scratch + member.layout.scratch_bytes;
   const uint64_t heap = member.process->heap_bytes();
   if (offset % kPage != 0 || offset > heap || bytes > heap - offset) return false;
-  auto* head = reinterpret_cast<ChannelHead*>(member.process->heap() + offset);
-  return head->magic == ChannelHead::kMagic && head->id == name_.id && head->generation == part_.generation &&
-         head->size == name_.ranks.size() && std::equal(name_.ranks.begin(), name_.ranks.end(), head->Ranks());
+  return slot->id.load(std::memory_order_relaxed) == name_.id && slot->generation == part_.generation &&
+         slot->size == name_.ranks.size() && std::equal(name_.ranks.begin(), name_.ranks.end(), slot->Ranks());
 }
 
-// The slot in a peer's table that has the channel's key.
-uint32_t GroupChannel::SlotAt(const Member& peer) const {
+// The place in a peer's table that has the channel's key.
+uint32_t GroupChannel::PlaceAt(const Member& peer) const {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
-    const auto slot = static_cast<uint32_t>((part_.key + probe) % kChannelSlots);
-    if (layout.KeyOf(BlockOf(peer), slot)->load(std::memory_order_seq_cst) == part_.key) return slot;
+    const uint32_t place = exec::PlaceOfKey(part_.key, probe);
+    const uint64_t word = layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst);
+    if (KeyIn(word) == part_.key) return place;
   }
   return kNotFound;
 }
 
 Result<bool> GroupChannel::Find(size_t position, Member* member) {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
-  const uint32_t slot = SlotAt(*member);
-  if (slot == kNotFound) return false;
-  SlotUse use(layout, *member, slot, part_.key);
+  const uint32_t place = PlaceAt(*member);
+  if (place == kNotFound) return false;
+  const uint64_t word = layout.KeyOf(BlockOf(*member), place)->load(std::memory_order_seq_cst);
+  if (KeyIn(word) != part_.key) return false;
+  SlotUse use(layout, *member, place, word);
   if (!use.valid()) return false;
-  const uint64_t offset = layout.SlotOf(BlockOf(*member), slot)->offset.load(std::memory_order_relaxed);
-  if (!IsOurs(*member, offset))
+  ChannelSlot* slot = layout.SlotOf(BlockOf(*member), SlotIn(word));
+  const uint64_t offset = slot->offset.load(std::memory_order_relaxed);
+  if (!IsOurs(*member, slot, offset))
     return MakeStatus(Code::kRemoteError, "rank %d announced something that is not its part of %s", member->rank,
                       name_.Text().c_str());
   use.Keep();
-  found_[position] = slot;
+  found_[position] = SlotIn(word);
   member->block = member->process->heap() + offset;
-  reinterpret_cast<ChannelHead*>(member->block)->Joined(name_.ranks.size())[self()].store(1, std::memory_order_seq_cst);
+  slot->Joined(name_.ranks.size())[self()].store(1, std::memory_order_seq_cst);
   exec::WakeMember(*member);
   return true;
 }
@@ -159,8 +168,8 @@ Result<int> GroupChannel::Connect(std::vector<Member>* members) {
 }
 
 bool GroupChannel::HasJoined(int position) const {
-  auto* head = reinterpret_cast<ChannelHead*>(part_.memory);
-  return head->Joined(name_.ranks.size())[position].load(std::memory_order_seq_cst) != 0;
+  ChannelSlot* slot = table_->comm_->block().layout().SlotOf(table_->comm_->block().data(), part_.slot);
+  return slot->Joined(name_.ranks.size())[position].load(std::memory_order_seq_cst) != 0;
 }
 
 // A member creates channels of one id that it shares with this rank in the order in which this rank does. So if it has
@@ -168,38 +177,36 @@ bool GroupChannel::HasJoined(int position) const {
 Status GroupChannel::CheckMissing(int position) const {
   const Member& peer = member(position);
   if (found_[static_cast<size_t>(position)] != kNotFound) {
-    if (SlotAt(peer) != kNotFound || HasJoined(position)) return Status();
+    if (PlaceAt(peer) != kNotFound || HasJoined(position)) return Status();
     return MakeStatus(Code::kRemoteError,
                       "rank %d waits for rank %d, which has destroyed %s without calling anything on it", own().rank,
                       peer.rank, name_.Text().c_str());
   }
   const exec::BlockLayout& layout = table_->comm_->block().layout();
-  for (uint32_t slot = 0; slot < kChannelSlots; ++slot) {
-    if (layout.KeyOf(BlockOf(peer), slot)->load(std::memory_order_relaxed) == 0) continue;
-    Status status = CheckOther(peer, slot);
+  for (uint32_t place = 0; place < kChannelWords; ++place) {
+    if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_relaxed) == 0) continue;
+    Status status = CheckOther(peer, place);
     // Ours may have come since it was last looked for, and the other one after it.
-    if (!status.ok() && SlotAt(peer) == kNotFound) return status;
+    if (!status.ok() && PlaceAt(peer) == kNotFound) return status;
   }
   return Status();
 }
 
-Status GroupChannel::CheckOther(const Member& peer, uint32_t slot) const {
+Status GroupChannel::CheckOther(const Member& peer, uint32_t place) const {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
-  const uint64_t key = layout.KeyOf(BlockOf(peer), slot)->load(std::memory_order_seq_cst);
-  const ChannelSlot* entry = layout.SlotOf(BlockOf(peer), slot);
-  if (key == 0 || key == part_.key || entry->id.load(std::memory_order_relaxed) != name_.id) return Status();
+  const uint64_t word = layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst);
+  ChannelSlot* slot = layout.SlotOf(BlockOf(peer), SlotIn(word));
+  if (word == 0 || KeyIn(word) == part_.key || slot->id.load(std::memory_order_relaxed) != name_.id)
+    return Status();
   ChannelName other{name_.id, {}};
   uint32_t generation;
   {
-    const SlotUse use(layout, peer, slot, key);
-    const uint64_t offset = entry->offset.load(std::memory_order_relaxed), heap = peer.process->heap_bytes();
-    if (!use.valid() || offset % kPage != 0 || offset > heap - kPage) return Status();
-    auto* head = reinterpret_cast<ChannelHead*>(peer.process->heap() + offset);
-    const uint32_t size = head->size;
-    if (size > static_cast<uint32_t>(table_->comm_->identity().ranks) || ChannelHead::Bytes(size) > heap - offset)
-      return Status();
-    other.ranks.assign(head->Ranks(), head->Ranks() + size);
-    generation = head->generation;
+    const SlotUse use(layout, peer, place, word);
+    if (!use.valid()) return Status();
+    const uint32_t size = slot->size;
+    if (size > static_cast<uint32_t>(table_->comm_->identity().ranks)) return Status();
+    other.ranks.assign(slot->Ranks(), slot->Ranks() + size);
+    generation = slot->generation;
   }
   if (std::find(other.ranks.begin(), other.ranks.end(), own().rank) == other.ranks.end()) return Status();
   if (table_->HasCreated(other, generation)) return Status();
@@ -249,14 +256,17 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   uint32_t& created = name.messages_on.empty() ? created_[name.Hash()] : once;
   part.generation = created;
   part.key = KeyOf(name, created);
-  AXCCL_ASSIGN_OR_RETURN(part.slot, FreeSlot(part.key));
+  AXCCL_RETURN_IF_ERROR(Enter(&part));
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
   AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(part.bytes, kPage));
   part.memory = static_cast<std::byte*>(memory);
   ++created;
-  taken_.set(part.slot);
-  auto* head = new (memory) ChannelHead{ChannelHead::kMagic, name.id, part.generation, size};
-  std::copy(name.ranks.begin(), name.ranks.end(), head->Ranks());
+  taken_.set(part.place);
+  if (free_slots_.empty()) {
+    ++used_slots_;
+  } else {
+    free_slots_.pop_back();
+  }
 
   std::vector<Member> members;
   members.reserve(size);
@@ -273,18 +283,23 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   ChannelSlot* slot = table.SlotOf(comm_->block().data(), part.slot);
   slot->offset.store(static_cast<uint64_t>(part.memory - heap->base()), std::memory_order_relaxed);
   slot->id.store(name.id, std::memory_order_relaxed);
-  table.KeyOf(comm_->block().data(), part.slot)->store(part.key, std::memory_order_seq_cst);
+  slot->generation = part.generation;
+  slot->size = size;
+  std::copy(name.ranks.begin(), name.ranks.end(), slot->Ranks());
+  std::memset(static_cast<void*>(slot->Joined(size)), 0, size);
+  table.KeyOf(comm_->block().data(), part.place)->store(part.key | part.slot, std::memory_order_seq_cst);
   for (int p = 0; p < channel->size(); ++p) {
     if (p != channel->self()) exec::WakeMember(channel->member(p));
   }
   return channel;
 }
 
-Result<uint32_t> ChannelTable::FreeSlot(uint64_t key) {
-  if (taken_.count() < exec::kMaxChannels) {
+Status ChannelTable::Enter(GroupChannel::Part* part) const {
+  if (!free_slots_.empty() || used_slots_ < exec::kMaxChannels) {
+    part->slot = free_slots_.empty() ? used_slots_ : free_slots_.back();
     for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
-      const auto slot = static_cast<uint32_t>((key + probe) % kChannelSlots);
-      if (!taken_.test(slot)) return slot;
+      part->place = exec::PlaceOfKey(part->key, probe);
+      if (!taken_.test(part->place)) return Status();
     }
   }
   return MakeStatus(
@@ -306,7 +321,7 @@ std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const
 
 void ChannelTable::Withdraw(const GroupChannel::Part& part) {
   std::lock_guard lock(mutex_);
-  comm_->block().layout().KeyOf(comm_->block().data(), part.slot)->store(0, std::memory_order_seq_cst);
+  comm_->block().layout().KeyOf(comm_->block().data(), part.place)->store(0, std::memory_order_seq_cst);
   if (!TryFree(part)) limbo_.push_back(part);
 }
 
@@ -314,7 +329,8 @@ bool ChannelTable::TryFree(const GroupChannel::Part& part) {
   const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
   FreeMemory(part.memory);
-  taken_.reset(part.slot);
+  taken_.reset(part.place);
+  free_slots_.push_back(part.slot);
   return true;
 }
 

@@ -1,10 +1,10 @@
 // The channels that the ranks of a communicator create for themselves, on the side of one rank.
 //
-// Creating is local: a rank lays out its part in its heap and enters it, under a key that all members of the group
-// compute alike, in a table in its block (exec/layout.h). A channel's first operation finds the parts of the others and
-// waits until they have found each other; from then on it runs like any. The key counts how often a rank has created a
-// channel of the same id and group after the last one was gone, so that a rank that is ahead never meets a rank's
-// earlier channel.
+// Creating is local: a rank lays out its part in its heap, touching none of it, and enters it, under a key that all
+// members of the group compute alike, in a table in its block (exec/layout.h). A channel's first operation finds the parts
+// of the others and waits until they have found each other; from then on it runs like any. The key counts how often a rank
+// has created a channel of the same id and group after the last one was gone, so that a rank that is ahead never meets a
+// rank's earlier channel.
 //
 // A part goes back to the heap when its channel is gone here and no peer uses it any more, which is looked at whenever
 // a channel comes or goes, and at the latest together with the communicator's block.
@@ -47,11 +47,12 @@ struct ChannelName {
 
 class GroupChannel : private exec::Connector, public exec::Channel {
  public:
-  // The own part: memory in the own heap, and where it is entered.
+  // The own part: memory in the own heap, and where it is entered in the block.
   struct Part {
     std::byte* memory = nullptr;
     uint64_t bytes = 0;
     uint32_t slot = 0;
+    uint32_t place = 0;  // of the word that leads there
     uint64_t key = 0;
     uint32_t generation = 0;
   };
@@ -74,16 +75,16 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   std::string Name() const override { return name_.Text(); }
 
   static constexpr uint32_t kNotFound = ~0u;
-  uint32_t SlotAt(const exec::Member& peer) const;
+  uint32_t PlaceAt(const exec::Member& peer) const;
   Result<bool> Find(size_t position, exec::Member* member);
   bool HasJoined(int position) const;
-  Status CheckOther(const exec::Member& peer, uint32_t slot) const;
-  bool IsOurs(const exec::Member& member, uint64_t offset) const;
+  Status CheckOther(const exec::Member& peer, uint32_t place) const;
+  bool IsOurs(const exec::Member& member, exec::ChannelSlot* slot, uint64_t offset) const;
 
   ChannelTable* const table_;
   const ChannelName name_;
   const Part part_;
-  std::vector<uint32_t> found_;  // by position: the slot in that member's table
+  std::vector<uint32_t> found_;  // by position: the slot in that member's block
   std::mutex pairs_mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<GroupChannel>> pairs_;
 };
@@ -111,7 +112,8 @@ class ChannelTable {
   friend class GroupChannel;
 
   Result<std::shared_ptr<GroupChannel>> Make(const ChannelName& name, device::host::TimelinePtr order);
-  Result<uint32_t> FreeSlot(uint64_t key);
+  // Finds room for a part of that key.
+  Status Enter(GroupChannel::Part* part) const;
   // By the end of a channel: nobody finds its part any more.
   void Withdraw(const GroupChannel::Part& part);
   bool TryFree(const GroupChannel::Part& part);
@@ -123,7 +125,9 @@ class ChannelTable {
   std::mutex mutex_;  // guards everything below
   std::map<ChannelName, std::shared_ptr<GroupChannel>> channels_;
   std::unordered_map<uint64_t, uint32_t> created_;  // how often, by hash of the name; grows with the names ever used
-  std::bitset<exec::kChannelSlots> taken_;
+  std::bitset<exec::kChannelWords> taken_;  // words of the table
+  std::vector<uint32_t> free_slots_;        // of those used before, so that few pages are touched
+  uint32_t used_slots_ = 0;                 // slots from here on never were
   std::vector<GroupChannel::Part> limbo_;           // withdrawn, in use by peers
   std::vector<device::host::TimelinePtr> retired_;  // orders of released channels that may have work left
 };

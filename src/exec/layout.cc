@@ -38,9 +38,9 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   layout.control = at = RoundUp(at, 64);
   at += kControlSlots * sizeof(ControlSlot);
   layout.keys = at;
-  at += kChannelSlots * sizeof(std::atomic<uint64_t>);
+  at += kChannelWords * sizeof(std::atomic<uint64_t>);
   layout.slots = at;
-  at += kChannelSlots * sizeof(ChannelSlot);
+  at += kMaxChannels * ChannelSlot::Bytes(ranks);
   layout.pairs = at;
   layout.pair_bytes = RoundUp(kRecords * sizeof(OpRecord) + kPairEndpoints * plan::kRotation * sizeof(Line), 64);
   at += 2 * ranks * layout.pair_bytes;
@@ -58,7 +58,7 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
 
 ChannelLayout ChannelLayout::Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes) {
   ChannelLayout layout;
-  layout.scratch = RoundUp(PlaceControl(size, lanes, RoundUp(ChannelHead::Bytes(size), 64), &layout), kPage);
+  layout.scratch = RoundUp(PlaceControl(size, lanes, 0, &layout), kPage);
   layout.scratch_bytes = std::min(RoundUp(scratch_bytes, kPage), kMostCreatedScratch);
   *bytes = PlaceAnnouncements(layout.scratch + layout.scratch_bytes, &layout);
   return layout;

@@ -81,32 +81,35 @@ struct BlockHeader {
   char error_text[kErrorText];
 };
 
-// The head of a rank's part of a channel that was created (channels.h of the API): which channel it is, so that peers can
-// check what they have found, and for each member a byte that says it has. Members' ranks follow the head, then these bytes.
-struct ChannelHead {
-  static constexpr uint64_t kMagic = 0x6b636f6c42784102ull;
-  uint64_t magic;
-  int64_t id;
+// Channels that a rank has created (channels.h of the API) have a slot in its block each: which channel it is and where this
+// rank's part of it is, so that peers can check what they have found, and for each member a byte that says it has. Members'
+// ranks follow, then these bytes. Slots lie close together, so that a channel that nothing is done on takes no pages for
+// itself.
+//
+// Slots are found by a table with open addressing: a word that is not 0 is the channel's key and, in the low bits, its slot,
+// and says that the slot is that channel's. A peer counts itself as a user of the slot before it looks at the word again; the
+// owner frees slot and part when it has taken the word away and there are no users.
+struct ChannelSlot {
+  std::atomic<uint64_t> offset;  // of the part in the owner's heap
+  std::atomic<int64_t> id;
+  std::atomic<uint32_t> users;
   uint32_t generation;
   uint32_t size;
   int32_t* Ranks() { return reinterpret_cast<int32_t*>(this + 1); }
   // `ranks`: those of the group; `size` is what the memory says.
   std::atomic<uint8_t>* Joined(size_t ranks) { return reinterpret_cast<std::atomic<uint8_t>*>(Ranks() + ranks); }
-  static uint64_t Bytes(uint32_t size) { return sizeof(ChannelHead) + size * (sizeof(int32_t) + 1); }
+  // Of one slot, of a communicator of `ranks`.
+  static uint64_t Bytes(uint32_t ranks) { return RoundUp(sizeof(ChannelSlot) + ranks * (sizeof(int32_t) + 1), 64); }
 };
-
-// Where peers find the parts of channels that a rank has created: a table with open addressing, by key. A key that is not 0
-// says that the other words of its slot are those of that channel. A peer counts itself as a user before it looks at the key
-// again; the owner frees the part when it has taken the key away and there are no users.
-struct alignas(64) ChannelSlot {
-  std::atomic<uint64_t> offset;  // in the owner's heap
-  std::atomic<int64_t> id;
-  std::atomic<uint32_t> users;
-};
-inline constexpr uint32_t kChannelSlots = 8192;
-// Channels a rank may have at a time: half of the slots, so that a key is found within a few of its place.
-inline constexpr uint32_t kMaxChannels = kChannelSlots / 2;
+inline constexpr uint32_t kChannelWords = 8192;
+// Channels a rank may have at a time: half of the words, so that a key is found within a few of its place.
+inline constexpr uint32_t kMaxChannels = kChannelWords / 2;
+inline constexpr uint64_t kSlotBits = kMaxChannels - 1;  // of a word
 inline constexpr uint32_t kSlotProbes = 64;
+// The n-th place for a key.
+inline uint32_t PlaceOfKey(uint64_t key, uint32_t n) {
+  return static_cast<uint32_t>((key / kMaxChannels + n) % kChannelWords);
+}
 
 // Room for what is announced: of thousands of operands, or of hundreds with pieces for 64 ranks. Only what is used takes up
 // memory.
@@ -138,7 +141,7 @@ struct ChannelLayout {
   OpRecord* RecordOf(std::byte* block, uint64_t sequence) const {
     return reinterpret_cast<OpRecord*>(block + records) + sequence % kRecords;
   }
-  // A created channel of a group of `size`, whose head is at 0; *bytes: of all of it.
+  // A created channel of a group of `size`; *bytes: of all of it.
   static ChannelLayout Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes);
 };
 
@@ -148,8 +151,8 @@ struct BlockLayout {
   uint32_t ranks = 0;
   uint64_t released = 0;      // offset of one atomic byte a rank: set when that rank lets go of the block
   uint64_t control = 0;       // offset of kControlSlots control slots
-  uint64_t keys = 0;          // offset of the keys of created channels, kChannelSlots words
-  uint64_t slots = 0;         // offset of their slots
+  uint64_t keys = 0;          // offset of the words of created channels, kChannelWords
+  uint64_t slots = 0;         // offset of their slots, kMaxChannels
   uint64_t pairs = 0;         // offset of the pair channels
   uint64_t pair_bytes = 0;    // control part of one pair channel
   uint64_t pair_scratch = 0;  // offset of the pair channels' scratch
@@ -165,7 +168,7 @@ struct BlockLayout {
     return reinterpret_cast<std::atomic<uint64_t>*>(block + keys) + index;
   }
   ChannelSlot* SlotOf(std::byte* block, uint32_t index) const {
-    return reinterpret_cast<ChannelSlot*>(block + slots) + index;
+    return reinterpret_cast<ChannelSlot*>(block + slots + index * ChannelSlot::Bytes(ranks));
   }
   static BlockLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes);
   // The pair channel src -> dst in the block of `owner`, which is one of the two.

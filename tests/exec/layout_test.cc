@@ -27,8 +27,8 @@ std::vector<Region> Regions(const BlockLayout& layout, uint32_t owner) {
   std::vector<Region> regions{{"header", 0, sizeof(BlockHeader)}, {"released", layout.released, layout.ranks}};
   AddControl(layout.channel, "channel", &regions);
   regions.push_back({"control", layout.control, kControlSlots * sizeof(ControlSlot)});
-  regions.push_back({"keys", layout.keys, kChannelSlots * sizeof(uint64_t)});
-  regions.push_back({"slots", layout.slots, kChannelSlots * sizeof(ChannelSlot)});
+  regions.push_back({"keys", layout.keys, kChannelWords * sizeof(uint64_t)});
+  regions.push_back({"slots", layout.slots, kMaxChannels * ChannelSlot::Bytes(layout.ranks)});
   regions.push_back({"scratch", layout.channel.scratch, layout.channel.scratch_bytes});
   for (uint32_t peer = 0; peer < layout.ranks; ++peer) {
     if (peer == owner) continue;
@@ -124,7 +124,7 @@ TEST_P(LayoutTest, CreatedChannelsHaveRoomForAll) {
     for (const uint64_t scratch : {1ull, 65536ull, 8ull << 20}) {
       uint64_t bytes = 0;
       const ChannelLayout channel = ChannelLayout::Created(size, lanes, scratch, &bytes);
-      std::vector<Region> regions{{"head", 0, ChannelHead::Bytes(size)}};
+      std::vector<Region> regions;
       AddControl(channel, "channel", &regions);
       regions.push_back({"scratch", channel.scratch, channel.scratch_bytes});
       regions.push_back({"end", bytes, 0});
