@@ -113,7 +113,7 @@ inline uint32_t PlaceOfKey(uint64_t key, uint32_t n) {
 
 // Room for what is announced: of thousands of operands, or of hundreds with pieces for 64 ranks. Only what is used takes up
 // memory.
-inline constexpr uint64_t kAnnouncementWords = (512u << 10) / sizeof(uint64_t);
+inline constexpr uint64_t kAnnouncementWords = (256u << 10) / sizeof(uint64_t);
 inline constexpr uint64_t kPairAnnouncementWords = (128u << 10) / sizeof(uint64_t);
 
 struct ChannelLayout {
