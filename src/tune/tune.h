@@ -29,6 +29,8 @@ struct Query {
   Access access = Access::kNone;
   // Blocks lie side by side in the outputs, in runs so short that they share cache lines.
   bool short_runs = false;
+  // Blocks lie side by side in the inputs, in rows of a few KiB.
+  bool split_rows = false;
 };
 
 struct Choice {
