@@ -49,10 +49,58 @@ void CopyInTurns(const IsaTable& isa, const BoxRange& range, const BoxCopies& co
   }
 }
 
+// All copies row by row, where rows are long contiguous runs: what is read from memory that the sources share, such as
+// the blocks of one input, is read in its order. Prefetchers do not follow a copy that skips pages. False: not so.
+bool CopyRows(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies, bool non_temporal) {
+  constexpr int kMost = 64;
+  constexpr uint64_t kMinRow = 1024;
+  const int num = copies.num;
+  const size_t element = copies.element_bytes;
+  const BoxOperands operands = {copies.dst, num, copies.src, num, element};
+  const BoxPlan plan = PlanBox(range, operands);
+  const int last = plan.num_dims - 1;
+  if (num > kMost || last < 1 || plan.size[last] * element < kMinRow) return false;
+  for (int i = 0; i < operands.Num(); ++i) {
+    if (plan.Stride(operands.At(i), last, element) != static_cast<int64_t>(element)) return false;
+  }
+  int order[kMost];
+  for (int i = 0; i < num; ++i) order[i] = i;
+  std::sort(order, order + num, [&](int a, int b) { return copies.src[a].data < copies.src[b].data; });
+  // Pieces of rows only.
+  const uint64_t whole = last >= 2 ? plan.packed[last - 2] : ~uint64_t{0};
+  for (uint64_t done = 0, count; done < range.count; done += count) {
+    const uint64_t begin = range.begin + done;
+    count = std::min(range.count - done, whole - begin % whole);
+    BoxPieces pieces(plan, begin, count);
+    BoxPiece piece;
+    while (pieces.Next(&piece)) {
+      const uint64_t rows = piece.first == last ? 1 : piece.first == last - 1 ? piece.extent : plan.size[last - 1];
+      const size_t bytes = (piece.first == last ? piece.extent : plan.size[last]) * element;
+      char* to[kMost];
+      const char* from[kMost];
+      for (int i = 0; i < num; ++i) {
+        to[i] = piece.Address(plan, copies.dst[order[i]], element);
+        from[i] = piece.Address(plan, copies.src[order[i]], element);
+      }
+      for (uint64_t row = 0; row < rows; ++row) {
+        for (int i = 0; i < num; ++i) {
+          void* const there = to[i];
+          non_temporal ? isa.stream(to[i], from[i], bytes, {}) : isa.copy(&there, 1, from[i], bytes, false);
+          to[i] += plan.Stride(copies.dst[order[i]], last - 1, element);
+          from[i] += plan.Stride(copies.src[order[i]], last - 1, element);
+        }
+      }
+    }
+  }
+  if (non_temporal) isa.stream_fence();
+  return true;
+}
+
 void CopySeveral(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies, bool non_temporal) {
   if (range.count == 0) return;
   const Weave weave(isa, range, copies);
   const uint64_t row = weave.row_elements();
+  if (row == 0 && CopyRows(isa, range, copies, non_temporal)) return;
   if (row == 0) return CopyInTurns(isa, range, copies);
   const uint64_t range_end = range.begin + range.count;
   const uint64_t begin = (range.begin + row - 1) / row;

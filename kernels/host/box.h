@@ -39,8 +39,9 @@ struct BoxOperand {
 void CopyBox(const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src, size_t element_bytes,
              bool non_temporal);
 
-// Copies the range of every src[i] to dst[i], in turns of a few KiB: for destinations that lie side by side in the same
-// cache lines. `num` is at least 1, no operand is packed, and no source but src[i] may be a destination.
+// Copies the range of every src[i] to dst[i], in turns of a row or a few KiB: for destinations that lie side by side
+// in the same cache lines, or sources in the same pages. `num` is at least 1, no operand is packed, and no source but
+// src[i] may be a destination.
 void CopyBoxes(const BoxRange& range, const BoxOperand* dst, const BoxOperand* src, int num, size_t element_bytes,
                bool non_temporal);
 

@@ -13,7 +13,7 @@ constexpr size_t kMaxBlockBytes = 8192;
 constexpr uint64_t kMinFlatRun = 256;
 // The flat movers end every streamed call with a fence, which only long ones are worth.
 constexpr uint64_t kMinFencedRun = 16384;
-// Runs that are tiles of their own when they are streamed: nothing but the result goes through a block.
+// Runs that are rows or tiles of their own when they are streamed: nothing but the result goes through a block.
 constexpr uint64_t kMinTileRun = 2048;
 
 uint64_t Distance(int64_t stride) {
@@ -22,7 +22,9 @@ uint64_t Distance(int64_t stride) {
 
 size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-size_t PointersBytes(const BoxOperands& operands) { return RoundUp(operands.Num() * sizeof(char*)); }
+size_t PointersBytes(const BoxOperands& operands) {
+  return RoundUp((operands.Num() + operands.num_src) * sizeof(char*));
+}
 
 }  // namespace
 
@@ -44,6 +46,7 @@ TiledMove::TiledMove(const IsaTable& isa, const BoxPlan& plan, const BoxOperands
       non_temporal_(non_temporal),
       reduces_(reduce != nullptr),
       pointers_(reinterpret_cast<char**>(scratch)),
+      next_row_(pointers_ + operands.Num()),
       blocks_(scratch + PointersBytes(operands)),
       block_bytes_(BlockBytes(operands)) {
   request_ = {};
@@ -146,6 +149,23 @@ void TiledMove::RunFlat() {
         for (int i = 0; i < num; ++i) pointers_[i] += Stride(operands_.At(i), inner);
       }
       Flat(count);
+    }
+  } while (NextTile(inner));
+}
+
+// Reductions around the cache, with no fence after each row and the sources' next row fetched ahead.
+void TiledMove::RunRows() {
+  const int num_dst = operands_.num_dst;
+  const int inner = num_dims_ - 2;
+  request_.count = dim_[num_dims_ - 1].extent;
+  do {
+    for (int i = 0; i < operands_.Num(); ++i) pointers_[i] = TileAddress(operands_.At(i));
+    for (uint64_t r = dim_[inner].extent; r > 0; --r) {
+      for (int k = 0; k < operands_.num_src; ++k)
+        next_row_[k] = pointers_[num_dst + k] + Stride(operands_.src[k], inner);
+      isa_.reduce_row(request_, r > 1 ? reinterpret_cast<void**>(next_row_) : nullptr);
+      for (int d = 0; d < num_dst; ++d) pointers_[d] += Stride(operands_.dst[d], inner);
+      for (int k = 0; k < operands_.num_src; ++k) pointers_[num_dst + k] = next_row_[k];
     }
   } while (NextTile(inner));
 }
@@ -256,6 +276,10 @@ void TiledMove::Run(const BoxPiece& piece) {
   const uint64_t flat_run = FlatRun();
   if ((num_dims_ <= 1 && flat_run > 0) || flat_run >= (non_temporal_ ? kMinFencedRun : kMinFlatRun)) {
     RunFlat();
+    return;
+  }
+  if (reduces_ && non_temporal_ && flat_run >= kMinTileRun) {
+    RunRows();
     return;
   }
   ChooseTile(flat_run);

@@ -45,6 +45,7 @@ class TiledMove {
   char* TileAddress(const BoxOperand& operand) const;
 
   void RunFlat();
+  void RunRows();
   void Flat(uint64_t count);
   void ChooseTile(uint64_t flat_run);
   uint64_t CutTile();
@@ -60,8 +61,9 @@ class TiledMove {
   const bool non_temporal_;
   ReduceRequest request_;
   bool reduces_;
-  // Of the scratch memory: one pointer for each operand, one block for each source and one for the result.
+  // Of the scratch memory: one pointer for each operand, one more and one block for each source and one for the result.
   char** pointers_;
+  char** next_row_;
   char* blocks_;
   size_t block_bytes_;
 

@@ -54,7 +54,7 @@ void ResolveAndCopy(void* const* dst, int num_dst, const void* src, size_t bytes
 // no guard to check, and works before the constructors of this file's neighbours have run. Relaxed is enough: tables
 // are constants, and threads that race to resolve store the same pointer.
 // Boxes ask ActiveTable().
-constexpr IsaTable kUnresolved = {ResolveAndReduce, ResolveAndCopy, nullptr, nullptr, nullptr};
+constexpr IsaTable kUnresolved = {ResolveAndReduce, ResolveAndCopy, nullptr, nullptr, nullptr, nullptr};
 constinit std::atomic<const IsaTable*> active_table{&kUnresolved};
 
 const IsaTable& Resolve() {

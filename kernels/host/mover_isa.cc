@@ -262,17 +262,17 @@ size_t FirstBlock(const void* dst, size_t bytes) {
 
 // Streams a block and meanwhile has the sources of the next one fetched: the stores alone would leave the memory idle
 // that the loads of the next block then wait for.
-void StreamAndFetch(char* to, const char* block, size_t bytes, const ReduceRequest& request, size_t next) {
+void StreamAndFetch(char* to, const char* block, size_t bytes, const void* const* src, int num_src, size_t next) {
   for (size_t line = 0; line < bytes; line += kCacheLine) {
-    for (int k = 0; k < request.num_src; ++k)
-      __builtin_prefetch(static_cast<const char*>(request.src[k]) + next + line);
+    for (int k = 0; k < num_src; ++k) __builtin_prefetch(static_cast<const char*>(src[k]) + next + line);
     Stream(to + line, block + line, bytes - line < kCacheLine ? bytes - line : kCacheLine);
   }
 }
 
 // Reduces block by block into the first-level cache and streams from there: needs no kernels of its own, and
-// destinations may be aligned differently.
-[[gnu::noinline]] void ReduceStreamed(Kernel kernel, const ReduceRequest& request, size_t bytes) {
+// destinations may be aligned differently. `next_row` as in isa.h. No fence.
+[[gnu::noinline]] void ReduceStreamed(Kernel kernel, const ReduceRequest& request, size_t bytes,
+                                      const void* const* next_row) {
   alignas(kCacheLine) char block[kBlockBytes];
   void* const to_block[1] = {block};
   ReduceRequest part = request;
@@ -282,11 +282,13 @@ void StreamAndFetch(char* to, const char* block, size_t bytes, const ReduceReque
   size_t end = FirstBlock(request.dst[0], bytes);
   while (at < bytes) {
     kernel(part, at, end);
-    const bool fetch = bytes - end >= end - at;  // nothing beyond the sources' ends
+    const bool in_row = bytes - end >= end - at;  // nothing beyond the sources' ends
+    const bool in_next_row = end == bytes && next_row != nullptr;
+    const void* const* const upcoming = in_next_row ? next_row : request.src;
     for (int d = 0; d < request.num_dst; ++d) {
       char* const to = static_cast<char*>(request.dst[d]) + at;
-      if (d == 0 && fetch) {
-        StreamAndFetch(to, block, end - at, request, end);
+      if (d == 0 && (in_row || in_next_row)) {
+        StreamAndFetch(to, block, end - at, upcoming, request.num_src, in_row ? end : 0);
       } else {
         Stream(to, block, end - at);
       }
@@ -294,7 +296,6 @@ void StreamAndFetch(char* to, const char* block, size_t bytes, const ReduceReque
     at = end;
     end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
   }
-  StreamFence();
 }
 
 [[gnu::noinline]] void CopyStreamed(void* const* dst, int num_dst, const void* src, size_t bytes) {
@@ -359,6 +360,17 @@ void StreamAndFetchUpcoming(char* to, const char* from, size_t bytes, const Upco
 
 void Fence() { StreamFence(); }
 
+Kernel KernelToOne(const Kernels& kernels, const ReduceRequest& request) {
+  if (request.pre != nullptr || request.post_divisor > 1) return kernels.scaled;
+  return request.num_src == 2 ? kernels.two_to_one : kernels.many;
+}
+
+void ReduceRow(const ReduceRequest& request, const void* const* next_row) {
+  const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
+  const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
+  ReduceStreamed(KernelToOne(kernels, request), request, request.count << type.size_shift, next_row);
+}
+
 void Reduce(const ReduceRequest& request) {
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
@@ -370,7 +382,8 @@ void Reduce(const ReduceRequest& request) {
       kernels.two_to_two_streamed(request, 0, bytes);
       StreamFence();
     } else if (request.num_src > 1 || scaled) {
-      ReduceStreamed(scaled ? kernels.scaled : (two ? kernels.two_to_one : kernels.many), request, bytes);
+      ReduceStreamed(KernelToOne(kernels, request), request, bytes, nullptr);
+      StreamFence();
     } else {
       CopyStreamed(request.dst, request.num_dst, request.src[0], bytes);
     }
@@ -387,6 +400,6 @@ void Reduce(const ReduceRequest& request) {
 
 }  // namespace
 
-constinit const IsaTable kTable = {Reduce, Copy, MoveNest, StreamAndFetchUpcoming, Fence};
+constinit const IsaTable kTable = {Reduce, Copy, MoveNest, StreamAndFetchUpcoming, ReduceRow, Fence};
 
 }  // namespace axccl::kernels::AXCCL_KERNELS_ISA

@@ -21,8 +21,8 @@ struct Family {
 
 constexpr Family kFamilies[] = {
     {"bruck", Bruck}, {"direct", Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise},
-    {"pull", Pull},   {"rhd", Rhd},       {"ring", Ring},       {"tree", Tree},
-    {"twoshot", Twoshot},
+    {"pull", Pull},   {"push", Push},     {"rhd", Rhd},         {"ring", Ring},
+    {"tree", Tree},   {"twoshot", Twoshot},
 };
 
 // A group of one: the input is the output.
@@ -64,7 +64,7 @@ const std::vector<std::string_view>& Algorithms(Kind kind) {
     at(Kind::kReduce) = {"direct", "twoshot", "oneshot", "tree", "ring"};
     at(Kind::kAllGather) = {"direct", "oneshot", "bruck", "rhd", "ring", "pull"};
     at(Kind::kReduceScatter) = {"direct", "oneshot", "pairwise", "rhd", "ring"};
-    at(Kind::kAllToAll) = {"direct", "oneshot", "pairwise", "bruck"};
+    at(Kind::kAllToAll) = {"direct", "oneshot", "pairwise", "bruck", "push"};
     at(Kind::kGather) = {"direct", "oneshot", "tree"};
     at(Kind::kScatter) = {"direct", "oneshot", "tree"};
     at(Kind::kSendRecv) = {"direct", "oneshot"};

@@ -7,7 +7,9 @@
 // The closing exchange names only the ranks whose buffers were touched. One turn, hence no credits.
 //
 // "direct" has a rank write what it has read once to all outputs, and "pull" has it fill its own output from all inputs:
-// more to read, but no cache line of an output is written by two ranks, which short runs side by side would be.
+// more to read, but no cache line of an output is written by two ranks, which short runs side by side would be. An
+// all-to-all is pulled in "direct"; in "push" a rank reads its own input, whole pages of it in order, where its blocks
+// are rows side by side.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -47,8 +49,15 @@ std::vector<Operand> AllOutputs(const Builder& b, int block, int part) {
   return v;
 }
 
-void PullData(Builder* b, int r) {
+void PullData(Builder* b, const Contract&, int r) {
   for (int q = 0; q < b->ranks(); ++q) b->Copy(r, {Out(r, q)}, In(q));
+}
+
+void PushData(Builder* b, const Contract&, int r) {
+  for (int step = 0; step < b->ranks(); ++step) {
+    const int q = b->Shift(r, step);
+    b->Copy(r, {Out(q, r)}, In(r, q));
+  }
 }
 
 void MoveData(Builder* b, const Contract& c, int r) {
@@ -88,7 +97,8 @@ void Close(Builder* b, const Contract& c, int r, int lane) {
   b->WaitAll(r, kOpen, lane == 0 ? 2 : 1);
 }
 
-plan::Schedule Make(const Contract& contract, int lanes, std::string_view name, bool pull) {
+plan::Schedule Make(const Contract& contract, int lanes, std::string_view name,
+                    void (*move)(Builder* b, const Contract& c, int r)) {
   Builder b(contract, name, Parts(contract));
   plan::Schedule schedule = b.Empty();
   for (int lane = 0; lane < lanes; ++lane) {
@@ -100,7 +110,7 @@ plan::Schedule Make(const Contract& contract, int lanes, std::string_view name, 
       } else {
         b.WaitToken(r, 0, kRelease);
       }
-      pull ? PullData(&b, r) : MoveData(&b, contract, r);
+      move(&b, contract, r);
       Close(&b, contract, r, lane);
     }
     b.MoveTo(&schedule);
@@ -112,8 +122,10 @@ plan::Schedule Make(const Contract& contract, int lanes, std::string_view name, 
 
 }  // namespace
 
-plan::Schedule Direct(const Contract& contract, int lanes) { return Make(contract, lanes, "direct", false); }
+plan::Schedule Direct(const Contract& contract, int lanes) { return Make(contract, lanes, "direct", MoveData); }
 
-plan::Schedule Pull(const Contract& contract, int lanes) { return Make(contract, lanes, "pull", true); }
+plan::Schedule Pull(const Contract& contract, int lanes) { return Make(contract, lanes, "pull", PullData); }
+
+plan::Schedule Push(const Contract& contract, int lanes) { return Make(contract, lanes, "push", PushData); }
 
 }  // namespace axccl::algo

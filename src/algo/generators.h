@@ -11,6 +11,7 @@ plan::Schedule Direct(const plan::Contract& contract, int lanes);
 plan::Schedule Oneshot(const plan::Contract& contract, int lanes);
 plan::Schedule Pairwise(const plan::Contract& contract, int lanes);
 plan::Schedule Pull(const plan::Contract& contract, int lanes);
+plan::Schedule Push(const plan::Contract& contract, int lanes);
 plan::Schedule Rhd(const plan::Contract& contract, int lanes);
 plan::Schedule Ring(const plan::Contract& contract, int lanes);
 plan::Schedule Tree(const plan::Contract& contract, int lanes);

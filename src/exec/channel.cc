@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "src/device/host/waiting.h"
@@ -61,6 +63,26 @@ struct RecordedCall {
   DataType type = DataType::kInt8;
 };
 
+// Whether most of the data of an all-to-all are blocks that lie side by side in the inputs, in rows of a few KiB that are
+// farther apart than in the outputs. By the forms only, so that ranks agree.
+bool SplitRows(const Call& call) {
+  constexpr uint64_t kLeast = 1024, kMost = 32768;
+  if (call.views == nullptr || call.kind != plan::Kind::kAllToAll || call.uneven()) return false;
+  uint64_t bytes = 0, in_rows = 0;
+  for (const ViewOperand& operand : call.views->operands) {
+    if (operand.block_bytes == 0) continue;
+    bytes += operand.block_bytes;
+    const plan::Shape& shape = operand.form.shape;
+    auto rows = [&shape](int dim) {
+      return std::accumulate(shape.sizes, shape.sizes + std::max(dim, 0), uint64_t{1}, std::multiplies<uint64_t>());
+    };
+    const uint64_t row = operand.block_bytes / rows(operand.form.split);
+    if (row >= kLeast && row <= kMost && rows(operand.form.concat) < rows(operand.form.split))
+      in_rows += operand.block_bytes;
+  }
+  return in_rows > bytes / 2;
+}
+
 }  // namespace
 
 void WakeMember(const Member& member) {
@@ -101,11 +123,12 @@ bool Channel::NeedsBarrier(const Prepared& next) const {
 
 Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
   const bool short_runs = call.views != nullptr && call.views->ShortRuns();
-  const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs};
+  const bool split_rows = SplitRows(call);
+  const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs, split_rows};
   if (key == last_key_) return last_prepared_;
   auto it = prepared_.find(key);
   if (it == prepared_.end()) {
-    AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access, short_runs));
+    AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access, short_runs, split_rows));
     // Only when an operation starts: later ones of its calls must not take the first from under it.
     if (access == tune::Access::kMapped && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
       prepared_.clear();
@@ -131,7 +154,7 @@ Result<const Prepared*> Channel::PrepareBarrier() {
   return &barrier_;
 }
 
-Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool short_runs) const {
+Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const {
   const plan::Contract contract{call.kind, size(), call.root};
   const size_t element = ElementSize(call.type);
   tune::Choice choice;
@@ -140,12 +163,12 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
     choice = host_->chooser().Choose(
-        tune::Query{contract, call.count * element, call.type, access, call.group_order, short_runs});
+        tune::Query{contract, call.count * element, call.type, access, call.group_order, short_runs, split_rows});
   }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(own().layout.lanes));
   Prepared prepared;
-  prepared.short_runs = short_runs;
+  prepared.together = short_runs || split_rows;
   AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_));
   if (call.group_order && !prepared.program->plan->group_order)
     return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",

@@ -97,7 +97,7 @@ struct Prepared {
   uint64_t sets = 1;         // sets a half of the scratch has room for; turns of one half take them one after the other
   bool inline_slots = false; // slots live in endpoint lines
   bool whole = false;        // a tile of one part on one lane: every move is of the whole block
-  bool short_runs = false;   // see ViewList::ShortRuns
+  bool together = false;     // copies that follow each other are made at once: blocks lie side by side
   bool around_cache = false; // inputs and outputs are too large for the cache: outputs go past it
   uint32_t signature = 0;    // of call and plan, for the lines
   std::vector<OperandPlace> places;  // of the program's operands
@@ -207,21 +207,21 @@ class Channel : public std::enable_shared_from_this<Channel> {
   struct Key {
     uint64_t packed, count;
     uint32_t access;
-    bool short_runs;
+    bool short_runs, split_rows;  // as in tune::Query
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
     size_t operator()(const Key& key) const {
       uint64_t h = key.packed * 0x9e3779b97f4a7c15ull ^ key.count;
       h ^= h >> 29;
-      return static_cast<size_t>(h * 0xbf58476d1ce4e5b9ull + key.access * 2 + key.short_runs);
+      return static_cast<size_t>(h * 0xbf58476d1ce4e5b9ull + key.access * 4 + key.short_runs * 2 + key.split_rows);
     }
   };
 
   // The first of the operations whose records may still be there.
   uint64_t OldestRecord() const { return sequence > kRecords ? sequence - kRecords : 0; }
   Status CompareCalls(int position, uint64_t seq) const;
-  Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs) const;
+  Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
   void Locate(const Call& call, Prepared* prepared) const;
   OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
@@ -236,7 +236,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool all_call_copy_ = true;
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
   size_t num_places_ = 0;  // of all that is in prepared_
-  Key last_key_{~0ull, 0, 0, false};
+  Key last_key_{~0ull, 0, 0, false, false};
   const Prepared* last_prepared_ = nullptr;
   Prepared barrier_;
 };

@@ -157,7 +157,7 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
   const uint64_t set = prepared_->SetOffset(turn);
   const bool by_call = binds_by_call_ && AnyByCall(step);
   const uint64_t most = by_call ? kBounceBytes : kMoveBytes;
-  const uint32_t together = prepared_->short_runs ? step.together : 1;
+  const uint32_t together = prepared_->together ? step.together : 1;
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
     const uint32_t data_part = prepared_->program->data_parts[step.data_parts + state->part];
     plan::Range range = prepared_->whole ? plan::Range{0, call_.count}

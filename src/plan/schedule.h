@@ -78,7 +78,7 @@ struct Lane {
 };
 
 struct Schedule {
-  std::string algorithm;  // "oneshot", "twoshot", "direct", "ring", "tree", "rhd", "bruck", "pairwise", "pull"
+  std::string algorithm;  // "oneshot", "twoshot", "direct", "ring", "tree", "rhd", "bruck", "pairwise", "pull", "push"
   Contract contract;
   uint16_t parts = 1;      // parts a tile of a block is cut into
   uint16_t lanes = 1;      // lanes of every rank

@@ -23,7 +23,7 @@ using plan::Kind;
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-constexpr std::string_view kPull = "pull";
+constexpr std::string_view kPull = "pull", kPush = "push";
 // Scratch a rank fills in one turn, small enough to be in a cache still when peers read it. Where ranks share cores, a
 // switch costs more than what the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
@@ -143,6 +143,10 @@ Choice Chooser::Choose(const Query& query) const {
     const bool lines_are_shared = query.short_runs && best.algorithm == "direct";
     if (lines_are_shared && query.contract.kind == Kind::kAllGather && rule_->filter.Admits(Kind::kAllGather, kPull))
       return Try(query, kPull, best.lanes);
+    // Nor of pages that every rank reads a part of.
+    const bool pages_are_split = query.split_rows && best.algorithm == "direct";
+    if (pages_are_split && query.contract.kind == Kind::kAllToAll && rule_->filter.Admits(Kind::kAllToAll, kPush))
+      return Try(query, kPush, best.lanes);
     if (best.seconds < std::numeric_limits<double>::infinity()) return best;
     if (filtered)
       AXCCL_INFO(kTuning, "NCCL_ALGO leaves no algorithm for %s of %d ranks%s; any is taken",

@@ -30,6 +30,8 @@ struct Query {
   bool group_order = false;  // only algorithms that the verifier finds to fold in group order (plan::Plan)
   // Blocks lie side by side in the outputs, in runs so short that they share cache lines.
   bool short_runs = false;
+  // Blocks lie side by side in the inputs, in rows of a few KiB.
+  bool split_rows = false;
 };
 
 struct Choice {

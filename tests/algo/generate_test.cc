@@ -74,7 +74,8 @@ TEST(Generate, GivesEveryOperationAnIdOfItsOwn) {
 TEST(Generate, MakesDirectAndStagedSharedMemorySchedulesComplete) {
   for (int ranks : {2, 3, 8}) {
     ForEachAlgorithm(ranks, [](const Contract& contract, std::string_view algorithm) {
-      if (algorithm != "direct" && algorithm != "pull" && algorithm != "oneshot" && algorithm != "twoshot") return;
+      static const std::set<std::string_view> kOfThese = {"direct", "pull", "push", "oneshot", "twoshot"};
+      if (!kOfThese.contains(algorithm)) return;
       SCOPED_TRACE(Describe(contract, algorithm, 1));
       EXPECT_TRUE(Complete(Generate(contract, algorithm, 1).value()));
     });

@@ -131,6 +131,7 @@ TEST_P(Volume, DirectMovesEveryByteOnce) {
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kAllGather, n, "pull"), r), n - 1);
     EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllGather, n, "pull"), r), 0);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kReduceScatter, n, "direct"), r), n - 1);
+    EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllToAll, n, "push"), r), n - 1);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kAllToAll, n, "direct"), r), n - 1);
   }
   ForEachAlgorithm(n, [](const Contract& c, std::string_view algorithm) {

@@ -38,6 +38,7 @@ const std::vector<Forced>& AllForced() {
       {"bruck", {Call::kAllGather}},
       {"pairwise", {Call::kAllToAll}},
       {"pull", {Call::kAllGather}},
+      {"push", {Call::kAllToAll}},
   };
   return all;
 }

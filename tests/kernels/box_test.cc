@@ -260,6 +260,7 @@ void MakeGathering(size_t element, Gathering* g) {
   static constexpr int64_t kRows[] = {1, 2, 5, 33, 200, 1000};
   static constexpr int64_t kCols[] = {1, 1, 2, 3, 4, 7, 16, 40};
   g->block.sizes = {kRows[Below(std::size(kRows))], kCols[Below(std::size(kCols))]};
+  if (OneIn(8)) g->block.sizes = {1 + static_cast<int64_t>(Below(12)), 600};
   if (OneIn(4)) g->block.sizes.insert(g->block.sizes.begin() + static_cast<int>(Below(2)), 1 + Below(3));
   const size_t concat = OneIn(4) ? Below(g->block.sizes.size()) : g->block.sizes.size() - 1;
   const uint64_t elements = Product(g->block.sizes);
@@ -298,8 +299,8 @@ void MakeGathering(size_t element, Gathering* g) {
     }
     for (uint64_t i = g->block.begin; i < g->block.begin + g->block.count; ++i) {
       to.base = base + static_cast<size_t>(first) * element;
-      std::memcpy(to.wanted.data() + to.Place(g->block, i, element), from.initial.data() + from.Place(g->block, i, element),
-                  element);
+      const uint8_t* const value = from.initial.data() + from.Place(g->block, i, element);
+      std::memcpy(to.wanted.data() + to.Place(g->block, i, element), value, element);
     }
     to.base = base;
   }

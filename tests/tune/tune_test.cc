@@ -79,7 +79,7 @@ TEST(Choose, LargeMappedMessagesAreNotStaged) {
   }
 }
 
-TEST(Choose, RanksThatWouldShareCacheLinesPull) {
+TEST(Choose, RanksThatWouldShareCacheLinesPullAndThoseThatWouldSharePagesPush) {
   const auto chooser = MakeChooser();
   for (int ranks : {2, 4, 8}) {
     Query query = Ask(Kind::kAllGather, ranks, 16 * kMi, Access::kMapped);
@@ -89,6 +89,9 @@ TEST(Choose, RanksThatWouldShareCacheLinesPull) {
     EXPECT_EQ(MakeChooser("direct")->Choose(query).algorithm, "direct") << ranks;
     query.contract.kind = Kind::kAllToAll;
     EXPECT_EQ(chooser->Choose(query).algorithm, "direct") << ranks;
+    query.split_rows = true;
+    EXPECT_EQ(chooser->Choose(query).algorithm, "push") << ranks;
+    EXPECT_EQ(MakeChooser("direct")->Choose(query).algorithm, "direct") << ranks;
   }
 }
 
