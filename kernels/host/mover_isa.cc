@@ -360,8 +360,12 @@ void StreamAndFetchUpcoming(char* to, const char* from, size_t bytes, const Upco
 
 void Fence() { StreamFence(); }
 
+bool Scales(const ReduceRequest& request) {
+  return request.pre != nullptr || request.post_divisor > 1 || request.post != nullptr;
+}
+
 Kernel KernelToOne(const Kernels& kernels, const ReduceRequest& request) {
-  if (request.pre != nullptr || request.post_divisor > 1) return kernels.scaled;
+  if (Scales(request)) return kernels.scaled;
   return request.num_src == 2 ? kernels.two_to_one : kernels.many;
 }
 
@@ -375,7 +379,7 @@ void Reduce(const ReduceRequest& request) {
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
   const size_t bytes = request.count << type.size_shift;
-  const bool scaled = request.pre != nullptr || request.post_divisor > 1 || request.post != nullptr;
+  const bool scaled = Scales(request);
   const bool two = request.num_src == 2 && !scaled;
   if (request.non_temporal) {
     if (two && request.num_dst == 2 && OnLines(request.dst[0]) && OnLines(request.dst[1])) {

@@ -72,6 +72,7 @@ void Counter::CountBox(const kernels::BoxRange& range, const kernels::BoxOperand
 // The linker sends calls of the movers here (--wrap), and gives the movers themselves the other names.
 
 #define AXCCL_COPY_BOX(prefix) prefix##_ZN5axccl7kernels7CopyBoxERKNS0_8BoxRangeEPKNS0_10BoxOperandEiRS5_mb
+#define AXCCL_COPY_BOXES(prefix) prefix##_ZN5axccl7kernels9CopyBoxesERKNS0_8BoxRangeEPKNS0_10BoxOperandES6_imb
 #define AXCCL_REDUCE_BOX(prefix) prefix##_ZN5axccl7kernels9ReduceBoxERKNS0_16BoxReduceRequestE
 #define AXCCL_COPY(prefix) prefix##_ZN5axccl7kernels4CopyEPKPviPKvmb
 #define AXCCL_REDUCE(prefix) prefix##_ZN5axccl7kernels6ReduceERKNS0_13ReduceRequestE
@@ -85,6 +86,7 @@ using axccl::kernels::ReduceRequest;
 extern "C" {
 
 void AXCCL_COPY_BOX(__real_)(const BoxRange&, const BoxOperand*, int, const BoxOperand&, size_t, bool);
+void AXCCL_COPY_BOXES(__real_)(const BoxRange&, const BoxOperand*, const BoxOperand*, int, size_t, bool);
 void AXCCL_REDUCE_BOX(__real_)(const BoxReduceRequest&);
 void AXCCL_COPY(__real_)(void* const*, int, const void*, size_t, bool);
 void AXCCL_REDUCE(__real_)(const ReduceRequest&);
@@ -96,6 +98,15 @@ void AXCCL_COPY_BOX(__wrap_)(const BoxRange& range, const BoxOperand* dst, int n
     for (int d = 0; d < num_dst; ++d) g_counter->CountBox(range, dst[d], element_bytes, true);
   }
   AXCCL_COPY_BOX(__real_)(range, dst, num_dst, src, element_bytes, non_temporal);
+}
+
+void AXCCL_COPY_BOXES(__wrap_)(const BoxRange& range, const BoxOperand* dst, const BoxOperand* src, int num,
+                               size_t element_bytes, bool non_temporal) {
+  for (int i = 0; g_counter != nullptr && i < num; ++i) {
+    g_counter->CountBox(range, src[i], element_bytes, false);
+    g_counter->CountBox(range, dst[i], element_bytes, true);
+  }
+  AXCCL_COPY_BOXES(__real_)(range, dst, src, num, element_bytes, non_temporal);
 }
 
 void AXCCL_REDUCE_BOX(__wrap_)(const BoxReduceRequest& request) {
