@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "axccl/channels.h"
+#include "src/api/calls.h"
 #include "src/api/channels.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
@@ -17,15 +18,6 @@ namespace axccl::api {
 namespace {
 
 using plan::Kind;
-
-// C lets any number stand in an enumeration, C++ does not: it must not be read as one before it is checked.
-template <class Enum>
-unsigned NumberOf(const Enum& value) {
-  unsigned number;
-  static_assert(sizeof(number) == sizeof(value));
-  std::memcpy(&number, &value, sizeof(number));
-  return number;
-}
 
 struct Rules {
   const char* call;  // what messages name
