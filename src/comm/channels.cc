@@ -81,7 +81,7 @@ std::string ChannelName::Text() const {
 
 GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<Member> members, int self,
                            device::host::TimelinePtr order)
-    : exec::Channel(table->comm_, std::move(members), self, false, std::move(order), this),
+    : exec::Channel(table->comm_, std::move(members), self, std::move(order), this),
       table_(table),
       name_(std::move(name)),
       part_(part),

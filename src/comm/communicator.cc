@@ -51,7 +51,7 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       processes_(std::move(processes)),
       device_(device::host::Device::Get(identity_.device)),
       launches_(std::make_shared<device::host::Timeline>()),
-      channel_(this, members_, identity_.rank, false, launches_),
+      channel_(this, members_, identity_.rank, launches_),
       pairs_(2 * static_cast<size_t>(identity_.ranks)) {
   channel_.group_order = settings_.group_order != 0;
 }
@@ -93,7 +93,7 @@ exec::Channel* Communicator::PairChannel(int peer, bool sending) {
   auto& pair = pairs_[2 * static_cast<size_t>(peer) + (sending ? 0 : 1)];
   if (pair == nullptr) {
     const int src = sending ? identity_.rank : peer, dst = sending ? peer : identity_.rank;
-    pair = std::make_unique<exec::Channel>(this, PairMembers(src, dst), sending ? 0 : 1, true, launches_);
+    pair = std::make_unique<exec::Channel>(this, PairMembers(src, dst), sending ? 0 : 1, launches_);
   }
   return pair.get();
 }

@@ -92,12 +92,11 @@ void WakeMember(const Member& member) {
   if (doorbell != 0) device::host::RingDoorbell(member.process->page(), static_cast<int>(doorbell - 1));
 }
 
-Channel::Channel(Host* host, std::vector<Member> members, int self, bool pair, device::host::TimelinePtr order,
+Channel::Channel(Host* host, std::vector<Member> members, int self, device::host::TimelinePtr order,
                  Connector* connector)
     : host_(host),
       members_(std::move(members)),
       self_(self),
-      pair_(pair),
       order_(std::move(order)),
       connector_(connector) {
   for (const Member& member : members_) {

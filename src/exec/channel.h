@@ -119,7 +119,7 @@ struct Prepared {
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   // Launches on channels of one `order` follow each other. With a connector, the first operation connects the members.
-  Channel(Host* host, std::vector<Member> members, int self, bool pair, device::host::TimelinePtr order = nullptr,
+  Channel(Host* host, std::vector<Member> members, int self, device::host::TimelinePtr order = nullptr,
           Connector* connector = nullptr);
 
   int size() const { return static_cast<int>(members_.size()); }
@@ -229,7 +229,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Host* const host_;
   std::vector<Member> members_;  // never resized, as prepared calls point into it
   const int self_;
-  const bool pair_;
   const device::host::TimelinePtr order_;
   Connector* connector_;
   bool all_same_process_ = true;

@@ -132,7 +132,7 @@ Ensemble::Ensemble(const EnsembleOptions& options)
     hosts_.push_back(std::make_unique<FakeHost>(this, rank));
     std::vector<Member> members;
     for (int peer = 0; peer < options.ranks; ++peer) members.push_back(MakeMember(rank, peer));
-    channels_.push_back(std::make_unique<Channel>(hosts_.back().get(), std::move(members), rank, false));
+    channels_.push_back(std::make_unique<Channel>(hosts_.back().get(), std::move(members), rank));
   }
 }
 
