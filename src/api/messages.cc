@@ -76,51 +76,40 @@ Status FindNeighbours(const char* name, const int64_t* pairs, int num_pairs, con
   return Status();
 }
 
-// What is sent and what is received, as lists of their own.
-struct PermuteLists {
-  exec::ViewList sent, received;
-};
-
 // Input and output of an operand have one shape and nothing in common. Without `sends` only the outputs are looked at.
-Status FindPermuted(const ViewRequest& r, bool sends, PermuteLists* lists) {
+Status FindPermuted(const ViewRequest& r, bool sends, exec::ViewList* list) {
   const plan::Contract both{Kind::kAllReduce, 1, 0}, output_only{Kind::kScatter, 2, 0};
   const ViewContext context{r, sends ? both : output_only, sends ? 0 : 1};
   std::vector<ViewPair> operands;
   AXCCL_RETURN_IF_ERROR(ReadOperands(context, &operands));
   for (int i = 0; i < r.count; ++i) {
     const ViewPair& operand = operands[static_cast<size_t>(i)];
-    plan::Collective collective;
-    collective.call = r.name;
-    collective.operand = context.Index(i);
-    collective.kind = Kind::kSendRecv;
-    collective.group_size = 2;
     plan::Blocks blocks;
-    AXCCL_RETURN_IF_ERROR(plan::FindBlocks(collective, operand.Input(), operand.Output(), &blocks));
+    AXCCL_RETURN_IF_ERROR(CheckOperand(context, i, operand, &blocks));
     AXCCL_RETURN_IF_ERROR(CheckInPlace(context, i, operand, nullptr, nullptr));
-    exec::ViewOperand to = Convert(operand);
-    to.form = {blocks.shape, -1, -1};
-    to.block_bytes = static_cast<uint64_t>(blocks.elements) * ElementSize(operand.type);
-    AXCCL_RETURN_IF_ERROR(LowerToBytes(context, i, &to));
-    lists->received.operands.push_back(to);
-    lists->received.operands.back().input = nullptr;
-    to.output = nullptr;
-    if (sends) lists->sent.operands.push_back(std::move(to));
+    AXCCL_RETURN_IF_ERROR(ConvertBlocks(context, i, operand, blocks, &list->operands.emplace_back()));
   }
   return r.count > 1 ? CheckApart(context, operands) : Status();
 }
 
-Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, int position, const Neighbours& neighbours,
-                       PermuteLists lists, device::host::Stream* stream) {
-  const bool to_self = neighbours.target == position;
-  if (to_self) {
-    for (size_t i = 0; i < lists.sent.operands.size(); ++i) {
-      lists.received.operands[i].input = lists.sent.operands[i].input;
-      std::copy_n(lists.sent.operands[i].input_strides, plan::kMaxDims, lists.received.operands[i].input_strides);
+// The part of a message, or of zeros, that is sent from the inputs or ends in the outputs.
+exec::ViewList OneSide(exec::ViewList list, bool inputs) {
+  for (exec::ViewOperand& operand : list.operands) {
+    if (inputs) {
+      operand.output = nullptr;
+    } else {
+      operand.input = nullptr;
     }
   }
+  return list;
+}
+
+Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, int position, const Neighbours& neighbours,
+                       const exec::ViewList& list, device::host::Stream* stream) {
+  const bool to_self = neighbours.target == position;
   std::vector<exec::Call> sent, received;
-  if (neighbours.target >= 0 && !to_self) AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(lists.sent), &sent));
-  AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(lists.received), &received));
+  if (neighbours.target >= 0 && !to_self) AXCCL_RETURN_IF_ERROR(MakeCalls(r, OneSide(list, true), &sent));
+  AXCCL_RETURN_IF_ERROR(MakeCalls(r, to_self ? list : OneSide(list, false), &received));
   if (!sent.empty()) AXCCL_RETURN_IF_ERROR(EnqueueMessage(pin, neighbours.target, true, sent, stream));
   if (neighbours.source >= 0 && !to_self) return EnqueueMessage(pin, neighbours.source, false, received, stream);
   for (const exec::Call& call : received) EnqueueLocal(pin.comm.get(), pin.channel, call, stream);
@@ -138,8 +127,8 @@ ncclResult_t Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, 
     if (const Status status = FindNeighbours(r.name, pairs, num_pairs, place, &neighbours); !status.ok())
       return Report(status);
   }
-  PermuteLists lists;
-  if (const Status status = FindPermuted(r, neighbours.target >= 0, &lists); !status.ok()) return Report(status);
+  exec::ViewList list;
+  if (const Status status = FindPermuted(r, neighbours.target >= 0, &list); !status.ok()) return Report(status);
   device::host::Stream* stream = nullptr;
   if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
   AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,
@@ -147,7 +136,7 @@ ncclResult_t Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, 
   // Both directions at once, whatever the order in which others come to theirs.
   comm::Group& group = comm::Group::Current();
   group.Start();
-  const Status status = EnqueuePermuted(r, pin, place.rank, neighbours, std::move(lists), stream);
+  const Status status = EnqueuePermuted(r, pin, place.rank, neighbours, list, stream);
   if (!status.ok()) group.Keep(status);
   const Status end = group.End(nullptr);
   return Report(status.ok() ? end : status);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/api/calls.h"
@@ -47,7 +48,8 @@ Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
   operand->has_input = plan::InputBlocks(context.contract, context.position) != 0;
   operand->has_output = plan::OutputBlocks(context.contract, context.position) != 0 ||
                         (r.kind == plan::Kind::kReduce && r.output != nullptr);  // to be filled with zeros
-  DataType types[2] = {};                                                        // of output and input
+  // Of output and input.
+  DataType types[2] = {};
   for (const bool is_input : {true, false}) {
     if (!(is_input ? operand->has_input : operand->has_output)) continue;
     const char* side = is_input ? "input" : "output";
@@ -73,24 +75,6 @@ bool SameElements(const plan::View& a, const plan::View& b) {
     if (a.shape.sizes[d] > 1 && a.strides[d] != b.strides[d]) return false;
   }
   return true;
-}
-
-Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, plan::Blocks* blocks) {
-  const ViewRequest& r = context.request;
-  plan::Collective collective;
-  collective.call = r.name;
-  collective.operand = context.Index(index);
-  collective.kind = r.kind;
-  collective.group_size = context.contract.ranks;
-  collective.dim = r.dim;
-  collective.concat_dim = r.concat_dim;
-  AXCCL_RETURN_IF_ERROR(plan::FindBlocks(collective, operand.Input(), operand.Output(), blocks));
-  int64_t bytes;
-  if (__builtin_mul_overflow(blocks->elements, static_cast<int64_t>(ElementSize(operand.type)), &bytes) ||
-      __builtin_mul_overflow(bytes, int64_t{context.contract.ranks}, &bytes) || bytes > (int64_t{1} << 56))
-    return MakeStatus(Code::kInvalidArgument, "%s: blocks of sizes %s: more bytes than can be addressed on %d ranks",
-                      r.name, plan::Text(blocks->shape).c_str(), context.contract.ranks);
-  return Status();
 }
 
 // In place, the blocks that contract.h says; then no other block of the input may lie under the output.
@@ -156,6 +140,24 @@ Status ReadOperands(const ViewContext& context, std::vector<ViewPair>* operands)
   return CheckTypes(r, *operands);
 }
 
+Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, plan::Blocks* blocks) {
+  const ViewRequest& r = context.request;
+  plan::Collective collective;
+  collective.call = r.name;
+  collective.operand = context.Index(index);
+  collective.kind = r.kind;
+  collective.group_size = context.contract.ranks;
+  collective.dim = r.dim;
+  collective.concat_dim = r.concat_dim;
+  AXCCL_RETURN_IF_ERROR(plan::FindBlocks(collective, operand.Input(), operand.Output(), blocks));
+  int64_t bytes;
+  if (__builtin_mul_overflow(blocks->elements, static_cast<int64_t>(ElementSize(operand.type)), &bytes) ||
+      __builtin_mul_overflow(bytes, int64_t{context.contract.ranks}, &bytes) || bytes > (int64_t{1} << 56))
+    return MakeStatus(Code::kInvalidArgument, "%s: blocks of sizes %s: more bytes than can be addressed on %d ranks",
+                      r.name, plan::Text(blocks->shape).c_str(), context.contract.ranks);
+  return Status();
+}
+
 Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const plan::View* from,
                     const plan::View* to) {
   if (!operand.has_input || !operand.has_output || !plan::Overlap(operand.input, operand.output)) return Status();
@@ -207,6 +209,14 @@ Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& opera
     open.push_back(&place);
   }
   return Status();
+}
+
+Status ConvertBlocks(const ViewContext& context, int index, const ViewPair& operand, const plan::Blocks& blocks,
+                     exec::ViewOperand* to) {
+  *to = Convert(operand);
+  to->form = {blocks.shape, blocks.split, blocks.concat};
+  to->block_bytes = static_cast<uint64_t>(blocks.elements) * ElementSize(operand.type);
+  return LowerToBytes(context, index, to);
 }
 
 exec::ViewOperand Convert(const ViewPair& operand) {
@@ -274,14 +284,14 @@ Status MakeCalls(const ViewRequest& r, exec::ViewList list, std::vector<exec::Ca
     return Status();
   }
   const uint64_t cap = r.options != nullptr && r.options->bucket_bytes != 0 ? r.options->bucket_bytes : UINT64_MAX;
-  exec::ViewList bucket;
-  bucket.zeros = list.zeros;
+  exec::ViewList empty;
+  empty.zeros = list.zeros;
+  exec::ViewList bucket = empty;
   uint64_t bytes = 0, words = 0;
   for (exec::ViewOperand& operand : list.operands) {
     const uint64_t more = WordsOf(operand);
     if (!bucket.operands.empty() && (operand.block_bytes > cap - std::min(bytes, cap) || words + more > room)) {
-      calls->push_back(MakeCall(r, bucket));
-      bucket.operands.clear();
+      calls->push_back(MakeCall(r, std::exchange(bucket, empty)));
       bytes = words = 0;
     }
     bytes += operand.block_bytes;
@@ -325,10 +335,7 @@ Status FindOperands(const ViewRequest& r, int group_size, int position, exec::Vi
     plan::Blocks blocks;
     AXCCL_RETURN_IF_ERROR(CheckOperand(context, i, operand, &blocks));
     AXCCL_RETURN_IF_ERROR(CheckBlocksInPlace(context, i, operand, blocks));
-    exec::ViewOperand& to = list->operands.emplace_back(Convert(operand));
-    to.form = {blocks.shape, blocks.split, blocks.concat};
-    to.block_bytes = static_cast<uint64_t>(blocks.elements) * ElementSize(operand.type);
-    AXCCL_RETURN_IF_ERROR(LowerToBytes(context, i, &to));
+    AXCCL_RETURN_IF_ERROR(ConvertBlocks(context, i, operand, blocks, &list->operands.emplace_back()));
   }
   list->zeros = r.kind == plan::Kind::kReduce;
   return r.count > 1 ? CheckApart(context, operands) : Status();

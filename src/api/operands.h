@@ -57,8 +57,12 @@ Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& opera
 // coincide (null: none may), are the same elements.
 Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const plan::View* from,
                     const plan::View* to);
-// What of an operand does not depend on its blocks.
+// Finds the blocks of an operand whose blocks are alike, in the dimensions that the request names.
+Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, plan::Blocks* blocks);
+// What of an operand does not depend on its blocks, and all of one whose blocks are alike.
 exec::ViewOperand Convert(const ViewPair& operand);
+Status ConvertBlocks(const ViewContext& context, int index, const ViewPair& operand, const plan::Blocks& blocks,
+                     exec::ViewOperand* to);
 // Makes one of several operands one of bytes if its elements could be cut where operands of a list are.
 Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* operand);
 

@@ -186,9 +186,9 @@ Status FindLateOperands(const ViewRequest& r, const exec::LatePieces& late, int 
     pieces.input.assign(rows || plan::Reduces(r.kind) ? n : 1, all);
     pieces.output.assign(rows || !plan::Reduces(r.kind) ? n : 1, all);
     if (rows) pieces.targets.resize(n);
-    const bool in_place_is_all = !rows;
-    AXCCL_RETURN_IF_ERROR(CheckInPlace(context, i, operand, in_place_is_all ? &operand.input : nullptr,
-                                       in_place_is_all ? &operand.output : nullptr));
+    // With roots, in place is all of the operand.
+    AXCCL_RETURN_IF_ERROR(
+        CheckInPlace(context, i, operand, rows ? nullptr : &operand.input, rows ? nullptr : &operand.output));
     AXCCL_RETURN_IF_ERROR(LowerToBytes(context, i, &to));
   }
   list->uneven = true;
