@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 #include "src/device/host/waiting.h"
@@ -63,26 +61,6 @@ struct RecordedCall {
   DataType type = DataType::kInt8;
 };
 
-// Whether most of the data of an all-to-all are blocks that lie side by side in the inputs, in rows of a few KiB that are
-// farther apart than in the outputs. By the forms only, so that ranks agree.
-bool SplitRows(const Call& call) {
-  constexpr uint64_t kLeast = 1024, kMost = 32768;
-  if (call.views == nullptr || call.kind != plan::Kind::kAllToAll || call.uneven()) return false;
-  uint64_t bytes = 0, in_rows = 0;
-  for (const ViewOperand& operand : call.views->operands) {
-    if (operand.block_bytes == 0) continue;
-    bytes += operand.block_bytes;
-    const plan::Shape& shape = operand.form.shape;
-    auto rows = [&shape](int dim) {
-      return std::accumulate(shape.sizes, shape.sizes + std::max(dim, 0), uint64_t{1}, std::multiplies<uint64_t>());
-    };
-    const uint64_t row = operand.block_bytes / rows(operand.form.split);
-    if (row >= kLeast && row <= kMost && rows(operand.form.concat) < rows(operand.form.split))
-      in_rows += operand.block_bytes;
-  }
-  return in_rows > bytes / 2;
-}
-
 }  // namespace
 
 void WakeMember(const Member& member) {
@@ -122,7 +100,7 @@ bool Channel::NeedsBarrier(const Prepared& next) const {
 
 Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
   const bool short_runs = call.views != nullptr && call.views->ShortRuns();
-  const bool split_rows = SplitRows(call);
+  const bool split_rows = call.views != nullptr && call.kind == plan::Kind::kAllToAll && call.views->SplitRows();
   const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs, split_rows};
   if (key == last_key_) return last_prepared_;
   auto it = prepared_.find(key);

@@ -49,19 +49,42 @@ uint64_t ViewList::BlockCount() const {
   return bytes / ElementSize(CommonType());
 }
 
+namespace {
+
+// Runs of a block that lie apart in an operand whose blocks follow each other along `dim`.
+uint64_t Runs(const ViewOperand& operand, int dim) {
+  uint64_t runs = 1;
+  for (int d = 0; d < dim; ++d) runs *= static_cast<uint64_t>(operand.form.shape.sizes[d]);
+  return runs;
+}
+
+}  // namespace
+
+// Whether is(operand) for most of the data of even calls.
+template <class Is>
+bool ViewList::Mostly(const Is& is) const {
+  uint64_t bytes = 0, that_are = 0;
+  for (const ViewOperand& operand : operands) {
+    bytes += operand.block_bytes;
+    if (operand.block_bytes != 0 && is(operand)) that_are += operand.block_bytes;
+  }
+  return !uneven && that_are > bytes / 2;
+}
+
 bool ViewList::ShortRuns() const {
   constexpr uint64_t kLineBytes = 64, kShort = 4 * kLineBytes;
-  if (uneven) return false;
-  uint64_t bytes = 0, in_short_runs = 0;
-  for (const ViewOperand& operand : operands) {
-    if (operand.block_bytes == 0) continue;
-    bytes += operand.block_bytes;
-    uint64_t runs = 1;
-    for (int d = 0; d < operand.form.concat; ++d) runs *= static_cast<uint64_t>(operand.form.shape.sizes[d]);
-    const uint64_t run = operand.block_bytes / runs;
-    if (runs > 1 && run < kShort && run % kLineBytes != 0) in_short_runs += operand.block_bytes;
-  }
-  return in_short_runs > bytes / 2;
+  return Mostly([](const ViewOperand& operand) {
+    const uint64_t runs = Runs(operand, operand.form.concat), run = operand.block_bytes / runs;
+    return runs > 1 && run < kShort && run % kLineBytes != 0;
+  });
+}
+
+bool ViewList::SplitRows() const {
+  constexpr uint64_t kLeast = 1024, kMost = 32768;
+  return Mostly([](const ViewOperand& operand) {
+    const uint64_t rows = Runs(operand, operand.form.split), row = operand.block_bytes / rows;
+    return row >= kLeast && row <= kMost && Runs(operand, operand.form.concat) < rows;
+  });
 }
 
 std::string Text(const BlockForm& form, DataType type) {

@@ -5,7 +5,8 @@
 // cuts no element.
 //
 // In an uneven call the blocks of an operand differ in one dimension: a form is that of one row, which has size 1 there,
-// and a block is a piece of rows. (Where there is no dimension, a block is all of the operand or nothing.) Pieces may be told when the call is made or be in memory that is read when it starts.
+// and a block is a piece of rows. (Where there is no dimension, a block is all of the operand or nothing.) Pieces may be
+// told when the call is made or be in memory that is read when it starts.
 #pragma once
 
 #include <cstdint>
@@ -85,9 +86,15 @@ struct ViewList {
   // The type of all operands, or bytes where they differ, and how many of them a block of the call has.
   DataType CommonType() const;
   uint64_t BlockCount() const;
-  // Whether most of the data are blocks that lie side by side in the outputs, in short runs that are not whole cache
-  // lines. By the forms only, so that ranks agree.
+  // By the forms only, so that ranks agree: whether most of the data are blocks that lie side by side in the outputs, in
+  // short runs that are not whole cache lines; and in the inputs, in rows of a few KiB that are farther apart than in the
+  // outputs.
   bool ShortRuns() const;
+  bool SplitRows() const;
+
+ private:
+  template <class Is>
+  bool Mostly(const Is& is) const;
 };
 
 // "[2, 4] float concatenated along dimension 1", of the blocks of an operand.
