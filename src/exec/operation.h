@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "src/device/host/scheduler.h"
@@ -94,7 +93,12 @@ class Operation {
   void FoldFlat(const Places& places, uint64_t count);
   void FoldBoxes(const kernels::BoxReduceRequest& request);
 
-  // Calls on views (operation_view.cc).
+  // Calls on views (operation_view.cc). What a peer announces is read word by word, each once.
+  struct AnnouncedReader {
+    const std::atomic<uint64_t>* at;
+    uint64_t Next() { return at++->load(std::memory_order_relaxed); }
+    int64_t NextSigned() { return static_cast<int64_t>(Next()); }
+  };
   enum class Side : uint8_t { kInput, kOutput };
   size_t NumViews() const { return call_.views->operands.size(); }
   Channel::ViewBinding& ViewAt(int position, size_t index) const {
@@ -121,7 +125,7 @@ class Operation {
   Status StartUneven();
   size_t PieceWords(int position) const;
   void AnnouncePieces(const ViewOperand& operand);
-  void ReadPieces(int position, size_t index, const std::function<uint64_t()>& next);
+  void ReadPieces(int position, size_t index, AnnouncedReader* words);
   Status SettlePieces();
   struct Transfer {
     int source, block;       // of the input of a rank

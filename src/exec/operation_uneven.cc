@@ -13,8 +13,6 @@ namespace {
 
 using plan::Buffer;
 
-int64_t Rows(uint64_t word) { return static_cast<int64_t>(word); }
-
 // Whether the piece lies in an operand of that many rows. Nobody has checked the numbers.
 bool Inside(const Piece& piece, int64_t rows) {
   return piece.offset >= 0 && piece.extent >= 0 && piece.extent <= rows && piece.offset <= rows - piece.extent;
@@ -85,22 +83,22 @@ void Operation::AnnouncePieces(const ViewOperand& operand) {
   words.insert(words.end(), pieces.targets.begin(), pieces.targets.end());
 }
 
-void Operation::ReadPieces(int position, size_t index, const std::function<uint64_t()>& next) {
+void Operation::ReadPieces(int position, size_t index, AnnouncedReader* words) {
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
   Pieces& pieces = ViewAt(position, index).pieces;
   // More rows than memory has are refused with the extent of the view; fewer than none are none.
-  pieces.input_rows = std::max<int64_t>(Rows(next()), 0);
-  pieces.output_rows = std::max<int64_t>(Rows(next()), 0);
+  pieces.input_rows = std::max<int64_t>(words->NextSigned(), 0);
+  pieces.output_rows = std::max<int64_t>(words->NextSigned(), 0);
   pieces.input.resize(static_cast<size_t>(plan::InputBlocks(contract, position)));
   pieces.output.resize(static_cast<size_t>(plan::OutputBlocks(contract, position)));
   for (std::vector<Piece>* blocks : {&pieces.input, &pieces.output}) {
     for (Piece& piece : *blocks) {
-      piece.offset = Rows(next());
-      piece.extent = Rows(next());
+      piece.offset = words->NextSigned();
+      piece.extent = words->NextSigned();
     }
   }
   pieces.targets.resize(call_.views->operands[0].pieces.targets.size());
-  for (int64_t& target : pieces.targets) target = Rows(next());
+  for (int64_t& target : pieces.targets) target = words->NextSigned();
 }
 
 // ---- what all ranks conclude ----

@@ -163,20 +163,19 @@ Status Operation::BindViews(int position) {
   const uint64_t num = AnnouncedWords(position);
   if (Word(record, OpRecord::kDetails) != num || num > member.layout.announcement_words)
     return MakeStatus(Code::kRemoteError, "rank %d announced another number of views than it called with", member.rank);
-  const std::atomic<uint64_t>* words = num <= OpRecord::kRoom ? record.word + OpRecord::kDetailWords
-                                                              : member.layout.AnnouncementOf(member.block, sequence_);
-  auto next = [&words] { return words++->load(std::memory_order_relaxed); };
+  AnnouncedReader words{num <= OpRecord::kRoom ? record.word + OpRecord::kDetailWords
+                                               : member.layout.AnnouncementOf(member.block, sequence_)};
   for (size_t i = 0; i < NumViews(); ++i) {
     Channel::ViewBinding& view = ViewAt(position, i);
     Spot spots[2];
     for (Spot& spot : spots) {
-      spot.address = next();
-      spot.reach = static_cast<Reach>(next());
+      spot.address = words.Next();
+      spot.reach = static_cast<Reach>(words.Next());
     }
     const int dims = call_.views->operands[i].form.shape.dims;
-    for (int d = 0; d < dims; ++d) view.input_strides[d] = static_cast<int64_t>(next());
-    for (int d = 0; d < dims; ++d) view.output_strides[d] = static_cast<int64_t>(next());
-    if (call_.uneven()) ReadPieces(position, i, next);
+    for (int d = 0; d < dims; ++d) view.input_strides[d] = words.NextSigned();
+    for (int d = 0; d < dims; ++d) view.output_strides[d] = words.NextSigned();
+    if (call_.uneven()) ReadPieces(position, i, &words);
     AXCCL_RETURN_IF_ERROR(MapView(Side::kInput, position, i, spots[0]));
     AXCCL_RETURN_IF_ERROR(MapView(Side::kOutput, position, i, spots[1]));
     SetBlockSteps(position, i);
@@ -258,7 +257,7 @@ void Operation::MoveTogether(const Step* steps, uint32_t num, const Portion& por
   const ViewOperand& view = call_.views->operands[stretch.operand];
   const plan::Shape& shape = view.form.shape;
   const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
-  kernels::CopyBoxes(range, dst, src, moved, ElementSize(view.type), prepared_->around_cache);
+  kernels::CopyBoxes(range, dst, src, moved, ElementSize(view.type), around_cache_);
 }
 
 void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch& stretch) {
