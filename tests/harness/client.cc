@@ -128,4 +128,12 @@ void Clique::ForgetComms() {
   for (Member& member : members_) member.comm = nullptr;
 }
 
+void Clique::ExpectMismatch(std::initializer_list<const char*> words) {
+  EXPECT_EQ(axcclStreamSynchronize(stream()), ncclInvalidUsage) << ncclGetLastError(nullptr);
+  for (const char* word : words)
+    EXPECT_TRUE(LastErrorHas(word)) << "no \"" << word << "\" in: " << ncclGetLastError(nullptr);
+  EXPECT_OK(ncclCommAbort(comm()));
+  ForgetComms();
+}
+
 }  // namespace axccl::harness

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ class Clique {
   bool Destroy();
   // Forgets the communicators (the test has destroyed or aborted them); streams are still destroyed.
   void ForgetComms();
+  // The first stream ends with ncclInvalidUsage, as ranks called different things, and a last-error text that has all of
+  // `words`. Aborts the (only) communicator.
+  void ExpectMismatch(std::initializer_list<const char*> words);
 
  private:
   struct Member {
