@@ -126,8 +126,8 @@ ncclResult_t axcclReduce(int count, const axcclView_t* in, const axcclView_t* ou
  * operand o. They may be 0. An operand may have more rows than its parts take: parts lie one after the other from its
  * first row on, and the rest is neither read nor written. Extents are read before a call returns, except where it says
  * otherwise. Ranks that give extents which do not fit each other get ncclInvalidUsage, all of them and before anything
- * is written. bucket_bytes has no effect. Source: MPI-4.1, sections 6.5-6.10 (MPI_Allgatherv and its
- * siblings), with rows of a view in place of elements. */
+ * is written. bucket_bytes has no effect, and NCCL_ALGO neither: direct moves where memory is mapped, oneshot elsewhere.
+ * Source: MPI-4.1, sections 6.5-6.10 (MPI_Allgatherv and its siblings), with rows of a view in place of elements. */
 
 /* Rank r has extents[r] rows; all of them go to every rank. In place: the input is this rank's rows of the output.
  * Example, n = 2, dim = 0, extents {1, 2}: rank 0 {{1, 2}}, rank 1 {{3, 4}, {5, 6}}

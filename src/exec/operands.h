@@ -79,7 +79,7 @@ struct ViewList {
   bool uneven = false;
   double scale = 0;    // what a sum of floats is multiplied by; 0: by nothing
   bool zeros = false;  // outputs of ranks that get no block are filled with zeros
-  LatePieces late;
+  LatePieces late = {};
 
   // Of what ranks must agree on; never 0.
   uint32_t Hash() const;

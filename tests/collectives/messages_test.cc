@@ -46,14 +46,18 @@ void RunPermutes(RankContext& context, uint64_t seed) {
     std::vector<std::unique_ptr<PermutePart>> parts;
     for (int m = 0; m < clique.size(); ++m)
       parts.push_back(std::make_unique<PermutePart>(c, clique.rank(m), &arenas[static_cast<size_t>(m)]));
-    if (clique.size() > 1) ASSERT_OK(ncclGroupStart());
+    if (clique.size() > 1) {
+    ASSERT_OK(ncclGroupStart());
+  }
     for (size_t m = 0; m < parts.size(); ++m) {
       const int member = static_cast<int>(m);
       EXPECT_OK(parts[m]->Launch(on_default ? axcclDefaultChannel(clique.comm(member)) : created[m],
                                  Cuda(clique.stream(member))))
           << c.Text();
     }
-    if (clique.size() > 1) ASSERT_OK(ncclGroupEnd());
+    if (clique.size() > 1) {
+      ASSERT_OK(ncclGroupEnd());
+    }
     ASSERT_TRUE(clique.Synchronize()) << c.Text();
     for (const auto& part : parts) part->Check();
     for (auto& own : arenas) {
