@@ -38,7 +38,7 @@ class Communicator;
 struct ChannelName {
   int64_t id = 0;
   std::vector<int32_t> ranks;  // of the communicator, in group order
-  std::string messages_on;     // of a pair (sender, receiver): the text of their channel; the id is made of its key then
+  std::string messages_on = {};  // of a pair (sender, receiver): the text of their channel; the id is made of its key then
 
   uint64_t Hash() const;
   std::string Text() const;  // "channel 7 of ranks [0 2]"
