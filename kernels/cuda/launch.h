@@ -1,0 +1,213 @@
+// What the host hands to the interpreter kernel: programs, channels and tasks, laid out for the device.
+//
+// Plain data, the same bytes on both sides. Programs and channels live in device memory, programs never change once they are
+// there; tasks travel as kernel parameters. A *strand* is a lane of one task. A launch has `num_tasks * lanes` of them and
+// any number of blocks: block b runs the strands b, b + blocks, b + 2 * blocks, ... side by side, going on to the next one
+// whenever one has to wait. So a launch makes progress whatever part of its blocks the device runs at a time, as long as
+// the ranks it waits for are in the same launch or run elsewhere.
+//
+// The counters of a channel are in device memory and advanced by the kernels, so a launch may be captured and replayed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/types.h"
+#include "src/plan/region.h"
+
+namespace axccl::kernels::cuda {
+
+inline constexpr int kRotation = 2;      // copies of every line and slot, as plan::kRotation
+inline constexpr uint32_t kMaxLanes = 64;
+inline constexpr size_t kLineData = 48;
+
+// One copy of an endpoint, in device memory of the rank that signals it. `value` is turn * 2^16 + v and is stored last.
+struct alignas(64) Line {
+  uint64_t value;
+  uint32_t signature;  // of the call and plan that signalled
+  uint32_t sequence;   // low 32 bits of the operation's number
+  uint8_t data[kLineData];
+};
+static_assert(sizeof(Line) == 64);
+
+// What a rank tells its peers before a direct program: where its buffers are. One for each parity of the sequence number.
+// An address is `offset` bytes into what `map` stands for in Channel::maps of the reader; map 0 is the address space itself.
+struct alignas(64) Announcement {
+  uint64_t input_offset, output_offset;
+  uint32_t input_map, output_map;
+  uint64_t factor;  // Factor of the rank's input
+  uint64_t reserved[4];
+};
+static_assert(sizeof(Announcement) == 64);
+
+// ---- programs ----
+
+enum class StepKind : uint8_t { kCopy, kReduce, kSignal, kWait };
+
+inline constexpr int16_t kAllPeers = -1;
+
+// As exec::Step.
+struct Step {
+  StepKind kind = StepKind::kSignal;
+  uint8_t finish = 0;     // writes final results
+  int16_t peer = 0;       // signal: destination or kAllPeers; wait: source
+  uint16_t from_lane = 0; // wait
+  uint16_t endpoint = 0;
+  uint16_t value = 0;     // signal: the value it sets; wait: the value it needs
+  uint16_t num_dst = 0, num_src = 0;
+  uint16_t parts = 0;
+  uint32_t operands = 0;    // moves: first of num_dst + num_src, destinations first
+  uint32_t data_parts = 0;  // moves: first of `parts`
+};
+static_assert(sizeof(Step) == 24);
+
+enum class Space : uint8_t { kInput, kOutput, kBlock };
+
+// Where an operand is: `offset[turn % kRotation]` bytes into the rank's input, output or block; of slots (in the block)
+// `part_bytes` further for each further part of a step, and by the set of slots a turn uses (Program::SetOffset).
+struct Operand {
+  uint64_t offset[kRotation] = {};
+  uint64_t part_bytes = 0;  // 0: not a slot of scratch; a user's buffer, or data in a line
+  uint16_t rank = 0;        // position in the group
+  Space space = Space::kInput;
+  uint8_t reserved[5] = {};
+};
+static_assert(sizeof(Operand) == 32);
+
+// One rank's part of a plan, cut for a size. Steps, operands and data parts follow it in memory, at `*_at` bytes from its
+// start.
+struct Program {
+  plan::Partition partition;
+  uint64_t turns = 1;
+  uint64_t set_bytes = 0, sets = 1, turns_per_set = 1;
+  uint64_t plan_id[2] = {};   // content hash
+  uint64_t slot_bytes = 0;
+  uint32_t lanes = 1;
+  uint32_t prologue = 0;      // direct programs: steps of lane 0 that announce
+  uint8_t complete = 0;       // plan::Plan::complete
+  uint8_t is_barrier = 0;
+  uint8_t whole = 0;          // every move is of a whole block: no partition to resolve
+  uint8_t reserved[5] = {};
+  uint64_t bytes = 0;         // of all of it
+  uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0;
+  uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
+
+  AXCCL_HD const Step* steps() const { return At<Step>(steps_at); }
+  AXCCL_HD const Operand* operands() const { return At<Operand>(operands_at); }
+  AXCCL_HD const uint16_t* data_parts() const { return At<uint16_t>(data_parts_at); }
+  AXCCL_HD uint64_t SetOffset(uint64_t turn) const {
+    if (sets == 1) return 0;
+    const uint64_t in_use = 1 + turn / turns_per_set;
+    return turn / kRotation % (in_use < sets ? in_use : sets) * set_bytes;
+  }
+
+ private:
+  template <class T>
+  AXCCL_HD const T* At(uint32_t offset) const {
+    return reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(this) + offset);
+  }
+};
+
+// ---- channels ----
+
+// In host memory that the device sees; one for each rank's communicator. The host writes `abort`; kernels write the rest,
+// `report` last, once.
+struct alignas(64) Control {
+  uint32_t abort = 0;      // nonzero: break off
+  uint32_t report = 0;     // a Report
+  uint32_t position = 0;   // the member it is about
+  uint32_t reserved = 0;
+  uint64_t sequence = 0;   // of the operation
+  uint64_t turn = 0;
+};
+
+enum class Report : uint32_t {
+  kNone = 0,
+  kMismatch = 1,  // the member's line has the signature or sequence number of another call
+  kAborted = 2,   // a strand broke off because of `abort`
+};
+
+// Counters of one rank on one channel. Advanced by the last strand of an operation, read at the start of the next.
+struct State {
+  uint64_t sequence = 0;  // of the next operation
+  uint64_t turn = 0;      // the next turn
+  uint64_t last_plan[2] = {};
+  uint64_t last_slot_bytes = 0;
+  uint32_t last_complete = 1, last_was_barrier = 1;
+  uint32_t strands_done = 0;  // of the operation that runs
+  uint32_t broken = 0;        // an operation broke off: nothing runs on this channel any more
+  uint64_t barriers_done = 0; // 1 + the turn of the last barrier before an operation
+};
+
+struct Member {
+  uint8_t* block = nullptr;        // its lines, announcements and scratch, as this rank's device sees them
+  const uint64_t* maps = nullptr;  // addresses of what it has exported, by number; [0] = 0
+};
+
+// Where a member's buffers are in this operation; filled in by direct programs as announcements come in.
+struct Binding {
+  uint8_t* input = nullptr;
+  uint8_t* output = nullptr;
+  Factor factor{};
+};
+
+// One rank's side of a channel. Members and bindings follow it in memory.
+struct Channel {
+  State state;
+  Control* control = nullptr;
+  const Program* barrier = nullptr;
+  uint64_t lines_at = 0, announcements_at = 0;  // bytes into every member's block
+  uint32_t endpoints = 0, lanes = 0;            // lines: [(lane * endpoints + endpoint) * kRotation + copy]
+  uint32_t size = 0, self = 0;
+  uint32_t members_at = 0, bindings_at = 0;
+
+  AXCCL_HD Member* members() { return At<Member>(members_at); }
+  AXCCL_HD Binding* bindings() { return At<Binding>(bindings_at); }
+  AXCCL_HD uint64_t OffsetOfLine(uint32_t lane, uint32_t endpoint, uint64_t turn) const {
+    return lines_at + ((uint64_t{lane} * endpoints + endpoint) * kRotation + turn % kRotation) * sizeof(Line);
+  }
+  AXCCL_HD uint64_t OffsetOfAnnouncement(uint64_t sequence) const {
+    return announcements_at + sequence % 2 * sizeof(Announcement);
+  }
+
+ private:
+  template <class T>
+  AXCCL_HD T* At(uint32_t offset) {
+    return reinterpret_cast<T*>(reinterpret_cast<uint8_t*>(this) + offset);
+  }
+};
+
+// ---- tasks ----
+
+enum class Scaling : uint8_t { kNone, kAverage, kPreMultiply };  // as exec::Scaling
+
+// One rank's call.
+struct Task {
+  Channel* channel = nullptr;
+  const Program* program = nullptr;
+  const void* input = nullptr;
+  void* output = nullptr;
+  uint64_t input_offset = 0, output_offset = 0;  // announced, see Announcement
+  uint32_t input_map = 0, output_map = 0;
+  uint64_t count = 0;                    // elements of a block
+  const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: `scalar`
+  uint64_t scalar = 0;                   // bytes of one
+  uint32_t signature = 0;                // of call and plan
+  DataType type = DataType::kInt8;
+  Combine combine = Combine::kSum;
+  Scaling scaling = Scaling::kNone;
+  uint8_t group_order = 0;               // contributions are rounded as if stored
+};
+static_assert(sizeof(Task) == 88);
+
+inline constexpr uint32_t kMaxTasks = 40;
+
+// The kernel's parameters, within the 4 KiB that every driver takes.
+struct Launch {
+  uint32_t num_tasks = 0;
+  uint32_t lanes = 1;  // strands of a task; those beyond the lanes of its program have nothing to do
+  Task tasks[kMaxTasks];
+};
+static_assert(sizeof(Launch) <= 4096);
+
+}  // namespace axccl::kernels::cuda
