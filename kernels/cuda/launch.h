@@ -46,7 +46,7 @@ enum class StepKind : uint8_t { kCopy, kReduce, kSignal, kWait };
 
 inline constexpr int16_t kAllPeers = -1;
 
-// As exec::Step.
+// As exec::Step; `parts` counts the parts of each operand.
 struct Step {
   StepKind kind = StepKind::kSignal;
   uint8_t finish = 0;     // writes final results
@@ -61,45 +61,37 @@ struct Step {
 };
 static_assert(sizeof(Step) == 24);
 
-enum class Space : uint8_t { kInput, kOutput, kBlock };
+enum class Space : uint8_t { kInput, kOutput, kSlot };
 
-// Where an operand is: `offset[turn % kRotation]` bytes into the rank's input, output or block; of slots (in the block)
-// `part_bytes` further for each further part of a step, and by the set of slots a turn uses (Program::SetOffset).
+// Where an operand is, whatever the size of the call: block `block` of the rank's input or output, or slot `slot` of the
+// rank's scratch and of the lane of the step (see Cut). The further parts of a step are in the next slots.
 struct Operand {
-  uint64_t offset[kRotation] = {};
-  uint64_t part_bytes = 0;  // 0: not a slot of scratch; a user's buffer, or data in a line
-  uint16_t rank = 0;        // position in the group
+  uint16_t rank = 0;  // position in the group
+  uint16_t block = 0;
+  uint16_t slot = 0;
+  int16_t endpoint = -1;  // slots: the endpoint in whose line the data is where Cut::inline_slots; -1: never in a line
   Space space = Space::kInput;
-  uint8_t reserved[5] = {};
+  uint8_t reserved[3] = {};
 };
-static_assert(sizeof(Operand) == 32);
+static_assert(sizeof(Operand) == 12);
 
-// One rank's part of a plan, cut for a size. Steps, operands and data parts follow it in memory, at `*_at` bytes from its
-// start.
+// One rank's part of a plan. Depends on no size, so it is made once for a plan and rank. Steps, operands and data parts
+// follow it in memory, at `*_at` bytes from its start.
 struct Program {
-  plan::Partition partition;
-  uint64_t turns = 1;
-  uint64_t set_bytes = 0, sets = 1, turns_per_set = 1;
-  uint64_t plan_id[2] = {};   // content hash
-  uint64_t slot_bytes = 0;
+  uint64_t plan_id[2] = {};  // content hash
+  uint32_t bytes = 0;        // of all of it
   uint32_t lanes = 1;
-  uint32_t prologue = 0;      // direct programs: steps of lane 0 that announce
-  uint8_t complete = 0;       // plan::Plan::complete
+  uint32_t slots = 0;        // of a lane
+  uint32_t prologue = 0;     // direct programs: steps of lane 0 that announce
+  uint8_t complete = 0;      // plan::Plan::complete
   uint8_t is_barrier = 0;
-  uint8_t whole = 0;          // every move is of a whole block: no partition to resolve
-  uint8_t reserved[5] = {};
-  uint64_t bytes = 0;         // of all of it
+  uint8_t reserved[2] = {};
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
 
   AXCCL_HD const Step* steps() const { return At<Step>(steps_at); }
   AXCCL_HD const Operand* operands() const { return At<Operand>(operands_at); }
   AXCCL_HD const uint16_t* data_parts() const { return At<uint16_t>(data_parts_at); }
-  AXCCL_HD uint64_t SetOffset(uint64_t turn) const {
-    if (sets == 1) return 0;
-    const uint64_t in_use = 1 + turn / turns_per_set;
-    return turn / kRotation % (in_use < sets ? in_use : sets) * set_bytes;
-  }
 
  private:
   template <class T>
@@ -107,6 +99,27 @@ struct Program {
     return reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(this) + offset);
   }
 };
+
+// How the data of a call is cut, as in exec::Prepared. Slot s of a lane in turn t starts at
+//   t % kRotation * Channel::half_bytes + SetOffset(t) + (lane * Program::slots + s) * slot_bytes
+// bytes of the rank's scratch; with inline_slots it is in the data of the line of its endpoint and that turn, if it has one.
+struct Cut {
+  plan::Partition partition;
+  uint64_t turns = 1;
+  uint64_t slot_bytes = 0;
+  uint64_t set_bytes = 0;
+  uint32_t sets = 1, turns_per_set = 1;
+  uint8_t inline_slots = 0;
+  uint8_t whole = 0;  // every move is of a whole block: no partition to resolve
+  uint8_t reserved[6] = {};
+
+  AXCCL_HD uint64_t SetOffset(uint64_t turn) const {
+    if (sets == 1) return 0;
+    const uint64_t in_use = 1 + turn / turns_per_set;
+    return turn / kRotation % (in_use < sets ? in_use : sets) * set_bytes;
+  }
+};
+static_assert(sizeof(Cut) == 72);
 
 // ---- channels ----
 
@@ -139,9 +152,12 @@ struct State {
   uint64_t barriers_done = 0; // 1 + the turn of the last barrier before an operation
 };
 
+// Parts of the member's device memory, as this rank's device sees them.
 struct Member {
-  uint8_t* block = nullptr;        // its lines, announcements and scratch, as this rank's device sees them
-  const uint64_t* maps = nullptr;  // addresses of what it has exported, by number; [0] = 0
+  uint8_t* lines = nullptr;          // Line[(lane * endpoints + endpoint) * kRotation + copy]
+  uint8_t* announcements = nullptr;  // Announcement[2]
+  uint8_t* scratch = nullptr;
+  const uint64_t* maps = nullptr;    // addresses of what it has exported, by number; [0] = 0
 };
 
 // Where a member's buffers are in this operation; filled in by direct programs as announcements come in.
@@ -156,18 +172,19 @@ struct Channel {
   State state;
   Control* control = nullptr;
   const Program* barrier = nullptr;
-  uint64_t lines_at = 0, announcements_at = 0;  // bytes into every member's block
-  uint32_t endpoints = 0, lanes = 0;            // lines: [(lane * endpoints + endpoint) * kRotation + copy]
+  uint64_t half_bytes = 0;            // of scratch, that turns of one parity use
+  uint32_t endpoints = 0, lanes = 0;  // of the lines
   uint32_t size = 0, self = 0;
   uint32_t members_at = 0, bindings_at = 0;
 
   AXCCL_HD Member* members() { return At<Member>(members_at); }
   AXCCL_HD Binding* bindings() { return At<Binding>(bindings_at); }
-  AXCCL_HD uint64_t OffsetOfLine(uint32_t lane, uint32_t endpoint, uint64_t turn) const {
-    return lines_at + ((uint64_t{lane} * endpoints + endpoint) * kRotation + turn % kRotation) * sizeof(Line);
+  AXCCL_HD Line* LineOf(uint32_t position, uint32_t lane, uint32_t endpoint, uint64_t turn) {
+    const uint64_t index = (uint64_t{lane} * endpoints + endpoint) * kRotation + turn % kRotation;
+    return reinterpret_cast<Line*>(members()[position].lines) + index;
   }
-  AXCCL_HD uint64_t OffsetOfAnnouncement(uint64_t sequence) const {
-    return announcements_at + sequence % 2 * sizeof(Announcement);
+  AXCCL_HD Announcement* AnnouncementOf(uint32_t position, uint64_t sequence) {
+    return reinterpret_cast<Announcement*>(members()[position].announcements) + sequence % 2;
   }
 
  private:
@@ -189,7 +206,7 @@ struct Task {
   void* output = nullptr;
   uint64_t input_offset = 0, output_offset = 0;  // announced, see Announcement
   uint32_t input_map = 0, output_map = 0;
-  uint64_t count = 0;                    // elements of a block
+  Cut cut;
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: `scalar`
   uint64_t scalar = 0;                   // bytes of one
   uint32_t signature = 0;                // of call and plan
@@ -198,15 +215,18 @@ struct Task {
   Scaling scaling = Scaling::kNone;
   uint8_t group_order = 0;               // contributions are rounded as if stored
 };
-static_assert(sizeof(Task) == 88);
+static_assert(sizeof(Task) == 152);
 
-inline constexpr uint32_t kMaxTasks = 40;
+inline constexpr uint32_t kMaxTasks = 24;
 
 // The kernel's parameters, within the 4 KiB that every driver takes.
 struct Launch {
   uint32_t num_tasks = 0;
   uint32_t lanes = 1;  // strands of a task; those beyond the lanes of its program have nothing to do
+  const Task* more = nullptr;  // where there are more than kMaxTasks: all of them, in memory that the device sees
   Task tasks[kMaxTasks];
+
+  AXCCL_HD const Task& TaskOf(uint32_t index) const { return more != nullptr ? more[index] : tasks[index]; }
 };
 static_assert(sizeof(Launch) <= 4096);
 
