@@ -54,10 +54,17 @@ constexpr DataType OpaqueType(int bytes) {
 
 constexpr bool IsOpaque(DataType type) { return static_cast<int>(type) >= kNumArithmeticTypes; }
 
+// Three bits a type: no table, which every call would copy, and which device code could not see.
+inline constexpr uint64_t kLogOfSizes = [] {
+  constexpr int kLogs[kNumArithmeticTypes] = {0, 0, 2, 2, 3, 3, 1, 2, 3, 1, 0, 0, 1, 1, 0, 3, 4};
+  uint64_t packed = 0;
+  for (int i = 0; i < kNumArithmeticTypes; ++i) packed |= uint64_t(kLogs[i]) << 3 * i;
+  return packed;
+}();
+
 constexpr size_t ElementSize(DataType type) {
-  constexpr size_t kSizes[kNumArithmeticTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 2, 2, 1, 8, 16};
   const auto index = static_cast<size_t>(type);
-  return index < kNumArithmeticTypes ? kSizes[index] : index - kNumArithmeticTypes + 1;
+  return index < kNumArithmeticTypes ? size_t{1} << (kLogOfSizes >> 3 * index & 7) : index - kNumArithmeticTypes + 1;
 }
 
 constexpr bool IsFloat(DataType type) {

@@ -19,6 +19,13 @@ constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
 // on to memory that no cache near has.
 constexpr uint64_t kLeastSet = 2048;
 
+// Of larger calls the bytes take the time.
+constexpr uint64_t kLargestPlain = 4u << 10;
+
+bool OneSlotEach(const std::vector<Step>& steps) {
+  return std::all_of(steps.begin(), steps.end(), [](const Step& step) { return step.parts <= 1; });
+}
+
 uint32_t Mix(uint64_t a, uint64_t b, uint64_t c) {
   uint64_t h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
   h = (h ^ h >> 32 ^ b) * 0xc4ceb9fe1a85ec53ull;
@@ -191,6 +198,8 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
     prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
+  prepared->plain = prepared->whole && !schedule.direct && call.views == nullptr &&
+                    call.count * element <= kLargestPlain && OneSlotEach(prepared->program->lanes[0]);
   const plan::Contract& contract = schedule.contract;
   const auto blocks = static_cast<uint64_t>(plan::InputBlocks(contract, self_) + plan::OutputBlocks(contract, self_));
   prepared->around_cache = call.count * element * blocks > host_->cache_bytes();

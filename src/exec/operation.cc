@@ -181,6 +181,7 @@ void Operation::EndStage() {
 }
 
 Operation::Run Operation::RunStage() {
+  if (prepared_->plain) return RunPlain();
   Run result = RunLane(0);
   if (result == Run::kSwitched || result == Run::kFailed) return result;
   for (uint32_t lane = 1; lane < prepared_->program->lanes.size(); ++lane) {
@@ -220,6 +221,33 @@ Operation::Run Operation::RunLane(uint32_t lane) {
     }
   }
   return Run::kDone;
+}
+
+// What RunLane does, for calls of which instructions are all that counts.
+Operation::Run Operation::RunPlain() {
+  const std::vector<Step>& steps = prepared_->program->lanes[0];
+  const uint64_t turn = channel_->turn, set = prepared_->SetOffset(turn);
+  uint32_t& at = first_lane_.step;
+  for (; at < steps.size(); ++at) {
+    const Step& step = steps[at];
+    if (step.kind == OpKind::kSignal) {
+      Signal(step, 0, turn);
+    } else if (step.kind != OpKind::kWait) {
+      MovePlain(step, turn, set);
+    } else if (!PassedPlain(step, turn)) {
+      if (const Run run = PassWait(step, 0, turn); run != Run::kDone) return run;
+    }
+  }
+  return Run::kDone;
+}
+
+// Whether the peer has signalled, and for this very call; if not, PassWait finds out what there is to say.
+bool Operation::PassedPlain(const Step& step, uint64_t turn) const {
+  const Member& peer = channel_->member(step.peer);
+  const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
+  return line->value.load(std::memory_order_acquire) >= Target(turn, step.value) &&
+         line->signature.load(std::memory_order_relaxed) == signature_ &&
+         line->sequence.load(std::memory_order_relaxed) == static_cast<uint32_t>(sequence_);
 }
 
 // A member that aborts takes its buffers away: no step that begins after that may touch them (an abort waits for the steps

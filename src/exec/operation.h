@@ -54,6 +54,8 @@ class Operation {
 
   Run RunStage();
   Run RunLane(uint32_t lane);
+  Run RunPlain();
+  bool PassedPlain(const Step& step, uint64_t turn) const;
   bool MembersPresent();
   bool Ready(const Step& step, uint64_t turn) const;
   Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
@@ -80,6 +82,7 @@ class Operation {
     bool scaled = false, to_user_only = true;
   };
   Run Move(const Step& step, uint32_t lane, LaneState* state);
+  void MovePlain(const Step& step, uint64_t turn, uint64_t set);
   std::byte* Address(uint32_t operand, const Portion& portion) const;
   bool ByCall(uint32_t operand) const;
   bool AnyByCall(const Step& step) const;

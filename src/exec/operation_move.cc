@@ -1,5 +1,6 @@
 // The data movement of operations: operands to addresses, addresses to the movers of kernels/.
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/host/mover.h"
 #include "src/exec/operation.h"
@@ -99,6 +100,28 @@ void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count
   request.post_divisor = divisor;
   request.non_temporal = non_temporal;
   kernels::Reduce(request);
+}
+
+// As Move, of a prepared call that is plain.
+void Operation::MovePlain(const Step& step, uint64_t turn, uint64_t set) {
+  if (call_.count == 0) return;
+  const uint64_t bytes = call_.count * ElementSize(call_.type);
+  const Portion portion{turn, 0, 0, 0, set, call_.count};
+  if (scales_) return MoveLocal(step, Gather(step, portion), call_.count);
+  Places places{.num_dst = step.num_dst, .num_src = step.num_src, .to_user_only = false};
+  const OperandPlace* place = &prepared_->places[step.operands];
+  const uint64_t copy = turn % plan::kRotation;
+  const auto address = [&](const OperandPlace& p) {
+    return *p.base + p.offset[copy] + (p.part_bytes != 0 ? set : 0);
+  };
+  for (int i = 0; i < places.num_dst; ++i) channel_->dst[static_cast<size_t>(i)] = address(*place++);
+  for (int i = 0; i < places.num_src; ++i) channel_->src[static_cast<size_t>(i)] = address(*place++);
+  if (!PlainCopy(step, places)) return MoveLocal(step, places, call_.count);
+  const void* from = channel_->src[0];
+  for (int i = 0; i < places.num_dst; ++i) {
+    void* to = channel_->dst[static_cast<size_t>(i)];
+    if (to != from) std::memcpy(to, from, bytes);
+  }
 }
 
 // Some operands are plain memory of other processes: fetch those sources into bounce space, move, and send those
