@@ -11,10 +11,14 @@ static_assert(cuda::kRotation == plan::kRotation && cuda::kLineData == kLineData
 
 cuda::StepKind KindOf(plan::OpKind kind) {
   switch (kind) {
-    case plan::OpKind::kCopy: return cuda::StepKind::kCopy;
-    case plan::OpKind::kReduce: return cuda::StepKind::kReduce;
-    case plan::OpKind::kWait: return cuda::StepKind::kWait;
-    default: return cuda::StepKind::kSignal;  // programs have no empty operations
+    case plan::OpKind::kCopy:
+      return cuda::StepKind::kCopy;
+    case plan::OpKind::kReduce:
+      return cuda::StepKind::kReduce;
+    case plan::OpKind::kWait:
+      return cuda::StepKind::kWait;
+    default:
+      return cuda::StepKind::kSignal;  // programs have no empty operations
   }
 }
 
@@ -61,12 +65,12 @@ Status CheckRoom(const Program& program) {
   const char* const name = program.plan->schedule.algorithm.c_str();
   const int ranks = program.plan->schedule.contract.ranks;
   if (program.lanes.size() > cuda::kMaxLanes)
-    return MakeStatus(Code::kInvalidUsage, "%s of %d ranks has %zu lanes, CUDA devices run %u at most: use fewer", name, ranks,
-                      program.lanes.size(), cuda::kMaxLanes);
+    return MakeStatus(Code::kInvalidUsage, "%s of %d ranks has %zu lanes, CUDA devices run %u at most: use fewer", name,
+                      ranks, program.lanes.size(), cuda::kMaxLanes);
   if (program.max_operands > cuda::kMaxOperands)
     return MakeStatus(Code::kInvalidUsage,
-                      "%s of %d ranks has steps of %zu operands, CUDA devices take %u at most: use another algorithm", name,
-                      ranks, program.max_operands, cuda::kMaxOperands);
+                      "%s of %d ranks has steps of %zu operands, CUDA devices take %u at most: use another algorithm",
+                      name, ranks, program.max_operands, cuda::kMaxOperands);
   return Status();
 }
 

@@ -11,8 +11,8 @@
 
 namespace axccl::exec {
 
-// The bytes of a kernels::cuda::Program and what follows it, for device memory aligned to 16 bytes. kInvalidUsage where the
-// interpreter has no room for it: too many lanes, or operands of a step.
+// The bytes of a kernels::cuda::Program and what follows it, for device memory aligned to 16 bytes. kInvalidUsage where
+// the interpreter has no room for it: too many lanes, or operands of a step.
 Result<std::vector<std::byte>> MakeCudaProgram(const Program& program);
 
 // How the data of a call is cut.

@@ -7,7 +7,8 @@
 
 #include "tests/harness/fibers/context.h"
 
-// This file is compiled without sanitizers, as its own memory is used by all fibers; it tells ThreadSanitizer what they do.
+// This file is compiled without sanitizers, as its own memory is used by all fibers; it tells ThreadSanitizer what they
+// do.
 #if defined(AXCCL_FIBERS_TSAN)
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -65,7 +66,15 @@ struct Pending {
   void Write() const { std::memcpy(at, &value, bytes); }
 };
 
+struct Progress {
+  const Stream* stream = nullptr;
+  size_t next = 0;           // launch
+  uint32_t blocks_left = 0;  // of the one before
+  char order = 0;            // stands for the ends and starts of launches
+};
+
 struct Block {
+  Progress* progress = nullptr;
   const Launch* launch = nullptr;
   uint32_t index = 0;
   std::vector<Fiber> fibers;
@@ -78,14 +87,14 @@ struct Block {
 };
 
 struct Machine {
-  std::vector<std::unique_ptr<Block>> blocks;
-  std::vector<Block*> running;  // those with fibers that are ready
+  std::vector<Progress> streams;
+  std::vector<std::unique_ptr<Block>> blocks;  // that run
+  std::vector<Stack*> free_stacks;
   Fiber* now = nullptr;
   Sanitizer scheduler;
   uint64_t random = 0;
   Block* favourite = nullptr;
   uint64_t burst = 0;
-  char order = 0;  // stands for the start and end of launches
 };
 
 Machine* machine = nullptr;
@@ -103,8 +112,6 @@ uint64_t Next(uint64_t* state) {
   return x ^ (x >> 31);
 }
 
-Block& Here(Fiber* fiber) { return *fiber->block; }
-
 void Leave(Fiber* fiber) {
   machine->scheduler.Enter();
   fiber->stack->Leave();
@@ -112,9 +119,9 @@ void Leave(Fiber* fiber) {
 
 void Entry() {
   Fiber* const fiber = machine->now;
-  Sanitizer::Acquire(&machine->order);
+  Sanitizer::Acquire(&fiber->block->progress->order);
   fiber->block->launch->body();
-  Sanitizer::Release(&machine->order);
+  Sanitizer::Release(&fiber->block->progress->order);
   fiber->ended = true;
   Leave(fiber);
   std::abort();
@@ -122,28 +129,53 @@ void Entry() {
 
 void Remove(std::vector<Fiber*>* list, Fiber* fiber) { list->erase(std::find(list->begin(), list->end(), fiber)); }
 
-void MakeBlocks(const std::vector<Launch>& launches) {
-  size_t stacks = 0;
-  for (const Launch& launch : launches) {
-    for (uint32_t b = 0; b < launch.blocks; ++b) {
-      auto block = std::make_unique<Block>();
-      block->launch = &launch;
-      block->index = b;
-      block->fibers.resize(launch.threads);
-      block->left = launch.threads;
-      for (uint32_t t = 0; t < launch.threads; ++t, ++stacks) {
-        if (stacks == Stacks().size()) Stacks().push_back(std::make_unique<Stack>(kStackBytes));
-        Fiber& fiber = block->fibers[t];
-        fiber.block = block.get();
-        fiber.thread = t;
-        fiber.stack = Stacks()[stacks].get();
-        fiber.stack->Prepare(Entry);
-        fiber.sanitizer.Create();
-        block->ready.push_back(&fiber);
-      }
-      machine->blocks.push_back(std::move(block));
-    }
+Stack* TakeStack() {
+  if (machine->free_stacks.empty()) {
+    Stacks().push_back(std::make_unique<Stack>(kStackBytes));
+    return Stacks().back().get();
   }
+  Stack* const stack = machine->free_stacks.back();
+  machine->free_stacks.pop_back();
+  return stack;
+}
+
+void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
+  auto block = std::make_unique<Block>();
+  block->progress = progress;
+  block->launch = &launch;
+  block->index = index;
+  block->fibers.resize(launch.threads);
+  block->left = launch.threads;
+  for (uint32_t t = 0; t < launch.threads; ++t) {
+    Fiber& fiber = block->fibers[t];
+    fiber.block = block.get();
+    fiber.thread = t;
+    fiber.stack = TakeStack();
+    fiber.stack->Prepare(Entry);
+    fiber.sanitizer.Create();
+    block->ready.push_back(&fiber);
+  }
+  machine->blocks.push_back(std::move(block));
+}
+
+// The next launch of a stream whose last one has ended.
+void StartLaunch(Progress* progress) {
+  if (progress->next == progress->stream->size()) return;
+  const Launch& launch = (*progress->stream)[progress->next++];
+  progress->blocks_left = launch.blocks;
+  for (uint32_t b = 0; b < launch.blocks; ++b) StartBlock(progress, launch, b);
+}
+
+void EndBlock(Block* block) {
+  for (const Pending& store : block->pending) store.Write();
+  for (Fiber& fiber : block->fibers) {
+    fiber.sanitizer.Destroy();
+    machine->free_stacks.push_back(fiber.stack);
+  }
+  Progress* const progress = block->progress;
+  if (machine->favourite == block) machine->favourite = nullptr;
+  std::erase_if(machine->blocks, [block](const auto& b) { return b.get() == block; });
+  if (--progress->blocks_left == 0) StartLaunch(progress);
 }
 
 // Some random block that can go on, for a while always the same. Null when there is none.
@@ -171,9 +203,7 @@ void RunOne(Block* block) {
   machine->now = nullptr;
   if (!fiber->ended) return;
   Remove(&block->ready, fiber);
-  if (--block->left != 0) return;
-  for (const Pending& store : block->pending) store.Write();
-  block->pending.clear();
+  if (--block->left == 0) EndBlock(block);
 }
 
 // Brings one store to memory, unless an earlier one of the same bytes is still waiting.
@@ -188,27 +218,30 @@ void Drain(Block* block, size_t index) {
 
 }  // namespace
 
-bool Run(const std::vector<Launch>& launches, const Options& options) {
+bool Run(const std::vector<Stream>& streams, const Options& options) {
   Machine here;
   machine = &here;
   here.random = options.seed;
   here.scheduler.Current();
-  Sanitizer::Release(&here.order);
-  MakeBlocks(launches);
+  for (const auto& stack : Stacks()) here.free_stacks.push_back(stack.get());
+  here.streams.resize(streams.size());
+  for (size_t i = 0; i < streams.size(); ++i) {
+    here.streams[i].stream = &streams[i];
+    Sanitizer::Release(&here.streams[i].order);
+    StartLaunch(&here.streams[i]);
+  }
   uint64_t switches = 0;
   Block* block = PickBlock();
   for (; block != nullptr && switches < options.most_switches; block = PickBlock()) {
     RunOne(block);
     if (++switches % options.host_interval == 0 && options.host) options.host();
   }
-  bool ended = true;
-  for (const auto& b : here.blocks) {
-    ended &= b->left == 0;
-    for (Fiber& fiber : b->fibers) fiber.sanitizer.Destroy();
+  for (Progress& progress : here.streams) Sanitizer::Acquire(&progress.order);
+  for (const auto& hung : here.blocks) {
+    for (Fiber& fiber : hung->fibers) fiber.sanitizer.Destroy();
   }
-  Sanitizer::Acquire(&here.order);
   machine = nullptr;
-  return ended;
+  return here.blocks.empty();
 }
 
 Position Here() {
@@ -218,7 +251,7 @@ Position Here() {
 }
 
 void* SharedMemory(size_t bytes) {
-  Block& block = Here(machine->now);
+  Block& block = *machine->now->block;
   if (block.shared == nullptr) {
     block.shared_bytes = bytes;
     block.shared = std::make_unique<uint64_t[]>(bytes / 8 + 1);

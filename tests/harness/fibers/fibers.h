@@ -1,13 +1,14 @@
 // CUDA threads as fibers on the CPU: runs device code that is compiled by the host compiler (see twin.h).
 //
-// Run() runs the blocks of several launches side by side in the calling thread until all have ended. What runs next is drawn
-// from a seed, and so is what memory does, so a seed replays exactly. Schedules are bursty: for a while all blocks but one
-// may be starved. A fiber may be interrupted at every primitive.
+// Run() runs several streams side by side in the calling thread until all have ended: the launches of a stream one
+// after the other, the blocks of a launch at the same time. What runs next is drawn from a seed, and so is what memory
+// does, so a seed replays exactly. Schedules are bursty: for a while all blocks but one may be starved. A fiber may be
+// interrupted at every primitive.
 //
-// Memory is weak: stores of data, and relaxed ones, wait in a buffer of their block and reach memory in any order, at random
-// times. Threads see their own, and after a barrier those from before it of their whole block. A release store or an atomic
-// operation first brings out what its thread sees, and the end of a block all. Under ThreadSanitizer memory is not weak:
-// there flags are atomics, data is accessed plainly, and a race is what it reports.
+// Memory is weak: stores of data, and relaxed ones, wait in a buffer of their block and reach memory in any order, at
+// random times. Threads see their own, and after a barrier those from before it of their whole block. A release store
+// or an atomic operation first brings out what its thread sees, and the end of a block all. Under ThreadSanitizer
+// memory is not weak: there flags are atomics, data is accessed plainly, and a race is what it reports.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,8 @@ struct Launch {
   std::function<void()> body;  // the kernel, called by every thread
 };
 
+using Stream = std::vector<Launch>;
+
 struct Options {
   uint64_t seed = 1;
   uint64_t most_switches = 20'000'000;  // after so many the launches are taken for hung
@@ -31,8 +34,8 @@ struct Options {
   uint64_t host_interval = 1000;
 };
 
-// False when the launches do not end; their fibers are given up.
-bool Run(const std::vector<Launch>& launches, const Options& options);
+// False when the streams do not end; their fibers are given up.
+bool Run(const std::vector<Stream>& streams, const Options& options);
 
 // ---- for twin.h: of the fiber that runs ----
 

@@ -1,7 +1,7 @@
 // The primitives of kernels/cuda/primitives.h for threads that are fibers (fibers.h).
 //
-// Device code is compiled with AXCCL_CUDA_FIBERS naming this file. What the words mean is said there; here stores are held
-// back, 16 bytes are torn, and every access may be where another thread gets its turn.
+// Device code is compiled with AXCCL_CUDA_FIBERS naming this file. What the words mean is said there; here stores are
+// held back, 16 bytes are torn, and every access may be where another thread gets its turn.
 #pragma once
 
 #include <cmath>
@@ -31,6 +31,11 @@ inline uint32_t NumBlocks() { return fibers::Here().blocks; }
 inline uint32_t BarrierCount(bool value) { return fibers::BarrierCount(value); }
 inline void Barrier() { BarrierCount(false); }
 inline void Backoff(uint32_t) { fibers::Switch(); }
+
+// Misaligned accesses are faults on a device.
+inline void RequireAligned(const uint8_t* p, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(p) % bytes != 0) __builtin_trap();
+}
 
 #if defined(__SANITIZE_THREAD__)
 
@@ -110,18 +115,20 @@ inline uint32_t Exchange(uint32_t* p, uint32_t value) {
 
 template <class Word>
 Word LoadWord(const uint8_t* p) {
+  RequireAligned(p, sizeof(Word));
   return static_cast<Word>(fibers::Load(p, sizeof(Word)));
 }
 template <class Word>
 void StoreWord(uint8_t* p, Word word) {
+  RequireAligned(p, sizeof(Word));
   fibers::Store(p, word, sizeof(Word));
 }
 
 #endif
 
-// Torn: any half first. Misaligned addresses are faults on a device.
+// Torn: any part first.
 inline Raw LoadRaw(const uint8_t* p) {
-  if (reinterpret_cast<uintptr_t>(p) % 16 != 0) __builtin_trap();
+  RequireAligned(p, 16);
   uint64_t half[2];
   const size_t first = fibers::Draw(2);
   half[first] = LoadWord<uint64_t>(p + 8 * first);
@@ -131,7 +138,7 @@ inline Raw LoadRaw(const uint8_t* p) {
   return raw;
 }
 inline void StoreRaw(uint8_t* p, const Raw& raw) {
-  if (reinterpret_cast<uintptr_t>(p) % 16 != 0) __builtin_trap();
+  RequireAligned(p, 16);
   const size_t first = fibers::Draw(4);
   for (size_t i = 0; i < 4; ++i) StoreWord<uint32_t>(p + 4 * (first ^ i), raw.word[first ^ i]);
 }

@@ -40,7 +40,7 @@ bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t see
   };
   fibers::Options options;
   options.seed = seed;
-  return fibers::Run({launch}, options);
+  return fibers::Run({{launch}}, options);
 }
 
 }  // namespace axccl::kernels::cuda

@@ -1,5 +1,6 @@
 // The device's movers against the host's, bit for bit: all types and combinations, one to five sources, one to three
-// destinations, any alignment, counts from 0 over primes to several pieces of every thread, in place, factors and divisors.
+// destinations, any alignment, counts from 0 over primes to several pieces of every thread, in place, factors and
+// divisors.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +26,8 @@ class CudaMoversTest : public testing::TestWithParam<Pair> {
   CudaMoversTest() : type_(GetParam().type), combine_(GetParam().combine), size_(ElementSize(type_)) {}
 
   bool Scales() const {
-    return type_ != DataType::kBool && !IsOpaque(type_) && combine_ <= (IsComplex(type_) ? Combine::kSum : Combine::kMin);
+    return type_ != DataType::kBool && !IsOpaque(type_) &&
+           combine_ <= (IsComplex(type_) ? Combine::kSum : Combine::kMin);
   }
 
   Factor RandomFactor() const {
@@ -73,8 +75,13 @@ class CudaMoversTest : public testing::TestWithParam<Pair> {
     }
     std::vector<uint8_t> wanted(count * size_ + 1);
     void* const to_wanted[1] = {wanted.data()};
-    ReduceRequest request = {.dst = to_wanted, .num_dst = 1, .src = sources.data(), .num_src = num_src, .count = count,
-                             .type = type_, .combine = combine_};
+    ReduceRequest request = {.dst = to_wanted,
+                             .num_dst = 1,
+                             .src = sources.data(),
+                             .num_src = num_src,
+                             .count = count,
+                             .type = type_,
+                             .combine = combine_};
     const bool scaled = Scales() && random() % 2 == 0;
     if (scaled) request.pre = factors.data();
     request.round_factored = random() % 2 == 0;
@@ -125,8 +132,13 @@ TEST(CudaMovers, CopiesOpaqueElements) {
       for (Guarded& d : dst) d.Place(total, 1, random);
       void* const to[2] = {dst[0].data(), dst[1].data()};
       const void* const from[1] = {src.data()};
-      const ReduceRequest request = {.dst = to, .num_dst = 2, .src = from, .num_src = 1, .count = count,
-                                     .type = OpaqueType(bytes), .combine = Combine::kSum};
+      const ReduceRequest request = {.dst = to,
+                                     .num_dst = 2,
+                                     .src = from,
+                                     .num_src = 1,
+                                     .count = count,
+                                     .type = OpaqueType(bytes),
+                                     .combine = Combine::kSum};
       ASSERT_TRUE(cuda::ReduceOnFibers(request, 4, random()));
       for (Guarded& d : dst) {
         ASSERT_EQ(std::memcmp(d.data(), src.data(), total), 0) << bytes << " bytes, " << count << " elements";
