@@ -1,10 +1,10 @@
 // What the host hands to the interpreter kernel: programs, channels and tasks, laid out for the device.
 //
-// Plain data, the same bytes on both sides. Programs and channels live in device memory, programs never change once they are
-// there; tasks travel as kernel parameters. A *strand* is a lane of one task. A launch has `num_tasks * lanes` of them and
-// any number of blocks: block b runs the strands b, b + blocks, b + 2 * blocks, ... side by side, going on to the next one
-// whenever one has to wait. So a launch makes progress whatever part of its blocks the device runs at a time, as long as
-// the ranks it waits for are in the same launch or run elsewhere.
+// Plain data, the same bytes on both sides. Programs and channels live in device memory, programs never change once
+// they are there; tasks travel as kernel parameters. A *strand* is a lane of one task. A launch has `num_tasks * lanes`
+// of them and any number of blocks: block b runs the strands b, b + blocks, b + 2 * blocks, ... side by side, going on
+// to the next one whenever one has to wait. So a launch makes progress whatever part of its blocks the device runs at a
+// time, as long as the ranks it waits for are in the same launch or run elsewhere.
 //
 // The counters of a channel are in device memory and advanced by the kernels, so a launch may be captured and replayed.
 #pragma once
@@ -17,9 +17,12 @@
 
 namespace axccl::kernels::cuda {
 
-inline constexpr int kRotation = 2;      // copies of every line and slot, as plan::kRotation
+inline constexpr int kRotation = 2;  // copies of every line and slot, as plan::kRotation
 inline constexpr uint32_t kMaxLanes = 64;
 inline constexpr size_t kLineData = 48;
+inline constexpr uint32_t kMaxThreads = 512;  // of a block; any number from 1 will do
+inline constexpr uint32_t kMaxStrands = 256;  // of a block: a launch has num_tasks * lanes / kMaxStrands blocks or more
+inline constexpr uint32_t kMaxOperands = 256;  // of a step: programs with more cannot run
 
 // One copy of an endpoint, in device memory of the rank that signals it. `value` is turn * 2^16 + v and is stored last.
 struct alignas(64) Line {
@@ -30,8 +33,9 @@ struct alignas(64) Line {
 };
 static_assert(sizeof(Line) == 64);
 
-// What a rank tells its peers before a direct program: where its buffers are. One for each parity of the sequence number.
-// An address is `offset` bytes into what `map` stands for in Channel::maps of the reader; map 0 is the address space itself.
+// What a rank tells its peers before a direct program: where its buffers are. One for each parity of the sequence
+// number. An address is `offset` bytes into what `map` stands for in Channel::maps of the reader; map 0 is the address
+// space itself.
 struct alignas(64) Announcement {
   uint64_t input_offset, output_offset;
   uint32_t input_map, output_map;
@@ -49,11 +53,11 @@ inline constexpr int16_t kAllPeers = -1;
 // As exec::Step; `parts` counts the parts of each operand.
 struct Step {
   StepKind kind = StepKind::kSignal;
-  uint8_t finish = 0;     // writes final results
-  int16_t peer = 0;       // signal: destination or kAllPeers; wait: source
-  uint16_t from_lane = 0; // wait
+  uint8_t finish = 0;      // writes final results
+  int16_t peer = 0;        // signal: destination or kAllPeers; wait: source
+  uint16_t from_lane = 0;  // wait
   uint16_t endpoint = 0;
-  uint16_t value = 0;     // signal: the value it sets; wait: the value it needs
+  uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
   uint16_t num_dst = 0, num_src = 0;
   uint16_t parts = 0;
   uint32_t operands = 0;    // moves: first of num_dst + num_src, destinations first
@@ -63,8 +67,8 @@ static_assert(sizeof(Step) == 24);
 
 enum class Space : uint8_t { kInput, kOutput, kSlot };
 
-// Where an operand is, whatever the size of the call: block `block` of the rank's input or output, or slot `slot` of the
-// rank's scratch and of the lane of the step (see Cut). The further parts of a step are in the next slots.
+// Where an operand is, whatever the size of the call: block `block` of the rank's input or output, or slot `slot` of
+// the rank's scratch and of the lane of the step (see Cut). The further parts of a step are in the next slots.
 struct Operand {
   uint16_t rank = 0;  // position in the group
   uint16_t block = 0;
@@ -81,9 +85,9 @@ struct Program {
   uint64_t plan_id[2] = {};  // content hash
   uint32_t bytes = 0;        // of all of it
   uint32_t lanes = 1;
-  uint32_t slots = 0;        // of a lane
-  uint32_t prologue = 0;     // direct programs: steps of lane 0 that announce
-  uint8_t complete = 0;      // plan::Plan::complete
+  uint32_t slots = 0;     // of a lane
+  uint32_t prologue = 0;  // direct programs: steps of lane 0 that announce
+  uint8_t complete = 0;   // plan::Plan::complete
   uint8_t is_barrier = 0;
   uint8_t reserved[2] = {};
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0;
@@ -102,7 +106,8 @@ struct Program {
 
 // How the data of a call is cut, as in exec::Prepared. Slot s of a lane in turn t starts at
 //   t % kRotation * Channel::half_bytes + SetOffset(t) + (lane * Program::slots + s) * slot_bytes
-// bytes of the rank's scratch; with inline_slots it is in the data of the line of its endpoint and that turn, if it has one.
+// bytes of the rank's scratch; with inline_slots it is in the data of the line of its endpoint and that turn, if it has
+// one.
 struct Cut {
   plan::Partition partition;
   uint64_t turns = 1;
@@ -123,14 +128,14 @@ static_assert(sizeof(Cut) == 72);
 
 // ---- channels ----
 
-// In host memory that the device sees; one for each rank's communicator. The host writes `abort`; kernels write the rest,
-// `report` last, once.
+// In host memory that the device sees; one for each rank's communicator. The host writes `abort`; kernels write the
+// rest, `report` last, once.
 struct alignas(64) Control {
-  uint32_t abort = 0;      // nonzero: break off
-  uint32_t report = 0;     // a Report
-  uint32_t position = 0;   // the member it is about
+  uint32_t abort = 0;     // nonzero: break off
+  uint32_t report = 0;    // a Report
+  uint32_t position = 0;  // the member it is about
   uint32_t reserved = 0;
-  uint64_t sequence = 0;   // of the operation
+  uint64_t sequence = 0;  // of the operation
   uint64_t turn = 0;
 };
 
@@ -147,9 +152,9 @@ struct State {
   uint64_t last_plan[2] = {};
   uint64_t last_slot_bytes = 0;
   uint32_t last_complete = 1, last_was_barrier = 1;
-  uint32_t strands_done = 0;  // of the operation that runs
-  uint32_t broken = 0;        // an operation broke off: nothing runs on this channel any more
-  uint64_t barriers_done = 0; // 1 + the turn of the last barrier before an operation
+  uint32_t strands_done = 0;   // of the operation that runs
+  uint32_t broken = 0;         // an operation broke off: nothing runs on this channel any more
+  uint64_t barriers_done = 0;  // 1 + the turn of the last barrier before an operation
 };
 
 // Parts of the member's device memory, as this rank's device sees them.
@@ -157,7 +162,7 @@ struct Member {
   uint8_t* lines = nullptr;          // Line[(lane * endpoints + endpoint) * kRotation + copy]
   uint8_t* announcements = nullptr;  // Announcement[2]
   uint8_t* scratch = nullptr;
-  const uint64_t* maps = nullptr;    // addresses of what it has exported, by number; [0] = 0
+  const uint64_t* maps = nullptr;  // addresses of what it has exported, by number; [0] = 0
 };
 
 // Where a member's buffers are in this operation; filled in by direct programs as announcements come in.
@@ -213,7 +218,7 @@ struct Task {
   DataType type = DataType::kInt8;
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
-  uint8_t group_order = 0;               // contributions are rounded as if stored
+  uint8_t group_order = 0;  // contributions are rounded as if stored
 };
 static_assert(sizeof(Task) == 152);
 
@@ -222,7 +227,7 @@ inline constexpr uint32_t kMaxTasks = 24;
 // The kernel's parameters, within the 4 KiB that every driver takes.
 struct Launch {
   uint32_t num_tasks = 0;
-  uint32_t lanes = 1;  // strands of a task; those beyond the lanes of its program have nothing to do
+  uint32_t lanes = 1;          // strands of a task; those beyond the lanes of its program have nothing to do
   const Task* more = nullptr;  // where there are more than kMaxTasks: all of them, in memory that the device sees
   Task tasks[kMaxTasks];
 

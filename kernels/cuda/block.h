@@ -1,0 +1,60 @@
+// What the interpreter keeps in the shared memory of a block: where its strands stand, and what the strand that runs
+// needs.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/movers.h"
+#include "kernels/cuda/primitives.h"
+
+namespace axccl::kernels::cuda {
+
+enum class Stage : uint8_t {
+  kNew,
+  kBarrier,  // of the barrier before the operation: lane 0 runs it, the others wait for that
+  kMain,
+  kEnded,
+};
+
+// Where a strand goes on.
+struct Strand {
+  uint64_t offset;  // elements of the part done
+  uint32_t turn;    // of the stage
+  uint32_t step;
+  uint16_t part;
+  Stage stage;
+};
+
+inline constexpr uint32_t kStepWindow = 48;
+
+// Of the strand that runs, read from device memory once while it does.
+struct Context {
+  Task task;
+  const Program* program;  // of the stage
+  const Step* steps;       // of its lane
+  uint64_t turns;          // of the stage
+  uint64_t sequence;
+  uint64_t turn;            // first one of the stage
+  uint64_t barriers;        // what State::barriers_done says once the stage kMain may begin; 0: no barrier
+  uint64_t divisor;         // of final results
+  Factor one;               // changes nothing
+  Factor own_factor;        // what the own input is multiplied by, and in an average every input
+  uint32_t signature;       // of signals
+  uint32_t next_signature;  // in a barrier: of what follows it
+  uint32_t lane, num_steps;
+  uint32_t element;  // bytes
+  uint32_t window_begin, window_size;
+  bool scales;     // inputs are multiplied as they are read
+  bool has_steps;  // the program has such a lane
+  bool broken;     // the channel was, before the strand began
+  Step window[kStepWindow];
+};
+
+struct BlockState {
+  Strand strands[kMaxStrands];
+  Context context;
+  Move moves[2];  // by turns, so that one is filled in while slow threads still look at the other
+};
+
+}  // namespace axccl::kernels::cuda

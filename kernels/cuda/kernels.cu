@@ -1,0 +1,10 @@
+// The device code of the library: one kernel that interprets plans (launch.h).
+#include "kernels/cuda/interpreter.h"
+#include "kernels/cuda/reduce.h"
+
+// As many registers as leave room for two blocks on a processor.
+extern "C" __global__ void __launch_bounds__(axccl::kernels::cuda::kMaxThreads, 2)
+    axccl_run(const __grid_constant__ axccl::kernels::cuda::Launch launch) {
+  AXCCL_SHARED(axccl::kernels::cuda::BlockState, block);
+  axccl::kernels::cuda::Interpreter(launch, block).Run();
+}

@@ -1,0 +1,121 @@
+#include "src/exec/cuda_program.h"
+
+#include <cstring>
+
+namespace axccl::exec {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+static_assert(cuda::kRotation == plan::kRotation && cuda::kLineData == kLineData && cuda::kAllPeers == plan::kAllPeers);
+
+cuda::StepKind KindOf(plan::OpKind kind) {
+  switch (kind) {
+    case plan::OpKind::kCopy:
+      return cuda::StepKind::kCopy;
+    case plan::OpKind::kReduce:
+      return cuda::StepKind::kReduce;
+    case plan::OpKind::kWait:
+      return cuda::StepKind::kWait;
+    default:
+      return cuda::StepKind::kSignal;  // programs have no empty operations
+  }
+}
+
+cuda::Step Convert(const Step& step) {
+  cuda::Step out;
+  out.kind = KindOf(step.kind);
+  out.finish = step.finish;
+  out.peer = step.peer;
+  out.from_lane = step.from_lane;
+  out.endpoint = step.endpoint;
+  out.value = step.value;
+  out.num_dst = step.num_dst;
+  out.num_src = step.num_src;
+  out.parts = step.parts;
+  out.operands = step.operands;
+  out.data_parts = step.data_parts;
+  return out;
+}
+
+cuda::Operand Convert(const plan::Operand& operand, const Program& program) {
+  cuda::Operand out;
+  out.rank = operand.rank;
+  if (operand.buffer == plan::Buffer::kScratch) {
+    out.space = cuda::Space::kSlot;
+    out.slot = operand.part;
+    out.endpoint = program.inline_endpoint[operand.part];
+  } else {
+    out.space = operand.buffer == plan::Buffer::kInput ? cuda::Space::kInput : cuda::Space::kOutput;
+    out.block = operand.block;
+  }
+  return out;
+}
+
+// Appends the elements of a table that the header refers to by its offset.
+template <class T>
+uint32_t Append(const std::vector<T>& table, std::vector<std::byte>* bytes) {
+  const size_t at = RoundUp(bytes->size(), 16);
+  bytes->resize(at + table.size() * sizeof(T));
+  if (!table.empty()) std::memcpy(bytes->data() + at, table.data(), table.size() * sizeof(T));
+  return static_cast<uint32_t>(at);
+}
+
+Status CheckRoom(const Program& program) {
+  const char* const name = program.plan->schedule.algorithm.c_str();
+  const int ranks = program.plan->schedule.contract.ranks;
+  if (program.lanes.size() > cuda::kMaxLanes)
+    return MakeStatus(Code::kInvalidUsage, "%s of %d ranks has %zu lanes, CUDA devices run %u at most: use fewer", name,
+                      ranks, program.lanes.size(), cuda::kMaxLanes);
+  if (program.max_operands > cuda::kMaxOperands)
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s of %d ranks has steps of %zu operands, CUDA devices take %u at most: use another algorithm",
+                      name, ranks, program.max_operands, cuda::kMaxOperands);
+  return Status();
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> MakeCudaProgram(const Program& program) {
+  AXCCL_RETURN_IF_ERROR(CheckRoom(program));
+  const plan::Plan& plan = *program.plan;
+  cuda::Program header;
+  header.plan_id[0] = plan.hash.high;
+  header.plan_id[1] = plan.hash.low;
+  header.lanes = static_cast<uint32_t>(program.lanes.size());
+  header.slots = plan.schedule.slots;
+  header.prologue = static_cast<uint32_t>(program.prologue);
+  header.complete = plan.complete;
+  header.is_barrier = plan.schedule.contract.kind == plan::Kind::kBarrier;
+
+  std::vector<cuda::Step> steps;
+  for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
+    for (const Step& step : program.lanes[lane]) steps.push_back(Convert(step));
+    header.lane_begin[lane + 1] = static_cast<uint32_t>(steps.size());
+  }
+  std::vector<cuda::Operand> operands;
+  for (const plan::Operand& operand : program.operands) operands.push_back(Convert(operand, program));
+
+  std::vector<std::byte> bytes(sizeof(header));
+  header.steps_at = Append(steps, &bytes);
+  header.operands_at = Append(operands, &bytes);
+  header.data_parts_at = Append(program.data_parts, &bytes);
+  header.bytes = static_cast<uint32_t>(bytes.size());
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  return bytes;
+}
+
+kernels::cuda::Cut MakeCudaCut(const Prepared& prepared) {
+  cuda::Cut cut;
+  cut.partition = prepared.partition;
+  cut.turns = prepared.turns;
+  cut.slot_bytes = prepared.slot_bytes;
+  cut.set_bytes = prepared.set_bytes;
+  cut.sets = static_cast<uint32_t>(prepared.sets);
+  cut.turns_per_set = static_cast<uint32_t>(Prepared::kTurnsPerSet);
+  cut.inline_slots = prepared.inline_slots;
+  cut.whole = prepared.whole;
+  return cut;
+}
+
+}  // namespace axccl::exec

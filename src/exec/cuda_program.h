@@ -1,0 +1,21 @@
+// Programs and prepared calls in the form the CUDA interpreter reads (kernels/cuda/launch.h). Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/cuda/launch.h"
+#include "src/base/status.h"
+#include "src/exec/channel.h"
+#include "src/exec/program.h"
+
+namespace axccl::exec {
+
+// The bytes of a kernels::cuda::Program and what follows it, for device memory aligned to 16 bytes. kInvalidUsage where
+// the interpreter has no room for it: too many lanes, or operands of a step.
+Result<std::vector<std::byte>> MakeCudaProgram(const Program& program);
+
+// How the data of a call is cut.
+kernels::cuda::Cut MakeCudaCut(const Prepared& prepared);
+
+}  // namespace axccl::exec

@@ -1,0 +1,335 @@
+#include "tests/harness/fibers/fibers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "tests/harness/fibers/context.h"
+
+// This file is compiled without sanitizers, as its own memory is used by all fibers; it tells ThreadSanitizer what they
+// do.
+#if defined(AXCCL_FIBERS_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace axccl::fibers {
+namespace {
+
+constexpr size_t kStackBytes = 256u << 10;
+constexpr size_t kMostPending = 48;
+constexpr uint64_t kLongestBurst = 2000;
+
+struct Block;
+
+// ThreadSanitizer's view: each fiber is a thread.
+#if defined(AXCCL_FIBERS_TSAN)
+struct Sanitizer {
+  void* fiber = nullptr;
+  void Create() { fiber = __tsan_create_fiber(0); }
+  void Current() { fiber = __tsan_get_current_fiber(); }
+  void Destroy() { __tsan_destroy_fiber(fiber); }
+  void Enter() { __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync); }
+  static void Release(void* p) { __tsan_release(p); }
+  static void Acquire(void* p) { __tsan_acquire(p); }
+};
+#else
+struct Sanitizer {
+  void Create() {}
+  void Current() {}
+  void Destroy() {}
+  void Enter() {}
+  static void Release(void*) {}
+  static void Acquire(void*) {}
+};
+#endif
+
+struct Fiber {
+  Block* block = nullptr;
+  uint32_t thread = 0;
+  bool waits = false;  // in a barrier
+  bool ended = false;
+  Stack* stack = nullptr;
+  Sanitizer sanitizer;
+};
+
+// A store that has not reached memory.
+struct Pending {
+  uint8_t* at;
+  uint64_t value;
+  uint8_t bytes;
+  bool published;  // by a barrier: all of the block see it
+  uint32_t thread;
+
+  bool SeenBy(uint32_t who) const { return published || thread == who; }
+  bool Overlaps(const uint8_t* p, size_t n) const { return at < p + n && p < at + bytes; }
+  void Write() const { std::memcpy(at, &value, bytes); }
+};
+
+struct Progress {
+  const Stream* stream = nullptr;
+  size_t next = 0;           // launch
+  uint32_t blocks_left = 0;  // of the one before
+  char order = 0;            // stands for the ends and starts of launches
+};
+
+struct Block {
+  Progress* progress = nullptr;
+  const Launch* launch = nullptr;
+  uint32_t index = 0;
+  std::vector<Fiber> fibers;
+  std::vector<Fiber*> ready;
+  std::vector<Pending> pending;
+  std::unique_ptr<uint64_t[]> shared;
+  size_t shared_bytes = 0;
+  uint32_t arrived = 0, count = 0, result = 0, left = 0;
+  char order = 0;  // stands for the block's barriers
+};
+
+struct Machine {
+  std::vector<Progress> streams;
+  std::vector<std::unique_ptr<Block>> blocks;  // that run
+  std::vector<Stack*> free_stacks;
+  Fiber* now = nullptr;
+  Sanitizer scheduler;
+  uint64_t random = 0;
+  Block* favourite = nullptr;
+  uint64_t burst = 0;
+};
+
+Machine* machine = nullptr;
+
+// Stacks are used again; a thread has at most one machine at a time.
+std::vector<std::unique_ptr<Stack>>& Stacks() {
+  static std::vector<std::unique_ptr<Stack>> stacks;
+  return stacks;
+}
+
+uint64_t Next(uint64_t* state) {
+  uint64_t x = *state += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+void Leave(Fiber* fiber) {
+  machine->scheduler.Enter();
+  fiber->stack->Leave();
+}
+
+void Entry() {
+  Fiber* const fiber = machine->now;
+  Sanitizer::Acquire(&fiber->block->progress->order);
+  fiber->block->launch->body();
+  Sanitizer::Release(&fiber->block->progress->order);
+  fiber->ended = true;
+  Leave(fiber);
+  std::abort();
+}
+
+void Remove(std::vector<Fiber*>* list, Fiber* fiber) { list->erase(std::find(list->begin(), list->end(), fiber)); }
+
+Stack* TakeStack() {
+  if (machine->free_stacks.empty()) {
+    Stacks().push_back(std::make_unique<Stack>(kStackBytes));
+    return Stacks().back().get();
+  }
+  Stack* const stack = machine->free_stacks.back();
+  machine->free_stacks.pop_back();
+  return stack;
+}
+
+void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
+  auto block = std::make_unique<Block>();
+  block->progress = progress;
+  block->launch = &launch;
+  block->index = index;
+  block->fibers.resize(launch.threads);
+  block->left = launch.threads;
+  for (uint32_t t = 0; t < launch.threads; ++t) {
+    Fiber& fiber = block->fibers[t];
+    fiber.block = block.get();
+    fiber.thread = t;
+    fiber.stack = TakeStack();
+    fiber.stack->Prepare(Entry);
+    fiber.sanitizer.Create();
+    block->ready.push_back(&fiber);
+  }
+  machine->blocks.push_back(std::move(block));
+}
+
+// The next launch of a stream whose last one has ended.
+void StartLaunch(Progress* progress) {
+  if (progress->next == progress->stream->size()) return;
+  const Launch& launch = (*progress->stream)[progress->next++];
+  progress->blocks_left = launch.blocks;
+  for (uint32_t b = 0; b < launch.blocks; ++b) StartBlock(progress, launch, b);
+}
+
+void EndBlock(Block* block) {
+  for (const Pending& store : block->pending) store.Write();
+  for (Fiber& fiber : block->fibers) {
+    fiber.sanitizer.Destroy();
+    machine->free_stacks.push_back(fiber.stack);
+  }
+  Progress* const progress = block->progress;
+  if (machine->favourite == block) machine->favourite = nullptr;
+  std::erase_if(machine->blocks, [block](const auto& b) { return b.get() == block; });
+  if (--progress->blocks_left == 0) StartLaunch(progress);
+}
+
+// Some random block that can go on, for a while always the same. Null when there is none.
+Block* PickBlock() {
+  std::vector<Block*> able;
+  for (const auto& block : machine->blocks) {
+    if (!block->ready.empty()) able.push_back(block.get());
+  }
+  if (able.empty()) return nullptr;
+  if (machine->burst == 0) {
+    machine->burst = 1 + Draw(kLongestBurst);
+    machine->favourite = Draw(4) != 0 ? able[Draw(able.size())] : nullptr;
+  }
+  --machine->burst;
+  Block* const favourite = machine->favourite;
+  if (favourite != nullptr && !favourite->ready.empty()) return favourite;
+  return able[Draw(able.size())];
+}
+
+void RunOne(Block* block) {
+  Fiber* const fiber = block->ready[Draw(block->ready.size())];
+  machine->now = fiber;
+  fiber->sanitizer.Enter();
+  fiber->stack->Enter();
+  machine->now = nullptr;
+  if (!fiber->ended) return;
+  Remove(&block->ready, fiber);
+  if (--block->left == 0) EndBlock(block);
+}
+
+// Brings one store to memory, unless an earlier one of the same bytes is still waiting.
+void Drain(Block* block, size_t index) {
+  const Pending store = block->pending[index];
+  for (size_t i = 0; i < index; ++i) {
+    if (block->pending[i].Overlaps(store.at, store.bytes)) return;
+  }
+  store.Write();
+  block->pending.erase(block->pending.begin() + static_cast<ptrdiff_t>(index));
+}
+
+}  // namespace
+
+bool Run(const std::vector<Stream>& streams, const Options& options) {
+  Machine here;
+  machine = &here;
+  here.random = options.seed;
+  here.scheduler.Current();
+  for (const auto& stack : Stacks()) here.free_stacks.push_back(stack.get());
+  here.streams.resize(streams.size());
+  for (size_t i = 0; i < streams.size(); ++i) {
+    here.streams[i].stream = &streams[i];
+    Sanitizer::Release(&here.streams[i].order);
+    StartLaunch(&here.streams[i]);
+  }
+  uint64_t switches = 0;
+  Block* block = PickBlock();
+  for (; block != nullptr && switches < options.most_switches; block = PickBlock()) {
+    RunOne(block);
+    if (++switches % options.host_interval == 0 && options.host) options.host();
+  }
+  for (Progress& progress : here.streams) Sanitizer::Acquire(&progress.order);
+  for (const auto& hung : here.blocks) {
+    for (Fiber& fiber : hung->fibers) fiber.sanitizer.Destroy();
+  }
+  machine = nullptr;
+  return here.blocks.empty();
+}
+
+Position Here() {
+  const Fiber& fiber = *machine->now;
+  const Launch& launch = *fiber.block->launch;
+  return {fiber.thread, launch.threads, fiber.block->index, launch.blocks};
+}
+
+void* SharedMemory(size_t bytes) {
+  Block& block = *machine->now->block;
+  if (block.shared == nullptr) {
+    block.shared_bytes = bytes;
+    block.shared = std::make_unique<uint64_t[]>(bytes / 8 + 1);
+    std::memset(block.shared.get(), 0xa5, bytes);
+  }
+  if (block.shared_bytes != bytes) std::abort();  // more than one variable is not simulated
+  return block.shared.get();
+}
+
+uint32_t BarrierCount(bool value) {
+  Fiber* const fiber = machine->now;
+  Block& block = *fiber->block;
+  Sanitizer::Release(&block.order);
+  block.count += value;
+  if (++block.arrived == block.fibers.size()) {
+    block.result = block.count;
+    block.arrived = block.count = 0;
+    for (Pending& store : block.pending) store.published = true;
+    for (Fiber& other : block.fibers) {
+      if (!other.waits) continue;
+      other.waits = false;
+      block.ready.push_back(&other);
+    }
+  } else {
+    fiber->waits = true;
+    Remove(&block.ready, fiber);
+    Leave(fiber);
+  }
+  Sanitizer::Acquire(&block.order);
+  return block.result;
+}
+
+uint64_t Draw(uint64_t bound) { return Next(&machine->random) % bound; }
+void Switch() { Leave(machine->now); }
+void MaybeSwitch() {
+  if (Draw(8) == 0) Switch();
+}
+
+uint64_t Load(const void* p, size_t bytes) {
+  MaybeSwitch();
+  const Fiber* const fiber = machine->now;
+  const auto* const from = static_cast<const uint8_t*>(p);
+  uint8_t value[8] = {};
+  std::memcpy(value, from, bytes);
+  for (const Pending& store : fiber->block->pending) {
+    if (!store.SeenBy(fiber->thread) || !store.Overlaps(from, bytes)) continue;
+    uint8_t stored[8];
+    std::memcpy(stored, &store.value, 8);
+    for (size_t b = 0; b < bytes; ++b) {
+      const ptrdiff_t in_store = from + b - store.at;
+      if (in_store >= 0 && in_store < store.bytes) value[b] = stored[in_store];
+    }
+  }
+  uint64_t word;
+  std::memcpy(&word, value, 8);
+  return word;
+}
+
+void Store(void* p, uint64_t value, size_t bytes) {
+  MaybeSwitch();
+  const Fiber* const fiber = machine->now;
+  Block* const block = fiber->block;
+  block->pending.push_back({static_cast<uint8_t*>(p), value, static_cast<uint8_t>(bytes), false, fiber->thread});
+  if (block->pending.size() > kMostPending) Drain(block, 0);
+  if (Draw(4) == 0) Drain(block, Draw(block->pending.size()));
+}
+
+void BringOut() {
+  const Fiber* const fiber = machine->now;
+  std::vector<Pending> kept;
+  for (const Pending& store : fiber->block->pending) {
+    if (store.SeenBy(fiber->thread)) {
+      store.Write();
+    } else {
+      kept.push_back(store);
+    }
+  }
+  fiber->block->pending = std::move(kept);
+}
+
+}  // namespace axccl::fibers

@@ -1,0 +1,57 @@
+// CUDA threads as fibers on the CPU: runs device code that is compiled by the host compiler (see twin.h).
+//
+// Run() runs several streams side by side in the calling thread until all have ended: the launches of a stream one
+// after the other, the blocks of a launch at the same time. What runs next is drawn from a seed, and so is what memory
+// does, so a seed replays exactly. Schedules are bursty: for a while all blocks but one may be starved. A fiber may be
+// interrupted at every primitive.
+//
+// Memory is weak: stores of data, and relaxed ones, wait in a buffer of their block and reach memory in any order, at
+// random times. Threads see their own, and after a barrier those from before it of their whole block. A release store
+// or an atomic operation first brings out what its thread sees, and the end of a block all. Under ThreadSanitizer
+// memory is not weak: there flags are atomics, data is accessed plainly, and a race is what it reports.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace axccl::fibers {
+
+struct Launch {
+  uint32_t blocks = 1;
+  uint32_t threads = 1;
+  std::function<void()> body;  // the kernel, called by every thread
+};
+
+using Stream = std::vector<Launch>;
+
+struct Options {
+  uint64_t seed = 1;
+  uint64_t most_switches = 20'000'000;  // after so many the launches are taken for hung
+  // Stands in for the host: called every `host_interval` switches, between those.
+  std::function<void()> host;
+  uint64_t host_interval = 1000;
+};
+
+// False when the streams do not end; their fibers are given up.
+bool Run(const std::vector<Stream>& streams, const Options& options);
+
+// ---- for twin.h: of the fiber that runs ----
+
+struct Position {
+  uint32_t thread, threads, block, blocks;
+};
+Position Here();
+void* SharedMemory(size_t bytes);
+uint32_t BarrierCount(bool value);
+void Switch();       // another fiber may run
+void MaybeSwitch();  // now and then
+uint64_t Draw(uint64_t bound);
+
+// Memory; `bytes` is 1, 2, 4 or 8.
+uint64_t Load(const void* p, size_t bytes);
+void Store(void* p, uint64_t value, size_t bytes);
+void BringOut();  // as a release does
+
+}  // namespace axccl::fibers

@@ -1,0 +1,165 @@
+// The primitives of kernels/cuda/primitives.h for threads that are fibers (fibers.h).
+//
+// Device code is compiled with AXCCL_CUDA_FIBERS naming this file. What the words mean is said there; here stores are
+// held back, 16 bytes are torn, and every access may be where another thread gets its turn.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "tests/harness/fibers/fibers.h"
+
+#define __global__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define AXCCL_DEVICE inline
+#define AXCCL_DEVICE_CALL
+#define AXCCL_SHARED(Type, name) Type& name = *static_cast<Type*>(::axccl::fibers::SharedMemory(sizeof(Type)))
+
+namespace axccl::kernels::cuda {
+
+struct alignas(16) Raw {
+  uint32_t word[4];
+};
+
+inline uint32_t ThreadIndex() { return fibers::Here().thread; }
+inline uint32_t NumThreads() { return fibers::Here().threads; }
+inline uint32_t BlockIndex() { return fibers::Here().block; }
+inline uint32_t NumBlocks() { return fibers::Here().blocks; }
+
+inline uint32_t BarrierCount(bool value) { return fibers::BarrierCount(value); }
+inline void Barrier() { BarrierCount(false); }
+inline void Backoff(uint32_t) { fibers::Switch(); }
+
+// Misaligned accesses are faults on a device.
+inline void RequireAligned(const uint8_t* p, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(p) % bytes != 0) __builtin_trap();
+}
+
+#if defined(__SANITIZE_THREAD__)
+
+template <class Word>
+Word LoadAcquire(const Word* p) {
+  fibers::Switch();
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+template <class Word>
+void StoreRelease(Word* p, Word value) {
+  fibers::MaybeSwitch();
+  __atomic_store_n(p, value, __ATOMIC_RELEASE);
+}
+template <class Word>
+Word LoadRelaxed(const Word* p) {
+  fibers::MaybeSwitch();
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+template <class Word>
+void StoreRelaxed(Word* p, Word value) {
+  fibers::MaybeSwitch();
+  __atomic_store_n(p, value, __ATOMIC_RELAXED);
+}
+inline uint32_t FetchAdd(uint32_t* p, uint32_t value) { return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL); }
+inline uint32_t Exchange(uint32_t* p, uint32_t value) { return __atomic_exchange_n(p, value, __ATOMIC_ACQ_REL); }
+
+template <class Word>
+struct __attribute__((may_alias)) Plain {
+  Word word;
+};
+template <class Word>
+Word LoadWord(const uint8_t* p) {
+  fibers::MaybeSwitch();
+  return reinterpret_cast<const Plain<Word>*>(p)->word;
+}
+template <class Word>
+void StoreWord(uint8_t* p, Word word) {
+  fibers::MaybeSwitch();
+  reinterpret_cast<Plain<Word>*>(p)->word = word;
+}
+
+#else
+
+template <class Word>
+Word LoadAcquire(const Word* p) {
+  fibers::Switch();
+  return static_cast<Word>(fibers::Load(p, sizeof(Word)));
+}
+template <class Word>
+void StoreRelease(Word* p, Word value) {
+  fibers::MaybeSwitch();
+  fibers::BringOut();
+  std::memcpy(p, &value, sizeof(value));
+}
+template <class Word>
+Word LoadRelaxed(const Word* p) {
+  return static_cast<Word>(fibers::Load(p, sizeof(Word)));
+}
+template <class Word>
+void StoreRelaxed(Word* p, Word value) {
+  fibers::Store(p, value, sizeof(Word));
+}
+inline uint32_t FetchAdd(uint32_t* p, uint32_t value) {
+  fibers::MaybeSwitch();
+  fibers::BringOut();
+  const uint32_t before = *p;
+  *p = before + value;
+  return before;
+}
+inline uint32_t Exchange(uint32_t* p, uint32_t value) {
+  fibers::MaybeSwitch();
+  fibers::BringOut();
+  const uint32_t before = *p;
+  *p = value;
+  return before;
+}
+
+template <class Word>
+Word LoadWord(const uint8_t* p) {
+  RequireAligned(p, sizeof(Word));
+  return static_cast<Word>(fibers::Load(p, sizeof(Word)));
+}
+template <class Word>
+void StoreWord(uint8_t* p, Word word) {
+  RequireAligned(p, sizeof(Word));
+  fibers::Store(p, word, sizeof(Word));
+}
+
+#endif
+
+// Torn: any part first.
+inline Raw LoadRaw(const uint8_t* p) {
+  RequireAligned(p, 16);
+  uint64_t half[2];
+  const size_t first = fibers::Draw(2);
+  half[first] = LoadWord<uint64_t>(p + 8 * first);
+  half[1 - first] = LoadWord<uint64_t>(p + 8 * (1 - first));
+  Raw raw;
+  std::memcpy(&raw, half, 16);
+  return raw;
+}
+inline void StoreRaw(uint8_t* p, const Raw& raw) {
+  RequireAligned(p, 16);
+  const size_t first = fibers::Draw(4);
+  for (size_t i = 0; i < 4; ++i) StoreWord<uint32_t>(p + 4 * (first ^ i), raw.word[first ^ i]);
+}
+
+// By definition of the format, not as the library's other code does it.
+inline float HalfToFloat(uint32_t code) {
+  const uint32_t exponent = code >> 10 & 31u, mantissa = code & 1023u;
+  float magnitude = std::ldexp(static_cast<float>(mantissa | (exponent != 0 ? 1024u : 0u)),
+                               static_cast<int>(exponent != 0 ? exponent : 1u) - 25);
+  if (exponent == 31) magnitude = mantissa != 0 ? std::nanf("") : HUGE_VALF;
+  return (code & 0x8000u) != 0 ? -magnitude : magnitude;
+}
+inline uint32_t FloatToHalf(float value) {
+  const uint32_t sign = std::signbit(value) ? 0x8000u : 0u;
+  const double magnitude = std::fabs(static_cast<double>(value));
+  if (magnitude >= 65520.0) return sign | 0x7c00u;
+  int exponent = -14;
+  if (magnitude >= 0x1p-14) exponent = std::ilogb(magnitude);
+  const auto units = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  // Carries into the exponent by itself.
+  return sign | (static_cast<uint32_t>(exponent + 14) * 1024u + units);
+}
+
+}  // namespace axccl::kernels::cuda

@@ -1,0 +1,13 @@
+// The device's movers, as one block of fibers runs them.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/host/mover.h"
+
+namespace axccl::kernels::cuda {
+
+// As kernels::Reduce. False when the block never ends.
+bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed);
+
+}  // namespace axccl::kernels::cuda

@@ -1,0 +1,44 @@
+// Calls drawn at random, for worlds of ranks.
+#pragma once
+
+#include "src/algo/algo.h"
+#include "tests/harness/random.h"
+#include "tests/kernels/cuda/world.h"
+
+namespace axccl::kernels::cuda {
+
+// Brings the call's other properties into line with its kind and type.
+inline void Legalize(CallSpec* call) {
+  if (!plan::Reduces(call->kind)) {
+    call->combine = Combine::kSum;
+    call->scaling = Scaling::kNone;
+  }
+  if (call->combine != Combine::kSum) call->scaling = Scaling::kNone;
+  if (!plan::HasRoot(call->kind)) call->root = 0;
+  if (call->kind == plan::Kind::kBarrier) call->count = 0;
+  if (call->count == 0) call->in_place = 0;
+}
+
+inline CallSpec RandomCall(int ranks, int lanes, harness::Random* random) {
+  constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kInt32,   DataType::kUint64,
+                                 DataType::kFloat32, DataType::kFloat64, DataType::kBfloat16};
+  CallSpec call;
+  do {
+    call.kind = static_cast<plan::Kind>(random->Below(plan::kNumKinds));
+  } while (call.kind == plan::Kind::kSendRecv && ranks != 2);
+  const auto& algorithms = algo::Algorithms(call.kind);
+  call.algorithm = algorithms[random->Below(algorithms.size())];
+  call.lanes = 1 + static_cast<int>(random->Below(static_cast<uint64_t>(lanes)));
+  call.root = static_cast<int>(random->Below(static_cast<uint64_t>(ranks)));
+  call.count = random->OneIn(3) ? random->Below(8) : random->Below(400);
+  call.tile = random->OneIn(2) ? 1 + random->Below(100) : 0;
+  call.type = kTypes[random->Below(std::size(kTypes))];
+  call.combine = random->OneIn(4) ? Combine::kMax : Combine::kSum;
+  call.scaling = static_cast<Scaling>(random->Below(3));
+  call.in_place = static_cast<uint32_t>(random->Below(16));
+  call.inline_slots = random->OneIn(2);
+  Legalize(&call);
+  return call;
+}
+
+}  // namespace axccl::kernels::cuda

@@ -1,0 +1,297 @@
+#include "tests/kernels/cuda/world.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <tuple>
+
+#include "src/algo/algo.h"
+#include "src/exec/cuda_program.h"
+#include "src/verify/verify.h"
+
+namespace axccl::kernels::cuda {
+namespace {
+
+constexpr uint32_t kEndpoints = 72;
+constexpr uint64_t kScratchBytes = 24 << 10;
+
+template <class T>
+T Must(Result<T> result) {
+  if (result.ok()) return std::move(result).value();
+  std::fprintf(stderr, "%s\n", std::string(result.status().message()).c_str());
+  std::abort();
+}
+
+std::shared_ptr<const exec::Program> ProgramOf(const plan::Contract& contract, std::string_view algorithm, int lanes,
+                                               int rank) {
+  using Key = std::tuple<plan::Kind, int, int, std::string, int>;
+  static std::map<Key, std::shared_ptr<const plan::Plan>> plans;
+  static std::map<std::pair<const plan::Plan*, int>, std::shared_ptr<const exec::Program>> programs;
+  auto& plan = plans[Key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes}];
+  if (plan == nullptr) plan = Must(verify::MakePlan(Must(algo::Generate(contract, algorithm, lanes))));
+  auto& program = programs[{plan.get(), rank}];
+  if (program == nullptr) program = Must(exec::Program::Make(plan, rank));
+  return program;
+}
+
+// As exec::Channel cuts calls, with tiles of the test's choice.
+exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program> program) {
+  const plan::Schedule& schedule = program->plan->schedule;
+  const uint64_t element = ElementSize(call.type);
+  exec::Prepared prepared;
+  plan::Partition& cut = prepared.partition;
+  cut.count = call.count;
+  cut.granule = static_cast<uint32_t>(64 / element);
+  cut.lanes = schedule.lanes;
+  cut.parts = schedule.parts;
+  if (schedule.slots != 0) {
+    const uint64_t room = kScratchBytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes) / 64 * 64;
+    uint64_t tile = room / (cut.granule * element) * cut.granule * schedule.parts;
+    if (call.tile != 0) tile = std::min(tile, exec::RoundUp(call.tile, cut.granule));
+    cut.tile = tile >= plan::LaneSpan(cut, cut.lanes - 1).count ? 0 : tile;
+    prepared.slot_bytes = std::max<uint64_t>(exec::RoundUp(plan::SlotElements(cut) * element, 64), 64);
+    prepared.set_bytes = prepared.slot_bytes * schedule.slots * schedule.lanes;
+    prepared.inline_slots =
+        call.inline_slots && cut.tile == 0 && cut.lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
+    if (!prepared.inline_slots)
+      prepared.sets = std::max<uint64_t>(kScratchBytes / plan::kRotation / prepared.set_bytes, 1);
+  }
+  prepared.turns = plan::Turns(cut);
+  prepared.whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
+  prepared.program = std::move(program);
+  return prepared;
+}
+
+// A small integer as an element.
+void StoreValue(DataType type, int64_t value, uint8_t* to) {
+  if (type == DataType::kFloat64) {
+    const auto number = static_cast<double>(value);
+    std::memcpy(to, &number, 8);
+  } else if (type == DataType::kFloat32 || type == DataType::kBfloat16) {
+    const auto number = static_cast<float>(value);
+    const size_t bytes = ElementSize(type);
+    std::memcpy(to, reinterpret_cast<const uint8_t*>(&number) + 4 - bytes, bytes);
+  } else {
+    std::memcpy(to, &value, ElementSize(type));
+  }
+}
+
+uint32_t SignatureOf(const CallSpec& call, const plan::Plan& plan) {
+  const uint64_t words = uint64_t(call.kind) | uint64_t(call.type) << 8 | uint64_t(call.combine) << 16 |
+                         uint64_t(call.scaling) << 24 | uint64_t(call.root) << 32;
+  return static_cast<uint32_t>(harness::Scramble(words, call.count, plan.hash.low));
+}
+
+}  // namespace
+
+std::string CallSpec::Text() const {
+  char text[200];
+  std::snprintf(text, sizeof(text),
+                "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x",
+                plan::KindName(kind), static_cast<int>(algorithm.size()), algorithm.data(), lanes, root,
+                static_cast<unsigned long long>(count), static_cast<unsigned long long>(tile), DataTypeName(type),
+                CombineName(combine), static_cast<int>(scaling), in_place);
+  return text;
+}
+
+World::World(int ranks, int lanes, uint64_t seed) : ranks_(ranks), lanes_(lanes), seed_(seed), random_(seed) {
+  parts_.resize(static_cast<size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) MakeDevice(rank);
+  for (int rank = 0; rank < ranks; ++rank) FillChannel(rank);
+}
+
+void World::MakeDevice(int rank) {
+  auto device = std::make_unique<Device>();
+  const auto words = [](size_t bytes) { return bytes / 8 + 8; };
+  device->lines.resize(words(static_cast<size_t>(lanes_) * kEndpoints * kRotation * sizeof(Line)));
+  device->announcements.resize(words(2 * sizeof(Announcement)));
+  device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
+  // What a member has exported: its whole address space, shifted.
+  device->maps = {0, static_cast<uint64_t>(rank + 1) << 20};
+  const size_t members = sizeof(Channel) + 64, bindings = members + sizeof(Member) * static_cast<size_t>(ranks_);
+  device->channel_memory.resize(words(bindings + sizeof(Binding) * static_cast<size_t>(ranks_)));
+  device->channel = new (device->channel_memory.data()) Channel;
+  device->channel->members_at = static_cast<uint32_t>(members);
+  device->channel->bindings_at = static_cast<uint32_t>(bindings);
+  devices_.push_back(std::move(device));
+}
+
+void World::FillChannel(int rank) {
+  const auto on_line = [](std::vector<uint64_t>& memory) {
+    return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  };
+  Device& device = *devices_[static_cast<size_t>(rank)];
+  const plan::Contract contract{plan::Kind::kBarrier, ranks_, 0};
+  auto& barrier = barrier_[rank];
+  barrier = Must(exec::MakeCudaProgram(*ProgramOf(contract, "oneshot", 1, rank)));
+  Channel& channel = *device.channel;
+  channel.control = &device.control;
+  channel.barrier = reinterpret_cast<const Program*>(barrier.data());
+  channel.half_bytes = kScratchBytes / kRotation;
+  channel.endpoints = kEndpoints;
+  channel.lanes = static_cast<uint32_t>(lanes_);
+  channel.size = static_cast<uint32_t>(ranks_);
+  channel.self = static_cast<uint32_t>(rank);
+  for (int peer = 0; peer < ranks_; ++peer) {
+    Device& other = *devices_[static_cast<size_t>(peer)];
+    channel.members()[peer] = {on_line(other.lines), on_line(other.announcements), on_line(other.scratch),
+                               other.maps.data()};
+    channel.bindings()[peer] = Binding{};
+  }
+}
+
+// ---- calls ----
+
+int64_t World::InputValue(const CallSpec& call, int rank, int block, uint64_t i) const {
+  const uint64_t order = (uint64_t(rank) << 40) + (uint64_t(block) << 32) + i;
+  const auto value = static_cast<int64_t>(harness::Scramble(seed_, call.count * 131 + uint64_t(call.kind), order) % 4);
+  // Averages are whole, and every rank's part of one is.
+  return call.scaling == Scaling::kAverage ? value * ranks_ : value;
+}
+
+int64_t World::WantedValue(const CallSpec& call, int rank, int block, uint64_t i) const {
+  switch (call.kind) {
+    case plan::Kind::kAllGather:
+    case plan::Kind::kGather:
+      return InputValue(call, block, 0, i);
+    case plan::Kind::kBroadcast:
+      return InputValue(call, call.root, 0, i);
+    case plan::Kind::kScatter:
+      return InputValue(call, call.root, rank, i);
+    case plan::Kind::kAllToAll:
+      return InputValue(call, block, rank, i);
+    case plan::Kind::kSendRecv:
+      return InputValue(call, 0, 0, i);
+    default:
+      break;
+  }
+  const int input_block = call.kind == plan::Kind::kReduceScatter ? rank : 0;
+  int64_t result = 0;
+  for (int r = 0; r < ranks_; ++r) {
+    const int64_t value = InputValue(call, r, input_block, i) * (call.scaling == Scaling::kPreMultiply ? r + 1 : 1);
+    if (r == 0) {
+      result = value;
+    } else if (call.combine == Combine::kSum) {
+      result += value;
+    } else {
+      result = std::max(result, value);
+    }
+  }
+  return call.scaling == Scaling::kAverage ? result / ranks_ : result;
+}
+
+void World::MakeBuffers(Part* part) {
+  const CallSpec& call = part->call;
+  const plan::Contract contract{call.kind, ranks_, call.root};
+  const size_t element = ElementSize(call.type), block = call.count * element;
+  const int inputs = plan::InputBlocks(contract, part->rank), outputs = plan::OutputBlocks(contract, part->rank);
+  const size_t in_bytes = block * static_cast<size_t>(inputs), out_bytes = block * static_cast<size_t>(outputs);
+  const size_t shift[2] = {random_.Below(8) * element % 64, random_.Below(8) * element % 64};
+  part->memory.resize((in_bytes + out_bytes) / 8 + 64, 0x5a5a5a5a5a5a5a5a);
+  auto* const base = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(part->memory.data()) + 63) / 64 * 64);
+  part->input = base + shift[0];
+  part->output = base + exec::RoundUp(in_bytes + shift[0], 64) + shift[1];
+  int in_block, out_block;
+  const bool in_place =
+      (call.in_place >> part->rank & 1) != 0 && plan::InPlaceBlocks(contract, part->rank, &in_block, &out_block);
+  if (in_place && inputs >= outputs) part->output = part->input + static_cast<size_t>(in_block) * block;
+  if (in_place && inputs < outputs) {
+    part->output = base + shift[0];
+    part->input = part->output + static_cast<size_t>(out_block) * block;
+  }
+  part->wanted_input.resize(in_place ? 0 : in_bytes);
+  part->wanted_output.resize(out_bytes);
+  for (int b = 0; b < inputs; ++b) {
+    for (uint64_t i = 0; i < call.count; ++i)
+      StoreValue(call.type, InputValue(call, part->rank, b, i),
+                 part->input + static_cast<size_t>(b) * block + i * element);
+  }
+  if (!in_place && in_bytes != 0) std::memcpy(part->wanted_input.data(), part->input, in_bytes);
+  for (int b = 0; b < outputs; ++b) {
+    for (uint64_t i = 0; i < call.count; ++i)
+      StoreValue(call.type, WantedValue(call, part->rank, b, i),
+                 part->wanted_output.data() + static_cast<size_t>(b) * block + i * element);
+  }
+}
+
+void World::MakeTask(Part* part) {
+  const CallSpec& call = part->call;
+  const auto program = ProgramOf(plan::Contract{call.kind, ranks_, call.root}, call.algorithm, call.lanes, part->rank);
+  const exec::Prepared prepared = Prepare(call, program);
+  part->program = Must(exec::MakeCudaProgram(*program));
+  Device& device = *devices_[static_cast<size_t>(part->rank)];
+  Task& task = part->task;
+  task.channel = device.channel;
+  task.program = reinterpret_cast<const Program*>(part->program.data());
+  task.input = part->input;
+  task.output = part->output;
+  // By address, or by what is exported.
+  task.input_map = static_cast<uint32_t>(random_.Below(2));
+  task.output_map = static_cast<uint32_t>(random_.Below(2));
+  task.input_offset = reinterpret_cast<uint64_t>(part->input) - device.maps[task.input_map];
+  task.output_offset = reinterpret_cast<uint64_t>(part->output) - device.maps[task.output_map];
+  task.cut = exec::MakeCudaCut(prepared);
+  StoreValue(call.type, part->rank + 1, reinterpret_cast<uint8_t*>(&task.scalar));
+  if (random_.Below(2) == 0) task.scalar_pointer = &task.scalar;
+  task.signature = SignatureOf(call, *program->plan);
+  task.type = call.type;
+  task.combine = call.combine;
+  task.scaling = call.scaling;
+}
+
+void World::AddFor(int rank, const CallSpec& call) {
+  auto part = std::make_unique<Part>();
+  part->call = call;
+  part->rank = rank;
+  MakeBuffers(part.get());
+  MakeTask(part.get());
+  parts_[static_cast<size_t>(rank)].push_back(std::move(part));
+}
+
+void World::Add(const CallSpec& call, uint32_t without) {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if ((without >> rank & 1) == 0) AddFor(rank, call);
+  }
+}
+
+bool World::Run(Kernel kernel, const Shape& shape, const fibers::Options& options) {
+  std::deque<Launch> launches;
+  std::deque<std::vector<Task>> tasks;
+  std::vector<fibers::Stream> streams(shape.together ? 1 : static_cast<size_t>(ranks_));
+  for (size_t s = 0; s < streams.size(); ++s) {
+    for (size_t op = 0; op < parts_[s].size(); ++op) {
+      Launch& launch = launches.emplace_back();
+      launch.lanes = static_cast<uint32_t>(lanes_);
+      std::vector<Task>& all = tasks.emplace_back();
+      const size_t last = shape.together ? parts_.size() : s + 1;
+      for (size_t rank = s; rank < last; ++rank) all.push_back(parts_[rank][op]->task);
+      launch.num_tasks = static_cast<uint32_t>(all.size());
+      if (shape.more != 0) {
+        launch.more = all.data();
+      } else {
+        std::copy(all.begin(), all.end(), launch.tasks);
+      }
+      streams[s].push_back({shape.blocks, shape.threads, [kernel, &launch] { kernel(launch); }});
+    }
+  }
+  return fibers::Run(streams, options);
+}
+
+std::string World::Check() const {
+  for (const auto& parts : parts_) {
+    for (const auto& part : parts) {
+      if (std::equal(part->wanted_output.begin(), part->wanted_output.end(), part->output) &&
+          std::equal(part->wanted_input.begin(), part->wanted_input.end(), part->input))
+        continue;
+      const auto wrong = std::mismatch(part->wanted_output.begin(), part->wanted_output.end(), part->output).first;
+      return "rank " + std::to_string(part->rank) + ", " + part->call.Text() + ": output wrong from byte " +
+             std::to_string(wrong - part->wanted_output.begin());
+    }
+  }
+  return "";
+}
+
+}  // namespace axccl::kernels::cuda

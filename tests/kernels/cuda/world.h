@@ -1,0 +1,101 @@
+// Ranks with a device each, on fibers: channels in pretended device memory, calls that run real plans on the
+// interpreter kernel, and an oracle of what they must give.
+//
+// A world is one group of ranks with one channel. Calls are added in order, the same for all ranks (unless a test bends
+// one), and then Run() runs every rank's launches as a stream. Data is small integers, so every order of reduction is
+// exact.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/cuda/launch.h"
+#include "src/exec/channel.h"
+#include "src/plan/plan.h"
+#include "tests/harness/fibers/fibers.h"
+#include "tests/harness/random.h"
+
+namespace axccl::kernels::cuda {
+
+// The kernel as it is compiled for fibers.
+using Kernel = void (*)(const Launch& launch);
+
+struct CallSpec {
+  plan::Kind kind = plan::Kind::kAllReduce;
+  std::string_view algorithm;
+  int lanes = 1;
+  int root = 0;
+  uint64_t count = 0;
+  uint64_t tile = 0;  // elements, 0: all in one turn
+  DataType type = DataType::kInt32;
+  Combine combine = Combine::kSum;
+  Scaling scaling = Scaling::kNone;
+  uint32_t in_place = 0;      // a bit for each rank
+  bool inline_slots = false;  // where they fit
+
+  std::string Text() const;
+};
+
+class World {
+ public:
+  World(int ranks, int lanes, uint64_t seed);
+
+  int ranks() const { return ranks_; }
+  Control& control(int rank) { return devices_[static_cast<size_t>(rank)]->control; }
+  const State& state(int rank) { return devices_[static_cast<size_t>(rank)]->channel->state; }
+
+  // Adds the call to the streams of all ranks but those in `without`, a bit for each.
+  void Add(const CallSpec& call, uint32_t without = 0);
+  // Adds one rank's part alone, of what is then another call to it.
+  void AddFor(int rank, const CallSpec& call);
+
+  struct Shape {
+    uint32_t blocks = 1;  // of a launch
+    uint32_t threads = 4;
+    bool together = false;  // all ranks are tasks of one launch
+    uint32_t more = 0;      // tasks are in memory, not in parameters
+  };
+  // False when the streams do not end.
+  bool Run(Kernel kernel, const Shape& shape, const fibers::Options& options);
+  // What is wrong with the results of all calls; empty when nothing is.
+  std::string Check() const;
+
+ private:
+  struct Device {
+    std::vector<uint64_t> lines, announcements, scratch, channel_memory;
+    std::vector<uint64_t> maps;
+    Channel* channel = nullptr;
+    Control control;
+  };
+  // One rank's part of a call.
+  struct Part {
+    CallSpec call;
+    int rank;
+    std::vector<uint64_t> memory;  // of input and output
+    uint8_t* input = nullptr;
+    uint8_t* output = nullptr;
+    std::vector<uint8_t> wanted_input, wanted_output;
+    std::vector<std::byte> program;
+    Task task;
+  };
+
+  void MakeDevice(int rank);
+  void FillChannel(int rank);
+  void MakeBuffers(Part* part);
+  void MakeTask(Part* part);
+  int64_t InputValue(const CallSpec& call, int rank, int block, uint64_t i) const;
+  int64_t WantedValue(const CallSpec& call, int rank, int block, uint64_t i) const;
+
+  const int ranks_, lanes_;
+  const uint64_t seed_;
+  std::vector<std::byte> barrier_[8];
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::vector<std::unique_ptr<Part>>> parts_;  // by rank, in order
+  harness::Random random_;
+};
+
+}  // namespace axccl::kernels::cuda
