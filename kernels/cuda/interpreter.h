@@ -344,7 +344,7 @@ AXCCL_DEVICE void Interpreter::Break(Report report, uint32_t position) {
 // ---- signals and announcements ----
 
 AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
-  Barrier();
+  Barrier();  // all have moved what the signal is about
   if (!IsFirst()) return;
   const Context& c = context();
   if (now_.step < c.program->prologue) Announce();
