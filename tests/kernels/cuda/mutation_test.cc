@@ -1,6 +1,7 @@
 // The tests' own strength: an interpreter with one thing left out (MUTATION says what) must be found within 100 seeds.
 //
-// Every seed has a process of its own, as mutants may use any address. A race that ThreadSanitizer reports ends it, too.
+// Every seed has a process of its own, as mutants may use any address. A race that ThreadSanitizer reports ends it,
+// too.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
