@@ -8,6 +8,14 @@
 
 namespace axccl::kernels::cuda {
 
+// As ElementSize, whose table a device would copy to its stack.
+AXCCL_DEVICE uint32_t ElementBytes(DataType type) {
+  constexpr uint64_t kShifts = 0x3011'0013'2133'2200;  // of all but the last arithmetic type, 4 bits each
+  const auto index = static_cast<uint32_t>(type);
+  if (index + 1 < kNumArithmeticTypes) return 1u << (kShifts >> (4 * index) & 15);
+  return index + 1 == kNumArithmeticTypes ? 16 : index - kNumArithmeticTypes + 1;
+}
+
 // A factor that changes nothing.
 AXCCL_DEVICE Factor One(DataType type) {
   Factor one{};

@@ -179,7 +179,7 @@ AXCCL_DEVICE void Interpreter::DescribeScaling() {
   Context& c = context();
   const DataType type = c.task.type;
   const bool floats = IsFloat(ScalarType(type)), averages = c.task.scaling == Scaling::kAverage;
-  c.element = static_cast<uint32_t>(ElementSize(type));
+  c.element = ElementBytes(type);
   c.scales = (averages && floats) || c.task.scaling == Scaling::kPreMultiply;
   c.one = One(type);
   c.own_factor = averages && floats ? Mean(type, channel().size) : OwnFactor(c.task, c.element);
@@ -344,7 +344,7 @@ AXCCL_DEVICE void Interpreter::Break(Report report, uint32_t position) {
 // ---- signals and announcements ----
 
 AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
-  Barrier();
+  Barrier();  // all have moved what the signal is about
   if (!IsFirst()) return;
   const Context& c = context();
   if (now_.step < c.program->prologue) Announce();

@@ -47,38 +47,43 @@ struct Pieces {
   }
 };
 
-// The first `bytes` bytes of a piece, the rest zero.
-AXCCL_DEVICE_CALL inline Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
-  Raw raw;
-#pragma unroll
-  for (uint32_t w = 0; w < 4; ++w, p += 4) {
-    const uint32_t left = bytes > 4 * w ? bytes - 4 * w : 0;
-    uint32_t value = 0;
-    if (word == 4 && left >= 4) {
-      value = LoadWord<uint32_t>(p);
-    } else if (word >= 2 && left >= 4) {
-      value = LoadWord<uint16_t>(p) | uint32_t{LoadWord<uint16_t>(p + 2)} << 16;
+// The first `bytes` bytes of a piece, the rest zero. Small code: this is inlined in every mover, and seldom run.
+AXCCL_DEVICE Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
+  uint64_t half[2] = {0, 0};
+#pragma unroll 1
+  for (uint32_t at = 0; at < bytes;) {
+    const uint32_t size = bytes - at < word ? 1 : word;
+    uint64_t value;
+    if (size == 4) {
+      value = LoadWord<uint32_t>(p + at);
+    } else if (size == 2) {
+      value = LoadWord<uint16_t>(p + at);
     } else {
-      for (uint32_t b = 0; b < 4 && b < left; ++b) value |= uint32_t{LoadWord<uint8_t>(p + b)} << (8 * b);
+      value = LoadWord<uint8_t>(p + at);
     }
-    raw.word[w] = value;
+    value <<= 8 * (at % 8);
+    half[0] |= at < 8 ? value : 0;
+    half[1] |= at < 8 ? 0 : value;
+    at += size;
   }
-  return raw;
+  return Raw{{static_cast<uint32_t>(half[0]), static_cast<uint32_t>(half[0] >> 32), static_cast<uint32_t>(half[1]),
+              static_cast<uint32_t>(half[1] >> 32)}};
 }
 
-AXCCL_DEVICE_CALL inline void StorePart(uint8_t* p, Raw raw, uint32_t bytes, uint32_t word) {
-#pragma unroll
-  for (uint32_t w = 0; w < 4; ++w, p += 4) {
-    const uint32_t left = bytes > 4 * w ? bytes - 4 * w : 0;
-    const uint32_t value = raw.word[w];
-    if (word == 4 && left >= 4) {
-      StoreWord<uint32_t>(p, value);
-    } else if (word >= 2 && left >= 4) {
-      StoreWord<uint16_t>(p, static_cast<uint16_t>(value));
-      StoreWord<uint16_t>(p + 2, static_cast<uint16_t>(value >> 16));
+AXCCL_DEVICE void StorePart(uint8_t* p, const Raw& raw, uint32_t bytes, uint32_t word) {
+  const uint64_t half[2] = {raw.word[0] | uint64_t{raw.word[1]} << 32, raw.word[2] | uint64_t{raw.word[3]} << 32};
+#pragma unroll 1
+  for (uint32_t at = 0; at < bytes;) {
+    const uint32_t size = bytes - at < word ? 1 : word;
+    const uint64_t value = (at < 8 ? half[0] : half[1]) >> (8 * (at % 8));
+    if (size == 4) {
+      StoreWord<uint32_t>(p + at, static_cast<uint32_t>(value));
+    } else if (size == 2) {
+      StoreWord<uint16_t>(p + at, static_cast<uint16_t>(value));
     } else {
-      for (uint32_t b = 0; b < 4 && b < left; ++b) StoreWord<uint8_t>(p + b, static_cast<uint8_t>(value >> (8 * b)));
+      StoreWord<uint8_t>(p + at, static_cast<uint8_t>(value));
     }
+    at += size;
   }
 }
 

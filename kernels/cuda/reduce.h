@@ -100,24 +100,25 @@ struct Fold {
 template <class Format, class Op>
 struct Reducer {
   using F = Fold<Format, Op>;
-  // Pieces of a thread side by side: as many as leave the registers of two blocks on a processor.
-  static constexpr uint32_t kTogether = Format::kBytes == 1 && Format::kIsFloat ? 1 : 2;
+  // Aligned pieces that a thread takes side by side. More of them hide more of the way to another device's memory, and
+  // take more code and registers: worth it for sums of floats.
+  static constexpr uint32_t kTogether = std::is_same_v<Op, Sum> && Format::kIsFloat && Format::kBytes > 1 ? 2 : 1;
 
   const Move& move;
   const Pieces& pieces;
   const bool is_signed;
 
   // The next source is on its way while one is combined.
-  AXCCL_DEVICE void Aligned(uint64_t first, uint64_t step) const {
+  AXCCL_DEVICE void Together(uint64_t first, uint64_t step) const {
     Raw next[kTogether];
     F fold[kTogether];
-    LoadAll(0, first, step, next);
+    LoadTogether(0, first, step, next);
 #pragma unroll 1
     for (uint32_t k = 0; k < move.num_src; ++k) {
       Raw raw[kTogether];
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u) raw[u] = next[u];
-      if (k + 1 < move.num_src) LoadAll(k + 1, first, step, next);
+      if (k + 1 < move.num_src) LoadTogether(k + 1, first, step, next);
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u) {
         const F source = F::Of(move, raw[u], k);
@@ -137,7 +138,7 @@ struct Reducer {
       for (uint32_t d = 0; d < move.num_dst; ++d) StoreRaw(move.place[d] + pieces.head + 16 * piece, result);
     }
   }
-  AXCCL_DEVICE void LoadAll(uint32_t k, uint64_t first, uint64_t step, Raw* raw) const {
+  AXCCL_DEVICE void LoadTogether(uint32_t k, uint64_t first, uint64_t step, Raw* raw) const {
     const uint8_t* const from = move.src()[k] + pieces.head;
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
@@ -147,28 +148,56 @@ struct Reducer {
     }
   }
 
-  AXCCL_DEVICE void Other(uint64_t index) const {
-    uint64_t at;
-    const uint32_t size = pieces.Other(index, &at);
-    F fold = F::Of(move, LoadPart(move.src()[0] + at, size, pieces.word), 0);
+  // One piece of any kind: the aligned ones, then the others.
+  AXCCL_DEVICE void One(uint64_t index) const {
+    uint64_t at = pieces.head + 16 * index;
+    uint32_t part = 0;  // bytes of one that is not aligned
+    if (index >= pieces.aligned) {
+      part = pieces.Other(index - pieces.aligned, &at);
+      if (part == 0) return;
+    }
+    F fold;
+    Raw next = LoadOne(0, at, part);
 #pragma unroll 1
-    for (uint32_t k = 1; k < move.num_src; ++k)
-      fold.Add(F::Of(move, LoadPart(move.src()[k] + at, size, pieces.word), k));
+    for (uint32_t k = 0; k < move.num_src; ++k) {
+      const Raw raw = next;
+      if (k + 1 < move.num_src) next = LoadOne(k + 1, at, part);
+      const F source = F::Of(move, raw, k);
+      if (k == 0) {
+        fold = source;
+      } else {
+        fold.Add(source);
+      }
+    }
     const Raw result = fold.Finish(move, is_signed);
 #pragma unroll 1
-    for (uint32_t d = 0; d < move.num_dst; ++d) StorePart(move.place[d] + at, result, size, pieces.word);
+    for (uint32_t d = 0; d < move.num_dst; ++d) {
+      if (part == 0) {
+        StoreRaw(move.place[d] + at, result);
+      } else {
+        StorePart(move.place[d] + at, result, part, pieces.word);
+      }
+    }
+  }
+  AXCCL_DEVICE Raw LoadOne(uint32_t k, uint64_t at, uint32_t part) const {
+    const uint8_t* const from = move.src()[k] + at;
+    return part == 0 ? LoadRaw(from) : LoadPart(from, part, pieces.word);
   }
 };
 
 template <class Format, class Op>
-AXCCL_DEVICE_CALL void ReduceAs(const Move& move, const Pieces& pieces, bool is_signed) {
-  const Reducer<Format, Op> reducer{move, pieces, is_signed};
+AXCCL_DEVICE_CALL void ReduceAs(const Move& move, Pieces pieces, bool is_signed) {
+  using R = Reducer<Format, Op>;
+  const R reducer{move, pieces, is_signed};
   const uint64_t step = NumThreads();
+  uint64_t done = 0;
+  if constexpr (R::kTogether > 1) {
+    done = pieces.aligned;
 #pragma unroll 1
-  for (uint64_t first = ThreadIndex(); first < pieces.aligned; first += reducer.kTogether * step)
-    reducer.Aligned(first, step);
+    for (uint64_t first = ThreadIndex(); first < done; first += R::kTogether * step) reducer.Together(first, step);
+  }
 #pragma unroll 1
-  for (uint64_t i = ThreadIndex(); i < pieces.NumOthers(); i += step) reducer.Other(i);
+  for (uint64_t i = done + ThreadIndex(); i < pieces.aligned + pieces.NumOthers(); i += step) reducer.One(i);
 }
 
 // ---- dispatch ----

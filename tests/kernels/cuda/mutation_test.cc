@@ -1,0 +1,46 @@
+// The tests' own strength: an interpreter with one thing left out (MUTATION says what) must be found within 100 seeds.
+//
+// Every seed has a process of its own, as mutants may use any address. A race that ThreadSanitizer reports ends it,
+// too.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tests/harness/random.h"
+#include "tests/kernels/cuda/kernel_on_fibers.h"
+#include "tests/kernels/cuda/scenarios.h"
+
+extern "C" const char* __tsan_default_options() { return "halt_on_error=1 exitcode=66 report_bugs=1"; }
+
+namespace axccl::kernels::cuda {
+namespace {
+
+bool FoundBy(uint64_t seed) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string wrong = RunAnyCalls(RunKernel, seed);
+    if (wrong.empty()) wrong = RunLongCalls(RunKernel, seed);
+    if (wrong.empty()) wrong = RunMismatched(RunKernel, seed);
+    _exit(wrong.empty() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status != 0;
+}
+
+TEST(CudaMutation, IsFound) {
+  constexpr int kSeeds = 100;
+  for (int i = 0; i < kSeeds; ++i) {
+    if (!FoundBy(harness::Seed() + static_cast<uint64_t>(i))) continue;
+    std::printf("%s is found by seed %d\n", MUTATION, i + 1);
+    return;
+  }
+  FAIL() << MUTATION << " is not found by " << kSeeds << " seeds from " << harness::Seed();
+}
+
+}  // namespace
+}  // namespace axccl::kernels::cuda

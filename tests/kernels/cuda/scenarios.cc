@@ -1,0 +1,128 @@
+#include "tests/kernels/cuda/scenarios.h"
+
+#include "tests/kernels/cuda/random_calls.h"
+
+namespace axccl::kernels::cuda {
+namespace {
+
+constexpr int kLanes = 2;
+// Enough for every scenario of the tests that pass; mutants hang.
+constexpr uint64_t kMostSwitches = 3'000'000;
+
+World::Shape RandomShape(int ranks, int lanes, bool together, harness::Random* random) {
+  World::Shape shape;
+  shape.threads = 1 + static_cast<uint32_t>(random->Below(6));
+  shape.together = together;
+  const auto strands = static_cast<uint64_t>(lanes * (together ? ranks : 1));
+  shape.blocks = 1 + static_cast<uint32_t>(random->Below(strands + 1));
+  shape.more = random->OneIn(4);
+  return shape;
+}
+
+}  // namespace
+
+std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<CallSpec>& calls, uint64_t seed,
+                        uint64_t most_switches) {
+  harness::Random random(seed);
+  World world(ranks, lanes, seed);
+  for (const CallSpec& call : calls) world.Add(call);
+  fibers::Options options;
+  options.seed = seed;
+  options.most_switches = most_switches;
+  const bool ended = world.Run(kernel, RandomShape(ranks, lanes, random.OneIn(3), &random), options);
+  std::string wrong = ended ? world.Check() : "hangs";
+  for (int rank = 0; rank < ranks && wrong.empty(); ++rank) {
+    if (world.control(rank).report != 0) wrong = "rank " + std::to_string(rank) + " reports";
+    if (world.state(rank).sequence != calls.size()) wrong = "counts operations wrongly";
+    if (world.state(rank).turn != world.state(0).turn) wrong = "counts turns wrongly";
+  }
+  if (wrong.empty()) return wrong;
+  wrong += "; seed " + std::to_string(seed) + ", calls:\n";
+  for (const CallSpec& call : calls) wrong += "  " + call.Text() + "\n";
+  return wrong;
+}
+
+std::string RunAnyCalls(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  std::vector<CallSpec> calls;
+  for (uint64_t n = 2 + random.Below(6); n != 0; --n) calls.push_back(RandomCall(ranks, kLanes, &random));
+  return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);
+}
+
+std::string RunLongCalls(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  std::vector<CallSpec> calls;
+  for (int n = 0; n < 2; ++n) {
+    CallSpec call = RandomCall(ranks, kLanes, &random);
+    call.count = 400 + random.Below(800);
+    call.tile = 1;
+    Legalize(&call);
+    calls.push_back(call);
+  }
+  return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);
+}
+
+std::string RunAborted(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  World world(ranks, kLanes, seed);
+  // A barrier waits for everybody, whatever else is called.
+  for (uint64_t n = random.Below(3); n != 0; --n) world.Add(RandomCall(ranks, kLanes, &random));
+  CallSpec barrier;
+  barrier.kind = plan::Kind::kBarrier;
+  barrier.algorithm = "oneshot";
+  const auto absent = static_cast<int>(random.Below(static_cast<uint64_t>(ranks)));
+  world.Add(barrier, 1u << absent);
+  fibers::Options options;
+  options.seed = seed;
+  options.most_switches = kMostSwitches;
+  uint64_t looks = 0;
+  options.host = [&] {
+    if (++looks < 100) return;
+    for (int rank = 0; rank < ranks; ++rank) __atomic_store_n(&world.control(rank).abort, 1, __ATOMIC_RELAXED);
+  };
+  if (!world.Run(kernel, RandomShape(ranks, kLanes, false, &random), options))
+    return "hangs after an abort; seed " + std::to_string(seed);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const uint32_t wanted = static_cast<uint32_t>(rank == absent ? Report::kNone : Report::kAborted);
+    if (world.control(rank).report != wanted) return "reports wrongly; seed " + std::to_string(seed);
+  }
+  return "";
+}
+
+std::string RunMismatched(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  World world(ranks, kLanes, seed);
+  for (uint64_t n = random.Below(3); n != 0; --n) world.Add(RandomCall(ranks, kLanes, &random));
+  // All ranks wait for each other, so the odd one cannot slip through.
+  CallSpec call = RandomCall(ranks, kLanes, &random);
+  call.kind = plan::Kind::kAllReduce;
+  call.algorithm = "oneshot";
+  call.lanes = 1;
+  Legalize(&call);
+  CallSpec other = call;
+  other.count += 1;
+  const auto odd = static_cast<int>(random.Below(static_cast<uint64_t>(ranks)));
+  for (int rank = 0; rank < ranks; ++rank) world.AddFor(rank, rank == odd ? other : call);
+  fibers::Options options;
+  options.seed = seed;
+  options.most_switches = kMostSwitches;
+  bool found = false;
+  options.host = [&] {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const uint32_t report = __atomic_load_n(&world.control(rank).report, __ATOMIC_ACQUIRE);
+      found |= report == static_cast<uint32_t>(Report::kMismatch);
+    }
+    for (int rank = 0; found && rank < ranks; ++rank) __atomic_store_n(&world.control(rank).abort, 1, __ATOMIC_RELAXED);
+  };
+  options.host_interval = 50;
+  const bool ended = world.Run(kernel, RandomShape(ranks, kLanes, false, &random), options);
+  options.host();
+  if (!ended) return "hangs after a mismatch; seed " + std::to_string(seed);
+  return found ? "" : "no rank reports a mismatch; seed " + std::to_string(seed);
+}
+
+}  // namespace axccl::kernels::cuda

@@ -1,0 +1,23 @@
+// What ranks do in the tests of the interpreter, drawn from a seed. Each gives what went wrong, "" when nothing did.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tests/kernels/cuda/world.h"
+
+namespace axccl::kernels::cuda {
+
+// `calls` on ranks in a random shape of launches.
+std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<CallSpec>& calls, uint64_t seed,
+                        uint64_t most_switches = 20'000'000);
+// A few calls of any kind.
+std::string RunAnyCalls(Kernel kernel, uint64_t seed);
+// Large data through little scratch, so that slots are used again and again.
+std::string RunLongCalls(Kernel kernel, uint64_t seed);
+// One rank never comes, and the host aborts the others.
+std::string RunAborted(Kernel kernel, uint64_t seed);
+// One rank's last call is another one: some rank must say so. The host aborts all then.
+std::string RunMismatched(Kernel kernel, uint64_t seed);
+
+}  // namespace axccl::kernels::cuda
