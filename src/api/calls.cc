@@ -6,40 +6,43 @@ namespace axccl::api {
 
 using exec::Call;
 
-std::shared_ptr<device::host::Stream> Keep(device::host::Stream* stream) {
-  return stream != nullptr ? stream->shared_from_this() : nullptr;
+namespace {
+
+// A call that waits in a group keeps its stream and its channel alive.
+comm::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
+  return {comm->core(), channel, call, stream, stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
+          channel->weak_from_this().lock()};
 }
 
-void Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, device::host::Stream* stream) {
+}  // namespace
+
+Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
+  if (const exec::GpuRank* gpu = comm->core()->gpu(); gpu != nullptr) AXCCL_RETURN_IF_ERROR(gpu->CheckCall(call));
   comm::Group& group = comm::Group::Current();
-  if (group.open()) {
-    group.Add(comm::StreamCall{comm->core(), channel, call, stream, Keep(stream), channel->weak_from_this().lock()},
-              comm->config().blocking);
-  } else {
-    comm::LaunchOne(comm->core(), channel, call, stream);
-  }
+  if (!group.open()) return comm::LaunchOne(comm->core(), channel, call, stream);
+  group.Add(Kept(comm, channel, call, stream), comm->config().blocking);
+  return Status();
 }
 
-void EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, device::host::Stream* stream) {
-  comm::StreamCall local{comm->core(), channel, call, stream, Keep(stream), channel->weak_from_this().lock(), true};
+Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
+  if (const exec::GpuRank* gpu = comm->core()->gpu(); gpu != nullptr) AXCCL_RETURN_IF_ERROR(gpu->CheckCall(call));
+  comm::StreamCall local = Kept(comm, channel, call, stream);
+  local.local = true;
   comm::Group& group = comm::Group::Current();
-  if (group.open()) {
-    group.Add(std::move(local), comm->config().blocking);
-  } else {
-    comm::LaunchGroup({std::move(local)});
-  }
+  if (!group.open()) return comm::LaunchGroup({std::move(local)});
+  group.Add(std::move(local), comm->config().blocking);
+  return Status();
 }
 
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const Call& call, bool sending,
-                   device::host::Stream* stream) {
+                   comm::StreamRef stream) {
   comm::Group& group = comm::Group::Current();
   if (!group.open())
     return MakeStatus(Code::kInvalidUsage,
                       "%s: rank %d to itself outside a group would wait for ever; put the send and the receive between "
                       "ncclGroupStart and ncclGroupEnd",
                       name, channel->own().rank);
-  group.AddSelf(comm::StreamCall{comm->core(), channel, call, stream, Keep(stream), channel->weak_from_this().lock()},
-                sending, comm->config().blocking);
+  group.AddSelf(Kept(comm, channel, call, stream), sending, comm->config().blocking);
   return Status();
 }
 

@@ -30,15 +30,12 @@ unsigned NumberOf(const Enum& value) {
 // error of the call `name` reported in *result, when there is none of that number and type.
 bool ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call, ncclResult_t* result);
 
-// What keeps a stream alive while a call waits in a group.
-std::shared_ptr<device::host::Stream> Keep(device::host::Stream* stream);
-
-// Launches the call, or adds it to the open group. Null stream: the NULL stream.
-void Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, device::host::Stream* stream);
+// Launches the call, or adds it to the open group.
+Status Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, comm::StreamRef stream);
 // Likewise one that concerns no other rank: a copy, or zeros (exec/local_copy.h).
-void EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, device::host::Stream* stream);
+Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, comm::StreamRef stream);
 // Adds a message of this rank to itself to the open group, without which it would never end: an error then.
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const exec::Call& call, bool sending,
-                   device::host::Stream* stream);
+                   comm::StreamRef stream);
 
 }  // namespace axccl::api

@@ -73,14 +73,13 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   call.input = r.send;
   call.output = r.recv;
   if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
-  device::host::Stream* stream = nullptr;
-  if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
+  comm::StreamRef stream;
+  if (!FindStream(*comm, stream_handle, r.name, &stream, &result)) return result;
   AXCCL_INFO(kColl, "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
              r.name + 4, static_cast<unsigned long long>(comm->core()->operations()), r.send, r.recv, r.count,
              static_cast<int>(NumberOf(r.type)), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
              static_cast<void*>(stream_handle));
-  Enqueue(comm.get(), comm->core()->channel(), call, stream);
-  return ncclSuccess;
+  return Report(Enqueue(comm.get(), comm->core()->channel(), call, stream));
 }
 
 // Messages are bytes: both sides need the same number of them, whatever they call their elements.
@@ -94,18 +93,15 @@ ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStre
   DataType type;
   if (!CheckRequest(r, rank, core->identity().ranks, &type, &result)) return result;
   if (r.count != 0 && (sending ? r.send : r.recv) == nullptr) return BadBuffer(r, sending ? "sendbuff" : "recvbuff");
-  device::host::Stream* stream = nullptr;
-  if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
+  comm::StreamRef stream;
+  if (!FindStream(*comm, stream_handle, r.name, &stream, &result)) return result;
   Call call;
   call.kind = Kind::kSendRecv;
   call.count = r.count * ElementSize(type);
   call.type = DataType::kUint8;
   call.input = r.send;
   call.output = r.recv;
-  if (r.root != rank) {
-    Enqueue(comm.get(), core->PairChannel(r.root, sending), call, stream);
-    return ncclSuccess;
-  }
+  if (r.root != rank) return Report(Enqueue(comm.get(), core->PairChannel(r.root, sending), call, stream));
   return Report(EnqueueSelf(r.name, comm.get(), core->channel(), call, sending, stream));
 }
 

@@ -107,7 +107,7 @@ CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result) {
   return pin;
 }
 
-bool FindStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result) {
+bool FindHostStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result) {
   *stream = nullptr;
   if (handle == nullptr || handle == kLegacyStream) return true;
   *stream = device::host::Streams().Peek(handle);
@@ -120,6 +120,12 @@ bool FindStream(const void* handle, const char* call, device::host::Stream** str
   *result = InvalidArgument("%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
                             "NULL", call, handle);
   return false;
+}
+
+bool FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream, ncclResult_t* result) {
+  if (comm.core()->gpu() == nullptr) return FindHostStream(handle, call, &stream->host, result);
+  stream->cuda = handle;  // whether it is one, the driver says
+  return true;
 }
 
 }  // namespace axccl::api

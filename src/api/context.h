@@ -10,6 +10,7 @@
 #include "src/base/handle_table.h"
 #include "src/base/status.h"
 #include "src/comm/comm.h"
+#include "src/comm/launch.h"
 #include "src/device/host/stream.h"
 
 namespace axccl::api {
@@ -34,8 +35,10 @@ CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result);
 // kInvalidUsage in a child of fork.
 Status CheckProcess(const char* call);
 
-// The stream behind a stream argument in *stream, null for the NULL stream. Not pinned: a stream may not be destroyed while
-// another thread's call is using it, as in CUDA.
-bool FindStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result);
+// The host stream behind a stream argument in *stream, null for the NULL stream. Not pinned: a stream may not be destroyed
+// while another thread's call is using it, as in CUDA.
+bool FindHostStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result);
+// Likewise for calls on a communicator that is ready, whose ranks may be on GPUs.
+bool FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream, ncclResult_t* result);
 
 }  // namespace axccl::api

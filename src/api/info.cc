@@ -26,7 +26,7 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
   all.size = std::min(info->size, sizeof(all));
   all.nranks = core->identity().ranks;
   all.rank = core->identity().rank;
-  all.device = core->identity().device;
+  all.device = core->identity().device.ordinal;
   all.local_processes = core->local_processes();
   all.memory_bytes = core->block().resident_bytes() + core->channels().resident_bytes();
   all.operations = core->operations();

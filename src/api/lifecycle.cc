@@ -3,7 +3,6 @@
 #include <cstring>
 #include <mutex>
 #include <numeric>
-#include <set>
 
 #include "axccl/axccl.h"
 #include "nccl.h"
@@ -13,13 +12,13 @@
 #include "src/base/log.h"
 #include "src/comm/create.h"
 #include "src/comm/group.h"
+#include "src/exec/gpu.h"
 
 namespace axccl::api {
 namespace {
 
 using comm::Comm;
 using comm::Communicator;
-using device::host::Device;
 
 boot::UniqueId ToId(const ncclUniqueId& id) {
   boot::UniqueId out;
@@ -82,10 +81,32 @@ ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, const ncclU
   if (!read.ok()) return Report(read.status());
   const comm::Config settings = read.value();
   LogVersion(rank);
-  const int device = Device::Current(true);
+  const Result<comm::DeviceId> chosen = comm::CurrentDevice();
+  if (!chosen.ok()) return Report(chosen.status());
+  const comm::DeviceId device = chosen.value();
   return Create(out, settings, [=](const std::atomic<bool>* abort) {
     return comm::CreateFromId(meeting, rank, nranks, device, settings, abort);
   });
+}
+
+// The devices of ranks that one call makes. GPUs may be shared: without a list ranks go round them.
+Status FindDevices(const char* call, int ndev, const int* devlist, std::vector<comm::DeviceId>* devices) {
+  AXCCL_ASSIGN_OR_RETURN(const bool on_gpus, comm::RanksOnGpus());
+  int count = device::host::kMaxDevices;
+  if (on_gpus) {
+    AXCCL_ASSIGN_OR_RETURN(count, exec::NumGpus());
+  }
+  for (int i = 0; i < ndev; ++i) {
+    const int device = devlist != nullptr ? devlist[i] : i % count;
+    if (device < 0 || device >= count)
+      return MakeStatus(Code::kInvalidArgument, "%s: argument devlist has device %d; pass 0..%d", call, device, count - 1);
+    const auto same = [device](const comm::DeviceId& other) { return other.ordinal == device; };
+    if (!on_gpus && std::any_of(devices->begin(), devices->end(), same))
+      return MakeStatus(Code::kInvalidArgument, "%s: argument devlist names a device twice; each rank needs a host device of its "
+                        "own", call);
+    devices->push_back({device, on_gpus});
+  }
+  return Status();
 }
 
 // The parent of a split, shrink or grow, kept alive for a job that may run later.
@@ -143,15 +164,8 @@ AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* d
   if (comm == nullptr) return InvalidArgument("%s: argument comm is NULL; pass an array of ndev communicators", kCall);
   if (ndev < 1 || ndev > device::host::kMaxDevices)
     return InvalidArgument("%s: argument ndev is %d; pass 1..%d", kCall, ndev, device::host::kMaxDevices);
-  std::vector<int> devices(static_cast<size_t>(ndev));
-  std::iota(devices.begin(), devices.end(), 0);
-  if (devlist != nullptr) std::copy_n(devlist, ndev, devices.begin());
-  for (const int device : devices) {
-    if (device < 0 || device >= device::host::kMaxDevices)
-      return InvalidArgument("%s: argument devlist has device %d; pass 0..%d", kCall, device, device::host::kMaxDevices - 1);
-  }
-  if (std::set<int>(devices.begin(), devices.end()).size() != devices.size())
-    return InvalidArgument("%s: argument devlist names a device twice; each rank needs a host device of its own", kCall);
+  std::vector<comm::DeviceId> devices;
+  if (const Status status = FindDevices(kCall, ndev, devlist, &devices); !status.ok()) return Report(status);
   std::fill_n(comm, ndev, nullptr);
   const auto config = ReadConfig(kCall, nullptr, comm::Config());
   if (!config.ok()) return Report(config.status());
@@ -350,30 +364,31 @@ AXCCL_TWIN(CommGetAsyncError)
 
 namespace {
 
-ncclResult_t AskIdentity(ncclComm_t handle, const char* call, const char* argument, int* out, int comm::Identity::*field) {
+template <class Field>
+ncclResult_t AskIdentity(ncclComm_t handle, const char* call, const char* argument, int* out, const Field& field) {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, call, &result);
   if (!comm) return result;
   if (out == nullptr) return InvalidArgument("%s: argument %s is NULL", call, argument);
   if (comm->phase() == comm::Phase::kInitialising || comm->phase() == comm::Phase::kFailed)
     return Report(comm->Ready(call).status());
-  *out = comm->core()->identity().*field;
+  *out = field(comm->core()->identity());
   return ncclSuccess;
 }
 
 }  // namespace
 
 AXCCL_API ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {
-  return AskIdentity(comm, "ncclCommCount", "count", count, &comm::Identity::ranks);
+  return AskIdentity(comm, "ncclCommCount", "count", count, [](const comm::Identity& i) { return i.ranks; });
 }
 AXCCL_TWIN(CommCount)
 
 AXCCL_API ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
-  return AskIdentity(comm, "ncclCommCuDevice", "device", device, &comm::Identity::device);
+  return AskIdentity(comm, "ncclCommCuDevice", "device", device, [](const comm::Identity& i) { return i.device.ordinal; });
 }
 AXCCL_TWIN(CommCuDevice)
 
 AXCCL_API ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
-  return AskIdentity(comm, "ncclCommUserRank", "rank", rank, &comm::Identity::rank);
+  return AskIdentity(comm, "ncclCommUserRank", "rank", rank, [](const comm::Identity& i) { return i.rank; });
 }
 AXCCL_TWIN(CommUserRank)

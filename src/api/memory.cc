@@ -2,7 +2,23 @@
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/comm/create.h"
+#include "src/exec/gpu.h"
 #include "transports/shm/heap.h"
+
+namespace axccl::api {
+namespace {
+
+// Where ranks of this process live, so that peers reach it.
+Result<void*> Allocate(size_t bytes) {
+  AXCCL_ASSIGN_OR_RETURN(const bool on_gpus, comm::RanksOnGpus());
+  if (on_gpus) return exec::AllocateOnGpu(bytes);
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  return heap->Allocate(bytes, NCCL_WIN_REQUIRED_ALIGNMENT);
+}
+
+}  // namespace
+}  // namespace axccl::api
 
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
@@ -12,9 +28,7 @@ AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
   if (ptr == nullptr) return InvalidArgument("ncclMemAlloc: argument ptr is NULL; pass where to put the address");
   *ptr = nullptr;
   if (size == 0) return InvalidArgument("ncclMemAlloc: argument size is 0; pass the bytes needed");
-  const auto heap = shm::Heap::Get();
-  if (!heap.ok()) return Report(heap.status());
-  const auto memory = heap.value()->Allocate(size, NCCL_WIN_REQUIRED_ALIGNMENT);
+  const auto memory = Allocate(size);
   if (!memory.ok()) return Report(memory.status());
   *ptr = memory.value();
   return ncclSuccess;
@@ -23,7 +37,7 @@ AXCCL_TWIN(MemAlloc)
 
 AXCCL_API ncclResult_t pncclMemFree(void* ptr) {
   if (const Status status = CheckProcess("ncclMemFree"); !status.ok()) return Report(status);
-  if (ptr == nullptr) return ncclSuccess;
+  if (ptr == nullptr || axccl::exec::FreeOnGpu(ptr)) return ncclSuccess;
   const auto heap = shm::Heap::Get();
   return Report(heap.ok() ? heap.value()->Free(ptr) : heap.status());
 }

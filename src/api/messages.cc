@@ -25,9 +25,9 @@ Result<exec::Channel*> PairOf(const ChannelPin& pin, int peer, bool sending) {
 }
 
 Status EnqueueMessage(const ChannelPin& pin, int peer, bool sending, const std::vector<exec::Call>& calls,
-                      device::host::Stream* stream) {
+                      comm::StreamRef stream) {
   AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(pin, peer, sending));
-  for (const exec::Call& call : calls) Enqueue(pin.comm.get(), pair, call, stream);
+  for (const exec::Call& call : calls) AXCCL_RETURN_IF_ERROR(Enqueue(pin.comm.get(), pair, call, stream));
   return Status();
 }
 
@@ -45,8 +45,8 @@ ncclResult_t Message(const char* name, int count, const axcclView_t* view, bool 
   if (const Status status = FindOperands(request, 2, sending ? 0 : 1, &list); !status.ok()) return Report(status);
   std::vector<exec::Call> calls;
   if (const Status status = MakeCalls(request, std::move(list), &calls); !status.ok()) return Report(status);
-  device::host::Stream* stream = nullptr;
-  if (!FindStream(stream_handle, name, &stream, &result)) return result;
+  comm::StreamRef stream;
+  if (!FindStream(*pin.comm, stream_handle, name, &stream, &result)) return result;
   if (peer != place.rank) return Report(EnqueueMessage(pin, peer, sending, calls, stream));
   for (const exec::Call& call : calls) {
     if (const Status status = EnqueueSelf(name, pin.comm.get(), pin.channel, call, sending, stream); !status.ok())
@@ -105,14 +105,14 @@ exec::ViewList OneSide(exec::ViewList list, bool inputs) {
 }
 
 Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, int position, const Neighbours& neighbours,
-                       const exec::ViewList& list, device::host::Stream* stream) {
+                       const exec::ViewList& list, comm::StreamRef stream) {
   const bool to_self = neighbours.target == position;
   std::vector<exec::Call> sent, received;
   if (neighbours.target >= 0 && !to_self) AXCCL_RETURN_IF_ERROR(MakeCalls(r, OneSide(list, true), &sent));
   AXCCL_RETURN_IF_ERROR(MakeCalls(r, to_self ? list : OneSide(list, false), &received));
   if (!sent.empty()) AXCCL_RETURN_IF_ERROR(EnqueueMessage(pin, neighbours.target, true, sent, stream));
   if (neighbours.source >= 0 && !to_self) return EnqueueMessage(pin, neighbours.source, false, received, stream);
-  for (const exec::Call& call : received) EnqueueLocal(pin.comm.get(), pin.channel, call, stream);
+  for (const exec::Call& call : received) AXCCL_RETURN_IF_ERROR(EnqueueLocal(pin.comm.get(), pin.channel, call, stream));
   return Status();
 }
 
@@ -129,8 +129,8 @@ ncclResult_t Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, 
   }
   exec::ViewList list;
   if (const Status status = FindPermuted(r, neighbours.target >= 0, &list); !status.ok()) return Report(status);
-  device::host::Stream* stream = nullptr;
-  if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
+  comm::StreamRef stream;
+  if (!FindStream(*pin.comm, stream_handle, r.name, &stream, &result)) return result;
   AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,
              neighbours.source, place.ranks, static_cast<void*>(stream_handle));
   // Both directions at once, whatever the order in which others come to theirs.

@@ -25,7 +25,7 @@ bool FindTarget(axcclStream_t handle, const char* call, Target* target, ncclResu
     *result = Report(status);
     return false;
   }
-  if (!FindStream(handle, call, &target->stream, result)) return false;
+  if (!FindHostStream(handle, call, &target->stream, result)) return false;
   target->device = Device::Get(target->stream != nullptr ? target->stream->device() : Device::Current(false));
   if (target->stream == nullptr) target->stream = target->device->null_stream();
   return true;

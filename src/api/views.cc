@@ -24,11 +24,13 @@ ncclResult_t Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t s
   ncclResult_t result = ncclSuccess;
   exec::ViewList list;
   if (const Status status = FindOutsideOperands(r, &list); !status.ok()) return Report(status);
-  device::host::Stream* stream = nullptr;
-  if (!FindStream(stream_handle, r.name, &stream, &result) || list.operands.empty()) return result;
+  comm::StreamRef stream;
+  if (!FindStream(*pin.comm, stream_handle, r.name, &stream, &result) || list.operands.empty()) return result;
   std::vector<exec::Call> calls;
   if (const Status status = MakeCalls(r, std::move(list), &calls); !status.ok()) return Report(status);
-  for (const exec::Call& call : calls) EnqueueLocal(pin.comm.get(), pin.channel, call, stream);
+  for (const exec::Call& call : calls) {
+    if (const Status status = EnqueueLocal(pin.comm.get(), pin.channel, call, stream); !status.ok()) return Report(status);
+  }
   return ncclSuccess;
 }
 
@@ -53,14 +55,14 @@ ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle
           "%s: the options have scale %g, which goes with ncclSum of floats and complex numbers (this is %s); pass 0",
           r.name, call.views->scale, exec::DescribeCall(call).c_str());
   }
-  device::host::Stream* stream = nullptr;
-  if (!FindStream(stream_handle, r.name, &stream, &result)) return result;
+  comm::StreamRef stream;
+  if (!FindStream(*pin.comm, stream_handle, r.name, &stream, &result)) return result;
   for (const exec::Call& call : calls) {
     AXCCL_INFO(kColl, "%s: opCount %llx input %p output %p %s comm %p [nranks=%d] stream %p", r.name + 5,
                static_cast<unsigned long long>(comm->core()->operations()), call.input, call.output,
                exec::DescribeCall(call).c_str(), static_cast<void*>(handle), place.ranks,
                static_cast<void*>(stream_handle));
-    Enqueue(comm.get(), pin.channel, call, stream);
+    if (const Status status = Enqueue(comm.get(), pin.channel, call, stream); !status.ok()) return Report(status);
   }
   return ncclSuccess;
 }

@@ -36,6 +36,7 @@ class HandleTable {
     ~Pin() { Drop(); }
     explicit operator bool() const { return count_ != nullptr; }
     T* operator->() const { return object_; }
+    T& operator*() const { return *object_; }
     T* get() const { return count_ != nullptr ? object_ : nullptr; }
     void Drop() {
       if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_release);

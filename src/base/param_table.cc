@@ -57,7 +57,7 @@ const std::vector<Info>& Table() {
       Int("NCCL_P2P_DISABLE", "0", 0, 1,
           "1: no direct access to peers (no effect on host ranks: it is their only link)"),
       Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: no shared memory (no effect on host ranks: it is their only link)"),
-      Word("AXCCL_DEVICE", "auto", "auto|host", "where ranks live (no effect: host is the only device built in)"),
+      Word("AXCCL_DEVICE", "auto", "auto|host|cuda", "where ranks live; auto: on GPUs where there are any"),
       Bytes("AXCCL_HEAP_BYTES", "0", 0, kTera, "address space for ncclMemAlloc and scratch; 0: physical memory"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),
       Word("AXCCL_ORDER", "any", "any|group",

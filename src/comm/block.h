@@ -32,6 +32,8 @@ class Block {
 
   // More memory of the heap that peers may still use: freed with the block.
   void Keep(std::vector<void*> memory) { kept_ = std::move(memory); }
+  // Anything else, likewise.
+  void Keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
 
   // Gives the block up: closed for peers, and freed once `peers` (by rank; null or self: none) have let go or died.
   static void Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers);
@@ -44,6 +46,7 @@ class Block {
   uint64_t heap_offset_ = 0;
   exec::BlockLayout layout_;
   std::vector<void*> kept_;
+  std::shared_ptr<void> companion_;
 };
 
 // Bytes of [memory, memory + bytes), whole pages, that take up memory.

@@ -128,6 +128,7 @@ void Comm::Close() {
 
 void Comm::Abort() {
   abort_.store(true, std::memory_order_seq_cst);
+  if (phase() != Phase::kInitialising && core_ != nullptr) core_->Interrupt();
   device::host::Scheduler::Process().Notify();
   WaitBackground();
   if (core_ != nullptr) core_->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was aborted"));

@@ -8,6 +8,7 @@
 
 #include "src/algo/algo.h"
 #include "src/base/log.h"
+#include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
 #include "src/verify/verify.h"
 #include "transports/shm/attach.h"
@@ -42,21 +43,30 @@ double VerifySeconds() {
 
 Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                            std::unique_ptr<Block> block, std::vector<exec::Member> members,
-                           std::vector<std::shared_ptr<transport::PeerProcess>> processes)
+                           std::vector<std::shared_ptr<transport::PeerProcess>> processes,
+                           std::unique_ptr<exec::GpuRank> gpu)
     : identity_(std::move(identity)),
       settings_(settings),
       chooser_(std::move(chooser)),
       block_(std::move(block)),
       members_(std::move(members)),
       processes_(std::move(processes)),
-      device_(device::host::Device::Get(identity_.device)),
+      device_(device::host::Device::Get(identity_.device.gpu ? 0 : identity_.device.ordinal)),
+      gpu_(std::move(gpu)),
       launches_(std::make_shared<device::host::Timeline>()),
       channel_(this, members_, identity_.rank, launches_),
       pairs_(2 * static_cast<size_t>(identity_.ranks)) {
   channel_.group_order = settings_.group_order != 0;
+  if (gpu_ != nullptr) Watch(this);
 }
 
 Communicator::~Communicator() {
+  if (gpu_ != nullptr) {
+    Unwatch(this);
+    gpu_->WaitIdle();
+    gpu_->Disconnect();
+    block_->Keep(std::shared_ptr<void>(std::move(gpu_)));
+  }
   block_->Keep(channels_.Close());
   for (const exec::Member& member : members_) {
     if (member.rank != identity_.rank)
@@ -75,6 +85,7 @@ int Communicator::local_processes() const {
 const char* Communicator::LinkName(int peer) const {
   const exec::Member& member = members_[static_cast<size_t>(peer)];
   if (peer == identity_.rank) return "self";
+  if (gpu_ != nullptr) return member.same_process ? "inproc" : "cuda_ipc";
   if (member.same_process) return "inproc";
   return member.call_copy ? "shm+cma" : "shm";
 }
@@ -112,6 +123,7 @@ void Communicator::Fail(const Status& status) {
   failed_.store(true, std::memory_order_seq_cst);
   AXCCL_WARN("communicator %s rank %d of %d: %.*s", identity_.name.c_str(), identity_.rank, identity_.ranks,
              static_cast<int>(status.message().size()), status.message().data());
+  Interrupt();
   Publish(status);
 }
 
@@ -170,7 +182,8 @@ Status Communicator::CallWrite(uint32_t pid, const void* local, uint64_t remote,
 
 Status Communicator::AsyncError() {
   if (!failed()) {
-    const Status status = channel_.CheckMembers(-1);
+    Status status = channel_.CheckMembers(-1);
+    if (status.ok() && gpu_ != nullptr) status = gpu_->TakeReport();
     if (!status.ok()) Fail(status);
   }
   return failed() ? Failure() : Status();
@@ -182,6 +195,7 @@ void Communicator::Abort(const Status& reason) {
     if (failure_.ok()) failure_ = reason;
   }
   failed_.store(true, std::memory_order_seq_cst);
+  Interrupt();
   Publish(MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   // The step that may be under way here, or in a rank of this process that works on this rank's buffers, is the last one.
   for (const exec::Member& member : members_) {
@@ -190,7 +204,12 @@ void Communicator::Abort(const Status& reason) {
   Scheduler::Process().Notify();
 }
 
+void Communicator::Interrupt() {
+  if (gpu_ != nullptr) gpu_->Abort();
+}
+
 bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
+  if (gpu_ != nullptr) gpu_->WaitIdle();
   std::vector<device::host::Mark> marks = channels_.Outstanding();
   marks.push_back({launches_, launches_->issued()});
   return Scheduler::Process().Wait(

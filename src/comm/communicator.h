@@ -19,6 +19,7 @@
 #include "src/cost/machine.h"
 #include "src/device/host/stream.h"
 #include "src/exec/channel.h"
+#include "src/exec/gpu.h"
 #include "src/tune/tune.h"
 
 namespace axccl::comm {
@@ -34,10 +35,16 @@ struct Settings {
   char algorithms[512] = {};  // NCCL_ALGO
 };
 
+// Where a rank lives: a device of the host, or a GPU.
+struct DeviceId {
+  int ordinal = 0;
+  bool gpu = false;
+};
+
 struct Identity {
   int rank = 0;
   int ranks = 1;
-  int device = 0;
+  DeviceId device;
   uint64_t hash = 0;  // equal on all ranks, for logs
   std::string name;
 };
@@ -45,12 +52,16 @@ struct Identity {
 class Communicator : public exec::Host, public std::enable_shared_from_this<Communicator> {
  public:
   Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser, std::unique_ptr<Block> block,
-               std::vector<exec::Member> members, std::vector<std::shared_ptr<transport::PeerProcess>> processes);
+               std::vector<exec::Member> members, std::vector<std::shared_ptr<transport::PeerProcess>> processes,
+               std::unique_ptr<exec::GpuRank> gpu);
   ~Communicator() override;
 
   const Identity& identity() const { return identity_; }
   const Settings& settings() const { return settings_; }
+  // Of the host, which on GPU ranks only serves what is exchanged beside the calls.
   device::host::Device* device() const { return device_; }
+  // Null unless the rank is on a GPU.
+  exec::GpuRank* gpu() const { return gpu_.get(); }
   // The order of launches on the default channel and the pair channels.
   const device::host::TimelinePtr& launches() const { return launches_; }
   exec::Channel* channel() { return &channel_; }
@@ -80,7 +91,9 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   Status AsyncError();
   // Ends all operations with `reason` and wakes whoever waits for them. Local; any thread.
   void Abort(const Status& reason);
-  // Waits until all launches so far are done, or *give_up. False if given up.
+  // On GPU ranks: makes kernels end that wait for peers, so that WaitIdle returns.
+  void Interrupt();
+  // Waits until all launches so far are done, or *give_up (GPU ranks: Interrupt). False if given up.
   bool WaitIdle(const std::atomic<bool>* give_up);
 
   // Collective over `group` (ranks in ascending order, this one among them): all contribute `bytes` <= kControlBytes. The k-th
@@ -104,6 +117,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   const std::vector<exec::Member> members_;
   std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
   device::host::Device* const device_;
+  std::unique_ptr<exec::GpuRank> gpu_;  // lives on with the block
   const device::host::TimelinePtr launches_;
   exec::Channel channel_;
   std::mutex pairs_mutex_;

@@ -16,7 +16,7 @@ std::chrono::steady_clock::time_point Deadline() {
   return std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-SetupOptions MakeOptions(int rank, int ranks, int device, const Config& config, const std::atomic<bool>* abort) {
+SetupOptions MakeOptions(int rank, int ranks, DeviceId device, const Config& config, const std::atomic<bool>* abort) {
   SetupOptions options;
   options.identity.rank = rank;
   options.identity.ranks = ranks;
@@ -58,7 +58,25 @@ struct SplitChoice {
 
 }  // namespace
 
-Result<std::shared_ptr<Communicator>> CreateFromId(const boot::UniqueId& id, int rank, int ranks, int device,
+Result<bool> RanksOnGpus() {
+  const std::string device = param::Get("AXCCL_DEVICE");
+  if (device == "host") return false;
+  // A driver does not come or go while a process runs.
+  static const auto* const gpus = new Result<int>(exec::NumGpus());
+  if (device == "auto") return gpus->ok() && gpus->value() > 0 && !device::host::Device::Chosen();
+  AXCCL_RETURN_IF_ERROR(gpus->status());
+  if (gpus->value() == 0) return MakeStatus(Code::kInvalidUsage, "AXCCL_DEVICE=cuda: this process sees no GPU");
+  return true;
+}
+
+Result<DeviceId> CurrentDevice() {
+  AXCCL_ASSIGN_OR_RETURN(const bool on_gpus, RanksOnGpus());
+  if (!on_gpus) return DeviceId{device::host::Device::Current(true), false};
+  AXCCL_ASSIGN_OR_RETURN(const int gpu, exec::CurrentGpu());
+  return DeviceId{gpu, true};
+}
+
+Result<std::shared_ptr<Communicator>> CreateFromId(const boot::UniqueId& id, int rank, int ranks, DeviceId device,
                                                    const Config& config, const std::atomic<bool>* abort) {
   const SetupOptions options = MakeOptions(rank, ranks, device, config, abort);
   AXCCL_ASSIGN_OR_RETURN(auto session, boot::Session::Join(id, rank, ranks, options.deadline, abort));
@@ -66,7 +84,7 @@ Result<std::shared_ptr<Communicator>> CreateFromId(const boot::UniqueId& id, int
   return Setup(exchange.get(), options);
 }
 
-std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<int>& devices, const Config& config,
+std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<DeviceId>& devices, const Config& config,
                                                              const std::atomic<bool>* abort) {
   const int ranks = static_cast<int>(devices.size());
   LocalMeeting meeting(ranks);

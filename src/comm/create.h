@@ -11,12 +11,18 @@
 
 namespace axccl::comm {
 
+// Where a rank lives that the calling thread creates: on what AXCCL_DEVICE says, and there on the device the thread has chosen
+// (cudaSetDevice, axcclHostSetDevice).
+Result<DeviceId> CurrentDevice();
+// Whether that is a GPU. With AXCCL_DEVICE=auto it is where there are GPUs and the thread has not chosen a host device.
+Result<bool> RanksOnGpus();
+
 // Rank `rank` of `ranks`, meeting the others through the id.
-Result<std::shared_ptr<Communicator>> CreateFromId(const boot::UniqueId& id, int rank, int ranks, int device,
+Result<std::shared_ptr<Communicator>> CreateFromId(const boot::UniqueId& id, int rank, int ranks, DeviceId device,
                                                    const Config& config, const std::atomic<bool>* abort);
 
 // All ranks of a communicator at once, rank i on devices[i].
-std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<int>& devices, const Config& config,
+std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<DeviceId>& devices, const Config& config,
                                                              const std::atomic<bool>* abort);
 
 // Collective over the parent's ranks: those with equal `color` >= 0 form a communicator, ordered by (key, parent rank). A

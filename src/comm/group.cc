@@ -148,7 +148,10 @@ Status Group::End(double* seconds) {
   std::vector<StreamCall> calls = std::move(calls_);
   if (!jobs_.empty()) status = RunJobs();
   Clear();
-  if (!calls.empty() && (status.ok() || status.code() == Code::kInProgress)) LaunchGroup(std::move(calls));
+  if (!calls.empty() && (status.ok() || status.code() == Code::kInProgress)) {
+    const Status launched = LaunchGroup(std::move(calls));
+    if (!launched.ok()) return launched;
+  }
   return status;
 }
 

@@ -113,7 +113,7 @@ std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
   std::vector<Cluster> clusters;
   for (StreamCall& call : calls) {
     Communicator* comm = call.comm.get();
-    Stream* stream = Effective(*comm, call.stream);
+    Stream* stream = Effective(*comm, call.stream.host);
     const TimelinePtr& order = call.channel->order();
     Cluster* home = nullptr;
     for (size_t i = 0; i < clusters.size();) {
@@ -167,10 +167,25 @@ bool IssueIdle(Communicator* comm, Timeline* order, Stream* stream, uint64_t* la
   return true;
 }
 
+// Peers may be waiting for what could not be enqueued.
+Status SubmitToGpus(const std::vector<StreamCall>& calls) {
+  std::vector<exec::GpuCall> launched;
+  for (const StreamCall& call : calls) {
+    call.comm->CountOperation();
+    launched.push_back(exec::GpuCall{call.comm->gpu(), call.channel, call.call, call.local, call.stream.cuda});
+  }
+  const Status status = exec::LaunchOnGpus(launched);
+  for (const StreamCall& call : calls) {
+    if (!status.ok()) call.comm->Fail(status);
+  }
+  return status;
+}
+
 }  // namespace
 
-void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call, Stream* stream) {
-  Stream* effective = Effective(*comm, stream);
+Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call, StreamRef stream) {
+  if (comm->gpu() != nullptr) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});
+  Stream* effective = Effective(*comm, stream.host);
   device::host::Queue* queue = comm->device()->queue();
   uint64_t launch_ticket, stream_ticket;
   if (!queue->TryEnterIdle()) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});
@@ -193,7 +208,7 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
     order->Complete(launch_ticket);
     effective->timeline()->Complete(stream_ticket);
     queue->LeaveAndNotify();
-    return;
+    return Status();
   }
   auto launch = std::make_shared<Launch>();
   launch->Add(comm, std::move(operation));
@@ -204,10 +219,16 @@ void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel
   queue->AddStarted(std::move(item));
   queue->Leave();
   Scheduler::Process().LeftPending();
+  return Status();
 }
 
-void LaunchGroup(std::vector<StreamCall> calls) {
+Status LaunchGroup(std::vector<StreamCall> calls) {
+  const auto on_gpus = std::stable_partition(calls.begin(), calls.end(),
+                                             [](const StreamCall& call) { return call.comm->gpu() == nullptr; });
+  std::vector<StreamCall> gpu_calls(std::make_move_iterator(on_gpus), std::make_move_iterator(calls.end()));
+  calls.erase(on_gpus, calls.end());
   for (Cluster& cluster : MakeClusters(std::move(calls))) Submit(std::move(cluster));
+  return gpu_calls.empty() ? Status() : SubmitToGpus(gpu_calls);
 }
 
 }  // namespace axccl::comm

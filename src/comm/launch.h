@@ -13,19 +13,26 @@
 
 namespace axccl::comm {
 
+// Where a call is enqueued: on a stream of the host device, null for the NULL stream of the communicator's, or, on GPU ranks,
+// on one of CUDA's.
+struct StreamRef {
+  device::host::Stream* host = nullptr;
+  void* cuda = nullptr;
+};
+
 struct StreamCall {
   std::shared_ptr<Communicator> comm;
   exec::Channel* channel = nullptr;
   exec::Call call;
-  device::host::Stream* stream = nullptr;  // null: the NULL stream of the communicator's device
-  std::shared_ptr<device::host::Stream> keep;  // `stream` while the call waits in a group
+  StreamRef stream;
+  std::shared_ptr<device::host::Stream> keep;  // `stream.host` while the call waits in a group
   std::shared_ptr<exec::Channel> hold = nullptr;  // `channel` while work on it is under way; null where the communicator is enough
   bool local = false;  // a copy within the rank (exec/local_copy.h), in the order of the channel
 };
 
-// One call, on the caller's thread as far as it goes without waiting.
-void LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call,
-               device::host::Stream* stream);
-void LaunchGroup(std::vector<StreamCall> calls);
+// One call, on the caller's thread as far as it goes without waiting. Only on GPUs can what is enqueued fail at once; the
+// communicator then has failed.
+Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call, StreamRef stream);
+Status LaunchGroup(std::vector<StreamCall> calls);
 
 }  // namespace axccl::comm

@@ -15,14 +15,16 @@
 namespace axccl::comm {
 namespace {
 
-constexpr uint32_t kProtocol = 2;
+constexpr uint32_t kProtocol = 3;
 constexpr int kMaxLanes = 8;
+constexpr int kMaxGpuLanes = 64;
 
 // First round: who I am; rank 0 also what everybody does.
 struct Introduction {
   uint32_t protocol;
   uint32_t rank;
   int32_t device;
+  uint32_t on_gpu;
   uint64_t hash;  // rank 0's counts
   transport::ProcessAddress address;
   Settings settings;
@@ -55,7 +57,7 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
   if (options.inherit != nullptr) {
     settings = *options.inherit;
   } else {
-    settings.machine = cost::MeasureOnce();
+    if (!options.identity.device.gpu) settings.machine = cost::MeasureOnce();
     settings.scratch_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_SCRATCH_BYTES"));
     settings.allow_calls = param::Get("AXCCL_CMA") != "0";
     settings.group_order = param::Get("AXCCL_ORDER") == "group";
@@ -66,10 +68,21 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
                         sizeof(settings.algorithms) - 1);
     std::memcpy(settings.algorithms, algorithms.data(), algorithms.size());
   }
-  settings.lanes = static_cast<uint32_t>(std::clamp(options.min_lanes, 1, kMaxLanes));
-  settings.machine.cores = Cores();
   settings.machine.ranks = options.identity.ranks;
+  if (options.identity.device.gpu) {
+    AXCCL_ASSIGN_OR_RETURN(const int multiprocessors, exec::GpuMultiprocessors(options.identity.device.ordinal));
+    settings.machine = cost::GpuMachine(multiprocessors, options.identity.ranks);
+    // Every rank may have all of the device's, unless it shares the device with others.
+    settings.lanes = static_cast<uint32_t>(std::clamp(multiprocessors, options.min_lanes, kMaxGpuLanes));
+  } else {
+    settings.machine.cores = Cores();
+    settings.lanes = static_cast<uint32_t>(std::clamp(options.min_lanes, 1, kMaxLanes));
+  }
   return settings;
+}
+
+std::string DeviceText(const Introduction& peer) {
+  return peer.on_gpu != 0 ? "CUDA device " + std::to_string(peer.device) : "the host";
 }
 
 // The state of one rank's setup; what it acquired is given back on every way out.
@@ -80,6 +93,7 @@ class Builder {
   Result<std::shared_ptr<Communicator>> Run() {
     AXCCL_RETURN_IF_ERROR(Introduce());
     AXCCL_RETURN_IF_ERROR(ShareBlocks());
+    if (options_.identity.device.gpu) AXCCL_RETURN_IF_ERROR(ShareGpuMemory());
     AXCCL_RETURN_IF_ERROR(TestCalls());
     return Finish();
   }
@@ -92,7 +106,8 @@ class Builder {
     Introduction mine{};
     mine.protocol = kProtocol;
     mine.rank = static_cast<uint32_t>(self());
-    mine.device = options_.identity.device;
+    mine.device = options_.identity.device.ordinal;
+    mine.on_gpu = options_.identity.device.gpu;
     mine.hash = RandomHash();
     AXCCL_ASSIGN_OR_RETURN(mine.address, shm::SelfAddress());
     AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
@@ -106,6 +121,9 @@ class Builder {
       if (peer.protocol != kProtocol)
         return MakeStatus(Code::kInvalidUsage, "rank %u speaks protocol %u, this rank %u: use one version of the library",
                           peer.rank, peer.protocol, kProtocol);
+      if (peer.on_gpu != peers_[0].on_gpu)
+        return MakeStatus(Code::kInvalidUsage, "rank 0 lives on %s and rank %u on %s; all ranks of a communicator need one kind "
+                          "of device: set AXCCL_DEVICE alike", DeviceText(peers_[0]).c_str(), peer.rank, DeviceText(peer).c_str());
       if (peer.address.host_id != mine.address.host_id)
         return MakeStatus(Code::kInvalidUsage,
                           "rank %u cannot share memory with rank %zu (another machine, user or container): this version needs "
@@ -149,6 +167,20 @@ class Builder {
     return Status();
   }
 
+  Status ShareGpuMemory() {
+    exec::GpuOptions gpu_options;
+    gpu_options.device = options_.identity.device.ordinal;
+    gpu_options.rank = options_.identity.rank;
+    gpu_options.ranks = options_.identity.ranks;
+    gpu_options.lanes = settings_.lanes;
+    gpu_options.scratch_bytes = settings_.scratch_bytes;
+    AXCCL_ASSIGN_OR_RETURN(gpu_, exec::GpuRank::Create(gpu_options));
+    const exec::GpuAddress mine = gpu_->address();
+    std::vector<exec::GpuAddress> addresses(ranks());
+    AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), addresses.data()));
+    return gpu_->Connect(addresses, members_);
+  }
+
   Status TestCalls() {
     bool all = settings_.allow_calls != 0;
     for (size_t rank = 0; rank < ranks() && all; ++rank) {
@@ -171,10 +203,10 @@ class Builder {
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_),
-                                               std::move(members_), std::move(processes_));
-    AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu device %d: init complete, %d processes, link to rank %zu %s",
+                                               std::move(members_), std::move(processes_), std::move(gpu_));
+    AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, link to rank %zu %s",
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
-               options_.identity.device, comm->local_processes(), (self() + 1) % ranks(),
+               options_.identity.device.gpu ? "cudaDev" : "device", options_.identity.device.ordinal, comm->local_processes(), (self() + 1) % ranks(),
                comm->LinkName(static_cast<int>((self() + 1) % ranks())));
     return comm;
   }
@@ -204,6 +236,7 @@ class Builder {
   std::unique_ptr<Block> block_;
   std::vector<exec::Member> members_;
   std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
+  std::unique_ptr<exec::GpuRank> gpu_;
   bool contributed_ = false;
 };
 

@@ -275,4 +275,17 @@ Machine Measure() {
   return machine;
 }
 
+Machine GpuMachine(int multiprocessors, int ranks) {
+  Machine machine;
+  machine.signal_seconds = 1.5e-6;
+  machine.op_seconds = 4e-7;
+  machine.switch_seconds = 5e-6;
+  machine.cached_bytes_per_second = 4e10;
+  machine.memory_bytes_per_second = 2.5e10;
+  machine.cache_bytes = (32u << 20) / static_cast<uint64_t>(ranks);
+  machine.cores = multiprocessors;
+  machine.ranks = ranks;
+  return machine;
+}
+
 }  // namespace axccl::cost

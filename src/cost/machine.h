@@ -32,6 +32,10 @@ Machine Measure();
 // stays.
 Machine MeasureOnce();
 
+// Of one GPU with so many multiprocessors, for ranks that share it. Fixed figures: "cores" are multiprocessors and the
+// bandwidths those of one block; nothing is measured.
+Machine GpuMachine(int multiprocessors, int ranks);
+
 // Where MeasureOnce keeps its file; empty when the environment names no place for it.
 std::string CacheFile();
 // As MeasureOnce, with the file given. Empty: measures.

@@ -245,6 +245,15 @@ void Channel::Locate(const Call& call, Prepared* prepared) const {
   }
 }
 
+void Channel::RecordCall(const Call& call) {
+  OpRecord* record = own().layout.RecordOf(own().block, sequence);
+  record->sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  record->word[OpRecord::kCall].store(call.Packed(), std::memory_order_relaxed);
+  record->word[OpRecord::kCount].store(call.count, std::memory_order_relaxed);
+  record->sequence.store(++sequence, std::memory_order_release);
+}
+
 Status Channel::CompareCalls(int position, uint64_t seq) const {
   const OpRecord* mine = own().layout.RecordOf(own().block, seq);
   const OpRecord* theirs = member(position).layout.RecordOf(member(position).block, seq);

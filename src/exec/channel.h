@@ -144,6 +144,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // one of which is the next to use the same set.
   bool NeedsBarrier(const Prepared& next) const;
 
+  // Writes down, as the next operation's, a call without views that runs elsewhere than on the host.
+  void RecordCall(const Call& call);
   // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
   Status FindMismatch() const;
   // As above for one member.

@@ -118,9 +118,9 @@ TEST_P(BadValueTest, KeepsTheDefaultAndIsReportedOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Values, BadValueTest,
-                         testing::Values(BadValue{"AXCCL_DEVICE", "gpu", "auto|host"},
-                                         BadValue{"AXCCL_DEVICE", "hos", "auto|host"},
-                                         BadValue{"AXCCL_DEVICE", "auto|host", "auto|host"},
+                         testing::Values(BadValue{"AXCCL_DEVICE", "gpu", "auto|host|cuda"},
+                                         BadValue{"AXCCL_DEVICE", "hos", "auto|host|cuda"},
+                                         BadValue{"AXCCL_DEVICE", "auto|host", "auto|host|cuda"},
                                          BadValue{"NCCL_COMM_BLOCKING", "2", "from 0 to 1"},
                                          BadValue{"NCCL_COMM_BLOCKING", "yes", "from 0 to 1"},
                                          BadValue{"NCCL_COMM_BLOCKING", "1x", "from 0 to 1"},

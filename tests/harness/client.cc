@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "tests/harness/gpu.h"
+
 namespace axccl::harness {
 
 testing::AssertionResult IsSuccess(const char* expression, ncclResult_t result) {
@@ -36,10 +38,10 @@ Clique::~Clique() { Destroy(); }
 bool Clique::MakeStreams(int streams_per_rank) {
   bool good = true;
   for (Member& member : members_) {
-    if (member.device >= 0) good = good && axcclHostSetDevice(member.device) == ncclSuccess;
+    if (member.device >= 0 && !OnGpu()) good = good && axcclHostSetDevice(member.device) == ncclSuccess;
     for (int i = 0; i < streams_per_rank && good; ++i) {
       axcclStream_t stream = nullptr;
-      const ncclResult_t result = axcclStreamCreate(&stream, axcclStreamNonBlocking);
+      const ncclResult_t result = CreateStream(&stream);
       EXPECT_OK(result);
       good = result == ncclSuccess;
       if (good) member.streams.push_back(stream);
@@ -93,7 +95,7 @@ bool Clique::Synchronize() {
   bool good = true;
   for (const Member& member : members_) {
     for (const axcclStream_t stream : member.streams) {
-      const ncclResult_t result = axcclStreamSynchronize(stream);
+      const ncclResult_t result = SynchronizeStream(stream);
       EXPECT_OK(result) << "rank " << member.rank;
       good = good && result == ncclSuccess;
     }
@@ -105,7 +107,7 @@ bool Clique::Destroy() {
   bool good = true;
   for (Member& member : members_) {
     for (const axcclStream_t stream : member.streams) {
-      const ncclResult_t result = axcclStreamDestroy(stream);
+      const ncclResult_t result = DestroyStream(stream);
       EXPECT_OK(result);
       good = good && result == ncclSuccess;
     }

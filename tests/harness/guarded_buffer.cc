@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "nccl.h"
+#include "tests/harness/gpu.h"
 
 namespace axccl::harness {
 namespace {
@@ -31,7 +32,9 @@ const char* MemoryName(Memory memory) { return memory == Memory::kMemAlloc ? "Me
 
 std::unique_ptr<Arena> Arena::Create(Memory memory, size_t bytes) {
   void* base = nullptr;
-  if (memory == Memory::kMemAlloc) {
+  if (OnGpu()) {
+    base = GpuAllocate(bytes);
+  } else if (memory == Memory::kMemAlloc) {
     const ncclResult_t result = ncclMemAlloc(&base, bytes);
     EXPECT_EQ(result, ncclSuccess) << "ncclMemAlloc of " << bytes << " bytes: " << ncclGetLastError(nullptr);
   } else {
@@ -43,7 +46,9 @@ std::unique_ptr<Arena> Arena::Create(Memory memory, size_t bytes) {
 }
 
 Arena::~Arena() {
-  if (memory_ == Memory::kMemAlloc) {
+  if (OnGpu()) {
+    GpuFree(base_);
+  } else if (memory_ == Memory::kMemAlloc) {
     EXPECT_EQ(ncclMemFree(base_), ncclSuccess) << ncclGetLastError(nullptr);
   } else {
     std::free(base_);

@@ -2,7 +2,8 @@
 //
 // An Arena is one allocation from which buffers are taken one after another; every byte outside what was handed out,
 // and every handed-out byte until the test writes it, holds a pattern that depends on its position. Reset makes the
-// whole arena free again. Used by one thread; the library may read and write the buffers from any.
+// whole arena free again. On GPU ranks (gpu.h) both kinds are managed memory.
+// Used by one thread; the library may read and write the buffers from any.
 #pragma once
 
 #include <cstddef>

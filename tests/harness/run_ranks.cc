@@ -88,7 +88,8 @@ constexpr int kToldExit = 9;
 constexpr std::chrono::seconds kGrace{3};
 
 void ApplyEnvironment(const RunOptions& options) {
-  setenv("AXCCL_DEVICE", "host", 1);
+  const char* device = getenv("AXCCL_TEST_DEVICE");
+  setenv("AXCCL_DEVICE", device != nullptr ? device : "host", 1);
   for (const auto& [name, value] : options.environment) {
     if (value.empty()) {
       unsetenv(name.c_str());

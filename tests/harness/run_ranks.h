@@ -40,7 +40,7 @@ inline Layout OneThread(int n) { return {1, 1, n}; }
 struct RunOptions {
   // Wall time for the whole run; sanitizers get more (see TimeScale).
   std::chrono::milliseconds deadline{20000};
-  // Set in the children before `body`, on top of AXCCL_DEVICE=host. An empty value unsets.
+  // Set in the children before `body`, on top of AXCCL_DEVICE=host (or what AXCCL_TEST_DEVICE says). An empty value unsets.
   std::vector<std::pair<std::string, std::string>> environment;
 };
 

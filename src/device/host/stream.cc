@@ -10,6 +10,7 @@ namespace {
 constexpr size_t kCopyStep = 1u << 20;
 
 thread_local int t_device = -1;
+thread_local bool t_chosen = false;
 
 class Callback : public Work {
  public:
@@ -102,7 +103,12 @@ int Device::Current(bool claim) {
   return t_device < 0 ? 0 : t_device;
 }
 
-void Device::SetCurrent(int ordinal) { t_device = ordinal; }
+void Device::SetCurrent(int ordinal) {
+  t_device = ordinal;
+  t_chosen = true;
+}
+
+bool Device::Chosen() { return t_chosen; }
 
 void Device::AddStream(const std::shared_ptr<Stream>& stream) {
   std::lock_guard lock(mutex_);

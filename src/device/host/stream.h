@@ -61,6 +61,8 @@ class Device {
   // The calling thread's current device; the next free one is made current first if the thread has none yet and
   // `claim` is set. 0 otherwise.
   static int Current(bool claim);
+  // Whether the calling thread has a device of its own choice (SetCurrent).
+  static bool Chosen();
   static void SetCurrent(int ordinal);
 
   int ordinal() const { return ordinal_; }

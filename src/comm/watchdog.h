@@ -1,0 +1,15 @@
+// Looks after communicators whose operations no thread of this process drives: those of GPU ranks. When a peer has died, failed
+// or left, or a kernel has found something wrong, the communicator fails, and its kernels end.
+//
+// Runs on the service thread, every few milliseconds as long as there is a communicator to look after.
+#pragma once
+
+namespace axccl::comm {
+
+class Communicator;
+
+// Between the two calls `comm` is looked after. Thread-safe; after Unwatch nothing touches it any more.
+void Watch(Communicator* comm);
+void Unwatch(Communicator* comm);
+
+}  // namespace axccl::comm

@@ -1,0 +1,170 @@
+#include "src/device/cuda/device.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace axccl::device::cuda {
+
+class DeviceTable {
+ public:
+  static DeviceTable& Process() {
+    static DeviceTable* const table = new DeviceTable;
+    return *table;
+  }
+
+  Result<Device*> Find(int ordinal) {
+    std::lock_guard lock(mutex_);
+    std::unique_ptr<Device>& device = devices_[ordinal];
+    if (device == nullptr) {
+      auto fresh = std::make_unique<Device>();
+      AXCCL_RETURN_IF_ERROR(fresh->Open(ordinal));
+      device = std::move(fresh);
+    }
+    return device.get();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::unique_ptr<Device>> devices_;
+};
+
+Result<int> Device::Count() {
+  AXCCL_ASSIGN_OR_RETURN(const Driver* driver, Driver::Get());
+  int count = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver->cuDeviceGetCount(&count));
+  return count;
+}
+
+Result<int> Device::Current() {
+  AXCCL_ASSIGN_OR_RETURN(const Driver* driver, Driver::Get());
+  CUcontext context = nullptr;
+  CUdevice device = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver->cuCtxGetCurrent(&context));
+  if (context == nullptr) return 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver->cuCtxGetDevice(&device));
+  AXCCL_ASSIGN_OR_RETURN(const int count, Count());
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUdevice other = 0;
+    AXCCL_RETURN_IF_CUDA_ERROR(driver->cuDeviceGet(&other, ordinal));
+    if (other == device) return ordinal;
+  }
+  return MakeStatus(Code::kUnhandledCudaError, "the current CUDA context is on a device that the driver does not list");
+}
+
+Result<Device*> Device::Get(int ordinal) {
+  AXCCL_ASSIGN_OR_RETURN(const int count, Count());
+  if (ordinal < 0 || ordinal >= count)
+    return MakeStatus(Code::kInvalidArgument, "CUDA device %d: there are %d; pass 0..%d", ordinal, count, count - 1);
+  return DeviceTable::Process().Find(ordinal);
+}
+
+Status Device::Open(int ordinal) {
+  const Driver& driver = Driver::Loaded();
+  ordinal_ = ordinal;
+  char name[128] = {};
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceGet(&device_, ordinal));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceGetName(name, sizeof(name) - 1, device_));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceGetUuid(&uuid_, device_));
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_));
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuDeviceGetAttribute(&sees_host_memory_, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device_));
+  name_ = name;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDevicePrimaryCtxRetain(&context_, device_));
+  const Scope scope(*this);
+  return Check(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+}
+
+Result<CUdeviceptr> Device::Allocate(size_t bytes) const {
+  const Driver& driver = Driver::Loaded();
+  const Scope scope(*this);
+  CUdeviceptr memory = 0;
+  if (const CUresult result = driver.cuMemAlloc(&memory, bytes); result != CUDA_SUCCESS) {
+    size_t free = 0, total = 0;
+    driver.cuMemGetInfo(&free, &total);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return Check(result, "cuMemAlloc");
+    return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s): %zu bytes are needed and %zu of %zu are free; free some, "
+                      "or lower AXCCL_SCRATCH_BYTES", ordinal_, name_.c_str(), bytes, free, total);
+  }
+  Status cleared = Check(driver.cuMemsetD8Async(memory, 0, bytes, stream_), "cuMemsetD8Async");
+  if (cleared.ok()) cleared = Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  if (cleared.ok()) return memory;
+  driver.cuMemFree(memory);
+  return cleared;
+}
+
+void Device::Free(CUdeviceptr memory) const {
+  const Scope scope(*this);
+  Driver::Loaded().cuMemFree(memory);
+}
+
+Result<void*> Device::AllocateHost(size_t bytes) const {
+  const Scope scope(*this);
+  void* memory = nullptr;
+  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuMemHostAlloc(
+      &memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+  std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
+  return memory;
+}
+
+void Device::FreeHost(void* memory) const {
+  const Scope scope(*this);
+  Driver::Loaded().cuMemFreeHost(memory);
+}
+
+Status Device::Upload(CUdeviceptr to, const void* from, size_t bytes) const {
+  const Driver& driver = Driver::Loaded();
+  const Scope scope(*this);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyHtoDAsync(to, from, bytes, stream_));
+  return Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
+Status Device::Download(void* to, CUdeviceptr from, size_t bytes) const {
+  const Driver& driver = Driver::Loaded();
+  const Scope scope(*this);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyDtoHAsync(to, from, bytes, stream_));
+  return Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
+Status Device::EnablePeer(const Device& peer) const {
+  if (peer.ordinal_ == ordinal_) return Status();
+  const Driver& driver = Driver::Loaded();
+  int can = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceCanAccessPeer(&can, device_, peer.device_));
+  if (can == 0)
+    return MakeStatus(Code::kInvalidUsage, "CUDA device %d cannot access the memory of device %d, and ranks on such devices are "
+                      "not served yet", ordinal_, peer.ordinal_);
+  const Scope scope(*this);
+  const CUresult result = driver.cuCtxEnablePeerAccess(peer.context_, 0);
+  return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? Status() : Check(result, "cuCtxEnablePeerAccess");
+}
+
+Result<CUmodule> Device::Load(const void* image) const {
+  const Scope scope(*this);
+  CUmodule module = nullptr;
+  const CUresult result = Driver::Loaded().cuModuleLoadData(&module, image);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+    return MakeStatus(Code::kInvalidUsage, "CUDA device %d (%s) is older than what the library was built for", ordinal_,
+                      name_.c_str());
+  AXCCL_RETURN_IF_ERROR(Check(result, "cuModuleLoadData"));
+  return module;
+}
+
+Scope::Scope(const Device& device) {
+  const Driver& driver = Driver::Loaded();
+  CUcontext current = nullptr;
+  driver.cuCtxGetCurrent(&current);
+  if (current != device.context()) pushed_ = driver.cuCtxPushCurrent(device.context()) == CUDA_SUCCESS;
+  driver.cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+Scope::~Scope() {
+  const Driver& driver = Driver::Loaded();
+  driver.cuThreadExchangeStreamCaptureMode(&mode_);
+  CUcontext popped = nullptr;
+  if (pushed_) driver.cuCtxPopCurrent(&popped);
+}
+
+}  // namespace axccl::device::cuda

@@ -1,0 +1,74 @@
+#include "src/device/cuda/driver.h"
+
+#include <dlfcn.h>
+
+namespace axccl::device::cuda {
+namespace {
+
+Driver g_driver;
+
+// The functions as they were in the oldest driver's release: what the header says of them has not changed since.
+Status Load(Driver* driver) {
+  constexpr const char* kLibrary = "libcuda.so.1";
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    return MakeStatus(Code::kInvalidUsage, "no CUDA driver: %s; install NVIDIA's driver, or set AXCCL_DEVICE=host", dlerror());
+  using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+  const auto find = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
+  if (find == nullptr)
+    return MakeStatus(Code::kInvalidUsage, "the CUDA driver is too old (before %d.%d); update it, or set AXCCL_DEVICE=host",
+                      kOldestDriver / 1000, kOldestDriver % 1000 / 10);
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
+#define AXCCL_CUDA_TEXT_(name) #name
+#define AXCCL_CUDA_FIND(name)                                                                                   \
+  if (find(BaseName(AXCCL_CUDA_TEXT_(name)).c_str(), &function, kOldestDriver, CU_GET_PROC_ADDRESS_DEFAULT,     \
+           &found) != CUDA_SUCCESS || function == nullptr)                                                      \
+    return MakeStatus(Code::kInvalidUsage, "the CUDA driver lacks %s; update it, or set AXCCL_DEVICE=host",     \
+                      AXCCL_CUDA_TEXT_(name));                                                                  \
+  driver->name = reinterpret_cast<decltype(driver->name)>(function);
+  // The header's macros have put version suffixes to some of the names by now.
+  auto BaseName = [](std::string name) {
+    const size_t suffix = name.rfind("_v");
+    return suffix == std::string::npos ? name : name.substr(0, suffix);
+  };
+  AXCCL_CUDA_FUNCTIONS(AXCCL_CUDA_FIND)
+#undef AXCCL_CUDA_FIND
+#undef AXCCL_CUDA_TEXT_
+  int version = 0;
+  if (driver->cuDriverGetVersion(&version) != CUDA_SUCCESS || version < kOldestDriver)
+    return MakeStatus(Code::kInvalidUsage, "the CUDA driver is of CUDA %d.%d, at least %d.%d is needed; update it, or set "
+                      "AXCCL_DEVICE=host", version / 1000, version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
+  if (const CUresult result = driver->cuInit(0); result != CUDA_SUCCESS) {
+    const char* text = nullptr;
+    driver->cuGetErrorString(result, &text);
+    return MakeStatus(Code::kUnhandledCudaError, "the CUDA driver does not start: %s (cuInit: %d); set AXCCL_DEVICE=host to do "
+                      "without", text != nullptr ? text : "unknown error", static_cast<int>(result));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<const Driver*> Driver::Get() {
+  static const Status* const status = new Status(Load(&g_driver));
+  if (!status->ok()) return *status;
+  return &g_driver;
+}
+
+const Driver& Driver::Loaded() { return g_driver; }
+
+Status Check(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return Status();
+  const Driver& driver = Driver::Loaded();
+  const char *name = nullptr, *text = nullptr;
+  driver.cuGetErrorName(result, &name);
+  driver.cuGetErrorString(result, &text);
+  // The expression up to its arguments, without what it is called on.
+  const std::string expression = call;
+  const std::string function = expression.substr(0, expression.find('('));
+  return MakeStatus(Code::kUnhandledCudaError, "%s failed: %s (%s)", function.substr(function.find_last_of(".>") + 1).c_str(),
+                    text != nullptr ? text : "unknown error", name != nullptr ? name : std::to_string(result).c_str());
+}
+
+}  // namespace axccl::device::cuda

@@ -1,0 +1,50 @@
+// The CUDA driver, loaded when it is first asked for: the same library runs where there is none, and beside any CUDA runtime
+// of the application. Documented functions only, each found by cuGetProcAddress in the version of the header compiled against.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+#include "src/base/status.h"
+
+namespace axccl::device::cuda {
+
+// Every function used. One that a driver may lack is left out here and asked for where it is used.
+#define AXCCL_CUDA_FUNCTIONS(X)                                                                                     \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                             \
+  X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetPCIBusId)              \
+  X(cuDeviceCanAccessPeer) X(cuDeviceGetUuid)                                                                       \
+  X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)           \
+  X(cuCtxEnablePeerAccess) X(cuStreamGetCtx)                                                                        \
+  X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemHostAlloc) X(cuMemFreeHost)             \
+  X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemsetD8Async)        \
+  X(cuPointerGetAttributes) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                       \
+  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent)                 \
+  X(cuStreamIsCapturing) X(cuThreadExchangeStreamCaptureMode)                                                       \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
+  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute)                                                  \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel)
+
+struct Driver {
+#define AXCCL_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
+  AXCCL_CUDA_FUNCTIONS(AXCCL_CUDA_MEMBER)
+#undef AXCCL_CUDA_MEMBER
+
+  // The driver of this process, initialised. An error says why there is none; the same for the life of the process.
+  static Result<const Driver*> Get();
+  // Once Get() has succeeded.
+  static const Driver& Loaded();
+};
+
+// Ok for CUDA_SUCCESS; else a status that names `call` and what the driver says of it. kOutOfMemory and the like become
+// kSystemError, the rest kUnhandledCudaError.
+Status Check(CUresult result, const char* call);
+
+#define AXCCL_RETURN_IF_CUDA_ERROR(expression) \
+  AXCCL_RETURN_IF_ERROR(::axccl::device::cuda::Check((expression), #expression))
+
+// Oldest driver the library runs with: CUDA 12.0.
+inline constexpr int kOldestDriver = 12000;
+
+}  // namespace axccl::device::cuda

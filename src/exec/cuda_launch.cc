@@ -1,0 +1,196 @@
+// From calls to kernels: which tasks go into one launch, and how it is ordered with the streams they were enqueued on.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/cuda/fatbin.h"
+#include "src/exec/cuda_rank.h"
+
+namespace axccl::exec {
+namespace {
+
+using device::cuda::Check;
+using device::cuda::Device;
+using device::cuda::Driver;
+using device::cuda::Scope;
+namespace cuda = kernels::cuda;
+
+// Threads of a block: as many as there are words of 16 bytes to move, so that small calls wait for few at their barriers.
+constexpr unsigned kLeastThreads = 64, kMostThreads = 512;
+
+unsigned ThreadsFor(const cuda::Task& task) {
+  const plan::Partition& cut = task.cut.partition;
+  const uint64_t words = cut.count * ElementSize(task.type) / cut.lanes / 16;
+  return static_cast<unsigned>(std::clamp<uint64_t>(RoundUp(words, 32), kLeastThreads, kMostThreads));
+}
+
+// The interpreter on one device.
+struct Interpreter {
+  CUfunction run = nullptr;
+  uint32_t resident_blocks = 1;  // that the device runs at a time, of most threads
+};
+
+Result<Interpreter> Load(const Device& device) {
+  const Driver& driver = Driver::Loaded();
+  Interpreter interpreter;
+  AXCCL_ASSIGN_OR_RETURN(const CUmodule module, device.Load(axccl_cuda_fatbin));
+  const Scope scope(device);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&interpreter.run, module, "axccl_run"));
+  int of_multiprocessor = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, interpreter.run, kMostThreads, 0));
+  interpreter.resident_blocks = static_cast<uint32_t>(std::max(1, of_multiprocessor * device.multiprocessors()));
+  return interpreter;
+}
+
+Result<const Interpreter*> InterpreterOf(const Device& device) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const loaded = new std::map<const Device*, Interpreter>;
+  std::lock_guard lock(*mutex);
+  const auto it = loaded->find(&device);
+  if (it != loaded->end()) return &it->second;
+  AXCCL_ASSIGN_OR_RETURN(const Interpreter interpreter, Load(device));
+  return &loaded->emplace(&device, interpreter).first->second;
+}
+
+template <class T>
+void AddOnce(std::vector<T>* list, T item) {
+  if (std::find(list->begin(), list->end(), item) == list->end()) list->push_back(item);
+}
+
+// What a group enqueues on one device.
+class DeviceLaunch {
+ public:
+  explicit DeviceLaunch(Device* device) : device_(device) {}
+
+  void Add(const GpuCall& call) {
+    calls_.push_back(&call);
+    AddOnce(&ranks_, static_cast<CudaRank*>(call.rank));
+    AddOnce(&streams_, static_cast<CUstream>(call.stream));
+  }
+
+  // The first stream does the work; the others wait for it as it has waited for them.
+  Status Enqueue() {
+    const Scope scope(*device_);
+    const Driver& driver = Driver::Loaded();
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamIsCapturing(streams_[0], &capture));
+    captured_ = capture != CU_STREAM_CAPTURE_STATUS_NONE;
+    AXCCL_RETURN_IF_ERROR(MakeWaves());
+    AXCCL_RETURN_IF_ERROR(Join());
+    for (const std::vector<cuda::Task>& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
+    for (const GpuCall* call : calls_) {
+      if (call->local) AXCCL_RETURN_IF_ERROR(Copy(call->call));
+    }
+    // What is captured is ordered by the graph's launches.
+    for (CudaRank* rank : ranks_) {
+      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Launched(streams_[0]));
+    }
+    return Part();
+  }
+
+ private:
+  // Calls on different channels run side by side, those on one channel one after the other.
+  Status MakeWaves() {
+    std::map<const Channel*, size_t> made;
+    for (const GpuCall* call : calls_) {
+      if (call->local) continue;
+      auto* rank = static_cast<CudaRank*>(call->rank);
+      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel,
+                             rank->ChannelFor(call->channel, call->call.kind == plan::Kind::kSendRecv));
+      const size_t wave = made[call->channel]++;
+      if (wave == waves_.size()) waves_.emplace_back();
+      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call));
+      waves_[wave].push_back(task);
+      lanes_ = std::max(lanes_, task.cut.partition.lanes);
+      threads_ = std::max(threads_, ThreadsFor(task));
+    }
+    return Status();
+  }
+
+  Status Join() {
+    for (CudaRank* rank : ranks_) {
+      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Follow(streams_[0]));
+    }
+    for (size_t i = 1; i < streams_.size(); ++i) AXCCL_RETURN_IF_ERROR(Order(streams_[i], streams_[0]));
+    return Status();
+  }
+  Status Part() {
+    for (size_t i = 1; i < streams_.size(); ++i) AXCCL_RETURN_IF_ERROR(Order(streams_[0], streams_[i]));
+    return Status();
+  }
+  // What is on `first` by now comes before what follows on `then`.
+  Status Order(CUstream first, CUstream then) {
+    const Driver& driver = Driver::Loaded();
+    CUevent event = nullptr;
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    Status status = Check(driver.cuEventRecord(event, first), "cuEventRecord");
+    if (status.ok()) status = Check(driver.cuStreamWaitEvent(then, event, 0), "cuStreamWaitEvent");
+    driver.cuEventDestroy(event);  // lives on until it is no longer needed
+    return status;
+  }
+
+  Status Run(const std::vector<cuda::Task>& tasks) {
+    AXCCL_ASSIGN_OR_RETURN(const Interpreter* interpreter, InterpreterOf(*device_));
+    cuda::Launch launch;
+    launch.num_tasks = static_cast<uint32_t>(tasks.size());
+    launch.lanes = lanes_;
+    void* lent = nullptr;
+    if (tasks.size() > cuda::kMaxTasks) {
+      const size_t bytes = tasks.size() * sizeof(cuda::Task);
+      AXCCL_ASSIGN_OR_RETURN(lent, ranks_[0]->Lend(bytes, captured_));
+      launch.more = static_cast<cuda::Task*>(lent);
+      std::copy(tasks.begin(), tasks.end(), static_cast<cuda::Task*>(lent));
+    } else {
+      std::copy(tasks.begin(), tasks.end(), launch.tasks);
+    }
+    // Other ranks on the device need room for their blocks, in launches of their own.
+    const uint32_t neighbours = std::max(ranks_[0]->neighbours(), static_cast<uint32_t>(ranks_.size()));
+    const uint64_t share = uint64_t{interpreter->resident_blocks} * ranks_.size() / neighbours;
+    const uint64_t strands = tasks.size() * uint64_t{launch.lanes};
+    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, std::max<uint64_t>(share, 1)));
+    void* parameters[] = {&launch};
+    AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuLaunchKernel(interpreter->run, blocks, 1, 1, threads_, 1, 1, 0, streams_[0],
+                                                                parameters, nullptr),
+                                "cuLaunchKernel"));
+    return lent != nullptr ? ranks_[0]->Return(lent, streams_[0]) : Status();
+  }
+
+  Status Copy(const Call& call) {
+    const uint64_t bytes = call.count * ElementSize(call.type);
+    if (bytes == 0 || call.input == call.output) return Status();
+    return Check(Driver::Loaded().cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(call.output),
+                                                reinterpret_cast<CUdeviceptr>(call.input), bytes, streams_[0]),
+                 "cuMemcpyAsync");
+  }
+
+  Device* const device_;
+  std::vector<const GpuCall*> calls_;
+  std::vector<CudaRank*> ranks_;
+  std::vector<CUstream> streams_;
+  std::vector<std::vector<cuda::Task>> waves_;
+  uint32_t lanes_ = 1;
+  unsigned threads_ = kLeastThreads;
+  bool captured_ = false;
+};
+
+}  // namespace
+
+Status LaunchOnGpus(const std::vector<GpuCall>& calls) {
+  std::map<Device*, DeviceLaunch> launches;
+  std::vector<CudaRank*> ranks;
+  for (const GpuCall& call : calls) {
+    auto* rank = static_cast<CudaRank*>(call.rank);
+    launches.try_emplace(rank->device(), rank->device()).first->second.Add(call);
+    AddOnce(&ranks, rank);
+  }
+  // In one order, so that two threads that share ranks do not wait for each other.
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (CudaRank* rank : ranks) locks.emplace_back(rank->launching());
+  for (auto& [device, launch] : launches) AXCCL_RETURN_IF_ERROR(launch.Enqueue());
+  return Status();
+}
+
+}  // namespace axccl::exec

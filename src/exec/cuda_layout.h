@@ -1,0 +1,26 @@
+// What a rank has in device memory: lines, announcements and scratch of the default channel and of its pair channels.
+// All ranks compute the same layout from the same numbers.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "src/exec/layout.h"
+
+namespace axccl::exec {
+
+// Offsets from the start of a rank's device memory. ChannelLayout::announcements has one kernels::cuda::Announcement for each
+// parity; records there are none.
+struct CudaLayout {
+  ChannelLayout channel;
+  uint64_t pairs = 0;       // two control parts for each peer: sending to it, receiving from it
+  uint64_t pair_bytes = 0;  // of one
+  uint64_t pair_scratch = 0;
+  uint64_t bytes = 0;       // of it all
+
+  static CudaLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes);
+  // The pair channel src -> dst in the memory of `owner`, which is one of the two.
+  ChannelLayout Pair(uint32_t src, uint32_t dst, uint32_t owner) const;
+};
+
+}  // namespace axccl::exec
