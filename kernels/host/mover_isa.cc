@@ -260,19 +260,28 @@ size_t FirstBlock(const void* dst, size_t bytes) {
   return block < bytes ? block : bytes;
 }
 
-// Streams a block and meanwhile has the sources of the next one fetched: the stores alone would leave the memory idle
-// that the loads of the next block then wait for.
-void StreamAndFetch(char* to, const char* block, size_t bytes, const void* const* src, int num_src, size_t next) {
+// What is to be fetched while a block is streamed, from byte `at` of every source: null is nothing.
+struct Fetch {
+  const void* const* src;
+  size_t at;
+};
+
+// Streams a block and meanwhile has the sources of the next one fetched, `soon` to the first-level cache, `later` to
+// the second: the stores alone would leave the memory idle that the loads of the next block then wait for.
+void StreamAndFetch(char* to, const char* block, size_t bytes, int num_src, const Fetch& soon, const Fetch& later) {
   for (size_t line = 0; line < bytes; line += kCacheLine) {
-    for (int k = 0; k < num_src; ++k) __builtin_prefetch(static_cast<const char*>(src[k]) + next + line);
+    for (int k = 0; soon.src != nullptr && k < num_src; ++k)
+      __builtin_prefetch(static_cast<const char*>(soon.src[k]) + soon.at + line);
+    for (int k = 0; later.src != nullptr && k < num_src; ++k)
+      __builtin_prefetch(static_cast<const char*>(later.src[k]) + later.at + line, 0, 2);
     Stream(to + line, block + line, bytes - line < kCacheLine ? bytes - line : kCacheLine);
   }
 }
 
 // Reduces block by block into the first-level cache and streams from there: needs no kernels of its own, and
-// destinations may be aligned differently. `next_row` as in isa.h. No fence.
+// destinations may be aligned differently. The rows as in isa.h. No fence.
 [[gnu::noinline]] void ReduceStreamed(Kernel kernel, const ReduceRequest& request, size_t bytes,
-                                      const void* const* next_row) {
+                                      const void* const* next_row, const void* const* later_row) {
   alignas(kCacheLine) char block[kBlockBytes];
   void* const to_block[1] = {block};
   ReduceRequest part = request;
@@ -282,17 +291,12 @@ void StreamAndFetch(char* to, const char* block, size_t bytes, const void* const
   size_t end = FirstBlock(request.dst[0], bytes);
   while (at < bytes) {
     kernel(part, at, end);
-    const bool in_row = bytes - end >= end - at;  // nothing beyond the sources' ends
-    const bool in_next_row = end == bytes && next_row != nullptr;
-    const void* const* const upcoming = in_next_row ? next_row : request.src;
-    for (int d = 0; d < request.num_dst; ++d) {
-      char* const to = static_cast<char*>(request.dst[d]) + at;
-      if (d == 0 && (in_row || in_next_row)) {
-        StreamAndFetch(to, block, end - at, upcoming, request.num_src, in_row ? end : 0);
-      } else {
-        Stream(to, block, end - at);
-      }
-    }
+    // Nothing beyond the sources' ends.
+    const Fetch soon = end == bytes              ? Fetch{next_row, 0}
+                       : bytes - end >= end - at ? Fetch{request.src, end}
+                                                 : Fetch{nullptr, 0};
+    StreamAndFetch(static_cast<char*>(request.dst[0]) + at, block, end - at, request.num_src, soon, {later_row, at});
+    for (int d = 1; d < request.num_dst; ++d) Stream(static_cast<char*>(request.dst[d]) + at, block, end - at);
     at = end;
     end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
   }
@@ -369,10 +373,10 @@ Kernel KernelToOne(const Kernels& kernels, const ReduceRequest& request) {
   return request.num_src == 2 ? kernels.two_to_one : kernels.many;
 }
 
-void ReduceRow(const ReduceRequest& request, const void* const* next_row) {
+void ReduceRow(const ReduceRequest& request, const void* const* next_row, const void* const* later_row) {
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
-  ReduceStreamed(KernelToOne(kernels, request), request, request.count << type.size_shift, next_row);
+  ReduceStreamed(KernelToOne(kernels, request), request, request.count << type.size_shift, next_row, later_row);
 }
 
 void Reduce(const ReduceRequest& request) {
@@ -386,7 +390,7 @@ void Reduce(const ReduceRequest& request) {
       kernels.two_to_two_streamed(request, 0, bytes);
       StreamFence();
     } else if (request.num_src > 1 || scaled) {
-      ReduceStreamed(KernelToOne(kernels, request), request, bytes, nullptr);
+      ReduceStreamed(KernelToOne(kernels, request), request, bytes, nullptr, nullptr);
       StreamFence();
     } else {
       CopyStreamed(request.dst, request.num_dst, request.src[0], bytes);
