@@ -52,15 +52,7 @@ TiledMove::TiledMove(const IsaTable& isa, const BoxPlan& plan, const BoxOperands
       later_row_(next_row_ + operands.num_src),
       blocks_(scratch + PointersBytes(operands)),
       block_bytes_(BlockBytes(operands)) {
-  request_ = {};
-  if (reduces_) {
-    request_.type = reduce->type;
-    request_.combine = reduce->combine;
-    request_.pre = reduce->pre;
-    request_.round_factored = reduce->round_factored;
-    request_.post_divisor = reduce->post_divisor;
-    request_.post = reduce->post;
-  }
+  request_ = reduces_ ? ArithmeticOf(*reduce) : ReduceRequest{};
   request_.dst = reinterpret_cast<void**>(pointers_);
   request_.num_dst = operands.num_dst;
   request_.src = reinterpret_cast<void**>(pointers_ + operands.num_dst);
