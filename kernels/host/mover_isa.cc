@@ -126,7 +126,7 @@ struct Mover {
     for (int d = 0; d < NumDst(); ++d) {
       char* to = Dst(d, at);
       for (int u = 0; u < kCount; ++u) {
-        if constexpr (kStreams && kCount > 1) {
+        if constexpr (kStreams && kCount == kUnroll) {
           StreamWord(to + u * kBytes, out[u]);
         } else {
           StoreWord(to + u * kBytes, out[u]);
@@ -164,7 +164,8 @@ void Run(const ReduceRequest& request, size_t begin, size_t end) {
 struct Kernels {
   Kernel two_to_one;  // 2 sources, 1 destination, no scaling: what a reduction between two ranks is made of
   Kernel two_to_two;  // the same for both ranks at once
-  Kernel two_to_two_streamed;  // around the cache, to aligned destinations
+  Kernel two_to_one_streamed;  // around the cache, to aligned destinations
+  Kernel two_to_two_streamed;
   Kernel many;        // any numbers, no scaling
   Kernel scaled;      // any numbers, factors, divisor
 };
@@ -172,15 +173,15 @@ struct Kernels {
 // `Plain` is the format used where nothing is scaled.
 template <class Plain, class Format, class Op>
 constexpr Kernels KernelsOf() {
-  return {Run<Plain, Op, false, 2, 1>, Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 2, 2, true>,
-          Run<Plain, Op, false, 0, 0>, Run<Format, Op, true, 0, 0>};
+  return {Run<Plain, Op, false, 2, 1>,       Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 2, 1, true>,
+          Run<Plain, Op, false, 2, 2, true>, Run<Plain, Op, false, 0, 0>, Run<Format, Op, true, 0, 0>};
 }
 
 // Of what is rarer and costs no more to compute than to load: fewer instances, and no scaling.
 template <class Format, class Op>
 constexpr Kernels FewKernelsOf() {
   constexpr Kernel kMany = Run<Format, Op, false, 0, 0>;
-  return {Run<Format, Op, false, 2, 1>, kMany, kMany, kMany, nullptr};
+  return {Run<Format, Op, false, 2, 1>, kMany, Run<Format, Op, false, 2, 1, true>, kMany, kMany, nullptr};
 }
 
 struct TypeKernels {
@@ -201,8 +202,8 @@ constexpr TypeKernels TypeKernelsOf(int size_shift) {
 template <class Op>
 constexpr Kernels BitKernelsOf() {
   using Bytes = Integer<uint8_t>;
-  return {Run<Bytes, Op, false, 2, 1>, Run<Bytes, Op, false, 2, 2>, Run<Bytes, Op, false, 2, 2, true>,
-          Run<Bytes, Op, false, 0, 0>, nullptr};
+  return {Run<Bytes, Op, false, 2, 1>,       Run<Bytes, Op, false, 2, 2>, Run<Bytes, Op, false, 2, 1, true>,
+          Run<Bytes, Op, false, 2, 2, true>, Run<Bytes, Op, false, 0, 0>, nullptr};
 }
 
 template <class Format, class Unsigned>
@@ -376,7 +377,12 @@ Kernel KernelToOne(const Kernels& kernels, const ReduceRequest& request) {
 void ReduceRow(const ReduceRequest& request, const void* const* next_row, const void* const* later_row) {
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
-  ReduceStreamed(KernelToOne(kernels, request), request, request.count << type.size_shift, next_row, later_row);
+  const size_t bytes = request.count << type.size_shift;
+  // Where the hardware prefetches, and no line of the destination is broken, there is no need for a block.
+  const bool two_to_one = request.num_src == 2 && request.num_dst == 1 && !Scales(request);
+  if (two_to_one && later_row == nullptr && OnLines(request.dst[0]))
+    return kernels.two_to_one_streamed(request, 0, bytes);
+  ReduceStreamed(KernelToOne(kernels, request), request, bytes, next_row, later_row);
 }
 
 void Reduce(const ReduceRequest& request) {
@@ -386,8 +392,8 @@ void Reduce(const ReduceRequest& request) {
   const bool scaled = Scales(request);
   const bool two = request.num_src == 2 && !scaled;
   if (request.non_temporal) {
-    if (two && request.num_dst == 2 && OnLines(request.dst[0]) && OnLines(request.dst[1])) {
-      kernels.two_to_two_streamed(request, 0, bytes);
+    if (two && request.num_dst <= 2 && OnLines(request.dst[0]) && OnLines(request.dst[request.num_dst - 1])) {
+      (request.num_dst == 1 ? kernels.two_to_one_streamed : kernels.two_to_two_streamed)(request, 0, bytes);
       StreamFence();
     } else if (request.num_src > 1 || scaled) {
       ReduceStreamed(KernelToOne(kernels, request), request, bytes, nullptr, nullptr);
