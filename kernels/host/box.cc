@@ -4,6 +4,7 @@
 
 #include "kernels/host/box_nest.h"
 #include "kernels/host/box_plan.h"
+#include "kernels/host/box_rows.h"
 #include "kernels/host/box_tiles.h"
 #include "kernels/host/box_weave.h"
 #include "kernels/host/isa.h"
@@ -49,53 +50,6 @@ void CopyInTurns(const IsaTable& isa, const BoxRange& range, const BoxCopies& co
   }
 }
 
-// All copies row by row, where rows are long contiguous runs: what is read from memory that the sources share, such as
-// the blocks of one input, is read in its order. Prefetchers do not follow a copy that skips pages. False: not so.
-bool CopyRows(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies, bool non_temporal) {
-  constexpr int kMost = 64;
-  constexpr uint64_t kMinRow = 1024;
-  const int num = copies.num;
-  const size_t element = copies.element_bytes;
-  const BoxOperands operands = {copies.dst, num, copies.src, num, element};
-  const BoxPlan plan = PlanBox(range, operands);
-  const int last = plan.num_dims - 1;
-  if (num > kMost || last < 1 || plan.size[last] * element < kMinRow) return false;
-  for (int i = 0; i < operands.Num(); ++i) {
-    if (plan.Stride(operands.At(i), last, element) != static_cast<int64_t>(element)) return false;
-  }
-  int order[kMost];
-  for (int i = 0; i < num; ++i) order[i] = i;
-  std::sort(order, order + num, [&](int a, int b) { return copies.src[a].data < copies.src[b].data; });
-  // Pieces of rows only.
-  const uint64_t whole = last >= 2 ? plan.packed[last - 2] : ~uint64_t{0};
-  for (uint64_t done = 0, count; done < range.count; done += count) {
-    const uint64_t begin = range.begin + done;
-    count = std::min(range.count - done, whole - begin % whole);
-    BoxPieces pieces(plan, begin, count);
-    BoxPiece piece;
-    while (pieces.Next(&piece)) {
-      const uint64_t rows = piece.first == last ? 1 : piece.first == last - 1 ? piece.extent : plan.size[last - 1];
-      const size_t bytes = (piece.first == last ? piece.extent : plan.size[last]) * element;
-      char* to[kMost];
-      const char* from[kMost];
-      for (int i = 0; i < num; ++i) {
-        to[i] = piece.Address(plan, copies.dst[order[i]], element);
-        from[i] = piece.Address(plan, copies.src[order[i]], element);
-      }
-      for (uint64_t row = 0; row < rows; ++row) {
-        for (int i = 0; i < num; ++i) {
-          void* const there = to[i];
-          non_temporal ? isa.stream(to[i], from[i], bytes, {}) : isa.copy(&there, 1, from[i], bytes, false);
-          to[i] += plan.Stride(copies.dst[order[i]], last - 1, element);
-          from[i] += plan.Stride(copies.src[order[i]], last - 1, element);
-        }
-      }
-    }
-  }
-  if (non_temporal) isa.stream_fence();
-  return true;
-}
-
 void CopySeveral(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies, bool non_temporal) {
   if (range.count == 0) return;
   const Weave weave(isa, range, copies);
@@ -138,12 +92,27 @@ void CopyAny(const IsaTable& isa, const BoxRange& range, const BoxOperand* dst, 
   }
 }
 
+bool IsCopy(const BoxReduceRequest& r) {
+  return r.num_src == 1 && r.pre == nullptr && r.post_divisor <= 1 && r.post == nullptr;
+}
+
 void ReduceAny(const IsaTable& isa, const BoxReduceRequest& r) {
   const size_t element_bytes = ElementSize(r.type);
-  if (r.num_src == 1 && r.pre == nullptr && r.post_divisor <= 1 && r.post == nullptr) {
+  if (IsCopy(r)) {
     CopyAny(isa, r.range, r.dst, r.num_dst, *r.src, element_bytes, r.non_temporal);
   } else if (r.range.count > 0) {
     MoveTiles(isa, r.range, {r.dst, r.num_dst, r.src, r.num_src, element_bytes}, &r, r.non_temporal);
+  }
+}
+
+void ReduceSeveral(const IsaTable& isa, const BoxReduceRequest& requests) {
+  if (requests.range.count == 0 || (!IsCopy(requests) && ReduceRows(isa, requests))) return;
+  BoxReduceRequest one = requests;
+  one.num_dst = 1;
+  for (int i = 0; i < requests.num_dst; ++i) {
+    one.dst = requests.dst + i;
+    one.src = requests.src + static_cast<ptrdiff_t>(i) * requests.num_src;
+    ReduceAny(isa, one);
   }
 }
 
@@ -161,6 +130,8 @@ void CopyBoxes(const BoxRange& range, const BoxOperand* dst, const BoxOperand* s
 
 void ReduceBox(const BoxReduceRequest& request) { ReduceAny(ActiveTable(), request); }
 
+void ReduceBoxes(const BoxReduceRequest& requests) { ReduceSeveral(ActiveTable(), requests); }
+
 void CopyBoxWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src,
                     size_t element_bytes, bool non_temporal) {
   CopyAny(TableOf(isa), range, dst, num_dst, src, element_bytes, non_temporal);
@@ -172,5 +143,7 @@ void CopyBoxesWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, con
 }
 
 void ReduceBoxWithIsa(int isa, const BoxReduceRequest& request) { ReduceAny(TableOf(isa), request); }
+
+void ReduceBoxesWithIsa(int isa, const BoxReduceRequest& requests) { ReduceSeveral(TableOf(isa), requests); }
 
 }  // namespace axccl::kernels

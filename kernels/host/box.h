@@ -63,11 +63,17 @@ struct BoxReduceRequest {
 
 void ReduceBox(const BoxReduceRequest& request);
 
+// num_dst reductions of num_src sources each: dst[i] gets that of src[i * num_src] and those after it, in turns of a
+// row where rows are long: for sources in the same pages. No operand is packed, and dst[i] may be one of its own
+// sources only.
+void ReduceBoxes(const BoxReduceRequest& requests);
+
 // For tests, as in mover.h.
 void CopyBoxWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src,
                     size_t element_bytes, bool non_temporal);
 void CopyBoxesWithIsa(int isa, const BoxRange& range, const BoxOperand* dst, const BoxOperand* src, int num,
                       size_t element_bytes, bool non_temporal);
 void ReduceBoxWithIsa(int isa, const BoxReduceRequest& request);
+void ReduceBoxesWithIsa(int isa, const BoxReduceRequest& requests);
 
 }  // namespace axccl::kernels

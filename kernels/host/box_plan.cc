@@ -16,6 +16,17 @@ bool Mergeable(const BoxOperands& operands, int outer, int inner, uint64_t inner
 
 }  // namespace
 
+ReduceRequest ArithmeticOf(const BoxReduceRequest& request) {
+  ReduceRequest arithmetic = {};
+  arithmetic.type = request.type;
+  arithmetic.combine = request.combine;
+  arithmetic.pre = request.pre;
+  arithmetic.round_factored = request.round_factored;
+  arithmetic.post_divisor = request.post_divisor;
+  arithmetic.post = request.post;
+  return arithmetic;
+}
+
 BoxPlan PlanBox(const BoxRange& range, const BoxOperands& operands) {
   BoxPlan plan;
   int last = -1;

@@ -37,6 +37,9 @@ struct BoxPlan {
   }
 };
 
+// A request with the arithmetic of the other and no operands.
+ReduceRequest ArithmeticOf(const BoxReduceRequest& request);
+
 BoxPlan PlanBox(const BoxRange& range, const BoxOperands& operands);
 
 // All of the dimensions after `first`, `extent` steps of dimension `first`, one step of those before it.

@@ -15,6 +15,8 @@ constexpr uint64_t kMinFlatRun = 256;
 constexpr uint64_t kMinFencedRun = 16384;
 // Runs that are rows or tiles of their own when they are streamed: nothing but the result goes through a block.
 constexpr uint64_t kMinTileRun = 2048;
+// Of all sources of a reduction, that are fetched before their turn.
+constexpr uint64_t kAheadBytes = 65536;
 
 uint64_t Distance(int64_t stride) {
   return stride < 0 ? -static_cast<uint64_t>(stride) : static_cast<uint64_t>(stride);
@@ -23,7 +25,7 @@ uint64_t Distance(int64_t stride) {
 size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 size_t PointersBytes(const BoxOperands& operands) {
-  return RoundUp((operands.Num() + operands.num_src) * sizeof(char*));
+  return RoundUp((operands.Num() + 2 * operands.num_src) * sizeof(char*));
 }
 
 }  // namespace
@@ -47,17 +49,10 @@ TiledMove::TiledMove(const IsaTable& isa, const BoxPlan& plan, const BoxOperands
       reduces_(reduce != nullptr),
       pointers_(reinterpret_cast<char**>(scratch)),
       next_row_(pointers_ + operands.Num()),
+      later_row_(next_row_ + operands.num_src),
       blocks_(scratch + PointersBytes(operands)),
       block_bytes_(BlockBytes(operands)) {
-  request_ = {};
-  if (reduces_) {
-    request_.type = reduce->type;
-    request_.combine = reduce->combine;
-    request_.pre = reduce->pre;
-    request_.round_factored = reduce->round_factored;
-    request_.post_divisor = reduce->post_divisor;
-    request_.post = reduce->post;
-  }
+  request_ = reduces_ ? ArithmeticOf(*reduce) : ReduceRequest{};
   request_.dst = reinterpret_cast<void**>(pointers_);
   request_.num_dst = operands.num_dst;
   request_.src = reinterpret_cast<void**>(pointers_ + operands.num_dst);
@@ -153,19 +148,32 @@ void TiledMove::RunFlat() {
   } while (NextTile(inner));
 }
 
-// Reductions around the cache, with no fence after each row and the sources' next row fetched ahead.
+// How far ahead rows are fetched to the second-level cache: a while, within a small part of that cache.
+uint64_t TiledMove::RowsAhead() const {
+  const uint64_t row = request_.count * element_bytes_;
+  return std::max<uint64_t>(1, kAheadBytes / (row * static_cast<uint64_t>(operands_.num_src)));
+}
+
+// Reductions around the cache, with no fence after each row. Prefetchers of the hardware follow neither rows that skip
+// pages nor many short ones, so that the rows to come are fetched ahead.
 void TiledMove::RunRows() {
   const int num_dst = operands_.num_dst;
+  const int num_src = operands_.num_src;
   const int inner = num_dims_ - 2;
   request_.count = dim_[num_dims_ - 1].extent;
+  const uint64_t ahead = RowsAhead();
   do {
     for (int i = 0; i < operands_.Num(); ++i) pointers_[i] = TileAddress(operands_.At(i));
     for (uint64_t r = dim_[inner].extent; r > 0; --r) {
-      for (int k = 0; k < operands_.num_src; ++k)
-        next_row_[k] = pointers_[num_dst + k] + Stride(operands_.src[k], inner);
-      isa_.reduce_row(request_, r > 1 ? reinterpret_cast<void**>(next_row_) : nullptr);
+      for (int k = 0; k < num_src; ++k) {
+        const int64_t stride = Stride(operands_.src[k], inner);
+        next_row_[k] = pointers_[num_dst + k] + stride;
+        later_row_[k] = pointers_[num_dst + k] + static_cast<int64_t>(ahead) * stride;
+      }
+      isa_.reduce_row(request_, r > 1 ? reinterpret_cast<void**>(next_row_) : nullptr,
+                      r > ahead ? reinterpret_cast<void**>(later_row_) : nullptr);
       for (int d = 0; d < num_dst; ++d) pointers_[d] += Stride(operands_.dst[d], inner);
-      for (int k = 0; k < operands_.num_src; ++k) pointers_[num_dst + k] = next_row_[k];
+      for (int k = 0; k < num_src; ++k) pointers_[num_dst + k] = next_row_[k];
     }
   } while (NextTile(inner));
 }

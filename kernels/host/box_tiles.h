@@ -46,6 +46,7 @@ class TiledMove {
 
   void RunFlat();
   void RunRows();
+  uint64_t RowsAhead() const;
   void Flat(uint64_t count);
   void ChooseTile(uint64_t flat_run);
   uint64_t CutTile();
@@ -61,9 +62,10 @@ class TiledMove {
   const bool non_temporal_;
   ReduceRequest request_;
   bool reduces_;
-  // Of the scratch memory: one pointer for each operand, one more and one block for each source and one for the result.
+  // Of the scratch memory: one pointer for each operand, two more and one block for each source and one for the result.
   char** pointers_;
   char** next_row_;
+  char** later_row_;
   char* blocks_;
   size_t block_bytes_;
 

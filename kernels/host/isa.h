@@ -27,9 +27,9 @@ struct IsaTable {
   // Copies around the cache without a fence, and meanwhile has the upcoming data fetched: the stores alone would leave
   // the memory idle that its loads then wait for.
   void (*stream)(char* to, const char* from, size_t bytes, const Upcoming& upcoming);
-  // One of several rows of a reduction, around the cache without a fence. Has what the sources hold in the next row
-  // fetched meanwhile; null: there is none.
-  void (*reduce_row)(const ReduceRequest& request, const void* const* next_row);
+  // One of several rows of a reduction, around the cache without a fence. Meanwhile has fetched what the sources hold
+  // in the next row, to the first-level cache, and in a later one, to the second; null: there is none.
+  void (*reduce_row)(const ReduceRequest& request, const void* const* next_row, const void* const* later_row);
   void (*stream_fence)();                   // orders streamed stores before later ones
 };
 

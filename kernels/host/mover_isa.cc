@@ -126,7 +126,7 @@ struct Mover {
     for (int d = 0; d < NumDst(); ++d) {
       char* to = Dst(d, at);
       for (int u = 0; u < kCount; ++u) {
-        if constexpr (kStreams && kCount > 1) {
+        if constexpr (kStreams && kCount == kUnroll) {
           StreamWord(to + u * kBytes, out[u]);
         } else {
           StoreWord(to + u * kBytes, out[u]);
@@ -164,7 +164,8 @@ void Run(const ReduceRequest& request, size_t begin, size_t end) {
 struct Kernels {
   Kernel two_to_one;  // 2 sources, 1 destination, no scaling: what a reduction between two ranks is made of
   Kernel two_to_two;  // the same for both ranks at once
-  Kernel two_to_two_streamed;  // around the cache, to aligned destinations
+  Kernel two_to_one_streamed;  // around the cache, to aligned destinations
+  Kernel two_to_two_streamed;
   Kernel many;        // any numbers, no scaling
   Kernel scaled;      // any numbers, factors, divisor
 };
@@ -172,15 +173,15 @@ struct Kernels {
 // `Plain` is the format used where nothing is scaled.
 template <class Plain, class Format, class Op>
 constexpr Kernels KernelsOf() {
-  return {Run<Plain, Op, false, 2, 1>, Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 2, 2, true>,
-          Run<Plain, Op, false, 0, 0>, Run<Format, Op, true, 0, 0>};
+  return {Run<Plain, Op, false, 2, 1>,       Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 2, 1, true>,
+          Run<Plain, Op, false, 2, 2, true>, Run<Plain, Op, false, 0, 0>, Run<Format, Op, true, 0, 0>};
 }
 
 // Of what is rarer and costs no more to compute than to load: fewer instances, and no scaling.
 template <class Format, class Op>
 constexpr Kernels FewKernelsOf() {
   constexpr Kernel kMany = Run<Format, Op, false, 0, 0>;
-  return {Run<Format, Op, false, 2, 1>, kMany, kMany, kMany, nullptr};
+  return {Run<Format, Op, false, 2, 1>, kMany, Run<Format, Op, false, 2, 1, true>, kMany, kMany, nullptr};
 }
 
 struct TypeKernels {
@@ -201,8 +202,8 @@ constexpr TypeKernels TypeKernelsOf(int size_shift) {
 template <class Op>
 constexpr Kernels BitKernelsOf() {
   using Bytes = Integer<uint8_t>;
-  return {Run<Bytes, Op, false, 2, 1>, Run<Bytes, Op, false, 2, 2>, Run<Bytes, Op, false, 2, 2, true>,
-          Run<Bytes, Op, false, 0, 0>, nullptr};
+  return {Run<Bytes, Op, false, 2, 1>,       Run<Bytes, Op, false, 2, 2>, Run<Bytes, Op, false, 2, 1, true>,
+          Run<Bytes, Op, false, 2, 2, true>, Run<Bytes, Op, false, 0, 0>, nullptr};
 }
 
 template <class Format, class Unsigned>
@@ -260,19 +261,28 @@ size_t FirstBlock(const void* dst, size_t bytes) {
   return block < bytes ? block : bytes;
 }
 
-// Streams a block and meanwhile has the sources of the next one fetched: the stores alone would leave the memory idle
-// that the loads of the next block then wait for.
-void StreamAndFetch(char* to, const char* block, size_t bytes, const void* const* src, int num_src, size_t next) {
+// What is to be fetched while a block is streamed, from byte `at` of every source: null is nothing.
+struct Fetch {
+  const void* const* src;
+  size_t at;
+};
+
+// Streams a block and meanwhile has the sources of the next one fetched, `soon` to the first-level cache, `later` to
+// the second: the stores alone would leave the memory idle that the loads of the next block then wait for.
+void StreamAndFetch(char* to, const char* block, size_t bytes, int num_src, const Fetch& soon, const Fetch& later) {
   for (size_t line = 0; line < bytes; line += kCacheLine) {
-    for (int k = 0; k < num_src; ++k) __builtin_prefetch(static_cast<const char*>(src[k]) + next + line);
+    for (int k = 0; soon.src != nullptr && k < num_src; ++k)
+      __builtin_prefetch(static_cast<const char*>(soon.src[k]) + soon.at + line);
+    for (int k = 0; later.src != nullptr && k < num_src; ++k)
+      __builtin_prefetch(static_cast<const char*>(later.src[k]) + later.at + line, 0, 2);
     Stream(to + line, block + line, bytes - line < kCacheLine ? bytes - line : kCacheLine);
   }
 }
 
 // Reduces block by block into the first-level cache and streams from there: needs no kernels of its own, and
-// destinations may be aligned differently. `next_row` as in isa.h. No fence.
+// destinations may be aligned differently. The rows as in isa.h. No fence.
 [[gnu::noinline]] void ReduceStreamed(Kernel kernel, const ReduceRequest& request, size_t bytes,
-                                      const void* const* next_row) {
+                                      const void* const* next_row, const void* const* later_row) {
   alignas(kCacheLine) char block[kBlockBytes];
   void* const to_block[1] = {block};
   ReduceRequest part = request;
@@ -282,17 +292,12 @@ void StreamAndFetch(char* to, const char* block, size_t bytes, const void* const
   size_t end = FirstBlock(request.dst[0], bytes);
   while (at < bytes) {
     kernel(part, at, end);
-    const bool in_row = bytes - end >= end - at;  // nothing beyond the sources' ends
-    const bool in_next_row = end == bytes && next_row != nullptr;
-    const void* const* const upcoming = in_next_row ? next_row : request.src;
-    for (int d = 0; d < request.num_dst; ++d) {
-      char* const to = static_cast<char*>(request.dst[d]) + at;
-      if (d == 0 && (in_row || in_next_row)) {
-        StreamAndFetch(to, block, end - at, upcoming, request.num_src, in_row ? end : 0);
-      } else {
-        Stream(to, block, end - at);
-      }
-    }
+    // Nothing beyond the sources' ends.
+    const Fetch soon = end == bytes              ? Fetch{next_row, 0}
+                       : bytes - end >= end - at ? Fetch{request.src, end}
+                                                 : Fetch{nullptr, 0};
+    StreamAndFetch(static_cast<char*>(request.dst[0]) + at, block, end - at, request.num_src, soon, {later_row, at});
+    for (int d = 1; d < request.num_dst; ++d) Stream(static_cast<char*>(request.dst[d]) + at, block, end - at);
     at = end;
     end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
   }
@@ -369,10 +374,15 @@ Kernel KernelToOne(const Kernels& kernels, const ReduceRequest& request) {
   return request.num_src == 2 ? kernels.two_to_one : kernels.many;
 }
 
-void ReduceRow(const ReduceRequest& request, const void* const* next_row) {
+void ReduceRow(const ReduceRequest& request, const void* const* next_row, const void* const* later_row) {
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
-  ReduceStreamed(KernelToOne(kernels, request), request, request.count << type.size_shift, next_row);
+  const size_t bytes = request.count << type.size_shift;
+  // Where the hardware prefetches, and no line of the destination is broken, there is no need for a block.
+  const bool two_to_one = request.num_src == 2 && request.num_dst == 1 && !Scales(request);
+  if (two_to_one && later_row == nullptr && OnLines(request.dst[0]))
+    return kernels.two_to_one_streamed(request, 0, bytes);
+  ReduceStreamed(KernelToOne(kernels, request), request, bytes, next_row, later_row);
 }
 
 void Reduce(const ReduceRequest& request) {
@@ -382,11 +392,11 @@ void Reduce(const ReduceRequest& request) {
   const bool scaled = Scales(request);
   const bool two = request.num_src == 2 && !scaled;
   if (request.non_temporal) {
-    if (two && request.num_dst == 2 && OnLines(request.dst[0]) && OnLines(request.dst[1])) {
-      kernels.two_to_two_streamed(request, 0, bytes);
+    if (two && request.num_dst <= 2 && OnLines(request.dst[0]) && OnLines(request.dst[request.num_dst - 1])) {
+      (request.num_dst == 1 ? kernels.two_to_one_streamed : kernels.two_to_two_streamed)(request, 0, bytes);
       StreamFence();
     } else if (request.num_src > 1 || scaled) {
-      ReduceStreamed(KernelToOne(kernels, request), request, bytes, nullptr);
+      ReduceStreamed(KernelToOne(kernels, request), request, bytes, nullptr, nullptr);
       StreamFence();
     } else {
       CopyStreamed(request.dst, request.num_dst, request.src[0], bytes);

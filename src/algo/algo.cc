@@ -63,7 +63,7 @@ const std::vector<std::string_view>& Algorithms(Kind kind) {
     at(Kind::kBroadcast) = {"direct", "oneshot", "tree", "ring"};
     at(Kind::kReduce) = {"direct", "twoshot", "oneshot", "tree", "ring"};
     at(Kind::kAllGather) = {"direct", "oneshot", "bruck", "rhd", "ring", "pull"};
-    at(Kind::kReduceScatter) = {"direct", "oneshot", "pairwise", "rhd", "ring"};
+    at(Kind::kReduceScatter) = {"direct", "oneshot", "pairwise", "rhd", "ring", "push"};
     at(Kind::kAllToAll) = {"direct", "oneshot", "pairwise", "bruck", "push"};
     at(Kind::kGather) = {"direct", "oneshot", "tree"};
     at(Kind::kScatter) = {"direct", "oneshot", "tree"};

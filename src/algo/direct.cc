@@ -9,7 +9,7 @@
 // "direct" has a rank write what it has read once to all outputs, and "pull" has it fill its own output from all inputs:
 // more to read, but no cache line of an output is written by two ranks, which short runs side by side would be. An
 // all-to-all is pulled in "direct"; in "push" a rank reads its own input, whole pages of it in order, where its blocks
-// are rows side by side.
+// are rows side by side. A reduce-scatter is pulled too; in "push" a rank reduces its part of all blocks.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -53,10 +53,14 @@ void PullData(Builder* b, const Contract&, int r) {
   for (int q = 0; q < b->ranks(); ++q) b->Copy(r, {Out(r, q)}, In(q));
 }
 
-void PushData(Builder* b, const Contract&, int r) {
+void PushData(Builder* b, const Contract& c, int r) {
   for (int step = 0; step < b->ranks(); ++step) {
     const int q = b->Shift(r, step);
-    b->Copy(r, {Out(q, r)}, In(r, q));
+    if (c.kind == Kind::kReduceScatter) {
+      b->Reduce(r, {Out(q, 0, r)}, AllInputs(*b, q, r), State::kFinal);
+    } else {
+      b->Copy(r, {Out(q, r)}, In(r, q));
+    }
   }
 }
 
@@ -99,7 +103,7 @@ void Close(Builder* b, const Contract& c, int r, int lane) {
 
 plan::Schedule Make(const Contract& contract, int lanes, std::string_view name,
                     void (*move)(Builder* b, const Contract& c, int r)) {
-  Builder b(contract, name, Parts(contract));
+  Builder b(contract, name, name == "push" && contract.kind == Kind::kReduceScatter ? contract.ranks : Parts(contract));
   plan::Schedule schedule = b.Empty();
   for (int lane = 0; lane < lanes; ++lane) {
     for (int r = 0; r < b.ranks(); ++r) {

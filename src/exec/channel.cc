@@ -107,7 +107,7 @@ bool Channel::NeedsBarrier(const Prepared& next) const {
 
 Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
   const bool short_runs = call.views != nullptr && call.views->ShortRuns();
-  const bool split_rows = call.views != nullptr && call.kind == plan::Kind::kAllToAll && call.views->SplitRows();
+  const bool split_rows = call.views != nullptr && call.views->SplitRows();
   const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs, split_rows};
   if (key == last_key_) return last_prepared_;
   auto it = prepared_.find(key);

@@ -147,7 +147,10 @@ class Operation {
   kernels::BoxOperand Box(uint32_t operand, const Portion& portion, const Stretch& stretch) const;
   void FillZerosOfOthers() const;
   void MoveBoxes(const Step& step, uint32_t together, const Portion& portion);
+  kernels::BoxOperand* RoomForBoxes(size_t num);
   void MoveTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch);
+  void ReduceTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch);
+  kernels::BoxReduceRequest BoxReduction(const Step& step, const kernels::BoxRange& range, bool scaled);
   void MoveBox(const Step& step, const Portion& portion, const Stretch& stretch);
 
   Channel* const channel_;

@@ -242,10 +242,15 @@ void Operation::MoveBoxes(const Step& step, uint32_t together, const Portion& po
   }
 }
 
-// Copies to outputs that lie side by side. Those that are in place are left out.
+kernels::BoxOperand* Operation::RoomForBoxes(size_t num) {
+  if (channel_->boxes.size() < num) channel_->boxes.resize(num + 8);
+  return channel_->boxes.data();
+}
+
+// Copies to outputs, or reductions of inputs, that lie side by side. Copies that are in place are left out.
 void Operation::MoveTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch) {
-  if (channel_->boxes.size() < 2 * size_t{num}) channel_->boxes.resize(2 * size_t{num} + 8);
-  kernels::BoxOperand* const dst = channel_->boxes.data();
+  if (steps->kind == plan::OpKind::kReduce) return ReduceTogether(steps, num, portion, stretch);
+  kernels::BoxOperand* const dst = RoomForBoxes(2 * size_t{num});
   kernels::BoxOperand* const src = dst + num;
   int moved = 0;
   for (uint32_t i = 0; i < num; ++i) {
@@ -260,11 +265,45 @@ void Operation::MoveTogether(const Step* steps, uint32_t num, const Portion& por
   kernels::CopyBoxes(range, dst, src, moved, ElementSize(view.type), around_cache_);
 }
 
+void Operation::ReduceTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch) {
+  if (call_.callback != nullptr) {
+    for (uint32_t i = 0; i < num; ++i) MoveBox(steps[i], portion, stretch);
+    return;
+  }
+  const uint32_t num_src = steps->num_src;
+  kernels::BoxOperand* const dst = RoomForBoxes(num * (size_t{1} + num_src));
+  kernels::BoxOperand* src = dst + num;
+  for (uint32_t i = 0; i < num; ++i) {
+    dst[i] = Box(steps[i].operands, portion, stretch);
+    for (uint32_t k = 1; k <= num_src; ++k) *src++ = Box(steps[i].operands + k, portion, stretch);
+  }
+  const ViewOperand& view = call_.views->operands[stretch.operand];
+  const plan::Shape& shape = view.form.shape;
+  const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
+  // All sources are inputs, of the same ranks in all steps.
+  kernels::BoxReduceRequest requests = BoxReduction(*steps, range, scales_);
+  requests.dst = dst;
+  requests.num_dst = static_cast<int>(num);
+  requests.src = dst + num;
+  requests.num_src = static_cast<int>(num_src);
+  requests.non_temporal = around_cache_;
+  kernels::ReduceBoxes(requests);
+}
+
+// Without operands.
+kernels::BoxReduceRequest Operation::BoxReduction(const Step& step, const kernels::BoxRange& range, bool scaled) {
+  if (scaled) GatherFactors(step);
+  kernels::BoxReduceRequest request{range, nullptr, 0, nullptr, 0, call_.type, call_.combine};
+  request.pre = scaled ? channel_->factors.data() : nullptr;
+  request.round_factored = call_.group_order;
+  request.post_divisor = step.finish ? post_divisor_ : 0;
+  request.post = step.finish && scales_result_ ? &post_factor_ : nullptr;
+  return request;
+}
+
 void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch& stretch) {
   const plan::Operand* operand = &prepared_->program->operands[step.operands];
-  const size_t num = step.num_dst + size_t{step.num_src};
-  if (channel_->boxes.size() < num) channel_->boxes.resize(num + 8);
-  kernels::BoxOperand* const dst = channel_->boxes.data();
+  kernels::BoxOperand* const dst = RoomForBoxes(step.num_dst + size_t{step.num_src});
   kernels::BoxOperand* const src = dst + step.num_dst;
   Places places;
   places.num_src = step.num_src;
@@ -287,12 +326,11 @@ void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch&
   const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
   const bool non_temporal = around_cache_ && places.to_user_only;
   if (plain_copy) return kernels::CopyBox(range, dst, places.num_dst, *src, ElementSize(view.type), non_temporal);
-  if (places.scaled) GatherFactors(step);
-  kernels::BoxReduceRequest request{range, dst, places.num_dst, src, places.num_src, call_.type, call_.combine};
-  request.pre = places.scaled ? channel_->factors.data() : nullptr;
-  request.round_factored = call_.group_order;
-  request.post_divisor = step.finish ? post_divisor_ : 0;
-  request.post = step.finish && scales_result_ ? &post_factor_ : nullptr;
+  kernels::BoxReduceRequest request = BoxReduction(step, range, places.scaled);
+  request.dst = dst;
+  request.num_dst = places.num_dst;
+  request.src = src;
+  request.num_src = places.num_src;
   request.non_temporal = non_temporal;
   if (call_.callback != nullptr) return FoldBoxes(request);
   kernels::ReduceBox(request);

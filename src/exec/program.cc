@@ -113,18 +113,29 @@ Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
   return step;
 }
 
-// Copies that follow each other without signals may be made in any order.
+// Copies, or reductions, that follow each other without signals may be made in any order.
 void FindTogether(const Program& program, std::vector<Step>* steps) {
   auto alone = [&program](const Step& step) {
-    if (step.kind != OpKind::kCopy || step.num_dst != 1 || step.parts != 1) return true;
+    if (step.kind != OpKind::kCopy && step.kind != OpKind::kReduce) return true;
+    if (step.num_dst != 1 || step.parts != 1) return true;
     const Operand* operand = &program.operands[step.operands];
-    return operand[0].buffer == Buffer::kScratch || operand[1].buffer == Buffer::kScratch;
+    if (step.kind == OpKind::kCopy)
+      return operand[0].buffer == Buffer::kScratch || operand[1].buffer == Buffer::kScratch;
+    auto input = [](const Operand& source) { return source.buffer == Buffer::kInput; };
+    return operand[0].buffer == Buffer::kScratch || !std::all_of(operand + 1, operand + 1 + step.num_src, input);
+  };
+  auto alike = [&program](const Step& a, const Step& b) {
+    if (a.kind != b.kind || a.finish != b.finish || a.num_src != b.num_src) return false;
+    if (program.data_parts[a.data_parts] != program.data_parts[b.data_parts]) return false;
+    const Operand* sources = &program.operands[a.operands + 1];
+    auto same_rank = [](const Operand& x, const Operand& y) { return x.rank == y.rank; };
+    return a.kind == OpKind::kCopy ||
+           std::equal(sources, sources + a.num_src, &program.operands[b.operands + 1], same_rank);
   };
   for (size_t i = steps->size(); i-- > 1;) {
     Step& before = (*steps)[i - 1];
     const Step& step = (*steps)[i];
-    if (alone(before) || alone(step)) continue;
-    if (program.data_parts[before.data_parts] != program.data_parts[step.data_parts]) continue;
+    if (alone(before) || alone(step) || !alike(before, step)) continue;
     before.together = static_cast<uint16_t>(step.together + 1);
   }
 }

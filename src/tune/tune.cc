@@ -145,7 +145,9 @@ Choice Chooser::Choose(const Query& query) const {
       return Try(query, kPull, best.lanes);
     // Nor of pages that every rank reads a part of.
     const bool pages_are_split = query.split_rows && best.algorithm == "direct";
-    if (pages_are_split && query.contract.kind == Kind::kAllToAll && rule_->filter.Admits(Kind::kAllToAll, kPush))
+    const bool can_push = std::find(algorithms.begin(), algorithms.end(), kPush) != algorithms.end();
+    if (pages_are_split && can_push && rule_->filter.Admits(query.contract.kind, kPush) &&
+        (!query.group_order || rule_->InGroupOrder(query.contract, kPush)))
       return Try(query, kPush, best.lanes);
     if (best.seconds < std::numeric_limits<double>::infinity()) return best;
     if (filtered)

@@ -132,6 +132,8 @@ TEST_P(Volume, DirectMovesEveryByteOnce) {
     EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllGather, n, "pull"), r), 0);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kReduceScatter, n, "direct"), r), n - 1);
     EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllToAll, n, "push"), r), n - 1);
+    EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kReduceScatter, n, "push"), r), n - 1);
+    EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kReduceScatter, n, "push"), r), (n - 1.0) / n);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kAllToAll, n, "direct"), r), n - 1);
   }
   ForEachAlgorithm(n, [](const Contract& c, std::string_view algorithm) {

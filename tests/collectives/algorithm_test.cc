@@ -38,7 +38,7 @@ const std::vector<Forced>& AllForced() {
       {"bruck", {Call::kAllGather}},
       {"pairwise", {Call::kAllToAll}},
       {"pull", {Call::kAllGather}},
-      {"push", {Call::kAllToAll}},
+      {"push", {Call::kAllToAll, Call::kReduceScatter}},
   };
   return all;
 }

@@ -219,6 +219,17 @@ ViewCase AnyViewCase(Random* random, int nranks, int64_t max_elements) {
   return c;
 }
 
+ViewCase AnySplitRows(Random* random, int nranks) {
+  ViewCase c;
+  do c = AnyViewCase(random, nranks, 1);
+  while (c.op != ViewOp::kAllToAll && c.op != ViewOp::kReduceScatter);
+  c.block = {1 + static_cast<int64_t>(random->Below(6)), 1024 + static_cast<int64_t>(random->Below(1024))};
+  c.split = 1;
+  if (Joins(c.op)) c.concat = 0;
+  FindRepeats(&c);
+  return c;
+}
+
 ViewCase AnotherOperand(const ViewCase& first, Random* random, int64_t max_elements) {
   ViewCase c = first;
   c.seed = random->Next();

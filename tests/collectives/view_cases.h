@@ -54,6 +54,8 @@ struct ViewCase {
 
 // At most `max_elements` a block.
 ViewCase AnyViewCase(harness::Random* random, int nranks, int64_t max_elements);
+// An all-to-all or reduce-scatter whose blocks lie side by side in rows of a few KiB.
+ViewCase AnySplitRows(harness::Random* random, int nranks);
 // One that goes with `first` in one call.
 ViewCase AnotherOperand(const ViewCase& first, harness::Random* random, int64_t max_elements);
 

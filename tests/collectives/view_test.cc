@@ -39,6 +39,17 @@ void RunViews(RankContext& context, uint64_t seed, int cases) {
   ASSERT_TRUE(runner.Finish());
 }
 
+void RunSplitRows(RankContext& context, uint64_t seed, int cases) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  ViewRunner runner(context, clique);
+  Random random(seed);
+  for (int i = 0; i < cases; ++i) {
+    ASSERT_TRUE(runner.Enqueue({AnySplitRows(&random, clique.nranks())}, false));
+    ASSERT_TRUE(runner.Finish());
+  }
+}
+
 class ViewTest : public testing::TestWithParam<Layout> {};
 
 TEST_P(ViewTest, RandomCasesAgreeWithTheDefinition) {
@@ -52,6 +63,20 @@ TEST_P(ViewTest, RandomCasesAgreeWithTheDefinition) {
     options.environment = {{"NCCL_ALGO", algorithms}, {"AXCCL_SCRATCH_BYTES", "128K"}};
     RunRanks(
         GetParam(), [&](RankContext& context) { RunViews(context, seed, cases); }, options);
+    if (HasFailure()) return;
+  }
+}
+
+// In any order and in group order.
+TEST_P(ViewTest, RowsThatAreSplitAgreeWithTheDefinition) {
+  uint64_t round = static_cast<uint64_t>(GetParam().processes * 100 + GetParam().threads * 10 + GetParam().ranks);
+  for (const char* order : {"any", "group"}) {
+    SCOPED_TRACE("AXCCL_ORDER=" + std::string(order) + " AXCCL_TEST_SEED=" + std::to_string(Seed()));
+    const uint64_t seed = Scramble(Seed(), 0x7035, ++round);
+    RunOptions options;
+    options.environment = {{"AXCCL_ORDER", order}};
+    RunRanks(
+        GetParam(), [&](RankContext& context) { RunSplitRows(context, seed, 60); }, options);
     if (HasFailure()) return;
   }
 }

@@ -74,6 +74,7 @@ void Counter::CountBox(const kernels::BoxRange& range, const kernels::BoxOperand
 #define AXCCL_COPY_BOX(prefix) prefix##_ZN5axccl7kernels7CopyBoxERKNS0_8BoxRangeEPKNS0_10BoxOperandEiRS5_mb
 #define AXCCL_COPY_BOXES(prefix) prefix##_ZN5axccl7kernels9CopyBoxesERKNS0_8BoxRangeEPKNS0_10BoxOperandES6_imb
 #define AXCCL_REDUCE_BOX(prefix) prefix##_ZN5axccl7kernels9ReduceBoxERKNS0_16BoxReduceRequestE
+#define AXCCL_REDUCE_BOXES(prefix) prefix##_ZN5axccl7kernels11ReduceBoxesERKNS0_16BoxReduceRequestE
 #define AXCCL_COPY(prefix) prefix##_ZN5axccl7kernels4CopyEPKPviPKvmb
 #define AXCCL_REDUCE(prefix) prefix##_ZN5axccl7kernels6ReduceERKNS0_13ReduceRequestE
 
@@ -88,6 +89,7 @@ extern "C" {
 void AXCCL_COPY_BOX(__real_)(const BoxRange&, const BoxOperand*, int, const BoxOperand&, size_t, bool);
 void AXCCL_COPY_BOXES(__real_)(const BoxRange&, const BoxOperand*, const BoxOperand*, int, size_t, bool);
 void AXCCL_REDUCE_BOX(__real_)(const BoxReduceRequest&);
+void AXCCL_REDUCE_BOXES(__real_)(const BoxReduceRequest&);
 void AXCCL_COPY(__real_)(void* const*, int, const void*, size_t, bool);
 void AXCCL_REDUCE(__real_)(const ReduceRequest&);
 
@@ -116,6 +118,15 @@ void AXCCL_REDUCE_BOX(__wrap_)(const BoxReduceRequest& request) {
   for (int d = 0; g_counter != nullptr && d < request.num_dst; ++d)
     g_counter->CountBox(request.range, request.dst[d], element_bytes, true);
   AXCCL_REDUCE_BOX(__real_)(request);
+}
+
+void AXCCL_REDUCE_BOXES(__wrap_)(const BoxReduceRequest& requests) {
+  const size_t element_bytes = axccl::ElementSize(requests.type);
+  for (int s = 0; g_counter != nullptr && s < requests.num_dst * requests.num_src; ++s)
+    g_counter->CountBox(requests.range, requests.src[s], element_bytes, false);
+  for (int d = 0; g_counter != nullptr && d < requests.num_dst; ++d)
+    g_counter->CountBox(requests.range, requests.dst[d], element_bytes, true);
+  AXCCL_REDUCE_BOXES(__real_)(requests);
 }
 
 void AXCCL_COPY(__wrap_)(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal) {

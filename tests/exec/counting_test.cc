@@ -361,6 +361,30 @@ TEST_P(CountingTest, EveryOperationDimensionAndOrder) {
   std::printf("%d calls counted\n", runs);
 }
 
+// Blocks that lie side by side in rows: every rank reads its own input, or its part of all.
+TEST_P(CountingTest, RowsThatAreSplit) {
+  const auto [ranks, layout] = GetParam();
+  for (const Kind kind : {Kind::kAllToAll, Kind::kReduceScatter}) {
+    EnsembleOptions options = Options(ranks, layout, kind);
+    options.algorithms = Only(kind, "direct,push");
+    Ensemble ensemble(options);
+    Counter counter(&ensemble);
+    const Contract contract{kind, ranks, 0};
+    const BlockForm form{{2, {6, 512}}, 1, kind == Kind::kAllToAll ? 0 : -1};
+    const Counted counted{contract, {{form, DataType::kInt32, {0, 1}, {0, 1}, -1, {}}}};
+    SCOPED_TRACE(plan::KindName(kind));
+    Trial trial(&ensemble, &counter, counted);
+    ASSERT_TRUE(trial.Drive());
+    trial.Check();
+    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), "push");
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Volume least = LeastOf(contract, trial.block_bytes()), found = counter.of(rank);
+      EXPECT_EQ(found.read, least.read) << "rank " << rank;
+      EXPECT_EQ(found.written, least.written) << "rank " << rank;
+    }
+  }
+}
+
 // Operands of different forms in one call.
 TEST_P(CountingTest, Lists) {
   const auto [ranks, layout] = GetParam();
@@ -464,8 +488,8 @@ TEST(Counting, SeesTemporaryBytes) {
   EXPECT_GT(counter.total().written, 3 * trial.block_bytes());
 }
 
-// What is chosen for large blocks where nothing is forced.
-TEST_P(CountingTest, DirectIsTheChoiceForLargeBlocks) {
+// What is chosen for large blocks where nothing is forced. Those of the reduce-scatter are rows side by side.
+TEST_P(CountingTest, DirectOrPushIsTheChoiceForLargeBlocks) {
   const auto [ranks, layout] = GetParam();
   for (const Kind kind : kKinds) {
     EnsembleOptions options = Options(ranks, layout, kind);
@@ -478,7 +502,8 @@ TEST_P(CountingTest, DirectIsTheChoiceForLargeBlocks) {
     const Counted counted{contract, {{form, DataType::kInt32, {1, 0, 2}, {2, 1, 0}, -1, {}}}};
     Trial trial(&ensemble, &counter, counted);
     ASSERT_TRUE(trial.Drive());
-    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), "direct") << plan::KindName(kind);
+    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), kind == Kind::kReduceScatter ? "push" : "direct")
+        << plan::KindName(kind);
     trial.Check();
   }
 }

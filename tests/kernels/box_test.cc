@@ -437,6 +437,116 @@ TEST_P(BoxReduceTest, Random) {
 INSTANTIATE_TEST_SUITE_P(Movers, BoxReduceTest, testing::ValuesIn(AllPairs()),
                          [](const auto& info) { return PairName(info.param); });
 
+// Reductions of the blocks of several tensors, side by side in any order, each to an operand of its own or, in place,
+// to one of its sources.
+struct BlockReductions {
+  Box block;
+  int num_src = 0;
+  std::vector<Operand> tensors;  // the sources' memory; strides are those of the whole
+  std::vector<Operand> outputs;
+  std::vector<BoxOperand> dst, src;
+};
+
+void MakeBlockReductions(const Reduction& reduction, int num, int num_src, BlockReductions* b) {
+  const size_t element = ElementSize(reduction.type);
+  b->block.sizes = {1 + static_cast<int64_t>(Below(9)),
+                    1 + static_cast<int64_t>(OneIn(3) ? Below(400) : 1024 / element + Below(5000 / element))};
+  if (OneIn(3)) b->block.sizes.insert(b->block.sizes.begin(), 1 + Below(3));
+  const uint64_t elements = Product(b->block.sizes);
+  b->block.begin = OneIn(2) ? 0 : Below(elements);
+  b->block.count = OneIn(2) ? elements - b->block.begin : Below(elements - b->block.begin + 1);
+  b->num_src = num_src;
+  Box whole = b->block;
+  const size_t split = OneIn(4) ? Below(whole.sizes.size()) : whole.sizes.size() - 1;
+  whole.sizes[split] *= num;
+  for (int k = 0; k < num_src; ++k) {
+    Operand& tensor = b->tensors.emplace_back();
+    tensor.strides.assign(whole.sizes.size(), 1);
+    for (size_t d = whole.sizes.size() - 1; d > 0; --d)
+      tensor.strides[d - 1] = tensor.strides[d] * whole.sizes[d] + (OneIn(4) ? 3 : 0);
+    const size_t bytes = static_cast<size_t>(tensor.strides[0] * whole.sizes[0]) * element;
+    tensor.base = kMargin;
+    tensor.initial.resize(bytes + 2 * kMargin);
+    for (size_t i = 0; i < bytes / ElementSize(ScalarType(reduction.type)); ++i) {
+      const DataType scalar = ScalarType(reduction.type);
+      StoreElement(tensor.initial.data() + kMargin, i, ElementSize(scalar), RandomElement(scalar, Random()));
+    }
+    tensor.memory = tensor.wanted = tensor.initial;
+  }
+  std::vector<int> places(static_cast<size_t>(num));
+  for (int i = 0; i < num; ++i) places[i] = i;
+  std::shuffle(places.begin(), places.end(), Random());
+  for (int i = 0; i < num; ++i) {
+    do b->outputs.push_back(RandomOperand(b->block, element, element, false));
+    while (b->outputs.back().packed && (b->outputs.pop_back(), true));
+    Operand& output = b->outputs.back();
+    if (!OneIn(3)) {
+      output.strides.back() = 1;
+      for (size_t d = output.strides.size() - 1; d > 0; --d)
+        output.strides[d - 1] = output.strides[d] * b->block.sizes[d];
+      output.initial.resize(elements * element + 2 * kMargin + kLine);
+      FillRandom(&output.initial);
+      output.memory = output.initial;
+      output.base = kMargin + -reinterpret_cast<uintptr_t>(output.memory.data()) % kLine + (OneIn(3) ? element : 0);
+    }
+    output.wanted = output.initial;
+  }
+  for (int i = 0; i < num; ++i) {
+    const int in_place = OneIn(4) ? static_cast<int>(Below(num_src)) : -1;
+    std::vector<size_t> first;  // where the block's first element is
+    for (Operand& tensor : b->tensors) {
+      const int64_t offset = places[i] * b->block.sizes[split] * tensor.strides[split];
+      first.push_back(kMargin + static_cast<size_t>(offset) * element);
+      b->src.push_back({tensor.memory.data() + first.back(), tensor.strides.data()});
+    }
+    b->dst.push_back(in_place < 0 ? b->outputs[i].Get() : b->src[b->src.size() - num_src + in_place]);
+    // The elements of the block, one after the other, through the flat mover.
+    for (uint64_t e = b->block.begin; e < b->block.begin + b->block.count; ++e) {
+      std::vector<const void*> src;
+      for (int k = 0; k < num_src; ++k) {
+        Operand& tensor = b->tensors[k];
+        tensor.base = first[k];
+        src.push_back(tensor.initial.data() + tensor.Place(b->block, e, element));
+      }
+      Operand& to = in_place < 0 ? b->outputs[i] : b->tensors[in_place];
+      void* const dst = to.wanted.data() + to.Place(b->block, e, element);
+      Reduce({.dst = &dst, .num_dst = 1, .src = src.data(), .num_src = num_src, .count = 1, .type = reduction.type,
+              .combine = reduction.combine, .pre = reduction.pre.empty() ? nullptr : reduction.pre.data(),
+              .round_factored = reduction.round_factored, .post_divisor = reduction.post_divisor,
+              .post = reduction.post.empty() ? nullptr : reduction.post.data()});
+    }
+  }
+}
+
+TEST_P(BoxReduceTest, SideBySide) {
+  for (int round = 0; round < 8; ++round) {
+    const int num = 1 + static_cast<int>(Below(4)), num_src = 1 + static_cast<int>(Below(4));
+    const Reduction reduction = RandomReduction(GetParam().type, GetParam().combine, num_src);
+    BlockReductions b;
+    MakeBlockReductions(reduction, num, num_src, &b);
+    for (int isa = 0; isa < NumIsas(); ++isa) {
+      for (bool non_temporal : {false, true}) {
+        for (auto* operands : {&b.tensors, &b.outputs}) {
+          for (Operand& o : *operands) std::memcpy(o.memory.data(), o.initial.data(), o.memory.size());
+        }
+        BoxReduceRequest requests = {b.block.Range(), b.dst.data(), num, b.src.data(), num_src, reduction.type,
+                                     reduction.combine};
+        requests.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
+        requests.round_factored = reduction.round_factored;
+        requests.post_divisor = reduction.post_divisor;
+        requests.post = reduction.post.empty() ? nullptr : reduction.post.data();
+        requests.non_temporal = non_temporal;
+        ReduceBoxesWithIsa(isa, requests);
+        SCOPED_TRACE(testing::Message() << IsaName(isa) << ", " << num << " blocks of " << num_src
+                                        << " sources, streamed " << non_temporal << ": "
+                                        << Describe(b.block, b.outputs));
+        ASSERT_NO_FATAL_FAILURE(CheckMemory(b.tensors, 0));
+        ASSERT_NO_FATAL_FAILURE(CheckMemory(b.outputs, num));
+      }
+    }
+  }
+}
+
 TEST(BoxTest, ManySources) {
   for (int num_src : {9, 40, 300, 500}) {
     CheckReduce({DataType::kBfloat16, Combine::kSum, {}, 0}, 2, num_src);

@@ -92,6 +92,13 @@ TEST(Choose, RanksThatWouldShareCacheLinesPullAndThoseThatWouldSharePagesPush) {
     query.split_rows = true;
     EXPECT_EQ(chooser->Choose(query).algorithm, "push") << ranks;
     EXPECT_EQ(MakeChooser("direct")->Choose(query).algorithm, "direct") << ranks;
+    query.contract.kind = Kind::kReduceScatter;
+    for (bool group_order : {false, true}) {
+      query.group_order = group_order;
+      EXPECT_EQ(chooser->Choose(query).algorithm, "push") << ranks;
+    }
+    query.contract.kind = Kind::kScatter;
+    EXPECT_EQ(chooser->Choose(query).algorithm, "direct") << ranks;
   }
 }
 
