@@ -12,6 +12,8 @@ bool DecodeEitherFloat(Decoder& decoder, FloatOp op, Type type, size_t sources) 
 
 template <IntegerOp integer, FloatOp real, size_t sources>
 bool DecodeBoth(Decoder& decoder) {
+  if (decoder.Take("s16x2")) return DecodeIntegerPair(decoder, integer, true);
+  if (decoder.Take("u16x2")) return DecodeIntegerPair(decoder, integer, false);
   const Type type = decoder.TakeType();
   const size_t given = decoder.operands() - 1;
   if (IsFloat(type)) return DecodeEitherFloat(decoder, real, type, sources == 2 && given == 3 ? 3 : sources);

@@ -319,12 +319,43 @@ constexpr OpcodeRow kRows[] = {
     {"dp2a", DecodeDot},
 };
 
-// s16x2 and u16x2 are no types of variables, so they are told by their modifier.
+// flag: relu.
+template <IntegerOp op, class T>
+void RunPair(Warp& w, const Instr& in, uint32_t lanes) {
+  uint64_t* const d = w.Out(in.d);
+  const uint64_t *const a = w.In(in.a), *const b = w.In(in.b);
+  const auto one = [&](uint64_t x, uint64_t y) {
+    const T value = Apply<op, T>(As<T>(x), As<T>(y), 0);
+    return in.flag && value < 0 ? 0 : Bits(value);
+  };
+  ForLanes(lanes, [&](uint32_t i) { d[i] = one(a[i] >> 16, b[i] >> 16) << 16 | one(a[i], b[i]); });
+}
+
+template <class T>
+Handler PairHandler(IntegerOp op) {
+  if (op == IntegerOp::kAdd) return RunPair<IntegerOp::kAdd, T>;
+  if (op == IntegerOp::kMin) return RunPair<IntegerOp::kMin, T>;
+  return op == IntegerOp::kMax ? RunPair<IntegerOp::kMax, T> : nullptr;
+}
+
 bool IsProduct(IntegerOp op) { return op == IntegerOp::kMulLow || op == IntegerOp::kMadLow; }
 
 }  // namespace
 
 std::span<const OpcodeRow> IntegerOpcodes() { return kRows; }
+
+bool DecodeIntegerPair(Decoder& decoder, IntegerOp op, bool is_signed) {
+  const Handler run = is_signed ? PairHandler<int16_t>(op) : PairHandler<uint16_t>(op);
+  if (run == nullptr) return false;
+  const bool relu = decoder.Take("relu");
+  const ColumnId a = decoder.Source(1, Type::kB32), b = decoder.Source(2, Type::kB32);
+  Instr& in = decoder.Emit(run);
+  in.a = a;
+  in.b = b;
+  in.d = decoder.Target(0);
+  in.flag = relu;
+  return true;
+}
 
 bool DecodeInteger(Decoder& decoder, IntegerOp op, Type type) {
   const bool mad = op == IntegerOp::kMadLow;

@@ -9,5 +9,7 @@ enum class IntegerOp : uint8_t { kAdd, kSub, kMulLow, kMulHigh, kDiv, kRem, kMin
 
 // The rest of an integer instruction whose type has been taken.
 bool DecodeInteger(Decoder& decoder, IntegerOp op, Type type);
+// add, min and max of pairs of 16-bit integers, whose type (.u16x2, .s16x2) has been taken.
+bool DecodeIntegerPair(Decoder& decoder, IntegerOp op, bool is_signed);
 
 }  // namespace softgpu::engine

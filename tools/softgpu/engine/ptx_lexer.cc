@@ -58,7 +58,10 @@ class Lexer {
       ++at_;
       return;
     }
+    // Directives are one word each, ".reg.b32" are two; opcodes keep their modifiers.
+    const bool directive = text_[at_++] == '.';
     while (at_ < text_.size()) {
+      if (directive && text_[at_] == '.') return;
       if (IsWordCharacter(text_[at_])) {
         ++at_;
       } else if (StartsWith("::")) {

@@ -1,0 +1,1 @@
+#include "tools/softgpu/tests/engine/launch.h"
