@@ -16,7 +16,7 @@ std::vector<uint32_t> RunThreads(const std::string& body, const std::string& mod
   Launch launch;
   launch.block.x = threads;
   launch.parameters = Parameters(out.data());
-  EXPECT_EQ(Run(*module, launch), "");
+  EXPECT_EQ(RunKernel(*module, launch), "");
   return out;
 }
 

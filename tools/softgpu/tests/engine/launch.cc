@@ -17,7 +17,7 @@ std::unique_ptr<Module> LoadOrFail(const std::string& ptx) {
   return module;
 }
 
-std::string Run(const Module& module, const Launch& launch) {
+std::string RunKernel(const Module& module, const Launch& launch) {
   LaunchConfig config;
   config.kernel = module.FindKernel(launch.kernel);
   if (config.kernel == nullptr) return std::string("no kernel ") + launch.kernel;

@@ -43,7 +43,7 @@ struct Launch {
 };
 
 // Runs to the end; the error, "" when there was none. Gives up after many instructions.
-std::string Run(const Module& module, const Launch& launch);
+std::string RunKernel(const Module& module, const Launch& launch);
 
 // Allocated ranges, given by hand.
 class Ranges : public AddressMap {

@@ -71,7 +71,7 @@ void CheckOpcode(const OpcodeCase& test) {
   launch.block.x = 256;
   launch.grid.x = static_cast<uint32_t>((count + 255) / 256);
   launch.parameters = Parameters(in.a.data(), in.b.data(), in.c.data(), out.data(), count);
-  ASSERT_EQ(Run(*module, launch), "");
+  ASSERT_EQ(RunKernel(*module, launch), "");
   const uint64_t in_mask = test.in_bits == 64 ? ~0ull : (1ull << test.in_bits) - 1;
   const uint64_t out_mask = test.out_bits == 64 ? ~0ull : (1ull << test.out_bits) - 1;
   for (size_t i = 0; i < count; ++i) {

@@ -18,7 +18,7 @@ std::vector<uint32_t> RunThreads(const std::string& body, uint32_t threads = 32,
   launch.block.x = threads;
   launch.parameters = Parameters(out.data());
   launch.options.seed = seed;
-  EXPECT_EQ(Run(*module, launch), "");
+  EXPECT_EQ(RunKernel(*module, launch), "");
   return out;
 }
 
