@@ -37,7 +37,7 @@ std::string OneLine(std::string_view text) {
 
 Decoder::Decoder(const ModuleIr& module, const SymbolAddresses& symbols, Program* program)
     : module_(module), symbols_(symbols), program_(program) {
-  program_->values = kWarpLanes;                    // the sink
+  program_->values = kWarpLanes;                  // the sink
   program_->constants.assign(2 * kWarpLanes, 0);  // ids are below zero, so the first column is never used
 }
 
@@ -212,7 +212,8 @@ ColumnId Decoder::VariableAddress(const VariableIr& variable, int64_t offset) {
     case Space::kLocal:
       return SpecialValue(Special::kLocalBase, LocalOffset(variable) + offset);
     case Space::kParam:
-      if (IsParameterOfEntry(variable)) return SpecialValue(Special::kParameterBase, ParameterOffset(variable) + offset);
+      if (IsParameterOfEntry(variable))
+        return SpecialValue(Special::kParameterBase, ParameterOffset(variable) + offset);
       return SpecialValue(Special::kLocalBase, LocalOffset(variable) + offset);
     default:
       return Constant(symbols_.AddressOf(variable) + static_cast<uint64_t>(offset));

@@ -73,8 +73,8 @@ class Decoder {
 
  private:
   struct Layout {
-    std::vector<ColumnId> columns;         // by register
-    std::vector<uint32_t> predicates;      // by register
+    std::vector<ColumnId> columns;     // by register
+    std::vector<uint32_t> predicates;  // by register
     std::vector<uint32_t> statement_pc;
   };
 

@@ -12,14 +12,31 @@
 namespace softgpu::engine {
 
 enum class FloatOp : uint8_t {
-  kAdd, kSub, kMul, kFma, kDiv, kMin, kMax, kAbs, kNeg, kCopysign,
-  kRcp, kSqrt, kRsqrt, kSin, kCos, kLg2, kEx2, kTanh,
+  kAdd,
+  kSub,
+  kMul,
+  kFma,
+  kDiv,
+  kMin,
+  kMax,
+  kAbs,
+  kNeg,
+  kCopysign,
+  kRcp,
+  kSqrt,
+  kRsqrt,
+  kSin,
+  kCos,
+  kLg2,
+  kEx2,
+  kTanh,
 };
 
 // Variants of min and max.
 constexpr uint8_t kPropagateNan = 1, kXorSign = 2;
 
-// Rounds as `rounding` says while it lives. The values that go into an operation meanwhile must be opaque to the compiler.
+// Rounds as `rounding` says while it lives. The values that go into an operation meanwhile must be opaque to the
+// compiler.
 class ScopedRounding {
  public:
   explicit ScopedRounding(Rounding rounding) : before_(std::fegetround()), changed_(rounding != Rounding::kNearest) {
@@ -34,10 +51,14 @@ class ScopedRounding {
  private:
   static int Mode(Rounding rounding) {
     switch (rounding) {
-      case Rounding::kZero: return FE_TOWARDZERO;
-      case Rounding::kDown: return FE_DOWNWARD;
-      case Rounding::kUp: return FE_UPWARD;
-      default: return FE_TONEAREST;
+      case Rounding::kZero:
+        return FE_TOWARDZERO;
+      case Rounding::kDown:
+        return FE_DOWNWARD;
+      case Rounding::kUp:
+        return FE_UPWARD;
+      default:
+        return FE_TONEAREST;
     }
   }
   const int before_;
@@ -81,24 +102,42 @@ template <class T>
 T Apply(FloatOp op, T a, T b, T c, uint8_t variant) {
   const auto through_double = [](double value) { return static_cast<T>(value); };
   switch (op) {
-    case FloatOp::kAdd: return Canonical(a + b);
-    case FloatOp::kSub: return Canonical(a - b);
-    case FloatOp::kMul: return Canonical(a * b);
-    case FloatOp::kFma: return Canonical(static_cast<T>(std::fma(a, b, c)));
-    case FloatOp::kDiv: return Canonical(a / b);
-    case FloatOp::kMin: return MinMax(a, b, false, variant);
-    case FloatOp::kMax: return MinMax(a, b, true, variant);
-    case FloatOp::kAbs: return Canonical(std::fabs(a));
-    case FloatOp::kNeg: return Canonical(-a);
-    case FloatOp::kCopysign: return std::copysign(b, a);
-    case FloatOp::kRcp: return Canonical(1 / a);
-    case FloatOp::kSqrt: return Canonical(std::sqrt(a));
-    case FloatOp::kRsqrt: return Canonical(through_double(1 / std::sqrt(static_cast<double>(a))));
-    case FloatOp::kSin: return Canonical(through_double(std::sin(static_cast<double>(a))));
-    case FloatOp::kCos: return Canonical(through_double(std::cos(static_cast<double>(a))));
-    case FloatOp::kLg2: return Canonical(through_double(std::log2(static_cast<double>(a))));
-    case FloatOp::kEx2: return Canonical(through_double(std::exp2(static_cast<double>(a))));
-    case FloatOp::kTanh: return Canonical(through_double(std::tanh(static_cast<double>(a))));
+    case FloatOp::kAdd:
+      return Canonical(a + b);
+    case FloatOp::kSub:
+      return Canonical(a - b);
+    case FloatOp::kMul:
+      return Canonical(a * b);
+    case FloatOp::kFma:
+      return Canonical(static_cast<T>(std::fma(a, b, c)));
+    case FloatOp::kDiv:
+      return Canonical(a / b);
+    case FloatOp::kMin:
+      return MinMax(a, b, false, variant);
+    case FloatOp::kMax:
+      return MinMax(a, b, true, variant);
+    case FloatOp::kAbs:
+      return Canonical(std::fabs(a));
+    case FloatOp::kNeg:
+      return Canonical(-a);
+    case FloatOp::kCopysign:
+      return std::copysign(b, a);
+    case FloatOp::kRcp:
+      return Canonical(1 / a);
+    case FloatOp::kSqrt:
+      return Canonical(std::sqrt(a));
+    case FloatOp::kRsqrt:
+      return Canonical(through_double(1 / std::sqrt(static_cast<double>(a))));
+    case FloatOp::kSin:
+      return Canonical(through_double(std::sin(static_cast<double>(a))));
+    case FloatOp::kCos:
+      return Canonical(through_double(std::cos(static_cast<double>(a))));
+    case FloatOp::kLg2:
+      return Canonical(through_double(std::log2(static_cast<double>(a))));
+    case FloatOp::kEx2:
+      return Canonical(through_double(std::exp2(static_cast<double>(a))));
+    case FloatOp::kTanh:
+      return Canonical(through_double(std::tanh(static_cast<double>(a))));
   }
   return a;
 }

@@ -27,7 +27,8 @@ class ExecutionState;
 // A column: index of its first value among the registers, or, below zero, among the program's constants.
 using ColumnId = int32_t;
 constexpr ColumnId kSinkColumn = 0;
-// A predicate as a source: index * 2, plus 1 to negate. Predicate 0 is always true; predicate 1 is written and never read.
+// A predicate as a source: index * 2, plus 1 to negate. Predicate 0 is always true; predicate 1 is written and never
+// read.
 using PredicateId = uint32_t;
 constexpr PredicateId kTrue = 0;
 constexpr uint32_t kSinkPredicate = 1;
@@ -58,20 +59,46 @@ struct Instr {
   uint8_t bytes = 0;                                   // of an element
   Order order = Order::kPlain;
   Space space = Space::kGeneric;
-  uint8_t kind = 0;    // the family's own sub-operation
+  uint8_t kind = 0;  // the family's own sub-operation
   uint8_t kind2 = 0;
   bool flag = false;
   bool saturate = false, flush = false;
-  uint8_t hint = 0;  // tells instructions apart that keep to an address range each
+  uint8_t hint = 0;    // tells instructions apart that keep to an address range each
   ColumnId v[8] = {};  // elements of a vector; more sources
   const StatementIr* statement = nullptr;
 };
 
 enum class Special : uint8_t {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ,
-  kLaneId, kWarpId, kNwarpId, kSmId, kNsmId, kGridId, kLanemaskEq, kLanemaskLe, kLanemaskLt, kLanemaskGe, kLanemaskGt,
-  kDynamicSharedSize, kTotalSharedSize, kZero, kOne,
-  kLocalBase, kParameterBase, kDynamicShared,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kNwarpId,
+  kSmId,
+  kNsmId,
+  kGridId,
+  kLanemaskEq,
+  kLanemaskLe,
+  kLanemaskLt,
+  kLanemaskGe,
+  kLanemaskGt,
+  kDynamicSharedSize,
+  kTotalSharedSize,
+  kZero,
+  kOne,
+  kLocalBase,
+  kParameterBase,
+  kDynamicShared,
 };
 // A column that is filled in when a warp starts.
 struct SpecialColumn {
@@ -131,10 +158,10 @@ class Warp {
   uint64_t* values = nullptr;
   const uint64_t* constants = nullptr;
   uint32_t* predicates = nullptr;
-  uint32_t active = 0;  // lanes that run now, all of them at `pc`
-  uint32_t pc = 0;      // the next instruction
-  uint32_t stop = 0;    // leave the loop when pc gets here: 0 asks for a new choice of lanes
-  int64_t budget = 0;   // instructions that are left of this burst
+  uint32_t active = 0;    // lanes that run now, all of them at `pc`
+  uint32_t pc = 0;        // the next instruction
+  uint32_t stop = 0;      // leave the loop when pc gets here: 0 asks for a new choice of lanes
+  int64_t budget = 0;     // instructions that are left of this burst
   int64_t forfeited = 0;  // and those that were given up
   int64_t burst_length = 0;
 
@@ -144,9 +171,9 @@ class Warp {
   uint32_t index = 0;  // in its block
   uint32_t lanes = 0;  // that exist
   uint32_t exited = 0;
-  uint32_t blocked = 0;  // in a barrier or waiting for other lanes
+  uint32_t blocked = 0;          // in a barrier or waiting for other lanes
   uint32_t cluster_pending = 0;  // arrived at barrier.cluster and not all did yet
-  uint32_t waiting = 0;  // the part of `blocked` that waits for other lanes of this warp
+  uint32_t waiting = 0;          // the part of `blocked` that waits for other lanes of this warp
   uint32_t lane_pc[kWarpLanes] = {};
   uint32_t member_mask[kWarpLanes] = {};
   std::vector<std::vector<Frame>> frames;  // per lane; empty when nothing was ever called
@@ -156,8 +183,8 @@ class Warp {
   uint32_t repeats = 0;
   uint32_t turn = 0;
   uint64_t idle_epoch = 0;
-  bool fenced = false;                      // it ran a fence
-  const void* recent_polls[4] = {};         // what a fence acquires; only kept for ThreadSanitizer
+  bool fenced = false;               // it ran a fence
+  const void* recent_polls[4] = {};  // what a fence acquires; only kept for ThreadSanitizer
   uint32_t recent_poll = 0;
   struct PollEntry {
     uint64_t key = 0, value = 0;

@@ -34,11 +34,10 @@ void NoteAccess(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint3
     return;
   const uint32_t block = static_cast<uint32_t>(w.block->linear);
   const auto access = write ? RaceDetector::Access::kWrite : RaceDetector::Access::kRead;
-  const int64_t other =
-      in.order == Order::kPlain
-          ? races->Weak(block, address, bytes, access)
-          : races->Strong(block, address, bytes, access, LoadOrder(in.order) == __ATOMIC_ACQUIRE,
-                          StoreOrder(in.order) == __ATOMIC_RELEASE);
+  const int64_t other = in.order == Order::kPlain
+                            ? races->Weak(block, address, bytes, access)
+                            : races->Strong(block, address, bytes, access, LoadOrder(in.order) == __ATOMIC_ACQUIRE,
+                                            StoreOrder(in.order) == __ATOMIC_RELEASE);
   if (other < 0) return;
   char text[120];
   std::snprintf(text, sizeof text, "races with an access of block %lld to the %u bytes at 0x%llx",
@@ -119,14 +118,17 @@ void Fence(Warp& w, bool sequential) {
 
 Window WindowOf(Space space) {
   switch (space) {
-    case Space::kShared: return Window::kShared;
-    case Space::kLocal: return Window::kLocal;
-    default: return Window::kHost;
+    case Space::kShared:
+      return Window::kShared;
+    case Space::kLocal:
+      return Window::kLocal;
+    default:
+      return Window::kHost;
   }
 }
 
 Space TakeSpace(Decoder& decoder) {
-  constexpr std::string_view names[] = {"global", "const",        "shared",       "shared::cta", "shared::cluster",
+  constexpr std::string_view names[] = {"global", "const",        "shared",      "shared::cta", "shared::cluster",
                                         "local",  "param::entry", "param::func", "param"};
   constexpr Space spaces[] = {Space::kGlobal, Space::kConst, Space::kShared, Space::kShared, Space::kShared,
                               Space::kLocal,  Space::kParam, Space::kParam,  Space::kParam};
@@ -142,7 +144,8 @@ MemoryModifiers TakeMemoryModifiers(Decoder& decoder, Order strong_default) {
   if (decoder.Take("acquire")) modifiers.order = Order::kAcquire;
   if (decoder.Take("release")) modifiers.order = Order::kRelease;
   if (decoder.Take("acq_rel")) modifiers.order = Order::kAcqRel;
-  for (std::string_view hint : {"weak", "mmio", "cta", "cluster", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"})
+  for (std::string_view hint :
+       {"weak", "mmio", "cta", "cluster", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"})
     decoder.Take(hint);
   decoder.TakeStartingWith("L1::");
   decoder.TakeStartingWith("L2::");

@@ -58,7 +58,9 @@ inline std::byte* HostPointer(Warp& w, const Instr& in, uint32_t lane, uint64_t 
   return reinterpret_cast<std::byte*>(address);
 }
 
-inline int LoadOrder(Order order) { return order >= Order::kAcquire && order != Order::kRelease ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED; }
+inline int LoadOrder(Order order) {
+  return order >= Order::kAcquire && order != Order::kRelease ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED;
+}
 inline int StoreOrder(Order order) { return order >= Order::kRelease ? __ATOMIC_RELEASE : __ATOMIC_RELAXED; }
 
 template <class T>

@@ -131,7 +131,8 @@ bool LoadedModule::WriteInitialisers(const VariableIr& variable, std::string* er
     uint64_t value = 0;
     if (const auto other = ir_->variable_named.find(initialiser.symbol); other != ir_->variable_named.end()) {
       value = AddressOf(*other->second);
-    } else if (const auto function = ir_->function_named.find(initialiser.symbol); function != ir_->function_named.end()) {
+    } else if (const auto function = ir_->function_named.find(initialiser.symbol);
+               function != ir_->function_named.end()) {
       value = reinterpret_cast<uintptr_t>(function->second);
     } else {
       *error = "variable '" + variable.name + "' is initialised with the address of '" +
@@ -208,10 +209,11 @@ std::unique_ptr<Execution> Execution::Start(LaunchConfig config, const Options& 
   if (threads == 0 || threads > info.max_threads)
     return fail("kernel '" + info.name + "': blocks of " + std::to_string(threads) + " threads, but 1 to " +
                 std::to_string(info.max_threads) + " are possible");
-  if (uint64_t{config.grid.x} * config.grid.y * config.grid.z == 0) return fail("kernel '" + info.name + "': an empty grid");
+  if (uint64_t{config.grid.x} * config.grid.y * config.grid.z == 0)
+    return fail("kernel '" + info.name + "': an empty grid");
   if (config.parameters.size() < info.parameter_bytes)
-    return fail("kernel '" + info.name + "': " + std::to_string(config.parameters.size()) + " bytes of parameters, but " +
-                std::to_string(info.parameter_bytes) + " are needed");
+    return fail("kernel '" + info.name + "': " + std::to_string(config.parameters.size()) +
+                " bytes of parameters, but " + std::to_string(info.parameter_bytes) + " are needed");
   const auto range = [](const std::byte* begin, uint64_t bytes) {
     const uint64_t at = reinterpret_cast<uintptr_t>(begin);
     return AddressRange{at, at + bytes};

@@ -36,12 +36,24 @@ void RunTestp(Warp& w, const Instr& in, uint32_t lanes) {
     const int kind = std::fpclassify(As<T>(a[i]));
     bool result = false;
     switch (static_cast<Property>(in.kind)) {
-      case Property::kFinite: result = kind != FP_NAN && kind != FP_INFINITE; break;
-      case Property::kInfinite: result = kind == FP_INFINITE; break;
-      case Property::kNumber: result = kind != FP_NAN; break;
-      case Property::kNotANumber: result = kind == FP_NAN; break;
-      case Property::kNormal: result = kind == FP_NORMAL; break;
-      case Property::kSubnormal: result = kind == FP_SUBNORMAL; break;
+      case Property::kFinite:
+        result = kind != FP_NAN && kind != FP_INFINITE;
+        break;
+      case Property::kInfinite:
+        result = kind == FP_INFINITE;
+        break;
+      case Property::kNumber:
+        result = kind != FP_NAN;
+        break;
+      case Property::kNotANumber:
+        result = kind == FP_NAN;
+        break;
+      case Property::kNormal:
+        result = kind == FP_NORMAL;
+        break;
+      case Property::kSubnormal:
+        result = kind == FP_SUBNORMAL;
+        break;
     }
     bits |= static_cast<uint32_t>(result) << i;
   });
@@ -76,10 +88,10 @@ constexpr OpcodeRow kRows[] = {
 };
 
 constexpr OpcodeRow kMathRows[] = {
-    {"rcp", DecodeReal<FloatOp::kRcp, 1>}, {"sqrt", DecodeReal<FloatOp::kSqrt, 1>},
+    {"rcp", DecodeReal<FloatOp::kRcp, 1>},     {"sqrt", DecodeReal<FloatOp::kSqrt, 1>},
     {"rsqrt", DecodeReal<FloatOp::kRsqrt, 1>}, {"sin", DecodeReal<FloatOp::kSin, 1>},
-    {"cos", DecodeReal<FloatOp::kCos, 1>}, {"lg2", DecodeReal<FloatOp::kLg2, 1>},
-    {"ex2", DecodeReal<FloatOp::kEx2, 1>}, {"tanh", DecodeReal<FloatOp::kTanh, 1>},
+    {"cos", DecodeReal<FloatOp::kCos, 1>},     {"lg2", DecodeReal<FloatOp::kLg2, 1>},
+    {"ex2", DecodeReal<FloatOp::kEx2, 1>},     {"tanh", DecodeReal<FloatOp::kTanh, 1>},
 };
 
 }  // namespace

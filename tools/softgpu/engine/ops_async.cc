@@ -1,4 +1,5 @@
-// mbarrier objects, and copies that the hardware does by itself. Copies are done at once here, which their contracts allow.
+// mbarrier objects, and copies that the hardware does by itself. Copies are done at once here, which their contracts
+// allow.
 #include <algorithm>
 #include <vector>
 
@@ -7,7 +8,8 @@
 namespace softgpu::engine {
 namespace {
 
-// An mbarrier object, in its 64 bits: arrivals of a phase, arrivals that are missing, bytes that are missing, the phase.
+// An mbarrier object, in its 64 bits: arrivals of a phase, arrivals that are missing, bytes that are missing, the
+// phase.
 struct Mbarrier {
   static constexpr uint64_t kCountMask = (1 << 20) - 1;
   static constexpr int64_t kBytesBias = 1 << 21;
@@ -30,7 +32,16 @@ struct Mbarrier {
 };
 
 enum class BarrierOp : uint8_t {
-  kInit, kInvalidate, kArrive, kArriveNoComplete, kArriveDrop, kArriveExpect, kExpect, kComplete, kTest, kTestParity,
+  kInit,
+  kInvalidate,
+  kArrive,
+  kArriveNoComplete,
+  kArriveDrop,
+  kArriveExpect,
+  kExpect,
+  kComplete,
+  kTest,
+  kTestParity,
 };
 
 template <Window window>
@@ -108,7 +119,8 @@ void RunPendingCount(Warp& w, const Instr& in, uint32_t lanes) {
 Instr& EmitBarrier(Decoder& decoder, BarrierOp op, const OperandIr& address, Space space) {
   Instr operands;
   decoder.Address(address, &space, &operands);
-  Instr& in = decoder.Emit(WindowOf(space) == Window::kShared ? RunBarrier<Window::kShared> : RunBarrier<Window::kHost>);
+  Instr& in =
+      decoder.Emit(WindowOf(space) == Window::kShared ? RunBarrier<Window::kShared> : RunBarrier<Window::kHost>);
   in.a = operands.a;
   in.offset = operands.offset;
   in.kind = static_cast<uint8_t>(op);
@@ -131,9 +143,10 @@ bool DecodeArrive(Decoder& decoder, bool drop, Space space) {
   // Without a state the address comes first.
   const size_t at = decoder.operand(0).kind == OperandIr::kAddress ? 0 : 1;
   const ColumnId b = decoder.operands() > at + 1 ? decoder.Source(at + 1, Type::kU32) : decoder.Constant(1);
-  const BarrierOp op = expect ? BarrierOp::kArriveExpect
-                       : drop ? BarrierOp::kArriveDrop
-                       : no_complete ? BarrierOp::kArriveNoComplete : BarrierOp::kArrive;
+  const BarrierOp op = expect        ? BarrierOp::kArriveExpect
+                       : drop        ? BarrierOp::kArriveDrop
+                       : no_complete ? BarrierOp::kArriveNoComplete
+                                     : BarrierOp::kArrive;
   const ColumnId d = at == 1 ? decoder.Target(0) : kSinkColumn;
   Instr& in = EmitBarrier(decoder, op, decoder.operand(at), space);
   in.b = b;
@@ -167,7 +180,8 @@ bool DecodeMbarrier(Decoder& decoder) {
 
 // Plain copies, a piece at a time so that each is checked, and seen by ThreadSanitizer.
 template <Window to, Window from>
-bool CopyBytes(Warp& w, const Instr& in, uint32_t lane, uint64_t target, uint64_t source, uint32_t bytes, uint32_t copied) {
+bool CopyBytes(Warp& w, const Instr& in, uint32_t lane, uint64_t target, uint64_t source, uint32_t bytes,
+               uint32_t copied) {
   for (uint32_t at = 0; at < bytes; at += 4) {
     std::byte* const d = HostPointer<to>(w, in, lane, target + at, 4);
     if (d == nullptr) return false;
@@ -209,7 +223,8 @@ void RunBulk(Warp& w, const Instr& in, uint32_t lanes) {
   const uint64_t *const a = w.In(in.a), *const b = w.In(in.b), *const c = w.In(in.c), *const e = w.In(in.e);
   const Bulk direction = static_cast<Bulk>(in.kind);
   ForLanes(lanes, [&](uint32_t i) {
-    const uint64_t target = a[i] + static_cast<uint64_t>(in.offset), source = b[i] + static_cast<uint64_t>(int64_t{in.v[0]});
+    const uint64_t target = a[i] + static_cast<uint64_t>(in.offset),
+                   source = b[i] + static_cast<uint64_t>(int64_t{in.v[0]});
     const uint32_t bytes = static_cast<uint32_t>(c[i]);
     if ((target | source | bytes) % 16 != 0) {
       w.Fail(in, i, "addresses and size of a bulk copy must be multiples of 16");
@@ -264,7 +279,8 @@ bool DecodeBulk(Decoder& decoder) {
   return true;
 }
 
-// The copies of the thread are done, so it arrives at once; without .noinc it had been added to the expected ones first.
+// The copies of the thread are done, so it arrives at once; without .noinc it had been added to the expected ones
+// first.
 bool DecodeCopyArrive(Decoder& decoder) {
   decoder.Take("arrive");
   const bool counted = decoder.Take("noinc");

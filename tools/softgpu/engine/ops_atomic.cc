@@ -14,23 +14,37 @@ template <class T>
 T CombineNumbers(AtomicOp op, T old, T b, T c) {
   if constexpr (std::is_floating_point_v<T>) {
     switch (op) {
-      case AtomicOp::kAdd: return Canonical(old + b);
-      case AtomicOp::kMin: return MinMax(old, b, false, 0);
-      case AtomicOp::kMax: return MinMax(old, b, true, 0);
-      default: return b;
+      case AtomicOp::kAdd:
+        return Canonical(old + b);
+      case AtomicOp::kMin:
+        return MinMax(old, b, false, 0);
+      case AtomicOp::kMax:
+        return MinMax(old, b, true, 0);
+      default:
+        return b;
     }
   } else {
     switch (op) {
-      case AtomicOp::kAdd: return static_cast<T>(static_cast<uint64_t>(old) + static_cast<uint64_t>(b));
-      case AtomicOp::kMin: return std::min(old, b);
-      case AtomicOp::kMax: return std::max(old, b);
-      case AtomicOp::kAnd: return old & b;
-      case AtomicOp::kOr: return old | b;
-      case AtomicOp::kXor: return old ^ b;
-      case AtomicOp::kExchange: return b;
-      case AtomicOp::kCas: return old == b ? c : old;
-      case AtomicOp::kInc: return old >= b ? T{0} : static_cast<T>(old + 1);
-      case AtomicOp::kDec: return old == 0 || old > b ? b : static_cast<T>(old - 1);
+      case AtomicOp::kAdd:
+        return static_cast<T>(static_cast<uint64_t>(old) + static_cast<uint64_t>(b));
+      case AtomicOp::kMin:
+        return std::min(old, b);
+      case AtomicOp::kMax:
+        return std::max(old, b);
+      case AtomicOp::kAnd:
+        return old & b;
+      case AtomicOp::kOr:
+        return old | b;
+      case AtomicOp::kXor:
+        return old ^ b;
+      case AtomicOp::kExchange:
+        return b;
+      case AtomicOp::kCas:
+        return old == b ? c : old;
+      case AtomicOp::kInc:
+        return old >= b ? T{0} : static_cast<T>(old + 1);
+      case AtomicOp::kDec:
+        return old == 0 || old > b ? b : static_cast<T>(old - 1);
     }
     return b;
   }
@@ -71,10 +85,14 @@ struct Pair {
 int HostOrder(const Warp& w, Order order) {
   if (kThreadSanitizer && w.fenced) return __ATOMIC_ACQ_REL;
   switch (order) {
-    case Order::kAcquire: return __ATOMIC_ACQUIRE;
-    case Order::kRelease: return __ATOMIC_RELEASE;
-    case Order::kAcqRel: return __ATOMIC_ACQ_REL;
-    default: return __ATOMIC_RELAXED;
+    case Order::kAcquire:
+      return __ATOMIC_ACQUIRE;
+    case Order::kRelease:
+      return __ATOMIC_RELEASE;
+    case Order::kAcqRel:
+      return __ATOMIC_ACQ_REL;
+    default:
+      return __ATOMIC_RELAXED;
   }
 }
 
@@ -106,7 +124,8 @@ void Run(Warp& w, const Instr& in, uint32_t lanes) {
   const int failure = order == __ATOMIC_RELEASE || order == __ATOMIC_RELAXED ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE;
   Effect effect;
   ForLanes(lanes, [&](uint32_t i) {
-    std::byte* const at = HostPointer<window>(w, in, i, a[i] + static_cast<uint64_t>(in.offset), sizeof(Raw) * in.count);
+    std::byte* const at =
+        HostPointer<window>(w, in, i, a[i] + static_cast<uint64_t>(in.offset), sizeof(Raw) * in.count);
     if (at == nullptr) return;
     if (window == Window::kHost) NoteAccess(w, in, i, reinterpret_cast<uintptr_t>(at), sizeof(Raw) * in.count, true);
     for (uint32_t k = 0; k < in.count; ++k) {
@@ -161,30 +180,48 @@ Handler ByWindow(Window window) {
 Handler HandlerOf(AtomicOp op, Type type, Window window) {
   const bool floats = op == AtomicOp::kAdd || op == AtomicOp::kMin || op == AtomicOp::kMax;
   switch (type) {
-    case Type::kB16: case Type::kU16: return ByWindow<Number<uint16_t>>(window);
-    case Type::kB32: case Type::kU32: return ByWindow<Number<uint32_t>>(window);
-    case Type::kS32: return ByWindow<Number<int32_t>>(window);
-    case Type::kB64: case Type::kU64: return ByWindow<Number<uint64_t>>(window);
-    case Type::kS64: return ByWindow<Number<int64_t>>(window);
+    case Type::kB16:
+    case Type::kU16:
+      return ByWindow<Number<uint16_t>>(window);
+    case Type::kB32:
+    case Type::kU32:
+      return ByWindow<Number<uint32_t>>(window);
+    case Type::kS32:
+      return ByWindow<Number<int32_t>>(window);
+    case Type::kB64:
+    case Type::kU64:
+      return ByWindow<Number<uint64_t>>(window);
+    case Type::kS64:
+      return ByWindow<Number<int64_t>>(window);
     case Type::kB128:
       if (op != AtomicOp::kExchange && op != AtomicOp::kCas) return nullptr;
       return window == Window::kShared ? Run128<Window::kShared> : Run128<Window::kHost>;
-    default: break;
+    default:
+      break;
   }
   if (!floats) return nullptr;
   switch (type) {
-    case Type::kF32: return ByWindow<Number<float>>(window);
-    case Type::kF64: return ByWindow<Number<double>>(window);
-    case Type::kF16: return ByWindow<Half<true>>(window);
-    case Type::kBf16: return ByWindow<Half<false>>(window);
-    case Type::kF16x2: return ByWindow<Pair<true>>(window);
-    case Type::kBf16x2: return ByWindow<Pair<false>>(window);
-    default: return nullptr;
+    case Type::kF32:
+      return ByWindow<Number<float>>(window);
+    case Type::kF64:
+      return ByWindow<Number<double>>(window);
+    case Type::kF16:
+      return ByWindow<Half<true>>(window);
+    case Type::kBf16:
+      return ByWindow<Half<false>>(window);
+    case Type::kF16x2:
+      return ByWindow<Pair<true>>(window);
+    case Type::kBf16x2:
+      return ByWindow<Pair<false>>(window);
+    default:
+      return nullptr;
   }
 }
 
 bool TakeVector(Decoder& decoder, const OperandIr& operand, uint32_t count, Type type, bool target, ColumnId* columns) {
-  const auto column = [&](const OperandIr& part) { return target ? decoder.TargetOf(part) : decoder.SourceOf(part, type); };
+  const auto column = [&](const OperandIr& part) {
+    return target ? decoder.TargetOf(part) : decoder.SourceOf(part, type);
+  };
   if (operand.kind != OperandIr::kVector) {
     columns[0] = column(operand);
     return count == 1;

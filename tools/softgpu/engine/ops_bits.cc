@@ -19,10 +19,14 @@ void Run(Warp& w, const Instr& in, uint32_t lanes) {
 template <Function3 f>
 Handler ByWidth(Type type) {
   switch (SizeOf(type)) {
-    case 1: return Run<f, 0xff>;
-    case 2: return Run<f, 0xffff>;
-    case 4: return Run<f, 0xffffffff>;
-    default: return Run<f, ~0ull>;
+    case 1:
+      return Run<f, 0xff>;
+    case 2:
+      return Run<f, 0xffff>;
+    case 4:
+      return Run<f, 0xffffffff>;
+    default:
+      return Run<f, ~0ull>;
   }
 }
 
@@ -49,10 +53,18 @@ void RunPredicate(Warp& w, const Instr& in, uint32_t lanes) {
   const uint32_t a = w.Predicate(in.pa), b = w.Predicate(in.pb);
   uint32_t bits = 0;
   switch (static_cast<Logic>(in.kind)) {
-    case Logic::kAnd: bits = a & b; break;
-    case Logic::kOr: bits = a | b; break;
-    case Logic::kXor: bits = a ^ b; break;
-    case Logic::kNot: bits = ~a; break;
+    case Logic::kAnd:
+      bits = a & b;
+      break;
+    case Logic::kOr:
+      bits = a | b;
+      break;
+    case Logic::kXor:
+      bits = a ^ b;
+      break;
+    case Logic::kNot:
+      bits = ~a;
+      break;
   }
   w.SetPredicate(in.pd, lanes, bits);
 }
@@ -70,7 +82,9 @@ bool DecodeLogic(Decoder& decoder) {
 }
 
 template <uint64_t mask>
-uint64_t IsZero(uint64_t a, uint64_t, uint64_t) { return (a & mask) == 0; }
+uint64_t IsZero(uint64_t a, uint64_t, uint64_t) {
+  return (a & mask) == 0;
+}
 
 bool DecodeCnot(Decoder& decoder) {
   const Type type = decoder.TakeType();
@@ -89,8 +103,10 @@ void RunLop3(Warp& w, const Instr& in, uint32_t lanes) {
   uint32_t nonzero = 0;
   ForLanes(lanes, [&](uint32_t i) {
     const uint32_t x = static_cast<uint32_t>(a[i]), y = static_cast<uint32_t>(b[i]), z = static_cast<uint32_t>(c[i]);
-    const uint32_t low = (selected[0] & ~y & ~z) | (selected[1] & ~y & z) | (selected[2] & y & ~z) | (selected[3] & y & z);
-    const uint32_t high = (selected[4] & ~y & ~z) | (selected[5] & ~y & z) | (selected[6] & y & ~z) | (selected[7] & y & z);
+    const uint32_t low =
+        (selected[0] & ~y & ~z) | (selected[1] & ~y & z) | (selected[2] & y & ~z) | (selected[3] & y & z);
+    const uint32_t high =
+        (selected[4] & ~y & ~z) | (selected[5] & ~y & z) | (selected[6] & y & ~z) | (selected[7] & y & z);
     const uint32_t value = (~x & low) | (x & high);
     d[i] = value;
     nonzero |= static_cast<uint32_t>(value != 0) << i;
@@ -134,10 +150,14 @@ uint64_t ShiftRight(uint64_t a, uint64_t b, uint64_t) {
 bool DecodeShl(Decoder& decoder) {
   const Type type = decoder.TakeType();
   switch (SizeOf(type)) {
-    case 2: return Emit(decoder, Run<ShiftLeft<uint16_t>, 0xffff>, type, 2);
-    case 4: return Emit(decoder, Run<ShiftLeft<uint32_t>, 0xffffffff>, type, 2);
-    case 8: return Emit(decoder, Run<ShiftLeft<uint64_t>, ~0ull>, type, 2);
-    default: return false;
+    case 2:
+      return Emit(decoder, Run<ShiftLeft<uint16_t>, 0xffff>, type, 2);
+    case 4:
+      return Emit(decoder, Run<ShiftLeft<uint32_t>, 0xffffffff>, type, 2);
+    case 8:
+      return Emit(decoder, Run<ShiftLeft<uint64_t>, ~0ull>, type, 2);
+    default:
+      return false;
   }
 }
 
@@ -145,10 +165,15 @@ bool DecodeShr(Decoder& decoder) {
   const Type type = decoder.TakeType();
   const bool is_signed = IsSigned(type);
   switch (SizeOf(type)) {
-    case 2: return Emit(decoder, is_signed ? Run<ShiftRight<int16_t>, 0xffff> : Run<ShiftRight<uint16_t>, 0xffff>, type, 2);
-    case 4: return Emit(decoder, is_signed ? Run<ShiftRight<int32_t>, 0xffffffff> : Run<ShiftRight<uint32_t>, 0xffffffff>, type, 2);
-    case 8: return Emit(decoder, is_signed ? Run<ShiftRight<int64_t>, ~0ull> : Run<ShiftRight<uint64_t>, ~0ull>, type, 2);
-    default: return false;
+    case 2:
+      return Emit(decoder, is_signed ? Run<ShiftRight<int16_t>, 0xffff> : Run<ShiftRight<uint16_t>, 0xffff>, type, 2);
+    case 4:
+      return Emit(decoder, is_signed ? Run<ShiftRight<int32_t>, 0xffffffff> : Run<ShiftRight<uint32_t>, 0xffffffff>,
+                  type, 2);
+    case 8:
+      return Emit(decoder, is_signed ? Run<ShiftRight<int64_t>, ~0ull> : Run<ShiftRight<uint64_t>, ~0ull>, type, 2);
+    default:
+      return false;
   }
 }
 
@@ -171,9 +196,13 @@ bool DecodeShf(Decoder& decoder) {
 }
 
 template <class T>
-uint64_t CountOnes(uint64_t a, uint64_t, uint64_t) { return static_cast<uint64_t>(std::popcount(As<T>(a))); }
+uint64_t CountOnes(uint64_t a, uint64_t, uint64_t) {
+  return static_cast<uint64_t>(std::popcount(As<T>(a)));
+}
 template <class T>
-uint64_t CountLeading(uint64_t a, uint64_t, uint64_t) { return static_cast<uint64_t>(std::countl_zero(As<T>(a))); }
+uint64_t CountLeading(uint64_t a, uint64_t, uint64_t) {
+  return static_cast<uint64_t>(std::countl_zero(As<T>(a)));
+}
 template <class T>
 uint64_t Reverse(uint64_t a, uint64_t, uint64_t) {
   uint64_t result = 0;
@@ -201,10 +230,14 @@ uint64_t FindBit(uint64_t a, uint64_t, uint64_t) {
 template <bool shift_amount>
 Handler FindBitHandler(Type type) {
   switch (type) {
-    case Type::kU32: return Run<FindBit<uint32_t, shift_amount>, 0xffffffff>;
-    case Type::kS32: return Run<FindBit<int32_t, shift_amount>, 0xffffffff>;
-    case Type::kU64: return Run<FindBit<uint64_t, shift_amount>, 0xffffffff>;
-    default: return Run<FindBit<int64_t, shift_amount>, 0xffffffff>;
+    case Type::kU32:
+      return Run<FindBit<uint32_t, shift_amount>, 0xffffffff>;
+    case Type::kS32:
+      return Run<FindBit<int32_t, shift_amount>, 0xffffffff>;
+    case Type::kU64:
+      return Run<FindBit<uint64_t, shift_amount>, 0xffffffff>;
+    default:
+      return Run<FindBit<int64_t, shift_amount>, 0xffffffff>;
   }
 }
 
@@ -236,11 +269,16 @@ uint64_t Extract(uint64_t a, uint64_t b, uint64_t c) {
 bool DecodeBfe(Decoder& decoder) {
   const Type type = decoder.TakeType();
   switch (type) {
-    case Type::kU32: return Emit(decoder, Run<Extract<uint32_t>, 0xffffffff>, type, 3);
-    case Type::kS32: return Emit(decoder, Run<Extract<int32_t>, 0xffffffff>, type, 3);
-    case Type::kU64: return Emit(decoder, Run<Extract<uint64_t>, ~0ull>, type, 3);
-    case Type::kS64: return Emit(decoder, Run<Extract<int64_t>, ~0ull>, type, 3);
-    default: return false;
+    case Type::kU32:
+      return Emit(decoder, Run<Extract<uint32_t>, 0xffffffff>, type, 3);
+    case Type::kS32:
+      return Emit(decoder, Run<Extract<int32_t>, 0xffffffff>, type, 3);
+    case Type::kU64:
+      return Emit(decoder, Run<Extract<uint64_t>, ~0ull>, type, 3);
+    case Type::kS64:
+      return Emit(decoder, Run<Extract<int64_t>, ~0ull>, type, 3);
+    default:
+      return false;
   }
 }
 
@@ -290,7 +328,9 @@ constexpr uint16_t kPermuteSelectors[6][4] = {{0x3210, 0x4321, 0x5432, 0x6543}, 
                                               {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
 
 template <int mode>
-uint64_t PermuteMode(uint64_t a, uint64_t b, uint64_t c) { return Permute(a, b, kPermuteSelectors[mode][c & 3]); }
+uint64_t PermuteMode(uint64_t a, uint64_t b, uint64_t c) {
+  return Permute(a, b, kPermuteSelectors[mode][c & 3]);
+}
 
 bool DecodePrmt(Decoder& decoder) {
   constexpr Handler handlers[] = {Run<PermuteMode<0>, ~0ull>, Run<PermuteMode<1>, ~0ull>, Run<PermuteMode<2>, ~0ull>,
@@ -342,8 +382,9 @@ bool DecodeSzext(Decoder& decoder) {
   const bool clamp = decoder.Take("clamp");
   if (!clamp && !decoder.Take("wrap")) return false;
   const Type type = decoder.TakeType();
-  const Handler run = IsSigned(type) ? (clamp ? Run<Extend<true, true>, 0xffffffff> : Run<Extend<true, false>, 0xffffffff>)
-                                     : (clamp ? Run<Extend<false, true>, 0xffffffff> : Run<Extend<false, false>, 0xffffffff>);
+  const Handler run = IsSigned(type)
+                          ? (clamp ? Run<Extend<true, true>, 0xffffffff> : Run<Extend<true, false>, 0xffffffff>)
+                          : (clamp ? Run<Extend<false, true>, 0xffffffff> : Run<Extend<false, false>, 0xffffffff>);
   return Emit(decoder, run, type, 2);
 }
 

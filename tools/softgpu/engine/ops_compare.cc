@@ -8,9 +8,28 @@
 namespace softgpu::engine {
 namespace {
 
-enum class Compare : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kLo, kLs, kHi, kHs, kEqu, kNeu, kLtu, kLeu, kGtu, kGeu, kNum, kNan };
-constexpr std::string_view kCompareNames[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
-                                              "hs",  "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+enum class Compare : uint8_t {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kLo,
+  kLs,
+  kHi,
+  kHs,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan
+};
+constexpr std::string_view kCompareNames[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
+                                              "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 constexpr std::string_view kCombineNames[] = {"and", "or", "xor"};
 
 // How lanes are read: as T itself, or as a 16-bit float at bit `shift` of the value.
@@ -49,20 +68,38 @@ template <class Reader>
 uint32_t Evaluate(const Warp& w, const Instr& in, uint32_t lanes) {
   using T = typename Reader::Value;
   switch (static_cast<Compare>(in.kind)) {
-    case Compare::kEq: return Test<Reader>(w, in, lanes, [](T a, T b) { return a == b; });
-    case Compare::kNe: return Test<Reader>(w, in, lanes, [](T a, T b) { return a < b || a > b; });
-    case Compare::kLt: case Compare::kLo: return Test<Reader>(w, in, lanes, [](T a, T b) { return a < b; });
-    case Compare::kLe: case Compare::kLs: return Test<Reader>(w, in, lanes, [](T a, T b) { return a <= b; });
-    case Compare::kGt: case Compare::kHi: return Test<Reader>(w, in, lanes, [](T a, T b) { return a > b; });
-    case Compare::kGe: case Compare::kHs: return Test<Reader>(w, in, lanes, [](T a, T b) { return a >= b; });
-    case Compare::kEqu: return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a < b || a > b); });
-    case Compare::kNeu: return Test<Reader>(w, in, lanes, [](T a, T b) { return a != b; });
-    case Compare::kLtu: return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a >= b); });
-    case Compare::kLeu: return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a > b); });
-    case Compare::kGtu: return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a <= b); });
-    case Compare::kGeu: return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a < b); });
-    case Compare::kNum: return Test<Reader>(w, in, lanes, [](T a, T b) { return a == a && b == b; });
-    case Compare::kNan: return Test<Reader>(w, in, lanes, [](T a, T b) { return a != a || b != b; });
+    case Compare::kEq:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a == b; });
+    case Compare::kNe:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a < b || a > b; });
+    case Compare::kLt:
+    case Compare::kLo:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a < b; });
+    case Compare::kLe:
+    case Compare::kLs:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a <= b; });
+    case Compare::kGt:
+    case Compare::kHi:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a > b; });
+    case Compare::kGe:
+    case Compare::kHs:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a >= b; });
+    case Compare::kEqu:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a < b || a > b); });
+    case Compare::kNeu:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a != b; });
+    case Compare::kLtu:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a >= b); });
+    case Compare::kLeu:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a > b); });
+    case Compare::kGtu:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a <= b); });
+    case Compare::kGeu:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return !(a < b); });
+    case Compare::kNum:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a == a && b == b; });
+    case Compare::kNan:
+      return Test<Reader>(w, in, lanes, [](T a, T b) { return a != a || b != b; });
   }
   return 0;
 }
@@ -70,10 +107,14 @@ uint32_t Evaluate(const Warp& w, const Instr& in, uint32_t lanes) {
 // kind2: 0 none, else 1 + the index in kCombineNames.
 uint32_t Combine(const Instr& in, uint32_t result, uint32_t with) {
   switch (in.kind2) {
-    case 1: return result & with;
-    case 2: return result | with;
-    case 3: return result ^ with;
-    default: return result;
+    case 1:
+      return result & with;
+    case 2:
+      return result | with;
+    case 3:
+      return result ^ with;
+    default:
+      return result;
   }
 }
 
@@ -123,19 +164,35 @@ constexpr Handlers kBoth = {RunSetp<Reader>, RunSet<Reader>};
 
 Handlers HandlersOf(Type type, bool is_unsigned) {
   switch (type) {
-    case Type::kU16: case Type::kB16: return kBoth<Plain<uint16_t>>;
-    case Type::kU32: case Type::kB32: return kBoth<Plain<uint32_t>>;
-    case Type::kU64: case Type::kB64: return kBoth<Plain<uint64_t>>;
-    case Type::kS16: return is_unsigned ? kBoth<Plain<uint16_t>> : kBoth<Plain<int16_t>>;
-    case Type::kS32: return is_unsigned ? kBoth<Plain<uint32_t>> : kBoth<Plain<int32_t>>;
-    case Type::kS64: return is_unsigned ? kBoth<Plain<uint64_t>> : kBoth<Plain<int64_t>>;
-    case Type::kF32: return kBoth<Plain<float>>;
-    case Type::kF64: return kBoth<Plain<double>>;
-    case Type::kF16: return kBoth<Narrow<true, 0>>;
-    case Type::kBf16: return kBoth<Narrow<false, 0>>;
-    case Type::kF16x2: return {RunSetpPair<true>, RunSetPair<true>};
-    case Type::kBf16x2: return {RunSetpPair<false>, RunSetPair<false>};
-    default: return {nullptr, nullptr};
+    case Type::kU16:
+    case Type::kB16:
+      return kBoth<Plain<uint16_t>>;
+    case Type::kU32:
+    case Type::kB32:
+      return kBoth<Plain<uint32_t>>;
+    case Type::kU64:
+    case Type::kB64:
+      return kBoth<Plain<uint64_t>>;
+    case Type::kS16:
+      return is_unsigned ? kBoth<Plain<uint16_t>> : kBoth<Plain<int16_t>>;
+    case Type::kS32:
+      return is_unsigned ? kBoth<Plain<uint32_t>> : kBoth<Plain<int32_t>>;
+    case Type::kS64:
+      return is_unsigned ? kBoth<Plain<uint64_t>> : kBoth<Plain<int64_t>>;
+    case Type::kF32:
+      return kBoth<Plain<float>>;
+    case Type::kF64:
+      return kBoth<Plain<double>>;
+    case Type::kF16:
+      return kBoth<Narrow<true, 0>>;
+    case Type::kBf16:
+      return kBoth<Narrow<false, 0>>;
+    case Type::kF16x2:
+      return {RunSetpPair<true>, RunSetPair<true>};
+    case Type::kBf16x2:
+      return {RunSetpPair<false>, RunSetPair<false>};
+    default:
+      return {nullptr, nullptr};
   }
 }
 
@@ -181,12 +238,18 @@ bool DecodeSetp(Decoder& decoder) {
 
 int64_t TrueOf(Type type) {
   switch (type) {
-    case Type::kF32: return 0x3f800000;
-    case Type::kF16: return 0x3c00;
-    case Type::kBf16: return 0x3f80;
-    case Type::kF16x2: return 0x3c003c00;
-    case Type::kBf16x2: return 0x3f803f80;
-    default: return SizeOf(type) == 2 ? 0xffff : 0xffffffff;
+    case Type::kF32:
+      return 0x3f800000;
+    case Type::kF16:
+      return 0x3c00;
+    case Type::kBf16:
+      return 0x3f80;
+    case Type::kF16x2:
+      return 0x3c003c00;
+    case Type::kBf16x2:
+      return 0x3f803f80;
+    default:
+      return SizeOf(type) == 2 ? 0xffff : 0xffffffff;
   }
 }
 

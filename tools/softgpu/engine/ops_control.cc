@@ -254,9 +254,9 @@ bool DecodeNothing(Decoder& decoder) {
 }
 
 constexpr OpcodeRow kRows[] = {
-    {"bra", DecodeBranch},     {"brx", DecodeBranchTable},           {"call", DecodeCall},
-    {"ret", DecodeReturn},     {"exit", DecodeExit},                 {"trap", DecodeTrap},
-    {"brkpt", DecodeNothing},  {"nanosleep", DecodeSleep},           {"griddepcontrol", DecodeNothing},
+    {"bra", DecodeBranch},      {"brx", DecodeBranchTable},    {"call", DecodeCall},
+    {"ret", DecodeReturn},      {"exit", DecodeExit},          {"trap", DecodeTrap},
+    {"brkpt", DecodeNothing},   {"nanosleep", DecodeSleep},    {"griddepcontrol", DecodeNothing},
     {"pmevent", DecodeNothing}, {"setmaxnreg", DecodeNothing},
 };
 

@@ -26,10 +26,14 @@ double Read(uint64_t value, bool flush) {
 
 double RoundToInteger(double value, Rounding rounding) {
   switch (rounding) {
-    case Rounding::kNearest: return std::nearbyint(value);
-    case Rounding::kDown: return std::floor(value);
-    case Rounding::kUp: return std::ceil(value);
-    default: return std::trunc(value);
+    case Rounding::kNearest:
+      return std::nearbyint(value);
+    case Rounding::kDown:
+      return std::floor(value);
+    case Rounding::kUp:
+      return std::ceil(value);
+    default:
+      return std::trunc(value);
   }
 }
 
@@ -49,7 +53,8 @@ uint64_t Write(double value, const Instr& in) {
   const float narrow = static_cast<float>(value);
   const bool quick = nearest && !finite && narrow == value;
   if constexpr (std::is_same_v<D, F16>) return quick ? FloatToHalf(narrow) : RoundTo(kHalf, value, rounding, finite);
-  if constexpr (std::is_same_v<D, Bf16>) return quick ? FloatToBfloat(narrow) : RoundTo(kBfloat, value, rounding, finite);
+  if constexpr (std::is_same_v<D, Bf16>)
+    return quick ? FloatToBfloat(narrow) : RoundTo(kBfloat, value, rounding, finite);
   return 0;
 }
 
@@ -146,48 +151,88 @@ constexpr Handler Choose() {
 template <class S>
 Handler HandlerTo(Type to) {
   switch (to) {
-    case Type::kU8: case Type::kB8: return Choose<S, uint8_t>();
-    case Type::kS8: return Choose<S, int8_t>();
-    case Type::kU16: case Type::kB16: return Choose<S, uint16_t>();
-    case Type::kS16: return Choose<S, int16_t>();
-    case Type::kU32: case Type::kB32: return Choose<S, uint32_t>();
-    case Type::kS32: return Choose<S, int32_t>();
-    case Type::kU64: case Type::kB64: return Choose<S, uint64_t>();
-    case Type::kS64: return Choose<S, int64_t>();
-    case Type::kF16: return Choose<S, F16>();
-    case Type::kBf16: return Choose<S, Bf16>();
-    case Type::kF32: return Choose<S, float>();
-    case Type::kF64: return Choose<S, double>();
-    case Type::kTf32: return Choose<S, Tf32>();
-    default: return nullptr;
+    case Type::kU8:
+    case Type::kB8:
+      return Choose<S, uint8_t>();
+    case Type::kS8:
+      return Choose<S, int8_t>();
+    case Type::kU16:
+    case Type::kB16:
+      return Choose<S, uint16_t>();
+    case Type::kS16:
+      return Choose<S, int16_t>();
+    case Type::kU32:
+    case Type::kB32:
+      return Choose<S, uint32_t>();
+    case Type::kS32:
+      return Choose<S, int32_t>();
+    case Type::kU64:
+    case Type::kB64:
+      return Choose<S, uint64_t>();
+    case Type::kS64:
+      return Choose<S, int64_t>();
+    case Type::kF16:
+      return Choose<S, F16>();
+    case Type::kBf16:
+      return Choose<S, Bf16>();
+    case Type::kF32:
+      return Choose<S, float>();
+    case Type::kF64:
+      return Choose<S, double>();
+    case Type::kTf32:
+      return Choose<S, Tf32>();
+    default:
+      return nullptr;
   }
 }
 
 Handler HandlerOf(Type to, Type from) {
   switch (from) {
-    case Type::kU8: case Type::kB8: return HandlerTo<uint8_t>(to);
-    case Type::kS8: return HandlerTo<int8_t>(to);
-    case Type::kU16: case Type::kB16: return HandlerTo<uint16_t>(to);
-    case Type::kS16: return HandlerTo<int16_t>(to);
-    case Type::kU32: case Type::kB32: return HandlerTo<uint32_t>(to);
-    case Type::kS32: return HandlerTo<int32_t>(to);
-    case Type::kU64: case Type::kB64: return HandlerTo<uint64_t>(to);
-    case Type::kS64: return HandlerTo<int64_t>(to);
-    case Type::kF16: return HandlerTo<F16>(to);
-    case Type::kBf16: return HandlerTo<Bf16>(to);
-    case Type::kF32: return HandlerTo<float>(to);
-    case Type::kF64: return HandlerTo<double>(to);
-    default: return nullptr;
+    case Type::kU8:
+    case Type::kB8:
+      return HandlerTo<uint8_t>(to);
+    case Type::kS8:
+      return HandlerTo<int8_t>(to);
+    case Type::kU16:
+    case Type::kB16:
+      return HandlerTo<uint16_t>(to);
+    case Type::kS16:
+      return HandlerTo<int16_t>(to);
+    case Type::kU32:
+    case Type::kB32:
+      return HandlerTo<uint32_t>(to);
+    case Type::kS32:
+      return HandlerTo<int32_t>(to);
+    case Type::kU64:
+    case Type::kB64:
+      return HandlerTo<uint64_t>(to);
+    case Type::kS64:
+      return HandlerTo<int64_t>(to);
+    case Type::kF16:
+      return HandlerTo<F16>(to);
+    case Type::kBf16:
+      return HandlerTo<Bf16>(to);
+    case Type::kF32:
+      return HandlerTo<float>(to);
+    case Type::kF64:
+      return HandlerTo<double>(to);
+    default:
+      return nullptr;
   }
 }
 
 const FloatFormat* PackedFormat(Type type) {
   switch (type) {
-    case Type::kF16x2: return &kHalf;
-    case Type::kBf16x2: return &kBfloat;
-    case Type::kE4m3x2: return &kE4m3;
-    case Type::kE5m2x2: return &kE5m2;
-    default: return nullptr;
+    case Type::kF16x2:
+      return &kHalf;
+    case Type::kBf16x2:
+      return &kBfloat;
+    case Type::kE4m3x2:
+      return &kE4m3;
+    case Type::kE5m2x2:
+      return &kE5m2;
+    default:
+      return nullptr;
   }
 }
 
@@ -198,10 +243,14 @@ const FloatFormat& FormatAt(int64_t index) {
 
 int64_t FormatIndex(Type type) {
   switch (type) {
-    case Type::kF16x2: return 0;
-    case Type::kBf16x2: return 1;
-    case Type::kE4m3x2: return 2;
-    default: return 3;
+    case Type::kF16x2:
+      return 0;
+    case Type::kBf16x2:
+      return 1;
+    case Type::kE4m3x2:
+      return 2;
+    default:
+      return 3;
   }
 }
 
@@ -253,7 +302,8 @@ void RunPack(Warp& w, const Instr& in, uint32_t lanes) {
   constexpr uint32_t width = 8 * sizeof(D);
   const auto saturate = [](uint64_t value) {
     const int64_t wide = As<int32_t>(value);
-    return Bits(static_cast<D>(std::clamp<int64_t>(wide, std::numeric_limits<D>::min(), std::numeric_limits<D>::max())));
+    return Bits(
+        static_cast<D>(std::clamp<int64_t>(wide, std::numeric_limits<D>::min(), std::numeric_limits<D>::max())));
   };
   ForLanes(lanes, [&](uint32_t i) {
     const uint64_t packed = saturate(a[i]) << width | saturate(b[i]);

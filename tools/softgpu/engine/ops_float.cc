@@ -47,24 +47,42 @@ constexpr Handlers kBoth = {RunPlain<T, op>, RunGeneral<T, op>};
 template <class T>
 Handlers HandlersOf(FloatOp op) {
   switch (op) {
-    case FloatOp::kAdd: return kBoth<T, FloatOp::kAdd>;
-    case FloatOp::kSub: return kBoth<T, FloatOp::kSub>;
-    case FloatOp::kMul: return kBoth<T, FloatOp::kMul>;
-    case FloatOp::kFma: return kBoth<T, FloatOp::kFma>;
-    case FloatOp::kDiv: return kBoth<T, FloatOp::kDiv>;
-    case FloatOp::kMin: return kBoth<T, FloatOp::kMin>;
-    case FloatOp::kMax: return kBoth<T, FloatOp::kMax>;
-    case FloatOp::kAbs: return kBoth<T, FloatOp::kAbs>;
-    case FloatOp::kNeg: return kBoth<T, FloatOp::kNeg>;
-    case FloatOp::kCopysign: return kBoth<T, FloatOp::kCopysign>;
-    case FloatOp::kRcp: return kBoth<T, FloatOp::kRcp>;
-    case FloatOp::kSqrt: return kBoth<T, FloatOp::kSqrt>;
-    case FloatOp::kRsqrt: return kBoth<T, FloatOp::kRsqrt>;
-    case FloatOp::kSin: return kBoth<T, FloatOp::kSin>;
-    case FloatOp::kCos: return kBoth<T, FloatOp::kCos>;
-    case FloatOp::kLg2: return kBoth<T, FloatOp::kLg2>;
-    case FloatOp::kEx2: return kBoth<T, FloatOp::kEx2>;
-    case FloatOp::kTanh: return kBoth<T, FloatOp::kTanh>;
+    case FloatOp::kAdd:
+      return kBoth<T, FloatOp::kAdd>;
+    case FloatOp::kSub:
+      return kBoth<T, FloatOp::kSub>;
+    case FloatOp::kMul:
+      return kBoth<T, FloatOp::kMul>;
+    case FloatOp::kFma:
+      return kBoth<T, FloatOp::kFma>;
+    case FloatOp::kDiv:
+      return kBoth<T, FloatOp::kDiv>;
+    case FloatOp::kMin:
+      return kBoth<T, FloatOp::kMin>;
+    case FloatOp::kMax:
+      return kBoth<T, FloatOp::kMax>;
+    case FloatOp::kAbs:
+      return kBoth<T, FloatOp::kAbs>;
+    case FloatOp::kNeg:
+      return kBoth<T, FloatOp::kNeg>;
+    case FloatOp::kCopysign:
+      return kBoth<T, FloatOp::kCopysign>;
+    case FloatOp::kRcp:
+      return kBoth<T, FloatOp::kRcp>;
+    case FloatOp::kSqrt:
+      return kBoth<T, FloatOp::kSqrt>;
+    case FloatOp::kRsqrt:
+      return kBoth<T, FloatOp::kRsqrt>;
+    case FloatOp::kSin:
+      return kBoth<T, FloatOp::kSin>;
+    case FloatOp::kCos:
+      return kBoth<T, FloatOp::kCos>;
+    case FloatOp::kLg2:
+      return kBoth<T, FloatOp::kLg2>;
+    case FloatOp::kEx2:
+      return kBoth<T, FloatOp::kEx2>;
+    case FloatOp::kTanh:
+      return kBoth<T, FloatOp::kTanh>;
   }
   return {nullptr, nullptr};
 }
@@ -81,7 +99,8 @@ uint8_t TakeMinMaxVariant(Decoder& decoder) {
 
 Rounding TakeRounding(Decoder& decoder, Rounding otherwise) {
   constexpr std::string_view names[] = {"rn", "rz", "rm", "rp", "rna"};
-  constexpr Rounding roundings[] = {Rounding::kNearest, Rounding::kZero, Rounding::kDown, Rounding::kUp, Rounding::kAway};
+  constexpr Rounding roundings[] = {Rounding::kNearest, Rounding::kZero, Rounding::kDown, Rounding::kUp,
+                                    Rounding::kAway};
   const int found = decoder.TakeOneOf(names, -1);
   return found < 0 ? otherwise : roundings[found];
 }

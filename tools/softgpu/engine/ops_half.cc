@@ -5,11 +5,16 @@ namespace softgpu::engine {
 namespace {
 
 template <bool half>
-float ToFloat(uint16_t bits) { return half ? HalfToFloat(bits) : BfloatToFloat(bits); }
+float ToFloat(uint16_t bits) {
+  return half ? HalfToFloat(bits) : BfloatToFloat(bits);
+}
 
-// Rounds a value that float holds exactly or, when it is normal, with enough bits to spare that rounding again does no harm.
+// Rounds a value that float holds exactly or, when it is normal, with enough bits to spare that rounding again does no
+// harm.
 template <bool half>
-uint16_t FromFloat(float value) { return half ? FloatToHalf(value) : FloatToBfloat(value); }
+uint16_t FromFloat(float value) {
+  return half ? FloatToHalf(value) : FloatToBfloat(value);
+}
 
 template <bool half>
 uint16_t Multiply(float a, float b) {
@@ -22,14 +27,20 @@ template <bool half>
 uint16_t Compute(FloatOp op, uint16_t a_bits, uint16_t b_bits, uint16_t c_bits, uint8_t variant) {
   const float a = ToFloat<half>(a_bits), b = ToFloat<half>(b_bits), c = ToFloat<half>(c_bits);
   switch (op) {
-    case FloatOp::kNeg: return a_bits ^ 0x8000;
-    case FloatOp::kAbs: return a_bits & 0x7fff;
-    case FloatOp::kAdd: return FromFloat<half>(a + b);
-    case FloatOp::kSub: return FromFloat<half>(a - b);
-    case FloatOp::kMul: return Multiply<half>(a, b);
+    case FloatOp::kNeg:
+      return a_bits ^ 0x8000;
+    case FloatOp::kAbs:
+      return a_bits & 0x7fff;
+    case FloatOp::kAdd:
+      return FromFloat<half>(a + b);
+    case FloatOp::kSub:
+      return FromFloat<half>(a - b);
+    case FloatOp::kMul:
+      return Multiply<half>(a, b);
     case FloatOp::kFma:
       return static_cast<uint16_t>(RoundTo(half ? kHalf : kBfloat, FusedToOdd(a, b, c), Rounding::kNearest));
-    default: return FromFloat<half>(Apply<float>(op, a, b, c, variant));
+    default:
+      return FromFloat<half>(Apply<float>(op, a, b, c, variant));
   }
 }
 
@@ -43,7 +54,8 @@ void Run(Warp& w, const Instr& in, uint32_t lanes) {
       const bool subnormal = (value & (half ? 0x7c00 : 0x7f80)) == 0;
       return static_cast<uint16_t>(in.flush && subnormal ? value & 0x8000 : value);
     };
-    uint16_t result = flushed(Compute<half>(static_cast<FloatOp>(in.kind), flushed(x), flushed(y), flushed(z), in.kind2));
+    uint16_t result =
+        flushed(Compute<half>(static_cast<FloatOp>(in.kind), flushed(x), flushed(y), flushed(z), in.kind2));
     const bool nan = (result & 0x7fff) > (half ? 0x7c00 : 0x7f80);
     if (in.flag && !nan && (result & 0x8000) != 0) result = 0;
     if (in.saturate) {
@@ -68,11 +80,20 @@ void Run(Warp& w, const Instr& in, uint32_t lanes) {
 bool DecodeHalf(Decoder& decoder, FloatOp op, Type type, size_t sources) {
   Handler run = nullptr;
   switch (type) {
-    case Type::kF16: run = Run<true, false>; break;
-    case Type::kF16x2: run = Run<true, true>; break;
-    case Type::kBf16: run = Run<false, false>; break;
-    case Type::kBf16x2: run = Run<false, true>; break;
-    default: return false;
+    case Type::kF16:
+      run = Run<true, false>;
+      break;
+    case Type::kF16x2:
+      run = Run<true, true>;
+      break;
+    case Type::kBf16:
+      run = Run<false, false>;
+      break;
+    case Type::kBf16x2:
+      run = Run<false, true>;
+      break;
+    default:
+      return false;
   }
   decoder.Take("rn");
   if (op >= FloatOp::kDiv) decoder.Take("approx");

@@ -20,10 +20,14 @@ T Apply(T a, T b, T c) {
   const auto product = [&] { return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); };
   constexpr bool is_signed = std::is_signed_v<T>;
   switch (op) {
-    case IntegerOp::kAdd: return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-    case IntegerOp::kSub: return static_cast<T>(static_cast<U>(a) - static_cast<U>(b));
-    case IntegerOp::kMulLow: return product();
-    case IntegerOp::kMulHigh: return High(a, b);
+    case IntegerOp::kAdd:
+      return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    case IntegerOp::kSub:
+      return static_cast<T>(static_cast<U>(a) - static_cast<U>(b));
+    case IntegerOp::kMulLow:
+      return product();
+    case IntegerOp::kMulHigh:
+      return High(a, b);
     case IntegerOp::kDiv:
       if (b == 0) return static_cast<T>(~U{0});
       if (is_signed && b == static_cast<T>(-1)) return static_cast<T>(U{0} - static_cast<U>(a));
@@ -32,12 +36,18 @@ T Apply(T a, T b, T c) {
       if (b == 0) return a;
       if (is_signed && b == static_cast<T>(-1)) return 0;
       return static_cast<T>(a % b);
-    case IntegerOp::kMin: return a < b ? a : b;
-    case IntegerOp::kMax: return a < b ? b : a;
-    case IntegerOp::kAbs: return a < 0 ? static_cast<T>(U{0} - static_cast<U>(a)) : a;
-    case IntegerOp::kNeg: return static_cast<T>(U{0} - static_cast<U>(a));
-    case IntegerOp::kMadLow: return static_cast<T>(static_cast<U>(product()) + static_cast<U>(c));
-    case IntegerOp::kMadHigh: return static_cast<T>(static_cast<U>(High(a, b)) + static_cast<U>(c));
+    case IntegerOp::kMin:
+      return a < b ? a : b;
+    case IntegerOp::kMax:
+      return a < b ? b : a;
+    case IntegerOp::kAbs:
+      return a < 0 ? static_cast<T>(U{0} - static_cast<U>(a)) : a;
+    case IntegerOp::kNeg:
+      return static_cast<T>(U{0} - static_cast<U>(a));
+    case IntegerOp::kMadLow:
+      return static_cast<T>(static_cast<U>(product()) + static_cast<U>(c));
+    case IntegerOp::kMadHigh:
+      return static_cast<T>(static_cast<U>(High(a, b)) + static_cast<U>(c));
   }
   return 0;
 }
@@ -46,40 +56,62 @@ template <IntegerOp op, class T>
 void Run(Warp& w, const Instr& in, uint32_t lanes) {
   uint64_t* const d = w.Out(in.d);
   const uint64_t *const a = w.In(in.a), *const b = w.In(in.b), *const c = w.In(in.c);
-  ForLanes(lanes, [&](uint32_t i) {
-    d[i] = Bits(Apply<op, T>(As<T>(a[i]), As<T>(b[i]), As<T>(c[i])));
-  });
+  ForLanes(lanes, [&](uint32_t i) { d[i] = Bits(Apply<op, T>(As<T>(a[i]), As<T>(b[i]), As<T>(c[i]))); });
 }
 
 template <IntegerOp op>
 Handler HandlerOf(Type type) {
   switch (type) {
-    case Type::kU8: return Run<op, uint8_t>;
-    case Type::kS8: return Run<op, int8_t>;
-    case Type::kU16: case Type::kB16: return Run<op, uint16_t>;
-    case Type::kS16: return Run<op, int16_t>;
-    case Type::kU32: case Type::kB32: return Run<op, uint32_t>;
-    case Type::kS32: return Run<op, int32_t>;
-    case Type::kU64: case Type::kB64: return Run<op, uint64_t>;
-    case Type::kS64: return Run<op, int64_t>;
-    default: return nullptr;
+    case Type::kU8:
+      return Run<op, uint8_t>;
+    case Type::kS8:
+      return Run<op, int8_t>;
+    case Type::kU16:
+    case Type::kB16:
+      return Run<op, uint16_t>;
+    case Type::kS16:
+      return Run<op, int16_t>;
+    case Type::kU32:
+    case Type::kB32:
+      return Run<op, uint32_t>;
+    case Type::kS32:
+      return Run<op, int32_t>;
+    case Type::kU64:
+    case Type::kB64:
+      return Run<op, uint64_t>;
+    case Type::kS64:
+      return Run<op, int64_t>;
+    default:
+      return nullptr;
   }
 }
 
 Handler HandlerOf(IntegerOp op, Type type) {
   switch (op) {
-    case IntegerOp::kAdd: return HandlerOf<IntegerOp::kAdd>(type);
-    case IntegerOp::kSub: return HandlerOf<IntegerOp::kSub>(type);
-    case IntegerOp::kMulLow: return HandlerOf<IntegerOp::kMulLow>(type);
-    case IntegerOp::kMulHigh: return HandlerOf<IntegerOp::kMulHigh>(type);
-    case IntegerOp::kDiv: return HandlerOf<IntegerOp::kDiv>(type);
-    case IntegerOp::kRem: return HandlerOf<IntegerOp::kRem>(type);
-    case IntegerOp::kMin: return HandlerOf<IntegerOp::kMin>(type);
-    case IntegerOp::kMax: return HandlerOf<IntegerOp::kMax>(type);
-    case IntegerOp::kAbs: return HandlerOf<IntegerOp::kAbs>(type);
-    case IntegerOp::kNeg: return HandlerOf<IntegerOp::kNeg>(type);
-    case IntegerOp::kMadLow: return HandlerOf<IntegerOp::kMadLow>(type);
-    case IntegerOp::kMadHigh: return HandlerOf<IntegerOp::kMadHigh>(type);
+    case IntegerOp::kAdd:
+      return HandlerOf<IntegerOp::kAdd>(type);
+    case IntegerOp::kSub:
+      return HandlerOf<IntegerOp::kSub>(type);
+    case IntegerOp::kMulLow:
+      return HandlerOf<IntegerOp::kMulLow>(type);
+    case IntegerOp::kMulHigh:
+      return HandlerOf<IntegerOp::kMulHigh>(type);
+    case IntegerOp::kDiv:
+      return HandlerOf<IntegerOp::kDiv>(type);
+    case IntegerOp::kRem:
+      return HandlerOf<IntegerOp::kRem>(type);
+    case IntegerOp::kMin:
+      return HandlerOf<IntegerOp::kMin>(type);
+    case IntegerOp::kMax:
+      return HandlerOf<IntegerOp::kMax>(type);
+    case IntegerOp::kAbs:
+      return HandlerOf<IntegerOp::kAbs>(type);
+    case IntegerOp::kNeg:
+      return HandlerOf<IntegerOp::kNeg>(type);
+    case IntegerOp::kMadLow:
+      return HandlerOf<IntegerOp::kMadLow>(type);
+    case IntegerOp::kMadHigh:
+      return HandlerOf<IntegerOp::kMadHigh>(type);
   }
   return nullptr;
 }
@@ -98,11 +130,20 @@ void RunWide(Warp& w, const Instr& in, uint32_t lanes) {
 bool DecodeWide(Decoder& decoder, Type type, bool mad) {
   Handler run = nullptr;
   switch (type) {
-    case Type::kU16: run = RunWide<uint16_t, uint32_t>; break;
-    case Type::kS16: run = RunWide<int16_t, int32_t>; break;
-    case Type::kU32: run = RunWide<uint32_t, uint64_t>; break;
-    case Type::kS32: run = RunWide<int32_t, int64_t>; break;
-    default: return false;
+    case Type::kU16:
+      run = RunWide<uint16_t, uint32_t>;
+      break;
+    case Type::kS16:
+      run = RunWide<int16_t, int32_t>;
+      break;
+    case Type::kU32:
+      run = RunWide<uint32_t, uint64_t>;
+      break;
+    case Type::kS32:
+      run = RunWide<int32_t, int64_t>;
+      break;
+    default:
+      return false;
   }
   const ColumnId a = decoder.Source(1, type), b = decoder.Source(2, type);
   const ColumnId c = mad ? decoder.Source(3, type) : decoder.Constant(0);
@@ -180,11 +221,20 @@ bool DecodeCarry(Decoder& decoder, IntegerOp op, Type type, bool takes, bool lea
   }
   Handler run = nullptr;
   switch (op) {
-    case IntegerOp::kAdd: run = CarryHandler<IntegerOp::kAdd>(type); break;
-    case IntegerOp::kSub: run = CarryHandler<IntegerOp::kSub>(type); break;
-    case IntegerOp::kMadLow: run = CarryHandler<IntegerOp::kMadLow>(type); break;
-    case IntegerOp::kMadHigh: run = CarryHandler<IntegerOp::kMadHigh>(type); break;
-    default: return false;
+    case IntegerOp::kAdd:
+      run = CarryHandler<IntegerOp::kAdd>(type);
+      break;
+    case IntegerOp::kSub:
+      run = CarryHandler<IntegerOp::kSub>(type);
+      break;
+    case IntegerOp::kMadLow:
+      run = CarryHandler<IntegerOp::kMadLow>(type);
+      break;
+    case IntegerOp::kMadHigh:
+      run = CarryHandler<IntegerOp::kMadHigh>(type);
+      break;
+    default:
+      return false;
   }
   Instr& in = decoder.Emit(run);
   in.a = a;
@@ -255,13 +305,26 @@ bool DecodeSad(Decoder& decoder) {
   const Type type = decoder.TakeType();
   Handler run = nullptr;
   switch (type) {
-    case Type::kU16: run = RunSad<uint16_t>; break;
-    case Type::kS16: run = RunSad<int16_t>; break;
-    case Type::kU32: run = RunSad<uint32_t>; break;
-    case Type::kS32: run = RunSad<int32_t>; break;
-    case Type::kU64: run = RunSad<uint64_t>; break;
-    case Type::kS64: run = RunSad<int64_t>; break;
-    default: return false;
+    case Type::kU16:
+      run = RunSad<uint16_t>;
+      break;
+    case Type::kS16:
+      run = RunSad<int16_t>;
+      break;
+    case Type::kU32:
+      run = RunSad<uint32_t>;
+      break;
+    case Type::kS32:
+      run = RunSad<int32_t>;
+      break;
+    case Type::kU64:
+      run = RunSad<uint64_t>;
+      break;
+    case Type::kS64:
+      run = RunSad<int64_t>;
+      break;
+    default:
+      return false;
   }
   const ColumnId a = decoder.Source(1, type), b = decoder.Source(2, type), c = decoder.Source(3, type);
   Instr& in = decoder.Emit(run);
@@ -314,9 +377,9 @@ bool DecodeDot(Decoder& decoder) {
 bool DecodeRem(Decoder& decoder) { return DecodeInteger(decoder, IntegerOp::kRem, decoder.TakeType()); }
 
 constexpr OpcodeRow kRows[] = {
-    {"rem", DecodeRem},   {"addc", DecodeCarryOpcode}, {"subc", DecodeCarryOpcode}, {"madc", DecodeCarryOpcode},
-    {"mul24", Decode24},  {"mad24", Decode24},         {"sad", DecodeSad},          {"dp4a", DecodeDot},
-    {"dp2a", DecodeDot},
+    {"rem", DecodeRem},          {"addc", DecodeCarryOpcode}, {"subc", DecodeCarryOpcode},
+    {"madc", DecodeCarryOpcode}, {"mul24", Decode24},         {"mad24", Decode24},
+    {"sad", DecodeSad},          {"dp4a", DecodeDot},         {"dp2a", DecodeDot},
 };
 
 // flag: relu.
@@ -371,7 +434,7 @@ bool DecodeInteger(Decoder& decoder, IntegerOp op, Type type) {
   Handler run = HandlerOf(op, type);
   if (decoder.Take("sat")) {
     if (type != Type::kS32) return false;
-    run = op == IntegerOp::kAdd ? RunSaturating<IntegerOp::kAdd>
+    run = op == IntegerOp::kAdd   ? RunSaturating<IntegerOp::kAdd>
           : op == IntegerOp::kSub ? RunSaturating<IntegerOp::kSub>
                                   : RunSaturating<IntegerOp::kMadHigh>;
   }

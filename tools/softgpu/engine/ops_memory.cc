@@ -103,21 +103,31 @@ constexpr Handlers kOf = {LoadWeak<T, window>, LoadOrdered<T, window>, StoreWeak
 template <class T>
 Handlers ByWindow(Window window) {
   switch (window) {
-    case Window::kHost: return kOf<T, Window::kHost>;
-    case Window::kShared: return kOf<T, Window::kShared>;
-    case Window::kLocal: return kOf<T, Window::kLocal>;
-    case Window::kUnchecked: return kOf<T, Window::kUnchecked>;
+    case Window::kHost:
+      return kOf<T, Window::kHost>;
+    case Window::kShared:
+      return kOf<T, Window::kShared>;
+    case Window::kLocal:
+      return kOf<T, Window::kLocal>;
+    case Window::kUnchecked:
+      return kOf<T, Window::kUnchecked>;
   }
   return {};
 }
 
 Handlers HandlersOf(Type type, Window window) {
   switch (SizeOf(type)) {
-    case 1: return type == Type::kS8 ? ByWindow<int8_t>(window) : ByWindow<uint8_t>(window);
-    case 2: return type == Type::kS16 ? ByWindow<int16_t>(window) : ByWindow<uint16_t>(window);
-    case 4: return type == Type::kS32 ? ByWindow<int32_t>(window) : ByWindow<uint32_t>(window);
-    case 8: case 16: return ByWindow<uint64_t>(window);
-    default: return {};
+    case 1:
+      return type == Type::kS8 ? ByWindow<int8_t>(window) : ByWindow<uint8_t>(window);
+    case 2:
+      return type == Type::kS16 ? ByWindow<int16_t>(window) : ByWindow<uint16_t>(window);
+    case 4:
+      return type == Type::kS32 ? ByWindow<int32_t>(window) : ByWindow<uint32_t>(window);
+    case 8:
+    case 16:
+      return ByWindow<uint64_t>(window);
+    default:
+      return {};
   }
 }
 
@@ -152,8 +162,8 @@ bool DecodeAccess(Decoder& decoder, bool load) {
   if (!TakeElements(decoder, decoder.operand(load ? 0 : 1), type, modifiers.vector, load, &operands)) return false;
   if (modifiers.vector * SizeOf(type) > 32) return false;
   const OperandIr& address = decoder.operand(load ? 1 : 0);
-  const bool fixed_parameter = modifiers.space == Space::kParam && !address.parts.empty() &&
-                               address.parts[0].kind == OperandIr::kVariable;
+  const bool fixed_parameter =
+      modifiers.space == Space::kParam && !address.parts.empty() && address.parts[0].kind == OperandIr::kVariable;
   const Handlers handlers = HandlersOf(type, fixed_parameter ? Window::kUnchecked : WindowOf(modifiers.space));
   const bool weak = modifiers.order == Order::kPlain;
   Instr& in = decoder.Emit(load ? (weak ? handlers.load_weak : handlers.load_ordered)
@@ -173,8 +183,9 @@ bool DecodeStore(Decoder& decoder) { return DecodeAccess(decoder, false); }
 void RunFence(Warp& w, const Instr& in, uint32_t) { Fence(w, in.flag); }
 
 bool DecodeFence(Decoder& decoder) {
-  constexpr std::string_view known[] = {"cta",  "cluster", "gpu",     "gl",           "sys",    "acq_rel", "acquire",
-                                        "release", "proxy",   "async",   "mbarrier_init", "alias", "tensormap", "generic"};
+  constexpr std::string_view known[] = {"cta",           "cluster", "gpu",       "gl",     "sys",
+                                        "acq_rel",       "acquire", "release",   "proxy",  "async",
+                                        "mbarrier_init", "alias",   "tensormap", "generic"};
   const bool weaker = decoder.statement().opcode == "fence" && !decoder.Take("sc");
   for (std::string_view name : known) decoder.Take(name);
   for (std::string_view prefix : {"async::", "proxy::", "sync_restrict::", "generic::", "async.", "tensormap::"})
@@ -191,9 +202,9 @@ bool DecodeNothing(Decoder& decoder) {
 }
 
 constexpr OpcodeRow kRows[] = {
-    {"ld", DecodeLoad},           {"ldu", DecodeLoad},         {"st", DecodeStore},
-    {"fence", DecodeFence},       {"membar", DecodeFence},     {"prefetch", DecodeNothing},
-    {"prefetchu", DecodeNothing}, {"discard", DecodeNothing},  {"applypriority", DecodeNothing},
+    {"ld", DecodeLoad},           {"ldu", DecodeLoad},        {"st", DecodeStore},
+    {"fence", DecodeFence},       {"membar", DecodeFence},    {"prefetch", DecodeNothing},
+    {"prefetchu", DecodeNothing}, {"discard", DecodeNothing}, {"applypriority", DecodeNothing},
 };
 
 }  // namespace

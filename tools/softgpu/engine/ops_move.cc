@@ -45,7 +45,9 @@ void RunUnpack(Warp& w, const Instr& in, uint32_t lanes) {
 bool DecodePacking(Decoder& decoder, Type type) {
   const bool pack = decoder.operand(1).kind == OperandIr::kVector;
   const std::vector<OperandIr>& parts = decoder.operand(pack ? 1 : 0).parts;
-  const auto part = [&](size_t k) { return pack ? decoder.SourceOf(parts[k], Type::kB64) : decoder.TargetOf(parts[k]); };
+  const auto part = [&](size_t k) {
+    return pack ? decoder.SourceOf(parts[k], Type::kB64) : decoder.TargetOf(parts[k]);
+  };
   if (type == Type::kB128) {
     if (parts.size() != 2) return false;
     const ColumnId whole = pack ? decoder.Target(0) : decoder.Source(1, type);
@@ -74,9 +76,12 @@ struct ChangingRow {
   Changing which;
 };
 constexpr ChangingRow kChanging[] = {
-    {"%clock", Changing::kClock},           {"%clock_hi", Changing::kClockHigh},
-    {"%clock64", Changing::kClock64},       {"%globaltimer", Changing::kTimer},
-    {"%globaltimer_lo", Changing::kTimerLow}, {"%globaltimer_hi", Changing::kTimerHigh},
+    {"%clock", Changing::kClock},
+    {"%clock_hi", Changing::kClockHigh},
+    {"%clock64", Changing::kClock64},
+    {"%globaltimer", Changing::kTimer},
+    {"%globaltimer_lo", Changing::kTimerLow},
+    {"%globaltimer_hi", Changing::kTimerHigh},
 };
 
 void RunChanging(Warp& w, const Instr& in, uint32_t lanes) {
@@ -85,13 +90,26 @@ void RunChanging(Warp& w, const Instr& in, uint32_t lanes) {
   const uint64_t time = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   uint64_t value = 0;
   switch (static_cast<Changing>(in.kind)) {
-    case Changing::kClock: value = static_cast<uint32_t>(clock); break;
-    case Changing::kClockHigh: value = clock >> 32; break;
-    case Changing::kClock64: value = clock; break;
-    case Changing::kTimer: value = time; break;
-    case Changing::kTimerLow: value = static_cast<uint32_t>(time); break;
-    case Changing::kTimerHigh: value = time >> 32; break;
-    case Changing::kZero: break;
+    case Changing::kClock:
+      value = static_cast<uint32_t>(clock);
+      break;
+    case Changing::kClockHigh:
+      value = clock >> 32;
+      break;
+    case Changing::kClock64:
+      value = clock;
+      break;
+    case Changing::kTimer:
+      value = time;
+      break;
+    case Changing::kTimerLow:
+      value = static_cast<uint32_t>(time);
+      break;
+    case Changing::kTimerHigh:
+      value = time >> 32;
+      break;
+    case Changing::kZero:
+      break;
   }
   uint64_t* const d = w.Out(in.d);
   ForLanes(lanes, [&](uint32_t i) { d[i] = value; });
@@ -208,8 +226,12 @@ bool DecodeCreatePolicy(Decoder& decoder) {
 }
 
 constexpr OpcodeRow kRows[] = {
-    {"mov", DecodeMov},   {"cvta", DecodeCvta},           {"isspacep", DecodeIsSpace},
-    {"mapa", DecodeMapa}, {"getctarank", DecodeGetCtaRank}, {"createpolicy", DecodeCreatePolicy},
+    {"mov", DecodeMov},
+    {"cvta", DecodeCvta},
+    {"isspacep", DecodeIsSpace},
+    {"mapa", DecodeMapa},
+    {"getctarank", DecodeGetCtaRank},
+    {"createpolicy", DecodeCreatePolicy},
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Instructions of several lanes of a warp: shuffles, votes, matches, reductions.
 //
-// They wait until all lanes of the member mask are there. Lanes may come to twins of the instruction at different places
-// (the compiler copies code): values are gathered and results scattered for each place.
+// They wait until all lanes of the member mask are there. Lanes may come to twins of the instruction at different
+// places (the compiler copies code): values are gathered and results scattered for each place.
 #include <algorithm>
 
 #include "tools/softgpu/engine/float_apply.h"
@@ -133,10 +133,17 @@ void RunVote(Warp& w, std::span<const SyncGroup> groups) {
   std::fill(std::begin(ballot.of), std::end(ballot.of), yes);
   bool result = false;
   switch (static_cast<Vote>(groups[0].instr->kind)) {
-    case Vote::kAll: result = yes == lanes; break;
-    case Vote::kAny: result = yes != 0; break;
-    case Vote::kUni: result = yes == lanes || yes == 0; break;
-    case Vote::kBallot: break;
+    case Vote::kAll:
+      result = yes == lanes;
+      break;
+    case Vote::kAny:
+      result = yes != 0;
+      break;
+    case Vote::kUni:
+      result = yes == lanes || yes == 0;
+      break;
+    case Vote::kBallot:
+      break;
   }
   Scatter(w, groups, ballot, result ? kAllLanes : 0);
 }
@@ -165,21 +172,26 @@ constexpr std::string_view kReduceNames[] = {"add", "min", "max", "and", "or", "
 
 // bytes: 0 unsigned, 1 signed, 2 float; kind2: variant of a float's min or max, 4: of absolute values.
 uint32_t ReduceTwo(const Instr& in, uint32_t a, uint32_t b) {
-  const auto less = [&] {
-    return in.bytes == 1 ? static_cast<int32_t>(a) < static_cast<int32_t>(b) : a < b;
-  };
+  const auto less = [&] { return in.bytes == 1 ? static_cast<int32_t>(a) < static_cast<int32_t>(b) : a < b; };
   if (in.bytes == 2) {
     float x = As<float>(a), y = As<float>(b);
     if ((in.kind2 & 4) != 0) x = std::fabs(x), y = std::fabs(y);
-    return static_cast<uint32_t>(Bits(MinMax(x, y, static_cast<Reduce>(in.kind) == Reduce::kMax, in.kind2 & kPropagateNan)));
+    return static_cast<uint32_t>(
+        Bits(MinMax(x, y, static_cast<Reduce>(in.kind) == Reduce::kMax, in.kind2 & kPropagateNan)));
   }
   switch (static_cast<Reduce>(in.kind)) {
-    case Reduce::kAdd: return a + b;
-    case Reduce::kMin: return less() ? a : b;
-    case Reduce::kMax: return less() ? b : a;
-    case Reduce::kAnd: return a & b;
-    case Reduce::kOr: return a | b;
-    case Reduce::kXor: return a ^ b;
+    case Reduce::kAdd:
+      return a + b;
+    case Reduce::kMin:
+      return less() ? a : b;
+    case Reduce::kMax:
+      return less() ? b : a;
+    case Reduce::kAnd:
+      return a & b;
+    case Reduce::kOr:
+      return a | b;
+    case Reduce::kXor:
+      return a ^ b;
   }
   return a;
 }
@@ -190,9 +202,8 @@ void RunReduce(Warp& w, std::span<const SyncGroup> groups) {
   uint32_t result = static_cast<uint32_t>(values.of[std::countr_zero(lanes)]);
   // Of one value, too, the absolute one is asked for.
   if (groups[0].instr->bytes == 2) result = ReduceTwo(*groups[0].instr, result, result);
-  ForLanes(lanes & (lanes - 1), [&](uint32_t i) {
-    result = ReduceTwo(*groups[0].instr, result, static_cast<uint32_t>(values.of[i]));
-  });
+  ForLanes(lanes & (lanes - 1),
+           [&](uint32_t i) { result = ReduceTwo(*groups[0].instr, result, static_cast<uint32_t>(values.of[i])); });
   Values results;
   std::fill(std::begin(results.of), std::end(results.of), result);
   Scatter(w, groups, results, 0);

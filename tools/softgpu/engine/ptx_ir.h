@@ -40,18 +40,30 @@ struct VariableIr {
 };
 
 struct OperandIr {
-  enum Kind : uint8_t { kNone, kRegister, kImmediate, kVariable, kFunction, kSpecial, kAddress, kVector, kSink, kLabel, kName };
+  enum Kind : uint8_t {
+    kNone,
+    kRegister,
+    kImmediate,
+    kVariable,
+    kFunction,
+    kSpecial,
+    kAddress,
+    kVector,
+    kSink,
+    kLabel,
+    kName
+  };
   enum Literal : uint8_t { kInteger, kFloat32, kFloat64 };
   Kind kind = kNone;
   Literal literal = kInteger;
-  bool negated = false;            // !p
-  Type type = Type::kNone;         // of a register
-  uint32_t index = 0;              // of a register
-  uint64_t bits = 0;               // immediate: integer, or bits of the literal
-  int64_t offset = 0;              // added to a variable or an address
+  bool negated = false;     // !p
+  Type type = Type::kNone;  // of a register
+  uint32_t index = 0;       // of a register
+  uint64_t bits = 0;        // immediate: integer, or bits of the literal
+  int64_t offset = 0;       // added to a variable or an address
   const VariableIr* variable = nullptr;
-  std::string_view name;           // as written: special register, label, function
-  std::vector<OperandIr> parts;    // vector: elements; address: its base (none for a number)
+  std::string_view name;              // as written: special register, label, function
+  std::vector<OperandIr> parts;       // vector: elements; address: its base (none for a number)
   std::shared_ptr<OperandIr> second;  // p of d|p
 };
 
@@ -78,7 +90,7 @@ struct FunctionIr {
   int line = 0;
   uint32_t max_threads = 1024;
   std::vector<RegisterIr> registers;
-  std::vector<OperandIr> results, parameters;  // formal: kVariable (param space) or kRegister
+  std::vector<OperandIr> results, parameters;          // formal: kVariable (param space) or kRegister
   std::vector<std::unique_ptr<VariableIr>> variables;  // declared inside, and the formal ones
   std::vector<StatementIr> statements;
   std::string error;  // why it cannot be run

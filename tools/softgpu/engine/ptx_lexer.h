@@ -1,5 +1,5 @@
-// Cuts PTX text into words and marks. Words are runs of letters, digits, '_', '$', '%', '.' and "::", so "ld.global.u32"
-// and "%tid.x" are one word each, but ".reg.b32" are two; a string literal is one word with its quotes.
+// Cuts PTX text into words and marks. Words are runs of letters, digits, '_', '$', '%', '.' and "::", so
+// "ld.global.u32" and "%tid.x" are one word each, but ".reg.b32" are two; a string literal is one word with its quotes.
 #pragma once
 
 #include <string_view>

@@ -36,9 +36,9 @@ class RaceDetector {
   struct BlockState {
     Clock clock;
     uint64_t time = 1;
-    Clock fence;          // what a strong write after a fence releases
+    Clock fence;  // what a strong write after a fence releases
     bool fenced = false;
-    Clock pending;        // what strong reads saw, acquired by the next fence
+    Clock pending;  // what strong reads saw, acquired by the next fence
   };
 
   bool Ordered(const Event& event, uint32_t block);
@@ -46,7 +46,7 @@ class RaceDetector {
   int64_t Check(uint32_t block, uint64_t address, uint32_t bytes, Access access, bool strong);
   Clock Snapshot(uint32_t block);
 
-  std::unordered_map<uint64_t, Cell> cells_;     // by address / 4
+  std::unordered_map<uint64_t, Cell> cells_;      // by address / 4
   std::unordered_map<uint64_t, Clock> releases_;  // by address / 4
   std::unordered_map<uint32_t, BlockState> blocks_;
 };

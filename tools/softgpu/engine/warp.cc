@@ -16,6 +16,76 @@ uint64_t Mix(uint64_t value) {
 // A warp that read the same values this often in a burst waits for somebody else.
 constexpr uint32_t kRepeatsOfWaiting = 8;
 
+uint64_t SpecialOf(const Warp& warp, Special special, uint32_t lane) {
+  const LaunchConfig& config = warp.execution->config();
+  const Dim3& shape = config.block;
+  const Block& block = *warp.block;
+  const uint32_t thread = warp.index * kWarpLanes + lane;
+  switch (special) {
+    case Special::kTidX:
+      return thread % shape.x;
+    case Special::kTidY:
+      return thread / shape.x % shape.y;
+    case Special::kTidZ:
+      return thread / (shape.x * shape.y);
+    case Special::kNtidX:
+      return shape.x;
+    case Special::kNtidY:
+      return shape.y;
+    case Special::kNtidZ:
+      return shape.z;
+    case Special::kCtaidX:
+      return block.id[0];
+    case Special::kCtaidY:
+      return block.id[1];
+    case Special::kCtaidZ:
+      return block.id[2];
+    case Special::kNctaidX:
+      return config.grid.x;
+    case Special::kNctaidY:
+      return config.grid.y;
+    case Special::kNctaidZ:
+      return config.grid.z;
+    case Special::kLaneId:
+      return lane;
+    case Special::kWarpId:
+      return warp.index;
+    case Special::kNwarpId:
+      return block.warps.size();
+    case Special::kSmId:
+      return block.linear % kMultiprocessors;
+    case Special::kNsmId:
+      return kMultiprocessors;
+    case Special::kGridId:
+      return warp.execution->id();
+    case Special::kLanemaskEq:
+      return 1u << lane;
+    case Special::kLanemaskLe:
+      return (2ull << lane) - 1;
+    case Special::kLanemaskLt:
+      return (1u << lane) - 1;
+    case Special::kLanemaskGe:
+      return kAllLanes & ~((1u << lane) - 1);
+    case Special::kLanemaskGt:
+      return kAllLanes & ~((2ull << lane) - 1);
+    case Special::kDynamicSharedSize:
+      return config.dynamic_shared_bytes;
+    case Special::kTotalSharedSize:
+      return warp.execution->shared_bytes();
+    case Special::kZero:
+      return 0;
+    case Special::kOne:
+      return 1;
+    case Special::kLocalBase:
+      return reinterpret_cast<uintptr_t>(block.local) + uint64_t{thread} * block.local_stride;
+    case Special::kParameterBase:
+      return reinterpret_cast<uintptr_t>(config.parameters.data());
+    case Special::kDynamicShared:
+      return warp.program->shared_bytes;
+  }
+  return 0;
+}
+
 }  // namespace
 
 void Warp::WriteBack() {
@@ -155,47 +225,10 @@ void Warp::Start(Block* owner, uint32_t warp_index) {
 }
 
 void Warp::FillSpecials() {
-  const LaunchConfig& config = execution->config();
-  const Dim3& shape = config.block;
   for (const SpecialColumn& special : program->specials) {
     uint64_t* const column = Out(special.column);
-    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-      const uint32_t thread = index * kWarpLanes + lane;
-      uint64_t value = 0;
-      switch (special.special) {
-        case Special::kTidX: value = thread % shape.x; break;
-        case Special::kTidY: value = thread / shape.x % shape.y; break;
-        case Special::kTidZ: value = thread / (shape.x * shape.y); break;
-        case Special::kNtidX: value = shape.x; break;
-        case Special::kNtidY: value = shape.y; break;
-        case Special::kNtidZ: value = shape.z; break;
-        case Special::kCtaidX: value = block->id[0]; break;
-        case Special::kCtaidY: value = block->id[1]; break;
-        case Special::kCtaidZ: value = block->id[2]; break;
-        case Special::kNctaidX: value = config.grid.x; break;
-        case Special::kNctaidY: value = config.grid.y; break;
-        case Special::kNctaidZ: value = config.grid.z; break;
-        case Special::kLaneId: value = lane; break;
-        case Special::kWarpId: value = index; break;
-        case Special::kNwarpId: value = block->warps.size(); break;
-        case Special::kSmId: value = block->linear % kMultiprocessors; break;
-        case Special::kNsmId: value = kMultiprocessors; break;
-        case Special::kGridId: value = execution->id(); break;
-        case Special::kLanemaskEq: value = 1u << lane; break;
-        case Special::kLanemaskLe: value = (2ull << lane) - 1; break;
-        case Special::kLanemaskLt: value = (1u << lane) - 1; break;
-        case Special::kLanemaskGe: value = kAllLanes & ~((1u << lane) - 1); break;
-        case Special::kLanemaskGt: value = kAllLanes & ~((2ull << lane) - 1); break;
-        case Special::kDynamicSharedSize: value = config.dynamic_shared_bytes; break;
-        case Special::kTotalSharedSize: value = execution->shared_bytes(); break;
-        case Special::kZero: value = 0; break;
-        case Special::kOne: value = 1; break;
-        case Special::kLocalBase: value = reinterpret_cast<uintptr_t>(block->local) + uint64_t{thread} * block->local_stride; break;
-        case Special::kParameterBase: value = reinterpret_cast<uintptr_t>(config.parameters.data()); break;
-        case Special::kDynamicShared: value = program->shared_bytes; break;
-      }
-      column[lane] = value + static_cast<uint64_t>(special.addend);
-    }
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane)
+      column[lane] = SpecialOf(*this, special.special, lane) + static_cast<uint64_t>(special.addend);
   }
 }
 

@@ -22,20 +22,24 @@ std::string RunChecked(const std::string& body, uint32_t threads = 64, Dim3 grid
 }
 
 void ExpectParts(const std::string& error, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) EXPECT_NE(error.find(part), std::string::npos) << "no '" << part << "' in: " << error;
+  for (const std::string& part : parts)
+    EXPECT_NE(error.find(part), std::string::npos) << "no '" << part << "' in: " << error;
 }
 
 TEST(Error, AddressOutsideOfMemory) {
   ExpectParts(RunChecked("mul.wide.u32 %rd1, %r0, 8; add.s64 %rd1, %rd1, %rd0;\nst.global.u32 [%rd1], 1;"),
-              {"kernel 'k'", "block (0, 0, 0)", "thread (32, 0, 0)", "line 10", "st.global.u32 [%rd1], 1", "0x", "is in no allocated memory"});
+              {"kernel 'k'", "block (0, 0, 0)", "thread (32, 0, 0)", "line 10", "st.global.u32 [%rd1], 1", "0x",
+               "is in no allocated memory"});
   EXPECT_EQ(RunChecked("mul.wide.u32 %rd1, %r0, 4; add.s64 %rd1, %rd1, %rd0;\nst.global.u32 [%rd1], 1;"), "");
   ExpectParts(RunChecked("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd0+256];"), {"ld.global.v4.u32", "of 16 bytes"});
-  ExpectParts(RunChecked("mov.u64 %rd1, 0; atom.global.add.u32 %r1, [%rd1], 1;", 32, {5, 1, 1}), {"atom.global.add", "address 0x0 "});
+  ExpectParts(RunChecked("mov.u64 %rd1, 0; atom.global.add.u32 %r1, [%rd1], 1;", 32, {5, 1, 1}),
+              {"atom.global.add", "address 0x0 "});
 }
 
 TEST(Error, SharedAndLocalWindows) {
   ExpectParts(RunChecked(".shared .b8 s[16]; mov.u32 %r1, 16; st.shared.u8 [%r1], 1;"), {"outside the shared memory"});
-  ExpectParts(RunChecked(".local .b8 l[16]; mov.u64 %rd1, l; add.s64 %rd1, %rd1, 1048576; st.local.u8 [%rd1], 1;"), {"outside the local memory"});
+  ExpectParts(RunChecked(".local .b8 l[16]; mov.u64 %rd1, l; add.s64 %rd1, %rd1, 1048576; st.local.u8 [%rd1], 1;"),
+              {"outside the local memory"});
 }
 
 TEST(Error, MisalignedAddress) {
@@ -46,18 +50,22 @@ TEST(Error, MisalignedAddress) {
 TEST(Error, Trap) { ExpectParts(RunChecked("setp.eq.u32 %p0, %r0, 40; @%p0 trap;"), {"thread (40, 0, 0)", "trap"}); }
 
 TEST(Error, BarriersThatNobodyLeaves) {
-  ExpectParts(RunChecked("setp.lt.u32 %p0, %r0, 32; @%p0 bra OTHER; bar.sync 0; ret; OTHER: bar.sync 1;"), {"bar.sync", "none of them can go on"});
-  ExpectParts(RunChecked("setp.lt.u32 %p0, %r0, 7; @%p0 bra OTHER; bar.warp.sync -1; ret; OTHER: bar.sync 0;", 32), {"none of them can go on"});
+  ExpectParts(RunChecked("setp.lt.u32 %p0, %r0, 32; @%p0 bra OTHER; bar.sync 0; ret; OTHER: bar.sync 1;"),
+              {"bar.sync", "none of them can go on"});
+  ExpectParts(RunChecked("setp.lt.u32 %p0, %r0, 7; @%p0 bra OTHER; bar.warp.sync -1; ret; OTHER: bar.sync 0;", 32),
+              {"none of them can go on"});
   ExpectParts(RunChecked("bar.sync 2, 96;"), {"bar.sync 2, 96"});
 }
 
 TEST(Error, UnknownInstructionsOnlyMatterWhereTheyRun) {
   std::string error;
-  const auto module = Module::Load(".version 8.0\n.visible .entry good() { .reg .b32 %a; add.u32 %a, 1, 2; ret; }\n"
-                                   ".visible .entry bad() {\n .reg .b32 %a;\n tensormap.replace.x %a;\n ret; }\n"
-                                   ".visible .entry odd() {\n .reg .b32 %a;\n add.u32.wobbly %a, %a, 1;\n ret; }\n"
-                                   ".visible .entry lost() {\n add.u32 %nowhere, 1, 1; ret; }\n"
-                                   ".visible .entry label() {\n bra NOWHERE; }\n", &error);
+  const auto module = Module::Load(
+      ".version 8.0\n.visible .entry good() { .reg .b32 %a; add.u32 %a, 1, 2; ret; }\n"
+      ".visible .entry bad() {\n .reg .b32 %a;\n tensormap.replace.x %a;\n ret; }\n"
+      ".visible .entry odd() {\n .reg .b32 %a;\n add.u32.wobbly %a, %a, 1;\n ret; }\n"
+      ".visible .entry lost() {\n add.u32 %nowhere, 1, 1; ret; }\n"
+      ".visible .entry label() {\n bra NOWHERE; }\n",
+      &error);
   ASSERT_NE(module, nullptr) << error;
   const auto start = [&](const char* name) {
     Launch launch;

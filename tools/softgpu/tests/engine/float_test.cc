@@ -67,18 +67,31 @@ class Format {
   u64 nan_;
 };
 
-const Format& Half() { static const Format format(5, 10, true, 0x7fff); return format; }
-const Format& Bfloat() { static const Format format(8, 7, true, 0x7fff); return format; }
-const Format& E4m3() { static const Format format(4, 3, false, 0x7f); return format; }
-const Format& E5m2() { static const Format format(5, 2, true, 0x7f); return format; }
+const Format& Half() {
+  static const Format format(5, 10, true, 0x7fff);
+  return format;
+}
+const Format& Bfloat() {
+  static const Format format(8, 7, true, 0x7fff);
+  return format;
+}
+const Format& E4m3() {
+  static const Format format(4, 3, false, 0x7f);
+  return format;
+}
+const Format& E5m2() {
+  static const Format format(5, 2, true, 0x7f);
+  return format;
+}
 
 // Edges and random values: of f32, in the range of the narrow formats more than elsewhere.
 const std::vector<u64>& Singles() {
   static const std::vector<u64> values = [] {
     std::vector<u64> list;
-    for (uint32_t bits : {0u, 0x80000000u, 1u, 0x007fffffu, 0x00800000u, 0x3f800000u, 0xbf800000u, 0x7f7fffffu, 0x7f800000u,
-                          0xff800000u, 0x7fc00000u, 0x33000000u, 0x33000001u, 0x33800000u, 0x387fc000u, 0x477fefffu, 0x477ff000u,
-                          0x43e00000u, 0x43e80000u, 0x4f000000u, 0x4f800000u, 0xcf000000u, 0x5f000000u, 0x3f000000u, 0x3fc00000u, 0x40200000u})
+    for (uint32_t bits : {0u,          0x80000000u, 1u,          0x007fffffu, 0x00800000u, 0x3f800000u, 0xbf800000u,
+                          0x7f7fffffu, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0x33000000u, 0x33000001u, 0x33800000u,
+                          0x387fc000u, 0x477fefffu, 0x477ff000u, 0x43e00000u, 0x43e80000u, 0x4f000000u, 0x4f800000u,
+                          0xcf000000u, 0x5f000000u, 0x3f000000u, 0x3fc00000u, 0x40200000u})
       list.push_back(bits);
     std::mt19937 random(static_cast<uint32_t>(Seed()));
     for (int i = 0; i < 60; ++i) {
@@ -106,8 +119,12 @@ const std::vector<u64>& Doubles() {
 
 bool SameDouble(u64 a, u64 b) { return a == b || (std::isnan(D(a)) && std::isnan(D(b))); }
 
-OpcodeCase Single(const std::string& text, Oracle oracle) { return {text, 32, 32, std::move(oracle), &Singles(), nullptr}; }
-OpcodeCase Double(const std::string& text, Oracle oracle) { return {text, 64, 64, std::move(oracle), &Doubles(), SameDouble}; }
+OpcodeCase Single(const std::string& text, Oracle oracle) {
+  return {text, 32, 32, std::move(oracle), &Singles(), nullptr};
+}
+OpcodeCase Double(const std::string& text, Oracle oracle) {
+  return {text, 64, 64, std::move(oracle), &Doubles(), SameDouble};
+}
 
 template <class F1>
 u64 Rounded(int mode, F1&& f) {
@@ -126,35 +143,75 @@ TEST(Float, SingleArithmetic) {
       Single("div.rn.f32 %d, %a, %b;", [](u64 a, u64 b, u64) { return B(F(a) / F(b)); }),
       Single("sqrt.rn.f32 %d, %a;", [](u64 a, u64, u64) { return B(std::sqrt(F(a))); }),
       Single("rcp.rn.f32 %d, %a;", [](u64 a, u64, u64) { return B(1 / F(a)); }),
-      Single("add.sat.f32 %d, %a, %b;", [](u64 a, u64 b, u64) { const float x = F(a) + F(b); return B(x > 1 ? 1.0f : x > 0 ? x : 0.0f); }),
+      Single("add.sat.f32 %d, %a, %b;",
+             [](u64 a, u64 b, u64) {
+               const float x = F(a) + F(b);
+               return B(x > 1 ? 1.0f : x > 0 ? x : 0.0f);
+             }),
       Single("neg.f32 %d, %a;", [](u64 a, u64, u64) { return B(-F(a)); }),
       Single("abs.f32 %d, %a;", [](u64 a, u64, u64) { return B(std::fabs(F(a))); }),
       Single("copysign.f32 %d, %a, %b;", [](u64 a, u64 b, u64) { return (b & 0x7fffffff) | (a & 0x80000000); }),
-      Single("min.f32 %d, %a, %b;", [](u64 a, u64 b, u64) {
-        if (F(a) == 0 && F(b) == 0) return a | b;
-        if (std::isnan(F(a))) return B(F(b));
-        return std::isnan(F(b)) ? B(F(a)) : B(std::fmin(F(a), F(b)));
-      }),
-      Single("max.NaN.f32 %d, %a, %b;", [](u64 a, u64 b, u64) {
-        if (std::isnan(F(a)) || std::isnan(F(b))) return u64{0x7fffffff};
-        if (F(a) == 0 && F(b) == 0) return a & b;
-        return B(std::fmax(F(a), F(b)));
-      }),
+      Single("min.f32 %d, %a, %b;",
+             [](u64 a, u64 b, u64) {
+               if (F(a) == 0 && F(b) == 0) return a | b;
+               if (std::isnan(F(a))) return B(F(b));
+               return std::isnan(F(b)) ? B(F(a)) : B(std::fmin(F(a), F(b)));
+             }),
+      Single("max.NaN.f32 %d, %a, %b;",
+             [](u64 a, u64 b, u64) {
+               if (std::isnan(F(a)) || std::isnan(F(b))) return u64{0x7fffffff};
+               if (F(a) == 0 && F(b) == 0) return a & b;
+               return B(std::fmax(F(a), F(b)));
+             }),
   });
 }
 
 TEST(Float, DirectedRoundings) {
-  struct Mode { const char* name; int mode; };
+  struct Mode {
+    const char* name;
+    int mode;
+  };
   for (const Mode mode : {Mode{"rz", FE_TOWARDZERO}, Mode{"rm", FE_DOWNWARD}, Mode{"rp", FE_UPWARD}}) {
     const std::string dot = std::string(".") + mode.name;
     CheckOpcodes({
-        Single("add" + dot + ".f32 %d, %a, %b;", [=](u64 a, u64 b, u64) { volatile float x = F(a), y = F(b); return Rounded(mode.mode, [&] { return x + y; }); }),
-        Single("mul" + dot + ".f32 %d, %a, %b;", [=](u64 a, u64 b, u64) { volatile float x = F(a), y = F(b); return Rounded(mode.mode, [&] { return x * y; }); }),
-        Single("fma" + dot + ".f32 %d, %a, %b, %c;", [=](u64 a, u64 b, u64 c) { volatile float x = F(a), y = F(b), z = F(c); return Rounded(mode.mode, [&] { return std::fma(x, y, z); }); }),
-        Double("add" + dot + ".f64 %d, %a, %b;", [=](u64 a, u64 b, u64) { volatile double x = D(a), y = D(b); return Rounded(mode.mode, [&] { return x + y; }); }),
-        {"cvt" + dot + ".f32.f64 %d, %a;", 64, 32, [=](u64 a, u64, u64) { volatile double x = D(a); return Rounded(mode.mode, [&] { return static_cast<float>(x); }); }, &Doubles(), nullptr},
-        {"cvt" + dot + ".f32.s64 %d, %a;", 64, 32, [=](u64 a, u64, u64) { volatile int64_t x = static_cast<int64_t>(a); return Rounded(mode.mode, [&] { return static_cast<float>(x); }); }, nullptr, nullptr},
-        {"cvt" + dot + ".f64.u64 %d, %a;", 64, 64, [=](u64 a, u64, u64) { volatile u64 x = a; return Rounded(mode.mode, [&] { return static_cast<double>(x); }); }, nullptr, nullptr},
+        Single("add" + dot + ".f32 %d, %a, %b;",
+               [=](u64 a, u64 b, u64) {
+                 volatile float x = F(a), y = F(b);
+                 return Rounded(mode.mode, [&] { return x + y; });
+               }),
+        Single("mul" + dot + ".f32 %d, %a, %b;",
+               [=](u64 a, u64 b, u64) {
+                 volatile float x = F(a), y = F(b);
+                 return Rounded(mode.mode, [&] { return x * y; });
+               }),
+        Single("fma" + dot + ".f32 %d, %a, %b, %c;",
+               [=](u64 a, u64 b, u64 c) {
+                 volatile float x = F(a), y = F(b), z = F(c);
+                 return Rounded(mode.mode, [&] { return std::fma(x, y, z); });
+               }),
+        Double("add" + dot + ".f64 %d, %a, %b;",
+               [=](u64 a, u64 b, u64) {
+                 volatile double x = D(a), y = D(b);
+                 return Rounded(mode.mode, [&] { return x + y; });
+               }),
+        {"cvt" + dot + ".f32.f64 %d, %a;", 64, 32,
+         [=](u64 a, u64, u64) {
+           volatile double x = D(a);
+           return Rounded(mode.mode, [&] { return static_cast<float>(x); });
+         },
+         &Doubles(), nullptr},
+        {"cvt" + dot + ".f32.s64 %d, %a;", 64, 32,
+         [=](u64 a, u64, u64) {
+           volatile int64_t x = static_cast<int64_t>(a);
+           return Rounded(mode.mode, [&] { return static_cast<float>(x); });
+         },
+         nullptr, nullptr},
+        {"cvt" + dot + ".f64.u64 %d, %a;", 64, 64,
+         [=](u64 a, u64, u64) {
+           volatile u64 x = a;
+           return Rounded(mode.mode, [&] { return static_cast<double>(x); });
+         },
+         nullptr, nullptr},
     });
   }
 }
@@ -166,7 +223,8 @@ TEST(Float, DoubleArithmetic) {
       Double("fma.rn.f64 %d, %a, %b, %c;", [](u64 a, u64 b, u64 c) { return B(std::fma(D(a), D(b), D(c))); }),
       Double("div.rn.f64 %d, %a, %b;", [](u64 a, u64 b, u64) { return B(D(a) / D(b)); }),
       Double("sqrt.rn.f64 %d, %a;", [](u64 a, u64, u64) { return B(std::sqrt(D(a))); }),
-      Double("max.f64 %d, %a, %b;", [](u64 a, u64 b, u64) { return D(a) == 0 && D(b) == 0 ? a & b : B(std::fmax(D(a), D(b))); }),
+      Double("max.f64 %d, %a, %b;",
+             [](u64 a, u64 b, u64) { return D(a) == 0 && D(b) == 0 ? a & b : B(std::fmax(D(a), D(b))); }),
   });
 }
 
@@ -184,7 +242,8 @@ TEST(Float, Approximations) {
     return got == wanted || std::fabs(F(got) - F(wanted)) <= std::fabs(F(wanted)) * 1e-6f + 1e-30f;
   };
   const auto check = [&](const std::string& text, double (*f)(double)) {
-    CheckOpcode({text + " %d, %a;", 32, 32, [=](u64 a, u64, u64) { return B(static_cast<float>(f(F(a)))); }, &Singles(), close});
+    CheckOpcode({text + " %d, %a;", 32, 32, [=](u64 a, u64, u64) { return B(static_cast<float>(f(F(a)))); }, &Singles(),
+                 close});
   };
   check("ex2.approx.f32", [](double x) { return std::exp2(x); });
   check("lg2.approx.f32", [](double x) { return std::log2(x); });
@@ -195,57 +254,92 @@ TEST(Float, Approximations) {
 }
 
 TEST(Float, Comparisons) {
-  struct Row { const char* name; bool (*f)(float, float); };
+  struct Row {
+    const char* name;
+    bool (*f)(float, float);
+  };
   const Row rows[] = {
-      {"eq", [](float a, float b) { return a == b; }},   {"ne", [](float a, float b) { return a < b || a > b; }},
-      {"lt", [](float a, float b) { return a < b; }},    {"ge", [](float a, float b) { return a >= b; }},
-      {"equ", [](float a, float b) { return !(a < b || a > b); }}, {"neu", [](float a, float b) { return a != b; }},
-      {"ltu", [](float a, float b) { return !(a >= b); }}, {"gtu", [](float a, float b) { return !(a <= b); }},
-      {"num", [](float a, float b) { return !std::isnan(a) && !std::isnan(b); }}, {"nan", [](float a, float b) { return std::isnan(a) || std::isnan(b); }},
+      {"eq", [](float a, float b) { return a == b; }},
+      {"ne", [](float a, float b) { return a < b || a > b; }},
+      {"lt", [](float a, float b) { return a < b; }},
+      {"ge", [](float a, float b) { return a >= b; }},
+      {"equ", [](float a, float b) { return !(a < b || a > b); }},
+      {"neu", [](float a, float b) { return a != b; }},
+      {"ltu", [](float a, float b) { return !(a >= b); }},
+      {"gtu", [](float a, float b) { return !(a <= b); }},
+      {"num", [](float a, float b) { return !std::isnan(a) && !std::isnan(b); }},
+      {"nan", [](float a, float b) { return std::isnan(a) || std::isnan(b); }},
   };
   for (const Row& row : rows) {
-    CheckOpcode(Single("setp." + std::string(row.name) + ".f32 %p, %a, %b; selp.u32 %d, 1, 0, %p;", [=](u64 a, u64 b, u64) { return u64{row.f(F(a), F(b))}; }));
-    CheckOpcode(Single("set." + std::string(row.name) + ".f32.f32 %d, %a, %b;", [=](u64 a, u64 b, u64) { return row.f(F(a), F(b)) ? 0x3f800000ull : 0; }));
+    CheckOpcode(Single("setp." + std::string(row.name) + ".f32 %p, %a, %b; selp.u32 %d, 1, 0, %p;",
+                       [=](u64 a, u64 b, u64) { return u64{row.f(F(a), F(b))}; }));
+    CheckOpcode(Single("set." + std::string(row.name) + ".f32.f32 %d, %a, %b;",
+                       [=](u64 a, u64 b, u64) { return row.f(F(a), F(b)) ? 0x3f800000ull : 0; }));
   }
 }
 
 TEST(Float, ToIntegers) {
   const auto clamped = [](double x, double low, double high) { return x < low ? low : x > high ? high : x; };
   CheckOpcodes({
-      Single("cvt.rzi.s32.f32 %d, %a;", [=](u64 a, u64, u64) { return std::isnan(F(a)) ? 0 : static_cast<u64>(static_cast<int64_t>(clamped(std::trunc(F(a)), -2147483648.0, 2147483647.0))); }),
-      Single("cvt.rni.u32.f32 %d, %a;", [=](u64 a, u64, u64) { return std::isnan(F(a)) ? 0 : static_cast<u64>(clamped(std::nearbyint(F(a)), 0, 4294967295.0)); }),
-      Single("cvt.rmi.s32.f32 %d, %a;", [=](u64 a, u64, u64) { return std::isnan(F(a)) ? 0 : static_cast<u64>(static_cast<int64_t>(clamped(std::floor(F(a)), -2147483648.0, 2147483647.0))); }),
-      {"cvt.rzi.s64.f32 %d, %a;", 32, 64, [](u64 a, u64, u64) {
+      Single("cvt.rzi.s32.f32 %d, %a;",
+             [=](u64 a, u64, u64) {
+               return std::isnan(F(a)) ? 0
+                                       : static_cast<u64>(static_cast<int64_t>(
+                                             clamped(std::trunc(F(a)), -2147483648.0, 2147483647.0)));
+             }),
+      Single("cvt.rni.u32.f32 %d, %a;",
+             [=](u64 a, u64, u64) {
+               return std::isnan(F(a)) ? 0 : static_cast<u64>(clamped(std::nearbyint(F(a)), 0, 4294967295.0));
+             }),
+      Single("cvt.rmi.s32.f32 %d, %a;",
+             [=](u64 a, u64, u64) {
+               return std::isnan(F(a)) ? 0
+                                       : static_cast<u64>(static_cast<int64_t>(
+                                             clamped(std::floor(F(a)), -2147483648.0, 2147483647.0)));
+             }),
+      {"cvt.rzi.s64.f32 %d, %a;", 32, 64,
+       [](u64 a, u64, u64) {
          const float x = F(a);
          if (std::isnan(x) || x < -0x1p63f) return 0x8000000000000000;
          return x >= 0x1p63f ? 0x7fffffffffffffff : static_cast<u64>(static_cast<int64_t>(x));
-       }, &Singles(), nullptr},
+       },
+       &Singles(), nullptr},
       Single("cvt.rpi.f32.f32 %d, %a;", [](u64 a, u64, u64) { return B(std::ceil(F(a))); }),
       Single("cvt.rn.f32.s32 %d, %a;", [](u64 a, u64, u64) { return B(static_cast<float>(static_cast<int32_t>(a))); }),
       {"cvt.rn.f32.u64 %d, %a;", 64, 32, [](u64 a, u64, u64) { return B(static_cast<float>(a)); }, nullptr, nullptr},
-      {"cvt.f64.f32 %d, %a;", 32, 64, [](u64 a, u64, u64) { return B(static_cast<double>(F(a))); }, &Singles(), SameDouble},
+      {"cvt.f64.f32 %d, %a;", 32, 64, [](u64 a, u64, u64) { return B(static_cast<double>(F(a))); }, &Singles(),
+       SameDouble},
   });
 }
 
 TEST(Float, ToNarrowFormats) {
   const auto pair = [](const Format& format, char mode, bool finite, int width) {
-    return [&format, mode, finite, width](u64 a, u64 b, u64) { return format.Round(F(a), mode, finite) << width | format.Round(F(b), mode, finite); };
+    return [&format, mode, finite, width](u64 a, u64 b, u64) {
+      return format.Round(F(a), mode, finite) << width | format.Round(F(b), mode, finite);
+    };
   };
   for (const char mode : {'n', 'z'}) {
     const std::string dot = std::string(".r") + mode;
     CheckOpcodes({
-        {"cvt" + dot + ".f16.f32 %d, %a;", 32, 16, [=](u64 a, u64, u64) { return Half().Round(F(a), mode, false); }, &Singles(), nullptr},
-        {"cvt" + dot + ".bf16.f32 %d, %a;", 32, 16, [=](u64 a, u64, u64) { return Bfloat().Round(F(a), mode, false); }, &Singles(), nullptr},
+        {"cvt" + dot + ".f16.f32 %d, %a;", 32, 16, [=](u64 a, u64, u64) { return Half().Round(F(a), mode, false); },
+         &Singles(), nullptr},
+        {"cvt" + dot + ".bf16.f32 %d, %a;", 32, 16, [=](u64 a, u64, u64) { return Bfloat().Round(F(a), mode, false); },
+         &Singles(), nullptr},
         Single("cvt" + dot + ".f16x2.f32 %d, %a, %b;", pair(Half(), mode, false, 16)),
         Single("cvt" + dot + ".bf16x2.f32 %d, %a, %b;", pair(Bfloat(), mode, false, 16)),
     });
   }
   CheckOpcodes({
-      {"cvt.rp.f16.f32 %d, %a;", 32, 16, [](u64 a, u64, u64) { return Half().Round(F(a), 'p', false); }, &Singles(), nullptr},
-      {"cvt.rm.f16.f64 %d, %a;", 64, 16, [](u64 a, u64, u64) { return Half().Round(D(a), 'm', false); }, &Doubles(), nullptr},
-      {"cvt.rn.f16.f64 %d, %a;", 64, 16, [](u64 a, u64, u64) { return Half().Round(D(a), 'n', false); }, &Doubles(), nullptr},
+      {"cvt.rp.f16.f32 %d, %a;", 32, 16, [](u64 a, u64, u64) { return Half().Round(F(a), 'p', false); }, &Singles(),
+       nullptr},
+      {"cvt.rm.f16.f64 %d, %a;", 64, 16, [](u64 a, u64, u64) { return Half().Round(D(a), 'm', false); }, &Doubles(),
+       nullptr},
+      {"cvt.rn.f16.f64 %d, %a;", 64, 16, [](u64 a, u64, u64) { return Half().Round(D(a), 'n', false); }, &Doubles(),
+       nullptr},
       // Up to 52 bits, so that the oracle's double is exact.
-      {"shr.s64 %a, %a, 12; cvt.rn.bf16.s64 %d, %a;", 64, 16, [](u64 a, u64, u64) { return Bfloat().Round(static_cast<double>(static_cast<int64_t>(a) >> 12), 'n', false); }, nullptr, nullptr},
+      {"shr.s64 %a, %a, 12; cvt.rn.bf16.s64 %d, %a;", 64, 16,
+       [](u64 a, u64, u64) { return Bfloat().Round(static_cast<double>(static_cast<int64_t>(a) >> 12), 'n', false); },
+       nullptr, nullptr},
       {"cvt.rn.satfinite.e4m3x2.f32 %d, %a, %b;", 32, 16, pair(E4m3(), 'n', true, 8), &Singles(), nullptr},
       {"cvt.rn.satfinite.e5m2x2.f32 %d, %a, %b;", 32, 16, pair(E5m2(), 'n', true, 8), &Singles(), nullptr},
   });
@@ -254,20 +348,29 @@ TEST(Float, ToNarrowFormats) {
 std::vector<u64> AllOf16() {
   std::vector<u64> values;
   std::mt19937 random(static_cast<uint32_t>(Seed()));
-  for (u64 bits : {0u, 0x8000u, 1u, 0x3ffu, 0x400u, 0x3c00u, 0x7bffu, 0x7c00u, 0xfc00u, 0x7e00u, 0x7f80u, 0x7f7fu, 0x0080u, 0x007fu}) values.push_back(bits);
+  for (u64 bits : {0u, 0x8000u, 1u, 0x3ffu, 0x400u, 0x3c00u, 0x7bffu, 0x7c00u, 0xfc00u, 0x7e00u, 0x7f80u, 0x7f7fu,
+                   0x0080u, 0x007fu})
+    values.push_back(bits);
   for (int i = 0; i < 150; ++i) values.push_back(random() & 0xffff);
   return values;
 }
-const std::vector<u64>& Sixteens() { static const std::vector<u64> values = AllOf16(); return values; }
+const std::vector<u64>& Sixteens() {
+  static const std::vector<u64> values = AllOf16();
+  return values;
+}
 
 void CheckHalf(const std::string& type, const Format& format) {
   const auto binary = [&](const std::string& op, double (*f)(double, double)) {
-    CheckOpcode({op + "." + type + " %d, %a, %b;", 16, 16, [&format, f](u64 a, u64 b, u64) { return format.Round(f(format.Value(a), format.Value(b)), 'n', false); }, &Sixteens(), nullptr});
+    CheckOpcode(
+        {op + "." + type + " %d, %a, %b;", 16, 16,
+         [&format, f](u64 a, u64 b, u64) { return format.Round(f(format.Value(a), format.Value(b)), 'n', false); },
+         &Sixteens(), nullptr});
   };
   binary("add.rn", [](double a, double b) { return a + b; });
   binary("sub.rn", [](double a, double b) { return a - b; });
   binary("mul.rn", [](double a, double b) { return a * b; });
-  CheckOpcode({"fma.rn." + type + " %d, %a, %b, %c;", 16, 16, [&format](u64 a, u64 b, u64 c) {
+  CheckOpcode({"fma.rn." + type + " %d, %a, %b, %c;", 16, 16,
+               [&format](u64 a, u64 b, u64 c) {
                  // The product is exact. What the sum loses can only matter as a nudge off a tie.
                  const double product = format.Value(a) * format.Value(b), sum = product + format.Value(c);
                  const double larger = std::fabs(product) < std::fabs(format.Value(c)) ? format.Value(c) : product;
@@ -275,29 +378,47 @@ void CheckHalf(const std::string& type, const Format& format) {
                  const double lost = std::isfinite(sum) ? smaller - (sum - larger) : 0;
                  const double nudged = lost == 0 ? sum : std::nextafter(sum, lost > 0 ? HUGE_VAL : -HUGE_VAL);
                  return format.Round(nudged, 'n', false);
-               }, &Sixteens(), nullptr});
-  CheckOpcode({"max." + type + " %d, %a, %b;", 16, 16, [&format](u64 a, u64 b, u64) {
+               },
+               &Sixteens(), nullptr});
+  CheckOpcode({"max." + type + " %d, %a, %b;", 16, 16,
+               [&format](u64 a, u64 b, u64) {
                  const double x = format.Value(a), y = format.Value(b);
                  if (x == 0 && y == 0) return a & b;
                  return format.Round(std::fmax(x, y), 'n', false);
-               }, &Sixteens(), nullptr});
-  CheckOpcode({"setp.lt." + type + " %p, %a, %b; selp.b16 %d, 1, 0, %p;", 16, 16, [&format](u64 a, u64 b, u64) { return u64{format.Value(a) < format.Value(b)}; }, &Sixteens(), nullptr});
-  CheckOpcode({"cvt.f32." + type + " %d, %a;", 16, 32, [&format](u64 a, u64, u64) {
+               },
+               &Sixteens(), nullptr});
+  CheckOpcode({"setp.lt." + type + " %p, %a, %b; selp.b16 %d, 1, 0, %p;", 16, 16,
+               [&format](u64 a, u64 b, u64) { return u64{format.Value(a) < format.Value(b)}; }, &Sixteens(), nullptr});
+  CheckOpcode({"cvt.f32." + type + " %d, %a;", 16, 32,
+               [&format](u64 a, u64, u64) {
                  const float x = static_cast<float>(format.Value(a));
                  return B(x);
-               }, &Sixteens(), nullptr});
+               },
+               &Sixteens(), nullptr});
 }
 
 TEST(Float, HalfArithmetic) { CheckHalf("f16", Half()); }
 TEST(Float, BfloatArithmetic) { CheckHalf("bf16", Bfloat()); }
 
 TEST(Float, Pairs) {
-  const auto both = [](auto f) { return [f](u64 a, u64 b, u64) { return f(a >> 16, b >> 16) << 16 | f(a & 0xffff, b & 0xffff); }; };
+  const auto both = [](auto f) {
+    return [f](u64 a, u64 b, u64) { return f(a >> 16, b >> 16) << 16 | f(a & 0xffff, b & 0xffff); };
+  };
   CheckOpcodes({
-      Single("add.f16x2 %d, %a, %b;", both([](u64 a, u64 b) { return Half().Round(Half().Value(a) + Half().Value(b), 'n', false); })),
-      Single("mul.bf16x2 %d, %a, %b;", both([](u64 a, u64 b) { return Bfloat().Round(Bfloat().Value(a) * Bfloat().Value(b), 'n', false); })),
-      {"cvt.rn.f16x2.e4m3x2 %d, %a;", 16, 32, [](u64 a, u64, u64) { return Half().Round(E4m3().Value(a >> 8), 'n', false) << 16 | Half().Round(E4m3().Value(a & 0xff), 'n', false); }, nullptr, nullptr},
-      {"cvt.rn.f16x2.e5m2x2 %d, %a;", 16, 32, [](u64 a, u64, u64) { return Half().Round(E5m2().Value(a >> 8), 'n', false) << 16 | Half().Round(E5m2().Value(a & 0xff), 'n', false); }, nullptr, nullptr},
+      Single("add.f16x2 %d, %a, %b;",
+             both([](u64 a, u64 b) { return Half().Round(Half().Value(a) + Half().Value(b), 'n', false); })),
+      Single("mul.bf16x2 %d, %a, %b;",
+             both([](u64 a, u64 b) { return Bfloat().Round(Bfloat().Value(a) * Bfloat().Value(b), 'n', false); })),
+      {"cvt.rn.f16x2.e4m3x2 %d, %a;", 16, 32,
+       [](u64 a, u64, u64) {
+         return Half().Round(E4m3().Value(a >> 8), 'n', false) << 16 | Half().Round(E4m3().Value(a & 0xff), 'n', false);
+       },
+       nullptr, nullptr},
+      {"cvt.rn.f16x2.e5m2x2 %d, %a;", 16, 32,
+       [](u64 a, u64, u64) {
+         return Half().Round(E5m2().Value(a >> 8), 'n', false) << 16 | Half().Round(E5m2().Value(a & 0xff), 'n', false);
+       },
+       nullptr, nullptr},
   });
 }
 

@@ -85,7 +85,8 @@ TEST(Flow, Calls) {
   const auto out = RunThreads(R"(
     .param .b32 in; .param .b32 back;
     st.param.b32 [in], %r0; call.uni (back), twice, (in); ld.param.b32 %r1, [back];
-    call (%r2), three, (%r1); st.global.u32 [%rd1], %r2;)", kFunctions);
+    call (%r2), three, (%r1); st.global.u32 [%rd1], %r2;)",
+                              kFunctions);
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], 6 * i);
 }
 
@@ -95,14 +96,16 @@ TEST(Flow, CallsByAddressDiverge) {
     and.b32 %r1, %r0, 1; mul.wide.u32 %rd2, %r1, 8; mov.u64 %rd3, table; add.s64 %rd3, %rd3, %rd2; ld.global.u64 %rd4, [%rd3];
     st.param.b32 [in], %r0;
     proto: .callprototype (.param .b32 _) _ (.param .b32 _);
-    call (back), %rd4, (in), proto; ld.param.b32 %r2, [back]; st.global.u32 [%rd1], %r2;)", kFunctions);
+    call (back), %rd4, (in), proto; ld.param.b32 %r2, [back]; st.global.u32 [%rd1], %r2;)",
+                              kFunctions);
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], i % 2 == 0 ? 2 * i : i + 5);
 }
 
 TEST(Flow, Recursion) {
   const auto out = RunThreads(R"(
     .param .b32 in; .param .b32 back; and.b32 %r1, %r0, 7;
-    st.param.b32 [in], %r1; call.uni (back), factorial, (in); ld.param.b32 %r1, [back]; st.global.u32 [%rd1], %r1;)", kFunctions);
+    st.param.b32 [in], %r1; call.uni (back), factorial, (in); ld.param.b32 %r1, [back]; st.global.u32 [%rd1], %r1;)",
+                              kFunctions);
   constexpr uint32_t wanted[] = {1, 1, 2, 6, 24, 120, 720, 5040};
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], wanted[i % 8]);
 }
@@ -143,7 +146,8 @@ TEST(Flow, VariablesAndInitialisers) {
   const auto out = RunThreads(R"(
     ld.const.u32 %r1, [c+4]; ld.global.u64 %rd2, [pointer]; ld.u32 %r2, [%rd2]; ld.global.f32 %r3, [f];
     cvta.const.u64 %rd3, c; ld.u32 %r4, [%rd3+8]; ld.global.u8 %r5, [bytes+1]; add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r4; add.u32 %r1, %r1, %r5;
-    setp.ne.u32 %p0, %r3, 0x3fc00000; @%p0 mov.u32 %r1, 0; st.global.u32 [%rd1], %r1;)", R"(
+    setp.ne.u32 %p0, %r3, 0x3fc00000; @%p0 mov.u32 %r1, 0; st.global.u32 [%rd1], %r1;)",
+                              R"(
     .const .align 4 .u32 c[3] = {1, 20, 300};
     .global .align 4 .u32 x[2] = {4000, 50000};
     .global .align 8 .u64 pointer = generic(x)+4;

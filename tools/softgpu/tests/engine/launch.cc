@@ -30,9 +30,12 @@ std::string RunKernel(const Module& module, const Launch& launch) {
   if (execution == nullptr) return error;
   for (int turn = 0; turn < 100000; ++turn) {
     switch (execution->Run(100000)) {
-      case State::kDone: return "";
-      case State::kFailed: return execution->error();
-      default: break;
+      case State::kDone:
+        return "";
+      case State::kFailed:
+        return execution->error();
+      default:
+        break;
     }
   }
   return "did not end";

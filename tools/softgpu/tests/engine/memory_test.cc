@@ -36,7 +36,8 @@ TEST(Memory, VectorsAndWidths) {
     ld.relaxed.sys.global.v2.u64 {%rd2, %rd3}, [%rd1]; st.volatile.global.v2.u64 [%rd0+32], {%rd3, %rd2};
     ld.b128 %q0, [%rd1]; mov.b128 {%rd4, %rd5}, %q0; xor.b64 %rd4, %rd4, %rd2; xor.b64 %rd5, %rd5, %rd3; or.b64 %rd4, %rd4, %rd5;
     st.u64 [%rd0+48], %rd4; ld.v2.u8 {%h0, %h1}, [%rd1+2]; mov.b32 %r7, {%h1, %h0}; st.u32 [%rd0+56], %r7; st.u8 [%rd0+60], 300;)",
-                   out, reinterpret_cast<uint64_t>(in)), "");
+                   out, reinterpret_cast<uint64_t>(in)),
+            "");
   uint32_t words[16];
   std::memcpy(words, in, 64);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], words[7 - i]);
@@ -60,7 +61,9 @@ TEST(Memory, SharedWindowsAndDynamicMemory) {
     xor.b32 %r1, %r0, 63; shl.b32 %r1, %r1, 2; add.u32 %r4, %r4, %r1; ld.shared.u32 %r2, [%r4]; st.shared.u32 [fixed+20], 1;
     cvta.to.shared.u64 %rd5, %rd4; ld.shared.u32 %r3, [%rd5]; add.u32 %r2, %r2, %r3; @%p1 mov.u32 %r2, 0; @!%p0 mov.u32 %r2, 0;
     mov.u32 %r5, %dynamic_smem_size; add.u32 %r2, %r2, %r5;
-    add.s64 %rd6, %rd0, %rd3; st.global.u32 [%rd6], %r2;)", out, 0, launch, ".extern .shared .align 16 .b8 dyn[];"), "");
+    add.s64 %rd6, %rd0, %rd3; st.global.u32 [%rd6], %r2;)",
+                   out, 0, launch, ".extern .shared .align 16 .b8 dyn[];"),
+            "");
   for (uint32_t value : out) EXPECT_EQ(value, 63u + 256);
 }
 
@@ -98,7 +101,9 @@ TEST(Atomics, AllOperations) {
     atom.inc.u32 %r4, [%rd0+24], 9; atom.add.f32 %r5, [%rd0+28], 0f3F800000; atom.acq_rel.sys.global.add.f64 %rd3, [%rd0+32], 0d3FF0000000000000;
     mov.u32 %r6, 0x3c003c00; atom.add.noftz.f16x2 %r7, [%rd0+40], %r6; atom.cas.b32 %r8, [%rd0+44], 0, %r0; atom.exch.b64 %rd4, [%rd0+48], %rd1;
     mov.b16 %h0, 0x3f80; atom.add.noftz.bf16 %h1, [%rd0+56], %h0; mov.b128 %q0, {%rd1, %rd0}; atom.exch.b128 %q1, [%rd0+64], %q0;
-    red.dec.u32 [%rd0+60], 40;)", words, 5, Threads(32)), "");
+    red.dec.u32 [%rd0+60], 40;)",
+                   words, 5, Threads(32)),
+            "");
   EXPECT_EQ(words[0], 32u);
   EXPECT_EQ(words[1], 0u);
   EXPECT_EQ(words[2], 0xffff00ffu);
@@ -140,7 +145,9 @@ TEST(Flags, SameSeedSameOrder) {
     Launch launch = Threads(32, 512);
     launch.options.seed = seed;
     EXPECT_EQ(RunTwo(R"(setp.ne.u32 %p0, %r0, 0; @%p0 exit; mov.u32 %r1, %ctaid.x; atom.add.u32 %r2, [%rd0], 1;
-                        mul.wide.u32 %rd2, %r2, 4; add.s64 %rd2, %rd2, %rd0; st.u32 [%rd2+4], %r1;)", words.data(), 0, launch), "");
+                        mul.wide.u32 %rd2, %r2, 4; add.s64 %rd2, %rd2, %rd0; st.u32 [%rd2+4], %r1;)",
+                     words.data(), 0, launch),
+              "");
     return words;
   };
   EXPECT_EQ(order(5), order(5));
@@ -173,9 +180,11 @@ constexpr char kWaitForFlag[] = R"(
 TEST(Waiting, IsToldWhenEverybodyPolls) {
   for (const char* body : {kWaitForFlag,
                            // sleeping
-                           "WAIT: ld.relaxed.gpu.global.u32 %r1, [%rd0]; nanosleep.u32 100; setp.ne.u32 %p0, %r1, 1; @%p0 bra WAIT; st.global.u32 [%rd0+4], 5;",
+                           "WAIT: ld.relaxed.gpu.global.u32 %r1, [%rd0]; nanosleep.u32 100; setp.ne.u32 %p0, %r1, 1; "
+                           "@%p0 bra WAIT; st.global.u32 [%rd0+4], 5;",
                            // an atomic that changes nothing
-                           "WAIT: atom.global.cas.b32 %r1, [%rd0], 1, 1; setp.ne.u32 %p0, %r1, 1; @%p0 bra WAIT; st.global.u32 [%rd0+4], 5;",
+                           "WAIT: atom.global.cas.b32 %r1, [%rd0], 1, 1; setp.ne.u32 %p0, %r1, 1; @%p0 bra WAIT; "
+                           "st.global.u32 [%rd0+4], 5;",
                            // one thread polls for all
                            R"(.shared .align 4 .b32 s; setp.ne.u32 %p1, %r0, 0;
                               WAIT: @%p1 bra ALL; ld.volatile.global.u32 %r1, [%rd0]; st.shared.u32 [s], %r1;
@@ -196,7 +205,8 @@ TEST(Waiting, IsNotTurnedIntoByWork) {
   Running running = Begin(R"(
     mov.u32 %r1, 0; mov.u32 %r2, 0; mov.u64 %rd2, %rd0;
   LOOP: ld.volatile.global.u32 %r3, [%rd2]; add.u32 %r2, %r2, %r3; add.s64 %rd2, %rd2, 4; add.u32 %r1, %r1, 1;
-    setp.lt.u32 %p0, %r1, 4096; @%p0 bra LOOP; st.global.u32 [%rd0], %r2;)", words.data(), 0, 32);
+    setp.lt.u32 %p0, %r1, 4096; @%p0 bra LOOP; st.global.u32 [%rd0], %r2;)",
+                          words.data(), 0, 32);
   EXPECT_EQ(running.execution->Run(1000000), State::kDone);
   EXPECT_EQ(words[0], 3u * 4096);
 }
@@ -206,9 +216,11 @@ void PingPong(const char* store, const char* load) {
   const auto body = [&](bool first) {
     return std::string(R"(
       setp.ne.u32 %p0, %r0, 0; @%p0 exit; mov.u32 %r1, 0;
-    LOOP:)") + (first ? "" : std::string("W1: ") + load + " %r2, [%rd0]; setp.le.u32 %p1, %r2, %r1; @%p1 bra W1;") + R"(
+    LOOP:)") +
+           (first ? "" : std::string("W1: ") + load + " %r2, [%rd0]; setp.le.u32 %p1, %r2, %r1; @%p1 bra W1;") + R"(
       ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3; add.u32 %r1, %r1, 1; )" +
-           (first ? std::string(store) + " [%rd0], %r1; W2: " + load + " %r2, [%rd0+64]; setp.lt.u32 %p1, %r2, %r1; @%p1 bra W2;"
+           (first ? std::string(store) + " [%rd0], %r1; W2: " + load +
+                        " %r2, [%rd0+64]; setp.lt.u32 %p1, %r2, %r1; @%p1 bra W2;"
                   : std::string(store) + " [%rd0+64], %r1;") +
            " setp.lt.u32 %p2, %r1, 100; @%p2 bra LOOP;";
   };
@@ -218,7 +230,8 @@ void PingPong(const char* store, const char* load) {
     threads.emplace_back([&, first] {
       Running running = Begin(body(first), words.data(), reinterpret_cast<uint64_t>(words.data() + 32), 32);
       State state;
-      while ((state = running.execution->Run(100000)) == State::kRunning || state == State::kWaiting) std::this_thread::yield();
+      while ((state = running.execution->Run(100000)) == State::kRunning || state == State::kWaiting)
+        std::this_thread::yield();
       EXPECT_EQ(state, State::kDone) << running.execution->error();
     });
   }
@@ -239,7 +252,9 @@ TEST(Races, AreFoundBetweenBlocks) {
     return RunTwo(body, words, 0, launch);
   };
   EXPECT_NE(race("mov.u32 %r1, %ctaid.x; st.global.u32 [%rd0], %r1;").find("races"), std::string::npos);
-  EXPECT_EQ(race("mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd2, %rd0; st.global.u32 [%rd2], %r1;"), "");
+  EXPECT_EQ(
+      race("mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd2, %rd0; st.global.u32 [%rd2], %r1;"),
+      "");
   EXPECT_EQ(race("red.global.add.u32 [%rd0], 1;"), "");
   EXPECT_EQ(race(kPass), "");
   std::string relaxed = kPass;

@@ -8,7 +8,8 @@ namespace softgpu::engine::test {
 namespace {
 
 std::string Replace(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
   return text;
 }
 
@@ -54,9 +55,34 @@ Operands MakeOperands(const OpcodeCase& test) {
 }  // namespace
 
 const std::vector<uint64_t>& EdgeIntegers() {
-  static const std::vector<uint64_t> edges = {0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 0x7f, 0x80, 0x7fff, 0x8000,
-                                              0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fffffffffffffff,
-                                              0x8000000000000000, ~0ull, ~1ull, 0x0123456789abcdef};
+  static const std::vector<uint64_t> edges = {0,
+                                              1,
+                                              2,
+                                              3,
+                                              7,
+                                              15,
+                                              16,
+                                              17,
+                                              31,
+                                              32,
+                                              33,
+                                              63,
+                                              64,
+                                              65,
+                                              255,
+                                              0x7f,
+                                              0x80,
+                                              0x7fff,
+                                              0x8000,
+                                              0xffff,
+                                              0x7fffffff,
+                                              0x80000000,
+                                              0xffffffff,
+                                              0x7fffffffffffffff,
+                                              0x8000000000000000,
+                                              ~0ull,
+                                              ~1ull,
+                                              0x0123456789abcdef};
   return edges;
 }
 

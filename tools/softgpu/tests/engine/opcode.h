@@ -18,7 +18,7 @@ struct OpcodeCase {
   // Where it is not null, operands instead of random ones (each of a, b and c).
   const std::vector<uint64_t>* values = nullptr;
   // Whether two results are as good as each other; equality when it is missing.
-  std::function<bool(uint64_t got, uint64_t wanted)> close;
+  std::function<bool(uint64_t got, uint64_t wanted)> close = {};
 };
 
 void CheckOpcode(const OpcodeCase& c);

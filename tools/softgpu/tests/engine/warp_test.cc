@@ -95,7 +95,8 @@ TEST(Block, BarrierOrdersSharedMemory) {
 TEST(Block, BarrierReductions) {
   const auto count = RunThreads("setp.lt.u32 %p0, %r0, 70; bar.red.popc.u32 %r1, 0, %p0;", 100);
   const auto all = RunThreads("setp.lt.u32 %p0, %r0, 70; bar.red.and.pred %p1, 1, %p0; selp.u32 %r1, 1, 0, %p1;", 100);
-  const auto any = RunThreads("setp.lt.u32 %p0, %r0, 70; barrier.cta.red.or.aligned.pred %p1, 1, 100, !%p0; selp.u32 %r1, 1, 0, %p1;", 96 + 4);
+  const auto any = RunThreads(
+      "setp.lt.u32 %p0, %r0, 70; barrier.cta.red.or.aligned.pred %p1, 1, 100, !%p0; selp.u32 %r1, 1, 0, %p1;", 96 + 4);
   for (uint32_t i = 0; i < 100; ++i) {
     EXPECT_EQ(count[i], 70u);
     EXPECT_EQ(all[i], 0u);
@@ -109,7 +110,8 @@ TEST(Block, NamedBarriersOfSomeWarps) {
     mov.u32 %r1, 5; setp.ge.u32 %p0, %r0, 64; @%p0 bra END; setp.ge.u32 %p0, %r0, 32; @%p0 bra CONSUME;
     shl.b32 %r2, %r0, 2; mov.u32 %r3, s; add.u32 %r3, %r3, %r2; st.shared.u32 [%r3], 9; bar.arrive 3, 64; bra END;
   CONSUME: bar.sync 3, 64; sub.u32 %r2, %r0, 32; shl.b32 %r2, %r2, 2; mov.u32 %r3, s; add.u32 %r3, %r3, %r2; ld.shared.u32 %r1, [%r3];
-  END:)", 128);
+  END:)",
+                              128);
   for (uint32_t i = 32; i < 64; ++i) EXPECT_EQ(out[i], 9u);
 }
 
@@ -117,7 +119,8 @@ TEST(Block, ClusterOfOne) {
   const auto out = RunThreads(R"(
     mov.u32 %r1, %cluster_nctarank; mov.u32 %r2, 0;
   AGAIN: barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned; add.u32 %r2, %r2, 1;
-    setp.lt.u32 %p0, %r2, 5; @%p0 bra AGAIN;)", 96, 7);
+    setp.lt.u32 %p0, %r2, 5; @%p0 bra AGAIN;)",
+                              96, 7);
   for (uint32_t value : out) EXPECT_EQ(value, 1u);
 }
 
