@@ -371,12 +371,13 @@ void CheckHalf(const std::string& type, const Format& format) {
   binary("mul.rn", [](double a, double b) { return a * b; });
   CheckOpcode({"fma.rn." + type + " %d, %a, %b, %c;", 16, 16,
                [&format](u64 a, u64 b, u64 c) {
-                 // The product is exact. What the sum loses can only matter as a nudge off a tie.
+                 // The product is exact. What the sum loses matters where the sum is a tie, which has an even last bit.
                  const double product = format.Value(a) * format.Value(b), sum = product + format.Value(c);
                  const double larger = std::fabs(product) < std::fabs(format.Value(c)) ? format.Value(c) : product;
                  const double smaller = larger == product ? format.Value(c) : product;
                  const double lost = std::isfinite(sum) ? smaller - (sum - larger) : 0;
-                 const double nudged = lost == 0 ? sum : std::nextafter(sum, lost > 0 ? HUGE_VAL : -HUGE_VAL);
+                 const double nudged =
+                     lost == 0 || (B(sum) & 1) != 0 ? sum : std::nextafter(sum, lost > 0 ? HUGE_VAL : -HUGE_VAL);
                  return format.Round(nudged, 'n', false);
                },
                &Sixteens(), nullptr});
