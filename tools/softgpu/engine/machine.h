@@ -128,7 +128,8 @@ struct Passing {
   int32_t from = 0, to = 0;  // offsets of local memory
   uint32_t bytes = 0;        // 0: a register, then these are columns
 };
-// A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first.
+// A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first. What
+// that cannot do: a recursive function that hands the address of its own local array down sees the callee's there.
 struct Procedure {
   const FunctionIr* function = nullptr;
   uint32_t entry = 0;

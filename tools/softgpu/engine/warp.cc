@@ -192,7 +192,9 @@ void Warp::Fail(const Instr& instr, uint32_t lane, const std::string& what) {
   const uint32_t thread = index * kWarpLanes + lane;
   const Dim3& shape = execution->config().block;
   const auto triple = [](uint32_t x, uint32_t y, uint32_t z) {
-    return "(" + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ")";
+    std::string text = "(";
+    text += std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ")";
+    return text;
   };
   std::string text(instr.statement->text);
   std::replace(text.begin(), text.end(), '\n', ' ');
