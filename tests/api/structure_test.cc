@@ -40,6 +40,8 @@ const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
                     "src/comm",  "src/device", "transports/shm/heap.h"};
     t["tools/axccl-info"] = api;
     t["tools/axccl-plan"] = {"src/base", "src/plan", "src/algo", "src/verify", "src/cost", "src/tune", "src/sim"};
+    t["tools/softgpu/engine"] = {};
+    t["tools/softgpu/tests/engine"] = {"tools/softgpu/engine"};
     t["perf"] = {"include", "src/base"};
     t["perf/micro"] = {"src/base", "kernels"};
     return t;
