@@ -1,0 +1,297 @@
+#include "tools/softgpu/engine/decoder.h"
+
+#include <bit>
+#include <unordered_map>
+
+#include "tools/softgpu/engine/small_float.h"
+#include "tools/softgpu/engine/special_register.h"
+
+namespace softgpu::engine {
+namespace {
+
+const std::unordered_map<std::string_view, DecodeFunction>& Opcodes() {
+  static const auto* const table = [] {
+    auto* rows = new std::unordered_map<std::string_view, DecodeFunction>;
+    for (std::span<const OpcodeRow> family :
+         {IntegerOpcodes(), BitOpcodes(), ArithmeticOpcodes(), CompareOpcodes(), MathOpcodes(), ConvertOpcodes(),
+          MoveOpcodes(), MemoryOpcodes(), AtomicOpcodes(), ControlOpcodes(), WarpOpcodes(), BarrierOpcodes(),
+          AsyncOpcodes()}) {
+      for (const OpcodeRow& row : family) rows->emplace(row.opcode, row.decode);
+    }
+    return rows;
+  }();
+  return *table;
+}
+
+std::string OneLine(std::string_view text) {
+  std::string line;
+  for (char c : text) {
+    const bool blank = c == '\n' || c == '\t' || c == ' ';
+    if (!blank) line += c;
+    if (blank && !line.empty() && line.back() != ' ') line += ' ';
+  }
+  return line;
+}
+
+}  // namespace
+
+Decoder::Decoder(const ModuleIr& module, const SymbolAddresses& symbols, Program* program)
+    : module_(module), symbols_(symbols), program_(program) {
+  program_->values = kWarpLanes;                    // the sink
+  program_->constants.assign(2 * kWarpLanes, 0);  // ids are below zero, so the first column is never used
+}
+
+bool Decoder::Build(const FunctionIr& entry, std::string* error) {
+  program_->name = entry.name;
+  bool good = Collect(entry);
+  if (good) {
+    LayOut(entry);
+    for (size_t i = 0; good && i < functions_.size(); ++i)
+      good = DecodeFunction(*functions_[i], &program_->procedures[i]);
+  }
+  program_->entry = program_->procedures.empty() ? 0 : program_->procedures.back().entry;
+  *error = error_;
+  return good;
+}
+
+bool Decoder::DecodeFunction(const FunctionIr& function, Procedure* procedure) {
+  function_ = &function;
+  layout_ = {};
+  layout_.columns.assign(function.registers.size(), kSinkColumn);
+  layout_.predicates.assign(function.registers.size(), kSinkPredicate);
+  procedure->first_value = static_cast<ColumnId>(program_->values);
+  procedure->first_predicate = program_->predicates;
+  procedure->entry = static_cast<uint32_t>(program_->code.size());
+  if (&function != functions_.back()) PassingOfFormals(procedure);
+  for (const StatementIr& statement : function.statements) {
+    layout_.statement_pc.push_back(static_cast<uint32_t>(program_->code.size()));
+    if (!DecodeStatement(statement)) return false;
+  }
+  layout_.statement_pc.push_back(static_cast<uint32_t>(program_->code.size()));
+  static const StatementIr end = [] {
+    StatementIr ret;
+    ret.opcode = ret.text = "ret";
+    return ret;
+  }();
+  if (!DecodeStatement(end)) return false;
+  PatchBranches(procedure->entry);
+  procedure->last_value = static_cast<ColumnId>(program_->values);
+  procedure->last_predicate = program_->predicates;
+  return true;
+}
+
+void Decoder::PatchBranches(uint32_t first) {
+  for (uint32_t at = first; at < program_->code.size(); ++at) {
+    Instr& instr = program_->code[at];
+    if (instr.statement->targets.empty()) continue;
+    if (instr.statement->opcode == "bra") {
+      instr.target = layout_.statement_pc[instr.statement->targets[0]];
+    } else {
+      std::vector<uint32_t>& table = program_->branch_tables[instr.target];
+      for (uint32_t statement : instr.statement->targets) table.push_back(layout_.statement_pc[statement]);
+    }
+  }
+}
+
+bool Decoder::DecodeStatement(const StatementIr& statement) {
+  statement_ = &statement;
+  taken_.assign(statement.modifiers.size(), false);
+  const auto row = Opcodes().find(statement.opcode);
+  if (row == Opcodes().end()) return Fail("unknown instruction '" + std::string(statement.opcode) + "'");
+  if (!row->second(*this)) return Fail("this form of '" + std::string(statement.opcode) + "' is not supported");
+  for (size_t i = 0; i < taken_.size(); ++i) {
+    if (!taken_[i])
+      return Fail("'." + std::string(statement.modifiers[i]) + "' of '" + std::string(statement.opcode) +
+                  "' is not understood");
+  }
+  return !failed();
+}
+
+bool Decoder::Fail(const std::string& what) {
+  if (error_.empty())
+    error_ = "line " + std::to_string(statement_->line) + " of the PTX, '" + OneLine(statement_->text) + "': " + what;
+  return false;
+}
+
+const OperandIr& Decoder::operand(size_t i) const {
+  static const OperandIr missing;
+  return i < statement_->operands.size() ? statement_->operands[i] : missing;
+}
+
+bool Decoder::Take(std::string_view modifier) {
+  for (size_t i = 0; i < taken_.size(); ++i) {
+    if (taken_[i] || statement_->modifiers[i] != modifier) continue;
+    taken_[i] = true;
+    return true;
+  }
+  return false;
+}
+
+int Decoder::TakeOneOf(std::span<const std::string_view> names, int otherwise) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (Take(names[i])) return static_cast<int>(i);
+  }
+  return otherwise;
+}
+
+void Decoder::TakeStartingWith(std::string_view prefix) {
+  for (size_t i = 0; i < taken_.size(); ++i) taken_[i] = taken_[i] || statement_->modifiers[i].starts_with(prefix);
+}
+
+Type Decoder::TakeType() {
+  for (size_t i = 0; i < taken_.size(); ++i) {
+    const Type type = taken_[i] ? Type::kNone : TypeNamed(statement_->modifiers[i]);
+    if (type == Type::kNone) continue;
+    taken_[i] = true;
+    return type;
+  }
+  return Type::kNone;
+}
+
+Instr& Decoder::Emit(Handler run) {
+  Instr& instr = program_->code.emplace_back();
+  instr.run = run;
+  instr.statement = statement_;
+  instr.hint = static_cast<uint8_t>(program_->code.size());
+  if (statement_->guard.kind != OperandIr::kNone) instr.guard = SourcePredicateOf(statement_->guard);
+  return instr;
+}
+
+ColumnId Decoder::NewColumn(uint32_t columns) {
+  const ColumnId column = static_cast<ColumnId>(program_->values);
+  program_->values += columns * kWarpLanes;
+  return column;
+}
+
+ColumnId Decoder::Temporary() { return NewColumn(1); }
+
+ColumnId Decoder::Constant(uint64_t value) {
+  const auto [found, fresh] = constants_.try_emplace(value, 0);
+  if (fresh) {
+    found->second = -static_cast<ColumnId>(program_->constants.size());
+    program_->constants.insert(program_->constants.end(), kWarpLanes, value);
+  }
+  return found->second;
+}
+
+ColumnId Decoder::SpecialValue(Special special, int64_t addend) {
+  const auto [found, fresh] = specials_.try_emplace({special, addend}, 0);
+  if (fresh) {
+    found->second = NewColumn(1);
+    program_->specials.push_back({special, addend, found->second});
+  }
+  return found->second;
+}
+
+ColumnId Decoder::ImmediateColumn(const OperandIr& operand, Type type) {
+  uint64_t bits = operand.bits;
+  if (operand.literal == OperandIr::kInteger && IsFloat(type) && SizeOf(type) >= 4) {
+    // "1" where a float is meant; nvcc never writes that.
+    const double value = static_cast<double>(static_cast<int64_t>(operand.bits));
+    if (type == Type::kF64) bits = std::bit_cast<uint64_t>(value);
+    if (type == Type::kF32) bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  } else if (operand.literal == OperandIr::kFloat32 && type == Type::kF64) {
+    bits = std::bit_cast<uint64_t>(double{std::bit_cast<float>(static_cast<uint32_t>(operand.bits))});
+  } else if (operand.literal == OperandIr::kFloat64 && SizeOf(type) < 8) {
+    const double value = std::bit_cast<double>(operand.bits);
+    if (type == Type::kF16) {
+      bits = RoundTo(kHalf, value, Rounding::kNearest);
+    } else if (type == Type::kBf16) {
+      bits = RoundTo(kBfloat, value, Rounding::kNearest);
+    } else {
+      bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+    }
+  }
+  return Constant(bits);
+}
+
+ColumnId Decoder::VariableAddress(const VariableIr& variable, int64_t offset) {
+  switch (variable.space) {
+    case Space::kShared:
+      return Constant(SharedOffset(variable) + static_cast<uint64_t>(offset));
+    case Space::kLocal:
+      return SpecialValue(Special::kLocalBase, LocalOffset(variable) + offset);
+    case Space::kParam:
+      if (IsParameterOfEntry(variable)) return SpecialValue(Special::kParameterBase, ParameterOffset(variable) + offset);
+      return SpecialValue(Special::kLocalBase, LocalOffset(variable) + offset);
+    default:
+      return Constant(symbols_.AddressOf(variable) + static_cast<uint64_t>(offset));
+  }
+}
+
+ColumnId Decoder::SourceOf(const OperandIr& operand, Type type) {
+  switch (operand.kind) {
+    case OperandIr::kRegister:
+      if (operand.type == Type::kPred) break;
+      return TargetOf(operand);
+    case OperandIr::kImmediate:
+      return ImmediateColumn(operand, type);
+    case OperandIr::kVariable:
+      return VariableAddress(*operand.variable, operand.offset);
+    case OperandIr::kFunction:
+      return Constant(reinterpret_cast<uintptr_t>(FunctionNamed(operand.name)));
+    case OperandIr::kSpecial:
+      if (operand.name == "WARP_SZ") return Constant(kWarpLanes);
+      if (const auto special = SpecialNamed(operand.name)) return SpecialValue(*special, 0);
+      Fail("unknown special register '" + std::string(operand.name) + "'");
+      return kSinkColumn;
+    default:
+      break;
+  }
+  Fail("operand '" + std::string(operand.name) + "' is no value");
+  return kSinkColumn;
+}
+
+ColumnId Decoder::TargetOf(const OperandIr& operand) {
+  if (operand.kind == OperandIr::kSink) return kSinkColumn;
+  if (operand.kind != OperandIr::kRegister || operand.type == Type::kPred) {
+    Fail("operand '" + std::string(operand.name) + "' is no register");
+    return kSinkColumn;
+  }
+  ColumnId& column = layout_.columns[operand.index];
+  if (column == kSinkColumn) column = NewColumn(operand.type == Type::kB128 ? 2 : 1);
+  return column;
+}
+
+PredicateId Decoder::SourcePredicateOf(const OperandIr& operand) {
+  if (operand.kind == OperandIr::kImmediate) return operand.bits != 0 ? kTrue : kTrue + 1;
+  return TargetPredicateOf(operand) * 2 + (operand.negated ? 1 : 0);
+}
+
+uint32_t Decoder::TargetPredicateOf(const OperandIr& operand) {
+  if (operand.kind == OperandIr::kSink) return kSinkPredicate;
+  if (operand.kind != OperandIr::kRegister || operand.type != Type::kPred) {
+    Fail("operand '" + std::string(operand.name) + "' is no predicate");
+    return kSinkPredicate;
+  }
+  uint32_t& index = layout_.predicates[operand.index];
+  if (index == kSinkPredicate) index = program_->predicates++;
+  return index;
+}
+
+void Decoder::Address(const OperandIr& operand, Space* space, Instr* instr) {
+  if (operand.kind != OperandIr::kAddress) {
+    Fail("an address is expected");
+    return;
+  }
+  instr->offset = operand.offset;
+  if (operand.parts.empty()) {
+    instr->a = Constant(0);
+    return;
+  }
+  const OperandIr& base = operand.parts[0];
+  if (base.kind == OperandIr::kVariable) {
+    if (*space == Space::kGeneric) *space = base.variable->space;
+    // Variables of threads and blocks lie at a constant distance from a base.
+    if (base.variable->space == Space::kLocal ||
+        (base.variable->space == Space::kParam && !IsParameterOfEntry(*base.variable))) {
+      instr->a = SpecialValue(Special::kLocalBase, 0);
+      instr->offset += LocalOffset(*base.variable);
+      if (*space == Space::kParam) *space = Space::kLocal;
+      return;
+    }
+  }
+  instr->a = SourceOf(base, Type::kB64);
+}
+
+}  // namespace softgpu::engine

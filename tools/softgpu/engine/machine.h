@@ -1,0 +1,274 @@
+// What runs: decoded instructions, warps and blocks. A warp keeps one column of 32 values, one a lane, for each virtual
+// register; an instruction is a handler that goes over the active lanes of the columns it names.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/softgpu/engine/engine.h"
+#include "tools/softgpu/engine/ptx_ir.h"
+
+namespace softgpu::engine {
+
+constexpr uint32_t kWarpLanes = 32;
+constexpr uint32_t kAllLanes = 0xffffffff;
+constexpr uint32_t kBarriers = 16;
+constexpr uint32_t kMultiprocessors = 132;
+
+struct Instr;
+struct Block;
+class Warp;
+class ExecutionState;
+
+// A column: index of its first value among the registers, or, below zero, among the program's constants.
+using ColumnId = int32_t;
+constexpr ColumnId kSinkColumn = 0;
+// A predicate as a source: index * 2, plus 1 to negate. Predicate 0 is always true; predicate 1 is written and never read.
+using PredicateId = uint32_t;
+constexpr PredicateId kTrue = 0;
+constexpr uint32_t kSinkPredicate = 1;
+constexpr uint32_t kCarryPredicate = 2;
+
+using Handler = void (*)(Warp&, const Instr&, uint32_t lanes);
+
+// Lanes that came to the same warp-wide instruction (or twins of it at several places).
+struct SyncGroup {
+  const Instr* instr;
+  uint32_t lanes;
+};
+using Collective = void (*)(Warp&, std::span<const SyncGroup>);
+
+enum class Order : uint8_t { kPlain, kRelaxed, kAcquire, kRelease, kAcqRel };
+
+struct Instr {
+  Handler run = nullptr;
+  Collective collective = nullptr;
+  PredicateId guard = kTrue;
+  uint32_t target = 0;  // branch, call: index into the code
+  ColumnId d = kSinkColumn, d2 = kSinkColumn;
+  ColumnId a = kSinkColumn, b = kSinkColumn, c = kSinkColumn, e = kSinkColumn;
+  uint32_t pd = kSinkPredicate, pd2 = kSinkPredicate;  // predicate targets
+  PredicateId pa = kTrue, pb = kTrue, pc = kTrue;      // predicate sources
+  int64_t offset = 0;                                  // of an address; or an immediate of the operation
+  uint8_t count = 1;                                   // elements of a vector
+  uint8_t bytes = 0;                                   // of an element
+  Order order = Order::kPlain;
+  Space space = Space::kGeneric;
+  uint8_t kind = 0;    // the family's own sub-operation
+  uint8_t kind2 = 0;
+  bool flag = false;
+  bool saturate = false, flush = false;
+  uint8_t hint = 0;  // tells instructions apart that keep to an address range each
+  ColumnId v[8] = {};  // elements of a vector; more sources
+  const StatementIr* statement = nullptr;
+};
+
+enum class Special : uint8_t {
+  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ,
+  kLaneId, kWarpId, kNwarpId, kSmId, kNsmId, kGridId, kLanemaskEq, kLanemaskLe, kLanemaskLt, kLanemaskGe, kLanemaskGt,
+  kDynamicSharedSize, kTotalSharedSize, kZero, kOne,
+  kLocalBase, kParameterBase, kDynamicShared,
+};
+// A column that is filled in when a warp starts.
+struct SpecialColumn {
+  Special special;
+  int64_t addend;
+  ColumnId column;
+};
+
+// A kernel that is ready to run, with the functions it calls.
+struct Program {
+  std::string name;
+  std::vector<Instr> code;
+  std::vector<uint64_t> constants;  // columns
+  std::vector<SpecialColumn> specials;
+  std::vector<std::vector<uint32_t>> branch_tables;
+  std::vector<struct CallSite> calls;
+  std::vector<struct Procedure> procedures;
+  uint32_t entry = 0;
+  uint32_t values = 0;  // of all columns of a warp
+  uint32_t predicates = 3;
+  uint32_t shared_bytes = 0, local_bytes = 0;
+  uint64_t const_begin = 0, const_end = 0;  // of the module's .const variables
+};
+
+// Bytes that move between two places of a thread's local memory (or columns) at a call or a return.
+struct Passing {
+  int32_t from = 0, to = 0;  // offsets of local memory
+  uint32_t bytes = 0;        // 0: a register, then these are columns
+};
+// A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first.
+struct Procedure {
+  const FunctionIr* function = nullptr;
+  uint32_t entry = 0;
+  std::vector<Passing> results, parameters;  // `to`/`from` of formal ones; the other side is the call's
+  ColumnId first_value = 0, last_value = 0;
+  uint32_t first_predicate = 0, last_predicate = 0;
+  uint32_t local_begin = 0, local_end = 0;
+  bool recursive = false;
+};
+struct CallSite {
+  int32_t procedure = -1;  // index; < 0: by address
+  std::vector<Passing> results, arguments;
+};
+
+// Calls that a lane is inside of.
+struct Frame {
+  uint32_t return_to = 0;
+  uint32_t call = 0;
+  int32_t procedure = 0;
+  std::vector<uint64_t> saved;  // of a recursive procedure
+  std::vector<std::byte> saved_local;
+};
+
+class Warp {
+ public:
+  // Hot: used by every instruction.
+  uint64_t* values = nullptr;
+  const uint64_t* constants = nullptr;
+  uint32_t* predicates = nullptr;
+  uint32_t active = 0;  // lanes that run now, all of them at `pc`
+  uint32_t pc = 0;      // the next instruction
+  uint32_t stop = 0;    // leave the loop when pc gets here: 0 asks for a new choice of lanes
+  int64_t budget = 0;   // instructions that are left of this burst
+  int64_t forfeited = 0;  // and those that were given up
+  int64_t burst_length = 0;
+
+  Block* block = nullptr;
+  ExecutionState* execution = nullptr;
+  const Program* program = nullptr;
+  uint32_t index = 0;  // in its block
+  uint32_t lanes = 0;  // that exist
+  uint32_t exited = 0;
+  uint32_t blocked = 0;  // in a barrier or waiting for other lanes
+  uint32_t cluster_pending = 0;  // arrived at barrier.cluster and not all did yet
+  uint32_t waiting = 0;  // the part of `blocked` that waits for other lanes of this warp
+  uint32_t lane_pc[kWarpLanes] = {};
+  uint32_t member_mask[kWarpLanes] = {};
+  std::vector<std::vector<Frame>> frames;  // per lane; empty when nothing was ever called
+
+  // What the burst did, to tell waiting from working.
+  bool progressed = false, looped = false, slept = false, fair = false;
+  uint32_t repeats = 0;
+  uint32_t turn = 0;
+  uint64_t idle_epoch = 0;
+  bool fenced = false;                      // it ran a fence
+  const void* recent_polls[4] = {};         // what a fence acquires; only kept for ThreadSanitizer
+  uint32_t recent_poll = 0;
+  struct PollEntry {
+    uint64_t key = 0, value = 0;
+  } polls[32];
+
+  const uint64_t* In(ColumnId column) const { return column >= 0 ? values + column : constants - column; }
+  uint64_t* Out(ColumnId column) { return values + column; }
+  uint32_t Predicate(PredicateId id) const { return predicates[id >> 1] ^ (0u - (id & 1)); }
+  void SetPredicate(uint32_t index, uint32_t lanes_written, uint32_t bits) {
+    predicates[index] = (predicates[index] & ~lanes_written) | (bits & lanes_written);
+  }
+
+  uint32_t live() const { return lanes & ~exited; }
+  uint32_t runnable() const { return live() & ~blocked; }
+  bool diverged() const { return active != live(); }
+
+  // Moves part of the active lanes to `target`; they are no longer active.
+  void Detach(uint32_t part, uint32_t target);
+  void Exit(uint32_t part);
+  // Lanes stop until Unblock(); they go on at `resume`.
+  void BlockLanes(uint32_t part, uint32_t resume);
+  void Unblock(uint32_t part);
+  // A synchronising load (or an atomic that changed nothing) was seen: tells waiting loops by equal values.
+  void Poll(const Instr& instr, uint64_t address_hash, uint64_t value_hash);
+  // Ends the burst after the present instruction.
+  void Yield();
+  // Lets lanes go that waited for others that came or exited.
+  void RecheckWaiting();
+  // Ends the launch with an error about the lane.
+  void Fail(const Instr& instr, uint32_t lane, const std::string& what);
+
+  // Up to `instructions`; returns how many were run.
+  uint64_t Burst(uint64_t instructions);
+  void Start(Block* owner, uint32_t warp_index);
+
+ private:
+  bool Select();
+  void WriteBack();
+  void FillSpecials();
+};
+
+// Lanes of one warp in a barrier.
+struct Arrival {
+  Warp* warp;
+  const Instr* instr;
+  uint32_t lanes;
+};
+struct Barrier {
+  std::vector<Arrival> arrivals;
+  uint32_t expected = 0;  // 0: all threads of the block
+  uint32_t true_count = 0;
+};
+
+struct Block {
+  ExecutionState* execution = nullptr;
+  uint32_t id[3] = {};
+  uint64_t linear = 0;
+  std::byte* shared = nullptr;
+  uint32_t shared_bytes = 0;
+  std::byte* local = nullptr;  // threads one after the other
+  uint32_t local_stride = 0;
+  uint64_t local_bytes = 0;
+  uint32_t threads = 0, live_threads = 0;
+  std::vector<Warp> warps;
+  Barrier barriers[kBarriers];
+  // barrier.cluster, of a cluster of one block
+  uint32_t cluster_arrived = 0;
+  std::vector<Arrival> cluster_waiting;
+  std::vector<uint64_t> value_storage;
+  std::vector<uint32_t> predicate_storage;
+  std::unique_ptr<std::byte[]> shared_storage, local_storage;
+
+  // Sets the lanes down in the barrier; lets all go on when they were the last.
+  void Arrive(uint32_t barrier, const Arrival& arrival, uint32_t expected, uint32_t true_count, bool wait);
+  void ArriveCluster(const Arrival& arrival);
+  void WaitCluster(const Arrival& arrival);
+  // Threads are gone, so fewer are expected.
+  void RecheckBarriers();
+
+ private:
+  void ReleaseIfComplete(uint32_t barrier);
+  void WriteReduction(const Arrival& arrival, const Barrier& barrier);
+  void ReleaseClusterIfComplete();
+  uint32_t Count(const Barrier& barrier) const;
+};
+
+// Calls f(lane) for each of the lanes.
+template <class F>
+inline void ForLanes(uint32_t lanes, F&& f) {
+  if (lanes == kAllLanes) {
+#pragma GCC ivdep
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) f(lane);
+  } else {
+    for (; lanes != 0; lanes &= lanes - 1) f(static_cast<uint32_t>(std::countr_zero(lanes)));
+  }
+}
+
+// A column's value as a type, and back (narrow values are kept zero-extended).
+template <class T>
+inline T As(uint64_t value) {
+  if constexpr (sizeof(T) == 8) return std::bit_cast<T>(value);
+  if constexpr (sizeof(T) == 4) return std::bit_cast<T>(static_cast<uint32_t>(value));
+  if constexpr (sizeof(T) == 2) return std::bit_cast<T>(static_cast<uint16_t>(value));
+  if constexpr (sizeof(T) == 1) return std::bit_cast<T>(static_cast<uint8_t>(value));
+}
+template <class T>
+inline uint64_t Bits(T value) {
+  if constexpr (sizeof(T) == 8) return std::bit_cast<uint64_t>(value);
+  if constexpr (sizeof(T) == 4) return std::bit_cast<uint32_t>(value);
+  if constexpr (sizeof(T) == 2) return std::bit_cast<uint16_t>(value);
+  if constexpr (sizeof(T) == 1) return std::bit_cast<uint8_t>(value);
+}
+
+}  // namespace softgpu::engine

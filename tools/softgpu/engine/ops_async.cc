@@ -1,0 +1,316 @@
+// mbarrier objects, and copies that the hardware does by itself. Copies are done at once here, which their contracts allow.
+#include <algorithm>
+#include <vector>
+
+#include "tools/softgpu/engine/memory_access.h"
+
+namespace softgpu::engine {
+namespace {
+
+// An mbarrier object, in its 64 bits: arrivals of a phase, arrivals that are missing, bytes that are missing, the phase.
+struct Mbarrier {
+  static constexpr uint64_t kCountMask = (1 << 20) - 1;
+  static constexpr int64_t kBytesBias = 1 << 21;
+
+  uint64_t expected = 0, pending = 0, phase = 0;
+  int64_t bytes = 0;
+
+  static Mbarrier Unpack(uint64_t word) {
+    return {word & kCountMask, word >> 20 & kCountMask, word >> 63,
+            static_cast<int64_t>(word >> 40 & ((1 << 22) - 1)) - kBytesBias};
+  }
+  uint64_t Pack() const {
+    return expected | pending << 20 | static_cast<uint64_t>(bytes + kBytesBias) << 40 | phase << 63;
+  }
+  void EndPhaseIfComplete() {
+    if (pending != 0 || bytes != 0) return;
+    phase ^= 1;
+    pending = expected;
+  }
+};
+
+enum class BarrierOp : uint8_t {
+  kInit, kInvalidate, kArrive, kArriveNoComplete, kArriveDrop, kArriveExpect, kExpect, kComplete, kTest, kTestParity,
+};
+
+template <Window window>
+uint64_t* WordAt(Warp& w, const Instr& in, uint32_t lane, uint64_t address) {
+  return reinterpret_cast<uint64_t*>(HostPointer<window>(w, in, lane, address, sizeof(uint64_t)));
+}
+
+bool ChangeBarrier(BarrierOp op, uint64_t operand, Mbarrier* barrier) {
+  switch (op) {
+    case BarrierOp::kInit:
+      *barrier = {operand, operand, 0, 0};
+      return true;
+    case BarrierOp::kInvalidate:
+      return true;
+    case BarrierOp::kExpect:
+      barrier->bytes += static_cast<int64_t>(operand);
+      return true;
+    case BarrierOp::kComplete:
+      barrier->bytes -= static_cast<int64_t>(operand);
+      break;
+    case BarrierOp::kArriveExpect:
+      barrier->bytes += static_cast<int64_t>(operand);
+      operand = 1;
+      [[fallthrough]];
+    default:
+      if (operand > barrier->pending) return false;
+      barrier->pending -= operand;
+      if (op == BarrierOp::kArriveDrop) barrier->expected -= operand;
+      if (op == BarrierOp::kArriveNoComplete) return barrier->pending != 0;
+  }
+  barrier->EndPhaseIfComplete();
+  return true;
+}
+
+// kind: the BarrierOp; b: count, bytes, state or parity; d: the state that was, pd: whether a test was successful.
+template <Window window>
+void RunBarrier(Warp& w, const Instr& in, uint32_t lanes) {
+  const BarrierOp op = static_cast<BarrierOp>(in.kind);
+  const uint64_t *const a = w.In(in.a), *const b = w.In(in.b);
+  uint64_t* const d = w.Out(in.d);
+  uint32_t done = 0;
+  uint64_t seen = 0;
+  ForLanes(lanes, [&](uint32_t i) {
+    uint64_t* const word = WordAt<window>(w, in, i, a[i] + static_cast<uint64_t>(in.offset));
+    if (word == nullptr) return;
+    Mbarrier barrier = Mbarrier::Unpack(*word);
+    if (op == BarrierOp::kTest || op == BarrierOp::kTestParity) {
+      const uint64_t waited_for = op == BarrierOp::kTest ? b[i] >> 63 : b[i] & 1;
+      done |= static_cast<uint32_t>(waited_for != barrier.phase) << i;
+      seen = seen * 31 + *word;
+      return;
+    }
+    d[i] = *word;
+    if (!ChangeBarrier(op, static_cast<uint32_t>(b[i]), &barrier)) {
+      w.Fail(in, i, "more arrivals than the mbarrier expects");
+      return;
+    }
+    *word = barrier.Pack();
+    w.progressed = true;
+  });
+  if (op != BarrierOp::kTest && op != BarrierOp::kTestParity) return;
+  w.SetPredicate(in.pd, lanes, done);
+  if (done == lanes) return;
+  w.Poll(in, a[std::countr_zero(lanes)], seen);
+  // try_wait may suspend the thread: others get their turn.
+  if (in.flag) w.Yield();
+}
+
+void RunPendingCount(Warp& w, const Instr& in, uint32_t lanes) {
+  uint64_t* const d = w.Out(in.d);
+  const uint64_t* const a = w.In(in.a);
+  ForLanes(lanes, [&](uint32_t i) { d[i] = Mbarrier::Unpack(a[i]).pending; });
+}
+
+Instr& EmitBarrier(Decoder& decoder, BarrierOp op, const OperandIr& address, Space space) {
+  Instr operands;
+  decoder.Address(address, &space, &operands);
+  Instr& in = decoder.Emit(WindowOf(space) == Window::kShared ? RunBarrier<Window::kShared> : RunBarrier<Window::kHost>);
+  in.a = operands.a;
+  in.offset = operands.offset;
+  in.kind = static_cast<uint8_t>(op);
+  return in;
+}
+
+bool DecodeTest(Decoder& decoder, bool may_suspend, Space space) {
+  const bool parity = decoder.Take("parity");
+  const ColumnId b = decoder.Source(2, parity ? Type::kB32 : Type::kB64);
+  Instr& in = EmitBarrier(decoder, parity ? BarrierOp::kTestParity : BarrierOp::kTest, decoder.operand(1), space);
+  in.b = b;
+  in.flag = may_suspend;
+  in.pd = decoder.TargetPredicateOf(decoder.operand(0));
+  return true;
+}
+
+bool DecodeArrive(Decoder& decoder, bool drop, Space space) {
+  const bool expect = decoder.Take("expect_tx");
+  const bool no_complete = decoder.Take("noComplete");
+  // Without a state the address comes first.
+  const size_t at = decoder.operand(0).kind == OperandIr::kAddress ? 0 : 1;
+  const ColumnId b = decoder.operands() > at + 1 ? decoder.Source(at + 1, Type::kU32) : decoder.Constant(1);
+  const BarrierOp op = expect ? BarrierOp::kArriveExpect
+                       : drop ? BarrierOp::kArriveDrop
+                       : no_complete ? BarrierOp::kArriveNoComplete : BarrierOp::kArrive;
+  const ColumnId d = at == 1 ? decoder.Target(0) : kSinkColumn;
+  Instr& in = EmitBarrier(decoder, op, decoder.operand(at), space);
+  in.b = b;
+  in.d = d;
+  return true;
+}
+
+bool DecodeMbarrier(Decoder& decoder) {
+  const Space space = TakeSpace(decoder);
+  for (std::string_view name : {"release", "relaxed", "acquire", "cta", "cluster"}) decoder.Take(name);
+  decoder.TakeType();
+  if (decoder.Take("test_wait")) return DecodeTest(decoder, false, space);
+  if (decoder.Take("try_wait")) return DecodeTest(decoder, true, space);
+  if (decoder.Take("arrive")) return DecodeArrive(decoder, false, space);
+  if (decoder.Take("arrive_drop")) return DecodeArrive(decoder, true, space);
+  if (decoder.Take("pending_count")) {
+    const ColumnId a = decoder.Source(1, Type::kB64);
+    Instr& in = decoder.Emit(RunPendingCount);
+    in.a = a;
+    in.d = decoder.Target(0);
+    return true;
+  }
+  constexpr std::string_view names[] = {"init", "inval", "expect_tx", "complete_tx"};
+  constexpr BarrierOp ops[] = {BarrierOp::kInit, BarrierOp::kInvalidate, BarrierOp::kExpect, BarrierOp::kComplete};
+  const int which = decoder.TakeOneOf(names, -1);
+  if (which < 0) return false;
+  const ColumnId b = decoder.operands() > 1 ? decoder.Source(1, Type::kU32) : decoder.Constant(0);
+  EmitBarrier(decoder, ops[which], decoder.operand(0), space).b = b;
+  return true;
+}
+
+// Plain copies, a piece at a time so that each is checked, and seen by ThreadSanitizer.
+template <Window to, Window from>
+bool CopyBytes(Warp& w, const Instr& in, uint32_t lane, uint64_t target, uint64_t source, uint32_t bytes, uint32_t copied) {
+  for (uint32_t at = 0; at < bytes; at += 4) {
+    std::byte* const d = HostPointer<to>(w, in, lane, target + at, 4);
+    if (d == nullptr) return false;
+    uint32_t value = 0;
+    if (at < copied) {
+      const std::byte* const s = HostPointer<from>(w, in, lane, source + at, 4);
+      if (s == nullptr) return false;
+      value = LoadPlain<uint32_t>(s);
+      if (copied - at < 4) value &= (1u << (8 * (copied - at))) - 1;
+      if (from == Window::kHost) NoteAccess(w, in, lane, source + at, 4, false);
+    }
+    StorePlain(d, value);
+    if (to == Window::kHost) NoteAccess(w, in, lane, target + at, 4, true);
+  }
+  return true;
+}
+
+// cp.async: b is the source, offset2 (v[0]) the target's offset; c how many bytes are copied, the rest are zero.
+void RunCopy(Warp& w, const Instr& in, uint32_t lanes) {
+  const uint64_t *const a = w.In(in.a), *const b = w.In(in.b), *const c = w.In(in.c);
+  const uint32_t ignored = w.Predicate(in.pa);
+  ForLanes(lanes, [&](uint32_t i) {
+    const uint64_t source = b[i] + static_cast<uint64_t>(int64_t{in.v[0]});
+    const uint64_t target = a[i] + static_cast<uint64_t>(in.offset);
+    if ((source | target) % in.bytes != 0) {
+      FailAddress(w, in, i, source % in.bytes != 0 ? source : target, in.bytes, "is not aligned");
+      return;
+    }
+    const uint32_t copied = (ignored >> i & 1) != 0 ? 0 : std::min<uint32_t>(static_cast<uint32_t>(c[i]), in.bytes);
+    CopyBytes<Window::kShared, Window::kHost>(w, in, i, target, source, in.bytes, copied);
+  });
+  w.progressed = true;
+}
+
+// kind: direction; c: bytes; e: the mbarrier that is told.
+enum class Bulk : uint8_t { kGlobalToShared, kSharedToGlobal, kSharedToShared };
+
+void RunBulk(Warp& w, const Instr& in, uint32_t lanes) {
+  const uint64_t *const a = w.In(in.a), *const b = w.In(in.b), *const c = w.In(in.c), *const e = w.In(in.e);
+  const Bulk direction = static_cast<Bulk>(in.kind);
+  ForLanes(lanes, [&](uint32_t i) {
+    const uint64_t target = a[i] + static_cast<uint64_t>(in.offset), source = b[i] + static_cast<uint64_t>(int64_t{in.v[0]});
+    const uint32_t bytes = static_cast<uint32_t>(c[i]);
+    if ((target | source | bytes) % 16 != 0) {
+      w.Fail(in, i, "addresses and size of a bulk copy must be multiples of 16");
+      return;
+    }
+    bool good = false;
+    if (direction == Bulk::kGlobalToShared)
+      good = CopyBytes<Window::kShared, Window::kHost>(w, in, i, target, source, bytes, bytes);
+    if (direction == Bulk::kSharedToGlobal)
+      good = CopyBytes<Window::kHost, Window::kShared>(w, in, i, target, source, bytes, bytes);
+    if (direction == Bulk::kSharedToShared)
+      good = CopyBytes<Window::kShared, Window::kShared>(w, in, i, target, source, bytes, bytes);
+    if (!good || direction == Bulk::kSharedToGlobal) return;
+    uint64_t* const word = WordAt<Window::kShared>(w, in, i, e[i] + static_cast<uint64_t>(int64_t{in.v[1]}));
+    if (word == nullptr) return;
+    Mbarrier barrier = Mbarrier::Unpack(*word);
+    ChangeBarrier(BarrierOp::kComplete, bytes, &barrier);
+    *word = barrier.Pack();
+  });
+  w.progressed = true;
+}
+
+bool DecodeBulk(Decoder& decoder) {
+  if (decoder.Take("commit_group") || decoder.Take("wait_group") || decoder.Take("prefetch")) {
+    decoder.TakeStartingWith("");
+    return true;
+  }
+  if (decoder.Take("tensor")) return false;
+  decoder.TakeStartingWith("L2::");
+  const bool group = decoder.Take("bulk_group");
+  const bool told = decoder.Take("mbarrier::complete_tx::bytes");
+  const bool global = decoder.Take("global"), to_cluster = decoder.Take("shared::cluster");
+  const bool from_block = decoder.Take("shared::cta");
+  if (group == told || decoder.operands() < 3) return false;
+  const Bulk direction = group ? Bulk::kSharedToGlobal : global ? Bulk::kGlobalToShared : Bulk::kSharedToShared;
+  if (direction != Bulk::kSharedToGlobal && !to_cluster && !from_block) return false;
+  Space space = Space::kGeneric;
+  Instr target, source, barrier;
+  decoder.Address(decoder.operand(0), &space, &target);
+  decoder.Address(decoder.operand(1), &space, &source);
+  if (told) decoder.Address(decoder.operand(3), &space, &barrier);
+  const ColumnId bytes = decoder.Source(2, Type::kU32);
+  Instr& in = decoder.Emit(RunBulk);
+  in.a = target.a;
+  in.offset = target.offset;
+  in.b = source.a;
+  in.v[0] = static_cast<int32_t>(source.offset);
+  in.e = barrier.a;
+  in.v[1] = static_cast<int32_t>(barrier.offset);
+  in.c = bytes;
+  in.kind = static_cast<uint8_t>(direction);
+  return true;
+}
+
+// The copies of the thread are done, so it arrives at once; without .noinc it had been added to the expected ones first.
+bool DecodeCopyArrive(Decoder& decoder) {
+  decoder.Take("arrive");
+  const bool counted = decoder.Take("noinc");
+  const Space space = TakeSpace(decoder);
+  decoder.TakeType();
+  if (!counted) return true;
+  const ColumnId one = decoder.Constant(1);
+  EmitBarrier(decoder, BarrierOp::kArrive, decoder.operand(0), space).b = one;
+  return true;
+}
+
+bool DecodeCopy(Decoder& decoder) {
+  if (!decoder.Take("async")) return false;
+  if (decoder.Take("bulk")) return DecodeBulk(decoder);
+  if (decoder.Take("mbarrier")) return DecodeCopyArrive(decoder);
+  if (decoder.Take("commit_group") || decoder.Take("wait_group") || decoder.Take("wait_all")) return true;
+  if (!decoder.Take("ca") && !decoder.Take("cg")) return false;
+  decoder.TakeStartingWith("shared");
+  decoder.Take("global");
+  decoder.TakeStartingWith("L2::");
+  if (decoder.operand(2).kind != OperandIr::kImmediate) return false;
+  const uint64_t bytes = decoder.operand(2).bits;
+  Space space = Space::kGeneric;
+  Instr target, source;
+  decoder.Address(decoder.operand(0), &space, &target);
+  decoder.Address(decoder.operand(1), &space, &source);
+  const bool has_fourth = decoder.operands() > 3;
+  const bool by_predicate = has_fourth && decoder.operand(3).type == Type::kPred;
+  // A fourth operand of 64 bits is a cache policy.
+  const bool sized = has_fourth && !by_predicate && decoder.operand(3).type != Type::kB64;
+  const ColumnId copied = sized ? decoder.Source(3, Type::kU32) : decoder.Constant(bytes);
+  Instr& in = decoder.Emit(RunCopy);
+  in.a = target.a;
+  in.offset = target.offset;
+  in.b = source.a;
+  in.v[0] = static_cast<int32_t>(source.offset);
+  in.c = copied;
+  in.bytes = static_cast<uint8_t>(bytes);
+  in.pa = by_predicate ? decoder.SourcePredicate(3) : kTrue + 1;
+  return bytes == 4 || bytes == 8 || bytes == 16;
+}
+
+constexpr OpcodeRow kRows[] = {{"mbarrier", DecodeMbarrier}, {"cp", DecodeCopy}};
+
+}  // namespace
+
+std::span<const OpcodeRow> AsyncOpcodes() { return kRows; }
+
+}  // namespace softgpu::engine

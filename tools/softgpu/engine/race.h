@@ -1,0 +1,54 @@
+// Finds accesses of different blocks of a launch to the same global memory that nothing orders.
+//
+// Happens-before is kept by vector clocks, one a block: a releasing write leaves the block's clock with the address, an
+// acquiring read joins it. Memory is watched at a granularity of 4 bytes: the last write, and the last reads by block.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace softgpu::engine {
+
+class RaceDetector {
+ public:
+  enum class Access : uint8_t { kRead, kWrite };
+
+  // Of a weak access. The other block when there is a race, else -1.
+  int64_t Weak(uint32_t block, uint64_t address, uint32_t bytes, Access access);
+  // Of a strong access (volatile, relaxed, atomic and so on). Those do not race with each other.
+  int64_t Strong(uint32_t block, uint64_t address, uint32_t bytes, Access access, bool acquire, bool release);
+  // fence / membar: earlier strong reads acquire, later strong writes release.
+  void Fence(uint32_t block);
+
+ private:
+  using Clock = std::unordered_map<uint32_t, uint64_t>;
+  struct Event {
+    uint32_t block = 0;
+    uint64_t time = 0;  // 0: none
+    bool strong = false;
+  };
+  struct Cell {
+    Event write;
+    std::vector<Event> reads;
+  };
+  struct BlockState {
+    Clock clock;
+    uint64_t time = 1;
+    Clock fence;          // what a strong write after a fence releases
+    bool fenced = false;
+    Clock pending;        // what strong reads saw, acquired by the next fence
+  };
+
+  bool Ordered(const Event& event, uint32_t block);
+  static void Join(Clock* into, const Clock& from);
+  int64_t Check(uint32_t block, uint64_t address, uint32_t bytes, Access access, bool strong);
+  Clock Snapshot(uint32_t block);
+
+  std::unordered_map<uint64_t, Cell> cells_;     // by address / 4
+  std::unordered_map<uint64_t, Clock> releases_;  // by address / 4
+  std::unordered_map<uint32_t, BlockState> blocks_;
+};
+
+}  // namespace softgpu::engine

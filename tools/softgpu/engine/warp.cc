@@ -1,0 +1,202 @@
+// Which lanes of a warp run, and how they leave and come back.
+#include <algorithm>
+
+#include "tools/softgpu/engine/execution.h"
+#include "tools/softgpu/engine/machine.h"
+
+namespace softgpu::engine {
+namespace {
+
+uint64_t Mix(uint64_t value) {
+  value ^= value >> 32;
+  value *= 0x9e3779b97f4a7c15;
+  return value ^ (value >> 29);
+}
+
+// A warp that read the same values this often in a burst waits for somebody else.
+constexpr uint32_t kRepeatsOfWaiting = 8;
+
+}  // namespace
+
+void Warp::WriteBack() {
+  for (uint32_t rest = active; rest != 0; rest &= rest - 1) lane_pc[std::countr_zero(rest)] = pc;
+}
+
+// The lanes at the smallest pc go first, so that the lanes of a branch meet again behind it. In a fair burst the chosen
+// lanes stay on, so that lanes that spin do not starve the others.
+bool Warp::Select() {
+  WriteBack();
+  const uint32_t candidates = runnable();
+  const uint32_t kept = fair ? active & candidates : 0;
+  active = 0;
+  if (candidates == 0 || execution->failed()) return false;
+  uint32_t leader = static_cast<uint32_t>(std::countr_zero(candidates));
+  if (kept != 0) {
+    leader = static_cast<uint32_t>(std::countr_zero(kept));
+  } else if (fair) {
+    // The next lane that did not lead last time.
+    const uint32_t after = candidates & ~((2u << turn) - 1);
+    leader = static_cast<uint32_t>(std::countr_zero(after != 0 ? after : candidates));
+    turn = leader;
+  } else {
+    for (uint32_t rest = candidates; rest != 0; rest &= rest - 1) {
+      const uint32_t lane = static_cast<uint32_t>(std::countr_zero(rest));
+      if (lane_pc[lane] < lane_pc[leader]) leader = lane;
+    }
+  }
+  pc = lane_pc[leader];
+  stop = ~0u;
+  for (uint32_t rest = candidates; rest != 0; rest &= rest - 1) {
+    const uint32_t lane = static_cast<uint32_t>(std::countr_zero(rest));
+    if (lane_pc[lane] == pc) active |= 1u << lane;
+    if (lane_pc[lane] > pc) stop = std::min(stop, lane_pc[lane]);
+  }
+  return true;
+}
+
+uint64_t Warp::Burst(uint64_t instructions) {
+  const Instr* const code = program->code.data();
+  budget = burst_length = static_cast<int64_t>(instructions);
+  forfeited = 0;
+  progressed = looped = slept = false;
+  repeats = 0;
+  active = 0;
+  while (budget > 0 && Select()) {
+    do {
+      const Instr& instr = code[pc++];
+      --budget;
+      const uint32_t on = active & Predicate(instr.guard);
+      if (on != 0) instr.run(*this, instr, on);
+    } while (pc < stop && budget > 0);
+  }
+  WriteBack();
+  fair = !fair && active != runnable();
+  if (fair && active != 0) turn = static_cast<uint32_t>(31 - std::countl_zero(active));
+  active = 0;
+  return instructions - static_cast<uint64_t>(budget + forfeited);
+}
+
+void Warp::Detach(uint32_t part, uint32_t target) {
+  for (uint32_t rest = part; rest != 0; rest &= rest - 1) lane_pc[std::countr_zero(rest)] = target;
+  active &= ~part;
+  stop = 0;
+}
+
+void Warp::Exit(uint32_t part) {
+  exited |= part;
+  active &= ~part;
+  stop = 0;
+  progressed = true;
+  block->live_threads -= static_cast<uint32_t>(std::popcount(part));
+  RecheckWaiting();
+  block->RecheckBarriers();
+}
+
+void Warp::BlockLanes(uint32_t part, uint32_t resume) {
+  Detach(part, resume);
+  blocked |= part;
+}
+
+void Warp::Unblock(uint32_t part) {
+  blocked &= ~part;
+  stop = 0;
+}
+
+void Warp::Yield() {
+  forfeited += budget;
+  budget = 0;
+}
+
+void Warp::Poll(const Instr& instr, uint64_t address_hash, uint64_t value_hash) {
+  const uint64_t key = Mix(address_hash + reinterpret_cast<uintptr_t>(&instr)) | 1;
+  PollEntry& entry = polls[key >> 59];
+  if (entry.key == key && entry.value == value_hash) {
+    if (++repeats >= kRepeatsOfWaiting && looped && !progressed) Yield();
+    return;
+  }
+  entry = {key, value_hash};
+  progressed = true;
+}
+
+void Warp::Fail(const Instr& instr, uint32_t lane, const std::string& what) {
+  const uint32_t thread = index * kWarpLanes + lane;
+  const Dim3& shape = execution->config().block;
+  const auto triple = [](uint32_t x, uint32_t y, uint32_t z) {
+    return "(" + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ")";
+  };
+  std::string text(instr.statement->text);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  execution->Fail("kernel '" + program->name + "', block " + triple(block->id[0], block->id[1], block->id[2]) +
+                  ", thread " + triple(thread % shape.x, thread / shape.x % shape.y, thread / (shape.x * shape.y)) +
+                  ", line " + std::to_string(instr.statement->line) + " of the PTX, '" + text + "': " + what);
+  stop = 0;
+  Yield();
+}
+
+void Warp::Start(Block* owner, uint32_t warp_index) {
+  block = owner;
+  execution = owner->execution;
+  program = &execution->program();
+  index = warp_index;
+  constants = program->constants.data();
+  const uint32_t left = owner->threads - warp_index * kWarpLanes;
+  lanes = left >= kWarpLanes ? kAllLanes : (1u << left) - 1;
+  exited = blocked = waiting = cluster_pending = active = 0;
+  fair = false;
+  turn = 0;
+  idle_epoch = 0;
+  fenced = false;
+  std::fill(std::begin(recent_polls), std::end(recent_polls), nullptr);
+  std::fill(std::begin(lane_pc), std::end(lane_pc), program->entry);
+  std::fill(std::begin(polls), std::end(polls), PollEntry{});
+  frames.clear();
+  predicates[0] = kAllLanes;
+  FillSpecials();
+}
+
+void Warp::FillSpecials() {
+  const LaunchConfig& config = execution->config();
+  const Dim3& shape = config.block;
+  for (const SpecialColumn& special : program->specials) {
+    uint64_t* const column = Out(special.column);
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+      const uint32_t thread = index * kWarpLanes + lane;
+      uint64_t value = 0;
+      switch (special.special) {
+        case Special::kTidX: value = thread % shape.x; break;
+        case Special::kTidY: value = thread / shape.x % shape.y; break;
+        case Special::kTidZ: value = thread / (shape.x * shape.y); break;
+        case Special::kNtidX: value = shape.x; break;
+        case Special::kNtidY: value = shape.y; break;
+        case Special::kNtidZ: value = shape.z; break;
+        case Special::kCtaidX: value = block->id[0]; break;
+        case Special::kCtaidY: value = block->id[1]; break;
+        case Special::kCtaidZ: value = block->id[2]; break;
+        case Special::kNctaidX: value = config.grid.x; break;
+        case Special::kNctaidY: value = config.grid.y; break;
+        case Special::kNctaidZ: value = config.grid.z; break;
+        case Special::kLaneId: value = lane; break;
+        case Special::kWarpId: value = index; break;
+        case Special::kNwarpId: value = block->warps.size(); break;
+        case Special::kSmId: value = block->linear % kMultiprocessors; break;
+        case Special::kNsmId: value = kMultiprocessors; break;
+        case Special::kGridId: value = execution->id(); break;
+        case Special::kLanemaskEq: value = 1u << lane; break;
+        case Special::kLanemaskLe: value = (2ull << lane) - 1; break;
+        case Special::kLanemaskLt: value = (1u << lane) - 1; break;
+        case Special::kLanemaskGe: value = kAllLanes & ~((1u << lane) - 1); break;
+        case Special::kLanemaskGt: value = kAllLanes & ~((2ull << lane) - 1); break;
+        case Special::kDynamicSharedSize: value = config.dynamic_shared_bytes; break;
+        case Special::kTotalSharedSize: value = execution->shared_bytes(); break;
+        case Special::kZero: value = 0; break;
+        case Special::kOne: value = 1; break;
+        case Special::kLocalBase: value = reinterpret_cast<uintptr_t>(block->local) + uint64_t{thread} * block->local_stride; break;
+        case Special::kParameterBase: value = reinterpret_cast<uintptr_t>(config.parameters.data()); break;
+        case Special::kDynamicShared: value = program->shared_bytes; break;
+      }
+      column[lane] = value + static_cast<uint64_t>(special.addend);
+    }
+  }
+}
+
+}  // namespace softgpu::engine
