@@ -1,8 +1,8 @@
 // Which addresses of this process are memory of CUDA, and what each of them is. Device addresses are host addresses, so
 // one map serves every device; what a device may touch of it is told by View().
 //
-// A range that goes away leaves its addresses unmapped and unused for a long while, so that a late access faults instead
-// of meeting somebody else's data. Thread-safe.
+// A range that goes away leaves its addresses unmapped and unused for a long while, so that a late access faults
+// instead of meeting somebody else's data. Thread-safe.
 #pragma once
 
 #include <array>

@@ -92,9 +92,9 @@ CUresult CheckUnsafeCall() {
   CUresult result = CUDA_SUCCESS;
   for (const CapturePtr& capture : Captures()) {
     const bool own = capture->thread == std::this_thread::get_id();
-    const bool disturbed = own ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                               : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                                     t_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    const bool disturbed =
+        own ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+            : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && t_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
     if (!disturbed) continue;
     capture->invalid = true;
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

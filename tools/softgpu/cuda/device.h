@@ -13,8 +13,8 @@
 
 namespace softgpu::cuda {
 
-// A device's memory is one sparse memfd; an allocation is a piece of it, mapped where it is used. So another process that
-// is handed the descriptor can map any piece, and nothing is left behind when processes die. Thread-safe.
+// A device's memory is one sparse memfd; an allocation is a piece of it, mapped where it is used. So another process
+// that is handed the descriptor can map any piece, and nothing is left behind when processes die. Thread-safe.
 class DeviceMemory {
  public:
   // A piece that is mapped here; given back at its end.

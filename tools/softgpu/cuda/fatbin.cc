@@ -62,7 +62,8 @@ ImageResult ReadContainer(const uint8_t* data, int arch) {
     EntryHeader entry;
     std::memcpy(&entry, at, sizeof entry);
     const uint64_t left = static_cast<uint64_t>(end - at);
-    if (entry.header_bytes < sizeof entry || entry.header_bytes > left || entry.payload_bytes > left - entry.header_bytes)
+    if (entry.header_bytes < sizeof entry || entry.header_bytes > left ||
+        entry.payload_bytes > left - entry.header_bytes)
       return Failure(ImageError::kInvalid, "an entry of the fat binary reaches beyond its end");
     const bool ptx = entry.kind == kKindPtx;
     found += (found.empty() ? "" : ", ") + std::string(ptx ? "compute_" : "sm_") + std::to_string(entry.arch);

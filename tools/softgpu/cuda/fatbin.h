@@ -9,7 +9,7 @@
 namespace softgpu::cuda {
 
 struct PtxImage {
-  int arch = 0;      // the target, compute capability times ten
+  int arch = 0;  // the target, compute capability times ten
   std::string text;
 };
 

@@ -12,15 +12,40 @@ namespace {
 CUresult ErrorOf(const std::string& text) {
   const auto says = [&](const char* word) { return text.find(word) != std::string::npos; };
   if (says("assert")) return CUDA_ERROR_ASSERT;
-  if (says("misaligned") || says("alignment")) return CUDA_ERROR_MISALIGNED_ADDRESS;
+  if (says("misaligned") || says("not aligned")) return CUDA_ERROR_MISALIGNED_ADDRESS;
   if (says("address") || says("out of bounds")) return CUDA_ERROR_ILLEGAL_ADDRESS;
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
+// Where the blocks of a cooperative launch meet; memory of the device while it runs.
+class GridWorkspace {
+ public:
+  explicit GridWorkspace(Context* context) {
+    std::shared_ptr<DeviceMemory::Piece> piece = context->device().memory.Allocate(kPage);
+    if (piece == nullptr) return;
+    Range range;
+    range.begin = address_ = piece->address();
+    range.bytes = kPage;
+    range.kind = RangeKind::kPool;
+    range.device = context->device().ordinal;
+    range.backing = std::move(piece);
+    AddressSpace::Get().Insert(std::move(range));
+  }
+  ~GridWorkspace() {
+    if (address_ != 0) AddressSpace::Get().Erase(address_, RangeKind::kPool);
+  }
+  GridWorkspace(const GridWorkspace&) = delete;
+  GridWorkspace& operator=(const GridWorkspace&) = delete;
+  uint64_t address() const { return address_; }
+
+ private:
+  uint64_t address_ = 0;
+};
+
 class KernelWork : public Work {
  public:
-  KernelWork(FunctionPtr function, engine::LaunchConfig config)
-      : function_(std::move(function)), config_(std::move(config)) {}
+  KernelWork(FunctionPtr function, engine::LaunchConfig config, bool cooperative)
+      : function_(std::move(function)), config_(std::move(config)), cooperative_(cooperative) {}
 
   Progress Advance() override {
     Context& context = *function_->module->context();
@@ -44,6 +69,10 @@ class KernelWork : public Work {
  private:
   bool Start(Context* context) {
     std::string error;
+    if (cooperative_) {
+      workspace_ = std::make_unique<GridWorkspace>(context);
+      config_.grid_workspace = workspace_->address();
+    }
     const engine::AddressMap& map = AddressSpace::Get().View(context->device().ordinal);
     execution_ = engine::Execution::Start(std::move(config_), Knobs().engine, &map, &error);
     if (execution_ == nullptr) Fail(context, CUDA_ERROR_LAUNCH_FAILED, error);
@@ -58,6 +87,8 @@ class KernelWork : public Work {
 
   FunctionPtr function_;
   engine::LaunchConfig config_;
+  const bool cooperative_;
+  std::unique_ptr<GridWorkspace> workspace_;
   std::unique_ptr<engine::Execution> execution_;
 };
 
@@ -102,7 +133,7 @@ std::unique_ptr<Work> KernelOperation::Begin() const {
   config.block = shape_.block;
   config.dynamic_shared_bytes = shape_.shared_bytes;
   config.parameters = arguments_;
-  return std::make_unique<KernelWork>(function_, std::move(config));
+  return std::make_unique<KernelWork>(function_, std::move(config), shape_.cooperative);
 }
 
 CUresult CheckLaunch(const Function& function, const LaunchShape& shape) {
@@ -133,10 +164,11 @@ CUresult CheckLaunch(const Function& function, const LaunchShape& shape) {
   const uint64_t resident = uint64_t(Occupancy(function, static_cast<int>(threads), shape.shared_bytes)) *
                             static_cast<uint64_t>(Knobs().multiprocessors);
   if (blocks <= resident && blocks <= Knobs().engine.resident_blocks) return CUDA_SUCCESS;
-  Explain("kernel %s: %llu cooperative blocks, %llu fit on the device and %u run at a time (SOFTGPU_MULTIPROCESSORS, "
-          "SOFTGPU_RESIDENT_BLOCKS)",
-          info.name.c_str(), static_cast<unsigned long long>(blocks), static_cast<unsigned long long>(resident),
-          Knobs().engine.resident_blocks);
+  Explain(
+      "kernel %s: %llu cooperative blocks, %llu fit on the device and %u run at a time (SOFTGPU_MULTIPROCESSORS, "
+      "SOFTGPU_RESIDENT_BLOCKS)",
+      info.name.c_str(), static_cast<unsigned long long>(blocks), static_cast<unsigned long long>(resident),
+      Knobs().engine.resident_blocks);
   return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 

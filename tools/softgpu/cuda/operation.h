@@ -54,8 +54,8 @@ class EmptyOperation : public Operation {
 struct CopyShape {
   uint64_t to = 0, from = 0;
   size_t width = 0, height = 1, depth = 1;
-  size_t to_pitch = 0, from_pitch = 0;      // between rows
-  size_t to_slice = 0, from_slice = 0;      // between layers
+  size_t to_pitch = 0, from_pitch = 0;  // between rows
+  size_t to_slice = 0, from_slice = 0;  // between layers
 };
 
 class CopyOperation : public Operation {
@@ -72,7 +72,7 @@ class CopyOperation : public Operation {
 struct FillShape {
   uint64_t to = 0;
   uint32_t value = 0;
-  unsigned element = 1;  // bytes: 1, 2 or 4
+  unsigned element = 1;                     // bytes: 1, 2 or 4
   size_t width = 0, height = 1, pitch = 0;  // width in elements, pitch in bytes
 };
 

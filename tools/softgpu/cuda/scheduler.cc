@@ -18,9 +18,8 @@ class Task {
 };
 
 Scheduler& Scheduler::Get() {
-  static auto* const scheduler =
-      new Scheduler(Knobs().workers > 0 ? Knobs().workers
-                                        : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  static auto* const scheduler = new Scheduler(
+      Knobs().workers > 0 ? Knobs().workers : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   return *scheduler;
 }
 

@@ -60,8 +60,8 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable wake_workers_, finished_;
   std::deque<TaskPtr> ready_;
-  size_t running_ = 0;       // tasks in the hands of workers
-  size_t idle_streak_ = 0;   // tasks found waiting since the last one that advanced
+  size_t running_ = 0;      // tasks in the hands of workers
+  size_t idle_streak_ = 0;  // tasks found waiting since the last one that advanced
   std::vector<std::unique_ptr<HostThread>> hosts_;
 };
 

@@ -13,9 +13,8 @@ uint64_t NextStreamId() {
 }
 
 void ForgetFinished(Context* context) {
-  std::erase_if(context->streams, [](const StreamPtr& stream) {
-    return stream->destroyed && Scheduler::Get().Done(stream->last);
-  });
+  std::erase_if(context->streams,
+                [](const StreamPtr& stream) { return stream->destroyed && Scheduler::Get().Done(stream->last); });
 }
 
 // What the next task of the stream comes after.

@@ -62,9 +62,9 @@ struct Event {
 
   const unsigned flags;
   ContextPtr context;
-  TaskPtr task;                      // of the last record; null when never recorded
-  std::atomic<int64_t> time_ns{0};   // of the last completion
-  std::weak_ptr<Capture> capture;    // of the last record, if that was captured
+  TaskPtr task;                     // of the last record; null when never recorded
+  std::atomic<int64_t> time_ns{0};  // of the last completion
+  std::weak_ptr<Capture> capture;   // of the last record, if that was captured
   std::vector<Node*> capture_nodes;
   bool captured = false;
   // With CU_EVENT_INTERPROCESS:

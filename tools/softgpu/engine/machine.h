@@ -70,7 +70,7 @@ struct Instr {
 enum class Special : uint8_t {
   kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ,
   kLaneId, kWarpId, kNwarpId, kSmId, kNsmId, kGridId, kLanemaskEq, kLanemaskLe, kLanemaskLt, kLanemaskGe, kLanemaskGt,
-  kDynamicSharedSize, kTotalSharedSize, kZero, kOne,
+  kDynamicSharedSize, kTotalSharedSize, kZero, kOne, kEnvironment1, kEnvironment2,
   kLocalBase, kParameterBase, kDynamicShared,
 };
 // A column that is filled in when a warp starts.

@@ -190,6 +190,8 @@ void Warp::FillSpecials() {
         case Special::kTotalSharedSize: value = execution->shared_bytes(); break;
         case Special::kZero: value = 0; break;
         case Special::kOne: value = 1; break;
+        case Special::kEnvironment1: value = config.grid_workspace >> 32; break;
+        case Special::kEnvironment2: value = config.grid_workspace & 0xffffffff; break;
         case Special::kLocalBase: value = reinterpret_cast<uintptr_t>(block->local) + uint64_t{thread} * block->local_stride; break;
         case Special::kParameterBase: value = reinterpret_cast<uintptr_t>(config.parameters.data()); break;
         case Special::kDynamicShared: value = program->shared_bytes; break;

@@ -46,8 +46,7 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, 
     if (id != nullptr) *id = stream->capture->id;
     if (graph != nullptr) *graph = AddGraph(stream->capture->graph);
     // Valid until the stream's next operation, which is what CUDA promises.
-    if (dependencies != nullptr)
-      *dependencies = reinterpret_cast<const CUgraphNode*>(stream->capture_tail.data());
+    if (dependencies != nullptr) *dependencies = reinterpret_cast<const CUgraphNode*>(stream->capture_tail.data());
     if (count != nullptr) *count = stream->capture_tail.size();
     return CUDA_SUCCESS;
   });

@@ -24,8 +24,8 @@ CUresult WithContext(const Function& function) {
   return function(context);
 }
 
-// The stream of a handle, among them the legacy and the per-thread stream of the current context. A stream whose context
-// has failed is an error of the context.
+// The stream of a handle, among them the legacy and the per-thread stream of the current context. A stream whose
+// context has failed is an error of the context.
 CUresult ResolveStream(CUstream handle, StreamPtr* stream);
 
 template <typename Function>

@@ -116,8 +116,7 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode handle, CUgraphNode* handles, CU
   });
 }
 
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode* handles, CUgraphEdgeData* data,
-                                      size_t* count) {
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode* handles, CUgraphEdgeData* data, size_t* count) {
   return WithNode(handle, [&](const NodePtr& node) {
     std::vector<Node*> dependents;
     for (const NodePtr& other : node->graph->nodes) {

@@ -18,10 +18,8 @@ CUresult KernelFromNode(const CUDA_KERNEL_NODE_PARAMS& p, OperationPtr* operatio
   const CUfunction handle = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
   FunctionPtr function;
   if (const CUresult error = ResolveFunction(handle, context, &function); error != CUDA_SUCCESS) return error;
-  const LaunchShape shape = {{p.gridDimX, p.gridDimY, p.gridDimZ},
-                             {p.blockDimX, p.blockDimY, p.blockDimZ},
-                             p.sharedMemBytes,
-                             false};
+  const LaunchShape shape = {
+      {p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes, false};
   if (const CUresult error = CheckLaunch(*function, shape); error != CUDA_SUCCESS) return error;
   std::vector<std::byte> arguments;
   if (const CUresult error = PackArguments(*function, p.kernelParams, p.extra, &arguments); error != CUDA_SUCCESS)
@@ -138,9 +136,8 @@ CUresult cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*
 
 CUresult cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
                                    CUevent handle) {
-  return WithEvent(handle, [&](const EventPtr& event) {
-    return AddNode(node, graph, dependencies, count, RecordOperation(event));
-  });
+  return WithEvent(
+      handle, [&](const EventPtr& event) { return AddNode(node, graph, dependencies, count, RecordOperation(event)); });
 }
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,

@@ -11,9 +11,7 @@ namespace softgpu::cuda {
 
 inline CUgraphNode HandleOf(Node* node) { return reinterpret_cast<CUgraphNode>(node); }
 // Adding a graph that has a handle already changes nothing.
-inline CUgraph AddGraph(GraphPtr graph) {
-  return reinterpret_cast<CUgraph>(HandlesOf<Graph>().Add(std::move(graph)));
-}
+inline CUgraph AddGraph(GraphPtr graph) { return reinterpret_cast<CUgraph>(HandlesOf<Graph>().Add(std::move(graph))); }
 
 template <typename Function>
 CUresult WithGraph(CUgraph handle, const Function& function) {

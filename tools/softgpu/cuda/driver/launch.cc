@@ -17,8 +17,7 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream, vo
     if (function->module->context() != found->context) return CUDA_ERROR_INVALID_HANDLE;
     if (const CUresult error = CheckLaunch(*function, shape); error != CUDA_SUCCESS) return error;
     std::vector<std::byte> packed;
-    if (const CUresult error = PackArguments(*function, arguments, extra, &packed); error != CUDA_SUCCESS)
-      return error;
+    if (const CUresult error = PackArguments(*function, arguments, extra, &packed); error != CUDA_SUCCESS) return error;
     return Enqueue(found, std::make_shared<KernelOperation>(function, shape, std::move(packed)));
   });
 }

@@ -1,8 +1,8 @@
 // Allocation, and what is known of a pointer.
 #include <cstring>
 
-#include "tools/softgpu/cuda/driver/entry.h"
 #include "tools/softgpu/cuda/driver/allocate.h"
+#include "tools/softgpu/cuda/driver/entry.h"
 #include "tools/softgpu/cuda/settings.h"
 
 using namespace softgpu::cuda;  // NOLINT: the C entry points
@@ -171,7 +171,6 @@ CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUmemLocation, un
 }
 
 CUresult cuMemAdvise(CUdeviceptr address, size_t, CUmem_advise, CUmemLocation) {
-  return WithContext([&](const ContextPtr&) {
-    return AddressSpace::Get().Find(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  });
+  return WithContext(
+      [&](const ContextPtr&) { return AddressSpace::Get().Find(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });
 }

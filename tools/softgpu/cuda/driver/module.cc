@@ -1,10 +1,11 @@
 // cuModule*, cuLibrary*, cuKernel*, cuFunc*: code and what is known of it.
+#include "tools/softgpu/cuda/module.h"
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 
 #include "tools/softgpu/cuda/driver/entry.h"
-#include "tools/softgpu/cuda/module.h"
 #include "tools/softgpu/cuda/settings.h"
 
 using namespace softgpu::cuda;  // NOLINT: the C entry points
@@ -92,8 +93,8 @@ CUresult SetAttribute(Function* function, CUfunction_attribute attribute, int va
   if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) return CUDA_SUCCESS;
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
   int most = 0;
-  DeviceAttribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-                  function->module->context()->device().ordinal, &most);
+  DeviceAttribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, function->module->context()->device().ordinal,
+                  &most);
   if (value < 0 || value + static_cast<int>(function->info().shared_bytes) > most) {
     Explain("kernel %s: %d bytes of dynamic and %u of static shared memory, a block can have %d",
             function->info().name.c_str(), value, function->info().shared_bytes, most);
@@ -159,7 +160,8 @@ CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule module) {
 CUresult cuModuleEnumerateFunctions(CUfunction* handles, unsigned count, CUmodule module) {
   return WithModule(module, [&](const ModulePtr& found) {
     const std::vector<std::string> names = found->FunctionNames();
-    for (size_t i = 0; i < std::min<size_t>(count, names.size()); ++i) handles[i] = HandleOf(found->FindFunction(names[i]));
+    for (size_t i = 0; i < std::min<size_t>(count, names.size()); ++i)
+      handles[i] = HandleOf(found->FindFunction(names[i]));
     return CUDA_SUCCESS;
   });
 }
@@ -263,8 +265,7 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice) 
 }
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
-  return WithFunction(handle,
-                      [&](const FunctionPtr& function) { return GetAttribute(*function, attribute, value); });
+  return WithFunction(handle, [&](const FunctionPtr& function) { return GetAttribute(*function, attribute, value); });
 }
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
@@ -291,9 +292,8 @@ CUresult cuFuncGetName(const char** name, CUfunction handle) {
 }
 
 CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset, size_t* bytes) {
-  return WithFunction(handle, [&](const FunctionPtr& function) {
-    return ParameterInfo(*function, index, offset, bytes);
-  });
+  return WithFunction(handle,
+                      [&](const FunctionPtr& function) { return ParameterInfo(*function, index, offset, bytes); });
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction handle) {

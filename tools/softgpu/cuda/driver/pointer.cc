@@ -13,9 +13,7 @@ CUresult Put(void* to, Value value) {
   return CUDA_SUCCESS;
 }
 
-CUmemorytype MemoryType(const Range& range) {
-  return range.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-}
+CUmemorytype MemoryType(const Range& range) { return range.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; }
 
 CUresult Attribute(void* data, CUpointer_attribute attribute, const Range& range, CUdeviceptr address) {
   switch (attribute) {
@@ -108,5 +106,5 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
   const bool known = AddressSpace::Get().Find(address).has_value();
   // Copies of this memory are synchronous with the host's view of it anyway.
   return known && value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS
-                                                                                     : CUDA_ERROR_INVALID_VALUE;
+                                                                                    : CUDA_ERROR_INVALID_VALUE;
 }

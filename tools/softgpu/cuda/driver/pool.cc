@@ -1,5 +1,5 @@
-// Stream-ordered allocation. A pool is a name only: memory is taken from the device at once and goes back to it when the
-// stream has come to the place where it is freed.
+// Stream-ordered allocation. A pool is a name only: memory is taken from the device at once and goes back to it when
+// the stream has come to the place where it is freed.
 #include "tools/softgpu/cuda/driver/allocate.h"
 #include "tools/softgpu/cuda/driver/entry.h"
 
@@ -32,8 +32,7 @@ CUresult AllocateOrdered(const StreamPtr& stream, size_t bytes, int device, CUde
   }
   ContextPtr context = stream->context;
   if (device != context->device().ordinal) context = ActivePrimary(FindDevice(device));
-  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT
-                            : AllocateOnDevice(context, bytes, RangeKind::kPool, address);
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : AllocateOnDevice(context, bytes, RangeKind::kPool, address);
 }
 
 }  // namespace
@@ -62,9 +61,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     if (!whole || (range->kind != RangeKind::kPool && range->kind != RangeKind::kDevice))
       return CUDA_ERROR_INVALID_VALUE;
     const RangeKind kind = range->kind;
-    return Enqueue(found, std::make_shared<CallOperation>(found->context, [address, kind] {
-                     AddressSpace::Get().Erase(address, kind);
-                   }));
+    return Enqueue(found, std::make_shared<CallOperation>(
+                              found->context, [address, kind] { AddressSpace::Get().Erase(address, kind); }));
   });
 }
 

@@ -9,10 +9,10 @@ namespace {
 CUresult EnqueueWords(CUstream stream, std::vector<CUstreamBatchMemOpParams> words) {
   return WithStream(stream, [&](const StreamPtr& found) {
     for (const CUstreamBatchMemOpParams& word : words) {
-      const bool wide = word.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
-                        word.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-      const bool access = wide || word.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-                          word.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32;
+      const bool wide =
+          word.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || word.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+      const bool access =
+          wide || word.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || word.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32;
       if (!access) continue;
       const CUdeviceptr address = word.waitValue.address;
       if (!AddressSpace::Get().Find(address) || address % (wide ? 8 : 4) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -160,5 +160,6 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstrea
   });
 }
 CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
-  return WithStream(to, [&](const StreamPtr&) { return WithStream(from, [](const StreamPtr&) { return CUDA_SUCCESS; }); });
+  return WithStream(to,
+                    [&](const StreamPtr&) { return WithStream(from, [](const StreamPtr&) { return CUDA_SUCCESS; }); });
 }

@@ -1,5 +1,5 @@
-// Virtual memory management: memory objects, reserved addresses, and the mapping of the one into the other. An object is
-// a memfd, which is also what is shared with other processes; its name says which device it belongs to.
+// Virtual memory management: memory objects, reserved addresses, and the mapping of the one into the other. An object
+// is a memfd, which is also what is shared with other processes; its name says which device it belongs to.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -132,8 +132,8 @@ CUresult MapObject(CUdeviceptr address, size_t bytes, size_t offset, const Memor
     if (range.begin < address + bytes && address < range.end()) return CUDA_ERROR_INVALID_VALUE;
   }
   // Readable from cuMemSetAccess on.
-  void* at = mmap(Pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, object->descriptor,
-                  static_cast<off_t>(offset));
+  void* at =
+      mmap(Pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, object->descriptor, static_cast<off_t>(offset));
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.begin = address;
@@ -272,8 +272,8 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle handle,
-                                      CUmemAllocationHandleType type, unsigned long long flags) {
+CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                      unsigned long long flags) {
   const MemoryObjectPtr object = FindObject(handle);
   if (object == nullptr || shared == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
@@ -291,8 +291,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   return ImportObject(static_cast<int>(reinterpret_cast<intptr_t>(shared)), handle);
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
-                                                CUmemGenericAllocationHandle handle) {
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
   const MemoryObjectPtr object = FindObject(handle);
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *properties = object->properties;

@@ -33,8 +33,7 @@ cudaError_t LaunchConfigured(CUkernel kernel, CUlaunchConfig* config, const dim3
                              void** arguments) {
   // The runtime has an error of its own for this.
   if (!GridIsPossible(grid, block)) return cudaErrorInvalidConfiguration;
-  return static_cast<cudaError_t>(
-      cuLaunchKernelEx(config, reinterpret_cast<CUfunction>(kernel), arguments, nullptr));
+  return static_cast<cudaError_t>(cuLaunchKernelEx(config, reinterpret_cast<CUfunction>(kernel), arguments, nullptr));
 }
 
 // Of launches in the <<<>>> notation that have not come to their kernel yet.
@@ -112,8 +111,8 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 
 cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                                     cudaStream_t stream) {
-  return LaunchFunction(kernel, grid, block, arguments, shared_bytes,
-                        stream == nullptr ? cudaStreamPerThread : stream, false);
+  return LaunchFunction(kernel, grid, block, arguments, shared_bytes, stream == nullptr ? cudaStreamPerThread : stream,
+                        false);
 }
 
 }  // extern "C"
@@ -198,15 +197,13 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void*
 }
 
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function, const cudaLaunchConfig_t*) {
-  return WithFunction(function, [&](CUfunction found) {
-    return cuOccupancyMaxPotentialClusterSize(size, found, nullptr);
-  });
+  return WithFunction(function,
+                      [&](CUfunction found) { return cuOccupancyMaxPotentialClusterSize(size, found, nullptr); });
 }
 
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function, const cudaLaunchConfig_t* config) {
   const CUlaunchConfig translated =
       DriverConfig(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
-  return WithFunction(function, [&](CUfunction found) {
-    return cuOccupancyMaxActiveClusters(clusters, found, &translated);
-  });
+  return WithFunction(function,
+                      [&](CUfunction found) { return cuOccupancyMaxActiveClusters(clusters, found, &translated); });
 }

@@ -244,9 +244,8 @@ cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t
   return Call([&] { return cuMemsetD2D8(Address(to), pitch, static_cast<unsigned char>(value), width, height); });
 }
 cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
-  return Call([&] {
-    return cuMemsetD2D8Async(Address(to), pitch, static_cast<unsigned char>(value), width, height, stream);
-  });
+  return Call(
+      [&] { return cuMemsetD2D8Async(Address(to), pitch, static_cast<unsigned char>(value), width, height, stream); });
 }
 
 // ---- pointers ----
@@ -268,7 +267,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     cuPointerGetAttribute(&attributes->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
     cuPointerGetAttribute(&attributes->devicePointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address);
     cuPointerGetAttribute(&attributes->hostPointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address);
-    attributes->type = managed != 0                ? cudaMemoryTypeManaged
+    attributes->type = managed != 0                 ? cudaMemoryTypeManaged
                        : type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
                                                     : cudaMemoryTypeDevice;
     return CUDA_SUCCESS;

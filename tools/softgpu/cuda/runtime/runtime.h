@@ -44,7 +44,6 @@ cudaError_t FindVariable(const void* symbol, CUdeviceptr* address, size_t* bytes
 cudaError_t Launch(CUkernel kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes, cudaStream_t stream,
                    bool cooperative);
 
-
 inline CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 inline CUdeviceptr* Out(void** pointer) { return reinterpret_cast<CUdeviceptr*>(pointer); }
 

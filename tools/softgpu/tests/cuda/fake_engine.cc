@@ -81,8 +81,13 @@ class FakeExecution : public Execution {
   FakeExecution(LaunchConfig config, fake::Kernel function, const AddressMap* map)
       : config_(std::move(config)), function_(function) {
     const Dim3 &grid = config_.grid, &block = config_.block;
-    launch_ = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, config_.dynamic_shared_bytes,
-               config_.parameters.data(), 0, Allowed, map};
+    launch_ = {{grid.x, grid.y, grid.z},
+               {block.x, block.y, block.z},
+               config_.dynamic_shared_bytes,
+               config_.parameters.data(),
+               0,
+               Allowed,
+               map};
   }
   State Run(uint64_t) override { return static_cast<State>(function_(&launch_)); }
   const std::string& error() const override { return error_; }

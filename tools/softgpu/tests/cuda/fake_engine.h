@@ -1,5 +1,5 @@
-// An engine without PTX: kernels are C++ functions that the test registers by name. What it takes for PTX need only name
-// the entries and the sizes of their parameters.
+// An engine without PTX: kernels are C++ functions that the test registers by name. What it takes for PTX need only
+// name the entries and the sizes of their parameters.
 #pragma once
 
 #include <cstddef>

@@ -11,10 +11,10 @@ namespace softgpu::test {
 namespace {
 
 // Of a child: the first call that fails ends it with its line.
-#define MUST(condition)                 \
-  if (!(condition)) {                   \
+#define MUST(condition)                                                 \
+  if (!(condition)) {                                                   \
     std::fprintf(stderr, "child: line %d: %s\n", __LINE__, #condition); \
-    return 1;                           \
+    return 1;                                                           \
   }
 
 bool UseDevice(int device) {
