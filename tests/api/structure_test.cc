@@ -40,8 +40,11 @@ const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
                     "src/comm",  "src/device", "transports/shm/heap.h"};
     t["tools/axccl-info"] = api;
     t["tools/axccl-plan"] = {"src/base", "src/plan", "src/algo", "src/verify", "src/cost", "src/tune", "src/sim"};
+    // The software GPU stands alone.
     t["tools/softgpu/engine"] = {};
-    t["tools/softgpu/tests/engine"] = {"tools/softgpu/engine"};
+    t["tools/softgpu/cuda"] = {"tools/softgpu/engine/engine.h"};
+    t["tools/softgpu/cuda/runtime"] = {};
+    t["tools/softgpu/tests"] = {"tools/softgpu"};
     t["perf"] = {"include", "src/base"};
     t["perf/micro"] = {"src/base", "kernels"};
     return t;

@@ -70,6 +70,8 @@ struct LaunchConfig {
   Dim3 grid, block;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> parameters;
+  // Of a cooperative launch: zeroed memory for the barrier of the grid, told by %envreg1 (high) and %envreg2 (low).
+  uint64_t grid_workspace = 0;
 };
 
 enum class State : uint8_t {

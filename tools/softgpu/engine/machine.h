@@ -96,6 +96,8 @@ enum class Special : uint8_t {
   kTotalSharedSize,
   kZero,
   kOne,
+  kEnvironment1,
+  kEnvironment2,
   kLocalBase,
   kParameterBase,
   kDynamicShared,

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "tools/softgpu/engine/memory_access.h"
+#include "tools/softgpu/engine/special_register.h"
 
 namespace softgpu::engine {
 namespace {
@@ -134,7 +135,7 @@ bool DecodeMov(Decoder& decoder) {
       in.d = decoder.Target(0);
       return true;
     }
-    if (from.name.starts_with("%pm") || from.name.starts_with("%envreg")) {
+    if (from.name.starts_with("%pm") || (from.name.starts_with("%envreg") && !SpecialNamed(from.name))) {
       EmitMove(decoder, decoder.Constant(0), decoder.Target(0));
       return true;
     }

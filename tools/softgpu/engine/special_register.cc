@@ -50,6 +50,8 @@ constexpr Row kRows[] = {
     {"%cluster_nctaid.z", Special::kOne},
     {"%cluster_ctarank", Special::kZero},
     {"%cluster_nctarank", Special::kOne},
+    {"%envreg1", Special::kEnvironment1},
+    {"%envreg2", Special::kEnvironment2},
     {"%reserved_smem_offset_begin", Special::kZero},
     {"%reserved_smem_offset_end", Special::kZero},
     {"%reserved_smem_offset_cap", Special::kZero},

@@ -76,6 +76,10 @@ uint64_t SpecialOf(const Warp& warp, Special special, uint32_t lane) {
       return 0;
     case Special::kOne:
       return 1;
+    case Special::kEnvironment1:
+      return config.grid_workspace >> 32;
+    case Special::kEnvironment2:
+      return config.grid_workspace & 0xffffffff;
     case Special::kLocalBase:
       return reinterpret_cast<uintptr_t>(block.local) + uint64_t{thread} * block.local_stride;
     case Special::kParameterBase:

@@ -1,0 +1,118 @@
+// Which addresses of this process are memory of CUDA, and what each of them is. Device addresses are host addresses, so
+// one map serves every device; what a device may touch of it is told by View().
+//
+// A range that goes away leaves its addresses unmapped and unused for a long while, so that a late access faults
+// instead of meeting somebody else's data. Thread-safe.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+#include "tools/softgpu/cuda/cuda_api.h"
+#include "tools/softgpu/engine/engine.h"
+
+namespace softgpu::cuda {
+
+inline constexpr int kMaxDevices = 64;
+
+enum class RangeKind : uint8_t {
+  kDevice,      // cuMemAlloc
+  kPool,        // cuMemAllocAsync
+  kHost,        // cuMemHostAlloc
+  kRegistered,  // cuMemHostRegister
+  kManaged,     // cuMemAllocManaged
+  kVariable,    // a module's variable
+  kImported,    // cuIpcOpenMemHandle
+  kMapped,      // cuMemMap
+};
+
+struct Range {
+  uint64_t begin = 0;
+  size_t bytes = 0;
+  RangeKind kind = RangeKind::kDevice;
+  int device = 0;
+  uint64_t id = 0;              // never used twice
+  CUcontext context = nullptr;  // null for kMapped
+  unsigned flags = 0;           // of cuMemHostAlloc and cuMemHostRegister
+  uint64_t access = 0;          // kMapped, kImported: a bit for every device that may touch it
+  std::shared_ptr<void> backing;
+
+  uint64_t end() const { return begin + bytes; }
+  bool on_host() const { return kind == RangeKind::kHost || kind == RangeKind::kRegistered; }
+};
+
+class AddressSpace {
+ public:
+  static AddressSpace& Get();
+
+  void Insert(Range range);
+  // Takes out the range that begins at `begin` and is of that kind.
+  std::optional<Range> Erase(uint64_t begin, RangeKind kind);
+  std::optional<Range> Find(uint64_t address) const;
+  std::optional<Range> FindId(uint64_t id) const;
+  std::vector<Range> All() const;
+  // False when there is no range of that kind at `begin`.
+  bool SetAccess(uint64_t begin, int device, bool allowed);
+
+  // Whether kernels of `device` reach ordinary memory of `peer`.
+  void SetPeerAccess(int device, int peer, bool allowed);
+  bool peer_access(int device, int peer) const { return (peers_[device] >> peer & 1) != 0; }
+
+  const engine::AddressMap& View(int device) const { return views_[device]; }
+  uint64_t NextId() { return ++last_id_; }
+
+ private:
+  class DeviceView : public engine::AddressMap {
+   public:
+    bool Find(uint64_t address, uint64_t* begin, uint64_t* end) const override;
+    uint64_t generation() const override { return space->generation_.load(std::memory_order_acquire); }
+
+    const AddressSpace* space = nullptr;
+    int device = 0;
+  };
+
+  AddressSpace();
+  const Range* Lookup(uint64_t address) const;
+  bool Reaches(int device, const Range& range) const;
+
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, Range> ranges_;
+  std::atomic<uint64_t> generation_{1};
+  std::atomic<uint64_t> last_id_{0};
+  std::array<std::atomic<uint64_t>, kMaxDevices> peers_{};
+  std::array<DeviceView, kMaxDevices> views_;
+};
+
+// Addresses of our own choice and what is mapped there; unmapped, and kept from new use for long, at the end.
+class Mapping {
+ public:
+  // Null when the system refuses. `descriptor` -1: zeroed private memory.
+  static std::unique_ptr<Mapping> Map(size_t bytes, int descriptor, uint64_t offset);
+  // Addresses without memory.
+  static std::unique_ptr<Mapping> Reserve(size_t bytes, size_t alignment);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  uint64_t address() const { return address_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  Mapping(uint64_t address, size_t bytes) : address_(address), bytes_(bytes) {}
+
+  uint64_t address_;
+  size_t bytes_;
+};
+
+inline constexpr size_t kPage = 4096;
+inline constexpr size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace softgpu::cuda

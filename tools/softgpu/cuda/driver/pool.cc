@@ -1,0 +1,116 @@
+// Stream-ordered allocation. A pool is a name only: memory is taken from the device at once and goes back to it when
+// the stream has come to the place where it is freed.
+#include "tools/softgpu/cuda/driver/allocate.h"
+#include "tools/softgpu/cuda/driver/entry.h"
+
+namespace softgpu::cuda {
+namespace {
+
+struct Pool {
+  explicit Pool(int device) : device(device) {}
+  const int device;
+  std::atomic<uint64_t> release_threshold{0};
+};
+
+CUmemoryPool DefaultPool(int device) {
+  static auto* const pools = [] {
+    auto* all = new std::array<std::shared_ptr<Pool>, kMaxDevices>;
+    for (int i = 0; i < kMaxDevices; ++i) {
+      (*all)[i] = std::make_shared<Pool>(i);
+      HandlesOf<Pool>().Add((*all)[i]);
+    }
+    return all;
+  }();
+  return reinterpret_cast<CUmemoryPool>((*pools)[device].get());
+}
+
+CUresult AllocateOrdered(const StreamPtr& stream, size_t bytes, int device, CUdeviceptr* address) {
+  {
+    const StreamLock lock = LockStreams();
+    // Memory nodes of graphs are not supported.
+    if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  ContextPtr context = stream->context;
+  if (device != context->device().ordinal) context = ActivePrimary(FindDevice(device));
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : AllocateOnDevice(context, bytes, RangeKind::kPool, address);
+}
+
+}  // namespace
+}  // namespace softgpu::cuda
+
+using namespace softgpu::cuda;  // NOLINT: the C entry points
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
+  return WithStream(stream, [&](const StreamPtr& found) {
+    return AllocateOrdered(found, bytes, found->context->device().ordinal, address);
+  });
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  return WithStream(stream, [&](const StreamPtr& found) {
+    const std::shared_ptr<Pool> from = HandlesOf<Pool>().Find(pool);
+    return from == nullptr ? CUDA_ERROR_INVALID_VALUE : AllocateOrdered(found, bytes, from->device, address);
+  });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  return WithStream(stream, [&](const StreamPtr& found) {
+    const std::optional<Range> range = AddressSpace::Get().Find(address);
+    if (address == 0) return CUDA_SUCCESS;
+    const bool whole = range && range->begin == address;
+    if (!whole || (range->kind != RangeKind::kPool && range->kind != RangeKind::kDevice))
+      return CUDA_ERROR_INVALID_VALUE;
+    const RangeKind kind = range->kind;
+    return Enqueue(found, std::make_shared<CallOperation>(
+                              found->context, [address, kind] { AddressSpace::Get().Erase(address, kind); }));
+  });
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
+  return WithDevice(device, [&](Device*) {
+    *pool = DefaultPool(device);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) { return cuDeviceGetDefaultMemPool(pool, device); }
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
+  return WithDevice(device, [&](Device*) {
+    return HandlesOf<Pool>().Find(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+  return WithDevice(properties->location.id, [&](Device* device) {
+    *pool = reinterpret_cast<CUmemoryPool>(HandlesOf<Pool>().Add(std::make_shared<Pool>(device->ordinal)));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  return HandlesOf<Pool>().Remove(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+  return HandlesOf<Pool>().Find(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const std::shared_ptr<Pool> found = HandlesOf<Pool>().Find(pool);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) found->release_threshold = *static_cast<cuuint64_t*>(value);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const std::shared_ptr<Pool> found = HandlesOf<Pool>().Find(pool);
+  if (found == nullptr || attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<cuuint64_t*>(value) = found->release_threshold;
+  return CUDA_SUCCESS;
+}
+
+// Peer access covers memory of pools, too.
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc*, size_t) {
+  return HandlesOf<Pool>().Find(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}

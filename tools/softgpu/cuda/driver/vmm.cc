@@ -1,0 +1,299 @@
+// Virtual memory management: memory objects, reserved addresses, and the mapping of the one into the other. An object
+// is a memfd, which is also what is shared with other processes; its name says which device it belongs to.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "tools/softgpu/cuda/driver/entry.h"
+#include "tools/softgpu/cuda/settings.h"
+
+namespace softgpu::cuda {
+namespace {
+
+constexpr size_t kGranularity = size_t{2} << 20;
+
+// Lives as long as a handle or a mapping of it.
+struct MemoryObject {
+  ~MemoryObject() {
+    close(descriptor);
+    if (charged != nullptr) charged->memory.Discharge(bytes);
+  }
+
+  int descriptor = -1;
+  size_t bytes = 0;
+  CUmemAllocationProp properties = {};
+  Device* charged = nullptr;  // whose memory it takes up; null for imported and host memory
+  std::atomic<int> handles{1};
+};
+using MemoryObjectPtr = std::shared_ptr<MemoryObject>;
+
+CUmemGenericAllocationHandle HandleOf(const MemoryObjectPtr& object) {
+  return reinterpret_cast<CUmemGenericAllocationHandle>(object.get());
+}
+
+MemoryObjectPtr FindObject(CUmemGenericAllocationHandle handle) {
+  return HandlesOf<MemoryObject>().Find(reinterpret_cast<const void*>(handle));
+}
+
+struct Reservations {
+  std::mutex mutex;
+  std::map<uint64_t, std::unique_ptr<Mapping>> by_address;
+
+  // Whether one reservation holds all of these addresses. Under the mutex.
+  bool Hold(uint64_t address, size_t bytes) const {
+    auto after = by_address.upper_bound(address);
+    if (after == by_address.begin()) return false;
+    const Mapping& reservation = *std::prev(after)->second;
+    return address + bytes <= reservation.address() + reservation.bytes();
+  }
+};
+
+Reservations& TheReservations() {
+  static auto* const reservations = new Reservations;
+  return *reservations;
+}
+
+bool OnHost(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+CUresult CheckProperties(const CUmemAllocationProp* properties) {
+  if (!Knobs().vmm) return CUDA_ERROR_NOT_SUPPORTED;
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if ((properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
+    Explain("memory can be shared by POSIX file descriptors only, handle types %#x are asked for",
+            static_cast<unsigned>(properties->requestedHandleTypes));
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (OnHost(properties->location)) return CUDA_SUCCESS;
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  return FindDevice(properties->location.id) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+constexpr const char* kNameFormat = "softgpu-memory-type-%d-id-%d";
+
+CUresult CreateObject(size_t bytes, const CUmemAllocationProp& properties, CUmemGenericAllocationHandle* handle) {
+  auto object = std::make_shared<MemoryObject>();
+  object->bytes = bytes;
+  object->properties = properties;
+  char name[64];
+  std::snprintf(name, sizeof name, kNameFormat, static_cast<int>(properties.location.type), properties.location.id);
+  object->descriptor = memfd_create(name, MFD_CLOEXEC);
+  if (object->descriptor < 0 || ftruncate(object->descriptor, static_cast<off_t>(bytes)) != 0)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!OnHost(properties.location)) {
+    Device* device = FindDevice(properties.location.id);
+    if (!device->memory.Charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    object->charged = device;
+  }
+  *handle = HandleOf(object);
+  HandlesOf<MemoryObject>().Add(std::move(object));
+  return CUDA_SUCCESS;
+}
+
+// Takes a descriptor of another process's object, of which it makes a copy.
+CUresult ImportObject(int descriptor, CUmemGenericAllocationHandle* handle) {
+  char target[128] = {};
+  const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  const ssize_t length = readlink(path.c_str(), target, sizeof target - 1);
+  const char* name = length > 0 ? std::strstr(target, "softgpu-memory") : nullptr;
+  int type = 0, id = 0;
+  struct stat file = {};
+  if (name == nullptr || std::sscanf(name, kNameFormat, &type, &id) != 2 || fstat(descriptor, &file) != 0) {
+    Explain("descriptor %d is not memory that cuMemExportToShareableHandle has given out", descriptor);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  auto object = std::make_shared<MemoryObject>();
+  object->descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  object->bytes = static_cast<size_t>(file.st_size);
+  object->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  object->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  object->properties.location.type = static_cast<CUmemLocationType>(type);
+  object->properties.location.id = id;
+  if (object->descriptor < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = HandleOf(object);
+  HandlesOf<MemoryObject>().Add(std::move(object));
+  return CUDA_SUCCESS;
+}
+
+CUresult MapObject(CUdeviceptr address, size_t bytes, size_t offset, const MemoryObjectPtr& object) {
+  if (address % kGranularity != 0 || bytes == 0 || bytes % kGranularity != 0 || offset % kGranularity != 0 ||
+      offset + bytes > object->bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(TheReservations().mutex);
+  if (!TheReservations().Hold(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  for (const Range& range : AddressSpace::Get().All()) {
+    if (range.begin < address + bytes && address < range.end()) return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Readable from cuMemSetAccess on.
+  void* at =
+      mmap(Pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, object->descriptor, static_cast<off_t>(offset));
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  Range range;
+  range.begin = address;
+  range.bytes = bytes;
+  range.kind = RangeKind::kMapped;
+  range.device = object->properties.location.id;
+  range.backing = object;
+  AddressSpace::Get().Insert(std::move(range));
+  return CUDA_SUCCESS;
+}
+
+// All ranges mapped in [address, address + bytes), which they must fill. Empty when they do not.
+std::vector<Range> MappedIn(uint64_t address, size_t bytes) {
+  std::vector<Range> found;
+  uint64_t covered = address;
+  for (const Range& range : AddressSpace::Get().All()) {
+    if (range.kind != RangeKind::kMapped || range.begin != covered || range.end() > address + bytes) continue;
+    covered = range.end();
+    found.push_back(range);
+  }
+  return covered == address + bytes ? found : std::vector<Range>();
+}
+
+CUresult SetAccess(const Range& range, const CUmemAccessDesc& access) {
+  const bool allowed = access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  if (access.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+    if (FindDevice(access.location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    const bool foreign = access.location.id != range.device;
+    const auto object = std::static_pointer_cast<MemoryObject>(range.backing);
+    if (foreign && allowed && !Knobs().peer_access && !OnHost(object->properties.location))
+      return CUDA_ERROR_INVALID_DEVICE;
+    AddressSpace::Get().SetAccess(range.begin, access.location.id, allowed);
+  } else if (!OnHost(access.location)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // One protection for all: which device touches what is told by the address space.
+  if (allowed) mprotect(Pointer(range.begin), range.bytes, PROT_READ | PROT_WRITE);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace softgpu::cuda
+
+using namespace softgpu::cuda;  // NOLINT: the C entry points
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties,
+                                       CUmemAllocationGranularity_flags) {
+  if (const CUresult error = Ready(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = CheckProperties(properties); error != CUDA_SUCCESS) return error;
+  *granularity = kGranularity;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties,
+                     unsigned long long flags) {
+  if (const CUresult error = Ready(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = CheckProperties(properties); error != CUDA_SUCCESS) return error;
+  if (flags != 0 || bytes == 0 || bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+  return CreateObject(bytes, *properties, handle);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  const MemoryObjectPtr object = FindObject(handle);
+  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (--object->handles == 0) HandlesOf<MemoryObject>().Remove(object.get());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+  const std::optional<Range> range = AddressSpace::Get().Find(Address(address));
+  if (!range || range->kind != RangeKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
+  const auto object = std::static_pointer_cast<MemoryObject>(range->backing);
+  // The last handle may be gone while the mapping lives.
+  if (object->handles++ == 0) HandlesOf<MemoryObject>().Add(object);
+  *handle = HandleOf(object);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr, unsigned long long) {
+  if (const CUresult error = Ready(); error != CUDA_SUCCESS) return error;
+  if (!Knobs().vmm) return CUDA_ERROR_NOT_SUPPORTED;
+  if (bytes == 0 || bytes % kGranularity != 0 || (alignment & (alignment - 1)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::unique_ptr<Mapping> reserved = Mapping::Reserve(bytes, std::max(alignment, kGranularity));
+  if (reserved == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = reserved->address();
+  std::lock_guard lock(TheReservations().mutex);
+  TheReservations().by_address[*address] = std::move(reserved);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+  std::lock_guard lock(TheReservations().mutex);
+  const auto found = TheReservations().by_address.find(address);
+  if (found == TheReservations().by_address.end() || found->second->bytes() != bytes) return CUDA_ERROR_INVALID_VALUE;
+  for (const Range& range : AddressSpace::Get().All()) {
+    if (range.begin < address + bytes && address < range.end()) return CUDA_ERROR_INVALID_VALUE;
+  }
+  TheReservations().by_address.erase(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+  const MemoryObjectPtr object = FindObject(handle);
+  if (object == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return MapObject(address, bytes, offset, object);
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+  const std::vector<Range> ranges = MappedIn(address, bytes);
+  if (ranges.empty()) return CUDA_ERROR_INVALID_VALUE;
+  for (const Range& range : ranges) {
+    AddressSpace::Get().Erase(range.begin, RangeKind::kMapped);
+    mmap(Pointer(range.begin), range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* accesses, size_t count) {
+  const std::vector<Range> ranges = MappedIn(address, bytes);
+  if (ranges.empty()) return CUDA_ERROR_INVALID_VALUE;
+  for (const Range& range : ranges) {
+    for (size_t i = 0; i < count; ++i) {
+      if (const CUresult error = SetAccess(range, accesses[i]); error != CUDA_SUCCESS) return error;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
+  const std::optional<Range> range = AddressSpace::Get().Find(address);
+  if (!range || range->kind != RangeKind::kMapped || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return CUDA_ERROR_INVALID_VALUE;
+  const bool allowed = (range->access >> location->id & 1) != 0;
+  *flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                      unsigned long long flags) {
+  const MemoryObjectPtr object = FindObject(handle);
+  if (object == nullptr || shared == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((object->properties.requestedHandleTypes & type) == 0) return CUDA_ERROR_INVALID_VALUE;
+  const int descriptor = fcntl(object->descriptor, F_DUPFD_CLOEXEC, 0);
+  if (descriptor < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::memcpy(shared, &descriptor, sizeof descriptor);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shared,
+                                        CUmemAllocationHandleType type) {
+  if (const CUresult error = Ready(); error != CUDA_SUCCESS) return error;
+  if (!Knobs().vmm || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  return ImportObject(static_cast<int>(reinterpret_cast<intptr_t>(shared)), handle);
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
+  const MemoryObjectPtr object = FindObject(handle);
+  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *properties = object->properties;
+  return CUDA_SUCCESS;
+}

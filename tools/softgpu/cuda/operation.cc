@@ -1,0 +1,108 @@
+#include "tools/softgpu/cuda/operation.h"
+
+#include <atomic>
+#include <cstring>
+
+namespace softgpu::cuda {
+namespace {
+
+void Copy(const CopyShape& shape) {
+  auto* to = reinterpret_cast<char*>(shape.to);
+  const auto* from = reinterpret_cast<const char*>(shape.from);
+  for (size_t layer = 0; layer < shape.depth; ++layer) {
+    for (size_t row = 0; row < shape.height; ++row) {
+      std::memmove(to + layer * shape.to_slice + row * shape.to_pitch,
+                   from + layer * shape.from_slice + row * shape.from_pitch, shape.width);
+    }
+  }
+}
+
+void Fill(const FillShape& shape) {
+  for (size_t row = 0; row < shape.height; ++row) {
+    char* to = reinterpret_cast<char*>(shape.to) + row * shape.pitch;
+    if (shape.element == 1) {
+      std::memset(to, static_cast<int>(shape.value), shape.width);
+      continue;
+    }
+    for (size_t i = 0; i < shape.width; ++i) std::memcpy(to + i * shape.element, &shape.value, shape.element);
+  }
+}
+
+template <typename Word>
+bool Holds(Word found, Word wanted, unsigned flags) {
+  switch (flags & 3) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<std::make_signed_t<Word>>(found - wanted) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return found == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (found & wanted) != 0;
+    default:
+      return static_cast<Word>(~(found | wanted)) != 0;
+  }
+}
+
+template <typename Word>
+std::atomic_ref<Word> WordAt(uint64_t address) {
+  return std::atomic_ref<Word>(*reinterpret_cast<Word*>(address));
+}
+
+class MemoryWordsWork : public Work {
+ public:
+  MemoryWordsWork(ContextPtr context, const std::vector<CUstreamBatchMemOpParams>& words)
+      : context_(std::move(context)), words_(words) {}
+
+  Progress Advance() override {
+    if (context_->error() != CUDA_SUCCESS) return Progress::kDone;
+    for (; next_ < words_.size(); ++next_) {
+      if (!Do(words_[next_])) return Progress::kWaiting;
+    }
+    return Progress::kDone;
+  }
+
+ private:
+  // False when it must wait.
+  static bool Do(const CUstreamBatchMemOpParams& word) {
+    switch (word.operation) {
+      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        return Holds<uint32_t>(WordAt<uint32_t>(word.waitValue.address).load(std::memory_order_acquire),
+                               word.waitValue.value, word.waitValue.flags);
+      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        return Holds<uint64_t>(WordAt<uint64_t>(word.waitValue.address).load(std::memory_order_acquire),
+                               word.waitValue.value64, word.waitValue.flags);
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        WordAt<uint32_t>(word.writeValue.address).store(word.writeValue.value, std::memory_order_release);
+        return true;
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        WordAt<uint64_t>(word.writeValue.address).store(word.writeValue.value64, std::memory_order_release);
+        return true;
+      default:  // barriers and flushes: the order of the others is enough
+        return true;
+    }
+  }
+
+  ContextPtr context_;
+  std::vector<CUstreamBatchMemOpParams> words_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Work> CopyOperation::Begin() const {
+  return std::make_unique<FunctionWork>(context_, [shape = shape_] { Copy(shape); });
+}
+
+std::unique_ptr<Work> FillOperation::Begin() const {
+  return std::make_unique<FunctionWork>(context_, [shape = shape_] { Fill(shape); });
+}
+
+std::unique_ptr<Work> HostOperation::Begin() const {
+  return std::make_unique<FunctionWork>(
+      context_, [function = function_, data = data_] { function(data); }, context_->device().ordinal);
+}
+
+std::unique_ptr<Work> MemoryWordsOperation::Begin() const {
+  return std::make_unique<MemoryWordsWork>(context_, words_);
+}
+
+}  // namespace softgpu::cuda

@@ -1,0 +1,46 @@
+// The functions whose parameters have changed with version 13.
+#include "tools/softgpu/cuda/runtime/runtime.h"
+
+using namespace softgpu::runtime;  // NOLINT: the C entry points
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph, const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, size_t* count) {
+  return Call([&] {
+    cuuint64_t driver_id = 0;
+    const CUresult error =
+        cuStreamGetCaptureInfo(stream, reinterpret_cast<CUstreamCaptureStatus*>(status), &driver_id, graph,
+                               dependencies, reinterpret_cast<const CUgraphEdgeData**>(edges), count);
+    if (id != nullptr) *id = driver_id;
+    return error;
+  });
+}
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* dependencies,
+                                                const cudaGraphEdgeData*, size_t count, unsigned flags) {
+  return Call([&] { return cuStreamUpdateCaptureDependencies(stream, dependencies, nullptr, count, flags); });
+}
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
+                                     const cudaGraphEdgeData*, size_t count) {
+  return Call([&] { return cuGraphAddDependencies(graph, from, to, nullptr, count); });
+}
+cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
+                                        const cudaGraphEdgeData*, size_t count) {
+  return Call([&] { return cuGraphRemoveDependencies(graph, from, to, nullptr, count); });
+}
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data,
+                              size_t* count) {
+  return Call([&] { return cuGraphGetEdges(graph, from, to, reinterpret_cast<CUgraphEdgeData*>(data), count); });
+}
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes, cudaGraphEdgeData* data,
+                                         size_t* count) {
+  return Call([&] { return cuGraphNodeGetDependencies(node, nodes, reinterpret_cast<CUgraphEdgeData*>(data), count); });
+}
+cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation location, unsigned flags,
+                                 cudaStream_t stream) {
+  const CUmemLocation place = {static_cast<CUmemLocationType>(location.type), location.id};
+  return Call([&] { return cuMemPrefetchAsync(Address(pointer), bytes, place, flags, stream); });
+}
+cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice, cudaMemLocation location) {
+  const CUmemLocation place = {static_cast<CUmemLocationType>(location.type), location.id};
+  return Call([&] { return cuMemAdvise(Address(pointer), bytes, static_cast<CUmem_advise>(advice), place); });
+}

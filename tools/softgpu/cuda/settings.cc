@@ -1,0 +1,92 @@
+#include "tools/softgpu/cuda/settings.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace softgpu::cuda {
+namespace {
+
+uint64_t Number(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return otherwise;
+  char* end = nullptr;
+  uint64_t value = std::strtoull(text, &end, 10);
+  switch (*end) {
+    case 'G':
+      value <<= 10;
+      [[fallthrough]];
+    case 'M':
+      value <<= 10;
+      [[fallthrough]];
+    case 'K':
+      value <<= 10;
+      ++end;
+      break;
+    default:
+      break;
+  }
+  if (end == text || *end != '\0') {
+    Report("%s=%s is not a number (K, M and G may follow one); using %llu", name, text,
+           static_cast<unsigned long long>(otherwise));
+    return otherwise;
+  }
+  return value;
+}
+
+bool Flag(const char* name, bool otherwise) { return Number(name, otherwise ? 1 : 0) != 0; }
+
+Settings Read() {
+  Settings s;
+  s.devices = static_cast<int>(Number("SOFTGPU_DEVICES", 4));
+  // One bit a device in the masks of who may access a range.
+  if (s.devices > 64) {
+    Report("SOFTGPU_DEVICES=%d: at most 64 are possible; using 64", s.devices);
+    s.devices = 64;
+  }
+  s.memory = Number("SOFTGPU_MEMORY", s.memory);
+  s.arch = static_cast<int>(Number("SOFTGPU_ARCH", 90));
+  s.multiprocessors = static_cast<int>(Number("SOFTGPU_MULTIPROCESSORS", 8));
+  s.driver_version = static_cast<int>(Number("SOFTGPU_DRIVER_VERSION", 13000));
+  s.workers = static_cast<int>(Number("SOFTGPU_WORKERS", 0));
+  s.peer_access = Flag("SOFTGPU_PEER_ACCESS", true);
+  s.ipc = Flag("SOFTGPU_IPC", true);
+  s.vmm = Flag("SOFTGPU_VMM", true);
+  s.verbose = Flag("SOFTGPU_VERBOSE", false);
+  s.engine.seed = Number("SOFTGPU_SEED", s.engine.seed);
+  s.engine.burst = static_cast<uint32_t>(Number("SOFTGPU_BURST", s.engine.burst));
+  s.engine.resident_blocks = static_cast<uint32_t>(Number("SOFTGPU_RESIDENT_BLOCKS", s.engine.resident_blocks));
+  s.engine.detect_races = Flag("SOFTGPU_RACES", false);
+  return s;
+}
+
+void Print(const char* format, va_list arguments) {
+  char text[2048];
+  std::vsnprintf(text, sizeof text, format, arguments);
+  std::fprintf(stderr, "softgpu: %s\n", text);
+}
+
+}  // namespace
+
+const Settings& Knobs() {
+  static const Settings settings = Read();
+  return settings;
+}
+
+void Report(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  Print(format, arguments);
+  va_end(arguments);
+}
+
+void Explain(const char* format, ...) {
+  if (!Knobs().verbose) return;
+  va_list arguments;
+  va_start(arguments, format);
+  Print(format, arguments);
+  va_end(arguments);
+}
+
+}  // namespace softgpu::cuda

@@ -1,0 +1,32 @@
+// What the user chose for the software GPUs of this process: environment variables SOFTGPU_*, read once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tools/softgpu/engine/engine.h"
+
+namespace softgpu::cuda {
+
+struct Settings {
+  int devices = 4;                  // SOFTGPU_DEVICES
+  size_t memory = size_t{8} << 30;  // SOFTGPU_MEMORY: bytes a device, K/M/G allowed
+  int arch = 90;                    // SOFTGPU_ARCH: compute capability times ten
+  int multiprocessors = 8;          // SOFTGPU_MULTIPROCESSORS
+  int driver_version = 13000;       // SOFTGPU_DRIVER_VERSION
+  int workers = 0;                  // SOFTGPU_WORKERS: threads that run kernels; 0 = as many as cores
+  bool peer_access = true;          // SOFTGPU_PEER_ACCESS=0: devices do not reach each other's memory
+  bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
+  bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
+  bool verbose = false;             // SOFTGPU_VERBOSE=1: say on stderr what is refused and why
+  engine::Options engine;           // SOFTGPU_SEED, SOFTGPU_BURST, SOFTGPU_RESIDENT_BLOCKS, SOFTGPU_RACES
+};
+
+const Settings& Knobs();
+
+// A line on stderr, always: what cannot be told by an error code alone.
+void Report(const char* format, ...) __attribute__((format(printf, 1, 2)));
+// A line on stderr when SOFTGPU_VERBOSE is set.
+void Explain(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+}  // namespace softgpu::cuda

@@ -1,0 +1,43 @@
+// Other processes for tests: the test's own program, started anew with a function of it to run and an environment.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace softgpu::test {
+
+// Returns the exit status. `argument` is what Start() was given; `channel` a socket to the parent.
+using ChildFunction = int (*)(const std::string& argument, int channel);
+
+// At namespace scope, in the file of the function.
+struct RegisterChild {
+  RegisterChild(const char* name, ChildFunction function);
+};
+
+class Child {
+ public:
+  Child(const std::string& name, const std::string& argument,
+        const std::vector<std::pair<std::string, std::string>>& environment = {});
+  ~Child();
+  int channel() const { return channel_; }
+  // The exit status; 128 + signal if one has ended it.
+  int Wait();
+  void Kill();
+
+ private:
+  pid_t pid_ = -1;
+  int channel_ = -1;
+};
+
+// A byte says that the other side has come so far.
+void Tell(int channel);
+bool Hear(int channel);
+void SendBytes(int channel, const void* data, size_t bytes);
+bool ReceiveBytes(int channel, void* data, size_t bytes);
+void SendDescriptor(int channel, int descriptor);
+int ReceiveDescriptor(int channel);
+
+}  // namespace softgpu::test

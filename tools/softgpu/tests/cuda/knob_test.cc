@@ -1,0 +1,80 @@
+// The knobs, each in a process of its own, because they are read once.
+#include "tools/softgpu/tests/cuda/child.h"
+#include "tools/softgpu/tests/cuda/fixture.h"
+
+namespace softgpu::test {
+namespace {
+
+// What a process with given knobs finds; as text, so that it can be sent.
+struct Findings {
+  int init, devices, major, minor, version, peers, enabled, ipc, vmm, large, small;
+};
+
+int Look(const std::string&, int channel) {
+  Findings f = {};
+  f.init = cuInit(0);
+  if (f.init == CUDA_SUCCESS) {
+    cuDeviceGetCount(&f.devices);
+    cuDeviceGetAttribute(&f.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
+    cuDeviceGetAttribute(&f.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
+    cuDeviceGetAttribute(&f.vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0);
+    cuDriverGetVersion(&f.version);
+    cuDeviceCanAccessPeer(&f.peers, 0, 1);
+    CUcontext context = nullptr, peer = nullptr;
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuDevicePrimaryCtxRetain(&peer, 1);
+    cuCtxSetCurrent(context);
+    f.enabled = cuCtxEnablePeerAccess(peer, 0);
+    CUdeviceptr large = 0, small = 0;
+    f.large = cuMemAlloc(&large, size_t{1} << 30);
+    f.small = cuMemAlloc(&small, 1 << 20);
+    CUipcMemHandle handle;
+    f.ipc = cuIpcGetMemHandle(&handle, small);
+  }
+  SendBytes(channel, &f, sizeof f);
+  return 0;
+}
+const RegisterChild g_look("look", Look);
+
+Findings With(const std::vector<std::pair<std::string, std::string>>& knobs) {
+  Child child("look", "", knobs);
+  Findings f = {};
+  EXPECT_TRUE(ReceiveBytes(child.channel(), &f, sizeof f));
+  EXPECT_EQ(child.Wait(), 0);
+  return f;
+}
+
+TEST(Knobs, HaveDefaults) {
+  const Findings f = With({});
+  EXPECT_EQ(f.init, CUDA_SUCCESS);
+  EXPECT_EQ(f.devices, 4);
+  EXPECT_EQ(f.major * 10 + f.minor, 90);
+  EXPECT_EQ(f.version, 13000);
+  EXPECT_EQ(f.peers, 1);
+  EXPECT_EQ(f.enabled, CUDA_SUCCESS);
+  EXPECT_EQ(f.ipc, CUDA_SUCCESS);
+  EXPECT_EQ(f.vmm, 1);
+  EXPECT_EQ(f.large, CUDA_SUCCESS);
+}
+
+TEST(Knobs, SayWhichDevicesThereAre) {
+  EXPECT_EQ(With({{"SOFTGPU_DEVICES", "7"}}).devices, 7);
+  EXPECT_EQ(With({{"SOFTGPU_DEVICES", "0"}}).init, CUDA_ERROR_NO_DEVICE);
+  const Findings old = With({{"SOFTGPU_ARCH", "75"}, {"SOFTGPU_DRIVER_VERSION", "12020"}});
+  EXPECT_EQ(old.major * 10 + old.minor, 75);
+  EXPECT_EQ(old.version, 12020);
+}
+
+TEST(Knobs, MimicFailure) {
+  const Findings alone = With({{"SOFTGPU_PEER_ACCESS", "0"}});
+  EXPECT_EQ(alone.peers, 0);
+  EXPECT_EQ(alone.enabled, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+  EXPECT_EQ(With({{"SOFTGPU_IPC", "0"}}).ipc, CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(With({{"SOFTGPU_VMM", "0"}}).vmm, 0);
+  const Findings small = With({{"SOFTGPU_MEMORY", "64M"}});
+  EXPECT_EQ(small.large, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(small.small, CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace softgpu::test

@@ -1,0 +1,209 @@
+// The runtime API, with code registered the way nvcc's generated functions do it.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "tools/softgpu/tests/cuda/fixture.h"
+
+extern "C" {
+void** __cudaRegisterFatBinary(void* image);
+void __cudaUnregisterFatBinary(void** handle);
+void __cudaRegisterFunction(void** handle, const char* function, char* device, const char* name, int, uint3*, uint3*,
+                            dim3*, dim3*, int*);
+void __cudaRegisterVar(void** handle, char* shadow, char* device, const char* name, int, size_t, int, int);
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, CUstream_st* stream);
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream);
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared,
+                               cudaStream_t stream);
+}
+
+namespace softgpu::test {
+namespace {
+
+#define RT(call) ASSERT_EQ(call, cudaSuccess)
+
+char g_add, g_wait_flag, g_set_flag, g_fail, g_absent, g_counter;  // what host code knows symbols by
+struct {
+  unsigned magic, version;
+  const void* data;
+  void* unused;
+} g_wrapper = {0x466243b1, 1, kPtx, nullptr};
+
+class Runtime : public testing::Test {
+ protected:
+  void SetUp() override {
+    RegisterKernels();
+    code_ = __cudaRegisterFatBinary(&g_wrapper);
+    Register(&g_add, "add");
+    Register(&g_wait_flag, "wait_flag");
+    Register(&g_set_flag, "set_flag");
+    Register(&g_fail, "fail");
+    Register(&g_absent, "absent");
+    __cudaRegisterVar(code_, &g_counter, nullptr, "counter", 0, 8, 0, 0);
+  }
+  void TearDown() override {
+    cudaSetDevice(0);
+    cudaDeviceReset();
+    __cudaUnregisterFatBinary(code_);
+    cudaGetLastError();
+  }
+  void Register(char* function, const char* name) {
+    __cudaRegisterFunction(code_, function, nullptr, name, -1, nullptr, nullptr, nullptr, nullptr, nullptr);
+  }
+  void** code_ = nullptr;
+};
+
+TEST_F(Runtime, RunsAKernel) {
+  uint32_t* word = nullptr;
+  RT(cudaMalloc(reinterpret_cast<void**>(&word), 4));
+  RT(cudaMemset(word, 0, 4));
+  uint32_t value = 9, seen = 0;
+  void* arguments[] = {&word, &value};
+  RT(cudaLaunchKernel(&g_add, dim3(1), dim3(32), arguments, 0, nullptr));
+  // As <<<>>> does it.
+  __cudaPushCallConfiguration(dim3(2), dim3(32), 0, nullptr);
+  dim3 grid, block;
+  size_t shared = 1;
+  cudaStream_t stream = nullptr;
+  RT(__cudaPopCallConfiguration(&grid, &block, &shared, &stream));
+  EXPECT_EQ(grid.x, 2u);
+  cudaKernel_t kernel = nullptr;
+  RT(__cudaGetKernel(&kernel, &g_add));
+  RT(__cudaLaunchKernel(kernel, grid, block, arguments, shared, stream));
+  RT(cudaMemcpy(&seen, word, 4, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(seen, 18u);
+  RT(cudaFree(word));
+  RT(cudaGetLastError());
+}
+
+TEST_F(Runtime, KeepsTheLastErrorOfAThread) {
+  EXPECT_EQ(cudaSetDevice(99), cudaErrorInvalidDevice);
+  std::thread([] { EXPECT_EQ(cudaGetLastError(), cudaSuccess); }).join();
+  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_STREQ(cudaGetErrorName(cudaErrorInvalidDevice), "cudaErrorInvalidDevice");
+  EXPECT_STREQ(cudaGetErrorString(cudaErrorInvalidDevice), "invalid device ordinal");
+  EXPECT_STREQ(cudaGetErrorName(cudaErrorStreamCaptureUnsupported), "cudaErrorStreamCaptureUnsupported");
+}
+
+TEST_F(Runtime, LaunchErrors) {
+  void* none[] = {nullptr};
+  EXPECT_EQ(cudaLaunchKernel(&g_fail, dim3(1), dim3(2000), none, 0, nullptr), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaLaunchKernel(&g_absent, dim3(1), dim3(1), none, 0, nullptr), cudaErrorInvalidDeviceFunction);
+  EXPECT_EQ(cudaLaunchKernel(this, dim3(1), dim3(1), none, 0, nullptr), cudaErrorInvalidDeviceFunction);
+  cudaGetLastError();
+  RT(cudaLaunchKernel(&g_fail, dim3(1), dim3(1), none, 0, nullptr));
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress) << "lasts";
+  RT(cudaDeviceReset());
+  RT(cudaDeviceSynchronize());
+}
+
+TEST_F(Runtime, VariablesHaveShadows) {
+  uint64_t value = 77, seen = 0;
+  size_t bytes = 0;
+  RT(cudaGetSymbolSize(&bytes, &g_counter));
+  EXPECT_EQ(bytes, 8u);
+  RT(cudaMemcpyToSymbol(&g_counter, &value, 8, 0, cudaMemcpyHostToDevice));
+  RT(cudaMemcpyFromSymbol(&seen, &g_counter, 8, 0, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(seen, 77u);
+  EXPECT_EQ(cudaMemcpyToSymbol(&g_counter, &value, 8, 1, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetSymbolSize(&bytes, &g_add), cudaErrorInvalidSymbol);
+}
+
+TEST_F(Runtime, ThreadsHaveDevices) {
+  RT(cudaSetDevice(2));
+  std::thread([] {
+    int device = -1;
+    RT(cudaGetDevice(&device));
+    EXPECT_EQ(device, 0);
+  }).join();
+  void* memory = nullptr;
+  RT(cudaMalloc(&memory, 16));
+  cudaPointerAttributes attributes;
+  RT(cudaPointerGetAttributes(&attributes, memory));
+  EXPECT_EQ(attributes.device, 2);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
+  int local = 0;
+  RT(cudaPointerGetAttributes(&attributes, &local));
+  EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
+  RT(cudaFree(memory));
+}
+
+TEST_F(Runtime, DescribesDevices) {
+  cudaDeviceProp properties;
+  RT(cudaGetDeviceProperties(&properties, 1));
+  EXPECT_EQ(properties.major, 9);
+  EXPECT_EQ(properties.warpSize, 32);
+  EXPECT_EQ(properties.multiProcessorCount, 8);
+  int value = 0;
+  RT(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+  EXPECT_EQ(value, 227 << 10);
+  char id[32];
+  RT(cudaDeviceGetPCIBusId(id, sizeof id, 3));
+  EXPECT_STREQ(id, "0000:04:00.0");
+  cudaFuncAttributes attributes;
+  RT(cudaFuncGetAttributes(&attributes, &g_add));
+  EXPECT_EQ(attributes.maxThreadsPerBlock, 1024);
+  int blocks = 0;
+  RT(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, &g_add, 256, 0));
+  EXPECT_EQ(blocks, 8);
+}
+
+TEST_F(Runtime, CapturesAndReplays) {
+  uint32_t *word = nullptr, value = 2, seen = 0;
+  RT(cudaMalloc(reinterpret_cast<void**>(&word), 4));
+  RT(cudaMemset(word, 0, 4));
+  cudaStream_t stream = nullptr;
+  RT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  RT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  void* arguments[] = {&word, &value};
+  RT(cudaLaunchKernel(&g_add, dim3(1), dim3(1), arguments, 0, stream));
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  RT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  RT(cudaLaunchKernel(&g_add, dim3(1), dim3(1), arguments, 0, stream));
+  RT(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t exec = nullptr;
+  RT(cudaGraphInstantiate(&exec, graph, 0));
+  for (int i = 0; i < 3; ++i) RT(cudaGraphLaunch(exec, stream));
+  RT(cudaStreamSynchronize(stream));
+  RT(cudaMemcpy(&seen, word, 4, cudaMemcpyDefault));
+  EXPECT_EQ(seen, 6u);
+  cudaGetLastError();
+}
+
+TEST_F(Runtime, FindsEntryPointsOfTheDriver) {
+  void* pointer = nullptr;
+  cudaDriverEntryPointQueryResult status;
+  RT(cudaGetDriverEntryPointByVersion("cuMemCreate", &pointer, 13000, cudaEnableDefault, &status));
+  EXPECT_EQ(status, cudaDriverEntryPointSuccess);
+  EXPECT_NE(pointer, nullptr);
+  RT(cudaGetDriverEntryPointByVersion("cuMulticastCreate", &pointer, 12010, cudaEnableDefault, &status));
+  EXPECT_EQ(status, cudaDriverEntryPointSymbolNotFound);
+  EXPECT_EQ(pointer, nullptr);
+}
+
+TEST_F(Runtime, PeersAndHostMemory) {
+  int can = 0;
+  RT(cudaDeviceCanAccessPeer(&can, 0, 1));
+  EXPECT_EQ(can, 1);
+  RT(cudaSetDevice(0));
+  RT(cudaDeviceEnablePeerAccess(1, 0));
+  EXPECT_EQ(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
+  RT(cudaDeviceDisablePeerAccess(1));
+  void *host = nullptr, *device = nullptr;
+  RT(cudaHostAlloc(&host, 100, cudaHostAllocMapped));
+  RT(cudaHostGetDevicePointer(&device, host, 0));
+  EXPECT_EQ(host, device);
+  RT(cudaFreeHost(host));
+  EXPECT_EQ(cudaFreeHost(host), cudaErrorInvalidValue);
+}
+
+}  // namespace
+}  // namespace softgpu::test
