@@ -256,7 +256,7 @@ struct Block {
   // barrier.cluster, of a cluster of one block
   uint32_t cluster_arrived = 0;
   std::vector<Arrival> cluster_waiting;
-  std::vector<uint64_t> value_storage;
+  std::unique_ptr<uint64_t[]> value_storage;  // not initialised: PTX writes what it reads
   std::vector<uint32_t> predicate_storage;
   std::unique_ptr<std::byte[]> shared_storage, local_storage;
 
