@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -128,8 +129,8 @@ struct Passing {
   int32_t from = 0, to = 0;  // offsets of local memory
   uint32_t bytes = 0;        // 0: a register, then these are columns
 };
-// A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first. What
-// that cannot do: a recursive function that hands the address of its own local array down sees the callee's there.
+// A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first.
+// What that cannot do: a recursive function that hands the address of its own local array down sees the callee's there.
 struct Procedure {
   const FunctionIr* function = nullptr;
   uint32_t entry = 0;
@@ -239,6 +240,18 @@ struct Barrier {
   uint32_t true_count = 0;
 };
 
+// Zeroed memory whose pages cost nothing until they are touched: kernels that switch over types have ten thousands of
+// registers and use few of them in a launch.
+struct FreeArray {
+  void operator()(void* array) const { std::free(array); }
+};
+template <class T>
+using ZeroedArray = std::unique_ptr<T[], FreeArray>;
+template <class T>
+ZeroedArray<T> MakeZeroed(uint64_t count) {
+  return ZeroedArray<T>(static_cast<T*>(std::calloc(count + 1, sizeof(T))));
+}
+
 struct Block {
   ExecutionState* execution = nullptr;
   uint32_t id[3] = {};
@@ -254,9 +267,10 @@ struct Block {
   // barrier.cluster, of a cluster of one block
   uint32_t cluster_arrived = 0;
   std::vector<Arrival> cluster_waiting;
-  std::vector<uint64_t> value_storage;
+  ZeroedArray<uint64_t> value_storage;
   std::vector<uint32_t> predicate_storage;
-  std::unique_ptr<std::byte[]> shared_storage, local_storage;
+  std::unique_ptr<std::byte[]> shared_storage;
+  ZeroedArray<std::byte> local_storage;
 
   // Sets the lanes down in the barrier; lets all go on when they were the last.
   void Arrive(uint32_t barrier, const Arrival& arrival, uint32_t expected, uint32_t true_count, bool wait);
