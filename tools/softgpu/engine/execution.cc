@@ -77,18 +77,18 @@ std::unique_ptr<Block> ExecutionState::NewBlock() {
   block->threads = shape.x * shape.y * shape.z;
   const uint32_t warps = (block->threads + kWarpLanes - 1) / kWarpLanes;
   block->warps.resize(warps);
-  block->value_storage = std::make_unique_for_overwrite<uint64_t[]>(uint64_t{warps} * program_->values);
+  block->value_storage = MakeRaw<uint64_t>(uint64_t{warps} * program_->values);
   block->predicate_storage.resize(uint64_t{warps} * program_->predicates);
   for (uint32_t i = 0; i < warps; ++i) {
     block->warps[i].values = block->value_storage.get() + uint64_t{i} * program_->values;
     block->warps[i].predicates = block->predicate_storage.data() + uint64_t{i} * program_->predicates;
   }
   block->shared_bytes = shared_bytes();
-  block->shared_storage = std::make_unique_for_overwrite<std::byte[]>(block->shared_bytes + kSharedAlignment);
+  block->shared_storage = std::make_unique<std::byte[]>(block->shared_bytes + kSharedAlignment);
   block->shared = Align(block->shared_storage.get(), kSharedAlignment);
   block->local_stride = static_cast<uint32_t>((program_->local_bytes + kLocalAlignment - 1) & ~(kLocalAlignment - 1));
   block->local_bytes = uint64_t{block->threads} * block->local_stride;
-  block->local_storage = std::make_unique_for_overwrite<std::byte[]>(block->local_bytes + kLocalAlignment);
+  block->local_storage = MakeRaw<std::byte>(block->local_bytes + kLocalAlignment);
   block->local = Align(block->local_storage.get(), kLocalAlignment);
   return block;
 }

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -130,8 +131,8 @@ struct Passing {
   int32_t from = 0, to = 0;  // offsets of local memory
   uint32_t bytes = 0;        // 0: a register, then these are columns
 };
-// A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first. What
-// that cannot do: a recursive function that hands the address of its own local array down sees the callee's there.
+// A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first.
+// What that cannot do: a recursive function that hands the address of its own local array down sees the callee's there.
 struct Procedure {
   const FunctionIr* function = nullptr;
   uint32_t entry = 0;
@@ -241,6 +242,15 @@ struct Barrier {
   uint32_t true_count = 0;
 };
 
+// Memory as it comes, since PTX writes what it reads: kernels that switch over types have ten thousands of registers and use few
+// of them in a launch, and clearing the others would take longer than the launch.
+template <class T>
+using RawArray = std::unique_ptr<T[]>;
+template <class T>
+RawArray<T> MakeRaw(uint64_t count) {
+  return std::make_unique_for_overwrite<T[]>(count);
+}
+
 struct Block {
   ExecutionState* execution = nullptr;
   uint32_t id[3] = {};
@@ -256,9 +266,10 @@ struct Block {
   // barrier.cluster, of a cluster of one block
   uint32_t cluster_arrived = 0;
   std::vector<Arrival> cluster_waiting;
-  std::unique_ptr<uint64_t[]> value_storage;  // not initialised: PTX writes what it reads
+  RawArray<uint64_t> value_storage;
   std::vector<uint32_t> predicate_storage;
-  std::unique_ptr<std::byte[]> shared_storage, local_storage;
+  std::unique_ptr<std::byte[]> shared_storage;
+  RawArray<std::byte> local_storage;
 
   // Sets the lanes down in the barrier; lets all go on when they were the last.
   void Arrive(uint32_t barrier, const Arrival& arrival, uint32_t expected, uint32_t true_count, bool wait);
