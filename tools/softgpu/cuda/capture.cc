@@ -113,6 +113,7 @@ CUresult BeginCapture(const StreamPtr& stream, CUstreamCaptureMode mode, GraphPt
   capture->id = ++last_id;
   capture->mode = mode;
   capture->thread = std::this_thread::get_id();
+  capture->own_graph = HandlesOf<Graph>().Find(graph.get()) == nullptr;
   capture->graph = std::move(graph);
   capture->origin = stream.get();
   capture->streams = {stream};
@@ -137,6 +138,8 @@ CUresult EndCapture(const StreamPtr& stream, GraphPtr* graph) {
   CUresult result = capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && !AllJoined(*capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_SUCCESS) *graph = capture->graph;
+  // It may have got a handle when the capture was looked at.
+  if (result != CUDA_SUCCESS && capture->own_graph) HandlesOf<Graph>().Remove(capture->graph.get());
   Leave(capture);
   return result;
 }

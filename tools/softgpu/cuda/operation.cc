@@ -4,7 +4,6 @@
 #include <cstring>
 
 namespace softgpu::cuda {
-namespace {
 
 void Copy(const CopyShape& shape) {
   auto* to = reinterpret_cast<char*>(shape.to);
@@ -16,6 +15,8 @@ void Copy(const CopyShape& shape) {
     }
   }
 }
+
+namespace {
 
 void Fill(const FillShape& shape) {
   for (size_t row = 0; row < shape.height; ++row) {

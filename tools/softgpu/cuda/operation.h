@@ -58,6 +58,9 @@ struct CopyShape {
   size_t to_slice = 0, from_slice = 0;  // between layers
 };
 
+// Does it at once.
+void Copy(const CopyShape& shape);
+
 class CopyOperation : public Operation {
  public:
   CopyOperation(ContextPtr context, const CopyShape& shape) : context_(std::move(context)), shape_(shape) {}

@@ -27,6 +27,7 @@ struct Capture {
   std::thread::id thread;
   GraphPtr graph;
   const Stream* origin = nullptr;
+  bool own_graph = true;  // not one that the program has made
   bool invalid = false;
   std::vector<StreamPtr> streams;
 };

@@ -19,6 +19,19 @@ CUresult CheckSpan(uint64_t address, size_t bytes, bool must_be_known, const cha
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+bool IsCapturing(const Stream& stream) {
+  const StreamLock lock = LockStreams();
+  return stream.capture != nullptr;
+}
+
+// A copy of what the source holds now.
+OperationPtr CopyFromSnapshot(const ContextPtr& context, CopyShape shape) {
+  const size_t bytes = Span(shape.width, shape.height, shape.depth, shape.from_pitch, shape.from_slice);
+  const auto snapshot = std::make_shared<std::vector<std::byte>>(Pointer(shape.from), Pointer(shape.from) + bytes);
+  shape.from = Address(snapshot->data());
+  return std::make_shared<CallOperation>(context, [shape, snapshot] { Copy(shape); });
+}
+
 // One side of the parameters of a copy in three dimensions.
 struct Side {
   CUmemorytype type;
@@ -70,7 +83,17 @@ CUresult CheckFill(const FillShape& shape) {
 CUresult CopyOn(CUstream stream, const CopyShape& shape, Sides sides) {
   return WithStream(stream, [&](const StreamPtr& found) {
     if (const CUresult error = CheckCopy(shape, sides); error != CUDA_SUCCESS) return error;
-    return Enqueue(found, std::make_shared<CopyOperation>(found->context, shape));
+    if (shape.width == 0 || shape.height == 0 || shape.depth == 0) return CUDA_SUCCESS;
+    if (IsCapturing(*found)) return Enqueue(found, std::make_shared<CopyOperation>(found->context, shape));
+    // The program may use pageable memory again as soon as the call returns: what is read from it is taken at once, and
+    // what is written to it is waited for.
+    const bool pageable_source = !AddressSpace::Get().Find(shape.from);
+    const bool pageable_target = !AddressSpace::Get().Find(shape.to);
+    const OperationPtr copy = pageable_source && !pageable_target
+                                  ? CopyFromSnapshot(found->context, shape)
+                                  : std::make_shared<CopyOperation>(found->context, shape);
+    const CUresult error = Enqueue(found, copy);
+    return error == CUDA_SUCCESS && pageable_target ? Synchronize(found) : error;
   });
 }
 

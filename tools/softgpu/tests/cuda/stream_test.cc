@@ -19,6 +19,19 @@ TEST_F(Streams, AreInOrder) {
   EXPECT_EQ(seen, 100u);
 }
 
+TEST_F(Streams, PageableMemoryIsFreeAgainWhenTheCallReturns) {
+  const CUstream stream = NewStream();
+  CUdeviceptr flag = Zeroed(4), word = Zeroed(4);
+  OK(Launch("wait_flag", stream, {&flag}));
+  uint32_t value = 8;
+  OK(cuMemcpyHtoDAsync(word, &value, 4, stream));
+  value = 9;
+  OK(Launch("set_flag", NewStream(), {&flag}));
+  value = 0;
+  OK(cuMemcpyDtoHAsync(&value, word, 4, stream));
+  EXPECT_EQ(value, 8u);
+}
+
 // More kernels that wait than there are threads to run them.
 TEST_F(Streams, RunSideBySide) {
   constexpr int kStreams = 40;
@@ -80,12 +93,13 @@ TEST_F(Streams, EventsOrderStreamsOfAllDevices) {
   OK(cuMemsetD32Async(word, 11, 1, here));
   OK(cuEventRecord(event, here));
   OK(cuStreamWaitEvent(there, event, 0));
-  uint32_t seen = 0;
-  OK(cuMemcpyDtoHAsync(&seen, word, 4, there));
+  uint32_t* seen = nullptr;
+  OK(cuMemHostAlloc(reinterpret_cast<void**>(&seen), 4, 0));
+  OK(cuMemcpyDtoHAsync(seen, word, 4, there));
   EXPECT_EQ(cuStreamQuery(there), CUDA_ERROR_NOT_READY);
   OK(Launch("set_flag", NewStream(), {&flag}));
   OK(cuStreamSynchronize(there));
-  EXPECT_EQ(seen, 11u);
+  EXPECT_EQ(*seen, 11u);
 }
 
 TEST_F(Streams, EventsMeasureTime) {
