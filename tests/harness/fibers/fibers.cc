@@ -25,6 +25,8 @@ struct Block;
 
 // ThreadSanitizer's view: each fiber is a thread.
 #if defined(AXCCL_FIBERS_TSAN)
+constexpr bool kSanitized = true;  // each fiber of a run needs a stack of its own
+
 struct Sanitizer {
   void* fiber = nullptr;
   void Create() { fiber = __tsan_create_fiber(0); }
@@ -35,6 +37,8 @@ struct Sanitizer {
   static void Acquire(void* p) { __tsan_acquire(p); }
 };
 #else
+constexpr bool kSanitized = false;
+
 struct Sanitizer {
   void Create() {}
   void Current() {}
@@ -185,7 +189,7 @@ void EndBlock(Block* block) {
   for (const Pending& store : block->pending) store.Write();
   for (Fiber& fiber : block->fibers) {
     fiber.sanitizer.Destroy();
-    machine->free_stacks.push_back(fiber.stack);
+    if (!kSanitized) machine->free_stacks.push_back(fiber.stack);
   }
   Progress* const progress = block->progress;
   if (machine->favourite == block) machine->favourite = nullptr;
