@@ -277,8 +277,13 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::AwaitBarrier() {
 AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   const Context& c = context();
   const uint32_t first = now_.step - c.window_begin;
+  // Only those of a prologue bring announcements.
+  const bool binds = c.lane == 0 && now_.step < c.program->prologue;
+  uint32_t most = c.window_size - first;
+  if (binds && most > c.program->prologue - now_.step) most = c.program->prologue - now_.step;
+  if (most > NumThreads()) most = NumThreads();
   uint32_t num = 1;
-  while (num < NumThreads() && first + num < c.window_size && c.window[first + num].kind == StepKind::kWait) ++num;
+  while (num < most && c.window[first + num].kind == StepKind::kWait) ++num;
   bool passed = true;
   if (ThreadIndex() < num) {
     const Step& step = c.window[first + ThreadIndex()];
@@ -289,7 +294,7 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
     ++looks_;
     return Outcome::kBlocked;
   }
-  if (c.lane == 0 && now_.step < c.program->prologue) {
+  if (binds) {
     if (ThreadIndex() < num) Bind(static_cast<uint32_t>(c.window[first + ThreadIndex()].peer));
     Barrier();
   }
@@ -347,7 +352,7 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   Barrier();  // all have moved what the signal is about
   if (!IsFirst()) return;
   const Context& c = context();
-  if (now_.step < c.program->prologue) Announce();
+  if (c.lane == 0 && now_.step < c.program->prologue) Announce();
   Line* const line = channel().LineOf(channel().self, c.lane, step.endpoint, turn);
   // In one store, as readers take them for the two of one call.
   StoreRelaxed(reinterpret_cast<uint64_t*>(&line->signature), uint64_t{c.signature} | c.sequence << 32);
