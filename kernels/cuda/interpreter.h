@@ -412,7 +412,7 @@ AXCCL_DEVICE void Interpreter::MovePortion(const Step& step, uint64_t turn, uint
   const Context& c = context();
   Move& move = block_.moves[moves_++ % 2];
   const Operand* const operands = c.program->operands() + step.operands;
-  bool scaled = false;
+  bool scaled = false;  // some source is a raw input that is multiplied
   for (uint32_t i = ThreadIndex(); i < uint32_t{step.num_dst} + step.num_src; i += NumThreads()) {
     const Operand operand = operands[i];
     const bool raw = i >= step.num_dst && operand.space == Space::kInput;
@@ -430,7 +430,7 @@ AXCCL_DEVICE void Interpreter::MovePortion(const Step& step, uint64_t turn, uint
     move.combine = task().combine;
     move.round_factored = task().group_order != 0;
   }
-  scaled = BarrierCount(scaled) != 0;
+  if (c.scales) scaled = BarrierCount(scaled) != 0;
   if (IsFirst()) move.scaled = scaled;
   Barrier();
   if (move.IsCopy()) {
