@@ -10,6 +10,11 @@
  * number. ncclCommInitAll(comms, n, NULL) uses devices 0..n-1. ncclCommInitRank uses the calling thread's current device;
  * a thread that never called axcclHostSetDevice gets the next free device at its first init, which becomes its current one.
  *
+ * GPUs. With AXCCL_DEVICE=auto, the default, communicators get ranks on GPUs where there are any, unless the thread has called
+ * axcclHostSetDevice; AXCCL_DEVICE=host and cuda say it outright. GPU ranks take CUDA's memory and streams as in NCCL; the
+ * device is the thread's current one (cudaSetDevice). A device may have any number of ranks, and ncclCommInitAll(comms, n,
+ * NULL) goes round the devices.
+ *
  * All functions return ncclResult_t and are thread-safe; ncclGetLastError tells the reason of a failure.
  */
 #ifndef AXCCL_AXCCL_H_

@@ -172,6 +172,7 @@ int Conclude(Run* run, const Outcome& outcome) {
 
 int PerfMain(const Collective& collective, int argc, char** argv) {
   SetProgramName(argv[0]);
+  setenv("AXCCL_DEVICE", "host", 0);  // its buffers and streams are the host's
   Run run;
   run.collective = &collective;
   run.options = OrUsage(ParseOptions(argc, argv));

@@ -166,4 +166,7 @@ int StridedMain(int argc, char** argv) {
 }  // namespace
 }  // namespace axccl::perf
 
-int main(int argc, char** argv) { return axccl::perf::StridedMain(argc, argv); }
+int main(int argc, char** argv) {
+  setenv("AXCCL_DEVICE", "host", 0);  // its buffers and streams are the host's
+  return axccl::perf::StridedMain(argc, argv);
+}

@@ -124,7 +124,13 @@ bool FindHostStream(const void* handle, const char* call, device::host::Stream**
 
 bool FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream, ncclResult_t* result) {
   if (comm.core()->gpu() == nullptr) return FindHostStream(handle, call, &stream->host, result);
-  stream->cuda = handle;  // whether it is one, the driver says
+  if (device::host::Streams().Peek(handle) != nullptr) {
+    *result = InvalidArgument("%s: argument stream (%p) is a host stream, and the communicator's rank is on CUDA device %d; pass a "
+                              "stream of CUDA, or make the communicator with AXCCL_DEVICE=host", call, handle,
+                              comm.core()->identity().device.ordinal);
+    return false;
+  }
+  stream->cuda = handle;  // whether it is one of CUDA's, the driver says
   return true;
 }
 

@@ -85,6 +85,7 @@ bool RunRank(int rank, int ranks, const std::vector<IdPipe>& pipes, RankReport* 
   ncclUniqueId id;
   if (!GetId(rank, pipes, &id, report)) return false;
   ncclComm_t comm = nullptr;
+  INFO_TRY(axcclHostSetDevice(0));  // on the host, unless AXCCL_DEVICE says otherwise
   const auto start = std::chrono::steady_clock::now();
   INFO_TRY(ncclCommInitRank(&comm, ranks, id, rank));
   report->init_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
