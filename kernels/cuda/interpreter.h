@@ -29,12 +29,14 @@ class Interpreter {
   enum class Outcome : uint8_t { kDone, kBlocked, kAgain };
 
   static constexpr uint32_t kNone = ~0u;
-  static constexpr uint32_t kPolls = 32;            // of a wait, before the next strand gets its turn
-  static constexpr uint32_t kLooksPerAbort = 16;    // looks at flags per look at the host's memory, which is far away
+  static constexpr uint32_t kPolls = 32;            // of a wait, before abort is looked at
+  static constexpr uint32_t kPollsBesides = 2;      // where other strands could go on meanwhile
+  static constexpr uint32_t kLooksPerAbort = 16;    // visits per look at the host's memory, which is far away
   static constexpr uint64_t kVisitBytes = 4 << 20;  // of a strand, before the next one gets its turn
   static constexpr uint32_t kMostNanoseconds = 512;
 
   AXCCL_DEVICE void Visit(uint32_t index);
+  static AXCCL_DEVICE bool Moved(const Strand& a, const Strand& b);
   AXCCL_DEVICE void LoadContext(uint32_t index, Stage stage);
   AXCCL_DEVICE void Describe(uint32_t index, Stage stage);
   AXCCL_DEVICE void DescribeScaling();
@@ -46,7 +48,7 @@ class Interpreter {
 
   AXCCL_DEVICE Outcome AwaitBarrier();
   AXCCL_DEVICE Outcome PassWaits(uint64_t turn);
-  AXCCL_DEVICE bool Poll(const Step& step, uint64_t turn);
+  AXCCL_DEVICE bool Poll(const Step& step, const Line* line, uint64_t turn);
   AXCCL_DEVICE bool Matches(uint32_t peer, const Line* line);
   AXCCL_DEVICE bool Broken();
   AXCCL_DEVICE void Break(Report report, uint32_t position);
@@ -70,7 +72,8 @@ class Interpreter {
   // The same in all threads.
   Strand now_{};                 // the strand that runs
   uint32_t in_context_ = kNone;  // the strand that the context is of
-  uint32_t looks_ = 0;           // at flags that were not there yet
+  uint32_t looks_ = 0;           // at whether to give up
+  uint32_t polls_ = 0;           // of a wait
   uint32_t moves_ = 0;           // so far
   uint64_t visit_bytes_ = 0;
   bool progress_ = false;  // in this round
@@ -82,6 +85,7 @@ AXCCL_DEVICE void Interpreter::Run() {
   const uint32_t total = launch_.num_tasks * launch_.lanes;
   const uint32_t here = BlockIndex() < total ? (total - BlockIndex() - 1) / NumBlocks() + 1 : 0;
   for (uint32_t i = ThreadIndex(); i < here; i += NumThreads()) block_.strands[i] = Strand{0, 0, 0, 0, Stage::kNew};
+  polls_ = here == 1 ? kPolls : kPollsBesides;
   Barrier();
   uint32_t idle = 0;
   for (bool left = here != 0; left;) {
@@ -101,21 +105,25 @@ AXCCL_DEVICE void Interpreter::Visit(uint32_t index) {
   now_ = block_.strands[index];
   visit_bytes_ = 0;
   if (in_context_ != index) LoadContext(index, now_.stage);
-  const uint32_t looks = looks_;
   while (now_.stage != Stage::kEnded) {
     if (context().broken) {
       now_.stage = Stage::kEnded;
       break;
     }
-    const Outcome outcome = RunStage();
-    if (outcome == Outcome::kBlocked && Broken()) now_.stage = Stage::kEnded;
-    if (outcome != Outcome::kDone) break;
+    if (RunStage() != Outcome::kDone) {
+      if (Broken()) now_.stage = Stage::kEnded;
+      break;
+    }
     EndStage(index);
   }
-  progress_ |= looks == looks_;
+  progress_ |= Moved(block_.strands[index], now_);
   Barrier();  // all threads have read where the strand was
   if (IsFirst()) block_.strands[index] = now_;
   Barrier();
+}
+
+AXCCL_DEVICE bool Interpreter::Moved(const Strand& a, const Strand& b) {
+  return a.step != b.step || a.turn != b.turn || a.offset != b.offset || a.part != b.part || a.stage != b.stage;
 }
 
 AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
@@ -243,7 +251,7 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::RunStep(const Step& step, uint64_
   return Outcome::kDone;
 }
 
-// Steps are taken to shared memory some at a time. The window always reaches as far as waits may be passed together.
+// Steps are taken to shared memory some at a time.
 AXCCL_DEVICE const Step& Interpreter::StepAt(uint32_t index) {
   Context& c = context();
   if (index - c.window_begin >= c.window_size) {
@@ -265,11 +273,9 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::AwaitBarrier() {
   if (IsFirst()) {
     const uint64_t* const barriers = &channel().state.barriers_done;
     done = LoadAcquire(barriers) >= context().barriers;
-    for (uint32_t polls = 1; !done && polls < kPolls; ++polls) done = LoadAcquire(barriers) >= context().barriers;
+    for (uint32_t polls = 1; !done && polls < polls_; ++polls) done = LoadAcquire(barriers) >= context().barriers;
   }
-  if (BarrierCount(!done) == 0) return Outcome::kDone;
-  ++looks_;
-  return Outcome::kBlocked;
+  return BarrierCount(!done) == 0 ? Outcome::kDone : Outcome::kBlocked;
 }
 
 // Waits that follow each other are passed together, each polled by a thread of its own: flags of other devices are far
@@ -277,19 +283,22 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::AwaitBarrier() {
 AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   const Context& c = context();
   const uint32_t first = now_.step - c.window_begin;
+  // Only those of a prologue bring announcements.
+  const bool binds = c.lane == 0 && now_.step < c.program->prologue;
+  uint32_t most = c.window_size - first;
+  if (binds && most > c.program->prologue - now_.step) most = c.program->prologue - now_.step;
+  if (most > NumThreads()) most = NumThreads();
   uint32_t num = 1;
-  while (num < NumThreads() && first + num < c.window_size && c.window[first + num].kind == StepKind::kWait) ++num;
+  while (num < most && c.window[first + num].kind == StepKind::kWait) ++num;
   bool passed = true;
   if (ThreadIndex() < num) {
     const Step& step = c.window[first + ThreadIndex()];
-    passed = Poll(step, turn);
-    for (uint32_t polls = 1; !passed && polls < kPolls; ++polls) passed = Poll(step, turn);
+    const Line* const line = channel().LineOf(static_cast<uint32_t>(step.peer), step.from_lane, step.endpoint, turn);
+    passed = Poll(step, line, turn);
+    for (uint32_t polls = 1; !passed && polls < polls_; ++polls) passed = Poll(step, line, turn);
   }
-  if (BarrierCount(!passed) != 0) {
-    ++looks_;
-    return Outcome::kBlocked;
-  }
-  if (c.lane == 0 && now_.step < c.program->prologue) {
+  if (BarrierCount(!passed) != 0) return Outcome::kBlocked;
+  if (binds) {
     if (ThreadIndex() < num) Bind(static_cast<uint32_t>(c.window[first + ThreadIndex()].peer));
     Barrier();
   }
@@ -298,9 +307,8 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
 }
 
 // Whether the flag is there, and is that of the same call.
-AXCCL_DEVICE bool Interpreter::Poll(const Step& step, uint64_t turn) {
+AXCCL_DEVICE bool Interpreter::Poll(const Step& step, const Line* line, uint64_t turn) {
   const auto peer = static_cast<uint32_t>(step.peer);
-  const Line* const line = channel().LineOf(peer, step.from_lane, step.endpoint, turn);
   if (LoadAcquire(&line->value) < (turn << 16 | step.value)) return false;
   return peer == channel().self || Matches(peer, line);
 }
@@ -319,8 +327,9 @@ AXCCL_DEVICE bool Interpreter::Matches(uint32_t peer, const Line* line) {
   return false;
 }
 
-// After a wait that was in vain: whether to give up.
+// After a visit that did not end the stage: whether to give up.
 AXCCL_DEVICE bool Interpreter::Broken() {
+  ++looks_;
   bool broken = false;
   if (IsFirst()) {
     const bool aborted = looks_ % kLooksPerAbort == 0 && LoadRelaxed(&channel().control->abort) != 0;
@@ -347,7 +356,7 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   Barrier();  // all have moved what the signal is about
   if (!IsFirst()) return;
   const Context& c = context();
-  if (now_.step < c.program->prologue) Announce();
+  if (c.lane == 0 && now_.step < c.program->prologue) Announce();
   Line* const line = channel().LineOf(channel().self, c.lane, step.endpoint, turn);
   // In one store, as readers take them for the two of one call.
   StoreRelaxed(reinterpret_cast<uint64_t*>(&line->signature), uint64_t{c.signature} | c.sequence << 32);
@@ -403,7 +412,7 @@ AXCCL_DEVICE void Interpreter::MovePortion(const Step& step, uint64_t turn, uint
   const Context& c = context();
   Move& move = block_.moves[moves_++ % 2];
   const Operand* const operands = c.program->operands() + step.operands;
-  bool scaled = false;
+  bool scaled = false;  // some source is a raw input that is multiplied
   for (uint32_t i = ThreadIndex(); i < uint32_t{step.num_dst} + step.num_src; i += NumThreads()) {
     const Operand operand = operands[i];
     const bool raw = i >= step.num_dst && operand.space == Space::kInput;
@@ -421,7 +430,7 @@ AXCCL_DEVICE void Interpreter::MovePortion(const Step& step, uint64_t turn, uint
     move.combine = task().combine;
     move.round_factored = task().group_order != 0;
   }
-  scaled = BarrierCount(scaled) != 0;
+  if (c.scales) scaled = BarrierCount(scaled) != 0;
   if (IsFirst()) move.scaled = scaled;
   Barrier();
   if (move.IsCopy()) {

@@ -47,8 +47,32 @@ struct Pieces {
   }
 };
 
-// The first `bytes` bytes of a piece, the rest zero. Small code: this is inlined in every mover, and seldom run.
+// Whole pieces, in words of 4 or 2 bytes: all loads are on their way together.
+AXCCL_DEVICE Raw LoadWords(const uint8_t* p, uint32_t word) {
+  Raw raw;
+  if (word == 4) {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) raw.word[w] = LoadWord<uint32_t>(p + 4 * w);
+  } else {
+#pragma unroll
+    for (int w = 0; w < 4; ++w)
+      raw.word[w] = LoadWord<uint16_t>(p + 4 * w) | uint32_t{LoadWord<uint16_t>(p + 4 * w + 2)} << 16;
+  }
+  return raw;
+}
+AXCCL_DEVICE void StoreWords(uint8_t* p, const Raw& raw, uint32_t word) {
+  if (word == 4) {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) StoreWord<uint32_t>(p + 4 * w, raw.word[w]);
+  } else {
+#pragma unroll
+    for (int h = 0; h < 8; ++h) StoreWord<uint16_t>(p + 2 * h, static_cast<uint16_t>(raw.word[h / 2] >> (h % 2 * 16)));
+  }
+}
+
+// The first `bytes` bytes of a piece, the rest zero. This is inlined in every mover, so the rest of it is small.
 AXCCL_DEVICE Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
+  if (bytes == 16 && word > 1) return LoadWords(p, word);
   uint64_t half[2] = {0, 0};
 #pragma unroll 1
   for (uint32_t at = 0; at < bytes;) {
@@ -71,6 +95,7 @@ AXCCL_DEVICE Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
 }
 
 AXCCL_DEVICE void StorePart(uint8_t* p, const Raw& raw, uint32_t bytes, uint32_t word) {
+  if (bytes == 16 && word > 1) return StoreWords(p, raw, word);
   const uint64_t half[2] = {raw.word[0] | uint64_t{raw.word[1]} << 32, raw.word[2] | uint64_t{raw.word[3]} << 32};
 #pragma unroll 1
   for (uint32_t at = 0; at < bytes;) {

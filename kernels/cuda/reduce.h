@@ -14,9 +14,34 @@
 
 namespace axccl::kernels::cuda {
 
-AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
+// Of operands that are not aligned alike: word by word, which neighbouring threads do side by side.
+template <class Word>
+AXCCL_DEVICE void CopyWords(const Move& move, uint64_t bytes) {
+  constexpr uint32_t kTogether = 8;  // loads in flight of a thread
+  const uint8_t* const from = move.src()[0];
+  const uint64_t step = NumThreads(), words = bytes / sizeof(Word);
+#pragma unroll 1
+  for (uint64_t first = ThreadIndex(); first < words; first += kTogether * step) {
+    Word word[kTogether];
+#pragma unroll
+    for (uint32_t u = 0; u < kTogether; ++u) {
+      const uint64_t i = first + u * step;
+      if (i < words) word[u] = LoadWord<Word>(from + i * sizeof(Word));
+    }
+#pragma unroll 1
+    for (uint32_t d = 0; d < move.num_dst; ++d) {
+      if (move.place[d] == from) continue;
+#pragma unroll
+      for (uint32_t u = 0; u < kTogether; ++u) {
+        const uint64_t i = first + u * step;
+        if (i < words) StoreWord<Word>(move.place[d] + i * sizeof(Word), word[u]);
+      }
+    }
+  }
+}
+
+AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
   constexpr uint32_t kTogether = 4;  // loads in flight of a thread
-  const Pieces pieces = Pieces::Of(move.place, move.num_operands(), move.count * move.element, 1);
   const uint8_t* const from = move.src()[0];
   const uint64_t step = NumThreads();
 #pragma unroll 1
@@ -29,17 +54,28 @@ AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
     }
 #pragma unroll 1
     for (uint32_t d = 0; d < move.num_dst; ++d) {
-      uint8_t* const to = move.place[d];
-      if (to == from) continue;
+      if (move.place[d] == from) continue;
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u) {
         const uint64_t piece = first + u * step;
-        if (piece < pieces.aligned) StoreRaw(to + pieces.head + 16 * piece, raw[u]);
+        if (piece < pieces.aligned) StoreRaw(move.place[d] + pieces.head + 16 * piece, raw[u]);
       }
     }
   }
+}
+
+AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
+  const uint64_t bytes = move.count * move.element;
+  const Pieces pieces = Pieces::Of(move.place, move.num_operands(), bytes, 1);
+  const uint8_t* const from = move.src()[0];
+  if (pieces.aligned == 0 && bytes % pieces.word == 0) {
+    if (pieces.word == 4) return CopyWords<uint32_t>(move, bytes);
+    if (pieces.word == 2) return CopyWords<uint16_t>(move, bytes);
+    return CopyWords<uint8_t>(move, bytes);
+  }
+  CopyAligned(move, pieces);
 #pragma unroll 1
-  for (uint64_t i = ThreadIndex(); i < pieces.NumOthers(); i += step) {
+  for (uint64_t i = ThreadIndex(); i < pieces.NumOthers(); i += NumThreads()) {
     uint64_t at;
     const uint32_t size = pieces.Other(i, &at);
     const Raw raw = LoadPart(from + at, size, pieces.word);

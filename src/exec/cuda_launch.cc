@@ -18,7 +18,7 @@ using device::cuda::Scope;
 namespace cuda = kernels::cuda;
 
 // Threads of a block: as many as there are words of 16 bytes to move, so that small calls wait for few at their barriers.
-constexpr unsigned kLeastThreads = 64, kMostThreads = 512;
+constexpr unsigned kLeastThreads = 64, kMostThreads = cuda::kMaxThreads;
 
 unsigned ThreadsFor(const cuda::Task& task) {
   const plan::Partition& cut = task.cut.partition;
@@ -147,9 +147,13 @@ class DeviceLaunch {
     }
     // Other ranks on the device need room for their blocks, in launches of their own.
     const uint32_t neighbours = std::max(ranks_[0]->neighbours(), static_cast<uint32_t>(ranks_.size()));
-    const uint64_t share = uint64_t{interpreter->resident_blocks} * ranks_.size() / neighbours;
+    const uint64_t share = std::max<uint64_t>(uint64_t{interpreter->resident_blocks} * ranks_.size() / neighbours, 1);
     const uint64_t strands = tasks.size() * uint64_t{launch.lanes};
-    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, std::max<uint64_t>(share, 1)));
+    if (strands > share * cuda::kMaxStrands)
+      return MakeStatus(Code::kInvalidUsage, "%zu calls of one group on CUDA device %d need %llu blocks at a time, and their ranks "
+                        "have room for %llu; use more groups", tasks.size(), device_->ordinal(),
+                        static_cast<unsigned long long>(strands / cuda::kMaxStrands + 1), static_cast<unsigned long long>(share));
+    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, share));
     void* parameters[] = {&launch};
     AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuLaunchKernel(interpreter->run, blocks, 1, 1, threads_, 1, 1, 0, streams_[0],
                                                                 parameters, nullptr),

@@ -19,9 +19,8 @@ struct Known {
 // By address, in pieces of 2 MiB: what is allocated lies in few of them.
 constexpr size_t kKnown = 64;
 Known& PlaceFor(uint64_t address) {
-  // On the heap: a library that is loaded with dlopen finds little room for thread-locals.
-  static thread_local std::unique_ptr<Known[]> known;
-  if (known == nullptr) known = std::make_unique<Known[]>(kKnown);
+  // Not in static TLS, of which a library that is loaded late gets little.
+  static thread_local const auto known = std::make_unique<Known[]>(kKnown);
   return known[(address >> 21) * 0x9e3779b97f4a7c15ull >> 58];
 }
 

@@ -233,6 +233,11 @@ Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name)
 Status CudaRank::TakeReport() {
   const auto report = static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE));
   if (report != cuda::Report::kMismatch) return Status();
+  // The calls are written down on the host; those of replayed graphs are not.
+  {
+    std::lock_guard lock(launching_);
+    for (const auto& [on_host, channel] : channels_) AXCCL_RETURN_IF_ERROR(on_host->FindMismatch());
+  }
   return MakeStatus(Code::kInvalidUsage,
                     "mismatch at operation %llu: rank %d and the member at position %u of its group made different calls; all "
                     "ranks of a communicator must make the same calls in the same order",

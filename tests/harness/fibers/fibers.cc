@@ -17,6 +17,7 @@ namespace axccl::fibers {
 namespace {
 
 constexpr size_t kStackBytes = 256u << 10;
+constexpr size_t kSharedBytes = 48u << 10;
 constexpr size_t kMostPending = 48;
 constexpr uint64_t kLongestBurst = 2000;
 
@@ -24,6 +25,8 @@ struct Block;
 
 // ThreadSanitizer's view: each fiber is a thread.
 #if defined(AXCCL_FIBERS_TSAN)
+constexpr bool kSanitized = true;  // each fiber of a run needs a stack of its own
+
 struct Sanitizer {
   void* fiber = nullptr;
   void Create() { fiber = __tsan_create_fiber(0); }
@@ -34,6 +37,8 @@ struct Sanitizer {
   static void Acquire(void* p) { __tsan_acquire(p); }
 };
 #else
+constexpr bool kSanitized = false;
+
 struct Sanitizer {
   void Create() {}
   void Current() {}
@@ -80,15 +85,17 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<Fiber*> ready;
   std::vector<Pending> pending;
-  std::unique_ptr<uint64_t[]> shared;
+  std::unique_ptr<uint64_t[]> shared = std::make_unique<uint64_t[]>(kSharedBytes / 8);
   size_t shared_bytes = 0;
   uint32_t arrived = 0, count = 0, result = 0, left = 0;
-  char order = 0;  // stands for the block's barriers
+  bool passed = false;  // all have arrived at a barrier
+  char order = 0;       // stands for the block's barriers
 };
 
 struct Machine {
   std::vector<Progress> streams;
   std::vector<std::unique_ptr<Block>> blocks;  // that run
+  std::vector<std::unique_ptr<Block>> ended;
   std::vector<Stack*> free_stacks;
   Fiber* now = nullptr;
   Sanitizer scheduler;
@@ -146,6 +153,7 @@ void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
   block->index = index;
   block->fibers.resize(launch.threads);
   block->left = launch.threads;
+  std::memset(block->shared.get(), 0xa5, kSharedBytes);
   for (uint32_t t = 0; t < launch.threads; ++t) {
     Fiber& fiber = block->fibers[t];
     fiber.block = block.get();
@@ -164,17 +172,31 @@ void StartLaunch(Progress* progress) {
   const Launch& launch = (*progress->stream)[progress->next++];
   progress->blocks_left = launch.blocks;
   for (uint32_t b = 0; b < launch.blocks; ++b) StartBlock(progress, launch, b);
+  Sanitizer::Release(&progress->order);
+}
+
+void OpenBarrier(Block* block) {
+  block->passed = false;
+  for (Pending& store : block->pending) store.published = true;
+  for (Fiber& fiber : block->fibers) {
+    if (!fiber.waits) continue;
+    fiber.waits = false;
+    block->ready.push_back(&fiber);
+  }
 }
 
 void EndBlock(Block* block) {
   for (const Pending& store : block->pending) store.Write();
   for (Fiber& fiber : block->fibers) {
     fiber.sanitizer.Destroy();
-    machine->free_stacks.push_back(fiber.stack);
+    if (!kSanitized) machine->free_stacks.push_back(fiber.stack);
   }
   Progress* const progress = block->progress;
   if (machine->favourite == block) machine->favourite = nullptr;
-  std::erase_if(machine->blocks, [block](const auto& b) { return b.get() == block; });
+  const auto at =
+      std::find_if(machine->blocks.begin(), machine->blocks.end(), [block](const auto& b) { return b.get() == block; });
+  machine->ended.push_back(std::move(*at));
+  machine->blocks.erase(at);
   if (--progress->blocks_left == 0) StartLaunch(progress);
 }
 
@@ -201,9 +223,9 @@ void RunOne(Block* block) {
   fiber->sanitizer.Enter();
   fiber->stack->Enter();
   machine->now = nullptr;
-  if (!fiber->ended) return;
-  Remove(&block->ready, fiber);
-  if (--block->left == 0) EndBlock(block);
+  if (fiber->ended || fiber->waits) Remove(&block->ready, fiber);
+  if (block->passed) OpenBarrier(block);
+  if (fiber->ended && --block->left == 0) EndBlock(block);
 }
 
 // Brings one store to memory, unless an earlier one of the same bytes is still waiting.
@@ -227,7 +249,6 @@ bool Run(const std::vector<Stream>& streams, const Options& options) {
   here.streams.resize(streams.size());
   for (size_t i = 0; i < streams.size(); ++i) {
     here.streams[i].stream = &streams[i];
-    Sanitizer::Release(&here.streams[i].order);
     StartLaunch(&here.streams[i]);
   }
   uint64_t switches = 0;
@@ -252,12 +273,9 @@ Position Here() {
 
 void* SharedMemory(size_t bytes) {
   Block& block = *machine->now->block;
-  if (block.shared == nullptr) {
-    block.shared_bytes = bytes;
-    block.shared = std::make_unique<uint64_t[]>(bytes / 8 + 1);
-    std::memset(block.shared.get(), 0xa5, bytes);
-  }
-  if (block.shared_bytes != bytes) std::abort();  // more than one variable is not simulated
+  // More than one variable is not simulated.
+  if (bytes > kSharedBytes || (block.shared_bytes != 0 && block.shared_bytes != bytes)) std::abort();
+  block.shared_bytes = bytes;
   return block.shared.get();
 }
 
@@ -266,20 +284,13 @@ uint32_t BarrierCount(bool value) {
   Block& block = *fiber->block;
   Sanitizer::Release(&block.order);
   block.count += value;
+  fiber->waits = true;
   if (++block.arrived == block.fibers.size()) {
     block.result = block.count;
     block.arrived = block.count = 0;
-    for (Pending& store : block.pending) store.published = true;
-    for (Fiber& other : block.fibers) {
-      if (!other.waits) continue;
-      other.waits = false;
-      block.ready.push_back(&other);
-    }
-  } else {
-    fiber->waits = true;
-    Remove(&block.ready, fiber);
-    Leave(fiber);
+    block.passed = true;
   }
+  Leave(fiber);
   Sanitizer::Acquire(&block.order);
   return block.result;
 }

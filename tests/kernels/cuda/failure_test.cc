@@ -28,7 +28,7 @@ TEST(CudaFailure, NothingRunsOnABrokenChannel) {
   world.AddFor(0, call);
   world.AddFor(0, call);
   fibers::Options options;
-  options.host = [&world] { world.control(0).abort = 1; };
+  options.host = [&world] { __atomic_store_n(&world.control(0).abort, 1, __ATOMIC_RELAXED); };
   ASSERT_TRUE(world.Run(RunKernel, World::Shape(), options));
   EXPECT_EQ(world.state(0).broken, 1u);
   EXPECT_EQ(world.state(0).sequence, 0u);

@@ -41,5 +41,15 @@ TEST(CudaInterpreter, RunsCallsOfManyTurns) {
   for (int repeat = 0; repeat < 60; ++repeat) ASSERT_EQ(RunLongCalls(RunKernel, random.Next()), "");
 }
 
+// More steps than a block keeps in shared memory, and more waits after each other than it has threads.
+TEST(CudaInterpreter, RunsWithManyRanks) {
+  harness::Random random(harness::Seed() + 3);
+  for (int repeat = 0; repeat < 40; ++repeat) {
+    const int ranks = 5 + static_cast<int>(random.Below(World::kMaxRanks - 4));
+    const CallSpec first = RandomCall(ranks, 2, &random), second = RandomCall(ranks, 2, &random);
+    ASSERT_EQ(RunSequence(RunKernel, ranks, 2, {first, second}, random.Next()), "");
+  }
+}
+
 }  // namespace
 }  // namespace axccl::kernels::cuda

@@ -148,8 +148,8 @@ void World::FillChannel(int rank) {
 int64_t World::InputValue(const CallSpec& call, int rank, int block, uint64_t i) const {
   const uint64_t order = (uint64_t(rank) << 40) + (uint64_t(block) << 32) + i;
   const auto value = static_cast<int64_t>(harness::Scramble(seed_, call.count * 131 + uint64_t(call.kind), order) % 4);
-  // Averages are whole, and every rank's part of one is.
-  return call.scaling == Scaling::kAverage ? value * ranks_ : value;
+  // Averages are whole, and every rank's part of one is; the sum fits a byte.
+  return call.scaling == Scaling::kAverage ? value % 2 * ranks_ : value;
 }
 
 int64_t World::WantedValue(const CallSpec& call, int rank, int block, uint64_t i) const {

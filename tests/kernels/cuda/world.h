@@ -42,6 +42,8 @@ struct CallSpec {
 
 class World {
  public:
+  static constexpr int kMaxRanks = 8;
+
   World(int ranks, int lanes, uint64_t seed);
 
   int ranks() const { return ranks_; }
@@ -92,7 +94,7 @@ class World {
 
   const int ranks_, lanes_;
   const uint64_t seed_;
-  std::vector<std::byte> barrier_[8];
+  std::vector<std::byte> barrier_[kMaxRanks];
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::vector<std::unique_ptr<Part>>> parts_;  // by rank, in order
   harness::Random random_;

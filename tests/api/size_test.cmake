@@ -1,0 +1,11 @@
+# The library as it is shipped, without its debug information, takes no more than MOST bytes.
+execute_process(COMMAND ${STRIP} -o ${FOLDER}/stripped.so ${LIBRARY} RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "cannot strip ${LIBRARY}")
+endif()
+file(SIZE ${FOLDER}/stripped.so bytes)
+file(REMOVE ${FOLDER}/stripped.so)
+message(STATUS "${bytes} bytes")
+if(bytes GREATER MOST)
+  message(FATAL_ERROR "the library has ${bytes} bytes, at most ${MOST} are meant")
+endif()

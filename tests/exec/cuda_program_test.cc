@@ -1,0 +1,92 @@
+// Programs and cuts for the CUDA interpreter: what they say, and what is refused. That they run is tested in
+// tests/kernels/cuda.
+
+#include "src/exec/cuda_program.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "src/algo/algo.h"
+#include "src/verify/verify.h"
+
+namespace axccl::exec {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+std::shared_ptr<const Program> Make(plan::Kind kind, int ranks, const char* algorithm, int lanes, int rank) {
+  auto schedule = algo::Generate(plan::Contract{kind, ranks, 0}, algorithm, lanes);
+  EXPECT_TRUE(schedule.ok());
+  auto plan = verify::MakePlan(std::move(schedule).value());
+  EXPECT_TRUE(plan.ok());
+  auto program = Program::Make(std::move(plan).value(), rank);
+  EXPECT_TRUE(program.ok());
+  return std::move(program).value();
+}
+
+TEST(CudaProgram, HoldsEveryStepAndOperand) {
+  const auto program = Make(plan::Kind::kAllReduce, 4, "ring", 2, 1);
+  auto bytes = MakeCudaProgram(*program);
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  const auto& header = *reinterpret_cast<const cuda::Program*>(bytes->data());
+  EXPECT_EQ(header.bytes, bytes->size());
+  EXPECT_EQ(header.lanes, 2u);
+  EXPECT_EQ(header.slots, program->plan->schedule.slots);
+  EXPECT_EQ(header.plan_id[0], program->plan->hash.high);
+  EXPECT_EQ(header.complete != 0, program->plan->complete);
+  EXPECT_EQ(header.is_barrier, 0);
+  EXPECT_EQ(header.steps_at % alignof(cuda::Step), 0u);
+  for (size_t lane = 0; lane < 2; ++lane) {
+    ASSERT_EQ(header.lane_begin[lane + 1] - header.lane_begin[lane], program->lanes[lane].size());
+    for (size_t i = 0; i < program->lanes[lane].size(); ++i) {
+      const Step& step = program->lanes[lane][i];
+      const cuda::Step& converted = header.steps()[header.lane_begin[lane] + i];
+      EXPECT_EQ(converted.kind == cuda::StepKind::kWait, step.kind == plan::OpKind::kWait);
+      EXPECT_EQ(converted.endpoint, step.endpoint);
+      EXPECT_EQ(converted.value, step.value);
+      EXPECT_EQ(converted.operands, step.operands);
+    }
+  }
+  for (size_t i = 0; i < program->operands.size(); ++i) {
+    const bool slot = program->operands[i].buffer == plan::Buffer::kScratch;
+    EXPECT_EQ(header.operands()[i].space == cuda::Space::kSlot, slot);
+    EXPECT_EQ(header.operands()[i].rank, program->operands[i].rank);
+  }
+}
+
+TEST(CudaProgram, SaysWhatIsABarrierAndWhatIsDirect) {
+  auto barrier = MakeCudaProgram(*Make(plan::Kind::kBarrier, 3, "oneshot", 1, 0));
+  ASSERT_TRUE(barrier.ok());
+  EXPECT_EQ(reinterpret_cast<const cuda::Program*>(barrier->data())->is_barrier, 1);
+  auto direct = MakeCudaProgram(*Make(plan::Kind::kAllReduce, 3, "direct", 1, 0));
+  ASSERT_TRUE(direct.ok());
+  EXPECT_EQ(reinterpret_cast<const cuda::Program*>(direct->data())->prologue, 3u);
+}
+
+TEST(CudaProgram, RefusesWhatTheInterpreterHasNoRoomFor) {
+  Program program = *Make(plan::Kind::kAllReduce, 2, "oneshot", 1, 0);
+  program.lanes.resize(cuda::kMaxLanes + 1);
+  EXPECT_EQ(MakeCudaProgram(program).status().message(),
+            "oneshot of 2 ranks has 65 lanes, CUDA devices run 64 at most: use fewer");
+  program.lanes.resize(1);
+  program.max_operands = cuda::kMaxOperands + 1;
+  EXPECT_EQ(MakeCudaProgram(program).status().code(), Code::kInvalidUsage);
+}
+
+TEST(CudaCut, IsThatOfThePreparedCall) {
+  Prepared prepared;
+  prepared.partition = {1000, 128, 16, 2, 3};
+  prepared.turns = 4;
+  prepared.slot_bytes = 192;
+  prepared.set_bytes = 1152;
+  prepared.sets = 5;
+  const cuda::Cut cut = MakeCudaCut(prepared);
+  EXPECT_EQ(cut.partition.tile, 128u);
+  EXPECT_EQ(cut.turns, 4u);
+  EXPECT_EQ(cut.slot_bytes, 192u);
+  for (uint64_t turn = 0; turn < 1000; ++turn) EXPECT_EQ(cut.SetOffset(turn), prepared.SetOffset(turn)) << turn;
+}
+
+}  // namespace
+}  // namespace axccl::exec
