@@ -59,9 +59,10 @@ class Driver:
         self.call("cuMemFree_v2", ctypes.c_uint64(memory))
 
     def fill(self, memory, value, count):
-        """`count` floats."""
+        """`count` floats, done when it returns: a memset alone would only be enqueued."""
         bits = ctypes.c_uint.from_buffer_copy(ctypes.c_float(value)).value
         self.call("cuMemsetD32_v2", ctypes.c_uint64(memory), ctypes.c_uint(bits), ctypes.c_size_t(count))
+        self.call("cuCtxSynchronize")
 
     def read_float(self, memory):
         value = ctypes.c_float()
