@@ -1,5 +1,5 @@
 /* The NCCL API as AxCCL serves it: same names, same numbers, same layouts, so that programs written or compiled for
- * NCCL 2 run on AxCCL unchanged. Pure C11 and C++; needs no CUDA header.
+ * NCCL 2 run on AxCCL unchanged. Pure C11 and C++; needs no CUDA header but where nvcc compiles it.
  *
  * Results. Every function returns ncclResult_t unless it says otherwise; ncclGetLastError tells, for the calling
  * thread, what was wrong and what to do. ncclInvalidArgument leaves the communicator usable.
@@ -20,6 +20,16 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Code for GPUs that was written for NCCL's header counts on what that brings along. */
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#ifdef __cplusplus
+#include <cuda_fp8.h>
+#endif
+#endif
 
 /* The version of NCCL whose behaviour this header and library (ncclGetVersion) offer. Programs switch features on by
  * it, so it names the newest version whose host-side functions are served rather than merely present. The functions

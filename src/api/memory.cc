@@ -17,6 +17,19 @@ Result<void*> Allocate(size_t bytes) {
   return heap->Allocate(bytes, NCCL_WIN_REQUIRED_ALIGNMENT);
 }
 
+// Whether `buff` may be a window: memory that peers can map.
+Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const char* call) {
+  if (const exec::GpuRank* gpu = comm.core()->gpu(); gpu != nullptr) {
+    const Status seen = gpu->CheckMemory(buff, bytes, "argument buff");
+    return seen.ok() ? seen : MakeStatus(seen.code(), "%s: %s", call, std::string(seen.message()).c_str());
+  }
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  uint64_t offset = 0;
+  if (heap->Contains(buff, bytes, &offset)) return Status();
+  return MakeStatus(Code::kInvalidArgument,
+                    "%s: argument buff is not memory from ncclMemAlloc; windows need memory that peers can map", call);
+}
+
 }  // namespace
 }  // namespace axccl::api
 
@@ -64,7 +77,8 @@ AXCCL_API ncclResult_t pncclCommDeregister(const ncclComm_t handle, void* regist
 }
 AXCCL_TWIN(CommDeregister)
 
-AXCCL_API ncclResult_t pncclCommWindowRegister(ncclComm_t handle, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
+AXCCL_API ncclResult_t pncclCommWindowRegister(ncclComm_t handle, void* buff, size_t size, ncclWindow_t* win,
+                                               int winFlags) {
   constexpr const char* kCall = "ncclCommWindowRegister";
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, kCall, &result);
@@ -76,11 +90,7 @@ AXCCL_API ncclResult_t pncclCommWindowRegister(ncclComm_t handle, void* buff, si
                            buff == nullptr ? "buff is NULL" : "size is 0");
   if ((winFlags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)) != 0)
     return InvalidArgument("%s: argument winFlags is 0x%x; pass a combination of NCCL_WIN_*", kCall, winFlags);
-  const auto heap = shm::Heap::Get();
-  if (!heap.ok()) return Report(heap.status());
-  uint64_t offset = 0;
-  if (!heap.value()->Contains(buff, size, &offset))
-    return InvalidArgument("%s: argument buff is not memory from ncclMemAlloc; windows need memory that peers can map", kCall);
+  if (const Status status = CheckWindow(*comm, buff, size, kCall); !status.ok()) return Report(status);
   *win = static_cast<ncclWindow_t>(comm->AddRegion(buff, size, true));
   return ncclSuccess;
 }

@@ -224,6 +224,12 @@ Status CudaRank::CheckCall(const Call& call) const {
   return Status();
 }
 
+// Of the first and the last byte: what is between may be several allocations side by side (virtual memory management).
+Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name) const {
+  AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, memory, name));
+  return CheckPointer(*device_, static_cast<const std::byte*>(memory) + bytes - 1, name);
+}
+
 Status CudaRank::TakeReport() {
   const auto report = static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE));
   if (report != cuda::Report::kMismatch) return Status();

@@ -43,6 +43,7 @@ class CudaRank : public GpuRank {
   GpuAddress address() const override { return address_; }
   Status Connect(const std::vector<GpuAddress>& addresses, const std::vector<Member>& members) override;
   Status CheckCall(const Call& call) const override;
+  Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
   Status TakeReport() override;
   void Abort() override;
   bool Idle() override;

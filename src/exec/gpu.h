@@ -54,6 +54,8 @@ class GpuRank {
   virtual Status Connect(const std::vector<GpuAddress>& addresses, const std::vector<Member>& members) = 0;
   // An error unless `call` can run here.
   virtual Status CheckCall(const Call& call) const = 0;
+  // kInvalidArgument unless kernels here may use all of it; `name` is what it is called.
+  virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
   // What a kernel found wrong, once; ok when nothing.
   virtual Status TakeReport() = 0;
   // Makes all kernels of this rank end, soon.

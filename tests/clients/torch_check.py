@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""torch.distributed's NCCL backend on AxCCL: several processes, which share GPUs, against what one process computes.
+
+    LD_LIBRARY_PATH=build/dropin LD_PRELOAD=libnccl.so.2 python3 tests/clients/torch_check.py --ranks 2
+
+Every input is a function of rank, operation and element, so each process knows the inputs of all and computes what it must
+get. Values are small integers: sums are exact in every type, whatever their order.
+"""
+
+import argparse
+import os
+import socket
+import sys
+import traceback
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+SIZES = [1, 7, 1024, 100_003, 1 << 20]  # elements of a block
+TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8]
+TIMEOUT = timedelta(seconds=120)
+
+
+def pattern(rank, salt, size, dtype, device):
+    """0 to 6: sums of up to 16 ranks stay exact in bfloat16 and within uint8."""
+    return ((torch.arange(size, device=device) * 5 + rank * 3 + salt) % 7).to(dtype)
+
+
+def expect(what, found, expected):
+    if not torch.equal(found, expected):
+        wrong = (found != expected).nonzero().flatten()
+        at = int(wrong[0])
+        raise AssertionError(f"{what}: {len(wrong)} of {found.numel()} elements are wrong, the first at {at}: "
+                             f"{found[at].item()} in place of {expected[at].item()}")
+
+
+class Rank:
+    def __init__(self, rank, ranks, device):
+        self.rank, self.ranks, self.device = rank, ranks, device
+        self.salt = 0
+
+    def inputs(self, size, dtype):
+        """Of all ranks, new ones each time."""
+        self.salt += 1
+        return [pattern(rank, self.salt, size, dtype, self.device) for rank in range(self.ranks)]
+
+    def spoiled(self, size, dtype):
+        return torch.full((size,), 99, dtype=dtype, device=self.device)
+
+    def all_reduce(self, size, dtype):
+        for op, fold in ((dist.ReduceOp.SUM, lambda a: a.sum(0)), (dist.ReduceOp.MAX, lambda a: a.amax(0)),
+                         (dist.ReduceOp.MIN, lambda a: a.amin(0))):
+            inputs = self.inputs(size, dtype)
+            mine = inputs[self.rank].clone()
+            dist.all_reduce(mine, op)
+            # In a wide type: bfloat16 would be summed in another precision.
+            expect(f"all_reduce {op}", mine, fold(torch.stack(inputs).to(torch.float64)).to(dtype))
+
+    def all_gather(self, size, dtype):
+        inputs = self.inputs(size, dtype)
+        out = self.spoiled(size * self.ranks, dtype)
+        dist.all_gather_into_tensor(out, inputs[self.rank])
+        expect("all_gather_into_tensor", out, torch.cat(inputs))
+
+    def reduce_scatter(self, size, dtype):
+        inputs = self.inputs(size * self.ranks, dtype)
+        out = self.spoiled(size, dtype)
+        dist.reduce_scatter_tensor(out, inputs[self.rank])
+        total = torch.stack(inputs).to(torch.float64).sum(0).to(dtype)
+        expect("reduce_scatter_tensor", out, total[self.rank * size:(self.rank + 1) * size])
+
+    def all_to_all(self, size, dtype):
+        inputs = self.inputs(size * self.ranks, dtype)
+        out = self.spoiled(size * self.ranks, dtype)
+        dist.all_to_all_single(out, inputs[self.rank])
+        mine = slice(self.rank * size, (self.rank + 1) * size)
+        expect("all_to_all_single", out, torch.cat([one[mine] for one in inputs]))
+
+    def uneven_all_to_all(self, size, dtype):
+        """Rank r sends size + r + s elements to rank s."""
+        counts = [[size + r + s for s in range(self.ranks)] for r in range(self.ranks)]
+        self.salt += 1
+        inputs = [pattern(r, self.salt, sum(counts[r]), dtype, self.device) for r in range(self.ranks)]
+        received = [counts[r][self.rank] for r in range(self.ranks)]
+        out = self.spoiled(sum(received), dtype)
+        dist.all_to_all_single(out, inputs[self.rank], received, counts[self.rank])
+        parts = [torch.split(inputs[r], counts[r])[self.rank] for r in range(self.ranks)]
+        expect("all_to_all_single of different sizes", out, torch.cat(parts))
+
+    def broadcast(self, size, dtype):
+        for root in range(self.ranks):
+            inputs = self.inputs(size, dtype)
+            mine = inputs[self.rank].clone()
+            dist.broadcast(mine, root)
+            expect(f"broadcast of rank {root}", mine, inputs[root])
+
+    def ring(self, size, dtype):
+        """send and recv, grouped, as pipelines use them."""
+        inputs = self.inputs(size, dtype)
+        before, after = (self.rank - 1) % self.ranks, (self.rank + 1) % self.ranks
+        out = self.spoiled(size, dtype)
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, inputs[self.rank], after), dist.P2POp(dist.irecv, out, before)])
+        for work in works:
+            work.wait()
+        expect("batch_isend_irecv", out, inputs[before])
+
+    def send_recv(self, size, dtype):
+        """From rank to rank, one after the other."""
+        inputs = self.inputs(size, dtype)
+        if self.rank > 0:
+            out = self.spoiled(size, dtype)
+            dist.recv(out, self.rank - 1)
+            expect("recv", out, inputs[self.rank - 1])
+        if self.rank + 1 < self.ranks:
+            dist.send(inputs[self.rank], self.rank + 1)
+
+    def subgroup(self, size, dtype):
+        """A communicator of the even ranks."""
+        members = list(range(0, self.ranks, 2))
+        group = dist.new_group(members)
+        inputs = self.inputs(size, dtype)
+        if self.rank in members:
+            mine = inputs[self.rank].clone()
+            dist.all_reduce(mine, group=group)
+            expect("all_reduce of the even ranks", mine,
+                   torch.stack([inputs[r] for r in members]).to(torch.float64).sum(0).to(dtype))
+            dist.destroy_process_group(group)
+
+    def graph(self, size, dtype):
+        """Captured once, replayed with other inputs."""
+        buffer = self.spoiled(size, dtype)
+        dist.all_reduce(buffer.clone())  # outside of the capture, so that the communicator is there
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            dist.all_reduce(buffer)
+        for _ in range(3):
+            inputs = self.inputs(size, dtype)
+            buffer.copy_(inputs[self.rank])
+            graph.replay()
+            torch.cuda.synchronize()
+            expect("all_reduce in a CUDA graph", buffer, torch.stack(inputs).to(torch.float64).sum(0).to(dtype))
+
+
+def check_all(rank):
+    for dtype in TYPES:
+        for size in SIZES:
+            for operation in (rank.all_reduce, rank.all_gather, rank.reduce_scatter, rank.all_to_all, rank.uneven_all_to_all,
+                              rank.broadcast, rank.ring, rank.send_recv):
+                operation(size, dtype)
+    rank.subgroup(1000, torch.float32)
+    rank.graph(1000, torch.float32)
+
+
+def process(rank, ranks, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    device = torch.device("cuda", rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    try:
+        dist.init_process_group("nccl", rank=rank, world_size=ranks, timeout=TIMEOUT)
+        check_all(Rank(rank, ranks, device))
+        torch.cuda.synchronize()
+        dist.destroy_process_group()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # at once: peers may be waiting for this rank, and so would its own clean-up
+    print(f"rank {rank} of {ranks} on {device}: all right, NCCL {torch.cuda.nccl.version()}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    ranks = parser.parse_args().ranks
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    mp.spawn(process, (ranks, port), nprocs=ranks)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What machine this is."""
+
+import json
+import os
+import platform
+import shutil
+
+from gpu_check.steps import Failed, Outcome, Table
+
+# nvidia-smi's names. Asked one by one: an old one refuses a whole list for one name that it does not know.
+QUERIES = ["name", "driver_version", "compute_cap", "memory.total", "memory.used", "clocks.current.sm", "clocks.max.sm",
+           "clocks.current.memory", "clocks.max.memory", "clocks_event_reasons.active", "power.limit", "temperature.gpu",
+           "ecc.mode.current", "mig.mode.current", "compute_mode", "pcie.link.gen.current", "pcie.link.width.current"]
+
+
+def processor():
+    model = platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+
+
+def ask_nvidia_smi(setup):
+    """Rows of a table: a query and its answer for each GPU."""
+    rows = []
+    for query in QUERIES:
+        run = setup.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], 20)
+        if run.ok:
+            rows.append([query, *[line.strip() for line in run.output.strip().splitlines()]])
+    return rows
+
+
+def describe(setup):
+    """The part. Leaves the GPUs in setup.gpus."""
+    outcome = Outcome("machine")
+    facts = [["processor", processor()], ["mode", "software GPU" if setup.software else "GPU"]]
+    for tool in ("nvcc", "compute-sanitizer", "mpirun"):
+        facts.append([tool, find_tool(tool) or "not found"])
+    run = setup.run(setup.python("cuda"), 60, setup.environment())
+    if not run.ok:
+        raise Failed(f"the CUDA driver cannot be used: {run.output.strip()}")
+    found = json.loads(run.output.strip().splitlines()[-1])
+    setup.gpus = found["gpus"]
+    facts.append(["CUDA driver", found["driver"]])
+    for i, gpu in enumerate(setup.gpus):
+        facts.append([f"GPU {i}", f"{gpu['name']}, compute capability {gpu['capability']}, {gpu['multiprocessors']} "
+                      f"multiprocessors, {gpu['memory'] / (1 << 30):.1f} GiB"])
+    outcome.tables.append(Table("Machine", ["what", "is"], facts))
+    if not setup.software and shutil.which("nvidia-smi"):
+        rows = ask_nvidia_smi(setup)
+        outcome.tables.append(Table("nvidia-smi", ["query", *[f"GPU {i}" for i in range(len(setup.gpus))]], rows))
+        links = setup.run(["nvidia-smi", "topo", "-m"], 20)
+        if links.ok:
+            setup.keep("nvidia-smi-topo", links)
+    if not setup.gpus:
+        raise Failed("the CUDA driver sees no GPU")
+    outcome.summary = f"{len(setup.gpus)} x {setup.gpus[0]['name']}"
+    return outcome
+
+
+def find_tool(name):
+    """Like which, also where CUDA is installed by default."""
+    folders = [os.path.join(os.environ.get(v, ""), "bin") for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
+    path = os.pathsep.join([os.environ.get("PATH", ""), *folders, "/usr/local/cuda/bin", "/opt/cuda/bin"])
+    return shutil.which(name, path=path)

@@ -1,0 +1,130 @@
+"""Checks and measures AxCCL on a machine with GPUs, without a network, and writes one report.
+
+Parts, in this order: machine (what it is), build (the library and, where GoogleTest is installed, the tests, in
+build/gpu), tests (those with the CTest label cuda, on the real driver), sanitizers (compute-sanitizer's memcheck,
+racecheck and synccheck), nccl-tests (with --nccl-tests DIR), torch and jax (where they are installed), benchmark
+(collectives against a device-to-device copy, and 8-byte latency; ranks share GPUs). Every part has a time limit, and what
+cannot run says why. A part that fails does not stop the others, but for build, without which there are none.
+
+--software runs the same on the software GPU of tools/softgpu, as far as that can be: it tests this tool, not the library.
+"""
+
+import argparse
+import datetime
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+from gpu_check import bench, build, clients, machine, nccl_tests, report, steps, suites
+
+PARTS = ["machine", "build", "tests", "sanitizers", "nccl-tests", "torch", "jax", "benchmark"]
+# Seconds.
+LIMITS = {"machine": 120, "build": 3600, "tests": 1800, "sanitizers": 1800, "nccl-tests": 3600, "torch": 900, "jax": 900,
+          "benchmark": 1800}
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(prog="tools/gpu-check", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated (%(default)s); machine always runs")
+    parser.add_argument("--build", help="build folder (build/gpu; with --software build)")
+    parser.add_argument("--out", help="the report, without .md and .json (perf/results/gpu-check-<date>)")
+    parser.add_argument("--nccl-tests", metavar="DIR", help="checkout of nccl-tests, which is built in a temporary folder")
+    parser.add_argument("--nccl-home", metavar="DIR", help="has include/nccl.h and nccl_device.h for nccl-tests; without it "
+                        "they are built as for NCCL 2.27, with this library's nccl.h")
+    parser.add_argument("--programs", default=",".join(nccl_tests.PROGRAMS), help="of nccl-tests (%(default)s)")
+    parser.add_argument("--python", default=sys.executable, help="has torch and jax (%(default)s)")
+    parser.add_argument("--max-bytes", default=None, help="largest size of nccl-tests and the benchmark (1G; with --software "
+                        "64K)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the builds (%(default)s)")
+    parser.add_argument("--time-factor", type=float, default=1, help="multiplies the time limits of the parts (%(default)s)")
+    parser.add_argument("--software", action="store_true", help="on the software GPU")
+    parser.add_argument("--devices", type=int, default=1, help="of the software GPU (%(default)s)")
+    chosen = parser.parse_args(arguments)
+    chosen.parts = chosen.parts.split(",")
+    unknown = [part for part in chosen.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"--parts: there is no {', '.join(unknown)}; choose of {', '.join(PARTS)}")
+    unknown = [program for program in chosen.programs.split(",") if program not in nccl_tests.PROGRAMS]
+    if unknown:
+        parser.error(f"--programs: there is no {', '.join(unknown)}; choose of {', '.join(nccl_tests.PROGRAMS)}")
+    chosen.programs = chosen.programs.split(",")
+    chosen.max_bytes = steps.parse_size(chosen.max_bytes or ("64K" if chosen.software else "1G"))
+    chosen.build = os.path.abspath(chosen.build or os.path.join(steps.ROOT, "build" if chosen.software else "build/gpu"))
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M")
+    chosen.out = os.path.abspath(chosen.out or os.path.join(steps.ROOT, "perf", "results", f"gpu-check-{stamp}"))
+    return chosen
+
+
+def build_part(setup, chosen):
+    if not setup.software:
+        return build.build(setup, chosen.jobs)
+    for library in ("libaxccl.so", "softgpu/libcuda.so.1", "softgpu/libcudart.so.13"):
+        if not os.path.exists(os.path.join(setup.build, library)):
+            raise steps.Failed(f"there is no {os.path.join(setup.build, library)}; build the targets axccl, softgpu_cuda and "
+                               "softgpu_cudart13")
+    return steps.Outcome("build", summary=f"as it is in {setup.build}")
+
+
+def bench_sizes(chosen):
+    """Four, down from the largest."""
+    return [size for size in (chosen.max_bytes >> shift for shift in (8, 4, 2, 0)) if size >= 1024]
+
+
+def functions(chosen):
+    iterations, rounds = (1, 1) if chosen.software else (10, 7)
+    return {
+        "machine": machine.describe,
+        "build": lambda setup: build_part(setup, chosen),
+        "tests": suites.tests,
+        "sanitizers": suites.sanitizers,
+        "nccl-tests": lambda setup: nccl_tests.check(setup, chosen.nccl_tests, chosen.nccl_home, chosen.max_bytes,
+                                                     chosen.programs, chosen.jobs),
+        "torch": lambda setup: clients.check(setup, "torch", chosen.python),
+        "jax": lambda setup: clients.check(setup, "jax", chosen.python),
+        "benchmark": lambda setup: bench.benchmark(setup, bench_sizes(chosen), iterations, rounds),
+    }
+
+
+def run_part(name, function, setup, limit):
+    started = time.monotonic()
+    setup.deadline = started + limit
+    try:
+        outcome = function(setup)
+    except steps.LeftOut as reason:
+        outcome = steps.Outcome(name, "left out", str(reason))
+    except Exception as error:  # pylint: disable=broad-except: the others go on whatever happens here
+        text = str(error) if isinstance(error, steps.Failed) else f"{type(error).__name__}: {error}"
+        outcome = steps.Outcome(name, "failed", text)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def main():
+    chosen = parse_arguments()
+    scratch = tempfile.mkdtemp(prefix="axccl-gpu-check-")
+    setup = steps.Setup(chosen.build, chosen.software, chosen.devices, scratch)
+    outcomes = []
+    try:
+        for name in PARTS:
+            if name not in chosen.parts and name != "machine":
+                continue
+            if name not in ("machine", "build") and any(o.state == "failed" for o in outcomes if o.name in ("machine", "build")):
+                outcome = steps.Outcome(name, "left out", "machine or build has failed")
+            else:
+                outcome = run_part(name, functions(chosen)[name], setup, LIMITS[name] * chosen.time_factor)
+            outcomes.append(outcome)
+            print(f"{name}: {outcome.state} ({outcome.seconds:.0f} s) {outcome.summary}", flush=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(os.path.dirname(chosen.out), exist_ok=True)
+    kind = "software GPU (times mean nothing)" if chosen.software else "GPU"
+    paths = report.write(chosen.out, f"gpu-check, {kind}, {datetime.date.today()}", outcomes)
+    print("report: " + ", ".join(os.path.relpath(path) for path in paths))
+    return 1 if any(o.state == "failed" for o in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
