@@ -21,7 +21,7 @@ namespace axccl::device::cuda {
   X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemsetD8Async)        \
   X(cuPointerGetAttributes) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                       \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent)                 \
-  X(cuStreamIsCapturing) X(cuThreadExchangeStreamCaptureMode)                                                       \
+  X(cuStreamIsCapturing) X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
   X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute)                                                  \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel)
