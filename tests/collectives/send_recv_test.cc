@@ -93,16 +93,16 @@ TEST_P(SendRecvTest, RingOfEverySize) {
     ASSERT_TRUE(clique.Init(context));
     Mailbag bag(Seed(), (size_t{40} << 20) * static_cast<size_t>(clique.size()));
     const int n = context.nranks();
-    for (size_t bytes : {0, 1, 3, 8, 63, 64, 65, 255, 1024, 4095, 8192, 16385, 65536, 131071, 1 << 18, (1 << 20) + 1,
-                         8 << 20}) {
+    for (size_t bytes :
+         {0, 1, 3, 8, 63, 64, 65, 255, 1024, 4095, 8192, 16385, 65536, 131071, 1 << 18, (1 << 20) + 1, 8 << 20}) {
       ASSERT_TRUE(context.Step("ring of %zu bytes", bytes));
       ASSERT_OK(ncclGroupStart());
       for (int i = 0; i < clique.size(); ++i) {
         const int r = clique.rank(i);
         const int next = (r + 1) % n;
         const int previous = (r + n - 1) % n;
-        ASSERT_OK(ncclSend(bag.AddSend(r, next, 0, bytes), bytes, ncclUint8, next, clique.comm(i),
-                           Cuda(clique.stream(i))));
+        ASSERT_OK(
+            ncclSend(bag.AddSend(r, next, 0, bytes), bytes, ncclUint8, next, clique.comm(i), Cuda(clique.stream(i))));
         ASSERT_OK(ncclRecv(bag.AddRecv(previous, r, 0, bytes), bytes, ncclUint8, previous, clique.comm(i),
                            Cuda(clique.stream(i))));
       }
@@ -178,11 +178,11 @@ TEST_P(SendRecvTest, UngroupedPairsAreFirstInFirstOut) {
       const size_t bytes = random.Below(size_t{1} << random.Below(17));
       const bool forward = (r % 2 == 0) == random.OneIn(2);
       if (forward) {
-        ASSERT_OK(ncclSend(bag.AddSend(r, peer, k, bytes), bytes, ncclUint8, peer, clique.comm(),
-                           Cuda(clique.stream())));
+        ASSERT_OK(
+            ncclSend(bag.AddSend(r, peer, k, bytes), bytes, ncclUint8, peer, clique.comm(), Cuda(clique.stream())));
       } else {
-        ASSERT_OK(ncclRecv(bag.AddRecv(peer, r, k, bytes), bytes, ncclUint8, peer, clique.comm(),
-                           Cuda(clique.stream())));
+        ASSERT_OK(
+            ncclRecv(bag.AddRecv(peer, r, k, bytes), bytes, ncclUint8, peer, clique.comm(), Cuda(clique.stream())));
       }
     }
     ASSERT_TRUE(clique.Synchronize());
@@ -195,25 +195,29 @@ TEST_P(SendRecvTest, MixedWithCollectivesInOneGroup) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     const int n = context.nranks();
-    Mailbag bag(Seed(), (size_t{4} << 20) * static_cast<size_t>(clique.size()));
+    const auto size = static_cast<size_t>(clique.size());
+    Mailbag bag(Seed(), (size_t{4} << 20) * size);
+    // For all rounds: freeing memory of a GPU waits for whatever runs there.
+    const auto memory =
+        Arena::Create(Memory::kMalloc, size * (Arena::Need(8 << 13) + Arena::Need(8 * static_cast<size_t>(n))));
     for (int round = 0; round < 20; ++round) {
       ASSERT_TRUE(context.Step("round %d", round));
       const size_t count = size_t{1} << (round % 14);
-      std::vector<std::vector<int64_t>> sums(static_cast<size_t>(clique.size()), std::vector<int64_t>(count));
-      std::vector<std::vector<int64_t>> all(static_cast<size_t>(clique.size()));
+      std::vector<int64_t*> sums(size), all(size);
       ASSERT_OK(ncclGroupStart());
       for (int i = 0; i < clique.size(); ++i) {
         const int r = clique.rank(i);
         const int next = (r + 1 + round) % n;
         const int previous = ((r - 1 - round) % n + n) % n;
         const cudaStream_t stream = Cuda(clique.stream(i));
+        sums[i] = static_cast<int64_t*>(memory->Take(count * 8, 0));
+        all[i] = static_cast<int64_t*>(memory->Take(static_cast<size_t>(n) * 8, 0));
         for (size_t k = 0; k < count; ++k) sums[i][k] = static_cast<int64_t>(k) + r;
-        all[i].assign(static_cast<size_t>(n), -1);
         all[i][static_cast<size_t>(r)] = r * 100 + round;
         ASSERT_OK(ncclRecv(bag.AddRecv(previous, r, round, count), count, ncclUint8, previous, clique.comm(i), stream));
-        ASSERT_OK(ncclAllReduce(sums[i].data(), sums[i].data(), count, ncclInt64, ncclSum, clique.comm(i), stream));
+        ASSERT_OK(ncclAllReduce(sums[i], sums[i], count, ncclInt64, ncclSum, clique.comm(i), stream));
         ASSERT_OK(ncclSend(bag.AddSend(r, next, round, count), count, ncclUint8, next, clique.comm(i), stream));
-        ASSERT_OK(ncclAllGather(&all[i][static_cast<size_t>(r)], all[i].data(), 1, ncclInt64, clique.comm(i), stream));
+        ASSERT_OK(ncclAllGather(&all[i][static_cast<size_t>(r)], all[i], 1, ncclInt64, clique.comm(i), stream));
       }
       ASSERT_OK(ncclGroupEnd());
       ASSERT_TRUE(clique.Synchronize());
@@ -224,15 +228,16 @@ TEST_P(SendRecvTest, MixedWithCollectivesInOneGroup) {
         }
         for (int r = 0; r < n; ++r) ASSERT_EQ(all[i][static_cast<size_t>(r)], r * 100 + round);
       }
+      ASSERT_EQ(memory->CheckSentinels(), "");
+      memory->Reset();
     }
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, SendRecvTest,
-                         testing::Values(harness::Threads(2), harness::Threads(4),
-                                         harness::Processes(1), harness::Processes(2), harness::Processes(3),
-                                         harness::Processes(6), harness::OneThread(2), harness::OneThread(4),
-                                         Layout{2, 2, 1}),
+                         testing::Values(harness::Threads(2), harness::Threads(4), harness::Processes(1),
+                                         harness::Processes(2), harness::Processes(3), harness::Processes(6),
+                                         harness::OneThread(2), harness::OneThread(4), Layout{2, 2, 1}),
                          [](const auto& info) { return info.param.Text(); });
 
 TEST(SendRecv, OneDirectionAtATimeFloods) {
@@ -262,15 +267,17 @@ TEST(SendRecv, SelfSendNeedsItsReceiveInTheGroup) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    int out[3] = {1, 2, 3};
-    int in[3] = {0, 0, 0};
+    const int values[3] = {1, 2, 3};
+    const auto memory = Arena::Create(Memory::kMalloc, 2 * Arena::Need(sizeof values));
+    void* const out = std::memcpy(memory->Take(sizeof values, 0), values, sizeof values);
+    void* const in = memory->Take(sizeof values, 0);
     const int r = context.rank();
     ASSERT_OK(ncclGroupStart());
     ASSERT_OK(ncclRecv(in, 3, ncclInt32, r, clique.comm(), Cuda(clique.stream())));
     ASSERT_OK(ncclSend(out, 3, ncclInt32, r, clique.comm(), Cuda(clique.stream())));
     ASSERT_OK(ncclGroupEnd());
     ASSERT_TRUE(clique.Synchronize());
-    EXPECT_EQ(std::memcmp(in, out, sizeof in), 0);
+    EXPECT_EQ(std::memcmp(in, values, sizeof values), 0);
   });
 }
 
