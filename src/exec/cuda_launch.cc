@@ -149,7 +149,8 @@ class DeviceLaunch {
     const uint32_t neighbours = std::max(ranks_[0]->neighbours(), static_cast<uint32_t>(ranks_.size()));
     const uint64_t share = uint64_t{interpreter->resident_blocks} * ranks_.size() / neighbours;
     const uint64_t strands = tasks.size() * uint64_t{launch.lanes};
-    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, std::max<uint64_t>(share, 1)));
+    const uint64_t least = (strands + cuda::kMaxStrands - 1) / cuda::kMaxStrands;
+    const auto blocks = static_cast<unsigned>(std::clamp(strands, least, std::max(share, least)));
     void* parameters[] = {&launch};
     AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuLaunchKernel(interpreter->run, blocks, 1, 1, threads_, 1, 1, 0, streams_[0],
                                                                 parameters, nullptr),
