@@ -238,6 +238,7 @@ Status CudaRank::TakeReport() {
 void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }
 
 bool CudaRank::Idle() {
+  const Scope scope(*device_);  // whoever asks may have no context yet
   std::lock_guard lock(launching_);
   return !launched_ || Driver::Loaded().cuEventQuery(done_) != CUDA_ERROR_NOT_READY;
 }
