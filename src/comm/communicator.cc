@@ -183,7 +183,7 @@ Status Communicator::CallWrite(uint32_t pid, const void* local, uint64_t remote,
 Status Communicator::AsyncError() {
   if (!failed()) {
     Status status = channel_.CheckMembers(-1);
-    if (status.ok() && gpu_ != nullptr) status = gpu_->TakeReport();
+    if (status.ok() && gpu_ != nullptr) status = gpu_->TakeReport(channel_);
     if (!status.ok()) Fail(status);
   }
   return failed() ? Failure() : Status();

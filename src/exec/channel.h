@@ -150,6 +150,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Status FindMismatch() const;
   // As above for one member.
   Status CompareCalls(int position) const;
+  // As above for one operation. Any thread.
+  Status CompareCalls(int position, uint64_t seq) const;
   // The members' health, seen from a rank that waits for `waiting_for`: dead, failed or closed members.
   Status CheckMembers(int waiting_for) const;
 
@@ -223,7 +225,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // The first of the operations whose records may still be there.
   uint64_t OldestRecord() const { return sequence > kRecords ? sequence - kRecords : 0; }
-  Status CompareCalls(int position, uint64_t seq) const;
   Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
   void Locate(const Call& call, Prepared* prepared) const;

@@ -226,9 +226,12 @@ Status CudaRank::CheckCall(const Call& call) const {
   return Status();
 }
 
-Status CudaRank::TakeReport() {
+Status CudaRank::TakeReport(const Channel& channel) {
   const auto report = static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE));
   if (report != cuda::Report::kMismatch) return Status();
+  // With both calls, where they are known: those of a graph's later launches and of messages are not.
+  const auto position = static_cast<int>(control_->position);
+  if (position < channel.size()) AXCCL_RETURN_IF_ERROR(channel.CompareCalls(position, control_->sequence));
   return MakeStatus(Code::kInvalidUsage,
                     "mismatch at operation %llu: rank %d and the member at position %u of its group made different calls; all "
                     "ranks of a communicator must make the same calls in the same order",

@@ -43,7 +43,7 @@ class CudaRank : public GpuRank {
   GpuAddress address() const override { return address_; }
   Status Connect(const std::vector<GpuAddress>& addresses, const std::vector<Member>& members) override;
   Status CheckCall(const Call& call) const override;
-  Status TakeReport() override;
+  Status TakeReport(const Channel& channel) override;
   void Abort() override;
   bool Idle() override;
   void WaitIdle() override;

@@ -54,8 +54,8 @@ class GpuRank {
   virtual Status Connect(const std::vector<GpuAddress>& addresses, const std::vector<Member>& members) = 0;
   // An error unless `call` can run here.
   virtual Status CheckCall(const Call& call) const = 0;
-  // What a kernel found wrong, once; ok when nothing.
-  virtual Status TakeReport() = 0;
+  // What a kernel found wrong; ok when nothing. `channel`: the default one, which knows the calls made on it.
+  virtual Status TakeReport(const Channel& channel) = 0;
   // Makes all kernels of this rank end, soon.
   virtual void Abort() = 0;
   // Whether all that was launched outside of graphs is done.
