@@ -97,7 +97,7 @@ TEST(Groups, MoreCallsThanFitInTheParametersOfAKernel) {
   });
 }
 
-TEST(Groups, MoreStrandsThanABlockHolds) {
+TEST(Groups, RanksThatWantManyLanesOfASmallDevice) {
   const auto body = [](RankContext& context) {
     ncclUniqueId id;
     ASSERT_TRUE(harness::ShareUniqueId(context, &id));
