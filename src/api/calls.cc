@@ -36,6 +36,7 @@ Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, 
 
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const Call& call, bool sending,
                    comm::StreamRef stream) {
+  if (const exec::GpuRank* gpu = comm->core()->gpu(); gpu != nullptr) AXCCL_RETURN_IF_ERROR(gpu->CheckCall(call));
   comm::Group& group = comm::Group::Current();
   if (!group.open())
     return MakeStatus(Code::kInvalidUsage,

@@ -192,8 +192,7 @@ AXCCL_API ncclResult_t pncclCommFinalize(ncclComm_t handle) {
   if (comm->phase() == comm::Phase::kFinalizing || comm->phase() == comm::Phase::kFinalized) return Report(comm->Finalize());
   if (!comm->config().blocking) {
     if (comm->phase() != comm::Phase::kReady) return Report(comm->Ready("ncclCommFinalize").status());
-    comm->FinalizeInBackground();
-    return ncclInProgress;
+    return Report(comm->FinalizeInBackground());
   }
   if (comm::Group& group = comm::Group::Current(); group.open()) {
     group.AddJob(comm::GroupJob{true, [comm] { return comm->Finalize(); }, nullptr});

@@ -91,28 +91,40 @@ Status Comm::AsyncError() const {
   return core_->AsyncError();
 }
 
-Status Comm::Finalize() {
+Status Comm::StartFinalizing() {
   Phase ready = Phase::kReady;
   if (!phase_.compare_exchange_strong(ready, Phase::kFinalizing, std::memory_order_acq_rel)) {
     if (ready == Phase::kReady || ready == Phase::kInitialising) return Ready("ncclCommFinalize").status();
     return MakeStatus(Code::kInvalidArgument, "ncclCommFinalize: argument comm has been finalized already; destroy it");
   }
+  return Status();
+}
+
+Status Comm::FinishFinalizing() {
   core_->WaitIdle(&abort_);
   phase_.store(Phase::kFinalized, std::memory_order_release);
   return core_->failed() ? core_->Failure() : Status();
 }
 
-void Comm::FinalizeInBackground() {
+Status Comm::Finalize() {
+  AXCCL_RETURN_IF_ERROR(StartFinalizing());
+  return FinishFinalizing();
+}
+
+// The phase changes before this returns: whoever asks from now on is told that finalization is in progress.
+Status Comm::FinalizeInBackground() {
+  AXCCL_RETURN_IF_ERROR(StartFinalizing());
   {
     std::lock_guard lock(mutex_);
     background_ = true;
   }
   StartDetached([self = shared_from_this()] {
-    (void)self->Finalize().ok();
+    (void)self->FinishFinalizing().ok();
     std::lock_guard lock(self->mutex_);
     self->background_ = false;
     self->changed_.notify_all();
   });
+  return Status(Code::kInProgress, "finalization in progress");
 }
 
 // Ends: creation and finalization give up soon after abort_ is set, or are done.

@@ -60,7 +60,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   Status AsyncError() const;
   // Completes all outstanding work. A second call is kInvalidArgument.
   Status Finalize();
-  void FinalizeInBackground();
+  // Likewise; kInProgress once it is under way.
+  Status FinalizeInBackground();
   // Waits for outstanding work (unless it failed) and lets go.
   void Close();
   // Ends everything now.
@@ -83,6 +84,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   bool FindWindow(const void* handle, void** base) const;
 
  private:
+  Status StartFinalizing();
+  Status FinishFinalizing();
   struct Region {
     void* base;
     size_t bytes;

@@ -168,6 +168,7 @@ class Builder {
   }
 
   Status ShareGpuMemory() {
+    contributed_ = true;  // others may still be looking at the block, whatever fails here
     exec::GpuOptions gpu_options;
     gpu_options.device = options_.identity.device.ordinal;
     gpu_options.rank = options_.identity.rank;

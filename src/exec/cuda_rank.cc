@@ -69,6 +69,8 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested) {
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, preparer_->Prepare(call, access));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_->ProgramOnDevice(prepared->program));
   on_host_->RecordCall(call);
+  if (call.kind != plan::Kind::kSendRecv)
+    on_host_->host()->last_algorithm.store(prepared->program->plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
   cuda::Task task;
   task.channel = reinterpret_cast<cuda::Channel*>(memory_);
   task.program = reinterpret_cast<const cuda::Program*>(program);
@@ -247,6 +249,7 @@ Status CudaRank::TakeReport() {
 void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }
 
 bool CudaRank::Idle() {
+  const Scope scope(*device_);  // whoever asks may have no context yet
   std::lock_guard lock(launching_);
   return !launched_ || Driver::Loaded().cuEventQuery(done_) != CUDA_ERROR_NOT_READY;
 }
@@ -258,13 +261,17 @@ void CudaRank::WaitIdle() {
 }
 
 Status CudaRank::Follow(CUstream stream) {
-  if (!launched_ || stream == last_stream_) return Status();
-  return Check(Driver::Loaded().cuStreamWaitEvent(stream, done_, 0), "cuStreamWaitEvent");
+  const Driver& driver = Driver::Loaded();
+  unsigned long long id = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &id));
+  if (!launched_ || id == last_stream_) return Status();
+  return Check(driver.cuStreamWaitEvent(stream, done_, 0), "cuStreamWaitEvent");
 }
 
 Status CudaRank::Launched(CUstream stream) {
-  AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuEventRecord(done_, stream), "cuEventRecord"));
-  last_stream_ = stream;
+  const Driver& driver = Driver::Loaded();
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(done_, stream));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &last_stream_));
   launched_ = true;
   return Status();
 }

@@ -93,7 +93,7 @@ class CudaRank : public GpuRank {
   std::map<const Channel*, std::unique_ptr<CudaChannel>> channels_;
   std::map<const Program*, std::pair<std::shared_ptr<const Program>, CUdeviceptr>> programs_;
   CUevent done_ = nullptr;  // of the last launch outside of graphs
-  CUstream last_stream_ = nullptr;
+  unsigned long long last_stream_ = 0;  // its id: a new stream may have the handle of one that was destroyed
   bool launched_ = false;
   std::vector<Loan> loans_;
 };

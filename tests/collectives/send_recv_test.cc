@@ -195,25 +195,29 @@ TEST_P(SendRecvTest, MixedWithCollectivesInOneGroup) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     const int n = context.nranks();
-    Mailbag bag(Seed(), (size_t{4} << 20) * static_cast<size_t>(clique.size()));
+    const auto size = static_cast<size_t>(clique.size());
+    Mailbag bag(Seed(), (size_t{4} << 20) * size);
+    // For all rounds: freeing memory of a GPU waits for whatever runs there.
+    const auto memory =
+        Arena::Create(Memory::kMalloc, size * (Arena::Need(8 << 13) + Arena::Need(8 * static_cast<size_t>(n))));
     for (int round = 0; round < 20; ++round) {
       ASSERT_TRUE(context.Step("round %d", round));
       const size_t count = size_t{1} << (round % 14);
-      std::vector<std::vector<int64_t>> sums(static_cast<size_t>(clique.size()), std::vector<int64_t>(count));
-      std::vector<std::vector<int64_t>> all(static_cast<size_t>(clique.size()));
+      std::vector<int64_t*> sums(size), all(size);
       ASSERT_OK(ncclGroupStart());
       for (int i = 0; i < clique.size(); ++i) {
         const int r = clique.rank(i);
         const int next = (r + 1 + round) % n;
         const int previous = ((r - 1 - round) % n + n) % n;
         const cudaStream_t stream = Cuda(clique.stream(i));
+        sums[i] = static_cast<int64_t*>(memory->Take(count * 8, 0));
+        all[i] = static_cast<int64_t*>(memory->Take(static_cast<size_t>(n) * 8, 0));
         for (size_t k = 0; k < count; ++k) sums[i][k] = static_cast<int64_t>(k) + r;
-        all[i].assign(static_cast<size_t>(n), -1);
         all[i][static_cast<size_t>(r)] = r * 100 + round;
         ASSERT_OK(ncclRecv(bag.AddRecv(previous, r, round, count), count, ncclUint8, previous, clique.comm(i), stream));
-        ASSERT_OK(ncclAllReduce(sums[i].data(), sums[i].data(), count, ncclInt64, ncclSum, clique.comm(i), stream));
+        ASSERT_OK(ncclAllReduce(sums[i], sums[i], count, ncclInt64, ncclSum, clique.comm(i), stream));
         ASSERT_OK(ncclSend(bag.AddSend(r, next, round, count), count, ncclUint8, next, clique.comm(i), stream));
-        ASSERT_OK(ncclAllGather(&all[i][static_cast<size_t>(r)], all[i].data(), 1, ncclInt64, clique.comm(i), stream));
+        ASSERT_OK(ncclAllGather(&all[i][static_cast<size_t>(r)], all[i], 1, ncclInt64, clique.comm(i), stream));
       }
       ASSERT_OK(ncclGroupEnd());
       ASSERT_TRUE(clique.Synchronize());
@@ -224,6 +228,8 @@ TEST_P(SendRecvTest, MixedWithCollectivesInOneGroup) {
         }
         for (int r = 0; r < n; ++r) ASSERT_EQ(all[i][static_cast<size_t>(r)], r * 100 + round);
       }
+      ASSERT_EQ(memory->CheckSentinels(), "");
+      memory->Reset();
     }
   });
 }
@@ -262,15 +268,17 @@ TEST(SendRecv, SelfSendNeedsItsReceiveInTheGroup) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    int out[3] = {1, 2, 3};
-    int in[3] = {0, 0, 0};
+    const int values[3] = {1, 2, 3};
+    const auto memory = Arena::Create(Memory::kMalloc, 2 * Arena::Need(sizeof values));
+    void* const out = std::memcpy(memory->Take(sizeof values, 0), values, sizeof values);
+    void* const in = memory->Take(sizeof values, 0);
     const int r = context.rank();
     ASSERT_OK(ncclGroupStart());
     ASSERT_OK(ncclRecv(in, 3, ncclInt32, r, clique.comm(), Cuda(clique.stream())));
     ASSERT_OK(ncclSend(out, 3, ncclInt32, r, clique.comm(), Cuda(clique.stream())));
     ASSERT_OK(ncclGroupEnd());
     ASSERT_TRUE(clique.Synchronize());
-    EXPECT_EQ(std::memcmp(in, out, sizeof in), 0);
+    EXPECT_EQ(std::memcmp(in, values, sizeof values), 0);
   });
 }
 

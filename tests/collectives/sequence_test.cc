@@ -7,6 +7,7 @@
 
 #include "tests/collectives/cases.h"
 #include "tests/harness/case_runner.h"
+#include "tests/harness/gpu.h"
 
 namespace axccl::tests {
 namespace {
@@ -25,7 +26,8 @@ using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
 
-int Rounds() { return FullTests() ? 3000 : 250; }
+// GPU ranks run on a GPU in software, mostly.
+int Rounds() { return FullTests() ? 3000 : harness::OnGpu() ? 60 : 250; }
 
 class SequenceTest : public testing::TestWithParam<Layout> {};
 

@@ -14,7 +14,7 @@ namespace axccl::harness {
 // Whether this run is on GPUs.
 bool OnGpu();
 
-// On device 0; the calling thread has its context afterwards. Null after a failure.
+// On the device of the calling thread, 0 if it has none (gpu_driver.h); it has its context afterwards. Null after a failure.
 void* GpuAllocate(size_t bytes);
 void GpuFree(void* memory);
 

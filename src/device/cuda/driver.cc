@@ -15,9 +15,12 @@ Status Load(Driver* driver) {
     return MakeStatus(Code::kInvalidUsage, "no CUDA driver: %s; install NVIDIA's driver, or set AXCCL_DEVICE=host", dlerror());
   using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
   const auto find = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
-  if (find == nullptr)
-    return MakeStatus(Code::kInvalidUsage, "the CUDA driver is too old (before %d.%d); update it, or set AXCCL_DEVICE=host",
-                      kOldestDriver / 1000, kOldestDriver % 1000 / 10);
+  const auto get_version = reinterpret_cast<CUresult (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
+  int version = 0;
+  // Before anything else is looked for: what an old driver lacks says less than its age.
+  if (get_version == nullptr || get_version(&version) != CUDA_SUCCESS || version < kOldestDriver || find == nullptr)
+    return MakeStatus(Code::kInvalidUsage, "the CUDA driver is of CUDA %d.%d, at least %d.%d is needed; update it, or set "
+                      "AXCCL_DEVICE=host", version / 1000, version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
   void* function = nullptr;
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
 #define AXCCL_CUDA_TEXT_(name) #name
@@ -35,10 +38,6 @@ Status Load(Driver* driver) {
   AXCCL_CUDA_FUNCTIONS(AXCCL_CUDA_FIND)
 #undef AXCCL_CUDA_FIND
 #undef AXCCL_CUDA_TEXT_
-  int version = 0;
-  if (driver->cuDriverGetVersion(&version) != CUDA_SUCCESS || version < kOldestDriver)
-    return MakeStatus(Code::kInvalidUsage, "the CUDA driver is of CUDA %d.%d, at least %d.%d is needed; update it, or set "
-                      "AXCCL_DEVICE=host", version / 1000, version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
   if (const CUresult result = driver->cuInit(0); result != CUDA_SUCCESS) {
     const char* text = nullptr;
     driver->cuGetErrorString(result, &text);

@@ -12,7 +12,7 @@ namespace axccl::device::cuda {
 
 // Every function used. One that a driver may lack is left out here and asked for where it is used.
 #define AXCCL_CUDA_FUNCTIONS(X)                                                                                     \
-  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                             \
+  X(cuInit) X(cuGetErrorName) X(cuGetErrorString)                                                                   \
   X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetPCIBusId)              \
   X(cuDeviceCanAccessPeer) X(cuDeviceGetUuid)                                                                       \
   X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)           \
@@ -21,7 +21,7 @@ namespace axccl::device::cuda {
   X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemsetD8Async)        \
   X(cuPointerGetAttributes) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                       \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent)                 \
-  X(cuStreamIsCapturing) X(cuThreadExchangeStreamCaptureMode)                                                       \
+  X(cuStreamIsCapturing) X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
   X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute)                                                  \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel)

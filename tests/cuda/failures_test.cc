@@ -1,0 +1,162 @@
+// Waits on a GPU that nobody would end: aborted, the peer dead, the calls different, the time over.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/cuda/words.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::AllowedNs;
+using harness::Clique;
+using harness::EnterGpu;
+using harness::Layout;
+using harness::NowNs;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+
+// What ncclCommGetAsyncError says once it says something else than success, at the latest after `limit_ms` (and what
+// tests allow on top).
+ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
+  ncclResult_t state = ncclSuccess;
+  for (const uint64_t start = NowNs(); state == ncclSuccess && NowNs() < start + AllowedNs(limit_ms);) {
+    EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+void ExpectSumWorks(const Clique& clique, Words* data) {
+  data->Fill(1);
+  ASSERT_OK(Sum(data, data, clique.comm(), clique.stream()));
+  ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+  EXPECT_TRUE(data->AreAll(clique.nranks())) << data->get()[0];
+}
+
+class FailureTest : public testing::TestWithParam<Layout> {};  // of two ranks or more, one a thread
+
+// The peer never calls; an abort ends the kernel, and nothing else.
+TEST_P(FailureTest, Abort) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique, other;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_TRUE(other.Init(context));
+    Words data(3000, 1), others(3000);
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &data));
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 0) {
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+      EXPECT_EQ(EnterGpu()->query_stream(clique.stream()), 600) << "nothing waits";
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(other, &others));
+    if (context.rank() == 0) {
+      ASSERT_TRUE(context.Step("abort"));
+      const uint64_t start = NowNs();
+      ASSERT_OK(ncclCommAbort(clique.comm()));
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      EXPECT_LT(NowNs() - start, AllowedNs(1000));
+      ASSERT_TRUE(context.Barrier());
+    } else {
+      ASSERT_TRUE(context.Barrier());
+      EXPECT_EQ(AwaitError(clique.comm(), 1000), ncclRemoteError) << ncclGetLastError(nullptr);
+      EXPECT_NE(Sum(&data, &data, clique.comm(), clique.stream()), ncclSuccess);
+      ASSERT_OK(ncclCommAbort(clique.comm()));
+    }
+    clique.ForgetComms();
+    // An abort frees memory of the GPU, which waits for what else the process runs there.
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(other, &others));
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Another thread aborts while this one waits for the stream.
+TEST_P(FailureTest, AbortOfAnotherThread) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000, 1);
+    if (context.rank() == 0) {
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+      std::thread aborter([comm = clique.comm()] { EXPECT_OK(ncclCommAbort(comm)); });
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      aborter.join();
+      clique.ForgetComms();
+    }
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() != 0) {
+      ASSERT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Every rank is told, whoever found out.
+void ExpectMismatch(RankContext& context, Clique* clique, ncclResult_t called) {
+  ASSERT_OK(called);
+  ASSERT_OK(harness::SynchronizeStream(clique->stream()));
+  EXPECT_EQ(AwaitError(clique->comm(), 1000), ncclInvalidUsage) << ncclGetLastError(nullptr);
+  EXPECT_TRUE(harness::LastErrorHas("mismatch")) << ncclGetLastError(nullptr);
+  EXPECT_TRUE(harness::LastErrorHas("AllReduce")) << ncclGetLastError(nullptr);
+  ASSERT_TRUE(context.Barrier());
+  ASSERT_OK(ncclCommAbort(clique->comm()));
+  clique->ForgetComms();
+  ASSERT_TRUE(context.Barrier());
+}
+
+TEST_P(FailureTest, DifferentCounts) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words warm(10), data(context.rank() == 0 ? 3000 : 3001);
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &warm));
+    ASSERT_TRUE(context.Step("mismatch"));
+    ASSERT_NO_FATAL_FAILURE(ExpectMismatch(context, &clique, Sum(&data, &data, clique.comm(), clique.stream())));
+  });
+}
+
+TEST_P(FailureTest, DifferentCalls) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words in(3000), out(3000 * static_cast<size_t>(context.nranks()));
+    ASSERT_TRUE(context.Step("mismatch"));
+    const ncclResult_t called = context.rank() == 0 ? Sum(&in, &out, clique.comm(), clique.stream())
+                                                    : ncclAllGather(in.get(), out.get(), 3000, ncclInt32, clique.comm(),
+                                                                    harness::Cuda(clique.stream()));
+    ASSERT_NO_FATAL_FAILURE(ExpectMismatch(context, &clique, called));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, FailureTest,
+                         testing::Values(harness::Processes(2), harness::Processes(3), harness::Threads(2)),
+                         [](const auto& info) { return info.param.Text(); });
+
+TEST(Death, EndsTheWaitsOfTheOthers) {
+  RunRanks(harness::Processes(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000);
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &data));
+    if (context.rank() == 2) {
+      ASSERT_TRUE(context.Barrier());
+      context.Die();
+    }
+    ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+    EXPECT_EQ(AwaitError(clique.comm(), 1000), ncclRemoteError) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(harness::LastErrorHas("rank 2")) << ncclGetLastError(nullptr);
+    ASSERT_TRUE(context.Barrier(1, 2));
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    ASSERT_TRUE(context.Barrier(2, 2));
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests

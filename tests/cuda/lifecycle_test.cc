@@ -1,0 +1,183 @@
+// Communicators on GPUs that come and go: everything they took is given back.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "tests/cuda/words.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::Cuda;
+using harness::EnterGpu;
+using harness::RankContext;
+using harness::RunRanks;
+
+struct Held {
+  size_t memory = 0;  // of the device, free
+  size_t descriptors = 0, threads = 0;
+};
+
+size_t EntriesOf(const char* folder) {
+  size_t entries = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++entries;
+  return entries;
+}
+
+Held Look() {
+  Held held;
+  size_t total = 0;
+  EXPECT_EQ(EnterGpu()->memory_info(&held.memory, &total), 0);
+  held.descriptors = EntriesOf("/proc/self/fd");
+  held.threads = EntriesOf("/proc/self/task");
+  return held;
+}
+
+void MakeUseAndDestroy(RankContext& context, Words* data) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  data->Fill(1);
+  ASSERT_OK(Sum(data, data, clique.comm(), clique.stream()));
+  const int n = context.nranks(), next = (context.rank() + 1) % n, previous = (context.rank() + n - 1) % n;
+  ASSERT_OK(ncclGroupStart());
+  ASSERT_OK(ncclSend(data->get(), 10, ncclInt32, next, clique.comm(), Cuda(clique.stream())));
+  ASSERT_OK(ncclRecv(data->get() + 20, 10, ncclInt32, previous, clique.comm(), Cuda(clique.stream())));
+  ASSERT_OK(ncclGroupEnd());
+  ASSERT_TRUE(clique.Synchronize());
+  ASSERT_TRUE(data->AreAll(n));
+  ASSERT_TRUE(clique.Destroy());
+}
+
+// What peers had mapped is given back when the next communicator is made after they have let go of it.
+void GiveBack(RankContext& context) {
+  ASSERT_TRUE(context.Barrier());
+  ncclComm_t comm = nullptr;
+  ASSERT_OK(ncclCommInitAll(&comm, 1, nullptr));
+  ASSERT_OK(ncclCommDestroy(comm));
+}
+
+TEST(Lifecycle, NothingIsLeft) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    Words data(2000);
+    for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(MakeUseAndDestroy(context, &data));
+    ASSERT_NO_FATAL_FAILURE(GiveBack(context));
+    const Held before = Look();
+    ASSERT_TRUE(context.Barrier());
+    for (int i = 0; i < 50; ++i) {
+      ASSERT_TRUE(context.Step("cycle %d", i));
+      ASSERT_NO_FATAL_FAILURE(MakeUseAndDestroy(context, &data));
+    }
+    ASSERT_NO_FATAL_FAILURE(GiveBack(context));
+    const Held after = Look();
+    EXPECT_EQ(after.memory, before.memory);
+    EXPECT_LE(after.descriptors, before.descriptors);
+    EXPECT_LE(after.threads, before.threads);
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(Lifecycle, Split) {
+  for (const harness::Layout& layout : {harness::Processes(4), harness::Threads(4)}) {
+    RunRanks(layout, [](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      ncclComm_t half = nullptr;
+      ASSERT_OK(ncclCommSplit(clique.comm(), context.rank() % 2, -context.rank(), &half, nullptr));
+      int rank = -1, device = -1;
+      ASSERT_OK(ncclCommUserRank(half, &rank));
+      ASSERT_OK(ncclCommCuDevice(half, &device));
+      EXPECT_EQ(rank, context.rank() < 2 ? 1 : 0);
+      EXPECT_EQ(device, 0);
+      Words data(3000, context.rank());
+      ASSERT_OK(Sum(&data, &data, half, clique.stream()));
+      ASSERT_TRUE(clique.Synchronize());
+      EXPECT_TRUE(data.AreAll(context.rank() % 2 == 0 ? 2 : 4)) << data.get()[0];
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+      ASSERT_TRUE(clique.Synchronize());
+      EXPECT_TRUE(data.AreAll(12)) << data.get()[0];
+      ASSERT_TRUE(context.Barrier());
+      ASSERT_OK(ncclCommDestroy(half));
+      ASSERT_TRUE(context.Barrier());
+    });
+  }
+}
+
+// The communicator's state once it is no longer ncclInProgress.
+ncclResult_t Await(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+TEST(Lifecycle, NonBlockingAndFinalize) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t comm = nullptr;
+    const ncclResult_t started = ncclCommInitRankConfig(&comm, 2, id, context.rank(), &config);
+    ASSERT_TRUE(started == ncclInProgress || started == ncclSuccess);
+    ASSERT_EQ(Await(comm), ncclSuccess) << ncclGetLastError(comm);
+    axcclStream_t stream = nullptr;
+    ASSERT_OK(harness::CreateStream(&stream));
+    Words data(20000, 1);
+    for (int i = 0; i < 5; ++i) {
+      const ncclResult_t called = Sum(&data, &data, comm, stream);
+      ASSERT_TRUE(called == ncclInProgress || called == ncclSuccess);
+    }
+    const ncclResult_t finalizing = ncclCommFinalize(comm);
+    ASSERT_TRUE(finalizing == ncclInProgress || finalizing == ncclSuccess) << finalizing;
+    ASSERT_EQ(Await(comm), ncclSuccess) << ncclGetLastError(comm);
+    // Finalized: everything is done.
+    EXPECT_EQ(EnterGpu()->query_stream(stream), 0);
+    EXPECT_TRUE(data.AreAll(32)) << data.get()[0];
+    ASSERT_OK(ncclCommDestroy(comm));
+    ASSERT_OK(harness::DestroyStream(stream));
+  });
+}
+
+TEST(Lifecycle, InitAllGoesRoundTheDevices) {
+  const auto body = [](RankContext& context) {
+    ncclComm_t comms[3] = {};
+    ASSERT_OK(ncclCommInitAll(comms, 3, nullptr));
+    for (int i = 0; i < 3; ++i) {
+      int device = -1;
+      ASSERT_OK(ncclCommCuDevice(comms[i], &device));
+      EXPECT_EQ(device, i % 2);
+    }
+    ASSERT_OK(ncclGroupStart());
+    for (ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+    ASSERT_OK(ncclGroupEnd());
+  };
+  RunRanks(harness::Processes(1), body, SmallGpu(2));
+}
+
+TEST(Lifecycle, MemoryOfTheLibrary) {
+  RunRanks(harness::OneThread(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    void* memory = nullptr;
+    ASSERT_OK(ncclMemAlloc(&memory, 4096));
+    const harness::GpuDriver* const driver = EnterGpu();
+    Words out(1024);
+    ASSERT_EQ(driver->fill(reinterpret_cast<uint64_t>(memory), 3, 1024, clique.stream()), 0);
+    ASSERT_OK(ncclGroupStart());
+    for (int i = 0; i < 2; ++i)
+      ASSERT_OK(ncclAllReduce(memory, out.get(), 512, ncclInt32, ncclSum, clique.comm(i), Cuda(clique.stream())));
+    ASSERT_OK(ncclGroupEnd());
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(out.get()[511], 6);
+    EXPECT_EQ(out.get()[512], 0);
+    ASSERT_OK(ncclMemFree(memory));
+    EXPECT_NE(ncclMemFree(memory), ncclSuccess);
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests

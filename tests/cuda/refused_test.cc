@@ -1,0 +1,200 @@
+// What GPU ranks do not do is refused where it is asked for, with a text that says what to do instead.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "axccl/views.h"
+#include "tests/cuda/words.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::Cuda;
+using harness::EnterGpu;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+
+void ExpectText(std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    EXPECT_TRUE(harness::LastErrorHas(part)) << "no \"" << part << "\" in: " << ncclGetLastError(nullptr);
+}
+
+RunOptions With(std::vector<std::pair<std::string, std::string>> environment) {
+  RunOptions options;
+  options.environment = std::move(environment);
+  return options;
+}
+
+// ---- arguments ----
+
+TEST(Arguments, MemoryOfTheHost) {
+  RunRanks(harness::Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<int32_t> host(100);
+    Words data(100, 1);
+    const auto sum = [&](const void* in, void* out) {
+      return ncclAllReduce(in, out, 100, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream()));
+    };
+    EXPECT_EQ(sum(host.data(), data.get()), ncclInvalidArgument);
+    ExpectText({"sendbuff", "CUDA device 0", "cudaMalloc"});
+    EXPECT_EQ(sum(data.get(), host.data()), ncclInvalidArgument);
+    ExpectText({"recvbuff"});
+    // In a group, its end returns the error and nothing is launched.
+    ASSERT_OK(ncclGroupStart());
+    EXPECT_OK(sum(data.get(), data.get()));
+    EXPECT_EQ(ncclSend(host.data(), 100, ncclInt32, 0, clique.comm(), Cuda(clique.stream())), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+    // The communicator is as good as before.
+    ASSERT_OK(sum(data.get(), data.get()));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_TRUE(data.AreAll(1));
+  });
+}
+
+TEST(Arguments, MemoryOfAnotherDevice) {
+  const auto body = [](RankContext& context) {
+    const harness::GpuDriver* const driver = EnterGpu(1);
+    ASSERT_NE(driver, nullptr);
+    uint64_t memory = 0;
+    ASSERT_EQ(driver->allocate(&memory, 4096), 0);
+    ASSERT_NE(EnterGpu(0), nullptr);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    void* const elsewhere = reinterpret_cast<void*>(memory);
+    EXPECT_EQ(ncclAllReduce(elsewhere, elsewhere, 100, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())),
+              ncclInvalidArgument);
+    ExpectText({"CUDA device 1", "device 0"});
+    ASSERT_EQ(driver->free_memory(memory), 0);
+  };
+  RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "2"}}));
+}
+
+void Callback(void*, const void*, size_t, void*) {}
+
+TEST(Arguments, ViewsAndCallbacks) {
+  RunRanks(harness::Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(100);
+    const int64_t size = 50, stride = 2;
+    axcclView_t view = AXCCL_VIEW_INITIALIZER;
+    view.data = data.get();
+    view.datatype = ncclInt32;
+    view.num_dims = 1;
+    view.sizes = &size;
+    view.strides = &stride;
+    EXPECT_EQ(
+        axcclAllReduce(1, &view, &view, ncclSum, axcclDefaultChannel(clique.comm()), nullptr, Cuda(clique.stream())),
+        ncclInvalidUsage);
+    ExpectText({"views", "CUDA", "host ranks"});
+    ncclRedOp_t op;
+    ASSERT_OK(axcclRedOpCreateCallback(&op, Callback, nullptr, ncclInt32, clique.comm()));
+    EXPECT_EQ(ncclAllReduce(data.get(), data.get(), 100, ncclInt32, op, clique.comm(), Cuda(clique.stream())),
+              ncclInvalidUsage);
+    ExpectText({"callback", "host ranks"});
+  });
+}
+
+// ---- ranks and machines that do not fit ----
+
+// Returns soon, on every rank, without a communicator.
+void ExpectNoInit(RankContext& context, ncclResult_t expected, std::initializer_list<const char*> parts) {
+  ncclUniqueId id;
+  ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+  ncclComm_t comm = nullptr;
+  const uint64_t start = harness::NowNs();
+  EXPECT_EQ(ncclCommInitRank(&comm, context.nranks(), id, context.rank()), expected);
+  EXPECT_LT(harness::NowNs() - start, harness::AllowedNs(1000));
+  EXPECT_EQ(comm, nullptr);
+  ExpectText(parts);
+  ASSERT_TRUE(context.Barrier());
+}
+
+TEST(Init, RanksOnTheHostAndOnGpus) {
+  RunRanks(harness::Processes(3), [](RankContext& context) {
+    setenv("AXCCL_DEVICE", context.rank() == 1 ? "host" : "cuda", 1);
+    ASSERT_NO_FATAL_FAILURE(ExpectNoInit(context, ncclInvalidUsage, {"rank 0", "CUDA device 0", "rank 1", "the host"}));
+  });
+}
+
+TEST(Init, DriverTooOld) {
+  const auto body = [](RankContext& context) {
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclInvalidUsage);
+    ExpectText({"driver", "12.0", "AXCCL_DEVICE=host"});
+  };
+  RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DRIVER_VERSION", "11080"}}));
+}
+
+TEST(Init, NoDevice) {
+  const auto body = [](RankContext& context) {
+    ncclComm_t comm = nullptr;
+    EXPECT_NE(ncclCommInitAll(&comm, 1, nullptr), ncclSuccess);
+    ExpectText({"AXCCL_DEVICE"});
+  };
+  RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "0"}}));
+}
+
+TEST(Init, TooLittleMemory) {
+  const auto body = [](RankContext& context) {
+    ASSERT_NO_FATAL_FAILURE(ExpectNoInit(context, ncclUnhandledCudaError, {"bytes are needed", "AXCCL_SCRATCH_BYTES"}));
+  };
+  RunRanks(harness::Processes(2), body, With({{"SOFTGPU_MEMORY", "1M"}}));
+}
+
+TEST(Init, NoMemoryOfOtherProcesses) {
+  const auto several = [](RankContext& context) {
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectNoInit(context, ncclUnhandledCudaError, {"cannot map", "one process", "AXCCL_DEVICE=host"}));
+  };
+  RunRanks(harness::Processes(2), several, With({{"SOFTGPU_IPC", "0"}}));
+  // Threads need none.
+  const auto one = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(100, 1);
+    ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_TRUE(data.AreAll(2));
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Threads(2), one, With({{"SOFTGPU_IPC", "0"}}));
+}
+
+TEST(Init, NoPeerAccess) {
+  const auto body = [](RankContext& context) {
+    ASSERT_NE(EnterGpu(context.rank()), nullptr);
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectNoInit(context, ncclInvalidUsage, {"CUDA device", "cannot access the memory of device"}));
+  };
+  RunRanks(harness::Threads(2), body, With({{"SOFTGPU_PEER_ACCESS", "0"}, {"SOFTGPU_DEVICES", "2"}}));
+}
+
+// Run without the software GPU.
+TEST(NoDriver, IsSaid) {
+  if (dlopen("libcuda.so.1", RTLD_NOW) != nullptr) GTEST_SKIP() << "there is a CUDA driver";
+  const auto body = [](RankContext& context) {
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclInvalidUsage);
+    ExpectText({"no CUDA driver", "AXCCL_DEVICE=host"});
+  };
+  RunRanks(harness::Processes(1), body, With({{"AXCCL_DEVICE", "cuda"}}));
+  const auto automatic = [](RankContext& context) {
+    ncclComm_t comm = nullptr;
+    ASSERT_OK(ncclCommInitAll(&comm, 1, nullptr));
+    ASSERT_OK(ncclCommDestroy(comm));
+  };
+  RunRanks(harness::Processes(1), automatic, With({{"AXCCL_DEVICE", "auto"}}));
+}
+
+}  // namespace
+}  // namespace axccl::tests

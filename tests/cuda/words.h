@@ -1,0 +1,53 @@
+// What the tests of GPU ranks share: memory of the GPU that the test reads and writes, and small calls on it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/harness/client.h"
+#include "tests/harness/gpu.h"
+#include "tests/harness/gpu_driver.h"
+
+namespace axccl::tests {
+
+// Managed memory. Freeing it waits for whatever runs on the device, so a test frees nothing while peers of its process
+// are waiting for its calls.
+class Words {
+ public:
+  explicit Words(size_t size, int32_t value = 0)
+      : size_(size), data_(static_cast<int32_t*>(harness::GpuAllocate(size * sizeof(int32_t)))) {
+    Fill(value);
+  }
+  ~Words() { harness::GpuFree(data_); }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+
+  int32_t* get() { return data_; }
+  size_t size() const { return size_; }
+  void Fill(int32_t value) { std::fill_n(data_, size_, value); }
+  bool AreAll(int32_t value) const {
+    return std::all_of(data_, data_ + size_, [value](int32_t word) { return word == value; });
+  }
+
+ private:
+  const size_t size_;
+  int32_t* const data_;
+};
+
+inline ncclResult_t Sum(Words* in, Words* out, ncclComm_t comm, axcclStream_t stream) {
+  return ncclAllReduce(in->get(), out->get(), in->size(), ncclInt32, ncclSum, comm, harness::Cuda(stream));
+}
+
+// One multiprocessor for all ranks.
+inline harness::RunOptions SmallGpu(int devices = 1) {
+  harness::RunOptions options;
+  options.environment = {{"SOFTGPU_DEVICES", std::to_string(devices)}, {"SOFTGPU_MULTIPROCESSORS", "1"}};
+  return options;
+}
+
+}  // namespace axccl::tests

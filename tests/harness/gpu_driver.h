@@ -1,0 +1,46 @@
+// The functions of the CUDA driver that tests call, found by name: the tests build without a CUDA toolkit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace axccl::harness {
+
+// With the documented types that they have in the driver's binary interface; 0 is success.
+struct GpuDriver {
+  int (*init)(unsigned flags);
+  int (*get_device)(int* device, int ordinal);
+  int (*retain_context)(void** context, int device);
+  int (*set_context)(void* context);
+  int (*allocate)(uint64_t* memory, size_t bytes);
+  int (*allocate_managed)(uint64_t* memory, size_t bytes, unsigned flags);
+  int (*free_memory)(uint64_t memory);
+  int (*memory_info)(size_t* free, size_t* total);
+  int (*create_stream)(void** stream, unsigned flags);
+  int (*synchronize)(void* stream);
+  int (*query_stream)(void* stream);
+  int (*destroy_stream)(void* stream);
+  int (*stream_wait_event)(void* stream, void* event, unsigned flags);
+  int (*call_host)(void* stream, void (*function)(void*), void* argument);
+  int (*fill)(uint64_t memory, unsigned value, size_t words, void* stream);
+  int (*create_event)(void** event, unsigned flags);
+  int (*record_event)(void* event, void* stream);
+  int (*query_event)(void* event);
+  int (*destroy_event)(void* event);
+  int (*begin_capture)(void* stream, int mode);
+  int (*end_capture)(void* stream, void** graph);
+  int (*instantiate)(void** executable, void* graph, unsigned long long flags);
+  int (*launch_graph)(void* executable, void* stream);
+  int (*destroy_graph)(void* graph);
+  int (*destroy_executable)(void* executable);
+
+  // Started. Null, and a GoogleTest failure, where there is none.
+  static const GpuDriver* Get();
+};
+
+// Makes the primary context of a device the calling thread's. Null, and a GoogleTest failure, if that is impossible.
+const GpuDriver* EnterGpu(int ordinal);
+// Leaves the thread the device that it has entered; device 0 if none.
+const GpuDriver* EnterGpu();
+
+}  // namespace axccl::harness
