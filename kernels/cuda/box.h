@@ -8,13 +8,11 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/primitives.h"
 
 namespace axccl::kernels::cuda {
 
-inline constexpr uint32_t kMaxBoxDims = 8;
-inline constexpr uint32_t kMaxBoxOperands = 256;
-inline constexpr uint32_t kMaxBoxStrides = 1536;    // of all operands together
 inline constexpr uint64_t kMaxBoxPieces = 1 << 30;  // of a move
 
 AXCCL_DEVICE uint64_t LowestBit(uint64_t bits) { return bits & (0 - bits); }
@@ -76,12 +74,12 @@ struct Box {
   uint32_t num_dims_;  // of more than one element
   uint32_t element_;
   uint64_t begin_, count_;
-  uint64_t sizes_[kMaxBoxDims];
-  uint32_t original_[kMaxBoxDims];    // which dimension it was
-  int64_t strides_[kMaxBoxStrides];   // bytes; of an operand after each other
-  uint16_t splits_[kMaxBoxOperands];  // of an operand: a bit for each dimension that the next one does not merge with
+  uint64_t sizes_[kMaxViewDims];
+  uint32_t original_[kMaxViewDims];   // which dimension it was
+  int64_t strides_[kMaxViewStrides];  // bytes; of an operand after each other
+  uint16_t splits_[kMaxOperands];     // of an operand: a bit for each dimension that the next one does not merge with
   uint32_t num_outer_;
-  Outer outer_[kMaxBoxDims];
+  Outer outer_[kMaxViewDims];
   Divisor per_run_;  // pieces
   uint64_t first_;   // piece of its run that the range begins with
 };

@@ -45,6 +45,7 @@ struct alignas(64) Announcement {
 static_assert(sizeof(Announcement) == 64);
 
 inline constexpr uint32_t kMaxViewDims = 8;
+inline constexpr uint32_t kMaxViewStrides = 1536;  // of all operands of a step, in dimensions of more than one index
 
 // Where one rank has an operand of a call on views. What it tells its peers before a direct program, too: one for each
 // operand, behind the announcements, again with room for each parity.

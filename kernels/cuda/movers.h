@@ -17,8 +17,6 @@
 
 namespace axccl::kernels::cuda {
 
-static_assert(kMaxBoxOperands == kMaxOperands);
-
 // One move, in the block's shared memory.
 struct Move {
   uint8_t* place[kMaxOperands];  // destinations, then sources
