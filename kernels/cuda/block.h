@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/box.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/movers.h"
 #include "kernels/cuda/primitives.h"
@@ -39,6 +40,7 @@ struct Context {
   uint64_t barriers;        // what State::barriers_done says once the stage kMain may begin; 0: no barrier
   uint64_t divisor;         // of final results
   Factor one;               // changes nothing
+  Factor post;              // of final results, where `scales_result`
   Factor own_factor;        // what the own input is multiplied by, and in an average every input
   uint32_t signature;       // of signals
   uint32_t next_signature;  // in a barrier: of what follows it
@@ -46,6 +48,7 @@ struct Context {
   uint32_t element;  // bytes
   uint32_t window_begin, window_size;
   bool scales;     // inputs are multiplied as they are read
+  bool scales_result;
   bool has_steps;  // the program has such a lane
   bool broken;     // the channel was, before the strand began
   Step window[kStepWindow];
@@ -55,6 +58,7 @@ struct BlockState {
   Strand strands[kMaxStrands];
   Context context;
   Move moves[2];  // by turns, so that one is filled in while slow threads still look at the other
+  Box box;        // of a move of views
 };
 
 }  // namespace axccl::kernels::cuda

@@ -58,9 +58,25 @@ class Interpreter {
 
   AXCCL_DEVICE Outcome MoveParts(const Step& step, uint64_t turn);
   AXCCL_DEVICE void MovePortion(const Step& step, uint64_t turn, uint64_t begin, uint64_t count);
+  AXCCL_DEVICE void DescribeMove(const Step& step, uint64_t count, uint32_t element, Move* move) const;
+  AXCCL_DEVICE bool SetFactor(const Operand& operand, uint32_t index, Move* move) const;
   AXCCL_DEVICE uint8_t* Place(const Operand& operand, uint64_t turn, uint64_t begin) const;
   AXCCL_DEVICE uint8_t* PlaceOfSlot(const Operand& operand, uint64_t turn) const;
   AXCCL_DEVICE Factor InputFactor(const Operand& operand) const;
+
+  // Of calls on views: interpreter_views.h.
+  struct Stretch {
+    uint64_t begin, count;  // of the operand's block, elements
+    uint64_t in_portion;    // bytes of the portion before it
+  };
+  AXCCL_DEVICE void AnnounceViews();
+  AXCCL_DEVICE uint32_t FirstView(uint64_t at) const;
+  AXCCL_DEVICE void MoveViews(const Step& step, uint64_t turn, uint64_t begin, uint64_t count);
+  AXCCL_DEVICE void MoveView(const Step& step, uint64_t turn, uint32_t view, const Stretch& stretch);
+  AXCCL_DEVICE uint8_t* PutView(const Operand& operand, uint64_t turn, uint32_t index, uint32_t view,
+                                uint64_t in_portion);
+  AXCCL_DEVICE void FillZeros();
+  AXCCL_DEVICE void FillZeros(const ViewOperand& view, uint64_t begin, uint64_t count);
 
   AXCCL_DEVICE Context& context() const { return block_.context; }
   AXCCL_DEVICE const Task& task() const { return block_.context.task; }
@@ -192,6 +208,8 @@ AXCCL_DEVICE void Interpreter::DescribeScaling() {
   c.one = One(type);
   c.own_factor = averages && floats ? Mean(type, channel().size) : OwnFactor(c.task, c.element);
   c.divisor = averages && !floats ? channel().size : 0;
+  c.scales_result = c.task.views != nullptr && c.task.views->scales_result != 0;
+  if (c.scales_result) c.post = c.task.views->post;
 }
 
 AXCCL_DEVICE void Interpreter::EndStage(uint32_t index) {
@@ -211,11 +229,15 @@ AXCCL_DEVICE void Interpreter::EndStage(uint32_t index) {
 // The last strand of the task that ends makes the channel ready for the next operation.
 AXCCL_DEVICE void Interpreter::Advance() {
   Barrier();
-  if (!IsFirst()) return;
   const Context& c = context();
   State& state = channel().state;
+  bool last = IsFirst() && FetchAdd(&state.strands_done, 1) + 1 == c.program->lanes;
+  if (task().views != nullptr) {
+    last = BarrierCount(last) != 0;
+    if (last) FillZeros();
+  }
+  if (!last || !IsFirst()) return;
   const Program& program = *c.program;
-  if (FetchAdd(&state.strands_done, 1) + 1 != program.lanes) return;
   state.strands_done = 0;
   state.sequence = c.sequence + 1;
   state.turn = c.turn + c.turns;
@@ -353,10 +375,12 @@ AXCCL_DEVICE void Interpreter::Break(Report report, uint32_t position) {
 // ---- signals and announcements ----
 
 AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
+  const Context& c = context();
+  const bool announces = c.lane == 0 && now_.step < c.program->prologue;
+  if (announces && task().views != nullptr) AnnounceViews();
   Barrier();  // all have moved what the signal is about
   if (!IsFirst()) return;
-  const Context& c = context();
-  if (c.lane == 0 && now_.step < c.program->prologue) Announce();
+  if (announces) Announce();
   Line* const line = channel().LineOf(channel().self, c.lane, step.endpoint, turn);
   // In one store, as readers take them for the two of one call.
   StoreRelaxed(reinterpret_cast<uint64_t*>(&line->signature), uint64_t{c.signature} | c.sequence << 32);
@@ -410,34 +434,44 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::MoveParts(const Step& step, uint6
 // `begin`: elements from the start of a block. The operands are located by a thread each.
 AXCCL_DEVICE void Interpreter::MovePortion(const Step& step, uint64_t turn, uint64_t begin, uint64_t count) {
   const Context& c = context();
+  if (task().views != nullptr) return MoveViews(step, turn, begin, count);
   Move& move = block_.moves[moves_++ % 2];
   const Operand* const operands = c.program->operands() + step.operands;
   bool scaled = false;  // some source is a raw input that is multiplied
   for (uint32_t i = ThreadIndex(); i < uint32_t{step.num_dst} + step.num_src; i += NumThreads()) {
     const Operand operand = operands[i];
-    const bool raw = i >= step.num_dst && operand.space == Space::kInput;
     move.place[i] = Place(operand, turn, begin);
-    if (c.scales) move.factor[i] = raw ? InputFactor(operand) : c.one;
-    scaled |= raw && c.scales;
+    scaled |= i >= step.num_dst && SetFactor(operand, i, &move);
   }
-  if (IsFirst()) {
-    move.count = count;
-    move.divisor = step.finish != 0 ? c.divisor : 0;
-    move.element = c.element;
-    move.num_dst = step.num_dst;
-    move.num_src = step.num_src;
-    move.type = task().type;
-    move.combine = task().combine;
-    move.round_factored = task().group_order != 0;
-  }
+  if (IsFirst()) DescribeMove(step, count, c.element, &move);
   if (c.scales) scaled = BarrierCount(scaled) != 0;
   if (IsFirst()) move.scaled = scaled;
   Barrier();
-  if (move.IsCopy()) {
-    CopyElements(move);
-  } else {
-    ReduceElements(move);
-  }
+  MoveElements(move);
+}
+
+// All but the operands.
+AXCCL_DEVICE void Interpreter::DescribeMove(const Step& step, uint64_t count, uint32_t element, Move* move) const {
+  const Context& c = context();
+  move->count = count;
+  move->divisor = step.finish != 0 ? c.divisor : 0;
+  move->post = c.post;
+  move->element = element;
+  move->num_dst = step.num_dst;
+  move->num_src = step.num_src;
+  move->type = task().type;
+  move->combine = task().combine;
+  move->round_factored = task().group_order != 0;
+  move->scales_result = step.finish != 0 && c.scales_result;
+}
+
+// Of source `index`; whether it is multiplied by that.
+AXCCL_DEVICE bool Interpreter::SetFactor(const Operand& operand, uint32_t index, Move* move) const {
+  const Context& c = context();
+  if (!c.scales) return false;
+  const bool raw = operand.space == Space::kInput;
+  move->factor[index] = raw ? InputFactor(operand) : c.one;
+  return raw;
 }
 
 // Buffers of other ranks are known by their announcements.
@@ -471,3 +505,5 @@ AXCCL_DEVICE Factor Interpreter::InputFactor(const Operand& operand) const {
 }
 
 }  // namespace axccl::kernels::cuda
+
+#include "kernels/cuda/interpreter_views.h"

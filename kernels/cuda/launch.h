@@ -44,6 +44,19 @@ struct alignas(64) Announcement {
 };
 static_assert(sizeof(Announcement) == 64);
 
+inline constexpr uint32_t kMaxViewDims = 8;
+inline constexpr uint32_t kMaxViewStrides = 1536;  // of all operands of a step, in dimensions of more than one index
+
+// Where one rank has an operand of a call on views. What it tells its peers before a direct program, too: one for each
+// operand, behind the announcements, again with room for each parity.
+struct ViewPlace {
+  uint64_t input_offset = 0, output_offset = 0;  // of the first element, as in Announcement
+  uint32_t input_map = 0, output_map = 0;
+  int64_t input_step = 0, output_step = 0;  // bytes from one block to the next
+  int64_t input_strides[kMaxViewDims] = {}, output_strides[kMaxViewDims] = {};  // elements
+};
+static_assert(sizeof(ViewPlace) == 168);
+
 // ---- programs ----
 
 enum class StepKind : uint8_t { kCopy, kReduce, kSignal, kWait };
@@ -160,7 +173,7 @@ struct State {
 // Parts of the member's device memory, as this rank's device sees them.
 struct Member {
   uint8_t* lines = nullptr;          // Line[(lane * endpoints + endpoint) * kRotation + copy]
-  uint8_t* announcements = nullptr;  // Announcement[2]
+  uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
   uint8_t* scratch = nullptr;
   const uint64_t* maps = nullptr;  // addresses of what it has exported, by number; [0] = 0
 };
@@ -181,6 +194,8 @@ struct Channel {
   uint32_t endpoints = 0, lanes = 0;  // of the lines
   uint32_t size = 0, self = 0;
   uint32_t members_at = 0, bindings_at = 0;
+  uint64_t view_bytes = 0;
+  uint64_t zeros[kMaxViewDims] = {};  // what outputs are filled with, and its strides
 
   AXCCL_HD Member* members() { return At<Member>(members_at); }
   AXCCL_HD Binding* bindings() { return At<Binding>(bindings_at); }
@@ -190,6 +205,10 @@ struct Channel {
   }
   AXCCL_HD Announcement* AnnouncementOf(uint32_t position, uint64_t sequence) {
     return reinterpret_cast<Announcement*>(members()[position].announcements) + sequence % 2;
+  }
+  AXCCL_HD ViewPlace* ViewsOf(uint32_t position, uint64_t sequence) {
+    const uint64_t at = 2 * sizeof(Announcement) + sequence % 2 * view_bytes;
+    return reinterpret_cast<ViewPlace*>(members()[position].announcements + at);
   }
 
  private:
@@ -203,6 +222,28 @@ struct Channel {
 
 enum class Scaling : uint8_t { kNone, kAverage, kPreMultiply };  // as exec::Scaling
 
+// One operand of a call on views. A block of the call holds a block of each, one after the other, as on the host.
+struct ViewOperand {
+  uint64_t at = 0;        // of its block in that of the call, bytes
+  uint64_t count = 0;     // elements of its block
+  uint32_t element = 1;   // bytes of one
+  uint32_t num_dims = 0;  // of its block
+  int64_t sizes[kMaxViewDims] = {};
+  uint32_t is_zero = 0;  // the output is a block that the rank gets nothing for: filled with zeros at the end
+  uint32_t reserved = 0;
+  ViewPlace own;
+};
+
+// In memory that the device sees. The operands follow it.
+struct ViewTable {
+  uint32_t num_operands = 0;
+  uint32_t scales_result = 0;
+  Factor post{};  // of results, where it says so
+
+  AXCCL_HD const ViewOperand* operands() const { return reinterpret_cast<const ViewOperand*>(this + 1); }
+};
+static_assert(sizeof(ViewTable) % alignof(ViewOperand) == 0);
+
 // One rank's call.
 struct Task {
   Channel* channel = nullptr;
@@ -214,13 +255,14 @@ struct Task {
   Cut cut;
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: `scalar`
   uint64_t scalar = 0;                   // bytes of one
+  const ViewTable* views = nullptr;      // null: input and output are blocks one after the other
   uint32_t signature = 0;                // of call and plan
   DataType type = DataType::kInt8;
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
   uint8_t group_order = 0;  // contributions are rounded as if stored
 };
-static_assert(sizeof(Task) == 152);
+static_assert(sizeof(Task) == 160);
 
 inline constexpr uint32_t kMaxTasks = 24;
 

@@ -4,12 +4,13 @@
 // be one of the sources, pointers need only the alignment of the element. All threads of the block call these functions
 // with the same arguments; there is no barrier in them, before or after.
 //
-// Addresses are a list, and the arithmetic does not know where pieces lie: movers of strided boxes will differ from
-// these in how they find the places of a piece (Pieces), nothing else.
+// The arithmetic does not know where pieces lie: of strided operands (box.h) only the places of a piece are found in
+// another way (Pieces).
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cuda/box.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/primitives.h"
 #include "src/base/types.h"
@@ -22,23 +23,46 @@ struct Move {
   Factor factor[kMaxOperands];   // of operands: what sources are multiplied by, where `scaled`
   uint64_t count;                // elements
   uint64_t divisor;              // of the result, integers only; 0: none
+  Factor post;                   // of the result, where `scales_result`: floats only
   uint32_t element;              // bytes of one
   uint32_t num_dst, num_src;
   DataType type;
   Combine combine;
   bool scaled;
   bool round_factored;  // as ReduceRequest::round_factored
+  bool scales_result;
 
   AXCCL_DEVICE uint8_t* const* src() const { return place + num_dst; }
   AXCCL_DEVICE const Factor* pre() const { return factor + num_dst; }
   AXCCL_DEVICE uint32_t num_operands() const { return num_dst + num_src; }
   // Whether it is a copy, whatever the type.
-  AXCCL_DEVICE bool IsCopy() const { return num_src == 1 && !scaled && divisor <= 1; }
+  AXCCL_DEVICE bool IsCopy() const { return num_src == 1 && !scaled && divisor <= 1 && !scales_result; }
 };
 
 // Of a move that is a copy. A destination that is the source itself is left alone: others may be reading it.
 AXCCL_DEVICE_CALL void CopyElements(const Move& move);
 // Of any other; Combines(type, combine).
 AXCCL_DEVICE_CALL void ReduceElements(const Move& move);
+// The same of operands that lie as `box` says, which is no run; at most kMaxBoxPieces.
+AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box);
+AXCCL_DEVICE_CALL void ReduceBox(const Move& move, const Box& box);
+
+// What the move asks for.
+AXCCL_DEVICE void MoveElements(const Move& move) {
+  if (move.IsCopy()) {
+    CopyElements(move);
+  } else {
+    ReduceElements(move);
+  }
+}
+AXCCL_DEVICE void MoveBox(const Move& move, const Box& box) {
+  if (box.is_run) {
+    MoveElements(move);
+  } else if (move.IsCopy()) {
+    CopyBox(move, box);
+  } else {
+    ReduceBox(move, box);
+  }
+}
 
 }  // namespace axccl::kernels::cuda

@@ -1,11 +1,13 @@
-// How the threads of a block share out operands that lie in one piece of memory each: 16 bytes at a time.
+// How the threads of a block share out operands, those that lie in one piece of memory each 16 bytes at a time.
 //
 // Where all operands are aligned alike all pieces but the first and the last are whole and aligned; else every piece is
-// taken apart into words. Pure functions, but for the loads and stores.
+// taken apart into words. Of strided operands the box says what the pieces are. Pure functions, but for the loads and
+// stores.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cuda/box.h"
 #include "kernels/cuda/primitives.h"
 
 namespace axccl::kernels::cuda {
@@ -14,7 +16,8 @@ struct Pieces {
   uint64_t bytes;    // of an operand
   uint64_t aligned;  // how many aligned pieces there are, one after the other
   uint32_t head;     // bytes before them
-  uint32_t word;     // bytes of the words of which all the rest is made
+  uint32_t word;     // bytes of the words of which all the rest is made, at most 4
+  const Box* box = nullptr;  // of strided operands; `bytes` is that of a piece then
 
   // Of `num` operands that are made of elements of `element` bytes.
   static AXCCL_DEVICE Pieces Of(uint8_t* const* place, uint32_t num, uint64_t bytes, uint32_t element) {
@@ -35,9 +38,23 @@ struct Pieces {
     return pieces;
   }
 
+  static AXCCL_DEVICE Pieces Of(const Box& box) {
+    const bool whole = box.piece == 16 && box.word == 16;
+    return Pieces{box.piece, whole ? box.pieces : 0, 0, box.word < 4 ? box.word : 4, &box};
+  }
+
+  // Of an operand's piece, of those of a box by its index, else `at` bytes from its start.
+  AXCCL_DEVICE uint8_t* Address(uint32_t operand, uint8_t* place, uint64_t index, uint64_t at) const {
+    return box != nullptr ? box->Address(operand, place, index) : place + at;
+  }
+
   // The pieces that are not aligned, of 16 bytes at most; some may be empty.
-  AXCCL_DEVICE uint64_t NumOthers() const { return aligned != 0 ? 2 : (bytes + 15) / 16; }
+  AXCCL_DEVICE uint64_t NumOthers() const {
+    if (box != nullptr) return box->pieces - aligned;
+    return aligned != 0 ? 2 : (bytes + 15) / 16;
+  }
   AXCCL_DEVICE uint32_t Other(uint64_t index, uint64_t* at) const {
+    if (box != nullptr) return static_cast<uint32_t>(bytes);
     if (aligned != 0 && index == 0) {
       *at = 0;
       return head;

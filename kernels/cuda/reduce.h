@@ -86,6 +86,64 @@ AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
   }
 }
 
+template <class Word>
+AXCCL_DEVICE Word LoadAs(const uint8_t* p) {
+  if constexpr (sizeof(Word) == 16) {
+    return LoadRaw(p);
+  } else {
+    return LoadWord<Word>(p);
+  }
+}
+template <class Word>
+AXCCL_DEVICE void StoreAs(uint8_t* p, const Word& word) {
+  if constexpr (sizeof(Word) == 16) {
+    StoreRaw(p, word);
+  } else {
+    StoreWord<Word>(p, word);
+  }
+}
+
+// Pieces of a box, which are words.
+template <class Word>
+AXCCL_DEVICE void CopyBoxWords(const Move& move, const Box& box) {
+  constexpr uint32_t kTogether = 4;  // loads in flight of a thread
+  uint8_t* const from = move.src()[0];
+  const uint32_t step = NumThreads(), words = static_cast<uint32_t>(box.pieces);
+#pragma unroll 1
+  for (uint32_t first = ThreadIndex(); first < words; first += kTogether * step) {
+    Word word[kTogether];
+#pragma unroll
+    for (uint32_t u = 0; u < kTogether; ++u) {
+      const uint32_t i = first + u * step;
+      if (i < words) word[u] = LoadAs<Word>(box.Address(move.num_dst, from, i));
+    }
+#pragma unroll 1
+    for (uint32_t d = 0; d < move.num_dst; ++d) {
+      if (move.place[d] == from) continue;
+#pragma unroll
+      for (uint32_t u = 0; u < kTogether; ++u) {
+        const uint32_t i = first + u * step;
+        if (i < words) StoreAs<Word>(box.Address(d, move.place[d], i), word[u]);
+      }
+    }
+  }
+}
+
+AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box) {
+  switch (box.word) {
+    case 16:
+      return CopyBoxWords<Raw>(move, box);
+    case 8:
+      return CopyBoxWords<uint64_t>(move, box);
+    case 4:
+      return CopyBoxWords<uint32_t>(move, box);
+    case 2:
+      return CopyBoxWords<uint16_t>(move, box);
+    default:
+      return CopyBoxWords<uint8_t>(move, box);
+  }
+}
+
 // The lanes of one piece while it is combined.
 template <class Format, class Op>
 struct Fold {
@@ -125,6 +183,9 @@ struct Fold {
 #pragma unroll
         for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::Divided(lane[i], move.divisor, is_signed);
       }
+    } else if (move.scales_result) {
+#pragma unroll
+      for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::Scaled(lane[i], move.post);
     }
     Raw raw;
 #pragma unroll
@@ -193,11 +254,11 @@ struct Reducer {
       if (part == 0) return;
     }
     F fold;
-    Raw next = LoadOne(0, at, part);
+    Raw next = LoadOne(0, index, at, part);
 #pragma unroll 1
     for (uint32_t k = 0; k < move.num_src; ++k) {
       const Raw raw = next;
-      if (k + 1 < move.num_src) next = LoadOne(k + 1, at, part);
+      if (k + 1 < move.num_src) next = LoadOne(k + 1, index, at, part);
       const F source = F::Of(move, raw, k);
       if (k == 0) {
         fold = source;
@@ -208,15 +269,16 @@ struct Reducer {
     const Raw result = fold.Finish(move, is_signed);
 #pragma unroll 1
     for (uint32_t d = 0; d < move.num_dst; ++d) {
+      uint8_t* const to = pieces.Address(d, move.place[d], index, at);
       if (part == 0) {
-        StoreRaw(move.place[d] + at, result);
+        StoreRaw(to, result);
       } else {
-        StorePart(move.place[d] + at, result, part, pieces.word);
+        StorePart(to, result, part, pieces.word);
       }
     }
   }
-  AXCCL_DEVICE Raw LoadOne(uint32_t k, uint64_t at, uint32_t part) const {
-    const uint8_t* const from = move.src()[k] + at;
+  AXCCL_DEVICE Raw LoadOne(uint32_t k, uint64_t index, uint64_t at, uint32_t part) const {
+    const uint8_t* const from = pieces.Address(move.num_dst + k, move.src()[k], index, at);
     return part == 0 ? LoadRaw(from) : LoadPart(from, part, pieces.word);
   }
 };
@@ -228,7 +290,7 @@ AXCCL_DEVICE_CALL void ReduceAs(const Move& move, Pieces pieces, bool is_signed)
   const uint64_t step = NumThreads();
   uint64_t done = 0;
   if constexpr (R::kTogether > 1) {
-    done = pieces.aligned;
+    if (pieces.box == nullptr) done = pieces.aligned;
 #pragma unroll 1
     for (uint64_t first = ThreadIndex(); first < done; first += R::kTogether * step) reducer.Together(first, step);
   }
@@ -345,5 +407,7 @@ AXCCL_DEVICE_CALL void ReduceElements(const Move& move) {
   const Pieces pieces = Pieces::Of(move.place, move.num_operands(), move.count * move.element, move.element);
   ReduceType(move, pieces);
 }
+
+AXCCL_DEVICE_CALL void ReduceBox(const Move& move, const Box& box) { ReduceType(move, Pieces::Of(box)); }
 
 }  // namespace axccl::kernels::cuda

@@ -10,14 +10,29 @@ namespace {
 
 // A call that waits in a group keeps its stream and its channel alive.
 comm::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  return {comm->core(), channel, call, stream, stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
+  return {comm->core(),
+          channel,
+          call,
+          stream,
+          stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
           channel->weak_from_this().lock()};
+}
+
+// Whether the rank's device serves the call. `here`: on the default channel, with other ranks.
+Status CheckDevice(const comm::Comm* comm, const Call& call, bool here) {
+  const exec::GpuRank* const gpu = comm->core()->gpu();
+  if (gpu == nullptr) return Status();
+  AXCCL_RETURN_IF_ERROR(gpu->CheckCall(call));
+  if (call.views == nullptr || here) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "%s: created channels on CUDA devices are not served yet; use axcclDefaultChannel, or host ranks",
+                    exec::DescribeCall(call).c_str());
 }
 
 }  // namespace
 
 Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  if (const exec::GpuRank* gpu = comm->core()->gpu(); gpu != nullptr) AXCCL_RETURN_IF_ERROR(gpu->CheckCall(call));
+  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call, channel == comm->core()->channel()));
   comm::Group& group = comm::Group::Current();
   if (!group.open()) return comm::LaunchOne(comm->core(), channel, call, stream);
   group.Add(Kept(comm, channel, call, stream), comm->config().blocking);
@@ -25,7 +40,7 @@ Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, comm:
 }
 
 Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  if (const exec::GpuRank* gpu = comm->core()->gpu(); gpu != nullptr) AXCCL_RETURN_IF_ERROR(gpu->CheckCall(call));
+  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call, false));
   comm::StreamCall local = Kept(comm, channel, call, stream);
   local.local = true;
   comm::Group& group = comm::Group::Current();

@@ -70,6 +70,18 @@ struct RecordedCall {
 
 }  // namespace
 
+void WriteForm(const ViewList& views, uint32_t hash, OpRecord* record) {
+  const auto set = [record](int word, uint64_t value) { record->word[word].store(value, std::memory_order_relaxed); };
+  const ViewOperand& first = views.operands[0];
+  set(OpRecord::kOperands, views.operands.size());
+  set(OpRecord::kHash, hash);
+  set(OpRecord::kScale, std::bit_cast<uint64_t>(views.scale));
+  set(OpRecord::kForm, first.form.Packed());
+  set(OpRecord::kType, static_cast<uint64_t>(first.type));
+  for (int d = 0; d < first.form.shape.dims; ++d)
+    set(OpRecord::kSizes + d, static_cast<uint64_t>(first.form.shape.sizes[d]));
+}
+
 void WakeMember(const Member& member) {
   std::atomic<uint32_t>& waiter = member.header->waiter;
   if (waiter.load(std::memory_order_seq_cst) == 0) return;
@@ -106,8 +118,8 @@ bool Channel::NeedsBarrier(const Prepared& next) const {
 }
 
 Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
-  const bool short_runs = call.views != nullptr && call.views->ShortRuns();
-  const bool split_rows = call.views != nullptr && call.views->SplitRows();
+  const bool short_runs = minds_runs && call.views != nullptr && call.views->ShortRuns();
+  const bool split_rows = minds_runs && call.views != nullptr && call.views->SplitRows();
   const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs, split_rows};
   if (key == last_key_) return last_prepared_;
   auto it = prepared_.find(key);
@@ -251,6 +263,7 @@ void Channel::RecordCall(const Call& call) {
   std::atomic_thread_fence(std::memory_order_release);
   record->word[OpRecord::kCall].store(call.Packed(), std::memory_order_relaxed);
   record->word[OpRecord::kCount].store(call.count, std::memory_order_relaxed);
+  if (call.views != nullptr) WriteForm(*call.views, call.views->Hash(), record);
   record->sequence.store(++sequence, std::memory_order_release);
 }
 

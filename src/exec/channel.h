@@ -42,6 +42,9 @@ struct Member {
 // After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
 void WakeMember(const Member& member);
 
+// Writes down the form of a call on views whose hash is `hash`: what ranks compare and messages say.
+void WriteForm(const ViewList& views, uint32_t hash, OpRecord* record);
+
 // What channels need from their communicator. All functions are thread-safe.
 class Host {
  public:
@@ -144,7 +147,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // one of which is the next to use the same set.
   bool NeedsBarrier(const Prepared& next) const;
 
-  // Writes down, as the next operation's, a call without views that runs elsewhere than on the host.
+  // Writes down, as the next operation's, a call that runs elsewhere than on the host.
   void RecordCall(const Call& call);
   // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
   Status FindMismatch() const;
@@ -159,6 +162,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   uint64_t last_slot_bytes = 0;
   bool last_complete = true;
   bool last_was_barrier = true;
+  bool minds_runs = true;    // plans are chosen by the runs of views, too; set before its first operation
   bool group_order = false;  // all its reductions are in group order; set before its first operation
   const void* running = nullptr;  // the operation that runs, for launches of several
 

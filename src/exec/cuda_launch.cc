@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/fatbin.h"
@@ -80,6 +81,7 @@ class DeviceLaunch {
     AXCCL_RETURN_IF_ERROR(MakeWaves());
     AXCCL_RETURN_IF_ERROR(Join());
     for (const std::vector<cuda::Task>& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
+    for (const auto& [rank, memory] : lent_) AXCCL_RETURN_IF_ERROR(rank->Return(memory, streams_[0]));
     for (const GpuCall* call : calls_) {
       if (call->local) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
@@ -101,7 +103,8 @@ class DeviceLaunch {
                              rank->ChannelFor(call->channel, call->call.kind == plan::Kind::kSendRecv));
       const size_t wave = made[call->channel]++;
       if (wave == waves_.size()) waves_.emplace_back();
-      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call));
+      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, captured_));
+      if (task.views != nullptr) lent_.emplace_back(rank, task.views);
       waves_[wave].push_back(task);
       lanes_ = std::max(lanes_, task.cut.partition.lanes);
       threads_ = std::max(threads_, ThreadsFor(task));
@@ -174,6 +177,7 @@ class DeviceLaunch {
   std::vector<CudaRank*> ranks_;
   std::vector<CUstream> streams_;
   std::vector<std::vector<cuda::Task>> waves_;
+  std::vector<std::pair<CudaRank*, const void*>> lent_;  // tables of views
   uint32_t lanes_ = 1;
   unsigned threads_ = kLeastThreads;
   bool captured_ = false;

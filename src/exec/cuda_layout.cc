@@ -7,6 +7,7 @@ using kernels::cuda::Announcement;
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kAnnouncements = 2 * sizeof(Announcement);
+constexpr uint64_t kViewBytes = 256u << 10;  // announced at a time: of 1500 operands
 constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairScratch = 512u << 10;
 
@@ -21,7 +22,8 @@ CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_byt
   layout.channel.endpoints = 2 * ranks + 64;
   uint64_t at = uint64_t{lanes} * layout.channel.endpoints * plan::kRotation * sizeof(Line);
   layout.channel.announcements = at;
-  at += kAnnouncements;
+  layout.channel.announcement_words = kViewBytes / sizeof(uint64_t);
+  at += kAnnouncements + 2 * kViewBytes;
   layout.pairs = at;
   layout.pair_bytes = kPairEndpoints * plan::kRotation * sizeof(Line) + kAnnouncements;
   at += 2 * ranks * layout.pair_bytes;

@@ -10,7 +10,7 @@
 namespace axccl::exec {
 
 // Offsets from the start of a rank's device memory. ChannelLayout::announcements has one kernels::cuda::Announcement for each
-// parity; records there are none.
+// parity, and behind them announcement_words of views for each; records there are none.
 struct CudaLayout {
   ChannelLayout channel;
   uint64_t pairs = 0;       // two control parts for each peer: sending to it, receiving from it

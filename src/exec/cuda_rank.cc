@@ -5,6 +5,7 @@
 
 #include "src/exec/cuda_pointers.h"
 #include "src/exec/cuda_program.h"
+#include "src/exec/cuda_views.h"
 
 namespace axccl::exec {
 
@@ -20,6 +21,7 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(CudaRank* rank, Channel
   std::unique_ptr<CudaChannel> channel(new CudaChannel(rank, on_host));
   channel->preparer_ = std::make_shared<Channel>(on_host->host(), rank->MembersOf(*on_host, pair), on_host->self());
   channel->preparer_->group_order = on_host->group_order;
+  channel->preparer_->minds_runs = false;
   AXCCL_RETURN_IF_ERROR(channel->Upload());
   return channel;
 }
@@ -48,6 +50,7 @@ Status CudaChannel::Upload() {
   channel.self = static_cast<uint32_t>(preparer_->self());
   channel.members_at = static_cast<uint32_t>(members_at);
   channel.bindings_at = static_cast<uint32_t>(bindings_at);
+  channel.view_bytes = preparer_->own().layout.announcement_words * sizeof(uint64_t);
   std::memcpy(bytes.data(), &channel, sizeof(channel));
   for (uint32_t p = 0; p < size; ++p) {
     const Member& member = preparer_->member(static_cast<int>(p));
@@ -62,12 +65,15 @@ Status CudaChannel::Upload() {
   return rank_->device()->Upload(memory_, bytes.data(), bytes.size());
 }
 
-Result<cuda::Task> CudaChannel::MakeTask(const Call& requested) {
+Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, bool captured) {
   Call call = requested;
   call.group_order = (call.group_order || preparer_->group_order) && call.OrderMatters();
-  const tune::Access access = preparer_->all_same_process() ? tune::Access::kMapped : tune::Access::kNone;
+  const uint64_t room = preparer_->own().layout.announcement_words * sizeof(uint64_t);
+  const bool mapped = preparer_->all_same_process() && (call.views == nullptr || CudaViewsFit(*call.views, room));
+  const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, preparer_->Prepare(call, access));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_->ProgramOnDevice(prepared->program));
+  if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared->program));
   on_host_->RecordCall(call);
   if (call.kind != plan::Kind::kSendRecv)
     on_host_->host()->last_algorithm.store(prepared->program->plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
@@ -86,7 +92,16 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested) {
   task.combine = call.combine;
   task.scaling = static_cast<cuda::Scaling>(call.scaling);
   task.group_order = call.group_order;
+  if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(AddViews(call, captured, &task));
   return task;
+}
+
+Status CudaChannel::AddViews(const Call& call, bool captured, cuda::Task* task) {
+  AXCCL_ASSIGN_OR_RETURN(void* const memory, rank_->Lend(CudaViewTableBytes(*call.views), captured));
+  const plan::Contract contract{call.kind, preparer_->size(), call.root};
+  task->views = MakeCudaViewTable(call, contract, preparer_->self(), memory);
+  task->signature += call.views->Hash();
+  return Status();
 }
 
 // ---- ranks ----
@@ -210,12 +225,16 @@ Result<CudaChannel*> CudaRank::ChannelFor(Channel* on_host, bool pair) {
 }
 
 Status CudaRank::CheckCall(const Call& call) const {
-  if (call.views != nullptr)
-    return MakeStatus(Code::kInvalidUsage, "%s: views on CUDA devices are not served yet; use the NCCL calls, or host ranks",
+  if (call.uneven())
+    return MakeStatus(Code::kInvalidUsage, "%s: parts of different sizes on CUDA devices are not served yet; use host ranks",
                       DescribeCall(call).c_str());
+  if (call.views != nullptr && call.kind == plan::Kind::kSendRecv)
+    return MakeStatus(Code::kInvalidUsage, "%s: messages of views on CUDA devices are not served yet; use ncclSend and ncclRecv, "
+                      "or host ranks", DescribeCall(call).c_str());
   if (call.callback != nullptr)
     return MakeStatus(Code::kInvalidUsage, "%s: argument op is a callback, and callbacks run on host ranks only",
                       DescribeCall(call).c_str());
+  if (call.views != nullptr) return CheckViews(*call.views);
   if (call.count == 0) return Status();
   const bool message = call.kind == plan::Kind::kSendRecv;
   const plan::Contract contract{call.kind, options_.ranks, call.root};
@@ -230,6 +249,15 @@ Status CudaRank::CheckCall(const Call& call) const {
 Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name) const {
   AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, memory, name));
   return CheckPointer(*device_, static_cast<const std::byte*>(memory) + bytes - 1, name);
+}
+
+Status CudaRank::CheckViews(const ViewList& views) const {
+  for (const ViewOperand& operand : views.operands) {
+    if (operand.block_bytes == 0) continue;
+    if (operand.input != nullptr) AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, operand.input, "data of an input"));
+    if (operand.output != nullptr) AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, operand.output, "data of an output"));
+  }
+  return Status();
 }
 
 Status CudaRank::TakeReport() {
@@ -280,9 +308,10 @@ Result<void*> CudaRank::Lend(size_t bytes, bool captured) {
   const Driver& driver = Driver::Loaded();
   Loan* loan = nullptr;
   for (Loan& old : loans_) {
-    if (loan == nullptr && !captured && old.done != nullptr && old.bytes >= bytes && driver.cuEventQuery(old.done) == CUDA_SUCCESS)
+    if (loan == nullptr && !captured && !old.lent && old.bytes >= bytes && driver.cuEventQuery(old.done) == CUDA_SUCCESS)
       loan = &old;
   }
+  if (loan != nullptr) loan->lent = true;
   if (loan == nullptr) {
     AXCCL_ASSIGN_OR_RETURN(void* memory, device_->AllocateHost(bytes));
     loan = &loans_.emplace_back(Loan{memory, bytes, nullptr});
@@ -294,6 +323,7 @@ Result<void*> CudaRank::Lend(size_t bytes, bool captured) {
 Status CudaRank::Return(const void* memory, CUstream stream) {
   const auto loan = std::find_if(loans_.begin(), loans_.end(), [&](const Loan& l) { return l.memory == memory; });
   if (loan->done == nullptr) return Status();
+  loan->lent = false;
   return Check(Driver::Loaded().cuEventRecord(loan->done, stream), "cuEventRecord");
 }
 

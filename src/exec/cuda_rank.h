@@ -22,11 +22,13 @@ class CudaChannel {
   ~CudaChannel();
 
   // The call as a task, in its place in the channel's order. Allocates when its plan is new.
-  Result<kernels::cuda::Task> MakeTask(const Call& call);
+  // On views the task refers to memory that the rank has lent, see there.
+  Result<kernels::cuda::Task> MakeTask(const Call& call, bool captured);
 
  private:
   CudaChannel(CudaRank* rank, Channel* on_host) : rank_(rank), on_host_(on_host) {}
   Status Upload();
+  Status AddViews(const Call& call, bool captured, kernels::cuda::Task* task);
 
   CudaRank* const rank_;
   Channel* const on_host_;
@@ -76,8 +78,11 @@ class CudaRank : public GpuRank {
   struct Loan {
     void* memory;
     size_t bytes;
-    CUevent done;  // null: lent for good
+    CUevent done;      // null: lent for good
+    bool lent = true;  // not returned
   };
+
+  Status CheckViews(const ViewList& views) const;
 
   const GpuOptions options_;
   device::cuda::Device* const device_;

@@ -23,6 +23,11 @@ plan::Shape BlockForm::OperandShape(int dim, int blocks) const {
   return operand;
 }
 
+int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t* strides) {
+  if (blocks < 2 || operand.block_bytes == 0) return 0;
+  return strides[dim] * operand.form.shape.sizes[dim] * static_cast<int64_t>(ElementSize(operand.type));
+}
+
 uint32_t ViewList::Hash() const {
   uint64_t h = 0x9e3779b97f4a7c15ull;
   auto add = [&h](uint64_t word) {

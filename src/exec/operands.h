@@ -65,6 +65,10 @@ struct ViewOperand {
   Pieces pieces;
 };
 
+// Bytes from one to the next of the `blocks` blocks that follow each other along `dim`, of an even call's operand.
+// Strides of dimensions without a second index mean nothing.
+int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t* strides);
+
 // What is read when a call starts; null: was told. Each for all operands alike, one value a rank.
 struct LatePieces {
   const int64_t* input_offsets = nullptr;

@@ -129,7 +129,7 @@ Status Operation::WriteRecord() {
   std::atomic_thread_fence(std::memory_order_release);
   record->word[OpRecord::kCall].store(call_.Packed(), std::memory_order_relaxed);
   record->word[OpRecord::kCount].store(call_.count, std::memory_order_relaxed);
-  if (call_.views != nullptr) WriteForm(record);
+  if (call_.views != nullptr) WriteForm(*call_.views, form_hash_, record);
   if (main_->program->plan->schedule.direct) {
     AXCCL_RETURN_IF_ERROR(Announce(record));
     const Factor factor = channel_->bindings[static_cast<size_t>(channel_->self())].factor;

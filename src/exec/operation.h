@@ -109,7 +109,6 @@ class Operation {
   }
   void StartViews();
   void SetBlockSteps(int position, size_t index);
-  void WriteForm(OpRecord* record) const;
   Status AnnounceViews(OpRecord* record);
   size_t AnnouncedWords(int position) const;
   Status Publish(OpRecord* record);

@@ -7,7 +7,6 @@
 // of the output, d strides of the input, d strides of the output, and its pieces (operation_uneven.cc). It is in the op
 // record, or in the channel's memory where it is too long for that; every word is read once.
 #include <algorithm>
-#include <bit>
 
 #include "kernels/host/box.h"
 #include "src/exec/local_copy.h"
@@ -20,12 +19,6 @@ using plan::Buffer;
 
 uint64_t Word(const OpRecord& record, int word) { return record.word[word].load(std::memory_order_relaxed); }
 void SetWord(OpRecord* record, int word, uint64_t value) { record->word[word].store(value, std::memory_order_relaxed); }
-
-// Bytes from one block of an operand to the next. Strides of dimensions without a second index mean nothing.
-int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t* strides) {
-  if (blocks < 2 || operand.block_bytes == 0) return 0;
-  return strides[dim] * operand.form.shape.sizes[dim] * static_cast<int64_t>(ElementSize(operand.type));
-}
 
 }  // namespace
 
@@ -86,17 +79,6 @@ void Operation::SetBlockSteps(int position, size_t index) {
 }
 
 // ---- announcements ----
-
-void Operation::WriteForm(OpRecord* record) const {
-  const ViewOperand& first = call_.views->operands[0];
-  SetWord(record, OpRecord::kOperands, NumViews());
-  SetWord(record, OpRecord::kHash, form_hash_);
-  SetWord(record, OpRecord::kScale, std::bit_cast<uint64_t>(call_.views->scale));
-  SetWord(record, OpRecord::kForm, first.form.Packed());
-  SetWord(record, OpRecord::kType, static_cast<uint64_t>(first.type));
-  for (int d = 0; d < first.form.shape.dims; ++d)
-    SetWord(record, OpRecord::kSizes + d, static_cast<uint64_t>(first.form.shape.sizes[d]));
-}
 
 Status Operation::AnnounceViews(OpRecord* record) {
   std::vector<uint64_t>& words = channel_->words;

@@ -72,6 +72,9 @@ ViewRunner::ViewRunner(RankContext& context, Clique& clique) : context_(context)
     for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
       arenas_.push_back(Arena::Create(memory, kArenaBytes));
   }
+  constexpr size_t kFlatBytes = 16 * sizeof(int);
+  flat_memory_ = Arena::Create(Memory::kMalloc, Arena::Need(kFlatBytes));
+  flat_ = static_cast<int*>(flat_memory_->Take(kFlatBytes, 0));
 }
 
 ViewRunner::~ViewRunner() = default;

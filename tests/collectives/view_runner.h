@@ -57,7 +57,8 @@ class ViewRunner {
   harness::Clique& clique_;
   std::vector<std::unique_ptr<harness::Arena>> arenas_;  // two a rank
   std::vector<std::unique_ptr<Part>> parts_;
-  int flat_[16] = {};
+  std::unique_ptr<harness::Arena> flat_memory_;  // for the NCCL calls, an int a member
+  int* flat_ = nullptr;
 };
 
 }  // namespace axccl::tests

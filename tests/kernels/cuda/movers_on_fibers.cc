@@ -1,46 +1,84 @@
 // The device's movers, compiled for fibers.
 #include "tests/kernels/cuda/movers_on_fibers.h"
 
-#include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "kernels/cuda/reduce.h"
 #include "tests/harness/fibers/fibers.h"
 
 namespace axccl::kernels::cuda {
 
-bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed) {
+namespace {
+
+// What both kinds of request say.
+template <class Request>
+void Describe(const Request& request, uint64_t count, Move* move) {
+  *move = Move{};
+  move->count = count;
+  move->divisor = request.post_divisor;
+  move->element = static_cast<uint32_t>(ElementSize(request.type));
+  move->num_dst = static_cast<uint32_t>(request.num_dst);
+  move->num_src = static_cast<uint32_t>(request.num_src);
+  move->type = request.type;
+  move->combine = request.combine;
+  move->scaled = request.pre != nullptr;
+  move->round_factored = request.round_factored;
+  for (int k = 0; k < request.num_src && request.pre != nullptr; ++k)
+    move->factor[request.num_dst + k] = request.pre[k];
+}
+
+bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body) {
   fibers::Launch launch;
   launch.threads = threads;
-  launch.body = [&request] {
-    AXCCL_SHARED(Move, move);
-    if (ThreadIndex() == 0) {
-      move = Move{};
-      move.count = request.count;
-      move.divisor = request.post_divisor;
-      move.element = static_cast<uint32_t>(ElementSize(request.type));
-      move.num_dst = static_cast<uint32_t>(request.num_dst);
-      move.num_src = static_cast<uint32_t>(request.num_src);
-      move.type = request.type;
-      move.combine = request.combine;
-      move.scaled = request.pre != nullptr;
-      move.round_factored = request.round_factored;
-      for (int d = 0; d < request.num_dst; ++d) move.place[d] = static_cast<uint8_t*>(request.dst[d]);
-      for (int k = 0; k < request.num_src; ++k) {
-        const int i = request.num_dst + k;
-        move.place[i] = static_cast<uint8_t*>(const_cast<void*>(request.src[k]));
-        if (request.pre != nullptr) move.factor[i] = request.pre[k];
-      }
-    }
-    Barrier();
-    if (move.IsCopy()) {
-      CopyElements(move);
-    } else {
-      ReduceElements(move);
-    }
-  };
+  launch.body = std::move(body);
   fibers::Options options;
   options.seed = seed;
   return fibers::Run({{launch}}, options);
+}
+
+}  // namespace
+
+bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed) {
+  return RunBlock(threads, seed, [&request] {
+    AXCCL_SHARED(Move, move);
+    if (ThreadIndex() == 0) {
+      Describe(request, request.count, &move);
+      for (int d = 0; d < request.num_dst; ++d) move.place[d] = static_cast<uint8_t*>(request.dst[d]);
+      for (int k = 0; k < request.num_src; ++k)
+        move.place[request.num_dst + k] = static_cast<uint8_t*>(const_cast<void*>(request.src[k]));
+    }
+    Barrier();
+    MoveElements(move);
+  });
+}
+
+bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed) {
+  struct State {
+    Move move;
+    Box box;
+  };
+  return RunBlock(threads, seed, [&request] {
+    AXCCL_SHARED(State, state);
+    Move& move = state.move;
+    Box& box = state.box;
+    const BoxRange& range = request.range;
+    if (ThreadIndex() == 0) {
+      Describe(request, range.count, &move);
+      move.scales_result = request.post != nullptr;
+      if (request.post != nullptr) move.post = *request.post;
+      box.Begin(static_cast<uint32_t>(range.num_dims), range.sizes, move.element, range.begin, range.count);
+    }
+    Barrier();
+    for (uint32_t i = ThreadIndex(); i < move.num_operands(); i += NumThreads()) {
+      const BoxOperand& operand = i < move.num_dst ? request.dst[i] : request.src[i - move.num_dst];
+      move.place[i] = box.Put(i, static_cast<uint8_t*>(operand.data), operand.strides);
+    }
+    Barrier();
+    if (ThreadIndex() == 0) box.End(move.place, move.num_operands(), !move.IsCopy());
+    Barrier();
+    MoveBox(move, box);
+  });
 }
 
 }  // namespace axccl::kernels::cuda

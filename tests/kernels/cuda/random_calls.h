@@ -15,8 +15,28 @@ inline void Legalize(CallSpec* call) {
   }
   if (call->combine != Combine::kSum) call->scaling = Scaling::kNone;
   if (!plan::HasRoot(call->kind)) call->root = 0;
-  if (call->kind == plan::Kind::kBarrier) call->count = 0;
+  if (!plan::Reduces(call->kind) || call->combine != Combine::kSum) call->scale = 0;
+  if (call->kind == plan::Kind::kBarrier) {
+    call->count = 0;
+    call->views.clear();
+  }
   if (call->count == 0) call->in_place = 0;
+}
+
+// Puts the call on views.
+inline void PutOnViews(CallSpec* call, harness::Random* random) {
+  if (call->kind == plan::Kind::kBarrier) return;
+  const uint64_t element = ElementSize(call->type);
+  uint64_t bytes = 0;
+  for (uint64_t n = 1 + random->Below(3); n != 0; --n) {
+    call->views.push_back(random->OneIn(8) ? 0 : 1 + random->Below(call->count + 1));
+    bytes = (bytes + 63) / 64 * 64 + call->views.back() * element;
+  }
+  call->count = bytes / element;
+  call->in_place = 0;
+  const bool scales = plan::Reduces(call->kind) && call->scaling == Scaling::kNone && call->combine == Combine::kSum &&
+                      IsFloat(call->type);
+  call->scale = scales && random->OneIn(2) ? 2 : 0;
 }
 
 inline CallSpec RandomCall(int ranks, int lanes, harness::Random* random) {
@@ -38,6 +58,7 @@ inline CallSpec RandomCall(int ranks, int lanes, harness::Random* random) {
   call.in_place = static_cast<uint32_t>(random->Below(16));
   call.inline_slots = random->OneIn(2);
   Legalize(&call);
+  if (random->OneIn(3)) PutOnViews(&call, random);
   return call;
 }
 

@@ -58,7 +58,10 @@ std::string RunLongCalls(Kernel kernel, uint64_t seed) {
     CallSpec call = RandomCall(ranks, kLanes, &random);
     call.count = 400 + random.Below(800);
     call.tile = 1;
+    call.views.clear();
+    call.scale = 0;
     Legalize(&call);
+    if (random.OneIn(2)) PutOnViews(&call, &random);
     calls.push_back(call);
   }
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);

@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint32_t kEndpoints = 72;
 constexpr uint64_t kScratchBytes = 24 << 10;
+constexpr uint64_t kViewBytes = 8 * sizeof(ViewPlace);
 
 template <class T>
 T Must(Result<T> result) {
@@ -65,6 +66,8 @@ exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program
   return prepared;
 }
 
+}  // namespace
+
 // A small integer as an element.
 void StoreValue(DataType type, int64_t value, uint8_t* to) {
   if (type == DataType::kFloat64) {
@@ -79,6 +82,8 @@ void StoreValue(DataType type, int64_t value, uint8_t* to) {
   }
 }
 
+namespace {
+
 uint32_t SignatureOf(const CallSpec& call, const plan::Plan& plan) {
   const uint64_t words = uint64_t(call.kind) | uint64_t(call.type) << 8 | uint64_t(call.combine) << 16 |
                          uint64_t(call.scaling) << 24 | uint64_t(call.root) << 32;
@@ -90,10 +95,10 @@ uint32_t SignatureOf(const CallSpec& call, const plan::Plan& plan) {
 std::string CallSpec::Text() const {
   char text[200];
   std::snprintf(text, sizeof(text),
-                "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x",
+                "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, %zu views",
                 plan::KindName(kind), static_cast<int>(algorithm.size()), algorithm.data(), lanes, root,
                 static_cast<unsigned long long>(count), static_cast<unsigned long long>(tile), DataTypeName(type),
-                CombineName(combine), static_cast<int>(scaling), in_place);
+                CombineName(combine), static_cast<int>(scaling), in_place, views.size());
   return text;
 }
 
@@ -107,7 +112,7 @@ void World::MakeDevice(int rank) {
   auto device = std::make_unique<Device>();
   const auto words = [](size_t bytes) { return bytes / 8 + 8; };
   device->lines.resize(words(static_cast<size_t>(lanes_) * kEndpoints * kRotation * sizeof(Line)));
-  device->announcements.resize(words(2 * sizeof(Announcement)));
+  device->announcements.resize(words(2 * sizeof(Announcement) + 2 * kViewBytes));
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
   // What a member has exported: its whole address space, shifted.
   device->maps = {0, static_cast<uint64_t>(rank + 1) << 20};
@@ -135,6 +140,7 @@ void World::FillChannel(int rank) {
   channel.lanes = static_cast<uint32_t>(lanes_);
   channel.size = static_cast<uint32_t>(ranks_);
   channel.self = static_cast<uint32_t>(rank);
+  channel.view_bytes = kViewBytes;
   for (int peer = 0; peer < ranks_; ++peer) {
     Device& other = *devices_[static_cast<size_t>(peer)];
     channel.members()[peer] = {on_line(other.lines), on_line(other.announcements), on_line(other.scratch),
@@ -180,6 +186,7 @@ int64_t World::WantedValue(const CallSpec& call, int rank, int block, uint64_t i
       result = std::max(result, value);
     }
   }
+  if (call.scale != 0) result = static_cast<int64_t>(static_cast<double>(result) * call.scale);
   return call.scaling == Scaling::kAverage ? result / ranks_ : result;
 }
 
@@ -246,8 +253,9 @@ void World::AddFor(int rank, const CallSpec& call) {
   auto part = std::make_unique<Part>();
   part->call = call;
   part->rank = rank;
-  MakeBuffers(part.get());
+  if (call.views.empty()) MakeBuffers(part.get());
   MakeTask(part.get());
+  if (!call.views.empty()) MakeViews(part.get());
   parts_[static_cast<size_t>(rank)].push_back(std::move(part));
 }
 

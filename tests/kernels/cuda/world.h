@@ -36,9 +36,15 @@ struct CallSpec {
   Scaling scaling = Scaling::kNone;
   uint32_t in_place = 0;      // a bit for each rank
   bool inline_slots = false;  // where they fit
+  // On views: elements of a block of each operand; `count` is what they take in a block of the call. Never in place.
+  std::vector<uint64_t> views;
+  double scale = 0;  // of sums of floats on views
 
   std::string Text() const;
 };
+
+// A small integer as an element.
+void StoreValue(DataType type, int64_t value, uint8_t* to);
 
 class World {
  public:
@@ -82,6 +88,7 @@ class World {
     uint8_t* output = nullptr;
     std::vector<uint8_t> wanted_input, wanted_output;
     std::vector<std::byte> program;
+    std::vector<uint64_t> view_table;
     Task task;
   };
 
@@ -89,6 +96,11 @@ class World {
   void FillChannel(int rank);
   void MakeBuffers(Part* part);
   void MakeTask(Part* part);
+  // world_views.cc
+  struct Tensor;
+  void MakeViews(Part* part);
+  void MakeTensor(int blocks, const std::vector<int64_t>& sizes, Tensor* tensor);
+  void FillTensor(const Tensor& tensor, bool output, Part* part, std::vector<uint8_t>* image) const;
   int64_t InputValue(const CallSpec& call, int rank, int block, uint64_t i) const;
   int64_t WantedValue(const CallSpec& call, int rank, int block, uint64_t i) const;
 
