@@ -3,11 +3,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "kernels/cuda/fatbin.h"
 #include "src/exec/cuda_rank.h"
+#include "src/exec/cuda_views.h"
 
 namespace axccl::exec {
 namespace {
@@ -78,10 +78,12 @@ class DeviceLaunch {
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamIsCapturing(streams_[0], &capture));
     captured_ = capture != CU_STREAM_CAPTURE_STATUS_NONE;
+    AXCCL_RETURN_IF_ERROR(LendTables());
     AXCCL_RETURN_IF_ERROR(MakeWaves());
     AXCCL_RETURN_IF_ERROR(Join());
+    if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(Send(tables_, table_bytes_));
     for (const std::vector<cuda::Task>& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
-    for (const auto& [rank, memory] : lent_) AXCCL_RETURN_IF_ERROR(rank->Return(memory, streams_[0]));
+    if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->Return(tables_, streams_[0]));
     for (const GpuCall* call : calls_) {
       if (call->local) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
@@ -93,9 +95,25 @@ class DeviceLaunch {
   }
 
  private:
+  static size_t TableBytes(const GpuCall& call) {
+    return call.local || call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), 64);
+  }
+
+  // For the tables of all calls on views, in their order.
+  Status LendTables() {
+    for (const GpuCall* call : calls_) table_bytes_ += TableBytes(*call);
+    if (table_bytes_ == 0) return Status();
+    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->Lend(table_bytes_, captured_));
+    return Status();
+  }
+  Status Send(const Lent& lent, size_t bytes) {
+    return Check(Driver::Loaded().cuMemcpyHtoDAsync(lent.on_device, lent.memory, bytes, streams_[0]), "cuMemcpyHtoDAsync");
+  }
+
   // Calls on different channels run side by side, those on one channel one after the other.
   Status MakeWaves() {
     std::map<const Channel*, size_t> made;
+    size_t tables = 0;  // bytes of those made
     for (const GpuCall* call : calls_) {
       if (call->local) continue;
       auto* rank = static_cast<CudaRank*>(call->rank);
@@ -103,8 +121,8 @@ class DeviceLaunch {
                              rank->ChannelFor(call->channel, call->call.kind == plan::Kind::kSendRecv));
       const size_t wave = made[call->channel]++;
       if (wave == waves_.size()) waves_.emplace_back();
-      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, captured_));
-      if (task.views != nullptr) lent_.emplace_back(rank, task.views);
+      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables)));
+      tables += TableBytes(*call);
       waves_[wave].push_back(task);
       lanes_ = std::max(lanes_, task.cut.partition.lanes);
       threads_ = std::max(threads_, ThreadsFor(task));
@@ -139,12 +157,13 @@ class DeviceLaunch {
     cuda::Launch launch;
     launch.num_tasks = static_cast<uint32_t>(tasks.size());
     launch.lanes = lanes_;
-    void* lent = nullptr;
+    Lent more;
     if (tasks.size() > cuda::kMaxTasks) {
       const size_t bytes = tasks.size() * sizeof(cuda::Task);
-      AXCCL_ASSIGN_OR_RETURN(lent, ranks_[0]->Lend(bytes, captured_));
-      launch.more = static_cast<cuda::Task*>(lent);
-      std::copy(tasks.begin(), tasks.end(), static_cast<cuda::Task*>(lent));
+      AXCCL_ASSIGN_OR_RETURN(more, ranks_[0]->Lend(bytes, captured_));
+      launch.more = reinterpret_cast<const cuda::Task*>(more.on_device);
+      std::copy(tasks.begin(), tasks.end(), reinterpret_cast<cuda::Task*>(more.memory));
+      AXCCL_RETURN_IF_ERROR(Send(more, bytes));
     } else {
       std::copy(tasks.begin(), tasks.end(), launch.tasks);
     }
@@ -161,7 +180,7 @@ class DeviceLaunch {
     AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuLaunchKernel(interpreter->run, blocks, 1, 1, threads_, 1, 1, 0, streams_[0],
                                                                 parameters, nullptr),
                                 "cuLaunchKernel"));
-    return lent != nullptr ? ranks_[0]->Return(lent, streams_[0]) : Status();
+    return launch.more != nullptr ? ranks_[0]->Return(more, streams_[0]) : Status();
   }
 
   Status Copy(const Call& call) {
@@ -177,7 +196,8 @@ class DeviceLaunch {
   std::vector<CudaRank*> ranks_;
   std::vector<CUstream> streams_;
   std::vector<std::vector<cuda::Task>> waves_;
-  std::vector<std::pair<CudaRank*, const void*>> lent_;  // tables of views
+  Lent tables_;  // of operands of calls on views
+  size_t table_bytes_ = 0;
   uint32_t lanes_ = 1;
   unsigned threads_ = kLeastThreads;
   bool captured_ = false;

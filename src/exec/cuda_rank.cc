@@ -65,7 +65,7 @@ Status CudaChannel::Upload() {
   return rank_->device()->Upload(memory_, bytes.data(), bytes.size());
 }
 
-Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, bool captured) {
+Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table) {
   Call call = requested;
   call.group_order = (call.group_order || preparer_->group_order) && call.OrderMatters();
   const uint64_t room = preparer_->own().layout.announcement_words * sizeof(uint64_t);
@@ -92,16 +92,12 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, bool captured) {
   task.combine = call.combine;
   task.scaling = static_cast<cuda::Scaling>(call.scaling);
   task.group_order = call.group_order;
-  if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(AddViews(call, captured, &task));
+  if (call.views != nullptr) {
+    MakeCudaViewTable(call, plan::Contract{call.kind, preparer_->size(), call.root}, preparer_->self(), table.memory);
+    task.views = reinterpret_cast<const cuda::ViewTable*>(table.on_device);
+    task.signature += call.views->Hash();
+  }
   return task;
-}
-
-Status CudaChannel::AddViews(const Call& call, bool captured, cuda::Task* task) {
-  AXCCL_ASSIGN_OR_RETURN(void* const memory, rank_->Lend(CudaViewTableBytes(*call.views), captured));
-  const plan::Contract contract{call.kind, preparer_->size(), call.root};
-  task->views = MakeCudaViewTable(call, contract, preparer_->self(), memory);
-  task->signature += call.views->Hash();
-  return Status();
 }
 
 // ---- ranks ----
@@ -157,7 +153,8 @@ CudaRank::~CudaRank() {
   const Scope scope(*device_);
   for (const auto& [program, uploaded] : programs_) device_->Free(uploaded.second);
   for (const Loan& loan : loans_) {
-    device_->FreeHost(loan.memory);
+    device_->FreeHost(loan.what.memory);
+    if (loan.what.on_device != 0) device_->Free(loan.what.on_device);
     if (loan.done != nullptr) driver.cuEventDestroy(loan.done);
   }
   if (done_ != nullptr) driver.cuEventDestroy(done_);
@@ -304,24 +301,24 @@ Status CudaRank::Launched(CUstream stream) {
   return Status();
 }
 
-Result<void*> CudaRank::Lend(size_t bytes, bool captured) {
+Result<Lent> CudaRank::Lend(size_t bytes, bool captured) {
   const Driver& driver = Driver::Loaded();
-  Loan* loan = nullptr;
-  for (Loan& old : loans_) {
-    if (loan == nullptr && !captured && !old.lent && old.bytes >= bytes && driver.cuEventQuery(old.done) == CUDA_SUCCESS)
-      loan = &old;
+  if (!captured) {
+    for (Loan& old : loans_) {
+      if (old.lent || old.done == nullptr || old.bytes < bytes || driver.cuEventQuery(old.done) != CUDA_SUCCESS) continue;
+      old.lent = true;
+      return old.what;
+    }
   }
-  if (loan != nullptr) loan->lent = true;
-  if (loan == nullptr) {
-    AXCCL_ASSIGN_OR_RETURN(void* memory, device_->AllocateHost(bytes));
-    loan = &loans_.emplace_back(Loan{memory, bytes, nullptr});
-    if (!captured) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&loan->done, CU_EVENT_DISABLE_TIMING));
-  }
-  return loan->memory;
+  AXCCL_ASSIGN_OR_RETURN(void* const memory, device_->AllocateHost(bytes));
+  Loan& loan = loans_.emplace_back(Loan{{static_cast<std::byte*>(memory), 0}, bytes, nullptr});
+  AXCCL_ASSIGN_OR_RETURN(loan.what.on_device, device_->Allocate(bytes));
+  if (!captured) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&loan.done, CU_EVENT_DISABLE_TIMING));
+  return loan.what;
 }
 
-Status CudaRank::Return(const void* memory, CUstream stream) {
-  const auto loan = std::find_if(loans_.begin(), loans_.end(), [&](const Loan& l) { return l.memory == memory; });
+Status CudaRank::Return(const Lent& lent, CUstream stream) {
+  const auto loan = std::find_if(loans_.begin(), loans_.end(), [&](const Loan& l) { return l.what.memory == lent.memory; });
   if (loan->done == nullptr) return Status();
   loan->lent = false;
   return Check(Driver::Loaded().cuEventRecord(loan->done, stream), "cuEventRecord");

@@ -15,20 +15,27 @@ namespace axccl::exec {
 
 class CudaRank;
 
+// Memory of the host and as much of the device, where kernels read what the host has written and enqueued a copy of.
+struct Lent {
+  std::byte* memory = nullptr;
+  CUdeviceptr on_device = 0;
+
+  Lent At(size_t offset) const { return {memory + offset, on_device + offset}; }
+};
+
 // One channel on the device of one rank: the device's structure, and a channel on the host that prepares calls for it.
 class CudaChannel {
  public:
   static Result<std::unique_ptr<CudaChannel>> Create(CudaRank* rank, Channel* on_host, bool pair);
   ~CudaChannel();
 
-  // The call as a task, in its place in the channel's order. Allocates when its plan is new.
-  // On views the task refers to memory that the rank has lent, see there.
-  Result<kernels::cuda::Task> MakeTask(const Call& call, bool captured);
+  // The call as a task, in its place in the channel's order. Allocates when its plan is new. On views, the table of its
+  // operands (CudaViewTableBytes) is made in the memory lent.
+  Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table);
 
  private:
   CudaChannel(CudaRank* rank, Channel* on_host) : rank_(rank), on_host_(on_host) {}
   Status Upload();
-  Status AddViews(const Call& call, bool captured, kernels::cuda::Task* task);
 
   CudaRank* const rank_;
   Channel* const on_host_;
@@ -69,14 +76,13 @@ class CudaRank : public GpuRank {
   Status Follow(CUstream stream);
   // Something was enqueued on `stream`.
   Status Launched(CUstream stream);
-  // Host memory that the device sees, until it is returned and what is on `stream` by then is done. `captured`: for the
-  // rank's life.
-  Result<void*> Lend(size_t bytes, bool captured);
-  Status Return(const void* memory, CUstream stream);
+  // Until it is returned and what is on `stream` by then is done. `captured`: for the rank's life.
+  Result<Lent> Lend(size_t bytes, bool captured);
+  Status Return(const Lent& lent, CUstream stream);
 
  private:
   struct Loan {
-    void* memory;
+    Lent what;
     size_t bytes;
     CUevent done;      // null: lent for good
     bool lent = true;  // not returned

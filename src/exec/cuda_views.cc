@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "kernels/cuda/launch.h"
 #include "src/exec/layout.h"
 
 namespace axccl::exec {
@@ -50,7 +51,7 @@ size_t CudaViewTableBytes(const ViewList& views) {
   return sizeof(cuda::ViewTable) + views.operands.size() * sizeof(cuda::ViewOperand);
 }
 
-cuda::ViewTable* MakeCudaViewTable(const Call& call, const plan::Contract& contract, int position, void* memory) {
+void MakeCudaViewTable(const Call& call, const plan::Contract& contract, int position, void* memory) {
   const ViewList& views = *call.views;
   const bool zeros = views.zeros && plan::OutputBlocks(contract, position) == 0;
   auto* const table = new (memory) cuda::ViewTable;
@@ -76,7 +77,6 @@ cuda::ViewTable* MakeCudaViewTable(const Call& call, const plan::Contract& contr
     out.own = MakePlace(operand, contract, position);
     at += operand.block_bytes;
   }
-  return table;
 }
 
 }  // namespace axccl::exec

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "kernels/cuda/launch.h"
 #include "src/base/status.h"
 #include "src/exec/call.h"
 #include "src/exec/program.h"
@@ -18,7 +17,6 @@ Status CheckCudaViews(const Call& call, const Program& program);
 
 size_t CudaViewTableBytes(const ViewList& views);
 // Fills memory of that size with the table of an even call, for the rank at `position`.
-kernels::cuda::ViewTable* MakeCudaViewTable(const Call& call, const plan::Contract& contract, int position,
-                                            void* memory);
+void MakeCudaViewTable(const Call& call, const plan::Contract& contract, int position, void* memory);
 
 }  // namespace axccl::exec
