@@ -80,22 +80,22 @@ TEST(Arguments, MemoryOfAnotherDevice) {
 
 void Callback(void*, const void*, size_t, void*) {}
 
-TEST(Arguments, ViewsAndCallbacks) {
+TEST(Arguments, UnevenPartsAndCallbacks) {
   RunRanks(harness::Processes(1), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     Words data(100);
-    const int64_t size = 50, stride = 2;
+    const int64_t size = 50, stride = 2, extents[1] = {50};
     axcclView_t view = AXCCL_VIEW_INITIALIZER;
     view.data = data.get();
     view.datatype = ncclInt32;
     view.num_dims = 1;
     view.sizes = &size;
     view.strides = &stride;
-    EXPECT_EQ(
-        axcclAllReduce(1, &view, &view, ncclSum, axcclDefaultChannel(clique.comm()), nullptr, Cuda(clique.stream())),
-        ncclInvalidUsage);
-    ExpectText({"views", "CUDA", "host ranks"});
+    EXPECT_EQ(axcclAllGatherV(1, &view, &view, 0, extents, axcclDefaultChannel(clique.comm()), nullptr,
+                              Cuda(clique.stream())),
+              ncclInvalidUsage);
+    ExpectText({"parts of different sizes", "CUDA", "host ranks"});
     ncclRedOp_t op;
     ASSERT_OK(axcclRedOpCreateCallback(&op, Callback, nullptr, ncclInt32, clique.comm()));
     EXPECT_EQ(ncclAllReduce(data.get(), data.get(), 100, ncclInt32, op, clique.comm(), Cuda(clique.stream())),
