@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "axccl/channels.h"
 #include "axccl/views.h"
 #include "tests/cuda/words.h"
 #include "tests/harness/timing.h"
@@ -96,6 +97,9 @@ TEST(Arguments, UnevenPartsAndCallbacks) {
                               Cuda(clique.stream())),
               ncclInvalidUsage);
     ExpectText({"parts of different sizes", "CUDA", "host ranks"});
+    axcclChannel_t channel = nullptr;
+    EXPECT_EQ(axcclChannelCreate(&channel, clique.comm(), nullptr, 7, 0), ncclInvalidUsage);
+    ExpectText({"axcclChannelCreate", "GPU ranks", "host ranks"});
     ncclRedOp_t op;
     ASSERT_OK(axcclRedOpCreateCallback(&op, Callback, nullptr, ncclInt32, clique.comm()));
     EXPECT_EQ(ncclAllReduce(data.get(), data.get(), 100, ncclInt32, op, clique.comm(), Cuda(clique.stream())),
