@@ -229,7 +229,7 @@ struct ViewOperand {
   uint32_t element = 1;   // bytes of one
   uint32_t num_dims = 0;  // of its block
   int64_t sizes[kMaxViewDims] = {};
-  uint32_t is_zero = 0;  // the output is a block that the rank gets nothing for: filled with zeros at the end
+  uint32_t is_zero = 0;  // the rank gets no block: its output, of the shape of one, is filled with zeros at the end
   uint32_t reserved = 0;
   ViewPlace own;
 };

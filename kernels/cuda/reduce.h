@@ -205,17 +205,26 @@ struct Reducer {
   const Pieces& pieces;
   const bool is_signed;
 
+  // All aligned pieces.
+  template <bool kBox>
+  AXCCL_DEVICE void AllTogether() const {
+    const uint64_t step = NumThreads();
+#pragma unroll 1
+    for (uint64_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step)
+      Together<kBox>(first, step);
+  }
   // The next source is on its way while one is combined.
+  template <bool kBox>
   AXCCL_DEVICE void Together(uint64_t first, uint64_t step) const {
     Raw next[kTogether];
     F fold[kTogether];
-    LoadTogether(0, first, step, next);
+    LoadTogether<kBox>(0, first, step, next);
 #pragma unroll 1
     for (uint32_t k = 0; k < move.num_src; ++k) {
       Raw raw[kTogether];
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u) raw[u] = next[u];
-      if (k + 1 < move.num_src) LoadTogether(k + 1, first, step, next);
+      if (k + 1 < move.num_src) LoadTogether<kBox>(k + 1, first, step, next);
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u) {
         const F source = F::Of(move, raw[u], k);
@@ -232,17 +241,22 @@ struct Reducer {
       const uint64_t piece = first + u * step;
       if (piece >= pieces.aligned) continue;
 #pragma unroll 1
-      for (uint32_t d = 0; d < move.num_dst; ++d) StoreRaw(move.place[d] + pieces.head + 16 * piece, result);
+      for (uint32_t d = 0; d < move.num_dst; ++d) StoreRaw(Aligned<kBox>(d, move.place[d], piece), result);
     }
   }
+  template <bool kBox>
   AXCCL_DEVICE void LoadTogether(uint32_t k, uint64_t first, uint64_t step, Raw* raw) const {
-    const uint8_t* const from = move.src()[k] + pieces.head;
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
       const uint64_t piece = first + u * step;
       raw[u] = Raw{};
-      if (piece < pieces.aligned) raw[u] = LoadRaw(from + 16 * piece);
+      if (piece < pieces.aligned) raw[u] = LoadRaw(Aligned<kBox>(move.num_dst + k, move.src()[k], piece));
     }
+  }
+  template <bool kBox>
+  AXCCL_DEVICE uint8_t* Aligned(uint32_t operand, uint8_t* place, uint64_t piece) const {
+    if constexpr (kBox) return pieces.box->Address(operand, place, piece);
+    return place + pieces.head + 16 * piece;
   }
 
   // One piece of any kind: the aligned ones, then the others.
@@ -290,9 +304,12 @@ AXCCL_DEVICE_CALL void ReduceAs(const Move& move, Pieces pieces, bool is_signed)
   const uint64_t step = NumThreads();
   uint64_t done = 0;
   if constexpr (R::kTogether > 1) {
-    if (pieces.box == nullptr) done = pieces.aligned;
-#pragma unroll 1
-    for (uint64_t first = ThreadIndex(); first < done; first += R::kTogether * step) reducer.Together(first, step);
+    done = pieces.aligned;
+    if (pieces.box != nullptr) {
+      reducer.template AllTogether<true>();
+    } else {
+      reducer.template AllTogether<false>();
+    }
   }
 #pragma unroll 1
   for (uint64_t i = done + ThreadIndex(); i < pieces.aligned + pieces.NumOthers(); i += step) reducer.One(i);

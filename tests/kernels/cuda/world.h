@@ -100,6 +100,7 @@ class World {
   struct Tensor;
   void MakeViews(Part* part);
   void MakeTensor(int blocks, const std::vector<int64_t>& sizes, Tensor* tensor);
+  void PlaceTensors(ViewOperand* operands, std::vector<Tensor>* tensors, Part* part);
   void FillTensor(const Tensor& tensor, bool output, Part* part, std::vector<uint8_t>* image) const;
   int64_t InputValue(const CallSpec& call, int rank, int block, uint64_t i) const;
   int64_t WantedValue(const CallSpec& call, int rank, int block, uint64_t i) const;

@@ -85,7 +85,6 @@ void World::FillTensor(const Tensor& tensor, bool output, Part* part, std::vecto
   }
 }
 
-// All operands lie in one piece of memory, whose image is Part::wanted_output.
 void World::MakeViews(Part* part) {
   const CallSpec& call = part->call;
   const plan::Contract contract{call.kind, ranks_, call.root};
@@ -102,7 +101,7 @@ void World::MakeViews(Part* part) {
   } else {
     table->post.f32 = static_cast<float>(call.scale);
   }
-  uint64_t at = 0, bytes = 0;
+  uint64_t at = 0;
   harness::Random shapes(harness::Scramble(seed_, call.count, static_cast<uint64_t>(call.kind)));
   for (size_t i = 0; i < num; ++i) {
     at = (at + 63) / 64 * 64;
@@ -117,18 +116,26 @@ void World::MakeViews(Part* part) {
       Tensor& tensor = tensors[2 * i + side];
       MakeTensor(side == 0 ? inputs : outputs, sizes, &tensor);
       tensor.at = at / element;
-      bytes += static_cast<uint64_t>(tensor.room) * element + 128;
     }
     at += call.views[i] * element;
   }
+  part->task.views = table;
+  PlaceTensors(operands, &tensors, part);
+}
+
+// All operands lie in one piece of memory, whose image is Part::wanted_output.
+void World::PlaceTensors(ViewOperand* operands, std::vector<Tensor>* tensors, Part* part) {
+  const size_t element = ElementSize(part->call.type);
+  uint64_t bytes = 0;
+  for (const Tensor& tensor : *tensors) bytes += static_cast<uint64_t>(tensor.room) * element + 128;
   part->memory.resize(bytes / 8 + 16, 0x5a5a5a5a5a5a5a5a);
   auto* to = reinterpret_cast<uint8_t*>(part->memory.data());
   part->input = part->output = to;
   part->wanted_output.assign(to, to + bytes);
   std::vector<uint8_t> before = part->wanted_output;
   const Device& device = *devices_[static_cast<size_t>(part->rank)];
-  for (size_t i = 0; i < 2 * num; ++i) {
-    Tensor& tensor = tensors[i];
+  for (size_t i = 0; i < tensors->size(); ++i) {
+    Tensor& tensor = (*tensors)[i];
     const bool output = i % 2 == 1;
     tensor.memory = to + random_.Below(16) * element % 32 / element * element;
     to += (static_cast<size_t>(tensor.room) * element + 32 + 63) / 64 * 64;
@@ -143,7 +150,6 @@ void World::MakeViews(Part* part) {
     std::copy(tensor.strides.begin(), tensor.strides.end(), output ? place.output_strides : place.input_strides);
   }
   std::copy(before.begin(), before.end(), part->output);
-  part->task.views = table;
 }
 
 }  // namespace axccl::kernels::cuda
