@@ -101,9 +101,10 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
   std::shared_ptr<GroupChannel>& pair = pairs_[{position, sending}];
   if (pair == nullptr) {
     const int32_t mine = own().rank, theirs = member(position).rank;
-    const auto id = static_cast<int64_t>(Mix(part_.key, sending ? Mix(static_cast<uint64_t>(mine), static_cast<uint64_t>(theirs))
-                                                                : Mix(static_cast<uint64_t>(theirs), static_cast<uint64_t>(mine))));
-    ChannelName name{id, {sending ? mine : theirs, sending ? theirs : mine}, name_.Text()};
+    const int32_t from = sending ? mine : theirs, to = sending ? theirs : mine;
+    // Another one in each direction: that a peer has begun the one says nothing about the other.
+    const uint64_t id = Mix(Mix(part_.key, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
+    ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     std::lock_guard table_lock(table_->mutex_);
     AXCCL_ASSIGN_OR_RETURN(pair, table_->Make(name, order()));
   }

@@ -13,6 +13,7 @@ namespace {
 
 using harness::AllowedNs;
 using harness::Clique;
+using harness::Cuda;
 using harness::Gather;
 using harness::LastErrorHas;
 using harness::Layout;
@@ -190,6 +191,40 @@ TEST_P(ChannelFailureTest, SeveralGroupsOfOneIdAreNoMistake) {
     EXPECT_EQ(second.Values(), (Values{2, 1, 0}));
     EXPECT_OK(axcclChannelDestroy(one));
     EXPECT_OK(axcclChannelDestroy(two));
+  });
+}
+
+// Nor that messages in one direction have begun and those in the other have not.
+TEST_P(ChannelFailureTest, MessagesOfOneDirectionAreNoMistakeInTheOther) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 5);
+    int64_t sent = 100 + context.rank(), received = -1;
+    const int64_t size = 1;
+    axcclView_t out = AXCCL_VIEW_INITIALIZER;
+    out.data = &sent, out.datatype = ncclInt64, out.num_dims = 1, out.sizes = &size;
+    axcclView_t in = out;
+    in.data = &received;
+    if (context.rank() == 0) {
+      ASSERT_OK(ncclGroupStart());
+      ASSERT_OK(axcclSend(1, &out, 1, channel, nullptr, Cuda(clique.stream())));
+      ASSERT_OK(axcclRecv(1, &in, 1, channel, nullptr, Cuda(clique.stream())));
+      ASSERT_OK(ncclGroupEnd());
+      ASSERT_TRUE(clique.Synchronize());
+      EXPECT_EQ(received, 101);
+    } else if (context.rank() == 1) {
+      ASSERT_OK(axcclRecv(1, &in, 0, channel, nullptr, Cuda(clique.stream())));
+      ASSERT_TRUE(clique.Synchronize());
+      // Rank 0 looks several times why the other message does not come.
+      const uint64_t until = NowNs() + 100000000u;
+      while (NowNs() < until) std::this_thread::yield();
+      ASSERT_OK(axcclSend(1, &out, 0, channel, nullptr, Cuda(clique.stream())));
+      ASSERT_TRUE(clique.Synchronize());
+      EXPECT_EQ(received, 100);
+    }
+    ASSERT_TRUE(context.Barrier(1));
+    EXPECT_OK(axcclChannelDestroy(channel));
   });
 }
 
