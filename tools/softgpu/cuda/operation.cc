@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "tools/softgpu/cuda/settings.h"
+
 namespace softgpu::cuda {
 
 void Copy(const CopyShape& shape) {
@@ -89,7 +91,31 @@ class MemoryWordsWork : public Work {
 
 }  // namespace
 
+namespace {
+
+bool IsOfPeer(const Context& context, uint64_t address) {
+  const std::optional<Range> range = AddressSpace::Get().Find(address);
+  return range && range->kind == RangeKind::kDevice && range->device != context.device().ordinal;
+}
+
+// As over a broken path between devices: reads give zeros, and writes are lost.
+void CopyCorrupted(const Context& context, CopyShape shape) {
+  if (IsOfPeer(context, shape.to)) return;
+  Copy(shape);
+  if (!IsOfPeer(context, shape.from)) return;
+  for (size_t layer = 0; layer < shape.depth; ++layer) {
+    for (size_t row = 0; row < shape.height; ++row)
+      std::memset(reinterpret_cast<char*>(shape.to) + layer * shape.to_slice + row * shape.to_pitch, 0, shape.width);
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Work> CopyOperation::Begin() const {
+  if (Knobs().corrupt_peer) {
+    return std::make_unique<FunctionWork>(
+        context_, [shape = shape_, context = context_] { CopyCorrupted(*context, shape); });
+  }
   return std::make_unique<FunctionWork>(context_, [shape = shape_] { Copy(shape); });
 }
 

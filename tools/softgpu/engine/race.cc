@@ -12,33 +12,49 @@ void RaceDetector::Join(Clock* into, const Clock& from) {
 }
 
 bool RaceDetector::Ordered(const Event& event, uint32_t block) {
-  if (event.time == 0 || event.block == block) return true;
+  if (event.block == block) return true;
   const Clock& clock = blocks_[block].clock;
   const auto seen = clock.find(event.block);
   return seen != clock.end() && seen->second >= event.time;
 }
 
+// The other block of one of `events` that is not ordered with this access, else -1.
+int64_t RaceDetector::Unordered(const std::vector<Event>& events, const Event& access) {
+  for (const Event& event : events) {
+    if ((event.bytes & access.bytes) != 0 && !(event.strong && access.strong) && !Ordered(event, access.block))
+      return event.block;
+  }
+  return -1;
+}
+
+// What is known of these bytes is no longer of use; events that are left with none go.
+void RaceDetector::Forget(std::vector<Event>* events, uint8_t bytes) {
+  for (Event& event : *events) event.bytes &= static_cast<uint8_t>(~bytes);
+  events->erase(std::remove_if(events->begin(), events->end(), [](const Event& event) { return event.bytes == 0; }),
+                events->end());
+}
+
 int64_t RaceDetector::Check(uint32_t block, uint64_t address, uint32_t bytes, Access access, bool strong) {
-  const uint64_t time = blocks_[block].time;
+  const uint64_t time = blocks_[block].time, end = address + bytes;
   int64_t other = -1;
-  for (uint64_t at = address / 4; at <= (address + bytes - 1) / 4; ++at) {
-    Cell& cell = cells_[at];
-    if (!Ordered(cell.write, block) && !(strong && cell.write.strong)) other = cell.write.block;
+  for (uint64_t at = address; at < end; at = (at / 4 + 1) * 4) {
+    Cell& cell = cells_[at / 4];
+    const uint64_t first = at % 4, last = std::min<uint64_t>(4, end - at / 4 * 4);
+    const Event event{block, time, strong, static_cast<uint8_t>((1u << last) - (1u << first))};
+    if (const int64_t writer = Unordered(cell.writes, event); writer >= 0) other = writer;
     if (access == Access::kWrite) {
-      for (const Event& read : cell.reads) {
-        if (!Ordered(read, block) && !(strong && read.strong)) other = read.block;
-      }
-      cell.write = {block, time, strong};
-      cell.reads.clear();
+      if (const int64_t reader = Unordered(cell.reads, event); reader >= 0) other = reader;
+      Forget(&cell.writes, event.bytes);
+      Forget(&cell.reads, event.bytes);
+      cell.writes.push_back(event);
       continue;
     }
-    const auto mine = std::find_if(cell.reads.begin(), cell.reads.end(),
-                                   [&](const Event& read) { return read.block == block && read.strong == strong; });
-    if (mine == cell.reads.end()) {
-      cell.reads.push_back({block, time, strong});
-    } else {
-      mine->time = time;
+    // The last read of a kind stands for those before it.
+    for (Event& read : cell.reads) {
+      if (read.block == block && read.strong == strong) read.bytes &= static_cast<uint8_t>(~event.bytes);
     }
+    Forget(&cell.reads, 0);
+    cell.reads.push_back(event);
   }
   return other;
 }

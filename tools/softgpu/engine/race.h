@@ -1,7 +1,7 @@
 // Finds accesses of different blocks of a launch to the same global memory that nothing orders.
 //
 // Happens-before is kept by vector clocks, one a block: a releasing write leaves the block's clock with the address, an
-// acquiring read joins it. Memory is watched at a granularity of 4 bytes: the last write, and the last reads by block.
+// acquiring read joins it. Of every byte the last write is kept, and the last reads by block.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,14 @@ class RaceDetector {
  private:
   using Clock = std::unordered_map<uint32_t, uint64_t>;
   struct Event {
-    uint32_t block = 0;
-    uint64_t time = 0;  // 0: none
-    bool strong = false;
+    uint32_t block;
+    uint64_t time;
+    bool strong;
+    uint8_t bytes;  // of the cell, a bit each
   };
+  // Of 4 bytes.
   struct Cell {
-    Event write;
-    std::vector<Event> reads;
+    std::vector<Event> writes, reads;
   };
   struct BlockState {
     Clock clock;
@@ -42,6 +43,8 @@ class RaceDetector {
   };
 
   bool Ordered(const Event& event, uint32_t block);
+  int64_t Unordered(const std::vector<Event>& events, const Event& access);
+  static void Forget(std::vector<Event>* events, uint8_t bytes);
   static void Join(Clock* into, const Clock& from);
   int64_t Check(uint32_t block, uint64_t address, uint32_t bytes, Access access, bool strong);
   Clock Snapshot(uint32_t block);

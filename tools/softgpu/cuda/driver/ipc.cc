@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tools/softgpu/cuda/descriptor_server.h"
@@ -82,7 +83,9 @@ CUresult MapImport(const ContextPtr& context, const Handle& handle, CUdeviceptr*
     Explain("process %u has ended or has freed the memory of the IPC handle", handle.server.pid);
     return CUDA_ERROR_MAP_FAILED;
   }
-  std::shared_ptr<Mapping> mapping = Mapping::Map(handle.bytes, descriptor, handle.offset);
+  // A broken path leads elsewhere.
+  const bool broken = Knobs().corrupt_peer;
+  std::shared_ptr<Mapping> mapping = Mapping::Map(handle.bytes, broken ? -1 : descriptor, broken ? 0 : handle.offset);
   close(descriptor);
   if (mapping == nullptr) return CUDA_ERROR_MAP_FAILED;
   Range range;
@@ -179,16 +182,18 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle packed, unsigne
 CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
   return WithContext([&](const ContextPtr& context) {
     Imports& imports = TheImports();
-    std::lock_guard lock(imports.mutex);
-    for (auto import = imports.all.begin(); import != imports.all.end(); ++import) {
-      if (import->address != address) continue;
+    {
+      std::lock_guard lock(imports.mutex);
+      const auto import = std::find_if(imports.all.begin(), imports.all.end(),
+                                       [&](const Import& other) { return other.address == address; });
+      if (import == imports.all.end()) return CUDA_ERROR_INVALID_VALUE;
       if (--import->opened > 0) return CUDA_SUCCESS;
-      SynchronizeContext(context);
-      AddressSpace::Get().Erase(address, RangeKind::kImported);
       imports.all.erase(import);
-      return CUDA_SUCCESS;
     }
-    return CUDA_ERROR_INVALID_VALUE;
+    // Others may open memory meanwhile, and launch what is waited for here.
+    SynchronizeContext(context);
+    AddressSpace::Get().Erase(address, RangeKind::kImported);
+    return CUDA_SUCCESS;
   });
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 // What a process with given knobs finds; as text, so that it can be sent.
 struct Findings {
-  int init, devices, major, minor, version, peers, enabled, ipc, vmm, large, small;
+  int init, devices, major, minor, version, peers, enabled, ipc, vmm, large, small, peer_word;
 };
 
 int Look(const std::string&, int channel) {
@@ -28,6 +28,14 @@ int Look(const std::string&, int channel) {
     CUdeviceptr large = 0, small = 0;
     f.large = cuMemAlloc(&large, size_t{1} << 30);
     f.small = cuMemAlloc(&small, 1 << 20);
+    CUdeviceptr of_peer = 0;
+    cuCtxSetCurrent(peer);
+    cuMemAlloc(&of_peer, 4);
+    cuMemsetD32(of_peer, 42, 1);
+    cuCtxSynchronize();
+    cuCtxSetCurrent(context);
+    cuMemcpyDtoD(small, of_peer, 4);
+    cuMemcpyDtoH(&f.peer_word, small, 4);
     CUipcMemHandle handle;
     f.ipc = cuIpcGetMemHandle(&handle, small);
   }
@@ -55,6 +63,7 @@ TEST(Knobs, HaveDefaults) {
   EXPECT_EQ(f.ipc, CUDA_SUCCESS);
   EXPECT_EQ(f.vmm, 1);
   EXPECT_EQ(f.large, CUDA_SUCCESS);
+  EXPECT_EQ(f.peer_word, 42);
 }
 
 TEST(Knobs, SayWhichDevicesThereAre) {
@@ -69,6 +78,9 @@ TEST(Knobs, MimicFailure) {
   const Findings alone = With({{"SOFTGPU_PEER_ACCESS", "0"}});
   EXPECT_EQ(alone.peers, 0);
   EXPECT_EQ(alone.enabled, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+  const Findings corrupt = With({{"SOFTGPU_CORRUPT_PEER", "1"}});
+  EXPECT_EQ(corrupt.enabled, CUDA_SUCCESS);
+  EXPECT_EQ(corrupt.peer_word, 0);
   EXPECT_EQ(With({{"SOFTGPU_IPC", "0"}}).ipc, CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(With({{"SOFTGPU_VMM", "0"}}).vmm, 0);
   const Findings small = With({{"SOFTGPU_MEMORY", "64M"}});

@@ -256,6 +256,10 @@ TEST(Races, AreFoundBetweenBlocks) {
       race("mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd2, %rd0; st.global.u32 [%rd2], %r1;"),
       "");
   EXPECT_EQ(race("red.global.add.u32 [%rd0], 1;"), "");
+  // Bytes side by side are different places.
+  const std::string at_own_byte = "mov.u32 %r1, %ctaid.x; cvt.u64.u32 %rd2, %r1; add.s64 %rd2, %rd2, %rd0; ";
+  EXPECT_EQ(race(at_own_byte + "st.global.u8 [%rd2], %r1;"), "");
+  EXPECT_NE(race(at_own_byte + "ld.global.u8 %r2, [%rd2+1]; st.global.u8 [%rd2], %r1;").find("races"), std::string::npos);
   EXPECT_EQ(race(kPass), "");
   std::string relaxed = kPass;
   relaxed.replace(relaxed.find("st.release"), 10, "st.relaxed");
