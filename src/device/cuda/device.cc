@@ -1,9 +1,11 @@
 #include "src/device/cuda/device.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace axccl::device::cuda {
 
@@ -29,6 +31,42 @@ class DeviceTable {
   std::mutex mutex_;
   std::map<int, std::unique_ptr<Device>> devices_;
 };
+
+namespace {
+
+// Host memory that the driver has pinned, in sizes of powers of two. There is never more than was in use at a time.
+class PinnedMemory {
+ public:
+  static PinnedMemory& Process() {
+    static PinnedMemory* const memory = new PinnedMemory;
+    return *memory;
+  }
+
+  // Null where there is none of that size.
+  void* Take(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    std::vector<void*>& free = free_[bytes];
+    if (free.empty()) return nullptr;
+    void* const memory = free.back();
+    free.pop_back();
+    return memory;
+  }
+  void Add(void* memory, size_t bytes) {
+    std::lock_guard lock(mutex_);
+    sizes_[memory] = bytes;
+  }
+  void Return(void* memory) {
+    std::lock_guard lock(mutex_);
+    free_[sizes_[memory]].push_back(memory);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<void*, size_t> sizes_;
+  std::map<size_t, std::vector<void*>> free_;  // by size
+};
+
+}  // namespace
 
 Result<int> Device::Count() {
   AXCCL_ASSIGN_OR_RETURN(const Driver* driver, Driver::Get());
@@ -71,6 +109,8 @@ Status Device::Open(int ordinal) {
       driver.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_));
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuDeviceGetAttribute(&sees_host_memory_, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device_));
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuDeviceGetAttribute(&frees_in_order_, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device_));
   name_ = name;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDevicePrimaryCtxRetain(&context_, device_));
   const Scope scope(*this);
@@ -88,30 +128,43 @@ Result<CUdeviceptr> Device::Allocate(size_t bytes) const {
     return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s): %zu bytes are needed and %zu of %zu are free; free some, "
                       "or lower AXCCL_SCRATCH_BYTES", ordinal_, name_.c_str(), bytes, free, total);
   }
-  Status cleared = Check(driver.cuMemsetD8Async(memory, 0, bytes, stream_), "cuMemsetD8Async");
-  if (cleared.ok()) cleared = Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  const Status cleared = Clear(memory, bytes);
   if (cleared.ok()) return memory;
-  driver.cuMemFree(memory);
+  Free(memory);
   return cleared;
 }
 
 void Device::Free(CUdeviceptr memory) const {
+  const Driver& driver = Driver::Loaded();
   const Scope scope(*this);
-  Driver::Loaded().cuMemFree(memory);
+  if (frees_in_order_ == 0 || driver.cuMemFreeAsync(memory, stream_) != CUDA_SUCCESS) {
+    driver.cuMemFree(memory);
+  } else {
+    driver.cuStreamSynchronize(stream_);  // nothing but transfers of the library's own is there
+  }
 }
 
 Result<void*> Device::AllocateHost(size_t bytes) const {
-  const Scope scope(*this);
-  void* memory = nullptr;
-  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuMemHostAlloc(
-      &memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+  constexpr size_t kLeast = 4096;
+  const size_t size = std::bit_ceil(std::max(bytes, kLeast));
+  void* memory = PinnedMemory::Process().Take(size);
+  if (memory == nullptr) {
+    const Scope scope(*this);
+    AXCCL_RETURN_IF_CUDA_ERROR(
+        Driver::Loaded().cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    PinnedMemory::Process().Add(memory, size);
+  }
   std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
   return memory;
 }
 
-void Device::FreeHost(void* memory) const {
+void Device::FreeHost(void* memory) { PinnedMemory::Process().Return(memory); }
+
+Status Device::Clear(CUdeviceptr memory, size_t bytes) const {
+  const Driver& driver = Driver::Loaded();
   const Scope scope(*this);
-  Driver::Loaded().cuMemFreeHost(memory);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemsetD8Async(memory, 0, bytes, stream_));
+  return Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
 }
 
 Status Device::Upload(CUdeviceptr to, const void* from, size_t bytes) const {
@@ -121,11 +174,14 @@ Status Device::Upload(CUdeviceptr to, const void* from, size_t bytes) const {
   return Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
 }
 
-Status Device::Download(void* to, CUdeviceptr from, size_t bytes) const {
-  const Driver& driver = Driver::Loaded();
+Status Device::CheckHealth() const {
   const Scope scope(*this);
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyDtoHAsync(to, from, bytes, stream_));
-  return Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  const CUresult result = Driver::Loaded().cuStreamQuery(stream_);
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return Status();
+  const Status what = Check(result, "cuStreamQuery");
+  return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s) runs nothing of this process any more: %.*s; a kernel, of "
+                    "this library or the application, went wrong: look for memory that was freed while it was in use",
+                    ordinal_, name_.c_str(), static_cast<int>(what.message().size()), what.message().data());
 }
 
 Status Device::EnablePeer(const Device& peer) const {
@@ -134,8 +190,7 @@ Status Device::EnablePeer(const Device& peer) const {
   int can = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceCanAccessPeer(&can, device_, peer.device_));
   if (can == 0)
-    return MakeStatus(Code::kInvalidUsage, "CUDA device %d cannot access the memory of device %d, and ranks on such devices are "
-                      "not served yet", ordinal_, peer.ordinal_);
+    return MakeStatus(Code::kInvalidUsage, "CUDA device %d cannot access the memory of device %d", ordinal_, peer.ordinal_);
   const Scope scope(*this);
   const CUresult result = driver.cuCtxEnablePeerAccess(peer.context_, 0);
   return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? Status() : Check(result, "cuCtxEnablePeerAccess");

@@ -22,6 +22,7 @@ class Device {
   static Result<Device*> Get(int ordinal);
 
   int ordinal() const { return ordinal_; }
+  CUdevice id() const { return device_; }
   CUcontext context() const { return context_; }
   int multiprocessors() const { return multiprocessors_; }
   // Whether kernels reach all memory of the host (and so any pointer is good).
@@ -33,13 +34,19 @@ class Device {
 
   // Zeroed memory of the device. Also while a stream of the calling thread is being captured.
   Result<CUdeviceptr> Allocate(size_t bytes) const;
+  // Nothing may use it any more. Does not wait for what else runs on the device, as cuMemFree does: that may be a
+  // kernel that waits for what the calling thread does next. (It does where the driver knows no order of streams for
+  // memory.)
   void Free(CUdeviceptr memory) const;
-  // Zeroed host memory that all devices see at the same address.
+  // Zeroed host memory that all devices see at the same address. What is freed is kept for later calls, for the same
+  // reason.
   Result<void*> AllocateHost(size_t bytes) const;
-  void FreeHost(void* memory) const;
-  // Done when it returns; likewise.
+  static void FreeHost(void* memory);
+  // Done when they return; likewise. Zeros; and what is in memory of the host.
+  Status Clear(CUdeviceptr memory, size_t bytes) const;
   Status Upload(CUdeviceptr to, const void* from, size_t bytes) const;
-  Status Download(void* to, CUdeviceptr from, size_t bytes) const;
+  // An error once a kernel or copy of this process has gone wrong there: nothing of it runs on the device any more.
+  Status CheckHealth() const;
   // Makes the memory of `peer` accessible to kernels here; ok where it is already.
   Status EnablePeer(const Device& peer) const;
   // `image`: a fatbin.
@@ -55,6 +62,7 @@ class Device {
   CUstream stream_ = nullptr;
   int multiprocessors_ = 0;
   int sees_host_memory_ = 0;
+  int frees_in_order_ = 0;  // of a stream
   CUuuid uuid_{};
   std::string name_;
 };

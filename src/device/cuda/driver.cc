@@ -65,8 +65,9 @@ Status Check(CUresult result, const char* call) {
   driver.cuGetErrorString(result, &text);
   // The expression up to its arguments, without what it is called on.
   const std::string expression = call;
-  const std::string function = expression.substr(0, expression.find('('));
-  return MakeStatus(Code::kUnhandledCudaError, "%s failed: %s (%s)", function.substr(function.find_last_of(".>") + 1).c_str(),
+  const size_t begin = expression.find("cu", expression.find_first_of(".>") + 1);
+  const std::string function = expression.substr(begin, expression.find('(', begin) - begin);
+  return MakeStatus(Code::kUnhandledCudaError, "%s failed: %s (%s)", function.c_str(),
                     text != nullptr ? text : "unknown error", name != nullptr ? name : std::to_string(result).c_str());
 }
 

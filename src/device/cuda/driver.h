@@ -13,17 +13,21 @@ namespace axccl::device::cuda {
 // Every function used. One that a driver may lack is left out here and asked for where it is used.
 #define AXCCL_CUDA_FUNCTIONS(X)                                                                                     \
   X(cuInit) X(cuGetErrorName) X(cuGetErrorString)                                                                   \
-  X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetPCIBusId)              \
+  X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute)                                     \
   X(cuDeviceCanAccessPeer) X(cuDeviceGetUuid)                                                                       \
   X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)           \
-  X(cuCtxEnablePeerAccess) X(cuStreamGetCtx)                                                                        \
-  X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemHostAlloc) X(cuMemFreeHost)             \
-  X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemsetD8Async)        \
+  X(cuCtxEnablePeerAccess) X(cuCtxSynchronize)                                                                                          \
+  X(cuMemAlloc) X(cuMemFree) X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemHostAlloc)            \
+  X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer)                                          \
+  X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemsetD8Async)                                     \
+  X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) X(cuMemRetainAllocationHandle)                    \
+  X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)                            \
+  X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)                                                 \
   X(cuPointerGetAttributes) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                       \
-  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent)                 \
-  X(cuStreamIsCapturing) X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
+  X(cuStreamCreate) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent)                                    \
+  X(cuStreamGetCaptureInfo) X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
-  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute)                                                  \
+  X(cuModuleLoadData) X(cuModuleGetFunction)                                                                        \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel)
 
 struct Driver {
@@ -37,8 +41,7 @@ struct Driver {
   static const Driver& Loaded();
 };
 
-// Ok for CUDA_SUCCESS; else a status that names `call` and what the driver says of it. kOutOfMemory and the like become
-// kSystemError, the rest kUnhandledCudaError.
+// Ok for CUDA_SUCCESS; else kUnhandledCudaError, with `call` (its arguments left out) and what the driver says of it.
 Status Check(CUresult result, const char* call);
 
 #define AXCCL_RETURN_IF_CUDA_ERROR(expression) \

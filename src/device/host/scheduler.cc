@@ -3,7 +3,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -14,6 +13,7 @@
 #include <deque>
 #include <utility>
 
+#include "src/base/detached_thread.h"
 #include "src/device/host/waiting.h"
 
 namespace axccl::device::host {
@@ -36,16 +36,6 @@ void SleepOnWord(const std::atomic<uint32_t>* word, uint32_t seen, const std::ch
 void WakeWord(std::atomic<uint32_t>* word) {
   word->fetch_add(1, std::memory_order_seq_cst);
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-}
-
-// Threads of the library take no signals of the application.
-template <class Fn>
-void StartDetached(Fn fn) {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  std::thread(std::move(fn)).detach();
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 constexpr int kFewestLooks = 8;

@@ -1,0 +1,351 @@
+// Memory of devices that one process exports and another imports, on the GPU in software.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/device/cuda/device.h"
+#include "tests/harness/run_ranks.h"
+#include "transports/cuda_ipc/exports.h"
+#include "transports/cuda_ipc/handle.h"
+#include "transports/cuda_ipc/imports.h"
+#include "transports/cuda_ipc/memory.h"
+
+namespace axccl::cuda_ipc {
+namespace {
+
+using device::cuda::Device;
+using device::cuda::Driver;
+using device::cuda::Scope;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+
+constexpr size_t kWords = 1000, kBytes = kWords * sizeof(uint32_t);
+
+void Write(const Device& device, CUdeviceptr to, uint32_t value) {
+  const std::vector<uint32_t> words(kWords, value);
+  ASSERT_TRUE(device.Upload(to, words.data(), kBytes).ok());
+}
+
+// As many words there as are `value`.
+size_t Count(const Device& device, CUdeviceptr from, uint32_t value) {
+  const Scope scope(device);
+  std::vector<uint32_t> words(kWords);
+  EXPECT_EQ(Driver::Loaded().cuMemcpyDtoHAsync(words.data(), from, kBytes, device.stream()), CUDA_SUCCESS);
+  EXPECT_EQ(Driver::Loaded().cuStreamSynchronize(device.stream()), CUDA_SUCCESS);
+  size_t count = 0;
+  for (const uint32_t word : words) count += word == value;
+  return count;
+}
+
+bool IsMapped(const Device& device, CUdeviceptr address) {
+  const Scope scope(device);
+  CUdeviceptr base = 0;
+  return Driver::Loaded().cuMemGetAddressRange(&base, nullptr, address) == CUDA_SUCCESS;
+}
+
+Device* DeviceOf(const RankContext& context) {
+  const Result<Device*> device = Device::Get(context.rank());
+  EXPECT_TRUE(device.ok()) << device.status().message();
+  return device.value();
+}
+
+// Rank 0 exports what `allocate` gives, a pointer into its middle; rank 1, on another device, reads and writes it.
+void ExpectShared(RankContext& context, Handle::Kind kind, const Memory& memory, const Device& device) {
+  if (context.rank() == 0) {
+    const CUdeviceptr middle = memory.address + kBytes;
+    const Result<Range> range = RangeOf(device, middle);
+    ASSERT_TRUE(range.ok()) << range.status().message();
+    EXPECT_EQ(range.value().base, memory.address);
+    EXPECT_GE(range.value().bytes, 3 * kBytes);
+    Result<Exported> exported = Export(device, range.value());
+    ASSERT_TRUE(exported.ok()) << exported.status().message();
+    EXPECT_EQ(exported.value().handle.kind, kind);
+    Write(device, middle, 42);
+    std::memcpy(context.board(), &exported.value().handle, sizeof(Handle));
+    ASSERT_TRUE(context.Barrier(0));
+    ASSERT_TRUE(context.Barrier(1));
+    EXPECT_EQ(Count(device, middle, 43), kWords);
+    ASSERT_TRUE(context.Barrier(2));
+    return;
+  }
+  ASSERT_TRUE(context.Barrier(0));
+  Handle handle;
+  std::memcpy(&handle, context.board(), sizeof(handle));
+  const Result<Imported> imported = Import(device, handle);
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(Count(device, imported.value().address + kBytes, 42), kWords);
+  Write(device, imported.value().address + kBytes, 43);
+  ASSERT_TRUE(context.Barrier(1));
+  ASSERT_TRUE(context.Barrier(2));
+  Close(device, imported.value());
+  EXPECT_FALSE(IsMapped(device, imported.value().address));
+}
+
+RunOptions With(std::vector<std::pair<std::string, std::string>> environment) {
+  RunOptions options;
+  options.environment = std::move(environment);
+  options.environment.emplace_back("SOFTGPU_DEVICES", "2");
+  return options;
+}
+
+TEST(Shared, MemoryOfTheApplication) {
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        const Device* const device = DeviceOf(context);
+        Memory memory;
+        if (context.rank() == 0) memory.address = device->Allocate(3 * kBytes).value();
+        ExpectShared(context, Handle::kLegacy, memory, *device);
+      },
+      With({}));
+}
+
+TEST(Shared, MemoryOfTheLibrary) {
+  const std::vector<std::pair<std::string, std::string>> none, no_vmm{{"SOFTGPU_VMM", "0"}},
+      no_ipc{{"SOFTGPU_IPC", "0"}};
+  for (const auto& obstacles : {none, no_ipc, no_vmm}) {
+    const bool mapped = obstacles != no_vmm;
+    const auto body = [mapped](RankContext& context) {
+      const Device* const device = DeviceOf(context);
+      const Result<Memory> memory = Allocate(*device, 3 * kBytes);
+      ASSERT_TRUE(memory.ok()) << memory.status().message();
+      EXPECT_EQ(Count(*device, memory.value().address, 0), kWords);
+      ExpectShared(context, mapped ? Handle::kDescriptor : Handle::kLegacy, memory.value(), *device);
+      Free(*device, memory.value());
+    };
+    RunRanks(harness::Processes(2), body, With(obstacles));
+  }
+}
+
+TEST(Allocate, GivesBackWhatItTook) {
+  RunRanks(
+      harness::Processes(1),
+      [](RankContext& context) {
+        const Device* const device = DeviceOf(context);
+        const Scope scope(*device);
+        size_t before = 0, after = 0, total = 0;
+        ASSERT_EQ(Driver::Loaded().cuMemGetInfo(&before, &total), CUDA_SUCCESS);
+        for (int i = 0; i < 10; ++i) {
+          const Result<Memory> memory = Allocate(*device, kBytes);
+          ASSERT_TRUE(memory.ok());
+          Free(*device, memory.value());
+        }
+        ASSERT_EQ(Driver::Loaded().cuMemGetInfo(&after, &total), CUDA_SUCCESS);
+        EXPECT_EQ(after, before);
+      },
+      With({}));
+}
+
+// Freed and allocated again, maybe at the same address: another allocation.
+TEST(RangeOf, TellsAllocationsApart) {
+  RunRanks(
+      harness::Processes(1),
+      [](RankContext& context) {
+        const Device* const device = DeviceOf(context);
+        uint64_t last = 0;
+        for (int i = 0; i < 10; ++i) {
+          const CUdeviceptr memory = device->Allocate(kBytes).value();
+          const uint64_t id = RangeOf(*device, memory).value().id;
+          EXPECT_EQ(RangeOf(*device, memory + kBytes - 1).value().id, id);
+          EXPECT_NE(id, last);
+          last = id;
+          device->Free(memory);
+        }
+      },
+      With({}));
+}
+
+TEST(Export, SaysWhatCannotBeShared) {
+  RunRanks(
+      harness::Processes(1),
+      [](RankContext& context) {
+        const Device* const device = DeviceOf(context);
+        const CUdeviceptr memory = device->Allocate(kBytes).value();
+        const Result<Exported> exported = Export(*device, RangeOf(*device, memory).value());
+        ASSERT_FALSE(exported.ok());
+        EXPECT_NE(exported.status().message().find("cuIpcGetMemHandle failed"), std::string::npos)
+            << exported.status().message();
+        EXPECT_FALSE(RangeOf(*device, reinterpret_cast<CUdeviceptr>(&memory)).ok());
+        device->Free(memory);
+      },
+      With({{"SOFTGPU_IPC", "0"}}));
+}
+
+// At once, whatever is in a handle.
+TEST(Import, SaysWhyItFails) {
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        const Device* const device = DeviceOf(context);
+        if (context.rank() == 0) {
+          Handle handles[2];
+          const CUdeviceptr freed = device->Allocate(kBytes).value();
+          handles[0] = Export(*device, RangeOf(*device, freed).value()).value().handle;
+          device->Free(freed);
+          // The file is closed at the end of the block.
+          const Memory memory = Allocate(*device, kBytes).value();
+          handles[1] = Export(*device, RangeOf(*device, memory.address).value()).value().handle;
+          std::memcpy(context.board(), handles, sizeof(handles));
+          ASSERT_TRUE(context.Barrier(0));
+          ASSERT_TRUE(context.Barrier(1));
+          Free(*device, memory);
+          return;
+        }
+        ASSERT_TRUE(context.Barrier(0));
+        Handle handles[2];
+        std::memcpy(handles, context.board(), sizeof(handles));
+        handles[1].descriptor = 1000;
+        const auto reason = [&](const Handle& handle) {
+          const Result<Imported> imported = Import(*device, handle);
+          EXPECT_FALSE(imported.ok());
+          return std::string(imported.status().message());
+        };
+        EXPECT_NE(reason(handles[0]).find("cuIpcOpenMemHandle failed"), std::string::npos);
+        EXPECT_NE(reason(handles[1]).find("pidfd_getfd"), std::string::npos) << reason(handles[1]);
+        handles[1].descriptor = 1;  // no memory
+        EXPECT_NE(reason(handles[1]).find("cuMemImportFromShareableHandle failed"), std::string::npos)
+            << reason(handles[1]);
+        handles[1].pid = 0x7ffffffe;
+        EXPECT_NE(reason(handles[1]).find("pidfd_open"), std::string::npos) << reason(handles[1]);
+        EXPECT_NE(reason(Handle{}).find("cannot share it"), std::string::npos);
+        ASSERT_TRUE(context.Barrier(1));
+      },
+      With({}));
+}
+
+// ---- tables ----
+
+// Addresses that hold other memory each time.
+class Place {
+ public:
+  static constexpr size_t kPlaceBytes = size_t{2} << 20;
+
+  explicit Place(const Device& device) : device_(device) {
+    const Scope scope(device);
+    EXPECT_EQ(Driver::Loaded().cuMemAddressReserve(&address_, kPlaceBytes, 0, 0, 0), CUDA_SUCCESS);
+  }
+
+  // Other memory than before, full of `value`.
+  void Renew(uint32_t value) {
+    const Driver& driver = Driver::Loaded();
+    const Scope scope(device_);
+    if (filled_) {
+      ASSERT_EQ(driver.cuMemUnmap(address_, kPlaceBytes), CUDA_SUCCESS);
+    }
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device_.ordinal();
+    CUmemGenericAllocationHandle object = 0;
+    ASSERT_EQ(driver.cuMemCreate(&object, kPlaceBytes, &properties, 0), CUDA_SUCCESS);
+    ASSERT_EQ(driver.cuMemMap(address_, kPlaceBytes, 0, object, 0), CUDA_SUCCESS);
+    ASSERT_EQ(driver.cuMemRelease(object), CUDA_SUCCESS);
+    CUmemAccessDesc access{};
+    access.location = properties.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    ASSERT_EQ(driver.cuMemSetAccess(address_, kPlaceBytes, &access, 1), CUDA_SUCCESS);
+    filled_ = true;
+    Write(device_, address_ + kBytes, value);
+  }
+  CUdeviceptr address() const { return address_; }
+
+ private:
+  const Device& device_;
+  CUdeviceptr address_ = 0;
+  bool filled_ = false;
+};
+
+std::vector<ExportTable*> TablesOf(const RankContext& context) {
+  std::vector<ExportTable*> tables;
+  for (size_t rank = 0; rank < 2; ++rank)
+    tables.push_back(reinterpret_cast<ExportTable*>(context.board() + rank * (RankContext::kBoardBytes / 2)));
+  return tables;
+}
+
+// The word of a rank's map.
+CUdeviceptr MapWord(const Device& device, const Imports& imports, uint32_t number) {
+  const Scope scope(device);
+  CUdeviceptr word = 0;
+  EXPECT_EQ(Driver::Loaded().cuMemcpyDtoHAsync(&word, imports.maps_of(0) + number * sizeof(word), sizeof(word),
+                                               device.stream()),
+            CUDA_SUCCESS);
+  EXPECT_EQ(Driver::Loaded().cuStreamSynchronize(device.stream()), CUDA_SUCCESS);
+  return word;
+}
+
+// Freed memory at whose addresses there is other memory is another allocation: not of use before the peer has taken it,
+// and by another number until the peer has let go of the first.
+TEST(Tables, AddressesUsedAgain) {
+  const auto body = [](RankContext& context) {
+    const Device* const device = DeviceOf(context);
+    constexpr uint32_t kNumbers[] = {1, 2, 1};
+    if (context.rank() == 0) {
+      Exports exports(*device, 0, TablesOf(context));
+      Place place(*device);
+      for (uint32_t round = 0; round < 3; ++round) {
+        place.Renew(100 + round);
+        const Exports::Place found = exports.Find(place.address() + kBytes, kBytes);
+        EXPECT_EQ(found.number, kNumbers[round]) << round;
+        EXPECT_EQ(found.offset, kBytes);
+        EXPECT_FALSE(exports.Has(1, found.number)) << round;
+        EXPECT_TRUE(exports.Has(0, found.number));
+        EXPECT_EQ(exports.Find(place.address() + Place::kPlaceBytes - 8, 16).number, 0u) << "beyond its end";
+        ASSERT_TRUE(context.Barrier());
+        ASSERT_TRUE(context.Barrier());
+        EXPECT_EQ(exports.Find(place.address(), kBytes).number, found.number);
+        EXPECT_TRUE(exports.Has(1, found.number)) << round;
+      }
+      return;
+    }
+    const std::vector<ExportTable*> tables = TablesOf(context);
+    std::unique_ptr<Imports> imports;
+    for (uint32_t round = 0; round < 3; ++round) {
+      ASSERT_TRUE(context.Barrier());
+      const uint32_t peer = tables[0]->entries[1].handle.pid;
+      if (round == 0) imports = Imports::Create(*device, 1, {{tables[0], peer, false}, {tables[1], 0, true}}).value();
+      const CUdeviceptr before = round == 0 ? 0 : MapWord(*device, *imports, kNumbers[round - 1]);
+      ASSERT_TRUE(imports->Look().ok());
+      // What was freed is let go of, in its own time.
+      while (round != 0 && IsMapped(*device, before)) std::this_thread::yield();
+      EXPECT_EQ(Count(*device, MapWord(*device, *imports, kNumbers[round]) + kBytes, 100 + round), kWords) << round;
+      ASSERT_TRUE(context.Barrier());
+    }
+  };
+  RunRanks(harness::Processes(2), body, With({}));
+}
+
+// What cannot be taken in is answered so; a process that offers another's memory is refused.
+TEST(Tables, AnswersOfThoseWhoCannot) {
+  const auto body = [](RankContext& context) {
+    const Device* const device = DeviceOf(context);
+    const std::vector<ExportTable*> tables = TablesOf(context);
+    if (context.rank() == 0) {
+      Exports exports(*device, 0, tables);
+      const CUdeviceptr memory = device->Allocate(kBytes).value();
+      const Exports::Place found = exports.Find(memory, kBytes);
+      EXPECT_EQ(found.number, 1u);
+      ASSERT_TRUE(context.Barrier());
+      ASSERT_TRUE(context.Barrier());
+      EXPECT_FALSE(exports.Has(1, found.number));
+      EXPECT_EQ(tables[1]->Answer(0, 1)->load(), 2u);
+      device->Free(memory);
+      return;
+    }
+    ASSERT_TRUE(context.Barrier());
+    const auto imports = Imports::Create(*device, 1, {{tables[0], 1, false}, {tables[1], 0, true}});
+    ASSERT_TRUE(imports.ok());
+    EXPECT_TRUE(imports.value()->Look().ok());
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Processes(2), body, With({}));
+}
+
+}  // namespace
+}  // namespace axccl::cuda_ipc

@@ -1,0 +1,34 @@
+// How processes tell each other where memory of devices is. Plain data, sent as bytes; builds without a CUDA toolkit.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace axccl::cuda_ipc {
+
+// An allocation of another process. Made by Export, taken by Import (handle.h).
+struct Handle {
+  enum Kind : uint32_t {
+    kNone,
+    kLegacy,      // of cuIpcGetMemHandle
+    kDescriptor,  // of virtual memory management: a file of the process, open while the exporter keeps it so
+  };
+  uint32_t kind = kNone;
+  int32_t descriptor = -1;
+  uint64_t bytes = 0;
+  uint32_t pid = 0;
+  uint32_t reserved = 0;
+  std::array<uint8_t, 64> legacy{};
+};
+
+// Where a rank's block is.
+struct BlockAddress {
+  Handle handle;                   // for other processes
+  uint64_t pointer = 0;            // for its own
+  uint64_t number = 0;             // random: the data that peers must find are made of it
+  std::array<uint8_t, 16> uuid{};  // of the device
+  int32_t device = 0;
+  uint32_t reserved = 0;
+};
+
+}  // namespace axccl::cuda_ipc

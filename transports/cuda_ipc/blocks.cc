@@ -1,0 +1,189 @@
+#include "transports/cuda_ipc/blocks.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "transports/cuda_ipc/pinned.h"
+
+namespace axccl::cuda_ipc {
+namespace {
+
+using device::cuda::Check;
+using device::cuda::Device;
+using device::cuda::Driver;
+using device::cuda::Scope;
+
+// In a block, at `test_at`: what peers read, where what is read of theirs is put, and a mark of each.
+constexpr size_t kPatternWords = 512, kMarkWords = 8;
+constexpr uint64_t kPatternBytes = kPatternWords * sizeof(uint64_t), kMarkBytes = kMarkWords * sizeof(uint64_t);
+
+std::vector<uint64_t> PatternOf(const BlockAddress& address, size_t rank) {
+  std::vector<uint64_t> words(kPatternWords);
+  uint64_t state = address.number + rank;
+  for (uint64_t& word : words) {  // SplitMix64
+    word = state += 0x9e3779b97f4a7c15ull;
+    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9ull;
+    word = (word ^ word >> 27) * 0x94d049bb133111ebull;
+    word ^= word >> 31;
+  }
+  return words;
+}
+
+uint64_t RandomNumber() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+    number = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return number;
+}
+
+}  // namespace
+
+uint64_t TestBytes(size_t ranks) { return 2 * kPatternBytes + ranks * kMarkBytes; }
+
+Blocks::~Blocks() {
+  Unmap();
+  if (own_.address != 0) Free(device_, own_);
+}
+
+CUdeviceptr Blocks::MarkIn(CUdeviceptr block, size_t rank) const {
+  return block + test_at_ + 2 * kPatternBytes + rank * kMarkBytes;
+}
+
+// By a legacy handle, or else as a file: drivers and containers have one or the other. Where processes share no memory
+// at all, ranks of one process get along without.
+Status Blocks::AllocateExported() {
+  AXCCL_ASSIGN_OR_RETURN(own_.address, device_.Allocate(bytes_));
+  Result<Exported> exported = Export(device_, Range{own_.address, bytes_, 0});
+  if (!exported.ok()) {
+    not_exported_ = exported.status();
+    Free(device_, own_);
+    own_ = {};
+    AXCCL_ASSIGN_OR_RETURN(own_, cuda_ipc::Allocate(device_, bytes_));
+    exported = Export(device_, Range{own_.address, own_.mapped, 0});
+    if (!exported.ok()) return Status();
+  }
+  not_exported_ = Status();
+  address_.handle = exported.value().handle;
+  file_ = std::move(exported.value().file);
+  return Status();
+}
+
+Status Blocks::Allocate() {
+  AXCCL_RETURN_IF_ERROR(AllocateExported());
+  address_.pointer = own_.address;
+  address_.number = RandomNumber();
+  address_.device = device_.ordinal();
+  std::memcpy(address_.uuid.data(), device_.uuid().bytes, address_.uuid.size());
+  const std::vector<uint64_t> pattern = PatternOf(address_, static_cast<size_t>(rank_));
+  return device_.Upload(own_.address + test_at_, pattern.data(), kPatternBytes);
+}
+
+Status Blocks::Map(const std::vector<BlockAddress>& addresses, const std::vector<bool>& here) {
+  const Scope scope(device_);
+  addresses_ = addresses;
+  if (!not_exported_.ok() && std::count(here.begin(), here.end(), false) != 0)
+    return MakeStatus(
+        Code::kUnhandledCudaError, "rank %d cannot share memory of CUDA device %d with other processes: %.*s", rank_,
+        device_.ordinal(), static_cast<int>(not_exported_.message().size()), not_exported_.message().data());
+  for (size_t rank = 0; rank < addresses.size(); ++rank) {
+    AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr block, Open(rank, addresses[rank], here[rank]));
+    blocks_.push_back(block);
+    AXCCL_RETURN_IF_ERROR(Mark(rank));
+  }
+  return Check(Driver::Loaded().cuStreamSynchronize(device_.stream()), "cuStreamSynchronize");
+}
+
+Result<CUdeviceptr> Blocks::Open(size_t rank, const BlockAddress& address, bool here) {
+  CUdeviceptr block = address.pointer;
+  Status status;
+  if (here) {
+    AXCCL_ASSIGN_OR_RETURN(const Device* peer, Device::Get(address.device));
+    status = device_.EnablePeer(*peer);
+  } else if (const Result<Imported> imported = Import(device_, address.handle); imported.ok()) {
+    opened_.push_back(imported.value());
+    block = imported.value().address;
+  } else {
+    status = imported.status();
+  }
+  if (status.ok()) return block;
+  return MakeStatus(status.code(), "rank %d on CUDA device %d cannot reach the memory of rank %zu (device %d%s): %.*s",
+                    rank_, device_.ordinal(), rank, address.device, here ? "" : " of another process",
+                    static_cast<int>(status.message().size()), status.message().data());
+}
+
+// The beginning of what it has in its own block.
+Status Blocks::Mark(size_t rank) const {
+  return Check(Driver::Loaded().cuMemcpyAsync(MarkIn(blocks_[rank], static_cast<size_t>(rank_)),
+                                              own_.address + test_at_, kMarkBytes, device_.stream()),
+               "cuMemcpyAsync");
+}
+
+Status Blocks::Test() {
+  const Scope scope(device_);
+  for (size_t rank = 0; rank < blocks_.size(); ++rank) AXCCL_RETURN_IF_ERROR(CheckRead(rank));
+  return CheckMarks();
+}
+
+// By the device, as the host may have another path to the memory.
+Status Blocks::CheckRead(size_t rank) const {
+  const CUdeviceptr landing = own_.address + test_at_ + kPatternBytes;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      Driver::Loaded().cuMemcpyAsync(landing, blocks_[rank] + test_at_, kPatternBytes, device_.stream()));
+  std::vector<uint64_t> words(kPatternWords);
+  AXCCL_RETURN_IF_ERROR(Fetch(landing, &words));
+  if (words == PatternOf(addresses_[rank], rank)) return Status();
+  return MakeStatus(
+      Code::kUnhandledCudaError,
+      "rank %d on CUDA device %d does not read from the memory of rank %zu (device %d) what is written there", rank_,
+      device_.ordinal(), rank, addresses_[rank].device);
+}
+
+Status Blocks::CheckMarks() const {
+  std::vector<uint64_t> words(kMarkWords * blocks_.size());
+  AXCCL_RETURN_IF_ERROR(Fetch(MarkIn(own_.address, 0), &words));
+  for (size_t rank = 0; rank < blocks_.size(); ++rank) {
+    const std::vector<uint64_t> pattern = PatternOf(addresses_[rank], rank);
+    if (std::equal(pattern.begin(), pattern.begin() + kMarkWords,
+                   words.begin() + static_cast<ptrdiff_t>(kMarkWords * rank)))
+      continue;
+    return MakeStatus(
+        Code::kUnhandledCudaError,
+        "what rank %zu (CUDA device %d) has written to the memory of rank %d (device %d) has not arrived there", rank,
+        addresses_[rank].device, rank_, device_.ordinal());
+  }
+  return Status();
+}
+
+Status Blocks::Fetch(CUdeviceptr from, std::vector<uint64_t>* words) const {
+  const Driver& driver = Driver::Loaded();
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuMemcpyDtoHAsync(words->data(), from, words->size() * sizeof(uint64_t), device_.stream()));
+  return Check(driver.cuStreamSynchronize(device_.stream()), "cuStreamSynchronize");
+}
+
+Status Blocks::MapHost(const std::vector<std::byte*>& memory) {
+  if (own_.address != 0) Free(device_, own_);
+  own_ = {};
+  file_.Close();
+  for (std::byte* const block : memory) {
+    AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr address, Pin(device_, block, bytes_));
+    pinned_.push_back(block);
+    blocks_.push_back(address);
+  }
+  return Status();
+}
+
+void Blocks::Unmap() {
+  const Scope scope(device_);
+  Driver::Loaded().cuStreamSynchronize(device_.stream());  // marks may be under way
+  for (const Imported& block : opened_) Close(device_, block);
+  for (std::byte* const memory : pinned_) Unpin(device_, memory);
+  opened_.clear();
+  pinned_.clear();
+  blocks_.clear();
+}
+
+}  // namespace axccl::cuda_ipc

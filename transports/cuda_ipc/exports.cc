@@ -1,0 +1,98 @@
+#include "transports/cuda_ipc/exports.h"
+
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace axccl::cuda_ipc {
+
+Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes) {
+  LookAtNext();
+  const Result<Range> range = RangeOf(device_, pointer);
+  if (!range.ok()) return {};
+  const CUdeviceptr base = range.value().base;
+  auto known = known_.find(base);
+  // Freed, and the addresses used again.
+  if (known != known_.end() && known->second.id != range.value().id) {
+    Retire(known);
+    known = known_.end();
+  }
+  if (known == known_.end()) Add(range.value());
+  known = known_.find(base);
+  if (known == known_.end()) return {};
+  if (known->second.file && AllAnswered(known->second.number)) known->second.file.Close();
+  // The rest may be another allocation, at the addresses that follow.
+  if (pointer - base + bytes > known->second.bytes) return {};
+  return {known->second.number, pointer - base};
+}
+
+bool Exports::Has(size_t rank, uint32_t number) const {
+  const uint64_t generation = own().entries[number].generation.load(std::memory_order_relaxed);
+  return rank == rank_ || tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) == 2 * generation + 1;
+}
+
+// Whatever they have answered.
+bool Exports::AllAnswered(uint32_t number) const {
+  const uint64_t generation = own().entries[number].generation.load(std::memory_order_relaxed);
+  for (size_t rank = 0; rank < tables_.size(); ++rank) {
+    if (rank != rank_ && tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) / 2 != generation)
+      return false;
+  }
+  return true;
+}
+
+// Also what cannot be exported, so that it is not tried again; not what there is no number for now.
+void Exports::Add(const Range& range) {
+  const uint32_t number = FreeNumber();
+  if (number == 0) return;
+  Known& known = known_[range.base];
+  known.id = range.id;
+  known.bytes = range.bytes;
+  Result<Exported> exported = Export(device_, range);
+  if (!exported.ok()) {
+    if (!std::exchange(explained_, true))
+      AXCCL_INFO(kReg, "rank %zu: memory at %p is not shared with other processes: %.*s", rank_,
+                 reinterpret_cast<void*>(range.base), static_cast<int>(exported.status().message().size()),
+                 exported.status().message().data());
+    return;
+  }
+  ExportTable::Entry& entry = own().entries[number];
+  entry.base = range.base;
+  entry.handle = exported.value().handle;
+  entry.generation.store(++generations_, std::memory_order_release);
+  own().changes.fetch_add(1, std::memory_order_release);
+  known.number = number;
+  known.file = std::move(exported.value().file);
+}
+
+// One that no peer knows by an earlier allocation. 0 when there is none.
+uint32_t Exports::FreeNumber() const {
+  for (uint32_t number = 1; number < ExportTable::kNumbers; ++number) {
+    if (own().entries[number].generation.load(std::memory_order_relaxed) != 0) continue;
+    bool unknown = true;
+    for (size_t rank = 0; rank < tables_.size() && unknown; ++rank)
+      unknown = tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) == 0;
+    if (unknown) return number;
+  }
+  return 0;
+}
+
+std::map<CUdeviceptr, Exports::Known>::iterator Exports::Retire(std::map<CUdeviceptr, Known>::iterator known) {
+  if (known->second.number != 0) {
+    own().entries[known->second.number].generation.store(0, std::memory_order_release);
+    own().changes.fetch_add(1, std::memory_order_release);
+  }
+  return known_.erase(known);
+}
+
+// An allocation at a time, in turn: what was freed is found out though its addresses are not used again.
+void Exports::LookAtNext() {
+  auto known = known_.lower_bound(next_);
+  if (known == known_.end()) known = known_.begin();
+  if (known == known_.end()) return;
+  next_ = known->first + 1;
+  const Result<Range> range = RangeOf(device_, known->first);
+  if (!range.ok() || range.value().id != known->second.id) Retire(known);
+}
+
+}  // namespace axccl::cuda_ipc

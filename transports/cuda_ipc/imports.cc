@@ -1,0 +1,130 @@
+#include "transports/cuda_ipc/imports.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "src/base/detached_thread.h"
+#include "src/base/log.h"
+
+namespace axccl::cuda_ipc {
+namespace {
+
+using device::cuda::Device;
+
+// Closes what is not used any more on a thread of its own: drivers wait there for all kernels of the device, which may
+// be waiting for what the caller does next. Lives as long as the process, once there was something to close.
+class Closer {
+ public:
+  static Closer& Process() {
+    static Closer* const closer = new Closer;
+    return *closer;
+  }
+
+  void Add(const Device& device, const Imported& imported) {
+    std::lock_guard lock(mutex_);
+    waiting_.emplace_back(&device, imported);
+    if (!std::exchange(started_, true)) StartDetached([this] { Run(); });
+    added_.notify_one();
+  }
+
+ private:
+  [[noreturn]] void Run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      added_.wait(lock, [this] { return !waiting_.empty(); });
+      const auto [device, imported] = waiting_.front();
+      waiting_.pop_front();
+      lock.unlock();
+      Close(*device, imported);
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::deque<std::pair<const Device*, Imported>> waiting_;
+  bool started_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Imports>> Imports::Create(const Device& device, size_t rank, std::vector<Peer> peers) {
+  std::unique_ptr<Imports> imports(new Imports(device, rank, std::move(peers)));
+  AXCCL_ASSIGN_OR_RETURN(imports->maps_, device.Allocate(imports->peers_.size() * kMapBytes));
+  return imports;
+}
+
+Imports::~Imports() {
+  for (const Seen& seen : seen_) {
+    for (const Taken& taken : seen.taken) {
+      if (taken.mapped) Closer::Process().Add(device_, taken.imported);
+    }
+  }
+  if (maps_ != 0) device_.Free(maps_);
+}
+
+Status Imports::Look() {
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (rank == rank_) continue;
+    const uint64_t changes = peers_[rank].table->changes.load(std::memory_order_acquire);
+    if (changes == seen_[rank].changes) continue;
+    AXCCL_RETURN_IF_ERROR(LookAt(rank));
+    seen_[rank].changes = changes;  // those that came meanwhile are looked for again
+  }
+  return Status();
+}
+
+Status Imports::LookAt(size_t rank) {
+  std::vector<Taken>& all = seen_[rank].taken;
+  all.resize(ExportTable::kNumbers);
+  for (uint32_t number = 1; number < ExportTable::kNumbers; ++number) {
+    Taken& taken = all[number];
+    const uint64_t generation = peers_[rank].table->entries[number].generation.load(std::memory_order_acquire);
+    if (generation == taken.generation) continue;
+    if (taken.mapped) Closer::Process().Add(device_, taken.imported);
+    taken = {};
+    if (generation == 0) {
+      peers_[rank_].table->Answer(rank, number)->store(0, std::memory_order_release);
+    } else {
+      AXCCL_RETURN_IF_ERROR(Take(rank, number, generation));
+    }
+  }
+  return Status();
+}
+
+Status Imports::Take(size_t rank, uint32_t number, uint64_t generation) {
+  const Peer& peer = peers_[rank];
+  const ExportTable::Entry& entry = peer.table->entries[number];
+  const uint64_t base = entry.base;
+  const Handle handle = entry.handle;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // Changed meanwhile: it is looked at again, as that was counted after the changes that were seen.
+  if (entry.generation.load(std::memory_order_relaxed) != generation) return Status();
+  Taken& taken = seen_[rank].taken[number];
+  const Result<CUdeviceptr> address = Map(peer, base, handle, &taken);
+  taken.generation = generation;
+  if (address.ok()) {
+    const uint64_t word = address.value();
+    AXCCL_RETURN_IF_ERROR(device_.Upload(maps_of(rank) + number * sizeof(word), &word, sizeof(word)));
+  } else if (!std::exchange(explained_, true)) {
+    AXCCL_INFO(kReg, "rank %zu on CUDA device %d does not map memory of rank %zu: %.*s", rank_, device_.ordinal(), rank,
+               static_cast<int>(address.status().message().size()), address.status().message().data());
+  }
+  peers_[rank_].table->Answer(rank, number)->store(2 * generation + address.ok(), std::memory_order_release);
+  return Status();
+}
+
+Result<CUdeviceptr> Imports::Map(const Peer& peer, uint64_t base, const Handle& handle, Taken* taken) const {
+  if (peer.here) return CUdeviceptr{base};
+  if (handle.pid != peer.pid)
+    return MakeStatus(Code::kRemoteError, "process %u offers memory of process %u", peer.pid, handle.pid);
+  AXCCL_ASSIGN_OR_RETURN(taken->imported, Import(device_, handle));
+  taken->mapped = true;
+  return taken->imported.address;
+}
+
+}  // namespace axccl::cuda_ipc

@@ -1,0 +1,61 @@
+// The allocations of peers that a rank uses, and the tables of device memory (kernels::cuda::Member::maps) in which
+// kernels find them by number. Used by one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/device/cuda/device.h"
+#include "transports/cuda_ipc/exports.h"
+
+namespace axccl::cuda_ipc {
+
+class Imports {
+ public:
+  struct Peer {
+    ExportTable* table = nullptr;  // as mapped here
+    uint32_t pid = 0;
+    bool here = false;  // of this process: addresses are good as they are
+  };
+  // `peers`: all ranks, this one among them.
+  static Result<std::unique_ptr<Imports>> Create(const device::cuda::Device& device, size_t rank,
+                                                 std::vector<Peer> peers);
+  // No kernel uses any of it any more.
+  ~Imports();
+
+  // Takes in what peers have exported since, and lets go of what they have freed. Waits for no kernel. What cannot be
+  // taken in is answered so.
+  Status Look();
+  // A word for each number of the rank: where its allocation is here.
+  CUdeviceptr maps_of(size_t rank) const { return maps_ + rank * kMapBytes; }
+
+ private:
+  static constexpr uint64_t kMapBytes = ExportTable::kNumbers * sizeof(uint64_t);
+
+  struct Taken {
+    uint64_t generation = 0;
+    Imported imported;
+    bool mapped = false;
+  };
+  struct Seen {
+    uint64_t changes = 0;
+    std::vector<Taken> taken;  // by number
+  };
+
+  Imports(const device::cuda::Device& device, size_t rank, std::vector<Peer> peers)
+      : device_(device), rank_(rank), peers_(std::move(peers)), seen_(peers_.size()) {}
+  Status LookAt(size_t rank);
+  Status Take(size_t rank, uint32_t number, uint64_t generation);
+  Result<CUdeviceptr> Map(const Peer& peer, uint64_t base, const Handle& handle, Taken* taken) const;
+
+  const device::cuda::Device& device_;
+  const size_t rank_;
+  const std::vector<Peer> peers_;
+  std::vector<Seen> seen_;
+  CUdeviceptr maps_ = 0;
+  bool explained_ = false;
+};
+
+}  // namespace axccl::cuda_ipc

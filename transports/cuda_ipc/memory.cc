@@ -1,0 +1,110 @@
+#include "transports/cuda_ipc/memory.h"
+
+#include <vector>
+
+namespace axccl::cuda_ipc {
+namespace {
+
+using device::cuda::Check;
+using device::cuda::Device;
+using device::cuda::Driver;
+using device::cuda::Scope;
+
+bool Has(const Device& device, CUdevice_attribute attribute) {
+  int value = 0;
+  return Driver::Loaded().cuDeviceGetAttribute(&value, attribute, device.id()) == CUDA_SUCCESS && value != 0;
+}
+
+// It and its peers. Asks for no context of theirs, which takes memory.
+Result<std::vector<int>> DevicesThatReach(const Device& device) {
+  const Driver& driver = Driver::Loaded();
+  std::vector<int> reaching{device.ordinal()};
+  AXCCL_ASSIGN_OR_RETURN(const int count, Device::Count());
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUdevice other = 0;
+    int can = 0;
+    if (ordinal == device.ordinal()) continue;
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceGet(&other, ordinal));
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceCanAccessPeer(&can, other, device.id()));
+    if (can != 0) reaching.push_back(ordinal);
+  }
+  return reaching;
+}
+
+Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
+  const Driver& driver = Driver::Loaded();
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device.ordinal();
+  size_t unit = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<int> devices, DevicesThatReach(device));
+  Memory memory;
+  memory.mapped = (bytes + unit - 1) / unit * unit;
+  CUmemGenericAllocationHandle object = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemCreate(&object, memory.mapped, &properties, 0));
+  const Result<CUdeviceptr> address = MapObject(object, memory.mapped, devices.data(), devices.size());
+  driver.cuMemRelease(object);
+  if (!address.ok()) return address.status();
+  memory.address = address.value();
+  return memory;
+}
+
+}  // namespace
+
+Result<Memory> Allocate(const Device& device, size_t bytes) {
+  const Scope scope(device);
+  if (Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+      Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+    if (const Result<Memory> memory = AllocateMapped(device, bytes); memory.ok()) {
+      const Status cleared = device.Clear(memory.value().address, memory.value().mapped);
+      if (cleared.ok()) return memory;
+      Free(device, memory.value());
+      return cleared;
+    }
+  }
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr address, device.Allocate(bytes));
+  return Memory{address, 0};
+}
+
+void Free(const Device& device, const Memory& memory) {
+  const Scope scope(device);
+  if (memory.mapped != 0) {
+    UnmapObject(memory.address, memory.mapped);
+  } else {
+    device.Free(memory.address);
+  }
+}
+
+Result<CUdeviceptr> MapObject(CUmemGenericAllocationHandle object, size_t bytes, const int* devices,
+                              size_t num_devices) {
+  const Driver& driver = Driver::Loaded();
+  CUdeviceptr address = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemAddressReserve(&address, bytes, 0, 0, 0));
+  Status status = Check(driver.cuMemMap(address, bytes, 0, object, 0), "cuMemMap");
+  if (!status.ok()) {
+    driver.cuMemAddressFree(address, bytes);
+    return status;
+  }
+  std::vector<CUmemAccessDesc> accesses(num_devices);
+  for (size_t i = 0; i < num_devices; ++i) {
+    accesses[i].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    accesses[i].location.id = devices[i];
+    accesses[i].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  }
+  status = Check(driver.cuMemSetAccess(address, bytes, accesses.data(), num_devices), "cuMemSetAccess");
+  if (status.ok()) return address;
+  UnmapObject(address, bytes);
+  return status;
+}
+
+void UnmapObject(CUdeviceptr address, size_t bytes) {
+  const Driver& driver = Driver::Loaded();
+  driver.cuMemUnmap(address, bytes);
+  driver.cuMemAddressFree(address, bytes);
+}
+
+}  // namespace axccl::cuda_ipc
