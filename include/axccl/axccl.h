@@ -96,11 +96,12 @@ typedef struct axcclCommInfo {
   uint64_t operations;     /* operations started so far */
   uint64_t plans;          /* plans in the cache */
   double verify_seconds;   /* time spent in the verifier so far */
+  uint64_t mapped;         /* operations between GPU ranks of several processes that went from buffer to buffer so far */
 } axcclCommInfo_t;
 ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
 
 /* How this rank reaches `peer`: "self", "inproc", "shm" or "shm+cma" (memory mapped; other memory by system call where
- * "+cma"). The text is static. */
+ * "+cma"); GPU ranks: "self", "inproc", "cuda_ipc", or "pinned" (through memory of the host). The text is static. */
 ncclResult_t axcclCommGetLink(ncclComm_t comm, int peer, const char** link);
 
 /* The algorithm of the last operation of the communicator that has ended (not of one that is still enqueued or running), ""

@@ -13,10 +13,13 @@ namespace axccl::kernels::cuda {
 
 enum class Stage : uint8_t {
   kNew,
+  kMeeting,  // of the members, before the first operation: lane 0 sees to it, the others wait for that
   kBarrier,  // of the barrier before the operation: lane 0 runs it, the others wait for that
   kMain,
   kEnded,
 };
+
+AXCCL_DEVICE bool IsFirst() { return ThreadIndex() == 0; }
 
 // Where a strand goes on.
 struct Strand {
@@ -45,20 +48,37 @@ struct Context {
   uint32_t signature;       // of signals
   uint32_t next_signature;  // in a barrier: of what follows it
   uint32_t lane, num_steps;
+  uint32_t strands;  // of the task
   uint32_t element;  // bytes
   uint32_t window_begin, window_size;
   bool scales;     // inputs are multiplied as they are read
   bool scales_result;
+  bool packs;      // slots of the stage are packed
   bool has_steps;  // the program has such a lane
   bool broken;     // the channel was, before the strand began
+  bool unmet;
   Step window[kStepWindow];
+};
+
+// Of a step, what is moved at a time.
+struct Portion {
+  uint64_t turn;
+  uint64_t begin, count;  // elements from the start of a block
+  uint64_t offset;        // elements from the start of its part
+  uint32_t part;
 };
 
 struct BlockState {
   Strand strands[kMaxStrands];
   Context context;
-  Move moves[2];  // by turns, so that one is filled in while slow threads still look at the other
-  Box box;        // of a move of views
+  // By turns, so that one is filled in while slow threads still look at the other. Moves of views begin behind a
+  // barrier and are all the first one; then the other's memory is for tiles, which end with a barrier.
+  Move moves[2];
+  Box box;          // of a move of views
+  Portion portion;  // that the box is of
+  uint32_t polls;   // of a wait
+  uint32_t rounds;  // of visits to all strands; the first thread's
 };
+static_assert(sizeof(Move) >= kTileBytes);
 
 }  // namespace axccl::kernels::cuda

@@ -3,7 +3,7 @@
 // The arithmetic contract is that of kernels/host/mover.h, to the bit: integers wrap, small floats are computed in f32
 // and rounded once to nearest even, every NaN of a result is the canonical one, fp8 saturates. A format F has: Lane
 // (what the arithmetic is done on), kLanes (lanes of a Raw), kBytes (of an element), kIsFloat, Up(raw, i) -> the i-th
-// lane, Down(lane, i, &raw), Combined<Op>(a, b), Scaled(lane, factor); integers have Divided, small floats Rounded.
+// lane, Down(lane, i, &raw), Combined<Op>(a, b), Scaled(lane, factor); small floats have Rounded.
 // Pure functions.
 #pragma once
 
@@ -41,11 +41,33 @@ AXCCL_DEVICE void SetCode(uint32_t code, int i, Raw* raw) {
   word = (i % kPerWord == 0 ? 0u : word) | code << (i % kPerWord * kBits);
 }
 
+AXCCL_DEVICE bool IsSigned(DataType type) {
+  return type == DataType::kInt8 || type == DataType::kInt16 || type == DataType::kInt32 || type == DataType::kInt64;
+}
+
 // value / divisor, toward zero; of signed ones `value` is extended.
 AXCCL_DEVICE_CALL inline uint64_t Quotient(uint64_t value, uint64_t divisor, bool is_signed) {
   const bool negative = is_signed && static_cast<int64_t>(value) < 0;
   const uint64_t quotient = (negative ? 0 - value : value) / divisor;
   return negative ? 0 - quotient : quotient;
+}
+
+// Every integer of `bytes` bytes of a piece by `divisor`.
+AXCCL_DEVICE_CALL inline Raw Quotients(Raw raw, uint64_t divisor, uint32_t bytes, bool is_signed) {
+  const uint64_t low = DoubleWord(raw, 0), high = DoubleWord(raw, 1);
+  const uint32_t unused = 64 - 8 * bytes;  // bits
+  uint64_t quotients[2] = {0, 0};
+#pragma unroll 1
+  for (uint32_t at = 0; at < 16; at += bytes) {
+    const uint64_t upper = (at < 8 ? low : high) >> (8 * (at % 8)) << unused;
+    const uint64_t value = is_signed ? static_cast<uint64_t>(static_cast<int64_t>(upper) >> unused) : upper >> unused;
+    const uint64_t quotient = Quotient(value, divisor, is_signed) << unused >> unused << (8 * (at % 8));
+    quotients[0] |= at < 8 ? quotient : 0;
+    quotients[1] |= at < 8 ? 0 : quotient;
+  }
+  SetDoubleWord(quotients[0], 0, &raw);
+  SetDoubleWord(quotients[1], 1, &raw);
+  return raw;
 }
 
 // Integers of 32 and 64 bits.
@@ -73,13 +95,6 @@ struct Integer {
   static AXCCL_DEVICE Lane Scaled(Lane lane, const Factor& factor) {
     return static_cast<T>(static_cast<uint64_t>(lane) * factor.u64);
   }
-  static AXCCL_DEVICE Lane Divided(Lane lane, uint64_t divisor, bool is_signed) {
-    const auto bits = static_cast<uint64_t>(lane);
-    const uint64_t extended = is_signed && kBytes == 4 ? static_cast<uint64_t>(int64_t{static_cast<int32_t>(bits)})
-                              : kBytes == 4            ? bits & 0xffffffffu
-                                                       : bits;
-    return static_cast<T>(Quotient(extended, divisor, is_signed));
-  }
 };
 
 // Integers of 8 and 16 bits: a lane is a word of several.
@@ -99,14 +114,6 @@ struct PackedInteger {
   }
   static AXCCL_DEVICE Lane Scaled(Lane lane, const Factor& factor) {
     return Each([&](int shift) { return (lane >> shift) * static_cast<uint32_t>(factor.u64); });
-  }
-  static AXCCL_DEVICE Lane Divided(Lane lane, uint64_t divisor, bool is_signed) {
-    return Each([&](int shift) {
-      const uint32_t code = lane >> shift & kMask;
-      const uint32_t sign = is_signed ? code & (kMask / 2 + 1) : 0;
-      const uint64_t extended = sign != 0 ? code | ~uint64_t{kMask} : code;
-      return static_cast<uint32_t>(Quotient(extended, divisor, is_signed));
-    });
   }
 
  private:

@@ -6,7 +6,8 @@
 //
 // What orders data and flags. Before a signal there is a barrier, and the thread that signals stores the flag with
 // release: so what all threads of the block have moved is seen by whoever acquires the flag. After the wait that
-// acquires a flag there is a barrier, too: so all threads see what came before the flag.
+// acquires a flag there is a barrier, too: so all threads see what came before the flag. Packed slots (packed.h) need
+// neither: of those the line only says which call they are of.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/factors.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/movers.h"
+#include "kernels/cuda/portion.h"
 #include "kernels/cuda/primitives.h"
+#include "kernels/cuda/views.h"
 
 namespace axccl::kernels::cuda {
 
@@ -29,69 +31,56 @@ class Interpreter {
   enum class Outcome : uint8_t { kDone, kBlocked, kAgain };
 
   static constexpr uint32_t kNone = ~0u;
-  static constexpr uint32_t kPolls = 32;            // of a wait, before abort is looked at
-  static constexpr uint32_t kPollsBesides = 2;      // where other strands could go on meanwhile
-  static constexpr uint32_t kLooksPerAbort = 16;    // visits per look at the host's memory, which is far away
-  static constexpr uint64_t kVisitBytes = 4 << 20;  // of a strand, before the next one gets its turn
+  static constexpr uint32_t kPolls = 32;          // of a wait, before abort is looked at
+  static constexpr uint32_t kPollsBesides = 2;    // where other strands could go on meanwhile
+  static constexpr uint32_t kRoundsPerLook = 16;  // at the host's memory, which is far away
   static constexpr uint32_t kMostNanoseconds = 512;
 
   AXCCL_DEVICE void Visit(uint32_t index);
-  static AXCCL_DEVICE bool Moved(const Strand& a, const Strand& b);
+  static AXCCL_DEVICE bool Differ(const Strand& a, const Strand& b);
   AXCCL_DEVICE void LoadContext(uint32_t index, Stage stage);
-  AXCCL_DEVICE void Describe(uint32_t index, Stage stage);
-  AXCCL_DEVICE void DescribeScaling();
+  static AXCCL_DEVICE_CALL void Describe(const Launch& launch, uint32_t strand, Stage stage, Context* in_shared);
+  static AXCCL_DEVICE void DescribeScaling(Context* context);
   AXCCL_DEVICE Outcome RunStage();
   AXCCL_DEVICE Outcome RunStep(const Step& step, uint64_t turn);
   AXCCL_DEVICE const Step& StepAt(uint32_t index);
   AXCCL_DEVICE void EndStage(uint32_t index);
   AXCCL_DEVICE void Advance();
 
+  static AXCCL_DEVICE_CALL bool Meet(Channel* channel, uint32_t lane);
   AXCCL_DEVICE Outcome AwaitBarrier();
   AXCCL_DEVICE Outcome PassWaits(uint64_t turn);
-  AXCCL_DEVICE bool Poll(const Step& step, const Line* line, uint64_t turn);
-  AXCCL_DEVICE bool Matches(uint32_t peer, const Line* line);
-  AXCCL_DEVICE bool Broken();
+  AXCCL_DEVICE bool Poll(const Step& step, uint64_t turn);
+  static AXCCL_DEVICE bool SlotsCame(const Context& c, uint32_t first, uint32_t num, uint64_t turn);
+  AXCCL_DEVICE bool Matches(uint32_t peer, const Line* line, bool packed);
+  AXCCL_DEVICE bool Broken(Outcome outcome);
+  AXCCL_DEVICE void TellWait();
+  AXCCL_DEVICE void TellWaitFor(uint32_t position);
   AXCCL_DEVICE void Break(Report report, uint32_t position);
   AXCCL_DEVICE void Signal(const Step& step, uint64_t turn);
+  static AXCCL_DEVICE void ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn);
   AXCCL_DEVICE void Announce();
+  AXCCL_DEVICE void Agree();
   AXCCL_DEVICE void Bind(uint32_t position);
 
-  AXCCL_DEVICE Outcome MoveParts(const Step& step, uint64_t turn);
-  AXCCL_DEVICE void MovePortion(const Step& step, uint64_t turn, uint64_t begin, uint64_t count);
-  AXCCL_DEVICE void DescribeMove(const Step& step, uint64_t count, uint32_t element, Move* move) const;
-  AXCCL_DEVICE bool SetFactor(const Operand& operand, uint32_t index, Move* move) const;
-  AXCCL_DEVICE uint8_t* Place(const Operand& operand, uint64_t turn, uint64_t begin) const;
-  AXCCL_DEVICE uint8_t* PlaceOfSlot(const Operand& operand, uint64_t turn) const;
-  AXCCL_DEVICE Factor InputFactor(const Operand& operand) const;
-
-  // Of calls on views: interpreter_views.h.
-  struct Stretch {
-    uint64_t begin, count;  // of the operand's block, elements
-    uint64_t in_portion;    // bytes of the portion before it
+  struct Moved {
+    uint32_t count;  // elements
+    bool ends_part;
   };
-  AXCCL_DEVICE void AnnounceViews();
-  AXCCL_DEVICE uint32_t FirstView(uint64_t at) const;
-  AXCCL_DEVICE void MoveViews(const Step& step, uint64_t turn, uint64_t begin, uint64_t count);
-  AXCCL_DEVICE void MoveView(const Step& step, uint64_t turn, uint32_t view, const Stretch& stretch);
-  AXCCL_DEVICE uint8_t* PutView(const Operand& operand, uint64_t turn, uint32_t index, uint32_t view,
-                                uint64_t in_portion);
-  AXCCL_DEVICE void FillZeros();
-  AXCCL_DEVICE void FillZeros(const ViewOperand& view, uint64_t begin, uint64_t count);
+  AXCCL_DEVICE Outcome MoveParts(const Step& step);
+  static AXCCL_DEVICE_CALL Moved MoveNext(Strand now, uint32_t to, BlockState* in_shared);
 
   AXCCL_DEVICE Context& context() const { return block_.context; }
   AXCCL_DEVICE const Task& task() const { return block_.context.task; }
   AXCCL_DEVICE Channel& channel() const { return *block_.context.task.channel; }
-  AXCCL_DEVICE bool IsFirst() const { return ThreadIndex() == 0; }
 
   const Launch& launch_;
   BlockState& block_;
   // The same in all threads.
   Strand now_{};                 // the strand that runs
   uint32_t in_context_ = kNone;  // the strand that the context is of
-  uint32_t looks_ = 0;           // at whether to give up
-  uint32_t polls_ = 0;           // of a wait
   uint32_t moves_ = 0;           // so far
-  uint64_t visit_bytes_ = 0;
+  uint32_t visit_bytes_ = 0;
   bool progress_ = false;  // in this round
 };
 
@@ -101,11 +90,16 @@ AXCCL_DEVICE void Interpreter::Run() {
   const uint32_t total = launch_.num_tasks * launch_.lanes;
   const uint32_t here = BlockIndex() < total ? (total - BlockIndex() - 1) / NumBlocks() + 1 : 0;
   for (uint32_t i = ThreadIndex(); i < here; i += NumThreads()) block_.strands[i] = Strand{0, 0, 0, 0, Stage::kNew};
-  polls_ = here == 1 ? kPolls : kPollsBesides;
+  if (IsFirst()) {
+    block_.polls = here == 1 ? kPolls : kPollsBesides;
+    block_.rounds = 0;
+    block_.box.tile_memory = &block_.moves[1];
+  }
   Barrier();
   uint32_t idle = 0;
   for (bool left = here != 0; left;) {
     left = progress_ = false;
+    if (IsFirst()) ++block_.rounds;
 #pragma unroll 1
     for (uint32_t i = 0; i < here; ++i) {
       if (block_.strands[i].stage == Stage::kEnded) continue;
@@ -126,28 +120,29 @@ AXCCL_DEVICE void Interpreter::Visit(uint32_t index) {
       now_.stage = Stage::kEnded;
       break;
     }
-    if (RunStage() != Outcome::kDone) {
-      if (Broken()) now_.stage = Stage::kEnded;
+    if (const Outcome outcome = RunStage(); outcome != Outcome::kDone) {
+      if (Broken(outcome)) now_.stage = Stage::kEnded;
       break;
     }
     EndStage(index);
   }
-  progress_ |= Moved(block_.strands[index], now_);
+  progress_ |= Differ(block_.strands[index], now_);
   Barrier();  // all threads have read where the strand was
   if (IsFirst()) block_.strands[index] = now_;
   Barrier();
 }
 
-AXCCL_DEVICE bool Interpreter::Moved(const Strand& a, const Strand& b) {
+AXCCL_DEVICE bool Interpreter::Differ(const Strand& a, const Strand& b) {
   return a.step != b.step || a.turn != b.turn || a.offset != b.offset || a.part != b.part || a.stage != b.stage;
 }
 
 AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
   Barrier();  // nobody looks at the last one any more
-  if (IsFirst()) Describe(index, stage);
+  if (IsFirst()) Describe(launch_, BlockIndex() + index * NumBlocks(), stage, &context());
   in_context_ = index;
   Barrier();
-  now_.stage = stage != Stage::kNew ? stage : context().barriers != 0 ? Stage::kBarrier : Stage::kMain;
+  const Stage first = context().unmet ? Stage::kMeeting : context().barriers != 0 ? Stage::kBarrier : Stage::kMain;
+  now_.stage = stage == Stage::kNew ? first : stage;
   if (!context().has_steps) now_.stage = Stage::kEnded;
 }
 
@@ -160,66 +155,79 @@ AXCCL_DEVICE bool NeedsBarrier(const State& state, const Program& next, const Cu
 }
 
 // By one thread. The counters of the channel stay as they are until the last strand of the task has ended.
-AXCCL_DEVICE void Interpreter::Describe(uint32_t index, Stage stage) {
-  Context& c = context();
-  const uint32_t strand = BlockIndex() + index * NumBlocks();
-  if (launch_.more != nullptr) {
-    c.task = launch_.more[strand / launch_.lanes];
+AXCCL_DEVICE_CALL inline void Interpreter::Describe(const Launch& launch, uint32_t strand, Stage stage,
+                                                    Context* in_shared) {
+  Context& c = InShared(*in_shared);
+  if (launch.more != nullptr) {
+    c.task = launch.more[strand / launch.lanes];
   } else {
-    c.task = launch_.tasks[strand / launch_.lanes];
+    c.task = launch.tasks[strand / launch.lanes];
   }
-  c.lane = strand % launch_.lanes;
+  c.lane = strand % launch.lanes;
   c.program = c.task.program;
-  c.has_steps = c.lane < c.program->lanes;
+  const bool offers_two = c.task.staged != nullptr;
+  c.strands = c.program->lanes;
+  if (offers_two && c.task.staged->lanes > c.strands) c.strands = c.task.staged->lanes;
+  c.has_steps = c.lane < c.strands;
   if (!c.has_steps) return;
-  const State& state = channel().state;
+  const State& state = c.task.channel->state;
   c.broken = LoadRelaxed(&state.broken) != 0;
+  // Another strand of the operation may have taken over where the members are.
+  c.unmet = c.task.channel->meeting != nullptr && LoadAcquire(&state.unmet) != 0;
   c.sequence = state.sequence;
   c.turn = state.turn;
+  if (offers_two && stage == Stage::kMain && LoadRelaxed(&state.take_staged) != 0) {
+    c.program = c.task.staged;
+    c.task.cut = c.task.staged_cut;
+  }
   c.turns = c.task.cut.turns;
   c.signature = c.next_signature = c.task.signature;
   c.barriers = 0;
-  if (NeedsBarrier(state, *c.program, c.task.cut)) {
+  if (offers_two || NeedsBarrier(state, *c.program, c.task.cut)) {
     c.barriers = state.turn + 1;
     if (stage == Stage::kMain) {
       c.turn += 1;
     } else {
       // It is the same for all calls.
-      c.program = channel().barrier;
+      c.program = c.task.channel->barrier;
       c.turns = 1;
       c.signature = static_cast<uint32_t>(c.program->plan_id[1]);
     }
   }
-  DescribeScaling();
+  // No flag is 0.
+  c.packs = c.task.cut.packs != 0 && c.program->packs != 0 && PackedFlag(c.turn) != 0;
+  DescribeScaling(&c);
   c.num_steps = 0;
   c.window_begin = c.window_size = 0;
-  if (c.lane >= c.program->lanes) return;  // of a barrier
+  if (c.lane >= c.program->lanes) return;  // of a barrier, or of the program of fewer lanes
   const uint32_t begin = c.program->lane_begin[c.lane];
   c.steps = c.program->steps() + begin;
   c.num_steps = c.program->lane_begin[c.lane + 1] - begin;
 }
 
-AXCCL_DEVICE void Interpreter::DescribeScaling() {
-  Context& c = context();
+AXCCL_DEVICE void Interpreter::DescribeScaling(Context* context) {
+  Context& c = *context;
   const DataType type = c.task.type;
   const bool floats = IsFloat(ScalarType(type)), averages = c.task.scaling == Scaling::kAverage;
   c.element = ElementBytes(type);
   c.scales = (averages && floats) || c.task.scaling == Scaling::kPreMultiply;
   c.one = One(type);
-  c.own_factor = averages && floats ? Mean(type, channel().size) : OwnFactor(c.task, c.element);
-  c.divisor = averages && !floats ? channel().size : 0;
+  c.own_factor = averages && floats ? Mean(type, c.task.channel->size) : OwnFactor(c.task, c.element);
+  c.divisor = averages && !floats ? c.task.channel->size : 0;
   c.scales_result = c.task.views != nullptr && c.task.views->scales_result != 0;
   if (c.scales_result) c.post = c.task.views->post;
 }
 
 AXCCL_DEVICE void Interpreter::EndStage(uint32_t index) {
   now_ = Strand{0, 0, 0, 0, now_.stage};
+  if (now_.stage == Stage::kMeeting) return LoadContext(index, Stage::kNew);
   if (now_.stage == Stage::kMain) {
     Advance();
     now_.stage = Stage::kEnded;
     return;
   }
   if (context().lane == 0) {
+    if (task().staged != nullptr) Agree();
     Barrier();
     if (IsFirst()) StoreRelease(&channel().state.barriers_done, context().barriers);
   }
@@ -231,10 +239,10 @@ AXCCL_DEVICE void Interpreter::Advance() {
   Barrier();
   const Context& c = context();
   State& state = channel().state;
-  bool last = IsFirst() && FetchAdd(&state.strands_done, 1) + 1 == c.program->lanes;
+  bool last = IsFirst() && FetchAdd(&state.strands_done, 1) + 1 == c.strands;
   if (task().views != nullptr) {
     last = BarrierCount(last) != 0;
-    if (last) FillZeros();
+    if (last) FillZeros(&block_);
   }
   if (!last || !IsFirst()) return;
   const Program& program = *c.program;
@@ -243,7 +251,8 @@ AXCCL_DEVICE void Interpreter::Advance() {
   state.turn = c.turn + c.turns;
   state.last_plan[0] = program.plan_id[0];
   state.last_plan[1] = program.plan_id[1];
-  state.last_slot_bytes = task().cut.slot_bytes;
+  state.last_slot_bytes = task().staged == nullptr ? task().cut.slot_bytes : ~uint64_t{0};
+  if (task().staged != nullptr && c.program != task().staged) StoreRelaxed(&channel().control->mapped, ++state.mapped);
   state.last_complete = program.complete;
   state.last_was_barrier = program.is_barrier;
 }
@@ -251,6 +260,7 @@ AXCCL_DEVICE void Interpreter::Advance() {
 // ---- steps ----
 
 AXCCL_DEVICE Interpreter::Outcome Interpreter::RunStage() {
+  if (now_.stage == Stage::kMeeting) return Meet(&channel(), context().lane) ? Outcome::kDone : Outcome::kBlocked;
   if (now_.stage == Stage::kBarrier && context().lane != 0) return AwaitBarrier();
   for (; now_.turn < context().turns; ++now_.turn, now_.step = 0) {
     const uint64_t turn = context().turn + now_.turn;
@@ -266,7 +276,7 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::RunStep(const Step& step, uint64_
   if (step.kind == StepKind::kWait) return PassWaits(turn);
   if (step.kind == StepKind::kSignal) {
     Signal(step, turn);
-  } else if (const Outcome outcome = MoveParts(step, turn); outcome != Outcome::kDone) {
+  } else if (const Outcome outcome = MoveParts(step); outcome != Outcome::kDone) {
     return outcome;
   }
   ++now_.step;
@@ -290,12 +300,28 @@ AXCCL_DEVICE const Step& Interpreter::StepAt(uint32_t index) {
 
 // ---- waiting ----
 
+// False: not yet.
+AXCCL_DEVICE_CALL inline bool Interpreter::Meet(Channel* channel, uint32_t lane) {
+  Meeting* const meeting = channel->meeting;
+  bool met = true;
+  if (IsFirst()) met = lane == 0 ? LoadAcquire(&meeting->met) != 0 : LoadAcquire(&channel->state.unmet) == 0;
+  if (BarrierCount(!met) != 0) return false;
+  if (lane != 0) return true;
+  const auto* const from = reinterpret_cast<const uint64_t*>(meeting->members());
+  auto* const to = reinterpret_cast<uint64_t*>(channel->members());
+  for (uint32_t w = ThreadIndex(); w < channel->size * (sizeof(Member) / sizeof(uint64_t)); w += NumThreads())
+    StoreRelaxed(to + w, LoadRelaxed(from + w));
+  Barrier();
+  if (IsFirst()) StoreRelease(&channel->state.unmet, uint64_t{0});
+  return true;
+}
+
 AXCCL_DEVICE Interpreter::Outcome Interpreter::AwaitBarrier() {
   bool done = true;
   if (IsFirst()) {
     const uint64_t* const barriers = &channel().state.barriers_done;
     done = LoadAcquire(barriers) >= context().barriers;
-    for (uint32_t polls = 1; !done && polls < polls_; ++polls) done = LoadAcquire(barriers) >= context().barriers;
+    for (uint32_t polls = 1; !done && polls < block_.polls; ++polls) done = LoadAcquire(barriers) >= context().barriers;
   }
   return BarrierCount(!done) == 0 ? Outcome::kDone : Outcome::kBlocked;
 }
@@ -312,12 +338,10 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   if (most > NumThreads()) most = NumThreads();
   uint32_t num = 1;
   while (num < most && c.window[first + num].kind == StepKind::kWait) ++num;
-  bool passed = true;
-  if (ThreadIndex() < num) {
-    const Step& step = c.window[first + ThreadIndex()];
-    const Line* const line = channel().LineOf(static_cast<uint32_t>(step.peer), step.from_lane, step.endpoint, turn);
-    passed = Poll(step, line, turn);
-    for (uint32_t polls = 1; !passed && polls < polls_; ++polls) passed = Poll(step, line, turn);
+  bool passed = false;
+  for (uint32_t polls = 0; !passed && polls < block_.polls; ++polls) {
+    passed = ThreadIndex() >= num || Poll(c.window[first + ThreadIndex()], turn);
+    if (passed && c.packs) passed = SlotsCame(c, first, num, turn);
   }
   if (BarrierCount(!passed) != 0) return Outcome::kBlocked;
   if (binds) {
@@ -329,36 +353,77 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
 }
 
 // Whether the flag is there, and is that of the same call.
-AXCCL_DEVICE bool Interpreter::Poll(const Step& step, const Line* line, uint64_t turn) {
+AXCCL_DEVICE bool Interpreter::Poll(const Step& step, uint64_t turn) {
   const auto peer = static_cast<uint32_t>(step.peer);
-  if (LoadAcquire(&line->value) < (turn << 16 | step.value)) return false;
-  return peer == channel().self || Matches(peer, line);
+  const Line* const line = channel().LineOf(peer, step.from_lane, step.endpoint, turn);
+  const bool packed = context().packs && step.packed != 0;
+  const uint64_t value = packed ? LoadRelaxed(&line->value) : LoadAcquire(&line->value);
+  if (value < (turn << 16 | step.value)) return false;
+  return peer == channel().self || Matches(peer, line, packed);
+}
+
+// Whether the packed slots that `num` waits of the window are for have all their words. Threads share them out.
+AXCCL_DEVICE bool Interpreter::SlotsCame(const Context& c, uint32_t first, uint32_t num, uint64_t turn) {
+  const uint32_t words = PackedWords(c.task.cut.partition.count * c.element);
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < num * words; i += NumThreads()) {
+    const Step& step = c.window[first + i / words];
+    const uint8_t* const slot = PackedSlot(*c.task.channel, static_cast<uint32_t>(step.peer), step.endpoint, turn);
+    if (step.packed != 0 && !HasFlag(LoadFlagged(PackedWord(slot, i % words * 4)), PackedFlag(turn))) return false;
+  }
+  return true;
 }
 
 // A member that has left this turn behind may be writing its line for a later one, half of which is seen then: so
 // neither a later operation nor, in a barrier, what follows it is a mismatch. That other member sees one in our line if
-// there is one.
-AXCCL_DEVICE bool Interpreter::Matches(uint32_t peer, const Line* line) {
+// there is one. The line of a packed slot is stored in no order: of an earlier operation, it is not there yet.
+AXCCL_DEVICE bool Interpreter::Matches(uint32_t peer, const Line* line, bool packed) {
   const Context& c = context();
   const uint64_t words = LoadRelaxed(reinterpret_cast<const uint64_t*>(&line->signature));
   const auto signature = static_cast<uint32_t>(words), sequence = static_cast<uint32_t>(words >> 32);
-  const auto ahead = static_cast<int32_t>(sequence - static_cast<uint32_t>(c.sequence));
+  const auto ahead = static_cast<int32_t>(sequence - static_cast<uint32_t>(c.sequence + 1));
   if (ahead > 0) return true;
+  if (ahead < 0 && packed) return false;
   if (ahead == 0 && (signature == c.signature || signature == c.next_signature)) return true;
   Break(Report::kMismatch, peer);
   return false;
 }
 
 // After a visit that did not end the stage: whether to give up.
-AXCCL_DEVICE bool Interpreter::Broken() {
-  ++looks_;
+AXCCL_DEVICE bool Interpreter::Broken(Outcome outcome) {
   bool broken = false;
   if (IsFirst()) {
-    const bool aborted = looks_ % kLooksPerAbort == 0 && LoadRelaxed(&channel().control->abort) != 0;
-    if (aborted) Break(Report::kAborted, channel().self);
+    if (block_.rounds % kRoundsPerLook == 0) {
+      if (outcome == Outcome::kBlocked) TellWait();
+      if (LoadRelaxed(&channel().control->abort) != 0) Break(Report::kAborted, channel().self);
+    }
     broken = LoadRelaxed(&channel().state.broken) != 0;
   }
   return BarrierCount(broken) != 0;
+}
+
+// By one thread, of a strand that has waited in vain. What waits for another lane says nothing: that lane does.
+AXCCL_DEVICE void Interpreter::TellWait() {
+  const Context& c = context();
+  if (now_.stage != Stage::kMain && c.lane != 0) return;
+  if (now_.stage == Stage::kMeeting) return TellWaitFor(Wait::kUnmet);
+  const uint64_t turn = c.turn + now_.turn;
+  for (uint32_t i = now_.step - c.window_begin; i < c.window_size && c.window[i].kind == StepKind::kWait; ++i) {
+    const Step& step = c.window[i];
+    const auto peer = static_cast<uint32_t>(step.peer);
+    if (peer == channel().self) continue;
+    const Line* const line = channel().LineOf(peer, step.from_lane, step.endpoint, turn);
+    if (LoadRelaxed(&line->value) >= (turn << 16 | step.value)) continue;
+    return TellWaitFor(peer);
+  }
+}
+
+AXCCL_DEVICE void Interpreter::TellWaitFor(uint32_t position) {
+  const Context& c = context();
+  Wait* const wait = channel().wait;
+  StoreRelaxed(&wait->call, c.task.call);
+  StoreRelaxed(&wait->count, c.task.cut.partition.count);
+  StoreRelease(&wait->look, Wait::Look(c.sequence, position, block_.rounds / kRoundsPerLook));
 }
 
 // By one thread. The first to break off says why.
@@ -376,15 +441,33 @@ AXCCL_DEVICE void Interpreter::Break(Report report, uint32_t position) {
 
 AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   const Context& c = context();
-  const bool announces = c.lane == 0 && now_.step < c.program->prologue;
-  if (announces && task().views != nullptr) AnnounceViews();
-  Barrier();  // all have moved what the signal is about
+  const bool first_lane_announces =
+      now_.stage == Stage::kBarrier ? task().staged != nullptr : now_.step < c.program->prologue;
+  const bool announces = c.lane == 0 && first_lane_announces, packed = c.packs && step.packed != 0;
+  if (announces && task().views != nullptr) AnnounceViews(context());
+  if (!packed) {
+    Barrier();  // all have moved what the signal is about
+  }
   if (!IsFirst()) return;
   if (announces) Announce();
   Line* const line = channel().LineOf(channel().self, c.lane, step.endpoint, turn);
   // In one store, as readers take them for the two of one call.
-  StoreRelaxed(reinterpret_cast<uint64_t*>(&line->signature), uint64_t{c.signature} | c.sequence << 32);
-  StoreRelease(&line->value, turn << 16 | step.value);
+  StoreRelaxed(reinterpret_cast<uint64_t*>(&line->signature), uint64_t{c.signature} | (c.sequence + 1) << 32);
+  if (packed) {
+    ForgetWord(c, step.endpoint, turn);
+    StoreRelaxed(&line->value, turn << 16 | step.value);
+  } else {
+    StoreRelease(&line->value, turn << 16 | step.value);
+  }
+}
+
+// Flags come again after 2^32 turns. So that no word keeps one for so long, each time one word is cleared that is not
+// used this time, by turns.
+AXCCL_DEVICE void Interpreter::ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn) {
+  const auto word = static_cast<uint32_t>(turn / kRotation % PackedWords(kPackedBytes));
+  if (word < PackedWords(c.task.cut.partition.count * c.element)) return;
+  Channel& channel = *c.task.channel;
+  StoreFlagged(PackedWord(PackedSlot(channel, channel.self, endpoint, turn), 4 * word), uint64_t{0});
 }
 
 AXCCL_DEVICE void Interpreter::Announce() {
@@ -397,113 +480,71 @@ AXCCL_DEVICE void Interpreter::Announce() {
   StoreRelaxed(&announcement->factor, c.own_factor.u64);
 }
 
+// After the barrier before a task of two programs, by all threads: which one all ranks take. Other lanes see it by the end
+// of the barrier.
+AXCCL_DEVICE void Interpreter::Agree() {
+  bool unmapped = false;
+  for (uint32_t p = ThreadIndex(); p < channel().size; p += NumThreads()) {
+    const Announcement* const announcement = channel().AnnouncementOf(p, context().sequence);
+    unmapped |= LoadRelaxed(&announcement->input_map) == kUnmapped;
+    unmapped |= LoadRelaxed(&announcement->output_map) == kUnmapped;
+  }
+  const bool staged = BarrierCount(unmapped) != 0;
+  if (IsFirst()) StoreRelaxed(&channel().state.take_staged, staged ? 1u : 0u);
+}
+
 // Once the member's announcement is there. Other lanes see the binding by the tokens of lane 0.
 AXCCL_DEVICE void Interpreter::Bind(uint32_t position) {
   const Announcement* const announcement = channel().AnnouncementOf(position, context().sequence);
   const uint64_t* const maps = channel().members()[position].maps;
   Binding& binding = channel().bindings()[position];
-  binding.input = reinterpret_cast<uint8_t*>(maps[LoadRelaxed(&announcement->input_map)] +
+  // Maps are filled in while kernels run.
+  binding.input = reinterpret_cast<uint8_t*>(LoadRelaxed(&maps[LoadRelaxed(&announcement->input_map)]) +
                                              LoadRelaxed(&announcement->input_offset));
-  binding.output = reinterpret_cast<uint8_t*>(maps[LoadRelaxed(&announcement->output_map)] +
+  binding.output = reinterpret_cast<uint8_t*>(LoadRelaxed(&maps[LoadRelaxed(&announcement->output_map)]) +
                                               LoadRelaxed(&announcement->output_offset));
   binding.factor.u64 = LoadRelaxed(&announcement->factor);
 }
 
 // ---- moves ----
 
-AXCCL_DEVICE Interpreter::Outcome Interpreter::MoveParts(const Step& step, uint64_t turn) {
-  const Cut& cut = task().cut;
-  const uint16_t* const data_parts = context().program->data_parts() + step.data_parts;
-  const uint32_t element = context().element;
-  for (; now_.part < step.parts; ++now_.part, now_.offset = 0) {
-    plan::Range range{0, cut.partition.count};
-    if (cut.whole == 0) range = plan::Resolve(cut.partition, context().lane, now_.turn, data_parts[now_.part]);
-    while (now_.offset < range.count) {
-      if (visit_bytes_ >= kVisitBytes) return Outcome::kAgain;
-      uint64_t count = range.count - now_.offset;
-      if (count > kVisitBytes / element) count = kVisitBytes / element;
-      MovePortion(step, turn, range.begin + now_.offset, count);
-      now_.offset += count;
-      visit_bytes_ += count * element;
-    }
+AXCCL_DEVICE Interpreter::Outcome Interpreter::MoveParts(const Step& step) {
+  while (now_.part < step.parts) {
+    if (visit_bytes_ >= kPortionBytes) return Outcome::kAgain;
+    const Moved moved = MoveNext(now_, moves_ % 2, &block_);
+    moves_ += moved.count != 0;
+    visit_bytes_ += moved.count * context().element;
+    now_.offset += moved.count;
+    if (!moved.ends_part) continue;
+    ++now_.part;
+    now_.offset = 0;
   }
   now_.part = 0;
   return Outcome::kDone;
 }
 
-// `begin`: elements from the start of a block. The operands are located by a thread each.
-AXCCL_DEVICE void Interpreter::MovePortion(const Step& step, uint64_t turn, uint64_t begin, uint64_t count) {
-  const Context& c = context();
-  if (task().views != nullptr) return MoveViews(step, turn, begin, count);
-  Move& move = block_.moves[moves_++ % 2];
-  const Operand* const operands = c.program->operands() + step.operands;
-  bool scaled = false;  // some source is a raw input that is multiplied
-  for (uint32_t i = ThreadIndex(); i < uint32_t{step.num_dst} + step.num_src; i += NumThreads()) {
-    const Operand operand = operands[i];
-    move.place[i] = Place(operand, turn, begin);
-    scaled |= i >= step.num_dst && SetFactor(operand, i, &move);
+// The next portion of the step at hand, if there is one. Called and not inlined, as all that moves: so what the
+// interpreter keeps in registers does not take any from it.
+AXCCL_DEVICE_CALL inline Interpreter::Moved Interpreter::MoveNext(Strand now, uint32_t to, BlockState* in_shared) {
+  BlockState* const block = &InShared(*in_shared);
+  const Context& c = block->context;
+  const Step& step = c.window[now.step - c.window_begin];
+  const plan::Partition& cut = c.task.cut.partition;
+  plan::Range range{0, cut.count};
+  if (c.task.cut.whole == 0)
+    range = plan::Resolve(cut, c.lane, now.turn, c.program->data_parts()[step.data_parts + now.part]);
+  uint64_t count = range.count - now.offset;
+  if (count > kPortionBytes / c.element) count = kPortionBytes / c.element;
+  const Portion portion{c.turn + now.turn, range.begin + now.offset, count, now.offset, now.part};
+  if (count != 0 && c.task.views != nullptr) {
+    Barrier();  // nobody looks at the last portion any more
+    if (IsFirst()) block->portion = portion;
+    Barrier();
+    MoveViews(step, block);
+  } else if (count != 0) {
+    MovePortion(step, portion, c, &block->moves[to]);
   }
-  if (IsFirst()) DescribeMove(step, count, c.element, &move);
-  if (c.scales) scaled = BarrierCount(scaled) != 0;
-  if (IsFirst()) move.scaled = scaled;
-  Barrier();
-  MoveElements(move);
-}
-
-// All but the operands.
-AXCCL_DEVICE void Interpreter::DescribeMove(const Step& step, uint64_t count, uint32_t element, Move* move) const {
-  const Context& c = context();
-  move->count = count;
-  move->divisor = step.finish != 0 ? c.divisor : 0;
-  move->post = c.post;
-  move->element = element;
-  move->num_dst = step.num_dst;
-  move->num_src = step.num_src;
-  move->type = task().type;
-  move->combine = task().combine;
-  move->round_factored = task().group_order != 0;
-  move->scales_result = step.finish != 0 && c.scales_result;
-}
-
-// Of source `index`; whether it is multiplied by that.
-AXCCL_DEVICE bool Interpreter::SetFactor(const Operand& operand, uint32_t index, Move* move) const {
-  const Context& c = context();
-  if (!c.scales) return false;
-  const bool raw = operand.space == Space::kInput;
-  move->factor[index] = raw ? InputFactor(operand) : c.one;
-  return raw;
-}
-
-// Buffers of other ranks are known by their announcements.
-AXCCL_DEVICE uint8_t* Interpreter::Place(const Operand& operand, uint64_t turn, uint64_t begin) const {
-  if (operand.space == Space::kSlot) return PlaceOfSlot(operand, turn);
-  const bool own = operand.rank == channel().self;
-  const Binding& binding = channel().bindings()[operand.rank];
-  uint8_t* base;
-  if (operand.space == Space::kInput) {
-    base = own ? static_cast<uint8_t*>(const_cast<void*>(task().input)) : binding.input;
-  } else {
-    base = own ? static_cast<uint8_t*>(task().output) : binding.output;
-  }
-  return base + (operand.block * task().cut.partition.count + begin) * context().element;
-}
-
-// A slot holds one part, from its start. Small ones live in the line of the signal that publishes them.
-AXCCL_DEVICE uint8_t* Interpreter::PlaceOfSlot(const Operand& operand, uint64_t turn) const {
-  const Context& c = context();
-  const Cut& cut = c.task.cut;
-  if (cut.inline_slots != 0 && operand.endpoint >= 0)
-    return channel().LineOf(operand.rank, c.lane, static_cast<uint32_t>(operand.endpoint), turn)->data;
-  const uint64_t slot = uint64_t{c.lane} * c.program->slots + operand.slot + now_.part;
-  const uint64_t set = turn % kRotation * channel().half_bytes + cut.SetOffset(turn);
-  return channel().members()[operand.rank].scratch + set + slot * cut.slot_bytes + now_.offset * c.element;
-}
-
-AXCCL_DEVICE Factor Interpreter::InputFactor(const Operand& operand) const {
-  const bool own = operand.rank == channel().self || task().scaling != Scaling::kPreMultiply;
-  return own ? context().own_factor : channel().bindings()[operand.rank].factor;
+  return {static_cast<uint32_t>(count), now.offset + count == range.count};
 }
 
 }  // namespace axccl::kernels::cuda
-
-#include "kernels/cuda/interpreter_views.h"

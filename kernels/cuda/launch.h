@@ -19,7 +19,7 @@ namespace axccl::kernels::cuda {
 
 inline constexpr int kRotation = 2;  // copies of every line and slot, as plan::kRotation
 inline constexpr uint32_t kMaxLanes = 64;
-inline constexpr size_t kLineData = 48;
+inline constexpr size_t kPackedBytes = 512;  // of data in a packed slot
 inline constexpr uint32_t kMaxThreads = 512;  // of a block; any number from 1 will do
 inline constexpr uint32_t kMaxStrands = 256;  // of a block: a launch has num_tasks * lanes / kMaxStrands blocks or more
 inline constexpr uint32_t kMaxOperands = 256;  // of a step: programs with more cannot run
@@ -28,14 +28,22 @@ inline constexpr uint32_t kMaxOperands = 256;  // of a step: programs with more 
 struct alignas(64) Line {
   uint64_t value;
   uint32_t signature;  // of the call and plan that signalled
-  uint32_t sequence;   // low 32 bits of the operation's number
-  uint8_t data[kLineData];
+  uint32_t sequence;   // low 32 bits of the operation's number + 1: a line that was never stored is of none
+  uint8_t reserved[48];
 };
 static_assert(sizeof(Line) == 64);
 
-// What a rank tells its peers before a direct program: where its buffers are. One for each parity of the sequence
-// number. An address is `offset` bytes into what `map` stands for in Channel::maps of the reader; map 0 is the address
-// space itself.
+// A packed slot: what a rank publishes where it is small. In words of 8 bytes, 4 of data and 4 of a flag, which is the
+// low half of the turn + 1: so that every word says of itself whether it is there, and neither side orders anything.
+// The memory starts as zeros, which are no flag.
+inline constexpr size_t kPackedSlotBytes = 2 * kPackedBytes;
+AXCCL_HD constexpr uint32_t PackedWords(uint64_t bytes) { return static_cast<uint32_t>((bytes + 3) / 4); }
+AXCCL_HD constexpr uint32_t PackedFlag(uint64_t turn) { return static_cast<uint32_t>(turn + 1); }
+
+// What a rank tells its peers before a direct program, or before a task of two programs (Task::staged): where its buffers
+// are. One for each parity of the sequence number. An address is `offset` bytes into what `map` stands for in the reader's
+// Member::maps; map 0 is the address space itself.
+inline constexpr uint32_t kUnmapped = ~0u;  // a map: not all members reach the buffer
 struct alignas(64) Announcement {
   uint64_t input_offset, output_offset;
   uint32_t input_map, output_map;
@@ -68,7 +76,8 @@ struct Step {
   StepKind kind = StepKind::kSignal;
   uint8_t finish = 0;      // writes final results
   int16_t peer = 0;        // signal: destination or kAllPeers; wait: source
-  uint16_t from_lane = 0;  // wait
+  uint8_t from_lane = 0;   // wait
+  uint8_t packed = 0;      // signals and waits, where Cut::packs: of the packed slot of the endpoint
   uint16_t endpoint = 0;
   uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
   uint16_t num_dst = 0, num_src = 0;
@@ -86,7 +95,7 @@ struct Operand {
   uint16_t rank = 0;  // position in the group
   uint16_t block = 0;
   uint16_t slot = 0;
-  int16_t endpoint = -1;  // slots: the endpoint in whose line the data is where Cut::inline_slots; -1: never in a line
+  int16_t endpoint = -1;  // slots: the endpoint whose packed slot it is where Cut::packs; -1: never packed
   Space space = Space::kInput;
   uint8_t reserved[3] = {};
 };
@@ -102,7 +111,8 @@ struct Program {
   uint32_t prologue = 0;  // direct programs: steps of lane 0 that announce
   uint8_t complete = 0;   // plan::Plan::complete
   uint8_t is_barrier = 0;
-  uint8_t reserved[2] = {};
+  uint8_t packs = 0;  // its slots may be packed
+  uint8_t reserved = 0;
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
 
@@ -119,15 +129,14 @@ struct Program {
 
 // How the data of a call is cut, as in exec::Prepared. Slot s of a lane in turn t starts at
 //   t % kRotation * Channel::half_bytes + SetOffset(t) + (lane * Program::slots + s) * slot_bytes
-// bytes of the rank's scratch; with inline_slots it is in the data of the line of its endpoint and that turn, if it has
-// one.
+// bytes of the rank's scratch; where slots are packed it is the packed slot of its endpoint and that turn.
 struct Cut {
   plan::Partition partition;
   uint64_t turns = 1;
   uint64_t slot_bytes = 0;
   uint64_t set_bytes = 0;
   uint32_t sets = 1, turns_per_set = 1;
-  uint8_t inline_slots = 0;
+  uint8_t packs = 0;  // slots are small enough to be packed, and none is empty
   uint8_t whole = 0;  // every move is of a whole block: no partition to resolve
   uint8_t reserved[6] = {};
 
@@ -150,6 +159,23 @@ struct alignas(64) Control {
   uint32_t reserved = 0;
   uint64_t sequence = 0;  // of the operation
   uint64_t turn = 0;
+  uint64_t mapped = 0;  // operations so far that took the first of two programs (Task::staged)
+};
+
+// What an operation waits for, in host memory that the device sees; one for each channel of a rank. A strand that waits in
+// vain writes it now and then, `look` last: so the host sees which operation has not ended, and that it waits.
+struct alignas(64) Wait {
+  uint64_t call = 0;   // Task::call
+  uint64_t count = 0;  // elements of a block
+  uint64_t look = 0;   // see Look
+
+  // The operation's number (32 bits of it), the member waited for, and a number that is another one each time.
+  static constexpr uint32_t kUnmet = 0xffff;  // position: of those that have not met (Meeting)
+  AXCCL_HD static constexpr uint64_t Look(uint64_t sequence, uint32_t position, uint32_t time) {
+    return sequence << 32 | uint64_t{position & 0xffff} << 16 | (time & 0xffff);
+  }
+  static constexpr uint32_t SequenceOf(uint64_t look) { return static_cast<uint32_t>(look >> 32); }
+  static constexpr uint32_t PositionOf(uint64_t look) { return static_cast<uint32_t>(look >> 16 & 0xffff); }
 };
 
 enum class Report : uint32_t {
@@ -168,14 +194,27 @@ struct State {
   uint32_t strands_done = 0;   // of the operation that runs
   uint32_t broken = 0;         // an operation broke off: nothing runs on this channel any more
   uint64_t barriers_done = 0;  // 1 + the turn of the last barrier before an operation
+  uint64_t mapped = 0;         // as Control::mapped
+  uint32_t take_staged = 0;    // of the operation that runs: which of two programs
+  uint64_t unmet = 0;          // 1: Channel::members are not there yet
 };
 
 // Parts of the member's device memory, as this rank's device sees them.
 struct Member {
   uint8_t* lines = nullptr;          // Line[(lane * endpoints + endpoint) * kRotation + copy]
+  uint8_t* packed = nullptr;         // [(endpoint * kRotation + copy) * kPackedSlotBytes], of lane 0
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
   uint8_t* scratch = nullptr;
   const uint64_t* maps = nullptr;  // addresses of what it has exported, by number; [0] = 0
+};
+
+// Where the members of a channel are that each of them has created for itself: the host finds that out while the first
+// operations may be waiting for it already, and writes it here, in memory of the host that the device sees. The members
+// follow, each as Member.
+struct alignas(64) Meeting {
+  uint64_t met = 0;  // last, 1: the members are there
+
+  AXCCL_HD Member* members() { return reinterpret_cast<Member*>(this + 1); }
 };
 
 // Where a member's buffers are in this operation; filled in by direct programs as announcements come in.
@@ -189,6 +228,8 @@ struct Binding {
 struct Channel {
   State state;
   Control* control = nullptr;
+  Wait* wait = nullptr;
+  Meeting* meeting = nullptr;  // where State::unmet says so
   const Program* barrier = nullptr;
   uint64_t half_bytes = 0;            // of scratch, that turns of one parity use
   uint32_t endpoints = 0, lanes = 0;  // of the lines
@@ -253,18 +294,26 @@ struct Task {
   uint64_t input_offset = 0, output_offset = 0;  // announced, see Announcement
   uint32_t input_map = 0, output_map = 0;
   Cut cut;
+  // Null, or what runs instead of `program` and `cut` unless all members say of their buffers that all reach them. Ranks
+  // announce them before a barrier, which always comes before such an operation, and take the same program after it. The
+  // announcements of two operations before are not read any more when they are written over: a rank that begins an
+  // operation knows that all have ended the one before the last, as between two that could run side by side further apart
+  // there is a barrier (see NeedsBarrier; after a task like this it is not left out for being the same plan).
+  const Program* staged = nullptr;
+  Cut staged_cut;
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: `scalar`
   uint64_t scalar = 0;                   // bytes of one
   const ViewTable* views = nullptr;      // null: input and output are blocks one after the other
+  uint64_t call = 0;                     // what the host calls it
   uint32_t signature = 0;                // of call and plan
   DataType type = DataType::kInt8;
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
   uint8_t group_order = 0;  // contributions are rounded as if stored
 };
-static_assert(sizeof(Task) == 160);
+static_assert(sizeof(Task) == 248);
 
-inline constexpr uint32_t kMaxTasks = 24;
+inline constexpr uint32_t kMaxTasks = 16;
 
 // The kernel's parameters, within the 4 KiB that every driver takes.
 struct Launch {

@@ -1,8 +1,9 @@
 // The data movers of the device: what a block does together to combine several sources into several destinations.
 //
 // As kernels/host/mover.h, to the bit: every source is read once and every destination written once, a destination may
-// be one of the sources, pointers need only the alignment of the element. All threads of the block call these functions
-// with the same arguments; there is no barrier in them, before or after.
+// be one of the sources, pointers need only the alignment of the element, and an operand has at most 2^30 bytes. All
+// threads of the block call these functions with the same arguments. Only a copy by tiles has barriers, within and
+// after it.
 //
 // The arithmetic does not know where pieces lie: of strided operands (box.h) only the places of a piece are found in
 // another way (Pieces).
@@ -18,7 +19,7 @@
 namespace axccl::kernels::cuda {
 
 // One move, in the block's shared memory.
-struct Move {
+struct alignas(16) Move {
   uint8_t* place[kMaxOperands];  // destinations, then sources
   Factor factor[kMaxOperands];   // of operands: what sources are multiplied by, where `scaled`
   uint64_t count;                // elements
@@ -26,11 +27,13 @@ struct Move {
   Factor post;                   // of the result, where `scales_result`: floats only
   uint32_t element;              // bytes of one
   uint32_t num_dst, num_src;
+  uint32_t flag;  // of the words of packed operands
   DataType type;
   Combine combine;
   bool scaled;
   bool round_factored;  // as ReduceRequest::round_factored
   bool scales_result;
+  bool packed;  // operands may be packed slots (packed.h), but not those of boxes
 
   AXCCL_DEVICE uint8_t* const* src() const { return place + num_dst; }
   AXCCL_DEVICE const Factor* pre() const { return factor + num_dst; }

@@ -8,19 +8,21 @@
 #include <cstdint>
 
 #include "kernels/cuda/box.h"
+#include "kernels/cuda/packed.h"
 #include "kernels/cuda/primitives.h"
 
 namespace axccl::kernels::cuda {
 
+// An operand has at most 2^30 bytes, so what counts them takes one register.
 struct Pieces {
-  uint64_t bytes;    // of an operand
-  uint64_t aligned;  // how many aligned pieces there are, one after the other
+  uint32_t bytes;    // of an operand
+  uint32_t aligned;  // how many aligned pieces there are, one after the other
   uint32_t head;     // bytes before them
   uint32_t word;     // bytes of the words of which all the rest is made, at most 4
   const Box* box = nullptr;  // of strided operands; `bytes` is that of a piece then
 
   // Of `num` operands that are made of elements of `element` bytes.
-  static AXCCL_DEVICE Pieces Of(uint8_t* const* place, uint32_t num, uint64_t bytes, uint32_t element) {
+  static AXCCL_DEVICE Pieces Of(uint8_t* const* place, uint32_t num, uint32_t bytes, uint32_t element) {
     const auto first = reinterpret_cast<uint64_t>(place[0]);
     uint64_t differences = 0;
     for (uint32_t i = 1; i < num; ++i) differences |= reinterpret_cast<uint64_t>(place[i]) ^ first;
@@ -31,6 +33,7 @@ struct Pieces {
     } else if (misaligned % 2 == 0) {
       pieces.word = 2;
     }
+    if ((misaligned & kPackedTag) != 0) return pieces;
     const auto head = static_cast<uint32_t>((0 - first) % 16);
     if (differences % 16 != 0 || head % element != 0 || head + 16 > bytes) return pieces;
     pieces.head = head;
@@ -40,27 +43,28 @@ struct Pieces {
 
   static AXCCL_DEVICE Pieces Of(const Box& box) {
     const bool whole = box.piece == 16 && box.word == 16;
-    return Pieces{box.piece, whole ? box.pieces : 0, 0, box.word < 4 ? box.word : 4, &box};
+    return Pieces{box.piece, whole ? static_cast<uint32_t>(box.pieces) : 0, 0, box.word < 4 ? box.word : 4, &box};
   }
 
-  // Of an operand's piece, of those of a box by its index, else `at` bytes from its start.
-  AXCCL_DEVICE uint8_t* Address(uint32_t operand, uint8_t* place, uint64_t index, uint64_t at) const {
-    return box != nullptr ? box->Address(operand, place, index) : place + at;
+  // Of an operand's piece, `where` is its index of those of a box, else bytes from the operand's start.
+  AXCCL_DEVICE uint8_t* Address(uint32_t operand, uint8_t* place, uint32_t where) const {
+    if (box != nullptr) return InShared(*box).Address(operand, place, where);
+    return place + (uint64_t{where} << IsPacked(place));
   }
 
   // The pieces that are not aligned, of 16 bytes at most; some may be empty.
-  AXCCL_DEVICE uint64_t NumOthers() const {
-    if (box != nullptr) return box->pieces - aligned;
+  AXCCL_DEVICE uint32_t NumOthers() const {
+    if (box != nullptr) return static_cast<uint32_t>(box->pieces) - aligned;
     return aligned != 0 ? 2 : (bytes + 15) / 16;
   }
-  AXCCL_DEVICE uint32_t Other(uint64_t index, uint64_t* at) const {
-    if (box != nullptr) return static_cast<uint32_t>(bytes);
+  AXCCL_DEVICE uint32_t Other(uint32_t index, uint32_t* at) const {
+    if (box != nullptr) return bytes;
     if (aligned != 0 && index == 0) {
       *at = 0;
       return head;
     }
     *at = aligned != 0 ? head + 16 * aligned : 16 * index;
-    return static_cast<uint32_t>(bytes - *at < 16 ? bytes - *at : 16);
+    return bytes - *at < 16 ? bytes - *at : 16;
   }
 };
 
@@ -89,13 +93,16 @@ AXCCL_DEVICE void StoreWords(uint8_t* p, const Raw& raw, uint32_t word) {
 
 // The first `bytes` bytes of a piece, the rest zero. This is inlined in every mover, so the rest of it is small.
 AXCCL_DEVICE Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
-  if (bytes == 16 && word > 1) return LoadWords(p, word);
+  const bool packed = IsPacked(p);
+  if (bytes == 16 && word > 1 && !packed) return LoadWords(p, word);
   uint64_t half[2] = {0, 0};
 #pragma unroll 1
   for (uint32_t at = 0; at < bytes;) {
-    const uint32_t size = bytes - at < word ? 1 : word;
+    const uint32_t size = packed ? 4 : bytes - at < word ? 1 : word;
     uint64_t value;
-    if (size == 4) {
+    if (packed) {
+      value = static_cast<uint32_t>(LoadFlagged(PackedWord(p, at)));
+    } else if (size == 4) {
       value = LoadWord<uint32_t>(p + at);
     } else if (size == 2) {
       value = LoadWord<uint16_t>(p + at);
@@ -111,14 +118,18 @@ AXCCL_DEVICE Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
               static_cast<uint32_t>(half[1] >> 32)}};
 }
 
-AXCCL_DEVICE void StorePart(uint8_t* p, const Raw& raw, uint32_t bytes, uint32_t word) {
-  if (bytes == 16 && word > 1) return StoreWords(p, raw, word);
+// `flag`: of the words of a packed operand.
+AXCCL_DEVICE void StorePart(uint8_t* p, const Raw& raw, uint32_t bytes, uint32_t word, uint32_t flag) {
+  const bool packed = IsPacked(p);
+  if (bytes == 16 && word > 1 && !packed) return StoreWords(p, raw, word);
   const uint64_t half[2] = {raw.word[0] | uint64_t{raw.word[1]} << 32, raw.word[2] | uint64_t{raw.word[3]} << 32};
 #pragma unroll 1
   for (uint32_t at = 0; at < bytes;) {
-    const uint32_t size = bytes - at < word ? 1 : word;
+    const uint32_t size = packed ? 4 : bytes - at < word ? 1 : word;
     const uint64_t value = (at < 8 ? half[0] : half[1]) >> (8 * (at % 8));
-    if (size == 4) {
+    if (packed) {
+      StoreFlagged(PackedWord(p, at), static_cast<uint32_t>(value) | uint64_t{flag} << 32);
+    } else if (size == 4) {
       StoreWord<uint32_t>(p + at, static_cast<uint32_t>(value));
     } else if (size == 2) {
       StoreWord<uint16_t>(p + at, static_cast<uint16_t>(value));

@@ -6,8 +6,9 @@
 // Memory order, in the words of PTX. Flags are stored with release and loaded with acquire at system scope, and both
 // are cumulative over barriers: what any thread of a block has stored before a barrier comes before a release store of
 // one of its threads after that barrier, and what one of its threads has acquired before a barrier is seen by all of
-// them after it. Data is loaded with relaxed accesses at system scope, as lines of the first-level cache may be old,
-// and stored weakly. Only accesses of aligned words are made; 16 bytes may be seen torn.
+// them after it. Words of 8 bytes that say of themselves whether they are there need no order: they are stored and
+// loaded with relaxed accesses. Data is loaded with relaxed accesses at system scope, as lines of the first-level cache
+// may be old, and stored weakly. Only accesses of aligned words are made; 16 bytes may be seen torn.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +37,14 @@ AXCCL_DEVICE uint32_t ThreadIndex() { return threadIdx.x; }
 AXCCL_DEVICE uint32_t NumThreads() { return blockDim.x; }
 AXCCL_DEVICE uint32_t BlockIndex() { return blockIdx.x; }
 AXCCL_DEVICE uint32_t NumBlocks() { return gridDim.x; }
+
+// Of something in the block's shared memory, which the functions of AXCCL_DEVICE_CALL would take for any memory: loads
+// of it are shorter, and its address takes one register.
+template <class T>
+AXCCL_DEVICE T& InShared(T& object) {
+  __builtin_assume(__isShared(&object));
+  return object;
+}
 
 // ---- barriers of a block ----
 
@@ -88,6 +97,12 @@ AXCCL_DEVICE uint32_t Exchange(uint32_t* p, uint32_t value) {
 }
 
 AXCCL_DEVICE void Backoff(uint32_t nanoseconds) { __nanosleep(nanoseconds); }
+
+// Words that say of themselves whether they are there. They order no data. But a load that has given its value sees
+// nothing that is stored because of what the block stores behind a barrier after it: no value is made up before its
+// time. So who sees such a word may write where the block has read before.
+AXCCL_DEVICE uint64_t LoadFlagged(const uint64_t* p) { return LoadRelaxed(p); }
+AXCCL_DEVICE void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelaxed(p, value); }
 
 // ---- data ----
 

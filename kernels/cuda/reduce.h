@@ -16,16 +16,16 @@ namespace axccl::kernels::cuda {
 
 // Of operands that are not aligned alike: word by word, which neighbouring threads do side by side.
 template <class Word>
-AXCCL_DEVICE void CopyWords(const Move& move, uint64_t bytes) {
+AXCCL_DEVICE void CopyWords(const Move& move, uint32_t bytes) {
   constexpr uint32_t kTogether = 8;  // loads in flight of a thread
   const uint8_t* const from = move.src()[0];
-  const uint64_t step = NumThreads(), words = bytes / sizeof(Word);
+  const uint32_t step = NumThreads(), words = bytes / sizeof(Word);
 #pragma unroll 1
-  for (uint64_t first = ThreadIndex(); first < words; first += kTogether * step) {
+  for (uint32_t first = ThreadIndex(); first < words; first += kTogether * step) {
     Word word[kTogether];
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
-      const uint64_t i = first + u * step;
+      const uint32_t i = first + u * step;
       if (i < words) word[u] = LoadWord<Word>(from + i * sizeof(Word));
     }
 #pragma unroll 1
@@ -33,7 +33,7 @@ AXCCL_DEVICE void CopyWords(const Move& move, uint64_t bytes) {
       if (move.place[d] == from) continue;
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u) {
-        const uint64_t i = first + u * step;
+        const uint32_t i = first + u * step;
         if (i < words) StoreWord<Word>(move.place[d] + i * sizeof(Word), word[u]);
       }
     }
@@ -43,13 +43,13 @@ AXCCL_DEVICE void CopyWords(const Move& move, uint64_t bytes) {
 AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
   constexpr uint32_t kTogether = 4;  // loads in flight of a thread
   const uint8_t* const from = move.src()[0];
-  const uint64_t step = NumThreads();
+  const uint32_t step = NumThreads();
 #pragma unroll 1
-  for (uint64_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step) {
+  for (uint32_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step) {
     Raw raw[kTogether];
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
-      const uint64_t piece = first + u * step;
+      const uint32_t piece = first + u * step;
       if (piece < pieces.aligned) raw[u] = LoadRaw(from + pieces.head + 16 * piece);
     }
 #pragma unroll 1
@@ -57,7 +57,7 @@ AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
       if (move.place[d] == from) continue;
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u) {
-        const uint64_t piece = first + u * step;
+        const uint32_t piece = first + u * step;
         if (piece < pieces.aligned) StoreRaw(move.place[d] + pieces.head + 16 * piece, raw[u]);
       }
     }
@@ -65,23 +65,23 @@ AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
 }
 
 AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
-  const uint64_t bytes = move.count * move.element;
+  const auto bytes = static_cast<uint32_t>(move.count) * move.element;
   const Pieces pieces = Pieces::Of(move.place, move.num_operands(), bytes, 1);
-  const uint8_t* const from = move.src()[0];
-  if (pieces.aligned == 0 && bytes % pieces.word == 0) {
+  uint8_t* const from = move.src()[0];
+  if (pieces.aligned == 0 && bytes % pieces.word == 0 && !move.packed) {
     if (pieces.word == 4) return CopyWords<uint32_t>(move, bytes);
     if (pieces.word == 2) return CopyWords<uint16_t>(move, bytes);
     return CopyWords<uint8_t>(move, bytes);
   }
   CopyAligned(move, pieces);
 #pragma unroll 1
-  for (uint64_t i = ThreadIndex(); i < pieces.NumOthers(); i += NumThreads()) {
-    uint64_t at;
+  for (uint32_t i = ThreadIndex(); i < pieces.NumOthers(); i += NumThreads()) {
+    uint32_t at;
     const uint32_t size = pieces.Other(i, &at);
-    const Raw raw = LoadPart(from + at, size, pieces.word);
+    const Raw raw = LoadPart(pieces.Address(move.num_dst, from, at), size, pieces.word);
 #pragma unroll 1
     for (uint32_t d = 0; d < move.num_dst; ++d) {
-      if (move.place[d] != from) StorePart(move.place[d] + at, raw, size, pieces.word);
+      if (move.place[d] != from) StorePart(pieces.Address(d, move.place[d], at), raw, size, pieces.word, move.flag);
     }
   }
 }
@@ -129,18 +129,78 @@ AXCCL_DEVICE void CopyBoxWords(const Move& move, const Box& box) {
   }
 }
 
+// A tile is read as it lies in the source and written as it lies in the destinations. In between it lies in rows of the
+// source's dimension, whose words are exchanged in such a way that those of a column are in different banks, too.
+template <class Word>
+AXCCL_DEVICE uint32_t InTile(uint32_t x, uint32_t y) {
+  return (y << TileSideBits(sizeof(Word))) + (x ^ y);
+}
+
+template <class Word>
+AXCCL_DEVICE void LoadTile(const Tile& tile, Word* memory) {
+  constexpr uint32_t kBits = TileSideBits(sizeof(Word)), kSide = 1 << kBits, kTogether = 2;
+  const uint32_t step = NumThreads();
+#pragma unroll 1
+  for (uint32_t first = ThreadIndex(); first < kSide * kSide; first += kTogether * step) {
+    Word word[kTogether] = {};
+#pragma unroll
+    for (uint32_t u = 0; u < kTogether; ++u) {
+      const uint32_t i = first + u * step, x = i % kSide, y = i / kSide;
+      if (tile.Has(x, y)) word[u] = LoadAs<Word>(tile.Address(x, y));
+    }
+#pragma unroll
+    for (uint32_t u = 0; u < kTogether; ++u) {
+      const uint32_t i = first + u * step, x = i % kSide, y = i / kSide;
+      if (y < kSide) memory[InTile<Word>(x, y)] = word[u];
+    }
+  }
+}
+
+template <class Word>
+AXCCL_DEVICE void StoreTile(const Tile& tile, const Word* memory) {
+  constexpr uint32_t kBits = TileSideBits(sizeof(Word)), kSide = 1 << kBits;
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < kSide * kSide; i += NumThreads()) {
+    const uint32_t x = i / kSide, y = i % kSide;
+    if (tile.Has(x, y)) StoreAs<Word>(tile.Address(x, y), memory[InTile<Word>(x, y)]);
+  }
+}
+
+template <class Word>
+AXCCL_DEVICE void CopyTiles(const Move& move, const Box& box) {
+  static_assert(sizeof(Word) << 2 * TileSideBits(sizeof(Word)) <= kTileBytes);
+  uint8_t* const from = move.src()[0];
+  Word* const memory = &InShared(*static_cast<Word*>(box.tile_memory));
+#pragma unroll 1
+  for (uint32_t t = 0; t < box.tiles; ++t) {
+    LoadTile(box.TileOf(move.num_dst, from, t), memory);
+    Barrier();  // the tile is there
+#pragma unroll 1
+    for (uint32_t d = 0; d < move.num_dst; ++d) {
+      if (move.place[d] != from) StoreTile(box.TileOf(d, move.place[d], t), memory);
+    }
+    Barrier();  // nobody looks at it any more
+  }
+}
+
+template <class Word>
+AXCCL_DEVICE void CopyBoxOf(const Move& move, const Box& box) {
+  if (box.tiles != 0) return CopyTiles<Word>(move, box);
+  CopyBoxWords<Word>(move, box);
+}
+
 AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box) {
   switch (box.word) {
     case 16:
-      return CopyBoxWords<Raw>(move, box);
+      return CopyBoxOf<Raw>(move, box);
     case 8:
-      return CopyBoxWords<uint64_t>(move, box);
+      return CopyBoxOf<uint64_t>(move, box);
     case 4:
-      return CopyBoxWords<uint32_t>(move, box);
+      return CopyBoxOf<uint32_t>(move, box);
     case 2:
-      return CopyBoxWords<uint16_t>(move, box);
+      return CopyBoxOf<uint16_t>(move, box);
     default:
-      return CopyBoxWords<uint8_t>(move, box);
+      return CopyBoxOf<uint8_t>(move, box);
   }
 }
 
@@ -149,47 +209,57 @@ template <class Format, class Op>
 struct Fold {
   typename Format::Lane lane[Format::kLanes];
 
-  // Source k as it is taken in.
-  static AXCCL_DEVICE Fold Of(const Move& move, const Raw& raw, uint32_t k) {
-    Fold fold;
-#pragma unroll
-    for (int i = 0; i < Format::kLanes; ++i) fold.lane[i] = Format::Up(raw, i);
-    if (move.scaled) fold.Scale(move, move.pre()[k]);
-    return fold;
-  }
-  AXCCL_DEVICE void Scale(const Move& move, const Factor& factor) {
-#pragma unroll
-    for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::Scaled(lane[i], factor);
-    if constexpr (Format::kIsFloat && Format::kBytes < 4) {
-      if (!move.round_factored) return;
-#pragma unroll
-      for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::Rounded(lane[i]);
-    }
-  }
-  AXCCL_DEVICE void Add(const Fold& next) {
-    if constexpr (std::is_same_v<Op, ComplexProd>) {
-      if constexpr (Format::kLanes >= 2) {
-#pragma unroll
-        for (int i = 0; i < Format::kLanes; i += 2) Op::OfPair(&lane[i], &lane[i + 1], next.lane[i], next.lane[i + 1]);
-      }
+  // Source k. What all lanes decide alike is decided outside the loop, so that they are taken one after the other and
+  // few registers hold them.
+  AXCCL_DEVICE void Take(const Move& move, const Raw& raw, uint32_t k) {
+    if (move.scaled) {
+      Take<true>(raw, k == 0, move.pre()[k], move.round_factored);
     } else {
-#pragma unroll
-      for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::template Combined<Op>(lane[i], next.lane[i]);
+      Take<false>(raw, k == 0, Factor{}, false);
     }
   }
-  AXCCL_DEVICE Raw Finish(const Move& move, bool is_signed) {
-    if constexpr (!Format::kIsFloat) {
-      if (move.divisor > 1) {
+  template <bool kScaled>
+  AXCCL_DEVICE void Take(const Raw& raw, bool first, const Factor& factor, bool round) {
+    using Lane = typename Format::Lane;
+    constexpr int kStep = std::is_same_v<Op, ComplexProd> && Format::kLanes >= 2 ? 2 : 1;
 #pragma unroll
-        for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::Divided(lane[i], move.divisor, is_signed);
+    for (int i = 0; i < Format::kLanes; i += kStep) {
+      Lane next[kStep];
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) {
+        next[j] = Format::Up(raw, i + j);
+        if constexpr (kScaled) next[j] = Scaled(next[j], factor, round);
       }
-    } else if (move.scales_result) {
+      if (first) {
 #pragma unroll
-      for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::Scaled(lane[i], move.post);
+        for (int j = 0; j < kStep; ++j) lane[i + j] = next[j];
+      } else if constexpr (kStep == 2) {
+        Op::OfPair(&lane[i], &lane[i + 1], next[0], next[1]);
+      } else if constexpr (!std::is_same_v<Op, ComplexProd>) {
+        lane[i] = Format::template Combined<Op>(lane[i], next[0]);
+      }
+    }
+  }
+  static AXCCL_DEVICE typename Format::Lane Scaled(typename Format::Lane value, const Factor& factor, bool round) {
+    const auto scaled = Format::Scaled(value, factor);
+    if constexpr (Format::kIsFloat && Format::kBytes < 4) {
+      if (round) return Format::Rounded(scaled);
+    }
+    return scaled;
+  }
+  AXCCL_DEVICE Raw Finish(const Move& move) {
+    if constexpr (Format::kIsFloat) {
+      if (move.scales_result) {
+#pragma unroll
+        for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::Scaled(lane[i], move.post);
+      }
     }
     Raw raw;
 #pragma unroll
     for (int i = 0; i < Format::kLanes; ++i) Format::Down(lane[i], i, &raw);
+    if constexpr (!Format::kIsFloat) {
+      if (move.divisor > 1) raw = Quotients(raw, move.divisor, Format::kBytes, IsSigned(move.type));
+    }
     return raw;
   }
 };
@@ -203,19 +273,17 @@ struct Reducer {
 
   const Move& move;
   const Pieces& pieces;
-  const bool is_signed;
 
   // All aligned pieces.
   template <bool kBox>
   AXCCL_DEVICE void AllTogether() const {
-    const uint64_t step = NumThreads();
+    const uint32_t step = NumThreads();
 #pragma unroll 1
-    for (uint64_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step)
-      Together<kBox>(first, step);
+    for (uint32_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step) Together<kBox>(first, step);
   }
   // The next source is on its way while one is combined.
   template <bool kBox>
-  AXCCL_DEVICE void Together(uint64_t first, uint64_t step) const {
+  AXCCL_DEVICE void Together(uint32_t first, uint32_t step) const {
     Raw next[kTogether];
     F fold[kTogether];
     LoadTogether<kBox>(0, first, step, next);
@@ -226,93 +294,89 @@ struct Reducer {
       for (uint32_t u = 0; u < kTogether; ++u) raw[u] = next[u];
       if (k + 1 < move.num_src) LoadTogether<kBox>(k + 1, first, step, next);
 #pragma unroll
-      for (uint32_t u = 0; u < kTogether; ++u) {
-        const F source = F::Of(move, raw[u], k);
-        if (k == 0) {
-          fold[u] = source;
-        } else {
-          fold[u].Add(source);
-        }
-      }
+      for (uint32_t u = 0; u < kTogether; ++u) fold[u].Take(move, raw[u], k);
     }
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
-      const Raw result = fold[u].Finish(move, is_signed);
-      const uint64_t piece = first + u * step;
+      const Raw result = fold[u].Finish(move);
+      const uint32_t piece = first + u * step;
       if (piece >= pieces.aligned) continue;
 #pragma unroll 1
       for (uint32_t d = 0; d < move.num_dst; ++d) StoreRaw(Aligned<kBox>(d, move.place[d], piece), result);
     }
   }
   template <bool kBox>
-  AXCCL_DEVICE void LoadTogether(uint32_t k, uint64_t first, uint64_t step, Raw* raw) const {
+  AXCCL_DEVICE void LoadTogether(uint32_t k, uint32_t first, uint32_t step, Raw* raw) const {
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
-      const uint64_t piece = first + u * step;
+      const uint32_t piece = first + u * step;
       raw[u] = Raw{};
       if (piece < pieces.aligned) raw[u] = LoadRaw(Aligned<kBox>(move.num_dst + k, move.src()[k], piece));
     }
   }
   template <bool kBox>
-  AXCCL_DEVICE uint8_t* Aligned(uint32_t operand, uint8_t* place, uint64_t piece) const {
-    if constexpr (kBox) return pieces.box->Address(operand, place, piece);
+  AXCCL_DEVICE uint8_t* Aligned(uint32_t operand, uint8_t* place, uint32_t piece) const {
+    if constexpr (kBox) return InShared(*pieces.box).Address(operand, place, piece);
     return place + pieces.head + 16 * piece;
   }
 
   // One piece of any kind: the aligned ones, then the others.
-  AXCCL_DEVICE void One(uint64_t index) const {
-    uint64_t at = pieces.head + 16 * index;
+  AXCCL_DEVICE void One(uint32_t index) const {
+    uint32_t at = pieces.head + 16 * index;
     uint32_t part = 0;  // bytes of one that is not aligned
     if (index >= pieces.aligned) {
       part = pieces.Other(index - pieces.aligned, &at);
       if (part == 0) return;
     }
+    const uint32_t where = pieces.box != nullptr ? index : at;
     F fold;
-    Raw next = LoadOne(0, index, at, part);
+    Raw raw{};
 #pragma unroll 1
-    for (uint32_t k = 0; k < move.num_src; ++k) {
-      const Raw raw = next;
-      if (k + 1 < move.num_src) next = LoadOne(k + 1, index, at, part);
-      const F source = F::Of(move, raw, k);
-      if (k == 0) {
-        fold = source;
-      } else {
-        fold.Add(source);
-      }
+    for (uint32_t k = 0; k <= move.num_src; ++k) {
+      Raw next{};
+      if (k < move.num_src) next = LoadOne(k, where, part);
+      if (k != 0) fold.Take(move, raw, k - 1);
+      raw = next;
     }
-    const Raw result = fold.Finish(move, is_signed);
+    const Raw result = fold.Finish(move);
 #pragma unroll 1
     for (uint32_t d = 0; d < move.num_dst; ++d) {
-      uint8_t* const to = pieces.Address(d, move.place[d], index, at);
+      uint8_t* const to = pieces.Address(d, move.place[d], where);
       if (part == 0) {
         StoreRaw(to, result);
       } else {
-        StorePart(to, result, part, pieces.word);
+        StorePart(to, result, part, pieces.word, move.flag);
       }
     }
   }
-  AXCCL_DEVICE Raw LoadOne(uint32_t k, uint64_t index, uint64_t at, uint32_t part) const {
-    const uint8_t* const from = pieces.Address(move.num_dst + k, move.src()[k], index, at);
+  AXCCL_DEVICE Raw LoadOne(uint32_t k, uint32_t where, uint32_t part) const {
+    const uint8_t* const from = pieces.Address(move.num_dst + k, move.src()[k], where);
     return part == 0 ? LoadRaw(from) : LoadPart(from, part, pieces.word);
   }
 };
 
+// By itself, as it takes many registers.
 template <class Format, class Op>
-AXCCL_DEVICE_CALL void ReduceAs(const Move& move, Pieces pieces, bool is_signed) {
+AXCCL_DEVICE_CALL void ReduceAlignedBox(const Move& in_shared, Pieces pieces) {
+  Reducer<Format, Op>{InShared(in_shared), pieces}.template AllTogether<true>();
+}
+
+template <class Format, class Op>
+AXCCL_DEVICE_CALL void ReduceAs(const Move& in_shared, Pieces pieces) {
+  const Move& move = InShared(in_shared);
   using R = Reducer<Format, Op>;
-  const R reducer{move, pieces, is_signed};
-  const uint64_t step = NumThreads();
-  uint64_t done = 0;
+  const R reducer{move, pieces};
+  uint32_t done = 0;
   if constexpr (R::kTogether > 1) {
     done = pieces.aligned;
     if (pieces.box != nullptr) {
-      reducer.template AllTogether<true>();
+      ReduceAlignedBox<Format, Op>(move, pieces);
     } else {
       reducer.template AllTogether<false>();
     }
   }
 #pragma unroll 1
-  for (uint64_t i = done + ThreadIndex(); i < pieces.aligned + pieces.NumOthers(); i += step) reducer.One(i);
+  for (uint32_t i = done + ThreadIndex(); i < pieces.aligned + pieces.NumOthers(); i += NumThreads()) reducer.One(i);
 }
 
 // ---- dispatch ----
@@ -321,20 +385,20 @@ template <class Format>
 AXCCL_DEVICE void ReduceFloats(const Move& move, const Pieces& pieces) {
   switch (move.combine) {
     case Combine::kSum:
-      return ReduceAs<Format, Sum>(move, pieces, false);
+      return ReduceAs<Format, Sum>(move, pieces);
     case Combine::kProd:
-      return ReduceAs<Format, Prod>(move, pieces, false);
+      return ReduceAs<Format, Prod>(move, pieces);
     case Combine::kMax:
-      return ReduceAs<Format, Max>(move, pieces, false);
+      return ReduceAs<Format, Max>(move, pieces);
     default:
-      return ReduceAs<Format, Min>(move, pieces, false);
+      return ReduceAs<Format, Min>(move, pieces);
   }
 }
 
 template <class Format>
 AXCCL_DEVICE void ReduceComplex(const Move& move, const Pieces& pieces) {
-  if (move.combine == Combine::kSum) return ReduceAs<Format, Sum>(move, pieces, false);
-  ReduceAs<Format, ComplexProd>(move, pieces, false);
+  if (move.combine == Combine::kSum) return ReduceAs<Format, Sum>(move, pieces);
+  ReduceAs<Format, ComplexProd>(move, pieces);
 }
 
 // Sums and products do not care for the sign, bits have no width: those are one mover for several types.
@@ -343,23 +407,23 @@ AXCCL_DEVICE void ReduceIntegers(const Move& move, const Pieces& pieces, bool is
   using Bits = Integer<uint32_t>;
   switch (move.combine) {
     case Combine::kSum:
-      return ReduceAs<Unsigned, Sum>(move, pieces, is_signed);
+      return ReduceAs<Unsigned, Sum>(move, pieces);
     case Combine::kProd:
-      return ReduceAs<Unsigned, Prod>(move, pieces, is_signed);
+      return ReduceAs<Unsigned, Prod>(move, pieces);
     case Combine::kMax:
-      return is_signed ? ReduceAs<Signed, Max>(move, pieces, true) : ReduceAs<Unsigned, Max>(move, pieces, false);
+      return is_signed ? ReduceAs<Signed, Max>(move, pieces) : ReduceAs<Unsigned, Max>(move, pieces);
     case Combine::kMin:
-      return is_signed ? ReduceAs<Signed, Min>(move, pieces, true) : ReduceAs<Unsigned, Min>(move, pieces, false);
+      return is_signed ? ReduceAs<Signed, Min>(move, pieces) : ReduceAs<Unsigned, Min>(move, pieces);
     case Combine::kAnd:
-      return ReduceAs<Bits, And>(move, pieces, false);
+      return ReduceAs<Bits, And>(move, pieces);
     case Combine::kOr:
-      return ReduceAs<Bits, Or>(move, pieces, false);
+      return ReduceAs<Bits, Or>(move, pieces);
     case Combine::kXor:
-      return ReduceAs<Bits, Xor>(move, pieces, false);
+      return ReduceAs<Bits, Xor>(move, pieces);
     case Combine::kLogicalAnd:
-      return ReduceAs<Unsigned, LogicalAnd>(move, pieces, false);
+      return ReduceAs<Unsigned, LogicalAnd>(move, pieces);
     default:
-      return ReduceAs<Unsigned, LogicalOr>(move, pieces, false);
+      return ReduceAs<Unsigned, LogicalOr>(move, pieces);
   }
 }
 
@@ -371,11 +435,11 @@ AXCCL_DEVICE void ReduceBools(const Move& move, const Pieces& pieces) {
     case Combine::kMax:
     case Combine::kOr:
     case Combine::kLogicalOr:
-      return ReduceAs<Bools, LogicalOr>(move, pieces, false);
+      return ReduceAs<Bools, LogicalOr>(move, pieces);
     case Combine::kXor:
-      return ReduceAs<Bools, LogicalXor>(move, pieces, false);
+      return ReduceAs<Bools, LogicalXor>(move, pieces);
     default:
-      return ReduceAs<Bools, LogicalAnd>(move, pieces, false);
+      return ReduceAs<Bools, LogicalAnd>(move, pieces);
   }
 }
 
@@ -421,7 +485,8 @@ AXCCL_DEVICE void ReduceType(const Move& m, const Pieces& pieces) {
 }
 
 AXCCL_DEVICE_CALL void ReduceElements(const Move& move) {
-  const Pieces pieces = Pieces::Of(move.place, move.num_operands(), move.count * move.element, move.element);
+  const Pieces pieces =
+      Pieces::Of(move.place, move.num_operands(), static_cast<uint32_t>(move.count) * move.element, move.element);
   ReduceType(move, pieces);
 }
 

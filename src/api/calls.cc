@@ -18,21 +18,15 @@ comm::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call
           channel->weak_from_this().lock()};
 }
 
-// Whether the rank's device serves the call. `here`: on the default channel, with other ranks.
-Status CheckDevice(const comm::Comm* comm, const Call& call, bool here) {
+Status CheckDevice(const comm::Comm* comm, const Call& call) {
   const exec::GpuRank* const gpu = comm->core()->gpu();
-  if (gpu == nullptr) return Status();
-  AXCCL_RETURN_IF_ERROR(gpu->CheckCall(call));
-  if (call.views == nullptr || here) return Status();
-  return MakeStatus(Code::kInvalidUsage,
-                    "%s: created channels on CUDA devices are not served yet; use axcclDefaultChannel, or host ranks",
-                    exec::DescribeCall(call).c_str());
+  return gpu != nullptr ? gpu->CheckCall(call) : Status();
 }
 
 }  // namespace
 
 Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call, channel == comm->core()->channel()));
+  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call));
   comm::Group& group = comm::Group::Current();
   if (!group.open()) return comm::LaunchOne(comm->core(), channel, call, stream);
   group.Add(Kept(comm, channel, call, stream), comm->config().blocking);
@@ -40,7 +34,7 @@ Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, comm:
 }
 
 Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call, false));
+  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call));
   comm::StreamCall local = Kept(comm, channel, call, stream);
   local.local = true;
   comm::Group& group = comm::Group::Current();
@@ -51,7 +45,7 @@ Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, 
 
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const Call& call, bool sending,
                    comm::StreamRef stream) {
-  if (const exec::GpuRank* gpu = comm->core()->gpu(); gpu != nullptr) AXCCL_RETURN_IF_ERROR(gpu->CheckCall(call));
+  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call));
   comm::Group& group = comm::Group::Current();
   if (!group.open())
     return MakeStatus(Code::kInvalidUsage,

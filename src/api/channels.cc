@@ -64,9 +64,6 @@ ChannelPin FindChannel(axcclChannel_t handle, const char* call, ncclResult_t* re
 
 Status Create(axcclChannel_t* out, ncclComm_t handle, comm::Communicator* core, const GroupsObject* groups,
               int64_t channel_id, bool group_order) {
-  if (core->gpu() != nullptr)
-    return MakeStatus(Code::kInvalidUsage, "axcclChannelCreate: channels of GPU ranks are not served yet; use the default channel, "
-                      "ncclCommSplit, or host ranks");
   auto object = std::make_shared<ChannelObject>();
   object->comm = handle;
   object->info = DefaultInfo(core->identity());
@@ -108,6 +105,11 @@ Status Create(axcclChannel_t* out, ncclComm_t handle, comm::Communicator* core, 
 }
 
 }  // namespace
+
+Result<exec::Channel*> PairOf(const ChannelPin& pin, int peer, bool sending) {
+  if (pin.object) return pin.object->channel->PairChannel(peer, sending);
+  return pin.comm->core()->PairChannel(peer, sending);
+}
 
 ChannelPin PinChannel(axcclChannel_t handle, const char* call, GroupPlace* place, ncclResult_t* result, bool outside) {
   ChannelPin pin = FindChannel(handle, call, result);

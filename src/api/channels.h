@@ -52,4 +52,7 @@ struct GroupPlace {
 ChannelPin PinChannel(axcclChannel_t channel, const char* call, GroupPlace* place, ncclResult_t* result,
                       bool outside = false);
 
+// The channel of the messages between this rank and another one of its group.
+Result<exec::Channel*> PairOf(const ChannelPin& pin, int peer, bool sending);
+
 }  // namespace axccl::api

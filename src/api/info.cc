@@ -32,6 +32,7 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
   all.operations = core->operations();
   all.plans = core->channel()->plans.load();
   all.verify_seconds = comm::VerifySeconds();
+  if (core->gpu() != nullptr) all.mapped = core->gpu()->mapped_operations();
   std::memcpy(info, &all, all.size);
   return ncclSuccess;
 }

@@ -18,12 +18,6 @@ namespace {
 
 using plan::Kind;
 
-// The channel of the messages between this rank and another one of its group.
-Result<exec::Channel*> PairOf(const ChannelPin& pin, int peer, bool sending) {
-  if (pin.object) return pin.object->channel->PairChannel(peer, sending);
-  return pin.comm->core()->PairChannel(peer, sending);
-}
-
 Status EnqueueMessage(const ChannelPin& pin, int peer, bool sending, const std::vector<exec::Call>& calls,
                       comm::StreamRef stream) {
   AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(pin, peer, sending));

@@ -12,6 +12,7 @@
 #include "src/api/export.h"
 #include "src/api/operands.h"
 #include "src/api/uneven_operands.h"
+#include "src/api/uneven_parts.h"
 #include "src/base/log.h"
 
 namespace axccl::api {
@@ -62,7 +63,10 @@ ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle
                static_cast<unsigned long long>(comm->core()->operations()), call.input, call.output,
                exec::DescribeCall(call).c_str(), static_cast<void*>(handle), place.ranks,
                static_cast<void*>(stream_handle));
-    if (const Status status = Enqueue(comm.get(), pin.channel, call, stream); !status.ok()) return Report(status);
+    const bool in_pieces = call.uneven() && comm->core()->gpu() != nullptr;
+    const Status status = in_pieces ? EnqueuePieces(r.name, pin, place, call, stream)
+                                    : Enqueue(comm.get(), pin.channel, call, stream);
+    if (!status.ok()) return Report(status);
   }
   return ncclSuccess;
 }

@@ -3,14 +3,18 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
+#include <utility>
 
+#include "src/base/service.h"
 #include "transports/shm/heap.h"
 
 namespace axccl::comm {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr std::chrono::milliseconds kInterval(10);  // of the service thread's looks
 
 struct Released {
   std::unique_ptr<Block> block;
@@ -20,6 +24,7 @@ struct Released {
 struct Limbo {
   std::mutex mutex;
   std::vector<Released> blocks;
+  bool watched = false;  // by the service thread
 };
 
 Limbo& TheLimbo() {
@@ -35,6 +40,17 @@ bool MayGo(const Released& released) {
     if (block.layout().ReleasedBy(block.data(), static_cast<int>(rank))->load(std::memory_order_acquire) == 0) return false;
   }
   return true;
+}
+
+void LookAgain(service::Loop* loop) {
+  loop->CallAt(service::Clock::now() + kInterval, [loop] {
+    Block::SweepLimbo();
+    Limbo& limbo = TheLimbo();
+    std::lock_guard lock(limbo.mutex);
+    limbo.watched = std::any_of(limbo.blocks.begin(), limbo.blocks.end(),
+                                [](const Released& r) { return r.block->has_companion(); });
+    if (limbo.watched) LookAgain(loop);
+  });
 }
 
 }  // namespace
@@ -74,12 +90,18 @@ uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
 
 void Block::Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers) {
   block->header()->closed.store(1, std::memory_order_seq_cst);
+  bool watch = block->has_companion();
   Limbo& limbo = TheLimbo();
   {
     std::lock_guard lock(limbo.mutex);
     limbo.blocks.push_back(Released{std::move(block), std::move(peers)});
+    watch = watch && !std::exchange(limbo.watched, limbo.watched || watch);
   }
   SweepLimbo();
+  // Without the service thread the next creation or release will do.
+  if (!watch) return;
+  const auto loop = service::Loop::Get();
+  if (loop.ok()) (void)loop.value()->Run([&] { LookAgain(loop.value()); }).ok();
 }
 
 void Block::SweepLimbo() {

@@ -1,7 +1,8 @@
 // A rank's block of shared memory and when it may be given back.
 //
 // Peers may still read a block for a while after its owner has destroyed the communicator, so it goes back to the heap only
-// when every rank has let go of it or is dead. Until then it is in limbo, which every creation and release looks through.
+// when every rank has let go of it or is dead. Until then it is in limbo, which every creation and release looks through, and
+// the service thread as long as there is a block in it that a companion hangs on: memory of a GPU is scarce.
 // Thread-safe.
 #pragma once
 
@@ -31,9 +32,10 @@ class Block {
   uint64_t resident_bytes() const;
 
   // More memory of the heap that peers may still use: freed with the block.
-  void Keep(std::vector<void*> memory) { kept_ = std::move(memory); }
+  void Keep(const std::vector<void*>& memory) { kept_.insert(kept_.end(), memory.begin(), memory.end()); }
   // Anything else, likewise.
   void Keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
+  bool has_companion() const { return companion_ != nullptr; }
 
   // Gives the block up: closed for peers, and freed once `peers` (by rank; null or self: none) have let go or died.
   static void Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers);

@@ -85,7 +85,8 @@ GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std
       table_(table),
       name_(std::move(name)),
       part_(part),
-      found_(name_.ranks.size(), kNotFound) {}
+      found_(name_.ranks.size(), kNotFound),
+      created_(name_.ranks.size()) {}
 
 GroupChannel::~GroupChannel() {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
@@ -145,6 +146,14 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   if (!IsOurs(*member, slot, offset))
     return MakeStatus(Code::kRemoteError, "rank %d announced something that is not its part of %s", member->rank,
                       name_.Text().c_str());
+  if (table_->comm_->gpu() != nullptr) {
+    const uint32_t area = slot->area.load(std::memory_order_acquire);
+    created_[position] = true;
+    if (area == 0) return false;
+    if (area > table_->comm_->settings().gpu_channels)
+      return MakeStatus(Code::kRemoteError, "rank %d announced an area that its device does not have", member->rank);
+    member->area = static_cast<int>(area) - 1;
+  }
   use.Keep();
   found_[position] = SlotIn(word);
   member->block = member->process->heap() + offset;
@@ -168,6 +177,17 @@ Result<int> GroupChannel::Connect(std::vector<Member>* members) {
   return -1;
 }
 
+Result<int> GroupChannel::TakeArea() {
+  AXCCL_RETURN_IF_ERROR(table_->TakeArea(&part_));
+  return part_.area;
+}
+
+void GroupChannel::TellArea() {
+  const exec::BlockLayout& layout = table_->comm_->block().layout();
+  ChannelSlot* slot = layout.SlotOf(table_->comm_->block().data(), part_.slot);
+  slot->area.store(static_cast<uint32_t>(part_.area) + 1, std::memory_order_seq_cst);
+}
+
 bool GroupChannel::HasJoined(int position) const {
   ChannelSlot* slot = table_->comm_->block().layout().SlotOf(table_->comm_->block().data(), part_.slot);
   return slot->Joined(name_.ranks.size())[position].load(std::memory_order_seq_cst) != 0;
@@ -177,7 +197,7 @@ bool GroupChannel::HasJoined(int position) const {
 // one with this rank that this rank never had, and does not have ours, it will never create ours.
 Status GroupChannel::CheckMissing(int position) const {
   const Member& peer = member(position);
-  if (found_[static_cast<size_t>(position)] != kNotFound) {
+  if (found_[static_cast<size_t>(position)] != kNotFound || created_[static_cast<size_t>(position)]) {
     if (PlaceAt(peer) != kNotFound || HasJoined(position)) return Status();
     return MakeStatus(Code::kRemoteError,
                       "rank %d waits for rank %d, which has destroyed %s without calling anything on it", own().rank,
@@ -284,6 +304,7 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   ChannelSlot* slot = table.SlotOf(comm_->block().data(), part.slot);
   slot->offset.store(static_cast<uint64_t>(part.memory - heap->base()), std::memory_order_relaxed);
   slot->id.store(name.id, std::memory_order_relaxed);
+  slot->area.store(0, std::memory_order_relaxed);
   slot->generation = part.generation;
   slot->size = size;
   std::copy(name.ranks.begin(), name.ranks.end(), slot->Ranks());
@@ -310,6 +331,24 @@ Status ChannelTable::Enter(GroupChannel::Part* part) const {
       comm_->identity().rank, taken_.count(), exec::kMaxChannels);
 }
 
+Status ChannelTable::TakeArea(GroupChannel::Part* part) {
+  std::lock_guard lock(mutex_);
+  Sweep();
+  const uint32_t most = comm_->settings().gpu_channels;
+  areas_.resize(most);
+  const auto free = std::find(areas_.begin(), areas_.end(), false);
+  if (free == areas_.end())
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "rank %d uses %u channels of its own on its CUDA device (one for the messages of a channel with each "
+        "peer and in each direction among them), which is all there is room for; destroy some, on all their "
+        "ranks, or raise AXCCL_GPU_CHANNELS",
+        comm_->identity().rank, most);
+  *free = true;
+  part->area = static_cast<int>(free - areas_.begin());
+  return Status();
+}
+
 std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const std::function<bool()>& last) {
   std::lock_guard lock(mutex_);
   if (!last()) return nullptr;
@@ -330,6 +369,7 @@ bool ChannelTable::TryFree(const GroupChannel::Part& part) {
   const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
   FreeMemory(part.memory);
+  if (part.area >= 0) areas_[static_cast<size_t>(part.area)] = false;
   taken_.reset(part.place);
   free_slots_.push_back(part.slot);
   return true;

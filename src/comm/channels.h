@@ -55,6 +55,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
     uint32_t place = 0;  // of the word that leads there
     uint64_t key = 0;
     uint32_t generation = 0;
+    int area = -1;  // see exec::Connector
   };
 
   GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self,
@@ -72,6 +73,8 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   // exec::Connector
   Result<int> Connect(std::vector<exec::Member>* members) override;
   Status CheckMissing(int position) const override;
+  Result<int> TakeArea() override;
+  void TellArea() override;
   std::string Name() const override { return name_.Text(); }
 
   static constexpr uint32_t kNotFound = ~0u;
@@ -83,8 +86,9 @@ class GroupChannel : private exec::Connector, public exec::Channel {
 
   ChannelTable* const table_;
   const ChannelName name_;
-  const Part part_;
+  Part part_;
   std::vector<uint32_t> found_;  // by position: the slot in that member's block
+  std::vector<bool> created_;    // likewise, GPU ranks: the member was seen to have created it, and not to have used it
   std::mutex pairs_mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<GroupChannel>> pairs_;
 };
@@ -118,6 +122,7 @@ class ChannelTable {
   void Withdraw(const GroupChannel::Part& part);
   bool TryFree(const GroupChannel::Part& part);
   void Sweep();
+  Status TakeArea(GroupChannel::Part* part);
   // Whether this rank has created that channel, now or in the past.
   bool HasCreated(const ChannelName& name, uint32_t generation);
 
@@ -128,6 +133,7 @@ class ChannelTable {
   std::bitset<exec::kChannelWords> taken_;  // words of the table
   std::vector<uint32_t> free_slots_;        // of those used before, so that few pages are touched
   uint32_t used_slots_ = 0;                 // slots from here on never were
+  std::vector<bool> areas_;                 // of a GPU rank: those that are taken
   std::vector<GroupChannel::Part> limbo_;           // withdrawn, in use by peers
   std::vector<device::host::TimelinePtr> retired_;  // orders of released channels that may have work left
 };

@@ -1,25 +1,12 @@
 #include "src/comm/comm.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
-#include <thread>
 
+#include "src/base/detached_thread.h"
 #include "src/base/log.h"
 
 namespace axccl::comm {
 namespace {
-
-// Library threads leave the application's signals alone.
-template <class Fn>
-void StartDetached(Fn fn) {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  std::thread(std::move(fn)).detach();
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-}
 
 // Region handles are small odd numbers, never addresses.
 void* RegionHandle(uint64_t id) { return reinterpret_cast<void*>(id << 1 | 1); }

@@ -1,12 +1,16 @@
 #include "src/comm/communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <map>
 #include <set>
+#include <system_error>
 #include <tuple>
 
 #include "src/algo/algo.h"
+#include "src/base/detached_thread.h"
 #include "src/base/log.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
@@ -32,6 +36,49 @@ struct ProgramCache {
 ProgramCache& Programs() {
   static ProgramCache* cache = new ProgramCache;
   return *cache;
+}
+
+// What ranks hold of each other, at the end.
+struct Remains {
+  int rank;
+  std::unique_ptr<exec::GpuRank> gpu;
+  std::unique_ptr<Block> block;
+  std::vector<exec::Member> members;
+  std::vector<std::shared_ptr<transport::PeerProcess>> processes;
+};
+
+void LetGo(Remains remains) {
+  if (remains.gpu != nullptr) {
+    remains.gpu->Disconnect();
+    remains.block->Keep(std::shared_ptr<void>(std::move(remains.gpu)));
+  }
+  for (const exec::Member& member : remains.members) {
+    if (member.rank != remains.rank)
+      remains.block->layout().ReleasedBy(member.block, remains.rank)->store(1, std::memory_order_release);
+  }
+  remains.processes[static_cast<size_t>(remains.rank)] = nullptr;
+  Block::Release(std::move(remains.block), std::move(remains.processes));
+}
+
+// To unmap memory of another process's device, the driver waits for all kernels of this process there. One of them may wait
+// for what the calling thread does next: so another thread does it. It is given a while, as programs may end next. False,
+// with nothing done, where there is no other thread.
+bool LetGoInBackground(Remains* remains) {
+  constexpr std::chrono::milliseconds kPatience(100);
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> ended = done->get_future();
+  auto work = std::make_shared<Remains>(std::move(*remains));
+  try {
+    StartDetached([done, work] {
+      LetGo(std::move(*work));
+      done->set_value();
+    });
+  } catch (const std::system_error&) {
+    *remains = std::move(*work);
+    return false;
+  }
+  ended.wait_for(kPatience);
+  return true;
 }
 
 }  // namespace
@@ -64,16 +111,12 @@ Communicator::~Communicator() {
   if (gpu_ != nullptr) {
     Unwatch(this);
     gpu_->WaitIdle();
-    gpu_->Disconnect();
-    block_->Keep(std::shared_ptr<void>(std::move(gpu_)));
+    gpu_->ReleaseChannels();
   }
   block_->Keep(channels_.Close());
-  for (const exec::Member& member : members_) {
-    if (member.rank != identity_.rank)
-      block_->layout().ReleasedBy(member.block, identity_.rank)->store(1, std::memory_order_release);
-  }
-  processes_[static_cast<size_t>(identity_.rank)] = nullptr;
-  Block::Release(std::move(block_), std::move(processes_));
+  Remains remains{identity_.rank, std::move(gpu_), std::move(block_), members_, std::move(processes_)};
+  const bool maps = remains.gpu != nullptr && (!channel_.all_same_process() || remains.gpu->on_host());
+  if (!maps || !LetGoInBackground(&remains)) LetGo(std::move(remains));
 }
 
 int Communicator::local_processes() const {
@@ -85,7 +128,7 @@ int Communicator::local_processes() const {
 const char* Communicator::LinkName(int peer) const {
   const exec::Member& member = members_[static_cast<size_t>(peer)];
   if (peer == identity_.rank) return "self";
-  if (gpu_ != nullptr) return member.same_process ? "inproc" : "cuda_ipc";
+  if (gpu_ != nullptr) return gpu_->on_host() ? "pinned" : member.same_process ? "inproc" : "cuda_ipc";
   if (member.same_process) return "inproc";
   return member.call_copy ? "shm+cma" : "shm";
 }
@@ -183,7 +226,7 @@ Status Communicator::CallWrite(uint32_t pid, const void* local, uint64_t remote,
 Status Communicator::AsyncError() {
   if (!failed()) {
     Status status = channel_.CheckMembers(-1);
-    if (status.ok() && gpu_ != nullptr) status = gpu_->TakeReport();
+    if (status.ok() && gpu_ != nullptr) status = gpu_->CheckReport();
     if (!status.ok()) Fail(status);
   }
   return failed() ? Failure() : Status();

@@ -28,9 +28,11 @@ namespace axccl::comm {
 struct Settings {
   cost::Machine machine;
   uint64_t scratch_bytes = 0;
+  uint64_t map_bytes = 0;     // AXCCL_MAP_BYTES
   uint32_t lanes = 1;
   uint32_t allow_calls = 1;   // AXCCL_CMA
   uint32_t group_order = 0;   // AXCCL_ORDER
+  uint32_t gpu_channels = 0;  // AXCCL_GPU_CHANNELS
   double timeout_seconds = 0; // AXCCL_TIMEOUT
   char algorithms[512] = {};  // NCCL_ALGO
 };

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <thread>
 
+#include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/comm/setup.h"
 
@@ -62,7 +63,12 @@ Result<bool> RanksOnGpus() {
   const std::string device = param::Get("AXCCL_DEVICE");
   if (device == "host") return false;
   // A driver does not come or go while a process runs.
-  static const auto* const gpus = new Result<int>(exec::NumGpus());
+  static const auto* const gpus = [] {
+    auto* const found = new Result<int>(exec::NumGpus());
+    if (const Status status = found->status(); !status.ok())
+      AXCCL_INFO(kInit, "no GPUs: %.*s", static_cast<int>(status.message().size()), status.message().data());
+    return found;
+  }();
   if (device == "auto") return gpus->ok() && gpus->value() > 0 && !device::host::Device::Chosen();
   AXCCL_RETURN_IF_ERROR(gpus->status());
   if (gpus->value() == 0) return MakeStatus(Code::kInvalidUsage, "AXCCL_DEVICE=cuda: this process sees no GPU");

@@ -167,13 +167,16 @@ bool IssueIdle(Communicator* comm, Timeline* order, Stream* stream, uint64_t* la
   return true;
 }
 
-// Peers may be waiting for what could not be enqueued.
-Status SubmitToGpus(const std::vector<StreamCall>& calls) {
-  std::vector<exec::GpuCall> launched;
-  for (const StreamCall& call : calls) {
-    call.comm->CountOperation();
-    launched.push_back(exec::GpuCall{call.comm->gpu(), call.channel, call.call, call.local, call.stream.cuda});
-  }
+std::vector<exec::GpuCall> MakeGpuCalls(const std::vector<StreamCall>& calls) {
+  std::vector<exec::GpuCall> made;
+  for (const StreamCall& call : calls)
+    made.push_back(exec::GpuCall{call.comm->gpu(), call.channel, call.call, call.local, call.stream.cuda});
+  return made;
+}
+
+// Peers may be waiting for what could not be enqueued. `launched`: the same calls.
+Status SubmitToGpus(const std::vector<StreamCall>& calls, const std::vector<exec::GpuCall>& launched) {
+  for (const StreamCall& call : calls) call.comm->CountOperation();
   const Status status = exec::LaunchOnGpus(launched);
   for (const StreamCall& call : calls) {
     if (!status.ok()) call.comm->Fail(status);
@@ -227,8 +230,10 @@ Status LaunchGroup(std::vector<StreamCall> calls) {
                                              [](const StreamCall& call) { return call.comm->gpu() == nullptr; });
   std::vector<StreamCall> gpu_calls(std::make_move_iterator(on_gpus), std::make_move_iterator(calls.end()));
   calls.erase(on_gpus, calls.end());
+  std::vector<exec::GpuCall> launched = MakeGpuCalls(gpu_calls);
+  if (!launched.empty()) AXCCL_RETURN_IF_ERROR(exec::PrepareLaunch(&launched));
   for (Cluster& cluster : MakeClusters(std::move(calls))) Submit(std::move(cluster));
-  return gpu_calls.empty() ? Status() : SubmitToGpus(gpu_calls);
+  return gpu_calls.empty() ? Status() : SubmitToGpus(gpu_calls, launched);
 }
 
 }  // namespace axccl::comm

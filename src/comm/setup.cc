@@ -8,6 +8,7 @@
 
 #include "src/base/log.h"
 #include "src/base/param.h"
+#include "src/comm/gpu_blocks.h"
 #include "src/device/host/waiting.h"
 #include "transports/shm/attach.h"
 #include "transports/shm/heap.h"
@@ -15,7 +16,7 @@
 namespace axccl::comm {
 namespace {
 
-constexpr uint32_t kProtocol = 3;
+constexpr uint32_t kProtocol = 4;
 constexpr int kMaxLanes = 8;
 constexpr int kMaxGpuLanes = 64;
 
@@ -59,8 +60,10 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
   } else {
     if (!options.identity.device.gpu) settings.machine = cost::MeasureOnce();
     settings.scratch_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_SCRATCH_BYTES"));
+    settings.map_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_MAP_BYTES"));
     settings.allow_calls = param::Get("AXCCL_CMA") != "0";
     settings.group_order = param::Get("AXCCL_ORDER") == "group";
+    settings.gpu_channels = static_cast<uint32_t>(param::GetInt("AXCCL_GPU_CHANNELS"));
     settings.timeout_seconds = param::GetSeconds("AXCCL_TIMEOUT");
     const std::string algorithms = param::Get("NCCL_ALGO");
     if (algorithms.size() >= sizeof(settings.algorithms))
@@ -175,11 +178,12 @@ class Builder {
     gpu_options.ranks = options_.identity.ranks;
     gpu_options.lanes = settings_.lanes;
     gpu_options.scratch_bytes = settings_.scratch_bytes;
+    gpu_options.channels = settings_.gpu_channels;
+    gpu_options.timeout_seconds = settings_.timeout_seconds;
+    gpu_options.map_bytes = settings_.map_bytes;
+    gpu_options.direct = param::GetInt("NCCL_P2P_DISABLE") == 0;
     AXCCL_ASSIGN_OR_RETURN(gpu_, exec::GpuRank::Create(gpu_options));
-    const exec::GpuAddress mine = gpu_->address();
-    std::vector<exec::GpuAddress> addresses(ranks());
-    AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), addresses.data()));
-    return gpu_->Connect(addresses, members_);
+    return ShareGpuBlocks(exchange_, options_.identity.rank, gpu_.get(), block_.get(), members_, processes_);
   }
 
   Status TestCalls() {
@@ -216,6 +220,10 @@ class Builder {
   // Tells the others, and lets go of what they may already use.
   void GiveUp(const Status& status) {
     exchange_->Fail(status);
+    if (gpu_ != nullptr) {
+      gpu_->Disconnect();
+      block_->Keep(std::shared_ptr<void>(std::move(gpu_)));
+    }
     for (const exec::Member& member : members_) {
       if (member.rank != options_.identity.rank)
         layout_.ReleasedBy(member.block, options_.identity.rank)->store(1, std::memory_order_release);

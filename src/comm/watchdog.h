@@ -1,5 +1,6 @@
 // Looks after communicators whose operations no thread of this process drives: those of GPU ranks. When a peer has died, failed
-// or left, or a kernel has found something wrong, the communicator fails, and its kernels end.
+// or left, or a kernel has found something wrong or has waited for longer than AXCCL_TIMEOUT, the communicator fails, and its
+// kernels end.
 //
 // Runs on the service thread, every few milliseconds as long as there is a communicator to look after.
 #pragma once

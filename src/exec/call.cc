@@ -110,4 +110,16 @@ std::string DescribeCall(const Call& call) {
   return text;
 }
 
+Factor FactorOf(DataType type, double value) {
+  Factor factor{};
+  if (ScalarType(type) == DataType::kFloat64) {
+    factor.f64 = value;
+  } else if (IsFloat(ScalarType(type))) {
+    factor.f32 = static_cast<float>(value);
+  } else {
+    factor.i64 = static_cast<int64_t>(value);
+  }
+  return factor;
+}
+
 }  // namespace axccl::exec

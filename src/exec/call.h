@@ -71,5 +71,7 @@ std::string DescribeCall(const Call& call);
 
 // `scalar` (an element of `type`) in the type the movers compute in.
 Factor LoadFactor(DataType type, const void* scalar);
+// `value` in that type.
+Factor FactorOf(DataType type, double value);
 
 }  // namespace axccl::exec

@@ -117,6 +117,12 @@ bool Channel::NeedsBarrier(const Prepared& next) const {
   return !last_complete || !plan->complete;
 }
 
+Result<int> Channel::TakeArea() {
+  AXCCL_ASSIGN_OR_RETURN(const int area, connector_->TakeArea());
+  members_[static_cast<size_t>(self_)].area = area;
+  return area;
+}
+
 Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
   const bool short_runs = minds_runs && call.views != nullptr && call.views->ShortRuns();
   const bool split_rows = minds_runs && call.views != nullptr && call.views->SplitRows();
@@ -204,7 +210,7 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
     prepared->set_bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
     // `used` is whole granules, the data of a single part may be less.
-    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
+    prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= inline_bytes;
   }
   if (!prepared->inline_slots && prepared->set_bytes >= kLeastSet)
     prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
@@ -268,6 +274,7 @@ void Channel::RecordCall(const Call& call) {
 }
 
 Status Channel::CompareCalls(int position, uint64_t seq) const {
+  if (member(position).block == nullptr) return Status();
   const OpRecord* mine = own().layout.RecordOf(own().block, seq);
   const OpRecord* theirs = member(position).layout.RecordOf(member(position).block, seq);
   if (mine->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
@@ -284,6 +291,20 @@ Status Channel::CompareCalls(int position, uint64_t seq) const {
                     "the same calls in the same order",
                     static_cast<unsigned long long>(seq), own().rank, mine_text.c_str(), member(position).rank,
                     their_text.c_str(), mine_text == their_text ? ", and later operands differ" : "");
+}
+
+std::string Channel::RecordedText(uint64_t seq) const {
+  const OpRecord* record = own().layout.RecordOf(own().block, seq);
+  if (record->sequence.load(std::memory_order_acquire) != seq + 1) return "";
+  const std::string text = RecordedCall(*record).Text();
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return record->sequence.load(std::memory_order_relaxed) == seq + 1 ? text : "";
+}
+
+bool Channel::HasRecorded(int position, uint64_t seq) const {
+  const Member& peer = member(position);
+  if (peer.block == nullptr) return false;
+  return peer.layout.RecordOf(peer.block, seq)->sequence.load(std::memory_order_acquire) > seq;
 }
 
 Status Channel::FindMismatch() const {

@@ -37,6 +37,7 @@ struct Member {
   bool same_process = false;
   int device = 0;                // host device, where same_process
   bool call_copy = false;        // process_vm_readv/writev work in both directions
+  int area = -1;  // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
 };
 
 // After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
@@ -79,6 +80,10 @@ class Connector {
   virtual Result<int> Connect(std::vector<Member>* members) = 0;
   // An error when the member at `position` will never make its part.
   virtual Status CheckMissing(int position) const = 0;
+  // GPU ranks: takes an area of this rank's device for the channel, until that is gone. The others find the part only
+  // after it has been told.
+  virtual Result<int> TakeArea() = 0;
+  virtual void TellArea() = 0;
   virtual std::string Name() const = 0;  // "channel 7 of ranks [0 2]"
 };
 
@@ -98,7 +103,7 @@ struct Prepared {
   uint64_t slot_bytes = 0;   // stride between scratch slots
   uint64_t set_bytes = 0;    // the slots of one turn
   uint64_t sets = 1;         // sets a half of the scratch has room for; turns of one half take them one after the other
-  bool inline_slots = false; // slots live in endpoint lines
+  bool inline_slots = false; // slots live in endpoint lines; on devices, in packed slots
   bool whole = false;        // a tile of one part on one lane: every move is of the whole block
   bool plain = false;        // whole, in one turn and through scratch alone, with no more than a slot an operand: see RunPlain
   bool together = false;     // copies that follow each other are made at once: blocks lie side by side
@@ -136,6 +141,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const Connector* connector() const { return connector_; }
   // As Connector::Connect.
   Result<int> Connect();
+  // As Connector::TakeArea; before members are connected.
+  Result<int> TakeArea();
+  void TellArea() { connector_->TellArea(); }
 
   // The prepared form of `call` when the ranks' buffers allow `access`; cached.
   Result<const Prepared*> Prepare(const Call& call, tune::Access access);
@@ -149,6 +157,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // Writes down, as the next operation's, a call that runs elsewhere than on the host.
   void RecordCall(const Call& call);
+  // What this rank has called as an operation, as far as it is written down; "" if it is too long ago.
+  std::string RecordedText(uint64_t sequence) const;
+  // Whether the member has written down that operation or a later one.
+  bool HasRecorded(int position, uint64_t sequence) const;
   // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
   Status FindMismatch() const;
   // As above for one member.
@@ -162,6 +174,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   uint64_t last_slot_bytes = 0;
   bool last_complete = true;
   bool last_was_barrier = true;
+  uint64_t inline_bytes = kLineData;  // slots that are not larger live in lines; set before its first operation
   bool minds_runs = true;    // plans are chosen by the runs of views, too; set before its first operation
   bool group_order = false;  // all its reductions are in group order; set before its first operation
   const void* running = nullptr;  // the operation that runs, for launches of several

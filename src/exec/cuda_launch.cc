@@ -23,7 +23,8 @@ constexpr unsigned kLeastThreads = 64, kMostThreads = cuda::kMaxThreads;
 
 unsigned ThreadsFor(const cuda::Task& task) {
   const plan::Partition& cut = task.cut.partition;
-  const uint64_t words = cut.count * ElementSize(task.type) / cut.lanes / 16;
+  const uint32_t lanes = task.staged == nullptr ? cut.lanes : std::min(cut.lanes, task.staged_cut.partition.lanes);
+  const uint64_t words = cut.count * ElementSize(task.type) / lanes / 16;
   return static_cast<unsigned>(std::clamp<uint64_t>(RoundUp(words, 32), kLeastThreads, kMostThreads));
 }
 
@@ -68,16 +69,14 @@ class DeviceLaunch {
   void Add(const GpuCall& call) {
     calls_.push_back(&call);
     AddOnce(&ranks_, static_cast<CudaRank*>(call.rank));
+    AddOnce(&orders_, RankOrder{static_cast<CudaRank*>(call.rank), call.channel->order().get()});
     AddOnce(&streams_, static_cast<CUstream>(call.stream));
   }
 
   // The first stream does the work; the others wait for it as it has waited for them.
   Status Enqueue() {
     const Scope scope(*device_);
-    const Driver& driver = Driver::Loaded();
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamIsCapturing(streams_[0], &capture));
-    captured_ = capture != CU_STREAM_CAPTURE_STATUS_NONE;
+    captured_ = calls_[0]->captured;
     AXCCL_RETURN_IF_ERROR(LendTables());
     AXCCL_RETURN_IF_ERROR(MakeWaves());
     AXCCL_RETURN_IF_ERROR(Join());
@@ -85,18 +84,25 @@ class DeviceLaunch {
     for (const std::vector<cuda::Task>& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->Return(tables_, streams_[0]));
     for (const GpuCall* call : calls_) {
-      if (call->local) AXCCL_RETURN_IF_ERROR(Copy(call->call));
+      if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
     // What is captured is ordered by the graph's launches.
-    for (CudaRank* rank : ranks_) {
-      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Launched(streams_[0]));
+    for (const auto& [rank, order] : orders_) {
+      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Launched(order, streams_[0]));
     }
     return Part();
   }
 
  private:
+  using RankOrder = std::pair<CudaRank*, const device::host::Timeline*>;
+  static bool IsPlainCopy(const GpuCall& call) { return call.local && call.call.views == nullptr; }
+  static CudaPlace PlaceOf(const GpuCall& call) {
+    if (call.local) return CudaPlace::kSelf;
+    if (IsCreated(*call.channel)) return CudaPlace::kCreated;
+    return call.call.kind == plan::Kind::kSendRecv ? CudaPlace::kPair : CudaPlace::kDefault;
+  }
   static size_t TableBytes(const GpuCall& call) {
-    return call.local || call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), 64);
+    return call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), 64);
   }
 
   // For the tables of all calls on views, in their order.
@@ -112,27 +118,28 @@ class DeviceLaunch {
 
   // Calls on different channels run side by side, those on one channel one after the other.
   Status MakeWaves() {
-    std::map<const Channel*, size_t> made;
+    std::map<const CudaChannel*, size_t> made;
     size_t tables = 0;  // bytes of those made
     for (const GpuCall* call : calls_) {
-      if (call->local) continue;
+      if (IsPlainCopy(*call)) continue;
       auto* rank = static_cast<CudaRank*>(call->rank);
-      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel,
-                             rank->ChannelFor(call->channel, call->call.kind == plan::Kind::kSendRecv));
-      const size_t wave = made[call->channel]++;
+      const CudaPlace place = PlaceOf(*call);
+      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelFor(call->channel, place));
+      const size_t wave = made[channel]++;
       if (wave == waves_.size()) waves_.emplace_back();
-      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables)));
+      if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Meet().status());
+      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables), captured_));
       tables += TableBytes(*call);
       waves_[wave].push_back(task);
-      lanes_ = std::max(lanes_, task.cut.partition.lanes);
+      lanes_ = std::max({lanes_, task.cut.partition.lanes, task.staged != nullptr ? task.staged_cut.partition.lanes : 1});
       threads_ = std::max(threads_, ThreadsFor(task));
     }
     return Status();
   }
 
   Status Join() {
-    for (CudaRank* rank : ranks_) {
-      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Follow(streams_[0]));
+    for (const auto& [rank, order] : orders_) {
+      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Follow(order, streams_[0]));
     }
     for (size_t i = 1; i < streams_.size(); ++i) AXCCL_RETURN_IF_ERROR(Order(streams_[i], streams_[0]));
     return Status();
@@ -144,12 +151,9 @@ class DeviceLaunch {
   // What is on `first` by now comes before what follows on `then`.
   Status Order(CUstream first, CUstream then) {
     const Driver& driver = Driver::Loaded();
-    CUevent event = nullptr;
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    Status status = Check(driver.cuEventRecord(event, first), "cuEventRecord");
-    if (status.ok()) status = Check(driver.cuStreamWaitEvent(then, event, 0), "cuStreamWaitEvent");
-    driver.cuEventDestroy(event);  // lives on until it is no longer needed
-    return status;
+    AXCCL_ASSIGN_OR_RETURN(const CUevent event, ranks_[0]->OrderingEvent());
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(event, first));
+    return Check(driver.cuStreamWaitEvent(then, event, 0), "cuStreamWaitEvent");
   }
 
   Status Run(const std::vector<cuda::Task>& tasks) {
@@ -169,7 +173,10 @@ class DeviceLaunch {
     }
     // Other ranks on the device need room for their blocks, in launches of their own.
     const uint32_t neighbours = std::max(ranks_[0]->neighbours(), static_cast<uint32_t>(ranks_.size()));
-    const uint64_t share = std::max<uint64_t>(uint64_t{interpreter->resident_blocks} * ranks_.size() / neighbours, 1);
+    const bool created =
+        std::all_of(calls_.begin(), calls_.end(), [](const GpuCall* call) { return IsCreated(*call->channel); });
+    const uint64_t resident = interpreter->resident_blocks / ranks_[0]->Divisor(created);
+    const uint64_t share = std::max<uint64_t>(resident * ranks_.size() / neighbours, 1);
     const uint64_t strands = tasks.size() * uint64_t{launch.lanes};
     if (strands > share * cuda::kMaxStrands)
       return MakeStatus(Code::kInvalidUsage, "%zu calls of one group on CUDA device %d need %llu blocks at a time, and their ranks "
@@ -194,6 +201,7 @@ class DeviceLaunch {
   Device* const device_;
   std::vector<const GpuCall*> calls_;
   std::vector<CudaRank*> ranks_;
+  std::vector<RankOrder> orders_;
   std::vector<CUstream> streams_;
   std::vector<std::vector<cuda::Task>> waves_;
   Lent tables_;  // of operands of calls on views

@@ -4,15 +4,21 @@
 
 #include "src/device/cuda/device.h"
 #include "src/exec/gpu.h"
+#include "transports/cuda_ipc/memory.h"
 
 namespace axccl::exec {
 namespace {
 
 using device::cuda::Device;
 
+struct Allocation {
+  const Device* device = nullptr;
+  cuda_ipc::Memory memory;
+};
+
 struct Allocations {
   std::mutex mutex;
-  std::map<void*, const Device*> devices;
+  std::map<void*, Allocation> by_address;
 };
 
 Allocations& Process() {
@@ -25,23 +31,30 @@ Allocations& Process() {
 Result<void*> AllocateOnGpu(size_t bytes) {
   AXCCL_ASSIGN_OR_RETURN(const int current, Device::Current());
   AXCCL_ASSIGN_OR_RETURN(const Device* device, Device::Get(current));
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr memory, device->Allocate(bytes));
-  auto* pointer = reinterpret_cast<void*>(memory);
+  AXCCL_ASSIGN_OR_RETURN(const cuda_ipc::Memory memory, cuda_ipc::Allocate(*device, bytes));
+  auto* pointer = reinterpret_cast<void*>(memory.address);
   std::lock_guard lock(Process().mutex);
-  Process().devices[pointer] = device;
+  Process().by_address[pointer] = {device, memory};
   return pointer;
 }
 
 bool FreeOnGpu(void* memory) {
-  const Device* device = nullptr;
+  Allocation allocation;
   {
     std::lock_guard lock(Process().mutex);
-    const auto it = Process().devices.find(memory);
-    if (it == Process().devices.end()) return false;
-    device = it->second;
-    Process().devices.erase(it);
+    const auto it = Process().by_address.find(memory);
+    if (it == Process().by_address.end()) return false;
+    allocation = it->second;
+    Process().by_address.erase(it);
   }
-  device->Free(reinterpret_cast<CUdeviceptr>(memory));
+  // As cudaFree: kernels that use it may be running.
+  const device::cuda::Scope scope(*allocation.device);
+  if (allocation.memory.mapped == 0) {
+    device::cuda::Driver::Loaded().cuMemFree(allocation.memory.address);
+  } else {
+    device::cuda::Driver::Loaded().cuCtxSynchronize();
+    cuda_ipc::Free(*allocation.device, allocation.memory);
+  }
   return true;
 }
 

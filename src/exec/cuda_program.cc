@@ -2,12 +2,14 @@
 
 #include <cstring>
 
+#include "src/exec/cuda_packing.h"
+
 namespace axccl::exec {
 namespace {
 
 namespace cuda = kernels::cuda;
 
-static_assert(cuda::kRotation == plan::kRotation && cuda::kLineData == kLineData && cuda::kAllPeers == plan::kAllPeers);
+static_assert(cuda::kRotation == plan::kRotation && cuda::kAllPeers == plan::kAllPeers);
 
 cuda::StepKind KindOf(plan::OpKind kind) {
   switch (kind) {
@@ -27,7 +29,7 @@ cuda::Step Convert(const Step& step) {
   out.kind = KindOf(step.kind);
   out.finish = step.finish;
   out.peer = step.peer;
-  out.from_lane = step.from_lane;
+  out.from_lane = static_cast<uint8_t>(step.from_lane);
   out.endpoint = step.endpoint;
   out.value = step.value;
   out.num_dst = step.num_dst;
@@ -86,11 +88,20 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program) {
   header.slots = plan.schedule.slots;
   header.prologue = static_cast<uint32_t>(program.prologue);
   header.complete = plan.complete;
+  const CudaPacking packing(program);
+  header.packs = packing.packs();
   header.is_barrier = plan.schedule.contract.kind == plan::Kind::kBarrier;
 
   std::vector<cuda::Step> steps;
   for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
-    for (const Step& step : program.lanes[lane]) steps.push_back(Convert(step));
+    for (const Step& step : program.lanes[lane]) {
+      steps.push_back(Convert(step));
+      const bool waits = step.kind == plan::OpKind::kWait;
+      const auto rank = static_cast<size_t>(waits ? step.peer : program.rank);
+      const size_t from = waits ? step.from_lane : lane;
+      if (waits || step.kind == plan::OpKind::kSignal)
+        steps.back().packed = packing.Publishes(rank, from, step.endpoint, step.value);
+    }
     header.lane_begin[lane + 1] = static_cast<uint32_t>(steps.size());
   }
   std::vector<cuda::Operand> operands;
@@ -113,7 +124,7 @@ kernels::cuda::Cut MakeCudaCut(const Prepared& prepared) {
   cut.set_bytes = prepared.set_bytes;
   cut.sets = static_cast<uint32_t>(prepared.sets);
   cut.turns_per_set = static_cast<uint32_t>(Prepared::kTurnsPerSet);
-  cut.inline_slots = prepared.inline_slots;
+  cut.packs = prepared.inline_slots && prepared.partition.count != 0;
   cut.whole = prepared.whole;
   return cut;
 }

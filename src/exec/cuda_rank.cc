@@ -17,20 +17,27 @@ namespace cuda = kernels::cuda;
 
 // ---- channels ----
 
-Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(CudaRank* rank, Channel* on_host, bool pair) {
-  std::unique_ptr<CudaChannel> channel(new CudaChannel(rank, on_host));
-  channel->preparer_ = std::make_shared<Channel>(on_host->host(), rank->MembersOf(*on_host, pair), on_host->self());
+Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(CudaRank* rank, Channel* on_host, CudaPlace place) {
+  std::unique_ptr<CudaChannel> channel(new CudaChannel(rank, on_host, place));
+  if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Settle());
+  channel->preparer_ = std::make_shared<Channel>(on_host->host(), rank->MembersOf(*on_host, place), on_host->self());
   channel->preparer_->group_order = on_host->group_order;
   channel->preparer_->minds_runs = false;
+  channel->preparer_->inline_bytes = cuda::kPackedBytes;
   AXCCL_RETURN_IF_ERROR(channel->Upload());
   return channel;
 }
 
 CudaChannel::~CudaChannel() {
+  if (wait_ != nullptr) rank_->waits().Leave(wait_);
   if (memory_ != 0) rank_->device()->Free(memory_);
+  if (meeting_ != nullptr) Device::FreeHost(meeting_);
 }
 
 Status CudaChannel::Upload() {
+  if (place_ != CudaPlace::kSelf) {  // which never waits
+    AXCCL_ASSIGN_OR_RETURN(wait_, rank_->waits().Enter(on_host_));
+  }
   AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, preparer_->PrepareBarrier());
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr barrier_program, rank_->ProgramOnDevice(barrier->program));
   const auto size = static_cast<uint32_t>(preparer_->size());
@@ -39,9 +46,13 @@ Status CudaChannel::Upload() {
   const size_t maps_at = RoundUp(bindings_at + size * sizeof(cuda::Binding), 64);
   std::vector<std::byte> bytes(maps_at + sizeof(uint64_t));  // a single map: the address space
   AXCCL_ASSIGN_OR_RETURN(memory_, rank_->device()->Allocate(bytes.size()));
+  maps_ = memory_ + maps_at;
 
   cuda::Channel channel;
+  channel.meeting = meeting_;
+  channel.state.unmet = !met_;
   channel.control = rank_->control();
+  channel.wait = wait_;
   channel.barrier = reinterpret_cast<const cuda::Program*>(barrier_program);
   channel.half_bytes = preparer_->own().layout.scratch_bytes / plan::kRotation;
   channel.endpoints = preparer_->own().layout.endpoints;
@@ -53,29 +64,78 @@ Status CudaChannel::Upload() {
   channel.view_bytes = preparer_->own().layout.announcement_words * sizeof(uint64_t);
   std::memcpy(bytes.data(), &channel, sizeof(channel));
   for (uint32_t p = 0; p < size; ++p) {
-    const Member& member = preparer_->member(static_cast<int>(p));
-    auto* block = reinterpret_cast<uint8_t*>(member.block);
-    cuda::Member on_device;
-    on_device.lines = block + member.layout.lines;
-    on_device.announcements = block + member.layout.announcements;
-    on_device.scratch = block + member.layout.scratch;
-    on_device.maps = reinterpret_cast<const uint64_t*>(memory_ + maps_at);
+    const cuda::Member on_device = OnDevice(preparer_->member(static_cast<int>(p)));
     std::memcpy(bytes.data() + members_at + p * sizeof(on_device), &on_device, sizeof(on_device));
   }
   return rank_->device()->Upload(memory_, bytes.data(), bytes.size());
 }
 
-Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table) {
+cuda::Member CudaChannel::OnDevice(const Member& member) const {
+  auto* block = reinterpret_cast<uint8_t*>(member.block);
+  cuda::Member on_device;
+  on_device.lines = block + member.layout.lines;
+  on_device.packed = block + member.layout.packed;
+  on_device.announcements = block + member.layout.announcements;
+  on_device.scratch = block + member.layout.scratch;
+  const bool shared = rank_->buffers() != nullptr && member.rank != rank_->rank();
+  on_device.maps = reinterpret_cast<const uint64_t*>(
+      shared ? rank_->buffers()->maps_of(static_cast<size_t>(member.rank)) : maps_);
+  return on_device;
+}
+
+// What a rank copies alone is an all-gather of one rank; a barrier, where its outputs are only filled with zeros.
+Result<const Prepared*> CudaChannel::Prepare(Call* call) {
+  if (place_ == CudaPlace::kSelf) {
+    const std::vector<ViewOperand>& operands = call->views->operands;
+    const bool copies =
+        std::any_of(operands.begin(), operands.end(), [](const ViewOperand& operand) { return operand.input != nullptr; });
+    call->kind = copies ? plan::Kind::kAllGather : plan::Kind::kBarrier;
+    if (!copies) return preparer_->PrepareBarrier();
+  }
+  const uint64_t room = preparer_->own().layout.announcement_words * sizeof(uint64_t);
+  // What keeps ranks from each other's blocks keeps them from each other's buffers.
+  const bool reached = preparer_->all_same_process() && (preparer_->size() == 1 || !rank_->on_host());
+  const bool mapped = reached && (call->views == nullptr || CudaViewsFit(*call->views, room));
+  return preparer_->Prepare(*call, mapped ? tune::Access::kMapped : tune::Access::kNone);
+}
+
+// What may run between processes where all ranks have mapped each other's buffers; null where that is not worth while,
+// which is the same on all ranks.
+Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
+  const bool between = rank_->buffers() != nullptr && place_ != CudaPlace::kSelf && !preparer_->all_same_process();
+  const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(preparer_->size());
+  const Prepared* direct = nullptr;
+  if (!between || call.views != nullptr || bytes < std::max<uint64_t>(rank_->map_bytes(), 1)) return direct;
+  AXCCL_ASSIGN_OR_RETURN(direct, preparer_->Prepare(call, tune::Access::kMapped));
+  return direct->program->plan->schedule.direct ? direct : nullptr;
+}
+
+Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, cuda::Task* task) {
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_->ProgramOnDevice(direct.program));
+  task->staged = task->program;
+  task->staged_cut = task->cut;
+  task->program = reinterpret_cast<const cuda::Program*>(program);
+  task->cut = MakeCudaCut(direct);
+  task->signature += direct.signature;
+  AXCCL_RETURN_IF_ERROR(rank_->buffers()->Place(call, *preparer_, task));
+  // What will run if it depends on this rank.
+  const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
+  if (mapped && place_ == CudaPlace::kDefault)
+    on_host_->host()->last_algorithm.store(direct.program->plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
+  return Status();
+}
+
+Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured) {
   Call call = requested;
   call.group_order = (call.group_order || preparer_->group_order) && call.OrderMatters();
-  const uint64_t room = preparer_->own().layout.announcement_words * sizeof(uint64_t);
-  const bool mapped = preparer_->all_same_process() && (call.views == nullptr || CudaViewsFit(*call.views, room));
-  const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
-  AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, preparer_->Prepare(call, access));
+  // First, as others may be forgotten for it.
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_->ProgramOnDevice(prepared->program));
   if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared->program));
-  on_host_->RecordCall(call);
-  if (call.kind != plan::Kind::kSendRecv)
+  if (place_ != CudaPlace::kSelf) on_host_->RecordCall(call);
+  if (captured && wait_ != nullptr) rank_->waits().Replays(wait_);
+  if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     on_host_->host()->last_algorithm.store(prepared->program->plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
   cuda::Task task;
   task.channel = reinterpret_cast<cuda::Channel*>(memory_);
@@ -85,6 +145,8 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   task.input_offset = reinterpret_cast<uint64_t>(call.input);
   task.output_offset = reinterpret_cast<uint64_t>(call.output);
   task.cut = MakeCudaCut(*prepared);
+  if (call.views != nullptr) task.cut.packs = 0;  // operands have gaps between them, where no words come
+  task.call = call.Packed();
   task.scalar_pointer = call.scalar_pointer;
   task.scalar = call.scalar_bytes;
   task.signature = prepared->signature;
@@ -97,6 +159,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
     task.views = reinterpret_cast<const cuda::ViewTable*>(table.on_device);
     task.signature += call.views->Hash();
   }
+  if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, &task));
   return task;
 }
 
@@ -120,31 +183,28 @@ Result<std::unique_ptr<GpuRank>> GpuRank::Create(const GpuOptions& options) {
 CudaRank::CudaRank(const GpuOptions& options, Device* device)
     : options_(options),
       device_(device),
-      layout_(CudaLayout::Make(static_cast<uint32_t>(options.ranks), options.lanes, options.scratch_bytes)) {}
+      layout_(CudaLayout::Make(static_cast<uint32_t>(options.ranks), options.lanes, options.scratch_bytes,
+                               options.channels)),
+      blocks_(*device, options.rank, layout_.bytes, layout_.channel.scratch) {}
 
 Status CudaRank::Allocate() {
-  const Driver& driver = Driver::Loaded();
-  AXCCL_ASSIGN_OR_RETURN(memory_, device_->Allocate(layout_.bytes));
-  AXCCL_ASSIGN_OR_RETURN(void* control, device_->AllocateHost(sizeof(cuda::Control)));
+  AXCCL_RETURN_IF_ERROR(blocks_.Allocate());
+  const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.channels;
+  AXCCL_ASSIGN_OR_RETURN(void* control, device_->AllocateHost(sizeof(cuda::Control) + channels * sizeof(cuda::Wait)));
   control_ = static_cast<cuda::Control*>(control);
-  const Scope scope(*device_);
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&done_, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
-  address_.pointer = memory_;
-  address_.device = options_.device;
-  std::memcpy(address_.uuid.data(), device_->uuid().bytes, address_.uuid.size());
-  // Where the driver shares no memory between processes, ranks of one process get along without.
-  CUipcMemHandle handle{};
-  static_assert(sizeof(handle) == sizeof(address_.handle));
-  if (driver.cuIpcGetMemHandle(&handle, memory_) == CUDA_SUCCESS) std::memcpy(address_.handle.data(), &handle, sizeof(handle));
+  waits_ = std::make_unique<CudaWaits>(reinterpret_cast<cuda::Wait*>(control_ + 1), channels, options_.timeout_seconds);
+  return Status();
+}
+
+Status CudaRank::ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) {
+  AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(options_.rank), tables, members));
   return Status();
 }
 
 void CudaRank::Disconnect() {
-  const Driver& driver = Driver::Loaded();
-  const Scope scope(*device_);
   channels_.clear();
-  for (const CUdeviceptr memory : opened_) driver.cuIpcCloseMemHandle(memory);
-  opened_.clear();
+  buffers_ = nullptr;
+  blocks_.Unmap();
 }
 
 CudaRank::~CudaRank() {
@@ -157,47 +217,33 @@ CudaRank::~CudaRank() {
     if (loan.what.on_device != 0) device_->Free(loan.what.on_device);
     if (loan.done != nullptr) driver.cuEventDestroy(loan.done);
   }
-  if (done_ != nullptr) driver.cuEventDestroy(done_);
+  for (const auto& order : orders_) driver.cuEventDestroy(order->done);
+  if (ordering_ != nullptr) driver.cuEventDestroy(ordering_);
   if (control_ != nullptr) device_->FreeHost(control_);
-  if (memory_ != 0) device_->Free(memory_);
 }
 
-Status CudaRank::Connect(const std::vector<GpuAddress>& addresses, const std::vector<Member>& members) {
-  const Driver& driver = Driver::Loaded();
-  const Scope scope(*device_);
+Status CudaRank::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const std::vector<Member>& members) {
+  std::vector<bool> here;
   neighbours_ = 0;
   for (size_t rank = 0; rank < addresses.size(); ++rank) {
-    const GpuAddress& address = addresses[rank];
-    neighbours_ += address.uuid == address_.uuid;
-    CUdeviceptr block = address.pointer;
-    if (members[rank].same_process) {
-      AXCCL_ASSIGN_OR_RETURN(const Device* peer, Device::Get(address.device));
-      AXCCL_RETURN_IF_ERROR(device_->EnablePeer(*peer));
-    } else {
-      CUipcMemHandle handle;
-      std::memcpy(&handle, address.handle.data(), sizeof(handle));
-      const CUresult result = driver.cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-      if (result != CUDA_SUCCESS)
-        return MakeStatus(Code::kUnhandledCudaError, "rank %d on CUDA device %d cannot map the memory of rank %zu (device %d of "
-                          "another process): %.*s; put such ranks into one process, or set AXCCL_DEVICE=host", options_.rank,
-                          options_.device, rank, address.device,
-                          static_cast<int>(Check(result, "cuIpcOpenMemHandle").message().size()),
-                          Check(result, "cuIpcOpenMemHandle").message().data());
-      opened_.push_back(block);
-    }
-    blocks_.push_back(reinterpret_cast<std::byte*>(block));
+    here.push_back(members[rank].same_process);
+    neighbours_ += addresses[rank].uuid == address().uuid;
   }
-  return Status();
+  if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "NCCL_P2P_DISABLE=1 on rank %d", options_.rank);
+  return blocks_.Map(addresses, here);
 }
 
-std::vector<Member> CudaRank::MembersOf(const Channel& on_host, bool pair) const {
+std::vector<Member> CudaRank::MembersOf(const Channel& on_host, CudaPlace place) const {
+  const auto src = static_cast<uint32_t>(on_host.member(0).rank);
+  const auto dst = static_cast<uint32_t>(on_host.member(on_host.size() - 1).rank);
   std::vector<Member> members;
   for (int p = 0; p < on_host.size(); ++p) {
     Member member = on_host.member(p);
-    member.block = blocks_[static_cast<size_t>(member.rank)];
-    member.layout = pair ? layout_.Pair(static_cast<uint32_t>(on_host.member(0).rank),
-                                        static_cast<uint32_t>(on_host.member(1).rank), static_cast<uint32_t>(member.rank))
-                         : layout_.channel;
+    member.block = reinterpret_cast<std::byte*>(blocks_.of(static_cast<size_t>(member.rank)));
+    const int area = member.area >= 0 ? member.area : on_host.own().area;
+    member.layout = place == CudaPlace::kDefault   ? layout_.channel
+                    : place == CudaPlace::kCreated ? layout_.Area(static_cast<uint32_t>(area))
+                                                   : layout_.Pair(src, dst, static_cast<uint32_t>(member.rank));
     members.push_back(member);
   }
   return members;
@@ -213,21 +259,24 @@ Result<CUdeviceptr> CudaRank::ProgramOnDevice(const std::shared_ptr<const Progra
   return memory;
 }
 
-Result<CudaChannel*> CudaRank::ChannelFor(Channel* on_host, bool pair) {
-  std::unique_ptr<CudaChannel>& channel = channels_[on_host];
-  if (channel == nullptr) {
-    AXCCL_ASSIGN_OR_RETURN(channel, CudaChannel::Create(this, on_host, pair));
+Result<CudaChannel*> CudaRank::ChannelFor(Channel* on_host, CudaPlace place) {
+  if (place == CudaPlace::kSelf) {
+    std::unique_ptr<Channel>& self = selves_[on_host->order().get()];
+    if (self == nullptr)
+      self = std::make_unique<Channel>(on_host->host(), std::vector<Member>{on_host->own()}, 0, on_host->order());
+    on_host = self.get();
   }
-  return channel.get();
+  const auto it = channels_.find(on_host);
+  if (it != channels_.end()) return it->second.get();
+  if (place == CudaPlace::kCreated) {
+    creates_channels_ = true;
+    Sweep();
+  }
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<CudaChannel> channel, CudaChannel::Create(this, on_host, place));
+  return channels_.emplace(on_host, std::move(channel)).first->second.get();
 }
 
 Status CudaRank::CheckCall(const Call& call) const {
-  if (call.uneven())
-    return MakeStatus(Code::kInvalidUsage, "%s: parts of different sizes on CUDA devices are not served yet; use host ranks",
-                      DescribeCall(call).c_str());
-  if (call.views != nullptr && call.kind == plan::Kind::kSendRecv)
-    return MakeStatus(Code::kInvalidUsage, "%s: messages of views on CUDA devices are not served yet; use ncclSend and ncclRecv, "
-                      "or host ranks", DescribeCall(call).c_str());
   if (call.callback != nullptr)
     return MakeStatus(Code::kInvalidUsage, "%s: argument op is a callback, and callbacks run on host ranks only",
                       DescribeCall(call).c_str());
@@ -257,9 +306,16 @@ Status CudaRank::CheckViews(const ViewList& views) const {
   return Status();
 }
 
-Status CudaRank::TakeReport() {
+Status CudaRank::CheckReport() {
   const auto report = static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE));
-  if (report != cuda::Report::kMismatch) return Status();
+  if (report != cuda::Report::kMismatch) {
+    AXCCL_RETURN_IF_ERROR(waits_->Check(launching_));
+    AXCCL_RETURN_IF_ERROR(CheckMeetings());
+    const Status health = device_->CheckHealth();
+    if (health.ok()) return health;
+    return MakeStatus(health.code(), "rank %d: %.*s", options_.rank, static_cast<int>(health.message().size()),
+                      health.message().data());
+  }
   // The calls are written down on the host; those of replayed graphs are not.
   {
     std::lock_guard lock(launching_);
@@ -276,29 +332,69 @@ void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE
 bool CudaRank::Idle() {
   const Scope scope(*device_);  // whoever asks may have no context yet
   std::lock_guard lock(launching_);
-  return !launched_ || Driver::Loaded().cuEventQuery(done_) != CUDA_ERROR_NOT_READY;
+  return std::all_of(orders_.begin(), orders_.end(), [this](const auto& order) { return IsDone(*order); });
 }
 
 void CudaRank::WaitIdle() {
   if (Idle()) return;
   const Scope scope(*device_);
-  Driver::Loaded().cuEventSynchronize(done_);
+  std::vector<CUevent> events;
+  {
+    std::lock_guard lock(launching_);
+    for (const auto& order : orders_) events.push_back(order->done);
+  }
+  for (const CUevent event : events) Driver::Loaded().cuEventSynchronize(event);
 }
 
-Status CudaRank::Follow(CUstream stream) {
+uint32_t CudaRank::Divisor(bool created) const {
+  if (!creates_channels_) return 1;
+  return created ? 2 * layout_.num_areas : 2;
+}
+
+bool CudaRank::IsDone(const CudaOrder& order) const {
+  return !order.launched || Driver::Loaded().cuEventQuery(order.done) != CUDA_ERROR_NOT_READY;
+}
+
+// An order that is over is taken for the next one.
+Result<CudaOrder*> CudaRank::OrderOf(const device::host::Timeline* timeline) {
+  CudaOrder* free = nullptr;
+  for (const auto& order : orders_) {
+    if (order->of == timeline) return order.get();
+    if (order->of == nullptr) free = order.get();
+  }
+  if (free == nullptr) {
+    auto order = std::make_unique<CudaOrder>();
+    AXCCL_RETURN_IF_CUDA_ERROR(
+        Driver::Loaded().cuEventCreate(&order->done, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+    free = orders_.emplace_back(std::move(order)).get();
+  }
+  free->of = timeline;
+  free->launched = false;
+  return free;
+}
+
+Status CudaRank::Follow(const device::host::Timeline* timeline, CUstream stream) {
   const Driver& driver = Driver::Loaded();
+  AXCCL_ASSIGN_OR_RETURN(const CudaOrder* order, OrderOf(timeline));
   unsigned long long id = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &id));
-  if (!launched_ || id == last_stream_) return Status();
-  return Check(driver.cuStreamWaitEvent(stream, done_, 0), "cuStreamWaitEvent");
+  if (!order->launched || id == order->stream) return Status();
+  return Check(driver.cuStreamWaitEvent(stream, order->done, 0), "cuStreamWaitEvent");
 }
 
-Status CudaRank::Launched(CUstream stream) {
+Status CudaRank::Launched(const device::host::Timeline* timeline, CUstream stream) {
   const Driver& driver = Driver::Loaded();
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(done_, stream));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &last_stream_));
-  launched_ = true;
+  AXCCL_ASSIGN_OR_RETURN(CudaOrder * order, OrderOf(timeline));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(order->done, stream));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &order->stream));
+  order->launched = true;
   return Status();
+}
+
+Result<CUevent> CudaRank::OrderingEvent() {
+  if (ordering_ == nullptr)
+    AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventCreate(&ordering_, CU_EVENT_DISABLE_TIMING));
+  return ordering_;
 }
 
 Result<Lent> CudaRank::Lend(size_t bytes, bool captured) {

@@ -8,8 +8,12 @@
 
 #include "kernels/cuda/launch.h"
 #include "src/device/cuda/device.h"
+#include "src/device/host/timeline.h"
+#include "src/exec/cuda_buffers.h"
 #include "src/exec/cuda_layout.h"
+#include "src/exec/cuda_waits.h"
 #include "src/exec/gpu.h"
+#include "transports/cuda_ipc/blocks.h"
 
 namespace axccl::exec {
 
@@ -23,24 +27,63 @@ struct Lent {
   Lent At(size_t offset) const { return {memory + offset, on_device + offset}; }
 };
 
+enum class CudaPlace : uint8_t {
+  kDefault,
+  kPair,     // for messages
+  kSelf,     // for what a rank copies alone
+  kCreated,  // by the rank, or for messages on such a one: in an area of the device
+};
+
+// Other channels belong to their communicator.
+inline bool IsCreated(const Channel& channel) { return channel.weak_from_this().lock() != nullptr; }
+
 // One channel on the device of one rank: the device's structure, and a channel on the host that prepares calls for it.
 class CudaChannel {
  public:
-  static Result<std::unique_ptr<CudaChannel>> Create(CudaRank* rank, Channel* on_host, bool pair);
+  static Result<std::unique_ptr<CudaChannel>> Create(CudaRank* rank, Channel* on_host, CudaPlace place);
   ~CudaChannel();
 
   // The call as a task, in its place in the channel's order. Allocates when its plan is new. On views, the table of its
   // operands (CudaViewTableBytes) is made in the memory lent.
-  Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table);
+  // `captured`: it may run any number of times.
+  Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured);
+
+  // Created channels (cuda_meeting.cc). Looks for the members, unless they have met: the position of one that is
+  // missing, -1 if none is.
+  Result<int> Meet();
+  // Likewise; an error when one will never come.
+  Status CheckMeeting();
+  const device::host::TimelinePtr& order() const { return on_host_->order(); }
+  CudaPlace place() const { return place_; }
+  // Nobody but this needs the channel any more.
+  bool released() const;
 
  private:
-  CudaChannel(CudaRank* rank, Channel* on_host) : rank_(rank), on_host_(on_host) {}
+  CudaChannel(CudaRank* rank, Channel* on_host, CudaPlace place) : rank_(rank), on_host_(on_host), place_(place) {}
   Status Upload();
+  Result<const Prepared*> Prepare(Call* call);
+  Result<const Prepared*> PrepareDirect(const Call& call);
+  Status OfferDirect(const Call& call, const Prepared& direct, kernels::cuda::Task* task);
+  Status Settle();
+  kernels::cuda::Member OnDevice(const Member& member) const;
 
   CudaRank* const rank_;
   Channel* const on_host_;
+  const CudaPlace place_;
   std::shared_ptr<Channel> preparer_;  // its members' blocks are device memory
-  CUdeviceptr memory_ = 0;
+  CUdeviceptr memory_ = 0, maps_ = 0;
+  kernels::cuda::Wait* wait_ = nullptr;
+  std::shared_ptr<Channel> hold_;              // created channels: `on_host`, while kernels may use it
+  kernels::cuda::Meeting* meeting_ = nullptr;  // theirs
+  bool met_ = true;
+};
+
+// Launches that follow each other: those on the default channel and for messages there, or those on a created channel.
+struct CudaOrder {
+  const device::host::Timeline* of = nullptr;  // null: of none at present
+  CUevent done = nullptr;                      // of the last launch outside of graphs
+  unsigned long long stream = 0;               // its id: a new stream may have the handle of one that was destroyed
+  bool launched = false;
 };
 
 class CudaRank : public GpuRank {
@@ -49,33 +92,54 @@ class CudaRank : public GpuRank {
   ~CudaRank() override;
   Status Allocate();
 
-  GpuAddress address() const override { return address_; }
-  Status Connect(const std::vector<GpuAddress>& addresses, const std::vector<Member>& members) override;
+  cuda_ipc::BlockAddress address() const override { return blocks_.address(); }
+  size_t block_bytes() const override { return layout_.bytes; }
+  Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const std::vector<Member>& members) override;
+  Status TestLinks() override { return blocks_.Test(); }
+  Status ConnectOnHost(const std::vector<std::byte*>& memory) override { return blocks_.MapHost(memory); }
+  bool on_host() const override { return blocks_.on_host(); }
+  size_t table_bytes() const override { return cuda_ipc::ExportTable::Bytes(static_cast<size_t>(options_.ranks)); }
+  Status ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) override;
+  uint64_t mapped_operations() const override { return __atomic_load_n(&control_->mapped, __ATOMIC_RELAXED); }
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
-  Status TakeReport() override;
+  Status CheckReport() override;
   void Abort() override;
   bool Idle() override;
   void WaitIdle() override;
+  void ReleaseChannels() override;
   void Disconnect() override;
 
+  int rank() const { return options_.rank; }
   device::cuda::Device* device() const { return device_; }
   kernels::cuda::Control* control() const { return control_; }
+  CudaWaits& waits() { return *waits_; }
+  // Null where ranks do not tell of their buffers.
+  CudaBuffers* buffers() { return buffers_.get(); }
+  uint64_t map_bytes() const { return options_.map_bytes; }
   // Ranks of the communicator on this device.
   uint32_t neighbours() const { return neighbours_; }
-  // What the members of `on_host` have on their devices, as mapped here.
-  std::vector<Member> MembersOf(const Channel& on_host, bool pair) const;
+  // What the members of `on_host` have on their devices, as mapped here. Of a created channel's members those that are
+  // not known yet have something.
+  std::vector<Member> MembersOf(const Channel& on_host, CudaPlace place) const;
+  // Makes an area as good as new.
+  Status ClearArea(int area);
   // The program in device memory; uploaded the first time.
   Result<CUdeviceptr> ProgramOnDevice(const std::shared_ptr<const Program>& program);
 
   // For whoever launches. Held while the calls of a group are made into tasks and enqueued.
   std::mutex& launching() { return launching_; }
-  // `pair`: for messages; else the default channel.
-  Result<CudaChannel*> ChannelFor(Channel* on_host, bool pair);
-  // Puts what follows on `stream` behind what this rank has launched before.
-  Status Follow(CUstream stream);
+  // `on_host`: of the communicator, where calls with others are made, or any of it.
+  Result<CudaChannel*> ChannelFor(Channel* on_host, CudaPlace place);
+  // How much of the device's blocks launches may take that run side by side, as one part of how many: those on the
+  // default channel, and those on created ones.
+  uint32_t Divisor(bool created) const;
+  // Puts what follows on `stream` behind what this rank has launched in that order.
+  Status Follow(const device::host::Timeline* order, CUstream stream);
   // Something was enqueued on `stream`.
-  Status Launched(CUstream stream);
+  Status Launched(const device::host::Timeline* order, CUstream stream);
+  // For ordering one stream behind another. A wait is for what was recorded last, so one event serves again and again.
+  Result<CUevent> OrderingEvent();
   // Until it is returned and what is on `stream` by then is done. `captured`: for the rank's life.
   Result<Lent> Lend(size_t bytes, bool captured);
   Status Return(const Lent& lent, CUstream stream);
@@ -89,23 +153,29 @@ class CudaRank : public GpuRank {
   };
 
   Status CheckViews(const ViewList& views) const;
+  // Created channels: looks for members, and lets go of channels that were released.
+  Status CheckMeetings();
+  void Sweep();
+  bool ReleaseOne();
+  Result<CudaOrder*> OrderOf(const device::host::Timeline* order);
+  bool IsDone(const CudaOrder& order) const;
 
   const GpuOptions options_;
   device::cuda::Device* const device_;
   const CudaLayout layout_;
-  GpuAddress address_;
-  CUdeviceptr memory_ = 0;
+  cuda_ipc::Blocks blocks_;
   kernels::cuda::Control* control_ = nullptr;
-  std::vector<std::byte*> blocks_;    // by rank
-  std::vector<CUdeviceptr> opened_;   // of other processes
+  std::unique_ptr<CudaWaits> waits_;
+  std::unique_ptr<CudaBuffers> buffers_;
   uint32_t neighbours_ = 1;
 
   std::mutex launching_;
+  std::map<const device::host::Timeline*, std::unique_ptr<Channel>> selves_;  // the only member; by order
   std::map<const Channel*, std::unique_ptr<CudaChannel>> channels_;
   std::map<const Program*, std::pair<std::shared_ptr<const Program>, CUdeviceptr>> programs_;
-  CUevent done_ = nullptr;  // of the last launch outside of graphs
-  unsigned long long last_stream_ = 0;  // its id: a new stream may have the handle of one that was destroyed
-  bool launched_ = false;
+  std::vector<std::unique_ptr<CudaOrder>> orders_;
+  bool creates_channels_ = false;
+  CUevent ordering_ = nullptr;
   std::vector<Loan> loans_;
 };
 

@@ -18,6 +18,7 @@ Result<int> GpuMultiprocessors(int) { return None(); }
 Result<void*> AllocateOnGpu(size_t) { return None(); }
 bool FreeOnGpu(void*) { return false; }
 Result<std::unique_ptr<GpuRank>> GpuRank::Create(const GpuOptions&) { return None(); }
+Status PrepareLaunch(std::vector<GpuCall>*) { return None(); }
 Status LaunchOnGpus(const std::vector<GpuCall>&) { return None(); }
 
 }  // namespace axccl::exec

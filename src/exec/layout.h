@@ -93,6 +93,8 @@ struct ChannelSlot {
   std::atomic<uint64_t> offset;  // of the part in the owner's heap
   std::atomic<int64_t> id;
   std::atomic<uint32_t> users;
+  std::atomic<uint32_t>
+      area;  // of GPU ranks: 1 + the one of the rank's device that the channel has, 0 before it has one
   uint32_t generation;
   uint32_t size;
   int32_t* Ranks() { return reinterpret_cast<int32_t*>(this + 1); }
@@ -127,6 +129,7 @@ struct ChannelLayout {
   // knows that all have begun it, and so ended the one before, so that what was announced two before is no longer read.
   uint64_t announcements = 0;
   uint64_t announcement_words = 0;  // of each piece
+  uint64_t packed = 0;              // on devices: packed slots, see CudaLayout
 
   std::atomic<uint64_t>* AnnouncementOf(std::byte* block, uint64_t sequence) const {
     return reinterpret_cast<std::atomic<uint64_t>*>(block + announcements) + sequence % 2 * announcement_words;

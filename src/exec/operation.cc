@@ -93,11 +93,7 @@ Status Operation::Start() {
   if (call_.uneven()) AXCCL_RETURN_IF_ERROR(StartUneven());
   if (call_.views != nullptr) StartViews();
   scales_result_ = call_.views != nullptr && call_.views->scale != 0;
-  if (scales_result_ && ScalarType(call_.type) == DataType::kFloat64) {
-    post_factor_.f64 = call_.views->scale;
-  } else if (scales_result_) {
-    post_factor_.f32 = static_cast<float>(call_.views->scale);
-  }
+  if (scales_result_) post_factor_ = FactorOf(call_.type, call_.views->scale);
   // A plan of one rank has no opening.
   if (call_.uneven() && channel_->size() == 1) AXCCL_RETURN_IF_ERROR(SettlePieces());
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));

@@ -39,15 +39,10 @@ void Operation::GatherFactors(const Step& step) {
   for (int i = 0; i < step.num_src; ++i) {
     Factor& factor = channel_->factors[static_cast<size_t>(i)];
     const bool raw = sources[i].buffer == Buffer::kInput;
-    const double mean = raw && averages_floats_ ? 1.0 / channel_->size() : 1.0;
     if (raw && call_.scaling == Scaling::kPreMultiply) {
       factor = channel_->bindings[sources[i].rank].factor;
-    } else if (ScalarType(call_.type) == DataType::kFloat64) {
-      factor.f64 = mean;
-    } else if (IsFloat(ScalarType(call_.type))) {
-      factor.f32 = static_cast<float>(mean);
     } else {
-      factor.i64 = 1;
+      factor = FactorOf(call_.type, raw && averages_floats_ ? 1.0 / channel_->size() : 1.0);
     }
   }
 }

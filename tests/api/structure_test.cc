@@ -29,10 +29,12 @@ const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
     t["kernels"] = {"src/base/types.h", "src/plan/region.h"};
     for (const char* transport : {"inproc", "shm", "cuda_ipc", "ucx"})
       t[std::string("transports/") + transport] = {"src/base", "transports/transport.h"};
+    // It shares what devices have.
+    t["transports/cuda_ipc"].insert("src/device/cuda");
     // The address and wait types of transport.h are the words in which a device shares memory.
     t["src/device"] = {"src/base", "transports/transport.h"};
     // The executor asks the chooser when it binds a call.
-    t["src/exec"] = {"src/base", "src/plan", "src/device", "src/tune", "transports/transport.h", "kernels"};
+    t["src/exec"] = {"src/base", "src/plan", "src/device", "src/tune", "transports/transport.h", "transports/cuda_ipc", "kernels"};
     t["src/comm"] = {"src/base", "src/plan",  "src/algo", "src/verify", "src/cost",   "src/tune", "src/topo",
                      "src/boot", "src/trace", "src/exec", "src/device", "transports"};
     // Streams and ncclMemAlloc concern no communicator, so the API reaches the device and the heap itself.

@@ -210,12 +210,15 @@ class Runner {
 
   // Every result but those of one rank alone was computed by some rank of this test's.
   void CheckSeen() {
+    size_t elements = 0;
     for (const auto& seen : seen_) {
       EXPECT_EQ(seen->misaligned, 0u);
       EXPECT_EQ(seen->overlaps, 0u);
+      elements += seen->elements;
     }
+    // Not each of them computes something: with an odd number, "rhd" leaves one out.
     if (clique_.size() == n_ && n_ > 1) {
-      EXPECT_GT(seen_.front()->elements, 0u);
+      EXPECT_GT(elements, 0u);
     }
   }
 

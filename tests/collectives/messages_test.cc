@@ -12,6 +12,7 @@
 #include "tests/collectives/owned_view.h"
 #include "tests/collectives/permute_cases.h"
 #include "tests/harness/client.h"
+#include "tests/harness/gpu.h"
 
 namespace axccl::tests {
 namespace {
@@ -112,7 +113,7 @@ TEST(Messages, AreFifoOnAChannel) {
       axcclChannel_t channels[2];
       for (int64_t id = 0; id < 2; ++id) ASSERT_OK(axcclChannelCreate(&channels[id], clique.comm(), nullptr, id, 0));
       constexpr int kMessages = 40;
-      std::vector<int32_t> data(2 * kMessages, -1);
+      harness::DeviceVector<int32_t> data(2 * kMessages, -1);
       for (int i = 0; i < 2 * kMessages; ++i) {
         int32_t* const at = &data[static_cast<size_t>(i)];
         if (context.rank() == 0) *at = i;
@@ -145,10 +146,10 @@ TEST(Messages, ToOneselfAndBetweenLayouts) {
     ASSERT_TRUE(clique.Init(context));
     const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
     const cudaStream_t stream = Cuda(clique.stream());
-    int32_t in[4] = {1, 2, 3, 4}, other[4] = {}, own[4] = {};
-    const View from(in, {2, 2}), to(other, {2, 2}, {1, 2}), self(own, {2, 2}, {-2, 1});
+    harness::DeviceVector<int32_t> in = {1, 2, 3, 4}, other(4), own(4);
+    const View from(in.data(), {2, 2}), to(other.data(), {2, 2}, {1, 2}), self(own.data(), {2, 2}, {-2, 1});
     axcclView_t reversed = self.view;
-    reversed.data = own + 2;
+    reversed.data = own.data() + 2;
     const int peer = 1 - context.rank();
     EXPECT_EQ(axcclSend(1, from, context.rank(), channel, nullptr, stream), ncclInvalidUsage);
     EXPECT_TRUE(LastErrorHas("axcclSend: rank")) << ncclGetLastError(nullptr);
@@ -159,8 +160,8 @@ TEST(Messages, ToOneselfAndBetweenLayouts) {
     ASSERT_OK(axcclSend(1, from, context.rank(), channel, nullptr, stream));
     ASSERT_OK(ncclGroupEnd());
     ASSERT_TRUE(clique.Synchronize());
-    EXPECT_EQ(std::vector<int32_t>(other, other + 4), (std::vector<int32_t>{1, 3, 2, 4}));
-    EXPECT_EQ(std::vector<int32_t>(own, own + 4), (std::vector<int32_t>{3, 4, 1, 2}));
+    EXPECT_EQ(other, (harness::DeviceVector<int32_t>{1, 3, 2, 4}));
+    EXPECT_EQ(own, (harness::DeviceVector<int32_t>{3, 4, 1, 2}));
   });
 }
 

@@ -33,7 +33,7 @@ constexpr int kMomentCell = 21;  // when it happened, ns
 // The stream ends with `code` soon after `since`, and `words` in the text.
 void ExpectEnd(const Clique& clique, ncclResult_t code, uint64_t since, uint64_t promised_ms,
                const std::vector<std::string>& words) {
-  EXPECT_EQ(axcclStreamSynchronize(clique.stream()), code) << ncclGetLastError(nullptr);
+  EXPECT_EQ(harness::EndOf(clique.stream(), clique.comm()), code) << ncclGetLastError(nullptr);
   const uint64_t now = NowNs();
   EXPECT_LT(now, since + AllowedNs(promised_ms)) << "took " << (now - since) / 1000 << " us";
   for (const std::string& word : words)
@@ -137,7 +137,7 @@ TEST_P(ChannelFailureTest, ARankThatDestroysItUnusedIsTold) {
       context.Set(kMomentCell, NowNs());
     } else {
       ASSERT_OK(gather.Enqueue(channel, clique.stream()));
-      EXPECT_EQ(axcclStreamQuery(clique.stream()), ncclInProgress);
+      EXPECT_EQ(harness::QueryStream(clique.stream()), ncclInProgress);
       ASSERT_TRUE(context.Barrier(1));
       ExpectEnd(clique, ncclRemoteError, context.Await(kMomentCell), 100, {"rank 1, which has destroyed channel 8"});
     }
@@ -200,19 +200,19 @@ TEST_P(ChannelFailureTest, MessagesOfOneDirectionAreNoMistakeInTheOther) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 5);
-    int64_t sent = 100 + context.rank(), received = -1;
+    harness::DeviceVector<int64_t> sent(1, 100 + context.rank()), received(1, -1);
     const int64_t size = 1;
     axcclView_t out = AXCCL_VIEW_INITIALIZER;
-    out.data = &sent, out.datatype = ncclInt64, out.num_dims = 1, out.sizes = &size;
+    out.data = sent.data(), out.datatype = ncclInt64, out.num_dims = 1, out.sizes = &size;
     axcclView_t in = out;
-    in.data = &received;
+    in.data = received.data();
     if (context.rank() == 0) {
       ASSERT_OK(ncclGroupStart());
       ASSERT_OK(axcclSend(1, &out, 1, channel, nullptr, Cuda(clique.stream())));
       ASSERT_OK(axcclRecv(1, &in, 1, channel, nullptr, Cuda(clique.stream())));
       ASSERT_OK(ncclGroupEnd());
       ASSERT_TRUE(clique.Synchronize());
-      EXPECT_EQ(received, 101);
+      EXPECT_EQ(received[0], 101);
     } else if (context.rank() == 1) {
       ASSERT_OK(axcclRecv(1, &in, 0, channel, nullptr, Cuda(clique.stream())));
       ASSERT_TRUE(clique.Synchronize());
@@ -221,7 +221,7 @@ TEST_P(ChannelFailureTest, MessagesOfOneDirectionAreNoMistakeInTheOther) {
       while (NowNs() < until) std::this_thread::yield();
       ASSERT_OK(axcclSend(1, &out, 0, channel, nullptr, Cuda(clique.stream())));
       ASSERT_TRUE(clique.Synchronize());
-      EXPECT_EQ(received, 100);
+      EXPECT_EQ(received[0], 100);
     }
     ASSERT_TRUE(context.Barrier(1));
     EXPECT_OK(axcclChannelDestroy(channel));
@@ -261,7 +261,7 @@ TEST_P(ChannelFailureTest, TheOwnAbortEndsTheWait) {
       ASSERT_OK(gather.Enqueue(channel, clique.stream()));
       const uint64_t start = NowNs();
       Abort(&clique);
-      EXPECT_NE(axcclStreamSynchronize(clique.stream()), ncclSuccess);
+      EXPECT_EQ(harness::SynchronizeStream(clique.stream()) == ncclSuccess, harness::OnGpu());
       EXPECT_LT(NowNs(), start + AllowedNs(100));
       EXPECT_OK(axcclChannelDestroy(channel));
       EXPECT_EQ(gather.Values(), (Values{-1, -1, -1}));

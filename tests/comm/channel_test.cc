@@ -46,7 +46,7 @@ axcclChannelInfo_t InfoOf(axcclChannel_t channel) {
 Values GatherRanks(const Clique& clique, axcclChannel_t channel, int group_size, int64_t count = 1) {
   Gather gather(group_size, count, clique.rank(0));
   EXPECT_OK(gather.Enqueue(channel, clique.stream()));
-  EXPECT_OK(axcclStreamSynchronize(clique.stream()));
+  EXPECT_OK(harness::SynchronizeStream(clique.stream()));
   return gather.Values();
 }
 
@@ -69,12 +69,12 @@ TEST_P(ChannelTest, MeetInGroupsInTheirOrder) {
       EXPECT_EQ(GatherRanks(clique, all, 4, count), (Values{0, 1, 2, 3}));
     }
     // A root is a rank of the group.
-    float in = static_cast<float>(rank), out = -1;
+    harness::DeviceVector<float> in(1, static_cast<float>(rank)), out(1, -1);
     axcclView_t view = AXCCL_VIEW_INITIALIZER, result = AXCCL_VIEW_INITIALIZER;
-    view.data = &in, result.data = &out;
+    view.data = in.data(), result.data = out.data();
     ASSERT_OK(axcclReduce(1, &view, &result, ncclSum, 1, reversed, nullptr, Cuda(clique.stream())));
-    ASSERT_OK(axcclStreamSynchronize(clique.stream()));
-    EXPECT_EQ(out, rank == 2 ? 6 : 0);
+    ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+    EXPECT_EQ(out[0], rank == 2 ? 6 : 0);
     EXPECT_EQ(axcclReduce(1, &view, &result, ncclSum, 2, pairs, nullptr, Cuda(clique.stream())), ncclInvalidArgument);
     EXPECT_TRUE(LastErrorHas("root is 2; pass a rank of the channel's group (0..1)")) << ncclGetLastError(nullptr);
     for (axcclChannel_t channel : {pairs, reversed, alone, all}) EXPECT_OK(axcclChannelDestroy(channel));
@@ -330,7 +330,7 @@ TEST_P(ChannelTest, ALateCreatorIsWaitedFor) {
     axcclChannel_t channel = MakeChannel(clique.comm(), 4, {{3, 2, 1, 0}}, 9);
     ASSERT_OK(gather.Enqueue(channel, clique.stream()));
     if (context.rank() != 2) {
-      EXPECT_EQ(axcclStreamQuery(clique.stream()), ncclInProgress);
+      EXPECT_EQ(harness::QueryStream(clique.stream()), ncclInProgress);
       ASSERT_TRUE(context.Barrier(1));
     }
     ASSERT_TRUE(clique.Synchronize());
@@ -346,7 +346,7 @@ TEST_P(ChannelTest, MixWithNcclCallsInOneGroup) {
     axcclChannel_t channel = MakeChannel(clique.comm(), 4, {{3, 0}, {1, 2}}, 3);
     for (int round = 0; round < 20; ++round) {
       Gather on_channel(2, 100, context.rank()), on_default(4, 10, context.rank());
-      std::vector<int> sums(1000, 1);
+      harness::DeviceVector<int> sums(1000, 1);
       const int last = round % 2;
       ASSERT_OK(ncclGroupStart());
       ASSERT_OK(on_channel.Enqueue(channel, clique.stream()));

@@ -2,13 +2,18 @@
 //
 // What a program may do: capture calls of a communicator, also its first ones; launch the graph any number of times, on
 // all ranks alike, ordered by the program with the communicator's other calls; destroy graph and communicator in any
-// order. What it may not: launch a graph after the communicator is gone.
+// order. What it may not: launch a graph after the communicator is gone, or make calls of one group on streams of which only
+// some are captured.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "tests/collectives/owned_view.h"
+#include "tests/cuda/graph.h"
 #include "tests/cuda/words.h"
 
 namespace axccl::tests {
@@ -21,37 +26,6 @@ using harness::GpuDriver;
 using harness::Layout;
 using harness::RankContext;
 using harness::RunRanks;
-
-class Graph {
- public:
-  Graph() = default;
-  ~Graph() { Destroy(); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-
-  // What `calls` enqueues on `stream`.
-  void Capture(axcclStream_t stream, const std::function<void()>& calls) {
-    constexpr int kThreadLocal = 1;
-    ASSERT_NE(driver_, nullptr);
-    ASSERT_EQ(driver_->begin_capture(stream, kThreadLocal), 0);
-    calls();
-    void* graph = nullptr;
-    ASSERT_EQ(driver_->end_capture(stream, &graph), 0);
-    ASSERT_NE(graph, nullptr);
-    ASSERT_EQ(driver_->instantiate(&executable_, graph, 0), 0);
-    ASSERT_EQ(driver_->destroy_graph(graph), 0);
-  }
-  void Launch(axcclStream_t stream) { ASSERT_EQ(driver_->launch_graph(executable_, stream), 0); }
-  void Destroy() {
-    if (executable_ == nullptr) return;
-    EXPECT_EQ(driver_->destroy_executable(executable_), 0);
-    executable_ = nullptr;
-  }
-
- private:
-  const GpuDriver* const driver_ = EnterGpu();
-  void* executable_ = nullptr;
-};
 
 std::vector<std::unique_ptr<Words>> WordsFor(const Clique& clique, size_t size, int32_t value = 0) {
   std::vector<std::unique_ptr<Words>> words;
@@ -217,6 +191,227 @@ TEST_P(CaptureTest, TwoStreams) {
     for (const auto& words : a) EXPECT_TRUE(words->AreAll(n * n * n)) << words->get()[0];
     for (const auto& words : b) EXPECT_TRUE(words->AreAll(n * n * n * n * n * n)) << words->get()[0];
     ASSERT_EQ(driver->destroy_event(event), 0);
+  });
+}
+
+// Calls on views: their tables are the graph's own, whatever is called between its launches.
+TEST_P(CaptureTest, Views) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr int64_t kRows = 7, kColumns = 33;
+    const int n = context.nranks();
+    const RankWords in = WordsFor(clique, kRows * kColumns), out = WordsFor(clique, static_cast<size_t>(kRows * kColumns * n));
+    // The columns of all ranks side by side: dimension 1.
+    const auto gather = [&](int64_t columns) {
+      ASSERT_OK(ncclGroupStart());
+      for (int i = 0; i < clique.size(); ++i)
+        ASSERT_OK(axcclAllGather(1, View(in[i]->get(), {kRows, columns}, {kColumns, 1}),
+                                 View(out[i]->get(), {kRows, n * columns}, {n * kColumns, 1}), 1,
+                                 axcclDefaultChannel(clique.comm(i)), nullptr, Cuda(clique.stream())));
+      ASSERT_OK(ncclGroupEnd());
+    };
+    Graph wide, narrow;
+    ASSERT_NO_FATAL_FAILURE(wide.Capture(clique.stream(), [&] { gather(kColumns); }));
+    ASSERT_NO_FATAL_FAILURE(narrow.Capture(clique.stream(), [&] { gather(kColumns / 2); }));
+    for (int round = 0; round < 6; ++round) {
+      const int64_t columns = round % 3 == 0 ? kColumns : round % 3 == 1 ? kColumns / 2 : kColumns / 3;
+      for (int i = 0; i < clique.size(); ++i) {
+        for (int64_t e = 0; e < kRows * kColumns; ++e)
+          in[i]->get()[e] = static_cast<int32_t>(round * 10000 + clique.rank(i) * 1000 + e);
+        out[i]->Fill(-1);
+      }
+      if (round % 3 == 2) {
+        ASSERT_NO_FATAL_FAILURE(gather(columns));
+      } else {
+        ASSERT_NO_FATAL_FAILURE((round % 3 == 0 ? wide : narrow).Launch(clique.stream()));
+      }
+      ASSERT_TRUE(clique.Synchronize());
+      for (const auto& words : out) {
+        for (int64_t row = 0; row < kRows; ++row) {
+          for (int64_t column = 0; column < n * kColumns; ++column) {
+            const int64_t rank = column / columns, e = row * kColumns + column % columns;
+            const int64_t expected = column < n * columns ? round * 10000 + rank * 1000 + e : -1;
+            ASSERT_EQ(words->get()[row * n * kColumns + column], expected) << "round " << round << ", row " << row;
+          }
+        }
+      }
+    }
+  });
+}
+
+// One rank's calls are in a graph, the other's are not: the graph is launched as often as the other calls.
+TEST(Mixed, BetweenProcesses) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const RankWords words = WordsFor(clique, 3000, 1);
+    Graph graph;
+    if (context.rank() == 0) {
+      ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] { SumAll(clique, words, words); }));
+    }
+    for (int round = 1; round <= 6; ++round) {
+      if (context.rank() == 0 && round % 3 != 0) {
+        ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
+      } else {
+        ASSERT_NO_FATAL_FAILURE(SumAll(clique, words, words));
+      }
+      ASSERT_TRUE(clique.Synchronize());
+      ASSERT_TRUE(words[0]->AreAll(1 << round)) << words[0]->get()[0];
+    }
+  });
+}
+
+// In one group they cannot be, and nothing of it is enqueued; in groups of their own they can.
+TEST(Mixed, InOneGroup) {
+  RunRanks(harness::OneThread(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    const RankWords words = WordsFor(clique, 3000, 1);
+    const auto sum = [&](int i, axcclStream_t stream) {
+      ASSERT_OK(Sum(words[i].get(), words[i].get(), clique.comm(i), stream));
+    };
+    const axcclStream_t captured = clique.stream(0, 0), eager = clique.stream(0, 1);
+    Graph graph, refused;
+    for (const int first : {0, 1}) {
+      ASSERT_NO_FATAL_FAILURE(refused.Capture(captured, [&] {
+        ASSERT_OK(ncclGroupStart());
+        sum(0, first == 0 ? captured : eager);
+        sum(1, first == 0 ? eager : captured);
+        EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+        const std::string captures = "rank " + std::to_string(first) + " calls AllReduce";
+        const std::string does_not = "which is being captured, and rank " + std::to_string(1 - first) + " calls AllReduce";
+        for (const std::string& part : {captures, does_not, std::string("which is not; capture both")})
+          EXPECT_TRUE(harness::LastErrorHas(part)) << ncclGetLastError(nullptr);
+      }));
+      ASSERT_NO_FATAL_FAILURE(refused.Launch(captured));
+      ASSERT_TRUE(clique.Synchronize());
+      EXPECT_TRUE(words[0]->AreAll(1) && words[1]->AreAll(1));
+      refused.Destroy();
+    }
+    // One rank on two streams.
+    ASSERT_NO_FATAL_FAILURE(refused.Capture(captured, [&] {
+      ASSERT_OK(ncclGroupStart());
+      sum(0, captured);
+      sum(0, eager);
+      EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+      EXPECT_TRUE(harness::LastErrorHas("which is being captured, and rank 0 calls")) << ncclGetLastError(nullptr);
+    }));
+    ASSERT_NO_FATAL_FAILURE(graph.Capture(captured, [&] { sum(0, captured); }));
+    sum(1, eager);
+    ASSERT_NO_FATAL_FAILURE(graph.Launch(captured));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_TRUE(words[0]->AreAll(2) && words[1]->AreAll(2));
+  });
+}
+
+TEST(Mixed, CapturesOfTwoGraphs) {
+  RunRanks(harness::OneThread(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    const RankWords words = WordsFor(clique, 300, 1);
+    Graph first, second;
+    ASSERT_NO_FATAL_FAILURE(first.Capture(clique.stream(0, 0), [&] {
+      ASSERT_NO_FATAL_FAILURE(second.Capture(clique.stream(0, 1), [&] {
+        ASSERT_OK(ncclGroupStart());
+        for (int i = 0; i < 2; ++i) ASSERT_OK(Sum(words[i].get(), words[i].get(), clique.comm(i), clique.stream(0, i)));
+        EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+        EXPECT_TRUE(harness::LastErrorHas("different graphs")) << ncclGetLastError(nullptr);
+      }));
+    }));
+    ASSERT_NO_FATAL_FAILURE(SumAll(clique, words, words));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_TRUE(words[0]->AreAll(2) && words[1]->AreAll(2));
+  });
+}
+
+// One call of one rank, with as many words a block as there is room for.
+using RankCall = std::function<ncclResult_t(int32_t* in, int32_t* out, int rank, int n, ncclComm_t, cudaStream_t)>;
+constexpr size_t kBlock = 100;
+
+std::vector<std::pair<const char*, RankCall>> AllCalls() {
+  constexpr ncclDataType_t kType = ncclInt32;
+  return {
+      {"AllReduce", [](auto* in, auto* out, int, int, auto comm, auto stream) {
+         return ncclAllReduce(in, out, kBlock, kType, ncclMax, comm, stream);
+       }},
+      {"AllGather", [](auto* in, auto* out, int, int, auto comm, auto stream) {
+         return ncclAllGather(in, out, kBlock, kType, comm, stream);
+       }},
+      {"ReduceScatter", [](auto* in, auto* out, int, int, auto comm, auto stream) {
+         return ncclReduceScatter(in, out, kBlock, kType, ncclSum, comm, stream);
+       }},
+      {"Broadcast", [](auto* in, auto* out, int, int n, auto comm, auto stream) {
+         return ncclBroadcast(in, out, kBlock, kType, n - 1, comm, stream);
+       }},
+      {"Reduce", [](auto* in, auto* out, int, int n, auto comm, auto stream) {
+         return ncclReduce(in, out, kBlock, kType, ncclSum, n - 1, comm, stream);
+       }},
+      {"AlltoAll", [](auto* in, auto* out, int, int, auto comm, auto stream) {
+         return ncclAlltoAll(in, out, kBlock, kType, comm, stream);
+       }},
+      {"Gather", [](auto* in, auto* out, int, int, auto comm, auto stream) {
+         return ncclGather(in, out, kBlock, kType, 0, comm, stream);
+       }},
+      {"Scatter", [](auto* in, auto* out, int, int, auto comm, auto stream) {
+         return ncclScatter(in, out, kBlock, kType, 0, comm, stream);
+       }},
+      {"Send and Recv", [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
+         const ncclResult_t sent = ncclSend(in, kBlock, kType, (rank + 1) % n, comm, stream);
+         return sent != ncclSuccess ? sent : ncclRecv(out, kBlock, kType, (rank + n - 1) % n, comm, stream);
+       }},
+      {"CollectivePermute", [](auto* in, auto* out, int, int, auto comm, auto stream) {
+         const int64_t pairs[] = {0, 1, 1, 0};
+         return axcclCollectivePermute(1, View(in, {10, 10}), View(out, {10, 10}, {1, 10}), pairs, 2,
+                                       axcclDefaultChannel(comm), nullptr, stream);
+       }},
+      {"AllGatherV", [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
+         std::vector<int64_t> rows;
+         for (int r = 0; r < n; ++r) rows.push_back(r);
+         return axcclAllGatherV(1, View(in, {rank, 5}), View(out, {n * (n - 1) / 2, 5}), 0, rows.data(),
+                                axcclDefaultChannel(comm), nullptr, stream);
+       }},
+      {"AllToAllV", [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
+         std::vector<int64_t> sent, received;
+         for (int r = 0; r < n; ++r) sent.push_back(rank + 2 * r), received.push_back(r + 2 * rank);
+         return axcclAllToAllV(1, View(in, {n * rank + n * (n - 1), 2}), View(out, {n * (n - 1) / 2 + 2 * n * rank, 2}), 0,
+                               sent.data(), received.data(), axcclDefaultChannel(comm), nullptr, stream);
+       }},
+  };
+}
+
+// A graph does, each time with other inputs, what the same call does outside of one.
+TEST_P(CaptureTest, EveryKindOfCall) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int n = context.nranks();
+    const size_t size = kBlock * static_cast<size_t>(n);
+    const RankWords in = WordsFor(clique, size), out = WordsFor(clique, size), expected = WordsFor(clique, size);
+    for (const auto& [name, rank_call] : AllCalls()) {
+      ASSERT_TRUE(context.Step("%s", name));
+      const auto call = [&, &call_one = rank_call](const RankWords& to) {
+        ASSERT_OK(ncclGroupStart());
+        for (int i = 0; i < clique.size(); ++i)
+          ASSERT_OK(call_one(in[i]->get(), to[i]->get(), clique.rank(i), n, clique.comm(i), Cuda(clique.stream())));
+        ASSERT_OK(ncclGroupEnd());
+      };
+      Graph graph;
+      ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] { call(out); }));
+      for (int round = 0; round < 3; ++round) {
+        for (int i = 0; i < clique.size(); ++i) {
+          for (size_t e = 0; e < size; ++e)
+            in[i]->get()[e] = static_cast<int32_t>(round * 100000 + clique.rank(i) * 10000 + e);
+          out[i]->Fill(-1);
+          expected[i]->Fill(-1);
+        }
+        ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
+        ASSERT_NO_FATAL_FAILURE(call(expected));
+        ASSERT_TRUE(clique.Synchronize());
+        for (int i = 0; i < clique.size(); ++i)
+          ASSERT_TRUE(std::equal(out[i]->get(), out[i]->get() + size, expected[i]->get())) << name << ", round " << round;
+      }
+    }
   });
 }
 

@@ -1,4 +1,4 @@
-// Waits on a GPU that nobody would end: aborted, the peer dead, the calls different, the time over.
+// Waits on a GPU that nobody would end: aborted, the peer dead, the calls different.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -17,17 +17,6 @@ using harness::NowNs;
 using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
-
-// What ncclCommGetAsyncError says once it says something else than success, at the latest after `limit_ms` (and what
-// tests allow on top).
-ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
-  ncclResult_t state = ncclSuccess;
-  for (const uint64_t start = NowNs(); state == ncclSuccess && NowNs() < start + AllowedNs(limit_ms);) {
-    EXPECT_OK(ncclCommGetAsyncError(comm, &state));
-    std::this_thread::yield();
-  }
-  return state;
-}
 
 void ExpectSumWorks(const Clique& clique, Words* data) {
   data->Fill(1);
@@ -95,9 +84,9 @@ TEST_P(FailureTest, AbortOfAnotherThread) {
   });
 }
 
-// Every rank is told, whoever found out.
+// Every rank is told, whoever found out; one that calls late by the call.
 void ExpectMismatch(RankContext& context, Clique* clique, ncclResult_t called) {
-  ASSERT_OK(called);
+  EXPECT_TRUE(called == ncclSuccess || called == ncclInvalidUsage) << called;
   ASSERT_OK(harness::SynchronizeStream(clique->stream()));
   EXPECT_EQ(AwaitError(clique->comm(), 1000), ncclInvalidUsage) << ncclGetLastError(nullptr);
   EXPECT_TRUE(harness::LastErrorHas("mismatch")) << ncclGetLastError(nullptr);
@@ -155,6 +144,51 @@ TEST(Death, EndsTheWaitsOfTheOthers) {
     ASSERT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();
     ASSERT_TRUE(context.Barrier(2, 2));
+  });
+}
+
+// Memory that the library knows, freed by the application: the kernel that uses it goes wrong, and with it all that the
+// process has on the device. The communicator fails, also on the peer, which waits for that kernel.
+TEST(Faults, MemoryFreedByTheApplication) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const harness::GpuDriver* const driver = EnterGpu();
+    uint64_t memory = 0;
+    ASSERT_EQ(driver->allocate(&memory, 3000 * sizeof(int32_t)), 0);
+    void* const data = reinterpret_cast<void*>(memory);
+    const auto sum = [&] {
+      return ncclAllReduce(data, data, 3000, ncclInt32, ncclSum, clique.comm(), harness::Cuda(clique.stream()));
+    };
+    ASSERT_OK(sum());
+    ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 0) {
+      ASSERT_EQ(driver->free_memory(memory), 0);
+    }
+    ASSERT_OK(sum());
+    EXPECT_EQ(driver->synchronize(clique.stream()) == 0, context.rank() == 1);
+    EXPECT_EQ(AwaitError(clique.comm(), 1000), ncclUnhandledCudaError) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(harness::LastErrorHas("rank 0: CUDA device 0") && harness::LastErrorHas("freed")) << ncclGetLastError(nullptr);
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+  });
+}
+
+// Of what was never used before the call says so itself.
+TEST(Faults, MemoryFreedBeforeItsFirstUse) {
+  RunRanks(harness::Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const harness::GpuDriver* const driver = EnterGpu();
+    uint64_t memory = 0;
+    ASSERT_EQ(driver->allocate(&memory, size_t{4} << 20), 0);
+    ASSERT_EQ(driver->free_memory(memory), 0);
+    void* const data = reinterpret_cast<void*>(memory);
+    EXPECT_EQ(ncclAllReduce(data, data, 3000, ncclInt32, ncclSum, clique.comm(), harness::Cuda(clique.stream())),
+              ncclInvalidArgument);
+    EXPECT_TRUE(harness::LastErrorHas("sendbuff")) << ncclGetLastError(nullptr);
   });
 }
 

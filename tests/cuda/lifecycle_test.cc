@@ -9,9 +9,11 @@
 namespace axccl::tests {
 namespace {
 
+using harness::AllowedNs;
 using harness::Clique;
 using harness::Cuda;
 using harness::EnterGpu;
+using harness::NowNs;
 using harness::RankContext;
 using harness::RunRanks;
 
@@ -50,32 +52,74 @@ void MakeUseAndDestroy(RankContext& context, Words* data) {
   ASSERT_TRUE(clique.Destroy());
 }
 
-// What peers had mapped is given back when the next communicator is made after they have let go of it.
-void GiveBack(RankContext& context) {
-  ASSERT_TRUE(context.Barrier());
-  ncclComm_t comm = nullptr;
-  ASSERT_OK(ncclCommInitAll(&comm, 1, nullptr));
-  ASSERT_OK(ncclCommDestroy(comm));
+// What peers had mapped is given back soon after they have let go of it, and what lets go of theirs may be a thread that ends
+// soon: waits for as much free memory and as few threads.
+Held Await(size_t memory, size_t threads) {
+  Held held = Look();
+  for (const uint64_t start = NowNs();
+       (held.memory < memory || held.threads > threads) && NowNs() - start < AllowedNs(1000); held = Look())
+    std::this_thread::yield();
+  return held;
 }
 
 TEST(Lifecycle, NothingIsLeft) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Words data(2000);
+    const size_t at_first = Look().memory;
     for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(MakeUseAndDestroy(context, &data));
-    ASSERT_NO_FATAL_FAILURE(GiveBack(context));
-    const Held before = Look();
+    ASSERT_TRUE(context.Barrier());
+    const Held before = Await(at_first, Look().threads);
+    EXPECT_EQ(before.memory, at_first);
     ASSERT_TRUE(context.Barrier());
     for (int i = 0; i < 50; ++i) {
       ASSERT_TRUE(context.Step("cycle %d", i));
       ASSERT_NO_FATAL_FAILURE(MakeUseAndDestroy(context, &data));
     }
-    ASSERT_NO_FATAL_FAILURE(GiveBack(context));
-    const Held after = Look();
+    ASSERT_TRUE(context.Barrier());
+    const Held after = Await(before.memory, before.threads);
     EXPECT_EQ(after.memory, before.memory);
     EXPECT_LE(after.descriptors, before.descriptors);
-    EXPECT_LE(after.threads, before.threads);
+    // Where one was first needed meanwhile; not one for every cycle.
+    EXPECT_LE(after.threads, before.threads + 1);
     ASSERT_TRUE(context.Barrier());
   });
+}
+
+// Rank 0 waits for calls that the others, some of them in its process, make only after they have destroyed a communicator
+// of theirs, and with a plan that is new on the device.
+void DestroyWhileAnotherWaits(RankContext& context) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  const int n = context.nranks();
+  const bool waits = context.rank() == 0;
+  ncclComm_t others = nullptr;
+  ASSERT_OK(ncclCommSplit(clique.comm(), waits ? NCCL_SPLIT_NOCOLOR : 0, context.rank(), &others, nullptr));
+  Words few(3000, 1), many(200000, 1);
+  ASSERT_OK(Sum(&few, &few, clique.comm(), clique.stream()));
+  if (!waits) {
+    ASSERT_OK(Sum(&few, &few, others, clique.stream()));
+  }
+  ASSERT_TRUE(clique.Synchronize());
+  EXPECT_TRUE(few.AreAll(waits ? n : n * (n - 1))) << few.get()[0];
+  ASSERT_TRUE(context.Barrier());
+  if (waits) {
+    ASSERT_OK(Sum(&many, &many, clique.comm(), clique.stream()));
+  }
+  ASSERT_TRUE(context.Barrier());
+  if (!waits) {
+    ASSERT_TRUE(context.Step("destroy"));
+    ASSERT_OK(ncclCommDestroy(others));
+    ASSERT_TRUE(context.Step("call"));
+    ASSERT_OK(Sum(&many, &many, clique.comm(), clique.stream()));
+  }
+  ASSERT_TRUE(clique.Synchronize());
+  EXPECT_TRUE(many.AreAll(n)) << many.get()[0];
+  ASSERT_TRUE(context.Barrier());
+}
+
+TEST(Lifecycle, DestroyingDoesNotWaitForOtherCommunicators) {
+  RunRanks(harness::Threads(2), DestroyWhileAnotherWaits);
+  RunRanks(harness::Layout{2, 2, 1}, DestroyWhileAnotherWaits);
 }
 
 TEST(Lifecycle, Split) {

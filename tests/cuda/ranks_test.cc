@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/collectives/owned_view.h"
 #include "tests/cuda/words.h"
 #include "tests/harness/case_runner.h"
 
@@ -226,6 +227,41 @@ TEST(Streams, NullStream) {
       ASSERT_EQ(driver->destroy_stream(blocking), 0);
     });
   }
+}
+
+// Once every kind of call was made, no call takes memory of the device.
+TEST(Streams, NothingIsAllocatedOnceWarm) {
+  RunRanks(harness::OneThread(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    const GpuDriver* const driver = EnterGpu();
+    Words in(3000), out(18000);
+    const auto calls = [&] {
+      for (const size_t count : {size_t{3}, size_t{3000}}) {
+        ASSERT_OK(ncclGroupStart());
+        for (int i = 0; i < clique.size(); ++i) {
+          // On a stream each, so that they are ordered, too.
+          const cudaStream_t stream = Cuda(clique.stream(0, i));
+          int32_t* const results = out.get() + i * 9000;
+          ASSERT_OK(ncclAllReduce(in.get(), results, count, ncclInt32, ncclSum, clique.comm(i), stream));
+          ASSERT_OK(ncclSend(in.get(), count, ncclInt32, 1 - i, clique.comm(i), stream));
+          ASSERT_OK(ncclRecv(results + 3000, count, ncclInt32, 1 - i, clique.comm(i), stream));
+          const auto size = static_cast<int64_t>(count);
+          ASSERT_OK(axcclAllReduce(1, View(in.get(), {size}), View(results + 6000, {size}), ncclSum,
+                                   axcclDefaultChannel(clique.comm(i)), nullptr, stream));
+        }
+        ASSERT_OK(ncclGroupEnd());
+        // What is in flight at a time has memory of its own.
+        ASSERT_TRUE(clique.Synchronize());
+      }
+    };
+    ASSERT_NO_FATAL_FAILURE(calls());
+    size_t warm = 0, now = 0, total = 0;
+    ASSERT_EQ(driver->memory_info(&warm, &total), 0);
+    for (int round = 0; round < 10; ++round) ASSERT_NO_FATAL_FAILURE(calls());
+    ASSERT_EQ(driver->memory_info(&now, &total), 0);
+    EXPECT_EQ(now, warm);
+  });
 }
 
 // Ranks of one process on two devices.

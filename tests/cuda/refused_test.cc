@@ -81,25 +81,23 @@ TEST(Arguments, MemoryOfAnotherDevice) {
 
 void Callback(void*, const void*, size_t, void*) {}
 
-TEST(Arguments, UnevenPartsAndCallbacks) {
+TEST(Arguments, RootsInMemoryAndCallbacks) {
   RunRanks(harness::Processes(1), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     Words data(100);
-    const int64_t size = 50, stride = 2, extents[1] = {50};
+    const int64_t size = 50, stride = 2;
+    const int32_t root = 0;
     axcclView_t view = AXCCL_VIEW_INITIALIZER;
     view.data = data.get();
     view.datatype = ncclInt32;
     view.num_dims = 1;
     view.sizes = &size;
     view.strides = &stride;
-    EXPECT_EQ(axcclAllGatherV(1, &view, &view, 0, extents, axcclDefaultChannel(clique.comm()), nullptr,
-                              Cuda(clique.stream())),
+    EXPECT_EQ(axcclBroadcastFrom(1, &view, &view, &root, axcclDefaultChannel(clique.comm()), nullptr,
+                                 Cuda(clique.stream())),
               ncclInvalidUsage);
-    ExpectText({"parts of different sizes", "CUDA", "host ranks"});
-    axcclChannel_t channel = nullptr;
-    EXPECT_EQ(axcclChannelCreate(&channel, clique.comm(), nullptr, 7, 0), ncclInvalidUsage);
-    ExpectText({"axcclChannelCreate", "GPU ranks", "host ranks"});
+    ExpectText({"axcclBroadcastFrom", "read when the call starts", "host ranks"});
     ncclRedOp_t op;
     ASSERT_OK(axcclRedOpCreateCallback(&op, Callback, nullptr, ncclInt32, clique.comm()));
     EXPECT_EQ(ncclAllReduce(data.get(), data.get(), 100, ncclInt32, op, clique.comm(), Cuda(clique.stream())),
@@ -153,34 +151,6 @@ TEST(Init, TooLittleMemory) {
     ASSERT_NO_FATAL_FAILURE(ExpectNoInit(context, ncclUnhandledCudaError, {"bytes are needed", "AXCCL_SCRATCH_BYTES"}));
   };
   RunRanks(harness::Processes(2), body, With({{"SOFTGPU_MEMORY", "1M"}}));
-}
-
-TEST(Init, NoMemoryOfOtherProcesses) {
-  const auto several = [](RankContext& context) {
-    ASSERT_NO_FATAL_FAILURE(
-        ExpectNoInit(context, ncclUnhandledCudaError, {"cannot map", "one process", "AXCCL_DEVICE=host"}));
-  };
-  RunRanks(harness::Processes(2), several, With({{"SOFTGPU_IPC", "0"}}));
-  // Threads need none.
-  const auto one = [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    Words data(100, 1);
-    ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
-    ASSERT_TRUE(clique.Synchronize());
-    EXPECT_TRUE(data.AreAll(2));
-    ASSERT_TRUE(context.Barrier());
-  };
-  RunRanks(harness::Threads(2), one, With({{"SOFTGPU_IPC", "0"}}));
-}
-
-TEST(Init, NoPeerAccess) {
-  const auto body = [](RankContext& context) {
-    ASSERT_NE(EnterGpu(context.rank()), nullptr);
-    ASSERT_NO_FATAL_FAILURE(
-        ExpectNoInit(context, ncclInvalidUsage, {"CUDA device", "cannot access the memory of device"}));
-  };
-  RunRanks(harness::Threads(2), body, With({{"SOFTGPU_PEER_ACCESS", "0"}, {"SOFTGPU_DEVICES", "2"}}));
 }
 
 // Run without the software GPU.

@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/harness/client.h"
 #include "tests/harness/gpu.h"
 #include "tests/harness/gpu_driver.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 
@@ -41,6 +43,17 @@ class Words {
 
 inline ncclResult_t Sum(Words* in, Words* out, ncclComm_t comm, axcclStream_t stream) {
   return ncclAllReduce(in->get(), out->get(), in->size(), ncclInt32, ncclSum, comm, harness::Cuda(stream));
+}
+
+// What ncclCommGetAsyncError says once it says something else than success, at the latest after `limit_ms` (and what
+// tests allow on top).
+inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
+  ncclResult_t state = ncclSuccess;
+  for (const uint64_t start = harness::NowNs(); state == ncclSuccess && harness::NowNs() < start + harness::AllowedNs(limit_ms);) {
+    EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+    std::this_thread::yield();
+  }
+  return state;
 }
 
 // One multiprocessor for all ranks.

@@ -64,6 +64,53 @@ TEST(CudaProgram, SaysWhatIsABarrierAndWhatIsDirect) {
   EXPECT_EQ(reinterpret_cast<const cuda::Program*>(direct->data())->prologue, 3u);
 }
 
+// How many steps signal or wait for a packed slot.
+int NumPacked(const Program& program) {
+  auto bytes = MakeCudaProgram(program);
+  EXPECT_TRUE(bytes.ok());
+  const auto& header = *reinterpret_cast<const cuda::Program*>(bytes->data());
+  int packed = 0;
+  for (uint32_t i = 0; i < header.lane_begin[header.lanes]; ++i) packed += header.steps()[i].packed;
+  EXPECT_EQ(header.packs != 0, packed != 0);
+  return packed;
+}
+
+TEST(CudaProgram, SaysWhatPackedSlotsAreFor) {
+  // All ranks publish and wait for all others.
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "oneshot", 1, 1)), 4);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllGather, 3, "oneshot", 1, 2)), 3);
+  // The root publishes alone, or does not.
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kBroadcast, 4, "oneshot", 1, 0)), 1);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kBroadcast, 4, "oneshot", 1, 2)), 1);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kReduce, 4, "oneshot", 1, 0)), 3);
+  // One endpoint publishes several slots; others' memory is written or read; no data.
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kReduceScatter, 3, "oneshot", 1, 0)), 0);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "direct", 1, 0)), 0);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "ring", 1, 0)), 0);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kBarrier, 4, "oneshot", 1, 0)), 0);
+}
+
+// Plans whose signals say more than that the slot is there.
+TEST(CudaProgram, PacksNothingThatOthersHangOn) {
+  const auto packs_with = [](auto change) {
+    auto schedule = algo::Generate(plan::Contract{plan::Kind::kAllReduce, 2, 0}, "oneshot", 1);
+    EXPECT_TRUE(schedule.ok());
+    auto plan = std::make_shared<plan::Plan>();
+    plan->schedule = std::move(schedule).value();
+    change(&plan->schedule.program[1][0].ops);
+    auto program = Program::Make(plan, 0);
+    EXPECT_TRUE(program.ok());
+    return NumPacked(**program) != 0;
+  };
+  using Ops = std::vector<plan::Op>;  // copy, signal, wait, reduce
+  EXPECT_TRUE(packs_with([](Ops*) {}));
+  // Something between the slot and its signal, the slot written again, and a read of what was not waited for.
+  EXPECT_FALSE(packs_with([](Ops* ops) { ops->insert(ops->begin() + 1, ops->back()); }));
+  EXPECT_FALSE(packs_with([](Ops* ops) { ops->push_back(ops->front()); }));
+  EXPECT_FALSE(packs_with([](Ops* ops) { std::swap((*ops)[2], (*ops)[3]); }));
+  EXPECT_FALSE(packs_with([](Ops* ops) { ops->front().dst[0].rank = 0; }));
+}
+
 TEST(CudaProgram, RefusesWhatTheInterpreterHasNoRoomFor) {
   Program program = *Make(plan::Kind::kAllReduce, 2, "oneshot", 1, 0);
   program.lanes.resize(cuda::kMaxLanes + 1);
@@ -85,6 +132,12 @@ TEST(CudaCut, IsThatOfThePreparedCall) {
   EXPECT_EQ(cut.partition.tile, 128u);
   EXPECT_EQ(cut.turns, 4u);
   EXPECT_EQ(cut.slot_bytes, 192u);
+  EXPECT_EQ(cut.packs, 0);
+  prepared.inline_slots = true;
+  EXPECT_EQ(MakeCudaCut(prepared).packs, 1);
+  // Of nothing there are no words to wait for.
+  prepared.partition.count = 0;
+  EXPECT_EQ(MakeCudaCut(prepared).packs, 0);
   for (uint64_t turn = 0; turn < 1000; ++turn) EXPECT_EQ(cut.SetOffset(turn), prepared.SetOffset(turn)) << turn;
 }
 

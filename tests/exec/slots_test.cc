@@ -108,6 +108,25 @@ TEST_P(SlotsTest, EveryTurnHasItsPartOfTheScratch) {
   EXPECT_GT(several, 0u);
 }
 
+// In lines as many bytes as the channel says: those of GPU ranks have other room.
+TEST(Slots, LiveInLinesUpToWhatTheChannelSays) {
+  EnsembleOptions options;
+  options.algorithms = Only(Kind::kAllReduce, "oneshot");
+  for (const uint64_t most : {uint64_t{48}, uint64_t{512}}) {
+    Ensemble ensemble(options);
+    ensemble.channel(0)->inline_bytes = most;
+    Call call;
+    call.kind = Kind::kAllReduce;
+    call.type = DataType::kUint8;
+    for (const uint64_t count : {most - 1, most, most + 1}) {
+      call.count = count;
+      auto prepared = ensemble.channel(0)->Prepare(call, tune::Access::kNone);
+      ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+      EXPECT_EQ(prepared.value()->inline_slots, count <= most) << count << " of " << most;
+    }
+  }
+}
+
 TEST_P(SlotsTest, AllOfTheScratchIsUsedInTurn) {
   ForEachCall([&](Ensemble* ensemble, const std::vector<const Prepared*>& prepared) {
     const Prepared& mine = *prepared[0];

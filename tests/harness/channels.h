@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/harness/client.h"
+#include "tests/harness/gpu.h"
 
 namespace axccl::harness {
 
@@ -60,7 +61,7 @@ class Gather {
 
  private:
   int64_t count_;
-  std::vector<int64_t> in_, out_;
+  DeviceVector<int64_t> in_, out_;
 };
 
 }  // namespace axccl::harness

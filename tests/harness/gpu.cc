@@ -23,8 +23,12 @@ bool OnGpu() {
 void* GpuAllocate(size_t bytes) {
   constexpr unsigned kAttachGlobal = 1;
   const GpuDriver* const driver = EnterGpu();
+  const char* kind = std::getenv("AXCCL_TEST_GPU_MEMORY");
+  const bool managed = kind == nullptr || std::string_view(kind) != "device";
   uint64_t memory = 0;
-  if (driver == nullptr || driver->allocate_managed(&memory, bytes, kAttachGlobal) != 0) return nullptr;
+  if (driver == nullptr) return nullptr;
+  const int error = managed ? driver->allocate_managed(&memory, bytes, kAttachGlobal) : driver->allocate(&memory, bytes);
+  if (error != 0) return nullptr;
   return reinterpret_cast<void*>(memory);
 }
 
@@ -48,6 +52,23 @@ ncclResult_t SynchronizeStream(axcclStream_t stream) {
   if (!OnGpu()) return axcclStreamSynchronize(stream);
   const GpuDriver* const driver = EnterGpu();
   return driver != nullptr ? ResultOf(driver->synchronize(stream)) : ncclUnhandledCudaError;
+}
+
+ncclResult_t QueryStream(axcclStream_t stream) {
+  constexpr int kNotReady = 600;
+  if (!OnGpu()) return axcclStreamQuery(stream);
+  const GpuDriver* const driver = EnterGpu();
+  if (driver == nullptr) return ncclUnhandledCudaError;
+  const int state = driver->query_stream(stream);
+  return state == kNotReady ? ncclInProgress : ResultOf(state);
+}
+
+ncclResult_t EndOf(axcclStream_t stream, ncclComm_t comm) {
+  const ncclResult_t synchronized = SynchronizeStream(stream);
+  if (!OnGpu() || synchronized != ncclSuccess) return synchronized;
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
+  return asked != ncclSuccess ? asked : state;
 }
 
 ncclResult_t DestroyStream(axcclStream_t stream) {

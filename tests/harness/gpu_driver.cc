@@ -37,6 +37,7 @@ const GpuDriver* Load() {
   find(&driver.destroy_stream, "cuStreamDestroy_v2");
   find(&driver.stream_wait_event, "cuStreamWaitEvent");
   find(&driver.call_host, "cuLaunchHostFunc");
+  find(&driver.copy_to_host, "cuMemcpyDtoH_v2");
   find(&driver.fill, "cuMemsetD32Async");
   find(&driver.create_event, "cuEventCreate");
   find(&driver.record_event, "cuEventRecord");

@@ -99,6 +99,7 @@ struct Machine {
   std::vector<Stack*> free_stacks;
   Fiber* now = nullptr;
   Sanitizer scheduler;
+  const Options* options = nullptr;
   uint64_t random = 0;
   Block* favourite = nullptr;
   uint64_t burst = 0;
@@ -217,17 +218,6 @@ Block* PickBlock() {
   return able[Draw(able.size())];
 }
 
-void RunOne(Block* block) {
-  Fiber* const fiber = block->ready[Draw(block->ready.size())];
-  machine->now = fiber;
-  fiber->sanitizer.Enter();
-  fiber->stack->Enter();
-  machine->now = nullptr;
-  if (fiber->ended || fiber->waits) Remove(&block->ready, fiber);
-  if (block->passed) OpenBarrier(block);
-  if (fiber->ended && --block->left == 0) EndBlock(block);
-}
-
 // Brings one store to memory, unless an earlier one of the same bytes is still waiting.
 void Drain(Block* block, size_t index) {
   const Pending store = block->pending[index];
@@ -238,11 +228,25 @@ void Drain(Block* block, size_t index) {
   block->pending.erase(block->pending.begin() + static_cast<ptrdiff_t>(index));
 }
 
+void RunOne(Block* block) {
+  Fiber* const fiber = block->ready[Draw(block->ready.size())];
+  machine->now = fiber;
+  fiber->sanitizer.Enter();
+  fiber->stack->Enter();
+  machine->now = nullptr;
+  if (fiber->ended || fiber->waits) Remove(&block->ready, fiber);
+  // Even a block that stores nothing more.
+  if (!block->pending.empty() && Draw(16) == 0) Drain(block, Draw(block->pending.size()));
+  if (block->passed) OpenBarrier(block);
+  if (fiber->ended && --block->left == 0) EndBlock(block);
+}
+
 }  // namespace
 
 bool Run(const std::vector<Stream>& streams, const Options& options) {
   Machine here;
   machine = &here;
+  here.options = &options;
   here.random = options.seed;
   here.scheduler.Current();
   for (const auto& stack : Stacks()) here.free_stacks.push_back(stack.get());
@@ -304,6 +308,7 @@ void MaybeSwitch() {
 uint64_t Load(const void* p, size_t bytes) {
   MaybeSwitch();
   const Fiber* const fiber = machine->now;
+  if (machine->options->watch) machine->options->watch(fiber->thread, p, false);
   const auto* const from = static_cast<const uint8_t*>(p);
   uint8_t value[8] = {};
   std::memcpy(value, from, bytes);
@@ -324,6 +329,7 @@ uint64_t Load(const void* p, size_t bytes) {
 void Store(void* p, uint64_t value, size_t bytes) {
   MaybeSwitch();
   const Fiber* const fiber = machine->now;
+  if (machine->options->watch) machine->options->watch(fiber->thread, p, true);
   Block* const block = fiber->block;
   block->pending.push_back({static_cast<uint8_t*>(p), value, static_cast<uint8_t>(bytes), false, fiber->thread});
   if (block->pending.size() > kMostPending) Drain(block, 0);

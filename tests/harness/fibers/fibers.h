@@ -6,7 +6,7 @@
 // interrupted at every primitive.
 //
 // Memory is weak: stores of data, and relaxed ones, wait in a buffer of their block and reach memory in any order, at
-// random times. Threads see their own, and after a barrier those from before it of their whole block. A release store
+// random times while the block runs. Threads see their own, and after a barrier those from before it of their whole block. A release store
 // or an atomic operation first brings out what its thread sees, and the end of a block all. Under ThreadSanitizer
 // memory is not weak: there flags are atomics, data is accessed plainly, and a race is what it reports.
 #pragma once
@@ -32,6 +32,8 @@ struct Options {
   // Stands in for the host: called every `host_interval` switches, between those.
   std::function<void()> host;
   uint64_t host_interval = 1000;
+  // Told of every load and store but atomic and release ones, in the order of each thread; not under ThreadSanitizer.
+  std::function<void(uint32_t thread, const void* p, bool stores)> watch;
 };
 
 // False when the streams do not end; their fibers are given up.

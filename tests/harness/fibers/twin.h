@@ -28,6 +28,11 @@ inline uint32_t NumThreads() { return fibers::Here().threads; }
 inline uint32_t BlockIndex() { return fibers::Here().block; }
 inline uint32_t NumBlocks() { return fibers::Here().blocks; }
 
+template <class T>
+T& InShared(T& object) {
+  return object;
+}
+
 inline uint32_t BarrierCount(bool value) { return fibers::BarrierCount(value); }
 inline void Barrier() { BarrierCount(false); }
 inline void Backoff(uint32_t) { fibers::Switch(); }
@@ -59,6 +64,9 @@ void StoreRelaxed(Word* p, Word value) {
   fibers::MaybeSwitch();
   __atomic_store_n(p, value, __ATOMIC_RELAXED);
 }
+// ThreadSanitizer knows no order of loads alone.
+inline uint64_t LoadFlagged(const uint64_t* p) { return LoadAcquire(p); }
+inline void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelease(p, value); }
 inline uint32_t FetchAdd(uint32_t* p, uint32_t value) { return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL); }
 inline uint32_t Exchange(uint32_t* p, uint32_t value) { return __atomic_exchange_n(p, value, __ATOMIC_ACQ_REL); }
 
@@ -98,6 +106,8 @@ template <class Word>
 void StoreRelaxed(Word* p, Word value) {
   fibers::Store(p, value, sizeof(Word));
 }
+inline uint64_t LoadFlagged(const uint64_t* p) { return LoadRelaxed(p); }
+inline void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelaxed(p, value); }
 inline uint32_t FetchAdd(uint32_t* p, uint32_t value) {
   fibers::MaybeSwitch();
   fibers::BringOut();

@@ -9,7 +9,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/cuda/movers_on_fibers.h"
@@ -151,6 +154,197 @@ void CheckCopy(int element) {
 TEST(CudaBoxTest, CopiesAsTheHost) {
   for (int element = 1; element <= kMaxOpaqueBytes; ++element) {
     for (int round = 0; round < 150; ++round) ASSERT_NO_FATAL_FAILURE(CheckCopy(element));
+  }
+}
+
+// ---- copies by tiles ----
+
+// An operand of a transposition, whose fastest dimension is `fast` and the others lie in any order, some with gaps, and
+// some of them backwards. `gaps`: every dimension has one, so that no two merge.
+void AddTransposed(size_t fast, bool gaps, Case* c) {
+  Operand& operand = c->operands.emplace_back();
+  std::vector<size_t> order(c->sizes.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::swap(order[0], order[fast]);
+  std::shuffle(order.begin() + 1, order.end(), Random());
+  operand.strides.resize(order.size());
+  int64_t step = 1, least = 0, most = 1;
+  for (const size_t d : order) {
+    operand.strides[d] = step != 1 && OneIn(3) ? -step : step;
+    const int64_t reach = operand.strides[d] * (c->sizes[d] - 1);
+    (reach < 0 ? least : most) += reach;
+    step = step * c->sizes[d] + static_cast<int64_t>(gaps || OneIn(2) ? 1 + Below(3) : 0);
+  }
+  operand.base = 64 + static_cast<size_t>(-least) * c->element;
+  operand.memory[0].resize(static_cast<size_t>(most - least) * c->element / 8 + 32);
+  for (uint64_t& word : operand.memory[0]) word = Random()();
+  operand.memory[1] = operand.memory[0];
+}
+
+struct Transposition {
+  std::vector<int64_t> sizes;
+  size_t from, to;  // fastest dimensions
+  int num_dst;
+};
+
+Transposition RandomTransposition() {
+  const size_t num_dims = 2 + Below(3);
+  Transposition t{std::vector<int64_t>(num_dims), Below(num_dims), Below(num_dims - 1), 1 + static_cast<int>(Below(3))};
+  if (t.to >= t.from) ++t.to;
+  for (int64_t& size : t.sizes) size = 2 + static_cast<int64_t>(Below(4));
+  t.sizes[t.from] = 17 + static_cast<int64_t>(Below(50));
+  t.sizes[t.to] = 17 + static_cast<int64_t>(Below(50));
+  return t;
+}
+
+Case CaseOf(const Transposition& t, size_t element, bool gaps = false) {
+  Case c;
+  c.sizes = t.sizes;
+  c.element = element;
+  c.num_dst = t.num_dst;
+  c.count = 1;
+  for (const int64_t size : c.sizes) c.count *= static_cast<uint64_t>(size);
+  for (int d = 0; d < t.num_dst; ++d) AddTransposed(t.to, false, &c);
+  AddTransposed(t.from, gaps, &c);
+  return c;
+}
+
+// How many tiles it takes.
+void CopyTransposed(Case* c, uint32_t threads, uint32_t* tiles) {
+  const auto on_host = c->Get(0), on_device = c->Get(1);
+  const size_t source = static_cast<size_t>(c->num_dst);
+  CopyBox(c->Range(), on_host.data(), c->num_dst, on_host[source], c->element, false);
+  const BoxReduceRequest request{
+      c->Range(),   on_device.data(), c->num_dst, &on_device[source], 1, OpaqueType(static_cast<int>(c->element)),
+      Combine::kSum};
+  ASSERT_TRUE(cuda::MoveBoxOnFibers(request, threads, Random()(), tiles)) << c->Text();
+  ASSERT_NO_FATAL_FAILURE(CheckMemory(*c));
+}
+
+TEST(CudaBoxTest, CopiesWholeTranspositionsByTiles) {
+  for (const size_t element : {1, 2, 4, 8, 16}) {
+    const int64_t side = element <= 4 ? 32 : 16;
+    for (int round = 0; round < 30; ++round) {
+      const Transposition t = RandomTransposition();
+      Case c = CaseOf(t, element, true);
+      uint32_t tiles = 0;
+      ASSERT_NO_FATAL_FAILURE(CopyTransposed(&c, 1 + static_cast<uint32_t>(Below(40)), &tiles));
+      int64_t expected = 1;
+      for (size_t d = 0; d < t.sizes.size(); ++d)
+        expected *= d == t.from || d == t.to ? (t.sizes[d] + side - 1) / side : t.sizes[d];
+      const bool wasteful = static_cast<uint64_t>(expected * side * side) > 4 * c.count;
+      ASSERT_EQ(tiles, wasteful ? 0 : expected) << c.Text();
+    }
+  }
+}
+
+TEST(CudaBoxTest, CopiesAnyRangeOfATransposition) {
+  for (const size_t element : {1, 2, 4, 8, 16}) {
+    int by_tiles = 0;
+    for (int round = 0; round < 100; ++round) {
+      Case c = CaseOf(RandomTransposition(), element);
+      c.begin = Below(c.count);
+      c.count = 1 + Below(c.count - c.begin);
+      uint32_t tiles = 0;
+      ASSERT_NO_FATAL_FAILURE(CopyTransposed(&c, 1 + static_cast<uint32_t>(Below(40)), &tiles));
+      by_tiles += tiles != 0;
+    }
+    ASSERT_GT(by_tiles, 10) << element << " bytes";
+    ASSERT_LT(by_tiles, 100) << element << " bytes";
+  }
+}
+
+// Pieces of the same order, odd sizes, destinations that differ, and ranges of a row are left to the other way.
+TEST(CudaBoxTest, TakesTilesForTranspositionsAlone) {
+  const auto tiles_of = [](Case c) {
+    uint32_t tiles = 1;
+    CopyTransposed(&c, 8, &tiles);
+    return tiles;
+  };
+  EXPECT_NE(tiles_of(CaseOf({{40, 50}, 0, 1, 2}, 4)), 0);
+  EXPECT_NE(tiles_of(CaseOf({{40, 50}, 1, 0, 2}, 4)), 0);
+  EXPECT_EQ(tiles_of(CaseOf({{40, 50}, 1, 1, 2}, 4)), 0);
+  EXPECT_EQ(tiles_of(CaseOf({{40, 50}, 0, 0, 2}, 4)), 0);
+  EXPECT_EQ(tiles_of(CaseOf({{40, 50}, 0, 1, 1}, 3)), 0);
+  EXPECT_EQ(tiles_of(CaseOf({{400, 2}, 0, 1, 1}, 4)), 0);
+  Case row = CaseOf({{40, 50}, 0, 1, 1}, 4);
+  row.begin = 75;
+  row.count = 50;
+  EXPECT_EQ(tiles_of(row), 0);
+  Case other = CaseOf({{40, 50, 20}, 0, 1, 1}, 4);
+  const Operand source = other.operands.back();
+  other.operands.pop_back();
+  AddTransposed(2, false, &other);
+  other.operands.push_back(source);
+  other.num_dst = 2;
+  EXPECT_EQ(tiles_of(other), 0);
+}
+
+#if !defined(__SANITIZE_THREAD__)
+// What 32 threads load or store at a time is as many sectors of memory as the words have bytes.
+TEST(CudaBoxTest, TilesAreReadAndWrittenInWholeSectors) {
+  constexpr uint32_t kThreads = 64;
+  for (const size_t element : {1, 2, 4, 8}) {
+    Case c = CaseOf({{64, 96}, 0, 1, 1}, element);
+    for (Operand& operand : c.operands) {
+      operand.strides = operand.strides[0] == 1 ? std::vector<int64_t>{1, 64} : std::vector<int64_t>{96, 1};
+      // Whole sectors begin where the memory of both operands is aligned to them.
+      operand.memory[1].assign(64 * 96 * element / 8 + 32, 7);
+      operand.base = 32 - reinterpret_cast<uintptr_t>(operand.memory[1].data()) % 32;
+    }
+    // Of an operand and a group of threads: the sectors of each of its accesses.
+    std::map<std::pair<size_t, uint32_t>, std::vector<std::set<uintptr_t>>> sectors;
+    std::vector<size_t> accesses[2] = {std::vector<size_t>(kThreads), std::vector<size_t>(kThreads)};
+    const auto watch = [&](uint32_t thread, const void* p, bool stores) {
+      const size_t operand = stores ? 0 : 1;
+      const auto& memory = c.operands[operand].memory[1];
+      if (p < memory.data() || p >= memory.data() + memory.size()) return;
+      auto& group = sectors[{operand, thread / 32}];
+      const size_t access = accesses[operand][thread]++;
+      group.resize(std::max(group.size(), access + 1));
+      group[access].insert(reinterpret_cast<uintptr_t>(p) / 32);
+    };
+    const auto on_device = c.Get(1);
+    const BoxReduceRequest request{
+        c.Range(), on_device.data(), 1, &on_device[1], 1, OpaqueType(static_cast<int>(element)), Combine::kSum};
+    uint32_t tiles = 0;
+    ASSERT_TRUE(cuda::MoveBoxOnFibers(request, kThreads, Random()(), &tiles, watch));
+    ASSERT_NE(tiles, 0);
+    ASSERT_EQ(sectors.size(), 4);
+    for (const auto& [who, groups] : sectors) {
+      ASSERT_EQ(groups.size(), c.count / kThreads);
+      for (const auto& group : groups)
+        ASSERT_EQ(group.size(), element) << element << " bytes, operand " << who.first << ", group " << who.second;
+    }
+  }
+}
+#endif
+
+// A range of a box that 32 bits do not count. Memory is where the range's rows are.
+TEST(CudaBoxTest, CopiesTilesFar) {
+  for (int round = 0; round < 20; ++round) {
+    const int64_t rows = int64_t{1} << (29 + Below(6));
+    Case c;
+    c.sizes = {3, rows, 64};
+    c.element = 4;
+    c.count = 1500;
+    c.begin = static_cast<uint64_t>(rows) * 64 * (1 + Below(3)) - 1500 - Below(100);
+    for (int i = 0; i < 2; ++i) {
+      Operand& operand = c.operands.emplace_back();
+      operand.memory[0].assign(2000, static_cast<uint64_t>(i));
+    }
+    Operand& to = c.operands[0];
+    Operand& from = c.operands[1];
+    for (uint64_t& word : from.memory[0]) word = Random()();
+    const int64_t first_row = static_cast<int64_t>(c.begin / 64) % rows;
+    to.strides = {0, 1, 50};
+    from.strides = {0, 64, 1};
+    to.base = 0 - static_cast<size_t>(first_row) * 4;
+    from.base = 0 - static_cast<size_t>(first_row) * 256;
+    for (Operand& operand : c.operands) operand.memory[1] = operand.memory[0];
+    uint32_t tiles = 0;
+    ASSERT_NO_FATAL_FAILURE(CopyTransposed(&c, 8, &tiles));
+    ASSERT_NE(tiles, 0);
   }
 }
 

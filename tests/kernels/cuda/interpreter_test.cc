@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "src/algo/algo.h"
 #include "tests/kernels/cuda/kernel_on_fibers.h"
 #include "tests/kernels/cuda/random_calls.h"
@@ -24,6 +26,7 @@ TEST(CudaInterpreter, RunsEveryAlgorithm) {
           call.kind = static_cast<plan::Kind>(kind);
           call.algorithm = algorithm;
           Legalize(&call);
+          if (random.OneIn(2)) OfferStaged(ranks, kLanes, &call, &random);
           ASSERT_EQ(RunSequence(RunKernel, ranks, kLanes, {call, call, call}, random.Next()), "");
         }
       }
@@ -41,6 +44,34 @@ TEST(CudaInterpreter, RunsCallsOfManyTurns) {
   for (int repeat = 0; repeat < 60; ++repeat) ASSERT_EQ(RunLongCalls(RunKernel, random.Next()), "");
 }
 
+TEST(CudaInterpreter, RunsSmallCalls) {
+  harness::Random random(harness::Seed() + 4);
+  for (int repeat = 0; repeat < 300; ++repeat) ASSERT_EQ(RunSmallCalls(RunKernel, random.Next()), "");
+}
+
+// Of what was stored long ago and is not used any more nothing is left.
+TEST(CudaInterpreter, ForgetsOldWords) {
+  CallSpec call;
+  call.algorithm = "oneshot";
+  call.count = 3;
+  call.packs = true;
+  World world(2, 1, 1);
+  constexpr size_t kWords = kRotation * kPackedBytes / 4;  // of endpoint 0
+  for (int rank = 0; rank < 2; ++rank) std::fill_n(world.packed(rank), kWords, uint64_t{9999} << 32);
+  for (size_t i = 0; i < kWords; ++i) world.Add(call);
+  ASSERT_TRUE(world.Run(RunKernel, World::Shape(), fibers::Options()));
+  EXPECT_EQ(world.Check(), "");
+  for (int rank = 0; rank < 2; ++rank) {
+    for (size_t i = 0; i < kWords; ++i)
+      ASSERT_EQ(world.packed(rank)[i] != 0, i % (kPackedBytes / 4) < call.count) << "rank " << rank << ", word " << i;
+  }
+}
+
+TEST(CudaInterpreter, RunsOneOfTwoPrograms) {
+  harness::Random random(harness::Seed() + 4);
+  for (int repeat = 0; repeat < 150; ++repeat) ASSERT_EQ(RunOffers(RunKernel, random.Next()), "");
+}
+
 // More steps than a block keeps in shared memory, and more waits after each other than it has threads.
 TEST(CudaInterpreter, RunsWithManyRanks) {
   harness::Random random(harness::Seed() + 3);
@@ -49,6 +80,11 @@ TEST(CudaInterpreter, RunsWithManyRanks) {
     const CallSpec first = RandomCall(ranks, 2, &random), second = RandomCall(ranks, 2, &random);
     ASSERT_EQ(RunSequence(RunKernel, ranks, 2, {first, second}, random.Next()), "");
   }
+}
+
+TEST(CudaInterpreter, MembersMayMeetLate) {
+  harness::Random random(harness::Seed() + 5);
+  for (int repeat = 0; repeat < 200; ++repeat) ASSERT_EQ(RunBeforeMeeting(RunKernel, random.Next()), "");
 }
 
 }  // namespace

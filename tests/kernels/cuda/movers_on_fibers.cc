@@ -28,12 +28,13 @@ void Describe(const Request& request, uint64_t count, Move* move) {
     move->factor[request.num_dst + k] = request.pre[k];
 }
 
-bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body) {
+bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body, Watch watch = nullptr) {
   fibers::Launch launch;
   launch.threads = threads;
   launch.body = std::move(body);
   fibers::Options options;
   options.seed = seed;
+  options.watch = std::move(watch);
   return fibers::Run({{launch}}, options);
 }
 
@@ -53,12 +54,13 @@ bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t see
   });
 }
 
-bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed) {
+bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed, uint32_t* tiles, Watch watch) {
   struct State {
     Move move;
+    alignas(16) uint8_t tile[kTileBytes];
     Box box;
   };
-  return RunBlock(threads, seed, [&request] {
+  const auto body = [&request, tiles] {
     AXCCL_SHARED(State, state);
     Move& move = state.move;
     Box& box = state.box;
@@ -67,6 +69,7 @@ bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t
       Describe(request, range.count, &move);
       move.scales_result = request.post != nullptr;
       if (request.post != nullptr) move.post = *request.post;
+      box.tile_memory = state.tile;
       box.Begin(static_cast<uint32_t>(range.num_dims), range.sizes, move.element, range.begin, range.count);
     }
     Barrier();
@@ -78,7 +81,9 @@ bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t
     if (ThreadIndex() == 0) box.End(move.place, move.num_operands(), !move.IsCopy());
     Barrier();
     MoveBox(move, box);
-  });
+    if (ThreadIndex() == 0 && tiles != nullptr) *tiles = box.is_run ? 0 : box.tiles;
+  };
+  return RunBlock(threads, seed, body, std::move(watch));
 }
 
 }  // namespace axccl::kernels::cuda

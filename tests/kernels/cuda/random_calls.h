@@ -1,11 +1,17 @@
 // Calls drawn at random, for worlds of ranks.
 #pragma once
 
+#include <algorithm>
+
 #include "src/algo/algo.h"
 #include "tests/harness/random.h"
 #include "tests/kernels/cuda/world.h"
 
 namespace axccl::kernels::cuda {
+
+inline bool IsDirect(std::string_view algorithm) {
+  return algorithm == "direct" || algorithm == "push" || algorithm == "pull";
+}
 
 // Brings the call's other properties into line with its kind and type.
 inline void Legalize(CallSpec* call) {
@@ -21,6 +27,9 @@ inline void Legalize(CallSpec* call) {
     call->views.clear();
   }
   if (call->count == 0) call->in_place = 0;
+  const auto& algorithms = algo::Algorithms(call->kind);
+  const bool has_staged = std::find(algorithms.begin(), algorithms.end(), call->staged) != algorithms.end();
+  if (!IsDirect(call->algorithm) || !has_staged) call->staged = {};
 }
 
 // Puts the call on views.
@@ -30,6 +39,7 @@ inline void PutOnViews(CallSpec* call, harness::Random* random) {
   uint64_t bytes = 0;
   for (uint64_t n = 1 + random->Below(3); n != 0; --n) {
     call->views.push_back(random->OneIn(8) ? 0 : 1 + random->Below(call->count + 1));
+    if (random->OneIn(4)) call->views.back() = kTiledCount;
     bytes = (bytes + 63) / 64 * 64 + call->views.back() * element;
   }
   call->count = bytes / element;
@@ -37,6 +47,17 @@ inline void PutOnViews(CallSpec* call, harness::Random* random) {
   const bool scales = plan::Reduces(call->kind) && call->scaling == Scaling::kNone && call->combine == Combine::kSum &&
                       IsFloat(call->type);
   call->scale = scales && random->OneIn(2) ? 2 : 0;
+}
+
+// Between processes: with a program for when buffers are out of reach.
+inline void OfferStaged(int ranks, int lanes, CallSpec* call, harness::Random* random) {
+  if (!IsDirect(call->algorithm) || !call->views.empty()) return;
+  const auto& algorithms = algo::Algorithms(call->kind);
+  do {
+    call->staged = algorithms[random->Below(algorithms.size())];
+  } while (IsDirect(call->staged));
+  call->staged_lanes = 1 + static_cast<int>(random->Below(static_cast<uint64_t>(lanes)));
+  call->unmapped = random->OneIn(2) ? 0 : static_cast<uint32_t>(random->Below(1u << ranks));
 }
 
 inline CallSpec RandomCall(int ranks, int lanes, harness::Random* random) {
@@ -56,9 +77,12 @@ inline CallSpec RandomCall(int ranks, int lanes, harness::Random* random) {
   call.combine = random->OneIn(4) ? Combine::kMax : Combine::kSum;
   call.scaling = static_cast<Scaling>(random->Below(3));
   call.in_place = static_cast<uint32_t>(random->Below(16));
-  call.inline_slots = random->OneIn(2);
+  call.packs = random->OneIn(2);
+  // Around what a packed slot holds.
+  if (call.packs && random->OneIn(4)) call.count = kPackedBytes / ElementSize(call.type) + random->Below(7) - 5;
   Legalize(&call);
   if (random->OneIn(3)) PutOnViews(&call, random);
+  if (random->OneIn(2)) OfferStaged(ranks, lanes, &call, random);
   return call;
 }
 

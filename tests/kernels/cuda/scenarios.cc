@@ -1,5 +1,7 @@
 #include "tests/kernels/cuda/scenarios.h"
 
+#include <algorithm>
+
 #include "tests/kernels/cuda/random_calls.h"
 
 namespace axccl::kernels::cuda {
@@ -22,19 +24,25 @@ World::Shape RandomShape(int ranks, int lanes, bool together, harness::Random* r
 }  // namespace
 
 std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<CallSpec>& calls, uint64_t seed,
-                        uint64_t most_switches) {
+                        uint64_t most_switches, uint64_t first_turn, uint64_t turns) {
   harness::Random random(seed);
   World world(ranks, lanes, seed);
+  world.StartAt(first_turn);
   for (const CallSpec& call : calls) world.Add(call);
   fibers::Options options;
   options.seed = seed;
   options.most_switches = most_switches;
   const bool ended = world.Run(kernel, RandomShape(ranks, lanes, random.OneIn(3), &random), options);
   std::string wrong = ended ? world.Check() : "hangs";
+  const auto mapped = static_cast<uint64_t>(std::count_if(calls.begin(), calls.end(), [&](const CallSpec& call) {
+    return !call.staged.empty() && (call.unmapped & ((1u << ranks) - 1)) == 0;
+  }));
   for (int rank = 0; rank < ranks && wrong.empty(); ++rank) {
     if (world.control(rank).report != 0) wrong = "rank " + std::to_string(rank) + " reports";
     if (world.state(rank).sequence != calls.size()) wrong = "counts operations wrongly";
-    if (world.state(rank).turn != world.state(0).turn) wrong = "counts turns wrongly";
+    const uint64_t turn = world.state(rank).turn;
+    if (turn != world.state(0).turn || (turns != 0 && turn != turns)) wrong = "counts turns wrongly";
+    if (world.control(rank).mapped != mapped) wrong = "takes the wrong one of two programs";
   }
   if (wrong.empty()) return wrong;
   wrong += "; seed " + std::to_string(seed) + ", calls:\n";
@@ -61,10 +69,103 @@ std::string RunLongCalls(Kernel kernel, uint64_t seed) {
     call.views.clear();
     call.scale = 0;
     Legalize(&call);
-    if (random.OneIn(2)) PutOnViews(&call, &random);
+    if (call.staged.empty() && random.OneIn(2)) PutOnViews(&call, &random);
     calls.push_back(call);
   }
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);
+}
+
+std::string RunSmallCalls(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  std::vector<CallSpec> calls;
+  for (uint64_t n = 3 + random.Below(6); n != 0; --n) {
+    CallSpec call = RandomCall(ranks, kLanes, &random);
+    call.algorithm = "oneshot";
+    call.lanes = 1;
+    call.tile = 0;
+    call.views.clear();
+    call.scale = 0;
+    call.packs = !random.OneIn(8);
+    const uint64_t most = kPackedBytes / ElementSize(call.type);
+    call.count = random.OneIn(3) ? most - 2 + random.Below(5) : random.Below(random.OneIn(2) ? 8 : most);
+    Legalize(&call);
+    calls.push_back(call);
+  }
+  // Mostly where flags begin again, often with the first call.
+  const uint64_t before = random.OneIn(3) ? random.Below(4) : 0;
+  const uint64_t first_turn = random.OneIn(4) ? 0 : (uint64_t{1} << 32) - 1 - before;
+  return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches, first_turn);
+}
+
+namespace {
+
+// A root that waits for hardly anybody gets two calls ahead, where it announces the next in the place of the first: so the
+// second has a barrier before it (turns tell), though it is of the plan that has just run. Schedules that starve a rank for
+// so long are rare.
+std::string RunOffersOfRoot(Kernel kernel, uint64_t seed) {
+  CallSpec out_of_reach;
+  out_of_reach.kind = plan::Kind::kBroadcast;
+  out_of_reach.algorithm = "direct";
+  out_of_reach.staged = "ring";
+  out_of_reach.count = 1;
+  out_of_reach.unmapped = 1;
+  CallSpec in_reach = out_of_reach, staged = out_of_reach;
+  in_reach.unmapped = 0;
+  staged.algorithm = out_of_reach.staged;
+  staged.staged = {};
+  std::vector<CallSpec> calls;
+  constexpr uint64_t kRepeats = 3;
+  for (uint64_t i = 0; i < kRepeats; ++i) calls.insert(calls.end(), {out_of_reach, staged, in_reach});
+  return RunSequence(kernel, 3 + static_cast<int>(seed % 2), 1, calls, seed, kMostSwitches, 0, kRepeats * 6);
+}
+
+}  // namespace
+
+std::string RunOffers(Kernel kernel, uint64_t seed) {
+  if (std::string wrong = RunOffersOfRoot(kernel, seed); !wrong.empty()) return wrong;
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  CallSpec offer;
+  do {
+    offer = RandomCall(ranks, kLanes, &random);
+  } while (offer.staged.empty());
+  CallSpec staged = offer;
+  staged.algorithm = offer.staged;
+  staged.lanes = offer.staged_lanes;
+  staged.staged = {};
+  std::vector<CallSpec> calls;
+  for (uint64_t n = 3 + random.Below(6); n != 0; --n) {
+    if (random.OneIn(2)) OfferStaged(ranks, kLanes, &offer, &random);
+    offer.staged = staged.algorithm;
+    offer.staged_lanes = staged.lanes;
+    calls.push_back(random.OneIn(2) ? staged : offer);
+  }
+  return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);
+}
+
+std::string RunBeforeMeeting(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  World world(ranks, kLanes, seed);
+  std::string text;
+  for (uint64_t n = 1 + random.Below(3); n != 0; --n) {
+    const CallSpec call = RandomCall(ranks, kLanes, &random);
+    world.Add(call);
+    text += "  " + call.Text() + "\n";
+  }
+  world.HideMembers();
+  fibers::Options options;
+  options.seed = seed;
+  options.most_switches = kMostSwitches;
+  options.host_interval = 50;
+  int known = 0;
+  options.host = [&] {
+    if (known < ranks && random.OneIn(3)) world.Introduce(known++);
+  };
+  const bool ended = world.Run(kernel, RandomShape(ranks, kLanes, random.OneIn(3), &random), options);
+  const std::string wrong = ended ? world.Check() : "hangs";
+  return wrong.empty() ? wrong : wrong + "; seed " + std::to_string(seed) + ", calls:\n" + text;
 }
 
 std::string RunAborted(Kernel kernel, uint64_t seed) {

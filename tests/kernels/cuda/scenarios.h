@@ -8,13 +8,19 @@
 
 namespace axccl::kernels::cuda {
 
-// `calls` on ranks in a random shape of launches.
+// `calls` on ranks in a random shape of launches. `turns`: that they must take, 0: any number.
 std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<CallSpec>& calls, uint64_t seed,
-                        uint64_t most_switches = 20'000'000);
+                        uint64_t most_switches = 20'000'000, uint64_t first_turn = 0, uint64_t turns = 0);
 // A few calls of any kind.
 std::string RunAnyCalls(Kernel kernel, uint64_t seed);
 // Large data through little scratch, so that slots are used again and again.
 std::string RunLongCalls(Kernel kernel, uint64_t seed);
+// Calls with small slots, packed most of the time.
+std::string RunSmallCalls(Kernel kernel, uint64_t seed);
+// The same call again and again, with two programs or with the second one alone.
+std::string RunOffers(Kernel kernel, uint64_t seed);
+// The members of a created channel meet after the first operations have begun.
+std::string RunBeforeMeeting(Kernel kernel, uint64_t seed);
 // One rank never comes, and the host aborts the others.
 std::string RunAborted(Kernel kernel, uint64_t seed);
 // One rank's last call is another one: some rank must say so. The host aborts all then.

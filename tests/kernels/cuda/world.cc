@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "src/algo/algo.h"
 #include "src/exec/cuda_program.h"
@@ -56,7 +57,7 @@ exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program
     prepared.slot_bytes = std::max<uint64_t>(exec::RoundUp(plan::SlotElements(cut) * element, 64), 64);
     prepared.set_bytes = prepared.slot_bytes * schedule.slots * schedule.lanes;
     prepared.inline_slots =
-        call.inline_slots && cut.tile == 0 && cut.lanes == 1 && cut.parts == 1 && cut.count * element <= kLineData;
+        call.packs && call.views.empty() && cut.tile == 0 && cut.lanes == 1 && cut.parts == 1 && cut.count * element <= kPackedBytes;
     if (!prepared.inline_slots)
       prepared.sets = std::max<uint64_t>(kScratchBytes / plan::kRotation / prepared.set_bytes, 1);
   }
@@ -95,10 +96,12 @@ uint32_t SignatureOf(const CallSpec& call, const plan::Plan& plan) {
 std::string CallSpec::Text() const {
   char text[200];
   std::snprintf(text, sizeof(text),
-                "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, %zu views",
+                "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, packs %d, %zu views, "
+                "else by %.*s, %d lanes, unmapped %x",
                 plan::KindName(kind), static_cast<int>(algorithm.size()), algorithm.data(), lanes, root,
                 static_cast<unsigned long long>(count), static_cast<unsigned long long>(tile), DataTypeName(type),
-                CombineName(combine), static_cast<int>(scaling), in_place, views.size());
+                CombineName(combine), static_cast<int>(scaling), in_place, packs, views.size(),
+                static_cast<int>(staged.size()), staged.data(), staged_lanes, unmapped);
   return text;
 }
 
@@ -112,6 +115,7 @@ void World::MakeDevice(int rank) {
   auto device = std::make_unique<Device>();
   const auto words = [](size_t bytes) { return bytes / 8 + 8; };
   device->lines.resize(words(static_cast<size_t>(lanes_) * kEndpoints * kRotation * sizeof(Line)));
+  device->packed.resize(words(static_cast<size_t>(kEndpoints) * kRotation * kPackedSlotBytes));
   device->announcements.resize(words(2 * sizeof(Announcement) + 2 * kViewBytes));
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
   // What a member has exported: its whole address space, shifted.
@@ -134,6 +138,7 @@ void World::FillChannel(int rank) {
   barrier = Must(exec::MakeCudaProgram(*ProgramOf(contract, "oneshot", 1, rank)));
   Channel& channel = *device.channel;
   channel.control = &device.control;
+  channel.wait = &device.wait;
   channel.barrier = reinterpret_cast<const Program*>(barrier.data());
   channel.half_bytes = kScratchBytes / kRotation;
   channel.endpoints = kEndpoints;
@@ -143,10 +148,30 @@ void World::FillChannel(int rank) {
   channel.view_bytes = kViewBytes;
   for (int peer = 0; peer < ranks_; ++peer) {
     Device& other = *devices_[static_cast<size_t>(peer)];
-    channel.members()[peer] = {on_line(other.lines), on_line(other.announcements), on_line(other.scratch),
+    channel.members()[peer] = {on_line(other.lines), on_line(other.packed), on_line(other.announcements), on_line(other.scratch),
                                other.maps.data()};
     channel.bindings()[peer] = Binding{};
   }
+}
+
+void World::StartAt(uint64_t turn) {
+  for (auto& device : devices_) device->channel->state.turn = turn;
+}
+
+void World::HideMembers() {
+  for (const auto& device : devices_) {
+    device->meeting_memory.resize((sizeof(Meeting) + sizeof(Member) * static_cast<size_t>(ranks_)) / 8 + 8);
+    const uintptr_t line = (reinterpret_cast<uintptr_t>(device->meeting_memory.data()) + 63) / 64 * 64;
+    Channel& channel = *device->channel;
+    channel.meeting = new (reinterpret_cast<void*>(line)) Meeting;
+    channel.state.unmet = 1;
+    for (int p = 0; p < ranks_; ++p) channel.meeting->members()[p] = std::exchange(channel.members()[p], Member());
+  }
+}
+
+void World::Introduce(int rank) {
+  Meeting* const meeting = devices_[static_cast<size_t>(rank)]->channel->meeting;
+  __atomic_store_n(&meeting->met, 1, __ATOMIC_RELEASE);
 }
 
 // ---- calls ----
@@ -243,10 +268,23 @@ void World::MakeTask(Part* part) {
   task.cut = exec::MakeCudaCut(prepared);
   StoreValue(call.type, part->rank + 1, reinterpret_cast<uint8_t*>(&task.scalar));
   if (random_.Below(2) == 0) task.scalar_pointer = &task.scalar;
+  if (!call.staged.empty()) OfferStaged(part);
+  task.call = uint64_t(call.kind);
   task.signature = SignatureOf(call, *program->plan);
   task.type = call.type;
   task.combine = call.combine;
   task.scaling = call.scaling;
+}
+
+void World::OfferStaged(Part* part) {
+  const CallSpec& call = part->call;
+  const plan::Contract contract{call.kind, ranks_, call.root};
+  const auto program = ProgramOf(contract, call.staged, call.staged_lanes, part->rank);
+  part->staged = Must(exec::MakeCudaProgram(*program));
+  part->task.staged = reinterpret_cast<const Program*>(part->staged.data());
+  part->task.staged_cut = exec::MakeCudaCut(Prepare(call, program));
+  if ((call.unmapped >> part->rank & 1) == 0) return;
+  (random_.OneIn(2) ? part->task.input_map : part->task.output_map) = kUnmapped;
 }
 
 void World::AddFor(int rank, const CallSpec& call) {
@@ -275,7 +313,9 @@ bool World::Run(Kernel kernel, const Shape& shape, const fibers::Options& option
       launch.lanes = static_cast<uint32_t>(lanes_);
       std::vector<Task>& all = tasks.emplace_back();
       const size_t last = shape.together ? parts_.size() : s + 1;
-      for (size_t rank = s; rank < last; ++rank) all.push_back(parts_[rank][op]->task);
+      for (size_t rank = s; rank < last; ++rank) {
+        if (op < parts_[rank].size()) all.push_back(parts_[rank][op]->task);
+      }
       launch.num_tasks = static_cast<uint32_t>(all.size());
       if (shape.more != 0) {
         launch.more = all.data();

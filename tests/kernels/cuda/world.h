@@ -24,6 +24,9 @@ namespace axccl::kernels::cuda {
 // The kernel as it is compiled for fibers.
 using Kernel = void (*)(const Launch& launch);
 
+// Elements of a block that, on views, mostly has two dimensions that are large enough to be copied by tiles.
+inline constexpr uint64_t kTiledCount = 18 * 20;
+
 struct CallSpec {
   plan::Kind kind = plan::Kind::kAllReduce;
   std::string_view algorithm;
@@ -34,11 +37,16 @@ struct CallSpec {
   DataType type = DataType::kInt32;
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
-  uint32_t in_place = 0;      // a bit for each rank
-  bool inline_slots = false;  // where they fit
+  uint32_t in_place = 0;  // a bit for each rank
+  bool packs = false;     // slots are packed, where they fit
   // On views: elements of a block of each operand; `count` is what they take in a block of the call. Never in place.
   std::vector<uint64_t> views;
   double scale = 0;  // of sums of floats on views
+  // Of direct algorithms: what runs instead where a rank in `unmapped` (a bit for each) says that not all reach its
+  // buffers. Empty: there is none.
+  std::string_view staged;
+  int staged_lanes = 1;
+  uint32_t unmapped = 0;
 
   std::string Text() const;
 };
@@ -53,13 +61,24 @@ class World {
   World(int ranks, int lanes, uint64_t seed);
 
   int ranks() const { return ranks_; }
+  const Wait& wait(int rank) const { return devices_[static_cast<size_t>(rank)]->wait; }
   Control& control(int rank) { return devices_[static_cast<size_t>(rank)]->control; }
+  uint64_t* packed(int rank) {
+    return reinterpret_cast<uint64_t*>(devices_[static_cast<size_t>(rank)]->channel->members()[rank].packed);
+  }
+  // As if the channel had been used so much before.
+  void StartAt(uint64_t turn);
   const State& state(int rank) { return devices_[static_cast<size_t>(rank)]->channel->state; }
 
   // Adds the call to the streams of all ranks but those in `without`, a bit for each.
   void Add(const CallSpec& call, uint32_t without = 0);
   // Adds one rank's part alone, of what is then another call to it.
   void AddFor(int rank, const CallSpec& call);
+
+  // Before Run: takes from all ranks what they know of the members, as before those of a created channel have met. A
+  // rank that is introduced gets it back.
+  void HideMembers();
+  void Introduce(int rank);
 
   struct Shape {
     uint32_t blocks = 1;  // of a launch
@@ -74,10 +93,11 @@ class World {
 
  private:
   struct Device {
-    std::vector<uint64_t> lines, announcements, scratch, channel_memory;
-    std::vector<uint64_t> maps;
+    std::vector<uint64_t> lines, packed, announcements, scratch, channel_memory;
+    std::vector<uint64_t> maps, meeting_memory;
     Channel* channel = nullptr;
     Control control;
+    Wait wait;
   };
   // One rank's part of a call.
   struct Part {
@@ -87,7 +107,7 @@ class World {
     uint8_t* input = nullptr;
     uint8_t* output = nullptr;
     std::vector<uint8_t> wanted_input, wanted_output;
-    std::vector<std::byte> program;
+    std::vector<std::byte> program, staged;
     std::vector<uint64_t> view_table;
     Task task;
   };
@@ -96,6 +116,7 @@ class World {
   void FillChannel(int rank);
   void MakeBuffers(Part* part);
   void MakeTask(Part* part);
+  void OfferStaged(Part* part);
   // world_views.cc
   struct Tensor;
   void MakeViews(Part* part);

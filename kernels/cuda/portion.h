@@ -1,0 +1,93 @@
+// A portion of a step's data: where the operands of its move are, and what they are multiplied by.
+//
+// What is here and in views.h knows the context of the strand and not the interpreter.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/movers.h"
+#include "kernels/cuda/packed.h"
+#include "kernels/cuda/primitives.h"
+
+namespace axccl::kernels::cuda {
+
+inline constexpr uint64_t kPortionBytes = 4 << 20;  // at most; a visit of a strand moves not much more
+
+// A slot holds one part, from its start.
+AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, const Portion& portion) {
+  Channel& channel = *c.task.channel;
+  const Cut& cut = c.task.cut;
+  if (c.packs)
+    return Tagged(PackedSlot(channel, operand.rank, static_cast<uint32_t>(operand.endpoint), portion.turn));
+  const uint64_t slot = uint64_t{c.lane} * c.program->slots + operand.slot + portion.part;
+  const uint64_t set = portion.turn % kRotation * channel.half_bytes + cut.SetOffset(portion.turn);
+  return channel.members()[operand.rank].scratch + set + slot * cut.slot_bytes + portion.offset * c.element;
+}
+
+// Buffers of other ranks are known by their announcements.
+AXCCL_DEVICE uint8_t* Place(const Context& c, const Operand& operand, const Portion& portion) {
+  if (operand.space == Space::kSlot) return PlaceOfSlot(c, operand, portion);
+  const Task& task = c.task;
+  const bool own = operand.rank == task.channel->self;
+  const Binding& binding = task.channel->bindings()[operand.rank];
+  uint8_t* base;
+  if (operand.space == Space::kInput) {
+    base = own ? static_cast<uint8_t*>(const_cast<void*>(task.input)) : binding.input;
+  } else {
+    base = own ? static_cast<uint8_t*>(task.output) : binding.output;
+  }
+  return base + (operand.block * task.cut.partition.count + portion.begin) * c.element;
+}
+
+AXCCL_DEVICE Factor InputFactor(const Context& c, const Operand& operand) {
+  const bool own = operand.rank == c.task.channel->self || c.task.scaling != Scaling::kPreMultiply;
+  return own ? c.own_factor : c.task.channel->bindings()[operand.rank].factor;
+}
+
+// Of source `index`; whether it is multiplied by that.
+AXCCL_DEVICE bool SetFactor(const Context& c, const Operand& operand, uint32_t index, Move* move) {
+  if (!c.scales) return false;
+  const bool raw = operand.space == Space::kInput;
+  move->factor[index] = raw ? InputFactor(c, operand) : c.one;
+  return raw;
+}
+
+// All but the operands.
+AXCCL_DEVICE void DescribeMove(const Context& c, const Step& step, uint64_t count, uint32_t element, Move* move) {
+  move->count = count;
+  move->packed = false;
+  move->divisor = step.finish != 0 ? c.divisor : 0;
+  move->post = c.post;
+  move->element = element;
+  move->num_dst = step.num_dst;
+  move->num_src = step.num_src;
+  move->type = c.task.type;
+  move->combine = c.task.combine;
+  move->round_factored = c.task.group_order != 0;
+  move->scales_result = step.finish != 0 && c.scales_result;
+}
+
+// The operands are located by a thread each.
+AXCCL_DEVICE void MovePortion(const Step& step, const Portion& portion, const Context& c, Move* to) {
+  Move& move = *to;
+  const Operand* const operands = c.program->operands() + step.operands;
+  bool scaled = false;  // some source is a raw input that is multiplied
+  for (uint32_t i = ThreadIndex(); i < uint32_t{step.num_dst} + step.num_src; i += NumThreads()) {
+    const Operand operand = operands[i];
+    move.place[i] = Place(c, operand, portion);
+    scaled |= i >= step.num_dst && SetFactor(c, operand, i, &move);
+  }
+  if (IsFirst()) DescribeMove(c, step, portion.count, c.element, &move);
+  if (c.scales) scaled = BarrierCount(scaled) != 0;
+  if (IsFirst()) {
+    move.scaled = scaled;
+    move.packed = c.packs;
+    move.flag = PackedFlag(portion.turn);
+  }
+  Barrier();
+  MoveElements(move);
+}
+
+}  // namespace axccl::kernels::cuda

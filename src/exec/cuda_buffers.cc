@@ -1,0 +1,49 @@
+#include "src/exec/cuda_buffers.h"
+
+#include <utility>
+
+#include "src/plan/contract.h"
+
+namespace axccl::exec {
+
+using cuda_ipc::ExportTable;
+using cuda_ipc::Imports;
+
+Result<std::unique_ptr<CudaBuffers>> CudaBuffers::Create(const device::cuda::Device& device, size_t rank,
+                                                         const std::vector<std::byte*>& tables,
+                                                         const std::vector<Member>& members) {
+  std::vector<ExportTable*> typed;
+  std::vector<Imports::Peer> peers;
+  for (size_t r = 0; r < members.size(); ++r) {
+    typed.push_back(reinterpret_cast<ExportTable*>(tables[r]));
+    peers.push_back({typed.back(), members[r].process->pid(), members[r].same_process});
+  }
+  std::unique_ptr<CudaBuffers> buffers(new CudaBuffers(device, rank, std::move(typed)));
+  AXCCL_ASSIGN_OR_RETURN(buffers->imports_, Imports::Create(device, rank, std::move(peers)));
+  return buffers;
+}
+
+Status CudaBuffers::Place(const Call& call, const Channel& channel, kernels::cuda::Task* task) {
+  AXCCL_RETURN_IF_ERROR(imports_->Look());
+  const plan::Contract contract{call.kind, channel.size(), call.root};
+  const uint64_t block = call.count * ElementSize(call.type);
+  const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, channel.self()));
+  const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(contract, channel.self()));
+  task->input_map = Find(call.input, block * inputs, channel, &task->input_offset);
+  task->output_map = Find(call.output, block * outputs, channel, &task->output_offset);
+  return Status();
+}
+
+// A buffer that the rank does not have is out of nobody's reach.
+uint32_t CudaBuffers::Find(const void* buffer, uint64_t bytes, const Channel& channel, uint64_t* offset) {
+  if (bytes == 0) return 0;
+  const cuda_ipc::Exports::Place place = exports_.Find(reinterpret_cast<CUdeviceptr>(buffer), bytes);
+  if (place.number == 0) return kernels::cuda::kUnmapped;
+  for (int p = 0; p < channel.size(); ++p) {
+    if (!exports_.Has(static_cast<size_t>(channel.member(p).rank), place.number)) return kernels::cuda::kUnmapped;
+  }
+  *offset = place.offset;
+  return place.number;
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,39 @@
+// Where peers in other processes find the buffers of a rank's calls: which they have mapped (transports/cuda_ipc). Used
+// by one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/launch.h"
+#include "src/base/status.h"
+#include "src/exec/call.h"
+#include "src/exec/channel.h"
+#include "transports/cuda_ipc/exports.h"
+#include "transports/cuda_ipc/imports.h"
+
+namespace axccl::exec {
+
+class CudaBuffers {
+ public:
+  // `tables` and `members` of all ranks; see GpuRank::ShareBuffers.
+  static Result<std::unique_ptr<CudaBuffers>> Create(const device::cuda::Device& device, size_t rank,
+                                                     const std::vector<std::byte*>& tables,
+                                                     const std::vector<Member>& members);
+
+  // Says in `task` where input and output of `call` are for the members of `channel`; kUnmapped where not all have
+  // mapped them by now. What has not been seen before is offered to them, and what they have offered is taken.
+  Status Place(const Call& call, const Channel& channel, kernels::cuda::Task* task);
+  CUdeviceptr maps_of(size_t rank) const { return imports_->maps_of(rank); }
+
+ private:
+  CudaBuffers(const device::cuda::Device& device, size_t rank, std::vector<cuda_ipc::ExportTable*> tables)
+      : exports_(device, rank, std::move(tables)) {}
+  uint32_t Find(const void* buffer, uint64_t bytes, const Channel& channel, uint64_t* offset);
+
+  cuda_ipc::Exports exports_;
+  std::unique_ptr<cuda_ipc::Imports> imports_;
+};
+
+}  // namespace axccl::exec

@@ -1,0 +1,55 @@
+#include "src/exec/cuda_packing.h"
+
+namespace axccl::exec {
+
+using plan::Buffer;
+using plan::Op;
+using plan::Operand;
+using plan::OpKind;
+
+CudaPacking::CudaPacking(const Program& program)
+    : schedule_(program.plan->schedule),
+      endpoints_(program.inline_endpoint),
+      packs_(!schedule_.direct && schedule_.slots != 0) {
+  const size_t ranks = schedule_.program.size(), lanes = schedule_.lanes;
+  for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = FindSignals(i / lanes, i % lanes);
+  for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = CheckReads(i / lanes, i % lanes);
+  if (!packs_) signals_.clear();
+}
+
+// False when something is written otherwise.
+bool CudaPacking::FindSignals(size_t rank, size_t lane) {
+  std::vector<uint16_t> values(schedule_.endpoints);
+  std::set<uint16_t> written, open;  // slots; those that the operation before wrote
+  for (const Op& op : schedule_.program[rank][lane].ops) {
+    if (op.kind == OpKind::kNop) continue;
+    const bool signals = op.kind == OpKind::kSignal;
+    if (signals) ++values[op.endpoint];
+    for (const uint16_t slot : open) {
+      if (!signals || endpoints_[slot] != op.endpoint) return false;
+      signals_.insert({rank, lane, op.endpoint, values[op.endpoint]});
+    }
+    open.clear();
+    for (const Operand& dst : op.dst) {
+      if (dst.buffer != Buffer::kScratch) continue;
+      if (dst.rank != rank || endpoints_[dst.part] < 0 || !written.insert(dst.part).second) return false;
+      open.insert(dst.part);
+    }
+  }
+  return open.empty();
+}
+
+bool CudaPacking::CheckReads(size_t rank, size_t lane) const {
+  std::set<std::pair<int, int>> came;  // ranks and endpoints
+  for (const Op& op : schedule_.program[rank][lane].ops) {
+    if (op.kind == OpKind::kWait && Publishes(static_cast<size_t>(op.peer), op.from_lane, op.endpoint, op.value))
+      came.insert({op.peer, op.endpoint});
+    for (const Operand& src : op.src) {
+      if (src.buffer == Buffer::kScratch && src.rank != rank && came.count({src.rank, endpoints_[src.part]}) == 0)
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,38 @@
+// Which slots of a plan may be packed slots of CUDA ranks (kernels/cuda/launch.h), and which signals publish them.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "src/exec/program.h"
+
+namespace axccl::exec {
+
+// The signal and the waits of a packed slot order nothing. So a plan packs its slots only where nothing else hangs on
+// these signals, and nobody relies on them for somebody else's memory: every slot is written once a turn, in the
+// owner's memory and right before its signal; whoever reads another's slot has waited for that signal itself; and the
+// plan writes nothing else that others read. Of all ranks' schedules, so that they agree.
+class CudaPacking {
+ public:
+  explicit CudaPacking(const Program& program);
+
+  bool packs() const { return packs_; }
+  // Whether that signal publishes a packed slot: `value` is the one it sets.
+  bool Publishes(size_t rank, size_t lane, uint16_t endpoint, uint16_t value) const {
+    return signals_.count({rank, lane, endpoint, value}) != 0;
+  }
+
+ private:
+  bool FindSignals(size_t rank, size_t lane);
+  bool CheckReads(size_t rank, size_t lane) const;
+
+  const plan::Schedule& schedule_;
+  const std::vector<int16_t>& endpoints_;  // of slots
+  std::set<std::tuple<size_t, size_t, uint16_t, uint16_t>> signals_;
+  bool packs_;
+};
+
+}  // namespace axccl::exec

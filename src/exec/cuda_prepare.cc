@@ -1,0 +1,97 @@
+// What is seen to before the calls of a group are enqueued: that their streams go together, all of them captured or
+// none, and that their channels have room on the device.
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "src/exec/cuda_rank.h"
+
+namespace axccl::exec {
+namespace {
+
+using device::cuda::Check;
+using device::cuda::Device;
+using device::cuda::Driver;
+using device::cuda::Scope;
+
+// Number of the capture that the stream is part of, 0 when it is in none.
+Result<uint64_t> CaptureOf(CUstream stream) {
+  const Driver& driver = Driver::Loaded();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+#if CUDA_VERSION >= 13000
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr, nullptr));
+#else
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr));
+#endif
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+    return MakeStatus(Code::kInvalidUsage,
+                      "an earlier error has ended the capture of stream %p; end it, and begin again",
+                      static_cast<void*>(stream));
+  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
+}
+
+const Device* DeviceOf(const GpuCall& call) { return static_cast<CudaRank*>(call.rank)->device(); }
+
+std::string Describe(const GpuCall& call) {
+  char text[64];
+  std::snprintf(text, sizeof(text), " on stream %p", call.stream);
+  return "rank " + std::to_string(static_cast<const CudaRank*>(call.rank)->rank()) + " calls " +
+         DescribeCall(call.call) + text;
+}
+
+// Of two calls of a group.
+Status CheckTogether(const GpuCall& a, uint64_t capture_of_a, const GpuCall& b, uint64_t capture_of_b) {
+  if ((capture_of_a == 0) != (capture_of_b == 0)) {
+    const bool a_is = capture_of_a != 0;
+    return MakeStatus(Code::kInvalidUsage,
+                      "ncclGroupEnd: %s, which is being captured, and %s, which is not; capture both (let the second "
+                      "stream wait for an event of the first), or make the calls in groups of their own",
+                      Describe(a_is ? a : b).c_str(), Describe(a_is ? b : a).c_str());
+  }
+  const bool one_device = DeviceOf(a) == DeviceOf(b);
+  if (!one_device || capture_of_a == capture_of_b) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "ncclGroupEnd: %s and %s, and these streams are captured into different graphs; make one capture "
+                    "of them (let the second stream wait for an event of the first), or make the calls in groups of "
+                    "their own",
+                    Describe(a).c_str(), Describe(b).c_str());
+}
+
+Status CheckStreams(std::vector<GpuCall>* calls) {
+  std::vector<uint64_t> captures;
+  for (GpuCall& call : *calls) {
+    // Most groups are all on one stream, of which the driver need not be asked again for every call.
+    const GpuCall* const before = captures.empty() ? nullptr : &(*calls)[captures.size() - 1];
+    if (before != nullptr && before->stream == call.stream && DeviceOf(*before) == DeviceOf(call)) {
+      captures.push_back(captures.back());
+    } else {
+      const Scope scope(*DeviceOf(call));
+      AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(static_cast<CUstream>(call.stream)));
+      captures.push_back(capture);
+    }
+    call.captured = captures.back() != 0;
+  }
+  std::map<const Device*, size_t> firsts;  // calls
+  for (size_t i = 0; i < calls->size(); ++i) {
+    const size_t of_device = firsts.try_emplace(DeviceOf((*calls)[i]), i).first->second;
+    for (const size_t first : {size_t{0}, of_device})
+      AXCCL_RETURN_IF_ERROR(CheckTogether((*calls)[first], captures[first], (*calls)[i], captures[i]));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status PrepareLaunch(std::vector<GpuCall>* calls) {
+  AXCCL_RETURN_IF_ERROR(CheckStreams(calls));
+  for (const GpuCall& call : *calls) {
+    if (call.local || !IsCreated(*call.channel)) continue;
+    auto* const rank = static_cast<CudaRank*>(call.rank);
+    const std::lock_guard lock(rank->launching());
+    AXCCL_RETURN_IF_ERROR(rank->ChannelFor(call.channel, CudaPlace::kCreated).status());
+  }
+  return Status();
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,115 @@
+#include "src/exec/cuda_waits.h"
+
+#include <algorithm>
+
+namespace axccl::exec {
+namespace {
+
+using kernels::cuda::Wait;
+
+// What a member has signalled before it left is there by then: a strand looks, and then tells, so that of two things
+// told after the member was gone the second was looked at after it.
+constexpr int kLooksAtGone = 3;
+
+}  // namespace
+
+Result<Wait*> CudaWaits::Enter(const Channel* channel) {
+  std::lock_guard lock(mutex_);
+  const auto free =
+      std::find_if(channels_.begin(), channels_.end(), [](const Watched& w) { return w.channel == nullptr; });
+  if (free == channels_.end())
+    return MakeStatus(Code::kInternalError, "rank %d uses more than %zu channels of its CUDA device",
+                      channel->own().rank, channels_.size());
+  *free = Watched();
+  free->channel = channel;
+  if (channel->connector() != nullptr) free->created = channel->connector()->Name();
+  Wait* const record = records_ + (free - channels_.begin());
+  __atomic_store_n(&record->look, 0, __ATOMIC_RELAXED);
+  return record;
+}
+
+void CudaWaits::Leave(const Wait* record) {
+  std::lock_guard lock(mutex_);
+  channels_[static_cast<size_t>(record - records_)].channel = nullptr;
+}
+
+void CudaWaits::Misses(const Wait* record, int position) {
+  std::lock_guard lock(mutex_);
+  channels_[static_cast<size_t>(record - records_)].missing = position;
+}
+
+void CudaWaits::Replays(const Wait* record) {
+  std::lock_guard lock(mutex_);
+  channels_[static_cast<size_t>(record - records_)].replays = true;
+}
+
+Status CudaWaits::Check(std::mutex& calls) {
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    Watched& watched = channels_[i];
+    if (watched.channel == nullptr) continue;
+    const uint64_t look = __atomic_load_n(&records_[i].look, __ATOMIC_ACQUIRE);
+    if (look == watched.look) continue;
+    if (!watched.waits || Wait::SequenceOf(look) != Wait::SequenceOf(watched.look)) {
+      watched.waits = true;
+      watched.since = Clock::now();
+      watched.gone_for = 0;
+    }
+    watched.look = look;
+    AXCCL_RETURN_IF_ERROR(Judge(records_[i], &watched, calls));
+  }
+  return Status();
+}
+
+Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls) const {
+  const Channel& channel = *watched->channel;
+  const uint32_t position = Wait::PositionOf(watched->look);
+  if (position == Wait::kUnmet && watched->missing >= 0 && Overdue(*watched)) return NotMet(record, *watched);
+  if (position >= static_cast<uint32_t>(channel.size())) return Status();
+  const Member& peer = channel.member(static_cast<int>(position));
+  const bool gone = peer.header->closed.load(std::memory_order_acquire) != 0;
+  watched->gone_for = !gone ? 0 : watched->gone == position ? watched->gone_for + 1 : 1;
+  watched->gone = position;
+  if (watched->gone_for >= kLooksAtGone) return channel.CheckMembers(static_cast<int>(position));
+  if (!Overdue(*watched)) return Status();
+  if (const std::unique_lock lock(calls, std::try_to_lock); lock.owns_lock())
+    AXCCL_RETURN_IF_ERROR(channel.FindMismatch());
+  return TimedOut(record, *watched);
+}
+
+bool CudaWaits::Overdue(const Watched& watched) const {
+  return seconds_ > 0 && std::chrono::duration<double>(Clock::now() - watched.since).count() > seconds_;
+}
+
+Status CudaWaits::NotMet(const Wait& record, const Watched& watched) const {
+  const Channel& channel = *watched.channel;
+  const std::string call =
+      DescribeCall(__atomic_load_n(&record.call, __ATOMIC_RELAXED), __atomic_load_n(&record.count, __ATOMIC_RELAXED));
+  return MakeStatus(Code::kTimeout,
+                    "rank %d waited %.3g s for rank %d to create and use %s, in %s: deadline AXCCL_TIMEOUT passed; all "
+                    "ranks of a group must create its channel and take part in its operations",
+                    channel.own().rank, seconds_, channel.member(watched.missing).rank, watched.created.c_str(),
+                    call.c_str());
+}
+
+Status CudaWaits::TimedOut(const Wait& record, const Watched& watched) const {
+  const Channel& channel = *watched.channel;
+  const uint64_t sequence = Wait::SequenceOf(watched.look);
+  std::string call, absent;
+  if (!watched.replays) {
+    call = channel.RecordedText(sequence);
+    for (int p = 0; p < channel.size(); ++p) {
+      if (!channel.HasRecorded(p, sequence)) absent += " " + std::to_string(channel.member(p).rank);
+    }
+  }
+  if (call.empty())
+    call =
+        DescribeCall(__atomic_load_n(&record.call, __ATOMIC_RELAXED), __atomic_load_n(&record.count, __ATOMIC_RELAXED));
+  if (!absent.empty()) absent = "; ranks that have not called it:" + absent;
+  return MakeStatus(Code::kTimeout,
+                    "rank %d waited %.3g s for rank %d in %s (operation %llu): deadline AXCCL_TIMEOUT passed%s",
+                    channel.own().rank, seconds_, channel.member(static_cast<int>(Wait::PositionOf(watched.look))).rank,
+                    call.c_str(), static_cast<unsigned long long>(sequence), absent.c_str());
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,113 @@
+// Created channels of ranks on GPUs, beyond what the suites of all devices say: there are only so many at a time, what
+// was destroyed makes room, and their calls can be captured.
+#include "tests/harness/channels.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "tests/cuda/graph.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::AllowedNs;
+using harness::Clique;
+using harness::Gather;
+using harness::LastErrorHas;
+using harness::MakeChannel;
+using harness::NowNs;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+
+using Values = std::vector<int64_t>;
+
+RunOptions Channels(const char* most) {
+  RunOptions options;
+  options.environment = {{"AXCCL_GPU_CHANNELS", most}};
+  return options;
+}
+
+// What was destroyed makes room once the peers have let go of it, too.
+void EnqueueWhenThereIsRoom(Gather* gather, axcclChannel_t channel, axcclStream_t stream) {
+  ncclResult_t result = ncclInvalidUsage;
+  for (const uint64_t start = NowNs(); result == ncclInvalidUsage && NowNs() - start < AllowedNs(2000);) {
+    result = gather->Enqueue(channel, stream);
+    std::this_thread::yield();
+  }
+  ASSERT_OK(result);
+}
+
+TEST(CudaChannels, AreLimitedAndSayHow) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<axcclChannel_t> channels;
+    for (int id = 0; id < 3; ++id) channels.push_back(MakeChannel(clique.comm(), 2, {}, id));
+    std::vector<Gather> gathers;
+    for (int id = 0; id < 3; ++id) gathers.emplace_back(2, 1000, 10 * id + context.rank());
+    for (size_t id = 0; id < 2; ++id) ASSERT_OK(gathers[id].Enqueue(channels[id], clique.stream()));
+    EXPECT_EQ(gathers[2].Enqueue(channels[2], clique.stream()), ncclInvalidUsage);
+    EXPECT_TRUE(LastErrorHas("uses 2 channels of its own") && LastErrorHas("AXCCL_GPU_CHANNELS"))
+        << ncclGetLastError(nullptr);
+    EXPECT_OK(axcclChannelDestroy(channels[0]));
+    ASSERT_NO_FATAL_FAILURE(EnqueueWhenThereIsRoom(&gathers[2], channels[2], clique.stream()));
+    ASSERT_TRUE(clique.Synchronize());
+    for (int id = 0; id < 3; ++id) EXPECT_EQ(gathers[static_cast<size_t>(id)].Values(), (Values{10 * id, 10 * id + 1}));
+    for (size_t id = 1; id < 3; ++id) EXPECT_OK(axcclChannelDestroy(channels[id]));
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Processes(2), body, Channels("2"));
+  RunRanks(harness::Threads(2), body, Channels("2"));
+}
+
+// The same area again and again: nothing of an earlier channel is taken for a later one's.
+TEST(CudaChannels, FollowEachOther) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(context.Step("channel %d", i));
+      axcclChannel_t channel = MakeChannel(clique.comm(), 2, {{i % 2, 1 - i % 2}}, i % 3);
+      for (int call = 0; call < 1 + i % 3; ++call) {
+        Gather gather(2, 1 + 700 * (i % 4), 100 * i + 10 * call + context.rank());
+        ASSERT_NO_FATAL_FAILURE(EnqueueWhenThereIsRoom(&gather, channel, clique.stream()));
+        // Destroyed while it is in use.
+        if (call == i % 3) {
+          EXPECT_OK(axcclChannelDestroy(channel));
+        }
+        ASSERT_TRUE(clique.Synchronize());
+        const int64_t first = 100 * i + 10 * call + i % 2;
+        ASSERT_EQ(gather.Values(), (Values{first, 100 * i + 10 * call + 1 - i % 2}));
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Processes(2), body, Channels("1"));
+  RunRanks(harness::Threads(2), body, Channels("1"));
+}
+
+// Also the first calls, before the members have met.
+TEST(CudaChannels, CanBeCaptured) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 2, {}, 1);
+    Gather gather(2, 100, 5 + context.rank());
+    Graph graph;
+    ASSERT_NO_FATAL_FAILURE(
+        graph.Capture(clique.stream(), [&] { ASSERT_OK(gather.Enqueue(channel, clique.stream())); }));
+    for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(gather.Values(), (Values{5, 6}));
+    graph.Destroy();
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_OK(axcclChannelDestroy(channel));
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests

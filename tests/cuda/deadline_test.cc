@@ -1,0 +1,172 @@
+// AXCCL_TIMEOUT on GPU ranks: what waits for too long fails on all ranks, with a text that says for whom; what takes
+// its time otherwise does not.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "tests/cuda/graph.h"
+#include "tests/cuda/words.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::EnterGpu;
+using harness::Layout;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+
+RunOptions Within(const char* seconds) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", seconds}};
+  return options;
+}
+
+void Pass(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+void ExpectSumWorks(const Clique& clique, Words* data) {
+  data->Fill(1);
+  ASSERT_OK(Sum(data, data, clique.comm(), clique.stream()));
+  ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+  EXPECT_TRUE(data->AreAll(clique.nranks())) << data->get()[0];
+}
+
+// On every rank, whether it waited or not; and the kernels have ended.
+void ExpectTimeout(RankContext& context, Clique* clique, std::initializer_list<const char*> parts) {
+  EXPECT_EQ(AwaitError(clique->comm(), 2000), ncclTimeout) << ncclGetLastError(nullptr);
+  for (const char* part : parts)
+    EXPECT_TRUE(harness::LastErrorHas(part)) << "no \"" << part << "\" in: " << ncclGetLastError(nullptr);
+  ASSERT_OK(harness::SynchronizeStream(clique->stream()));
+  ASSERT_TRUE(context.Barrier());
+  ASSERT_OK(ncclCommAbort(clique->comm()));
+  clique->ForgetComms();
+  ASSERT_TRUE(context.Barrier());
+}
+
+class DeadlineTest : public testing::TestWithParam<Layout> {};  // of one rank a thread
+
+TEST_P(DeadlineTest, OneRankNeverCalls) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000);
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &data));
+    if (context.rank() != 1) {
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectTimeout(context, &clique,
+                                          {"waited 1.5 s for rank", "in AllReduce count 3000 int32 sum (operation 1)",
+                                           "AXCCL_TIMEOUT", "have not called it: 1"}));
+  };
+  RunRanks(GetParam(), body, Within("1.5"));
+}
+
+TEST_P(DeadlineTest, MessageThatNobodySends) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000);
+    if (context.rank() == 0) {
+      ASSERT_OK(ncclRecv(data.get(), 3000, ncclInt32, 1, clique.comm(), harness::Cuda(clique.stream())));
+    }
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectTimeout(context, &clique, {"rank 0 waited 1.5 s for rank 1 in Send/Recv count 12000 uint8"}));
+  };
+  RunRanks(GetParam(), body, Within("1.5"));
+}
+
+// Together they wait longer than one may.
+TEST_P(DeadlineTest, SlowRanksAreWaitedFor) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000);
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == i % context.nranks()) Pass(0.8 * harness::TimeScale());
+      ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &data));
+    }
+    ncclResult_t state = ncclInProgress;
+    ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+    EXPECT_EQ(state, ncclSuccess) << ncclGetLastError(nullptr);
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(GetParam(), body, Within(std::to_string(2.5 * harness::TimeScale()).c_str()));
+}
+
+TEST_P(DeadlineTest, GraphThatOneRankDoesNotLaunch) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000, 1);
+    Graph graph;
+    ASSERT_NO_FATAL_FAILURE(
+        graph.Capture(clique.stream(), [&] { ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream())); }));
+    for (int i = 0; i < 20; ++i) ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
+    ASSERT_TRUE(clique.Synchronize());
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() != 1) {
+      ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
+    }
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectTimeout(context, &clique,
+                      {"waited 1.5 s for rank", "in AllReduce count 3000 int32 sum (operation 20)", "AXCCL_TIMEOUT"}));
+  };
+  RunRanks(GetParam(), body, Within("1.5"));
+}
+
+// With no deadline at all.
+TEST_P(DeadlineTest, RankThatHasLeft) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000);
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &data));
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 1) {
+      ASSERT_OK(ncclCommDestroy(clique.comm()));
+      ASSERT_TRUE(context.Barrier());
+    } else {
+      ASSERT_TRUE(context.Barrier());
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+      EXPECT_EQ(AwaitError(clique.comm(), 2000), ncclRemoteError) << ncclGetLastError(nullptr);
+      EXPECT_TRUE(harness::LastErrorHas("for rank 1, which has destroyed")) << ncclGetLastError(nullptr);
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      ASSERT_OK(ncclCommAbort(clique.comm()));
+    }
+    clique.ForgetComms();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, DeadlineTest, testing::Values(harness::Processes(3), harness::Threads(2)),
+                         [](const auto& info) { return info.param.Text(); });
+
+// Nor is it waiting to be behind other work on the stream, for longer than the deadline. (A process runs one such
+// function at a time.)
+TEST(Deadline, OtherWorkOnTheStreamIsNoWait) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000, 1);
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &data));
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_EQ(EnterGpu()->call_host(
+                  clique.stream(), [](void*) { Pass(2.0 * harness::TimeScale()); }, nullptr),
+              0);
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &data));
+    ncclResult_t state = ncclInProgress;
+    ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+    EXPECT_EQ(state, ncclSuccess) << ncclGetLastError(nullptr);
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Processes(2), body, Within(std::to_string(1.5 * harness::TimeScale()).c_str()));
+}
+
+}  // namespace
+}  // namespace axccl::tests

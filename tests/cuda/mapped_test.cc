@@ -1,0 +1,254 @@
+// Buffers of GPU ranks in other processes: staged until all ranks have mapped them, then read and written where they
+// are.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "tests/cuda/words.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::EnterGpu;
+using harness::GpuDriver;
+using harness::Layout;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+
+enum class Kind { kOfApplication, kOfLibrary };
+
+// Memory of the device, as applications have it (and not managed, as Words).
+class DeviceWords {
+ public:
+  DeviceWords(Kind kind, size_t size) : kind_(kind), size_(size) {
+    if (kind == Kind::kOfLibrary) {
+      void* memory = nullptr;
+      EXPECT_OK(ncclMemAlloc(&memory, size * sizeof(int32_t)));
+      memory_ = reinterpret_cast<uint64_t>(memory);
+    } else {
+      EXPECT_EQ(EnterGpu()->allocate(&memory_, size * sizeof(int32_t)), 0);
+    }
+  }
+  ~DeviceWords() {
+    if (kind_ == Kind::kOfLibrary) {
+      EXPECT_OK(ncclMemFree(get()));
+    } else {
+      EXPECT_EQ(EnterGpu()->free_memory(memory_), 0);
+    }
+  }
+  DeviceWords(const DeviceWords&) = delete;
+  DeviceWords& operator=(const DeviceWords&) = delete;
+
+  void* get() const { return reinterpret_cast<void*>(memory_); }
+  size_t size() const { return size_; }
+  void Fill(int32_t value, axcclStream_t stream) {
+    ASSERT_EQ(EnterGpu()->fill(memory_, static_cast<unsigned>(value), size_, stream), 0);
+  }
+  // Of `size()`.
+  size_t Count(int32_t value) const {
+    std::vector<int32_t> words(size_);
+    EXPECT_EQ(EnterGpu()->copy_to_host(words.data(), memory_, size_ * sizeof(int32_t)), 0);
+    return static_cast<size_t>(std::count(words.begin(), words.end(), value));
+  }
+
+ private:
+  const Kind kind_;
+  const size_t size_;
+  uint64_t memory_ = 0;
+};
+
+uint64_t Mapped(const Clique& clique) {
+  axcclCommInfo_t info{};
+  info.size = sizeof(info);
+  EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
+  return info.mapped;
+}
+
+// Of large calls, unless a test says otherwise.
+constexpr size_t kWords = 150'000;
+
+RunOptions Small(std::vector<std::pair<std::string, std::string>> more = {}) {
+  RunOptions options = SmallGpu(2);
+  for (auto& variable : more) options.environment.push_back(std::move(variable));
+  return options;
+}
+
+// A sum and a gather; how many of them went from buffer to buffer.
+uint64_t Round(RankContext& context, const Clique& clique, int round, DeviceWords* in, DeviceWords* out,
+               DeviceWords* all) {
+  const uint64_t before = Mapped(clique);
+  const int n = context.nranks();
+  const cudaStream_t stream = harness::Cuda(clique.stream());
+  in->Fill(round + context.rank(), clique.stream());
+  EXPECT_OK(ncclAllReduce(in->get(), out->get(), in->size(), ncclInt32, ncclSum, clique.comm(), stream));
+  EXPECT_OK(ncclAllGather(in->get(), all->get(), in->size(), ncclInt32, clique.comm(), stream));
+  EXPECT_OK(harness::SynchronizeStream(clique.stream()));
+  EXPECT_EQ(out->Count(n * round + n * (n - 1) / 2), in->size()) << "round " << round;
+  for (int r = 0; r < n; ++r) EXPECT_EQ(all->Count(round + r), in->size()) << "round " << round;
+  EXPECT_TRUE(context.Barrier());
+  return Mapped(clique) - before;
+}
+
+class MappedTest : public testing::TestWithParam<Layout> {};  // one rank a thread
+
+// Who calls first cannot know what others have mapped; after two rounds all know all.
+TEST_P(MappedTest, StagedFirstThenFromBufferToBuffer) {
+  for (const Kind kind : {Kind::kOfApplication, Kind::kOfLibrary}) {
+    const auto body = [kind](RankContext& context) {
+      ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      DeviceWords in(kind, kWords), out(kind, kWords), all(kind, kWords * static_cast<size_t>(context.nranks()));
+      EXPECT_EQ(Round(context, clique, 1, &in, &out, &all), 0u);
+      Round(context, clique, 2, &in, &out, &all);
+      for (int round = 3; round < 6; ++round) EXPECT_EQ(Round(context, clique, round, &in, &out, &all), 2u) << round;
+      const char* algorithm = nullptr;
+      ASSERT_OK(axcclCommGetLastAlgorithm(clique.comm(), &algorithm));
+      EXPECT_TRUE(std::string(algorithm) == "direct" || std::string(algorithm) == "pull") << algorithm;
+      ASSERT_TRUE(context.Barrier());
+    };
+    RunRanks(GetParam(), body, Small());
+  }
+}
+
+TEST_P(MappedTest, SmallCallsAreStaged) {
+  RunRanks(
+      GetParam(),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        DeviceWords in(Kind::kOfApplication, 1000), out(Kind::kOfApplication, 1000),
+            all(Kind::kOfApplication, 1000 * static_cast<size_t>(context.nranks()));
+        for (int round = 1; round < 5; ++round) EXPECT_EQ(Round(context, clique, round, &in, &out, &all), 0u);
+        ASSERT_TRUE(context.Barrier());
+      },
+      Small());
+}
+
+// A rank's memory that cannot be shared makes it staged for all, for ever.
+TEST_P(MappedTest, OutOfReachOnOneRank) {
+  RunRanks(
+      GetParam(),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        DeviceWords in(Kind::kOfApplication, kWords), out(Kind::kOfApplication, kWords);
+        Words managed(kWords);
+        for (int round = 1; round < 5; ++round) {
+          in.Fill(round, clique.stream());
+          managed.Fill(round);
+          void* const input = context.rank() == 0 ? managed.get() : in.get();
+          ASSERT_OK(ncclAllReduce(input, out.get(), kWords, ncclInt32, ncclSum, clique.comm(),
+                                  harness::Cuda(clique.stream())));
+          ASSERT_TRUE(clique.Synchronize());
+          EXPECT_EQ(out.Count(round * context.nranks()), kWords);
+          ASSERT_TRUE(context.Barrier());
+        }
+        EXPECT_EQ(Mapped(clique), 0u);
+        ASSERT_TRUE(context.Barrier());
+      },
+      Small());
+}
+
+// Allocations come and go, more than are told of at a time; what was freed makes room.
+TEST_P(MappedTest, MemoryThatComesAndGoes) {
+  RunRanks(
+      GetParam(),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        const cudaStream_t stream = harness::Cuda(clique.stream());
+        constexpr size_t kFewer = 8000;
+        for (int i = 0; i < 300; ++i) {
+          {
+            DeviceWords data(Kind::kOfApplication, kFewer);
+            data.Fill(i, clique.stream());
+            ASSERT_OK(ncclAllReduce(data.get(), data.get(), data.size(), ncclInt32, ncclSum, clique.comm(), stream));
+            ASSERT_TRUE(clique.Synchronize());
+            ASSERT_EQ(data.Count(i * context.nranks()), data.size()) << i;
+            ASSERT_TRUE(context.Barrier());
+          }
+          ASSERT_TRUE(context.Barrier());  // freeing waits for kernels
+        }
+        DeviceWords in(Kind::kOfLibrary, kFewer), out(Kind::kOfLibrary, kFewer),
+            all(Kind::kOfLibrary, kFewer * static_cast<size_t>(context.nranks()));
+        Round(context, clique, 1, &in, &out, &all);
+        Round(context, clique, 2, &in, &out, &all);
+        EXPECT_EQ(Round(context, clique, 3, &in, &out, &all), 2u);
+        ASSERT_TRUE(context.Barrier());
+      },
+      Small({{"AXCCL_MAP_BYTES", "1"}, {"NCCL_ALGO", "direct"}}));
+}
+
+// A graph keeps what was known when its calls were captured, also where other ranks know more.
+TEST_P(MappedTest, Graphs) {
+  RunRanks(
+      GetParam(),
+      [](RankContext& context) {
+        constexpr int kThreadLocal = 1;
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        const GpuDriver* const driver = EnterGpu();
+        const cudaStream_t stream = harness::Cuda(clique.stream());
+        DeviceWords in(Kind::kOfApplication, kWords), out(Kind::kOfApplication, kWords);
+        void* executables[2] = {};
+        const auto capture = [&](void** executable) {
+          void* graph = nullptr;
+          ASSERT_EQ(driver->begin_capture(clique.stream(), kThreadLocal), 0);
+          ASSERT_OK(ncclAllReduce(in.get(), out.get(), kWords, ncclInt32, ncclSum, clique.comm(), stream));
+          ASSERT_EQ(driver->end_capture(clique.stream(), &graph), 0);
+          ASSERT_EQ(driver->instantiate(executable, graph, 0), 0);
+          ASSERT_EQ(driver->destroy_graph(graph), 0);
+          ASSERT_TRUE(context.Barrier());
+        };
+        ASSERT_NO_FATAL_FAILURE(capture(&executables[0]));
+        void* unused = nullptr;
+        ASSERT_NO_FATAL_FAILURE(capture(&unused));
+        ASSERT_NO_FATAL_FAILURE(capture(&executables[1]));
+        for (int round = 1; round <= 6; ++round) {
+          const uint64_t before = Mapped(clique);
+          in.Fill(round, clique.stream());
+          ASSERT_EQ(driver->launch_graph(executables[round % 2], clique.stream()), 0);
+          ASSERT_TRUE(clique.Synchronize());
+          EXPECT_EQ(out.Count(round * context.nranks()), kWords) << round;
+          EXPECT_EQ(Mapped(clique) - before, round % 2 == 0 ? 0u : 1u) << round;
+          ASSERT_TRUE(context.Barrier());
+        }
+        for (void* executable : {executables[0], executables[1], unused})
+          ASSERT_EQ(driver->destroy_executable(executable), 0);
+        ASSERT_TRUE(context.Barrier());
+      },
+      Small());
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, MappedTest,
+                         testing::Values(harness::Processes(2), harness::Processes(3), Layout{2, 2, 1}),
+                         [](const auto& info) { return info.param.Text(); });
+
+// Legacy handles are not to be had: memory of cudaMalloc stays staged, that of ncclMemAlloc is handed over as files. On
+// one rank alone: all ranks meet in memory of the host, and nothing is mapped.
+TEST(Mapped, WhereIpcIsForbidden) {
+  for (const bool everywhere : {true, false}) {
+    const auto body = [everywhere](RankContext& context) {
+      if (everywhere || context.rank() == 1) {
+        ASSERT_EQ(setenv("SOFTGPU_IPC", "0", 1), 0);
+      }
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      for (const Kind kind : {Kind::kOfApplication, Kind::kOfLibrary}) {
+        DeviceWords in(kind, kWords), out(kind, kWords), all(kind, kWords * 3);
+        uint64_t mapped = 0;
+        for (int round = 1; round < 5; ++round) mapped = Round(context, clique, round, &in, &out, &all);
+        EXPECT_EQ(mapped, everywhere && kind == Kind::kOfLibrary ? 2u : 0u);
+        ASSERT_TRUE(context.Barrier());
+      }
+    };
+    RunRanks(harness::Processes(3), body, Small());
+  }
+}
+
+}  // namespace
+}  // namespace axccl::tests
