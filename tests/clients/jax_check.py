@@ -3,6 +3,7 @@
 
     LD_LIBRARY_PATH=build/dropin LD_PRELOAD=libnccl.so.2 python3 tests/clients/jax_check.py --ranks 2
 
+With `--platform cpu` the same with JAX's gloo, without a GPU and without the library, to check this script.
 Each process knows the inputs of all. Values are small integers, so sums are exact.
 """
 
@@ -17,12 +18,15 @@ TYPES = ["float32", "bfloat16", "int32"]
 SECONDS = 240
 
 
-def child(rank, ranks, port):
+def child(rank, ranks, port, platform):
     # Before JAX is loaded: it would take three quarters of the GPU for each process.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    if platform == "cpu":
+        os.environ.update(JAX_PLATFORMS="cpu", JAX_CPU_COLLECTIVES_IMPLEMENTATION="gloo", JAX_NUM_CPU_DEVICES="1")
     import jax  # pylint: disable=import-outside-toplevel
 
-    jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank, local_device_ids=[rank % visible_gpus()])
+    device = 0 if platform == "cpu" else rank % visible_gpus()
+    jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank, local_device_ids=[device])
     import jax.numpy as jnp  # pylint: disable=import-outside-toplevel
     import numpy as np  # pylint: disable=import-outside-toplevel
     from jax.sharding import Mesh, NamedSharding, PartitionSpec  # pylint: disable=import-outside-toplevel
@@ -79,7 +83,9 @@ def child(rank, ranks, port):
     for name in TYPES:
         for size in SIZES:
             check(size, name)
-    print(f"rank {rank} of {ranks} on {jax.local_devices()}: all right", flush=True)
+    # In one piece, as others print at the same time.
+    sys.stdout.write(f"rank {rank} of {ranks} on {jax.local_devices()}: all right\n")
+    sys.stdout.flush()
     jax.distributed.shutdown()
 
 
@@ -95,12 +101,12 @@ def visible_gpus():
     return max(1, sum(line.startswith("GPU ") for line in done.stdout.splitlines()))
 
 
-def parent(ranks):
+def parent(ranks, platform):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     children = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--ranks", str(ranks), "--rank", str(rank),
-                                  "--port", str(port)]) for rank in range(ranks)]
+                                  "--port", str(port), "--platform", platform]) for rank in range(ranks)]
     try:
         return 1 if any([process.wait(timeout=SECONDS) != 0 for process in children]) else 0
     except subprocess.TimeoutExpired:
@@ -115,12 +121,13 @@ def parent(ranks):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--platform", default="gpu", choices=("gpu", "cpu"))
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rank is None:
-        return parent(arguments.ranks)
-    child(arguments.rank, arguments.ranks, arguments.port)
+        return parent(arguments.ranks, arguments.platform)
+    child(arguments.rank, arguments.ranks, arguments.port, arguments.platform)
     return 0
 
 

@@ -3,7 +3,8 @@
 
     LD_LIBRARY_PATH=build/dropin LD_PRELOAD=libnccl.so.2 python3 tests/clients/torch_check.py --ranks 2
 
-Every input is a function of rank, operation and element, so each process knows the inputs of all and computes what it must
+Collectives of many sizes and types, CUDA graphs, and a few steps of training with DDP and FSDP2 (torch_training.py). With
+`--backend gloo --device cpu` the same without a GPU and without the library, to check this script. Every input is a function of rank, operation and element, so each process knows the inputs of all and computes what it must
 get. Values are small integers: sums are exact in every type, whatever their order.
 """
 
@@ -17,6 +18,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+
+import torch_training
 
 SIZES = [1, 7, 1024, 100_003, 1 << 20]  # elements of a block
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8]
@@ -151,33 +154,48 @@ def check_all(rank):
                               rank.broadcast, rank.ring, rank.send_recv):
                 operation(size, dtype)
     rank.subgroup(1000, torch.float32)
-    rank.graph(1000, torch.float32)
+    if rank.device.type == "cuda":
+        rank.graph(1000, torch.float32)
 
 
-def process(rank, ranks, port):
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+def choose_device(kind, rank):
+    if kind == "cpu":
+        return torch.device("cpu")
     device = torch.device("cuda", rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
+    return device
+
+
+def process(rank, ranks, port, backend, kind):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    device = choose_device(kind, rank)
     try:
-        dist.init_process_group("nccl", rank=rank, world_size=ranks, timeout=TIMEOUT)
+        dist.init_process_group(backend, rank=rank, world_size=ranks, timeout=TIMEOUT)
         check_all(Rank(rank, ranks, device))
-        torch.cuda.synchronize()
+        training = torch_training.check(rank, ranks, device)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         dist.destroy_process_group()
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)  # at once: peers may be waiting for this rank, and so would its own clean-up
-    print(f"rank {rank} of {ranks} on {device}: all right, NCCL {torch.cuda.nccl.version()}", flush=True)
+    library = f"NCCL {torch.cuda.nccl.version()}" if backend == "nccl" else backend
+    # In one piece, as others print at the same time.
+    sys.stdout.write(f"rank {rank} of {ranks} on {device}: all right, {training}; {library}\n")
+    sys.stdout.flush()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
-    ranks = parser.parse_args().ranks
+    parser.add_argument("--backend", default="nccl")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    arguments = parser.parse_args()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    mp.spawn(process, (ranks, port), nprocs=ranks)
+    mp.spawn(process, (arguments.ranks, port, arguments.backend, arguments.device), nprocs=arguments.ranks)
 
 
 if __name__ == "__main__":

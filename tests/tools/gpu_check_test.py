@@ -3,6 +3,8 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -12,7 +14,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 
-from gpu_check import bench, build, main, nccl_tests, report, steps, suites  # noqa: E402: found by the line above
+# Found by the line above.
+from gpu_check import (bars, bench, build, clients, dimensions, enqueue, main, mps, nccl_tests, processes, ranks,  # noqa: E402
+                       report, resources, steps, suites, torch_tests)
 
 OUTPUT = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
@@ -68,8 +72,214 @@ class Bench(unittest.TestCase):
         self.assertEqual(copied, {"all_reduce": 4000, "all_gather": 2500, "reduce_scatter": 2500, "alltoall": 4000})
 
     def test_ranks(self):
-        self.assertEqual(bench.rank_counts(1), [2, 4])
+        self.assertEqual(bench.rank_counts(1), [2, 4, 8])
         self.assertEqual(bench.rank_counts(8), [8, 16, 32])
+
+
+    def test_only_sizes_of_the_bars_are_figures(self):
+        rows = [{"operation": "alltoall", "ranks": 2, "bytes": size << 20, "share_of_floor": 0.5} for size in (64, 256)]
+        self.assertEqual([f.where for f in bench.large_figures(rows, False)], ["2 ranks, 256 MiB"])
+        self.assertEqual(len(bench.large_figures(rows, True)), 2)
+
+
+class FakeRanks:
+    """Two ranks whose memory is Python's; outputs are what the test says."""
+
+    def __init__(self, outputs):
+        self.count, self.size, self.mine, self.inputs, self.outputs = 2, 64, [0, 1], [0, 1], outputs
+        self.driver = self
+
+    def allocate(self, rank, size):
+        return None
+
+    def use(self, rank):
+        pass
+
+    def upload(self, memory, content):
+        pass
+
+    def download(self, memory, size):
+        return b"".join(word.to_bytes(4, sys.byteorder) for word in memory)
+
+
+class Dimensions(unittest.TestCase):
+    SIDE_BY_SIDE = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]  # rows of [2, 4] of two ranks
+
+    def test_results_are_checked(self):
+        right = dimensions.Matrix(FakeRanks([self.SIDE_BY_SIDE, self.SIDE_BY_SIDE]), "f32")
+        self.assertEqual((right.rows, right.columns), (2, 4))
+        right.check("dim 1", 1)
+        with self.assertRaisesRegex(ranks.NcclError, "dim 0: row 1 of 4 of rank 0"):
+            right.check("dim 0", 0)
+        one_after_the_other = dimensions.Matrix(FakeRanks([list(range(16))] * 2), "bf16")
+        one_after_the_other.check("dim 0", 0)
+        wrong = self.SIDE_BY_SIDE[:-1] + [99]
+        with self.assertRaisesRegex(ranks.NcclError, "dim 1: row 1 of 2 of rank 1"):
+            dimensions.Matrix(FakeRanks([self.SIDE_BY_SIDE, wrong]), "f32").check("dim 1", 1)
+
+    def test_figures(self):
+        us = {dimensions.DIM_1: 10.0, dimensions.DIM_0: 8.0, dimensions.STRIDED_COPY: 30.0}
+        found = dimensions.figures([{"type": "bf16", "ranks": 2, "bytes": 1 << 20, "us": us}])
+        self.assertEqual([(figure.case, figure.value) for figure in found],
+                         [("dim 1 to dim 0", 1.25), ("strided copies to dim 1", 3.0)])
+        self.assertTrue({figure.case for figure in found} <= {bar.case for bar in bars.BARS})
+
+
+class Enqueue(unittest.TestCase):
+    def test_figures_are_of_bars(self):
+        found = enqueue.figures([(2, "group", 1.0), (8, "call", 3.0)])
+        self.assertEqual([(figure.value, figure.where) for figure in found], [(1.0, "2 ranks"), (3.0, "8 ranks")])
+        self.assertTrue({figure.case for figure in found} <= {bar.case for bar in bars.BARS})
+
+
+class Processes(unittest.TestCase):
+    def test_only_figures_of_mps_count(self):
+        rows = [("all_reduce", "cuMemAlloc", processes.TURNS, 10.0, 100.0), ("all_reduce", "cuMemAlloc", processes.MPS, 10.0, 12.5),
+                ("all_gather", "ncclMemAlloc", processes.MPS, 10.0, 10.0)]
+        found = processes.figures(rows, 256 << 20)
+        self.assertEqual(processes.figures(rows, 64 << 20), [])
+        self.assertEqual([(figure.value, figure.where) for figure in found], [(0.8, "cuMemAlloc, 256 MiB"), (1.0, "ncclMemAlloc, 256 MiB")])
+        self.assertTrue({figure.case for figure in found} <= {bar.case for bar in bars.BARS})
+
+    def test_the_slowest_process_counts(self):
+        rows = [[{"operation": "all_reduce", "us": us}, {"operation": "all_gather", "us": 5.0}] for us in (3.0, 4.0)]
+        self.assertEqual(processes.slowest(rows), {"all_reduce": 4.0, "all_gather": 5.0})
+
+
+class Mps(unittest.TestCase):
+    """With a program in the daemon's place that writes down what it is told."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = os.environ["PATH"]
+        os.environ["PATH"] = self.folder.name + ":" + self.path
+        self.addCleanup(lambda: os.environ.update(PATH=self.path))
+        self.setup = steps.Setup("/nowhere", False, 1, self.folder.name)
+
+    def control(self, on_start="", on_quit=""):
+        path = os.path.join(self.folder.name, mps.CONTROL)
+        with open(path, "w") as file:
+            file.write(f"""#!/bin/bash
+if [ "$1" = -d ]; then echo "start $CUDA_MPS_PIPE_DIRECTORY" >> {self.folder.name}/told; {on_start}
+else read word; echo "$word $CUDA_MPS_PIPE_DIRECTORY" >> {self.folder.name}/told; {on_quit}
+fi
+""")
+        os.chmod(path, 0o755)
+        return mps.Mps(self.setup, os.path.join(self.folder.name, "mps"))
+
+    def told(self):
+        with open(os.path.join(self.folder.name, "told")) as file:
+            return [line.split() for line in file]
+
+    def test_a_daemon_of_our_own_is_ended_whatever_happens(self):
+        service = self.control()
+        with self.assertRaisesRegex(KeyError, "bad"), service:
+            self.assertTrue(os.path.isdir(service.environment["CUDA_MPS_LOG_DIRECTORY"]))
+            self.setup.deadline = time.monotonic() - 1  # the part's time is over
+            raise KeyError("bad")
+        pipe = os.path.join(self.folder.name, "mps", "pipe")
+        self.assertEqual(self.told(), [["start", pipe], ["quit", pipe]])
+
+    def test_one_that_does_not_start_is_an_error(self):
+        with self.assertRaisesRegex(steps.Failed, "status 3"), self.control(on_start="exit 3"):
+            self.fail("not reached")
+        self.assertEqual([words[0] for words in self.told()], ["start", "quit"])
+
+    def test_one_that_does_not_quit_is_killed(self):
+        child = subprocess.Popen(["sleep", "60"])
+        with self.control(on_start=f"echo {child.pid} > $CUDA_MPS_PIPE_DIRECTORY/{mps.CONTROL}.pid", on_quit="exit 1"):
+            pass
+        self.assertEqual(child.wait(timeout=30), -signal.SIGKILL)
+
+
+class Resources(unittest.TestCase):
+    OUTPUT = """57: -- sm_75: 64 registers, 368 bytes of stack, 29088 of shared memory, no spills
+57: -- sm_90: 65 registers, 344 bytes of stack, 30112 of shared memory, 8 bytes of spill stores, 4 bytes of spill loads
+-- sm_999: 40 registers
+"""
+
+    def test_lines_of_any_facts(self):
+        found = resources.parse(self.OUTPUT)
+        self.assertEqual(found[75], {"registers": 64, "stack": 368, "shared memory": 29088, "spills": 0})
+
+    def test_spills(self):
+        self.assertEqual(resources.spills("1: [  PASSED  ] 1 test.\n"), 0)
+        self.assertEqual(resources.spills("sm_80: F has its registers on the stack within a loop\nsm_80: the kernel has "
+                                          "registers on the stack\n"), 2)
+        self.assertIsNone(resources.spills("No tests were found!!!"))
+
+    def test_occupancy(self):
+        found = resources.parse(self.OUTPUT)
+        # Two blocks of 1024 threads; one block of 2048, as 65 registers are 72; not known.
+        self.assertEqual([resources.occupancy(architecture, found[architecture]) for architecture in (75, 90, 999)],
+                         [1.0, 0.25, None])
+        self.assertEqual(resources.occupancy(80, {"registers": 32, "shared memory": 41 << 10}), 0.75)  # 4 x 42 KiB: too much
+
+    def test_figures(self):
+        found = resources.figures(resources.parse(self.OUTPUT), 0)
+        self.assertEqual([figure.value for figure in found], [1.0, 0.25, 0])
+        self.assertTrue({figure.case for figure in found} <= {bar.case for bar in bars.BARS})
+
+
+class Clients(unittest.TestCase):
+    def test_only_runs_on_this_library_count(self):
+        self.assertEqual(clients.result_of(run_of("NCCL version 2.28.9+axccl"), False), "passed")
+        self.assertEqual(clients.result_of(run_of("NCCL version 2.28.9"), False), "ran, but not on this library")
+        self.assertEqual(clients.result_of(run_of(""), True), "passed")
+        self.assertEqual(clients.result_of(run_of("+axccl", 1), False), "ended with status 1")
+
+
+class TorchTests(unittest.TestCase):
+    OUTPUT = """test_bad (__main__.One.test_bad) ... Started process 0
+ERROR
+test_fine (__main__.One.test_fine)
+It has words. ... ok
+test_skip (__main__.Two.test_skip) ... skipped 'no'
+"""
+    END = """======
+ERROR: test_bad (__main__.One.test_bad)
+------
+Ran 3 tests in 27.249s
+
+FAILED (errors=1, skipped=1)
+"""
+
+    def test_results(self):
+        self.assertEqual(torch_tests.parse(self.OUTPUT + self.END), (3, 1, ["test_bad (__main__.One.test_bad)"], True))
+        self.assertEqual(torch_tests.parse("Ran 2 tests in 1.0s\n\nOK\n"), (2, 0, [], True))
+
+    def test_a_run_that_did_not_end(self):
+        self.assertEqual(torch_tests.parse(self.OUTPUT), (3, 0, [], False))
+        self.assertEqual(torch_tests.last_started(self.OUTPUT), "test_skip (__main__.Two.test_skip)")
+
+    def test_without_a_source(self):
+        setup = steps.Setup("/b", False, 1, "/tmp")
+        with self.assertRaisesRegex(steps.LeftOut, "--torch-source"):
+            torch_tests.check(setup, None, "python3", None)
+        with self.assertRaisesRegex(steps.Failed, "there is no test/distributed"):
+            torch_tests.check(setup, "/nowhere", "python3", None)
+
+
+class Bars(unittest.TestCase):
+    def rows(self, outcomes, software=False):
+        return {row[0]: row[1:] for row in bars.table(outcomes, software).rows}
+
+    def test_the_worst_figure_counts(self):
+        share, latency = bars.BARS[0], next(bar for bar in bars.BARS if bar.case == "8 bytes in a graph")
+        figures = [steps.Figure(share.case, 0.93, "2 ranks"), steps.Figure(share.case, 0.795, "8 ranks"),
+                   steps.Figure(latency.case, 7.5, "8 ranks")]
+        outcomes = [steps.Outcome("benchmark", figures=figures)]
+        self.assertEqual(self.rows(outcomes)[share.text], ["0.795 (8 ranks, worst of 2)", ">= 0.8", "**no**"])
+        self.assertEqual(self.rows(outcomes)[latency.text], ["7.5 us (8 ranks)", "<= 8 us", "yes"])
+        self.assertIn("not known", self.rows(outcomes, True)[latency.text][2])
+
+    def test_what_was_not_measured_says_why(self):
+        text = bars.BARS[0].text
+        self.assertIn("part benchmark was not run", self.rows([])[text][0])
+        self.assertIn("was left out: no GPU", self.rows([steps.Outcome("benchmark", "left out", "no GPU")])[text][0])
+        self.assertIn("has failed: bad", self.rows([steps.Outcome("benchmark", "failed", "bad\nvery")])[text][0])
+        self.assertIn("do not fit", self.rows([steps.Outcome("benchmark", notes=["they do not fit"])])[text][0])
 
 
 class Steps(unittest.TestCase):
@@ -90,6 +300,10 @@ class Steps(unittest.TestCase):
     def test_versions(self):
         self.assertEqual(build.cmake_version("cmake version 3.25.1\n"), (3, 25))
         self.assertEqual(build.cmake_version("nonsense"), (0, 0))
+
+    def test_reports_do_not_name_folders_of_the_machine(self):
+        self.assertEqual(steps.shown(os.path.join(steps.ROOT, "build", "gpu-check", "a.log")), "build/gpu-check/a.log")
+        self.assertEqual(steps.shown("/somewhere/else"), "else")
 
     def test_software_environment(self):
         setup = steps.Setup("/b", True, 3, "/tmp")
@@ -117,14 +331,30 @@ class Parts(unittest.TestCase):
         table = steps.Table("T", ["a", "b"], [[1.23456, None], [12345.6, "x|y"]])
         outcomes = [steps.Outcome("one", "passed", "fine", 2.0, ["a note"], [table]),
                     steps.Outcome("two", "failed", "line 1\nline 2")]
-        text = report.markdown("title", outcomes)
+        bar_table = steps.Table("Bars", ["case"], [["a case"]])
+        text = report.markdown("title", bar_table, outcomes)
+        self.assertLess(text.index("a case"), text.index("| one |"))
         for expected in ("| one | passed | 2 | fine |", "| two | **FAILED** | 0 | line 1 |", "- a note", "| 1.23 | - |",
                          "| 12346 | x\\|y |", "line 1\nline 2"):
             self.assertIn(expected, text)
         with tempfile.TemporaryDirectory() as folder:
-            paths = report.write(os.path.join(folder, "r"), "title", outcomes)
+            paths = report.write(os.path.join(folder, "r"), "title", bar_table, outcomes)
             with open(paths[1]) as file:
                 self.assertEqual(json.load(file)["parts"][1]["state"], "failed")
+
+    def test_several_runs_make_one_report(self):
+        figure = steps.Figure(bars.BARS[0].case, 0.9, "2 ranks")
+        first = [steps.Outcome("machine"), steps.Outcome("jax", "failed", "bad"),
+                 steps.Outcome("benchmark", figures=[figure], tables=[steps.Table("T", ["a"], [[1]])])]
+        with tempfile.TemporaryDirectory() as folder:
+            chosen = main.parse_arguments(["--out", os.path.join(folder, "r"), "--add"])
+            self.assertEqual(report.read(chosen.out), [])
+            main.write_report(chosen, [], first)
+            self.assertEqual(report.read(chosen.out), first)
+            main.write_report(chosen, report.read(chosen.out), [steps.Outcome("machine"), steps.Outcome("jax", "passed")])
+            found = report.read(chosen.out)
+        self.assertEqual([(o.name, o.state) for o in found], [("machine", "passed"), ("jax", "passed"), ("benchmark", "passed")])
+        self.assertEqual(found[2].figures, [figure])
 
     def test_arguments(self):
         chosen = main.parse_arguments(["--software", "--parts", "tests", "--max-bytes", "4M"])

@@ -1,11 +1,11 @@
-"""Builds the library, and the tests where their libraries are installed."""
+"""Builds the library and the perf programs, and the tests where their libraries are installed."""
 
 import os
 import re
 import shutil
 
 from gpu_check.machine import find_tool
-from gpu_check.steps import ROOT, Failed, Outcome, Setup
+from gpu_check.steps import ROOT, Failed, Outcome, Setup, shown
 
 # A header of the build, its Debian package, and what is left out without it (nothing: required).
 HEADERS = [("sodium.h", "libsodium-dev", ""), ("xxhash.h", "libxxhash-dev", ""),
@@ -52,7 +52,7 @@ def build(setup, jobs):
                      "CPATH, LIBRARY_PATH and PKG_CONFIG_PATH there.")
     for header, package, part in optional:
         outcome.notes.append(f"{part} are left out: no {header} (Debian: {package})")
-    options = [f"-DAXCCL_BUILD_TESTS={'OFF' if optional else 'ON'}", "-DAXCCL_BUILD_PERF=OFF"]
+    options = [f"-DAXCCL_BUILD_TESTS={'OFF' if optional else 'ON'}", "-DAXCCL_BUILD_PERF=ON"]
     if shutil.which("ninja") and not os.path.exists(os.path.join(setup.build, "CMakeCache.txt")):
         options += ["-G", "Ninja"]
     run = setup.run(["cmake", "-S", ROOT, "-B", setup.build, *options], 300)
@@ -64,5 +64,5 @@ def build(setup, jobs):
     run = setup.run(["cmake", "--build", setup.build, "-j", str(jobs)], 3600)
     log = setup.keep("build", run)
     setup.must(f"the build (all of it: {log})", run)
-    outcome.summary = f"{setup.build}, {run.seconds:.0f} s"
+    outcome.summary = f"{shown(setup.build)}, {run.seconds:.0f} s"
     return outcome

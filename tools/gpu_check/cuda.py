@@ -7,10 +7,21 @@ import sys
 MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76  # CU_DEVICE_ATTRIBUTE_*
 NON_BLOCKING = 1
 CAPTURE_RELAXED = 2
+MEMORY_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 
 
 class CudaError(Exception):
     """A call of the driver failed."""
+
+
+class Copy2D(ctypes.Structure):
+    """CUDA_MEMCPY2D"""
+    _fields_ = [("source_x", ctypes.c_size_t), ("source_y", ctypes.c_size_t), ("source_type", ctypes.c_int),
+                ("source_host", ctypes.c_void_p), ("source_device", ctypes.c_uint64), ("source_array", ctypes.c_void_p),
+                ("source_pitch", ctypes.c_size_t), ("to_x", ctypes.c_size_t), ("to_y", ctypes.c_size_t),
+                ("to_type", ctypes.c_int), ("to_host", ctypes.c_void_p), ("to_device", ctypes.c_uint64),
+                ("to_array", ctypes.c_void_p), ("to_pitch", ctypes.c_size_t), ("width", ctypes.c_size_t),
+                ("height", ctypes.c_size_t)]
 
 
 class Driver:
@@ -69,6 +80,14 @@ class Driver:
         self.call("cuMemcpyDtoH_v2", ctypes.byref(value), ctypes.c_uint64(memory), ctypes.c_size_t(4))
         return value.value
 
+    def upload(self, memory, content):
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(memory), content, ctypes.c_size_t(len(content)))
+
+    def download(self, memory, size):
+        content = ctypes.create_string_buffer(size)
+        self.call("cuMemcpyDtoH_v2", content, ctypes.c_uint64(memory), ctypes.c_size_t(size))
+        return memoryview(content).cast("B")
+
     def stream(self):
         return ctypes.c_void_p(self.get("cuStreamCreate", ctypes.c_void_p, NON_BLOCKING))
 
@@ -77,6 +96,12 @@ class Driver:
 
     def copy(self, to, source, size, stream):
         self.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), stream)
+
+    def copy_rows(self, to, to_pitch, source, source_pitch, width, rows, stream):
+        """`rows` of `width` bytes, which are a pitch apart."""
+        copy = Copy2D(source_type=MEMORY_DEVICE, source_device=source, source_pitch=source_pitch, to_type=MEMORY_DEVICE,
+                      to_device=to, to_pitch=to_pitch, width=width, height=rows)
+        self.call("cuMemcpy2DAsync_v2", ctypes.byref(copy), stream)
 
     def capture(self, stream, work):
         """What `work()` enqueues on `stream`, as a graph to be launched."""

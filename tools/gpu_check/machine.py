@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shutil
 
 from gpu_check.steps import Failed, Outcome, Table
@@ -20,7 +21,7 @@ def processor():
             model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
-    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}"
 
 
 def ask_nvidia_smi(setup):
@@ -37,8 +38,7 @@ def describe(setup):
     """The part. Leaves the GPUs in setup.gpus."""
     outcome = Outcome("machine")
     facts = [["processor", processor()], ["mode", "software GPU" if setup.software else "GPU"]]
-    for tool in ("nvcc", "compute-sanitizer", "mpirun"):
-        facts.append([tool, find_tool(tool) or "not found"])
+    facts += [[tool, tool_version(setup, tool)] for tool in ("nvcc", "compute-sanitizer", "mpirun")]
     run = setup.run(setup.python("cuda"), 60, setup.environment())
     if not run.ok:
         raise Failed(f"the CUDA driver cannot be used: {run.output.strip()}")
@@ -59,6 +59,14 @@ def describe(setup):
         raise Failed("the CUDA driver sees no GPU")
     outcome.summary = f"{len(setup.gpus)} x {setup.gpus[0]['name']}"
     return outcome
+
+
+def tool_version(setup, name):
+    path = find_tool(name)
+    if path is None:
+        return "not found"
+    found = re.search(r"\d+\.\d+(\.\d+)*", setup.run([path, "--version"], 20).output)
+    return found.group(0) if found else "found"
 
 
 def find_tool(name):

@@ -1,10 +1,23 @@
 """Checks and measures AxCCL on a machine with GPUs, without a network, and writes one report.
 
-Parts, in this order: machine (what it is), build (the library and, where GoogleTest is installed, the tests, in
-build/gpu), tests (those with the CTest label cuda, on the real driver), sanitizers (compute-sanitizer's memcheck,
-racecheck and synccheck), nccl-tests (with --nccl-tests DIR), torch and jax (where they are installed), benchmark
-(collectives against a device-to-device copy, and 8-byte latency; ranks share GPUs). Every part has a time limit, and what
-cannot run says why. A part that fails does not stop the others, but for build, without which there are none.
+On top of it: what the library is held to, what was measured, and whether that is reached. Parts, in this order:
+
+  machine      what it is
+  build        the library and the perf programs and, where GoogleTest is installed, the tests, in build/gpu
+  tests        those with the CTest label cuda, on the real driver
+  sanitizers   compute-sanitizer's memcheck, racecheck and synccheck
+  nccl-tests   with --nccl-tests DIR
+  torch, jax   collectives and training, where they are installed
+  torch-tests  PyTorch's own tests of its NCCL backend, with --torch-source DIR
+  benchmark    collectives against a device-to-device copy, and 8-byte latency; ranks share GPUs
+  dimensions   all_gather along dimension 1 against dimension 0, and against copies behind an ordinary one
+  enqueue      the host's part of an operation
+  processes    two that share a GPU, also under a daemon of MPS of this run's own
+  resources    registers, spills and occupancy of the kernel
+
+Every part has a time limit, and what cannot run says why. A part that fails does not stop the others, but for build,
+without which there are none. The report is written after each part. Where one run would take too long, several make one
+report: --parts machine,build,tests --out FILE, then --parts benchmark --add --out FILE, and so on.
 
 --software runs the same on the software GPU of tools/softgpu, as far as that can be: it tests this tool, not the library.
 """
@@ -17,12 +30,13 @@ import sys
 import tempfile
 import time
 
-from gpu_check import bench, build, clients, machine, nccl_tests, report, steps, suites
+from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, nccl_tests, processes, report, resources,
+                       steps, suites, torch_tests)
 
-PARTS = ["machine", "build", "tests", "sanitizers", "nccl-tests", "torch", "jax", "benchmark"]
-# Seconds.
+# Parts in order, and how many seconds they have.
 LIMITS = {"machine": 120, "build": 3600, "tests": 1800, "sanitizers": 1800, "nccl-tests": 3600, "torch": 900, "jax": 900,
-          "benchmark": 1800}
+          "torch-tests": 3600, "benchmark": 1800, "dimensions": 900, "enqueue": 300, "processes": 900, "resources": 120}
+PARTS = list(LIMITS)
 
 
 def parse_arguments(arguments=None):
@@ -31,11 +45,15 @@ def parse_arguments(arguments=None):
     parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated (%(default)s); machine always runs")
     parser.add_argument("--build", help="build folder (build/gpu; with --software build)")
     parser.add_argument("--out", help="the report, without .md and .json (perf/results/gpu-check-<date>)")
+    parser.add_argument("--add", action="store_true", help="to the report that is there: parts that are not run now stay in it")
     parser.add_argument("--nccl-tests", metavar="DIR", help="checkout of nccl-tests, which is built in a temporary folder")
     parser.add_argument("--nccl-home", metavar="DIR", help="has include/nccl.h and nccl_device.h for nccl-tests; without it "
                         "they are built as for NCCL 2.27, with this library's nccl.h")
     parser.add_argument("--programs", default=",".join(nccl_tests.PROGRAMS), help="of nccl-tests (%(default)s)")
     parser.add_argument("--python", default=sys.executable, help="has torch and jax (%(default)s)")
+    parser.add_argument("--torch-source", metavar="DIR", help="checkout of PyTorch of the version installed; its "
+                        f"{torch_tests.FILE} is run")
+    parser.add_argument("--torch-tests", metavar="PATTERN", help="those whose names match, as unittest's -k has it (all)")
     parser.add_argument("--max-bytes", default=None, help="largest size of nccl-tests and the benchmark (1G; with --software "
                         "64K)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the builds (%(default)s)")
@@ -65,7 +83,7 @@ def build_part(setup, chosen):
         if not os.path.exists(os.path.join(setup.build, library)):
             raise steps.Failed(f"there is no {os.path.join(setup.build, library)}; build the targets axccl, softgpu_cuda and "
                                "softgpu_cudart13")
-    return steps.Outcome("build", summary=f"as it is in {setup.build}")
+    return steps.Outcome("build", summary=f"as it is in {steps.shown(setup.build)}")
 
 
 def bench_sizes(chosen):
@@ -74,7 +92,7 @@ def bench_sizes(chosen):
 
 
 def functions(chosen):
-    iterations, rounds = (1, 1) if chosen.software else (10, 7)
+    repeats = (1, 1) if chosen.software else (10, 7)  # iterations and rounds
     return {
         "machine": machine.describe,
         "build": lambda setup: build_part(setup, chosen),
@@ -83,8 +101,13 @@ def functions(chosen):
         "nccl-tests": lambda setup: nccl_tests.check(setup, chosen.nccl_tests, chosen.nccl_home, chosen.max_bytes,
                                                      chosen.programs, chosen.jobs),
         "torch": lambda setup: clients.check(setup, "torch", chosen.python),
+        "torch-tests": lambda setup: torch_tests.check(setup, chosen.torch_source, chosen.python, chosen.torch_tests),
         "jax": lambda setup: clients.check(setup, "jax", chosen.python),
-        "benchmark": lambda setup: bench.benchmark(setup, bench_sizes(chosen), iterations, rounds),
+        "benchmark": lambda setup: bench.benchmark(setup, bench_sizes(chosen), repeats),
+        "dimensions": lambda setup: dimensions.check(setup, min(dimensions.SIZE, chosen.max_bytes), repeats, chosen.python),
+        "enqueue": lambda setup: enqueue.check(setup, (5, 3) if chosen.software else (20, 101)),
+        "processes": lambda setup: processes.check(setup, min(processes.SIZE, chosen.max_bytes), repeats),
+        "resources": resources.check,
     }
 
 
@@ -102,26 +125,38 @@ def run_part(name, function, setup, limit):
     return outcome
 
 
+def blocked(name, outcomes):
+    """Whether what everything rests on has failed."""
+    return name not in ("machine", "build") and any(o.state == "failed" for o in outcomes if o.name in ("machine", "build"))
+
+
+def write_report(chosen, earlier, outcomes):
+    """Also of parts that an earlier run has left; in the order of PARTS."""
+    by_name = {outcome.name: outcome for outcome in earlier + outcomes}
+    every = [by_name[name] for name in PARTS if name in by_name]
+    kind = "software GPU (times mean nothing)" if chosen.software else "GPU"
+    return report.write(chosen.out, f"gpu-check, {kind}, {datetime.date.today()}", bars.table(every, chosen.software), every)
+
+
 def main():
     chosen = parse_arguments()
     scratch = tempfile.mkdtemp(prefix="axccl-gpu-check-")
     setup = steps.Setup(chosen.build, chosen.software, chosen.devices, scratch)
-    outcomes = []
+    os.makedirs(os.path.dirname(chosen.out), exist_ok=True)
+    earlier, outcomes = report.read(chosen.out) if chosen.add else [], []
     try:
         for name in PARTS:
             if name not in chosen.parts and name != "machine":
                 continue
-            if name not in ("machine", "build") and any(o.state == "failed" for o in outcomes if o.name in ("machine", "build")):
+            if blocked(name, outcomes):
                 outcome = steps.Outcome(name, "left out", "machine or build has failed")
             else:
                 outcome = run_part(name, functions(chosen)[name], setup, LIMITS[name] * chosen.time_factor)
             outcomes.append(outcome)
             print(f"{name}: {outcome.state} ({outcome.seconds:.0f} s) {outcome.summary}", flush=True)
+            paths = write_report(chosen, earlier, outcomes)  # now, as whoever runs this may end it
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    os.makedirs(os.path.dirname(chosen.out), exist_ok=True)
-    kind = "software GPU (times mean nothing)" if chosen.software else "GPU"
-    paths = report.write(chosen.out, f"gpu-check, {kind}, {datetime.date.today()}", outcomes)
     print("report: " + ", ".join(os.path.relpath(path) for path in paths))
     return 1 if any(o.state == "failed" for o in outcomes) else 0
 

@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import os
+
+from gpu_check.steps import Figure, Outcome, Table, number_text
 
 
 def markdown_table(table):
@@ -13,14 +16,12 @@ def markdown_table(table):
 def cell_text(cell):
     if cell is None:
         return "-"
-    text = str(cell)
-    if isinstance(cell, float):
-        text = f"{cell:.0f}" if abs(cell) >= 1000 else f"{cell:.3g}"
+    text = number_text(cell) if isinstance(cell, float) else str(cell)
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def markdown(title, outcomes):
-    lines = [f"# {title}", "", "| part | state | seconds | |", "|---|---|---:|---|"]
+def markdown(title, bars, outcomes):
+    lines = [f"# {title}", "", *markdown_table(bars), "", "| part | state | seconds | |", "|---|---|---:|---|"]
     lines += [f"| {o.name} | {'**FAILED**' if o.state == 'failed' else o.state} | {o.seconds:.0f} | "
               f"{cell_text(o.summary.splitlines()[0] if o.summary else '')} |" for o in outcomes]
     for outcome in outcomes:
@@ -37,12 +38,22 @@ def markdown(title, outcomes):
     return "\n".join(lines) + "\n"
 
 
-def write(path, title, outcomes):
+def read(path):
+    """The outcomes of a report that `write` has written, or none where there is no such file."""
+    if not os.path.exists(path + ".json"):
+        return []
+    with open(path + ".json") as file:
+        parts = json.load(file)["parts"]
+    return [Outcome(**{**part, "tables": [Table(**table) for table in part["tables"]],
+                       "figures": [Figure(**figure) for figure in part["figures"]]}) for part in parts]
+
+
+def write(path, title, bars, outcomes):
     """Both files; `path` has no ending. Their paths."""
     paths = [path + ".md", path + ".json"]
     with open(paths[0], "w") as file:
-        file.write(markdown(title, outcomes))
+        file.write(markdown(title, bars, outcomes))
     with open(paths[1], "w") as file:
-        json.dump({"title": title, "parts": [dataclasses.asdict(o) for o in outcomes]}, file, indent=1)
+        json.dump({"title": title, "bars": dataclasses.asdict(bars), "parts": [dataclasses.asdict(o) for o in outcomes]}, file, indent=1)
         file.write("\n")
     return paths

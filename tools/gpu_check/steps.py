@@ -1,6 +1,8 @@
 """What all parts of gpu-check share: where things are, how programs are run, and what a part hands back."""
 
+import concurrent.futures
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -27,6 +29,14 @@ class Table:
 
 
 @dataclasses.dataclass
+class Figure:
+    """What was measured of a case (bars.py has their names), and where: ranks, sizes."""
+    case: str
+    value: float
+    where: str
+
+
+@dataclasses.dataclass
 class Outcome:
     """Of one part. `state`: passed, failed or left out."""
     name: str
@@ -35,6 +45,7 @@ class Outcome:
     seconds: float = 0.0
     notes: list = dataclasses.field(default_factory=list)
     tables: list = dataclasses.field(default_factory=list)
+    figures: list = dataclasses.field(default_factory=list)
 
 
 class Setup:
@@ -70,9 +81,16 @@ class Setup:
         env["LD_LIBRARY_PATH"] = join_paths(os.path.join(self.build, "dropin"), env["LD_LIBRARY_PATH"])
         return env
 
-    def python(self, module, *arguments):
+    def library(self):
+        """Its path."""
+        path = os.path.join(self.build, "libaxccl.so")
+        if not os.path.exists(path):
+            raise LeftOut(f"there is no {path}")
+        return path
+
+    def python(self, module, *arguments, interpreter=sys.executable):
         """The command that runs a module of this package."""
-        return [sys.executable, "-B", "-c",
+        return [interpreter, "-B", "-c",
                 f"import sys; sys.path.insert(0, {PACKAGE_PARENT!r}); from gpu_check.{module} import main; sys.exit(main())",
                 *arguments]
 
@@ -93,6 +111,11 @@ class Setup:
             output, _ = child.communicate()
         return Run(command, child.returncode, output, time.monotonic() - started, timed_out)
 
+    def run_together(self, commands, seconds, env=None):
+        """Runs programs at the same time. A Run of each."""
+        with concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
+            return list(pool.map(lambda command: self.run(command, seconds, env), commands))
+
     def must(self, what, run):
         """Failed, with the end of the output, unless `run` went well."""
         if run.ok:
@@ -100,12 +123,12 @@ class Setup:
         raise Failed(f"{what} {run.how()}; the end of what it printed:\n{tail(run.output)}")
 
     def keep(self, name, run):
-        """Writes what a program printed to a log; its path."""
+        """Writes what a program printed to a log; its path, as reports have it."""
         os.makedirs(self.logs, exist_ok=True)
         path = os.path.join(self.logs, name + ".log")
         with open(path, "w") as file:
             file.write(f"$ {' '.join(run.command)}\n{run.output}\n({run.how()}, {run.seconds:.1f} s)\n")
-        return path
+        return shown(path)
 
 
 @dataclasses.dataclass
@@ -120,6 +143,10 @@ class Run:
     def ok(self):
         return self.status == 0 and not self.timed_out
 
+    def json(self):
+        """Of the last line."""
+        return json.loads(self.output.strip().splitlines()[-1])
+
     def how(self):
         if self.timed_out:
             return f"did not end within {self.seconds:.0f} s"
@@ -128,12 +155,22 @@ class Run:
         return f"ended with status {self.status}"
 
 
+def shown(path):
+    """For reports, which are read elsewhere: without the folders of this machine."""
+    inside = os.path.relpath(path, ROOT)
+    return os.path.basename(path) if inside.startswith("..") else inside
+
+
 def join_paths(*paths):
     return ":".join(path for path in paths if path)
 
 
 def tail(text, lines=15):
     return "\n".join(text.strip().splitlines()[-lines:])
+
+
+def number_text(value):
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def size_name(size):

@@ -1,0 +1,80 @@
+"""What the library is held to on a GPU: each case, what was measured, the bar, and whether it is reached.
+
+Parts hand back figures (steps.Figure); the worst one of a case counts. A case without any says why.
+"""
+
+import dataclasses
+
+from gpu_check.steps import Table, number_text
+
+FLOOR = ", 2 to 8 ranks in one process, 256 MiB to 1 GiB: floor / time"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """`case`: of the figures. `least`: values from `limit` on are good, else those up to it. `timed`: means nothing on the
+    software GPU."""
+    case: str
+    text: str
+    part: str
+    limit: float
+    least: bool = False
+    unit: str = ""
+    timed: bool = True
+
+    def reached(self, value):
+        return value >= self.limit if self.least else value <= self.limit
+
+    def worst(self, figures):
+        return (min if self.least else max)(figures, key=lambda figure: figure.value)
+
+    def show(self, value):
+        return f"{number_text(value)}{' ' if self.unit else ''}{self.unit}"
+
+    def limit_text(self):
+        return f"{'>=' if self.least else '<='} {self.show(self.limit)}"
+
+
+BARS = [
+    *[Bar("floor of " + operation, operation + FLOOR, "benchmark", 0.8, least=True)
+      for operation in ("all_reduce", "all_gather", "reduce_scatter", "alltoall")],
+    Bar("8 bytes in a graph", "all_reduce of 8 B, 8 ranks in one process, in a CUDA graph", "benchmark", 8, unit="us"),
+    Bar("dim 1 to dim 0", "all_gather along dim 1 against dim 0 of as many bytes: time / time", "dimensions", 1.1, unit="x"),
+    Bar("torch to dim 1", "all_gather and PyTorch's transposing copy, against all_gather along dim 1: time / time", "dimensions",
+        1.8, least=True, unit="x"),
+    Bar("strided copies to dim 1", "the same with the driver's strided copies in place of PyTorch's", "dimensions", 1.8,
+        least=True, unit="x"),
+    Bar("enqueue, call", "host time to enqueue an all_reduce of 8 B, a call of a rank", "enqueue", 4, unit="us"),
+    Bar("enqueue, group", "the same in groups of all ranks of a thread", "enqueue", 4, unit="us"),
+    *[Bar("two processes, " + operation, operation + " of 256 MiB, two processes that share a GPU under MPS: time in one / time",
+          "processes", 0.7, least=True) for operation in ("all_reduce", "all_gather")],
+    Bar("spills", "functions of the interpreter kernel with spills, but for what calls save", "resources", 0,
+        timed=False),
+    Bar("occupancy", "occupancy of the interpreter kernel in blocks of 512 threads", "resources", 0.5, least=True, timed=False),
+]
+
+
+def why_not(bar, outcomes):
+    outcome = next((o for o in outcomes if o.name == bar.part), None)
+    if outcome is None:
+        return f"part {bar.part} was not run"
+    notes = "; ".join(outcome.notes)
+    if outcome.state == "passed":
+        return notes or f"part {bar.part} has no figure of this case"
+    return f"part {bar.part} {'has failed' if outcome.state == 'failed' else 'was left out'}: {notes or outcome.summary}"
+
+
+def row_of(bar, outcomes, software):
+    figures = [figure for outcome in outcomes for figure in outcome.figures if figure.case == bar.case]
+    if not figures:
+        return [bar.text, f"not measured: {why_not(bar, outcomes).splitlines()[0]}", bar.limit_text(), "not known"]
+    worst = bar.worst(figures)
+    of_several = f", worst of {len(figures)}" if len(figures) > 1 else ""
+    verdict = "yes" if bar.reached(worst.value) else "**no**"
+    if software and bar.timed:
+        verdict = "not known: times of the software GPU mean nothing"
+    return [bar.text, f"{bar.show(worst.value)} ({worst.where}{of_several})", bar.limit_text(), verdict]
+
+
+def table(outcomes, software):
+    return Table("Bars", ["case", "measured", "bar", "reached"], [row_of(bar, outcomes, software) for bar in BARS])
