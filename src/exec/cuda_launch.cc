@@ -73,6 +73,9 @@ class DeviceLaunch {
     AddOnce(&streams_, static_cast<CUstream>(call.stream));
   }
 
+  // Any of those on the device.
+  const CudaRank* rank() const { return ranks_[0]; }
+
   // The first stream does the work; the others wait for it as it has waited for them.
   Status Enqueue() {
     const Scope scope(*device_);
@@ -225,7 +228,13 @@ Status LaunchOnGpus(const std::vector<GpuCall>& calls) {
   std::sort(ranks.begin(), ranks.end());
   std::vector<std::unique_lock<std::mutex>> locks;
   for (CudaRank* rank : ranks) locks.emplace_back(rank->launching());
-  for (auto& [device, launch] : launches) AXCCL_RETURN_IF_ERROR(launch.Enqueue());
+  for (auto& [device, launch] : launches) {
+    const Status status = launch.Enqueue();
+    if (status.ok()) continue;
+    // What an earlier kernel did wrong, whichever call to the driver tells it first.
+    AXCCL_RETURN_IF_ERROR(launch.rank()->CheckDevice());
+    return status;
+  }
   return Status();
 }
 

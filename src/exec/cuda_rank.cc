@@ -306,15 +306,19 @@ Status CudaRank::CheckViews(const ViewList& views) const {
   return Status();
 }
 
+Status CudaRank::CheckDevice() const {
+  const Status health = device_->CheckHealth();
+  if (health.ok()) return health;
+  return MakeStatus(health.code(), "rank %d: %.*s", options_.rank, static_cast<int>(health.message().size()),
+                    health.message().data());
+}
+
 Status CudaRank::CheckReport() {
   const auto report = static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE));
   if (report != cuda::Report::kMismatch) {
     AXCCL_RETURN_IF_ERROR(waits_->Check(launching_));
     AXCCL_RETURN_IF_ERROR(CheckMeetings());
-    const Status health = device_->CheckHealth();
-    if (health.ok()) return health;
-    return MakeStatus(health.code(), "rank %d: %.*s", options_.rank, static_cast<int>(health.message().size()),
-                      health.message().data());
+    return CheckDevice();
   }
   // The calls are written down on the host; those of replayed graphs are not.
   {

@@ -104,6 +104,8 @@ class CudaRank : public GpuRank {
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
   Status CheckReport() override;
+  // Whether a kernel has gone wrong, and with it all that the process has on the device.
+  Status CheckDevice() const;
   void Abort() override;
   bool Idle() override;
   void WaitIdle() override;
