@@ -179,8 +179,7 @@ Status Device::CheckHealth() const {
   const CUresult result = Driver::Loaded().cuStreamQuery(stream_);
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return Status();
   const Status what = Check(result, "cuStreamQuery");
-  return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s) runs nothing of this process any more: %.*s; a kernel, of "
-                    "this library or the application, went wrong: look for memory that was freed while it was in use",
+  return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s) runs nothing of this process any more: %.*s",
                     ordinal_, name_.c_str(), static_cast<int>(what.message().size()), what.message().data());
 }
 

@@ -57,6 +57,28 @@ Result<const Driver*> Driver::Get() {
 
 const Driver& Driver::Loaded() { return g_driver; }
 
+namespace {
+
+// What every call returns once a kernel of the process has failed.
+bool IsOfKernel(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 Status Check(CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return Status();
   const Driver& driver = Driver::Loaded();
@@ -67,8 +89,11 @@ Status Check(CUresult result, const char* call) {
   const std::string expression = call;
   const size_t begin = expression.find("cu", expression.find_first_of(".>") + 1);
   const std::string function = expression.substr(begin, expression.find('(', begin) - begin);
-  return MakeStatus(Code::kUnhandledCudaError, "%s failed: %s (%s)", function.c_str(),
-                    text != nullptr ? text : "unknown error", name != nullptr ? name : std::to_string(result).c_str());
+  return MakeStatus(Code::kUnhandledCudaError, "%s failed: %s (%s)%s", function.c_str(),
+                    text != nullptr ? text : "unknown error", name != nullptr ? name : std::to_string(result).c_str(),
+                    IsOfKernel(result) ? "; a kernel, of this library or the application, went wrong: look for memory that "
+                                         "was freed while it was in use"
+                                       : "");
 }
 
 }  // namespace axccl::device::cuda
