@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "src/base/status.h"
@@ -75,6 +76,43 @@ class PeerProcess {
   size_t heap_bytes_ = 0;
   uint32_t pid_ = 0;
   bool is_self_ = false;
+};
+
+// A rank whose memory this process does not reach. What it publishes arrives in a *mirror* here: a heap of a page and its
+// block, laid out as its own. What this rank publishes is sent to the mirror that the peer has of its block, or, where it
+// has written a slot of the peer's in the mirror here, to the peer's block itself.
+//
+// One for each pair of ranks of a communicator, on each side. All functions are thread-safe.
+class RemoteRank : public PeerProcess {
+ public:
+  // Bytes of a block.
+  struct Stretch {
+    uint64_t offset = 0;
+    uint32_t bytes = 0;
+    bool of_peer = false;  // of the peer's block, as it is in the mirror here; else of the own block
+    bool guarded = false;  // the first word is a sequence number, 0 while the rest is being written
+  };
+  static constexpr uint64_t kNoLine = ~uint64_t{0};
+  static constexpr size_t kLineBytes = 64;
+
+  // Sends the stretches, and then the line at that offset of the own block, whose first word is stored last there. What
+  // was sent before arrives before it. Stretches must keep their bytes until the peer has answered them.
+  virtual void Send(std::span<const Stretch> stretches, uint64_t line) = 0;
+
+  // Takes in what has come for any rank of this process, where no other thread is at it.
+  virtual void Progress() = 0;
+  // Between these a thread calls Progress again and again; else a thread of the library sees to it.
+  virtual void BeginPolling() = 0;
+  virtual void EndPolling() = 0;
+
+  // Why the peer is not reached any more, where Died() is true.
+  virtual std::string Trouble() const = 0;
+  // Waits until the peer's process has taken in all that was sent, it is dead, or *give_up (may be null).
+  virtual void Flush(const std::atomic<bool>* give_up) = 0;
+  // Nothing that arrives from now on is for this rank; memory of the own block is not written any more.
+  virtual void Detach() = 0;
+  // Whether memory of the own block may still be sent.
+  virtual bool sending() const = 0;
 };
 
 }  // namespace axccl::transport

@@ -51,6 +51,7 @@ const std::vector<Info>& Table() {
       Word("NCCL_SOCKET_FAMILY", "", "AF_INET|AF_INET6", "address family ranks may meet over; empty: any"),
       Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes an operation uses at least"),
       Int("NCCL_MAX_CTAS", "64", 1, 64, "upper bound; below NCCL_MIN_CTAS it is an error"),
+      Text("NCCL_HOSTID", "", "ranks of one machine that have different ones do not share memory, as if on several machines"),
       Int("NCCL_CHECK_POINTERS", "0", 0, 1, "1: check pointers (no effect: they are always checked)"),
       Int("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0, 1,
           "1: order communicators (no effect: ranks need no order)"),

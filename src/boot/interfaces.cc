@@ -115,4 +115,23 @@ Result<std::vector<Address>> SelectAddresses(const std::vector<Interface>& inter
                     Names(interfaces).c_str());
 }
 
+Result<std::vector<std::string>> SelectNames(const std::vector<Interface>& interfaces, std::string_view ifname,
+                                             std::string_view family) {
+  // Bridges of containers have the same addresses on every machine.
+  static constexpr std::string_view kDefault = "^lo,docker,virbr";
+  const bool asked = !ifname.empty();
+  const NameFilter filter = ParseFilter(asked ? ifname : kDefault);
+  const int only_family = family.empty() ? 0 : family == "AF_INET" ? 4 : 6;
+  std::vector<std::string> names, loopback;
+  for (const Interface& interface : interfaces) {
+    if (Pick(interface, only_family).empty()) continue;
+    if (filter.Listed(interface.name) != filter.exclude) names.push_back(interface.name);
+    if (interface.loopback) loopback.push_back(interface.name);
+  }
+  if (names.empty() && !asked) names = loopback;
+  if (!names.empty()) return names;
+  AXCCL_RETURN_IF_ERROR(SelectAddresses(interfaces, ifname, family).status());
+  return MakeStatus(Code::kInvalidUsage, "no network interface to send over; there are: %s", Names(interfaces).c_str());
+}
+
 }  // namespace axccl::boot

@@ -27,5 +27,9 @@ Result<std::vector<Interface>> ListInterfaces();
 // matches.
 Result<std::vector<Address>> SelectAddresses(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family);
+// The names of all interfaces that data may go over by the same rules. Where nothing is asked for: those that lead out of the
+// machine and belong to no containers or virtual machines, else loopback.
+Result<std::vector<std::string>> SelectNames(const std::vector<Interface>& interfaces, std::string_view ifname,
+                                             std::string_view family);
 
 }  // namespace axccl::boot

@@ -33,6 +33,7 @@ Limbo& TheLimbo() {
 }
 
 bool MayGo(const Released& released) {
+  if (released.block->sending()) return false;
   for (size_t rank = 0; rank < released.peers.size(); ++rank) {
     const auto& peer = released.peers[rank];
     if (peer == nullptr || peer->Died()) continue;
@@ -48,7 +49,7 @@ void LookAgain(service::Loop* loop) {
     Limbo& limbo = TheLimbo();
     std::lock_guard lock(limbo.mutex);
     limbo.watched = std::any_of(limbo.blocks.begin(), limbo.blocks.end(),
-                                [](const Released& r) { return r.block->has_companion(); });
+                                [](const Released& r) { return r.block->urgent(); });
     if (limbo.watched) LookAgain(loop);
   });
 }
@@ -80,6 +81,10 @@ Block::~Block() {
   for (void* memory : kept_) (void)heap.value()->Free(memory).ok();
 }
 
+bool Block::sending() const {
+  return std::any_of(remotes_.begin(), remotes_.end(), [](const auto& remote) { return remote->sending(); });
+}
+
 uint64_t Block::resident_bytes() const { return ResidentBytes(data_, layout_.bytes); }
 
 uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
@@ -90,7 +95,7 @@ uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
 
 void Block::Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers) {
   block->header()->closed.store(1, std::memory_order_seq_cst);
-  bool watch = block->has_companion();
+  bool watch = block->urgent();
   Limbo& limbo = TheLimbo();
   {
     std::lock_guard lock(limbo.mutex);

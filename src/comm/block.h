@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"
@@ -35,7 +36,11 @@ class Block {
   void Keep(const std::vector<void*>& memory) { kept_.insert(kept_.end(), memory.begin(), memory.end()); }
   // Anything else, likewise.
   void Keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
-  bool has_companion() const { return companion_ != nullptr; }
+  // Ranks on other machines that memory of the block may still be sent to.
+  void KeepWhileSending(std::vector<std::shared_ptr<transport::RemoteRank>> remotes) { remotes_ = std::move(remotes); }
+  bool sending() const;
+  // Whether it should go as soon as it can, and not at the next occasion.
+  bool urgent() const { return companion_ != nullptr || !remotes_.empty(); }
 
   // Gives the block up: closed for peers, and freed once `peers` (by rank; null or self: none) have let go or died.
   static void Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers);
@@ -49,6 +54,7 @@ class Block {
   exec::BlockLayout layout_;
   std::vector<void*> kept_;
   std::shared_ptr<void> companion_;
+  std::vector<std::shared_ptr<transport::RemoteRank>> remotes_;
 };
 
 // Bytes of [memory, memory + bytes), whole pages, that take up memory.

@@ -266,6 +266,11 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
 }
 
 Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order) {
+  for (const int rank : name.ranks) {
+    if (comm_->members()[static_cast<size_t>(rank)].remote == nullptr) continue;
+    return MakeStatus(Code::kInvalidUsage, "a channel of ranks on several machines (rank %d is not on this one): this version "
+                      "has them on one machine only; make a communicator of these ranks (ncclCommSplit)", rank);
+  }
   Sweep();
   const Identity& identity = comm_->identity();
   const auto size = static_cast<uint32_t>(name.ranks.size());

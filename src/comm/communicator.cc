@@ -45,15 +45,36 @@ struct Remains {
   std::unique_ptr<Block> block;
   std::vector<exec::Member> members;
   std::vector<std::shared_ptr<transport::PeerProcess>> processes;
+  bool failed = false;
 };
+
+// Ranks on other machines are told with a line of the block, and what they still have to get is waited for: nobody sends
+// it once the process has ended. They hold nothing of this rank, so none of them has to let go.
+void PartFromRemotes(Remains* remains) {
+  std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
+  for (const exec::Member& member : remains->members) {
+    if (member.remote == nullptr) continue;
+    auto& process = remains->processes[static_cast<size_t>(member.rank)];
+    remotes.push_back(std::static_pointer_cast<transport::RemoteRank>(std::move(process)));
+    process = nullptr;
+  }
+  remains->block->header()->closed.store(1, std::memory_order_seq_cst);
+  for (const auto& remote : remotes) remote->Send({}, offsetof(exec::BlockHeader, closed));
+  for (const auto& remote : remotes) {
+    if (!remains->failed) remote->Flush(nullptr);
+  }
+  for (const auto& remote : remotes) remote->Detach();
+  remains->block->KeepWhileSending(std::move(remotes));
+}
 
 void LetGo(Remains remains) {
   if (remains.gpu != nullptr) {
     remains.gpu->Disconnect();
     remains.block->Keep(std::shared_ptr<void>(std::move(remains.gpu)));
   }
+  PartFromRemotes(&remains);
   for (const exec::Member& member : remains.members) {
-    if (member.rank != remains.rank)
+    if (member.rank != remains.rank && member.remote == nullptr)
       remains.block->layout().ReleasedBy(member.block, remains.rank)->store(1, std::memory_order_release);
   }
   remains.processes[static_cast<size_t>(remains.rank)] = nullptr;
@@ -114,7 +135,7 @@ Communicator::~Communicator() {
     gpu_->ReleaseChannels();
   }
   block_->Keep(channels_.Close());
-  Remains remains{identity_.rank, std::move(gpu_), std::move(block_), members_, std::move(processes_)};
+  Remains remains{identity_.rank, std::move(gpu_), std::move(block_), members_, std::move(processes_), failed()};
   const bool maps = remains.gpu != nullptr && (!channel_.all_same_process() || remains.gpu->on_host());
   if (!maps || !LetGoInBackground(&remains)) LetGo(std::move(remains));
 }
@@ -129,6 +150,7 @@ const char* Communicator::LinkName(int peer) const {
   const exec::Member& member = members_[static_cast<size_t>(peer)];
   if (peer == identity_.rank) return "self";
   if (gpu_ != nullptr) return gpu_->on_host() ? "pinned" : member.same_process ? "inproc" : "cuda_ipc";
+  if (member.remote != nullptr) return "ucx";
   if (member.same_process) return "inproc";
   return member.call_copy ? "shm+cma" : "shm";
 }
@@ -177,8 +199,10 @@ void Communicator::Publish(const Status& status) {
   const std::string_view text = status.message();
   std::memcpy(header->error_text, text.data(), std::min(text.size(), exec::kErrorText - 1));
   header->error.store(static_cast<uint32_t>(status.code()), std::memory_order_seq_cst);
+  const transport::RemoteRank::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
     if (member.rank != identity_.rank) exec::WakeMember(member);
+    if (member.remote != nullptr) member.remote->Send({&message, 1}, offsetof(exec::BlockHeader, error));
   }
   Scheduler::Process().Notify();
 }
@@ -337,8 +361,12 @@ Status Communicator::ControlAllGather(const std::vector<int>& group, const void*
   slot.tag.store(0, std::memory_order_seq_cst);
   std::memcpy(slot.data, mine, bytes);
   slot.tag.store(tag, std::memory_order_seq_cst);
+  const auto offset = static_cast<uint64_t>(reinterpret_cast<std::byte*>(&slot) - block_->data());
+  const transport::RemoteRank::Stretch data{offset + offsetof(exec::ControlSlot, data), static_cast<uint32_t>(bytes), false, false};
   for (const int rank : group) {
-    if (rank != identity_.rank) exec::WakeMember(members_[static_cast<size_t>(rank)]);
+    const exec::Member& member = members_[static_cast<size_t>(rank)];
+    if (rank != identity_.rank) exec::WakeMember(member);
+    if (member.remote != nullptr) member.remote->Send({&data, 1}, offset);
   }
   auto wait = std::make_shared<ControlWait>(&members_, &block_->layout(), group, identity_.rank, tag);
   auto item = std::make_unique<device::host::Item>();

@@ -8,15 +8,17 @@
 
 #include "src/base/log.h"
 #include "src/base/param.h"
+#include "src/boot/interfaces.h"
 #include "src/comm/gpu_blocks.h"
 #include "src/device/host/waiting.h"
 #include "transports/shm/attach.h"
 #include "transports/shm/heap.h"
+#include "transports/ucx/connect.h"
 
 namespace axccl::comm {
 namespace {
 
-constexpr uint32_t kProtocol = 4;
+constexpr uint32_t kProtocol = 5;
 constexpr int kMaxLanes = 8;
 constexpr int kMaxGpuLanes = 64;
 
@@ -40,6 +42,22 @@ struct BlockAddress {
 struct Reachable {
   uint8_t all;
 };
+
+// Between them, where ranks are on several machines: how to send to my process.
+struct NetworkAddress {
+  uint32_t bytes;
+  std::byte data[3000];
+};
+
+// As UCX names them.
+Result<std::string> NetworkDevices() {
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Interface> interfaces, boot::ListInterfaces());
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                         boot::SelectNames(interfaces, param::Get("NCCL_SOCKET_IFNAME"), param::Get("NCCL_SOCKET_FAMILY")));
+  std::string list;
+  for (const std::string& name : names) list.append(list.empty() ? "" : ",").append(name);
+  return list;
+}
 
 int Cores() {
   cpu_set_t set;
@@ -95,6 +113,7 @@ class Builder {
 
   Result<std::shared_ptr<Communicator>> Run() {
     AXCCL_RETURN_IF_ERROR(Introduce());
+    if (spans_machines_) AXCCL_RETURN_IF_ERROR(ShareNetworkAddresses());
     AXCCL_RETURN_IF_ERROR(ShareBlocks());
     if (options_.identity.device.gpu) AXCCL_RETURN_IF_ERROR(ShareGpuMemory());
     AXCCL_RETURN_IF_ERROR(TestCalls());
@@ -127,13 +146,14 @@ class Builder {
       if (peer.on_gpu != peers_[0].on_gpu)
         return MakeStatus(Code::kInvalidUsage, "rank 0 lives on %s and rank %u on %s; all ranks of a communicator need one kind "
                           "of device: set AXCCL_DEVICE alike", DeviceText(peers_[0]).c_str(), peer.rank, DeviceText(peer).c_str());
-      if (peer.address.host_id != mine.address.host_id)
+      spans_machines_ |= peer.address.host_id != peers_[0].address.host_id;
+      if (spans_machines_ && peer.on_gpu != 0)
         return MakeStatus(Code::kInvalidUsage,
-                          "rank %u cannot share memory with rank %zu (another machine, user or container): this version needs "
-                          "all ranks on one machine",
-                          peer.rank, self());
+                          "rank %u cannot share memory with rank 0 (another machine, user or container), and ranks on GPUs need "
+                          "to in this version; set AXCCL_DEVICE=host", peer.rank);
     }
     settings_ = peers_[0].settings;
+    if (spans_machines_) settings_.machine = cost::OverNetwork(settings_.machine);
     settings_.algorithms[sizeof(settings_.algorithms) - 1] = 0;
     // With several processes of one call (threads) the filter is parsed by each: all get the same error.
     AXCCL_ASSIGN_OR_RETURN(chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
@@ -142,13 +162,67 @@ class Builder {
     return Status();
   }
 
+  Status ShareNetworkAddresses() {
+    AXCCL_ASSIGN_OR_RETURN(const std::string devices, NetworkDevices());
+    AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> own, ucx::SelfAddress(devices));
+    NetworkAddress mine{};
+    if (own.size() > sizeof(mine.data))
+      return MakeStatus(Code::kSystemError, "UCX's address of this process takes %zu bytes, at most %zu can be told: choose "
+                        "fewer network devices (NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)", own.size(), sizeof(mine.data));
+    mine.bytes = static_cast<uint32_t>(own.size());
+    std::copy(own.begin(), own.end(), mine.data);
+    networks_.resize(ranks());
+    return exchange_->AllGather(&mine, sizeof(mine), networks_.data());
+  }
+
+  bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
+
+  // What comes for this rank from now on has its block and the peer's mirror to go to.
+  Status Connect(size_t rank) {
+    if (networks_[rank].bytes > sizeof(networks_[rank].data))
+      return MakeStatus(Code::kRemoteError, "rank %zu announced something that is no network address", rank);
+    const exec::Member own = OwnMember();
+    ucx::RemoteOptions remote;
+    remote.comm = peers_[0].hash;
+    remote.self = static_cast<uint32_t>(self());
+    remote.peer = static_cast<uint32_t>(rank);
+    remote.process = peers_[rank].address.process_id;
+    remote.address.assign(networks_[rank].data, networks_[rank].data + networks_[rank].bytes);
+    remote.pid = peers_[rank].address.pid;
+    remote.block = block_->data();
+    remote.block_bytes = layout_.bytes;
+    remote.arrived = [own, keep = self_process_] { exec::WakeMember(own); };
+    AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<transport::RemoteRank> connected, ucx::Connect(std::move(remote)));
+    exec::Member member;
+    member.rank = static_cast<int>(rank);
+    member.block = connected->heap() + ucx::kBlockOffset;
+    member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
+    member.layout = layout_.channel;
+    member.process = member.remote = connected.get();
+    members_.push_back(member);
+    processes_.push_back(connected);
+    return Status();
+  }
+
+  exec::Member OwnMember() const {
+    exec::Member own;
+    own.header = block_->header();
+    own.process = self_process_.get();
+    return own;
+  }
+
   Status ShareBlocks() {
     layout_ = exec::BlockLayout::Make(static_cast<uint32_t>(ranks()), settings_.lanes, settings_.scratch_bytes);
     AXCCL_ASSIGN_OR_RETURN(block_, Block::Create(static_cast<int>(self()), static_cast<int>(ranks()), layout_));
     const BlockAddress mine{block_->heap_offset(), reinterpret_cast<uint64_t>(&block_->header()->probe)};
     blocks_.resize(ranks());
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), blocks_.data()));
+    AXCCL_ASSIGN_OR_RETURN(self_process_, shm::Attach(peers_[self()].address, options_.deadline, options_.abort));
     for (size_t rank = 0; rank < ranks(); ++rank) {
+      if (IsRemote(rank)) {
+        AXCCL_RETURN_IF_ERROR(Connect(rank));
+        continue;
+      }
       AXCCL_ASSIGN_OR_RETURN(auto process, shm::Attach(peers_[rank].address, options_.deadline, options_.abort));
       const uint64_t offset = blocks_[rank].offset;
       if (offset > process->heap_bytes() || layout_.bytes > process->heap_bytes() - offset || offset % 4096 != 0)
@@ -190,7 +264,7 @@ class Builder {
     bool all = settings_.allow_calls != 0;
     for (size_t rank = 0; rank < ranks() && all; ++rank) {
       const exec::Member& member = members_[rank];
-      if (member.same_process) continue;
+      if (member.same_process || member.remote != nullptr) continue;
       all = shm::CanCallCopy(member.process->pid(), blocks_[rank].probe, exec::BlockHeader::kProbe);
     }
     const Reachable mine{static_cast<uint8_t>(all)};
@@ -204,7 +278,8 @@ class Builder {
   }
 
   std::shared_ptr<Communicator> Finish() {
-    device::host::SetCrowd(static_cast<int>(ranks()));
+    device::host::SetCrowd(static_cast<int>(
+        std::count_if(members_.begin(), members_.end(), [](const exec::Member& member) { return member.remote == nullptr; })));
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_),
@@ -225,7 +300,10 @@ class Builder {
       block_->Keep(std::shared_ptr<void>(std::move(gpu_)));
     }
     for (const exec::Member& member : members_) {
-      if (member.rank != options_.identity.rank)
+      if (member.remote != nullptr) {
+        member.remote->Detach();
+        processes_[static_cast<size_t>(member.rank)] = nullptr;
+      } else if (member.rank != options_.identity.rank)
         layout_.ReleasedBy(member.block, options_.identity.rank)->store(1, std::memory_order_release);
     }
     if (contributed_ && block_ != nullptr) {
@@ -245,6 +323,9 @@ class Builder {
   std::unique_ptr<Block> block_;
   std::vector<exec::Member> members_;
   std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
+  std::shared_ptr<transport::PeerProcess> self_process_;
+  bool spans_machines_ = false;
+  std::vector<NetworkAddress> networks_;
   std::unique_ptr<exec::GpuRank> gpu_;
   bool contributed_ = false;
 };

@@ -36,6 +36,9 @@ Machine MeasureOnce();
 // bandwidths those of one block; nothing is measured.
 Machine GpuMachine(int multiprocessors, int ranks);
 
+// As `machine`, for ranks some of which meet over a network: what signals and bytes cost there. Fixed figures.
+Machine OverNetwork(Machine machine);
+
 // Where MeasureOnce keeps its file; empty when the environment names no place for it.
 std::string CacheFile();
 // As MeasureOnce, with the file given. Empty: measures.

@@ -99,7 +99,9 @@ Channel::Channel(Host* host, std::vector<Member> members, int self, device::host
   for (const Member& member : members_) {
     all_same_process_ &= member.same_process;
     all_call_copy_ &= member.same_process || member.call_copy;
+    if (member.remote != nullptr) remote_ = member.remote;
   }
+  if (remote_ != nullptr) told.resize(members_.size());
   bindings.resize(members_.size());
 }
 
@@ -152,6 +154,7 @@ Result<const Prepared*> Channel::PrepareBarrier() {
     AXCCL_ASSIGN_OR_RETURN(barrier_.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0}, "oneshot", 1,
                                                                self_));
     barrier_.signature = Mix(call.Packed(), 0, barrier_.program->plan->hash.low);
+    AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier_));
   }
   return &barrier_;
 }
@@ -177,8 +180,16 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
                       prepared.program->plan->schedule.algorithm.c_str(), size());
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
   Locate(call, &prepared);
+  AXCCL_RETURN_IF_ERROR(PlanMessages(&prepared));
   prepared.signature = Mix(call.Packed(), call.count, prepared.program->plan->hash.low);
   return prepared;
+}
+
+Status Channel::PlanMessages(Prepared* prepared) const {
+  if (remote_ == nullptr) return Status();
+  AXCCL_ASSIGN_OR_RETURN(Outbound outbound, Outbound::Make(prepared->program->plan->schedule, self_));
+  prepared->outbound = std::make_shared<const Outbound>(std::move(outbound));
+  return Status();
 }
 
 // Cuts the data so that the plan's slots fit the scratch there is.
@@ -337,6 +348,11 @@ Status Channel::CheckMembers(int waiting_for) const {
     if (closed && p == waiting_for)
       return MakeStatus(Code::kRemoteError, "rank %d waits for rank %d, which has destroyed or aborted its communicator",
                         own().rank, peer.rank);
+    if (!closed && peer.remote != nullptr && peer.process->Died())
+      return MakeStatus(Code::kRemoteError,
+                        "rank %d (pid %u, not on this machine) cannot be reached any more: %s; abort the communicator and "
+                        "make a new one without it",
+                        peer.rank, peer.process->pid(), peer.remote->Trouble().c_str());
     if (!closed && peer.process->Died())
       return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it",
                         peer.rank, peer.process->pid());

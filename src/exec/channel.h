@@ -20,6 +20,7 @@
 #include "src/device/host/timeline.h"
 #include "src/exec/call.h"
 #include "src/exec/layout.h"
+#include "src/exec/outbound.h"
 #include "src/exec/program.h"
 #include "src/plan/region.h"
 #include "src/tune/tune.h"
@@ -34,6 +35,7 @@ struct Member {
   std::byte* block = nullptr;    // memory that holds its part of the channel, as mapped here; null until connected
   ChannelLayout layout;          // of this channel in that memory
   transport::PeerProcess* process = nullptr;
+  transport::RemoteRank* remote = nullptr;  // the process, where block is a mirror: the rank shares no memory with this one
   bool same_process = false;
   int device = 0;                // host device, where same_process
   bool call_copy = false;        // process_vm_readv/writev work in both directions
@@ -109,6 +111,7 @@ struct Prepared {
   bool together = false;     // copies that follow each other are made at once: blocks lie side by side
   bool around_cache = false; // inputs and outputs are too large for the cache: outputs go past it
   uint32_t signature = 0;    // of call and plan, for the lines
+  std::shared_ptr<const Outbound> outbound;  // where some members are remote
   std::vector<OperandPlace> places;  // of the program's operands
   // Of a small direct call whose ranks turned out to have plain memory: what runs instead, for the next so many of these
   // calls, without asking again. All ranks have seen the same announcements, so they agree.
@@ -182,6 +185,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Weakest access any two members have to plain memory, and whether all share one process.
   bool all_same_process() const { return all_same_process_; }
   bool all_call_copy() const { return all_call_copy_; }
+  // Any of the members that are remote, or null: it stands for all of them where it is about progress.
+  transport::RemoteRank* remote() const { return remote_; }
+  // Of a prepared call's slot: its place in the block of the member that `operand` names.
+  OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
   // Working space of the one operation that runs.
   struct Binding {
@@ -202,6 +209,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   };
   std::vector<ViewBinding> view_bindings;  // [position * operands + operand]; empty until the first such call
   std::vector<uint64_t> words;  // of an announcement
+  std::vector<uint64_t> told;   // by position: 1 + the operation whose record a remote member has been sent last
+  std::vector<transport::RemoteRank::Stretch> stretches;
   std::vector<kernels::BoxOperand> boxes;
   std::vector<void*> dst;
   std::vector<const void*> src;
@@ -244,7 +253,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
   void Locate(const Call& call, Prepared* prepared) const;
-  OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
+  Status PlanMessages(Prepared* prepared) const;
 
   Host* const host_;
   std::vector<Member> members_;  // never resized, as prepared calls point into it
@@ -253,6 +262,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Connector* connector_;
   bool all_same_process_ = true;
   bool all_call_copy_ = true;
+  transport::RemoteRank* remote_ = nullptr;
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
   size_t num_places_ = 0;  // of all that is in prepared_
   Key last_key_{~0ull, 0, 0, false, false};

@@ -1,6 +1,7 @@
 #include "src/exec/operation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/device/host/waiting.h"
 
@@ -26,7 +27,16 @@ Poll Operation::Fail(Status status) {
   channel_->host()->Fail(status);
   status_ = std::move(status);
   stage_ = Stage::kFinished;
+  polling_.End();
   return Poll::kDone;
+}
+
+// What has come for this rank or others of the process.
+void Operation::TakeMessages() {
+  transport::RemoteRank* const remote = channel_->remote();
+  if (remote == nullptr) return;
+  if (!std::exchange(last_look_, false)) polling_.Begin(remote);
+  remote->Progress();
 }
 
 Poll Operation::Progress() {
@@ -34,8 +44,10 @@ Poll Operation::Progress() {
   if (channel_->host()->failed()) {
     status_ = channel_->host()->Failure();
     stage_ = Stage::kFinished;
+    polling_.End();
     return Poll::kDone;
   }
+  TakeMessages();
   if (stage_ == Stage::kNew) {
     if (channel_->connector() != nullptr) {
       const Run run = Connect();
@@ -96,7 +108,9 @@ Status Operation::Start() {
   if (scales_result_) post_factor_ = FactorOf(call_.type, call_.views->scale);
   // A plan of one rank has no opening.
   if (call_.uneven() && channel_->size() == 1) AXCCL_RETURN_IF_ERROR(SettlePieces());
-  AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, tune::Access::kMapped));
+  // Uneven calls begin with ranks telling each other their pieces, as direct ones do.
+  const bool scratch_only = channel_->remote() != nullptr && !call_.uneven();
+  AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, scratch_only ? tune::Access::kNone : tune::Access::kMapped));
   if (main_->instead_for != 0) {
     --main_->instead_for;
     main_ = main_->instead;
@@ -173,6 +187,7 @@ void Operation::EndStage() {
     if (call_.views != nullptr && call_.views->zeros) FillZerosOfOthers();
     channel_->host()->last_algorithm.store(plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
     stage_ = Stage::kFinished;
+    polling_.End();
   }
 }
 
@@ -317,6 +332,8 @@ Status Operation::SlowCheck(int waiting_for) {
 void Operation::Arm(int doorbell) {
   armed_ = true;
   channel_->own().header->waiter.store(static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
+  polling_.End();
+  last_look_ = true;
 }
 
 void Operation::Signal(const Step& step, uint32_t lane, uint64_t turn) {
@@ -326,6 +343,7 @@ void Operation::Signal(const Step& step, uint32_t lane, uint64_t turn) {
   line->sequence.store(static_cast<uint32_t>(sequence_), std::memory_order_relaxed);
   line->value.store(Target(turn, step.value), std::memory_order_seq_cst);
   if (step.peer == channel_->self()) return;
+  if (channel_->remote() != nullptr) SendSignal(step, lane, turn);
   const int first = step.peer == plan::kAllPeers ? 0 : step.peer;
   const int last = step.peer == plan::kAllPeers ? channel_->size() - 1 : step.peer;
   for (int p = first; p <= last; ++p) {
@@ -339,7 +357,7 @@ Status Operation::MapBuffer(const Member& member, uint64_t address, uint64_t rea
                             bool* by_call) {
   *where = nullptr;
   *by_call = false;
-  if (reach == static_cast<uint64_t>(Reach::kUnused)) return Status();
+  if (reach == static_cast<uint64_t>(Reach::kUnused) || member.remote != nullptr) return Status();
   if (reach == static_cast<uint64_t>(Reach::kHeap)) {
     const size_t size = member.process->heap_bytes();
     if (address > size || bytes > size - address)
@@ -375,7 +393,7 @@ Status Operation::Bind(int position) {
 // go on; false when another program has been begun in its place.
 Result<bool> Operation::ChooseAccess() {
   if (call_.uneven()) AXCCL_RETURN_IF_ERROR(SettlePieces());
-  bool plain = false;
+  bool plain = channel_->remote() != nullptr;
   for (int p = 0; p < channel_->size(); ++p) {
     const Member& member = channel_->member(p);
     const OpRecord* record = member.layout.RecordOf(member.block, sequence_);

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "src/device/host/scheduler.h"
@@ -62,6 +63,30 @@ class Operation {
   Run Blocked(int waiting_for);
   Status SlowCheck(int waiting_for);
   void Signal(const Step& step, uint32_t lane, uint64_t turn);
+
+  // To remote members (operation_remote.cc).
+  using Stretches = std::vector<transport::RemoteRank::Stretch>;
+  void SendSignal(const Step& step, uint32_t lane, uint64_t turn);
+  void AppendRecord(Stretches* stretches) const;
+  void AppendSlot(const Outbound::Slot& slot, uint32_t lane, uint16_t endpoint, uint64_t turn, Stretches* stretches) const;
+  // While somebody drives the operation it takes in messages itself.
+  class Polling {
+   public:
+    Polling() = default;
+    Polling(Polling&& other) noexcept : remote_(std::exchange(other.remote_, nullptr)) {}
+    Polling& operator=(Polling&&) = delete;
+    ~Polling() { End(); }
+    void Begin(transport::RemoteRank* remote) {
+      if (remote_ == nullptr) (remote_ = remote)->BeginPolling();
+    }
+    void End() {
+      if (remote_ != nullptr) std::exchange(remote_, nullptr)->EndPolling();
+    }
+
+   private:
+    transport::RemoteRank* remote_ = nullptr;
+  };
+  void TakeMessages();
 
   // Announced buffers (direct programs).
   Status Bind(int position);
@@ -172,6 +197,8 @@ class Operation {
   std::vector<LaneState> more_lanes_;
   uint32_t polls_ = 0;
   bool armed_ = false;
+  bool last_look_ = false;  // the next look is the one before the driving thread sleeps
+  Polling polling_;
   bool members_checked_ = false;  // in this Progress(), before members' buffers are touched
   std::chrono::steady_clock::time_point started_{}, checked_{};
   Status status_;

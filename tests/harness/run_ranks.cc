@@ -245,8 +245,16 @@ void Runner::ThreadMain(int thread) {
   shared_->slots[thread].state.store(2);
 }
 
+// AXCCL_TEST_HOSTS=n: processes share no memory with others than every n-th, as if on n machines.
+void PretendHost(int process) {
+  const char* const hosts = std::getenv("AXCCL_TEST_HOSTS");
+  if (hosts == nullptr || std::atoi(hosts) < 2) return;
+  setenv("NCCL_HOSTID", ("pretended-" + std::to_string(process % std::atoi(hosts))).c_str(), 1);
+}
+
 void Runner::ChildMain(int process) {
   ApplyEnvironment(options_);
+  PretendHost(process);
   std::vector<std::thread> threads;
   for (int i = 1; i < layout_.threads; ++i) {
     threads.emplace_back([this, thread = process * layout_.threads + i] { ThreadMain(thread); });

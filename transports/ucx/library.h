@@ -1,0 +1,29 @@
+// The functions of UCX that are used, loaded when ranks of several machines first meet: a program that stays on one
+// machine needs no UCX, and nothing of it runs there. Thread-safe.
+//
+// UCX installs handlers for signals when it is loaded; those of the application are put back.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include "src/base/status.h"
+
+namespace axccl::ucx {
+
+#define AXCCL_UCX_FUNCTIONS(X)                                                                                   \
+  X(ucp_am_recv_data_nbx) X(ucp_am_send_nbx) X(ucp_config_modify) X(ucp_config_read) X(ucp_config_release)       \
+  X(ucp_ep_close_nbx) X(ucp_ep_create) X(ucp_get_version_string) X(ucp_init_version) X(ucp_request_free)         \
+  X(ucp_worker_arm) X(ucp_worker_create) X(ucp_worker_get_efd) X(ucp_worker_progress) X(ucp_worker_query)        \
+  X(ucp_worker_release_address) X(ucp_worker_set_am_recv_handler)
+
+struct Library {
+#define AXCCL_UCX_MEMBER(name) decltype(&::name) name = nullptr;
+  AXCCL_UCX_FUNCTIONS(AXCCL_UCX_MEMBER)
+#undef AXCCL_UCX_MEMBER
+  const char* (*ucs_status_string)(ucs_status_t) = nullptr;
+
+  // kInvalidUsage where UCX is not installed.
+  static Result<const Library*> Get();
+};
+
+}  // namespace axccl::ucx

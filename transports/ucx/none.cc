@@ -1,0 +1,17 @@
+// In a library that was built without UCX.
+#include "transports/ucx/connect.h"
+
+namespace axccl::ucx {
+namespace {
+
+Status None() {
+  return MakeStatus(Code::kInvalidUsage, "ranks on several machines (or with different NCCL_HOSTID) meet over UCX, and this "
+                                         "library was built without it: build it where libucx-dev is installed");
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> SelfAddress(const std::string&) { return None(); }
+Result<std::shared_ptr<transport::RemoteRank>> Connect(RemoteOptions) { return None(); }
+
+}  // namespace axccl::ucx

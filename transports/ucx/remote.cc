@@ -1,0 +1,318 @@
+#include "transports/ucx/remote.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace axccl::ucx {
+namespace {
+
+using Stretch = transport::RemoteRank::Stretch;
+
+constexpr std::chrono::milliseconds kLook(5);       // while waiting for a flush
+constexpr std::chrono::seconds kFlushPatience(10);  // with a peer that lives and does not answer
+constexpr uint32_t kOwnerDied = 0x40000000u;        // what the kernel sets in a robust futex
+
+// The first word last, as readers take it for the number of what follows.
+void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
+  uint64_t first;
+  std::memcpy(&first, from, sizeof(first));
+  auto* const word = reinterpret_cast<uint64_t*>(to);
+  __atomic_store_n(word, uint64_t{0}, __ATOMIC_RELAXED);
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(to + sizeof(first), from + sizeof(first), bytes - sizeof(first));
+  __atomic_store_n(word, first, __ATOMIC_RELEASE);
+}
+
+bool Within(uint64_t offset, uint64_t bytes, uint64_t size) { return offset <= size && bytes <= size - offset; }
+
+}  // namespace
+
+struct Remote::Outgoing {
+  std::shared_ptr<Remote> owner;
+  std::vector<std::byte> header;
+  std::vector<ucp_dt_iov_t> data;
+};
+
+struct Remote::Incoming {
+  std::shared_ptr<Remote> owner;
+  WireHeader header{};
+  WireControl flush{};  // kind 0: none
+  std::vector<ucp_dt_iov_t> places;
+  bool here = false;
+};
+
+Result<std::shared_ptr<Remote>> Remote::Create(Worker* worker, RemoteOptions options) {
+  std::shared_ptr<Remote> remote(new Remote(worker, std::move(options)));
+  remote->pid_ = remote->options_.pid;
+  remote->heap_bytes_ = kBlockOffset + remote->options_.block_bytes;
+  void* const memory = mmap(nullptr, remote->heap_bytes_, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return SystemError(errno, "mapping %zu bytes for what comes from rank %u", remote->heap_bytes_, remote->options_.peer);
+  remote->heap_ = static_cast<std::byte*>(memory);
+  std::lock_guard lock(worker->mutex());
+  AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address.data()));
+  remote->endpoint_->users.push_back(remote.get());
+  worker->Register(remote->key(), remote.get());
+  return remote;
+}
+
+Remote::~Remote() {
+  Detach();
+  if (heap_ != nullptr) munmap(heap_, heap_bytes_);
+}
+
+void Remote::Detach() {
+  std::lock_guard lock(worker_->mutex());
+  if (std::exchange(detached_, true) || endpoint_ == nullptr) return;
+  worker_->Unregister(key(), this);
+  std::erase(endpoint_->users, this);
+}
+
+void Remote::Lose(const std::string& why) {
+  trouble_ = why;
+  __atomic_fetch_or(reinterpret_cast<uint32_t*>(&page()->liveness), kOwnerDied, __ATOMIC_SEQ_CST);
+  options_.arrived();
+}
+
+std::string Remote::Trouble() const {
+  std::lock_guard lock(worker_->mutex());
+  return trouble_;
+}
+
+// ---- sending ----
+
+void Remote::Send(std::span<const Stretch> stretches, uint64_t line) {
+  std::lock_guard lock(worker_->mutex());
+  while (stretches.size() > kMaxStretches) {
+    SendSome(stretches.first(kMaxStretches), kNoLine);
+    stretches = stretches.subspan(kMaxStretches);
+  }
+  SendSome(stretches, line);
+}
+
+void Remote::SendSome(std::span<const Stretch> stretches, uint64_t line) {
+  if (endpoint_->ep == nullptr || worker_->ending()) return;
+  auto message = std::make_unique<Outgoing>();
+  WireHeader head{};
+  head.comm = options_.comm;
+  head.from = options_.self;
+  head.to = options_.peer;
+  head.line = line;
+  head.stretches = static_cast<uint32_t>(stretches.size());
+  if (line != kNoLine) std::memcpy(head.line_bytes, options_.block + line, kLineBytes);
+  message->header.resize(sizeof(head) + stretches.size() * sizeof(WireStretch));
+  std::memcpy(message->header.data(), &head, sizeof(head));
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    const Stretch& s = stretches[i];
+    const WireStretch wire{s.offset, s.bytes, s.of_peer, s.guarded, {}};
+    std::memcpy(message->header.data() + sizeof(head) + i * sizeof(wire), &wire, sizeof(wire));
+    message->data.push_back({(s.of_peer ? mirror() : options_.block) + s.offset, s.bytes});
+  }
+  message->owner = shared_from_this();
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = OnSent;
+  param.user_data = message.get();
+  const void* data = nullptr;
+  size_t count = 0;
+  if (message->data.size() == 1) {
+    data = message->data[0].buffer;
+    count = message->data[0].length;
+  } else if (!message->data.empty()) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype = ucp_dt_make_iov();
+    data = message->data.data();
+    count = message->data.size();
+  }
+  const ucs_status_ptr_t request = worker_->ucx().ucp_am_send_nbx(endpoint_->ep, kMessage, message->header.data(),
+                                                                  message->header.size(), data, count, &param);
+  if (request == nullptr) return;
+  if (UCS_PTR_IS_ERR(request)) return Lose(worker_->ucx().ucs_status_string(UCS_PTR_STATUS(request)));
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  message.release();
+}
+
+void Remote::OnSent(void* request, ucs_status_t, void* arg) {
+  const std::unique_ptr<Outgoing> message(static_cast<Outgoing*>(arg));
+  message->owner->worker_->ucx().ucp_request_free(request);
+  message->owner->in_flight_.fetch_sub(1, std::memory_order_release);
+}
+
+// ---- receiving ----
+
+// A peer wrote the header: nothing in it is taken on trust.
+bool Remote::Locate(const WireHeader& header, std::span<const WireStretch> stretches, size_t bytes,
+                    std::vector<ucp_dt_iov_t>* places) {
+  if (header.line != kNoLine && (header.line % kLineBytes != 0 || !Within(header.line, kLineBytes, options_.block_bytes)))
+    return false;
+  uint64_t sum = 0;
+  for (const WireStretch& stretch : stretches) {
+    if (!Within(stretch.offset, stretch.bytes, options_.block_bytes)) return false;
+    if (stretch.guarded != 0 && (stretch.bytes < sizeof(uint64_t) || stretch.offset % sizeof(uint64_t) != 0)) return false;
+    places->push_back({(stretch.of_receiver != 0 ? options_.block : mirror()) + stretch.offset, stretch.bytes});
+    sum += stretch.bytes;
+  }
+  return sum == bytes;
+}
+
+ucs_status_t Remote::Take(const WireHeader& header, std::span<const WireStretch> stretches, void* data, size_t bytes,
+                          bool to_fetch) {
+  std::vector<ucp_dt_iov_t> places;
+  places.reserve(stretches.size());
+  if (!Locate(header, stretches, bytes, &places)) {
+    Lose("it sent what is no message");
+    return UCS_OK;
+  }
+  if (to_fetch) return Fetch(header, std::move(places), data, bytes);
+  const auto* from = static_cast<const std::byte*>(data);
+  for (size_t i = 0; i < places.size(); ++i) {
+    auto* const to = static_cast<std::byte*>(places[i].buffer);
+    if (stretches[i].guarded != 0) {
+      CopyGuarded(to, from, places[i].length);
+    } else {
+      std::memcpy(to, from, places[i].length);
+    }
+    from += places[i].length;
+  }
+  if (incoming_.empty()) {
+    Deliver(header);
+    return UCS_OK;
+  }
+  auto behind = std::make_shared<Incoming>();
+  behind->header = header;
+  behind->here = true;
+  incoming_.push_back(std::move(behind));
+  return UCS_OK;
+}
+
+ucs_status_t Remote::Fetch(const WireHeader& header, std::vector<ucp_dt_iov_t> places, void* data, size_t bytes) {
+  auto message = std::make_shared<Incoming>();
+  message->owner = shared_from_this();
+  message->header = header;
+  message->places = std::move(places);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.recv_am = OnFetched;
+  param.user_data = message.get();
+  void* to = message->places[0].buffer;
+  size_t count = bytes;
+  if (message->places.size() > 1) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype = ucp_dt_make_iov();
+    to = message->places.data();
+    count = message->places.size();
+  }
+  const ucs_status_ptr_t request = worker_->ucx().ucp_am_recv_data_nbx(worker_->handle(), data, to, count, &param);
+  if (UCS_PTR_IS_ERR(request)) {
+    Lose(worker_->ucx().ucs_status_string(UCS_PTR_STATUS(request)));
+    return UCS_INPROGRESS;
+  }
+  incoming_.push_back(message);
+  message->here = request == nullptr;
+  if (message->here) {
+    message->owner = nullptr;
+    Settle();
+  } else {
+    in_flight_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return UCS_INPROGRESS;
+}
+
+void Remote::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
+  auto* const message = static_cast<Incoming*>(arg);
+  const std::shared_ptr<Remote> self = std::move(message->owner);
+  self->worker_->ucx().ucp_request_free(request);
+  self->in_flight_.fetch_sub(1, std::memory_order_release);
+  if (status != UCS_OK) return self->Lose(self->worker_->ucx().ucs_status_string(status));
+  message->here = true;
+  self->Settle();
+}
+
+// Whatever is there up to the first message that is not.
+void Remote::Settle() {
+  while (!incoming_.empty() && incoming_.front()->here) {
+    const std::shared_ptr<Incoming> message = std::move(incoming_.front());
+    incoming_.pop_front();
+    if (message->flush.kind != 0) {
+      if (endpoint_->ep != nullptr) SendControl(*worker_, endpoint_->ep, Answer(message->flush));
+    } else if (!detached_) {
+      Deliver(message->header);
+    }
+  }
+}
+
+void Remote::Deliver(const WireHeader& header) {
+  if (header.line == kNoLine) return;
+  std::byte* const line = mirror() + header.line;
+  uint64_t first;
+  std::memcpy(&first, header.line_bytes, sizeof(first));
+  std::memcpy(line + sizeof(first), header.line_bytes + sizeof(first), kLineBytes - sizeof(first));
+  __atomic_store_n(reinterpret_cast<uint64_t*>(line), first, __ATOMIC_SEQ_CST);
+  options_.arrived();
+}
+
+// ---- flushes ----
+
+WireControl Answer(const WireControl& flush) {
+  return WireControl{flush.comm, flush.to, flush.from, WireControl::kFlushed, flush.number};
+}
+
+void SendControl(const Worker& worker, ucp_ep_h ep, const WireControl& control) {
+  auto* const header = new WireControl(control);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_EAGER | (control.kind == WireControl::kFlush ? uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0u);
+  param.cb.send = [](void* request, ucs_status_t, void* sent) {
+    delete static_cast<WireControl*>(sent);
+    Library::Get().value()->ucp_request_free(request);
+  };
+  param.user_data = header;
+  const ucs_status_ptr_t request =
+      worker.ucx().ucp_am_send_nbx(ep, kControl, header, sizeof(*header), nullptr, 0, &param);
+  if (request == nullptr || UCS_PTR_IS_ERR(request)) delete header;
+}
+
+void Remote::TakeControl(const WireControl& control) {
+  if (control.kind == WireControl::kFlushed) {
+    if (control.number > flushed_ && control.number <= flushes_) flushed_ = control.number;
+    worker_->told().notify_all();
+    return;
+  }
+  if (control.kind != WireControl::kFlush) return;
+  if (incoming_.empty()) {
+    if (endpoint_->ep != nullptr) SendControl(*worker_, endpoint_->ep, Answer(control));
+    return;
+  }
+  auto behind = std::make_shared<Incoming>();
+  behind->flush = control;
+  behind->here = true;
+  incoming_.push_back(std::move(behind));
+}
+
+void Remote::Flush(const std::atomic<bool>* give_up) {
+  const auto limit = std::chrono::steady_clock::now() + kFlushPatience;
+  std::unique_lock lock(worker_->mutex());
+  if (endpoint_->ep == nullptr || worker_->ending()) return;
+  const uint32_t number = ++flushes_;
+  SendControl(*worker_, endpoint_->ep,
+              WireControl{options_.comm, options_.self, options_.peer, WireControl::kFlush, number});
+  while (flushed_ < number && endpoint_->ep != nullptr) {
+    if (give_up != nullptr && give_up->load(std::memory_order_relaxed)) return;
+    if (std::chrono::steady_clock::now() > limit) {
+      AXCCL_WARN("rank %u on another machine (pid %u) does not answer; what it was sent last may be lost", options_.peer,
+                 options_.pid);
+      return;
+    }
+    worker_->Drive();
+    if (flushed_ < number) worker_->told().wait_for(lock, kLook);
+  }
+}
+
+}  // namespace axccl::ucx

@@ -1,0 +1,73 @@
+// A rank on another machine: its mirror, and what goes to and fro. See transport::RemoteRank.
+//
+// Messages of one sender take effect in the order they were sent: one whose data is still being fetched (UCX's
+// rendezvous) holds back the lines of those behind it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "transports/transport.h"
+#include "transports/ucx/connect.h"
+#include "transports/ucx/wire.h"
+#include "transports/ucx/worker.h"
+
+namespace axccl::ucx {
+
+class Remote final : public transport::RemoteRank, public std::enable_shared_from_this<Remote> {
+ public:
+  static Result<std::shared_ptr<Remote>> Create(Worker* worker, RemoteOptions options);
+  ~Remote() override;
+
+  void Send(std::span<const Stretch> stretches, uint64_t line) override;
+  void Progress() override { worker_->Progress(); }
+  void BeginPolling() override { worker_->BeginPolling(); }
+  void EndPolling() override { worker_->EndPolling(); }
+  std::string Trouble() const override;
+  void Flush(const std::atomic<bool>* give_up) override;
+  void Detach() override;
+  bool sending() const override { return in_flight_.load(std::memory_order_acquire) != 0; }
+
+  // ---- for the worker, with its lock held ----
+  void Lose(const std::string& why);
+  ucs_status_t Take(const WireHeader& header, std::span<const WireStretch> stretches, void* data, size_t bytes,
+                    bool to_fetch);
+  void TakeControl(const WireControl& control);
+
+ private:
+  // A message that has come, but not all of its data; or one behind it.
+  struct Incoming;
+  struct Outgoing;
+
+  Remote(Worker* worker, RemoteOptions options) : worker_(worker), options_(std::move(options)) {}
+  Worker::Key key() const { return {options_.comm, options_.self, options_.peer}; }
+  std::byte* mirror() const { return heap_ + kBlockOffset; }
+  void SendSome(std::span<const Stretch> stretches, uint64_t line);
+  bool Locate(const WireHeader& header, std::span<const WireStretch> stretches, size_t bytes,
+              std::vector<ucp_dt_iov_t>* places);
+  ucs_status_t Fetch(const WireHeader& header, std::vector<ucp_dt_iov_t> places, void* data, size_t bytes);
+  static void OnFetched(void* request, ucs_status_t status, size_t bytes, void* incoming);
+  static void OnSent(void* request, ucs_status_t status, void* outgoing);
+  void Settle();
+  void Deliver(const WireHeader& header);
+
+  Worker* const worker_;
+  const RemoteOptions options_;
+  std::shared_ptr<Endpoint> endpoint_;
+  std::deque<std::shared_ptr<Incoming>> incoming_;
+  std::atomic<int> in_flight_{0};
+  std::string trouble_;
+  bool detached_ = false;
+  uint32_t flushes_ = 0, flushed_ = 0;
+};
+
+// Of a flush: the answer to it.
+WireControl Answer(const WireControl& flush);
+void SendControl(const Worker& worker, ucp_ep_h ep, const WireControl& control);
+
+}  // namespace axccl::ucx

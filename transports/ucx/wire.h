@@ -1,0 +1,42 @@
+// What messages between ranks look like. Their header is this, and the stretches; their data, those of the stretches one
+// after the other. Bytes of the machine (little-endian only). A receiver checks all of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace axccl::ucx {
+
+inline constexpr unsigned kMessage = 1, kControl = 2;  // ids of active messages
+inline constexpr uint32_t kMaxStretches = 32;
+
+struct WireStretch {
+  uint64_t offset;
+  uint32_t bytes;
+  uint8_t of_receiver;  // of the receiver's block; else of the sender's
+  uint8_t guarded;
+  uint8_t reserved[2];
+};
+static_assert(sizeof(WireStretch) == 16);
+
+struct WireHeader {
+  uint64_t comm;
+  uint32_t from, to;  // ranks
+  uint64_t line;      // offset; ~0: none
+  uint32_t stretches;
+  uint32_t reserved;
+  std::byte line_bytes[64];
+};
+static_assert(sizeof(WireHeader) == 96);
+
+// Beside the data: asks to be told when all that was sent before has been taken in, and tells it.
+struct WireControl {
+  enum Kind : uint32_t { kFlush = 1, kFlushed = 2 };
+  uint64_t comm;
+  uint32_t from, to;
+  uint32_t kind;
+  uint32_t number;  // of the flush
+};
+static_assert(sizeof(WireControl) == 24);
+
+}  // namespace axccl::ucx
