@@ -16,6 +16,7 @@ libbenchmark-dev have_header benchmark/benchmark.h
 libsodium-dev have_header sodium.h
 libxxhash-dev have_header xxhash.h
 libzstd-dev have_header zstd.h
+libucx-dev have_header ucp/api/ucp.h
 nlohmann-json3-dev have_header nlohmann/json.hpp
 pkg-config have_command pkg-config
 python3 have_command python3

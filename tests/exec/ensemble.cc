@@ -31,7 +31,7 @@ cost::Machine MakeMachine(const EnsembleOptions& options) {
 }  // namespace
 
 const char* LayoutName(Layout layout) {
-  static constexpr const char* kNames[] = {"threads", "heap", "call", "nothing", "mixed"};
+  static constexpr const char* kNames[] = {"threads", "heap", "call", "nothing", "mixed", "remote"};
   return kNames[static_cast<int>(layout)];
 }
 
@@ -114,7 +114,8 @@ Status FakeHost::CallWrite(uint32_t pid, const void* local, uint64_t remote, siz
 Ensemble::Ensemble(const EnsembleOptions& options)
     : options_(options),
       layout_(BlockLayout::Make(static_cast<uint32_t>(options.ranks), static_cast<uint32_t>(options.lanes),
-                                options.scratch_bytes)) {
+                                options.scratch_bytes)),
+      post_(options.ranks, layout_.bytes) {
   auto chooser =
       tune::Chooser::Create(MakeMachine(options), options.algorithms, options.scratch_bytes / plan::kRotation, options.lanes);
   Require(chooser.status());
@@ -149,13 +150,22 @@ Member Ensemble::MakeMember(int viewer, int rank) {
   member.process = own_view ? owner.self() : owner.peer();
   member.same_process = own_view;
   member.device = rank;
+  if (options_.layout == Layout::kRemote && viewer % 2 != rank % 2) {
+    const Member own = MakeMember(viewer, viewer);
+    member.remote = post_.Link(viewer, rank, own.block);
+    member.process = member.remote;
+    member.block = member.remote->heap() + Post::kBlockOffset;
+    member.header = reinterpret_cast<BlockHeader*>(member.block);
+  }
   member.call_copy = options_.layout == Layout::kCall || options_.layout == Layout::kMixed;
   return member;
 }
 
 std::byte* Ensemble::Allocate(int rank, size_t bytes, size_t alignment, bool heap) {
   if (options_.layout == Layout::kHeap) heap = true;
-  if (options_.layout == Layout::kCall || options_.layout == Layout::kNothing) heap = false;
+  if (options_.layout == Layout::kCall || options_.layout == Layout::kNothing ||
+      options_.layout == Layout::kRemote)
+    heap = false;
   return heap ? process(rank).AllocateHeap(bytes, alignment) : process(rank).AllocatePrivate(bytes, alignment);
 }
 

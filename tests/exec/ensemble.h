@@ -14,6 +14,7 @@
 #include "src/exec/channel.h"
 #include "src/exec/operation.h"
 #include "tests/exec/memory.h"
+#include "tests/exec/post.h"
 
 namespace axccl::exec {
 
@@ -24,8 +25,10 @@ enum class Layout : uint8_t {
   kCall,     // processes, buffers private, reached by call
   kNothing,  // processes, buffers private, no calls
   kMixed,    // processes, buffers private or in heaps as it comes, calls allowed
+  kRemote,   // processes on two machines by turns, buffers private, no calls
 };
-inline constexpr Layout kLayouts[] = {Layout::kThreads, Layout::kHeap, Layout::kCall, Layout::kNothing, Layout::kMixed};
+inline constexpr Layout kLayouts[] = {Layout::kThreads, Layout::kHeap,  Layout::kCall,
+                                      Layout::kNothing, Layout::kMixed, Layout::kRemote};
 const char* LayoutName(Layout layout);
 
 struct EnsembleOptions {
@@ -96,6 +99,8 @@ class Ensemble {
   std::byte* AlwaysAccessible(int rank, std::byte* p);
 
   device::host::Poll Step(int rank, Operation* operation);
+  // Layout::kRemote.
+  Post& post() { return post_; }
 
  private:
   friend class FakeHost;
@@ -104,6 +109,7 @@ class Ensemble {
 
   const EnsembleOptions options_;
   const BlockLayout layout_;
+  Post post_;
   std::unique_ptr<tune::Chooser> chooser_;
   std::vector<std::unique_ptr<FakeProcess>> processes_;
   std::vector<std::byte*> blocks_;  // in the owner's view

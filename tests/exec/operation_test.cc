@@ -51,7 +51,7 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
           << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout) << " pace " << static_cast<int>(pace);
       // For which these are no choice.
       const bool direct = algorithm == "direct" || algorithm == "pull" || algorithm == "push";
-      if (layout == Layout::kNothing && direct && ranks > 1) continue;
+      if ((layout == Layout::kNothing || layout == Layout::kRemote) && direct && ranks > 1) continue;
       ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm) << algo::Describe(contract, algorithm, lanes);
     }
   });
@@ -124,6 +124,25 @@ TEST(OperationAccess, AnotherDirectPlanMayTakeOver) {
   ASSERT_EQ(LanesOf(&ensemble, exchanges[0]->CallOf(0), tune::Access::kMapped), 1);
   ASSERT_EQ(LanesOf(&ensemble, exchanges[0]->CallOf(0), tune::Access::kCall), 2);
   EXPECT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
+}
+
+// Every stretch of every message is needed: whichever is lost, some rank has a wrong result.
+TEST(OperationRemote, NoStretchIsSentForNothing) {
+  harness::Random random(harness::Seed());
+  SCOPED_TRACE(SeedText());
+  algo::ForEachAlgorithm(4, [&](const plan::Contract& contract, std::string_view algorithm) {
+    if (contract.kind == Kind::kBarrier || algorithm == "direct" || algorithm == "pull" || algorithm == "push") return;
+    for (uint64_t nth = 1;; ++nth) {
+      Ensemble ensemble(OnlyWith(contract, algorithm, 1, Layout::kRemote));
+      std::vector<std::unique_ptr<Exchange>> exchanges;
+      exchanges.push_back(std::make_unique<Exchange>(
+          &ensemble, Shape{contract, 97, Combine::kSum, Scaling::kNone, 0, 0}, random.Next()));
+      ensemble.post().LoseStretchOf(nth);
+      const testing::AssertionResult result = Drive(&ensemble, exchanges, Pace::kUniform, &random);
+      if (!ensemble.post().lost()) break;
+      ASSERT_FALSE(result) << algo::Describe(contract, algorithm, 1) << ": message " << nth;
+    }
+  });
 }
 
 }  // namespace
