@@ -95,9 +95,23 @@ class RemoteRank : public PeerProcess {
   static constexpr uint64_t kNoLine = ~uint64_t{0};
   static constexpr size_t kLineBytes = 64;
 
+  // Memory beside the block that both sides have under one key. Kept alive by what is under way.
+  class Area {
+   public:
+    virtual ~Area() = default;
+    std::byte* mirror() const { return mirror_; }
+
+   protected:
+    std::byte* mirror_ = nullptr;
+  };
+  // `own`: the own memory of that key. What comes for a key that is not there is lost: both sides know of each other's
+  // before anything is sent.
+  virtual Result<std::shared_ptr<Area>> AddArea(uint64_t key, std::byte* own, uint64_t bytes) = 0;
+
   // Sends the stretches, and then the line at that offset of the own block, whose first word is stored last there. What
-  // was sent before arrives before it. Stretches must keep their bytes until the peer has answered them.
-  virtual void Send(std::span<const Stretch> stretches, uint64_t line) = 0;
+  // was sent before arrives before it. Stretches must keep their bytes until the peer has answered them. `area`: null, or
+  // what offsets are in instead of the block.
+  virtual void Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) = 0;
 
   // Takes in what has come for any rank of this process, where no other thread is at it.
   virtual void Progress() = 0;

@@ -37,6 +37,10 @@ uint64_t KeyOf(const ChannelName& name, uint32_t generation) {
   return KeyIn(Mix(name.Hash(), generation) | kNotZero);
 }
 
+uint64_t OffsetIn(const Block& block, const void* memory) {
+  return static_cast<uint64_t>(static_cast<const std::byte*>(memory) - block.data());
+}
+
 void FreeMemory(void* memory) {
   if (auto heap = shm::Heap::Get(); heap.ok()) (void)heap.value()->Free(memory).ok();
 }
@@ -94,6 +98,9 @@ GroupChannel::~GroupChannel() {
     const uint32_t slot = found_[static_cast<size_t>(p)];
     if (slot != kNotFound) layout.SlotOf(BlockOf(member(p)), slot)->users.fetch_sub(1, std::memory_order_seq_cst);
   }
+  for (int p = 0; p < size(); ++p) {
+    if (member(p).remote_area != nullptr) part_.areas.push_back(member(p).remote_area);
+  }
   table_->Withdraw(part_);
 }
 
@@ -117,7 +124,8 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
 bool GroupChannel::IsOurs(const Member& member, ChannelSlot* slot, uint64_t offset) const {
   const uint64_t bytes = member.layout.scratch + member.layout.scratch_bytes;
   const uint64_t heap = member.process->heap_bytes();
-  if (offset % kPage != 0 || offset > heap || bytes > heap - offset) return false;
+  const bool fits = offset % kPage == 0 && offset <= heap && bytes <= heap - offset;
+  if (!fits && member.remote == nullptr) return false;
   return slot->id.load(std::memory_order_relaxed) == name_.id && slot->generation == part_.generation &&
          slot->size == name_.ranks.size() && std::equal(name_.ranks.begin(), name_.ranks.end(), slot->Ranks());
 }
@@ -128,9 +136,19 @@ uint32_t GroupChannel::PlaceAt(const Member& peer) const {
   for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
     const uint32_t place = exec::PlaceOfKey(part_.key, probe);
     const uint64_t word = layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst);
-    if (KeyIn(word) == part_.key) return place;
+    if (KeyIn(word) == part_.key && SlotIn(word) != exec::kGoneSlot) return place;
   }
   return kNotFound;
+}
+
+// Whether the peer has had the channel and let go of it, as far as the place is still free.
+bool GroupChannel::IsGoneFrom(const Member& peer) const {
+  const exec::BlockLayout& layout = table_->comm_->block().layout();
+  for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
+    const uint32_t place = exec::PlaceOfKey(part_.key, probe);
+    if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst) == (part_.key | exec::kGoneSlot)) return true;
+  }
+  return false;
 }
 
 Result<bool> GroupChannel::Find(size_t position, Member* member) {
@@ -138,7 +156,7 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   const uint32_t place = PlaceAt(*member);
   if (place == kNotFound) return false;
   const uint64_t word = layout.KeyOf(BlockOf(*member), place)->load(std::memory_order_seq_cst);
-  if (KeyIn(word) != part_.key) return false;
+  if (KeyIn(word) != part_.key || SlotIn(word) == exec::kGoneSlot) return false;
   SlotUse use(layout, *member, place, word);
   if (!use.valid()) return false;
   ChannelSlot* slot = layout.SlotOf(BlockOf(*member), SlotIn(word));
@@ -156,9 +174,18 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   }
   use.Keep();
   found_[position] = SlotIn(word);
-  member->block = member->process->heap() + offset;
-  slot->Joined(name_.ranks.size())[self()].store(1, std::memory_order_seq_cst);
-  exec::WakeMember(*member);
+  std::atomic<uint8_t>* const joined = &slot->Joined(name_.ranks.size())[self()];
+  joined->store(1, std::memory_order_seq_cst);
+  if (member->remote != nullptr) {
+    AXCCL_ASSIGN_OR_RETURN(member->remote_area, member->remote->AddArea(part_.key, part_.memory, part_.bytes));
+    member->block = member->remote_area->mirror();
+    const auto offset_there = static_cast<uint64_t>(reinterpret_cast<std::byte*>(joined) - BlockOf(*member));
+    const transport::RemoteRank::Stretch told{offset_there, 1, true, false};
+    member->remote->Send(nullptr, {&told, 1}, transport::RemoteRank::kNoLine);
+  } else {
+    member->block = member->process->heap() + offset;
+    exec::WakeMember(*member);
+  }
   return true;
 }
 
@@ -197,12 +224,8 @@ bool GroupChannel::HasJoined(int position) const {
 // one with this rank that this rank never had, and does not have ours, it will never create ours.
 Status GroupChannel::CheckMissing(int position) const {
   const Member& peer = member(position);
-  if (found_[static_cast<size_t>(position)] != kNotFound || created_[static_cast<size_t>(position)]) {
-    if (PlaceAt(peer) != kNotFound || HasJoined(position)) return Status();
-    return MakeStatus(Code::kRemoteError,
-                      "rank %d waits for rank %d, which has destroyed %s without calling anything on it", own().rank,
-                      peer.rank, name_.Text().c_str());
-  }
+  const auto index = static_cast<size_t>(position);
+  if (found_[index] != kNotFound || created_[index]) return CheckLeft(position);
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   for (uint32_t place = 0; place < kChannelWords; ++place) {
     if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_relaxed) == 0) continue;
@@ -210,14 +233,22 @@ Status GroupChannel::CheckMissing(int position) const {
     // Ours may have come since it was last looked for, and the other one after it.
     if (!status.ok() && PlaceAt(peer) == kNotFound) return status;
   }
-  return Status();
+  return IsGoneFrom(peer) ? CheckLeft(position) : Status();
+}
+
+// Of a member that has created the channel.
+Status GroupChannel::CheckLeft(int position) const {
+  const Member& peer = member(position);
+  if (PlaceAt(peer) != kNotFound || HasJoined(position)) return Status();
+  return MakeStatus(Code::kRemoteError, "rank %d waits for rank %d, which has destroyed %s without calling anything on it",
+                    own().rank, peer.rank, name_.Text().c_str());
 }
 
 Status GroupChannel::CheckOther(const Member& peer, uint32_t place) const {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   const uint64_t word = layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst);
   ChannelSlot* slot = layout.SlotOf(BlockOf(peer), SlotIn(word));
-  if (word == 0 || KeyIn(word) == part_.key || slot->id.load(std::memory_order_relaxed) != name_.id)
+  if (word == 0 || SlotIn(word) == exec::kGoneSlot || KeyIn(word) == part_.key || slot->id.load(std::memory_order_relaxed) != name_.id)
     return Status();
   ChannelName other{name_.id, {}};
   uint32_t generation;
@@ -266,11 +297,6 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
 }
 
 Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order) {
-  for (const int rank : name.ranks) {
-    if (comm_->members()[static_cast<size_t>(rank)].remote == nullptr) continue;
-    return MakeStatus(Code::kInvalidUsage, "a channel of ranks on several machines (rank %d is not on this one): this version "
-                      "has them on one machine only; make a communicator of these ranks (ncclCommSplit)", rank);
-  }
   Sweep();
   const Identity& identity = comm_->identity();
   const auto size = static_cast<uint32_t>(name.ranks.size());
@@ -278,6 +304,10 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   const ChannelLayout layout =
       ChannelLayout::Created(size, comm_->settings().lanes, comm_->settings().scratch_bytes, &part.bytes);
   // The id of a pair's channel is of one generation of the pair's channel already.
+  for (const int32_t rank : name.ranks) {
+    if (transport::RemoteRank* const remote = comm_->members()[static_cast<size_t>(rank)].remote; remote != nullptr)
+      part.remotes.push_back(remote);
+  }
   uint32_t once = 0;
   uint32_t& created = name.messages_on.empty() ? created_[name.Hash()] : once;
   part.generation = created;
@@ -315,6 +345,9 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   std::copy(name.ranks.begin(), name.ranks.end(), slot->Ranks());
   std::memset(static_cast<void*>(slot->Joined(size)), 0, size);
   table.KeyOf(comm_->block().data(), part.place)->store(part.key | part.slot, std::memory_order_seq_cst);
+  const transport::RemoteRank::Stretch sent{OffsetIn(comm_->block(), slot),
+                                            static_cast<uint32_t>(sizeof(ChannelSlot) + size * sizeof(int32_t)), false, false};
+  SendEntry(part, {&sent, 1});
   for (int p = 0; p < channel->size(); ++p) {
     if (p != channel->self()) exec::WakeMember(channel->member(p));
   }
@@ -322,7 +355,7 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
 }
 
 Status ChannelTable::Enter(GroupChannel::Part* part) const {
-  if (!free_slots_.empty() || used_slots_ < exec::kMaxChannels) {
+  if (!free_slots_.empty() || used_slots_ < exec::kGoneSlot) {
     part->slot = free_slots_.empty() ? used_slots_ : free_slots_.back();
     for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
       part->place = exec::PlaceOfKey(part->key, probe);
@@ -333,7 +366,7 @@ Status ChannelTable::Enter(GroupChannel::Part* part) const {
       Code::kInvalidUsage,
       "axcclChannelCreate: rank %d has %zu channels, about as many as a rank of a communicator can have at a "
       "time (%u); destroy some, on all their ranks",
-      comm_->identity().rank, taken_.count(), exec::kMaxChannels);
+      comm_->identity().rank, taken_.count(), exec::kGoneSlot);
 }
 
 Status ChannelTable::TakeArea(GroupChannel::Part* part) {
@@ -366,13 +399,23 @@ std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const
 
 void ChannelTable::Withdraw(const GroupChannel::Part& part) {
   std::lock_guard lock(mutex_);
-  comm_->block().layout().KeyOf(comm_->block().data(), part.place)->store(0, std::memory_order_seq_cst);
+  comm_->block().layout().KeyOf(comm_->block().data(), part.place)->store(part.key | exec::kGoneSlot, std::memory_order_seq_cst);
+  SendEntry(part, {});
   if (!TryFree(part)) limbo_.push_back(part);
+}
+
+void ChannelTable::SendEntry(const GroupChannel::Part& part,
+                             std::span<const transport::RemoteRank::Stretch> stretches) const {
+  const uint64_t word = OffsetIn(comm_->block(), comm_->block().layout().KeyOf(comm_->block().data(), part.place));
+  const uint64_t line = word / transport::RemoteRank::kLineBytes * transport::RemoteRank::kLineBytes;
+  for (transport::RemoteRank* remote : part.remotes) remote->Send(nullptr, stretches, line);
 }
 
 bool ChannelTable::TryFree(const GroupChannel::Part& part) {
   const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
+  // What is still under way holds them, too.
+  if (std::any_of(part.areas.begin(), part.areas.end(), [](const auto& area) { return area.use_count() > 1; })) return false;
   FreeMemory(part.memory);
   if (part.area >= 0) areas_[static_cast<size_t>(part.area)] = false;
   taken_.reset(part.place);

@@ -56,6 +56,8 @@ class GroupChannel : private exec::Connector, public exec::Channel {
     uint64_t key = 0;
     uint32_t generation = 0;
     int area = -1;  // see exec::Connector
+    std::vector<transport::RemoteRank*> remotes;  // members that have been sent the entry
+    std::vector<std::shared_ptr<transport::RemoteRank::Area>> areas;  // by which members on other machines have the part
   };
 
   GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self,
@@ -79,6 +81,8 @@ class GroupChannel : private exec::Connector, public exec::Channel {
 
   static constexpr uint32_t kNotFound = ~0u;
   uint32_t PlaceAt(const exec::Member& peer) const;
+  bool IsGoneFrom(const exec::Member& peer) const;
+  Status CheckLeft(int position) const;
   Result<bool> Find(size_t position, exec::Member* member);
   bool HasJoined(int position) const;
   Status CheckOther(const exec::Member& peer, uint32_t place) const;
@@ -120,6 +124,8 @@ class ChannelTable {
   Status Enter(GroupChannel::Part* part) const;
   // By the end of a channel: nobody finds its part any more.
   void Withdraw(const GroupChannel::Part& part);
+  // Where memory is not shared: the word at the part's place, and `stretches` before it.
+  void SendEntry(const GroupChannel::Part& part, std::span<const transport::RemoteRank::Stretch> stretches) const;
   bool TryFree(const GroupChannel::Part& part);
   void Sweep();
   Status TakeArea(GroupChannel::Part* part);

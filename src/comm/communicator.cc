@@ -59,7 +59,7 @@ void PartFromRemotes(Remains* remains) {
     process = nullptr;
   }
   remains->block->header()->closed.store(1, std::memory_order_seq_cst);
-  for (const auto& remote : remotes) remote->Send({}, offsetof(exec::BlockHeader, closed));
+  for (const auto& remote : remotes) remote->Send(nullptr, {}, offsetof(exec::BlockHeader, closed));
   for (const auto& remote : remotes) {
     if (!remains->failed) remote->Flush(nullptr);
   }
@@ -202,7 +202,7 @@ void Communicator::Publish(const Status& status) {
   const transport::RemoteRank::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
     if (member.rank != identity_.rank) exec::WakeMember(member);
-    if (member.remote != nullptr) member.remote->Send({&message, 1}, offsetof(exec::BlockHeader, error));
+    if (member.remote != nullptr) member.remote->Send(nullptr, {&message, 1}, offsetof(exec::BlockHeader, error));
   }
   Scheduler::Process().Notify();
 }
@@ -366,7 +366,7 @@ Status Communicator::ControlAllGather(const std::vector<int>& group, const void*
   for (const int rank : group) {
     const exec::Member& member = members_[static_cast<size_t>(rank)];
     if (rank != identity_.rank) exec::WakeMember(member);
-    if (member.remote != nullptr) member.remote->Send({&data, 1}, offset);
+    if (member.remote != nullptr) member.remote->Send(nullptr, {&data, 1}, offset);
   }
   auto wait = std::make_shared<ControlWait>(&members_, &block_->layout(), group, identity_.rank, tag);
   auto item = std::make_unique<device::host::Item>();

@@ -36,6 +36,7 @@ struct Member {
   ChannelLayout layout;          // of this channel in that memory
   transport::PeerProcess* process = nullptr;
   transport::RemoteRank* remote = nullptr;  // the process, where block is a mirror: the rank shares no memory with this one
+  std::shared_ptr<transport::RemoteRank::Area> remote_area;  // of a created channel: what the mirror is of
   bool same_process = false;
   int device = 0;                // host device, where same_process
   bool call_copy = false;        // process_vm_readv/writev work in both directions

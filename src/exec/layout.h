@@ -87,7 +87,7 @@ struct BlockHeader {
 // itself.
 //
 // Slots are found by a table with open addressing: a word that is not 0 is the channel's key and, in the low bits, its slot,
-// and says that the slot is that channel's. A peer counts itself as a user of the slot before it looks at the word again; the
+// and says that the slot is that channel's; kGoneSlot: it was the rank's and is gone. A peer counts itself as a user of the slot before it looks at the word again; the
 // owner frees slot and part when it has taken the word away and there are no users.
 struct ChannelSlot {
   std::atomic<uint64_t> offset;  // of the part in the owner's heap
@@ -104,9 +104,10 @@ struct ChannelSlot {
   static uint64_t Bytes(uint32_t ranks) { return RoundUp(sizeof(ChannelSlot) + ranks * (sizeof(int32_t) + 1), 64); }
 };
 inline constexpr uint32_t kChannelWords = 8192;
-// Channels a rank may have at a time: half of the words, so that a key is found within a few of its place.
+// Slots; channels a rank may have at a time are one less: half of the words, so that a key is found within a few of its place.
 inline constexpr uint32_t kMaxChannels = kChannelWords / 2;
 inline constexpr uint64_t kSlotBits = kMaxChannels - 1;  // of a word
+inline constexpr uint32_t kGoneSlot = kMaxChannels - 1;
 inline constexpr uint32_t kSlotProbes = 64;
 // The n-th place for a key.
 inline uint32_t PlaceOfKey(uint64_t key, uint32_t n) {

@@ -66,8 +66,8 @@ void Operation::SendSignal(const Step& step, uint32_t lane, uint64_t turn) {
   const int first = step.peer == plan::kAllPeers ? 0 : step.peer;
   const int last = step.peer == plan::kAllPeers ? channel_->size() - 1 : step.peer;
   for (int p = first; p <= last; ++p) {
-    transport::RemoteRank* const remote = channel_->member(p).remote;
-    if (remote == nullptr) continue;
+    const Member& member = channel_->member(p);
+    if (member.remote == nullptr) continue;
     stretches.clear();
     uint64_t& told = channel_->told[static_cast<size_t>(p)];
     if (told != sequence_ + 1) AppendRecord(&stretches);
@@ -75,7 +75,7 @@ void Operation::SendSignal(const Step& step, uint32_t lane, uint64_t turn) {
     for (const Outbound::Slot& slot : slots) {
       if (slot.reader == p) AppendSlot(slot, lane, step.endpoint, turn, &stretches);
     }
-    remote->Send(stretches, line);
+    member.remote->Send(member.remote_area, stretches, line);
   }
 }
 

@@ -147,6 +147,28 @@ TEST_P(ChannelFailureTest, ARankThatDestroysItUnusedIsTold) {
   });
 }
 
+// As above, where nobody has looked before it is gone.
+TEST_P(ChannelFailureTest, ARankThatHasDestroyedItUnusedIsTold) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 8);
+    if (context.rank() == 1) {
+      EXPECT_OK(axcclChannelDestroy(channel));
+    }
+    ASSERT_TRUE(context.Barrier(3));
+    if (context.rank() != 1) {
+      Gather gather(3, 10, context.rank());
+      const uint64_t start = NowNs();
+      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+      ExpectEnd(clique, ncclRemoteError, start, 1000, {"rank 1, which has destroyed channel 8"});
+      EXPECT_OK(axcclChannelDestroy(channel));
+    }
+    ASSERT_TRUE(context.Barrier(3));
+    Abort(&clique);
+  });
+}
+
 // Used less often by one than by the others.
 TEST_P(ChannelFailureTest, AChannelThatIsGoneAgainIsTold) {
   RunRanks(GetParam(), [](RankContext& context) {

@@ -23,7 +23,10 @@ class Post::Remote : public transport::RemoteRank {
     pid_ = 5000u + static_cast<uint32_t>(rank);
   }
 
-  void Send(std::span<const Stretch> stretches, uint64_t line) override {
+  Result<std::shared_ptr<Area>> AddArea(uint64_t, std::byte*, uint64_t) override {
+    return MakeStatus(Code::kInternalError, "there are no areas here");
+  }
+  void Send(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
     Message message{{stretches.begin(), stretches.end()}, line, {}};
     if (line != kNoLine) std::copy_n(own_ + line, kLineBytes, message.bytes.data());
     if (++post_->messages_ == post_->lose_) {

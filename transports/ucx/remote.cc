@@ -34,28 +34,57 @@ bool Within(uint64_t offset, uint64_t bytes, uint64_t size) { return offset <= s
 
 }  // namespace
 
+// Own memory is its user's: it stays until all messages about it are over, which hold this.
+class Remote::Memory final : public Area {
+ public:
+  Memory(uint64_t key, std::byte* own, std::byte* mirror, uint64_t bytes) : key(key), own(own), bytes(bytes) {
+    mirror_ = mirror;
+  }
+  ~Memory() override {
+    if (mapped) munmap(mirror_, bytes);
+  }
+  const uint64_t key;
+  std::byte* const own;
+  const uint64_t bytes;
+  bool mapped = false;
+};
+
 struct Remote::Outgoing {
   std::shared_ptr<Remote> owner;
+  std::shared_ptr<Memory> memory;
   std::vector<std::byte> header;
   std::vector<ucp_dt_iov_t> data;
 };
 
 struct Remote::Incoming {
   std::shared_ptr<Remote> owner;
+  std::shared_ptr<Memory> memory;
   WireHeader header{};
   WireControl flush{};  // kind 0: none
   std::vector<ucp_dt_iov_t> places;
   bool here = false;
 };
 
+namespace {
+
+// Pages that nothing comes for cost nothing.
+Result<std::byte*> MapMirror(uint64_t bytes, uint32_t peer) {
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    return SystemError(errno, "mapping %llu bytes for what comes from rank %u", static_cast<unsigned long long>(bytes), peer);
+  return static_cast<std::byte*>(memory);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Remote>> Remote::Create(Worker* worker, RemoteOptions options) {
   std::shared_ptr<Remote> remote(new Remote(worker, std::move(options)));
-  remote->pid_ = remote->options_.pid;
-  remote->heap_bytes_ = kBlockOffset + remote->options_.block_bytes;
-  void* const memory = mmap(nullptr, remote->heap_bytes_, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return SystemError(errno, "mapping %zu bytes for what comes from rank %u", remote->heap_bytes_, remote->options_.peer);
-  remote->heap_ = static_cast<std::byte*>(memory);
+  const RemoteOptions& asked = remote->options_;
+  remote->pid_ = asked.pid;
+  remote->heap_bytes_ = kBlockOffset + asked.block_bytes;
+  AXCCL_ASSIGN_OR_RETURN(remote->heap_, MapMirror(remote->heap_bytes_, asked.peer));
+  remote->block_ = std::make_shared<Memory>(0, asked.block, remote->heap_ + kBlockOffset, asked.block_bytes);
   std::lock_guard lock(worker->mutex());
   AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address.data()));
   remote->endpoint_->users.push_back(remote.get());
@@ -75,7 +104,24 @@ void Remote::Detach() {
   std::erase(endpoint_->users, this);
 }
 
+Result<std::shared_ptr<transport::RemoteRank::Area>> Remote::AddArea(uint64_t key, std::byte* own, uint64_t bytes) {
+  AXCCL_ASSIGN_OR_RETURN(std::byte* const mirror, MapMirror(bytes, options_.peer));
+  auto memory = std::make_shared<Memory>(key, own, mirror, bytes);
+  memory->mapped = true;
+  std::lock_guard lock(worker_->mutex());
+  std::erase_if(areas_, [](const auto& entry) { return entry.second.expired(); });
+  areas_[key] = memory;
+  return std::shared_ptr<Area>(std::move(memory));
+}
+
+std::shared_ptr<Remote::Memory> Remote::Find(uint64_t area) const {
+  if (area == 0) return block_;
+  const auto it = areas_.find(area);
+  return it != areas_.end() ? it->second.lock() : nullptr;
+}
+
 void Remote::Lose(const std::string& why) {
+  if (detached_) return;
   trouble_ = why;
   __atomic_fetch_or(reinterpret_cast<uint32_t*>(&page()->liveness), kOwnerDied, __ATOMIC_SEQ_CST);
   options_.arrived();
@@ -88,34 +134,37 @@ std::string Remote::Trouble() const {
 
 // ---- sending ----
 
-void Remote::Send(std::span<const Stretch> stretches, uint64_t line) {
+void Remote::Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+  const auto memory = area != nullptr ? std::static_pointer_cast<Memory>(area) : block_;
   std::lock_guard lock(worker_->mutex());
   while (stretches.size() > kMaxStretches) {
-    SendSome(stretches.first(kMaxStretches), kNoLine);
+    SendSome(memory, stretches.first(kMaxStretches), kNoLine);
     stretches = stretches.subspan(kMaxStretches);
   }
-  SendSome(stretches, line);
+  SendSome(memory, stretches, line);
 }
 
-void Remote::SendSome(std::span<const Stretch> stretches, uint64_t line) {
+void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line) {
   if (endpoint_->ep == nullptr || worker_->ending()) return;
   auto message = std::make_unique<Outgoing>();
   WireHeader head{};
   head.comm = options_.comm;
   head.from = options_.self;
   head.to = options_.peer;
+  head.area = memory->key;
   head.line = line;
   head.stretches = static_cast<uint32_t>(stretches.size());
-  if (line != kNoLine) std::memcpy(head.line_bytes, options_.block + line, kLineBytes);
+  if (line != kNoLine) std::memcpy(head.line_bytes, memory->own + line, kLineBytes);
   message->header.resize(sizeof(head) + stretches.size() * sizeof(WireStretch));
   std::memcpy(message->header.data(), &head, sizeof(head));
   for (size_t i = 0; i < stretches.size(); ++i) {
     const Stretch& s = stretches[i];
     const WireStretch wire{s.offset, s.bytes, s.of_peer, s.guarded, {}};
     std::memcpy(message->header.data() + sizeof(head) + i * sizeof(wire), &wire, sizeof(wire));
-    message->data.push_back({(s.of_peer ? mirror() : options_.block) + s.offset, s.bytes});
+    message->data.push_back({(s.of_peer ? memory->mirror() : memory->own) + s.offset, s.bytes});
   }
   message->owner = shared_from_this();
+  message->memory = memory;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = OnSent;
@@ -148,15 +197,14 @@ void Remote::OnSent(void* request, ucs_status_t, void* arg) {
 // ---- receiving ----
 
 // A peer wrote the header: nothing in it is taken on trust.
-bool Remote::Locate(const WireHeader& header, std::span<const WireStretch> stretches, size_t bytes,
+bool Remote::Locate(const Memory& memory, const WireHeader& header, std::span<const WireStretch> stretches, size_t bytes,
                     std::vector<ucp_dt_iov_t>* places) {
-  if (header.line != kNoLine && (header.line % kLineBytes != 0 || !Within(header.line, kLineBytes, options_.block_bytes)))
-    return false;
+  if (header.line != kNoLine && (header.line % kLineBytes != 0 || !Within(header.line, kLineBytes, memory.bytes))) return false;
   uint64_t sum = 0;
   for (const WireStretch& stretch : stretches) {
-    if (!Within(stretch.offset, stretch.bytes, options_.block_bytes)) return false;
+    if (!Within(stretch.offset, stretch.bytes, memory.bytes)) return false;
     if (stretch.guarded != 0 && (stretch.bytes < sizeof(uint64_t) || stretch.offset % sizeof(uint64_t) != 0)) return false;
-    places->push_back({(stretch.of_receiver != 0 ? options_.block : mirror()) + stretch.offset, stretch.bytes});
+    places->push_back({(stretch.of_receiver != 0 ? memory.own : memory.mirror()) + stretch.offset, stretch.bytes});
     sum += stretch.bytes;
   }
   return sum == bytes;
@@ -164,39 +212,33 @@ bool Remote::Locate(const WireHeader& header, std::span<const WireStretch> stret
 
 ucs_status_t Remote::Take(const WireHeader& header, std::span<const WireStretch> stretches, void* data, size_t bytes,
                           bool to_fetch) {
-  std::vector<ucp_dt_iov_t> places;
-  places.reserve(stretches.size());
-  if (!Locate(header, stretches, bytes, &places)) {
+  auto message = std::make_shared<Incoming>();
+  message->memory = Find(header.area);
+  if (message->memory == nullptr) return UCS_OK;  // of a channel that is gone
+  message->header = header;
+  if (!Locate(*message->memory, header, stretches, bytes, &message->places)) {
     Lose("it sent what is no message");
     return UCS_OK;
   }
-  if (to_fetch) return Fetch(header, std::move(places), data, bytes);
+  if (to_fetch) return Fetch(std::move(message), data, bytes);
   const auto* from = static_cast<const std::byte*>(data);
-  for (size_t i = 0; i < places.size(); ++i) {
-    auto* const to = static_cast<std::byte*>(places[i].buffer);
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    auto* const to = static_cast<std::byte*>(message->places[i].buffer);
     if (stretches[i].guarded != 0) {
-      CopyGuarded(to, from, places[i].length);
+      CopyGuarded(to, from, stretches[i].bytes);
     } else {
-      std::memcpy(to, from, places[i].length);
+      std::memcpy(to, from, stretches[i].bytes);
     }
-    from += places[i].length;
+    from += stretches[i].bytes;
   }
-  if (incoming_.empty()) {
-    Deliver(header);
-    return UCS_OK;
-  }
-  auto behind = std::make_shared<Incoming>();
-  behind->header = header;
-  behind->here = true;
-  incoming_.push_back(std::move(behind));
+  message->here = true;
+  incoming_.push_back(std::move(message));
+  Settle();
   return UCS_OK;
 }
 
-ucs_status_t Remote::Fetch(const WireHeader& header, std::vector<ucp_dt_iov_t> places, void* data, size_t bytes) {
-  auto message = std::make_shared<Incoming>();
+ucs_status_t Remote::Fetch(std::shared_ptr<Incoming> message, void* data, size_t bytes) {
   message->owner = shared_from_this();
-  message->header = header;
-  message->places = std::move(places);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.recv_am = OnFetched;
@@ -243,18 +285,19 @@ void Remote::Settle() {
     if (message->flush.kind != 0) {
       if (endpoint_->ep != nullptr) SendControl(*worker_, endpoint_->ep, Answer(message->flush));
     } else if (!detached_) {
-      Deliver(message->header);
+      Deliver(*message->memory, message->header);
     }
   }
 }
 
-void Remote::Deliver(const WireHeader& header) {
-  if (header.line == kNoLine) return;
-  std::byte* const line = mirror() + header.line;
-  uint64_t first;
-  std::memcpy(&first, header.line_bytes, sizeof(first));
-  std::memcpy(line + sizeof(first), header.line_bytes + sizeof(first), kLineBytes - sizeof(first));
-  __atomic_store_n(reinterpret_cast<uint64_t*>(line), first, __ATOMIC_SEQ_CST);
+void Remote::Deliver(const Memory& memory, const WireHeader& header) {
+  if (header.line != kNoLine) {
+    std::byte* const line = memory.mirror() + header.line;
+    uint64_t first;
+    std::memcpy(&first, header.line_bytes, sizeof(first));
+    std::memcpy(line + sizeof(first), header.line_bytes + sizeof(first), kLineBytes - sizeof(first));
+    __atomic_store_n(reinterpret_cast<uint64_t*>(line), first, __ATOMIC_SEQ_CST);
+  }
   options_.arrived();
 }
 

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,7 +25,8 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   static Result<std::shared_ptr<Remote>> Create(Worker* worker, RemoteOptions options);
   ~Remote() override;
 
-  void Send(std::span<const Stretch> stretches, uint64_t line) override;
+  Result<std::shared_ptr<Area>> AddArea(uint64_t key, std::byte* own, uint64_t bytes) override;
+  void Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
   void Progress() override { worker_->Progress(); }
   void BeginPolling() override { worker_->BeginPolling(); }
   void EndPolling() override { worker_->EndPolling(); }
@@ -43,22 +45,26 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   // A message that has come, but not all of its data; or one behind it.
   struct Incoming;
   struct Outgoing;
+  // The block and its mirror, or an area.
+  class Memory;
 
   Remote(Worker* worker, RemoteOptions options) : worker_(worker), options_(std::move(options)) {}
   Worker::Key key() const { return {options_.comm, options_.self, options_.peer}; }
-  std::byte* mirror() const { return heap_ + kBlockOffset; }
-  void SendSome(std::span<const Stretch> stretches, uint64_t line);
-  bool Locate(const WireHeader& header, std::span<const WireStretch> stretches, size_t bytes,
-              std::vector<ucp_dt_iov_t>* places);
-  ucs_status_t Fetch(const WireHeader& header, std::vector<ucp_dt_iov_t> places, void* data, size_t bytes);
+  void SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
+  std::shared_ptr<Memory> Find(uint64_t area) const;
+  static bool Locate(const Memory& memory, const WireHeader& header, std::span<const WireStretch> stretches, size_t bytes,
+                     std::vector<ucp_dt_iov_t>* places);
+  ucs_status_t Fetch(std::shared_ptr<Incoming> message, void* data, size_t bytes);
   static void OnFetched(void* request, ucs_status_t status, size_t bytes, void* incoming);
   static void OnSent(void* request, ucs_status_t status, void* outgoing);
   void Settle();
-  void Deliver(const WireHeader& header);
+  void Deliver(const Memory& memory, const WireHeader& header);
 
   Worker* const worker_;
   const RemoteOptions options_;
   std::shared_ptr<Endpoint> endpoint_;
+  std::shared_ptr<Memory> block_;
+  std::map<uint64_t, std::weak_ptr<Memory>> areas_;
   std::deque<std::shared_ptr<Incoming>> incoming_;
   std::atomic<int> in_flight_{0};
   std::string trouble_;

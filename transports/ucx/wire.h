@@ -22,12 +22,13 @@ static_assert(sizeof(WireStretch) == 16);
 struct WireHeader {
   uint64_t comm;
   uint32_t from, to;  // ranks
+  uint64_t area;      // what offsets are in: the key of an area; 0: the block
   uint64_t line;      // offset; ~0: none
   uint32_t stretches;
   uint32_t reserved;
   std::byte line_bytes[64];
 };
-static_assert(sizeof(WireHeader) == 96);
+static_assert(sizeof(WireHeader) == 104);
 
 // Beside the data: asks to be told when all that was sent before has been taken in, and tells it.
 struct WireControl {
