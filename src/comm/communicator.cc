@@ -181,8 +181,7 @@ void Communicator::Fail(const Status& status) {
 void Communicator::Publish(const Status& status) {
   if (published_.exchange(true, std::memory_order_relaxed)) return;
   exec::BlockHeader* header = block_->header();
-  const std::string_view text = status.message();
-  std::memcpy(header->error_text, text.data(), std::min(text.size(), exec::kErrorText - 1));
+  status.message().copy(header->error_text, exec::kErrorText - 1);
   header->error.store(static_cast<uint32_t>(status.code()), std::memory_order_seq_cst);
   const transport::RemoteRank::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
@@ -413,7 +412,7 @@ class ParentExchange : public Exchange {
       uint32_t code;
       char text[252];
     } head{static_cast<uint32_t>(reason.code()), {}};
-    std::memcpy(head.text, reason.message().data(), std::min(reason.message().size(), sizeof(head.text) - 1));
+    reason.message().copy(head.text, sizeof(head.text) - 1);
     std::byte envelope[exec::kControlBytes] = {};
     std::memcpy(envelope, &head, sizeof(head));
     std::vector<std::byte> gathered(sizeof(envelope) * group_.size());
