@@ -4,6 +4,13 @@
 # Sets AXCCL_CUDA, and with it AXCCL_NVCC, AXCCL_ptxas, AXCCL_nvlink, AXCCL_fatbinary and AXCCL_CUDA_INCLUDE (the folder of
 # cuda.h).
 option(AXCCL_WITH_CUDA "Build the CUDA device where the toolkit is found" ON)
+# All that the software GPU needs, and what a sanitizer leaves alone: seconds instead of minutes. Drivers translate it when
+# they load it.
+set(ptx_only OFF)
+if(AXCCL_SANITIZE)
+  set(ptx_only ON)
+endif()
+option(AXCCL_PTX_ONLY "Build the device code as PTX without machine code" ${ptx_only})
 
 set(AXCCL_CUDA OFF)
 if(AXCCL_WITH_CUDA)

@@ -19,6 +19,8 @@ Result<void*> Allocate(size_t bytes) {
 
 // Whether `buff` may be a window: memory that peers can map.
 Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const char* call) {
+  const comm::Phase phase = comm.phase();
+  if (phase == comm::Phase::kInitialising || phase == comm::Phase::kFailed) return comm.Ready(call).status();
   if (const exec::GpuRank* gpu = comm.core()->gpu(); gpu != nullptr) {
     const Status seen = gpu->CheckMemory(buff, bytes, "argument buff");
     return seen.ok() ? seen : MakeStatus(seen.code(), "%s: %s", call, std::string(seen.message()).c_str());

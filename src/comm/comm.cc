@@ -175,13 +175,19 @@ void* Comm::AddRegion(void* base, size_t bytes, bool window) {
 }
 
 Status Comm::RemoveRegion(const void* handle, bool window) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto it = regions_.find(RegionId(handle));
   if (it == regions_.end() || RegionHandle(it->first) != handle || it->second.window != window)
     return MakeStatus(Code::kInvalidArgument, "%s: argument %s is not a live %s of this communicator",
                       window ? "ncclCommWindowDeregister" : "ncclCommDeregister", window ? "win" : "handle",
                       window ? "window" : "registration");
+  const void* const base = it->second.base;
   regions_.erase(it);
+  const bool again = std::any_of(regions_.begin(), regions_.end(), [&](const auto& r) { return r.second.base == base; });
+  lock.unlock();
+  // Applications deregister what they free next.
+  const bool created = phase() != Phase::kInitialising && core_ != nullptr;
+  if (created && core_->gpu() != nullptr && !again) core_->gpu()->LetGoOf(base);
   return Status();
 }
 

@@ -78,7 +78,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Tells operators of different communicators apart.
   uint32_t salt() const { return salt_; }
 
-  // Registered buffers and windows: local bookkeeping, since every heap is mapped by all peers anyway.
+  // Registered buffers and windows: local bookkeeping, since every heap is mapped by all peers anyway, and memory of GPUs
+  // when it is first used. Peers let go of what is removed.
   void* AddRegion(void* base, size_t bytes, bool window);
   Status RemoveRegion(const void* handle, bool window);
   bool FindWindow(const void* handle, void** base) const;

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <future>
 #include <map>
 #include <set>
-#include <system_error>
 #include <tuple>
 
 #include "src/algo/algo.h"
-#include "src/base/detached_thread.h"
+#include "src/base/closer.h"
 #include "src/base/log.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
@@ -81,25 +79,12 @@ void LetGo(Remains remains) {
   Block::Release(std::move(remains.block), std::move(remains.processes));
 }
 
-// To unmap memory of another process's device, the driver waits for all kernels of this process there. One of them may wait
-// for what the calling thread does next: so another thread does it. It is given a while, as programs may end next. False,
-// with nothing done, where there is no other thread.
-bool LetGoInBackground(Remains* remains) {
+// Where peers' memory is mapped. It is given a while, as programs may end next.
+void LetGoInBackground(Remains remains) {
   constexpr std::chrono::milliseconds kPatience(100);
-  auto done = std::make_shared<std::promise<void>>();
-  std::future<void> ended = done->get_future();
-  auto work = std::make_shared<Remains>(std::move(*remains));
-  try {
-    StartDetached([done, work] {
-      LetGo(std::move(*work));
-      done->set_value();
-    });
-  } catch (const std::system_error&) {
-    *remains = std::move(*work);
-    return false;
-  }
-  ended.wait_for(kPatience);
-  return true;
+  auto work = std::make_shared<Remains>(std::move(remains));
+  Closer::Process().Add([work] { LetGo(std::move(*work)); });
+  (void)Closer::Process().Await(kPatience);
 }
 
 }  // namespace
@@ -137,7 +122,7 @@ Communicator::~Communicator() {
   block_->Keep(channels_.Close());
   Remains remains{identity_.rank, std::move(gpu_), std::move(block_), members_, std::move(processes_), failed()};
   const bool maps = remains.gpu != nullptr && (!channel_.all_same_process() || remains.gpu->on_host());
-  if (!maps || !LetGoInBackground(&remains)) LetGo(std::move(remains));
+  maps ? LetGoInBackground(std::move(remains)) : LetGo(std::move(remains));
 }
 
 int Communicator::local_processes() const {
@@ -196,8 +181,7 @@ void Communicator::Fail(const Status& status) {
 void Communicator::Publish(const Status& status) {
   if (published_.exchange(true, std::memory_order_relaxed)) return;
   exec::BlockHeader* header = block_->header();
-  const std::string_view text = status.message();
-  std::memcpy(header->error_text, text.data(), std::min(text.size(), exec::kErrorText - 1));
+  status.message().copy(header->error_text, exec::kErrorText - 1);
   header->error.store(static_cast<uint32_t>(status.code()), std::memory_order_seq_cst);
   const transport::RemoteRank::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
@@ -428,7 +412,7 @@ class ParentExchange : public Exchange {
       uint32_t code;
       char text[252];
     } head{static_cast<uint32_t>(reason.code()), {}};
-    std::memcpy(head.text, reason.message().data(), std::min(reason.message().size(), sizeof(head.text) - 1));
+    reason.message().copy(head.text, sizeof(head.text) - 1);
     std::byte envelope[exec::kControlBytes] = {};
     std::memcpy(envelope, &head, sizeof(head));
     std::vector<std::byte> gathered(sizeof(envelope) * group_.size());

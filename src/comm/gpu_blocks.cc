@@ -1,7 +1,6 @@
 #include "src/comm/gpu_blocks.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "src/base/log.h"
@@ -21,7 +20,7 @@ struct Verdict {
 Result<std::string> FirstFailure(Exchange* exchange, size_t ranks, const Status& mine) {
   Verdict verdict;
   verdict.code = static_cast<uint32_t>(mine.code());
-  std::memcpy(verdict.text, mine.message().data(), std::min(mine.message().size(), sizeof(verdict.text) - 1));
+  mine.message().copy(verdict.text, sizeof(verdict.text) - 1);
   std::vector<Verdict> verdicts(ranks);
   AXCCL_RETURN_IF_ERROR(exchange->AllGather(&verdict, sizeof(verdict), verdicts.data()));
   for (Verdict& other : verdicts) {

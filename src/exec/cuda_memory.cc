@@ -4,6 +4,7 @@
 
 #include "src/device/cuda/device.h"
 #include "src/exec/gpu.h"
+#include "transports/cuda_ipc/exports.h"
 #include "transports/cuda_ipc/memory.h"
 
 namespace axccl::exec {
@@ -47,12 +48,14 @@ bool FreeOnGpu(void* memory) {
     allocation = it->second;
     Process().by_address.erase(it);
   }
-  // As cudaFree: kernels that use it may be running.
+  const device::cuda::Driver& driver = device::cuda::Driver::Loaded();
   const device::cuda::Scope scope(*allocation.device);
+  // As cudaFree: kernels that use it may be running, and peers' with them.
+  driver.cuCtxSynchronize();
+  cuda_ipc::Exports::Freed(allocation.memory.address);
   if (allocation.memory.mapped == 0) {
-    device::cuda::Driver::Loaded().cuMemFree(allocation.memory.address);
+    driver.cuMemFree(allocation.memory.address);
   } else {
-    device::cuda::Driver::Loaded().cuCtxSynchronize();
     cuda_ipc::Free(*allocation.device, allocation.memory);
   }
   return true;

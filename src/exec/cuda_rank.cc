@@ -110,14 +110,14 @@ Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
   return direct->program->plan->schedule.direct ? direct : nullptr;
 }
 
-Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, cuda::Task* task) {
+Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool captured, cuda::Task* task) {
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_->ProgramOnDevice(direct.program));
   task->staged = task->program;
   task->staged_cut = task->cut;
   task->program = reinterpret_cast<const cuda::Program*>(program);
   task->cut = MakeCudaCut(direct);
   task->signature += direct.signature;
-  AXCCL_RETURN_IF_ERROR(rank_->buffers()->Place(call, *preparer_, task));
+  AXCCL_RETURN_IF_ERROR(rank_->buffers()->Place(call, *preparer_, captured, task));
   // What will run if it depends on this rank.
   const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
   if (mapped && place_ == CudaPlace::kDefault)
@@ -159,7 +159,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
     task.views = reinterpret_cast<const cuda::ViewTable*>(table.on_device);
     task.signature += call.views->Hash();
   }
-  if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, &task));
+  if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
   return task;
 }
 
@@ -199,6 +199,15 @@ Status CudaRank::Allocate() {
 Status CudaRank::ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) {
   AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(options_.rank), tables, members));
   return Status();
+}
+
+// While something is under way, peers may be told of the buffer in it. Its number goes when it is freed, then.
+void CudaRank::LetGoOf(const void* buffer) {
+  const Scope scope(*device_);
+  std::lock_guard lock(launching_);
+  if (buffers_ == nullptr) return;
+  if (std::all_of(orders_.begin(), orders_.end(), [this](const auto& order) { return IsDone(*order); }))
+    buffers_->LetGo(buffer);
 }
 
 void CudaRank::Disconnect() {

@@ -63,7 +63,7 @@ class CudaChannel {
   Status Upload();
   Result<const Prepared*> Prepare(Call* call);
   Result<const Prepared*> PrepareDirect(const Call& call);
-  Status OfferDirect(const Call& call, const Prepared& direct, kernels::cuda::Task* task);
+  Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
   Status Settle();
   kernels::cuda::Member OnDevice(const Member& member) const;
 
@@ -100,6 +100,7 @@ class CudaRank : public GpuRank {
   bool on_host() const override { return blocks_.on_host(); }
   size_t table_bytes() const override { return cuda_ipc::ExportTable::Bytes(static_cast<size_t>(options_.ranks)); }
   Status ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) override;
+  void LetGoOf(const void* buffer) override;
   uint64_t mapped_operations() const override { return __atomic_load_n(&control_->mapped, __ATOMIC_RELAXED); }
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;

@@ -58,6 +58,8 @@ class GpuRank {
   // processes tell each other where their buffers are. Until then none reads or writes another's.
   virtual size_t table_bytes() const = 0;
   virtual Status ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) = 0;
+  // The application does not mean to use the buffer soon: peers of other processes need not keep it mapped.
+  virtual void LetGoOf(const void* buffer) = 0;
   // So far, of several processes, that went from buffer to buffer.
   virtual uint64_t mapped_operations() const = 0;
   // An error unless `call`, which is even, can run here.

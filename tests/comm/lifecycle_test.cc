@@ -157,6 +157,11 @@ TEST(NonBlocking, InitReturnsAtOnceThoughThePeerIsMissing) {
       ncclResult_t state = ncclSuccess;
       ASSERT_OK(ncclCommGetAsyncError(comm, &state));
       EXPECT_EQ(state, ncclInProgress);
+      ncclWindow_t window = nullptr;
+      void* handle = nullptr;
+      EXPECT_EQ(ncclCommWindowRegister(comm, &config, sizeof(config), &window, 0), ncclInvalidUsage);
+      EXPECT_OK(ncclCommRegister(comm, &config, sizeof(config), &handle));
+      EXPECT_OK(ncclCommDeregister(comm, handle));
       context.Set(0, 1);
     }
     ASSERT_OK(Poll(context, comm));

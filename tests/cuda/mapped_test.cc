@@ -2,10 +2,17 @@
 // are.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/cuda/words.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -227,6 +234,97 @@ TEST_P(MappedTest, Graphs) {
 INSTANTIATE_TEST_SUITE_P(Layouts, MappedTest,
                          testing::Values(harness::Processes(2), harness::Processes(3), Layout{2, 2, 1}),
                          [](const auto& info) { return info.param.Text(); });
+
+// Memory of ncclMemAlloc that this process has mapped, its own and its peers'.
+int MappedFiles() {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("softgpu-memory") != std::string::npos;
+  return count;
+}
+
+// Rank 0 gives up the input of what has gone from buffer to buffer so far; rank 1 has it mapped no more after its next
+// call, which it makes while rank 0 makes none and so cannot find out by itself what is gone.
+void ExpectLetGo(RankContext& context, const Clique& clique, DeviceWords* other, DeviceWords* out,
+                 const std::function<void()>& give_up) {
+  const int before = MappedFiles();
+  ASSERT_TRUE(context.Barrier());
+  if (context.rank() == 0) give_up();
+  ASSERT_TRUE(context.Barrier());
+  if (context.rank() == 0) {
+    ASSERT_TRUE(context.Barrier());
+  }
+  ASSERT_OK(ncclAllReduce(other->get(), out->get(), other->size(), ncclInt32, ncclSum, clique.comm(),
+                          harness::Cuda(clique.stream())));
+  if (context.rank() == 1) {
+    ASSERT_TRUE(context.Barrier());
+  }
+  ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+  if (context.rank() == 1) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5) * harness::TimeScale();
+    while (MappedFiles() != before - 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(MappedFiles(), before - 1);
+  }
+  ASSERT_TRUE(context.Barrier());
+}
+
+TEST(Mapped, PeersLetGoOfWhatIsFreed) {
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        auto in = std::make_unique<DeviceWords>(Kind::kOfLibrary, kWords);
+        DeviceWords out(Kind::kOfLibrary, kWords), all(Kind::kOfLibrary, 2 * kWords), other(Kind::kOfLibrary, kWords);
+        for (int round = 1; round < 4; ++round) Round(context, clique, round, in.get(), &out, &all);
+        ExpectLetGo(context, clique, &other, &out, [&] { in = nullptr; });
+      },
+      Small());
+}
+
+// Of what is deregistered, too, which is as good as before afterwards. What is in a graph stays mapped.
+TEST(Mapped, PeersLetGoOfWhatIsDeregistered) {
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        const GpuDriver* const driver = EnterGpu();
+        const cudaStream_t stream = harness::Cuda(clique.stream());
+        DeviceWords in(Kind::kOfLibrary, kWords), out(Kind::kOfLibrary, kWords), all(Kind::kOfLibrary, 2 * kWords),
+            other(Kind::kOfLibrary, kWords);
+        void *handle = nullptr, *graph = nullptr, *executable = nullptr;
+        ASSERT_OK(ncclCommRegister(clique.comm(), in.get(), kWords * sizeof(int32_t), &handle));
+        for (int round = 1; round < 4; ++round) Round(context, clique, round, &in, &out, &all);
+        ExpectLetGo(context, clique, &other, &out, [&] { EXPECT_OK(ncclCommDeregister(clique.comm(), handle)); });
+        if (context.rank() == 1) {
+          ASSERT_OK(ncclCommDeregister(clique.comm(), handle));
+        }
+        for (int round = 1; round < 3; ++round) Round(context, clique, round, &in, &out, &all);
+        EXPECT_EQ(Round(context, clique, 3, &in, &out, &all), 2u);
+
+        constexpr int kThreadLocal = 1;
+        ASSERT_OK(ncclCommRegister(clique.comm(), in.get(), kWords * sizeof(int32_t), &handle));
+        ASSERT_EQ(driver->begin_capture(clique.stream(), kThreadLocal), 0);
+        ASSERT_OK(ncclAllReduce(in.get(), out.get(), kWords, ncclInt32, ncclSum, clique.comm(), stream));
+        ASSERT_EQ(driver->end_capture(clique.stream(), &graph), 0);
+        ASSERT_EQ(driver->instantiate(&executable, graph, 0), 0);
+        ASSERT_OK(ncclCommDeregister(clique.comm(), handle));
+        ASSERT_TRUE(context.Barrier());
+        // Takes in what the other rank has told, if there is any.
+        ASSERT_OK(ncclAllReduce(other.get(), out.get(), kWords, ncclInt32, ncclSum, clique.comm(), stream));
+        in.Fill(7, clique.stream());
+        const uint64_t before = Mapped(clique);
+        ASSERT_EQ(driver->launch_graph(executable, clique.stream()), 0);
+        ASSERT_TRUE(clique.Synchronize());
+        EXPECT_EQ(out.Count(14), kWords);
+        EXPECT_GT(Mapped(clique), before) << "the graph's call did not go from buffer to buffer";
+        ASSERT_EQ(driver->destroy_executable(executable), 0);
+        ASSERT_EQ(driver->destroy_graph(graph), 0);
+        ASSERT_TRUE(context.Barrier());
+      },
+      Small());
+}
 
 // Legacy handles are not to be had: memory of cudaMalloc stays staged, that of ncclMemAlloc is handed over as files. On
 // one rank alone: all ranks meet in memory of the host, and nothing is mapped.

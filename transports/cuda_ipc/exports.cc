@@ -1,12 +1,39 @@
 #include "transports/cuda_ipc/exports.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/base/log.h"
 
 namespace axccl::cuda_ipc {
+namespace {
 
-Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes) {
+// Of the process. Taken before the lock of any of them.
+struct AllExports {
+  std::mutex mutex;
+  std::vector<Exports*> all;
+};
+
+AllExports& Process() {
+  static AllExports* const exports = new AllExports;
+  return *exports;
+}
+
+}  // namespace
+
+Exports::Exports(const device::cuda::Device& device, size_t rank, std::vector<ExportTable*> tables)
+    : device_(device), rank_(rank), tables_(std::move(tables)) {
+  std::lock_guard lock(Process().mutex);
+  Process().all.push_back(this);
+}
+
+Exports::~Exports() {
+  std::lock_guard lock(Process().mutex);
+  std::erase(Process().all, this);
+}
+
+Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes, bool kept) {
+  std::lock_guard lock(mutex_);
   LookAtNext();
   const Result<Range> range = RangeOf(device_, pointer);
   if (!range.ok()) return {};
@@ -23,6 +50,7 @@ Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes) {
   if (known->second.file && AllAnswered(known->second.number)) known->second.file.Close();
   // The rest may be another allocation, at the addresses that follow.
   if (pointer - base + bytes > known->second.bytes) return {};
+  known->second.kept |= kept;
   return {known->second.number, pointer - base};
 }
 
@@ -77,12 +105,28 @@ uint32_t Exports::FreeNumber() const {
   return 0;
 }
 
-std::map<CUdeviceptr, Exports::Known>::iterator Exports::Retire(std::map<CUdeviceptr, Known>::iterator known) {
+void Exports::LetGo(CUdeviceptr pointer) {
+  std::lock_guard lock(mutex_);
+  auto known = known_.upper_bound(pointer);
+  if (known == known_.begin()) return;
+  --known;
+  if (pointer - known->first < known->second.bytes && !known->second.kept) Retire(known);
+}
+
+void Exports::Freed(CUdeviceptr base) {
+  std::lock_guard lock(Process().mutex);
+  for (Exports* const exports : Process().all) {
+    std::lock_guard own_lock(exports->mutex_);
+    if (const auto known = exports->known_.find(base); known != exports->known_.end()) exports->Retire(known);
+  }
+}
+
+void Exports::Retire(KnownMap::iterator known) {
   if (known->second.number != 0) {
     own().entries[known->second.number].generation.store(0, std::memory_order_release);
     own().changes.fetch_add(1, std::memory_order_release);
   }
-  return known_.erase(known);
+  known_.erase(known);
 }
 
 // An allocation at a time, in turn: what was freed is found out though its addresses are not used again.

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <vector>
 
 #include "src/base/service_fd.h"
@@ -41,42 +42,52 @@ struct ExportTable {
   static size_t Bytes(size_t ranks) { return sizeof(ExportTable) + ranks * kNumbers * sizeof(uint64_t); }
 };
 
-// A rank on its process's side. Used by one thread at a time.
+// A rank on its process's side. Thread-safe.
 class Exports {
  public:
   // `tables` of all ranks, zeroed, as mapped here.
-  Exports(const device::cuda::Device& device, size_t rank, std::vector<ExportTable*> tables)
-      : device_(device), rank_(rank), tables_(std::move(tables)) {}
+  Exports(const device::cuda::Device& device, size_t rank, std::vector<ExportTable*> tables);
+  ~Exports();
+  Exports(const Exports&) = delete;
+  Exports& operator=(const Exports&) = delete;
 
   struct Place {
     uint32_t number = 0;  // 0: of no allocation that can be shared
     uint64_t offset = 0;
   };
   // Where [pointer, pointer + bytes) is. An allocation not seen before is exported; of one that was freed meanwhile the
-  // peers are told.
-  Place Find(CUdeviceptr pointer, uint64_t bytes);
+  // peers are told. `kept`: the place is used again and again, as by a graph.
+  Place Find(CUdeviceptr pointer, uint64_t bytes, bool kept = false);
   // Whether a peer can use the allocation.
   bool Has(size_t rank, uint32_t number) const;
+  // The allocation that `pointer` is in will not be used soon: peers let go of it at their next look, and when it is used
+  // all the same, it is exported anew. Nothing that uses its number may be under way; one that is kept stays.
+  void LetGo(CUdeviceptr pointer);
+  // Likewise, of all ranks of the process, what begins at `base` and is freed next, kept or not.
+  static void Freed(CUdeviceptr base);
 
  private:
   struct Known {
     uint64_t id = 0;
     uint64_t bytes = 0;
     uint32_t number = 0;
+    bool kept = false;
     service::Fd file;  // for peers to take
   };
+  using KnownMap = std::map<CUdeviceptr, Known>;  // by base
 
   ExportTable& own() const { return *tables_[rank_]; }
   void Add(const Range& range);
   uint32_t FreeNumber() const;
   bool AllAnswered(uint32_t number) const;
-  std::map<CUdeviceptr, Known>::iterator Retire(std::map<CUdeviceptr, Known>::iterator known);
+  void Retire(KnownMap::iterator known);
   void LookAtNext();
 
   const device::cuda::Device& device_;
   const size_t rank_;
   const std::vector<ExportTable*> tables_;
-  std::map<CUdeviceptr, Known> known_;  // by base
+  std::mutex mutex_;
+  KnownMap known_;
   CUdeviceptr next_ = 0;                // to be looked at, whether it was freed
   uint64_t generations_ = 0;
   bool explained_ = false;

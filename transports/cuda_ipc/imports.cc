@@ -1,13 +1,9 @@
 #include "transports/cuda_ipc/imports.h"
 
-#include <condition_variable>
-#include <cstring>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <utility>
 
-#include "src/base/detached_thread.h"
+#include "src/base/closer.h"
 #include "src/base/log.h"
 
 namespace axccl::cuda_ipc {
@@ -15,40 +11,10 @@ namespace {
 
 using device::cuda::Device;
 
-// Closes what is not used any more on a thread of its own: drivers wait there for all kernels of the device, which may
-// be waiting for what the caller does next. Lives as long as the process, once there was something to close.
-class Closer {
- public:
-  static Closer& Process() {
-    static Closer* const closer = new Closer;
-    return *closer;
-  }
-
-  void Add(const Device& device, const Imported& imported) {
-    std::lock_guard lock(mutex_);
-    waiting_.emplace_back(&device, imported);
-    if (!std::exchange(started_, true)) StartDetached([this] { Run(); });
-    added_.notify_one();
-  }
-
- private:
-  [[noreturn]] void Run() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      added_.wait(lock, [this] { return !waiting_.empty(); });
-      const auto [device, imported] = waiting_.front();
-      waiting_.pop_front();
-      lock.unlock();
-      Close(*device, imported);
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable added_;
-  std::deque<std::pair<const Device*, Imported>> waiting_;
-  bool started_ = false;
-};
+// In the background, as it waits for kernels.
+void CloseLater(const Device& device, const Imported& imported) {
+  Closer::Process().Add([&device, imported] { Close(device, imported); });
+}
 
 }  // namespace
 
@@ -61,7 +27,7 @@ Result<std::unique_ptr<Imports>> Imports::Create(const Device& device, size_t ra
 Imports::~Imports() {
   for (const Seen& seen : seen_) {
     for (const Taken& taken : seen.taken) {
-      if (taken.mapped) Closer::Process().Add(device_, taken.imported);
+      if (taken.mapped) CloseLater(device_, taken.imported);
     }
   }
   if (maps_ != 0) device_.Free(maps_);
@@ -85,7 +51,7 @@ Status Imports::LookAt(size_t rank) {
     Taken& taken = all[number];
     const uint64_t generation = peers_[rank].table->entries[number].generation.load(std::memory_order_acquire);
     if (generation == taken.generation) continue;
-    if (taken.mapped) Closer::Process().Add(device_, taken.imported);
+    if (taken.mapped) CloseLater(device_, taken.imported);
     taken = {};
     if (generation == 0) {
       peers_[rank_].table->Answer(rank, number)->store(0, std::memory_order_release);
