@@ -75,12 +75,11 @@ struct Pending {
   void Write() const { std::memcpy(at, data(), bytes); }
 };
 
-// Some parts of a row.
+// Of neighbouring threads, some parts of a row.
 struct PartialRow {
-  uint8_t* at;
-  uint32_t first_thread;
-  uint32_t parts;  // a bit each
-  std::array<uint8_t, kRowBytes> bytes;
+  uint8_t* at = nullptr;
+  uint32_t parts = 0;  // a bit each
+  uint64_t bytes[kRowBytes / 8];
 };
 
 struct Progress {
@@ -98,7 +97,7 @@ struct Block {
   std::vector<Fiber*> ready;
   std::vector<Pending> pending;
   std::deque<std::array<uint8_t, kRowBytes>> rows;  // that were stored
-  std::vector<PartialRow> partial_rows;
+  std::vector<PartialRow> partial_rows;  // by thread / kRowThreads
   std::unique_ptr<uint64_t[]> shared = std::make_unique<uint64_t[]>(kSharedBytes / 8);
   size_t shared_bytes = 0;
   uint32_t arrived = 0, count = 0, result = 0, left = 0;
@@ -168,6 +167,7 @@ void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
   block->index = index;
   block->fibers.resize(launch.threads);
   block->left = launch.threads;
+  block->partial_rows.resize((launch.threads + kRowThreads - 1) / kRowThreads);
   std::memset(block->shared.get(), 0xa5, kSharedBytes);
   for (uint32_t t = 0; t < launch.threads; ++t) {
     Fiber& fiber = block->fibers[t];
@@ -191,7 +191,9 @@ void StartLaunch(Progress* progress) {
 }
 
 void RequireWholeRows(const Block& block) {
-  if (!block.partial_rows.empty()) std::abort();
+  for (const PartialRow& row : block.partial_rows) {
+    if (row.parts != 0) std::abort();
+  }
 }
 
 void OpenBarrier(Block* block) {
@@ -363,23 +365,22 @@ void Store(void* p, uint64_t value, size_t bytes) {
   Hold(block, {static_cast<uint8_t*>(p), value, static_cast<uint8_t>(bytes), false, fiber->thread});
 }
 
-bool Gather(void* p, const void* part, uint8_t* row) {
+// Calls nothing that ThreadSanitizer looks into.
+const uint8_t* Gather(void* p, const void* part) {
   MaybeSwitch();
   const Fiber* const fiber = machine->now;
   if (machine->options->watch) machine->options->watch(fiber->thread, p, true);
-  std::vector<PartialRow>& rows = fiber->block->partial_rows;
   const size_t index = fiber->thread % kRowThreads;
   auto* const at = static_cast<uint8_t*>(p) - index * kPartBytes;
-  const auto first = static_cast<uint32_t>(fiber->thread - index);
-  auto it = std::find_if(rows.begin(), rows.end(), [&](const PartialRow& r) { return r.first_thread == first; });
-  if (it == rows.end()) it = rows.insert(it, {at, first, 0, {}});
-  if (it->at != at || reinterpret_cast<uintptr_t>(at) % kRowBytes != 0 || (it->parts >> index & 1) != 0) std::abort();
-  it->parts |= 1u << index;
-  std::memcpy(it->bytes.data() + index * kPartBytes, part, kPartBytes);
-  if (it->parts != (1u << kRowThreads) - 1) return false;
-  std::memcpy(row, it->bytes.data(), kRowBytes);
-  rows.erase(it);
-  return true;
+  PartialRow& row = fiber->block->partial_rows[fiber->thread / kRowThreads];
+  if (row.parts == 0) row.at = at;
+  if (row.at != at || reinterpret_cast<uintptr_t>(at) % kRowBytes != 0 || (row.parts >> index & 1) != 0) std::abort();
+  row.parts |= 1u << index;
+  for (size_t w = 0; w < kPartBytes / 8; ++w)
+    std::memcpy(&row.bytes[index * (kPartBytes / 8) + w], static_cast<const uint8_t*>(part) + 8 * w, 8);
+  if (row.parts != (1u << kRowThreads) - 1) return nullptr;
+  row.parts = 0;
+  return reinterpret_cast<const uint8_t*>(row.bytes);
 }
 
 void StoreRow(void* p, const uint8_t* row) {

@@ -57,10 +57,10 @@ void Store(void* p, uint64_t value, size_t bytes);
 void BringOut();  // as a release does
 
 // A row of kRowBytes aligned bytes is stored by kRowThreads neighbouring threads in one instruction, each its part. Takes
-// the part at `p`; true for the last thread, which gets the row. A row that has not got all its parts at the next
-// barrier, or from threads that are no neighbours, ends the program.
+// the part at `p`; the last thread gets the row, which lasts until the next barrier, the others null. A row that has not
+// got all its parts by then, or from threads that are no neighbours, ends the program.
 inline constexpr size_t kRowBytes = 128, kPartBytes = 16, kRowThreads = kRowBytes / kPartBytes;
-bool Gather(void* p, const void* part, uint8_t* row);
+const uint8_t* Gather(void* p, const void* part);
 void StoreRow(void* p, const uint8_t* row);
 
 }  // namespace axccl::fibers

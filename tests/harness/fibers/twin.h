@@ -158,8 +158,8 @@ inline void StoreRow(uint8_t* place, const Raw& raw) {
   Barrier();
   if (place == nullptr) return;
   RequireAligned(place, 16);
-  alignas(8) uint8_t row[fibers::kRowBytes];
-  if (!fibers::Gather(place, &raw, row)) return;
+  const uint8_t* const row = fibers::Gather(place, &raw);
+  if (row == nullptr) return;
   uint8_t* const at = place - reinterpret_cast<uintptr_t>(place) % fibers::kRowBytes;
 #if defined(__SANITIZE_THREAD__)
   constexpr size_t kFlag = fibers::kRowBytes - fibers::kPartBytes;

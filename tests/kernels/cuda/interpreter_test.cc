@@ -51,7 +51,7 @@ TEST(CudaInterpreter, RunsSmallCalls) {
 
 TEST(CudaInterpreter, RunsRowedCalls) {
   harness::Random random(harness::Seed() + 6);
-  for (int repeat = 0; repeat < 200; ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");
+  for (int repeat = 0; repeat < 50; ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");
 }
 
 // Of what was stored long ago and is not used any more nothing is left.

@@ -17,7 +17,7 @@ namespace axccl::kernels {
 namespace {
 
 constexpr size_t kMaxCount = 160;
-constexpr size_t kCounts[] = {1, 2, 7, 13, 28, 29, 56, 97, kMaxCount};
+constexpr size_t kCounts[] = {7, 28, 97, kMaxCount};
 constexpr uint64_t kFlag = (uint64_t{1} << 40) + 77;
 constexpr uint8_t kUntouched = 0xa7;
 
@@ -125,7 +125,7 @@ class CudaRowsTest : public testing::TestWithParam<Pair> {
     request.dst = place.data();
     request.num_dst = static_cast<int>(num_dst);
     request.src = sources.data();
-    const auto threads = static_cast<uint32_t>(8 << random() % 3);
+    const auto threads = static_cast<uint32_t>(8 << random() % 2);
     ASSERT_TRUE(cuda::ReduceRowsOnFibers(request, rows, kFlag, threads, random()));
     for (size_t i = 0; i < num; ++i) {
       SCOPED_TRACE(testing::Message() << "operand " << i << " of " << num_dst << " + " << num_src << ", " << count
@@ -148,7 +148,7 @@ class CudaRowsTest : public testing::TestWithParam<Pair> {
 
 TEST_P(CudaRowsTest, GiveTheBitsOfTheHost) {
   for (const size_t count : kCounts) {
-    for (size_t num_src = 1; num_src <= 4; ++num_src)
+    for (const size_t num_src : {1, 3})
       ASSERT_NO_FATAL_FAILURE(CheckOne(count, num_src, 1 + Random()() % 3));
   }
 }
