@@ -97,6 +97,7 @@ typedef struct axcclCommInfo {
   uint64_t plans;          /* plans in the cache */
   double verify_seconds;   /* time spent in the verifier so far */
   uint64_t mapped;         /* operations between GPU ranks of several processes that went from buffer to buffer so far */
+  uint64_t ll, ll128;      /* operations of this GPU rank that went by these protocols so far (NCCL_PROTO) */
 } axcclCommInfo_t;
 ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
 

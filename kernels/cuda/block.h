@@ -53,7 +53,7 @@ struct Context {
   uint32_t window_begin, window_size;
   bool scales;     // inputs are multiplied as they are read
   bool scales_result;
-  bool packs;      // slots of the stage are packed
+  Packing packing;  // of slots of the stage
   bool has_steps;  // the program has such a lane
   bool broken;     // the channel was, before the strand began
   bool unmet;

@@ -52,6 +52,7 @@ class Interpreter {
   AXCCL_DEVICE Outcome PassWaits(uint64_t turn);
   AXCCL_DEVICE bool Poll(const Step& step, uint64_t turn);
   static AXCCL_DEVICE bool SlotsCame(const Context& c, uint32_t first, uint32_t num, uint64_t turn);
+  static AXCCL_DEVICE bool PieceCame(const Context& c, const Step& step, uint32_t piece, uint64_t turn);
   AXCCL_DEVICE bool Matches(uint32_t peer, const Line* line, bool packed);
   AXCCL_DEVICE bool Broken(Outcome outcome);
   AXCCL_DEVICE void TellWait();
@@ -194,8 +195,9 @@ AXCCL_DEVICE_CALL inline void Interpreter::Describe(const Launch& launch, uint32
       c.signature = static_cast<uint32_t>(c.program->plan_id[1]);
     }
   }
+  c.packing = c.task.cut.packing <= c.program->packing ? c.task.cut.packing : Packing::kNone;
   // No flag is 0.
-  c.packs = c.task.cut.packs != 0 && c.program->packs != 0 && PackedFlag(c.turn) != 0;
+  if (c.packing == Packing::kWords && PackedFlag(c.turn) == 0) c.packing = Packing::kNone;
   DescribeScaling(&c);
   c.num_steps = 0;
   c.window_begin = c.window_size = 0;
@@ -253,6 +255,10 @@ AXCCL_DEVICE void Interpreter::Advance() {
   state.last_plan[1] = program.plan_id[1];
   state.last_slot_bytes = task().staged == nullptr ? task().cut.slot_bytes : ~uint64_t{0};
   if (task().staged != nullptr && c.program != task().staged) StoreRelaxed(&channel().control->mapped, ++state.mapped);
+  if (c.packing != Packing::kNone && channel().wait != nullptr) {
+    const auto index = static_cast<uint32_t>(c.packing) - 1;
+    StoreRelaxed(&channel().wait->packed[index], ++state.packed[index]);
+  }
   state.last_complete = program.complete;
   state.last_was_barrier = program.is_barrier;
 }
@@ -341,7 +347,7 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   bool passed = false;
   for (uint32_t polls = 0; !passed && polls < block_.polls; ++polls) {
     passed = ThreadIndex() >= num || Poll(c.window[first + ThreadIndex()], turn);
-    if (passed && c.packs) passed = SlotsCame(c, first, num, turn);
+    if (passed && c.packing != Packing::kNone) passed = SlotsCame(c, first, num, turn);
   }
   if (BarrierCount(!passed) != 0) return Outcome::kBlocked;
   if (binds) {
@@ -356,22 +362,30 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
 AXCCL_DEVICE bool Interpreter::Poll(const Step& step, uint64_t turn) {
   const auto peer = static_cast<uint32_t>(step.peer);
   const Line* const line = channel().LineOf(peer, step.from_lane, step.endpoint, turn);
-  const bool packed = context().packs && step.packed != 0;
+  const bool packed = context().packing != Packing::kNone && step.packed != 0;
   const uint64_t value = packed ? LoadRelaxed(&line->value) : LoadAcquire(&line->value);
   if (value < (turn << 16 | step.value)) return false;
   return peer == channel().self || Matches(peer, line, packed);
 }
 
-// Whether the packed slots that `num` waits of the window are for have all their words. Threads share them out.
+// Whether the packed slots that `num` waits of the window are for have all their words or rows. Threads share them out.
 AXCCL_DEVICE bool Interpreter::SlotsCame(const Context& c, uint32_t first, uint32_t num, uint64_t turn) {
-  const uint32_t words = PackedWords(c.task.cut.partition.count * c.element);
+  const uint64_t bytes = c.task.cut.partition.count * c.element;
+  const uint32_t pieces = c.packing == Packing::kRows ? PackedRows(bytes) : PackedWords(bytes);
 #pragma unroll 1
-  for (uint32_t i = ThreadIndex(); i < num * words; i += NumThreads()) {
-    const Step& step = c.window[first + i / words];
-    const uint8_t* const slot = PackedSlot(*c.task.channel, static_cast<uint32_t>(step.peer), step.endpoint, turn);
-    if (step.packed != 0 && !HasFlag(LoadFlagged(PackedWord(slot, i % words * 4)), PackedFlag(turn))) return false;
+  for (uint32_t i = ThreadIndex(); i < num * pieces; i += NumThreads()) {
+    const Step& step = c.window[first + i / pieces];
+    if (step.packed != 0 && !PieceCame(c, step, i % pieces, turn)) return false;
   }
   return true;
+}
+
+AXCCL_DEVICE bool Interpreter::PieceCame(const Context& c, const Step& step, uint32_t piece, uint64_t turn) {
+  const bool rows = c.packing == Packing::kRows;
+  const auto peer = static_cast<uint32_t>(step.peer);
+  const uint8_t* const slot = PackedSlot(*c.task.channel, peer, step.endpoint, turn, rows);
+  const uint64_t word = LoadFlagged(rows ? FlagOfRow(slot, piece) : PackedWord(slot, 4 * piece));
+  return rows ? word == RowFlag(turn) : HasFlag(word, PackedFlag(turn));
 }
 
 // A member that has left this turn behind may be writing its line for a later one, half of which is seen then: so
@@ -443,7 +457,8 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   const Context& c = context();
   const bool first_lane_announces =
       now_.stage == Stage::kBarrier ? task().staged != nullptr : now_.step < c.program->prologue;
-  const bool announces = c.lane == 0 && first_lane_announces, packed = c.packs && step.packed != 0;
+  const bool announces = c.lane == 0 && first_lane_announces;
+  const bool packed = c.packing != Packing::kNone && step.packed != 0;
   if (announces && task().views != nullptr) AnnounceViews(context());
   if (!packed) {
     Barrier();  // all have moved what the signal is about
@@ -454,20 +469,20 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   // In one store, as readers take them for the two of one call.
   StoreRelaxed(reinterpret_cast<uint64_t*>(&line->signature), uint64_t{c.signature} | (c.sequence + 1) << 32);
   if (packed) {
-    ForgetWord(c, step.endpoint, turn);
+    if (c.packing == Packing::kWords) ForgetWord(c, step.endpoint, turn);
     StoreRelaxed(&line->value, turn << 16 | step.value);
   } else {
     StoreRelease(&line->value, turn << 16 | step.value);
   }
 }
 
-// Flags come again after 2^32 turns. So that no word keeps one for so long, each time one word is cleared that is not
+// Flags of words come again after 2^32 turns (those of rows never do). So that no word keeps one for so long, each time one word is cleared that is not
 // used this time, by turns.
 AXCCL_DEVICE void Interpreter::ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn) {
   const auto word = static_cast<uint32_t>(turn / kRotation % PackedWords(kPackedBytes));
   if (word < PackedWords(c.task.cut.partition.count * c.element)) return;
   Channel& channel = *c.task.channel;
-  StoreFlagged(PackedWord(PackedSlot(channel, channel.self, endpoint, turn), 4 * word), uint64_t{0});
+  StoreFlagged(PackedWord(PackedSlot(channel, channel.self, endpoint, turn, false), 4 * word), uint64_t{0});
 }
 
 AXCCL_DEVICE void Interpreter::Announce() {

@@ -19,7 +19,8 @@ namespace axccl::kernels::cuda {
 
 inline constexpr int kRotation = 2;  // copies of every line and slot, as plan::kRotation
 inline constexpr uint32_t kMaxLanes = 64;
-inline constexpr size_t kPackedBytes = 512;  // of data in a packed slot
+inline constexpr size_t kPackedBytes = 512;  // of data in a packed slot of words
+inline constexpr size_t kRowedBytes = 8 << 10;  // of rows
 inline constexpr uint32_t kMaxThreads = 512;  // of a block; any number from 1 will do
 inline constexpr uint32_t kMaxStrands = 256;  // of a block: a launch has num_tasks * lanes / kMaxStrands blocks or more
 inline constexpr uint32_t kMaxOperands = 256;  // of a step: programs with more cannot run
@@ -33,12 +34,28 @@ struct alignas(64) Line {
 };
 static_assert(sizeof(Line) == 64);
 
-// A packed slot: what a rank publishes where it is small. In words of 8 bytes, 4 of data and 4 of a flag, which is the
-// low half of the turn + 1: so that every word says of itself whether it is there, and neither side orders anything.
-// The memory starts as zeros, which are no flag.
+// A packed slot: what a rank publishes where it is small. It is made of pieces that say of themselves whether they are
+// there, so neither side orders anything. Each of the two kinds has memory of its own, which starts as zeros: no flags.
+enum class Packing : uint8_t { kNone, kWords, kRows };
+
+// Words of 8 bytes, 4 of data and 4 of a flag: the low half of the turn + 1.
 inline constexpr size_t kPackedSlotBytes = 2 * kPackedBytes;
 AXCCL_HD constexpr uint32_t PackedWords(uint64_t bytes) { return static_cast<uint32_t>((bytes + 3) / 4); }
 AXCCL_HD constexpr uint32_t PackedFlag(uint64_t turn) { return static_cast<uint32_t>(turn + 1); }
+
+// Rows of 128 bytes, 7 places of 16 bytes for data and one for a flag, the turn + 1. Eight neighbouring threads store a
+// row in one instruction, and a warp four of them. Only where the devices and what connects them let such a row arrive
+// as a whole.
+inline constexpr uint32_t kRowBytes = 128;
+inline constexpr uint32_t kRowPlaces = 8, kRowPieces = 7;
+AXCCL_HD constexpr uint32_t PackedRows(uint64_t bytes) {
+  return static_cast<uint32_t>((bytes + 16 * kRowPieces - 1) / (16 * kRowPieces));
+}
+AXCCL_HD constexpr uint32_t StoredRows(uint64_t bytes) { return (PackedRows(bytes) + 3) / 4 * 4; }
+AXCCL_HD constexpr uint64_t RowFlag(uint64_t turn) { return turn + 1; }
+inline constexpr size_t kRowedSlotBytes = StoredRows(kRowedBytes) * kRowBytes;
+// The first so many endpoints of a channel have slots of rows, which are large. Schedules pack slots of no other one.
+inline constexpr uint32_t kRowedEndpoints = 1;
 
 // What a rank tells its peers before a direct program, or before a task of two programs (Task::staged): where its buffers
 // are. One for each parity of the sequence number. An address is `offset` bytes into what `map` stands for in the reader's
@@ -77,7 +94,7 @@ struct Step {
   uint8_t finish = 0;      // writes final results
   int16_t peer = 0;        // signal: destination or kAllPeers; wait: source
   uint8_t from_lane = 0;   // wait
-  uint8_t packed = 0;      // signals and waits, where Cut::packs: of the packed slot of the endpoint
+  uint8_t packed = 0;      // signals and waits, where slots are packed: of the packed slot of the endpoint
   uint16_t endpoint = 0;
   uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
   uint16_t num_dst = 0, num_src = 0;
@@ -95,7 +112,7 @@ struct Operand {
   uint16_t rank = 0;  // position in the group
   uint16_t block = 0;
   uint16_t slot = 0;
-  int16_t endpoint = -1;  // slots: the endpoint whose packed slot it is where Cut::packs; -1: never packed
+  int16_t endpoint = -1;  // slots: the endpoint whose packed slot it is where slots are packed; -1: never
   Space space = Space::kInput;
   uint8_t reserved[3] = {};
 };
@@ -111,7 +128,7 @@ struct Program {
   uint32_t prologue = 0;  // direct programs: steps of lane 0 that announce
   uint8_t complete = 0;   // plan::Plan::complete
   uint8_t is_barrier = 0;
-  uint8_t packs = 0;  // its slots may be packed
+  Packing packing = Packing::kNone;  // how its slots may be packed: rows, then words, too
   uint8_t reserved = 0;
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
@@ -136,7 +153,7 @@ struct Cut {
   uint64_t slot_bytes = 0;
   uint64_t set_bytes = 0;
   uint32_t sets = 1, turns_per_set = 1;
-  uint8_t packs = 0;  // slots are small enough to be packed, and none is empty
+  Packing packing = Packing::kNone;  // how slots are packed, where the program's may be
   uint8_t whole = 0;  // every move is of a whole block: no partition to resolve
   uint8_t reserved[6] = {};
 
@@ -168,6 +185,7 @@ struct alignas(64) Wait {
   uint64_t call = 0;   // Task::call
   uint64_t count = 0;  // elements of a block
   uint64_t look = 0;   // see Look
+  uint64_t packed[2] = {};  // operations of the channel so far whose slots were packed: in words, in rows
 
   // The operation's number (32 bits of it), the member waited for, and a number that is another one each time.
   static constexpr uint32_t kUnmet = 0xffff;  // position: of those that have not met (Meeting)
@@ -197,12 +215,14 @@ struct State {
   uint64_t mapped = 0;         // as Control::mapped
   uint32_t take_staged = 0;    // of the operation that runs: which of two programs
   uint64_t unmet = 0;          // 1: Channel::members are not there yet
+  uint64_t packed[2] = {};     // as Wait::packed
 };
 
 // Parts of the member's device memory, as this rank's device sees them.
 struct Member {
   uint8_t* lines = nullptr;          // Line[(lane * endpoints + endpoint) * kRotation + copy]
   uint8_t* packed = nullptr;         // [(endpoint * kRotation + copy) * kPackedSlotBytes], of lane 0
+  uint8_t* rows = nullptr;           // [(endpoint * kRotation + copy) * kRowedSlotBytes], likewise, of kRowedEndpoints
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
   uint8_t* scratch = nullptr;
   const uint64_t* maps = nullptr;  // addresses of what it has exported, by number; [0] = 0

@@ -3,7 +3,7 @@
 // As kernels/host/mover.h, to the bit: every source is read once and every destination written once, a destination may
 // be one of the sources, pointers need only the alignment of the element, and an operand has at most 2^30 bytes. All
 // threads of the block call these functions with the same arguments. Only a copy by tiles has barriers, within and
-// after it.
+// after it, and what is stored to packed slots of rows, before that. Those want whole warps.
 //
 // The arithmetic does not know where pieces lie: of strided operands (box.h) only the places of a piece are found in
 // another way (Pieces).
@@ -25,15 +25,15 @@ struct alignas(16) Move {
   uint64_t count;                // elements
   uint64_t divisor;              // of the result, integers only; 0: none
   Factor post;                   // of the result, where `scales_result`: floats only
+  uint64_t flag;                 // of their words or rows, where slots are packed
   uint32_t element;              // bytes of one
   uint32_t num_dst, num_src;
-  uint32_t flag;  // of the words of packed operands
   DataType type;
   Combine combine;
   bool scaled;
   bool round_factored;  // as ReduceRequest::round_factored
   bool scales_result;
-  bool packed;  // operands may be packed slots (packed.h), but not those of boxes
+  Packing packing;  // of operands that are slots (packed.h); those of boxes are not packed
 
   AXCCL_DEVICE uint8_t* const* src() const { return place + num_dst; }
   AXCCL_DEVICE const Factor* pre() const { return factor + num_dst; }
@@ -44,8 +44,10 @@ struct alignas(16) Move {
 
 // Of a move that is a copy. A destination that is the source itself is left alone: others may be reading it.
 AXCCL_DEVICE_CALL void CopyElements(const Move& move);
-// Of any other; Combines(type, combine).
+// Of any other; Combines(type, combine). Destinations that are slots of rows have the pieces then, but not their flags.
 AXCCL_DEVICE_CALL void ReduceElements(const Move& move);
+// After that: makes rows of what the block has stored at their places.
+AXCCL_DEVICE_CALL void SealRows(const Move& move);
 // The same of operands that lie as `box` says, which is no run; at most kMaxBoxPieces.
 AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box);
 AXCCL_DEVICE_CALL void ReduceBox(const Move& move, const Box& box);
@@ -56,6 +58,7 @@ AXCCL_DEVICE void MoveElements(const Move& move) {
     CopyElements(move);
   } else {
     ReduceElements(move);
+    if (move.packing == Packing::kRows) SealRows(move);
   }
 }
 AXCCL_DEVICE void MoveBox(const Move& move, const Box& box) {

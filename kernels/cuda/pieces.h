@@ -1,8 +1,9 @@
 // How the threads of a block share out operands, those that lie in one piece of memory each 16 bytes at a time.
 //
 // Where all operands are aligned alike all pieces but the first and the last are whole and aligned; else every piece is
-// taken apart into words. Of strided operands the box says what the pieces are. Pure functions, but for the loads and
-// stores.
+// taken apart into words. Of strided operands the box says what the pieces are. Packed slots of rows have pieces at other
+// places, and are ordinary memory otherwise: who stores rows there sees to their flags. Pure functions, but for the loads
+// and stores.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct Pieces {
   uint32_t head;     // bytes before them
   uint32_t word;     // bytes of the words of which all the rest is made, at most 4
   const Box* box = nullptr;  // of strided operands; `bytes` is that of a piece then
+  bool rows = false;         // some operand is a slot of rows, and so aligned to 16: there is no head
 
   // Of `num` operands that are made of elements of `element` bytes.
   static AXCCL_DEVICE Pieces Of(uint8_t* const* place, uint32_t num, uint32_t bytes, uint32_t element) {
@@ -33,7 +35,8 @@ struct Pieces {
     } else if (misaligned % 2 == 0) {
       pieces.word = 2;
     }
-    if ((misaligned & kPackedTag) != 0) return pieces;
+    pieces.rows = (misaligned & kRowsTag) != 0;
+    if ((misaligned & kWordsTag) != 0) return pieces;
     const auto head = static_cast<uint32_t>((0 - first) % 16);
     if (differences % 16 != 0 || head % element != 0 || head + 16 > bytes) return pieces;
     pieces.head = head;
@@ -49,6 +52,7 @@ struct Pieces {
   // Of an operand's piece, `where` is its index of those of a box, else bytes from the operand's start.
   AXCCL_DEVICE uint8_t* Address(uint32_t operand, uint8_t* place, uint32_t where) const {
     if (box != nullptr) return InShared(*box).Address(operand, place, where);
+    if (IsRowed(place)) return RowPlace(place) + InRows(where);
     return place + (uint64_t{where} << IsPacked(place));
   }
 
@@ -119,7 +123,7 @@ AXCCL_DEVICE Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
 }
 
 // `flag`: of the words of a packed operand.
-AXCCL_DEVICE void StorePart(uint8_t* p, const Raw& raw, uint32_t bytes, uint32_t word, uint32_t flag) {
+AXCCL_DEVICE void StorePart(uint8_t* p, const Raw& raw, uint32_t bytes, uint32_t word, uint64_t flag) {
   const bool packed = IsPacked(p);
   if (bytes == 16 && word > 1 && !packed) return StoreWords(p, raw, word);
   const uint64_t half[2] = {raw.word[0] | uint64_t{raw.word[1]} << 32, raw.word[2] | uint64_t{raw.word[3]} << 32};
@@ -128,7 +132,7 @@ AXCCL_DEVICE void StorePart(uint8_t* p, const Raw& raw, uint32_t bytes, uint32_t
     const uint32_t size = packed ? 4 : bytes - at < word ? 1 : word;
     const uint64_t value = (at < 8 ? half[0] : half[1]) >> (8 * (at % 8));
     if (packed) {
-      StoreFlagged(PackedWord(p, at), static_cast<uint32_t>(value) | uint64_t{flag} << 32);
+      StoreFlagged(PackedWord(p, at), static_cast<uint32_t>(value) | flag << 32);
     } else if (size == 4) {
       StoreWord<uint32_t>(p + at, static_cast<uint32_t>(value));
     } else if (size == 2) {

@@ -19,8 +19,11 @@ inline constexpr uint64_t kPortionBytes = 4 << 20;  // at most; a visit of a str
 AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, const Portion& portion) {
   Channel& channel = *c.task.channel;
   const Cut& cut = c.task.cut;
-  if (c.packs)
-    return Tagged(PackedSlot(channel, operand.rank, static_cast<uint32_t>(operand.endpoint), portion.turn));
+  if (c.packing != Packing::kNone) {
+    const bool rows = c.packing == Packing::kRows;
+    const auto endpoint = static_cast<uint32_t>(operand.endpoint);
+    return Tagged(PackedSlot(channel, operand.rank, endpoint, portion.turn, rows), rows);
+  }
   const uint64_t slot = uint64_t{c.lane} * c.program->slots + operand.slot + portion.part;
   const uint64_t set = portion.turn % kRotation * channel.half_bytes + cut.SetOffset(portion.turn);
   return channel.members()[operand.rank].scratch + set + slot * cut.slot_bytes + portion.offset * c.element;
@@ -57,7 +60,7 @@ AXCCL_DEVICE bool SetFactor(const Context& c, const Operand& operand, uint32_t i
 // All but the operands.
 AXCCL_DEVICE void DescribeMove(const Context& c, const Step& step, uint64_t count, uint32_t element, Move* move) {
   move->count = count;
-  move->packed = false;
+  move->packing = Packing::kNone;
   move->divisor = step.finish != 0 ? c.divisor : 0;
   move->post = c.post;
   move->element = element;
@@ -83,8 +86,8 @@ AXCCL_DEVICE void MovePortion(const Step& step, const Portion& portion, const Co
   if (c.scales) scaled = BarrierCount(scaled) != 0;
   if (IsFirst()) {
     move.scaled = scaled;
-    move.packed = c.packs;
-    move.flag = PackedFlag(portion.turn);
+    move.packing = c.packing;
+    move.flag = c.packing == Packing::kRows ? RowFlag(portion.turn) : PackedFlag(portion.turn);
   }
   Barrier();
   MoveElements(move);

@@ -7,7 +7,8 @@
 // are cumulative over barriers: what any thread of a block has stored before a barrier comes before a release store of
 // one of its threads after that barrier, and what one of its threads has acquired before a barrier is seen by all of
 // them after it. Words of 8 bytes that say of themselves whether they are there need no order: they are stored and
-// loaded with relaxed accesses. Data is loaded with relaxed accesses at system scope, as lines of the first-level cache
+// loaded with relaxed accesses. So are rows of 128 bytes, where the hardware lets the store of a row arrive as a whole,
+// which PTX does not promise. Data is loaded with relaxed accesses at system scope, as lines of the first-level cache
 // may be old, and stored weakly. Only accesses of aligned words are made; 16 bytes may be seen torn.
 #pragma once
 
@@ -117,6 +118,16 @@ AXCCL_DEVICE Raw LoadRaw(const uint8_t* p) {
 AXCCL_DEVICE void StoreRaw(uint8_t* p, const Raw& raw) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(Global(p)), "r"(raw.word[0]), "r"(raw.word[1]),
                "r"(raw.word[2]), "r"(raw.word[3])
+               : "memory");
+}
+// Stores rows of 128 aligned bytes, eight neighbouring threads one of them: each a place. By all threads of the block, or
+// those of a warp have none (null). A barrier is passed by the threads of a warp together, so behind one they store in
+// one instruction.
+AXCCL_DEVICE void StoreRow(uint8_t* place, const Raw& raw) {
+  Barrier();
+  if (place == nullptr) return;
+  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(Global(place)), "r"(raw.word[0]),
+               "r"(raw.word[1]), "r"(raw.word[2]), "r"(raw.word[3])
                : "memory");
 }
 

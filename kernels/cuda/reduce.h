@@ -64,11 +64,76 @@ AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
   }
 }
 
+// The piece at a place of rows: its bytes, and where it begins in an operand that is no slot of rows. There is none at
+// the places of flags and beyond the end, where rows are added so that whole warps store.
+AXCCL_DEVICE uint32_t PieceAt(uint32_t place, uint32_t bytes, uint32_t* at) {
+  *at = 16 * (place - place / kRowPlaces);
+  return IsOfFlag(place) || *at >= bytes ? 0 : bytes - *at < 16 ? bytes - *at : 16;
+}
+
+AXCCL_DEVICE Raw LoadPiece(const uint8_t* from, uint32_t place, const Pieces& pieces) {
+  uint32_t at;
+  const uint32_t size = PieceAt(place, pieces.bytes, &at);
+  if (IsRowed(from)) return size != 0 ? LoadRaw(RowPlace(from) + 16 * place) : Raw{};
+  return size == 16 && pieces.aligned != 0 ? LoadRaw(from + at) : LoadPart(from + at, size, pieces.word);
+}
+
+AXCCL_DEVICE void StorePiece(uint8_t* to, uint32_t place, const Raw& piece, const Pieces& pieces) {
+  uint32_t at;
+  const uint32_t size = PieceAt(place, pieces.bytes, &at);
+  if (size == 16 && pieces.aligned != 0) return StoreRaw(to + at, piece);
+  StorePart(to + at, piece, size, pieces.word, 0);
+}
+
+AXCCL_DEVICE void StorePlace(uint8_t* slot, uint32_t place, uint32_t places, const Raw& piece, uint64_t flag) {
+  StoreRow(place < places ? RowPlace(slot) + 16 * place : nullptr, IsOfFlag(place) ? FlagPlace(flag) : piece);
+}
+
+// Where the source or some destination is a slot of rows: shared out by their places.
+AXCCL_DEVICE_CALL inline void CopyRows(const Move& in_shared, Pieces pieces) {
+  const Move& move = InShared(in_shared);
+  uint8_t* const from = move.src()[0];
+  const uint32_t places = StoredRows(pieces.bytes) * kRowPlaces;
+#pragma unroll 1
+  for (uint32_t first = 0; first < places; first += NumThreads()) {
+    const uint32_t place = first + ThreadIndex();
+    const Raw piece = LoadPiece(from, place, pieces);
+#pragma unroll 1
+    for (uint32_t d = 0; d < move.num_dst; ++d) {
+      uint8_t* const to = move.place[d];
+      if (to == from) continue;
+      if (IsRowed(to)) {
+        StorePlace(to, place, places, piece, move.flag);
+      } else {
+        StorePiece(to, place, piece, pieces);
+      }
+    }
+  }
+}
+
+// One slot after the other.
+AXCCL_DEVICE_CALL void SealRows(const Move& in_shared) {
+  const Move& move = InShared(in_shared);
+  const Pieces pieces{static_cast<uint32_t>(move.count) * move.element, 0, 0, 1};
+  const uint32_t places = StoredRows(pieces.bytes) * kRowPlaces;
+  Barrier();  // all pieces are there
+#pragma unroll 1
+  for (uint32_t d = 0; d < move.num_dst; ++d) {
+    uint8_t* const to = move.place[d];
+#pragma unroll 1
+    for (uint32_t first = 0; IsRowed(to) && first < places; first += NumThreads()) {
+      const uint32_t place = first + ThreadIndex();
+      StorePlace(to, place, places, LoadPiece(to, place, pieces), move.flag);
+    }
+  }
+}
+
 AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
   const auto bytes = static_cast<uint32_t>(move.count) * move.element;
   const Pieces pieces = Pieces::Of(move.place, move.num_operands(), bytes, 1);
+  if (pieces.rows) return CopyRows(move, pieces);
   uint8_t* const from = move.src()[0];
-  if (pieces.aligned == 0 && bytes % pieces.word == 0 && !move.packed) {
+  if (pieces.aligned == 0 && bytes % pieces.word == 0 && move.packing == Packing::kNone) {
     if (pieces.word == 4) return CopyWords<uint32_t>(move, bytes);
     if (pieces.word == 2) return CopyWords<uint16_t>(move, bytes);
     return CopyWords<uint8_t>(move, bytes);
@@ -368,10 +433,10 @@ AXCCL_DEVICE_CALL void ReduceAs(const Move& in_shared, Pieces pieces) {
   const R reducer{move, pieces};
   uint32_t done = 0;
   if constexpr (R::kTogether > 1) {
-    done = pieces.aligned;
+    done = pieces.rows ? 0 : pieces.aligned;
     if (pieces.box != nullptr) {
       ReduceAlignedBox<Format, Op>(move, pieces);
-    } else {
+    } else if (!pieces.rows) {
       reducer.template AllTogether<false>();
     }
   }

@@ -32,7 +32,12 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
   all.operations = core->operations();
   all.plans = core->channel()->plans.load();
   all.verify_seconds = comm::VerifySeconds();
-  if (core->gpu() != nullptr) all.mapped = core->gpu()->mapped_operations();
+  if (core->gpu() != nullptr) {
+    all.mapped = core->gpu()->mapped_operations();
+    const exec::PackedOperations packed = core->gpu()->packed_operations();
+    all.ll = packed.ll;
+    all.ll128 = packed.ll128;
+  }
   std::memcpy(info, &all, all.size);
   return ncclSuccess;
 }

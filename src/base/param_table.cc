@@ -43,7 +43,9 @@ const std::vector<Info>& Table() {
            "file with NAME=value lines, read where the environment is silent; default ~/.nccl.conf"),
       Text("NCCL_ALGO", "",
            "algorithms allowed: a list, or func:list;func:list; ^ inverts a list; empty: the cost model's choice"),
-      Text("NCCL_PROTO", "", "protocols allowed (no effect: links have one)"),
+      Text("NCCL_PROTO", "",
+           "protocols GPU ranks may use: LL, LL128 (where the hardware allows it), Simple (always there); a list as "
+           "NCCL_ALGO's; ranks use what all of them allow"),
       Int("NCCL_COMM_BLOCKING", "1", 0, 1, "0: communicators are non-blocking whatever their config says"),
       Text("NCCL_COMM_ID", "", "host:port at which ranks meet instead of exchanging a unique id"),
       Text("NCCL_SOCKET_IFNAME", "",

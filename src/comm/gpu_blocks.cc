@@ -30,6 +30,14 @@ Result<std::string> FirstFailure(Exchange* exchange, size_t ranks, const Status&
   return std::string();
 }
 
+Status AgreeOnProtocols(Exchange* exchange, exec::GpuRank* gpu, size_t ranks) {
+  const exec::Protocols mine = gpu->allowed();
+  std::vector<exec::Protocols> allowed(ranks);
+  AXCCL_RETURN_IF_ERROR(exchange->AllGather(&mine, sizeof(mine), allowed.data()));
+  gpu->Agree(allowed);
+  return Status();
+}
+
 // Why the blocks cannot be on the devices; empty where they can.
 Result<std::string> TryDevices(Exchange* exchange, exec::GpuRank* gpu, const std::vector<exec::Member>& members) {
   const cuda_ipc::BlockAddress mine = gpu->address();
@@ -78,8 +86,10 @@ Status ShareGpuBlocks(Exchange* exchange, int rank, exec::GpuRank* gpu, Block* b
     gpu->Disconnect();
     AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> blocks,
                            ShareMemory(exchange, gpu->block_bytes(), block, processes));
-    return gpu->ConnectOnHost(blocks);
+    AXCCL_RETURN_IF_ERROR(gpu->ConnectOnHost(blocks));
+    return AgreeOnProtocols(exchange, gpu, members.size());
   }
+  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(exchange, gpu, members.size()));
   const bool one_process =
       std::all_of(members.begin(), members.end(), [](const auto& member) { return member.same_process; });
   if (one_process) return Status();

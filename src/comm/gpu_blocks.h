@@ -1,6 +1,6 @@
 // Where the ranks of a communicator on GPUs have the memory through which they meet: on their devices, where every rank
 // reaches that of all others and data arrive; else in pinned memory of the host. In the first case ranks of several
-// processes tell each other of their buffers, too, from then on.
+// processes tell each other of their buffers, too, from then on. And which protocols they use there (exec::Protocols).
 #pragma once
 
 #include <memory>

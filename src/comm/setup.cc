@@ -256,6 +256,7 @@ class Builder {
     gpu_options.timeout_seconds = settings_.timeout_seconds;
     gpu_options.map_bytes = settings_.map_bytes;
     gpu_options.direct = param::GetInt("NCCL_P2P_DISABLE") == 0;
+    AXCCL_ASSIGN_OR_RETURN(gpu_options.protocols, exec::Protocols::Parse(param::Get("NCCL_PROTO")));
     AXCCL_ASSIGN_OR_RETURN(gpu_, exec::GpuRank::Create(gpu_options));
     return ShareGpuBlocks(exchange_, options_.identity.rank, gpu_.get(), block_.get(), members_, processes_);
   }

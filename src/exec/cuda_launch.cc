@@ -19,12 +19,15 @@ using device::cuda::Scope;
 namespace cuda = kernels::cuda;
 
 // Threads of a block: as many as there are words of 16 bytes to move, so that small calls wait for few at their barriers.
+// Whole warps, which rows want.
 constexpr unsigned kLeastThreads = 64, kMostThreads = cuda::kMaxThreads;
 
 unsigned ThreadsFor(const cuda::Task& task) {
   const plan::Partition& cut = task.cut.partition;
   const uint32_t lanes = task.staged == nullptr ? cut.lanes : std::min(cut.lanes, task.staged_cut.partition.lanes);
-  const uint64_t words = cut.count * ElementSize(task.type) / lanes / 16;
+  const uint64_t bytes = cut.count * ElementSize(task.type) / lanes;
+  const bool rows = task.cut.packing == cuda::Packing::kRows;
+  const uint64_t words = rows ? cuda::StoredRows(bytes) * cuda::kRowPlaces : bytes / 16;
   return static_cast<unsigned>(std::clamp<uint64_t>(RoundUp(words, 32), kLeastThreads, kMostThreads));
 }
 

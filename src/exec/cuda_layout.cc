@@ -9,6 +9,7 @@ using kernels::cuda::Announcement;
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kAnnouncements = 2 * sizeof(Announcement);
+static_assert(kAnnouncements % kernels::cuda::kRowBytes == 0);
 constexpr uint64_t kViewBytes = 256u << 10;  // announced at a time: of 1500 operands
 constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairScratch = 512u << 10;
@@ -24,6 +25,26 @@ static_assert(sizeof(Line) == sizeof(kernels::cuda::Line));
 constexpr uint64_t PackedBytes(uint32_t endpoints) {
   return uint64_t{endpoints} * plan::kRotation * kernels::cuda::kPackedSlotBytes;
 }
+constexpr uint64_t kRowsBytes = kernels::cuda::kRowedEndpoints * plan::kRotation * kernels::cuda::kRowedSlotBytes;
+
+// All of it has to be zero when a channel is new. What comes behind it begins with a row, too.
+struct Flags {
+  uint64_t lines, packed, rows, end;
+
+  static constexpr Flags At(uint64_t at, uint32_t lanes, uint32_t endpoints) {
+    const uint64_t packed = at + uint64_t{lanes} * endpoints * plan::kRotation * sizeof(Line);
+    const uint64_t rows = packed + PackedBytes(endpoints);
+    return {at, packed, rows, rows + kRowsBytes};
+  }
+  void PutInto(ChannelLayout* layout) const {
+    layout->lines = lines;
+    layout->packed = packed;
+    layout->rows = rows;
+    layout->announcements = end;
+  }
+};
+static_assert(plan::kRotation * sizeof(Line) % kernels::cuda::kRowBytes == 0);
+static_assert(kernels::cuda::kPackedSlotBytes % kernels::cuda::kRowBytes == 0);
 
 }  // namespace
 
@@ -31,15 +52,11 @@ CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_byt
   CudaLayout layout;
   layout.channel.lanes = lanes;
   layout.channel.endpoints = 2 * ranks + 64;
-  uint64_t at = uint64_t{lanes} * layout.channel.endpoints * plan::kRotation * sizeof(Line);
-  layout.channel.packed = at;
-  at += PackedBytes(layout.channel.endpoints);
-  layout.channel.announcements = at;
+  Flags::At(0, lanes, layout.channel.endpoints).PutInto(&layout.channel);
   layout.channel.announcement_words = kViewBytes / sizeof(uint64_t);
-  at += kAnnouncements + 2 * kViewBytes;
+  uint64_t at = layout.channel.announcements + kAnnouncements + 2 * kViewBytes;
   layout.pairs = at;
-  layout.pair_bytes =
-      kPairEndpoints * plan::kRotation * sizeof(Line) + PackedBytes(kPairEndpoints) + kAnnouncements + 2 * kPairViewBytes;
+  layout.pair_bytes = Flags::At(0, 1, kPairEndpoints).end + kAnnouncements + 2 * kPairViewBytes;
   at += 2 * ranks * layout.pair_bytes;
   layout.channel.scratch = at = RoundUp(at, kPage);
   layout.channel.scratch_bytes = RoundUp(scratch_bytes, kPage);
@@ -57,9 +74,7 @@ ChannelLayout CudaLayout::Area(uint32_t area) const {
   ChannelLayout created;
   created.lanes = std::min(channel.lanes, kAreaLanes);
   created.endpoints = channel.endpoints;
-  created.lines = areas + area * area_bytes;
-  created.packed = created.lines + uint64_t{created.lanes} * created.endpoints * plan::kRotation * sizeof(Line);
-  created.announcements = created.packed + PackedBytes(created.endpoints);
+  Flags::At(areas + area * area_bytes, created.lanes, created.endpoints).PutInto(&created);
   created.announcement_words = kAreaViewBytes / sizeof(uint64_t);
   created.scratch = RoundUp(created.announcements + kAnnouncements + 2 * kAreaViewBytes, kPage);
   created.scratch_bytes = std::min(channel.scratch_bytes, kAreaScratch);
@@ -72,9 +87,7 @@ ChannelLayout CudaLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) const
   ChannelLayout pair;
   pair.lanes = 1;
   pair.endpoints = kPairEndpoints;
-  pair.lines = pairs + (2 * peer + (owner == src ? 0 : 1)) * pair_bytes;
-  pair.packed = pair.lines + kPairEndpoints * plan::kRotation * sizeof(Line);
-  pair.announcements = pair.packed + PackedBytes(kPairEndpoints);
+  Flags::At(pairs + (2 * peer + (owner == src ? 0 : 1)) * pair_bytes, 1, kPairEndpoints).PutInto(&pair);
   pair.announcement_words = kPairViewBytes / sizeof(uint64_t);
   pair.scratch = pair_scratch + peer * kPairScratch;
   pair.scratch_bytes = kPairScratch;

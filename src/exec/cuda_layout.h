@@ -1,4 +1,4 @@
-// What a rank has in device memory: lines, packed slots, announcements and scratch of the default channel and of its pair channels.
+// What a rank has in device memory: lines, packed slots of both kinds, announcements and scratch of the default channel and of its pair channels.
 // All ranks compute the same layout from the same numbers.
 #pragma once
 

@@ -1,7 +1,10 @@
 #include "src/exec/cuda_packing.h"
 
+#include <algorithm>
+
 namespace axccl::exec {
 
+using kernels::cuda::Packing;
 using plan::Buffer;
 using plan::Op;
 using plan::Operand;
@@ -50,6 +53,21 @@ bool CudaPacking::CheckReads(size_t rank, size_t lane) const {
     }
   }
   return true;
+}
+
+Packing CudaPacking::packing() const {
+  if (!packs_) return Packing::kNone;
+  const bool rows = std::all_of(signals_.begin(), signals_.end(), [](const auto& signal) {
+    return std::get<2>(signal) < kernels::cuda::kRowedEndpoints;
+  });
+  return rows ? Packing::kRows : Packing::kWords;
+}
+
+// Words are read and written by smaller pieces, of which small slots have few. Of nothing there are none to wait for.
+Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind, const Protocols& allowed) {
+  if (!prepared.whole || block_bytes == 0) return Packing::kNone;
+  if (allowed.AllowLl(kind) && block_bytes <= kernels::cuda::kPackedBytes) return Packing::kWords;
+  return allowed.AllowLl128(kind) && block_bytes <= kernels::cuda::kRowedBytes ? Packing::kRows : Packing::kNone;
 }
 
 }  // namespace axccl::exec

@@ -1,4 +1,5 @@
-// Which slots of a plan may be packed slots of CUDA ranks (kernels/cuda/launch.h), and which signals publish them.
+// Which slots of a plan may be packed slots of CUDA ranks (kernels/cuda/launch.h), which signals publish them, and how
+// the slots of a call are packed.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/launch.h"
+#include "src/exec/channel.h"
 #include "src/exec/program.h"
+#include "src/exec/protocols.h"
 
 namespace axccl::exec {
 
@@ -19,7 +23,8 @@ class CudaPacking {
  public:
   explicit CudaPacking(const Program& program);
 
-  bool packs() const { return packs_; }
+  // kRows: or in words; kWords: never in rows.
+  kernels::cuda::Packing packing() const;
   // Whether that signal publishes a packed slot: `value` is the one it sets.
   bool Publishes(size_t rank, size_t lane, uint16_t endpoint, uint16_t value) const {
     return signals_.count({rank, lane, endpoint, value}) != 0;
@@ -34,5 +39,9 @@ class CudaPacking {
   std::set<std::tuple<size_t, size_t, uint16_t, uint16_t>> signals_;
   bool packs_;
 };
+
+// How a prepared call of blocks of `block_bytes` packs its slots, if its plan may and the protocols allow it for `kind`.
+kernels::cuda::Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind,
+                                     const Protocols& allowed);
 
 }  // namespace axccl::exec

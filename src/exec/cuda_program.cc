@@ -89,7 +89,7 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program) {
   header.prologue = static_cast<uint32_t>(program.prologue);
   header.complete = plan.complete;
   const CudaPacking packing(program);
-  header.packs = packing.packs();
+  header.packing = packing.packing();
   header.is_barrier = plan.schedule.contract.kind == plan::Kind::kBarrier;
 
   std::vector<cuda::Step> steps;
@@ -116,7 +116,7 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program) {
   return bytes;
 }
 
-kernels::cuda::Cut MakeCudaCut(const Prepared& prepared) {
+kernels::cuda::Cut MakeCudaCut(const Prepared& prepared, kernels::cuda::Packing packing) {
   cuda::Cut cut;
   cut.partition = prepared.partition;
   cut.turns = prepared.turns;
@@ -124,7 +124,7 @@ kernels::cuda::Cut MakeCudaCut(const Prepared& prepared) {
   cut.set_bytes = prepared.set_bytes;
   cut.sets = static_cast<uint32_t>(prepared.sets);
   cut.turns_per_set = static_cast<uint32_t>(Prepared::kTurnsPerSet);
-  cut.packs = prepared.inline_slots && prepared.partition.count != 0;
+  cut.packing = packing;
   cut.whole = prepared.whole;
   return cut;
 }

@@ -16,6 +16,6 @@ namespace axccl::exec {
 Result<std::vector<std::byte>> MakeCudaProgram(const Program& program);
 
 // How the data of a call is cut.
-kernels::cuda::Cut MakeCudaCut(const Prepared& prepared);
+kernels::cuda::Cut MakeCudaCut(const Prepared& prepared, kernels::cuda::Packing packing);
 
 }  // namespace axccl::exec

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/log.h"
+#include "src/exec/cuda_packing.h"
 #include "src/exec/cuda_pointers.h"
 #include "src/exec/cuda_program.h"
+#include "src/exec/cuda_rows.h"
 #include "src/exec/cuda_views.h"
 
 namespace axccl::exec {
@@ -23,7 +26,7 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(CudaRank* rank, Channel
   channel->preparer_ = std::make_shared<Channel>(on_host->host(), rank->MembersOf(*on_host, place), on_host->self());
   channel->preparer_->group_order = on_host->group_order;
   channel->preparer_->minds_runs = false;
-  channel->preparer_->inline_bytes = cuda::kPackedBytes;
+  channel->preparer_->inline_bytes = 0;  // slots are packed in another way
   AXCCL_RETURN_IF_ERROR(channel->Upload());
   return channel;
 }
@@ -75,6 +78,7 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   cuda::Member on_device;
   on_device.lines = block + member.layout.lines;
   on_device.packed = block + member.layout.packed;
+  on_device.rows = block + member.layout.rows;
   on_device.announcements = block + member.layout.announcements;
   on_device.scratch = block + member.layout.scratch;
   const bool shared = rank_->buffers() != nullptr && member.rank != rank_->rank();
@@ -115,7 +119,7 @@ Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool c
   task->staged = task->program;
   task->staged_cut = task->cut;
   task->program = reinterpret_cast<const cuda::Program*>(program);
-  task->cut = MakeCudaCut(direct);
+  task->cut = MakeCudaCut(direct, cuda::Packing::kNone);
   task->signature += direct.signature;
   AXCCL_RETURN_IF_ERROR(rank_->buffers()->Place(call, *preparer_, captured, task));
   // What will run if it depends on this rank.
@@ -144,8 +148,9 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   task.output = call.output;
   task.input_offset = reinterpret_cast<uint64_t>(call.input);
   task.output_offset = reinterpret_cast<uint64_t>(call.output);
-  task.cut = MakeCudaCut(*prepared);
-  if (call.views != nullptr) task.cut.packs = 0;  // operands have gaps between them, where no words come
+  // Operands of views have gaps between them, where no words come.
+  const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
+  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, rank_->protocols()));
   task.call = call.Packed();
   task.scalar_pointer = call.scalar_pointer;
   task.scalar = call.scalar_bytes;
@@ -239,7 +244,23 @@ Status CudaRank::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, c
     neighbours_ += addresses[rank].uuid == address().uuid;
   }
   if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "NCCL_P2P_DISABLE=1 on rank %d", options_.rank);
+  no_rows_ = WhyNoRows(*device_, addresses);
   return blocks_.Map(addresses, here);
+}
+
+Protocols CudaRank::allowed() const {
+  Protocols allowed = options_.protocols;
+  if (on_host() || !no_rows_.empty()) allowed.ll128 = 0;
+  return allowed;
+}
+
+void CudaRank::Agree(const std::vector<Protocols>& allowed) {
+  protocols_ = allowed[0];
+  for (const Protocols& other : allowed) protocols_ = protocols_ & other;
+  const std::string why = protocols_.ll128 != 0 ? "" : on_host() ? ": blocks are in memory of the host" : no_rows_.empty() ? "" : ": " + no_rows_;
+  AXCCL_INFO(kInit, "rank %d: blocks of up to %zu bytes go by LL (%s), of up to %zu bytes by LL128 (%s%s)", options_.rank,
+             cuda::kPackedBytes, protocols_.ll != 0 ? "yes" : "no", cuda::kRowedBytes,
+             protocols_.ll128 != 0 ? "yes" : "no", why.c_str());
 }
 
 std::vector<Member> CudaRank::MembersOf(const Channel& on_host, CudaPlace place) const {

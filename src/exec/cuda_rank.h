@@ -98,10 +98,13 @@ class CudaRank : public GpuRank {
   Status TestLinks() override { return blocks_.Test(); }
   Status ConnectOnHost(const std::vector<std::byte*>& memory) override { return blocks_.MapHost(memory); }
   bool on_host() const override { return blocks_.on_host(); }
+  Protocols allowed() const override;
+  void Agree(const std::vector<Protocols>& allowed) override;
   size_t table_bytes() const override { return cuda_ipc::ExportTable::Bytes(static_cast<size_t>(options_.ranks)); }
   Status ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) override;
   void LetGoOf(const void* buffer) override;
   uint64_t mapped_operations() const override { return __atomic_load_n(&control_->mapped, __ATOMIC_RELAXED); }
+  PackedOperations packed_operations() const override { return waits_->packed(); }
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
   Status CheckReport() override;
@@ -120,6 +123,7 @@ class CudaRank : public GpuRank {
   // Null where ranks do not tell of their buffers.
   CudaBuffers* buffers() { return buffers_.get(); }
   uint64_t map_bytes() const { return options_.map_bytes; }
+  const Protocols& protocols() const { return protocols_; }
   // Ranks of the communicator on this device.
   uint32_t neighbours() const { return neighbours_; }
   // What the members of `on_host` have on their devices, as mapped here. Of a created channel's members those that are
@@ -171,6 +175,8 @@ class CudaRank : public GpuRank {
   std::unique_ptr<CudaWaits> waits_;
   std::unique_ptr<CudaBuffers> buffers_;
   uint32_t neighbours_ = 1;
+  std::string no_rows_;  // why not, as far as this rank sees
+  Protocols protocols_;  // that all ranks allow
 
   std::mutex launching_;
   std::map<const device::host::Timeline*, std::unique_ptr<Channel>> selves_;  // the only member; by order

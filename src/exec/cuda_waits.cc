@@ -11,6 +11,11 @@ using kernels::cuda::Wait;
 // told after the member was gone the second was looked at after it.
 constexpr int kLooksAtGone = 3;
 
+void Count(const Wait& record, PackedOperations* operations) {
+  operations->ll += __atomic_load_n(&record.packed[0], __ATOMIC_RELAXED);
+  operations->ll128 += __atomic_load_n(&record.packed[1], __ATOMIC_RELAXED);
+}
+
 }  // namespace
 
 Result<Wait*> CudaWaits::Enter(const Channel* channel) {
@@ -25,12 +30,23 @@ Result<Wait*> CudaWaits::Enter(const Channel* channel) {
   if (channel->connector() != nullptr) free->created = channel->connector()->Name();
   Wait* const record = records_ + (free - channels_.begin());
   __atomic_store_n(&record->look, 0, __ATOMIC_RELAXED);
+  for (uint64_t& packed : record->packed) __atomic_store_n(&packed, 0, __ATOMIC_RELAXED);
   return record;
 }
 
 void CudaWaits::Leave(const Wait* record) {
   std::lock_guard lock(mutex_);
   channels_[static_cast<size_t>(record - records_)].channel = nullptr;
+  Count(*record, &packed_before_);
+}
+
+PackedOperations CudaWaits::packed() {
+  std::lock_guard lock(mutex_);
+  PackedOperations operations = packed_before_;
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    if (channels_[i].channel != nullptr) Count(records_[i], &operations);
+  }
+  return operations;
 }
 
 void CudaWaits::Misses(const Wait* record, int position) {

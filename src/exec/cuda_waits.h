@@ -1,4 +1,5 @@
-// Which operations on a GPU wait, and for how long: what kernels write down (kernels::cuda::Wait) judged by the host.
+// Which operations on a GPU wait, and for how long: what kernels write down (kernels::cuda::Wait) judged by the host. And
+// how many went by which protocol, which is written down there, too.
 //
 // An operation waits as long as its strands tell so; what only computes, or is behind other work on its stream, tells
 // nothing. Thread-safe.
@@ -13,6 +14,7 @@
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
 #include "src/exec/channel.h"
+#include "src/exec/gpu.h"
 
 namespace axccl::exec {
 
@@ -34,6 +36,9 @@ class CudaWaits {
   // kRemoteError when an operation waits for a member that is gone, kTimeout when one has waited too long, or what was
   // called differently if that is why. `calls` guards what the channels have written down, and is not waited for.
   Status Check(std::mutex& calls);
+
+  // Of all channels there are and were.
+  PackedOperations packed();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -58,6 +63,7 @@ class CudaWaits {
   kernels::cuda::Wait* const records_;
   std::vector<Watched> channels_;  // by record
   const double seconds_;
+  PackedOperations packed_before_;  // of channels that have left
 };
 
 }  // namespace axccl::exec

@@ -11,6 +11,7 @@
 #include "src/base/status.h"
 #include "src/exec/call.h"
 #include "src/exec/channel.h"
+#include "src/exec/protocols.h"
 #include "transports/cuda_ipc/address.h"
 
 namespace axccl::exec {
@@ -35,6 +36,12 @@ struct GpuOptions {
   double timeout_seconds = 0;  // of one operation, 0 = none
   uint64_t map_bytes = 0;      // of a call's group: for less, buffers of peers in other processes are not mapped
   bool direct = true;  // false (NCCL_P2P_DISABLE): Connect refuses
+  Protocols protocols;  // that the user allows
+};
+
+// Operations so far whose data went in slots of words (LL) or rows (LL128).
+struct PackedOperations {
+  uint64_t ll = 0, ll128 = 0;
 };
 
 // The device side of one rank of a communicator.
@@ -54,6 +61,9 @@ class GpuRank {
   // Where one of the two has failed on some rank, after Disconnect of all: `memory` of the host, zeroed, by rank.
   virtual Status ConnectOnHost(const std::vector<std::byte*>& memory) = 0;
   virtual bool on_host() const = 0;
+  // At the end of all that: what this rank allows, and then what each of all ranks does. They take what all allow.
+  virtual Protocols allowed() const = 0;
+  virtual void Agree(const std::vector<Protocols>& allowed) = 0;
   // After Connect: `tables`, each of table_bytes() of memory of the host, zeroed, by rank, through which ranks of several
   // processes tell each other where their buffers are. Until then none reads or writes another's.
   virtual size_t table_bytes() const = 0;
@@ -62,6 +72,7 @@ class GpuRank {
   virtual void LetGoOf(const void* buffer) = 0;
   // So far, of several processes, that went from buffer to buffer.
   virtual uint64_t mapped_operations() const = 0;
+  virtual PackedOperations packed_operations() const = 0;
   // An error unless `call`, which is even, can run here.
   virtual Status CheckCall(const Call& call) const = 0;
   // kInvalidArgument unless kernels here may use all of it; `name` is what it is called.

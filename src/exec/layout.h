@@ -130,7 +130,7 @@ struct ChannelLayout {
   // knows that all have begun it, and so ended the one before, so that what was announced two before is no longer read.
   uint64_t announcements = 0;
   uint64_t announcement_words = 0;  // of each piece
-  uint64_t packed = 0;              // on devices: packed slots, see CudaLayout
+  uint64_t packed = 0, rows = 0;    // on devices: packed slots of words and of rows, see CudaLayout
 
   std::atomic<uint64_t>* AnnouncementOf(std::byte* block, uint64_t sequence) const {
     return reinterpret_cast<std::atomic<uint64_t>*>(block + announcements) + sequence % 2 * announcement_words;

@@ -33,9 +33,10 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   }
 }
 
-// Every algorithm of every kind, in alphabetical order.
-const std::set<std::string_view>& OwnNames() {
-  static const std::set<std::string_view> kNames = [] {
+// Every protocol, or every algorithm of every kind, in alphabetical order.
+const std::set<std::string_view>& OwnNames(Filter::Names kind) {
+  static const std::set<std::string_view> kProtocols = {"ll", "ll128", "simple"};
+  static const std::set<std::string_view> kAlgorithms = [] {
     std::set<std::string_view> names;
     for (int k = 0; k < plan::kNumKinds; ++k) {
       const auto& of_kind = algo::Algorithms(static_cast<plan::Kind>(k));
@@ -43,33 +44,39 @@ const std::set<std::string_view>& OwnNames() {
     }
     return names;
   }();
-  return kNames;
+  return kind == Filter::Names::kProtocols ? kProtocols : kAlgorithms;
 }
 
 bool IsForeign(std::string_view name) {
   return std::find(std::begin(kForeign), std::end(kForeign), name) != std::end(kForeign);
 }
 
-Status Unknown(std::string_view text, const char* what, std::string_view word, const std::string& known) {
-  return MakeStatus(Code::kInvalidArgument, "NCCL_ALGO='%.*s': unknown %s '%.*s'; known are %s",
-                    static_cast<int>(text.size()), text.data(), what, static_cast<int>(word.size()), word.data(),
-                    known.c_str());
+bool IsName(Filter::Names names, std::string_view name) {
+  return OwnNames(names).count(name) != 0 || (names == Filter::Names::kAlgorithms && IsForeign(name));
 }
 
-Status UnknownAlgorithm(std::string_view text, std::string_view word) {
+Status Unknown(Filter::Names names, std::string_view text, const char* what, std::string_view word,
+               const std::string& known) {
+  return MakeStatus(Code::kInvalidArgument, "%s='%.*s': unknown %s '%.*s'; known are %s",
+                    names == Filter::Names::kProtocols ? "NCCL_PROTO" : "NCCL_ALGO", static_cast<int>(text.size()),
+                    text.data(), what, static_cast<int>(word.size()), word.data(), known.c_str());
+}
+
+Status UnknownName(Filter::Names names, std::string_view text, std::string_view word) {
   std::string known;
-  for (std::string_view name : OwnNames()) known.append(name).append(", ");
-  known += "and, without effect here,";
+  for (std::string_view name : OwnNames(names)) known.append(known.empty() ? "" : ", ").append(name);
+  if (names == Filter::Names::kProtocols) return Unknown(names, text, "protocol", word, known);
+  known += ", and, without effect here,";
   for (std::string_view name : kForeign) known.append(known.back() == ',' ? " " : ", ").append(name);
-  return Unknown(text, "algorithm", word, known);
+  return Unknown(names, text, "algorithm", word, known);
 }
 
-Status UnknownKind(std::string_view text, std::string_view word) {
+Status UnknownKind(Filter::Names names, std::string_view text, std::string_view word) {
   std::string known;
   for (int k = 0; k < plan::kNumKinds; ++k) {
     known.append(known.empty() ? "" : ", ").append(Normalise(plan::KindName(static_cast<plan::Kind>(k))));
   }
-  return Unknown(text, "collective", word, known);
+  return Unknown(names, text, "collective", word, known);
 }
 
 // -1: no such kind.
@@ -83,14 +90,14 @@ int KindIndex(std::string_view word) {
 
 }  // namespace
 
-Result<Filter> Filter::Parse(std::string_view text) {
+Result<Filter> Filter::Parse(std::string_view text, Names names) {
   Filter filter;
   if (Normalise(text).empty()) return filter;
   for (std::string_view item : Split(text, ';')) {
     int first = 0, last = plan::kNumKinds - 1;
     if (const size_t colon = item.find(':'); colon != std::string_view::npos) {
       first = last = KindIndex(item.substr(0, colon));
-      if (first < 0) return UnknownKind(text, item.substr(0, colon));
+      if (first < 0) return UnknownKind(names, text, item.substr(0, colon));
       item.remove_prefix(colon + 1);
     }
     List list;
@@ -99,7 +106,7 @@ Result<Filter> Filter::Parse(std::string_view text) {
     if (list.inverted) item.remove_prefix(begin + 1);
     for (std::string_view word : Split(item, ',')) {
       const std::string name = Normalise(word);
-      if (OwnNames().count(name) == 0 && !IsForeign(name)) return UnknownAlgorithm(text, word);
+      if (!IsName(names, name)) return UnknownName(names, text, word);
       list.names.push_back(name);
     }
     for (int k = first; k <= last; ++k) filter.list_[static_cast<size_t>(k)] = list;
@@ -107,9 +114,9 @@ Result<Filter> Filter::Parse(std::string_view text) {
   return filter;
 }
 
-bool Filter::Admits(plan::Kind kind, std::string_view algorithm) const {
+bool Filter::Admits(plan::Kind kind, std::string_view name) const {
   const List& list = list_[static_cast<size_t>(kind)];
-  const bool named = std::find(list.names.begin(), list.names.end(), algorithm) != list.names.end();
+  const bool named = std::find(list.names.begin(), list.names.end(), name) != list.names.end();
   return named != list.inverted;
 }
 

@@ -1,15 +1,17 @@
-// NCCL_ALGO: which algorithms may be chosen for which kind.
+// NCCL_ALGO and NCCL_PROTO: which algorithms, or protocols, may be chosen for which kind.
 //
 //   filter = item { ";" item }        later items override earlier ones for the kinds they name
 //   item   = [ kind ":" ] list        without a kind: for all kinds
 //   list   = [ "^" ] name { "," name }  "^": all but these
 //
 // Letters of either case; kinds with or without underscores ("AllReduce", "all_reduce"); blanks around words are
-// ignored. Names are those of the algorithms (schedule.h) and NCCL's own, so that settings written for NCCL are
-// accepted: of those, ring and tree exist here too, the others stand for nothing. An immutable value.
+// ignored. Names of algorithms are ours (schedule.h) and NCCL's own, so that settings written for NCCL are accepted: of
+// those, ring and tree exist here too, the others stand for nothing. Protocols are ll, ll128 and simple. An immutable
+// value.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,11 +23,13 @@ namespace axccl::tune {
 
 class Filter {
  public:
-  // kInvalidArgument names the word that is unknown and lists the known ones.
-  static Result<Filter> Parse(std::string_view text);
+  enum class Names : uint8_t { kAlgorithms, kProtocols };
 
-  // Whether the filter lets `algorithm` be chosen for `kind`.
-  bool Admits(plan::Kind kind, std::string_view algorithm) const;
+  // kInvalidArgument names the word that is unknown and lists the known ones.
+  static Result<Filter> Parse(std::string_view text, Names names = Names::kAlgorithms);
+
+  // Whether the filter lets the algorithm or protocol be chosen for `kind`.
+  bool Admits(plan::Kind kind, std::string_view name) const;
 
  private:
   struct List {

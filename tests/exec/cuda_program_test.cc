@@ -8,6 +8,7 @@
 #include <string>
 
 #include "src/algo/algo.h"
+#include "src/exec/cuda_packing.h"
 #include "src/verify/verify.h"
 
 namespace axccl::exec {
@@ -71,7 +72,8 @@ int NumPacked(const Program& program) {
   const auto& header = *reinterpret_cast<const cuda::Program*>(bytes->data());
   int packed = 0;
   for (uint32_t i = 0; i < header.lane_begin[header.lanes]; ++i) packed += header.steps()[i].packed;
-  EXPECT_EQ(header.packs != 0, packed != 0);
+  // All that there are publish by the first endpoint.
+  EXPECT_EQ(header.packing, packed != 0 ? cuda::Packing::kRows : cuda::Packing::kNone);
   return packed;
 }
 
@@ -128,17 +130,98 @@ TEST(CudaCut, IsThatOfThePreparedCall) {
   prepared.slot_bytes = 192;
   prepared.set_bytes = 1152;
   prepared.sets = 5;
-  const cuda::Cut cut = MakeCudaCut(prepared);
+  const cuda::Cut cut = MakeCudaCut(prepared, cuda::Packing::kRows);
   EXPECT_EQ(cut.partition.tile, 128u);
   EXPECT_EQ(cut.turns, 4u);
   EXPECT_EQ(cut.slot_bytes, 192u);
-  EXPECT_EQ(cut.packs, 0);
-  prepared.inline_slots = true;
-  EXPECT_EQ(MakeCudaCut(prepared).packs, 1);
-  // Of nothing there are no words to wait for.
-  prepared.partition.count = 0;
-  EXPECT_EQ(MakeCudaCut(prepared).packs, 0);
+  EXPECT_EQ(cut.packing, cuda::Packing::kRows);
   for (uint64_t turn = 0; turn < 1000; ++turn) EXPECT_EQ(cut.SetOffset(turn), prepared.SetOffset(turn)) << turn;
+}
+
+// ---- how slots of a call are packed ----
+
+Protocols Parsed(const char* text) {
+  const Result<Protocols> protocols = Protocols::Parse(text);
+  EXPECT_TRUE(protocols.ok()) << protocols.status().message();
+  return protocols.value();
+}
+
+cuda::Packing Choose(uint64_t bytes, const char* protocols, plan::Kind kind = plan::Kind::kAllReduce, bool whole = true) {
+  Prepared prepared;
+  prepared.whole = whole;
+  return ChoosePacking(prepared, bytes, kind, Parsed(protocols));
+}
+
+TEST(CudaPacking, GoesByTheSize) {
+  using cuda::Packing;
+  EXPECT_EQ(Choose(0, ""), Packing::kNone);  // there is nothing to wait for
+  EXPECT_EQ(Choose(1, ""), Packing::kWords);
+  EXPECT_EQ(Choose(512, ""), Packing::kWords);
+  EXPECT_EQ(Choose(513, ""), Packing::kRows);
+  EXPECT_EQ(Choose(8192, ""), Packing::kRows);
+  EXPECT_EQ(Choose(8193, ""), Packing::kNone);
+  EXPECT_EQ(Choose(100, "", plan::Kind::kAllReduce, false), Packing::kNone);
+  EXPECT_EQ(Choose(1000, "", plan::Kind::kAllReduce, false), Packing::kNone);
+}
+
+TEST(CudaPacking, GoesByWhatIsAllowed) {
+  using cuda::Packing;
+  const struct {
+    const char* text;
+    Packing small, medium;
+  } kCases[] = {{"LL,LL128,Simple", Packing::kWords, Packing::kRows},
+                {"ll", Packing::kWords, Packing::kNone},
+                {"LL128", Packing::kRows, Packing::kRows},
+                {" ll128 , simple ", Packing::kRows, Packing::kRows},
+                {"Simple", Packing::kNone, Packing::kNone},
+                {"^LL", Packing::kRows, Packing::kRows},
+                {"^LL128", Packing::kWords, Packing::kNone},
+                {"^ll,ll128", Packing::kNone, Packing::kNone},
+                {"^Simple", Packing::kWords, Packing::kRows},
+                {"LL;allreduce:LL128", Packing::kRows, Packing::kRows},
+                {"LL128;broadcast:Simple", Packing::kRows, Packing::kRows},
+                {"LL128;allreduce:Simple", Packing::kNone, Packing::kNone}};
+  for (const auto& c : kCases) {
+    EXPECT_EQ(Choose(100, c.text), c.small) << c.text;
+    EXPECT_EQ(Choose(1000, c.text), c.medium) << c.text;
+    EXPECT_EQ(Choose(10000, c.text), Packing::kNone) << c.text;
+  }
+  EXPECT_EQ(Choose(1000, "LL128;broadcast:Simple", plan::Kind::kBroadcast), Packing::kNone);
+}
+
+TEST(CudaPacking, NamesProtocolsThatAreUnknown) {
+  const auto message = [](const char* text) {
+    const Result<Protocols> allowed = Protocols::Parse(text);
+    EXPECT_EQ(allowed.status().code(), Code::kInvalidArgument) << text;
+    return std::string(allowed.status().message());
+  };
+  EXPECT_EQ(message("LL,LL256"), "NCCL_PROTO='LL,LL256': unknown protocol 'LL256'; known are ll, ll128, simple");
+  EXPECT_EQ(message("ring"), "NCCL_PROTO='ring': unknown protocol 'ring'; known are ll, ll128, simple");
+  EXPECT_NE(message("LL,").find("unknown protocol ''"), std::string::npos);
+  EXPECT_NE(message("allredcue:LL").find("unknown collective 'allredcue'"), std::string::npos);
+}
+
+TEST(CudaPacking, TakesWhatAllRanksAllow) {
+  const Protocols some = Parsed("LL;broadcast:LL128"), others = Parsed("^LL");
+  EXPECT_EQ(some & Parsed(""), some);
+  EXPECT_EQ((some & others).ll, 0);
+  EXPECT_EQ((some & others).ll128, 1 << static_cast<int>(plan::Kind::kBroadcast));
+}
+
+// Another endpoint than the first ones has no room for rows.
+TEST(CudaPacking, HasRowsForTheFirstEndpoints) {
+  auto schedule = algo::Generate(plan::Contract{plan::Kind::kAllReduce, 2, 0}, "oneshot", 1);
+  ASSERT_TRUE(schedule.ok());
+  auto plan = std::make_shared<plan::Plan>();
+  plan->schedule = std::move(schedule).value();
+  plan->schedule.endpoints += cuda::kRowedEndpoints;
+  for (int16_t& endpoint : plan->schedule.inline_endpoint) endpoint = static_cast<int16_t>(endpoint + cuda::kRowedEndpoints);
+  for (auto& lanes : plan->schedule.program) {
+    for (plan::Op& op : lanes[0].ops) op.endpoint = static_cast<uint16_t>(op.endpoint + cuda::kRowedEndpoints);
+  }
+  auto program = Program::Make(plan, 0);
+  ASSERT_TRUE(program.ok());
+  EXPECT_EQ(CudaPacking(**program).packing(), cuda::Packing::kWords);
 }
 
 }  // namespace

@@ -107,6 +107,12 @@ Status Device::Open(int ordinal) {
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceGetUuid(&uuid_, device_));
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_));
+  int major = 0, minor = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_));
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_));
+  capability_ = 10 * major + minor;
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuDeviceGetAttribute(&sees_host_memory_, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device_));
   AXCCL_RETURN_IF_CUDA_ERROR(

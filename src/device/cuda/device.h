@@ -25,6 +25,7 @@ class Device {
   CUdevice id() const { return device_; }
   CUcontext context() const { return context_; }
   int multiprocessors() const { return multiprocessors_; }
+  int capability() const { return capability_; }  // times ten: 80 is 8.0
   // Whether kernels reach all memory of the host (and so any pointer is good).
   bool sees_host_memory() const { return sees_host_memory_ != 0; }
   // For the library's own transfers: waits for no stream of the application, and none waits for it.
@@ -61,6 +62,7 @@ class Device {
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   int multiprocessors_ = 0;
+  int capability_ = 0;
   int sees_host_memory_ = 0;
   int frees_in_order_ = 0;  // of a stream
   CUuuid uuid_{};

@@ -1,8 +1,10 @@
 #include "tests/harness/fibers/fibers.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 
 #include "tests/harness/fibers/context.h"
@@ -65,10 +67,19 @@ struct Pending {
   uint8_t bytes;
   bool published;  // by a barrier: all of the block see it
   uint32_t thread;
+  const uint8_t* row = nullptr;  // in place of the value
 
+  const void* data() const { return row != nullptr ? static_cast<const void*>(row) : &value; }
   bool SeenBy(uint32_t who) const { return published || thread == who; }
   bool Overlaps(const uint8_t* p, size_t n) const { return at < p + n && p < at + bytes; }
-  void Write() const { std::memcpy(at, &value, bytes); }
+  void Write() const { std::memcpy(at, data(), bytes); }
+};
+
+// Of neighbouring threads, some parts of a row.
+struct PartialRow {
+  uint8_t* at = nullptr;
+  uint32_t parts = 0;  // a bit each
+  uint64_t bytes[kRowBytes / 8];
 };
 
 struct Progress {
@@ -85,6 +96,8 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<Fiber*> ready;
   std::vector<Pending> pending;
+  std::deque<std::array<uint8_t, kRowBytes>> rows;  // that were stored
+  std::vector<PartialRow> partial_rows;  // by thread / kRowThreads
   std::unique_ptr<uint64_t[]> shared = std::make_unique<uint64_t[]>(kSharedBytes / 8);
   size_t shared_bytes = 0;
   uint32_t arrived = 0, count = 0, result = 0, left = 0;
@@ -154,6 +167,7 @@ void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
   block->index = index;
   block->fibers.resize(launch.threads);
   block->left = launch.threads;
+  block->partial_rows.resize((launch.threads + kRowThreads - 1) / kRowThreads);
   std::memset(block->shared.get(), 0xa5, kSharedBytes);
   for (uint32_t t = 0; t < launch.threads; ++t) {
     Fiber& fiber = block->fibers[t];
@@ -176,7 +190,14 @@ void StartLaunch(Progress* progress) {
   Sanitizer::Release(&progress->order);
 }
 
+void RequireWholeRows(const Block& block) {
+  for (const PartialRow& row : block.partial_rows) {
+    if (row.parts != 0) std::abort();
+  }
+}
+
 void OpenBarrier(Block* block) {
+  RequireWholeRows(*block);
   block->passed = false;
   for (Pending& store : block->pending) store.published = true;
   for (Fiber& fiber : block->fibers) {
@@ -187,6 +208,7 @@ void OpenBarrier(Block* block) {
 }
 
 void EndBlock(Block* block) {
+  RequireWholeRows(*block);
   for (const Pending& store : block->pending) store.Write();
   for (Fiber& fiber : block->fibers) {
     fiber.sanitizer.Destroy();
@@ -299,6 +321,16 @@ uint32_t BarrierCount(bool value) {
   return block.result;
 }
 
+namespace {
+
+void Hold(Block* block, const Pending& store) {
+  block->pending.push_back(store);
+  if (block->pending.size() > kMostPending) Drain(block, 0);
+  if (Draw(4) == 0) Drain(block, Draw(block->pending.size()));
+}
+
+}  // namespace
+
 uint64_t Draw(uint64_t bound) { return Next(&machine->random) % bound; }
 void Switch() { Leave(machine->now); }
 void MaybeSwitch() {
@@ -314,8 +346,7 @@ uint64_t Load(const void* p, size_t bytes) {
   std::memcpy(value, from, bytes);
   for (const Pending& store : fiber->block->pending) {
     if (!store.SeenBy(fiber->thread) || !store.Overlaps(from, bytes)) continue;
-    uint8_t stored[8];
-    std::memcpy(stored, &store.value, 8);
+    const auto* const stored = static_cast<const uint8_t*>(store.data());
     for (size_t b = 0; b < bytes; ++b) {
       const ptrdiff_t in_store = from + b - store.at;
       if (in_store >= 0 && in_store < store.bytes) value[b] = stored[in_store];
@@ -331,9 +362,32 @@ void Store(void* p, uint64_t value, size_t bytes) {
   const Fiber* const fiber = machine->now;
   if (machine->options->watch) machine->options->watch(fiber->thread, p, true);
   Block* const block = fiber->block;
-  block->pending.push_back({static_cast<uint8_t*>(p), value, static_cast<uint8_t>(bytes), false, fiber->thread});
-  if (block->pending.size() > kMostPending) Drain(block, 0);
-  if (Draw(4) == 0) Drain(block, Draw(block->pending.size()));
+  Hold(block, {static_cast<uint8_t*>(p), value, static_cast<uint8_t>(bytes), false, fiber->thread});
+}
+
+// Calls nothing that ThreadSanitizer looks into.
+const uint8_t* Gather(void* p, const void* part) {
+  MaybeSwitch();
+  const Fiber* const fiber = machine->now;
+  if (machine->options->watch) machine->options->watch(fiber->thread, p, true);
+  const size_t index = fiber->thread % kRowThreads;
+  auto* const at = static_cast<uint8_t*>(p) - index * kPartBytes;
+  PartialRow& row = fiber->block->partial_rows[fiber->thread / kRowThreads];
+  if (row.parts == 0) row.at = at;
+  if (row.at != at || reinterpret_cast<uintptr_t>(at) % kRowBytes != 0 || (row.parts >> index & 1) != 0) std::abort();
+  row.parts |= 1u << index;
+  for (size_t w = 0; w < kPartBytes / 8; ++w)
+    std::memcpy(&row.bytes[index * (kPartBytes / 8) + w], static_cast<const uint8_t*>(part) + 8 * w, 8);
+  if (row.parts != (1u << kRowThreads) - 1) return nullptr;
+  row.parts = 0;
+  return reinterpret_cast<const uint8_t*>(row.bytes);
+}
+
+void StoreRow(void* p, const uint8_t* row) {
+  const Fiber* const fiber = machine->now;
+  Block* const block = fiber->block;
+  std::memcpy(block->rows.emplace_back().data(), row, kRowBytes);
+  Hold(block, {static_cast<uint8_t*>(p), 0, kRowBytes, false, fiber->thread, block->rows.back().data()});
 }
 
 void BringOut() {

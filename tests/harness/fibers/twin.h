@@ -153,6 +153,28 @@ inline void StoreRaw(uint8_t* p, const Raw& raw) {
   for (size_t i = 0; i < 4; ++i) StoreWord<uint32_t>(p + 4 * (first ^ i), raw.word[first ^ i]);
 }
 
+// Seen as a whole or not at all. ThreadSanitizer is shown that by the flag, which is in its last place.
+inline void StoreRow(uint8_t* place, const Raw& raw) {
+  Barrier();
+  if (place == nullptr) return;
+  RequireAligned(place, 16);
+  const uint8_t* const row = fibers::Gather(place, &raw);
+  if (row == nullptr) return;
+  uint8_t* const at = place - reinterpret_cast<uintptr_t>(place) % fibers::kRowBytes;
+#if defined(__SANITIZE_THREAD__)
+  constexpr size_t kFlag = fibers::kRowBytes - fibers::kPartBytes;
+  uint64_t word;
+  for (size_t i = 0; i < fibers::kRowBytes; i += 8) {
+    std::memcpy(&word, row + i, 8);
+    if (i != kFlag) StoreWord<uint64_t>(at + i, word);
+  }
+  std::memcpy(&word, row + kFlag, 8);
+  StoreFlagged(reinterpret_cast<uint64_t*>(at + kFlag), word);
+#else
+  fibers::StoreRow(at, row);
+#endif
+}
+
 // By definition of the format, not as the library's other code does it.
 inline float HalfToFloat(uint32_t code) {
   const uint32_t exponent = code >> 10 & 31u, mantissa = code & 1023u;

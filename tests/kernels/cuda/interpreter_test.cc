@@ -49,6 +49,11 @@ TEST(CudaInterpreter, RunsSmallCalls) {
   for (int repeat = 0; repeat < 300; ++repeat) ASSERT_EQ(RunSmallCalls(RunKernel, random.Next()), "");
 }
 
+TEST(CudaInterpreter, RunsRowedCalls) {
+  harness::Random random(harness::Seed() + 6);
+  for (int repeat = 0; repeat < 50; ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");
+}
+
 // Of what was stored long ago and is not used any more nothing is left.
 TEST(CudaInterpreter, ForgetsOldWords) {
   CallSpec call;

@@ -41,13 +41,22 @@ bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body, Watch
 }  // namespace
 
 bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed) {
-  return RunBlock(threads, seed, [&request] {
+  return ReduceRowsOnFibers(request, 0, 0, threads, seed);
+}
+
+bool ReduceRowsOnFibers(const ReduceRequest& request, uint32_t rows, uint64_t flag, uint32_t threads, uint64_t seed) {
+  return RunBlock(threads, seed, [&request, rows, flag] {
     AXCCL_SHARED(Move, move);
     if (ThreadIndex() == 0) {
       Describe(request, request.count, &move);
+      move.packing = rows != 0 ? Packing::kRows : Packing::kNone;
+      move.flag = flag;
       for (int d = 0; d < request.num_dst; ++d) move.place[d] = static_cast<uint8_t*>(request.dst[d]);
       for (int k = 0; k < request.num_src; ++k)
         move.place[request.num_dst + k] = static_cast<uint8_t*>(const_cast<void*>(request.src[k]));
+      for (uint32_t i = 0; i < move.num_operands(); ++i) {
+        if ((rows >> i & 1) != 0) move.place[i] = Tagged(move.place[i], true);
+      }
     }
     Barrier();
     MoveElements(move);

@@ -13,6 +13,9 @@ using Watch = std::function<void(uint32_t thread, const void* p, bool stores)>; 
 
 // As kernels::Reduce. False when the block never ends.
 bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed);
+// Likewise, where some operands are packed slots of rows that carry `flag` (kernels/cuda/launch.h): a bit of `rows` for
+// each, destinations first.
+bool ReduceRowsOnFibers(const ReduceRequest& request, uint32_t rows, uint64_t flag, uint32_t threads, uint64_t seed);
 // As kernels::ReduceBox, and kernels::CopyBox where there is one source and nothing to compute. `tiles`: how many it
 // was copied by.
 bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed, uint32_t* tiles = nullptr,

@@ -27,6 +27,7 @@ bool FoundBy(uint64_t seed) {
     if (wrong.empty()) wrong = RunLongCalls(RunKernel, seed);
     // They take little time.
     for (uint64_t i = 0; i < 4 && wrong.empty(); ++i) wrong = RunSmallCalls(RunKernel, seed + (i << 32));
+    for (uint64_t i = 0; i < 10 && wrong.empty(); ++i) wrong = RunRowedCalls(RunKernel, seed + (i << 32));
     if (wrong.empty()) wrong = RunOffers(RunKernel, seed);
     if (wrong.empty()) wrong = RunMismatched(RunKernel, seed);
     _exit(wrong.empty() ? 0 : 1);

@@ -11,9 +11,9 @@ constexpr int kLanes = 2;
 // Enough for every scenario of the tests that pass; mutants hang.
 constexpr uint64_t kMostSwitches = 3'000'000;
 
-World::Shape RandomShape(int ranks, int lanes, bool together, harness::Random* random) {
+World::Shape RandomShape(int ranks, int lanes, bool together, harness::Random* random, bool rows = false) {
   World::Shape shape;
-  shape.threads = 1 + static_cast<uint32_t>(random->Below(6));
+  shape.threads = rows ? 8 * (1 + static_cast<uint32_t>(random->Below(2))) : 1 + static_cast<uint32_t>(random->Below(6));
   shape.together = together;
   const auto strands = static_cast<uint64_t>(lanes * (together ? ranks : 1));
   shape.blocks = 1 + static_cast<uint32_t>(random->Below(strands + 1));
@@ -32,7 +32,9 @@ std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<C
   fibers::Options options;
   options.seed = seed;
   options.most_switches = most_switches;
-  const bool ended = world.Run(kernel, RandomShape(ranks, lanes, random.OneIn(3), &random), options);
+  const bool together = random.OneIn(3);
+  const bool rows = std::any_of(calls.begin(), calls.end(), [](const CallSpec& call) { return call.rows; });
+  const bool ended = world.Run(kernel, RandomShape(ranks, lanes, together, &random, rows), options);
   std::string wrong = ended ? world.Check() : "hangs";
   const auto mapped = static_cast<uint64_t>(std::count_if(calls.begin(), calls.end(), [&](const CallSpec& call) {
     return !call.staged.empty() && (call.unmapped & ((1u << ranks) - 1)) == 0;
@@ -95,6 +97,32 @@ std::string RunSmallCalls(Kernel kernel, uint64_t seed) {
   // Mostly where flags begin again, often with the first call.
   const uint64_t before = random.OneIn(3) ? random.Below(4) : 0;
   const uint64_t first_turn = random.OneIn(4) ? 0 : (uint64_t{1} << 32) - 1 - before;
+  return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches, first_turn);
+}
+
+std::string RunRowedCalls(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  std::vector<CallSpec> calls;
+  for (uint64_t n = 2 + random.Below(5); n != 0; --n) {
+    CallSpec call = RandomCall(ranks, kLanes, &random);
+    call.algorithm = "oneshot";
+    call.lanes = 1;
+    call.tile = 0;
+    call.views.clear();
+    call.scale = 0;
+    call.packs = random.OneIn(2);
+    call.rows = !random.OneIn(8);
+    // From nothing to what a slot holds and more, mostly a few rows and often just as much as they hold.
+    constexpr uint64_t kRowData = 16 * kRowPieces;
+    const uint64_t element = ElementSize(call.type), rows = random.OneIn(16) ? PackedRows(kRowedBytes) : random.Below(7);
+    const uint64_t end = rows == PackedRows(kRowedBytes) ? kRowedBytes : rows * kRowData;
+    call.count = random.OneIn(2) ? std::max<uint64_t>(end / element + random.Below(5), 2) - 2 : random.Below(end + 1) / element;
+    Legalize(&call);
+    calls.push_back(call);
+  }
+  // Mostly where flags of 32 bits would come again.
+  const uint64_t first_turn = random.OneIn(3) ? random.Below(2) : (uint64_t{1} << 32) + random.Below(4);
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches, first_turn);
 }
 

@@ -17,6 +17,8 @@ std::string RunAnyCalls(Kernel kernel, uint64_t seed);
 std::string RunLongCalls(Kernel kernel, uint64_t seed);
 // Calls with small slots, packed most of the time.
 std::string RunSmallCalls(Kernel kernel, uint64_t seed);
+// Likewise, in rows.
+std::string RunRowedCalls(Kernel kernel, uint64_t seed);
 // The same call again and again, with two programs or with the second one alone.
 std::string RunOffers(Kernel kernel, uint64_t seed);
 // The members of a created channel meet after the first operations have begun.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/algo/algo.h"
+#include "src/exec/cuda_packing.h"
 #include "src/exec/cuda_program.h"
 #include "src/verify/verify.h"
 
@@ -56,15 +57,20 @@ exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program
     cut.tile = tile >= plan::LaneSpan(cut, cut.lanes - 1).count ? 0 : tile;
     prepared.slot_bytes = std::max<uint64_t>(exec::RoundUp(plan::SlotElements(cut) * element, 64), 64);
     prepared.set_bytes = prepared.slot_bytes * schedule.slots * schedule.lanes;
-    prepared.inline_slots =
-        call.packs && call.views.empty() && cut.tile == 0 && cut.lanes == 1 && cut.parts == 1 && cut.count * element <= kPackedBytes;
-    if (!prepared.inline_slots)
-      prepared.sets = std::max<uint64_t>(kScratchBytes / plan::kRotation / prepared.set_bytes, 1);
+    prepared.sets = std::max<uint64_t>(kScratchBytes / plan::kRotation / prepared.set_bytes, 1);
   }
   prepared.turns = plan::Turns(cut);
   prepared.whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
   prepared.program = std::move(program);
   return prepared;
+}
+
+Packing PackingOf(const CallSpec& call, const exec::Prepared& prepared) {
+  exec::Protocols allowed;
+  if (call.packs) allowed.ll = exec::Protocols::kAllKinds;
+  if (call.rows) allowed.ll128 = exec::Protocols::kAllKinds;
+  const uint64_t bytes = call.views.empty() ? call.count * ElementSize(call.type) : 0;
+  return exec::ChoosePacking(prepared, bytes, call.kind, allowed);
 }
 
 }  // namespace
@@ -96,11 +102,11 @@ uint32_t SignatureOf(const CallSpec& call, const plan::Plan& plan) {
 std::string CallSpec::Text() const {
   char text[200];
   std::snprintf(text, sizeof(text),
-                "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, packs %d, %zu views, "
+                "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, packs %d%d, %zu views, "
                 "else by %.*s, %d lanes, unmapped %x",
                 plan::KindName(kind), static_cast<int>(algorithm.size()), algorithm.data(), lanes, root,
                 static_cast<unsigned long long>(count), static_cast<unsigned long long>(tile), DataTypeName(type),
-                CombineName(combine), static_cast<int>(scaling), in_place, packs, views.size(),
+                CombineName(combine), static_cast<int>(scaling), in_place, packs, rows, views.size(),
                 static_cast<int>(staged.size()), staged.data(), staged_lanes, unmapped);
   return text;
 }
@@ -116,6 +122,7 @@ void World::MakeDevice(int rank) {
   const auto words = [](size_t bytes) { return bytes / 8 + 8; };
   device->lines.resize(words(static_cast<size_t>(lanes_) * kEndpoints * kRotation * sizeof(Line)));
   device->packed.resize(words(static_cast<size_t>(kEndpoints) * kRotation * kPackedSlotBytes));
+  device->rows.resize(words(static_cast<size_t>(kRowedEndpoints) * kRotation * kRowedSlotBytes + kRowBytes));
   device->announcements.resize(words(2 * sizeof(Announcement) + 2 * kViewBytes));
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
   // What a member has exported: its whole address space, shifted.
@@ -131,6 +138,9 @@ void World::MakeDevice(int rank) {
 void World::FillChannel(int rank) {
   const auto on_line = [](std::vector<uint64_t>& memory) {
     return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  };
+  const auto on_row = [](std::vector<uint64_t>& memory) {
+    return reinterpret_cast<uint8_t*>(exec::RoundUp(reinterpret_cast<uintptr_t>(memory.data()), kRowBytes));
   };
   Device& device = *devices_[static_cast<size_t>(rank)];
   const plan::Contract contract{plan::Kind::kBarrier, ranks_, 0};
@@ -148,14 +158,24 @@ void World::FillChannel(int rank) {
   channel.view_bytes = kViewBytes;
   for (int peer = 0; peer < ranks_; ++peer) {
     Device& other = *devices_[static_cast<size_t>(peer)];
-    channel.members()[peer] = {on_line(other.lines), on_line(other.packed), on_line(other.announcements), on_line(other.scratch),
-                               other.maps.data()};
+    channel.members()[peer] = {on_line(other.lines),         on_line(other.packed),  on_row(other.rows),
+                               on_line(other.announcements), on_line(other.scratch), other.maps.data()};
     channel.bindings()[peer] = Binding{};
   }
 }
 
 void World::StartAt(uint64_t turn) {
   for (auto& device : devices_) device->channel->state.turn = turn;
+  if (turn >> 32 == 0) return;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    uint8_t* const rows = devices_[static_cast<size_t>(rank)]->channel->members()[rank].rows;
+    for (uint64_t copy = 0; copy < kRotation; ++copy) {
+      uint8_t* const slot = rows + (turn + copy) % kRotation * kRowedSlotBytes;
+      const uint64_t flag = turn + copy + 1 - (uint64_t{1} << 32);
+      for (uint32_t row = 0; row < StoredRows(kRowedBytes); ++row)
+        std::memcpy(slot + row * kRowBytes + 16 * kRowPieces, &flag, sizeof(flag));
+    }
+  }
 }
 
 void World::HideMembers() {
@@ -265,7 +285,7 @@ void World::MakeTask(Part* part) {
   task.output_map = static_cast<uint32_t>(random_.Below(2));
   task.input_offset = reinterpret_cast<uint64_t>(part->input) - device.maps[task.input_map];
   task.output_offset = reinterpret_cast<uint64_t>(part->output) - device.maps[task.output_map];
-  task.cut = exec::MakeCudaCut(prepared);
+  task.cut = exec::MakeCudaCut(prepared, PackingOf(call, prepared));
   StoreValue(call.type, part->rank + 1, reinterpret_cast<uint8_t*>(&task.scalar));
   if (random_.Below(2) == 0) task.scalar_pointer = &task.scalar;
   if (!call.staged.empty()) OfferStaged(part);
@@ -282,7 +302,8 @@ void World::OfferStaged(Part* part) {
   const auto program = ProgramOf(contract, call.staged, call.staged_lanes, part->rank);
   part->staged = Must(exec::MakeCudaProgram(*program));
   part->task.staged = reinterpret_cast<const Program*>(part->staged.data());
-  part->task.staged_cut = exec::MakeCudaCut(Prepare(call, program));
+  const exec::Prepared prepared = Prepare(call, program);
+  part->task.staged_cut = exec::MakeCudaCut(prepared, PackingOf(call, prepared));
   if ((call.unmapped >> part->rank & 1) == 0) return;
   (random_.OneIn(2) ? part->task.input_map : part->task.output_map) = kUnmapped;
 }

@@ -38,7 +38,8 @@ struct CallSpec {
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
   uint32_t in_place = 0;  // a bit for each rank
-  bool packs = false;     // slots are packed, where they fit
+  bool packs = false;     // slots are packed in words, where they fit
+  bool rows = false;      // and in rows, which want a multiple of 8 threads
   // On views: elements of a block of each operand; `count` is what they take in a block of the call. Never in place.
   std::vector<uint64_t> views;
   double scale = 0;  // of sums of floats on views
@@ -66,7 +67,7 @@ class World {
   uint64_t* packed(int rank) {
     return reinterpret_cast<uint64_t*>(devices_[static_cast<size_t>(rank)]->channel->members()[rank].packed);
   }
-  // As if the channel had been used so much before.
+  // As if the channel had been used so much before; slots of rows also 2^32 turns before the next.
   void StartAt(uint64_t turn);
   const State& state(int rank) { return devices_[static_cast<size_t>(rank)]->channel->state; }
 
@@ -93,7 +94,7 @@ class World {
 
  private:
   struct Device {
-    std::vector<uint64_t> lines, packed, announcements, scratch, channel_memory;
+    std::vector<uint64_t> lines, packed, rows, announcements, scratch, channel_memory;
     std::vector<uint64_t> maps, meeting_memory;
     Channel* channel = nullptr;
     Control control;

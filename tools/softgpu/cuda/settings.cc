@@ -51,6 +51,7 @@ Settings Read() {
   s.driver_version = static_cast<int>(Number("SOFTGPU_DRIVER_VERSION", 13000));
   s.workers = static_cast<int>(Number("SOFTGPU_WORKERS", 0));
   s.peer_access = Flag("SOFTGPU_PEER_ACCESS", true);
+  s.native_atomics = Flag("SOFTGPU_NATIVE_ATOMICS", true);
   s.corrupt_peer = Flag("SOFTGPU_CORRUPT_PEER", false);
   s.ipc = Flag("SOFTGPU_IPC", true);
   s.vmm = Flag("SOFTGPU_VMM", true);

@@ -16,6 +16,7 @@ struct Settings {
   int driver_version = 13000;       // SOFTGPU_DRIVER_VERSION
   int workers = 0;                  // SOFTGPU_WORKERS: threads that run kernels; 0 = as many as cores
   bool peer_access = true;          // SOFTGPU_PEER_ACCESS=0: devices do not reach each other's memory
+  bool native_atomics = true;       // SOFTGPU_NATIVE_ATOMICS=0: devices are connected as by PCIe
   bool corrupt_peer = false;        // SOFTGPU_CORRUPT_PEER=1: what goes to and from peers' memory is lost, unsaid
   bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)

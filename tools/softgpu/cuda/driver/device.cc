@@ -82,7 +82,8 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
     if (FindDevice(peer) == nullptr || device == peer) return CUDA_ERROR_INVALID_DEVICE;
     const bool rank = attribute == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK;
     const bool array = attribute == CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED;
-    *value = !rank && !array && Knobs().peer_access ? 1 : 0;
+    const bool atomic = attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+    *value = !rank && !array && Knobs().peer_access && (!atomic || Knobs().native_atomics) ? 1 : 0;
     return CUDA_SUCCESS;
   });
 }

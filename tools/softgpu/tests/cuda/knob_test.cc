@@ -7,7 +7,7 @@ namespace {
 
 // What a process with given knobs finds; as text, so that it can be sent.
 struct Findings {
-  int init, devices, major, minor, version, peers, enabled, ipc, vmm, large, small, peer_word;
+  int init, devices, major, minor, version, peers, atomics, enabled, ipc, vmm, large, small, peer_word;
 };
 
 int Look(const std::string&, int channel) {
@@ -20,6 +20,7 @@ int Look(const std::string&, int channel) {
     cuDeviceGetAttribute(&f.vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0);
     cuDriverGetVersion(&f.version);
     cuDeviceCanAccessPeer(&f.peers, 0, 1);
+    cuDeviceGetP2PAttribute(&f.atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 0, 1);
     CUcontext context = nullptr, peer = nullptr;
     cuDevicePrimaryCtxRetain(&context, 0);
     cuDevicePrimaryCtxRetain(&peer, 1);
@@ -59,6 +60,7 @@ TEST(Knobs, HaveDefaults) {
   EXPECT_EQ(f.major * 10 + f.minor, 90);
   EXPECT_EQ(f.version, 13000);
   EXPECT_EQ(f.peers, 1);
+  EXPECT_EQ(f.atomics, 1);
   EXPECT_EQ(f.enabled, CUDA_SUCCESS);
   EXPECT_EQ(f.ipc, CUDA_SUCCESS);
   EXPECT_EQ(f.vmm, 1);
@@ -77,6 +79,10 @@ TEST(Knobs, SayWhichDevicesThereAre) {
 TEST(Knobs, MimicFailure) {
   const Findings alone = With({{"SOFTGPU_PEER_ACCESS", "0"}});
   EXPECT_EQ(alone.peers, 0);
+  EXPECT_EQ(alone.atomics, 0);
+  const Findings by_pcie = With({{"SOFTGPU_NATIVE_ATOMICS", "0"}});
+  EXPECT_EQ(by_pcie.peers, 1);
+  EXPECT_EQ(by_pcie.atomics, 0);
   EXPECT_EQ(alone.enabled, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
   const Findings corrupt = With({{"SOFTGPU_CORRUPT_PEER", "1"}});
   EXPECT_EQ(corrupt.enabled, CUDA_SUCCESS);

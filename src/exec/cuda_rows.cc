@@ -1,0 +1,55 @@
+#include "src/exec/cuda_rows.h"
+
+#include <cstring>
+
+namespace axccl::exec {
+namespace {
+
+using device::cuda::Device;
+using device::cuda::Driver;
+
+constexpr int kLeastCapability = 80;
+
+// -1: not visible to this process.
+CUdevice FindDevice(const std::array<uint8_t, 16>& uuid) {
+  const Driver& driver = Driver::Loaded();
+  int count = 0;
+  if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUdevice device = 0;
+    CUuuid found{};
+    if (driver.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) continue;
+    if (driver.cuDeviceGetUuid(&found, device) != CUDA_SUCCESS) continue;
+    if (std::memcmp(found.bytes, uuid.data(), uuid.size()) == 0) return device;
+  }
+  return -1;
+}
+
+std::string Text(const char* format, int a, int b) {
+  char text[160];
+  std::snprintf(text, sizeof(text), format, a, b);
+  return text;
+}
+
+}  // namespace
+
+std::string WhyNoRows(const Device& device, const std::vector<cuda_ipc::BlockAddress>& addresses) {
+  if (device.capability() < kLeastCapability)
+    return Text("CUDA device %d has compute capability %d, times ten; 80 is needed", device.ordinal(), device.capability());
+  for (const cuda_ipc::BlockAddress& address : addresses) {
+    if (std::memcmp(address.uuid.data(), device.uuid().bytes, address.uuid.size()) == 0) continue;
+    const CUdevice peer = FindDevice(address.uuid);
+    if (peer < 0)
+      return Text("CUDA device %d does not see the device that is number %d in another process", device.ordinal(),
+                  address.device);
+    // NVLink has them, PCIe does not, and may cut stores.
+    int atomics = 0;
+    const CUresult result = Driver::Loaded().cuDeviceGetP2PAttribute(
+        &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device.id(), peer);
+    if (result != CUDA_SUCCESS || atomics == 0)
+      return Text("CUDA devices %d and %d are not connected by NVLink", device.ordinal(), address.device);
+  }
+  return "";
+}
+
+}  // namespace axccl::exec
