@@ -7,14 +7,17 @@
 //
 // Memory is weak: stores of data, and relaxed ones, wait in a buffer of their block and reach memory in any order, at
 // random times while the block runs. Threads see their own, and after a barrier those from before it of their whole block. A release store
-// or an atomic operation first brings out what its thread sees, and the end of a block all. Under ThreadSanitizer
-// memory is not weak: there flags are atomics, data is accessed plainly, and a race is what it reports.
+// or an atomic operation first brings out what its thread sees, and the end of a block all. Copies in bulk go on by
+// themselves while the block runs (bulk.h). Under ThreadSanitizer memory is not weak: there flags are atomics, data is
+// accessed plainly, and a race is what it reports; copies in bulk are made by the thread that waits for them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
+
+#include "tests/harness/fibers/bulk.h"
 
 namespace axccl::fibers {
 
@@ -26,9 +29,13 @@ struct Launch {
 
 using Stream = std::vector<Launch>;
 
+// Whether blocks copy in bulk what they can.
+enum class Bulk : uint8_t { kNever, kAlways, kBySeed };
+
 struct Options {
   uint64_t seed = 1;
   uint64_t most_switches = 20'000'000;  // after so many the launches are taken for hung
+  Bulk bulk = Bulk::kBySeed;
   // Stands in for the host: called every `host_interval` switches, between those.
   std::function<void()> host;
   uint64_t host_interval = 1000;
@@ -55,5 +62,11 @@ uint64_t Draw(uint64_t bound);
 uint64_t Load(const void* p, size_t bytes);
 void Store(void* p, uint64_t value, size_t bytes);
 void BringOut();  // as a release does
+
+// Copies in bulk.
+bool CopiesInBulk();  // the block does
+void FenceBulk();     // before copies that begin until the next barrier; brings out, too
+bool IsFenced();
+BulkUnit& UnitOfBlock();
 
 }  // namespace axccl::fibers
