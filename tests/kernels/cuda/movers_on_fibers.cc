@@ -41,23 +41,32 @@ bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body, Watch
 }  // namespace
 
 bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed) {
-  return RunBlock(threads, seed, [&request] {
-    AXCCL_SHARED(Move, move);
+  struct State {
+    Move move;
+    BulkRing ring;
+  };
+  const auto body = [&request] {
+    AXCCL_SHARED(State, state);
+    Move& move = state.move;
     if (ThreadIndex() == 0) {
       Describe(request, request.count, &move);
+      state.ring.Begin();
+      move.ring = &state.ring;
       for (int d = 0; d < request.num_dst; ++d) move.place[d] = static_cast<uint8_t*>(request.dst[d]);
       for (int k = 0; k < request.num_src; ++k)
         move.place[request.num_dst + k] = static_cast<uint8_t*>(const_cast<void*>(request.src[k]));
     }
     Barrier();
     MoveElements(move);
-  });
+  };
+  return RunBlock(threads, seed, body);
 }
 
 bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed, uint32_t* tiles, Watch watch) {
   struct State {
     Move move;
     alignas(16) uint8_t tile[kTileBytes];
+    BulkRing ring;
     Box box;
   };
   const auto body = [&request, tiles] {
@@ -70,6 +79,8 @@ bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t
       move.scales_result = request.post != nullptr;
       if (request.post != nullptr) move.post = *request.post;
       box.tile_memory = state.tile;
+      state.ring.Begin();
+      move.ring = &state.ring;
       box.Begin(static_cast<uint32_t>(range.num_dims), range.sizes, move.element, range.begin, range.count);
     }
     Barrier();
