@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/cuda/reduce.h"
-#include "tests/harness/fibers/fibers.h"
 
 namespace axccl::kernels::cuda {
 
@@ -28,19 +27,20 @@ void Describe(const Request& request, uint64_t count, Move* move) {
     move->factor[request.num_dst + k] = request.pre[k];
 }
 
-bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body, Watch watch = nullptr) {
+bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body, fibers::Bulk bulk, Watch watch = nullptr) {
   fibers::Launch launch;
   launch.threads = threads;
   launch.body = std::move(body);
   fibers::Options options;
   options.seed = seed;
+  options.bulk = bulk;
   options.watch = std::move(watch);
   return fibers::Run({{launch}}, options);
 }
 
 }  // namespace
 
-bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed) {
+bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed, fibers::Bulk bulk) {
   struct State {
     Move move;
     BulkRing ring;
@@ -59,10 +59,11 @@ bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t see
     Barrier();
     MoveElements(move);
   };
-  return RunBlock(threads, seed, body);
+  return RunBlock(threads, seed, body, bulk);
 }
 
-bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed, uint32_t* tiles, Watch watch) {
+bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed, uint32_t* tiles, Watch watch,
+                     fibers::Bulk bulk) {
   struct State {
     Move move;
     alignas(16) uint8_t tile[kTileBytes];
@@ -94,7 +95,7 @@ bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t
     MoveBox(move, box);
     if (ThreadIndex() == 0 && tiles != nullptr) *tiles = box.is_run ? 0 : box.tiles;
   };
-  return RunBlock(threads, seed, body, std::move(watch));
+  return RunBlock(threads, seed, body, bulk, std::move(watch));
 }
 
 }  // namespace axccl::kernels::cuda

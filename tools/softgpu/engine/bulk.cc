@@ -1,6 +1,7 @@
 #include "tools/softgpu/engine/bulk.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "tools/softgpu/engine/mbarrier.h"
 #include "tools/softgpu/engine/memory_access.h"
@@ -10,12 +11,16 @@ namespace {
 
 constexpr uint32_t kAll = ~0u;
 
+std::atomic<uint64_t> bulk_bytes{0};
+
 // Words, so that ThreadSanitizer sees them.
 void CopyWords(std::byte* to, const std::byte* from, uint32_t bytes) {
   for (uint32_t at = 0; at < bytes; at += 4) StorePlain(to + at, LoadPlain<uint32_t>(from + at));
 }
 
 }  // namespace
+
+uint64_t BulkBytes() { return bulk_bytes.load(std::memory_order_relaxed); }
 
 void BulkUnit::Start(uint32_t shared_bytes, uint32_t threads, bool watches_writes) {
   copies_.clear();
@@ -50,6 +55,7 @@ void BulkUnit::Step(BulkCopy* copy, uint32_t most) {
   } else {
     CopyWords(c.to + at, c.data.data() + at, bytes);
     c.written += bytes;
+    if (c.to_global) bulk_bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
   if (reads ? c.from_global : c.to_global) {
     const uint64_t address = reinterpret_cast<uintptr_t>(reads ? c.from : c.to) + at;
