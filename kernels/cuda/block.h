@@ -2,9 +2,11 @@
 // needs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/box.h"
+#include "kernels/cuda/bulk.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/movers.h"
 #include "kernels/cuda/primitives.h"
@@ -74,11 +76,14 @@ struct BlockState {
   // By turns, so that one is filled in while slow threads still look at the other. Moves of views begin behind a
   // barrier and are all the first one; then the other's memory is for tiles, which end with a barrier.
   Move moves[2];
+#if defined(AXCCL_CUDA_HAS_BULK)
+  BulkRing ring;
+#endif
   Box box;          // of a move of views
   Portion portion;  // that the box is of
   uint32_t polls;   // of a wait
   uint32_t rounds;  // of visits to all strands; the first thread's
 };
-static_assert(sizeof(Move) >= kTileBytes);
+static_assert(offsetof(Move, count) >= kTileBytes);
 
 }  // namespace axccl::kernels::cuda

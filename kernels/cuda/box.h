@@ -91,6 +91,12 @@ struct Box {
     return place + offset;
   }
   AXCCL_DEVICE Tile TileOf(uint32_t operand, uint8_t* place, uint32_t number) const;
+  // Of a run; and how many pieces of one there are from a piece on.
+  AXCCL_DEVICE uint64_t RunBytes() const { return per_run_.value * piece; }
+  AXCCL_DEVICE uint64_t LeftOfRun(uint64_t index) const {
+    const uint64_t in_run = first_ + index;
+    return (per_run_.Quotient(in_run) + 1) * per_run_.value - in_run;
+  }
 
  private:
   // A dimension beyond the run, the fastest of them first.

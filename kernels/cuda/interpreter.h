@@ -95,6 +95,10 @@ AXCCL_DEVICE void Interpreter::Run() {
     block_.polls = here == 1 ? kPolls : kPollsBesides;
     block_.rounds = 0;
     block_.box.tile_memory = &block_.moves[1];
+#if defined(AXCCL_CUDA_HAS_BULK)
+    block_.ring.Begin();
+    block_.moves[0].ring = block_.moves[1].ring = &block_.ring;
+#endif
   }
   Barrier();
   uint32_t idle = 0;

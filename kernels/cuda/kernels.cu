@@ -1,4 +1,5 @@
 // The device code of the library: one kernel that interprets plans (launch.h).
+#include "kernels/cuda/bulk_copy.h"
 #include "kernels/cuda/interpreter.h"
 #include "kernels/cuda/reduce.h"
 

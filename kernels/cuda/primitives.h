@@ -160,6 +160,67 @@ AXCCL_DEVICE void StoreWord(uint8_t* p, Word word) {
   }
 }
 
+// ---- copies in bulk ----
+
+// Of 16 bytes and multiples of that, between global and shared memory. A unit of the processor makes them by itself, while
+// the thread that has begun them goes on. It reaches memory by another way (the async proxy, in the words of PTX) than
+// threads do: what comes before a copy by the order above is seen by it if the thread has made a BulkFence() in between.
+// The other way round nothing is needed: who has seen that a copy has ended sees what it has written, and passes that on.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define AXCCL_CUDA_HAS_BULK 1
+
+// What is worth it: copies of so many bytes, by stages of so many.
+AXCCL_DEVICE constexpr uint32_t BulkLeast() { return 16 << 10; }
+inline constexpr uint32_t kBulkStages = 8, kBulkStageBytes = 2 << 10;
+
+// Of one load at a time: opens when as many bytes have come as are expected, and counts how often it has. In shared
+// memory.
+struct alignas(8) BulkGate {
+  uint64_t word;
+};
+
+AXCCL_DEVICE uint32_t Shared(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+AXCCL_DEVICE void BulkFence() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// A BulkFence() comes before the first load.
+AXCCL_DEVICE void InitGate(BulkGate* gate) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(Shared(gate)) : "memory");
+}
+AXCCL_DEVICE void ExpectBulk(BulkGate* gate, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(Shared(gate)), "r"(bytes) : "memory");
+}
+AXCCL_DEVICE void LoadBulk(uint8_t* to, const uint8_t* from, uint32_t bytes, BulkGate* gate) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(Shared(to)),
+               "l"(Global(from)), "r"(bytes), "r"(Shared(gate))
+               : "memory");
+}
+// Until the gate has opened; `parity` of how often it had before.
+AXCCL_DEVICE void AwaitGate(BulkGate* gate, uint32_t parity) {
+  uint32_t open;
+  do {
+    asm volatile(
+        "{ .reg .pred open; mbarrier.try_wait.parity.shared::cta.b64 open, [%1], %2; selp.u32 %0, 1, 0, open; }"
+        : "=r"(open)
+        : "r"(Shared(gate)), "r"(parity)
+        : "memory");
+  } while (open == 0);
+}
+AXCCL_DEVICE void StoreBulk(uint8_t* to, const uint8_t* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(Global(to)), "r"(Shared(from)),
+               "r"(bytes)
+               : "memory");
+}
+// The thread's stores since the last time are a group.
+AXCCL_DEVICE void CommitBulk() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until the thread's groups but the last `kBut` ones have read shared memory.
+template <uint32_t kBut>
+AXCCL_DEVICE void AwaitBulkRead() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBut) : "memory");
+}
+// Until all of the thread's groups have written.
+AXCCL_DEVICE void AwaitBulkWritten() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+#endif
+
 // ---- conversions ----
 
 // Exact; NaN keeps being one.

@@ -128,6 +128,20 @@ AXCCL_DEVICE_CALL void SealRows(const Move& in_shared) {
   }
 }
 
+// The pieces that are not aligned, from number `first` on by steps of the number of threads.
+AXCCL_DEVICE void CopyOthers(const Move& move, const Pieces& pieces, uint8_t* from, uint32_t first) {
+#pragma unroll 1
+  for (uint32_t i = first; i < pieces.NumOthers(); i += NumThreads()) {
+    uint32_t at = 0;
+    const uint32_t size = pieces.Other(i, &at);
+    const Raw raw = LoadPart(pieces.Address(move.num_dst, from, at), size, pieces.word);
+#pragma unroll 1
+    for (uint32_t d = 0; d < move.num_dst; ++d) {
+      if (move.place[d] != from) StorePart(pieces.Address(d, move.place[d], at), raw, size, pieces.word, move.flag);
+    }
+  }
+}
+
 AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
   const auto bytes = static_cast<uint32_t>(move.count) * move.element;
   const Pieces pieces = Pieces::Of(move.place, move.num_operands(), bytes, 1);
@@ -138,17 +152,16 @@ AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
     if (pieces.word == 2) return CopyWords<uint16_t>(move, bytes);
     return CopyWords<uint8_t>(move, bytes);
   }
-  CopyAligned(move, pieces);
-#pragma unroll 1
-  for (uint32_t i = ThreadIndex(); i < pieces.NumOthers(); i += NumThreads()) {
-    uint32_t at;
-    const uint32_t size = pieces.Other(i, &at);
-    const Raw raw = LoadPart(pieces.Address(move.num_dst, from, at), size, pieces.word);
-#pragma unroll 1
-    for (uint32_t d = 0; d < move.num_dst; ++d) {
-      if (move.place[d] != from) StorePart(pieces.Address(d, move.place[d], at), raw, size, pieces.word, move.flag);
-    }
+#if defined(AXCCL_CUDA_HAS_BULK)
+  if (16 * pieces.aligned >= BulkLeast()) {
+    // The last threads see to the ends meanwhile.
+    CopyOthers(move, pieces, from, NumThreads() - 1 - ThreadIndex());
+    if (ThreadIndex() == 0) CopyRunInBulk(move, move.ring, pieces.aligned, pieces.head);
+    return;
   }
+#endif
+  CopyAligned(move, pieces);
+  CopyOthers(move, pieces, from, ThreadIndex());
 }
 
 template <class Word>
@@ -255,6 +268,12 @@ AXCCL_DEVICE void CopyBoxOf(const Move& move, const Box& box) {
 }
 
 AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box) {
+#if defined(AXCCL_CUDA_HAS_BULK)
+  if (box.word == 16 && 16 * box.pieces >= BulkLeast() && box.RunBytes() >= kBulkStageBytes) {
+    if (ThreadIndex() == 0) CopyBoxInBulk(move, move.ring, box);
+    return;
+  }
+#endif
   switch (box.word) {
     case 16:
       return CopyBoxOf<Raw>(move, box);

@@ -56,6 +56,7 @@ struct Fiber {
   uint32_t thread = 0;
   bool waits = false;  // in a barrier
   bool ended = false;
+  bool fenced = false;  // since its last barrier
   Stack* stack = nullptr;
   Sanitizer sanitizer;
 };
@@ -103,6 +104,8 @@ struct Block {
   uint32_t arrived = 0, count = 0, result = 0, left = 0;
   bool passed = false;  // all have arrived at a barrier
   char order = 0;       // stands for the block's barriers
+  BulkUnit bulk;
+  bool copies_in_bulk = false;
 };
 
 struct Machine {
@@ -168,6 +171,8 @@ void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
   block->fibers.resize(launch.threads);
   block->left = launch.threads;
   block->partial_rows.resize((launch.threads + kRowThreads - 1) / kRowThreads);
+  const Bulk bulk = machine->options->bulk;
+  block->copies_in_bulk = bulk == Bulk::kAlways || (bulk == Bulk::kBySeed && Draw(3) != 0);
   std::memset(block->shared.get(), 0xa5, kSharedBytes);
   for (uint32_t t = 0; t < launch.threads; ++t) {
     Fiber& fiber = block->fibers[t];
@@ -250,6 +255,12 @@ void Drain(Block* block, size_t index) {
   block->pending.erase(block->pending.begin() + static_cast<ptrdiff_t>(index));
 }
 
+void CopyPiece(BulkUnit* bulk) {
+  const BulkUnit::Piece piece = bulk->Next();
+  std::memcpy(piece.to, piece.from, piece.bytes);
+  bulk->End();
+}
+
 void RunOne(Block* block) {
   Fiber* const fiber = block->ready[Draw(block->ready.size())];
   machine->now = fiber;
@@ -259,6 +270,7 @@ void RunOne(Block* block) {
   if (fiber->ended || fiber->waits) Remove(&block->ready, fiber);
   // Even a block that stores nothing more.
   if (!block->pending.empty() && Draw(16) == 0) Drain(block, Draw(block->pending.size()));
+  if (!kSanitized && !block->bulk.idle() && Draw(3) == 0) CopyPiece(&block->bulk);
   if (block->passed) OpenBarrier(block);
   if (fiber->ended && --block->left == 0) EndBlock(block);
 }
@@ -318,6 +330,7 @@ uint32_t BarrierCount(bool value) {
   }
   Leave(fiber);
   Sanitizer::Acquire(&block.order);
+  fiber->fenced = false;
   return block.result;
 }
 
@@ -402,5 +415,13 @@ void BringOut() {
   }
   fiber->block->pending = std::move(kept);
 }
+
+bool CopiesInBulk() { return machine->now->block->copies_in_bulk; }
+void FenceBulk() {
+  if (!kSanitized) BringOut();
+  machine->now->fenced = true;
+}
+bool IsFenced() { return machine->now->fenced; }
+BulkUnit& UnitOfBlock() { return machine->now->block->bulk; }
 
 }  // namespace axccl::fibers

@@ -6,15 +6,19 @@
 // interrupted at every primitive.
 //
 // Memory is weak: stores of data, and relaxed ones, wait in a buffer of their block and reach memory in any order, at
-// random times while the block runs. Rows of bytes that neighbouring threads store together reach it as a whole. Threads see their own, and after a barrier those from before it of their whole block. A release store
-// or an atomic operation first brings out what its thread sees, and the end of a block all. Under ThreadSanitizer
-// memory is not weak: there flags are atomics, data is accessed plainly, and a race is what it reports.
+// random times while the block runs. Rows of bytes that neighbouring threads store together reach it as a whole. Threads
+// see their own, and after a barrier those from before it of their whole block. A release store or an atomic operation
+// first brings out what its thread sees, and the end of a block all. Copies in bulk go on by themselves while the block
+// runs (bulk.h). Under ThreadSanitizer memory is not weak: there flags are atomics, data is accessed plainly, and a race
+// is what it reports; copies in bulk are made by the thread that waits for them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
+
+#include "tests/harness/fibers/bulk.h"
 
 namespace axccl::fibers {
 
@@ -26,9 +30,13 @@ struct Launch {
 
 using Stream = std::vector<Launch>;
 
+// Whether blocks copy in bulk what they can.
+enum class Bulk : uint8_t { kNever, kAlways, kBySeed };
+
 struct Options {
   uint64_t seed = 1;
   uint64_t most_switches = 20'000'000;  // after so many the launches are taken for hung
+  Bulk bulk = Bulk::kBySeed;
   // Stands in for the host: called every `host_interval` switches, between those.
   std::function<void()> host;
   uint64_t host_interval = 1000;
@@ -62,5 +70,11 @@ void BringOut();  // as a release does
 inline constexpr size_t kRowBytes = 128, kPartBytes = 16, kRowThreads = kRowBytes / kPartBytes;
 const uint8_t* Gather(void* p, const void* part);
 void StoreRow(void* p, const uint8_t* row);
+
+// Copies in bulk.
+bool CopiesInBulk();  // the block does
+void FenceBulk();     // before copies that begin until the next barrier; brings out, too
+bool IsFenced();
+BulkUnit& UnitOfBlock();
 
 }  // namespace axccl::fibers

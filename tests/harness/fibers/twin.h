@@ -175,6 +175,58 @@ inline void StoreRow(uint8_t* place, const Raw& raw) {
 #endif
 }
 
+// ---- copies in bulk ----
+
+#define AXCCL_CUDA_HAS_BULK 1
+
+// Small, so that small calls use all stages.
+inline uint32_t BulkLeast() { return fibers::CopiesInBulk() ? 128 : ~0u; }
+inline constexpr uint32_t kBulkStages = 4, kBulkStageBytes = 64;
+
+using BulkGate = fibers::BulkGate;
+
+// Copies go on while somebody waits. Here ThreadSanitizer sees them.
+inline void GoOnInBulk() {
+#if defined(__SANITIZE_THREAD__)
+  fibers::BulkUnit& unit = fibers::UnitOfBlock();
+  if (!unit.idle()) {
+    const fibers::BulkUnit::Piece piece = unit.Next();
+    for (uint32_t at = 0; at < piece.bytes; at += 8)
+      StoreWord<uint64_t>(piece.to + at, LoadWord<uint64_t>(piece.from + at));
+    unit.End();
+  }
+#endif
+  fibers::Switch();
+}
+
+inline void BulkFence() { fibers::FenceBulk(); }
+inline void InitGate(BulkGate* gate) { *gate = BulkGate{}; }
+inline void ExpectBulk(BulkGate* gate, uint32_t bytes) {
+  fibers::MaybeSwitch();
+  gate->Expect(bytes);
+}
+inline void LoadBulk(uint8_t* to, const uint8_t* from, uint32_t bytes, BulkGate* gate) {
+  fibers::MaybeSwitch();
+  fibers::UnitOfBlock().Load(to, from, bytes, gate, !fibers::IsFenced());
+}
+inline void AwaitGate(BulkGate* gate, uint32_t parity) {
+  while (!gate->HasOpened(parity)) GoOnInBulk();
+}
+inline void StoreBulk(uint8_t* to, const uint8_t* from, uint32_t bytes) {
+  fibers::MaybeSwitch();
+  fibers::UnitOfBlock().Store(to, from, bytes, !fibers::IsFenced());
+}
+inline void CommitBulk() { fibers::UnitOfBlock().Commit(); }
+template <uint32_t kBut>
+void AwaitBulkRead() {
+  while (!fibers::UnitOfBlock().HaveRead(kBut)) GoOnInBulk();
+}
+inline void AwaitBulkWritten() {
+  while (!fibers::UnitOfBlock().HaveWritten()) GoOnInBulk();
+}
+
+// ---- conversions ----
+
 // By definition of the format, not as the library's other code does it.
 inline float HalfToFloat(uint32_t code) {
   const uint32_t exponent = code >> 10 & 31u, mantissa = code & 1023u;

@@ -13,8 +13,17 @@
 namespace axccl::kernels::cuda {
 namespace {
 
+// Most blocks copy in bulk what is not very small (tests/harness/fibers/twin.h), so calls are made in both ways.
+class CudaInterpreter : public testing::Test {
+ protected:
+  void ExpectCopiesInBulk() const { EXPECT_GT(fibers::BulkBytes(), before_ + 100'000); }
+
+ private:
+  const uint64_t before_ = fibers::BulkBytes();
+};
+
 // Every algorithm by itself, three times.
-TEST(CudaInterpreter, RunsEveryAlgorithm) {
+TEST_F(CudaInterpreter, RunsEveryAlgorithm) {
   constexpr int kLanes = 3;
   harness::Random random(harness::Seed());
   for (int kind = 0; kind < plan::kNumKinds; ++kind) {
@@ -32,19 +41,27 @@ TEST(CudaInterpreter, RunsEveryAlgorithm) {
       }
     }
   }
+  ExpectCopiesInBulk();
 }
 
-TEST(CudaInterpreter, RunsSequencesOfAnyCalls) {
+TEST_F(CudaInterpreter, RunsSequencesOfAnyCalls) {
   harness::Random random(harness::Seed() + 1);
   for (int repeat = 0; repeat < 150; ++repeat) ASSERT_EQ(RunAnyCalls(RunKernel, random.Next()), "");
+  ExpectCopiesInBulk();
 }
 
-TEST(CudaInterpreter, RunsCallsOfManyTurns) {
+TEST_F(CudaInterpreter, RunsCallsOfManyTurns) {
   harness::Random random(harness::Seed() + 2);
   for (int repeat = 0; repeat < 60; ++repeat) ASSERT_EQ(RunLongCalls(RunKernel, random.Next()), "");
 }
 
-TEST(CudaInterpreter, RunsSmallCalls) {
+TEST_F(CudaInterpreter, RunsCallsOfLargeTurns) {
+  harness::Random random(harness::Seed() + 6);
+  for (int repeat = 0; repeat < 40; ++repeat) ASSERT_EQ(RunLargeCalls(RunKernel, random.Next()), "");
+  ExpectCopiesInBulk();
+}
+
+TEST_F(CudaInterpreter, RunsSmallCalls) {
   harness::Random random(harness::Seed() + 4);
   for (int repeat = 0; repeat < 300; ++repeat) ASSERT_EQ(RunSmallCalls(RunKernel, random.Next()), "");
 }
@@ -55,7 +72,7 @@ TEST(CudaInterpreter, RunsRowedCalls) {
 }
 
 // Of what was stored long ago and is not used any more nothing is left.
-TEST(CudaInterpreter, ForgetsOldWords) {
+TEST_F(CudaInterpreter, ForgetsOldWords) {
   CallSpec call;
   call.algorithm = "oneshot";
   call.count = 3;
@@ -72,13 +89,13 @@ TEST(CudaInterpreter, ForgetsOldWords) {
   }
 }
 
-TEST(CudaInterpreter, RunsOneOfTwoPrograms) {
+TEST_F(CudaInterpreter, RunsOneOfTwoPrograms) {
   harness::Random random(harness::Seed() + 4);
   for (int repeat = 0; repeat < 150; ++repeat) ASSERT_EQ(RunOffers(RunKernel, random.Next()), "");
 }
 
 // More steps than a block keeps in shared memory, and more waits after each other than it has threads.
-TEST(CudaInterpreter, RunsWithManyRanks) {
+TEST_F(CudaInterpreter, RunsWithManyRanks) {
   harness::Random random(harness::Seed() + 3);
   for (int repeat = 0; repeat < 40; ++repeat) {
     const int ranks = 5 + static_cast<int>(random.Below(World::kMaxRanks - 4));
@@ -87,7 +104,7 @@ TEST(CudaInterpreter, RunsWithManyRanks) {
   }
 }
 
-TEST(CudaInterpreter, MembersMayMeetLate) {
+TEST_F(CudaInterpreter, MembersMayMeetLate) {
   harness::Random random(harness::Seed() + 5);
   for (int repeat = 0; repeat < 200; ++repeat) ASSERT_EQ(RunBeforeMeeting(RunKernel, random.Next()), "");
 }

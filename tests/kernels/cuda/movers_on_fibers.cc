@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/cuda/reduce.h"
-#include "tests/harness/fibers/fibers.h"
 
 namespace axccl::kernels::cuda {
 
@@ -28,29 +27,38 @@ void Describe(const Request& request, uint64_t count, Move* move) {
     move->factor[request.num_dst + k] = request.pre[k];
 }
 
-bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body, Watch watch = nullptr) {
+bool RunBlock(uint32_t threads, uint64_t seed, std::function<void()> body, fibers::Bulk bulk, Watch watch = nullptr) {
   fibers::Launch launch;
   launch.threads = threads;
   launch.body = std::move(body);
   fibers::Options options;
   options.seed = seed;
+  options.bulk = bulk;
   options.watch = std::move(watch);
   return fibers::Run({{launch}}, options);
 }
 
 }  // namespace
 
-bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed) {
-  return ReduceRowsOnFibers(request, 0, 0, threads, seed);
+bool ReduceOnFibers(const ReduceRequest& request, uint32_t threads, uint64_t seed, fibers::Bulk bulk) {
+  return ReduceRowsOnFibers(request, 0, 0, threads, seed, bulk);
 }
 
-bool ReduceRowsOnFibers(const ReduceRequest& request, uint32_t rows, uint64_t flag, uint32_t threads, uint64_t seed) {
-  return RunBlock(threads, seed, [&request, rows, flag] {
-    AXCCL_SHARED(Move, move);
+bool ReduceRowsOnFibers(const ReduceRequest& request, uint32_t rows, uint64_t flag, uint32_t threads, uint64_t seed,
+                        fibers::Bulk bulk) {
+  struct State {
+    Move move;
+    BulkRing ring;
+  };
+  const auto body = [&request, rows, flag] {
+    AXCCL_SHARED(State, state);
+    Move& move = state.move;
     if (ThreadIndex() == 0) {
       Describe(request, request.count, &move);
       move.packing = rows != 0 ? Packing::kRows : Packing::kNone;
       move.flag = flag;
+      state.ring.Begin();
+      move.ring = &state.ring;
       for (int d = 0; d < request.num_dst; ++d) move.place[d] = static_cast<uint8_t*>(request.dst[d]);
       for (int k = 0; k < request.num_src; ++k)
         move.place[request.num_dst + k] = static_cast<uint8_t*>(const_cast<void*>(request.src[k]));
@@ -60,13 +68,16 @@ bool ReduceRowsOnFibers(const ReduceRequest& request, uint32_t rows, uint64_t fl
     }
     Barrier();
     MoveElements(move);
-  });
+  };
+  return RunBlock(threads, seed, body, bulk);
 }
 
-bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed, uint32_t* tiles, Watch watch) {
+bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t seed, uint32_t* tiles, Watch watch,
+                     fibers::Bulk bulk) {
   struct State {
     Move move;
     alignas(16) uint8_t tile[kTileBytes];
+    BulkRing ring;
     Box box;
   };
   const auto body = [&request, tiles] {
@@ -79,6 +90,8 @@ bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t
       move.scales_result = request.post != nullptr;
       if (request.post != nullptr) move.post = *request.post;
       box.tile_memory = state.tile;
+      state.ring.Begin();
+      move.ring = &state.ring;
       box.Begin(static_cast<uint32_t>(range.num_dims), range.sizes, move.element, range.begin, range.count);
     }
     Barrier();
@@ -92,7 +105,7 @@ bool MoveBoxOnFibers(const BoxReduceRequest& request, uint32_t threads, uint64_t
     MoveBox(move, box);
     if (ThreadIndex() == 0 && tiles != nullptr) *tiles = box.is_run ? 0 : box.tiles;
   };
-  return RunBlock(threads, seed, body, std::move(watch));
+  return RunBlock(threads, seed, body, bulk, std::move(watch));
 }
 
 }  // namespace axccl::kernels::cuda

@@ -60,14 +60,17 @@ std::string RunAnyCalls(Kernel kernel, uint64_t seed) {
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);
 }
 
-std::string RunLongCalls(Kernel kernel, uint64_t seed) {
+namespace {
+
+// Two calls of `least` elements and more, in turns of about `tile`.
+std::string RunInTurns(Kernel kernel, uint64_t seed, uint64_t least, uint64_t tile) {
   harness::Random random(seed);
   const int ranks = 2 + static_cast<int>(random.Below(3));
   std::vector<CallSpec> calls;
   for (int n = 0; n < 2; ++n) {
     CallSpec call = RandomCall(ranks, kLanes, &random);
-    call.count = 400 + random.Below(800);
-    call.tile = 1;
+    call.count = least + random.Below(800);
+    call.tile = tile + (tile > 1 ? random.Below(tile) : 0);
     call.views.clear();
     call.scale = 0;
     Legalize(&call);
@@ -76,6 +79,11 @@ std::string RunLongCalls(Kernel kernel, uint64_t seed) {
   }
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);
 }
+
+}  // namespace
+
+std::string RunLongCalls(Kernel kernel, uint64_t seed) { return RunInTurns(kernel, seed, 400, 1); }
+std::string RunLargeCalls(Kernel kernel, uint64_t seed) { return RunInTurns(kernel, seed, 1000, 100); }
 
 std::string RunSmallCalls(Kernel kernel, uint64_t seed) {
   harness::Random random(seed);

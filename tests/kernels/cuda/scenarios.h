@@ -15,6 +15,8 @@ std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<C
 std::string RunAnyCalls(Kernel kernel, uint64_t seed);
 // Large data through little scratch, so that slots are used again and again.
 std::string RunLongCalls(Kernel kernel, uint64_t seed);
+// The same with slots that are copied in bulk.
+std::string RunLargeCalls(Kernel kernel, uint64_t seed);
 // Calls with small slots, packed most of the time.
 std::string RunSmallCalls(Kernel kernel, uint64_t seed);
 // Likewise, in rows.

@@ -94,4 +94,7 @@ class Execution {
   virtual const std::string& error() const = 0;
 };
 
+// What all launches of this process have written to global memory by copies in bulk, for tests.
+uint64_t BulkBytes();
+
 }  // namespace softgpu::engine

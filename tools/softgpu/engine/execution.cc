@@ -102,6 +102,7 @@ void ExecutionState::StartBlock(Block* block, uint64_t linear) {
   for (Barrier& barrier : block->barriers) barrier = {};
   block->cluster_arrived = 0;
   block->cluster_waiting.clear();
+  block->bulk.Start(block->shared_bytes, block->threads, program_->reads_shared_in_bulk);
   for (uint32_t i = 0; i < block->warps.size(); ++i) block->warps[i].Start(block, i);
 }
 
@@ -190,7 +191,9 @@ void ExecutionState::Account(Warp& warp) {
     ++epoch_;
     polled_in_epoch_ = false;
   }
+  if (shuffles() && !block.bulk.idle() && Random(4) == 0) block.bulk.Advance();
   if (block.live_threads == 0) {
+    block.bulk.End();
     const auto found = std::find_if(resident_.begin(), resident_.end(),
                                     [&](const std::unique_ptr<Block>& other) { return other.get() == &block; });
     warps_resident_ -= block.warps.size();
@@ -218,6 +221,16 @@ bool ExecutionState::EverybodyWaits() const {
   return true;
 }
 
+bool ExecutionState::FinishBulkCopies() {
+  bool any = false;
+  for (const auto& block : resident_) {
+    any |= !block->bulk.idle();
+    block->bulk.Finish();
+  }
+  if (any) ++epoch_;
+  return any;
+}
+
 State ExecutionState::Run(uint64_t instructions) {
   ranges_.ForgetIfStale();
   FillResidents();
@@ -225,7 +238,7 @@ State ExecutionState::Run(uint64_t instructions) {
   while (!failed() && !resident_.empty() && instructions_ < end) {
     Warp* const warp = options_.seed == 0 ? NextInOrder() : NextBySeed();
     if (warp == nullptr) {
-      if (!EverybodyWaits()) continue;
+      if (!EverybodyWaits() || FinishBulkCopies()) continue;
       ++epoch_;  // look at everybody again next time
       polled_in_epoch_ = false;
       return State::kWaiting;

@@ -63,6 +63,9 @@ class ExecutionState : public Execution {
     return static_cast<uint64_t>(warp.burst_length - warp.budget - warp.forfeited);
   }
   uint64_t id() const { return id_; }
+  // Whether there is a seed; and what it draws, else 0.
+  bool shuffles() const { return options_.seed != 0; }
+  uint64_t Draw(uint64_t below) { return shuffles() ? Random(below) : 0; }
   bool failed() const { return !error_.empty(); }
   void Fail(const std::string& error) {
     if (error_.empty()) error_ = error;
@@ -80,6 +83,8 @@ class ExecutionState : public Execution {
   void Account(Warp& warp);
   void ReportDeadlock(const Block& block);
   bool EverybodyWaits() const;
+  // Ends what no thread waits for any more. False when there is nothing.
+  bool FinishBulkCopies();
   uint64_t Random(uint64_t below);
 
   const LaunchConfig config_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/softgpu/engine/bulk.h"
 #include "tools/softgpu/engine/engine.h"
 #include "tools/softgpu/engine/ptx_ir.h"
 
@@ -124,6 +125,7 @@ struct Program {
   uint32_t predicates = 3;
   uint32_t shared_bytes = 0, local_bytes = 0;
   uint64_t const_begin = 0, const_end = 0;  // of the module's .const variables
+  bool reads_shared_in_bulk = false;        // some cp.async.bulk does
 };
 
 // Bytes that move between two places of a thread's local memory (or columns) at a call or a return.
@@ -263,6 +265,7 @@ struct Block {
   uint32_t threads = 0, live_threads = 0;
   std::vector<Warp> warps;
   Barrier barriers[kBarriers];
+  BulkUnit bulk;
   // barrier.cluster, of a cluster of one block
   uint32_t cluster_arrived = 0;
   std::vector<Arrival> cluster_waiting;

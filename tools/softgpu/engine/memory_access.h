@@ -29,6 +29,13 @@ void FailAddress(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint
 // Tells the race detector, if there is one. Only of global memory.
 void NoteAccess(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint32_t bytes, bool write);
 
+// That a thread has written shared memory (if it is), where a unit may read it.
+inline void NoteSharedWrite(Warp& w, const std::byte* to, uint32_t bytes) {
+  BulkUnit& bulk = w.block->bulk;
+  const auto offset = static_cast<uint64_t>(to - w.block->shared);
+  if (bulk.watches_writes() && offset < w.block->shared_bytes) bulk.NoteWrite(offset, bytes);
+}
+
 // Null when the launch has failed.
 template <Window window>
 inline std::byte* HostPointer(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint32_t bytes) {

@@ -1,35 +1,14 @@
-// mbarrier objects, and copies that the hardware does by itself. Copies are done at once here, which their contracts
-// allow.
+// mbarrier objects, and asynchronous copies of a few bytes, which are done at once here, as their contracts allow.
 #include <algorithm>
-#include <vector>
 
+#include "tools/softgpu/engine/mbarrier.h"
 #include "tools/softgpu/engine/memory_access.h"
 
 namespace softgpu::engine {
+
+bool DecodeBulk(Decoder& decoder);  // ops_bulk.cc
+
 namespace {
-
-// An mbarrier object, in its 64 bits: arrivals of a phase, arrivals that are missing, bytes that are missing, the
-// phase.
-struct Mbarrier {
-  static constexpr uint64_t kCountMask = (1 << 20) - 1;
-  static constexpr int64_t kBytesBias = 1 << 21;
-
-  uint64_t expected = 0, pending = 0, phase = 0;
-  int64_t bytes = 0;
-
-  static Mbarrier Unpack(uint64_t word) {
-    return {word & kCountMask, word >> 20 & kCountMask, word >> 63,
-            static_cast<int64_t>(word >> 40 & ((1 << 22) - 1)) - kBytesBias};
-  }
-  uint64_t Pack() const {
-    return expected | pending << 20 | static_cast<uint64_t>(bytes + kBytesBias) << 40 | phase << 63;
-  }
-  void EndPhaseIfComplete() {
-    if (pending != 0 || bytes != 0) return;
-    phase ^= 1;
-    pending = expected;
-  }
-};
 
 enum class BarrierOp : uint8_t {
   kInit,
@@ -44,9 +23,24 @@ enum class BarrierOp : uint8_t {
   kTestParity,
 };
 
+// Where the mbarrier at `address` is. Null when the launch has failed.
 template <Window window>
-uint64_t* WordAt(Warp& w, const Instr& in, uint32_t lane, uint64_t address) {
-  return reinterpret_cast<uint64_t*>(HostPointer<window>(w, in, lane, address, sizeof(uint64_t)));
+uint64_t* WordAt(Warp& w, const Instr& in, uint32_t lane, uint64_t address, BarrierOp op) {
+  std::byte* const word = HostPointer<window>(w, in, lane, address, sizeof(uint64_t));
+  if (word == nullptr) return nullptr;
+  const ptrdiff_t offset = word - w.block->shared;
+  if (offset < 0 || offset >= static_cast<ptrdiff_t>(w.block->shared_bytes)) {
+    FailAddress(w, in, lane, address, sizeof(uint64_t), "is outside the shared memory of the block");
+    return nullptr;
+  }
+  BulkUnit& bulk = w.block->bulk;
+  if (op == BarrierOp::kInit) bulk.Initialise(static_cast<uint32_t>(offset));
+  if (!bulk.IsInitialised(static_cast<uint32_t>(offset))) {
+    w.Fail(in, lane, "there is no mbarrier: it was not initialised");
+    return nullptr;
+  }
+  if (op == BarrierOp::kInvalidate) bulk.Invalidate(static_cast<uint32_t>(offset));
+  return reinterpret_cast<uint64_t*>(word);
 }
 
 bool ChangeBarrier(BarrierOp op, uint64_t operand, Mbarrier* barrier) {
@@ -84,8 +78,13 @@ void RunBarrier(Warp& w, const Instr& in, uint32_t lanes) {
   uint64_t* const d = w.Out(in.d);
   uint32_t done = 0;
   uint64_t seen = 0;
+  // Who waits makes copies go on.
+  if ((op == BarrierOp::kTest || op == BarrierOp::kTestParity) && !w.block->bulk.idle()) {
+    w.block->bulk.Advance();
+    w.progressed = true;
+  }
   ForLanes(lanes, [&](uint32_t i) {
-    uint64_t* const word = WordAt<window>(w, in, i, a[i] + static_cast<uint64_t>(in.offset));
+    uint64_t* const word = WordAt<window>(w, in, i, a[i] + static_cast<uint64_t>(in.offset), op);
     if (word == nullptr) return;
     Mbarrier barrier = Mbarrier::Unpack(*word);
     if (op == BarrierOp::kTest || op == BarrierOp::kTestParity) {
@@ -179,22 +178,20 @@ bool DecodeMbarrier(Decoder& decoder) {
 }
 
 // Plain copies, a piece at a time so that each is checked, and seen by ThreadSanitizer.
-template <Window to, Window from>
 bool CopyBytes(Warp& w, const Instr& in, uint32_t lane, uint64_t target, uint64_t source, uint32_t bytes,
                uint32_t copied) {
   for (uint32_t at = 0; at < bytes; at += 4) {
-    std::byte* const d = HostPointer<to>(w, in, lane, target + at, 4);
+    std::byte* const d = HostPointer<Window::kShared>(w, in, lane, target + at, 4);
     if (d == nullptr) return false;
     uint32_t value = 0;
     if (at < copied) {
-      const std::byte* const s = HostPointer<from>(w, in, lane, source + at, 4);
+      const std::byte* const s = HostPointer<Window::kHost>(w, in, lane, source + at, 4);
       if (s == nullptr) return false;
       value = LoadPlain<uint32_t>(s);
       if (copied - at < 4) value &= (1u << (8 * (copied - at))) - 1;
-      if (from == Window::kHost) NoteAccess(w, in, lane, source + at, 4, false);
+      NoteAccess(w, in, lane, source + at, 4, false);
     }
     StorePlain(d, value);
-    if (to == Window::kHost) NoteAccess(w, in, lane, target + at, 4, true);
   }
   return true;
 }
@@ -211,72 +208,9 @@ void RunCopy(Warp& w, const Instr& in, uint32_t lanes) {
       return;
     }
     const uint32_t copied = (ignored >> i & 1) != 0 ? 0 : std::min<uint32_t>(static_cast<uint32_t>(c[i]), in.bytes);
-    CopyBytes<Window::kShared, Window::kHost>(w, in, i, target, source, in.bytes, copied);
+    CopyBytes(w, in, i, target, source, in.bytes, copied);
   });
   w.progressed = true;
-}
-
-// kind: direction; c: bytes; e: the mbarrier that is told.
-enum class Bulk : uint8_t { kGlobalToShared, kSharedToGlobal, kSharedToShared };
-
-void RunBulk(Warp& w, const Instr& in, uint32_t lanes) {
-  const uint64_t *const a = w.In(in.a), *const b = w.In(in.b), *const c = w.In(in.c), *const e = w.In(in.e);
-  const Bulk direction = static_cast<Bulk>(in.kind);
-  ForLanes(lanes, [&](uint32_t i) {
-    const uint64_t target = a[i] + static_cast<uint64_t>(in.offset),
-                   source = b[i] + static_cast<uint64_t>(int64_t{in.v[0]});
-    const uint32_t bytes = static_cast<uint32_t>(c[i]);
-    if ((target | source | bytes) % 16 != 0) {
-      w.Fail(in, i, "addresses and size of a bulk copy must be multiples of 16");
-      return;
-    }
-    bool good = false;
-    if (direction == Bulk::kGlobalToShared)
-      good = CopyBytes<Window::kShared, Window::kHost>(w, in, i, target, source, bytes, bytes);
-    if (direction == Bulk::kSharedToGlobal)
-      good = CopyBytes<Window::kHost, Window::kShared>(w, in, i, target, source, bytes, bytes);
-    if (direction == Bulk::kSharedToShared)
-      good = CopyBytes<Window::kShared, Window::kShared>(w, in, i, target, source, bytes, bytes);
-    if (!good || direction == Bulk::kSharedToGlobal) return;
-    uint64_t* const word = WordAt<Window::kShared>(w, in, i, e[i] + static_cast<uint64_t>(int64_t{in.v[1]}));
-    if (word == nullptr) return;
-    Mbarrier barrier = Mbarrier::Unpack(*word);
-    ChangeBarrier(BarrierOp::kComplete, bytes, &barrier);
-    *word = barrier.Pack();
-  });
-  w.progressed = true;
-}
-
-bool DecodeBulk(Decoder& decoder) {
-  if (decoder.Take("commit_group") || decoder.Take("wait_group") || decoder.Take("prefetch")) {
-    decoder.TakeStartingWith("");
-    return true;
-  }
-  if (decoder.Take("tensor")) return false;
-  decoder.TakeStartingWith("L2::");
-  const bool group = decoder.Take("bulk_group");
-  const bool told = decoder.Take("mbarrier::complete_tx::bytes");
-  const bool global = decoder.Take("global"), to_cluster = decoder.Take("shared::cluster");
-  const bool from_block = decoder.Take("shared::cta");
-  if (group == told || decoder.operands() < 3) return false;
-  const Bulk direction = group ? Bulk::kSharedToGlobal : global ? Bulk::kGlobalToShared : Bulk::kSharedToShared;
-  if (direction != Bulk::kSharedToGlobal && !to_cluster && !from_block) return false;
-  Space space = Space::kGeneric;
-  Instr target, source, barrier;
-  decoder.Address(decoder.operand(0), &space, &target);
-  decoder.Address(decoder.operand(1), &space, &source);
-  if (told) decoder.Address(decoder.operand(3), &space, &barrier);
-  const ColumnId bytes = decoder.Source(2, Type::kU32);
-  Instr& in = decoder.Emit(RunBulk);
-  in.a = target.a;
-  in.offset = target.offset;
-  in.b = source.a;
-  in.v[0] = static_cast<int32_t>(source.offset);
-  in.e = barrier.a;
-  in.v[1] = static_cast<int32_t>(barrier.offset);
-  in.c = bytes;
-  in.kind = static_cast<uint8_t>(direction);
-  return true;
 }
 
 // The copies of the thread are done, so it arrives at once; without .noinc it had been added to the expected ones

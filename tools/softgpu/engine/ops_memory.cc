@@ -1,4 +1,5 @@
 // ld, st, fences, and what only advises the caches.
+#include <algorithm>
 #include <type_traits>
 
 #include "tools/softgpu/engine/memory_access.h"
@@ -74,6 +75,7 @@ void StoreWeak(Warp& w, const Instr& in, uint32_t lanes) {
       StorePlain<T>(to + k * sizeof(T), value);
     }
     if (watched) NoteAccess(w, in, i, reinterpret_cast<uintptr_t>(to), bytes, true);
+    if (window != Window::kLocal) NoteSharedWrite(w, to, bytes);
   });
   w.progressed |= changed;
 }
@@ -90,6 +92,7 @@ void StoreOrdered(Warp& w, const Instr& in, uint32_t lanes) {
     for (uint32_t k = 0; k < in.count; ++k) elements[k] = static_cast<T>(w.In(in.v[k])[i]);
     StoreStrong(to, bytes, order, elements);
     if (window == Window::kHost) NoteAccess(w, in, i, reinterpret_cast<uintptr_t>(to), bytes, true);
+    if (window != Window::kLocal) NoteSharedWrite(w, to, bytes);
   });
   w.progressed = true;
 }
@@ -182,10 +185,34 @@ bool DecodeStore(Decoder& decoder) { return DecodeAccess(decoder, false); }
 
 void RunFence(Warp& w, const Instr& in, uint32_t) { Fence(w, in.flag); }
 
+// Between threads and the unit that copies in bulk. flag: of shared memory, too, and not of mbarriers alone.
+void RunProxyFence(Warp& w, const Instr& in, uint32_t) {
+  if (in.flag) {
+    w.block->bulk.FenceShared();
+  } else {
+    w.block->bulk.FenceMbarriers();
+  }
+}
+
+// fence.proxy.async, with or without a space, and fence.mbarrier_init.
+bool DecodeProxyFence(Decoder& decoder) {
+  for (std::string_view name : {"proxy", "async", "mbarrier_init", "release", "cluster"}) decoder.Take(name);
+  const bool global = decoder.Take("global");
+  decoder.TakeStartingWith("shared::");
+  const auto& modifiers = decoder.statement().modifiers;
+  const bool of_mbarriers = std::ranges::count(modifiers, "mbarrier_init") != 0;
+  if (global) return true;  // the unit reads that memory as threads do
+  decoder.Emit(RunProxyFence).flag = !of_mbarriers;
+  return true;
+}
+
 bool DecodeFence(Decoder& decoder) {
   constexpr std::string_view known[] = {"cta",           "cluster", "gpu",       "gl",     "sys",
                                         "acq_rel",       "acquire", "release",   "proxy",  "async",
                                         "mbarrier_init", "alias",   "tensormap", "generic"};
+  const auto& modifiers = decoder.statement().modifiers;
+  if (std::ranges::count(modifiers, "async") + std::ranges::count(modifiers, "mbarrier_init") != 0)
+    return DecodeProxyFence(decoder);
   const bool weaker = decoder.statement().opcode == "fence" && !decoder.Take("sc");
   for (std::string_view name : known) decoder.Take(name);
   for (std::string_view prefix : {"async::", "proxy::", "sync_restrict::", "generic::", "async.", "tensormap::"})

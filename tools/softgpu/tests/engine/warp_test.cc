@@ -126,7 +126,7 @@ TEST(Block, ClusterOfOne) {
 
 TEST(Block, MbarrierCountsArrivalsAndBytes) {
   const auto out = RunThreads(R"(
-    mov.u32 %r2, s; setp.ne.u32 %p0, %r0, 0; @%p0 bra READY; mbarrier.init.shared.b64 [%r2], 33;
+    mov.u32 %r2, s; setp.ne.u32 %p0, %r0, 0; @%p0 bra READY; mbarrier.init.shared.b64 [%r2], 33; fence.mbarrier_init.release.cluster;
   READY: bar.sync 0; @%p0 bra ARRIVE; mbarrier.arrive.expect_tx.shared.b64 %rd2, [%r2], 64;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+128], [%rd0], 64, [%r2];
   ARRIVE: mbarrier.arrive.shared.b64 %rd2, [%r2];
