@@ -480,8 +480,8 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   }
 }
 
-// Flags of words come again after 2^32 turns (those of rows never do). So that no word keeps one for so long, each time one word is cleared that is not
-// used this time, by turns.
+// Flags of words come again after 2^32 turns (those of rows never do). So that no word keeps one for so long, each time
+// one word is cleared that is not used this time, by turns.
 AXCCL_DEVICE void Interpreter::ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn) {
   const auto word = static_cast<uint32_t>(turn / kRotation % PackedWords(kPackedBytes));
   if (word < PackedWords(c.task.cut.partition.count * c.element)) return;

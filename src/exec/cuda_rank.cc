@@ -257,10 +257,11 @@ Protocols CudaRank::allowed() const {
 void CudaRank::Agree(const std::vector<Protocols>& allowed) {
   protocols_ = allowed[0];
   for (const Protocols& other : allowed) protocols_ = protocols_ & other;
-  const std::string why = protocols_.ll128 != 0 ? "" : on_host() ? ": blocks are in memory of the host" : no_rows_.empty() ? "" : ": " + no_rows_;
-  AXCCL_INFO(kInit, "rank %d: blocks of up to %zu bytes go by LL (%s), of up to %zu bytes by LL128 (%s%s)", options_.rank,
-             cuda::kPackedBytes, protocols_.ll != 0 ? "yes" : "no", cuda::kRowedBytes,
-             protocols_.ll128 != 0 ? "yes" : "no", why.c_str());
+  const std::string reason = on_host() ? "ranks meet in memory of the host" : no_rows_;
+  const bool tells = protocols_.ll128 == 0 && !reason.empty();
+  AXCCL_INFO(kInit, "rank %d: blocks of up to %zu bytes go by LL (%s), of up to %zu bytes by LL128 (%s%s%s)",
+             options_.rank, cuda::kPackedBytes, protocols_.ll != 0 ? "yes" : "no", cuda::kRowedBytes,
+             protocols_.ll128 != 0 ? "yes" : "no", tells ? ": " : "", tells ? reason.c_str() : "");
 }
 
 std::vector<Member> CudaRank::MembersOf(const Channel& on_host, CudaPlace place) const {

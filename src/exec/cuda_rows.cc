@@ -1,5 +1,6 @@
 #include "src/exec/cuda_rows.h"
 
+#include <cstdio>
 #include <cstring>
 
 namespace axccl::exec {
@@ -25,9 +26,10 @@ CUdevice FindDevice(const std::array<uint8_t, 16>& uuid) {
   return -1;
 }
 
-std::string Text(const char* format, int a, int b) {
+template <class... Numbers>
+std::string Text(const char* format, Numbers... numbers) {
   char text[160];
-  std::snprintf(text, sizeof(text), format, a, b);
+  std::snprintf(text, sizeof(text), format, numbers...);
   return text;
 }
 
@@ -35,7 +37,8 @@ std::string Text(const char* format, int a, int b) {
 
 std::string WhyNoRows(const Device& device, const std::vector<cuda_ipc::BlockAddress>& addresses) {
   if (device.capability() < kLeastCapability)
-    return Text("CUDA device %d has compute capability %d, times ten; 80 is needed", device.ordinal(), device.capability());
+    return Text("CUDA device %d has compute capability %d.%d, 8.0 is needed", device.ordinal(),
+                device.capability() / 10, device.capability() % 10);
   for (const cuda_ipc::BlockAddress& address : addresses) {
     if (std::memcmp(address.uuid.data(), device.uuid().bytes, address.uuid.size()) == 0) continue;
     const CUdevice peer = FindDevice(address.uuid);
