@@ -47,7 +47,8 @@ const std::vector<Info>& Table() {
       Int("NCCL_COMM_BLOCKING", "1", 0, 1, "0: communicators are non-blocking whatever their config says"),
       Text("NCCL_COMM_ID", "", "host:port at which ranks meet instead of exchanging a unique id"),
       Text("NCCL_SOCKET_IFNAME", "",
-           "network interfaces ranks may meet over: prefixes, = first for exact names, ^ to exclude"),
+           "network interfaces ranks may meet over: prefixes, = first for exact names, ^ to exclude; empty: those that lead "
+           "out of the machine, else lo"),
       Word("NCCL_SOCKET_FAMILY", "", "AF_INET|AF_INET6", "address family ranks may meet over; empty: any"),
       Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes an operation uses at least"),
       Int("NCCL_MAX_CTAS", "64", 1, 64, "upper bound; below NCCL_MIN_CTAS it is an error"),

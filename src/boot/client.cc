@@ -202,12 +202,15 @@ Attempt Client::ConnectOnce(const Address& address) {
             true};
   }
   if (error != ECONNREFUSED) {
-    return {SystemError(error, "ncclCommInitRank: rank %d: connect to %s", rank_, ToText(address).c_str())};
+    return {SystemError(error,
+                        "ncclCommInitRank: rank %d: connect to %s, where the process that called ncclGetUniqueId listens "
+                        "(a firewall between, or set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
+                        rank_, ToText(address).c_str())};
   }
   return {
       MakeStatus(Code::kRemoteError,
                  "ncclCommInitRank: rank %d: nobody listens at %s: the process that called ncclGetUniqueId is gone, or "
-                 "runs on another machine (then set NCCL_SOCKET_IFNAME there)",
+                 "that is not its address here (then set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
                  rank_, ToText(address).c_str())};
 }
 

@@ -14,6 +14,7 @@
 
 #include "src/boot/boot.h"
 #include "src/boot/hub.h"
+#include "src/boot/interfaces.h"
 #include "src/boot/wire.h"
 #include "tests/boot/meeting.h"
 #include "tests/harness/run_ranks.h"
@@ -150,8 +151,49 @@ TEST(InterfaceTest, UnknownInterfaceIsAnErrorThatListsThoseThereAre) {
         const Status status = CreateUniqueId().status();
         EXPECT_EQ(status.code(), Code::kInvalidUsage);
         EXPECT_NE(status.message().find("127.0.0.1"), std::string_view::npos) << status.message();
+        EXPECT_NE(status.message().find("(not asked for)"), std::string_view::npos) << status.message();
       },
       options);
+}
+
+// Where sockets of this process listen, as "127.0.0.1".
+std::vector<std::string> ListeningAt() {
+  std::vector<std::string> hosts;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    int listening = 0;
+    socklen_t bytes = sizeof listening;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) != 0 || listening == 0) continue;
+    sockaddr_storage name{};
+    bytes = sizeof name;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) continue;
+    const std::string text = ToText(FromSockaddr(reinterpret_cast<const sockaddr*>(&name)));
+    hosts.push_back(text.substr(0, text.rfind(':')));
+  }
+  return hosts;
+}
+
+TEST(InterfaceTest, AnIdIsServedWhereItSaysAndNowhereElse) {
+  for (const char* ifname : {"", "=lo"}) {
+    harness::RunOptions options;
+    options.environment = {{"NCCL_SOCKET_IFNAME", ifname}};
+    harness::RunRanks(
+        harness::Processes(1),
+        [&](RankContext&) {
+          const IdFields fields = Unpack(CreateUniqueId().value()).value();
+          const auto wanted = SelectAddresses(ListInterfaces().value(), ifname, "").value();
+          std::vector<std::string> hosts;
+          for (int i = 0; i < fields.num_addresses; ++i) {
+            const std::string text = ToText(fields.address[static_cast<size_t>(i)]);
+            hosts.push_back(text.substr(0, text.rfind(':')));
+            EXPECT_EQ(fields.address[static_cast<size_t>(i)].ip, wanted[static_cast<size_t>(i)].ip);
+          }
+          EXPECT_EQ(hosts.size(), wanted.size());
+          EXPECT_EQ(ListeningAt(), hosts) << "one socket an address, none on all interfaces";
+          EXPECT_TRUE(*ifname == '\0' || IsLoopback(fields.address[0]));
+        },
+        options);
+  }
 }
 
 TEST(InterfaceTest, NamedInterfaceServesBothFamilies) {
