@@ -2,7 +2,7 @@
 //
 // The process that created the id serves it from one background thread (epoll, shared by all its ids). Every rank
 // connects over TCP, proves that it knows the id's secret (keyed BLAKE2b over both hellos, mutual), and takes part in a
-// few exchanges; then the connection is closed. Every wait ends with data, a closed peer, *abort, or the deadline.
+// few exchanges (through that process, or, where ranks are many, in a tree); then the connection is closed. Every wait ends with data, a closed peer, *abort, or the deadline.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,11 @@ class Session {
   // An id of CreateUniqueId serves one rendezvous; later calls are told so, or how it failed.
   static Result<std::unique_ptr<Session>> Join(const UniqueId& id, int rank, int nranks, Clock::time_point deadline,
                                                const std::atomic<bool>* abort);
+  // The same with several ids, in the same order on every rank, whose makers share the work of the first meeting. Many
+  // ranks (AXCCL_TREE_RANKS) meet in a tree: no rank then holds more than a handful of connections, and an exchange takes
+  // a logarithmic number of steps. Fewer ranks meet at the first id.
+  static Result<std::unique_ptr<Session>> Join(std::span<const UniqueId> ids, int rank, int nranks,
+                                               Clock::time_point deadline, const std::atomic<bool>* abort);
 
   // Every rank contributes `bytes` bytes (the same number everywhere, 1 to 4096); all[r * bytes] receives rank r's.
   // After an error every further call returns that error; what `all` holds is then undefined.

@@ -297,6 +297,7 @@ TEST(CommIdJoinTest, PortOfAServerThatJustDiedIsTakenOver) {
         } else {
           Result<std::unique_ptr<Session>> session = Session::Join(id, context.rank(), 2, Patient(), nullptr);
           ASSERT_TRUE(session.ok()) << session.status().message();
+          ASSERT_TRUE(context.Barrier(1, 2));
           if (context.rank() == 0) context.Die();
           uint64_t mine = 0, all[2];
           EXPECT_EQ(session.value()->AllGather(&mine, sizeof mine, all).code(), Code::kRemoteError);
