@@ -149,7 +149,7 @@ Status Dial::Receive(FrameType type, std::span<std::byte> payload) {
 
 Dial::Attempt Dial::ConnectOnce(const Address& address) {
   fd_ = Fd(socket(address.family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd_) return {SystemError(errno, "ncclCommInitRank: rank %d: TCP socket", rank_)};
+  if (!fd_) return {service::OpenError(errno, "ncclCommInitRank: rank " + std::to_string(rank_) + ": a TCP socket")};
   TuneSocket(fd_.get());
   socklen_t bytes;
   const sockaddr_storage storage = ToSockaddr(address, &bytes);
@@ -208,7 +208,7 @@ Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
     return {MakeStatus(Code::kInvalidUsage,
                        "ncclCommInitRank: rank %d: the process at %s does not know the unique id: %s", rank_,
                        Where().c_str(),
-                       from_environment() ? "set the same AXCCL_SECRET on all ranks"
+                       from_environment() ? "set the same AXCCL_SECRET on all ranks, and another port if another job has this"
                                           : "it was used long ago, or the process that made it is gone")};
   }
   Proof proof;

@@ -288,7 +288,8 @@ void Hub::Enter(Arrival arrival) {
     return link->Reject(record.ending);
   }
   // With NCCL_COMM_ID every communicator has the same id. Once all ranks are there, whoever comes is for the next.
-  if (record.current == nullptr || (record.from_environment && record.current->started())) {
+  const bool first = record.current == nullptr || (record.from_environment && record.current->started());
+  if (first) {
     record.current = std::make_shared<Rendezvous>(
         loop_, hello.nranks, arrival.join,
         [this, id](Rendezvous* meeting, const Status& status) { OnOver(id, meeting, status); });
@@ -296,6 +297,15 @@ void Hub::Enter(Arrival arrival) {
     ++meetings_;
   }
   const std::shared_ptr<Rendezvous> meeting = record.current;
+  // Better now, and said to all, than when the last have come and hang in the queue.
+  if (first) {
+    if (const Status room = service::CheckRoom(meeting->expected(), "ncclCommInitRank: a rendezvous of " +
+                                                                        std::to_string(hello.nranks) + " ranks");
+        !room.ok()) {
+      link->Reject(room);
+      return meeting->Fail(room);
+    }
+  }
   if (hello.version != kProtocolVersion) {
     const Status reason =
         MakeStatus(Code::kInvalidUsage,

@@ -35,6 +35,7 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   void Fail(const Status& reason);
 
   int nranks() const { return nranks_; }
+  int expected() const { return expected_; }  // of them, at this hub
   bool started() const { return present_ == expected_; }
   bool over() const { return over_; }
 

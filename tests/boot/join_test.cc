@@ -311,6 +311,40 @@ TEST(CommIdJoinTest, PortOfAServerThatJustDiedIsTakenOver) {
       CommId(""));
 }
 
+TEST(CommIdJoinTest, TwoJobsAtOneAddressAreToldSo) {
+  harness::RunRanks(
+      harness::Processes(4),
+      [](RankContext& context) {
+        const int job = context.rank() / 2, rank = context.rank() % 2;
+        if (job == 1) setenv("AXCCL_SECRET", "of the other job", 1);
+        const UniqueId id = CreateUniqueId().value();
+        std::unique_ptr<Session> session;
+        if (job == 0) {
+          Result<std::unique_ptr<Session>> joined = Session::Join(id, rank, 2, Patient(), nullptr);
+          ASSERT_TRUE(joined.ok()) << joined.status().message();
+          session = std::move(joined).value();
+        }
+        ASSERT_TRUE(context.Barrier());
+        if (job == 1) {
+          const auto start = Clock::now();
+          const Status status = JoinStatus(id, rank, 2, start + std::chrono::seconds(10));
+          EXPECT_LT(Clock::now() - start, std::chrono::seconds(2) * harness::TimeScale());
+          const std::string text(status.message());
+          if (rank == 0) {
+            EXPECT_EQ(status.code(), Code::kSystemError) << text;
+            EXPECT_NE(text.find("listening on 127.0.0.1:"), std::string::npos) << text;
+            EXPECT_NE(text.find("another process or job on the port"), std::string::npos) << text;
+          } else {
+            EXPECT_EQ(status.code(), Code::kInvalidUsage) << text;
+            EXPECT_NE(text.find("another port if another job has this"), std::string::npos) << text;
+          }
+        }
+        ASSERT_TRUE(context.Barrier());
+        if (job == 0) ExpectExchange(session.get(), rank, 2, 100, 1);
+      },
+      CommId("of one job"));
+}
+
 TEST(CommIdJoinTest, NobodyThereIsATimeoutThatNamesTheAddress) {
   harness::RunRanks(
       harness::Processes(1),
