@@ -3,6 +3,8 @@
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "axccl/axccl.h"
 #include "nccl.h"
@@ -64,7 +66,7 @@ ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job) 
   return Report(run());
 }
 
-ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, const ncclUniqueId& id, int rank,
+ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, std::span<const ncclUniqueId> ids, int rank,
                       const ncclConfig_t* config) {
   if (const Status status = CheckProcess(call); !status.ok()) return Report(status);
   if (out == nullptr) return InvalidArgument("%s: argument comm is NULL; pass where to put the communicator", call);
@@ -73,10 +75,13 @@ ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, const ncclU
   if (nranks > 4096) return InvalidArgument("%s: argument nranks is %d; at most 4096 ranks are served", call, nranks);
   if (rank < 0 || rank >= nranks)
     return InvalidArgument("%s: argument rank is %d; pass 0..%d", call, rank, nranks - 1);
-  const boot::UniqueId meeting = ToId(id);
-  if (const Status status = boot::CheckUniqueId(meeting); !status.ok())
-    return InvalidArgument("%s: argument commId: %.*s", call, static_cast<int>(status.message().size()),
-                           status.message().data());
+  std::vector<boot::UniqueId> meeting;
+  for (const ncclUniqueId& id : ids) {
+    meeting.push_back(ToId(id));
+    if (const Status status = boot::CheckUniqueId(meeting.back()); !status.ok())
+      return InvalidArgument("%s: argument commId: %.*s", call, static_cast<int>(status.message().size()),
+                             status.message().data());
+  }
   const Result<comm::Config> read = ReadConfig(call, config, comm::Config());
   if (!read.ok()) return Report(read.status());
   const comm::Config settings = read.value();
@@ -138,13 +143,13 @@ AXCCL_API ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
 AXCCL_TWIN(GetUniqueId)
 
 AXCCL_API ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
-  return InitRank("ncclCommInitRank", comm, nranks, commId, rank, nullptr);
+  return InitRank("ncclCommInitRank", comm, nranks, std::span(&commId, 1), rank, nullptr);
 }
 AXCCL_TWIN(CommInitRank)
 
 AXCCL_API ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
                                                ncclConfig_t* config) {
-  return InitRank("ncclCommInitRankConfig", comm, nranks, commId, rank, config);
+  return InitRank("ncclCommInitRankConfig", comm, nranks, std::span(&commId, 1), rank, config);
 }
 AXCCL_TWIN(CommInitRankConfig)
 
@@ -153,8 +158,7 @@ AXCCL_API ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks
   if (commIds == nullptr) return InvalidArgument("ncclCommInitRankScalable: argument commIds is NULL; pass nId ids");
   if (nId < 1 || nId > std::max(nranks, 1))
     return InvalidArgument("ncclCommInitRankScalable: argument nId is %d; pass 1..nranks (%d)", nId, nranks);
-  // One meeting point serves a machine's ranks; the ids are the same list everywhere, so all meet at the first.
-  return InitRank("ncclCommInitRankScalable", newcomm, nranks, commIds[0], myrank, config);
+  return InitRank("ncclCommInitRankScalable", newcomm, nranks, std::span(commIds, static_cast<size_t>(nId)), myrank, config);
 }
 AXCCL_TWIN(CommInitRankScalable)
 
@@ -317,7 +321,7 @@ AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUn
   *newcomm = nullptr;
   if (handle == nullptr) {
     if (uniqueId == nullptr) return InvalidArgument("%s: argument uniqueId is NULL; a new rank needs the id", kCall);
-    return InitRank(kCall, newcomm, nRanks, *uniqueId, rank, config);
+    return InitRank(kCall, newcomm, nRanks, std::span(uniqueId, 1), rank, config);
   }
   ncclResult_t result = ncclSuccess;
   const auto parent = Parent(handle, kCall, &result);
@@ -343,7 +347,7 @@ AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUn
     if (offer == offers.end())
       return MakeStatus(Code::kInvalidArgument, "ncclCommGrow: no rank passed uniqueId; one rank gets it from "
                         "ncclCommGetUniqueId and passes it");
-    return comm::CreateFromId(offer->id, parent->core()->identity().rank, nRanks, parent->core()->identity().device, settings,
+    return comm::CreateFromId(std::span(&offer->id, 1), parent->core()->identity().rank, nRanks, parent->core()->identity().device, settings,
                               parent->abort_flag());
   });
 }

@@ -49,7 +49,8 @@ const std::vector<Info>& Table() {
       Int("NCCL_COMM_BLOCKING", "1", 0, 1, "0: communicators are non-blocking whatever their config says"),
       Text("NCCL_COMM_ID", "", "host:port at which ranks meet instead of exchanging a unique id"),
       Text("NCCL_SOCKET_IFNAME", "",
-           "network interfaces ranks may meet over: prefixes, = first for exact names, ^ to exclude"),
+           "network interfaces ranks may meet over: prefixes, = first for exact names, ^ to exclude; empty: those that lead "
+           "out of the machine, else lo"),
       Word("NCCL_SOCKET_FAMILY", "", "AF_INET|AF_INET6", "address family ranks may meet over; empty: any"),
       Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes an operation uses at least"),
       Int("NCCL_MAX_CTAS", "64", 1, 64, "upper bound; below NCCL_MIN_CTAS it is an error"),
@@ -75,6 +76,8 @@ const std::vector<Info>& Table() {
       Secret("AXCCL_SECRET",
              "what ranks that meet at NCCL_COMM_ID prove to know; without it only this machine's ranks can"),
       Text("AXCCL_SECRET_FILE", "", "file with the text of AXCCL_SECRET, readable by its owner only"),
+      Int("AXCCL_TREE_RANKS", "33", 1, kMega,
+          "so many ranks meet in a tree, fewer at one process, when a communicator is made; set it alike on all ranks"),
       Seconds("AXCCL_INIT_TIMEOUT", "600", kYear, "how long ranks wait for each other when a communicator is made"),
       Seconds("AXCCL_TIMEOUT", "0", kYear,
               "how long an operation may take before it fails (on GPUs: from when a kernel waits for peers); 0: for ever"),

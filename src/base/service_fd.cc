@@ -1,8 +1,10 @@
 #include "src/base/service_fd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,6 +82,34 @@ Status CheckNotForked(const char* call) {
       "%s: process %d was forked after its parent had used the library, whose threads and connections do not "
       "survive a fork; call exec in the child, or fork before the first use",
       call, static_cast<int>(getpid()));
+}
+
+Status CheckRoom(int64_t needed, const std::string& what) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return Status();
+  int64_t open = -3;  // ".", ".." and the folder's own
+  if (DIR* const folder = opendir("/proc/self/fd")) {
+    while (readdir(folder) != nullptr) ++open;
+    closedir(folder);
+  } else {
+    if (errno != EMFILE) return Status();
+    open = static_cast<int64_t>(limit.rlim_cur);  // not even one for the folder
+  }
+  const int64_t all = static_cast<int64_t>(limit.rlim_cur);
+  if (open + needed <= all) return Status();
+  return MakeStatus(Code::kSystemError,
+                    "%s needs %lld file descriptors, but process %d has %lld of its %lld open already; raise the limit on open "
+                    "files to %lld or more (ulimit -n; hard limit %lld)",
+                    what.c_str(), static_cast<long long>(needed), static_cast<int>(getpid()), static_cast<long long>(open),
+                    static_cast<long long>(all), static_cast<long long>(open + needed),
+                    static_cast<long long>(limit.rlim_max));
+}
+
+Status OpenError(int error, const std::string& what) {
+  if (error != EMFILE) return SystemError(error, "%s", what.c_str());
+  // One is needed, and none is left.
+  const Status full = CheckRoom(1, what);
+  return full.ok() ? SystemError(error, "%s", what.c_str()) : full;
 }
 
 Wait PollUntil(int fd, short events, Clock::time_point deadline, const std::atomic<bool>* abort) {

@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <string>
 
 #include "src/base/status.h"
 
@@ -35,6 +37,12 @@ class Fd {
 bool Forked();
 // kInvalidUsage in such a child; `call` is the function the user called.
 Status CheckNotForked(const char* call);
+
+// kSystemError when fewer than `needed` descriptors are left to open for `what`: says how many are needed, how many there
+// are and how to get more. Racy by nature: others open and close.
+Status CheckRoom(int64_t needed, const std::string& what);
+// As SystemError, for a call that opens a descriptor: where the limit is what stopped it, says the limit and how to raise it.
+Status OpenError(int error, const std::string& what);
 
 enum class Wait { kReady, kTimeout, kAborted, kError };
 

@@ -2,7 +2,7 @@
 //
 // The process that created the id serves it from one background thread (epoll, shared by all its ids). Every rank
 // connects over TCP, proves that it knows the id's secret (keyed BLAKE2b over both hellos, mutual), and takes part in a
-// few exchanges; then the connection is closed. Every wait ends with data, a closed peer, *abort, or the deadline.
+// few exchanges (through that process, or, where ranks are many, in a tree); then the connection is closed. Every wait ends with data, a closed peer, *abort, or the deadline.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct UniqueId {
 
 // A fresh id, served by this process. With NCCL_COMM_ID=host:port set, the id of that address instead (served by the
 // process in which rank 0 joins); its secret comes from AXCCL_SECRET or AXCCL_SECRET_FILE, else only loopback is
-// allowed, with a warning. Fresh ids are served on loopback, or on the interface NCCL_SOCKET_IFNAME names.
+// allowed, with a warning. Fresh ids are served on the first interface that leads out of the machine, or on the one
+// NCCL_SOCKET_IFNAME names (see interfaces.h).
 Result<UniqueId> CreateUniqueId();
 // Whether the bytes are an id of this library version (an all-zero or foreign id is an error that says so).
 Status CheckUniqueId(const UniqueId& id);
@@ -47,6 +49,11 @@ class Session {
   // An id of CreateUniqueId serves one rendezvous; later calls are told so, or how it failed.
   static Result<std::unique_ptr<Session>> Join(const UniqueId& id, int rank, int nranks, Clock::time_point deadline,
                                                const std::atomic<bool>* abort);
+  // The same with several ids, in the same order on every rank, whose makers share the work of the first meeting. Many
+  // ranks (AXCCL_TREE_RANKS) meet in a tree: no rank then holds more than a handful of connections, and an exchange takes
+  // a logarithmic number of steps. Fewer ranks meet at the first id.
+  static Result<std::unique_ptr<Session>> Join(std::span<const UniqueId> ids, int rank, int nranks,
+                                               Clock::time_point deadline, const std::atomic<bool>* abort);
 
   // Every rank contributes `bytes` bytes (the same number everywhere, 1 to 4096); all[r * bytes] receives rank r's.
   // After an error every further call returns that error; what `all` holds is then undefined.

@@ -26,6 +26,7 @@ namespace {
 constexpr size_t kRemembered = 256;
 constexpr size_t kBaseGuests = 64;
 constexpr std::chrono::seconds kEnvironmentLinger{1};
+constexpr std::chrono::seconds kNodeLinger{3};
 
 }  // namespace
 
@@ -60,14 +61,14 @@ class Handshake : public Guest {
     FrameHeader header;
     JoinBody join;
   };
-  static_assert(sizeof(Credentials) == 144);
+  static_assert(sizeof(Credentials) == 224);
 
   bool Greet() {
     std::memcpy(static_cast<void*>(&rank_), buffer_, sizeof rank_);
-    if (rank_.magic != Hello::kMagic || rank_.role != Role::kRank) return false;
+    if (rank_.magic != Hello::kMagic || (rank_.role != Role::kRank && rank_.role != Role::kChild)) return false;
     Answer answer;
     answer.hello.id = rank_.id;
-    const Secret* const secret = hub_->FindSecret(rank_.id);
+    const Secret* const secret = hub_->FindSecret(rank_);
     if (secret == nullptr) {
       answer.hello.role = Role::kUnknownId;
       (void)!send(fd(), &answer.hello, sizeof answer.hello, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -217,18 +218,67 @@ void Hub::CloseWhenIdle(const IdBytes& id, Record* record) {
   });
 }
 
-const Secret* Hub::FindSecret(const IdBytes& id) const {
-  const auto found = records_.find(id);
+Result<NodeAddress> Hub::Attach(const std::shared_ptr<Node>& node, const Address* local) {
+  NodeAddress place;
+  place.node = node->id();
+  Status status;
+  AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
+    if (local != nullptr) status = ListenAt(*local, &place);
+    if (status.ok()) nodes_[node->id()] = node;
+  }));
+  AXCCL_RETURN_IF_ERROR(status);
+  return place;
+}
+
+Status Hub::ListenAt(Address local, NodeAddress* place) {
+  place->num_addresses = 1;
+  const auto same = [&](const Address& other) { return other.family == local.family && other.ip == local.ip; };
+  for (const Address& address : standing_) {
+    if (same(address)) return place->address[0] = address, Status();
+  }
+  for (const auto& [address, acceptor] : node_acceptors_) {
+    if (same(address)) return place->address[0] = address, Status();
+  }
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor, Accept(&local, false, nullptr));
+  place->address[0] = local;
+  node_acceptors_.emplace_back(local, std::move(acceptor));
+  return Status();
+}
+
+// Ranks that are on their way to a node that has given up want to hear why.
+void Hub::Detach(const Node& node) {
+  (void)!loop_
+      ->Run([&] {
+        if (node.gave_up()) {
+          loop_->CallAt(service::Clock::now() + kNodeLinger, [this, id = node.id()] { nodes_.erase(id); });
+        } else {
+          nodes_.erase(node.id());
+        }
+      })
+      .ok();
+}
+
+const Secret* Hub::FindSecret(const Hello& hello) const {
+  if (hello.role == Role::kChild) {
+    const auto node = nodes_.find(hello.id);
+    return node == nodes_.end() ? nullptr : &node->second->secret();
+  }
+  const auto found = records_.find(hello.id);
   return found == records_.end() ? nullptr : &found->second.secret;
 }
 
 void Hub::Enter(Arrival arrival) {
   const Hello& hello = arrival.hello;
   const IdBytes id = hello.id;
+  if (hello.role == Role::kChild) {
+    const auto node = nodes_.find(id);
+    if (node != nodes_.end()) node->second->Enter(std::move(arrival.fd), arrival.cipher, hello, arrival.join);
+    return;
+  }
   const auto found = records_.find(id);
   if (found == records_.end()) return;  // forgotten since it greeted us; it sees the connection close
   Record& record = found->second;
-  const auto link = std::make_shared<Link>(loop_, std::move(arrival.fd), arrival.cipher, hello.nranks);
+  const auto link = std::make_shared<Link>(loop_, std::move(arrival.fd), arrival.cipher, Role::kHub, hello.nranks);
   if (hello.nranks < 1 || hello.nranks > kMaxRanks || hello.rank < 0 || hello.rank >= hello.nranks) {
     return link->Reject(MakeStatus(Code::kInvalidArgument,
                                    "ncclCommInitRank: rank %d of %d is out of range (at most %d ranks)", hello.rank,
@@ -238,13 +288,24 @@ void Hub::Enter(Arrival arrival) {
     return link->Reject(record.ending);
   }
   // With NCCL_COMM_ID every communicator has the same id. Once all ranks are there, whoever comes is for the next.
-  if (record.current == nullptr || (record.from_environment && record.current->started())) {
+  const bool first = record.current == nullptr || (record.from_environment && record.current->started());
+  if (first) {
     record.current = std::make_shared<Rendezvous>(
-        loop_, hello.nranks, [this, id](Rendezvous* meeting, const Status& status) { OnOver(id, meeting, status); });
+        loop_, hello.nranks, arrival.join,
+        [this, id](Rendezvous* meeting, const Status& status) { OnOver(id, meeting, status); });
     expected_ranks_ += static_cast<size_t>(hello.nranks);
     ++meetings_;
   }
   const std::shared_ptr<Rendezvous> meeting = record.current;
+  // Better now, and said to all, than when the last have come and hang in the queue.
+  if (first) {
+    if (const Status room = service::CheckRoom(meeting->expected(), "ncclCommInitRank: a rendezvous of " +
+                                                                        std::to_string(hello.nranks) + " ranks");
+        !room.ok()) {
+      link->Reject(room);
+      return meeting->Fail(room);
+    }
+  }
   if (hello.version != kProtocolVersion) {
     const Status reason =
         MakeStatus(Code::kInvalidUsage,
@@ -291,6 +352,8 @@ Result<Hub::Counts> Hub::Count() {
     counts.meetings = meetings_;
     counts.watched = loop_->watched();
     counts.timers = loop_->timers();
+    counts.nodes = nodes_.size();
+    for (const auto& [address, acceptor] : node_acceptors_) counts.guests += acceptor->guests();
     for (const auto& acceptor : acceptors_) counts.guests += acceptor->guests();
     for (const auto& [id, record] : records_) {
       if (record.acceptor != nullptr) counts.guests += record.acceptor->guests();

@@ -1,5 +1,7 @@
 // The hub: serves the unique ids of this process to their ranks.
 //
+// It also lets in those who come to a node of a tree (see node.h) in this process.
+//
 // Ids made by Create are served on listeners that open at the first Create and stay; an id of NCCL_COMM_ID on a
 // listener that lives while rank 0 of this process serves it or ranks are gathered. An id serves one rendezvous (one
 // after the other for NCCL_COMM_ID); how it ended is remembered for late ranks, for the last 256 ids. An id nobody
@@ -18,6 +20,7 @@
 #include "src/base/service.h"
 #include "src/base/service_acceptor.h"
 #include "src/base/status.h"
+#include "src/boot/node.h"
 #include "src/boot/rendezvous.h"
 #include "src/boot/unique_id.h"
 #include "src/boot/wire.h"
@@ -54,12 +57,18 @@ class Hub {
   // *busy tells whether it failed because another process has the port, which may be dying.
   Result<std::unique_ptr<Lease>> Serve(const IdFields& fields, bool* busy);
 
+  // Lets the ranks below a node of this process connect to it, at `local` (an address of this machine; its listener stays).
+  // Null: nobody is below it.
+  Result<NodeAddress> Attach(const std::shared_ptr<Node>& node, const Address* local);
+  void Detach(const Node& node);
+
   struct Counts {
     size_t ids = 0;       // known, including remembered ones
     size_t meetings = 0;  // under way
     size_t guests = 0;    // connections not yet authenticated
     size_t watched = 0;   // descriptors the service thread watches
     size_t timers = 0;
+    size_t nodes = 0;  // of ranks of this process that meet in a tree
   };
   Result<Counts> Count();
 
@@ -86,7 +95,8 @@ class Hub {
   Result<std::unique_ptr<service::Acceptor>> Accept(Address* address, bool reuse, bool* busy);
   Status ServeOnLoop(const IdFields& fields, bool* busy);
   void Release(const IdBytes& id);
-  const Secret* FindSecret(const IdBytes& id) const;
+  Status ListenAt(Address local, NodeAddress* place);
+  const Secret* FindSecret(const Hello& hello) const;
   void Enter(Arrival arrival);
   void OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status);
   void CloseWhenIdle(const IdBytes& id, Record* record);
@@ -96,6 +106,8 @@ class Hub {
   std::deque<IdBytes> remembered_;  // over, oldest first
   std::vector<Address> standing_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;
+  std::map<IdBytes, std::shared_ptr<Node>> nodes_;
+  std::vector<std::pair<Address, std::unique_ptr<service::Acceptor>>> node_acceptors_;
   size_t expected_ranks_ = 0;  // of the meetings under way
   size_t meetings_ = 0;
 };

@@ -56,17 +56,97 @@ std::vector<Address> Pick(const Interface& interface, int only_family) {
   return picked;
 }
 
-std::string Names(const std::vector<Interface>& interfaces) {
-  std::string text;
-  for (const Interface& interface : interfaces) {
-    text += (text.empty() ? "" : ", ") + interface.name;
-    for (const Address& address : interface.addresses) {
-      std::string shown = ToText(address);
-      shown.resize(shown.rfind(':'));
-      text += " " + shown;
+// Docker names the bridges of its networks br- and twelve hexadecimal digits; br-ex and the like are other people's.
+bool IsDockerNetwork(std::string_view name) {
+  return name.size() == 15 && name.starts_with("br-") &&
+         name.find_first_not_of("0123456789abcdef", 3) == std::string_view::npos;
+}
+
+bool IsOfContainers(std::string_view name) {
+  static constexpr std::string_view kPrefixes[] = {"docker", "virbr",  "veth", "vnet",  "cni",
+                                                   "cali",   "flannel", "lxc",  "lxdbr", "podman"};
+  return IsDockerNetwork(name) || std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                                              [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// What was asked for by NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY, and how an interface answers.
+class Choice {
+ public:
+  static Result<Choice> Make(std::string_view ifname, std::string_view family) {
+    if (!family.empty() && family != "AF_INET" && family != "AF_INET6") {
+      return MakeStatus(Code::kInvalidUsage, "NCCL_SOCKET_FAMILY=%.*s: expected AF_INET or AF_INET6",
+                        static_cast<int>(family.size()), family.data());
     }
+    Choice choice;
+    choice.asked_ = !ifname.empty();
+    choice.filter_ = ParseFilter(ifname);
+    choice.family_ = family.empty() ? 0 : family == "AF_INET" ? 4 : 6;
+    return choice;
   }
-  return text.empty() ? "none" : text;
+
+  std::vector<Address> Addresses(const Interface& interface) const { return Pick(interface, family_); }
+
+  // Why the interface is not one to use; empty: it is.
+  std::string WhyNot(const Interface& interface) const {
+    if (!interface.up) return "down";
+    if (Addresses(interface).empty()) {
+      return family_ == 0 ? "no address" : family_ == 4 ? "no IPv4 address" : "no global IPv6 address";
+    }
+    if (asked_) {
+      if (filter_.Listed(interface.name) == filter_.exclude) return filter_.exclude ? "excluded" : "not asked for";
+      return "";
+    }
+    if (interface.loopback) return "loopback";
+    if (!interface.carrier) return "no carrier";
+    if (IsOfContainers(interface.name)) return "of containers or virtual machines";
+    return "";
+  }
+
+  // Those to use, best first. Excluding names leaves open which of the others is meant: one that leads out of the machine,
+  // if there is any. Where nothing is asked for, loopback serves the ranks of this machine when nothing better does.
+  std::vector<const Interface*> Usable(const std::vector<Interface>& interfaces) const {
+    std::vector<const Interface*> usable;
+    for (const Interface& interface : interfaces) {
+      if (WhyNot(interface).empty()) usable.push_back(&interface);
+    }
+    if (filter_.exclude) {
+      std::stable_partition(usable.begin(), usable.end(), [](const Interface* each) { return !each->loopback; });
+    }
+    if (!asked_ && usable.empty()) {
+      for (const Interface& interface : interfaces) {
+        if (interface.loopback && interface.up && !Addresses(interface).empty()) usable.push_back(&interface);
+      }
+    }
+    return usable;
+  }
+
+  // "lo 127.0.0.1 (loopback), ib0 (down)".
+  std::string Describe(const std::vector<Interface>& interfaces) const {
+    std::string text;
+    for (const Interface& interface : interfaces) {
+      text += (text.empty() ? "" : ", ") + interface.name;
+      for (const Address& address : interface.addresses) {
+        const std::string shown = ToText(address);
+        text += " " + shown.substr(0, shown.rfind(':'));
+      }
+      const std::string reason = WhyNot(interface);
+      text += " (" + (reason.empty() ? "usable" : reason) + ")";
+    }
+    return text.empty() ? "none" : text;
+  }
+
+ private:
+  bool asked_ = false;
+  NameFilter filter_;
+  int family_ = 0;
+};
+
+Status NothingMatches(const Choice& choice, const std::vector<Interface>& interfaces, std::string_view ifname,
+                      std::string_view family) {
+  return MakeStatus(Code::kInvalidUsage,
+                    "NCCL_SOCKET_IFNAME=%.*s NCCL_SOCKET_FAMILY=%.*s: no network interface to use; there are: %s",
+                    static_cast<int>(ifname.size()), ifname.data(), static_cast<int>(family.size()), family.data(),
+                    choice.Describe(interfaces).c_str());
 }
 
 }  // namespace
@@ -77,61 +157,35 @@ Result<std::vector<Interface>> ListInterfaces() {
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(list, freeifaddrs);
   std::vector<Interface> interfaces;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    Address address = FromSockaddr(entry->ifa_addr);
-    if (address.family == 0 || LinkLocal(address)) continue;
     auto found = std::find_if(interfaces.begin(), interfaces.end(),
                               [&](const Interface& known) { return known.name == entry->ifa_name; });
     if (found == interfaces.end()) {
-      found =
-          interfaces.insert(interfaces.end(), Interface{entry->ifa_name, (entry->ifa_flags & IFF_LOOPBACK) != 0, {}});
+      const auto has = [&](unsigned flag) { return (entry->ifa_flags & flag) != 0; };
+      found = interfaces.insert(interfaces.end(),
+                                Interface{entry->ifa_name, has(IFF_LOOPBACK), {}, has(IFF_UP), has(IFF_RUNNING)});
     }
-    found->addresses.push_back(address);
+    if (entry->ifa_addr == nullptr) continue;
+    const Address address = FromSockaddr(entry->ifa_addr);
+    if (address.family != 0 && !LinkLocal(address)) found->addresses.push_back(address);
   }
   return interfaces;
 }
 
 Result<std::vector<Address>> SelectAddresses(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family) {
-  if (!family.empty() && family != "AF_INET" && family != "AF_INET6") {
-    return MakeStatus(Code::kInvalidUsage, "NCCL_SOCKET_FAMILY=%.*s: expected AF_INET or AF_INET6",
-                      static_cast<int>(family.size()), family.data());
-  }
-  const int only_family = family.empty() ? 0 : family == "AF_INET" ? 4 : 6;
-  const NameFilter filter = ParseFilter(ifname);
-  // Excluding names leaves open which of the others is meant: one that leads out of the machine, if there is any.
-  for (const bool loopback : {false, true}) {
-    for (const Interface& interface : interfaces) {
-      if (ifname.empty() ? !interface.loopback : filter.Listed(interface.name) == filter.exclude) continue;
-      if (!ifname.empty() && filter.exclude && interface.loopback != loopback) continue;
-      std::vector<Address> picked = Pick(interface, only_family);
-      if (ifname.empty() && picked.size() > 1) picked.resize(1);
-      if (!picked.empty()) return picked;
-    }
-  }
-  return MakeStatus(Code::kInvalidUsage,
-                    "NCCL_SOCKET_IFNAME=%.*s NCCL_SOCKET_FAMILY=%.*s: no interface that is up matches; there are: %s",
-                    static_cast<int>(ifname.size()), ifname.data(), static_cast<int>(family.size()), family.data(),
-                    Names(interfaces).c_str());
+  AXCCL_ASSIGN_OR_RETURN(const Choice choice, Choice::Make(ifname, family));
+  const std::vector<const Interface*> usable = choice.Usable(interfaces);
+  if (usable.empty()) return NothingMatches(choice, interfaces, ifname, family);
+  return choice.Addresses(*usable.front());
 }
 
 Result<std::vector<std::string>> SelectNames(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family) {
-  // Bridges of containers have the same addresses on every machine.
-  static constexpr std::string_view kDefault = "^lo,docker,virbr";
-  const bool asked = !ifname.empty();
-  const NameFilter filter = ParseFilter(asked ? ifname : kDefault);
-  const int only_family = family.empty() ? 0 : family == "AF_INET" ? 4 : 6;
-  std::vector<std::string> names, loopback;
-  for (const Interface& interface : interfaces) {
-    if (Pick(interface, only_family).empty()) continue;
-    if (filter.Listed(interface.name) != filter.exclude) names.push_back(interface.name);
-    if (interface.loopback) loopback.push_back(interface.name);
-  }
-  if (names.empty() && !asked) names = loopback;
-  if (!names.empty()) return names;
-  AXCCL_RETURN_IF_ERROR(SelectAddresses(interfaces, ifname, family).status());
-  return MakeStatus(Code::kInvalidUsage, "no network interface to send over; there are: %s", Names(interfaces).c_str());
+  AXCCL_ASSIGN_OR_RETURN(const Choice choice, Choice::Make(ifname, family));
+  std::vector<std::string> names;
+  for (const Interface* each : choice.Usable(interfaces)) names.push_back(each->name);
+  if (names.empty()) return NothingMatches(choice, interfaces, ifname, family);
+  return names;
 }
 
 }  // namespace axccl::boot

@@ -1,7 +1,10 @@
 // Which addresses a process listens on for its unique ids.
 //
-// Without NCCL_SOCKET_IFNAME: loopback. With it: the addresses (IPv4, then IPv6) of the first interface that is up and
-// matches; the value is a comma-separated list of name prefixes, `=` in front asks for exact names, `^` excludes those
+// The addresses (IPv4, then IPv6) of one interface, never of all: an id says where its process listens, and who is on
+// another network has no business there. Without NCCL_SOCKET_IFNAME it is the first interface, in the system's order, that
+// leads out of the machine: up, with carrier, not loopback, and no bridge or cable of containers or virtual machines
+// (those have the same addresses on every machine). Where there is none, loopback. With NCCL_SOCKET_IFNAME it is the first
+// that is up and matches: a comma-separated list of name prefixes, `=` in front asks for exact names, `^` excludes those
 // listed. NCCL_SOCKET_FAMILY=AF_INET or AF_INET6 keeps only one family. Thread-safe.
 #pragma once
 
@@ -18,17 +21,18 @@ struct Interface {
   std::string name;
   bool loopback = false;
   std::vector<Address> addresses;  // ports 0
+  bool up = true;
+  bool carrier = true;
 };
 
-// The interfaces that are up, in the system's order, with their IPv4 and global IPv6 addresses.
+// All interfaces, in the system's order, with their IPv4 and global IPv6 addresses.
 Result<std::vector<Interface>> ListInterfaces();
 
-// At most two addresses out of `interfaces` by the rules above. kInvalidUsage, listing what there is, when nothing
-// matches.
+// At most two addresses out of `interfaces` by the rules above. When nothing matches: kInvalidUsage, listing what there is
+// and why each was not taken.
 Result<std::vector<Address>> SelectAddresses(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family);
-// The names of all interfaces that data may go over by the same rules. Where nothing is asked for: those that lead out of the
-// machine and belong to no containers or virtual machines, else loopback.
+// The names of all interfaces that data may go over, not only the first, by the same rules.
 Result<std::vector<std::string>> SelectNames(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family);
 

@@ -15,8 +15,8 @@ constexpr std::chrono::seconds kFinishTime{3};
 
 }  // namespace
 
-Link::Link(service::Loop* loop, service::Fd fd, const FrameCipher& cipher, int nranks)
-    : loop_(loop), fd_(std::move(fd)), cipher_(cipher), nranks_(nranks) {}
+Link::Link(service::Loop* loop, service::Fd fd, const FrameCipher& cipher, Role receiver, int nranks)
+    : loop_(loop), fd_(std::move(fd)), cipher_(cipher), receiver_(receiver), nranks_(nranks) {}
 
 Status Link::Start(std::shared_ptr<LinkOwner> owner, int rank) {
   owner_ = std::move(owner);
@@ -51,7 +51,7 @@ bool Link::ReadSome() {
   if (read_ < sizeof header_) return true;
   if (read_ == sizeof header_ && in_header) {
     size_t limit;
-    if (!PayloadLimit(Role::kHub, header_.type, nranks_, &limit) || header_.bytes > limit) {
+    if (!PayloadLimit(receiver_, header_.type, nranks_, &limit) || header_.bytes > limit) {
       Lost("it sent a malformed frame");
       return false;
     }
@@ -106,7 +106,9 @@ void Link::Flush() {
     if (written_ < frame.size()) continue;
     written_ = 0;
     queue_.pop_front();
-    if (queue_.empty()) (void)!loop_->Modify(fd_.get(), EPOLLIN).ok();
+    if (!queue_.empty()) continue;
+    (void)!loop_->Modify(fd_.get(), EPOLLIN).ok();
+    if (const std::shared_ptr<LinkOwner> owner = owner_) owner->OnSent(rank_);
   }
   if (fd_ && finishing_) shutdown(fd_.get(), SHUT_WR);
 }

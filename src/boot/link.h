@@ -1,4 +1,4 @@
-// The hub's end of an authenticated connection: frames in, frames out, on the service thread.
+// One end of an authenticated connection: frames in, frames out, on the service thread.
 //
 // A Link keeps itself alive while its socket is watched and reports to its owner until the owner detaches, the peer
 // closes, or a frame is bad (which counts as closed). Memory is bounded: one incoming frame of at most its type's
@@ -23,17 +23,22 @@ class LinkOwner {
   virtual void OnFrame(int rank, FrameType type, std::span<const std::byte> payload) = 0;
   // The connection is over; `reason` says how. Called at most once.
   virtual void OnClosed(int rank, const std::string& reason) = 0;
+  // The kernel has taken all that was queued.
+  virtual void OnSent(int rank) {}
 };
 
 class Link : public std::enable_shared_from_this<Link> {
  public:
-  Link(service::Loop* loop, service::Fd fd, const FrameCipher& cipher, int nranks);
+  // `receiver` is this end.
+  Link(service::Loop* loop, service::Fd fd, const FrameCipher& cipher, Role receiver, int nranks);
 
   // Starts reading; frames go to `owner` (may be null) with `rank`.
   Status Start(std::shared_ptr<LinkOwner> owner, int rank);
   // Queues a frame and sends what the socket takes.
   void Send(FrameType type, std::span<const std::byte> payload);
   void SendError(const Status& reason);
+  // Whether the kernel has taken all that was queued.
+  bool idle() const { return queue_.empty(); }
   // For a link that was not started: sends the error and finishes.
   void Reject(const Status& reason);
   // Reports to nobody from now on, sends what is queued, and closes once the peer has closed or 3 s have passed.
@@ -54,6 +59,7 @@ class Link : public std::enable_shared_from_this<Link> {
   service::Loop* const loop_;
   service::Fd fd_;
   FrameCipher cipher_;
+  const Role receiver_;
   const int nranks_;
   std::shared_ptr<LinkOwner> owner_;
   int rank_ = -1;

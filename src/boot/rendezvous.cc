@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/boot/tree.h"
 
 namespace axccl::boot {
 namespace {
@@ -16,18 +17,6 @@ constexpr std::chrono::milliseconds kDuplicateGrace{500};
 constexpr size_t kMaxListed = 200;  // characters
 // The longest patience taken at its word; beyond it the arithmetic of the clock would overflow.
 constexpr uint64_t kMaxPatienceNs = uint64_t{365} * 24 * 3600 * 1000000000;
-
-// What a rank did wrong is everybody's error; what happened to it is, to the others, an error of a remote rank.
-Code CodeForOthers(Code code) {
-  switch (code) {
-    case Code::kInvalidArgument:
-    case Code::kInvalidUsage:
-    case Code::kTimeout:
-      return code;
-    default:
-      return Code::kRemoteError;
-  }
-}
 
 bool IsLocal(const JoinBody& join) {
   std::array<char, 64> host{};
@@ -42,8 +31,18 @@ std::string DescribeRank(int rank, const JoinBody& join) {
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(join.pid) + " on " + Printable(host) + ")";
 }
 
-Rendezvous::Rendezvous(service::Loop* loop, int nranks, OnOver on_over)
-    : loop_(loop), nranks_(nranks), on_over_(std::move(on_over)), seats_(static_cast<size_t>(nranks)) {}
+Rendezvous::Rendezvous(service::Loop* loop, int nranks, const JoinBody& first, OnOver on_over)
+    : loop_(loop),
+      nranks_(nranks),
+      roots_(static_cast<int>(std::min(first.roots, static_cast<uint32_t>(nranks)))),
+      root_(roots_ == 0 ? 0 : static_cast<int>(std::min(first.root, static_cast<uint32_t>(roots_ - 1)))),
+      on_over_(std::move(on_over)),
+      seats_(static_cast<size_t>(nranks)) {
+  for (int rank = 0; rank < nranks; ++rank) {
+    seats_[static_cast<size_t>(rank)].expected = roots_ == 0 || ChecksInAt(rank, root_, nranks, roots_);
+    expected_ += seats_[static_cast<size_t>(rank)].expected;
+  }
+}
 
 std::string Rendezvous::Name(int rank) const { return DescribeRank(rank, seats_[rank].join); }
 
@@ -75,7 +74,21 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
     link->Reject(reason);
     return Fail(reason);
   }
+  if (join.roots != static_cast<uint32_t>(roots_) || (roots_ != 0 && join.root != static_cast<uint32_t>(root_))) {
+    const Status reason = MakeStatus(
+        Code::kInvalidUsage,
+        "ncclCommInitRank: %s came with %u ids in a tree (0: none) to id %u, %s with %d to id %d; pass the same ids in the "
+        "same order, and set AXCCL_TREE_RANKS alike, on all ranks",
+        DescribeRank(hello.rank, join).c_str(), join.roots, join.root, first_ < 0 ? "another" : Name(first_).c_str(), roots_,
+        root_);
+    link->Reject(reason);
+    return Fail(reason);
+  }
   Seat& seat = seats_[hello.rank];
+  if (!seat.expected) {
+    return link->Reject(MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d does not meet at id %d of %d", hello.rank,
+                                   root_, roots_));
+  }
   if (seat.came) return RejectDuplicate(link, hello, join);
   seat.came = true;
   seat.join = join;
@@ -90,12 +103,33 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
   });
   if (Status status = seat.link->Start(keep, hello.rank); !status.ok()) return Fail(status);
   AXCCL_INFO(kBootstrap, "rendezvous: %s has come, %d of %d ranks are here", Name(hello.rank).c_str(), present_,
-             nranks_);
-  if (!started()) return;
+             expected_);
+  if (started()) StartAll();
+}
+
+void Rendezvous::StartAll() {
   loop_->Cancel(std::exchange(duplicate_timer_, 0));
   for (Seat* each : TellingOrder()) {
-    if (each->link != nullptr) each->link->Send(FrameType::kStart, {});
+    if (each->link == nullptr) continue;
+    if (roots_ != 0) {
+      StartInTree(static_cast<int>(each - seats_.data()));
+    } else {
+      each->link->Send(FrameType::kStart, {});
+    }
   }
+}
+
+// The leader of another hub's ranks comes here only to hear who is above it; its own hub does not know.
+void Rendezvous::StartInTree(int rank) {
+  const int parent = BranchOf(rank, nranks_, roots_).parent;
+  StartBody body;
+  if (parent >= 0 && seats_[static_cast<size_t>(parent)].expected && RootOf(parent, nranks_, roots_) == root_) {
+    const JoinBody& above = seats_[static_cast<size_t>(parent)].join;
+    body.parent = above.listens;
+    body.pid = above.pid;
+    body.host = above.host;
+  }
+  seats_[static_cast<size_t>(rank)].link->Send(FrameType::kStart, std::as_bytes(std::span(&body, 1)));
 }
 
 std::vector<Rendezvous::Seat*> Rendezvous::TellingOrder() {
@@ -118,7 +152,7 @@ void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello&
     duplicate_timer_ = 0;
     const auto keep = shared_from_this();
     Fail(MakeStatus(Code::kInvalidUsage, "%s; missing: %s", duplicate_.c_str(),
-                    ListRanks([](const Seat& seat) { return !seat.came; }).c_str()));
+                    ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str()));
   });
 }
 
@@ -134,6 +168,10 @@ void Rendezvous::OnFrame(int rank, FrameType type, std::span<const std::byte> pa
       const Status told = DecodeError(payload);
       return Fail(MakeStatus(CodeForOthers(told.code()), "%s gave up: %s", Name(rank).c_str(), told.message().data()));
     }
+    case FrameType::kExpired:
+      return Expired(rank, payload);
+    case FrameType::kFailed:
+      return Fail(DecodeError(payload));
     default:
       return Fail(MakeStatus(Code::kRemoteError, "%s sent a frame of type %u at the wrong time", Name(rank).c_str(),
                              static_cast<unsigned>(type)));
@@ -142,7 +180,7 @@ void Rendezvous::OnFrame(int rank, FrameType type, std::span<const std::byte> pa
 
 void Rendezvous::Contribute(int rank, std::span<const std::byte> payload) {
   Seat& seat = seats_[rank];
-  if (!started() || seat.contributed || payload.empty()) {
+  if (!started() || roots_ != 0 || seat.contributed || payload.empty()) {
     return Fail(MakeStatus(Code::kRemoteError, "%s contributed to an exchange at the wrong time", Name(rank).c_str()));
   }
   if (left_ != 0) {
@@ -183,7 +221,7 @@ void Rendezvous::Leave(int rank) {
     return Fail(MakeStatus(Code::kRemoteError, "%s left after %d exchanges, but %s takes part in another",
                            Name(rank).c_str(), exchanges_, Name(contribution_first_).c_str()));
   }
-  if (left_ == nranks_) End(Status());
+  if (left_ == expected_) End(Status());
 }
 
 void Rendezvous::OnClosed(int rank, const std::string& reason) {
@@ -199,11 +237,29 @@ void Rendezvous::OnDeadline(int rank) {
   const double seconds = static_cast<double>(seats_[rank].join.patience_ns) * 1e-9;
   if (!started()) {
     return Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited %.3g s for %s of %d", Name(rank).c_str(),
-                           seconds, ListRanks([](const Seat& seat) { return !seat.came; }).c_str(), nranks_));
+                           seconds, ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(), nranks_));
   }
   if (!seats_[rank].contributed) return;  // it waits for nobody; its own next call sees the deadline
   Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited until its deadline (%.3g s) for the addresses of %s",
                   Name(rank).c_str(), seconds, ListRanks([](const Seat& seat) { return !seat.contributed; }).c_str()));
+}
+
+// A rank of the tree has waited in vain. Whoever has not come here is the reason; else those who still look for their
+// neighbours may know.
+void Rendezvous::Expired(int rank, std::span<const std::byte> payload) {
+  if (roots_ == 0 || payload.size() < sizeof(uint32_t)) {
+    return Fail(MakeStatus(Code::kRemoteError, "%s sent a question at the wrong time", Name(rank).c_str()));
+  }
+  if (started()) {
+    for (size_t other = 0; other < seats_.size(); ++other) {
+      if (static_cast<int>(other) != rank && seats_[other].link != nullptr) seats_[other].link->Send(FrameType::kExpired, payload);
+    }
+    return;
+  }
+  const std::span<const std::byte> text = payload.subspan(sizeof(uint32_t));
+  Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s for %s of %d",
+                  Printable(std::string_view(reinterpret_cast<const char*>(text.data()), text.size())).c_str(),
+                  ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(), nranks_));
 }
 
 void Rendezvous::Fail(const Status& reason) {

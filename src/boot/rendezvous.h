@@ -1,7 +1,8 @@
 // One meeting of all ranks of an id: who has come, what they exchange, and how it ends.
 //
 // A rank enters once authenticated. When all have, each is told to start; then they exchange any number of
-// contributions; then they leave. The first thing that goes wrong (a rank gone, a disagreement, a deadline) fails the
+// contributions; then they leave. Ranks that meet in a tree (see tree.h) are told who is above them in it instead, and
+// leave once they have found each other; several hubs may then serve a part of them each. The first thing that goes wrong (a rank gone, a disagreement, a deadline) fails the
 // meeting: everybody present is told the same reason and the meeting is over. All on the service thread; kept alive by
 // its members' links.
 #pragma once
@@ -24,8 +25,8 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   // Called once: ok when every rank has left after the start, else the reason of the failure.
   using OnOver = std::function<void(Rendezvous*, const Status&)>;
 
-  // The first rank to come decides the number of ranks.
-  Rendezvous(service::Loop* loop, int nranks, OnOver on_over);
+  // The first rank to come decides the number of ranks and whether they meet in a tree.
+  Rendezvous(service::Loop* loop, int nranks, const JoinBody& first, OnOver on_over);
 
   // Takes in rank `hello.rank` of 0 <= rank < hello.nranks <= kMaxRanks, or tells it why not. A second one of a rank is
   // turned away; if the meeting is not complete half a second later, that is why, and it fails.
@@ -34,7 +35,8 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   void Fail(const Status& reason);
 
   int nranks() const { return nranks_; }
-  bool started() const { return present_ == nranks_; }
+  int expected() const { return expected_; }  // of them, at this hub
+  bool started() const { return present_ == expected_; }
   bool over() const { return over_; }
 
   void OnFrame(int rank, FrameType type, std::span<const std::byte> payload) override;
@@ -42,6 +44,7 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
 
  private:
   struct Seat {
+    bool expected = false;
     std::shared_ptr<Link> link;  // null: not come yet, or left
     JoinBody join;
     bool local = false;  // in this process
@@ -56,16 +59,22 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   std::string ListRanks(const std::function<bool(const Seat&)>& missing) const;
   // All seats, those of this process last: once its rank has what it wants the process may exit, and the hub with it.
   std::vector<Seat*> TellingOrder();
+  void StartAll();
+  void StartInTree(int rank);
   void Contribute(int rank, std::span<const std::byte> payload);
   void Leave(int rank);
   void OnDeadline(int rank);
+  void Expired(int rank, std::span<const std::byte> payload);
   void RejectDuplicate(const std::shared_ptr<Link>& link, const Hello& hello, const JoinBody& join);
   void End(const Status& status);
 
   service::Loop* const loop_;
   const int nranks_;
+  const int roots_;  // 0: no tree
+  const int root_;
   const OnOver on_over_;
-  std::vector<Seat> seats_;
+  std::vector<Seat> seats_;  // of all ranks; those not expected stay empty
+  int expected_ = 0;
   int present_ = 0;  // ranks that came
   int left_ = 0;
   int first_ = -1;         // the rank that came first

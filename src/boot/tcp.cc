@@ -27,13 +27,13 @@ void TuneSocket(int fd) {
 Result<service::Fd> Listen(Address* address, bool reuse, bool* busy) {
   const std::string text = ToText(*address);
   service::Fd fd(socket(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return SystemError(errno, "listening on %s: socket", text.c_str());
+  if (!fd) return service::OpenError(errno, "listening on " + text + ": a socket");
   if (reuse) SetInt(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   socklen_t bytes;
   sockaddr_storage storage = ToSockaddr(*address, &bytes);
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), bytes) != 0) {
     if (busy != nullptr) *busy = errno == EADDRINUSE;
-    return SystemError(errno, "listening on %s: bind (another process on the port, or not an address of this machine?)",
+    return SystemError(errno, "listening on %s: bind (another process or job on the port, or not an address of this machine?)",
                        text.c_str());
   }
   if (listen(fd.get(), SOMAXCONN) != 0) return SystemError(errno, "listening on %s: listen", text.c_str());

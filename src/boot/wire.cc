@@ -39,26 +39,33 @@ Key ConnectionKey(const Secret& secret, const Hello& rank, const Hello& hub) {
 }
 
 bool PayloadLimit(Role receiver, FrameType type, int nranks, size_t* limit) {
-  const bool hub = receiver == Role::kHub;
+  const bool hub = receiver == Role::kHub, parent = receiver == Role::kParent, child = receiver == Role::kChild;
+  const size_t everybody = kMaxContribution * static_cast<size_t>(nranks);
   switch (type) {
     case FrameType::kJoin:
       *limit = sizeof(JoinBody);
-      return hub;
+      return hub || parent;
     case FrameType::kStart:
-      *limit = 0;
-      return !hub;
+      *limit = child ? 0 : sizeof(StartBody);
+      return !hub && !parent;
     case FrameType::kContribute:
-      *limit = kMaxContribution;
-      return hub;
+      *limit = parent ? everybody : kMaxContribution;
+      return hub || parent;
     case FrameType::kGathered:
-      *limit = kMaxContribution * static_cast<size_t>(nranks);
-      return !hub;
+      *limit = everybody;
+      return !hub && !parent;
     case FrameType::kError:
       *limit = sizeof(uint32_t) + kMaxText;
       return true;
     case FrameType::kLeave:
       *limit = 0;
+      return hub || parent || child;
+    case FrameType::kFailed:
+      *limit = sizeof(uint32_t) + kMaxText;
       return hub;
+    case FrameType::kExpired:
+      *limit = sizeof(uint32_t) + kMaxText;
+      return true;
   }
   return false;
 }
@@ -108,6 +115,17 @@ Status DecodeError(std::span<const std::byte> payload) {
   if (code == 0 || code > static_cast<uint32_t>(Code::kTimeout)) code = static_cast<uint32_t>(Code::kRemoteError);
   const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
   return Status(static_cast<Code>(code), Printable(text));
+}
+
+Code CodeForOthers(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:
+    case Code::kInvalidUsage:
+    case Code::kTimeout:
+      return code;
+    default:
+      return Code::kRemoteError;
+  }
 }
 
 std::string Printable(std::string_view text) {

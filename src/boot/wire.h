@@ -5,6 +5,9 @@
 //   rank -> hub   Proof, frame kJoin
 //   then frames both ways
 //
+// Where ranks meet in a tree (see tree.h) a child greets its parent in the same way, as role kChild, with the id of the
+// parent's node and a secret made of those of all ids.
+//
 // A Proof is BLAKE2b keyed with the id's secret over both hellos (each with a fresh nonce) and the prover's role:
 // mutual, bound to rank, nranks and version, and worthless when replayed. The same construction gives the key of the
 // connection. A frame is {bytes, type, sequence, MAC} and a payload; its MAC covers direction, header and payload. The
@@ -26,12 +29,13 @@
 
 namespace axccl::boot {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr int kMaxRanks = 1 << 16;
 inline constexpr size_t kMaxContribution = 4096;
 inline constexpr size_t kMaxText = 2048;
 
-enum class Role : uint32_t { kRank = 1, kHub = 2, kUnknownId = 3 };
+// kParent never greets: it is who receives from a child.
+enum class Role : uint32_t { kRank = 1, kHub = 2, kUnknownId = 3, kChild = 4, kParent = 5 };
 
 struct Hello {
   static constexpr uint64_t kMagic = 0x6f6c65484c434378ull;
@@ -56,15 +60,17 @@ bool SameProof(const Proof& a, const Proof& b);  // constant time
 Key ConnectionKey(const Secret& secret, const Hello& rank, const Hello& hub);
 
 enum class FrameType : uint16_t {
-  kJoin = 1,        // rank -> hub: JoinBody
-  kStart = 2,       // hub -> rank: all ranks are there; empty
-  kContribute = 3,  // rank -> hub: 1..kMaxContribution bytes
-  kGathered = 4,    // hub -> rank: nranks times as many
+  kJoin = 1,        // rank -> hub, child -> parent: JoinBody
+  kStart = 2,       // hub -> rank: all ranks are there; empty, or for a tree a StartBody. parent -> child: empty
+  kContribute = 3,  // rank -> hub: 1..kMaxContribution bytes. child -> parent: as many for every rank below it
+  kGathered = 4,    // hub -> rank, parent -> child: as many for every rank
   kError = 5,       // both: u32 code, text; the rendezvous has failed, or this rank gives up
-  kLeave = 6,       // rank -> hub: done; empty
+  kLeave = 6,       // rank -> hub, both ways in a tree: done; empty
+  kFailed = 7,      // rank -> hub of a tree: as kError, but not about this rank
+  kExpired = 8,     // both ways, where ranks meet in a tree: u32 number of the exchange, text; somebody's deadline has passed
 };
 
-// Longest payload a hub (from a rank) or a rank (from the hub of `nranks`) accepts; false for a type it never gets.
+// Longest payload `receiver` accepts in a rendezvous of `nranks`; false for a type it never gets.
 bool PayloadLimit(Role receiver, FrameType type, int nranks, size_t* limit);
 
 struct FrameHeader {
@@ -76,13 +82,34 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 32);
 
+// Where a rank can be reached by those below it in a tree. No address: it has nobody below it.
+struct NodeAddress {
+  IdBytes node{};
+  std::array<Address, 2> address{};
+  uint32_t num_addresses = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(NodeAddress) == 72);
+
 struct JoinBody {
   uint64_t patience_ns = 0;  // until the rank's deadline
+  uint32_t pid = 0;
+  uint32_t roots = 0;  // ids the ranks have; 0: they meet at one hub, in no tree
+  std::array<char, 64> host{};
+  uint32_t root = 0;  // which of them this hub serves
+  uint32_t reserved = 0;
+  NodeAddress listens;
+};
+static_assert(sizeof(JoinBody) == 160);
+
+// Who is above the rank in the tree; no address: nobody.
+struct StartBody {
+  NodeAddress parent;
   uint32_t pid = 0;
   uint32_t reserved = 0;
   std::array<char, 64> host{};
 };
-static_assert(sizeof(JoinBody) == 80);
+static_assert(sizeof(StartBody) == 144);
 
 // Seals outgoing and opens incoming frames of one connection, as `self`.
 class FrameCipher {
@@ -107,5 +134,7 @@ class FrameCipher {
 std::string EncodeError(const Status& status);
 Status DecodeError(std::span<const std::byte> payload);
 std::string Printable(std::string_view text);
+// What a rank did wrong is everybody's error; what happened to it is, to the others, an error of a remote rank.
+Code CodeForOthers(Code code);
 
 }  // namespace axccl::boot

@@ -82,10 +82,10 @@ Result<DeviceId> CurrentDevice() {
   return DeviceId{gpu, true};
 }
 
-Result<std::shared_ptr<Communicator>> CreateFromId(const boot::UniqueId& id, int rank, int ranks, DeviceId device,
+Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks, DeviceId device,
                                                    const Config& config, const std::atomic<bool>* abort) {
   const SetupOptions options = MakeOptions(rank, ranks, device, config, abort);
-  AXCCL_ASSIGN_OR_RETURN(auto session, boot::Session::Join(id, rank, ranks, options.deadline, abort));
+  AXCCL_ASSIGN_OR_RETURN(auto session, boot::Session::Join(ids, rank, ranks, options.deadline, abort));
   const auto exchange = MakeBootExchange(std::move(session));
   return Setup(exchange.get(), options);
 }

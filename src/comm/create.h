@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "src/base/status.h"
@@ -17,8 +18,8 @@ Result<DeviceId> CurrentDevice();
 // Whether that is a GPU. With AXCCL_DEVICE=auto it is where there are GPUs and the thread has not chosen a host device.
 Result<bool> RanksOnGpus();
 
-// Rank `rank` of `ranks`, meeting the others through the id.
-Result<std::shared_ptr<Communicator>> CreateFromId(const boot::UniqueId& id, int rank, int ranks, DeviceId device,
+// Rank `rank` of `ranks`, meeting the others through the ids, usually one.
+Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks, DeviceId device,
                                                    const Config& config, const std::atomic<bool>* abort);
 
 // All ranks of a communicator at once, rank i on devices[i].

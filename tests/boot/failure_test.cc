@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,8 @@
 
 #include "src/boot/boot.h"
 #include "src/boot/hub.h"
+#include "src/boot/tcp.h"
+#include "src/boot/unique_id.h"
 #include "src/boot/wire.h"
 #include "tests/boot/meeting.h"
 #include "tests/harness/run_ranks.h"
@@ -27,7 +31,7 @@ namespace {
 
 using harness::RankContext;
 
-#define EXPECT_SAYS(status, text) EXPECT_NE((status).message().find(text), std::string_view::npos) << (status).message()
+#define EXPECT_SAYS(status, text) EXPECT_NE(std::string((status).message()).find(text), std::string::npos) << (status).message()
 
 std::chrono::milliseconds OneSecond() { return std::chrono::milliseconds(1000) * harness::TimeScale(); }
 
@@ -110,7 +114,7 @@ TEST(FailureTest, DeadlineInAnExchangeNamesTheMissing) {
       const Status status = session.value()->AllGather(&mine, sizeof mine, all);
       EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
       EXPECT_SAYS(status, "addresses of rank 1");
-      EXPECT_EQ(status.message().find("rank 1 (pid"), std::string_view::npos) << status.message();
+      EXPECT_GT(status.message().find("rank 1 (pid"), status.message().find(" waited until")) << status.message();
     }
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == 1) {
@@ -125,8 +129,9 @@ TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
   harness::RunRanks(harness::Threads(3), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     static std::atomic<bool> abort{false};
-    if (context.rank() == 2) {                                                // never joins
-      while (Hub::Get().value()->Count().value().watched < 3) sched_yield();  // the listener and both
+    if (context.rank() == 2) {  // never joins
+      const size_t all = Unpack(id).value().num_addresses + size_t{2};  // the listeners and both
+      while (Hub::Get().value()->Count().value().watched < all) sched_yield();
       abort.store(true);
       ASSERT_TRUE(context.Barrier());
       return;
@@ -265,6 +270,85 @@ TEST(FailureTest, ArgumentsAreCheckedBeforeAnythingIsSent) {
   });
 }
 
+TEST(FailureTest, TooFewDescriptorsAreCountedBeforeAnybodyWaits) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    if (context.rank() == 0) {
+      rlimit limit{};
+      ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+      limit.rlim_cur = 100;
+      ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+      ASSERT_TRUE(context.Barrier());
+      ASSERT_TRUE(context.Barrier());
+    } else {
+      ASSERT_TRUE(context.Barrier());
+      const auto start = Clock::now();
+      const Status status = JoinStatus(id, 1, 400);
+      EXPECT_LT(Clock::now() - start, OneSecond());
+      EXPECT_EQ(status.code(), Code::kSystemError) << status.message();
+      EXPECT_SAYS(status, "a rendezvous of 400 ranks needs 400 file descriptors");
+      EXPECT_SAYS(status, "of its 100 open already");
+      EXPECT_SAYS(status, "ulimit -n");
+      ASSERT_TRUE(context.Barrier());
+    }
+  });
+}
+
+TEST(FailureTest, NoDescriptorLeftIsSaidWithTheLimit) {
+  harness::RunRanks(harness::Processes(1), [](RankContext& context) {
+    const UniqueId id = ShareId(context);
+    const int next = dup(0);
+    close(next);
+    rlimit limit{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit none{static_cast<rlim_t>(next), limit.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const Status status = JoinStatus(id, 0, 1);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    EXPECT_EQ(status.code(), Code::kSystemError) << status.message();
+    EXPECT_SAYS(status, "of its " + std::to_string(next) + " open already");
+    EXPECT_SAYS(status, "ulimit -n");
+  });
+}
+
+TEST(FailureTest, AHubOfAnotherVersionIsNamed) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    Address address;
+    address.family = 4;
+    address.ip = {127, 0, 0, 1};
+    const service::Fd listener = Listen(&address, false, nullptr).value();
+    IdFields fields;
+    fields.num_addresses = 1;
+    fields.address[0] = address;
+    std::thread hub([&] {
+      pollfd entry{listener.get(), POLLIN, 0};
+      poll(&entry, 1, 10000);
+      const service::Fd peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      struct {
+        Hello hello;
+        Proof proof;
+      } answer;
+      Hello rank;
+      EXPECT_EQ(recv(peer.get(), &rank, sizeof rank, MSG_WAITALL), static_cast<ssize_t>(sizeof rank));
+      answer.hello.role = Role::kHub;
+      answer.hello.version = 77;
+      answer.hello.id = rank.id;
+      answer.proof = Prove(fields.secret, Role::kHub, rank, answer.hello);
+      EXPECT_EQ(send(peer.get(), &answer, sizeof answer, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof answer));
+      Proof proof;  // with which the hub can tell its ranks who came
+      EXPECT_EQ(recv(peer.get(), &proof, sizeof proof, MSG_WAITALL), static_cast<ssize_t>(sizeof proof));
+      EXPECT_TRUE(SameProof(proof, Prove(fields.secret, Role::kRank, rank, answer.hello)));
+    });
+    const auto start = Clock::now();
+    const Status status = JoinStatus(Pack(fields), 0, 2);
+    EXPECT_LT(Clock::now() - start, OneSecond());
+    hub.join();
+    EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
+    EXPECT_SAYS(status, "speaks version " + std::to_string(kProtocolVersion));
+    EXPECT_SAYS(status, "version 77");
+  });
+}
+
 // ---- death ----
 
 TEST(DeathOfARankTest, WhileOthersStillJoin) {
@@ -313,6 +397,7 @@ TEST(DeathOfARankTest, OfTheProcessThatServes) {
     const UniqueId id = ShareId(context);
     const auto session = JoinWell(context, id);
     ASSERT_NE(session, nullptr);
+    ASSERT_TRUE(context.Barrier());
     if (context.rank() == 0) context.Die();
     uint64_t mine = 0, all[3];
     const Status status = session->AllGather(&mine, sizeof mine, all);

@@ -37,9 +37,41 @@ std::string Selected(const char* ifname, const char* family = "") {
   return text;
 }
 
-TEST(InterfacesTest, LoopbackByDefault) {
-  EXPECT_EQ(Selected(""), "127.0.0.1");
-  EXPECT_EQ(Selected("", "AF_INET6"), "[::1]");
+TEST(InterfacesTest, ByDefaultTheFirstThatLeadsOut) {
+  EXPECT_EQ(Selected(""), "10.0.0.5 [2000::7]");
+  EXPECT_EQ(Selected("", "AF_INET6"), "[2000::7]");
+}
+
+std::string Default(const std::vector<Interface>& interfaces, const char* family = "") {
+  Result<std::vector<std::string>> names = SelectNames(interfaces, "", family);
+  Result<std::vector<Address>> addresses = SelectAddresses(interfaces, "", family);
+  EXPECT_EQ(names.ok(), addresses.ok());
+  if (!names.ok()) return std::string("error: ") + names.status().message().data();
+  return names.value().front() + " " + ToText(addresses.value().front());
+}
+
+TEST(InterfacesTest, ByDefaultNoBridgesOfContainersNothingDownNothingUnplugged) {
+  std::vector<Interface> interfaces{{"lo", true, {V4(127, 0, 0, 1)}},
+                                    {"docker0", false, {V4(172, 17, 0, 1)}},
+                                    {"br-0123456789ab", false, {V4(172, 18, 0, 1)}},
+                                    {"virbr0", false, {V4(192, 168, 122, 1)}},
+                                    {"veth12", false, {V4(172, 18, 0, 2)}},
+                                    {"down0", false, {V4(10, 9, 0, 1)}, false},
+                                    {"plug0", false, {V4(10, 9, 0, 2)}, true, false},
+                                    {"bare0", false, {}}};
+  EXPECT_EQ(Default(interfaces), "lo 127.0.0.1:0") << "loopback, where there is nothing better";
+  EXPECT_EQ(SelectAddresses(interfaces, "docker", "").value().size(), 1u) << "unless asked for";
+  EXPECT_EQ(SelectAddresses(interfaces, "plug0", "").value().size(), 1u) << "somebody may plug it in";
+  interfaces.push_back({"br-ex", false, {V4(10, 1, 1, 1)}});
+  EXPECT_EQ(Default(interfaces), "br-ex 10.1.1.1:0");
+  interfaces.erase(interfaces.begin());
+  EXPECT_EQ(Default(interfaces), "br-ex 10.1.1.1:0");
+  interfaces.pop_back();
+  const std::string text = Default(interfaces);
+  for (const char* part : {"error: ", "docker0 172.17.0.1 (of containers or virtual machines)", "down0 10.9.0.1 (down)",
+                           "plug0 10.9.0.2 (no carrier)", "bare0 (no address)"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
 }
 
 TEST(InterfacesTest, PrefixesExactNamesAndExclusion) {
@@ -60,10 +92,13 @@ TEST(InterfacesTest, NoMatchListsWhatThereIs) {
        {Selected("=eth"), Selected("wlan0"), Selected("^lo,eth,ib"), Selected("eth1", "AF_INET6")}) {
     EXPECT_EQ(text.find("error: "), 0u) << text;
     for (const char* part :
-         {"NCCL_SOCKET_IFNAME", "lo 127.0.0.1 [::1]", "eth0 10.0.0.5", "eth1 10.1.0.5", "ib0 [2000::9]"}) {
+         {"NCCL_SOCKET_IFNAME", "lo 127.0.0.1 [::1] (", "eth0 10.0.0.5", "eth1 10.1.0.5", "ib0 [2000::9] ("}) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     }
   }
+  EXPECT_NE(Selected("eth1", "AF_INET6").find("eth0 10.0.0.5 [2000::7] 10.0.0.6 (not asked for), eth1 10.1.0.5 (no global"),
+            std::string::npos);
+  EXPECT_NE(Selected("^lo,eth,ib").find("lo 127.0.0.1 [::1] (excluded)"), std::string::npos);
   EXPECT_NE(Selected("eth", "AF_UNIX").find("expected AF_INET or AF_INET6"), std::string::npos);
 }
 

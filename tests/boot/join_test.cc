@@ -14,6 +14,7 @@
 
 #include "src/boot/boot.h"
 #include "src/boot/hub.h"
+#include "src/boot/interfaces.h"
 #include "src/boot/wire.h"
 #include "tests/boot/meeting.h"
 #include "tests/harness/run_ranks.h"
@@ -150,8 +151,49 @@ TEST(InterfaceTest, UnknownInterfaceIsAnErrorThatListsThoseThereAre) {
         const Status status = CreateUniqueId().status();
         EXPECT_EQ(status.code(), Code::kInvalidUsage);
         EXPECT_NE(status.message().find("127.0.0.1"), std::string_view::npos) << status.message();
+        EXPECT_NE(status.message().find("(not asked for)"), std::string_view::npos) << status.message();
       },
       options);
+}
+
+// Where sockets of this process listen, as "127.0.0.1".
+std::vector<std::string> ListeningAt() {
+  std::vector<std::string> hosts;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    int listening = 0;
+    socklen_t bytes = sizeof listening;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) != 0 || listening == 0) continue;
+    sockaddr_storage name{};
+    bytes = sizeof name;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) continue;
+    const std::string text = ToText(FromSockaddr(reinterpret_cast<const sockaddr*>(&name)));
+    hosts.push_back(text.substr(0, text.rfind(':')));
+  }
+  return hosts;
+}
+
+TEST(InterfaceTest, AnIdIsServedWhereItSaysAndNowhereElse) {
+  for (const char* ifname : {"", "=lo"}) {
+    harness::RunOptions options;
+    options.environment = {{"NCCL_SOCKET_IFNAME", ifname}};
+    harness::RunRanks(
+        harness::Processes(1),
+        [&](RankContext&) {
+          const IdFields fields = Unpack(CreateUniqueId().value()).value();
+          const auto wanted = SelectAddresses(ListInterfaces().value(), ifname, "").value();
+          std::vector<std::string> hosts;
+          for (int i = 0; i < fields.num_addresses; ++i) {
+            const std::string text = ToText(fields.address[static_cast<size_t>(i)]);
+            hosts.push_back(text.substr(0, text.rfind(':')));
+            EXPECT_EQ(fields.address[static_cast<size_t>(i)].ip, wanted[static_cast<size_t>(i)].ip);
+          }
+          EXPECT_EQ(hosts.size(), wanted.size());
+          EXPECT_EQ(ListeningAt(), hosts) << "one socket an address, none on all interfaces";
+          EXPECT_TRUE(*ifname == '\0' || IsLoopback(fields.address[0]));
+        },
+        options);
+  }
 }
 
 TEST(InterfaceTest, NamedInterfaceServesBothFamilies) {
@@ -255,6 +297,7 @@ TEST(CommIdJoinTest, PortOfAServerThatJustDiedIsTakenOver) {
         } else {
           Result<std::unique_ptr<Session>> session = Session::Join(id, context.rank(), 2, Patient(), nullptr);
           ASSERT_TRUE(session.ok()) << session.status().message();
+          ASSERT_TRUE(context.Barrier(1, 2));
           if (context.rank() == 0) context.Die();
           uint64_t mine = 0, all[2];
           EXPECT_EQ(session.value()->AllGather(&mine, sizeof mine, all).code(), Code::kRemoteError);
@@ -266,6 +309,40 @@ TEST(CommIdJoinTest, PortOfAServerThatJustDiedIsTakenOver) {
         ExpectExchange(session.value().get(), rank, 2, 20, 1);
       },
       CommId(""));
+}
+
+TEST(CommIdJoinTest, TwoJobsAtOneAddressAreToldSo) {
+  harness::RunRanks(
+      harness::Processes(4),
+      [](RankContext& context) {
+        const int job = context.rank() / 2, rank = context.rank() % 2;
+        if (job == 1) setenv("AXCCL_SECRET", "of the other job", 1);
+        const UniqueId id = CreateUniqueId().value();
+        std::unique_ptr<Session> session;
+        if (job == 0) {
+          Result<std::unique_ptr<Session>> joined = Session::Join(id, rank, 2, Patient(), nullptr);
+          ASSERT_TRUE(joined.ok()) << joined.status().message();
+          session = std::move(joined).value();
+        }
+        ASSERT_TRUE(context.Barrier());
+        if (job == 1) {
+          const auto start = Clock::now();
+          const Status status = JoinStatus(id, rank, 2, start + std::chrono::seconds(10));
+          EXPECT_LT(Clock::now() - start, std::chrono::seconds(2) * harness::TimeScale());
+          const std::string text(status.message());
+          if (rank == 0) {
+            EXPECT_EQ(status.code(), Code::kSystemError) << text;
+            EXPECT_NE(text.find("listening on 127.0.0.1:"), std::string::npos) << text;
+            EXPECT_NE(text.find("another process or job on the port"), std::string::npos) << text;
+          } else {
+            EXPECT_EQ(status.code(), Code::kInvalidUsage) << text;
+            EXPECT_NE(text.find("another port if another job has this"), std::string::npos) << text;
+          }
+        }
+        ASSERT_TRUE(context.Barrier());
+        if (job == 0) ExpectExchange(session.get(), rank, 2, 100, 1);
+      },
+      CommId("of one job"));
 }
 
 TEST(CommIdJoinTest, NobodyThereIsATimeoutThatNamesTheAddress) {
