@@ -57,7 +57,7 @@ Result<std::shared_ptr<Remote>> Remote::Create(Worker* worker, RemoteOptions opt
   if (memory == MAP_FAILED) return SystemError(errno, "mapping %zu bytes for what comes from rank %u", remote->heap_bytes_, remote->options_.peer);
   remote->heap_ = static_cast<std::byte*>(memory);
   std::lock_guard lock(worker->mutex());
-  AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address.data()));
+  AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address.worker.data()));
   remote->endpoint_->users.push_back(remote.get());
   worker->Register(remote->key(), remote.get());
   return remote;
@@ -76,6 +76,8 @@ void Remote::Detach() {
 }
 
 void Remote::Lose(const std::string& why) {
+  if (lost_) return;
+  lost_ = true;
   trouble_ = why;
   __atomic_fetch_or(reinterpret_cast<uint32_t*>(&page()->liveness), kOwnerDied, __ATOMIC_SEQ_CST);
   options_.arrived();
@@ -164,6 +166,7 @@ bool Remote::Locate(const WireHeader& header, std::span<const WireStretch> stret
 
 ucs_status_t Remote::Take(const WireHeader& header, std::span<const WireStretch> stretches, void* data, size_t bytes,
                           bool to_fetch) {
+  if (lost_) return UCS_OK;  // given up, so that nothing it says counts any more
   std::vector<ucp_dt_iov_t> places;
   places.reserve(stretches.size());
   if (!Locate(header, stretches, bytes, &places)) {
