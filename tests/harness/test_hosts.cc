@@ -127,12 +127,14 @@ bool TestHosts::Build(int hosts) {
   return true;
 }
 
-bool TestHosts::Enter(int host) const {
+bool TestHosts::Enter(int host) const { return EnterBy(descriptor(host), host); }
+
+bool TestHosts::EnterBy(int descriptor, int host) {
   const auto failed = [](const char* what) {
     std::fprintf(stderr, "entering a host: %s: %s\n", what, std::strerror(errno));
     return false;
   };
-  if (setns(hosts_[static_cast<size_t>(host)], CLONE_NEWNET) != 0) return failed("setns");
+  if (setns(descriptor, CLONE_NEWNET) != 0) return failed("setns");
   // /sys lists the network devices of the namespace it was mounted in.
   if (unshare(CLONE_NEWNS | CLONE_NEWUTS) != 0) return failed("unshare");
   if (mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failed("mount /");

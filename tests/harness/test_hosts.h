@@ -41,6 +41,9 @@ class TestHosts {
   // The calling process, which must have one thread, lives on the host from now on: network, /sys, host name. False with a
   // text on stderr where it does not work.
   bool Enter(int host) const;
+  // The same with a descriptor of the host's namespace; see descriptor().
+  static bool EnterBy(int descriptor, int host);
+  int descriptor(int host) const { return hosts_[static_cast<size_t>(host)]; }
   // Only the network, of the calling thread.
   bool EnterNetwork(int host) const;
   // Runs a program on the host and returns its exit status, -1 where it did not come to that.
