@@ -18,6 +18,7 @@ libxxhash-dev have_header xxhash.h
 libzstd-dev have_header zstd.h
 libucx-dev have_header ucp/api/ucp.h
 nlohmann-json3-dev have_header nlohmann/json.hpp
+iproute2 have_command tc
 pkg-config have_command pkg-config
 python3 have_command python3
 ccache have_command ccache

@@ -119,6 +119,8 @@ class RemoteRank : public PeerProcess {
   virtual void BeginPolling() = 0;
   virtual void EndPolling() = 0;
 
+  // The name of the peer's machine.
+  virtual const std::string& host() const = 0;
   // Why the peer is not reached any more, where Died() is true.
   virtual std::string Trouble() const = 0;
   // Waits until the peer's process has taken in all that was sent, it is dead, or *give_up (may be null).

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 
@@ -73,6 +74,40 @@ const Variables kLaunchers[] = {
     {"PMI", "PMI_SIZE", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALNRANKS"}, {"PMI_JOBID", "PMIX_NAMESPACE"}},
 };
 
+// The first of "n[07-09,12],m3": n07.
+std::string FirstOfHosts(const std::string& list) {
+  const size_t bracket = list.find('['), comma = list.find(',');
+  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
+  return list.substr(0, bracket) + list.substr(bracket + 1, list.find_first_of("-,]", bracket) - bracket - 1);
+}
+
+// The number at `index` of "2(x3),1": 2, 2, 2, 1. 0 where there is none.
+int NumberAt(const std::string& list, int index) {
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string item = list.substr(at, end - at);
+    const size_t times = item.find("(x");
+    index -= times == std::string::npos ? 1 : std::atoi(item.c_str() + times + 2);
+    if (index < 0) return std::atoi(item.c_str());
+    at = end + 1;
+  }
+  return 0;
+}
+
+// srun tells how many processes every machine has, and the machines' names. It opens no port, so one is made of what only
+// this job step has.
+void FindSlurmMachines(const Lookup& get, Launched* found) {
+  const std::string machines = TextOf(get, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"});
+  if (machines == "1") found->local_size = found->size;
+  if (machines.empty() || machines == "1") return;
+  const int machine = std::atoi(TextOf(get, {"SLURM_NODEID"}).c_str());
+  found->local_size = NumberAt(TextOf(get, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}), machine);
+  const std::string first = FirstOfHosts(TextOf(get, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}));
+  const long job = std::atol(TextOf(get, {"SLURM_JOB_ID"}).c_str()), step = std::atol(TextOf(get, {"SLURM_STEP_ID"}).c_str());
+  if (!first.empty() && found->coordinator.empty())
+    found->coordinator = first + ":" + std::to_string(20000 + (job * 64 + step) % 10000);
+}
+
 int DefaultProcesses(const Options& options) {
   if (options.ranks > 0) return options.ranks;
   return options.layout_given ? 1 : 2;
@@ -95,7 +130,9 @@ Result<World> JoinWorld(const Launched& launched, const Options& options) {
   World world;
   world.processes = launched.size;
   world.process = launched.rank;
-  world.local_processes = launched.local_size > 0 ? launched.local_size : launched.size;
+  // A launcher that tells of an address, but not who is here, may have started processes anywhere.
+  const bool anywhere = launched.local_size == 0 && (!launched.coordinator.empty() || std::getenv("NCCL_COMM_ID") != nullptr);
+  world.local_processes = launched.local_size > 0 ? launched.local_size : anywhere ? 1 : launched.size;
   if (world.local_processes == world.processes) {
     AXCCL_ASSIGN_OR_RETURN(world.page, MeetThroughFile(launched.key, world.process, world.processes,
                                                        world.processes * options.threads));
@@ -122,21 +159,34 @@ Result<std::optional<Launched>> DetectLauncher(const Lookup& get) {
     AXCCL_ASSIGN_OR_RETURN(found.rank, NumberOf(get, v.rank, 0));
     AXCCL_ASSIGN_OR_RETURN(found.size, NumberOf(get, v.size, 1));
     AXCCL_ASSIGN_OR_RETURN(found.local_size, NumberOf(get, v.local_size, 0));
-    if (found.launcher == "srun" && TextOf(get, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"}) == "1") {
-      found.local_size = found.size;
-    }
+    AXCCL_ASSIGN_OR_RETURN(found.coordinator, Coordinator(get));
+    if (found.launcher == "srun") FindSlurmMachines(get, &found);
     if (found.rank >= found.size || found.local_size > found.size) {
       return MakeStatus(Code::kInvalidUsage, "%s's variables say rank %d of %d (%d on this machine)", v.launcher,
                         found.rank, found.size, found.local_size);
     }
     found.key = KeyOf(get, v.launcher, v.key);
-    AXCCL_ASSIGN_OR_RETURN(found.coordinator, Coordinator(get));
     return std::optional<Launched>(found);
   }
   return std::optional<Launched>();
 }
 
+// Started by hand, one by one, wherever.
+Result<World> JoinByHand(const Options& options) {
+  if (options.rank >= options.ranks)
+    return MakeStatus(Code::kInvalidUsage, "option --rank %d: with it, --ranks has to say of how many (%d)", options.rank,
+                      options.ranks);
+  if (std::getenv("NCCL_COMM_ID") == nullptr)
+    return MakeStatus(Code::kInvalidUsage, "option --rank: set NCCL_COMM_ID to host:port of the machine of rank 0, and "
+                      "AXCCL_SECRET to the same everywhere");
+  World world;
+  world.processes = options.ranks;
+  world.process = options.rank;
+  return world;
+}
+
 Result<World> EnterWorld(const Options& options) {
+  if (options.rank >= 0) return JoinByHand(options);
   if (options.ranks == 0) {
     AXCCL_ASSIGN_OR_RETURN(std::optional<Launched> launched, DetectLauncher(&std::getenv));
     if (launched) return JoinWorld(*launched, options);

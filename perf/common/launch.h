@@ -32,7 +32,7 @@ struct Launched {
   std::string launcher;     // "torchrun", "Open MPI", "srun", "PMI"
   int rank = 0;
   int size = 1;
-  int local_size = 0;       // 0 = not told
+  int local_size = 0;       // processes on this machine; 0 = not told
   std::string key;          // the same for all processes of the job, and only for them
   std::string coordinator;  // host:port for NCCL_COMM_ID; empty if not told
 };

@@ -15,7 +15,7 @@ namespace axccl::perf {
 namespace {
 
 // Long options without a letter.
-enum LongOnly { kRanks = 256, kMalloc, kShape, kList, kDim, kSplitDim, kConcatDim, kStrides, kOutStrides, kGroups };
+enum LongOnly { kRanks = 256, kRank, kMalloc, kShape, kList, kDim, kSplitDim, kConcatDim, kStrides, kOutStrides, kGroups };
 
 const option kLongOptions[] = {
     {"nthreads", required_argument, nullptr, 't'},
@@ -51,6 +51,7 @@ const option kLongOptions[] = {
     {"per_iter_skip", required_argument, nullptr, 'K'},
     {"help", no_argument, nullptr, 'h'},
     {"ranks", required_argument, nullptr, kRanks},
+    {"rank", required_argument, nullptr, kRank},
     {"malloc", no_argument, nullptr, kMalloc},
     {"shape", required_argument, nullptr, kShape},
     {"list", required_argument, nullptr, kList},
@@ -195,6 +196,7 @@ Status ParseOne(int letter, Options* o) {
     case 't':
     case 'g': return ParseLayoutOption(letter, o);
     case kRanks: return Store(letter, 1, 1024, &o->ranks);
+    case kRank: return Store(letter, 0, 1023, &o->rank);
     case kMalloc: o->malloc_buffers = true; return Status();
     case kShape:
     case kList:
@@ -341,6 +343,7 @@ std::string UsageText(const std::string& program) {
     [-h,--help]
   and beyond nccl-tests:
     [--ranks <N> run N processes on this machine] (2, unless -t, -g or a launcher's variables say otherwise)
+    [--rank <R> with --ranks: be process R of N, of which the others are started elsewhere; they meet at NCCL_COMM_ID]
     [--malloc use plain aligned heap memory instead of ncclMemAlloc]
   and for AxCCL's calls on views, which any of these asks for:
     [--shape <A,B,..> sizes of the input of a rank, instead of -b and -e] (one dimension, of the sizes of -b and -e)

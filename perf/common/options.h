@@ -35,7 +35,8 @@ struct Options {
   int threads = 1;            // -t, per process
   int ranks_per_thread = 1;   // -g
   bool layout_given = false;  // -t or -g was given
-  int ranks = 0;              // --ranks: local processes; 0 = not given
+  int ranks = 0;              // --ranks: processes; 0 = not given
+  int rank = -1;              // --rank: this process is that one of them; -1 = not given, they are all started here
   bool sizes_given = false;   // -b, -e, -i or -f was given
   size_t min_bytes = size_t{32} << 20;
   size_t max_bytes = size_t{32} << 20;

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,7 +19,7 @@
 namespace axccl::comm {
 namespace {
 
-constexpr uint32_t kProtocol = 5;
+constexpr uint32_t kProtocol = 6;
 constexpr int kMaxLanes = 8;
 constexpr int kMaxGpuLanes = 64;
 
@@ -30,6 +31,7 @@ struct Introduction {
   uint32_t on_gpu;
   uint64_t hash;  // rank 0's counts
   transport::ProcessAddress address;
+  char host[64];  // name
   Settings settings;
 };
 static_assert(sizeof(Introduction) <= 3000);
@@ -46,6 +48,7 @@ struct Reachable {
 // Between them, where ranks are on several machines: how to send to my process.
 struct NetworkAddress {
   uint32_t bytes;
+  ucx::LifelineAddress lifeline;
   std::byte data[3000];
 };
 
@@ -57,6 +60,18 @@ Result<std::string> NetworkDevices() {
   std::string list;
   for (const std::string& name : names) list.append(list.empty() ? "" : ",").append(name);
   return list;
+}
+
+// Where to listen for those who ask whether this process is still there.
+Result<sockaddr_storage> LocalAddress() {
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Interface> interfaces, boot::ListInterfaces());
+  const std::string family = param::Get("NCCL_SOCKET_FAMILY");
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                         boot::SelectNames(interfaces, param::Get("NCCL_SOCKET_IFNAME"), family));
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Address> addresses,
+                         boot::SelectAddresses(interfaces, "=" + names[0], family));
+  socklen_t bytes = 0;
+  return boot::ToSockaddr(addresses[0], &bytes);
 }
 
 int Cores() {
@@ -137,9 +152,11 @@ class Builder {
     if (self() == 0) {
       AXCCL_ASSIGN_OR_RETURN(mine.settings, ReadSettings(options_));
     }
+    (void)gethostname(mine.host, sizeof(mine.host));
     peers_.resize(ranks());
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), peers_.data()));
-    for (const Introduction& peer : peers_) {
+    for (Introduction& peer : peers_) {
+      peer.host[sizeof(peer.host) - 1] = 0;
       if (peer.protocol != kProtocol)
         return MakeStatus(Code::kInvalidUsage, "rank %u speaks protocol %u, this rank %u: use one version of the library",
                           peer.rank, peer.protocol, kProtocol);
@@ -164,8 +181,14 @@ class Builder {
 
   Status ShareNetworkAddresses() {
     AXCCL_ASSIGN_OR_RETURN(const std::string devices, NetworkDevices());
-    AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> own, ucx::SelfAddress(devices));
+    ucx::SelfOptions self_options;
+    self_options.devices = devices;
+    self_options.process = peers_[self()].address.process_id;
+    AXCCL_ASSIGN_OR_RETURN(self_options.local, LocalAddress());
+    AXCCL_ASSIGN_OR_RETURN(const ucx::NetworkAddress address, ucx::SelfAddress(self_options));
+    const std::vector<std::byte>& own = address.worker;
     NetworkAddress mine{};
+    mine.lifeline = address.lifeline;
     if (own.size() > sizeof(mine.data))
       return MakeStatus(Code::kSystemError, "UCX's address of this process takes %zu bytes, at most %zu can be told: choose "
                         "fewer network devices (NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)", own.size(), sizeof(mine.data));
@@ -187,8 +210,10 @@ class Builder {
     remote.self = static_cast<uint32_t>(self());
     remote.peer = static_cast<uint32_t>(rank);
     remote.process = peers_[rank].address.process_id;
-    remote.address.assign(networks_[rank].data, networks_[rank].data + networks_[rank].bytes);
+    remote.address.worker.assign(networks_[rank].data, networks_[rank].data + networks_[rank].bytes);
+    remote.address.lifeline = networks_[rank].lifeline;
     remote.pid = peers_[rank].address.pid;
+    remote.host = peers_[rank].host;
     remote.block = block_->data();
     remote.block_bytes = layout_.bytes;
     remote.arrived = [own, keep = self_process_] { exec::WakeMember(own); };

@@ -350,9 +350,9 @@ Status Channel::CheckMembers(int waiting_for) const {
                         own().rank, peer.rank);
     if (!closed && peer.remote != nullptr && peer.process->Died())
       return MakeStatus(Code::kRemoteError,
-                        "rank %d (pid %u, not on this machine) cannot be reached any more: %s; abort the communicator and "
-                        "make a new one without it",
-                        peer.rank, peer.process->pid(), peer.remote->Trouble().c_str());
+                        "rank %d (pid %u on host %s) cannot be reached any more: %s; abort the communicator and make a "
+                        "new one without it",
+                        peer.rank, peer.process->pid(), peer.remote->host().c_str(), peer.remote->Trouble().c_str());
     if (!closed && peer.process->Died())
       return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it",
                         peer.rank, peer.process->pid());

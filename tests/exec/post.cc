@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace axccl::exec {
 
@@ -44,6 +45,7 @@ class Post::Remote : public transport::RemoteRank {
   void BeginPolling() override {}
   void EndPolling() override {}
   std::string Trouble() const override { return ""; }
+  const std::string& host() const override { return host_; }
   void Flush(const std::atomic<bool>*) override {}
   void Detach() override {}
   bool sending() const override { return !sent_.empty(); }
@@ -71,6 +73,7 @@ class Post::Remote : public transport::RemoteRank {
 
   Post* const post_;
   const int viewer_, rank_;
+  const std::string host_ = "elsewhere";
   std::byte* const own_;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }

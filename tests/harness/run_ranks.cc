@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #include <thread>
 
 #include "tests/harness/random.h"
+#include "tests/harness/test_hosts.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define AXCCL_TEST_TIME_SCALE 8
@@ -196,6 +198,7 @@ class Runner {
   const Layout layout_;
   const Body& body_;
   const RunOptions& options_;
+  const pid_t parent_ = getpid();
   Shared* shared_ = nullptr;
   int alarm_read_ = -1;
   std::vector<Child> children_;
@@ -253,6 +256,13 @@ void PretendHost(int process) {
 }
 
 void Runner::ChildMain(int process) {
+  // A test that is killed takes its ranks along.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent_) std::exit(kToldExit);
+  if (options_.hosts != nullptr) {
+    setenv("NCCL_SOCKET_IFNAME", TestHosts::kInterface, 1);
+    if (!options_.hosts->Enter(process % options_.hosts->size())) std::exit(1);
+  }
   ApplyEnvironment(options_);
   PretendHost(process);
   std::vector<std::thread> threads;

@@ -298,6 +298,41 @@ TEST(Launcher, OpenMpiSrunAndPmi) {
   EXPECT_EQ(pmi.size, 4);
 }
 
+TEST(Launcher, SrunOnSeveralMachines) {
+  Environment variables = {{"SLURM_STEP_ID", "3"}, {"SLURM_JOB_ID", "1234"}, {"SLURM_PROCID", "5"},
+                           {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_STEP_NUM_NODES", "4"}, {"SLURM_NODEID", "3"},
+                           {"SLURM_STEP_TASKS_PER_NODE", "2,1(x2),2"}, {"SLURM_STEP_NODELIST", "gpu[07-09,12]"}};
+  Launched srun = *Detect(variables).value();
+  EXPECT_EQ(srun.local_size, 2);
+  EXPECT_EQ(srun.coordinator.substr(0, 6), "gpu07:");
+  const std::string port = srun.coordinator.substr(6);
+  variables["SLURM_NODEID"] = "1";
+  variables["SLURM_PROCID"] = "2";
+  EXPECT_EQ(Detect(variables).value()->local_size, 1);
+  EXPECT_EQ(Detect(variables).value()->coordinator, srun.coordinator);
+  variables["SLURM_STEP_ID"] = "4";
+  EXPECT_NE(Detect(variables).value()->coordinator, srun.coordinator) << "two steps at the same time";
+  variables["SLURM_STEP_NODELIST"] = "a,b[1-3]";
+  EXPECT_EQ(Detect(variables).value()->coordinator.substr(0, 2), "a:");
+}
+
+TEST(Launcher, ByHandTakesAnAddress) {
+  unsetenv("NCCL_COMM_ID");
+  Options options;
+  options.rank = 1;
+  options.ranks = 2;
+  EXPECT_FALSE(EnterWorld(options).ok());
+  setenv("NCCL_COMM_ID", "192.0.2.1:4711", 1);
+  Result<World> world = EnterWorld(options);
+  ASSERT_TRUE(world.ok());
+  EXPECT_EQ(world.value().process, 1);
+  EXPECT_EQ(world.value().processes, 2);
+  EXPECT_EQ(world.value().page, nullptr);
+  options.rank = 2;
+  EXPECT_FALSE(EnterWorld(options).ok());
+  unsetenv("NCCL_COMM_ID");
+}
+
 TEST(Launcher, NonsenseIsAnError) {
   EXPECT_FALSE(Detect({{"PMI_RANK", "4"}, {"PMI_SIZE", "4"}}).ok());
   EXPECT_FALSE(Detect({{"PMI_RANK", "one"}, {"PMI_SIZE", "4"}}).ok());

@@ -11,7 +11,7 @@ Status None() {
 
 }  // namespace
 
-Result<std::vector<std::byte>> SelfAddress(const std::string&) { return None(); }
+Result<NetworkAddress> SelfAddress(const SelfOptions&) { return None(); }
 Result<std::shared_ptr<transport::RemoteRank>> Connect(RemoteOptions) { return None(); }
 
 }  // namespace axccl::ucx

@@ -86,7 +86,7 @@ Result<std::shared_ptr<Remote>> Remote::Create(Worker* worker, RemoteOptions opt
   AXCCL_ASSIGN_OR_RETURN(remote->heap_, MapMirror(remote->heap_bytes_, asked.peer));
   remote->block_ = std::make_shared<Memory>(0, asked.block, remote->heap_ + kBlockOffset, asked.block_bytes);
   std::lock_guard lock(worker->mutex());
-  AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address.data()));
+  AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address.worker.data()));
   remote->endpoint_->users.push_back(remote.get());
   worker->Register(remote->key(), remote.get());
   return remote;
@@ -121,7 +121,8 @@ std::shared_ptr<Remote::Memory> Remote::Find(uint64_t area) const {
 }
 
 void Remote::Lose(const std::string& why) {
-  if (detached_) return;
+  if (detached_ || lost_) return;
+  lost_ = true;
   trouble_ = why;
   __atomic_fetch_or(reinterpret_cast<uint32_t*>(&page()->liveness), kOwnerDied, __ATOMIC_SEQ_CST);
   options_.arrived();
@@ -212,6 +213,7 @@ bool Remote::Locate(const Memory& memory, const WireHeader& header, std::span<co
 
 ucs_status_t Remote::Take(const WireHeader& header, std::span<const WireStretch> stretches, void* data, size_t bytes,
                           bool to_fetch) {
+  if (lost_) return UCS_OK;  // given up, so that nothing it says counts any more
   auto message = std::make_shared<Incoming>();
   message->memory = Find(header.area);
   if (message->memory == nullptr) return UCS_OK;  // of a channel that is gone

@@ -31,6 +31,7 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   void BeginPolling() override { worker_->BeginPolling(); }
   void EndPolling() override { worker_->EndPolling(); }
   std::string Trouble() const override;
+  const std::string& host() const override { return options_.host; }
   void Flush(const std::atomic<bool>* give_up) override;
   void Detach() override;
   bool sending() const override { return in_flight_.load(std::memory_order_acquire) != 0; }
@@ -68,7 +69,7 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   std::deque<std::shared_ptr<Incoming>> incoming_;
   std::atomic<int> in_flight_{0};
   std::string trouble_;
-  bool detached_ = false;
+  bool detached_ = false, lost_ = false;
   uint32_t flushes_ = 0, flushed_ = 0;
 };
 

@@ -11,6 +11,7 @@
 
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
+#include "transports/ucx/lifeline.h"
 #include "transports/ucx/remote.h"
 
 namespace axccl::ucx {
@@ -174,6 +175,7 @@ Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const 
   std::shared_ptr<Endpoint>& known = endpoints_[process];
   if (known != nullptr) return known;
   auto endpoint = std::make_shared<Endpoint>();
+  endpoint->process = process;
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -192,11 +194,32 @@ Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const 
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   auto* const endpoint = static_cast<Endpoint*>(arg);
   Worker* const worker = Get("").value();
-  endpoint->failure = worker->ucx_->ucs_status_string(status);
-  if (endpoint->ep != nullptr) worker->failed_.push_back(endpoint->ep);
+  worker->Abandon(endpoint, worker->ucx_->ucs_status_string(status));
+  // The other side may not have noticed.
+  Lifelines::Made()->Cut(endpoint->process);
+}
+
+void Worker::Abandon(Endpoint* endpoint, const std::string& why) {
+  if (endpoint->ep != nullptr) failed_.push_back(endpoint->ep);
   endpoint->ep = nullptr;
-  for (Remote* remote : endpoint->users) remote->Lose(endpoint->failure);
-  worker->told_.notify_all();
+  for (Remote* remote : endpoint->users) remote->Lose(why);
+  told_.notify_all();
+}
+
+void Worker::Fail(const ProcessId& process, const std::string& why) {
+  std::lock_guard lock(mutex_);
+  const auto found = endpoints_.find(process);
+  if (ending_ || found == endpoints_.end() || found->second->ep == nullptr) return;
+  const std::shared_ptr<Endpoint> endpoint = found->second;
+  Abandon(endpoint.get(), why);
+  CloseFailed();
+  // What closing takes, UCX does when it is called next.
+  if (polling_ == 0) Listen();
+}
+
+bool Worker::in_use() {
+  std::lock_guard lock(mutex_);
+  return !remotes_.empty();
 }
 
 // Not from within their own error handlers.

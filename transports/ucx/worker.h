@@ -28,7 +28,7 @@ class Remote;
 // being made meanwhile.
 struct Endpoint {
   ucp_ep_h ep = nullptr;  // null once it failed
-  std::string failure;
+  std::array<uint8_t, 16> process{};
   std::vector<Remote*> users;
 };
 
@@ -47,6 +47,10 @@ class Worker {
   void Progress();
   void BeginPolling();
   void EndPolling();
+  // Gives up a process that cannot be reached any more.
+  void Fail(const ProcessId& process, const std::string& why);
+  // Whether any rank has a peer on another machine.
+  bool in_use();
 
   // ---- for Remote, with the lock held ----
   std::mutex& mutex() { return mutex_; }
@@ -69,6 +73,7 @@ class Worker {
   Status Watch();
   void Listen();
   [[noreturn]] void Main();
+  void Abandon(Endpoint* endpoint, const std::string& why);
   void CloseFailed();
   Remote* Find(uint64_t comm, uint32_t to, uint32_t from) const;
   static void OnError(void* endpoint, ucp_ep_h ep, ucs_status_t status);

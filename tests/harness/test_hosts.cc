@@ -1,0 +1,171 @@
+#include "tests/harness/test_hosts.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace axccl::harness {
+namespace {
+
+// A fresh namespace's descriptor; -1 with errno.
+int MakeNetwork() {
+  int descriptor = -1, error = 0;
+  // A thread may leave the namespace of its process.
+  std::thread([&] {
+    if (unshare(CLONE_NEWNET) == 0) descriptor = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    error = errno;
+  }).join();
+  errno = error;
+  return descriptor;
+}
+
+// Runs a program in a namespace (-1: this one), with `input` for it to read.
+int RunIn(int name_space, const std::vector<std::string>& arguments, const std::string& input) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  std::vector<char*> words;
+  for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[0], STDIN_FILENO);
+    if (name_space >= 0 && setns(name_space, CLONE_NEWNET) != 0) _exit(126);
+    execvp(words[0], words.data());
+    _exit(127);
+  }
+  close(ends[0]);
+  [[maybe_unused]] const ssize_t written = write(ends[1], input.data(), input.size());  // less than a pipe holds
+  close(ends[1]);
+  int status = 0;
+  if (pid < 0) return -1;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Lines for `ip` or `tc`.
+bool Batch(int name_space, const char* tool, const std::string& lines) {
+  return RunIn(name_space, {tool, "-batch", "-"}, lines) == 0;
+}
+
+std::string Port(int host) { return "port" + std::to_string(host); }
+
+// Classic BPF, so that no compiler is needed: drops a packet where a random number is below the threshold. 2 is
+// TC_ACT_SHOT, ~0 goes on; 0xfffff038 reads random bits (SKF_AD_OFF + SKF_AD_RANDOM).
+std::string DropCode(double percent) {
+  if (percent >= 100) return "1,6 0 0 2";
+  const auto threshold = static_cast<uint32_t>(percent / 100 * 4294967295.0);
+  return "4,32 0 0 4294963256,53 0 1 " + std::to_string(threshold) + ",6 0 0 4294967295,6 0 0 2";
+}
+
+}  // namespace
+
+std::string TestHosts::Name(int host) { return "host-" + std::to_string(host); }
+std::string TestHosts::Address(int host) { return "10.77.0." + std::to_string(host + 1); }
+std::string TestHosts::Address6(int host) { return "fd77::" + std::to_string(host + 1); }
+
+const std::string& TestHosts::Missing() {
+  static const std::string why = [] {
+    const int made = MakeNetwork();
+    if (made < 0) return std::string("making a network namespace: ") + std::strerror(errno);
+    close(made);
+    if (!Batch(-1, "ip", "") || !Batch(-1, "tc", ""))
+      return std::string("no ip or tc (Debian: iproute2)");
+    return std::string();
+  }();
+  return why;
+}
+
+int TestHosts::CheckPresence() {
+  if (Missing().empty()) return 0;
+  const char* const required = std::getenv("AXCCL_TEST_REQUIRE_HOSTS");
+  const bool fails = required != nullptr && required[0] == '1';
+  std::fprintf(stderr, "%s: these tests need hosts made of network namespaces: %s\n", fails ? "FAILED" : "SKIPPED",
+               Missing().c_str());
+  return fails ? 1 : 77;
+}
+
+std::unique_ptr<TestHosts> TestHosts::Create(int hosts) {
+  std::unique_ptr<TestHosts> made(new TestHosts);
+  if (Missing().empty() && made->Build(hosts)) return made;
+  ADD_FAILURE() << "could not make " << hosts << " hosts: " << Missing();
+  return nullptr;
+}
+
+TestHosts::~TestHosts() {
+  for (const int host : hosts_) close(host);
+  if (bridge_ >= 0) close(bridge_);
+}
+
+bool TestHosts::Build(int hosts) {
+  bridge_ = MakeNetwork();
+  for (int i = 0; i < hosts; ++i) hosts_.push_back(MakeNetwork());
+  if (bridge_ < 0 || std::count(hosts_.begin(), hosts_.end(), -1) != 0) return false;
+  std::string ip = "link add hub type bridge forward_delay 0 stp_state 0 mcast_snooping 0\nlink set hub up\n", tc;
+  const std::string own = "/proc/" + std::to_string(getpid()) + "/fd/";
+  for (int i = 0; i < hosts; ++i) {
+    ip += "link add " + Port(i) + " type veth peer name eth0 netns " + own + std::to_string(hosts_[i]) + "\n";
+    ip += "link set " + Port(i) + " master hub up\n";
+    tc += "qdisc add dev " + Port(i) + " clsact\n";
+  }
+  if (!Batch(bridge_, "ip", ip) || !Batch(bridge_, "tc", tc)) return false;
+  for (int i = 0; i < hosts; ++i) {
+    const std::string lines = "link set lo up\nlink set eth0 up\naddr add " + Address(i) + "/24 dev eth0\naddr add " +
+                              Address6(i) + "/64 dev eth0 nodad\n";
+    if (!Batch(hosts_[i], "ip", lines) || !Batch(hosts_[i], "tc", "qdisc add dev eth0 clsact\n")) return false;
+  }
+  return true;
+}
+
+bool TestHosts::Enter(int host) const { return EnterBy(descriptor(host), host); }
+
+bool TestHosts::EnterBy(int descriptor, int host) {
+  const auto failed = [](const char* what) {
+    std::fprintf(stderr, "entering a host: %s: %s\n", what, std::strerror(errno));
+    return false;
+  };
+  if (setns(descriptor, CLONE_NEWNET) != 0) return failed("setns");
+  // /sys lists the network devices of the namespace it was mounted in.
+  if (unshare(CLONE_NEWNS | CLONE_NEWUTS) != 0) return failed("unshare");
+  if (mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failed("mount /");
+  if (mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0) return failed("mount /sys");
+  const std::string name = Name(host);
+  return sethostname(name.data(), name.size()) == 0 || failed("sethostname");
+}
+
+int TestHosts::Run(int host, const std::vector<std::string>& arguments) const {
+  return RunIn(hosts_[static_cast<size_t>(host)], arguments, "");
+}
+
+bool TestHosts::Limit(int host, const std::string& rate) const {
+  const std::string rule = " root tbf burst 64kb latency 100ms rate " + rate + "\n";
+  return Batch(hosts_[static_cast<size_t>(host)], "tc", "qdisc replace dev eth0" + rule) &&
+         Batch(bridge_, "tc", "qdisc replace dev " + Port(host) + rule);
+}
+
+bool TestHosts::Filter(int name_space, const std::string& device, double percent) const {
+  const std::string filter = "filter replace dev " + device + " ingress prio 1 handle 1 bpf da bytecode \"";
+  return Batch(name_space, "tc", filter + DropCode(percent) + "\"\n");
+}
+
+bool TestHosts::Drop(int host, Way way, double percent) const {
+  if (way != Way::kOut && !Filter(hosts_[static_cast<size_t>(host)], "eth0", percent)) return false;
+  return way == Way::kIn || Filter(bridge_, Port(host), percent);
+}
+
+bool TestHosts::EnterNetwork(int host) const { return setns(hosts_[static_cast<size_t>(host)], CLONE_NEWNET) == 0; }
+
+// A filter that drops nothing: there may be none to be removed.
+bool TestHosts::Heal(int host) const { return Lose(host, 0); }
+
+}  // namespace axccl::harness

@@ -1,0 +1,204 @@
+// Calls of all kinds between ranks on several hosts, on networks of all qualities: right results, no errors.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/collectives/cases.h"
+#include "tests/collectives/owned_view.h"
+#include "tests/collectives/view_runner.h"
+#include "tests/harness/case_runner.h"
+#include "tests/harness/test_hosts.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Call;
+using harness::Case;
+using harness::CaseRunner;
+using harness::Clique;
+using harness::Cuda;
+using harness::Fold;
+using harness::Layout;
+using harness::Random;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::Scramble;
+using harness::Seed;
+using harness::TestHosts;
+
+// How much of everything a run does.
+struct Load {
+  int cases = 60;
+  size_t most_bytes = size_t{256} << 10;
+  int views = 40;
+  int64_t most_elements = 20000;
+  size_t message = 100000;  // elements
+};
+
+struct Network {
+  const char* name;
+  int hosts;
+  Layout layout;
+  const char* family = "AF_INET";
+  double loss = 0;  // percent
+  const char* rate = nullptr;
+  Load load = {};
+};
+
+void RunCases(RankContext& context, Clique& clique, const Load& load) {
+  CaseRunner runner(context, clique, size_t{8} << 20);
+  Random random(Scramble(Seed(), 1));
+  for (int i = 0; i < load.cases; ++i) {
+    ASSERT_TRUE(runner.Enqueue(RandomCase(&random, clique.nranks(), random.OneIn(6) ? load.most_bytes : 2000), {}));
+    if (random.OneIn(8)) {
+      ASSERT_TRUE(runner.Finish());
+    }
+  }
+  ASSERT_TRUE(runner.Finish());
+}
+
+void RunViews(RankContext& context, Clique& clique, const Load& load) {
+  ViewRunner runner(context, clique);
+  Random random(Scramble(Seed(), 2));
+  for (int i = 0; i < load.views; ++i) {
+    ASSERT_TRUE(runner.Enqueue({AnyViewCase(&random, clique.nranks(), random.OneIn(8) ? load.most_elements : 300)}, true));
+  }
+  ASSERT_TRUE(runner.Finish());
+}
+
+// Gathered along dimension 1: rows of all ranks side by side.
+void GatherColumns(Clique& clique, int64_t rows, int64_t columns) {
+  const int64_t n = clique.nranks();
+  std::vector<std::vector<int32_t>> in, out;
+  for (int i = 0; i < clique.size(); ++i) {
+    in.emplace_back(static_cast<size_t>(rows * columns));
+    for (size_t k = 0; k < in.back().size(); ++k) in.back()[k] = clique.rank(i) * 1000000 + static_cast<int32_t>(k);
+    out.emplace_back(static_cast<size_t>(rows * columns * n));
+  }
+  ASSERT_OK(ncclGroupStart());
+  for (int i = 0; i < clique.size(); ++i) {
+    const View from(in[static_cast<size_t>(i)].data(), {rows, columns});
+    const View to(out[static_cast<size_t>(i)].data(), {rows, columns * n});
+    ASSERT_OK(axcclAllGather(1, from, to, 1, axcclDefaultChannel(clique.comm(i)), nullptr, Cuda(clique.stream(i))));
+  }
+  ASSERT_OK(ncclGroupEnd());
+  ASSERT_TRUE(clique.Synchronize());
+  for (const auto& result : out) {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns * n; ++c)
+        ASSERT_EQ(result[static_cast<size_t>(r * columns * n + c)], c / columns * 1000000 + r * columns + c % columns);
+  }
+}
+
+// Every rank sends to the next one and receives from the one before.
+void SendAround(Clique& clique, size_t elements) {
+  const int n = clique.nranks();
+  std::vector<std::vector<int32_t>> in, out;
+  ASSERT_OK(ncclGroupStart());
+  for (int i = 0; i < clique.size(); ++i) {
+    const int rank = clique.rank(i);
+    in.emplace_back(elements, rank + 1);
+    out.emplace_back(elements, -1);
+    ASSERT_OK(ncclSend(in.back().data(), elements, ncclInt32, (rank + 1) % n, clique.comm(i), Cuda(clique.stream(i))));
+    ASSERT_OK(ncclRecv(out.back().data(), elements, ncclInt32, (rank + n - 1) % n, clique.comm(i), Cuda(clique.stream(i))));
+  }
+  ASSERT_OK(ncclGroupEnd());
+  ASSERT_TRUE(clique.Synchronize());
+  for (int i = 0; i < clique.size(); ++i) {
+    const std::vector<int32_t> expected(elements, (clique.rank(i) + n - 1) % n + 1);
+    ASSERT_EQ(out[static_cast<size_t>(i)], expected);
+  }
+}
+
+// Halves that have ranks of all hosts, in reverse order.
+void SumOfHalf(Clique& clique) {
+  const int rank = clique.rank(0), n = clique.nranks();
+  ncclComm_t half = nullptr;
+  ASSERT_OK(ncclCommSplit(clique.comm(), rank / ((n + 1) / 2), n - rank, &half, nullptr));
+  int sum = rank, expected = 0;
+  for (int k = 0; k < n; ++k) expected += k / ((n + 1) / 2) == rank / ((n + 1) / 2) ? k : 0;
+  ASSERT_OK(ncclAllReduce(&sum, &sum, 1, ncclInt32, ncclSum, half, Cuda(clique.stream())));
+  ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+  EXPECT_EQ(sum, expected);
+  ASSERT_OK(ncclCommDestroy(half));
+}
+
+// Segments that this host has sent once more so far.
+int64_t Retransmitted() {
+  std::ifstream counters("/proc/net/snmp");
+  std::string line, names;
+  while (std::getline(counters, line)) {
+    if (!line.starts_with("Tcp:")) continue;
+    if (names.empty()) {
+      names = line;
+      continue;
+    }
+    std::istringstream name(names), value(line);
+    for (std::string n, v; name >> n && value >> v;)
+      if (n == "RetransSegs") return std::stoll(v);
+  }
+  return -1;
+}
+
+int64_t Received() {
+  int64_t bytes = -1;
+  std::ifstream("/sys/class/net/eth0/statistics/rx_bytes") >> bytes;
+  return bytes;
+}
+
+class NetworkTest : public testing::TestWithParam<Network> {};
+
+TEST_P(NetworkTest, CallsOfAllKindsAreRight) {
+  const Network& network = GetParam();
+  const auto hosts = TestHosts::Create(network.hosts);
+  ASSERT_NE(hosts, nullptr);
+  for (int host = 0; host < network.hosts; ++host) {
+    ASSERT_TRUE(network.rate == nullptr || hosts->Limit(host, network.rate));
+    ASSERT_TRUE(hosts->Lose(host, network.loss / 2));  // at each side
+  }
+  RunOptions options;
+  options.hosts = hosts.get();
+  options.environment = {{"NCCL_SOCKET_FAMILY", network.family}};
+  options.deadline = std::chrono::seconds(40);
+  RunRanks(
+      network.layout,
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ASSERT_TRUE(context.Step("collectives"));
+        ASSERT_NO_FATAL_FAILURE(RunCases(context, clique, network.load));
+        ASSERT_TRUE(context.Step("views"));
+        ASSERT_NO_FATAL_FAILURE(RunViews(context, clique, network.load));
+        ASSERT_NO_FATAL_FAILURE(GatherColumns(clique, 37, static_cast<int64_t>(network.load.message / 100)));
+        ASSERT_TRUE(context.Step("messages"));
+        ASSERT_NO_FATAL_FAILURE(SendAround(clique, network.load.message));
+        if (clique.size() == 1) {
+          ASSERT_TRUE(context.Step("split"));
+          ASSERT_NO_FATAL_FAILURE(SumOfHalf(clique));
+        }
+        ASSERT_TRUE(context.Step("end"));
+        EXPECT_GT(Received(), int64_t{100000}) << "did all that go another way?";
+        EXPECT_EQ(network.loss > 0, network.loss > 0 && Retransmitted() > 0) << "nothing was lost";
+      },
+      options);
+}
+
+constexpr Load kLittle{20, size_t{32} << 10, 10, 3000, 20000};
+
+INSTANTIATE_TEST_SUITE_P(
+    Networks, NetworkTest,
+    testing::Values(Network{"TwoHosts", 2, {2, 1, 1}}, Network{"TwoHostsIPv6", 2, {2, 1, 1}, "AF_INET6"},
+                    Network{"TwoHostsOfTwo", 2, {4, 1, 1}}, Network{"TwoHostsOfTwoThreads", 2, {2, 2, 1}, "AF_INET6"},
+                    Network{"FourHostsOfTwo", 4, {8, 1, 1}, "AF_INET", 0, nullptr, {40, 65536, 15, 3000, 20000}},
+                    Network{"OnePercentLost", 2, {2, 1, 1}, "AF_INET", 1, nullptr, {400, 100000, 100, 20000, 100000}},
+                    Network{"TenPercentLost", 2, {2, 1, 1}, "AF_INET", 10, nullptr, {100, 65536, 30, 3000, 20000}},
+                    Network{"TenMegabits", 2, {4, 1, 1}, "AF_INET6", 0, "10mbit", kLittle}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace axccl::tests

@@ -1,0 +1,314 @@
+// Processes that die and networks that break: every surviving rank learns of it in time, on both sides, and which rank on
+// which host it was. What only looks like it is not taken for it.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/harness/client.h"
+#include "tests/harness/test_hosts.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::Cuda;
+using harness::NowNs;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::TestHosts;
+using Way = TestHosts::Way;
+
+constexpr int kTimeCell = 20;  // when it happened, ns
+constexpr int kPidCell = 30;   // + rank
+constexpr uint64_t kPromisedNs = 4'000'000'000;
+// A descriptor that is closed, and a thread that ends, may take the kernel a moment.
+constexpr uint64_t kSettledNs = 5'000'000'000;
+
+RunOptions On(const TestHosts& hosts) {
+  RunOptions options;
+  options.hosts = &hosts;
+  return options;
+}
+
+std::string NameOf(int rank, int hosts, uint64_t pid) {
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on host " + TestHosts::Name(rank % hosts) + ")";
+}
+
+// The error, within the time promised since `kTimeCell`, names one of `culprits`; then aborting takes no time.
+void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const std::vector<int>& culprits, int hosts) {
+  const uint64_t now = NowNs(), since = context.Await(kTimeCell);
+  EXPECT_EQ(result, ncclRemoteError) << ncclGetLastError(nullptr);
+  EXPECT_LT(now - since, kPromisedNs * static_cast<uint64_t>(harness::TimeScale())) << "ns";
+  const std::string text = ncclGetLastError(nullptr);
+  bool named = false;
+  for (const int rank : culprits)
+    named |= text.find(NameOf(rank, hosts, context.Get(kPidCell + rank))) != std::string::npos;
+  EXPECT_TRUE(named) << text;
+  ncclResult_t state = ncclSuccess;
+  EXPECT_OK(ncclCommGetAsyncError(clique->comm(), &state));
+  EXPECT_EQ(state, ncclRemoteError);
+  ASSERT_TRUE(context.Step("abort"));
+  const uint64_t start = NowNs();
+  EXPECT_OK(ncclCommAbort(clique->comm()));
+  EXPECT_LT(NowNs() - start, harness::AllowedNs(100));
+  clique->ForgetComms();
+}
+
+ncclResult_t AllReduce(Clique& clique, std::vector<int>* data) {
+  const ncclResult_t result = ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclMax, clique.comm(),
+                                            Cuda(clique.stream()));
+  return result == ncclSuccess ? axcclStreamSynchronize(clique.stream()) : result;
+}
+
+// Calls until one fails, or, idle, asks until there is an error.
+ncclResult_t AwaitTrouble(RankContext& context, Clique& clique, bool busy, std::vector<int>* data) {
+  ncclResult_t result = ncclSuccess;
+  while (result == ncclSuccess && !context.AnyFailed()) {
+    if (busy) {
+      result = AllReduce(clique, data);
+    } else {
+      EXPECT_OK(ncclCommGetAsyncError(clique.comm(), &result));
+      if (result == ncclSuccess) usleep(2000);
+    }
+  }
+  return result;
+}
+
+struct Break {
+  const char* name;
+  bool busy;
+  Way way;
+};
+
+class PartitionTest : public testing::TestWithParam<Break> {};
+
+// Two hosts of two ranks; one is cut off.
+TEST_P(PartitionTest, BothSidesLearnOfIt) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  RunRanks(
+      Processes(4),
+      [&](RankContext& context) {
+        const int rank = context.rank();
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        context.Set(kPidCell + rank, static_cast<uint64_t>(getpid()));
+        std::vector<int> data(50000, 7);
+        ASSERT_OK(AllReduce(clique, &data));
+        ASSERT_TRUE(context.Barrier(1));
+        std::thread breaker;
+        if (rank == 0)
+          breaker = std::thread([&] {
+            usleep(50000);  // the others are at work then
+            const bool cut = hosts->Cut(1, GetParam().way);
+            context.Set(kTimeCell, NowNs());
+            EXPECT_TRUE(cut);
+          });
+        ASSERT_TRUE(context.Step("until it breaks"));
+        const ncclResult_t result = AwaitTrouble(context, clique, GetParam().busy, &data);
+        if (breaker.joinable()) breaker.join();
+        // One way, what the others have found about this side may still get here.
+        std::vector<int> culprits = {(rank + 1) % 2, (rank + 1) % 2 + 2};
+        if (GetParam().way != Way::kBoth) culprits = {0, 1, 2, 3};
+        ASSERT_NO_FATAL_FAILURE(ExpectLost(context, &clique, result, culprits, 2));
+      },
+      On(*hosts));
+}
+
+INSTANTIATE_TEST_SUITE_P(Breaks, PartitionTest,
+                         testing::Values(Break{"BusyBothWays", true, Way::kBoth}, Break{"BusyOneWay", true, Way::kIn},
+                                         Break{"BusyOtherWay", true, Way::kOut}, Break{"IdleBothWays", false, Way::kBoth},
+                                         Break{"IdleOneWay", false, Way::kOut}),
+                         [](const auto& info) { return info.param.name; });
+
+class KillTest : public testing::TestWithParam<bool> {};
+
+TEST_P(KillTest, EverySurvivorLearnsWhoItWas) {
+  const auto hosts = TestHosts::Create(3);
+  ASSERT_NE(hosts, nullptr);
+  RunRanks(
+      Processes(6),
+      [&](RankContext& context) {
+        constexpr int kVictim = 4;  // with rank 1 on the same host
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        context.Set(kPidCell + context.rank(), static_cast<uint64_t>(getpid()));
+        std::vector<int> data(50000, 7);
+        ASSERT_OK(AllReduce(clique, &data));
+        ASSERT_TRUE(context.Barrier(1));
+        if (context.rank() == kVictim) {
+          std::thread killer([&] {
+            usleep(30000);
+            context.Set(kTimeCell, NowNs());
+            context.Die();
+          });
+          while (GetParam()) (void)AllReduce(clique, &data);
+          killer.join();
+        }
+        const ncclResult_t result = AwaitTrouble(context, clique, GetParam(), &data);
+        EXPECT_EQ(result, ncclRemoteError);
+        EXPECT_LT(NowNs() - context.Await(kTimeCell), harness::AllowedNs(200)) << "a death is told at once";
+        EXPECT_TRUE(harness::LastErrorHas("rank 4 (pid " + std::to_string(context.Get(kPidCell + kVictim))))
+            << ncclGetLastError(nullptr);
+        const uint64_t start = NowNs();
+        EXPECT_OK(ncclCommAbort(clique.comm()));
+        EXPECT_LT(NowNs() - start, harness::AllowedNs(100));
+        clique.ForgetComms();
+      },
+      On(*hosts));
+}
+
+INSTANTIATE_TEST_SUITE_P(Times, KillTest, testing::Bool(), [](const auto& info) { return info.param ? "Busy" : "Idle"; });
+
+// ---- what is no failure ----
+
+TEST(Patience, AStoppedProcessIsNotDead) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        context.Set(kPidCell + context.rank(), static_cast<uint64_t>(getpid()));
+        std::vector<int> data(1000, 7);
+        ASSERT_OK(AllReduce(clique, &data));
+        ASSERT_TRUE(context.Barrier(1));
+        std::thread stopper;
+        if (context.rank() == 0)
+          stopper = std::thread([&] {
+            const auto other = static_cast<pid_t>(context.Get(kPidCell + 1));
+            kill(other, SIGSTOP);
+            usleep(4500000);
+            kill(other, SIGCONT);
+          });
+        for (int i = 0; i < 3; ++i) ASSERT_OK(AllReduce(clique, &data));
+        if (stopper.joinable()) stopper.join();
+        for (int i = 0; i < 3; ++i) ASSERT_OK(AllReduce(clique, &data));
+      },
+      On(*hosts));
+}
+
+TEST(Patience, ShortInterruptionsAreSurvived) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        std::vector<int> data(10000);
+        std::atomic<bool> over{false};
+        std::thread breaker;
+        if (context.rank() == 0)
+          breaker = std::thread([&] {
+            for (int i = 0; i < 5; ++i) {
+              EXPECT_TRUE(hosts->Cut(1, Way::kBoth));
+              usleep(200000);
+              EXPECT_TRUE(hosts->Heal(1));
+              usleep(100000);
+            }
+            over = true;
+          });
+        for (int last = 0; last == 0;) {
+          data.assign(data.size(), context.rank() == 0 && over ? 1 : 0);
+          ASSERT_OK(AllReduce(clique, &data));
+          last = data[0];
+          for (const int value : data) ASSERT_EQ(value, last);
+        }
+        if (breaker.joinable()) breaker.join();
+      },
+      On(*hosts));
+}
+
+// ---- nothing is left ----
+
+int Entries(const char* folder) {
+  int entries = 0;
+  DIR* const directory = opendir(folder);
+  while (directory != nullptr && readdir(directory) != nullptr) ++entries;
+  if (directory != nullptr) closedir(directory);
+  return entries;
+}
+
+int Mappings() {
+  int lines = 0;
+  FILE* const maps = fopen("/proc/self/maps", "r");
+  for (int c = 0; maps != nullptr && (c = fgetc(maps)) != EOF;) lines += c == '\n';
+  if (maps != nullptr) fclose(maps);
+  return lines;
+}
+
+// Made and dropped again and again, by destroying and by aborting.
+TEST(Residue, NothingIsLeftOfACommunicator) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  RunRanks(
+      Processes(4),
+      [&](RankContext& context) {
+        int descriptors = 0, threads = 0, mappings = 0;
+        for (int round = 0; round < 12; ++round) {
+          Clique clique;
+          ASSERT_TRUE(clique.Init(context));
+          std::vector<int> data(50000, round);
+          ASSERT_OK(AllReduce(clique, &data));
+          ASSERT_TRUE(context.Barrier(1));
+          if (round % 2 == 0) {
+            ASSERT_OK(ncclCommDestroy(clique.comm()));
+          } else {
+            ASSERT_OK(ncclCommAbort(clique.comm()));
+          }
+          clique.ForgetComms();
+          ASSERT_TRUE(context.Barrier(2));
+          if (round == 3) {
+            descriptors = Entries("/proc/self/fd");
+            threads = Entries("/proc/self/task");
+            mappings = Mappings();
+          }
+        }
+        const uint64_t limit = NowNs() + kSettledNs;
+        while (Entries("/proc/self/fd") > descriptors && NowNs() < limit) usleep(1000);
+        EXPECT_LE(Entries("/proc/self/fd"), descriptors);
+        EXPECT_LE(Entries("/proc/self/task"), threads);
+        EXPECT_LE(Mappings(), mappings + 8) << "eight communicators had 16 mirrors";
+      },
+      On(*hosts));
+}
+
+// What was held for a peer goes with it.
+TEST(Residue, NothingIsLeftOfADeadPeer) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        std::vector<int> data(1 << 20, 7);
+        ASSERT_OK(AllReduce(clique, &data));
+        const int with_peer = Entries("/proc/self/fd");
+        ASSERT_TRUE(context.Barrier(1));
+        if (context.rank() == 1) context.Die();
+        EXPECT_EQ(AwaitTrouble(context, clique, true, &data), ncclRemoteError);
+        ASSERT_OK(ncclCommAbort(clique.comm()));
+        clique.ForgetComms();
+        const uint64_t limit = NowNs() + kSettledNs;
+        while (Entries("/proc/self/fd") >= with_peer && NowNs() < limit) usleep(1000);
+        EXPECT_LT(Entries("/proc/self/fd"), with_peer);
+      },
+      On(*hosts));
+}
+
+}  // namespace
+}  // namespace axccl::tests
