@@ -33,7 +33,7 @@ plan::Schedule Alone(const Contract& contract, std::string_view algorithm, int l
   return b.Build(lanes);
 }
 
-Status CheckArguments(const Contract& c, int lanes) {
+Status CheckArguments(const Contract& c, int lanes, const plan::Placement& placement) {
   const char* kind = plan::KindName(c.kind);
   if (c.ranks < 1 || c.ranks > 4096) {
     return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d ranks; must be 1 to 4096", kind, c.ranks);
@@ -46,6 +46,10 @@ Status CheckArguments(const Contract& c, int lanes) {
     return MakeStatus(Code::kInvalidArgument, "Generate(%s): root %d; must be %s", kind, c.root,
                       plan::HasRoot(c.kind) ? "a rank of the group" : "0, the kind has no root");
   }
+  if (!placement.is_flat() && placement.ranks() != c.ranks) {
+    return MakeStatus(Code::kInvalidArgument, "Generate(%s): a placement of %d ranks; must be of all %d", kind,
+                      placement.ranks(), c.ranks);
+  }
   if (lanes < 1 || lanes > 1024) {
     return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d lanes; must be 1 to 1024", kind, lanes);
   }
@@ -54,10 +58,11 @@ Status CheckArguments(const Contract& c, int lanes) {
 
 }  // namespace
 
-const std::vector<std::string_view>& Algorithms(Kind kind) {
+const std::vector<std::string_view>& Algorithms(Kind kind, const plan::Placement& placement) {
   using Names = std::vector<std::string_view>;
-  static const std::array<Names, plan::kNumKinds> kTable = [] {
-    std::array<Names, plan::kNumKinds> table;
+  using Table = std::array<Names, plan::kNumKinds>;
+  static const Table kFlat = [] {
+    Table table;
     const auto at = [&table](Kind k) -> Names& { return table[static_cast<size_t>(k)]; };
     at(Kind::kAllReduce) = {"direct", "twoshot", "oneshot", "rhd", "ring", "tree"};
     at(Kind::kBroadcast) = {"direct", "oneshot", "tree", "ring"};
@@ -71,20 +76,30 @@ const std::vector<std::string_view>& Algorithms(Kind kind) {
     at(Kind::kBarrier) = {"oneshot"};
     return table;
   }();
-  return kTable[static_cast<size_t>(kind)];
+  static const Table kWithLevels = [] {
+    Table table = kFlat;
+    for (int k = 0; k < plan::kNumKinds; ++k) {
+      if (static_cast<Kind>(k) != Kind::kSendRecv) table[static_cast<size_t>(k)].push_back(kHierarchical);
+    }
+    return table;
+  }();
+  return (placement.has_levels() ? kWithLevels : kFlat)[static_cast<size_t>(kind)];
 }
 
-Result<plan::Schedule> Generate(const Contract& contract, std::string_view algorithm, int lanes) {
-  AXCCL_RETURN_IF_ERROR(CheckArguments(contract, lanes));
-  const auto& known = Algorithms(contract.kind);
+Result<plan::Schedule> Generate(const Contract& contract, std::string_view algorithm, int lanes,
+                                const plan::Placement& placement) {
+  AXCCL_RETURN_IF_ERROR(CheckArguments(contract, lanes, placement));
+  const auto& known = Algorithms(contract.kind, placement);
   if (std::find(known.begin(), known.end(), algorithm) == known.end()) {
     std::string list;
     for (std::string_view name : known) list.append(list.empty() ? "" : ", ").append(name);
-    return MakeStatus(Code::kInvalidArgument, "Generate(%s): no algorithm '%.*s' for this kind; there is %s",
+    return MakeStatus(Code::kInvalidArgument, "Generate(%s): no algorithm '%.*s' for this kind%s; there is %s",
                       plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data(),
+                      algorithm == kHierarchical ? " and placement (it takes several machines, one of several ranks)" : "",
                       list.c_str());
   }
   if (contract.ranks == 1) return Alone(contract, algorithm, lanes);
+  if (algorithm == kHierarchical) return Hierarchical(contract, placement, lanes);
   for (const Family& family : kFamilies) {
     if (family.name == algorithm) return family.generate(contract, lanes);
   }

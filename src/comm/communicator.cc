@@ -24,7 +24,7 @@ using device::host::Scheduler;
 
 // Programs of the process. They depend on nothing but the key, so communicators share them; a process uses few.
 struct ProgramCache {
-  using Key = std::tuple<plan::Kind, int, int, std::string, int, int>;
+  using Key = std::tuple<plan::Kind, int, int, std::string, int, int, plan::Placement>;
   std::mutex mutex;
   std::map<Key, std::shared_ptr<const exec::Program>> programs;
   std::map<Key, std::shared_ptr<const plan::Plan>> plans;  // rank -1
@@ -192,17 +192,18 @@ void Communicator::Publish(const Status& status) {
 }
 
 Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan::Contract& contract,
-                                                                      std::string_view algorithm, int lanes, int rank) {
+                                                                      std::string_view algorithm, int lanes, int rank,
+                                                                      const plan::Placement& placement) {
   ProgramCache& cache = Programs();
   std::lock_guard lock(cache.mutex);
-  const ProgramCache::Key key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes, rank};
+  const ProgramCache::Key key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes, rank, placement};
   auto& program = cache.programs[key];
   if (program != nullptr) return program;
   ProgramCache::Key plan_key = key;
   std::get<5>(plan_key) = -1;
   auto& plan = cache.plans[plan_key];
   if (plan == nullptr) {
-    AXCCL_ASSIGN_OR_RETURN(plan::Schedule schedule, algo::Generate(contract, algorithm, lanes));
+    AXCCL_ASSIGN_OR_RETURN(plan::Schedule schedule, algo::Generate(contract, algorithm, lanes, placement));
     const auto start = std::chrono::steady_clock::now();
     AXCCL_ASSIGN_OR_RETURN(plan, verify::MakePlan(std::move(schedule)));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -81,7 +81,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   Status Failure() const override;
   void Fail(const Status& status) override;
   Result<std::shared_ptr<const exec::Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
-                                                          int lanes, int rank) override;
+                                                          int lanes, int rank, const plan::Placement& placement) override;
   const tune::Chooser& chooser() const override { return *chooser_; }
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;

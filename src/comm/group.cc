@@ -113,8 +113,10 @@ double Group::Predict() const {
   std::map<const Communicator*, double> seconds;
   for (const StreamCall& call : calls_) {
     if (call.local) continue;
-    const tune::Query query{plan::Contract{call.call.kind, call.channel->size(), call.call.root},
-                            call.call.count * ElementSize(call.call.type), call.call.type, tune::Access::kMapped};
+    tune::Query query{plan::Contract{call.call.kind, call.channel->size(), call.call.root},
+                      call.call.count * ElementSize(call.call.type), call.call.type,
+                      call.channel->remote() == nullptr ? tune::Access::kMapped : tune::Access::kNone};
+    query.placement = call.channel->placement();
     seconds[call.comm.get()] += call.comm->chooser().Choose(query).seconds;
   }
   double most = 0;

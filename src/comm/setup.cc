@@ -21,6 +21,7 @@ namespace {
 
 constexpr uint32_t kProtocol = 6;
 constexpr int kMaxLanes = 8;
+constexpr uint32_t kNetworkLanes = 4;  // at least, where ranks are on several machines
 constexpr int kMaxGpuLanes = 64;
 
 // First round: who I am; rank 0 also what everybody does.
@@ -170,7 +171,7 @@ class Builder {
                           "to in this version; set AXCCL_DEVICE=host", peer.rank);
     }
     settings_ = peers_[0].settings;
-    if (spans_machines_) settings_.machine = cost::OverNetwork(settings_.machine);
+    if (spans_machines_) settings_.lanes = std::max(settings_.lanes, kNetworkLanes);
     settings_.algorithms[sizeof(settings_.algorithms) - 1] = 0;
     // With several processes of one call (threads) the filter is parsed by each: all get the same error.
     AXCCL_ASSIGN_OR_RETURN(chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
@@ -198,6 +199,11 @@ class Builder {
     return exchange_->AllGather(&mine, sizeof(mine), networks_.data());
   }
 
+  // By the first rank on it.
+  int MachineOf(size_t rank) const {
+    const auto same = [&](const Introduction& peer) { return peer.address.host_id == peers_[rank].address.host_id; };
+    return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), same) - peers_.begin());
+  }
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
 
   // What comes for this rank from now on has its block and the peer's mirror to go to.
@@ -220,6 +226,7 @@ class Builder {
     AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<transport::RemoteRank> connected, ucx::Connect(std::move(remote)));
     exec::Member member;
     member.rank = static_cast<int>(rank);
+    member.machine = MachineOf(rank);
     member.block = connected->heap() + ucx::kBlockOffset;
     member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
     member.layout = layout_.channel;
@@ -254,6 +261,7 @@ class Builder {
         return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", rank);
       exec::Member member;
       member.rank = static_cast<int>(rank);
+      member.machine = MachineOf(rank);
       member.block = process->heap() + offset;
       member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
       member.layout = layout_.channel;

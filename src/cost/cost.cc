@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace axccl::cost {
@@ -29,23 +32,54 @@ struct Step {
   int endpoint = 0;  // index into the counters
   int value = 0;
   bool token = false;
+  bool remote = false;     // a wait for another machine
+  double cargo_parts = 0;  // a signal: what it carries to other machines
 };
+
+// When a signal is made, and when all it carries to other machines has left.
+struct Signalled {
+  double made = 0;
+  double left = 0;
+};
+
+// For each slot the ranks that read it, of one lane.
+using Readers = std::map<std::pair<int, int>, std::set<int>>;  // (owner, slot)
 
 // A schedule with everything looked up that the runs on paper need.
 class Paper {
  public:
-  Paper(const Schedule& schedule, const Machine& machine, bool by_call)
-      : schedule_(schedule), machine_(machine), by_call_(by_call) {
-    const double strands = static_cast<double>(schedule.contract.ranks) * schedule.lanes;
-    load_ = std::max(1.0, strands / std::max(1, machine.cores));
-    hop_ = load_ > 1 ? machine.switch_seconds * load_ : machine.signal_seconds;
+  Paper(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement)
+      : schedule_(schedule),
+        machine_(machine),
+        by_call_(by_call),
+        placement_(placement),
+        sent_(placement.machines(), 0),
+        received_(placement.machines(), 0) {
+    const double cores = std::max(1, machine.cores);
+    if (placement.is_flat()) {
+      load_ = std::max(1.0, static_cast<double>(schedule.contract.ranks) * schedule.lanes / cores);
+      hop_ = load_ > 1 ? machine.switch_seconds * load_ : machine.signal_seconds;
+    } else {
+      // Lanes take turns on the rank's core: one moves data while others wait for the network.
+      const double crowd = std::max(1.0, placement.Most(schedule.contract.ranks) / cores);
+      load_ = crowd * schedule.lanes;
+      hop_ = crowd > 1 ? machine.switch_seconds * crowd : machine.signal_seconds;
+      far_hop_ = machine.network_signal_seconds + (crowd > 1 ? hop_ : 0);
+    }
     for (int rank = 0; rank < schedule.contract.ranks; ++rank) {
       for (int lane = 0; lane < schedule.lanes; ++lane) AddStrand(rank, lane);
+    }
+    sends_.resize(static_cast<size_t>(schedule.contract.ranks));
+    for (int lane = 0; lane < schedule.lanes && !placement.is_flat(); ++lane) {
+      const Readers readers = ReadersOf(lane);
+      for (int rank = 0; rank < schedule.contract.ranks; ++rank) AddCargo(rank, lane, readers);
     }
   }
 
   // When the last strand ends each turn, counting only `member` of the weights, and hops where they are fixed costs.
   std::vector<double> Run(double Weight::* member) const;
+  // Seconds per byte of a part that a turn keeps the busiest link busy.
+  double LinkSeconds() const;
 
  private:
   struct Strand {
@@ -56,13 +90,21 @@ class Paper {
     return (rank * schedule_.lanes + lane) * schedule_.endpoints + endpoint;
   }
   void AddStrand(int rank, int lane);
+  Readers ReadersOf(int lane) const;
+  void AddCargo(int rank, int lane, const Readers& readers);
+  int Load(const Op& op, int rank, std::vector<int>* waiting, Step* step);
+  double SecondsPerPart(int rank) const;
   Weight Work(const Op& op, int rank) const;
 
   const Schedule& schedule_;
   const Machine& machine_;
   const bool by_call_;
+  const plan::Placement& placement_;
+  std::vector<double> sent_, received_;  // [machine] parts a turn
   double load_ = 1;
   double hop_ = 0;
+  double far_hop_ = 0;           // between machines
+  std::vector<bool> sends_;      // [rank] whether it has anything for other machines
   std::vector<Strand> strands_;
 };
 
@@ -98,17 +140,93 @@ void Paper::AddStrand(int rank, int lane) {
       step.token = op.peer == rank;
       step.endpoint = Counter(op.peer, op.from_lane, op.endpoint);
       step.value = op.value;
+      step.remote = placement_.Apart(op.peer, rank);
       // Even what has been signalled long ago has to be fetched from the core that wrote it.
-      if (!step.token) step.work.fixed += 0.5 * machine_.signal_seconds;
+      if (!step.token && !step.remote) step.work.fixed += 0.5 * machine_.signal_seconds;
+      if (step.remote) step.work.fixed += machine_.network_message_seconds * load_;
     }
     strand.steps.push_back(step);
   }
   strands_.push_back(std::move(strand));
 }
 
+Readers Paper::ReadersOf(int lane) const {
+  Readers readers;
+  for (int rank = 0; rank < schedule_.contract.ranks; ++rank) {
+    for (const Op& op : schedule_.program[rank][lane].ops) {
+      for (const Operand& o : op.src) {
+        if (o.buffer != plan::Buffer::kScratch) continue;
+        for (int i = 0; i < o.parts; ++i) readers[{o.rank, o.part + i}].insert(rank);
+      }
+    }
+  }
+  return readers;
+}
+
+// What a rank has written and ranks of other machines read, its own slots or theirs, goes with the next signal to them.
+void Paper::AddCargo(int rank, int lane, const Readers& readers) {
+  std::vector<int> waiting(static_cast<size_t>(schedule_.contract.ranks), 0);  // parts, by reader
+  const auto wait_for_signal = [&](int reader) { waiting[static_cast<size_t>(reader)] += placement_.Apart(reader, rank); };
+  auto& steps = strands_[static_cast<size_t>(rank * schedule_.lanes + lane)].steps;
+  const auto& ops = schedule_.program[rank][lane].ops;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    for (const Operand& o : ops[i].dst) {
+      for (int part = 0; o.buffer == plan::Buffer::kScratch && part < o.parts; ++part) {
+        const auto it = readers.find({o.rank, o.part + part});
+        if (it == readers.end()) continue;
+        if (o.rank != rank) {
+          wait_for_signal(o.rank);
+        } else {
+          for (const int reader : it->second) wait_for_signal(reader);
+        }
+      }
+    }
+    if (ops[i].kind != OpKind::kSignal) continue;
+    const int messages = Load(ops[i], rank, &waiting, &steps[i]);
+    steps[i].work.fixed += messages * machine_.network_message_seconds * load_;
+  }
+}
+
+// Puts what waits for the readers that a signal reaches on it. To how many ranks of other machines it goes.
+int Paper::Load(const Op& op, int rank, std::vector<int>* waiting, Step* step) {
+  const int first = op.peer == plan::kAllPeers ? 0 : op.peer;
+  const int last = op.peer == plan::kAllPeers ? schedule_.contract.ranks - 1 : op.peer;
+  int messages = 0;
+  for (int reader = first; reader <= last; ++reader) {
+    if (!placement_.Apart(reader, rank)) continue;
+    const int parts = std::exchange((*waiting)[static_cast<size_t>(reader)], 0);
+    if (parts > 0) sends_[static_cast<size_t>(rank)] = true;
+    sent_[static_cast<size_t>(placement_.MachineOf(rank))] += parts;
+    received_[static_cast<size_t>(placement_.MachineOf(reader))] += parts;
+    step->cargo_parts += parts;
+    ++messages;
+  }
+  return messages;
+}
+
+// Of a part that a rank sends while those beside it that send anything do so, too.
+double Paper::SecondsPerPart(int rank) const {
+  if (placement_.is_flat()) return 0;
+  double senders = 0;
+  for (int q : placement_.RanksOf(placement_.MachineOf(rank))) senders += sends_[static_cast<size_t>(q)];
+  return senders / machine_.link_bytes_per_second;
+}
+
+double Paper::LinkSeconds() const {
+  const double most =
+      std::max(*std::max_element(sent_.begin(), sent_.end()), *std::max_element(received_.begin(), received_.end()));
+  return most / machine_.link_bytes_per_second;
+}
+
 std::vector<double> Paper::Run(double Weight::* member) const {
-  const double hop = member == &Weight::fixed ? hop_ : 0;
-  std::vector<std::vector<double>> signalled(strands_.size() * schedule_.endpoints);
+  const bool fixed = member == &Weight::fixed;
+  const double hop = fixed ? hop_ : 0;
+  const double far_hop = fixed ? far_hop_ : 0;
+  std::vector<double> seconds_per_part(strands_.size(), 0);
+  for (size_t s = 0; s < strands_.size() && !fixed; ++s)
+    seconds_per_part[s] = SecondsPerPart(static_cast<int>(s) / schedule_.lanes);
+  std::vector<double> link_free(strands_.size(), 0);
+  std::vector<std::vector<Signalled>> signalled(strands_.size() * schedule_.endpoints);
   std::vector<int> per_turn(signalled.size(), 0);
   for (const Strand& strand : strands_) {
     for (const Step& step : strand.steps) {
@@ -135,10 +253,12 @@ std::vector<double> Paper::Run(double Weight::* member) const {
           const auto& times = signalled[step.endpoint];
           const size_t index = static_cast<size_t>(turn[s] * per_turn[step.endpoint] + step.value - 1);
           if (index >= times.size()) break;
-          since = times[index] + (step.token ? 0 : hop);
+          since = step.remote ? times[index].left + far_hop : times[index].made + (step.token ? 0 : hop);
         }
         time[s] = std::max(time[s] + step.work.*member, since);
-        if (step.kind == OpKind::kSignal) signalled[step.endpoint].push_back(time[s]);
+        if (step.kind != OpKind::kSignal) continue;
+        if (step.cargo_parts > 0) link_free[s] = std::max(time[s], link_free[s]) + step.cargo_parts * seconds_per_part[s];
+        signalled[step.endpoint].push_back({time[s], std::max(time[s], link_free[s])});
       }
     }
   }
@@ -149,19 +269,22 @@ std::vector<double> Paper::Run(double Weight::* member) const {
 
 }  // namespace
 
-Model::Model(const Schedule& schedule, const Machine& machine, bool by_call)
+Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement)
     : parts_(schedule.parts), lanes_(schedule.lanes), cache_bytes_(static_cast<double>(machine.cache_bytes)) {
-  const Paper paper(schedule, machine, by_call);
+  const Paper paper(schedule, machine, by_call, placement);
   const auto derive = [&](double Weight::* member, double Cost::* into) {
     const std::vector<double> ends = paper.Run(member);
     first_.*into = ends[0];
     next_.*into = std::isinf(ends[0]) ? ends[0] : (ends[kTurns - 1] - ends[0]) / (kTurns - 1);
+    if (placement.is_flat() || member == &Weight::fixed) return;
+    first_.*into = std::max(first_.*into, paper.LinkSeconds());
+    next_.*into = std::max(next_.*into, paper.LinkSeconds());
   };
   derive(&Weight::fixed, &Cost::fixed);
   derive(&Weight::cached, &Cost::cached);
   derive(&Weight::memory, &Cost::memory);
   // Further lanes are run by other threads, which have to be woken and joined.
-  if (schedule.lanes > 1) first_.fixed += machine.switch_seconds;
+  if (schedule.lanes > 1 && placement.is_flat()) first_.fixed += machine.switch_seconds;
   for (int r = 0; r < schedule.contract.ranks; ++r) {
     const int blocks = plan::InputBlocks(schedule.contract, r) + plan::OutputBlocks(schedule.contract, r);
     user_blocks_ = std::max(user_blocks_, static_cast<double>(blocks));

@@ -6,6 +6,10 @@
 // a prediction afterwards is a handful of multiplications. Where ranks outnumber cores they share them evenly and
 // every hop waits for its core.
 //
+// Between machines a signal is a message that carries the slots it publishes for its reader. It takes longer, costs both
+// ends something, and goes at the speed of the machine's link; and as all ranks of a machine share that, no turn is
+// shorter than what crosses any link in it, each way, takes in all.
+//
 // Good enough to order algorithms and sizes, and an honest figure in the right magnitude; no claim beyond that.
 // Immutable, thread-safe, deterministic in its arguments.
 #pragma once
@@ -20,7 +24,7 @@ namespace axccl::cost {
 class Model {
  public:
   // `by_call`: user buffers of other ranks are reached by system call instead of loads and stores.
-  Model(const plan::Schedule& schedule, const Machine& machine, bool by_call);
+  Model(const plan::Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement = {});
 
   // One operation over blocks of `block_bytes`, in tiles of `tile_bytes` of a block per lane and turn (0 = one turn).
   // Infinite for a schedule that deadlocks.

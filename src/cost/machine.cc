@@ -275,13 +275,6 @@ Machine Measure() {
   return machine;
 }
 
-Machine OverNetwork(Machine machine) {
-  machine.signal_seconds = 1e-5;
-  machine.cached_bytes_per_second = std::min(machine.cached_bytes_per_second, 2e9);
-  machine.memory_bytes_per_second = std::min(machine.memory_bytes_per_second, 2e9);
-  return machine;
-}
-
 Machine GpuMachine(int multiprocessors, int ranks) {
   Machine machine;
   machine.signal_seconds = 1.5e-6;

@@ -1,5 +1,5 @@
 // What the machine can do, as a few measured constants. Plain data: broadcast as bytes from rank 0 at init, so that all
-// ranks of a communicator predict with the same numbers.
+// ranks of a communicator predict with the same numbers. Where they are on several machines, all are taken to be like it.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,10 @@ struct Machine {
   double memory_bytes_per_second = 1.2e10; // copy, beyond it
   double call_seconds = 5e-7;          // one process_vm_readv
   double call_bytes_per_second = 8e9;  // its bandwidth
+  // Between machines. Fixed figures, until they are measured; no part of the file.
+  double network_signal_seconds = 1e-5;   // a message without data, until a rank of another machine has seen it
+  double network_message_seconds = 1e-6;  // of the core of the rank that sends one, and of the one that takes it in
+  double link_bytes_per_second = 2e9;     // what the ranks of a machine send to others in all; as much comes in meanwhile
   uint64_t cache_bytes = 16u << 20;    // last-level cache share of one rank
   int32_t cores = 2;                   // cores the ranks of this machine share
   int32_t ranks = 2;                   // ranks of the communicator on this machine
@@ -35,9 +39,6 @@ Machine MeasureOnce();
 // Of one GPU with so many multiprocessors, for ranks that share it. Fixed figures: "cores" are multiprocessors and the
 // bandwidths those of one block; nothing is measured.
 Machine GpuMachine(int multiprocessors, int ranks);
-
-// As `machine`, for ranks some of which meet over a network: what signals and bytes cost there. Fixed figures.
-Machine OverNetwork(Machine machine);
 
 // Where MeasureOnce keeps its file; empty when the environment names no place for it.
 std::string CacheFile();

@@ -68,6 +68,12 @@ struct RecordedCall {
   DataType type = DataType::kInt8;
 };
 
+plan::Placement PlacementOf(const std::vector<Member>& members) {
+  std::vector<int> machine_of;
+  for (const Member& member : members) machine_of.push_back(member.machine);
+  return plan::Placement::Of(machine_of);
+}
+
 }  // namespace
 
 void WriteForm(const ViewList& views, uint32_t hash, OpRecord* record) {
@@ -94,6 +100,7 @@ Channel::Channel(Host* host, std::vector<Member> members, int self, device::host
     : host_(host),
       members_(std::move(members)),
       self_(self),
+      placement_(PlacementOf(members_)),
       order_(std::move(order)),
       connector_(connector) {
   for (const Member& member : members_) {
@@ -151,8 +158,9 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
 Result<const Prepared*> Channel::PrepareBarrier() {
   if (barrier_.program == nullptr) {
     Call call;
-    AXCCL_ASSIGN_OR_RETURN(barrier_.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0}, "oneshot", 1,
-                                                               self_));
+    const char* const algorithm = placement_.has_levels() ? "hierarchical" : "oneshot";
+    AXCCL_ASSIGN_OR_RETURN(barrier_.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0}, algorithm, 1,
+                                                               self_, placement_));
     barrier_.signature = Mix(call.Packed(), 0, barrier_.program->plan->hash.low);
     AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier_));
   }
@@ -168,13 +176,13 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
     choice = host_->chooser().Choose(
-        tune::Query{contract, call.count * element, call.type, access, call.group_order, short_runs, split_rows});
+        tune::Query{contract, call.count * element, call.type, access, call.group_order, short_runs, split_rows, placement_});
   }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(own().layout.lanes));
   Prepared prepared;
   prepared.together = short_runs || split_rows;
-  AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_));
+  AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_, placement_));
   if (call.group_order && !prepared.program->plan->group_order)
     return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",
                       prepared.program->plan->schedule.algorithm.c_str(), size());

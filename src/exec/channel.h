@@ -39,6 +39,7 @@ struct Member {
   std::shared_ptr<transport::RemoteRank::Area> remote_area;  // of a created channel: what the mirror is of
   bool same_process = false;
   int device = 0;                // host device, where same_process
+  int machine = 0;               // the same number for ranks that share memory, on every rank
   bool call_copy = false;        // process_vm_readv/writev work in both directions
   int area = -1;  // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
 };
@@ -59,7 +60,7 @@ class Host {
   // Makes the communicator fail, and tells the peers. The first failure stays.
   virtual void Fail(const Status& status) = 0;
   virtual Result<std::shared_ptr<const Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
-                                                            int lanes, int rank) = 0;
+                                                            int lanes, int rank, const plan::Placement& placement) = 0;
   virtual const tune::Chooser& chooser() const = 0;
   // Whether [p, p + bytes) is in this process's heap, and where.
   virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
@@ -140,6 +141,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const Member& member(int position) const { return members_[static_cast<size_t>(position)]; }
   const Member& own() const { return members_[static_cast<size_t>(self_)]; }
   Host* host() const { return host_; }
+  const plan::Placement& placement() const { return placement_; }
   const device::host::TimelinePtr& order() const { return order_; }
   // Null once the members are connected.
   const Connector* connector() const { return connector_; }
@@ -259,6 +261,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Host* const host_;
   std::vector<Member> members_;  // never resized, as prepared calls point into it
   const int self_;
+  const plan::Placement placement_;
   const device::host::TimelinePtr order_;
   Connector* connector_;
   bool all_same_process_ = true;

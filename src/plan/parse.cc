@@ -130,12 +130,30 @@ bool ReadInline(Reader* in, std::vector<int16_t>* endpoints) {
   return in->Expect("\n");
 }
 
+// One number a rank, new ones counting up from 0, and more than one machine in all.
+bool ReadMachines(Reader* in, int ranks, Placement* placement) {
+  if (!in->Try("machines")) return true;
+  std::vector<int> machine_of;
+  int machines = 0;
+  for (int r = 0; r < ranks; ++r) {
+    int machine = 0;
+    const int least = r + 1 == ranks && machines == 1 ? 1 : 0;
+    if (!in->Expect(" ") || !in->Number(static_cast<uint64_t>(least), static_cast<uint64_t>(machines), &machine)) return false;
+    machine_of.push_back(machine);
+    machines = std::max(machines, machine + 1);
+  }
+  if (machines < 2) return in->Fail("expected more than one machine");
+  *placement = Placement::Of(machine_of);
+  return in->Expect("\n");
+}
+
 bool ReadHeader(Reader* in, Schedule* s) {
   uint64_t version = 0;
   if (!ReadField(in, "axccl-plan", kTextVersion, kTextVersion, &version)) return false;
   if (!ReadName(in, &s->algorithm) || !ReadKind(in, &s->contract.kind)) return false;
   if (!ReadField(in, "ranks", 1, kMaxRanks, &s->contract.ranks)) return false;
   if (!ReadField(in, "root", 0, kMaxRanks - 1, &s->contract.root)) return false;
+  if (!ReadMachines(in, s->contract.ranks, &s->placement)) return false;
   if (!ReadField(in, "parts", 1, kMax16, &s->parts) || !ReadField(in, "lanes", 1, kMax16, &s->lanes)) return false;
   if (!ReadField(in, "slots", 0, kMax16, &s->slots)) return false;
   if (!ReadField(in, "endpoints", 0, kMax16, &s->endpoints)) return false;

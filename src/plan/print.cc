@@ -82,6 +82,14 @@ void AddHeader(std::string* out, const Schedule& s) {
   *out += "algorithm " + s.algorithm + "\nkind " + KindName(s.contract.kind) + "\n";
   AddField(out, "ranks", s.contract.ranks);
   AddField(out, "root", s.contract.root);
+  if (!s.placement.is_flat()) {
+    *out += "machines";
+    for (int r = 0; r < s.placement.ranks(); ++r) {
+      *out += ' ';
+      AddNumber(out, s.placement.MachineOf(r));
+    }
+    *out += '\n';
+  }
   AddField(out, "parts", s.parts);
   AddField(out, "lanes", s.lanes);
   AddField(out, "slots", s.slots);

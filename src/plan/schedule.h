@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "src/plan/contract.h"
+#include "src/plan/placement.h"
 
 namespace axccl::plan {
 
@@ -78,8 +79,11 @@ struct Lane {
 };
 
 struct Schedule {
-  std::string algorithm;  // "oneshot", "twoshot", "direct", "ring", "tree", "rhd", "bruck", "pairwise", "pull", "push"
+  std::string algorithm;  // as src/algo names it: "oneshot", "ring", "hierarchical", ...
   Contract contract;
+  // What an algorithm for several machines was told of them; flat for all others. Says what the schedule is good for, not
+  // what is right: the verifier has no use for it.
+  Placement placement;
   uint16_t parts = 1;      // parts a tile of a block is cut into
   uint16_t lanes = 1;      // lanes of every rank
   uint16_t slots = 0;      // scratch slots of a rank and lane (each kRotation times)

@@ -10,6 +10,7 @@
 //   kind all_reduce                             contract.h
 //   ranks 4
 //   root 0
+//   machines 0 0 1 1                            of each rank; left out where the algorithm does not mind them
 //   parts 4
 //   lanes 1
 //   slots 3

@@ -42,6 +42,7 @@ const std::set<std::string_view>& OwnNames(Filter::Names kind) {
       const auto& of_kind = algo::Algorithms(static_cast<plan::Kind>(k));
       names.insert(of_kind.begin(), of_kind.end());
     }
+    names.insert(algo::kHierarchical);
     return names;
   }();
   return kind == Filter::Names::kProtocols ? kProtocols : kAlgorithms;

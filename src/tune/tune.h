@@ -12,6 +12,7 @@
 #include "src/base/types.h"
 #include "src/cost/machine.h"
 #include "src/plan/contract.h"
+#include "src/plan/placement.h"
 
 namespace axccl::tune {
 
@@ -32,6 +33,7 @@ struct Query {
   bool short_runs = false;
   // Blocks lie side by side in the inputs, in rows of a few KiB.
   bool split_rows = false;
+  plan::Placement placement = {};  // of the group
 };
 
 struct Choice {

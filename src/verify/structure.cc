@@ -38,6 +38,9 @@ Status CheckContract(const Contract& c) {
 Status CheckShape(const Schedule& s) {
   const Contract& c = s.contract;
   if (!plan::IsAlgorithmName(s.algorithm)) return Broken("the algorithm's name must be 1 to 32 of [a-z0-9_-]");
+  if (!s.placement.is_flat() && s.placement.ranks() != c.ranks)
+    return Broken("the placement is of " + std::to_string(s.placement.ranks()) + " ranks, the contract of " +
+                  std::to_string(c.ranks));
   if (s.parts < 1 || s.lanes < 1) return Broken("parts and lanes must be at least 1");
   if (s.program.size() != static_cast<size_t>(c.ranks)) {
     return Broken("programs for " + std::to_string(s.program.size()) + " ranks; the contract has " +

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "tests/collectives/cases.h"
 #include "tests/harness/case_runner.h"
@@ -68,6 +70,8 @@ class AlgorithmTest : public testing::TestWithParam<std::tuple<Forced, Layout>> 
 
 TEST_P(AlgorithmTest, ForcedAndRight) {
   const auto& [forced, layout] = GetParam();
+  if (forced.name == std::string_view("hierarchical") && std::getenv("AXCCL_TEST_HOSTS") == nullptr)
+    GTEST_SKIP() << "needs ranks on several machines";
   std::vector<Case> cases;
   for (const size_t count : {1, 5, 64, 1009, 12011}) {
     for (const Case& c : AllCases(layout.nranks(), {count}, Scramble(Seed(), count))) {
@@ -91,6 +95,15 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmTest,
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).name) + std::get<1>(info.param).Text();
                          });
+
+const Forced kHierarchical = {"hierarchical",
+                              {Call::kAllReduce, Call::kReduce, Call::kReduceScatter, Call::kBroadcast, Call::kAllGather,
+                               Call::kAllToAll, Call::kGather, Call::kScatter}};
+
+INSTANTIATE_TEST_SUITE_P(Machines, AlgorithmTest,
+                         testing::Combine(testing::Values(kHierarchical),
+                                          testing::Values(harness::Processes(3), harness::Processes(4), Layout{2, 2, 1})),
+                         [](const auto& info) { return std::get<1>(info.param).Text(); });
 
 TEST(Algorithm, UnknownNameFailsInitAndListsTheKnown) {
   RunOptions options;

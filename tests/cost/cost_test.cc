@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "src/algo/algo.h"
 
@@ -105,6 +106,64 @@ TEST(Model, LanesShareTheDataButNotTheCoresTheyDoNotHave) {
   const Schedule one = Make(Kind::kAllReduce, 2, "oneshot", 1), two = Make(Kind::kAllReduce, 2, "oneshot", 2);
   EXPECT_LT(Seconds(two, TestMachine(), block), 0.6 * Seconds(one, TestMachine(), block));
   EXPECT_GE(Seconds(two, few, block), Seconds(one, few, block));
+}
+
+plan::Placement Machines(std::vector<int> machine_of) { return plan::Placement::Of(machine_of); }
+
+Machine WithNetwork() {
+  Machine m = TestMachine();
+  m.network_signal_seconds = 1e-5;
+  m.network_message_seconds = 1e-6;
+  m.link_bytes_per_second = 1e8;
+  return m;
+}
+
+TEST(Network, ASignalToAnotherMachineTakesTheNetworkAndBothEnds) {
+  const Schedule barrier = Make(Kind::kBarrier, 2, "oneshot");
+  const Machine m = WithNetwork();
+  const double apart = Model(barrier, m, false, Machines({0, 1})).Seconds(0, 0);
+  EXPECT_NEAR(apart, kOp + m.network_message_seconds + m.network_signal_seconds, 1e-12);
+  EXPECT_EQ(Model(barrier, m, false, Machines({0, 0})).Seconds(0, 0), Seconds(barrier, m, 0));
+  // Three messages out; in, the first is taken while it is waited for, and the others after it.
+  const Model four(Make(Kind::kBarrier, 4, "oneshot"), m, false, Machines({0, 1, 2, 3}));
+  EXPECT_NEAR(four.Seconds(0, 0), 3 * kOp + 5 * m.network_message_seconds + m.network_signal_seconds, 1e-12);
+}
+
+TEST(Network, BytesCrossAtTheSpeedOfTheLink) {
+  const Schedule pair = Make(Kind::kSendRecv, 2, "oneshot");
+  const Model model(pair, WithNetwork(), false, Machines({0, 1}));
+  const double per_byte = (model.Seconds(200000, 0) - model.Seconds(100000, 0)) / 100000;
+  EXPECT_NEAR(per_byte, 1 / 1e8 + 2 / kCached, 1e-13);  // and in and out of the slot
+}
+
+// Four ranks each of which sends its block to four on the other machine: sixteen blocks, one link.
+TEST(Network, RanksOfAMachineShareItsLink) {
+  const Schedule gather = Make(Kind::kAllGather, 8, "oneshot");
+  const uint64_t block = 100000;
+  const auto growth = [&](const plan::Placement& p) {
+    const Model model(gather, WithNetwork(), false, p);
+    return model.Seconds(2 * block, 0) - model.Seconds(block, 0);
+  };
+  EXPECT_NEAR(growth(Machines({0, 0, 0, 0, 1, 1, 1, 1})) / (16 * block / 1e8), 1, 0.1);
+  // One alone sends its block seven times, and gets seven.
+  EXPECT_NEAR(growth(Machines({0, 1, 1, 1, 1, 1, 1, 1})) / (7 * block / 1e8), 1, 0.1);
+}
+
+// Each of four machines sends one block; that of the root has to take in all.
+TEST(Network, ALinkTakesInWhatAllOthersSend) {
+  const Model model(Make(Kind::kGather, 5, "oneshot"), WithNetwork(), false, Machines({0, 1, 2, 3, 4}));
+  const uint64_t block = 100000;
+  EXPECT_NEAR((model.Seconds(2 * block, 0) - model.Seconds(block, 0)) / (4 * block / 1e8), 1, 0.1);
+}
+
+// Waits for the network cost no core time, so that what a rank does meanwhile is not added to them.
+TEST(Network, APlanInTwoLevelsTakesLittleMoreThanTheLink) {
+  const plan::Placement p = Machines({0, 0, 0, 0, 1, 1, 1, 1});
+  const Schedule s = algo::Generate(Contract{Kind::kAllReduce, 8, 0}, algo::kHierarchical, 1, p).value();
+  const uint64_t block = 16u << 20;
+  const double seconds = Model(s, WithNetwork(), false, p).Seconds(block, 256u << 10);
+  EXPECT_GT(seconds, block / 1e8);
+  EXPECT_LT(seconds, 1.5 * block / 1e8);
 }
 
 TEST(Model, ADeadlockTakesForEver) {

@@ -51,8 +51,8 @@ void FakeHost::Fail(const Status& status) {
 }
 
 Result<std::shared_ptr<const Program>> FakeHost::GetProgram(const plan::Contract& contract, std::string_view algorithm,
-                                                            int lanes, int rank) {
-  using Key = std::tuple<plan::Kind, int, int, std::string, int>;
+                                                            int lanes, int rank, const plan::Placement& placement) {
+  using Key = std::tuple<plan::Kind, int, int, std::string, int, plan::Placement>;
   struct Known {
     std::shared_ptr<const plan::Plan> plan;
     std::map<int, std::shared_ptr<const Program>> programs;  // by rank
@@ -60,9 +60,9 @@ Result<std::shared_ptr<const Program>> FakeHost::GetProgram(const plan::Contract
   static std::mutex mutex;
   static std::map<Key, Known> known;
   std::lock_guard lock(mutex);
-  Known& entry = known[Key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes}];
+  Known& entry = known[Key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes, placement}];
   if (entry.plan == nullptr) {
-    AXCCL_ASSIGN_OR_RETURN(plan::Schedule schedule, algo::Generate(contract, algorithm, lanes));
+    AXCCL_ASSIGN_OR_RETURN(plan::Schedule schedule, algo::Generate(contract, algorithm, lanes, placement));
     AXCCL_ASSIGN_OR_RETURN(entry.plan, verify::MakePlan(std::move(schedule)));
   }
   auto& program = entry.programs[rank];
@@ -139,6 +139,11 @@ Ensemble::Ensemble(const EnsembleOptions& options)
 
 FakeProcess& Ensemble::process(int rank) { return *processes_[one_process() ? 0 : static_cast<size_t>(rank)]; }
 
+int Ensemble::MachineOf(int rank) const {
+  if (options_.layout != Layout::kRemote) return 0;
+  return options_.machine_of.empty() ? rank % 2 : options_.machine_of[static_cast<size_t>(rank)];
+}
+
 Member Ensemble::MakeMember(int viewer, int rank) {
   FakeProcess& owner = process(rank);
   const bool own_view = one_process() || viewer == rank;
@@ -150,7 +155,8 @@ Member Ensemble::MakeMember(int viewer, int rank) {
   member.process = own_view ? owner.self() : owner.peer();
   member.same_process = own_view;
   member.device = rank;
-  if (options_.layout == Layout::kRemote && viewer % 2 != rank % 2) {
+  member.machine = MachineOf(rank);
+  if (MachineOf(viewer) != MachineOf(rank)) {
     const Member own = MakeMember(viewer, viewer);
     member.remote = post_.Link(viewer, rank, own.block);
     member.process = member.remote;

@@ -25,7 +25,7 @@ enum class Layout : uint8_t {
   kCall,     // processes, buffers private, reached by call
   kNothing,  // processes, buffers private, no calls
   kMixed,    // processes, buffers private or in heaps as it comes, calls allowed
-  kRemote,   // processes on two machines by turns, buffers private, no calls
+  kRemote,   // processes on several machines, buffers private, no calls
 };
 inline constexpr Layout kLayouts[] = {Layout::kThreads, Layout::kHeap,  Layout::kCall,
                                       Layout::kNothing, Layout::kMixed, Layout::kRemote};
@@ -39,6 +39,8 @@ struct EnsembleOptions {
   uint64_t scratch_bytes = 8192;  // small, so that few elements make several turns
   size_t process_bytes = 4u << 20;
   double timeout_seconds = 0;
+  // Layout::kRemote: the machine of each rank. Empty: two, by turns.
+  std::vector<int> machine_of = {};
   std::optional<cost::Machine> machine;  // what the chooser believes; cores and ranks are filled in
 };
 
@@ -53,7 +55,7 @@ class FakeHost : public Host {
   Status Failure() const override;
   void Fail(const Status& status) override;
   Result<std::shared_ptr<const Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm, int lanes,
-                                                    int rank) override;
+                                                    int rank, const plan::Placement& placement) override;
   const tune::Chooser& chooser() const override;
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
@@ -104,6 +106,7 @@ class Ensemble {
 
  private:
   friend class FakeHost;
+  int MachineOf(int rank) const;
   bool one_process() const { return options_.layout == Layout::kThreads; }
   std::byte* Block(int rank) { return blocks_[static_cast<size_t>(rank)]; }
 

@@ -126,23 +126,98 @@ TEST(OperationAccess, AnotherDirectPlanMayTakeOver) {
   EXPECT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
 }
 
-// Every stretch of every message is needed: whichever is lost, some rank has a wrong result.
+// Of a call with these options every stretch of every message is needed: whichever is lost, some rank has a wrong result.
+void LoseEachStretch(const plan::Contract& contract, const EnsembleOptions& options, harness::Random* random) {
+  for (uint64_t nth = 1;; ++nth) {
+    Ensemble ensemble(options);
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    exchanges.push_back(std::make_unique<Exchange>(
+        &ensemble, Shape{contract, 97, Combine::kSum, Scaling::kNone, 0, 0}, random->Next()));
+    ensemble.post().LoseStretchOf(nth);
+    const testing::AssertionResult result = Drive(&ensemble, exchanges, Pace::kUniform, random);
+    if (!ensemble.post().lost()) break;
+    ASSERT_FALSE(result) << plan::KindName(contract.kind) << " " << options.algorithms << ": message " << nth;
+  }
+}
+
 TEST(OperationRemote, NoStretchIsSentForNothing) {
   harness::Random random(harness::Seed());
   SCOPED_TRACE(SeedText());
   algo::ForEachAlgorithm(4, [&](const plan::Contract& contract, std::string_view algorithm) {
     if (contract.kind == Kind::kBarrier || algorithm == "direct" || algorithm == "pull" || algorithm == "push") return;
-    for (uint64_t nth = 1;; ++nth) {
-      Ensemble ensemble(OnlyWith(contract, algorithm, 1, Layout::kRemote));
-      std::vector<std::unique_ptr<Exchange>> exchanges;
-      exchanges.push_back(std::make_unique<Exchange>(
-          &ensemble, Shape{contract, 97, Combine::kSum, Scaling::kNone, 0, 0}, random.Next()));
-      ensemble.post().LoseStretchOf(nth);
-      const testing::AssertionResult result = Drive(&ensemble, exchanges, Pace::kUniform, &random);
-      if (!ensemble.post().lost()) break;
-      ASSERT_FALSE(result) << algo::Describe(contract, algorithm, 1) << ": message " << nth;
-    }
+    LoseEachStretch(contract, OnlyWith(contract, algorithm, 1, Layout::kRemote), &random);
   });
+  for (const std::vector<int>& machine_of : algo::SomeMachines()) {
+    if (machine_of.size() > 5) continue;
+    algo::ForEachHierarchical(static_cast<int>(machine_of.size()), [&](const plan::Contract& contract) {
+      if (contract.kind == Kind::kBarrier || contract.root % 2 != 0) return;
+      EnsembleOptions options = OnlyWith(contract, algo::kHierarchical, 1, Layout::kRemote);
+      options.machine_of = machine_of;
+      LoseEachStretch(contract, options, &random);
+    });
+  }
+}
+
+// Calls of a kind by plans in two levels, on ranks that are spread over machines in any way.
+TEST(OperationRemote, HierarchicalPlansMoveTheRightData) {
+  harness::Random random(harness::Scramble(harness::Seed(), 2));
+  SCOPED_TRACE(SeedText());
+  for (const std::vector<int>& machine_of : algo::SomeMachines()) {
+    algo::ForEachHierarchical(static_cast<int>(machine_of.size()), [&](const plan::Contract& contract) {
+      if (machine_of.size() > 5 && contract.root % 3 != 0) return;
+      const int lanes = 1 + static_cast<int>(random.Below(2));
+      EnsembleOptions options = OnlyWith(contract, algo::kHierarchical, lanes, Layout::kRemote);
+      options.machine_of = machine_of;
+      Ensemble ensemble(options);
+      std::vector<std::unique_ptr<Exchange>> exchanges;
+      for (const uint64_t count : {97, 1, 0, 0, 1501, 11, 97, 1}) {
+        Shape shape{contract, contract.kind == Kind::kBarrier ? 0 : count, Combine::kSum, Scaling::kNone, 0, 0};
+        if (plan::Reduces(contract.kind)) shape.scaling = static_cast<Scaling>(random.Below(3));
+        Scatter(&shape, &random);
+        if (contract.kind != Kind::kBarrier && random.OneIn(3)) AnyForm(&shape, &random);
+        exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+      }
+      const std::string what =
+          algo::Describe(contract, algo::kHierarchical, lanes) + " " + algo::Describe(ensemble.channel(0)->placement());
+      ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random)) << what;
+      ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algo::kHierarchical) << what;
+    });
+  }
+}
+
+// What crosses between machines, as sent: twice the share of the other machines each way, and little beside it.
+TEST(OperationRemote, AHierarchicalAllReduceSendsNoMoreThanItMust) {
+  harness::Random random(harness::Scramble(harness::Seed(), 3));
+  for (const std::vector<int>& machine_of : {std::vector<int>{0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2}}) {
+    const plan::Contract contract{Kind::kAllReduce, static_cast<int>(machine_of.size()), 0};
+    EnsembleOptions options = OnlyWith(contract, algo::kHierarchical, 1, Layout::kRemote);
+    options.machine_of = machine_of;
+    options.scratch_bytes = 1u << 20;
+    Ensemble ensemble(options);
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    const uint64_t count = 100000;
+    exchanges.push_back(std::make_unique<Exchange>(
+        &ensemble, Shape{contract, count, Combine::kSum, Scaling::kNone, 0, 0}, random.Next()));
+    ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
+    const double machines = machine_of.back() + 1;
+    const double least = 2 * (machines - 1) * count * sizeof(int32_t);  // of all machines together
+    EXPECT_GE(static_cast<double>(ensemble.post().bytes()), least);
+    EXPECT_LE(static_cast<double>(ensemble.post().bytes()), least * 1.02);
+  }
+}
+
+TEST(OperationRemote, EveryRankKnowsWhatToSend) {
+  for (const std::vector<int>& machine_of : algo::SomeMachines()) {
+    const plan::Placement placement = plan::Placement::Of(machine_of);
+    algo::ForEachHierarchical(placement.ranks(), [&](const plan::Contract& contract) {
+      const plan::Schedule schedule = algo::Generate(contract, algo::kHierarchical, 2, placement).value();
+      for (int rank = 0; rank < placement.ranks(); ++rank) {
+        const auto outbound = Outbound::Make(schedule, rank);
+        EXPECT_TRUE(outbound.ok()) << outbound.status().message() << ": "
+                                   << algo::Describe(contract, algo::kHierarchical, 2) << " " << algo::Describe(placement);
+      }
+    });
+  }
 }
 
 }  // namespace

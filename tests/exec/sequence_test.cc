@@ -23,7 +23,7 @@ TEST_P(SequenceTest, OperationsOfAllSortsFollowEachOther) {
     options.ranks = static_cast<int>(2 + random.Below(5));
     options.layout = GetParam();
     options.lanes = static_cast<int>(1 + random.Below(2));
-    options.algorithms = AnyAlgorithms(&random);
+    options.algorithms = AnyAlgorithms(&random, options.layout == Layout::kRemote);
     options.scratch_bytes = random.OneIn(2) ? 8192 : 65536;
     options.process_bytes = 16u << 20;
     Ensemble ensemble(options);
@@ -154,7 +154,7 @@ TEST(ParallelTest, RanksAreDrivenAtTheSameTime) {
     EnsembleOptions options;
     options.ranks = static_cast<int>(2 + round % 4);
     options.lanes = static_cast<int>(1 + random.Below(2));
-    options.algorithms = AnyAlgorithms(&random);
+    options.algorithms = AnyAlgorithms(&random, options.layout == Layout::kRemote);
     options.process_bytes = 16u << 20;
     Ensemble ensemble(options);
     std::vector<Shape> shapes;

@@ -361,11 +361,12 @@ void Scatter(Shape* shape, harness::Random* random) {
   shape->in_heap = random->Next();
 }
 
-std::string AnyAlgorithms(harness::Random* random) {
+std::string AnyAlgorithms(harness::Random* random, bool far) {
   std::string filter;
   for (int k = 0; k < plan::kNumKinds; ++k) {
     const auto kind = static_cast<Kind>(k);
-    filter += (k == 0 ? "" : ";") + Only(kind, random->Pick(algo::Algorithms(kind)));
+    const bool in_levels = far && random->OneIn(3);
+    filter += (k == 0 ? "" : ";") + Only(kind, in_levels ? algo::kHierarchical : random->Pick(algo::Algorithms(kind)));
   }
   return filter;
 }

@@ -100,8 +100,8 @@ std::string Only(plan::Kind kind, std::string_view algorithm);
 void AnyForm(Shape* shape, harness::Random* random);
 // A random in-place mask and places for buffers.
 void Scatter(Shape* shape, harness::Random* random);
-// A filter with one algorithm for each kind, by chance.
-std::string AnyAlgorithms(harness::Random* random);
+// A filter with one algorithm for each kind, by chance; `far`: also those for several machines.
+std::string AnyAlgorithms(harness::Random* random, bool far);
 // Any call there is, of up to a few thousand elements.
 Shape AnyShape(int ranks, harness::Random* random);
 

@@ -98,6 +98,20 @@ TEST(TextTest, GeneratedSchedulesComeBackEqualAndHashApart) {
   EXPECT_EQ(hashes.size(), static_cast<size_t>(schedules));
 }
 
+TEST(TextTest, NamesTheMachinesOfPlansThatMindThem) {
+  for (const auto& machine_of : algo::SomeMachines()) {
+    const Placement placement = Placement::Of(machine_of);
+    const Schedule s =
+        algo::Generate({Kind::kAllGather, placement.ranks(), 0}, algo::kHierarchical, 1, placement).value();
+    const std::string text = Print(s);
+    EXPECT_NE(text.find("\nroot 0\n" + algo::Describe(placement) + "\nparts "), std::string::npos) << text;
+    Result<Schedule> parsed = Parse(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(*parsed, s);
+    EXPECT_EQ(Print(*parsed), text);
+  }
+}
+
 // The message of a text that must not be accepted: the example with one substitution.
 std::string ErrorOf(const std::string& from, const std::string& to) {
   std::string text = kExample;
@@ -112,6 +126,11 @@ std::string ErrorOf(const std::string& from, const std::string& to) {
 TEST(TextTest, ErrorsNameLineAndColumn) {
   EXPECT_EQ(ErrorOf("axccl-plan 1", "axccl-plan 2"),
             "plan text, line 1 column 12: expected a number from 1 to 1, found '2\\n'");
+  EXPECT_EQ(ErrorOf("root 0\n", "root 0\nmachines 0 0\n"),
+            "plan text, line 6 column 12: expected a number from 1 to 1, found '0\\n'");
+  EXPECT_EQ(ErrorOf("root 0\n", "root 0\nmachines 1 0\n"),
+            "plan text, line 6 column 10: expected a number from 0 to 0, found '1 0\\n'");
+  EXPECT_EQ(ErrorOf("root 0\n", "root 0\nmachines 0 1 1\n"), "plan text, line 6 column 13: expected '\\n', found ' 1\\n'");
   EXPECT_EQ(ErrorOf("parts 3", "pieces 3"), "plan text, line 6 column 1: expected 'parts', found 'pieces 3\\n'");
   EXPECT_EQ(ErrorOf("kind reduce_scatter", "kind allreduce"),
             "plan text, line 3 column 6: expected the name of a collective, such as all_reduce, found 'allreduce\\n'");

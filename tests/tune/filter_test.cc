@@ -73,7 +73,7 @@ TEST(Filter, NamesTheUnknownWordAndListsTheKnownOnes) {
     const char* word;
     const char* known;
   } const kCases[] = {
-      {"warp", "'warp'", "bruck, direct, oneshot, pairwise, pull, push, rhd, ring, tree, twoshot"},
+      {"warp", "'warp'", "bruck, direct, hierarchical, oneshot, pairwise, pull, push, rhd, ring, tree, twoshot"},
       {"ring,warp", "'warp'", "nvlstree"},
       {"allreduce:ring;broadcast:warp", "'warp'", "ring"},
       {"allredcue:ring", "'allredcue'", "allreduce, broadcast, reduce, allgather, reducescatter, alltoall"},

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/algo/algo.h"
@@ -240,6 +241,118 @@ TEST(Choose, DependsOnMachineFilterAndQueryAlone) {
     ExpectSame(forward->Choose(Ask(Kind::kBroadcast, 8, kMi, Access::kNone, root)),
                forward->Choose(Ask(Kind::kBroadcast, 8, kMi)));
   }
+}
+
+plan::Placement Machines(int machines, int ranks_each) {
+  std::vector<int> machine_of;
+  for (int i = 0; i < machines * ranks_each; ++i) machine_of.push_back(i / ranks_each);
+  return plan::Placement::Of(machine_of);
+}
+
+Query AskAcross(Kind kind, int machines, int ranks_each, uint64_t bytes) {
+  Query query = Ask(kind, machines * ranks_each, bytes);
+  query.placement = Machines(machines, ranks_each);
+  return query;
+}
+
+cost::Machine SlowLink() {
+  cost::Machine machine;
+  machine.cores = 8;
+  machine.link_bytes_per_second = 1e9;
+  return machine;
+}
+
+TEST(ChooseAcrossMachines, LargeCallsCrossOnce) {
+  const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
+  for (const auto& [h, g] : {std::pair(2, 4), std::pair(2, 2), std::pair(4, 4)}) {
+    for (Kind kind : {Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather}) {
+      const Choice choice = chooser->Choose(AskAcross(kind, h, g, 16 * kMi));
+      EXPECT_EQ(choice.algorithm, "hierarchical") << plan::KindName(kind) << " " << h << " x " << g;
+      // The link's time and not much more: half of the data both ways on two machines, and so on.
+      if (kind == Kind::kAllReduce) {
+        const double least = 2.0 * (h - 1) / h * 16 * kMi / SlowLink().link_bytes_per_second;
+        EXPECT_GE(choice.seconds, least);
+        EXPECT_LE(choice.seconds, 1.6 * least) << h << " x " << g;
+      }
+    }
+  }
+}
+
+// A ring crosses as seldom where neighbours are on one machine, and nearly always where they are not.
+TEST(ChooseAcrossMachines, ChainsFollowTheMachines) {
+  const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
+  for (Kind kind : {Kind::kBroadcast, Kind::kReduce}) {
+    Query query = AskAcross(kind, 2, 4, 16 * kMi);
+    const double least = 16 * kMi / SlowLink().link_bytes_per_second;
+    EXPECT_LE(chooser->Choose(query).seconds, 1.3 * least) << plan::KindName(kind);
+    query.placement = plan::Placement::Of(std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1});
+    EXPECT_EQ(chooser->Choose(query).algorithm, "hierarchical") << plan::KindName(kind);
+    EXPECT_LE(chooser->Choose(query).seconds, 1.3 * least) << plan::KindName(kind);
+  }
+}
+
+// Where the network is what is waited for, more lanes wait at the same time.
+TEST(ChooseAcrossMachines, LanesCoverWaits) {
+  const auto one = MakeChooser("", kScratch, 1), four = MakeChooser("", kScratch, 4);
+  const Query query = AskAcross(Kind::kAllReduce, 2, 4, 16 * kMi);
+  const Choice choice = four->Choose(query);
+  EXPECT_GT(choice.lanes, 1);
+  EXPECT_LT(choice.seconds, one->Choose(query).seconds);
+  EXPECT_EQ(four->Choose(AskAcross(Kind::kAllReduce, 2, 4, 8)).lanes, 1);
+  // The slots of all lanes fit.
+  const plan::Schedule schedule = algo::Generate(query.contract, choice.algorithm, choice.lanes, query.placement).value();
+  EXPECT_LE(choice.tile_bytes / schedule.parts * schedule.slots * schedule.lanes, kScratch);
+}
+
+// With nothing to share inside machines, or nothing to save between them.
+TEST(ChooseAcrossMachines, OthersWhereLevelsDoNotPay) {
+  const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
+  for (uint64_t bytes : {uint64_t{8}, 4 * kKi, 16 * kMi}) {
+    EXPECT_NE(chooser->Choose(AskAcross(Kind::kAllReduce, 4, 1, bytes)).algorithm, "hierarchical") << bytes;
+    EXPECT_NE(chooser->Choose(Ask(Kind::kAllReduce, 4, bytes)).algorithm, "hierarchical") << bytes;
+  }
+  EXPECT_EQ(chooser->Choose(AskAcross(Kind::kAllReduce, 2, 2, 8)).algorithm, "oneshot");
+  // All that an all-to-all has must cross, whoever sends it.
+  EXPECT_NE(chooser->Choose(AskAcross(Kind::kAllToAll, 2, 4, 16 * kMi)).algorithm, "hierarchical");
+}
+
+TEST(ChooseAcrossMachines, TheFilterNamesIt) {
+  for (uint64_t bytes : {uint64_t{8}, 16 * kMi}) {
+    const Query across = AskAcross(Kind::kAllReduce, 2, 4, bytes);
+    EXPECT_EQ(MakeChooser("hierarchical", kScratch, 1, SlowLink())->Choose(across).algorithm, "hierarchical");
+    EXPECT_NE(MakeChooser("^hierarchical", kScratch, 1, SlowLink())->Choose(across).algorithm, "hierarchical");
+    // Where there is none, any is taken.
+    ExpectSame(MakeChooser("hierarchical")->Choose(Ask(Kind::kAllReduce, 4, bytes)),
+               MakeChooser()->Choose(Ask(Kind::kAllReduce, 4, bytes)));
+  }
+}
+
+TEST(ChooseAcrossMachines, GroupOrderIsKept) {
+  const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
+  for (Kind kind : {Kind::kAllReduce, Kind::kReduceScatter, Kind::kReduce}) {
+    Query query = AskAcross(kind, 2, 4, 16 * kMi);
+    query.group_order = true;
+    const Choice choice = chooser->Choose(query);
+    verify::Facts facts;
+    const auto schedule = algo::Generate(query.contract, choice.algorithm, 1, query.placement);
+    ASSERT_TRUE(verify::Verify(schedule.value(), &facts).ok());
+    EXPECT_TRUE(facts.group_order) << choice.algorithm;
+  }
+}
+
+// Placements are told apart, and the same ones are asked about once.
+TEST(ChooseAcrossMachines, DependsOnThePlacement) {
+  const auto one = MakeChooser("", kScratch, 1, SlowLink()), other = MakeChooser("", kScratch, 1, SlowLink());
+  const Query contiguous = AskAcross(Kind::kAllReduce, 2, 4, 16 * kMi);
+  Query mixed = contiguous, flat = contiguous;
+  mixed.placement = plan::Placement::Of(std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1});
+  flat.placement = {};
+  const Choice a = one->Choose(contiguous), b = one->Choose(mixed), c = one->Choose(flat);
+  ExpectSame(c, other->Choose(flat));
+  ExpectSame(b, other->Choose(mixed));
+  ExpectSame(a, other->Choose(contiguous));
+  EXPECT_LT(c.seconds, a.seconds);
+  EXPECT_EQ(a.seconds, b.seconds);  // a plan in two levels does not mind how ranks lie
 }
 
 TEST(Choose, IsSafeFromSeveralThreads) {

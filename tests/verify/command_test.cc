@@ -73,6 +73,19 @@ TEST(CommandTest, ShowsVerifiesAndHashes) {
   EXPECT_EQ(RunProgram(std::string("hash ") + file.path()).text, hash + "\n");
 }
 
+TEST(CommandTest, TakesThePlacementOfRanks) {
+  const std::string plan = "--op all_reduce --algo hierarchical --ranks 5 --machines ";
+  Outcome o = RunProgram("show " + plan + "2,3");
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_NE(o.text.find("\nranks 5\nroot 0\nmachines 0 0 1 1 1\n"), std::string::npos) << o.text;
+  o = RunProgram("verify " + plan + "2,3");
+  EXPECT_EQ(o.exit, 0) << o.text;
+  for (const char* bad : {"2,2", "5", "1,1,1,1,1", "2,,3", "2,x", ""}) {
+    o = RunProgram("verify " + plan + "'" + bad + "'");
+    EXPECT_EQ(o.exit, 2) << bad << ": " << o.text;
+  }
+}
+
 TEST(CommandTest, BadPlansExitWithOne) {
   std::string text = RingText();
   const size_t wait = text.find("#2 wait 3 e0 v1\n");
@@ -118,6 +131,7 @@ TEST(CommandTest, HelpAndList) {
   o = RunProgram("list --op barrier");
   EXPECT_EQ(o.exit, 0);
   EXPECT_EQ(o.text, "barrier         oneshot\n");
+  EXPECT_EQ(RunProgram("list --op barrier --machines 2,2").text, "barrier         oneshot hierarchical\n");
   o = RunProgram("list");
   for (int k = 0; k < plan::kNumKinds; ++k) {
     EXPECT_NE(o.text.find(plan::KindName(static_cast<plan::Kind>(k))), std::string::npos) << o.text;

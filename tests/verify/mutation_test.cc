@@ -128,9 +128,9 @@ std::string ReasonFor(const Schedule& mutant, const Mutation& mutation, Model* o
 
 class MutationTest : public ::testing::TestWithParam<int> {
  protected:
-  void TryAll(const Contract& contract, std::string_view algorithm, int lanes) {
-    SCOPED_TRACE(algo::Describe(contract, algorithm, lanes));
-    Result<Schedule> generated = algo::Generate(contract, algorithm, lanes);
+  void TryAll(const Contract& contract, std::string_view algorithm, int lanes, const plan::Placement& placement = {}) {
+    SCOPED_TRACE(algo::Describe(contract, algorithm, lanes) + " " + algo::Describe(placement));
+    Result<Schedule> generated = algo::Generate(contract, algorithm, lanes, placement);
     ASSERT_TRUE(generated.ok()) << generated.status().message();
     const Schedule& original = *generated;
     Facts facts;
@@ -186,6 +186,13 @@ TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
   algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
     for (const int lanes : {1, 2}) TryAll(contract, algorithm, lanes);
   });
+  for (const std::vector<int>& machine_of : algo::SomeMachines()) {
+    if (static_cast<int>(machine_of.size()) != n) continue;
+    algo::ForEachHierarchical(n, [&](const Contract& contract) {
+      if (contract.root % 2 != 0) return;  // enough, and half the time
+      TryAll(contract, algo::kHierarchical, 1, plan::Placement::Of(machine_of));
+    });
+  }
   std::printf("%d ranks, seed %llu: %ld mutants, 1 in %llu verified:", n,
               static_cast<unsigned long long>(harness::Seed()), mutants_,
               static_cast<unsigned long long>(sampling_.mutants));
@@ -206,8 +213,8 @@ TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
   harness::Random random(harness::Seed());
   const uint64_t one_in = Full() ? 1 : kSanitized ? 40 : GetParam() <= 3 ? 1 : 6;
   long faults = 0, harmless_leaks = 0, order_faults = 0, failed_runs = 0;
-  algo::ForEachAlgorithm(GetParam(), [&](const Contract& contract, std::string_view algorithm) {
-    const Schedule original = algo::Generate(contract, algorithm, 1).value();
+  const auto check = [&](const Contract& contract, std::string_view algorithm, const plan::Placement& placement = {}) {
+    const Schedule original = algo::Generate(contract, algorithm, 1, placement).value();
     Schedule mutant = original;
     for (const Mutation& m : Mutations(original)) {
       if (random.Below(one_in) != 0) continue;
@@ -231,7 +238,14 @@ TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
       }
       mutant.program[m.rank][m.lane] = original.program[m.rank][m.lane];
     }
-  });
+  };
+  algo::ForEachAlgorithm(GetParam(), check);
+  for (const std::vector<int>& machine_of : algo::SomeMachines()) {
+    if (static_cast<int>(machine_of.size()) != GetParam()) continue;
+    algo::ForEachHierarchical(GetParam(), [&](const Contract& contract) {
+      if (contract.root % 2 == 0) check(contract, algo::kHierarchical, plan::Placement::Of(machine_of));
+    });
+  }
   std::printf(
       "%d ranks, 1 in %llu mutants: %ld rejected by both (of them %ld leaks harmless to the data); of %ld races and "
       "deadlocks %ld made a run fail\n",
@@ -277,6 +291,14 @@ TEST(WalkTest, WhatIsAcceptedIsRight) {
       }
     });
   }
+  for (const std::vector<int>& machine_of : algo::SomeMachines()) {
+    const plan::Placement placement = plan::Placement::Of(machine_of);
+    if (placement.ranks() > 4) continue;
+    algo::ForEachHierarchical(placement.ranks(), [&](const Contract& contract) {
+      walk(algo::Generate(contract, algo::kHierarchical, 1, placement).value(),
+           algo::Describe(contract, algo::kHierarchical, 1) + " " + algo::Describe(placement));
+    });
+  }
   std::printf("walks: %ld mutations proposed, %ld accepted, at most %ld on top of each other, all found right\n",
               proposed, accepted, longest);
   EXPECT_GT(accepted, proposed / 100);
@@ -291,6 +313,14 @@ TEST(InterpreterTest, GeneratedSchedulesRunRight) {
       const int lanes = 1 + static_cast<int>(random.Below(3));
       const Schedule schedule = algo::Generate(contract, algorithm, lanes).value();
       EXPECT_EQ(RunSome(schedule, random.Next(), kSanitized ? 2 : 5), "") << algo::Describe(contract, algorithm, lanes);
+    });
+  }
+  for (const std::vector<int>& machine_of : algo::SomeMachines()) {
+    const plan::Placement placement = plan::Placement::Of(machine_of);
+    algo::ForEachHierarchical(placement.ranks(), [&](const Contract& contract) {
+      const Schedule schedule = algo::Generate(contract, algo::kHierarchical, 2, placement).value();
+      EXPECT_EQ(RunSome(schedule, random.Next(), 2), "")
+          << algo::Describe(contract, algo::kHierarchical, 2) << " " << algo::Describe(placement);
     });
   }
 }

@@ -505,6 +505,14 @@ TEST(VerifyTest, CountsSignalsUpTo65535) {
             "structure: rank 0 lane 0 op 65535 is signal 65536 of its endpoint; 65535 fit in a turn");
 }
 
+TEST(VerifyTest, APlacementIsOfAllRanks) {
+  Schedule s = algo::Generate({plan::Kind::kAllReduce, 4, 0}, "ring", 1).value();
+  s.placement = plan::Placement::Of(std::vector<int>{0, 0, 1, 1});
+  EXPECT_EQ(Verdict(s), "ok");
+  s.placement = plan::Placement::Of(std::vector<int>{0, 0, 1});
+  EXPECT_EQ(Verdict(s), "structure: the placement is of 3 ranks, the contract of 4");
+}
+
 TEST(VerifyTest, ABarrierHolds) {
   const Head barrier = {.kind = "barrier", .inlined = ""};
   EXPECT_EQ(Verdict(Make(barrier, "rank 0 lane 0\n#0 signal 1 e0\nrank 1 lane 0\n#1 wait 0 e0 v1\n")),

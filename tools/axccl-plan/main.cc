@@ -37,7 +37,7 @@ int List(const Options& o) {
     const auto kind = static_cast<plan::Kind>(i);
     if (o.has_op && kind != o.contract.kind) continue;
     std::printf("%-15s", plan::KindName(kind));
-    for (const std::string_view name : algo::Algorithms(kind))
+    for (const std::string_view name : algo::Algorithms(kind, o.placement))
       std::printf(" %.*s", static_cast<int>(name.size()), name.data());
     std::printf("\n");
   }
@@ -69,7 +69,7 @@ int Run(const Options& o) {
     text = std::move(*read);
   }
   Result<plan::Schedule> schedule =
-      o.file.empty() ? algo::Generate(o.contract, o.algorithm, o.lanes) : plan::Parse(text);
+      o.file.empty() ? algo::Generate(o.contract, o.algorithm, o.lanes, o.placement) : plan::Parse(text);
   if (!schedule.ok()) return Complain(schedule.status(), o.file.empty() ? kBadUse : kBadPlan);
   if (o.file.empty()) text = plan::Print(*schedule);
   if (o.command == Command::kVerify) return Verify(*schedule, text);

@@ -1,5 +1,6 @@
 #include "tools/axccl-plan/options.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "src/algo/algo.h"
@@ -33,6 +34,21 @@ Status ParseInt(const std::string& option, const std::string& text, int least, i
                 std::to_string(kLargest));
 }
 
+// Ranks on each machine, one machine after the other.
+Status ParseMachines(const std::string& text, plan::Placement* placement) {
+  std::vector<int> machine_of;
+  int machine = 0;
+  for (size_t begin = 0; begin <= text.size(); ++machine) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    int ranks = 0;
+    AXCCL_RETURN_IF_ERROR(ParseInt("--machines", text.substr(begin, end - begin), 1, &ranks));
+    machine_of.insert(machine_of.end(), static_cast<size_t>(ranks), machine);
+    begin = end + 1;
+  }
+  *placement = plan::Placement::Of(machine_of);
+  return Status();
+}
+
 Status ParseCommand(const std::string& word, Command* command) {
   if (word == "list") {
     *command = Command::kList;
@@ -57,25 +73,27 @@ Status SetOption(const std::string& name, const std::string& value, Options* o) 
     o->algorithm = value;
     return Status();
   }
+  if (name == "--machines") return ParseMachines(value, &o->placement);
   if (name == "--ranks") return ParseInt(name, value, 1, &o->contract.ranks);
   if (name == "--root") return ParseInt(name, value, 0, &o->contract.root);
   return ParseInt(name, value, 1, &o->lanes);
 }
 
 bool IsOption(const std::string& word) {
-  return word == "--op" || word == "--algo" || word == "--ranks" || word == "--root" || word == "--lanes";
+  return word == "--op" || word == "--algo" || word == "--ranks" || word == "--root" || word == "--lanes" ||
+         word == "--machines";
 }
 
 Status CheckComplete(const Options& o, bool generated, bool has_ranks) {
   if (o.command == Command::kList) {
     const bool only_op = o.file.empty() && o.algorithm.empty() && !has_ranks;
-    return only_op ? Status() : BadUse("list takes no argument but --op");
+    return only_op ? Status() : BadUse("list takes no argument but --op and --machines");
   }
   if (!o.file.empty()) return generated ? BadUse("give a FILE or --op, --algo and --ranks, not both") : Status();
   if (!o.has_op) return BadUse("--op is missing (or a FILE); there is " + KindNames());
   if (o.algorithm.empty()) {
     std::string names;
-    for (const std::string_view name : algo::Algorithms(o.contract.kind)) {
+    for (const std::string_view name : algo::Algorithms(o.contract.kind, o.placement)) {
       names.append(names.empty() ? "" : ", ").append(name);
     }
     return BadUse("--algo is missing; for " + std::string(plan::KindName(o.contract.kind)) + " there is " + names);
@@ -115,7 +133,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
 const char* HelpText() {
   return "axccl-plan: look at collective schedules and prove them.\n"
          "\n"
-         "  axccl-plan list [--op OP]       the algorithms of each collective\n"
+         "  axccl-plan list [--op OP]       the algorithms of each collective; --machines as below\n"
          "  axccl-plan show PLAN            the schedule in canonical text form\n"
          "  axccl-plan verify PLAN          prove it: structure, deadlock, races, leaks, dataflow\n"
          "  axccl-plan hash PLAN            its content hash\n"
@@ -127,6 +145,8 @@ const char* HelpText() {
          "  --ranks N       ranks of the group\n"
          "  --root R        root rank (default 0)\n"
          "  --lanes L       lanes of each rank (default 1)\n"
+         "  --machines A,B  the first A ranks are on one machine, the next B on another, and so on: for the\n"
+         "                  algorithm hierarchical, which no group on a single machine has\n"
          "\n"
          "Exit status: 0 done, and the plan is right; 1 the plan is malformed or rejected; 2 wrong use.\n";
 }

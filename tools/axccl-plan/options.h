@@ -6,6 +6,7 @@
 
 #include "src/base/status.h"
 #include "src/plan/contract.h"
+#include "src/plan/placement.h"
 
 namespace axccl::tools {
 
@@ -18,6 +19,7 @@ struct Options {
   bool has_op = false;
   std::string algorithm;
   int lanes = 1;
+  plan::Placement placement;
 };
 
 // kInvalidArgument tells which argument is wrong and what is accepted.
