@@ -274,7 +274,13 @@ Status Dial::Enter(const std::function<Status(JoinBody*)>& fill) {
     AXCCL_RETURN_IF_ERROR(SendJoin(join));
     bool closed = false;
     const Status status = Receive(FrameType::kAdmitted, {}, &closed);
-    if (status.ok() || !closed) return status;
+    if (status.ok()) return status;
+    if (!closed) {
+      // It may be in for all it knows, and must not look as if it had died.
+      const std::string reason = EncodeError(status);
+      SendLast(FrameType::kError, std::as_bytes(std::span(reason)));
+      return status;
+    }
     const auto until = std::min(patience_.deadline, Clock::now() + pause);
     const Wait wait = service::PollUntil(-1, 0, until, patience_.abort);
     if (wait != Wait::kTimeout) return Failed(wait, ("being let in by " + whom_).c_str());
