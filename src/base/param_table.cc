@@ -76,7 +76,7 @@ const std::vector<Info>& Table() {
       Secret("AXCCL_SECRET",
              "what ranks that meet at NCCL_COMM_ID prove to know; without it only this machine's ranks can"),
       Text("AXCCL_SECRET_FILE", "", "file with the text of AXCCL_SECRET, readable by its owner only"),
-      Int("AXCCL_TREE_RANKS", "33", 1, kMega,
+      Int("AXCCL_TREE_RANKS", "65", 1, kMega,
           "so many ranks meet in a tree, fewer at one process, when a communicator is made; set it alike on all ranks"),
       Seconds("AXCCL_INIT_TIMEOUT", "600", kYear, "how long ranks wait for each other when a communicator is made"),
       Seconds("AXCCL_TIMEOUT", "0", kYear,

@@ -37,9 +37,8 @@ class Client : public Session {
 
 Status Client::Join() {
   AXCCL_ASSIGN_OR_RETURN(lease_, ServeWhereDue(id_, rank_, nranks_, patience_));
-  AXCCL_RETURN_IF_ERROR(dial_.Connect());
-  AXCCL_RETURN_IF_ERROR(dial_.SendJoin(JoinBody()));
-  const Status status = dial_.Receive(FrameType::kStart, {});
+  Status status = dial_.Enter(nullptr);
+  if (status.ok()) status = dial_.Receive(FrameType::kStart, {});
   if (!status.ok()) return Failed(status);
   AXCCL_INFO(kBootstrap, "rendezvous: rank %d of %d joined at %s", rank_, nranks_, ToText(id_.address[0]).c_str());
   return Status();
@@ -49,6 +48,7 @@ Status Client::Failed(const Status& status) {
   if (!failure_.ok()) return failure_;
   failure_ = status;
   // Best effort, at once: the connection may be what failed.
+  if (!dial_) return failure_;
   const std::string payload = EncodeError(status);
   dial_.SendLast(FrameType::kError, std::as_bytes(std::span(payload)));
   return failure_;

@@ -120,10 +120,10 @@ void Dial::SendLast(FrameType type, std::span<const std::byte> payload) {
   fd_.Close();
 }
 
-Status Dial::Receive(FrameType type, std::span<std::byte> payload) {
+Status Dial::Receive(FrameType type, std::span<std::byte> payload, bool* closed) {
   const auto deadline = patience_.deadline + kGrace;
   FrameHeader header;
-  AXCCL_RETURN_IF_ERROR(ReceiveAll(&header, sizeof header, deadline, nullptr));
+  AXCCL_RETURN_IF_ERROR(ReceiveAll(&header, sizeof header, deadline, closed));
   size_t limit;
   if (!PayloadLimit(Role::kRank, header.type, nranks_, &limit) || header.bytes > limit) {
     return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d: malformed frame from %s", rank_, Where().c_str());
@@ -249,18 +249,42 @@ Status Dial::SendJoin(JoinBody join) {
 Status Dial::Connect() {
   for (auto pause = kFirstRetry;; pause = std::min(pause * 2, kLastRetry)) {
     Attempt attempt;
+    bool retry = false;
     for (size_t i = 0; i < id_.num_addresses; ++i) {
       attempt = ConnectOnce(id_.address[i]);
       if (attempt.status.ok()) return Status();
       if (attempt.status.code() == Code::kTimeout) return attempt.status;
+      retry |= attempt.retry;
     }
     fd_.Close();
-    if (!attempt.retry) return attempt.status;
+    if (!retry) return attempt.status;
     const auto until = std::min(patience_.deadline, Clock::now() + pause);
     const Wait wait = service::PollUntil(-1, 0, until, patience_.abort);
     if (wait == Wait::kTimeout && until < patience_.deadline) continue;
     if (wait != Wait::kTimeout) return Failed(wait, ("connecting to " + whom_).c_str());
     return MakeStatus(Code::kTimeout, "%s; the deadline has passed", attempt.status.message().data());
+  }
+}
+
+Status Dial::Enter(const std::function<Status(JoinBody*)>& fill) {
+  for (auto pause = kFirstRetry;; pause = std::min(pause * 2, kLastRetry)) {
+    AXCCL_RETURN_IF_ERROR(Connect());
+    JoinBody join;
+    if (fill != nullptr) AXCCL_RETURN_IF_ERROR(fill(&join));
+    AXCCL_RETURN_IF_ERROR(SendJoin(join));
+    bool closed = false;
+    const Status status = Receive(FrameType::kAdmitted, {}, &closed);
+    if (status.ok()) return status;
+    if (!closed) {
+      // It may be in for all it knows, and must not look as if it had died.
+      const std::string reason = EncodeError(status);
+      SendLast(FrameType::kError, std::as_bytes(std::span(reason)));
+      return status;
+    }
+    const auto until = std::min(patience_.deadline, Clock::now() + pause);
+    const Wait wait = service::PollUntil(-1, 0, until, patience_.abort);
+    if (wait != Wait::kTimeout) return Failed(wait, ("being let in by " + whom_).c_str());
+    if (until == patience_.deadline) return status;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -37,15 +38,16 @@ class Dial {
   Dial(const Dial&) = delete;
   Dial& operator=(const Dial&) = delete;
 
-  // Until the other side has proved itself. Tries again while NCCL_COMM_ID's server may still come.
-  Status Connect();
-  // Proves this side and says what `join` holds; patience, pid and host are filled in.
-  Status SendJoin(JoinBody join);
+  // Connects, lets the other side prove itself, calls `fill` (may be null) for what to tell it, and is let in. Tries again
+  // while NCCL_COMM_ID's server may still come, and when it is cut off because others press in. Patience, pid and host
+  // are filled in.
+  Status Enter(const std::function<Status(JoinBody*)>& fill);
   Status Send(FrameType type, std::span<const std::byte> payload);
   // Sends what the socket takes at once, and closes.
   void SendLast(FrameType type, std::span<const std::byte> payload);
   // Receives a frame of `type` with exactly payload.size() bytes; an error frame becomes the status.
-  Status Receive(FrameType type, std::span<std::byte> payload);
+  // *closed (may be null) becomes true when the other side closed instead.
+  Status Receive(FrameType type, std::span<std::byte> payload, bool* closed = nullptr);
 
   explicit operator bool() const { return static_cast<bool>(fd_); }
   void Close() { fd_.Close(); }
@@ -61,6 +63,8 @@ class Dial {
     bool retry = false;  // the other side may be there later
   };
 
+  Status Connect();
+  Status SendJoin(JoinBody join);
   std::string Where() const;
   bool from_environment() const { return (id_.flags & kFromEnvironment) != 0; }
   std::vector<std::byte> Seal(FrameType type, std::span<const std::byte> payload);

@@ -76,6 +76,7 @@ Status Node::AddParent(Dial* dial, const std::string& name) {
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
     parent_.name = name;
     parent_.link = std::make_shared<Link>(loop_, dial->Release(), dial->cipher(), Role::kChild, nranks_);
+    parent_.came = true;
     status = Take(kParent);
   }));
   return status;
@@ -98,7 +99,7 @@ void Node::Enter(service::Fd fd, const FrameCipher& cipher, const Hello& hello, 
   child.name = DescribeRank(hello.rank, join);
   child.link = link;
   if (const Status status = link->Start(shared_from_this(), index); !status.ok()) return Fail(status);
-  link->Send(FrameType::kStart, {});
+  link->Send(FrameType::kAdmitted, {});
   NoteProgress();
 }
 
@@ -150,9 +151,8 @@ void Node::OnFrame(int from, FrameType type, std::span<const std::byte> payload)
     case FrameType::kError:
       return Fail(DecodeError(payload));
     case FrameType::kStart:
-      if (hub) return HubStarted(from, payload);
-      parent_.came = true;
-      return NoteProgress();
+      if (!hub) break;
+      return HubStarted(from, payload);
     case FrameType::kContribute:
       return ChildContributed(from, payload);
     case FrameType::kGathered:

@@ -6,7 +6,7 @@
 //
 //   check in       at the hub: who I am and where those below me can reach me
 //   kStart         from the hub: all ranks of the group are there, and who is above me
-//   connect        to the rank above; those below connect to me; kStart from above when it has let me in
+//   connect        to the rank above; those below connect to me
 //   kLeave         to the hubs, once all links stand. From here on a rank that dies is missed by those next to it in the
 //                  tree; before, by the hub, which everybody who still misses a link listens to.
 //   kContribute    (first of all one byte each, so that all know that all are there)

@@ -102,6 +102,7 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
     OnDeadline(rank);
   });
   if (Status status = seat.link->Start(keep, hello.rank); !status.ok()) return Fail(status);
+  seat.link->Send(FrameType::kAdmitted, {});
   AXCCL_INFO(kBootstrap, "rendezvous: %s has come, %d of %d ranks are here", Name(hello.rank).c_str(), present_,
              expected_);
   if (started()) StartAll();

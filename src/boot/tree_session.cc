@@ -89,16 +89,17 @@ class TreeSession : public Session {
 
   Status CheckIn(int root, bool above) {
     Dial dial(ids_[static_cast<size_t>(root)], Role::kRank, rank_, nranks_, patience_);
-    AXCCL_RETURN_IF_ERROR(dial.Connect());
-    if (!above) {
-      AXCCL_ASSIGN_OR_RETURN(const Address local, dial.LocalAddress());
-      AXCCL_ASSIGN_OR_RETURN(listens_, hub_->Attach(node_, node_->branch().children.empty() ? nullptr : &local));
-    }
-    JoinBody join;
-    join.roots = static_cast<uint32_t>(roots());
-    join.root = static_cast<uint32_t>(root);
-    join.listens = listens_;
-    AXCCL_RETURN_IF_ERROR(dial.SendJoin(join));
+    const auto introduce = [&](JoinBody* join) -> Status {
+      if (!above) {
+        AXCCL_ASSIGN_OR_RETURN(const Address local, dial.LocalAddress());
+        AXCCL_ASSIGN_OR_RETURN(listens_, hub_->Attach(node_, node_->branch().children.empty() ? nullptr : &local));
+      }
+      join->roots = static_cast<uint32_t>(roots());
+      join->root = static_cast<uint32_t>(root);
+      join->listens = listens_;
+      return Status();
+    };
+    AXCCL_RETURN_IF_ERROR(dial.Enter(introduce));
     return node_->AddHub(&dial, above);
   }
 
@@ -118,8 +119,7 @@ class TreeSession : public Session {
     id.num_addresses = 1;
     id.address = place.address;
     Dial dial(id, Role::kChild, rank_, nranks_, patience_, whom + " at " + ToText(place.address[0]));
-    AXCCL_RETURN_IF_ERROR(dial.Connect());
-    AXCCL_RETURN_IF_ERROR(dial.SendJoin(JoinBody()));
+    AXCCL_RETURN_IF_ERROR(dial.Enter(nullptr));
     return node_->AddParent(&dial, whom);
   }
 

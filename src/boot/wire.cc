@@ -66,6 +66,9 @@ bool PayloadLimit(Role receiver, FrameType type, int nranks, size_t* limit) {
     case FrameType::kExpired:
       *limit = sizeof(uint32_t) + kMaxText;
       return true;
+    case FrameType::kAdmitted:
+      *limit = 0;
+      return !hub && !parent;
   }
   return false;
 }

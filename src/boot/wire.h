@@ -3,6 +3,8 @@
 //   rank -> hub   Hello
 //   hub  -> rank  Hello, Proof                    (or Hello with kUnknownId, and the connection ends)
 //   rank -> hub   Proof, frame kJoin
+//   hub  -> rank  frame kAdmitted; until it has come, the connection may be cut in favour of younger ones, and the rank
+//                 begins again
 //   then frames both ways
 //
 // Where ranks meet in a tree (see tree.h) a child greets its parent in the same way, as role kChild, with the id of the
@@ -68,6 +70,7 @@ enum class FrameType : uint16_t {
   kLeave = 6,       // rank -> hub, both ways in a tree: done; empty
   kFailed = 7,      // rank -> hub of a tree: as kError, but not about this rank
   kExpired = 8,     // both ways, where ranks meet in a tree: u32 number of the exchange, text; somebody's deadline has passed
+  kAdmitted = 9,    // hub -> rank, parent -> child: you are in; empty
 };
 
 // Longest payload `receiver` accepts in a rendezvous of `nranks`; false for a type it never gets.

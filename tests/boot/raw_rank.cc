@@ -70,6 +70,7 @@ Status RawRank::ReceiveFrame(FrameType* type) {
   if (header.bytes != 0 && !ReceiveBytes(payload.data(), payload.size()))
     return MakeStatus(Code::kInternalError, "cut");
   EXPECT_TRUE(cipher_.Open(header, payload));
+  if (header.type == FrameType::kAdmitted) return ReceiveFrame(type);
   *type = header.type;
   return header.type == FrameType::kError ? DecodeError(payload) : Status();
 }

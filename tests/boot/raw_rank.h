@@ -30,7 +30,7 @@ class RawRank {
   bool SendFrame(FrameType type, std::span<const std::byte> payload);
   // Proof and a good kJoin frame; `spoil` is put over the first byte of the proof by exclusive or.
   bool Join(uint8_t spoil = 0);
-  // An error frame's status; ok for any other frame, kInternalError "cut" at the end.
+  // Of the next frame but kAdmitted: an error frame's status; ok for any other, kInternalError "cut" at the end.
   Status ReceiveFrame(FrameType* type);
 
   const IdFields& fields() const { return fields_; }

@@ -110,7 +110,7 @@ TEST(LimitTest, HoldsForEveryTypeAndSide) {
   EXPECT_FALSE(PayloadLimit(Role::kRank, FrameType::kContribute, 8, &limit));
   EXPECT_FALSE(PayloadLimit(Role::kRank, FrameType::kJoin, 8, &limit));
   for (int type = 0; type < 65536; ++type) {
-    if (type >= 1 && type <= 8) continue;
+    if (type >= 1 && type <= 9) continue;
     EXPECT_FALSE(PayloadLimit(Role::kHub, static_cast<FrameType>(type), 8, &limit));
     EXPECT_FALSE(PayloadLimit(Role::kRank, static_cast<FrameType>(type), 8, &limit));
   }

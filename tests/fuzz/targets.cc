@@ -1,0 +1,241 @@
+#include "tests/fuzz/targets.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/param.h"
+#include "src/base/service.h"
+#include "src/boot/interfaces.h"
+#include "src/boot/link.h"
+#include "src/boot/node.h"
+#include "src/boot/unique_id.h"
+#include "src/boot/wire.h"
+#include "src/cost/machine.h"
+#include "src/plan/text.h"
+#include "src/tune/filter.h"
+
+namespace axccl::fuzz {
+namespace {
+
+// Not assert: it must hold in every build.
+void Check(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzz target: %s\n", what);
+  std::abort();
+}
+
+std::string_view Text(const uint8_t* data, size_t size) { return {reinterpret_cast<const char*>(data), size}; }
+
+// ---- src/boot ----
+
+// An id that is accepted survives being packed again.
+void UniqueId(const uint8_t* data, size_t size) {
+  boot::UniqueId id{};
+  std::memcpy(id.bytes, data, std::min(size, sizeof id.bytes));
+  Result<boot::IdFields> fields = boot::Unpack(id);
+  if (!fields.ok()) {
+    // The checksum keeps mutations out; so once more with a right one.
+    boot::IdFields raw;
+    std::memcpy(static_cast<void*>(&raw), id.bytes, sizeof id.bytes);
+    fields = boot::Unpack(boot::Pack(raw));
+    if (!fields.ok()) return;
+    id = boot::Pack(raw);
+  }
+  Check(fields.value().num_addresses >= 1 && fields.value().num_addresses <= 2, "number of addresses");
+  for (int i = 0; i < fields.value().num_addresses; ++i) {
+    socklen_t bytes = 0;
+    const boot::Address& address = fields.value().address[static_cast<size_t>(i)];
+    (void)boot::ToSockaddr(address, &bytes);
+    Check(!boot::ToText(address).empty(), "address without text");
+  }
+  const boot::UniqueId again = boot::Pack(fields.value());
+  Check(std::memcmp(again.bytes, id.bytes, sizeof id.bytes) == 0, "an id changes when packed again");
+}
+
+// Numeric hosts, and texts that no host can be read from: names would be looked up.
+void HostPort(const uint8_t* data, size_t size) {
+  const std::string text(Text(data, size));
+  std::string host = text.substr(0, text.rfind(':'));
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  in6_addr address;
+  const bool numeric = inet_pton(AF_INET, host.c_str(), &address) == 1 || inet_pton(AF_INET6, host.c_str(), &address) == 1;
+  if (!numeric && !host.empty() && text.find(':') != std::string::npos) return;
+  const auto id = boot::IdFromText(text);
+  if (id.ok()) Check(boot::CheckUniqueId(id.value()).ok(), "an id that its own check refuses");
+}
+
+// First line: NCCL_SOCKET_IFNAME; second: family; then a name a line, an interface each.
+void Interfaces(const uint8_t* data, size_t size) {
+  std::vector<std::string> lines(1);
+  for (const char c : Text(data, size)) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  lines.resize(std::max<size_t>(lines.size(), 2));
+  std::vector<boot::Interface> interfaces;
+  for (size_t i = 2; i < lines.size(); ++i) {
+    boot::Address address;
+    address.family = i % 2 == 0 ? 4 : 6;
+    address.ip[0] = static_cast<uint8_t>(i);
+    interfaces.push_back({lines[i], i % 5 == 0, {address}, i % 7 != 0, i % 3 != 0});
+  }
+  const auto addresses = boot::SelectAddresses(interfaces, lines[0], lines[1]);
+  const auto names = boot::SelectNames(interfaces, lines[0], lines[1]);
+  Check(addresses.ok() == names.ok(), "addresses and names disagree");
+  if (addresses.ok()) Check(!addresses.value().empty() && addresses.value().size() <= 2, "number of addresses");
+}
+
+// No byte string is taken for a sealed frame, and an error frame never becomes ok.
+void Frame(const uint8_t* data, size_t size) {
+  boot::FrameHeader header;
+  std::memcpy(static_cast<void*>(&header), data, std::min(size, sizeof header));
+  const size_t used = std::min(size, sizeof header);
+  const auto payload = std::as_bytes(std::span(data + used, size - used));
+  for (const boot::Role role : {boot::Role::kHub, boot::Role::kRank, boot::Role::kChild, boot::Role::kParent}) {
+    size_t limit = 0;
+    if (boot::PayloadLimit(role, header.type, 8, &limit)) Check(limit <= 8 * boot::kMaxContribution, "limit");
+  }
+  boot::FrameCipher cipher(boot::Key{1}, boot::Role::kHub);
+  header.bytes = static_cast<uint32_t>(payload.size());
+  header.sequence = 0;
+  Check(!cipher.Open(header, payload), "a forged frame was opened");
+  const Status status = boot::DecodeError(payload);
+  Check(!status.ok() && status.code() <= Code::kTimeout, "an error frame became something else");
+  for (const char c : status.message()) Check(c >= 0x20 && c <= 0x7e, "a message with bytes no terminal should see");
+}
+
+service::Loop* TheLoop() {
+  static service::Loop* const loop = service::Loop::Get().value();
+  return loop;
+}
+
+// Bytes on a link's socket, as from a peer that has the key or has not: sealed frames of every type, order and length
+// reach the node of a tree behind it. Records of {type, length, length bytes}; type 255: raw bytes.
+void TreeLink(const uint8_t* data, size_t size) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) return;
+  const service::Fd peer(ends[1]);
+  const boot::Key key{3};
+  boot::FrameCipher sender(key, boot::Role::kRank);
+  (void)!TheLoop()
+      ->Run([&] {
+        auto node = std::make_shared<boot::Node>(TheLoop(), 1, 9, 1, boot::Secret{});
+        boot::Hello hello;
+        hello.rank = node->branch().children.empty() ? 2 : node->branch().children[0];
+        hello.nranks = 9;
+        node->Enter(service::Fd(ends[0]), boot::FrameCipher(key, boot::Role::kHub), hello, boot::JoinBody());
+        while (size >= 2) {
+          const uint8_t type = data[0];
+          const size_t bytes = std::min<size_t>(data[1], size - 2);
+          const auto payload = std::as_bytes(std::span(data + 2, bytes));
+          if (type != 255) {
+            const boot::FrameHeader header = sender.Seal(static_cast<boot::FrameType>(type), payload);
+            (void)!write(peer.get(), &header, sizeof header);
+          }
+          (void)!write(peer.get(), payload.data(), payload.size());
+          // The same payload also straight to the node, as from the rank above and from the hubs.
+          for (const int from : {-1, -2, -3}) {
+            size_t limit = 0;
+            const auto as = from == -1 ? boot::Role::kChild : boot::Role::kRank;
+            if (boot::PayloadLimit(as, static_cast<boot::FrameType>(type), 9, &limit) && bytes <= limit && (type & 64) == 0)
+              node->OnFrame(from, static_cast<boot::FrameType>(type), payload);
+          }
+          data += 2 + bytes;
+          size -= 2 + bytes;
+        }
+        node->OnClosed(-1, "fuzz");
+      })
+      .ok();
+  // The loop reads what was written when the link's socket is readable; the end of the peer ends the link.
+}
+
+// ---- src/base ----
+
+// A parameter file of any content leaves every parameter with an acceptable value.
+void ConfFile(const uint8_t* data, size_t size) {
+  static const std::string path = [] {
+    std::string name = "/tmp/axccl-fuzz-conf-" + std::to_string(getpid());
+    setenv("NCCL_CONF_FILE", name.c_str(), 1);
+    return name;
+  }();
+  FILE* const file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return;
+  (void)!std::fwrite(data, 1, size, file);
+  std::fclose(file);
+  param::Reset();
+  for (const param::Info& info : param::Table()) {
+    // These would open files or silence the driver.
+    if (std::string_view(info.name).starts_with("NCCL_DEBUG")) continue;
+    const std::string text = param::Get(info.name);
+    if (*info.words != '\0' && !text.empty()) Check(std::string_view(info.words).find(text) != std::string_view::npos, "a word that is none");
+    if (std::string_view(info.type) == "int" || std::string_view(info.type) == "bytes") {
+      const int64_t value = param::GetInt(info.name);
+      Check(value >= info.least && value <= info.most, "a number out of range");
+    }
+    (void)param::GetShown(info.name);
+  }
+  std::remove(path.c_str());
+}
+
+void Number(const uint8_t* data, size_t size) {
+  for (const param::Info& info : param::Table()) {
+    int64_t value = 0;
+    double seconds = 0;
+    if (param::ParseInt(info, Text(data, size), &value)) Check(value >= info.least && value <= info.most, "a number out of range");
+    if (param::ParseSeconds(info, Text(data, size), &seconds)) Check(seconds >= 0 && seconds <= 1e12, "seconds out of range");
+  }
+}
+
+// ---- src/plan, src/cost, src/tune ----
+
+// What is accepted has one text, which is accepted again.
+void Schedule(const uint8_t* data, size_t size) {
+  const Result<plan::Schedule> schedule = plan::Parse(Text(data, size));
+  if (!schedule.ok()) {
+    Check(!schedule.status().message().empty(), "refused without a reason");
+    return;
+  }
+  const std::string text = plan::Print(schedule.value());
+  const Result<plan::Schedule> again = plan::Parse(text);
+  Check(again.ok(), "the text of a schedule is refused");
+  Check(plan::Print(again.value()) == text, "the text of a schedule changes");
+}
+
+void Machine(const uint8_t* data, size_t size) {
+  const Result<cost::Machine> machine = cost::FromText(Text(data, size));
+  if (!machine.ok()) return;
+  const std::string text = cost::ToText(machine.value());
+  const Result<cost::Machine> again = cost::FromText(text);
+  Check(again.ok(), "the text of a machine is refused");
+  Check(cost::ToText(again.value()) == text, "the text of a machine changes");
+}
+
+void Filter(const uint8_t* data, size_t size) {
+  const Result<tune::Filter> filter = tune::Filter::Parse(Text(data, size));
+  if (!filter.ok()) return;
+  for (int kind = 0; kind < plan::kNumKinds; ++kind) (void)filter.value().Admits(static_cast<plan::Kind>(kind), "ring");
+}
+
+constexpr Target kTargets[] = {
+    {"conf_file", ConfFile}, {"filter", Filter},     {"frame", Frame},        {"host_port", HostPort},  {"interfaces", Interfaces},
+    {"machine", Machine},    {"number", Number},     {"schedule", Schedule},  {"tree_link", TreeLink},  {"unique_id", UniqueId},
+};
+
+}  // namespace
+
+std::span<const Target> Targets() { return kTargets; }
+
+}  // namespace axccl::fuzz
