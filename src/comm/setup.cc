@@ -19,7 +19,7 @@
 namespace axccl::comm {
 namespace {
 
-constexpr uint32_t kProtocol = 6;
+constexpr uint32_t kProtocol = 7;
 constexpr int kMaxLanes = 8;
 constexpr uint32_t kNetworkLanes = 4;  // at least, where ranks are on several machines
 constexpr int kMaxGpuLanes = 64;
