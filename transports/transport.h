@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -123,8 +124,8 @@ class RemoteRank : public PeerProcess {
   virtual const std::string& host() const = 0;
   // Why the peer is not reached any more, where Died() is true.
   virtual std::string Trouble() const = 0;
-  // Waits until the peer's process has taken in all that was sent, it is dead, or *give_up (may be null).
-  virtual void Flush(const std::atomic<bool>* give_up) = 0;
+  // Waits until the peer's process has taken in all that was sent, it is dead, or it has not for so long.
+  virtual void Flush(std::chrono::milliseconds patience) = 0;
   // Nothing that arrives from now on is for this rank; memory of the own block is not written any more.
   virtual void Detach() = 0;
   // Whether memory of the own block may still be sent.

@@ -49,6 +49,7 @@ struct Remains {
 // Ranks on other machines are told with a line of the block, and what they still have to get is waited for: nobody sends
 // it once the process has ended. They hold nothing of this rank, so none of them has to let go.
 void PartFromRemotes(Remains* remains) {
+  constexpr std::chrono::milliseconds kPatience(10'000), kShortPatience(50);
   std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
   for (const exec::Member& member : remains->members) {
     if (member.remote == nullptr) continue;
@@ -58,8 +59,11 @@ void PartFromRemotes(Remains* remains) {
   }
   remains->block->header()->closed.store(1, std::memory_order_seq_cst);
   for (const auto& remote : remotes) remote->Send(nullptr, {}, offsetof(exec::BlockHeader, closed));
+  // Of a communicator that has failed it is why, which is worth a moment; all of them together, as aborting takes no longer.
+  const auto limit = std::chrono::steady_clock::now() + (remains->failed ? kShortPatience : kPatience);
   for (const auto& remote : remotes) {
-    if (!remains->failed) remote->Flush(nullptr);
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
+    remote->Flush(std::max(left, std::chrono::milliseconds(0)));
   }
   for (const auto& remote : remotes) remote->Detach();
   remains->block->KeepWhileSending(std::move(remotes));

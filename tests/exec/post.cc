@@ -46,7 +46,7 @@ class Post::Remote : public transport::RemoteRank {
   void EndPolling() override {}
   std::string Trouble() const override { return ""; }
   const std::string& host() const override { return host_; }
-  void Flush(const std::atomic<bool>*) override {}
+  void Flush(std::chrono::milliseconds) override {}
   void Detach() override {}
   bool sending() const override { return !sent_.empty(); }
 

@@ -32,7 +32,7 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   void EndPolling() override { worker_->EndPolling(); }
   std::string Trouble() const override;
   const std::string& host() const override { return options_.host; }
-  void Flush(const std::atomic<bool>* give_up) override;
+  void Flush(std::chrono::milliseconds patience) override;
   void Detach() override;
   bool sending() const override { return in_flight_.load(std::memory_order_acquire) != 0; }
 
