@@ -10,13 +10,14 @@ namespace {
 
 using Sent = transport::RemoteRank::Stretch;
 
-constexpr uint64_t kGap = 64;  // bytes that are sent along rather than in a stretch of their own
+// Slots are whole lines: what is between them and less than a line belongs to the first, and is sent along.
+constexpr uint64_t kLine = 64;
 
 void Append(std::vector<Sent>* stretches, const Sent& next) {
   if (!stretches->empty()) {
     Sent& last = stretches->back();
     const uint64_t end = last.offset + last.bytes;
-    const bool follows = next.offset >= end && next.offset - end <= kGap;
+    const bool follows = next.offset >= end && next.offset - end < kLine;
     if (follows && last.of_peer == next.of_peer && !last.guarded && !next.guarded) {
       last.bytes = static_cast<uint32_t>(next.offset + next.bytes - last.offset);
       return;
