@@ -141,6 +141,10 @@ class Builder {
   size_t self() const { return static_cast<size_t>(options_.identity.rank); }
 
   Status Introduce() {
+    // Before others know of this rank and wait for it.
+    if (options_.identity.device.gpu) {
+      AXCCL_ASSIGN_OR_RETURN(protocols_, exec::Protocols::Parse(param::Get("NCCL_PROTO")));
+    }
     Introduction mine{};
     mine.protocol = kProtocol;
     mine.rank = static_cast<uint32_t>(self());
@@ -289,7 +293,7 @@ class Builder {
     gpu_options.timeout_seconds = settings_.timeout_seconds;
     gpu_options.map_bytes = settings_.map_bytes;
     gpu_options.direct = param::GetInt("NCCL_P2P_DISABLE") == 0;
-    AXCCL_ASSIGN_OR_RETURN(gpu_options.protocols, exec::Protocols::Parse(param::Get("NCCL_PROTO")));
+    gpu_options.protocols = std::move(protocols_);
     AXCCL_ASSIGN_OR_RETURN(gpu_, exec::GpuRank::Create(gpu_options));
     return ShareGpuBlocks(exchange_, options_.identity.rank, gpu_.get(), block_.get(), members_, processes_);
   }
@@ -360,6 +364,7 @@ class Builder {
   std::shared_ptr<transport::PeerProcess> self_process_;
   bool spans_machines_ = false;
   std::vector<NetworkAddress> networks_;
+  exec::Protocols protocols_;  // that this rank allows
   std::unique_ptr<exec::GpuRank> gpu_;
   bool contributed_ = false;
 };
