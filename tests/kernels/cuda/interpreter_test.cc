@@ -66,7 +66,7 @@ TEST_F(CudaInterpreter, RunsSmallCalls) {
   for (int repeat = 0; repeat < 300; ++repeat) ASSERT_EQ(RunSmallCalls(RunKernel, random.Next()), "");
 }
 
-TEST(CudaInterpreter, RunsRowedCalls) {
+TEST_F(CudaInterpreter, RunsRowedCalls) {
   harness::Random random(harness::Seed() + 6);
   for (int repeat = 0; repeat < 50; ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");
 }
