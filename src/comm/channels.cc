@@ -1,6 +1,7 @@
 #include "src/comm/channels.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -259,6 +260,9 @@ Status GroupChannel::CheckOther(const Member& peer, uint32_t place) const {
     if (size > static_cast<uint32_t>(table_->comm_->identity().ranks)) return Status();
     other.ranks.assign(slot->Ranks(), slot->Ranks() + size);
     generation = slot->generation;
+    // In a mirror another channel's entry may have come meanwhile.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst) != word) return Status();
   }
   if (std::find(other.ranks.begin(), other.ranks.end(), own().rank) == other.ranks.end()) return Status();
   if (table_->HasCreated(other, generation)) return Status();
@@ -345,9 +349,12 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   std::copy(name.ranks.begin(), name.ranks.end(), slot->Ranks());
   std::memset(static_cast<void*>(slot->Joined(size)), 0, size);
   table.KeyOf(comm_->block().data(), part.place)->store(part.key | part.slot, std::memory_order_seq_cst);
-  const transport::RemoteRank::Stretch sent{OffsetIn(comm_->block(), slot),
-                                            static_cast<uint32_t>(sizeof(ChannelSlot) + size * sizeof(int32_t)), false, false};
-  SendEntry(part, {&sent, 1});
+  // All but the count of users, which members keep in their mirrors.
+  constexpr size_t kUsers = offsetof(ChannelSlot, users), kBehind = offsetof(ChannelSlot, area);
+  const uint64_t at = OffsetIn(comm_->block(), slot);
+  const auto behind = static_cast<uint32_t>(sizeof(ChannelSlot) - kBehind + size * sizeof(int32_t));
+  const transport::RemoteRank::Stretch sent[] = {{at, kUsers, false, false}, {at + kBehind, behind, false, false}};
+  SendEntry(part, sent);
   for (int p = 0; p < channel->size(); ++p) {
     if (p != channel->self()) exec::WakeMember(channel->member(p));
   }
