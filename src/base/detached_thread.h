@@ -1,4 +1,5 @@
-// Threads of the library that end by themselves, or with the process. They leave the application's signals alone.
+// Threads of the library that end by themselves, or with the process. They leave the application's signals alone, and may run
+// where the application's may, though a thread starts them that was placed elsewhere (processors.h).
 #pragma once
 
 #include <pthread.h>
@@ -6,6 +7,8 @@
 
 #include <thread>
 #include <utility>
+
+#include "src/base/processors.h"
 
 namespace axccl {
 
@@ -26,7 +29,10 @@ void StartDetached(Fn fn) {
     sigset_t before_;
   };
   const AllBlocked blocked;
-  std::thread(std::move(fn)).detach();
+  std::thread([fn = std::move(fn), processors = ProcessorsAtStart()]() mutable {
+    BindThisThread(processors);
+    fn();
+  }).detach();
 }
 
 }  // namespace axccl

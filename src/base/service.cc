@@ -11,6 +11,7 @@
 #include <condition_variable>
 
 #include "src/base/log.h"
+#include "src/base/processors.h"
 
 namespace axccl::service {
 namespace {
@@ -62,7 +63,7 @@ Status Loop::Start() {
 }
 
 void* Loop::ThreadMain(void* self) {
-  pthread_setname_np(pthread_self(), "axccl-service");
+  BecomeOwnThread("axccl-service");
   static_cast<Loop*>(self)->Main();
   return nullptr;
 }

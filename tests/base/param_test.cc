@@ -169,10 +169,10 @@ TEST(Param, ValueStaysUntilForgotten) {
 }
 
 TEST(Param, MisspeltNamesAreReported) {
-  Environment environment{{"NCCL_DEBUG", "INFO"}, {"AXCCL_DEVISE", "host"}, {"NCCL_IB_HCA", "mlx5"}};
+  Environment environment{{"NCCL_DEBUG", "INFO"}, {"AXCCL_DEVISE", "host"}, {"NCCL_NVLS_ENABLE", "1"}};
   (void)Get("AXCCL_DEVICE");
   EXPECT_EQ(environment.CountLog({"NCCL WARN", "AXCCL_DEVISE"}), 1);
-  EXPECT_EQ(environment.CountLog({"NCCL INFO", "NCCL_IB_HCA"}), 1);
+  EXPECT_EQ(environment.CountLog({"NCCL INFO", "NCCL_NVLS_ENABLE"}), 1);
 }
 
 TEST(Param, SecretIsNeverShown) {

@@ -1,27 +1,22 @@
-// axccl-info: what this library is, how it is set up, and how ranks on this machine reach each other.
+// axccl-info: what this library is, how it is set up, how ranks on this machine reach each other, and the machine itself.
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "axccl/axccl.h"
 #include "nccl.h"
+#include "tools/axccl-info/options.h"
 #include "tools/axccl-info/ranks.h"
+#include "tools/axccl-info/topology.h"
 
 namespace {
 
+using axccl_info::Options;
 using axccl_info::RankReport;
-
-constexpr char kUsage[] =
-    "usage: axccl-info [--ranks N]\n"
-    "  Prints versions, processor, devices and parameters.\n"
-    "  --ranks N  also starts N processes (1..64), makes a communicator of them, and prints the link between every\n"
-    "             two ranks, the time of init, and the memory a rank holds before first use and after an all_reduce\n"
-    "             of 64 MiB. Needs 64 MiB per rank.\n";
 
 double Mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -89,26 +84,21 @@ bool CheckRanks(const std::vector<RankReport>& reports) {
   return good;
 }
 
-// The number behind --ranks, 0 when there is none; exits when the command line is wrong.
-int ParseArguments(int argc, char** argv) {
-  if (argc == 1) return 0;
-  if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-    fputs(kUsage, stdout);
-    exit(0);
-  }
-  if (argc == 3 && strcmp(argv[1], "--ranks") == 0) {
-    char* end = nullptr;
-    const long ranks = strtol(argv[2], &end, 10);
-    if (end != argv[2] && *end == '\0' && ranks >= 1 && ranks <= axccl_info::kMaxRanks) return static_cast<int>(ranks);
-  }
-  fputs(kUsage, stderr);
-  exit(2);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int ranks = ParseArguments(argc, argv);
+  const axccl::Result<Options> parsed = axccl_info::ParseOptions({argv + 1, argv + argc});
+  if (!parsed.ok()) {
+    fprintf(stderr, "axccl-info: %s\n%s", std::string(parsed.status().message()).c_str(), axccl_info::kUsage);
+    return 2;
+  }
+  const Options& options = parsed.value();
+  if (options.help) {
+    fputs(axccl_info::kUsage, stdout);
+    return 0;
+  }
+  if (options.topology) return axccl_info::ShowTopology(options);
+  const int ranks = options.ranks;
   const std::vector<RankReport> reports = ranks > 0 ? axccl_info::RunRanks(ranks) : std::vector<RankReport>();
   PrintLibrary();
   if (ranks > 0) {

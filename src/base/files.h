@@ -1,0 +1,17 @@
+// Small files of the library's own, read and written as a whole. Thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+
+namespace axccl {
+
+// kSystemError when it cannot be read, kInvalidArgument when it has more than `most_bytes`.
+Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes);
+
+// Replaces what is there, or writes to it where it is no file (/dev/stdout).
+Status WriteWholeFile(const std::string& path, std::string_view text);
+
+}  // namespace axccl

@@ -1,0 +1,96 @@
+#include "src/base/processors.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "src/base/service_fd.h"
+
+namespace axccl {
+namespace {
+
+constexpr size_t kSetBytes = CPU_ALLOC_SIZE(kMaxProcessor + 1);
+
+// Larger than cpu_set_t, which ends at 1024 processors.
+struct Set {
+  std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> bits{CPU_ALLOC(kMaxProcessor + 1), [](cpu_set_t* set) { CPU_FREE(set); }};
+
+  Set() { CPU_ZERO_S(kSetBytes, bits.get()); }
+};
+
+template <class Numbers>
+bool Bind(pid_t thread, const Numbers& processors) {
+  const Set set;
+  for (const int processor : processors) CPU_SET_S(static_cast<size_t>(processor), kSetBytes, set.bits.get());
+  return sched_setaffinity(thread, kSetBytes, set.bits.get()) == 0;
+}
+
+struct OwnThreads {
+  std::mutex mutex;
+  std::vector<pid_t> threads;
+  std::set<int> processors;  // empty: as they started
+};
+
+// Never destroyed: threads of the library may start while the process exits.
+OwnThreads& Own() {
+  static auto* const own = new OwnThreads;
+  return *own;
+}
+
+thread_local const std::vector<int>* t_began = nullptr;  // own threads do not end
+
+}  // namespace
+
+std::vector<int> AllowedProcessors() {
+  const Set set;
+  if (sched_getaffinity(0, kSetBytes, set.bits.get()) != 0) return {0};
+  std::vector<int> allowed;
+  const auto count = static_cast<size_t>(CPU_COUNT_S(kSetBytes, set.bits.get()));
+  for (int processor = 0; allowed.size() < count; ++processor)
+    if (CPU_ISSET_S(static_cast<size_t>(processor), kSetBytes, set.bits.get())) allowed.push_back(processor);
+  return allowed;
+}
+
+void MoveToAnotherProcessor() {
+  // Not while own threads are placed: this thread's new set would be lost.
+  std::unique_lock lock(Own().mutex, std::defer_lock);
+  if (t_began != nullptr) lock.lock();
+  cpu_set_t allowed;
+  const int here = sched_getcpu();
+  if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(here, &others);
+  if (CPU_COUNT(&others) != 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
+    (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
+void BecomeOwnThread(const char* name) {
+  pthread_setname_np(pthread_self(), name);
+  t_began = new std::vector<int>(AllowedProcessors());
+  OwnThreads& own = Own();
+  std::lock_guard lock(own.mutex);
+  own.threads.push_back(gettid());
+  if (!own.processors.empty()) (void)Bind(0, own.processors);
+}
+
+std::vector<int> ProcessorsAtStart() { return t_began == nullptr ? std::vector<int>() : *t_began; }
+
+void BindThisThread(const std::vector<int>& processors) {
+  if (!processors.empty()) (void)Bind(0, processors);
+}
+
+bool AllowOwnThreads(const std::vector<int>& processors) {
+  if (processors.empty() || service::Forked()) return true;
+  OwnThreads& own = Own();
+  std::lock_guard lock(own.mutex);
+  own.processors.insert(processors.begin(), processors.end());
+  bool good = true;
+  for (const pid_t thread : own.threads) good &= Bind(thread, own.processors);
+  return good;
+}
+
+}  // namespace axccl

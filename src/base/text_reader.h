@@ -1,0 +1,59 @@
+// A cursor over a text of a strict line-based form, as of a plan or a machine.
+//
+// The first failure is kept, with the line and column where it happened; afterwards everything fails, so that callers may
+// chain reads and look once. Views of the text are valid as long as the text. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+
+namespace axccl {
+
+class TextReader {
+ public:
+  // `title` ("plan text") begins the message of a failure.
+  TextReader(std::string_view title, std::string_view text) : title_(title), text_(text) {}
+
+  const Status& status() const { return status_; }
+  bool failed() const { return !status_.ok(); }
+  bool AtEnd() const { return at_ == text_.size(); }
+
+  // Says what was expected here, and what there is. Always false.
+  bool Fail(const std::string& expected);
+
+  // Takes `word` if the text goes on with it.
+  bool Try(std::string_view word);
+  // As Try; a failure if it does not.
+  bool Expect(std::string_view word);
+  // Decimal, without sign and leading zeros.
+  bool Number(uint64_t least, uint64_t most, uint64_t* value);
+  template <class T>
+  bool Number(uint64_t least, uint64_t most, T* value) {
+    uint64_t v = 0;
+    if (!Number(least, most, &v)) return false;
+    *value = static_cast<T>(v);
+    return true;
+  }
+  // The characters up to the next space or line end.
+  std::string_view Word() { return Until(" \n"); }
+  std::string_view Line() { return Until("\n"); }
+
+  // The place reached, and back to it, so that a word is judged as a whole but blamed at its start.
+  size_t Mark() const { return at_; }
+  void Back(size_t mark) { at_ = failed() ? at_ : mark; }
+
+ private:
+  std::string_view Until(std::string_view ends);
+  std::string Found() const;
+
+  std::string_view title_;
+  std::string_view text_;
+  size_t at_ = 0;
+  Status status_;
+};
+
+}  // namespace axccl

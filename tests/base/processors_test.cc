@@ -1,0 +1,105 @@
+// Where the library's own threads may run, and that no others are touched.
+#include "src/base/processors.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "src/base/detached_thread.h"
+
+namespace axccl::test {
+namespace {
+
+// A thread that lasts as long as the process, and runs what it is told.
+class Lasting {
+ public:
+  explicit Lasting(std::function<void()> begin) {
+    StartDetached([this, begin = std::move(begin)] {
+      begin();
+      for (;;) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return task_ != nullptr; });
+        task_();
+        task_ = nullptr;
+        changed_.notify_all();
+      }
+    });
+  }
+
+  std::vector<int> Allowed() {
+    std::vector<int> allowed;
+    std::unique_lock lock(mutex_);
+    task_ = [&] { allowed = AllowedProcessors(); };
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return task_ == nullptr; });
+    return allowed;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> task_;
+};
+
+TEST(MoveToAnotherProcessor, LeavesThoseAThreadMayUseAsTheyWere) {
+  std::thread([] {
+    const std::vector<int> before = AllowedProcessors();
+    for (int i = 0; i < 10; ++i) MoveToAnotherProcessor();
+    EXPECT_EQ(AllowedProcessors(), before);
+    BindThisThread({before[0]});
+    MoveToAnotherProcessor();  // there is none
+    EXPECT_EQ(AllowedProcessors(), std::vector<int>{before[0]});
+  }).join();
+}
+
+// What is placed stays placed, so this is one test.
+TEST(OwnThreads, MayUseWhatAllCallsTogetherSaid) {
+  const std::vector<int> all = AllowedProcessors();
+  if (all.size() < 2) GTEST_SKIP() << "needs two processors";
+  const std::vector<int> first = {all[0]}, second = {all[1]}, both = {all[0], all[1]};
+  // Never destroyed, as the threads are.
+  auto& early = *new Lasting([] { BecomeOwnThread("own-early"); });
+  auto& other = *new Lasting([] {});
+  EXPECT_EQ(early.Allowed(), all);
+  EXPECT_TRUE(ProcessorsAtStart().empty());
+
+  EXPECT_TRUE(AllowOwnThreads({}));
+  EXPECT_EQ(early.Allowed(), all) << "nothing said, nothing done";
+  // One that is on the move meanwhile gets there, too.
+  std::atomic<int> moves{0};
+  std::atomic<bool> placed{false};
+  auto& mover = *new Lasting([&] {
+    BecomeOwnThread("own-mover");
+    for (; !placed; ++moves, moves.notify_all()) MoveToAnotherProcessor();
+  });
+  moves.wait(0);
+  EXPECT_TRUE(AllowOwnThreads(first));
+  placed = true;
+  EXPECT_EQ(early.Allowed(), first);
+  EXPECT_EQ(mover.Allowed(), first);
+  auto& late = *new Lasting([] { BecomeOwnThread("own-late"); });
+  EXPECT_EQ(late.Allowed(), first);
+  EXPECT_EQ(other.Allowed(), all);
+  EXPECT_EQ(AllowedProcessors(), all);
+
+  // What an own thread starts for others does not inherit its place.
+  std::promise<std::vector<int>> child;
+  auto& parent = *new Lasting([&child] {
+    BecomeOwnThread("own-parent");
+    StartDetached([&child] { child.set_value(AllowedProcessors()); });
+  });
+  EXPECT_EQ(child.get_future().get(), all);
+  EXPECT_EQ(parent.Allowed(), first);
+
+  EXPECT_TRUE(AllowOwnThreads(second));
+  for (Lasting* const own : {&early, &late, &parent}) EXPECT_EQ(own->Allowed(), both);
+  EXPECT_EQ(other.Allowed(), all);
+}
+
+}  // namespace
+}  // namespace axccl::test

@@ -1,0 +1,11 @@
+// The picture of a machine that axccl-info draws.
+#pragma once
+
+#include "tools/axccl-info/options.h"
+
+namespace axccl_info {
+
+// Draws, and says on standard error why it cannot. Returns the exit status.
+int ShowTopology(const Options& options);
+
+}  // namespace axccl_info
