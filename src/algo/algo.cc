@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
+#include "src/algo/hierarchical.h"
 
 namespace axccl::algo {
 
@@ -14,16 +17,37 @@ using plan::Kind;
 
 namespace {
 
+using Names = std::vector<std::string_view>;
+using Table = std::array<Names, plan::kNumKinds>;
+
 struct Family {
   std::string_view name;
   plan::Schedule (*generate)(const Contract& contract, int lanes);
 };
 
 constexpr Family kFamilies[] = {
-    {"bruck", Bruck}, {"direct", Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise},
-    {"pull", Pull},   {"push", Push},     {"rhd", Rhd},         {"ring", Ring},
-    {"tree", Tree},   {"twoshot", Twoshot},
+    {"bruck", Bruck}, {"direct", Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise}, {"pull", Pull},
+    {"push", Push},   {"rhd", Rhd},       {"tree", Tree},       {"twoshot", Twoshot},
 };
+constexpr std::string_view kRing = "ring";
+
+bool IsHierarchical(std::string_view algorithm) { return algorithm.starts_with(kHierarchical); }
+
+// Ranks, of which there may be more where what is generated does not grow with their square.
+constexpr int kMostRanks = 4096, kMostOfFewOps = 16384;
+
+int MostRanks(Kind kind, std::string_view algorithm, bool for_some) {
+  const bool by_two_trees = kind == Kind::kAllReduce || kind == Kind::kBroadcast || kind == Kind::kReduce;
+  if (by_two_trees && (algorithm == "tree" || algorithm == "hierarchical_tree")) return kMostOfFewOps;
+  const bool partly = for_some && !plan::HasRoot(kind) && (algorithm == kRing || IsHierarchical(algorithm));
+  return partly ? kMostOfFewOps : kMostRanks;
+}
+
+// Schedules have 16 bits for the number of a slot, and the verifier, too, has a limit.
+bool HasRoomForBundles(const plan::Placement& placement) {
+  const int slots = BundleSlots(placement);
+  return slots <= 0xffff && int64_t{slots} * placement.ranks() <= 1 << 23;
+}
 
 // A group of one: the input is the output.
 plan::Schedule Alone(const Contract& contract, std::string_view algorithm, int lanes) {
@@ -33,10 +57,18 @@ plan::Schedule Alone(const Contract& contract, std::string_view algorithm, int l
   return b.Build(lanes);
 }
 
-Status CheckArguments(const Contract& c, int lanes, const plan::Placement& placement) {
+Status CheckArguments(const Contract& c, std::string_view algorithm, int lanes, const plan::Placement& placement,
+                      std::span<const int> only) {
   const char* kind = plan::KindName(c.kind);
-  if (c.ranks < 1 || c.ranks > 4096) {
-    return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d ranks; must be 1 to 4096", kind, c.ranks);
+  const int most = MostRanks(c.kind, algorithm, !only.empty());
+  if (c.ranks < 1 || c.ranks > most) {
+    return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d ranks; must be 1 to %d for %.*s", kind, c.ranks, most,
+                      static_cast<int>(algorithm.size()), algorithm.data());
+  }
+  for (size_t i = 0; i < only.size(); ++i) {
+    if (only[i] < (i == 0 ? 0 : only[i - 1] + 1) || only[i] >= c.ranks)
+      return MakeStatus(Code::kInvalidArgument, "Generate(%s): the program of rank %d is asked for; must be ranks of the %d, "
+                        "in ascending order", kind, only[i], c.ranks);
   }
   if (c.kind == Kind::kSendRecv && c.ranks != 2) {
     return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d ranks; must be 2, the sender and the receiver", kind,
@@ -58,9 +90,26 @@ Status CheckArguments(const Contract& c, int lanes, const plan::Placement& place
 
 }  // namespace
 
-const std::vector<std::string_view>& Algorithms(Kind kind, const plan::Placement& placement) {
-  using Names = std::vector<std::string_view>;
-  using Table = std::array<Names, plan::kNumKinds>;
+const std::vector<std::string_view>& HierarchicalAlgorithms(Kind kind) {
+  static const Table kTable = [] {
+    Table table;
+    const auto at = [&table](Kind k) -> Names& { return table[static_cast<size_t>(k)]; };
+    for (int k = 0; k < plan::kNumKinds; ++k) {
+      if (static_cast<Kind>(k) != Kind::kSendRecv) at(static_cast<Kind>(k)).push_back(kHierarchical);
+    }
+    const auto add = [&at](std::string_view name, std::initializer_list<Kind> kinds) {
+      for (Kind k : kinds) at(k).push_back(name);
+    };
+    add("hierarchical_rhd", {Kind::kAllReduce, Kind::kReduceScatter});
+    add("hierarchical_bruck", {Kind::kAllReduce, Kind::kAllGather, Kind::kAllToAll, Kind::kBarrier});
+    add("hierarchical_ring", {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter});
+    add("hierarchical_tree", {Kind::kAllReduce, Kind::kBroadcast, Kind::kReduce});
+    return table;
+  }();
+  return kTable[static_cast<size_t>(kind)];
+}
+
+std::vector<std::string_view> Algorithms(Kind kind, const plan::Placement& placement) {
   static const Table kFlat = [] {
     Table table;
     const auto at = [&table](Kind k) -> Names& { return table[static_cast<size_t>(k)]; };
@@ -76,30 +125,29 @@ const std::vector<std::string_view>& Algorithms(Kind kind, const plan::Placement
     at(Kind::kBarrier) = {"oneshot"};
     return table;
   }();
-  static const Table kWithLevels = [] {
-    Table table = kFlat;
-    for (int k = 0; k < plan::kNumKinds; ++k) {
-      if (static_cast<Kind>(k) != Kind::kSendRecv) table[static_cast<size_t>(k)].push_back(kHierarchical);
-    }
-    return table;
-  }();
-  return (placement.has_levels() ? kWithLevels : kFlat)[static_cast<size_t>(kind)];
+  Names names = kFlat[static_cast<size_t>(kind)];
+  if (!placement.has_levels()) return names;
+  for (std::string_view name : HierarchicalAlgorithms(kind)) {
+    if (kind != Kind::kAllToAll || name == kHierarchical || HasRoomForBundles(placement)) names.push_back(name);
+  }
+  return names;
 }
 
 Result<plan::Schedule> Generate(const Contract& contract, std::string_view algorithm, int lanes,
-                                const plan::Placement& placement) {
-  AXCCL_RETURN_IF_ERROR(CheckArguments(contract, lanes, placement));
+                                const plan::Placement& placement, std::span<const int> only) {
+  AXCCL_RETURN_IF_ERROR(CheckArguments(contract, algorithm, lanes, placement, only));
   const auto& known = Algorithms(contract.kind, placement);
   if (std::find(known.begin(), known.end(), algorithm) == known.end()) {
     std::string list;
     for (std::string_view name : known) list.append(list.empty() ? "" : ", ").append(name);
     return MakeStatus(Code::kInvalidArgument, "Generate(%s): no algorithm '%.*s' for this kind%s; there is %s",
                       plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data(),
-                      algorithm == kHierarchical ? " and placement (it takes several machines, one of several ranks)" : "",
+                      IsHierarchical(algorithm) ? " and placement (it takes several machines, one of several ranks)" : "",
                       list.c_str());
   }
   if (contract.ranks == 1) return Alone(contract, algorithm, lanes);
-  if (algorithm == kHierarchical) return Hierarchical(contract, placement, lanes);
+  if (IsHierarchical(algorithm)) return Hierarchical(contract, algorithm, placement, lanes, only);
+  if (algorithm == kRing) return Ring(contract, lanes, only);
   for (const Family& family : kFamilies) {
     if (family.name == algorithm) return family.generate(contract, lanes);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -59,18 +61,23 @@ std::vector<RankSet> KnownBegins(const std::vector<const Lane*>& program) {
   std::vector<RankSet> known(n, RankSet((n + 63) / 64, 0));
   for (int r = 0; r < n; ++r) Insert(&known[r], r);
   std::vector<size_t> next(n, 0);
-  std::map<std::pair<int, int>, std::vector<RankSet>> signalled;  // (rank, endpoint) -> what each signal carried
+  // What signals carry; those between which a rank hears nothing carry the same.
+  using Carried = std::shared_ptr<const RankSet>;
+  std::map<std::pair<int, int>, std::vector<Carried>> signalled;  // (rank, endpoint)
+  std::vector<Carried> carries(n);
   for (bool moved = true; moved;) {
     moved = false;
     for (int r = 0; r < n; ++r) {
       for (; next[r] < program[r]->ops.size(); ++next[r], moved = true) {
         const Op& op = program[r]->ops[next[r]];
         if (op.kind == OpKind::kSignal) {
-          signalled[{r, op.endpoint}].push_back(known[r]);
+          if (!carries[r]) carries[r] = std::make_shared<const RankSet>(known[r]);
+          signalled[{r, op.endpoint}].push_back(carries[r]);
         } else if (op.kind == OpKind::kWait) {
           const auto it = signalled.find({op.peer, op.endpoint});
           if (it == signalled.end() || it->second.size() < op.value) break;
-          Merge(&known[r], it->second[op.value - 1]);
+          Merge(&known[r], *it->second[op.value - 1]);
+          carries[r] = nullptr;
         }
       }
     }
@@ -87,8 +94,12 @@ bool AllContainAll(const std::vector<RankSet>& sets) {
   return true;
 }
 
-Builder::Builder(const plan::Contract& contract, std::string_view algorithm, int parts)
-    : contract_(contract), algorithm_(algorithm), parts_(parts), program_(contract.ranks) {}
+Builder::Builder(const plan::Contract& contract, std::string_view algorithm, int parts, std::span<const int> only)
+    : contract_(contract), algorithm_(algorithm), parts_(parts), programmed_(only.begin(), only.end()), program_(contract.ranks) {
+  if (!programmed_.empty()) return;
+  programmed_.resize(static_cast<size_t>(contract.ranks));
+  std::iota(programmed_.begin(), programmed_.end(), 0);
+}
 
 void Builder::Copy(int rank, std::vector<Operand> dst, Operand src, State state) {
   Op op;
@@ -199,7 +210,7 @@ void Builder::Seal(Schedule* schedule) const {
 }
 
 Schedule Builder::Build(int lanes) {
-  AddCredits();
+  if (static_cast<int>(programmed_.size()) == ranks()) AddCredits();
   Schedule schedule = Empty();
   for (int l = 1; l < lanes; ++l) {
     std::vector<Lane> pattern = program_;

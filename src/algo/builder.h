@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -41,9 +42,12 @@ enum class State : bool { kPartial = false, kFinal = true };
 
 class Builder {
  public:
-  Builder(const plan::Contract& contract, std::string_view algorithm, int parts);
+  // `only`: the ranks whose program is wanted; none means all.
+  Builder(const plan::Contract& contract, std::string_view algorithm, int parts, std::span<const int> only = {});
 
   int ranks() const { return contract_.ranks; }
+  // Those whose program is wanted, ascending.
+  const std::vector<int>& programmed() const { return programmed_; }
   // The rank `step` places after `rank` on the circle of ranks; `step` may be negative.
   int Shift(int rank, int step) const { return ((rank + step) % ranks() + ranks()) % ranks(); }
 
@@ -64,7 +68,8 @@ class Builder {
   // slot that another rank reads and nothing in the turn tells the writer that the reader has begun it, the reader
   // signals the writer as its first operation and the writer waits for that as its last. So when a writer begins turn
   // t + 1 the reader has left turn t - 1, whose copy of the slot turn t + 1 writes, and the writer may run one turn
-  // ahead of the reader.
+  // ahead of the reader. Credits follow from the programs of all ranks: a pattern that is written for some of them alone
+  // has to be one that needs none.
   plan::Schedule Build(int lanes);
   // For schedules that differ between lanes: the program written so far becomes the next lane of `schedule`, and the
   // builder is empty again. No credits. Seal() completes the schedule.
@@ -83,6 +88,7 @@ class Builder {
   plan::Contract contract_;
   std::string_view algorithm_;
   int parts_;
+  std::vector<int> programmed_;
   std::vector<plan::Lane> program_;  // [rank]
   std::vector<InlineSlot> inline_slots_;
 };

@@ -42,7 +42,7 @@ void ReduceScatterSteps(Builder* b, Kind kind, int r, std::vector<Operand> resul
 
 void AllReduce(Builder* b) {
   const int n = b->ranks();
-  for (int r = 0; r < n; ++r) {
+  for (const int r : b->programmed()) {
     const int next = b->Shift(r, 1);
     const int first = n - 1;  // slot of the first result to come round
     ReduceScatterSteps(b, Kind::kAllReduce, r, {Slot(next, first), Out(r, 0, r)});
@@ -59,7 +59,7 @@ void AllReduce(Builder* b) {
 
 void AllGather(Builder* b) {
   const int n = b->ranks();
-  for (int r = 0; r < n; ++r) {
+  for (const int r : b->programmed()) {
     const int next = b->Shift(r, 1);
     b->Copy(r, {Slot(next, 0), Out(r, r)}, In(r));
     b->Signal(r, next);
@@ -105,15 +105,17 @@ void Reduce(Builder* b, int root) {
 
 }  // namespace
 
-plan::Schedule Ring(const Contract& contract, int lanes) {
-  Builder b(contract, "ring", contract.kind == Kind::kAllReduce ? contract.ranks : 1);
+plan::Schedule Ring(const Contract& contract, int lanes, std::span<const int> only) {
+  const bool all_round = !plan::HasRoot(contract.kind);
+  Builder b(contract, "ring", contract.kind == Kind::kAllReduce ? contract.ranks : 1,
+            all_round ? only : std::span<const int>());
   switch (contract.kind) {
     case Kind::kAllReduce: AllReduce(&b); break;
     case Kind::kAllGather: AllGather(&b); break;
     case Kind::kBroadcast: Broadcast(&b, contract.root); break;
     case Kind::kReduce: Reduce(&b, contract.root); break;
     default:
-      for (int r = 0; r < b.ranks(); ++r) ReduceScatterSteps(&b, contract.kind, r, {Out(r)});
+      for (const int r : b.programmed()) ReduceScatterSteps(&b, contract.kind, r, {Out(r)});
   }
   return b.Build(lanes);
 }

@@ -1,15 +1,14 @@
 // Trees, by puts from a rank to its parent or children: logarithmic depth, and no rank does more than a constant share.
 //
-// All-reduce, broadcast and reduce use two complementary binary trees, each for half of the data: a rank that is
-// inner in one is a leaf in the other, so that both directions of every link are used. (P. Sanders, J. Speck, J.
-// Larsson Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing 35,
-// 2009.) Gather and scatter use a binomial tree, where a rank relays the blocks of its subtree.
+// All-reduce, broadcast and reduce use two complementary binary trees (nodes.h), each for half of the data. Gather and
+// scatter use a binomial tree, where a rank relays the blocks of its subtree.
 #include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
+#include "src/algo/nodes.h"
 
 namespace axccl::algo {
 
@@ -18,41 +17,6 @@ using plan::Kind;
 using plan::Operand;
 
 namespace {
-
-struct Node {
-  int parent = -1;
-  int child_index = 0;  // which child of the parent this is
-  std::vector<int> children;
-};
-using Nodes = std::vector<Node>;  // [rank]
-
-void Link(Nodes* tree, int parent, int child) {
-  (*tree)[child].parent = parent;
-  (*tree)[child].child_index = static_cast<int>((*tree)[parent].children.size());
-  (*tree)[parent].children.push_back(child);
-}
-
-// In-order binary tree over the labels first + 1 to last, rank_of[label - 1]; returns the rank on top. Every odd
-// label is a leaf, because the label on top is `first`, which is 0 or a top itself, plus a power of two.
-int LinkInOrder(Nodes* tree, const std::vector<int>& rank_of, int first, int last) {
-  const int top = first + static_cast<int>(std::bit_floor(static_cast<unsigned>(last - first)));
-  const int rank = rank_of[top - 1];
-  if (first < top - 1) Link(tree, rank, LinkInOrder(tree, rank_of, first, top - 1));
-  if (top < last) Link(tree, rank, LinkInOrder(tree, rank_of, top, last));
-  return rank;
-}
-
-// Tree 0 or 1 of the pair. Labels shift by one between them, so that no rank has an even label in both. A root is set
-// above both trees of the other ranks.
-Nodes MakeTree(const Builder& b, int which, bool rooted, int root) {
-  Nodes tree(b.ranks());
-  std::vector<int> rank_of;
-  for (int i = rooted ? 1 : 0; i < b.ranks(); ++i) rank_of.push_back(b.Shift(root, i));
-  if (which == 1) std::rotate(rank_of.begin(), rank_of.end() - 1, rank_of.end());
-  const int top = LinkInOrder(&tree, rank_of, 0, static_cast<int>(rank_of.size()));
-  if (rooted) Link(&tree, root, top);
-  return tree;
-}
 
 // Of tree t, which carries part t: slots and endpoints towards the parent and towards child 0 and 1.
 constexpr int kPerTree = 3;
@@ -106,19 +70,11 @@ void PassDown(Builder* b, const Nodes& tree, int r, int t) {
   SignalChildren(b, node, r, t);
 }
 
-int Depth(const Nodes& tree, int r) { return tree[r].parent < 0 ? 0 : 1 + Depth(tree, tree[r].parent); }
-
-int Height(const Nodes& tree, int r) {
-  int height = 0;
-  for (int c : tree[r].children) height = std::max(height, 1 + Height(tree, c));
-  return height;
-}
-
 // A lane does its operations in order, so a rank first serves the tree that reaches it first: then neither tree waits
 // for the other.
 void DoubleTree(Builder* b, const Contract& c) {
   const bool rooted = c.kind != Kind::kAllReduce;
-  const Nodes trees[2] = {MakeTree(*b, 0, rooted, c.root), MakeTree(*b, 1, rooted, c.root)};
+  const Nodes trees[2] = {MakeTree(b->ranks(), 0, rooted, c.root), MakeTree(b->ranks(), 1, rooted, c.root)};
   for (int r = 0; r < b->ranks(); ++r) {
     const int up_first = Height(trees[1], r) < Height(trees[0], r);
     const int down_first = Depth(trees[1], r) < Depth(trees[0], r);

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "src/exec/walk.h"
+
 namespace axccl::exec {
 namespace {
 
@@ -14,13 +16,12 @@ using plan::OpKind;
 using plan::Operand;
 using plan::Schedule;
 
-// Runs one turn in any order its signals allow and notes who wrote what every rank reads.
+// Notes who wrote what every rank reads.
 class Tracker {
  public:
   Tracker(const Schedule& schedule, int rank, std::vector<std::vector<Outbound::Slot>>* found)
       : schedule_(schedule), rank_(static_cast<size_t>(rank)), found_(found) {
     const size_t places = schedule.program.size() * schedule.lanes;
-    next_.resize(places);
     steps_.resize(places);
     signalled_.resize(places * schedule.endpoints);
     written_.resize(places * schedule.slots);
@@ -28,16 +29,17 @@ class Tracker {
     found_->resize(schedule.lanes);
   }
 
-  Status Run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (size_t rank = 0; rank < schedule_.program.size(); ++rank) {
-        for (size_t lane = 0; lane < schedule_.lanes; ++lane) {
-          AXCCL_ASSIGN_OR_RETURN(const bool advanced, RunLane(rank, lane));
-          moved |= advanced;
-        }
-      }
+  // What a Walk has come to.
+  Status Visit(size_t rank, size_t lane, const Op& op, std::span<const uint16_t> parts) {
+    uint32_t& step = steps_[Place(rank, lane)];
+    if (op.kind == OpKind::kWait) {
+      Pass(Place(rank, lane), lane, op);
+    } else if (op.kind == OpKind::kSignal) {
+      signalled_[Place(rank, lane) * schedule_.endpoints + op.endpoint].push_back(step);
+    } else {
+      AXCCL_RETURN_IF_ERROR(Move(rank, lane, op, parts));
     }
+    ++step;
     return Status();
   }
 
@@ -53,47 +55,22 @@ class Tracker {
     return written_[Place(operand.rank, lane) * schedule_.slots + operand.part + i];
   }
 
-  Result<bool> RunLane(size_t rank, size_t lane) {
-    const std::vector<Op>& ops = schedule_.program[rank][lane].ops;
-    const size_t here = Place(rank, lane);
-    const size_t first = next_[here];
-    for (; next_[here] < ops.size(); ++next_[here]) {
-      const Op& op = ops[next_[here]];
-      if (op.kind == OpKind::kNop) continue;
-      if (op.kind == OpKind::kWait) {
-        if (!Pass(here, lane, op)) break;
-      } else if (op.kind == OpKind::kSignal) {
-        auto& steps = signalled_[here * schedule_.endpoints + op.endpoint];
-        steps.push_back(steps_[here]);
-      } else {
-        AXCCL_RETURN_IF_ERROR(Move(rank, lane, op));
-      }
-      ++steps_[here];
-    }
-    return next_[here] != first;
-  }
-
   // A wait in its own lane tells the rank of all its source has done there up to that signal.
-  bool Pass(size_t here, size_t lane, const Op& op) {
+  void Pass(size_t here, size_t lane, const Op& op) {
+    if (op.from_lane != lane) return;
     const size_t source = Place(static_cast<size_t>(op.peer), op.from_lane);
-    const auto& steps = signalled_[source * schedule_.endpoints + op.endpoint];
-    if (steps.size() < op.value) return false;
-    if (op.from_lane != lane) return true;
     uint32_t& heard = heard_[here * schedule_.program.size() + static_cast<size_t>(op.peer)];
-    heard = std::max(heard, steps[op.value - 1u] + 1);
-    return true;
+    heard = std::max(heard, signalled_[source * schedule_.endpoints + op.endpoint][op.value - 1u] + 1);
   }
 
-  Status Move(size_t rank, size_t lane, const Op& op) {
-    const Operand& lead = op.dst[0].buffer != Buffer::kScratch ? op.dst[0] : op.src[0];
-    for (size_t i = 0; i < op.dst[0].parts; ++i) {
+  Status Move(size_t rank, size_t lane, const Op& op, std::span<const uint16_t> parts) {
+    for (size_t i = 0; i < parts.size(); ++i) {
       for (const Operand& src : op.src) {
         if (src.buffer == Buffer::kScratch) AXCCL_RETURN_IF_ERROR(Read(rank, lane, src, i));
       }
-      const uint16_t part =
-          lead.buffer == Buffer::kScratch ? At(lane, lead, i).part : static_cast<uint16_t>(lead.part + i);
       for (const Operand& dst : op.dst) {
-        if (dst.buffer == Buffer::kScratch) At(lane, dst, i) = {static_cast<int>(rank), steps_[Place(rank, lane)], part};
+        if (dst.buffer == Buffer::kScratch)
+          At(lane, dst, i) = {static_cast<int>(rank), steps_[Place(rank, lane)], parts[i]};
       }
     }
     return Status();
@@ -134,8 +111,7 @@ class Tracker {
   const Schedule& schedule_;
   const size_t rank_;
   std::vector<std::vector<Outbound::Slot>>* const found_;
-  std::vector<size_t> next_;                      // [rank, lane]: operation
-  std::vector<uint32_t> steps_;                   // the same without kNop
+  std::vector<uint32_t> steps_;                   // [rank, lane]: done, kNop not counted
   std::vector<std::vector<uint32_t>> signalled_;  // [rank, lane, endpoint]: steps of its signals
   std::vector<Written> written_;                  // [rank, lane, slot]
   std::vector<uint32_t> heard_;                   // [rank, lane, source]: steps of the source it knows to be done
@@ -145,7 +121,11 @@ class Tracker {
 
 Result<Outbound> Outbound::Make(const Schedule& schedule, int rank) {
   Outbound outbound;
-  AXCCL_RETURN_IF_ERROR(Tracker(schedule, rank, &outbound.lanes_).Run());
+  Tracker tracker(schedule, rank, &outbound.lanes_);
+  const auto visit = [&](size_t of, size_t lane, const Op& op, std::span<const uint16_t> parts) {
+    return tracker.Visit(of, lane, op, parts);
+  };
+  AXCCL_RETURN_IF_ERROR(Walk(schedule, visit).Run());
   for (std::vector<Slot>& slots : outbound.lanes_) {
     std::sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) {
       return std::tie(a.step, a.reader, a.of_reader, a.slot) < std::tie(b.step, b.reader, b.of_reader, b.slot);

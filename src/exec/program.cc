@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
+
+#include "src/exec/walk.h"
 
 namespace axccl::exec {
 namespace {
@@ -12,86 +15,6 @@ using plan::Op;
 using plan::OpKind;
 using plan::Operand;
 using plan::Schedule;
-
-// Follows which part of the data every slot holds, by running the schedule symbolically in any order its signals allow (a
-// verified schedule leaves no race, so any order gives the same), and notes it for the moves of one rank.
-class SlotTracker {
- public:
-  SlotTracker(const Schedule& schedule, Program* program) : schedule_(schedule), program_(program) {
-    const size_t places = schedule.program.size() * schedule.lanes;
-    next_.resize(places);
-    signalled_.resize(places * schedule.endpoints);
-    slot_part_.resize(places * schedule.slots);
-  }
-
-  Status Run() {
-    bool moved = true;
-    while (moved) {
-      moved = false;
-      for (size_t rank = 0; rank < schedule_.program.size(); ++rank) {
-        for (size_t lane = 0; lane < schedule_.lanes; ++lane) moved |= RunLane(rank, lane);
-      }
-    }
-    for (size_t rank = 0; rank < schedule_.program.size(); ++rank) {
-      for (size_t lane = 0; lane < schedule_.lanes; ++lane) {
-        if (next_[Place(rank, lane)] != schedule_.program[rank][lane].ops.size())
-          return MakeStatus(Code::kInternalError, "plan %s: rank %zu lane %zu never ends", schedule_.algorithm.c_str(), rank,
-                            lane);
-      }
-    }
-    return Status();
-  }
-
- private:
-  size_t Place(size_t rank, size_t lane) const { return rank * schedule_.lanes + lane; }
-
-  bool RunLane(size_t rank, size_t lane) {
-    const std::vector<Op>& ops = schedule_.program[rank][lane].ops;
-    size_t& next = next_[Place(rank, lane)];
-    const size_t first = next;
-    for (; next < ops.size(); ++next) {
-      const Op& op = ops[next];
-      if (op.kind == OpKind::kWait) {
-        const size_t source = Place(static_cast<size_t>(op.peer), op.from_lane);
-        if (signalled_[source * schedule_.endpoints + op.endpoint] < op.value) break;
-      } else if (op.kind == OpKind::kSignal) {
-        ++signalled_[Place(rank, lane) * schedule_.endpoints + op.endpoint];
-      } else if (op.kind != OpKind::kNop) {
-        Move(rank, lane, op);
-      }
-    }
-    return next != first;
-  }
-
-  uint16_t& SlotPart(size_t lane, const Operand& operand, size_t i) {
-    return slot_part_[Place(operand.rank, lane) * schedule_.slots + operand.part + i];
-  }
-
-  void Move(size_t rank, size_t lane, const Op& op) {
-    const Operand& lead = op.dst[0].buffer != Buffer::kScratch ? op.dst[0] : op.src[0];
-    for (size_t i = 0; i < op.dst[0].parts; ++i) {
-      const uint16_t part = lead.buffer == Buffer::kScratch ? SlotPart(lane, lead, i)
-                                                            : static_cast<uint16_t>(lead.part + i);
-      for (const Operand& dst : op.dst) {
-        if (dst.buffer == Buffer::kScratch) SlotPart(lane, dst, i) = part;
-      }
-      if (static_cast<int>(rank) == program_->rank) program_->data_parts.push_back(part);
-    }
-    if (static_cast<int>(rank) == program_->rank) order_.push_back(&op);
-  }
-
- public:
-  // The moves of the own rank in the order their entries were appended to data_parts.
-  const std::vector<const Op*>& order() const { return order_; }
-
- private:
-  const Schedule& schedule_;
-  Program* const program_;
-  std::vector<size_t> next_;
-  std::vector<uint32_t> signalled_;
-  std::vector<uint16_t> slot_part_;
-  std::vector<const Op*> order_;
-};
 
 Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
   Step step;
@@ -172,15 +95,15 @@ Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan:
   auto program = std::make_shared<Program>();
   const Schedule& schedule = plan->schedule;
   program->rank = rank;
-  SlotTracker tracker(schedule, program.get());
-  AXCCL_RETURN_IF_ERROR(tracker.Run());
-
   std::map<const Op*, uint32_t> first_part;
-  uint32_t at = 0;
-  for (const Op* op : tracker.order()) {
-    first_part[op] = at;
-    at += op->dst[0].parts;
-  }
+  const auto note = [&](size_t of, size_t, const Op& op, std::span<const uint16_t> parts) {
+    if (static_cast<int>(of) != rank || parts.empty()) return Status();
+    first_part[&op] = static_cast<uint32_t>(program->data_parts.size());
+    program->data_parts.insert(program->data_parts.end(), parts.begin(), parts.end());
+    return Status();
+  };
+  AXCCL_RETURN_IF_ERROR(Walk(schedule, note).Run());
+
   for (const plan::Lane& lane : schedule.program[static_cast<size_t>(rank)]) {
     std::vector<uint16_t> signals(schedule.endpoints);
     std::vector<Step> steps;

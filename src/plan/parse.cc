@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/base/text_reader.h"
 #include "src/plan/text.h"
 
 namespace axccl::plan {
@@ -13,83 +14,7 @@ constexpr uint64_t kMaxRanks = std::numeric_limits<int16_t>::max();
 constexpr uint64_t kMax16 = std::numeric_limits<uint16_t>::max();
 constexpr uint64_t kMax32 = std::numeric_limits<uint32_t>::max();
 
-// A cursor over the text. The first failure is kept, with the place where it happened; afterwards everything fails.
-class Reader {
- public:
-  explicit Reader(std::string_view text) : text_(text) {}
-
-  const Status& status() const { return status_; }
-  bool failed() const { return !status_.ok(); }
-  bool AtEnd() const { return at_ == text_.size(); }
-
-  bool Fail(const std::string& what) {
-    if (failed()) return false;
-    const std::string_view before = text_.substr(0, at_);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const size_t start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-    status_ = MakeStatus(Code::kInvalidArgument, "plan text, line %td column %zu: %s, found %s", line, at_ - start + 1,
-                         what.c_str(), Found().c_str());
-    return false;
-  }
-
-  bool Try(std::string_view word) {
-    if (failed() || text_.substr(at_, word.size()) != word) return false;
-    at_ += word.size();
-    return true;
-  }
-
-  bool Expect(std::string_view word) { return Try(word) || Fail("expected " + Quote(word)); }
-
-  bool Number(uint64_t least, uint64_t most, uint64_t* value) {
-    const size_t start = at_;
-    uint64_t v = 0;
-    while (!failed() && at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - start < 10) {
-      v = v * 10 + static_cast<uint64_t>(text_[at_++] - '0');
-    }
-    const bool leading_zero = at_ - start > 1 && text_[start] == '0';
-    if (!failed() && at_ > start && !leading_zero && v >= least && v <= most) {
-      *value = v;
-      return true;
-    }
-    if (!failed()) at_ = start;
-    return Fail("expected a number from " + std::to_string(least) + " to " + std::to_string(most));
-  }
-
-  template <class T>
-  bool Number(uint64_t least, uint64_t most, T* value) {
-    uint64_t v = 0;
-    if (!Number(least, most, &v)) return false;
-    *value = static_cast<T>(v);
-    return true;
-  }
-
-  // The characters up to the next space or line end.
-  std::string_view Word() {
-    const size_t start = at_;
-    if (!failed()) at_ = std::min(text_.find_first_of(" \n", at_), text_.size());
-    return text_.substr(start, at_ - start);
-  }
-  // The place reached, and back to it, so that a word is judged as a whole but blamed at its start.
-  size_t Mark() const { return at_; }
-  void Back(size_t mark) { at_ = failed() ? at_ : mark; }
-
- private:
-  static std::string Quote(std::string_view word) {
-    std::string quoted = "'";
-    for (const char c : word) quoted += c == '\n' ? std::string("\\n") : c < ' ' || c > '~' ? "?" : std::string(1, c);
-    return quoted + "'";
-  }
-  std::string Found() const {
-    if (AtEnd()) return "the end of the text";
-    const std::string_view rest = text_.substr(at_, 24);
-    const size_t end = rest.find('\n');
-    return Quote(end == std::string_view::npos ? rest : rest.substr(0, end + 1));
-  }
-
-  std::string_view text_;
-  size_t at_ = 0;
-  Status status_;
-};
+using Reader = TextReader;
 
 template <class T>
 bool ReadField(Reader* in, std::string_view key, uint64_t least, uint64_t most, T* value) {
@@ -267,7 +192,7 @@ bool ReadProgram(Reader* in, Schedule* s) {
 }  // namespace
 
 Result<Schedule> Parse(std::string_view text) {
-  Reader in(text);
+  Reader in("plan text", text);
   Schedule schedule;
   if (!ReadHeader(&in, &schedule) || !ReadProgram(&in, &schedule)) return in.status();
   return schedule;

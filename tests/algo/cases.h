@@ -1,9 +1,12 @@
 // Every contract and algorithm there is, for tests that go through all of them. Header only; no state.
 #pragma once
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/algo/algo.h"
@@ -43,8 +46,18 @@ inline const std::vector<std::vector<int>>& SomeMachines() {
       {0, 0, 1, 1, 2, 2},
       {0, 0, 0, 0, 1, 1, 1, 1},
       {0, 1, 1, 0, 1, 0, 2},
+      {0, 0, 1, 2, 3},
+      {0, 1, 2, 3, 4, 0},
+      {0, 1, 2, 3, 0, 1, 2},
   };
   return kMachines;
+}
+
+// `machines` of so many ranks each, one after the other.
+inline plan::Placement Even(int machines, int ranks_each) {
+  std::vector<int> machine_of;
+  for (int i = 0; i < machines * ranks_each; ++i) machine_of.push_back(i / ranks_each);
+  return plan::Placement::Of(machine_of);
 }
 
 inline std::string Describe(const plan::Placement& placement) {
@@ -53,14 +66,39 @@ inline std::string Describe(const plan::Placement& placement) {
   return text;
 }
 
-// Calls f(contract) for every kind there is a hierarchical schedule of, with `ranks` ranks and every root.
+// Calls f(contract, algorithm) for every hierarchical algorithm of every kind, with `ranks` ranks and every root.
 template <class F>
 void ForEachHierarchical(int ranks, F f) {
   for (int k = 0; k < plan::kNumKinds; ++k) {
     const auto kind = static_cast<plan::Kind>(k);
-    if (kind == plan::Kind::kSendRecv) continue;
-    for (int root = 0; root < (plan::HasRoot(kind) ? ranks : 1); ++root) f(plan::Contract{kind, ranks, root});
+    for (int root = 0; root < (plan::HasRoot(kind) ? ranks : 1); ++root) {
+      for (std::string_view algorithm : HierarchicalAlgorithms(kind)) f(plan::Contract{kind, ranks, root}, algorithm);
+    }
   }
+}
+
+// Signals in the longest chain from rank to rank in one turn, of those that `counts`(source, destination).
+template <class F>
+int LongestChain(const plan::Schedule& s, F counts) {
+  const int n = s.contract.ranks;
+  std::vector<int> depth(n, 0);
+  std::vector<size_t> next(n, 0);
+  std::map<std::pair<int, int>, std::vector<int>> signalled;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int r = 0; r < n; ++r) {
+      const auto& ops = s.program[r][0].ops;
+      for (; next[r] < ops.size(); ++next[r], moved = true) {
+        const plan::Op& op = ops[next[r]];
+        if (op.kind == plan::OpKind::kSignal) signalled[{r, op.endpoint}].push_back(depth[r]);
+        if (op.kind != plan::OpKind::kWait) continue;
+        const auto& v = signalled[{op.peer, op.endpoint}];
+        if (v.size() < op.value) break;
+        depth[r] = std::max(depth[r], v[op.value - 1u] + (counts(op.peer, r) ? 1 : 0));
+      }
+    }
+  }
+  return *std::max_element(depth.begin(), depth.end());
 }
 
 }  // namespace axccl::algo

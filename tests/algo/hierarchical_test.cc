@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,13 +25,6 @@ using plan::Operand;
 using plan::OpKind;
 using plan::Placement;
 using plan::Schedule;
-
-// `machines` of so many ranks each, one after the other.
-Placement Even(int machines, int ranks_each) {
-  std::vector<int> machine_of;
-  for (int i = 0; i < machines * ranks_each; ++i) machine_of.push_back(i / ranks_each);
-  return Placement::Of(machine_of);
-}
 
 Schedule Make(Kind kind, const Placement& placement, int root = 0, std::string_view algorithm = kHierarchical) {
   return Generate(Contract{kind, placement.ranks(), root}, algorithm, 1, placement).value();
@@ -73,20 +68,35 @@ Traffic Count(const Schedule& s, const Placement& p) {
   return t;
 }
 
-TEST(Hierarchical, IsProvedWhereverRanksAre) {
+// Numbers of machines about the powers of two, sizes that are no multiples of each other, ranks that lie mixed.
+std::vector<Placement> ManyPlacements() {
   std::vector<Placement> placements;
   for (const auto& machine_of : SomeMachines()) placements.push_back(Placement::Of(machine_of));
+  for (const int h : {2, 3, 4, 5, 6, 7, 8, 9}) placements.push_back(Even(h, 2));
   placements.push_back(Even(2, 8));
   placements.push_back(Even(4, 4));
   placements.push_back(Even(5, 3));
-  for (const Placement& placement : placements) {
-    ForEachHierarchical(placement.ranks(), [&](const Contract& contract) {
+  const std::vector<std::vector<int>> uneven = {
+      {0, 1, 2, 3, 4, 5, 6, 0},
+      {0, 0, 0, 0, 0, 1, 2, 3, 4},
+      {0, 0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 3},
+      {3, 1, 2, 0, 3, 1, 2, 0, 1, 1, 2, 4, 4},
+      {0, 1, 2, 3, 4, 5, 5, 4, 3, 2, 1, 0, 5},
+  };
+  for (const auto& machine_of : uneven) placements.push_back(Placement::Of(machine_of));
+  return placements;
+}
+
+TEST(Hierarchical, IsProvedWhereverRanksAre) {
+  for (const Placement& placement : ManyPlacements()) {
+    ForEachHierarchical(placement.ranks(), [&](const Contract& contract, std::string_view algorithm) {
       for (int lanes : {1, 2}) {
-        SCOPED_TRACE(Describe(contract, kHierarchical, lanes) + " " + Describe(placement));
-        Result<Schedule> schedule = Generate(contract, kHierarchical, lanes, placement);
+        SCOPED_TRACE(Describe(contract, algorithm, lanes) + " " + Describe(placement));
+        Result<Schedule> schedule = Generate(contract, algorithm, lanes, placement);
         ASSERT_TRUE(schedule.ok()) << schedule.status().message();
+        EXPECT_EQ(schedule->algorithm, algorithm);
         EXPECT_EQ(schedule->placement, placement);
-        EXPECT_EQ(*schedule, Generate(contract, kHierarchical, lanes, placement).value());
+        EXPECT_EQ(*schedule, Generate(contract, algorithm, lanes, placement).value());
         verify::Facts facts;
         const Status status = verify::Verify(*schedule, &facts);
         ASSERT_TRUE(status.ok()) << status.message();
@@ -99,11 +109,13 @@ TEST(Hierarchical, IsProvedWhereverRanksAre) {
 
 TEST(Hierarchical, IsForPlacementsWithLevelsOnly) {
   for (const Placement& placement : {Placement(), Even(1, 4), Even(4, 1)}) {
-    const auto& known = Algorithms(Kind::kAllReduce, placement);
-    EXPECT_EQ(std::count(known.begin(), known.end(), kHierarchical), 0);
-    const auto result = Generate(Contract{Kind::kAllReduce, 4, 0}, kHierarchical, 1, placement);
-    ASSERT_FALSE(result.ok());
-    EXPECT_NE(result.status().message().find("several machines"), std::string_view::npos) << result.status().message();
+    const auto known = Algorithms(Kind::kAllReduce, placement);
+    for (std::string_view algorithm : HierarchicalAlgorithms(Kind::kAllReduce)) {
+      EXPECT_EQ(std::count(known.begin(), known.end(), algorithm), 0);
+      const auto result = Generate(Contract{Kind::kAllReduce, 4, 0}, algorithm, 1, placement);
+      ASSERT_FALSE(result.ok());
+      EXPECT_NE(result.status().message().find("several machines"), std::string_view::npos) << result.status().message();
+    }
   }
   const auto result = Generate(Contract{Kind::kAllReduce, 5, 0}, "ring", 1, Even(2, 2));
   ASSERT_FALSE(result.ok());
@@ -186,6 +198,182 @@ TEST(HierarchicalVolume, ABarrierIsAMessageToEveryMachine) {
   const Placement p = Even(3, 4);
   EXPECT_EQ(Count(Make(Kind::kBarrier, p), p).messages, std::vector<int>(3, 2));
   EXPECT_EQ(Count(Make(Kind::kBarrier, p, 0, "oneshot"), p).messages, std::vector<int>(3, 4 * 8));
+}
+
+int Log2Up(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
+
+int FarHops(const Schedule& s, const Placement& p) {
+  return LongestChain(s, [&p](int a, int b) { return p.Apart(a, b); });
+}
+
+// Whatever the rounds, what a machine lacks enters it once, and folds of what others need leave it once.
+TEST(HierarchicalVolume, PassingOnCarriesNoByteTwice) {
+  for (const Placement& p : ManyPlacements()) {
+    SCOPED_TRACE(Describe(p));
+    const int n = p.ranks(), h = p.machines();
+    for (const char* algorithm : {"hierarchical", "hierarchical_ring", "hierarchical_rhd", "hierarchical_bruck"}) {
+      SCOPED_TRACE(algorithm);
+      const auto has = [&](Kind kind) {
+        const auto& names = HierarchicalAlgorithms(kind);
+        return std::count(names.begin(), names.end(), algorithm) != 0;
+      };
+      const bool by_gather = algorithm == std::string_view("hierarchical_bruck");
+      const Traffic all_reduce = Count(Make(Kind::kAllReduce, p, 0, algorithm), p);
+      for (int m = 0; m < h; ++m) {
+        const int mine = static_cast<int>(p.RanksOf(m).size());
+        EXPECT_NEAR(all_reduce.in[m], by_gather ? h - 1 : 2.0 * (h - 1) / h, 1e-9);
+        EXPECT_NEAR(all_reduce.out[m], by_gather ? h - 1 : 2.0 * (h - 1) / h, 1e-9);
+        if (has(Kind::kAllGather)) {
+          EXPECT_NEAR(Count(Make(Kind::kAllGather, p, 0, algorithm), p).in[m], n - mine, 1e-9);
+        }
+        if (has(Kind::kReduceScatter)) {
+          EXPECT_NEAR(Count(Make(Kind::kReduceScatter, p, 0, algorithm), p).out[m], n - mine, 1e-9);
+        }
+      }
+    }
+  }
+}
+
+TEST(HierarchicalVolume, HopsAndMessagesAreThoseOfTheForm) {
+  for (const auto& [h, g] : {std::pair(2, 2), std::pair(3, 2), std::pair(4, 3), std::pair(6, 2), std::pair(8, 2)}) {
+    SCOPED_TRACE(std::to_string(h) + " x " + std::to_string(g));
+    const Placement p = Even(h, g);
+    struct {
+      Kind kind;
+      const char* algorithm;
+      int hops;
+      int messages;  // of a machine
+    } const kCases[] = {
+        {Kind::kAllReduce, "hierarchical", 2, 2 * g * (h - 1)},
+        {Kind::kAllReduce, "hierarchical_ring", 2 * (h - 1), 2 * g * (h - 1)},
+        {Kind::kAllReduce, "hierarchical_rhd", 2 * Log2Up(h), 2 * g * Log2Up(h)},
+        {Kind::kAllReduce, "hierarchical_bruck", Log2Up(h), g * Log2Up(h)},
+        {Kind::kAllGather, "hierarchical_ring", h - 1, g * (h - 1)},
+        {Kind::kAllGather, "hierarchical_bruck", Log2Up(h), g * Log2Up(h)},
+        {Kind::kReduceScatter, "hierarchical_ring", h - 1, g * (h - 1)},
+        {Kind::kReduceScatter, "hierarchical_rhd", Log2Up(h), g * Log2Up(h)},
+        {Kind::kAllToAll, "hierarchical", 1, g * g * (h - 1) / g},
+        {Kind::kAllToAll, "hierarchical_bruck", Log2Up(h), g * Log2Up(h)},
+        {Kind::kBarrier, "hierarchical", 1, h - 1},
+        {Kind::kBarrier, "hierarchical_bruck", Log2Up(h), Log2Up(h)},
+    };
+    for (const auto& c : kCases) {
+      SCOPED_TRACE(std::string(plan::KindName(c.kind)) + " " + c.algorithm);
+      const Schedule s = Make(c.kind, p, 0, c.algorithm);
+      // In the last round of another number than a power of two nobody may be needed who was in the one before.
+      EXPECT_LE(FarHops(s, p), c.hops);
+      if (std::has_single_bit(static_cast<unsigned>(h))) {
+        EXPECT_EQ(FarHops(s, p), c.hops);
+      }
+      EXPECT_EQ(Count(s, p).messages, std::vector<int>(h, c.messages));
+    }
+  }
+}
+
+TEST(HierarchicalVolume, ARingHasTwoNeighbours) {
+  for (const Placement& p : ManyPlacements()) {
+    for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter}) {
+      const Schedule s = Make(kind, p, 0, "hierarchical_ring");
+      for (int r = 0; r < p.ranks(); ++r) {
+        for (const Op& op : s.program[r][0].ops) {
+          if (op.kind != OpKind::kSignal || !p.Apart(op.peer, r)) continue;
+          const int distance = (p.MachineOf(op.peer) - p.MachineOf(r) + p.machines()) % p.machines();
+          EXPECT_TRUE(distance == 1 || distance == p.machines() - 1) << Describe(p);
+        }
+      }
+    }
+  }
+}
+
+// Both trees of a rail together: as deep as binary trees are, and no machine sends more than two blocks' worth.
+TEST(HierarchicalVolume, TreesAreShallowAndShareTheWork) {
+  for (const auto& [h, g] : {std::pair(2, 2), std::pair(4, 2), std::pair(5, 3), std::pair(8, 2), std::pair(13, 2)}) {
+    const Placement p = Even(h, g);
+    SCOPED_TRACE(std::to_string(h) + " x " + std::to_string(g));
+    const Schedule all_reduce = Make(Kind::kAllReduce, p, 0, "hierarchical_tree");
+    EXPECT_LE(FarHops(all_reduce, p), 2 * Log2Up(h + 1));
+    for (double out : Count(all_reduce, p).out) EXPECT_LE(out, 2.0 + 1e-9);
+    for (int root = 0; root < p.ranks(); ++root) {
+      const Schedule broadcast = Make(Kind::kBroadcast, p, root, "hierarchical_tree");
+      const Schedule reduce = Make(Kind::kReduce, p, root, "hierarchical_tree");
+      EXPECT_LE(FarHops(broadcast, p), Log2Up(h) + 1);
+      EXPECT_LE(FarHops(reduce, p), Log2Up(h) + 1);
+      const Traffic down = Count(broadcast, p), up = Count(reduce, p);
+      for (int m = 0; m < h; ++m) {
+        EXPECT_LE(down.out[m], 1.0 + 1e-9);
+        EXPECT_NEAR(down.in[m], m == p.MachineOf(root) ? 0 : 1, 1e-9);
+        EXPECT_LE(up.in[m], 1.0 + 1e-9);
+        EXPECT_NEAR(up.out[m], m == p.MachineOf(root) ? 0 : 1, 1e-9);
+      }
+    }
+  }
+}
+
+// A block for another machine crosses once for each bit of the distance.
+TEST(HierarchicalVolume, BundlesCrossOnceForEveryBit) {
+  for (const int h : {2, 3, 5, 8}) {
+    const Placement p = Even(h, 3);
+    int bits = 0;
+    for (int d = 1; d < h; ++d) bits += std::popcount(static_cast<unsigned>(d));
+    const Traffic t = Count(Make(Kind::kAllToAll, p, 0, "hierarchical_bruck"), p);
+    for (int m = 0; m < h; ++m) {
+      EXPECT_NEAR(t.out[m], 9 * bits, 1e-9) << h;
+      EXPECT_NEAR(t.in[m], 9 * bits, 1e-9) << h;
+    }
+  }
+}
+
+// What a rank does in a turn: its signals and waits, and between these how many parts it writes to whom, in the words of
+// the rank `on` places before it.
+std::vector<std::tuple<OpKind, int, int, int>> DoneBy(const Schedule& s, int rank, int on) {
+  const int n = s.contract.ranks;
+  std::vector<std::tuple<OpKind, int, int, int>> done;
+  std::map<int, int> written;
+  const auto before = [&](int peer) { return (peer - on + n) % n; };
+  for (const Op& op : s.program[rank][0].ops) {
+    for (const Operand& o : op.dst) written[before(o.rank)] += o.parts;
+    if (op.kind != OpKind::kSignal && op.kind != OpKind::kWait) continue;
+    for (const auto& [peer, parts] : std::exchange(written, {})) done.push_back({OpKind::kCopy, peer, parts, 0});
+    done.push_back({op.kind, before(op.peer), op.endpoint, op.value});
+  }
+  for (const auto& [peer, parts] : written) done.push_back({OpKind::kCopy, peer, parts, 0});
+  return done;
+}
+
+// On machines of one size every machine does what the one before does, one machine on, so none is busier than others.
+TEST(Hierarchical, AllMachinesOnACircleDoTheSame) {
+  for (const auto& [h, g] : {std::pair(3, 2), std::pair(4, 2), std::pair(5, 3)}) {
+    const Placement p = Even(h, g);
+    ForEachHierarchical(p.ranks(), [&, g = g](const Contract& contract, std::string_view algorithm) {
+      if (plan::HasRoot(contract.kind) || algorithm == "hierarchical_tree") return;
+      const Schedule s = Generate(contract, algorithm, 1, p).value();
+      for (int r = 0; r < p.ranks(); ++r)
+        EXPECT_EQ(DoneBy(s, r, 0), DoneBy(s, (r + g) % p.ranks(), g)) << Describe(contract, algorithm, 1) << " rank " << r;
+    });
+  }
+}
+
+// A few endpoints a rank where each has one counterpart on every other machine, instead of one for every rank.
+TEST(Hierarchical, EqualMachinesNeedFewEndpoints) {
+  const Placement p = Even(8, 4);
+  ForEachHierarchical(p.ranks(), [&](const Contract& contract, std::string_view algorithm) {
+    if (plan::HasRoot(contract.kind)) return;
+    EXPECT_LE(Generate(contract, algorithm, 1, p)->endpoints, 4 + 7) << Describe(contract, algorithm, 1);
+  });
+}
+
+// Bundles of many machines take more slots than can be numbered; then there is no such schedule to choose.
+TEST(Hierarchical, BundlesAreNotOfferedWhereTheirSlotsDoNotFit) {
+  std::vector<int> machine_of;
+  for (int m = 0; m < 64; ++m) machine_of.push_back(m);
+  for (int i = 0; i < 60; ++i) machine_of.push_back(0);
+  const Placement lopsided = Placement::Of(machine_of);
+  const auto offers = [](const Placement& p) {
+    const auto names = Algorithms(Kind::kAllToAll, p);
+    return std::count(names.begin(), names.end(), "hierarchical_bruck") != 0;
+  };
+  EXPECT_FALSE(offers(lopsided));
+  EXPECT_TRUE(offers(Even(64, 2)));
 }
 
 TEST(PlacementTest, IsCanonical) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,28 +39,7 @@ double BlocksGot(const Schedule& s, int rank) {
   return parts / s.parts;
 }
 
-// The longest chain of signals from rank to rank in one turn.
-int Hops(const Schedule& s) {
-  const int n = s.contract.ranks;
-  std::vector<int> depth(n, 0);
-  std::vector<size_t> next(n, 0);
-  std::map<std::pair<int, int>, std::vector<int>> signalled;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int r = 0; r < n; ++r) {
-      const auto& ops = s.program[r][0].ops;
-      for (; next[r] < ops.size(); ++next[r], moved = true) {
-        const Op& op = ops[next[r]];
-        if (op.kind == OpKind::kSignal) signalled[{r, op.endpoint}].push_back(depth[r]);
-        if (op.kind != OpKind::kWait) continue;
-        const auto& v = signalled[{op.peer, op.endpoint}];
-        if (v.size() < op.value) break;
-        depth[r] = std::max(depth[r], v[op.value - 1] + 1);
-      }
-    }
-  }
-  return *std::max_element(depth.begin(), depth.end());
-}
+int Hops(const Schedule& s) { return LongestChain(s, [](int, int) { return true; }); }
 
 int CountOps(const Schedule& s, int rank, OpKind kind) {
   int count = 0;

@@ -102,7 +102,7 @@ TEST(TextTest, NamesTheMachinesOfPlansThatMindThem) {
   for (const auto& machine_of : algo::SomeMachines()) {
     const Placement placement = Placement::Of(machine_of);
     const Schedule s =
-        algo::Generate({Kind::kAllGather, placement.ranks(), 0}, algo::kHierarchical, 1, placement).value();
+        algo::Generate({Kind::kAllGather, placement.ranks(), 0}, "hierarchical_ring", 1, placement).value();
     const std::string text = Print(s);
     EXPECT_NE(text.find("\nroot 0\n" + algo::Describe(placement) + "\nparts "), std::string::npos) << text;
     Result<Schedule> parsed = Parse(text);

@@ -188,9 +188,9 @@ TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
   });
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     if (static_cast<int>(machine_of.size()) != n) continue;
-    algo::ForEachHierarchical(n, [&](const Contract& contract) {
+    algo::ForEachHierarchical(n, [&](const Contract& contract, std::string_view algorithm) {
       if (contract.root % 2 != 0) return;  // enough, and half the time
-      TryAll(contract, algo::kHierarchical, 1, plan::Placement::Of(machine_of));
+      TryAll(contract, algorithm, 1, plan::Placement::Of(machine_of));
     });
   }
   std::printf("%d ranks, seed %llu: %ld mutants, 1 in %llu verified:", n,
@@ -242,8 +242,8 @@ TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
   algo::ForEachAlgorithm(GetParam(), check);
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     if (static_cast<int>(machine_of.size()) != GetParam()) continue;
-    algo::ForEachHierarchical(GetParam(), [&](const Contract& contract) {
-      if (contract.root % 2 == 0) check(contract, algo::kHierarchical, plan::Placement::Of(machine_of));
+    algo::ForEachHierarchical(GetParam(), [&](const Contract& contract, std::string_view algorithm) {
+      if (contract.root % 2 == 0) check(contract, algorithm, plan::Placement::Of(machine_of));
     });
   }
   std::printf(
@@ -294,9 +294,9 @@ TEST(WalkTest, WhatIsAcceptedIsRight) {
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     const plan::Placement placement = plan::Placement::Of(machine_of);
     if (placement.ranks() > 4) continue;
-    algo::ForEachHierarchical(placement.ranks(), [&](const Contract& contract) {
-      walk(algo::Generate(contract, algo::kHierarchical, 1, placement).value(),
-           algo::Describe(contract, algo::kHierarchical, 1) + " " + algo::Describe(placement));
+    algo::ForEachHierarchical(placement.ranks(), [&](const Contract& contract, std::string_view algorithm) {
+      walk(algo::Generate(contract, algorithm, 1, placement).value(),
+           algo::Describe(contract, algorithm, 1) + " " + algo::Describe(placement));
     });
   }
   std::printf("walks: %ld mutations proposed, %ld accepted, at most %ld on top of each other, all found right\n",
@@ -317,10 +317,10 @@ TEST(InterpreterTest, GeneratedSchedulesRunRight) {
   }
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     const plan::Placement placement = plan::Placement::Of(machine_of);
-    algo::ForEachHierarchical(placement.ranks(), [&](const Contract& contract) {
-      const Schedule schedule = algo::Generate(contract, algo::kHierarchical, 2, placement).value();
+    algo::ForEachHierarchical(placement.ranks(), [&](const Contract& contract, std::string_view algorithm) {
+      const Schedule schedule = algo::Generate(contract, algorithm, 2, placement).value();
       EXPECT_EQ(RunSome(schedule, random.Next(), 2), "")
-          << algo::Describe(contract, algo::kHierarchical, 2) << " " << algo::Describe(placement);
+          << algo::Describe(contract, algorithm, 2) << " " << algo::Describe(placement);
     });
   }
 }

@@ -1,0 +1,66 @@
+// How much the planner says goes with a signal, against the slots the executor sends with it.
+#include "src/plan/cargo.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "src/algo/algo.h"
+#include "src/exec/outbound.h"
+#include "tests/algo/cases.h"
+
+namespace axccl::exec {
+namespace {
+
+using Parts = std::map<std::pair<uint32_t, int>, uint32_t>;  // by step and reader
+
+// What the executor sends of a rank's lane to ranks elsewhere.
+Parts Sent(const plan::Schedule& s, const plan::Placement& p, const Outbound& outbound, int rank, uint32_t lane) {
+  Parts parts;
+  const auto steps = static_cast<uint32_t>(s.program[static_cast<size_t>(rank)][lane].ops.size());
+  for (uint32_t step = 0; step < steps; ++step) {
+    for (const Outbound::Slot& slot : outbound.With(lane, step)) {
+      if (p.Apart(slot.reader, rank)) ++parts[{step, slot.reader}];
+    }
+  }
+  return parts;
+}
+
+void ExpectAgreement(const plan::Schedule& s, const plan::Placement& p, int* compared) {
+  plan::CargoFinder finder(s, p);
+  for (int rank = 0; rank < s.contract.ranks; ++rank) {
+    const Result<Outbound> outbound = Outbound::Make(s, rank);
+    if (!outbound.ok()) return;  // needs memory in common
+    for (uint32_t lane = 0; lane < s.lanes; ++lane) {
+      Parts parts;
+      for (const plan::Cargo& c : finder.Of(rank, static_cast<int>(lane))) {
+        if (c.parts > 0) parts[{c.op, c.reader}] = c.parts;
+      }
+      EXPECT_EQ(parts, Sent(s, p, outbound.value(), rank, lane)) << "rank " << rank << " lane " << lane;
+      ++*compared;
+    }
+  }
+}
+
+TEST(Cargo, IsWhatTheExecutorSends) {
+  int compared = 0;
+  for (const auto& machine_of : algo::SomeMachines()) {
+    const plan::Placement p = plan::Placement::Of(machine_of);
+    for (int k = 0; k < plan::kNumKinds; ++k) {
+      const auto kind = static_cast<plan::Kind>(k);
+      if (kind == plan::Kind::kSendRecv) continue;
+      const plan::Contract contract{kind, p.ranks(), plan::HasRoot(kind) ? p.ranks() - 1 : 0};
+      for (const std::string_view algorithm : algo::Algorithms(kind, p)) {
+        SCOPED_TRACE(algo::Describe(contract, algorithm, 2) + " " + algo::Describe(p));
+        const plan::Schedule s = algo::Generate(contract, algorithm, 2, p).value();
+        if (!s.direct) ExpectAgreement(s, p, &compared);
+      }
+    }
+  }
+  EXPECT_GT(compared, 1000);
+}
+
+}  // namespace
+}  // namespace axccl::exec
