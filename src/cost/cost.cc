@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <set>
 #include <utility>
 #include <vector>
+
+#include "src/plan/cargo.h"
 
 namespace axccl::cost {
 
@@ -42,27 +42,25 @@ struct Signalled {
   double left = 0;
 };
 
-// For each slot the ranks that read it, of one lane.
-using Readers = std::map<std::pair<int, int>, std::set<int>>;  // (owner, slot)
-
 // A schedule with everything looked up that the runs on paper need.
 class Paper {
  public:
-  Paper(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement)
+  Paper(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement, int copies)
       : schedule_(schedule),
         machine_(machine),
         by_call_(by_call),
         placement_(placement),
+        copies_(copies),
         sent_(placement.machines(), 0),
         received_(placement.machines(), 0) {
-    const double cores = std::max(1, machine.cores);
+    const double cores = std::max(1, machine.cores), lanes = schedule.lanes * copies;
     if (placement.is_flat()) {
-      load_ = std::max(1.0, static_cast<double>(schedule.contract.ranks) * schedule.lanes / cores);
+      load_ = std::max(1.0, schedule.contract.ranks * lanes / cores);
       hop_ = load_ > 1 ? machine.switch_seconds * load_ : machine.signal_seconds;
     } else {
       // Lanes take turns on the rank's core: one moves data while others wait for the network.
       const double crowd = std::max(1.0, placement.Most(schedule.contract.ranks) / cores);
-      load_ = crowd * schedule.lanes;
+      load_ = crowd * lanes;
       hop_ = crowd > 1 ? machine.switch_seconds * crowd : machine.signal_seconds;
       far_hop_ = machine.network_signal_seconds + (crowd > 1 ? hop_ : 0);
     }
@@ -70,9 +68,9 @@ class Paper {
       for (int lane = 0; lane < schedule.lanes; ++lane) AddStrand(rank, lane);
     }
     sends_.resize(static_cast<size_t>(schedule.contract.ranks));
-    for (int lane = 0; lane < schedule.lanes && !placement.is_flat(); ++lane) {
-      const Readers readers = ReadersOf(lane);
-      for (int rank = 0; rank < schedule.contract.ranks; ++rank) AddCargo(rank, lane, readers);
+    plan::CargoFinder finder(schedule, placement);
+    for (int rank = 0; rank < schedule.contract.ranks; ++rank) {
+      for (int lane = 0; lane < schedule.lanes; ++lane) AddCargo(rank, lane, finder.Of(rank, lane));
     }
   }
 
@@ -90,9 +88,7 @@ class Paper {
     return (rank * schedule_.lanes + lane) * schedule_.endpoints + endpoint;
   }
   void AddStrand(int rank, int lane);
-  Readers ReadersOf(int lane) const;
-  void AddCargo(int rank, int lane, const Readers& readers);
-  int Load(const Op& op, int rank, std::vector<int>* waiting, Step* step);
+  void AddCargo(int rank, int lane, const std::vector<plan::Cargo>& cargo);
   double SecondsPerPart(int rank) const;
   Weight Work(const Op& op, int rank) const;
 
@@ -100,6 +96,7 @@ class Paper {
   const Machine& machine_;
   const bool by_call_;
   const plan::Placement& placement_;
+  const int copies_;
   std::vector<double> sent_, received_;  // [machine] parts a turn
   double load_ = 1;
   double hop_ = 0;
@@ -150,58 +147,15 @@ void Paper::AddStrand(int rank, int lane) {
   strands_.push_back(std::move(strand));
 }
 
-Readers Paper::ReadersOf(int lane) const {
-  Readers readers;
-  for (int rank = 0; rank < schedule_.contract.ranks; ++rank) {
-    for (const Op& op : schedule_.program[rank][lane].ops) {
-      for (const Operand& o : op.src) {
-        if (o.buffer != plan::Buffer::kScratch) continue;
-        for (int i = 0; i < o.parts; ++i) readers[{o.rank, o.part + i}].insert(rank);
-      }
-    }
-  }
-  return readers;
-}
-
-// What a rank has written and ranks of other machines read, its own slots or theirs, goes with the next signal to them.
-void Paper::AddCargo(int rank, int lane, const Readers& readers) {
-  std::vector<int> waiting(static_cast<size_t>(schedule_.contract.ranks), 0);  // parts, by reader
-  const auto wait_for_signal = [&](int reader) { waiting[static_cast<size_t>(reader)] += placement_.Apart(reader, rank); };
+void Paper::AddCargo(int rank, int lane, const std::vector<plan::Cargo>& cargo) {
   auto& steps = strands_[static_cast<size_t>(rank * schedule_.lanes + lane)].steps;
-  const auto& ops = schedule_.program[rank][lane].ops;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    for (const Operand& o : ops[i].dst) {
-      for (int part = 0; o.buffer == plan::Buffer::kScratch && part < o.parts; ++part) {
-        const auto it = readers.find({o.rank, o.part + part});
-        if (it == readers.end()) continue;
-        if (o.rank != rank) {
-          wait_for_signal(o.rank);
-        } else {
-          for (const int reader : it->second) wait_for_signal(reader);
-        }
-      }
-    }
-    if (ops[i].kind != OpKind::kSignal) continue;
-    const int messages = Load(ops[i], rank, &waiting, &steps[i]);
-    steps[i].work.fixed += messages * machine_.network_message_seconds * load_;
+  for (const plan::Cargo& c : cargo) {
+    steps[c.op].cargo_parts += c.parts;
+    steps[c.op].work.fixed += machine_.network_message_seconds * load_;
+    sent_[static_cast<size_t>(placement_.MachineOf(rank))] += c.parts;
+    received_[static_cast<size_t>(placement_.MachineOf(c.reader))] += c.parts;
+    if (c.parts > 0) sends_[static_cast<size_t>(rank)] = true;
   }
-}
-
-// Puts what waits for the readers that a signal reaches on it. To how many ranks of other machines it goes.
-int Paper::Load(const Op& op, int rank, std::vector<int>* waiting, Step* step) {
-  const int first = op.peer == plan::kAllPeers ? 0 : op.peer;
-  const int last = op.peer == plan::kAllPeers ? schedule_.contract.ranks - 1 : op.peer;
-  int messages = 0;
-  for (int reader = first; reader <= last; ++reader) {
-    if (!placement_.Apart(reader, rank)) continue;
-    const int parts = std::exchange((*waiting)[static_cast<size_t>(reader)], 0);
-    if (parts > 0) sends_[static_cast<size_t>(rank)] = true;
-    sent_[static_cast<size_t>(placement_.MachineOf(rank))] += parts;
-    received_[static_cast<size_t>(placement_.MachineOf(reader))] += parts;
-    step->cargo_parts += parts;
-    ++messages;
-  }
-  return messages;
 }
 
 // Of a part that a rank sends while those beside it that send anything do so, too.
@@ -215,7 +169,7 @@ double Paper::SecondsPerPart(int rank) const {
 double Paper::LinkSeconds() const {
   const double most =
       std::max(*std::max_element(sent_.begin(), sent_.end()), *std::max_element(received_.begin(), received_.end()));
-  return most / machine_.link_bytes_per_second;
+  return most * copies_ / machine_.link_bytes_per_second;
 }
 
 std::vector<double> Paper::Run(double Weight::* member) const {
@@ -269,9 +223,9 @@ std::vector<double> Paper::Run(double Weight::* member) const {
 
 }  // namespace
 
-Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement)
-    : parts_(schedule.parts), lanes_(schedule.lanes), cache_bytes_(static_cast<double>(machine.cache_bytes)) {
-  const Paper paper(schedule, machine, by_call, placement);
+Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement, int copies)
+    : parts_(schedule.parts), lanes_(schedule.lanes * copies), cache_bytes_(static_cast<double>(machine.cache_bytes)) {
+  const Paper paper(schedule, machine, by_call, placement, copies);
   const auto derive = [&](double Weight::* member, double Cost::* into) {
     const std::vector<double> ends = paper.Run(member);
     first_.*into = ends[0];
@@ -284,7 +238,7 @@ Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, con
   derive(&Weight::cached, &Cost::cached);
   derive(&Weight::memory, &Cost::memory);
   // Further lanes are run by other threads, which have to be woken and joined.
-  if (schedule.lanes > 1 && placement.is_flat()) first_.fixed += machine.switch_seconds;
+  if (lanes_ > 1 && placement.is_flat()) first_.fixed += machine.switch_seconds;
   for (int r = 0; r < schedule.contract.ranks; ++r) {
     const int blocks = plan::InputBlocks(schedule.contract, r) + plan::OutputBlocks(schedule.contract, r);
     user_blocks_ = std::max(user_blocks_, static_cast<double>(blocks));

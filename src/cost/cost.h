@@ -23,8 +23,10 @@ namespace axccl::cost {
 
 class Model {
  public:
-  // `by_call`: user buffers of other ranks are reached by system call instead of loads and stores.
-  Model(const plan::Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement = {});
+  // `by_call`: user buffers of other ranks are reached by system call instead of loads and stores. `copies`: of a schedule
+  // with as many times the lanes, all of which do the same; cheaper than to ask for that one, and no different.
+  Model(const plan::Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement = {},
+        int copies = 1);
 
   // One operation over blocks of `block_bytes`, in tiles of `tile_bytes` of a block per lane and turn (0 = one turn).
   // Infinite for a schedule that deadlocks.

@@ -127,8 +127,9 @@ void MeasureOperation(Machine* machine) {
 
 // Two threads that hand a number to and fro, each writing a line of its own.
 struct PingPong {
-  static constexpr uint64_t kBatch = 32;
-  static constexpr uint64_t kBatches = 16;
+  // Short ones, of which some are not interrupted by whatever else runs.
+  static constexpr uint64_t kBatch = 4;
+  static constexpr uint64_t kBatches = 128;
   bool yields = false;  // give up the core while waiting, for two threads on one
   double deadline = 0;
   alignas(64) std::atomic<uint64_t> ping{0};
@@ -212,6 +213,9 @@ double PlayOn(int a, int b) {
   return started < 2 ? 0 : run.seconds;
 }
 
+// Longer ones were interrupted all the time, and say nothing about the machine.
+constexpr double kLongestSignal = 5e-6, kLongestHandOver = 2e-5;
+
 void MeasureHandOvers(Machine* machine) {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
@@ -221,11 +225,11 @@ void MeasureHandOvers(Machine* machine) {
   }
   if (cores[1] >= 0) {
     const double signal = PlayOn(cores[0], cores[1]);
-    if (signal > 0) machine->signal_seconds = std::clamp(signal, 1e-8, 1e-5);
+    if (signal > 0 && signal < kLongestSignal) machine->signal_seconds = std::max(signal, 1e-8);
   }
   if (cores[0] >= 0) {
     const double handover = PlayOn(cores[0], cores[0]);
-    if (handover > 0) machine->switch_seconds = std::clamp(handover, 1e-7, 1e-4);
+    if (handover > 0 && handover < kLongestHandOver) machine->switch_seconds = std::max(handover, 1e-7);
   }
 }
 
@@ -273,6 +277,11 @@ Machine Measure() {
   MeasureOperation(&machine);
   MeasureHandOvers(&machine);
   return machine;
+}
+
+int Cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 Machine GpuMachine(int multiprocessors, int ranks) {

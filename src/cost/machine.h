@@ -1,5 +1,6 @@
 // What the machine can do, as a few measured constants. Plain data: broadcast as bytes from rank 0 at init, so that all
-// ranks of a communicator predict with the same numbers. Where they are on several machines, all are taken to be like it.
+// ranks of a communicator predict with the same numbers. Where they are on several machines, all are taken to be like it,
+// and all links between them to be like the slowest that was measured.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct Machine {
   double memory_bytes_per_second = 1.2e10; // copy, beyond it
   double call_seconds = 5e-7;          // one process_vm_readv
   double call_bytes_per_second = 8e9;  // its bandwidth
-  // Between machines. Fixed figures, until they are measured; no part of the file.
+  // Between machines, as network.h has them; no part of the file. Fixed figures until communicators have measured.
   double network_signal_seconds = 1e-5;   // a message without data, until a rank of another machine has seen it
   double network_message_seconds = 1e-6;  // of the core of the rank that sends one, and of the one that takes it in
   double link_bytes_per_second = 2e9;     // what the ranks of a machine send to others in all; as much comes in meanwhile
@@ -40,10 +41,16 @@ Machine MeasureOnce();
 // bandwidths those of one block; nothing is measured.
 Machine GpuMachine(int multiprocessors, int ranks);
 
+// Cores this process may use.
+int Cores();
+
 // Where MeasureOnce keeps its file; empty when the environment names no place for it.
 std::string CacheFile();
 // As MeasureOnce, with the file given. Empty: measures.
 Machine MeasureOnce(const std::string& file);
+
+// What such a file says. kSystemError where it cannot be read, else as FromText.
+Result<Machine> ReadMachine(const std::string& file);
 
 // The text of the file: a line with name and version, then `name value` lines, in this order, with all digits.
 std::string ToText(const Machine& machine);

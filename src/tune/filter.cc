@@ -39,21 +39,26 @@ const std::set<std::string_view>& OwnNames(Filter::Names kind) {
   static const std::set<std::string_view> kAlgorithms = [] {
     std::set<std::string_view> names;
     for (int k = 0; k < plan::kNumKinds; ++k) {
-      const auto& of_kind = algo::Algorithms(static_cast<plan::Kind>(k));
-      names.insert(of_kind.begin(), of_kind.end());
+      const auto flat = algo::Algorithms(static_cast<plan::Kind>(k));
+      const auto& hierarchical = algo::HierarchicalAlgorithms(static_cast<plan::Kind>(k));
+      names.insert(flat.begin(), flat.end());
+      names.insert(hierarchical.begin(), hierarchical.end());
     }
-    names.insert(algo::kHierarchical);
     return names;
   }();
   return kind == Filter::Names::kProtocols ? kProtocols : kAlgorithms;
 }
 
-bool IsForeign(std::string_view name) {
-  return std::find(std::begin(kForeign), std::end(kForeign), name) != std::end(kForeign);
-}
-
-bool IsName(Filter::Names names, std::string_view name) {
-  return OwnNames(names).count(name) != 0 || (names == Filter::Names::kAlgorithms && IsForeign(name));
+// The name that a word stands for; empty if there is none.
+std::string_view FindName(Filter::Names names, std::string_view word) {
+  const std::string normal = Normalise(word);
+  for (std::string_view name : OwnNames(names)) {
+    if (Normalise(name) == normal) return name;
+  }
+  for (std::string_view name : kForeign) {
+    if (names == Filter::Names::kAlgorithms && name == normal) return name;
+  }
+  return {};
 }
 
 Status Unknown(Filter::Names names, std::string_view text, const char* what, std::string_view word,
@@ -106,9 +111,9 @@ Result<Filter> Filter::Parse(std::string_view text, Names names) {
     list.inverted = begin != std::string_view::npos && item[begin] == '^';
     if (list.inverted) item.remove_prefix(begin + 1);
     for (std::string_view word : Split(item, ',')) {
-      const std::string name = Normalise(word);
-      if (!IsName(names, name)) return UnknownName(names, text, word);
-      list.names.push_back(name);
+      const std::string_view name = FindName(names, word);
+      if (name.empty()) return UnknownName(names, text, word);
+      list.names.emplace_back(name);
     }
     for (int k = first; k <= last; ++k) filter.list_[static_cast<size_t>(k)] = list;
   }

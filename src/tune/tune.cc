@@ -31,57 +31,116 @@ constexpr uint64_t kSharedCoreTurnBytes = 1u << 20;
 // Between machines a turn has to be long beside the time a message travels.
 constexpr uint64_t kNetworkTurnBytes[] = {512u << 10, 1u << 20, 2u << 20};
 
+// Groups from which on it takes longer to look at what ranks would do without regard to machines than that ever saves.
+constexpr int kManyRanks = 64;
+// From which on the rounds of a barrier take less time than a message to each, where a hop takes ten times as long as a
+// message keeps either end busy.
+constexpr int kMachinesToRelay = 32;
+
+// Less is not worth another lane between machines.
+constexpr uint64_t kLeastLaneBytes = 1u << 10;
+
 // What the choice needs of a schedule.
-struct Candidate {
+struct Costed {
   cost::Model model;
   int slots = 0;
   int parts = 1;
   bool direct = false;
   double fixed_seconds = 0;  // beside the model: the barrier that goes with a plan that is not complete
+
+  bool staged() const { return !direct && slots > 0; }
+  double Seconds(uint64_t block_bytes, uint64_t tile_bytes) const {
+    return model.Seconds(block_bytes, tile_bytes) + fixed_seconds;
+  }
 };
 
 // The tile whose slots take `turn_bytes` in all; 0 where not even lines fit.
-uint64_t TileFor(const Candidate& c, uint64_t turn_bytes) {
+uint64_t TileFor(const Costed& c, uint64_t turn_bytes) {
   return turn_bytes / static_cast<uint64_t>(c.slots) / kLineBytes * kLineBytes * static_cast<uint64_t>(c.parts);
 }
 
+// Whether it is worth a look where nobody asks for it: for some there is another that is as good or better.
+bool Pays(Kind kind, std::string_view algorithm, const plan::Placement& placement) {
+  if (algorithm == algo::kHierarchical || !placement.has_levels()) return true;
+  if (algorithm.starts_with(algo::kHierarchical)) {
+    // A direct exchange has the bytes and messages of a ring and fewer hops. Two machines pass nothing on, but may gather.
+    const bool gathers = kind == Kind::kAllReduce && algorithm == "hierarchical_bruck";
+    return algorithm != "hierarchical_ring" && (gathers || placement.machines() > 2);
+  }
+  // Between ranks that are spread evenly bytes would cross more than once, or in more messages and hops.
+  const bool even = placement.Most(placement.ranks()) <= 2 * placement.Fewest(placement.ranks());
+  return plan::HasRoot(kind) || placement.machines() < 4 || !even || placement.ranks() < kManyRanks;
+}
+
 double BarrierSeconds(const cost::Machine& machine, int ranks, const plan::Placement& placement) {
-  const std::string_view algorithm = algo::Algorithms(Kind::kBarrier, placement).back();
-  const auto schedule = algo::Generate(Contract{Kind::kBarrier, ranks, 0}, algorithm, 1, placement);
+  const auto schedule = algo::Generate(Contract{Kind::kBarrier, ranks, 0}, BarrierAlgorithm(placement), 1, placement);
   return schedule.ok() ? cost::Model(schedule.value(), machine, false, placement).Seconds(0, 0) : 0;
+}
+
+// Nothing where the algorithm cannot be generated for the contract. The root does not matter: all roots cost the same.
+std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, std::string_view algorithm, int lanes) {
+  const Contract rooted_at_0{query.contract.kind, query.contract.ranks, 0};
+  auto schedule = algo::Generate(rooted_at_0, algorithm, 1, query.placement);
+  // Lanes of a direct schedule wait for each other, those of others all do the same.
+  const bool joined = lanes > 1 && schedule.ok() && schedule->direct;
+  if (joined) schedule = algo::Generate(rooted_at_0, algorithm, lanes, query.placement);
+  if (!schedule.ok()) return std::nullopt;
+  const double barrier = algo::Complete(*schedule) ? 0 : BarrierSeconds(machine, query.contract.ranks, query.placement);
+  return Costed{cost::Model(*schedule, machine, query.access == Access::kCall, query.placement, joined ? 1 : lanes),
+                schedule->slots, schedule->parts, schedule->direct, barrier};
+}
+
+// The one with the shortest time, and the first of these; -1: none may be chosen.
+int Fastest(const std::vector<Candidate>& candidates) {
+  int best = -1;
+  double seconds = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& c = candidates[i];
+    if (c.excluded != Exclusion::kNone || c.choice.seconds >= seconds) continue;
+    best = static_cast<int>(i);
+    seconds = c.choice.seconds;
+  }
+  return best;
+}
+
+// The candidate of that algorithm that has as many lanes as `like`; -1: it may not be chosen.
+int Sibling(const std::vector<Candidate>& candidates, std::string_view algorithm, const Choice& like) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Choice& choice = candidates[i].choice;
+    if (choice.algorithm == algorithm && choice.lanes == like.lanes && candidates[i].excluded == Exclusion::kNone)
+      return static_cast<int>(i);
+  }
+  return -1;
 }
 
 }  // namespace
 
-// What stays of the arguments, and the candidates generated so far. Guarded by `mutex`; candidates never change or go.
+std::string_view BarrierAlgorithm(const plan::Placement& placement) {
+  if (!placement.has_levels()) return "oneshot";
+  return placement.machines() >= kMachinesToRelay ? "hierarchical_bruck" : algo::kHierarchical;
+}
+
+// What stays of the arguments, and what has been costed so far. Guarded by `mutex`; costs never change or go.
 struct Chooser::Rule {
   explicit Rule(Filter f) : filter(std::move(f)) {}
 
-  const Candidate* Find(const cost::Machine& machine, const Query& query, std::string_view algorithm, int lanes) const;
+  const Costed* Find(const cost::Machine& machine, const Query& query, std::string_view algorithm, int lanes) const;
   bool InGroupOrder(const Query& query, std::string_view algorithm) const;
 
   const Filter filter;
   mutable std::mutex mutex;
-  mutable std::map<std::tuple<Kind, int, std::string_view, int, bool, plan::Placement>, std::optional<Candidate>> candidates;
+  mutable std::map<std::tuple<Kind, int, std::string_view, int, bool, plan::Placement>, std::optional<Costed>> costs;
   mutable std::map<std::tuple<Kind, int, int, std::string_view, plan::Placement>, bool> in_group_order;
 };
 
-// Null where the algorithm cannot be generated for the contract. The root does not matter: all roots cost the same.
-const Candidate* Chooser::Rule::Find(const cost::Machine& machine, const Query& query, std::string_view algorithm,
-                                     int lanes) const {
+// Null where there is no such schedule.
+const Costed* Chooser::Rule::Find(const cost::Machine& machine, const Query& query, std::string_view algorithm,
+                                  int lanes) const {
   const std::lock_guard lock(mutex);
   const Contract& contract = query.contract;
   const bool by_call = query.access == Access::kCall;
-  const auto [it, fresh] =
-      candidates.try_emplace({contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement});
-  if (fresh) {
-    const Contract rooted_at_0{contract.kind, contract.ranks, 0};
-    if (auto schedule = algo::Generate(rooted_at_0, algorithm, lanes, query.placement); schedule.ok()) {
-      const double barrier = algo::Complete(*schedule) ? 0 : BarrierSeconds(machine, contract.ranks, query.placement);
-      it->second = Candidate{cost::Model(*schedule, machine, by_call, query.placement), schedule->slots, schedule->parts,
-                             schedule->direct, barrier};
-    }
-  }
+  const auto [it, fresh] = costs.try_emplace({contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement});
+  if (fresh) it->second = CostOf(machine, query, algorithm, lanes);
   return it->second ? &*it->second : nullptr;
 }
 
@@ -110,70 +169,117 @@ Result<std::unique_ptr<Chooser>> Chooser::Create(const cost::Machine& machine, s
   return chooser;
 }
 
-// The cheapest choice with this algorithm and number of lanes; infinite seconds where there is none.
-Choice Chooser::Try(const Query& query, std::string_view algorithm, int lanes) const {
-  Choice best{algorithm, lanes, 0, std::numeric_limits<double>::infinity()};
-  const Candidate* c = rule_->Find(machine_, query, algorithm, lanes);
-  if (c == nullptr || (c->direct && query.access == Access::kNone)) return best;
-  if (c->direct || c->slots == 0) {
-    best.seconds = c->model.Seconds(query.block_bytes, 0) + c->fixed_seconds;
-    return best;
+// Finds the tile in which the candidate is fastest, or why it cannot run at all.
+void Chooser::Try(const Query& query, Candidate* candidate) const {
+  Choice& choice = candidate->choice;
+  const auto exclude = [&](Exclusion why) {
+    if (candidate->excluded == Exclusion::kNone) candidate->excluded = why;
+  };
+  const Costed* c = rule_->Find(machine_, query, choice.algorithm, choice.lanes);
+  if (c == nullptr) return exclude(Exclusion::kNoPlan);
+  if (c->direct && query.access == Access::kNone) return exclude(Exclusion::kAccess);
+  if (!c->staged()) {
+    choice.seconds = c->Seconds(query.block_bytes, 0);
+    return;
   }
   std::vector<uint64_t> turns(std::begin(kTurnBytes), std::end(kTurnBytes));
-  if (query.placement.Most(query.contract.ranks) * lanes > machine_.cores) turns.push_back(kSharedCoreTurnBytes);
+  if (query.placement.Most(query.contract.ranks) * choice.lanes > machine_.cores) turns.push_back(kSharedCoreTurnBytes);
   uint64_t room = scratch_bytes_;
   if (!query.placement.is_flat()) {
     turns.insert(turns.end(), std::begin(kNetworkTurnBytes), std::end(kNetworkTurnBytes));
-    room /= static_cast<uint64_t>(lanes);
+    room /= static_cast<uint64_t>(choice.lanes);
   }
   for (uint64_t turn_bytes : turns) {
     const uint64_t tile = TileFor(*c, std::min(turn_bytes, room));
     if (tile == 0) continue;
-    const double seconds = c->model.Seconds(query.block_bytes, tile) + c->fixed_seconds;
-    if (seconds < best.seconds) best = Choice{algorithm, lanes, tile, seconds};
+    const double seconds = c->Seconds(query.block_bytes, tile);
+    if (seconds < choice.seconds) choice = Choice{choice.algorithm, choice.lanes, tile, seconds};
   }
-  return best;
+  if (choice.tile_bytes == 0) exclude(Exclusion::kScratch);
 }
 
-Choice Chooser::Choose(const Query& query) const {
+std::vector<int> Chooser::LaneCounts(const Query& query) const {
   std::vector<int> lanes = {1};
-  const int spare = std::min(max_lanes_, machine_.cores / std::max(1, query.placement.Most(query.contract.ranks)));
-  if (query.placement.is_flat()) {
-    if (spare > 1) lanes.push_back(spare);
-  } else {
+  if (!query.placement.is_flat()) {
     // While one lane waits for the network another works, cores to spare or not.
-    for (int l = 2; l <= max_lanes_; l *= 2) lanes.push_back(l);
+    for (int l = 2; l <= max_lanes_ && query.block_bytes >= kLeastLaneBytes * static_cast<uint64_t>(l); l *= 2)
+      lanes.push_back(l);
+    return lanes;
   }
-  const auto& algorithms = algo::Algorithms(query.contract.kind, query.placement);
-  Choice best;
-  best.seconds = std::numeric_limits<double>::infinity();
-  for (const bool filtered : {true, false}) {
-    for (std::string_view algorithm : algorithms) {
-      if (filtered && !rule_->filter.Admits(query.contract.kind, algorithm)) continue;
-      if (query.group_order && !rule_->InGroupOrder(query, algorithm)) continue;
-      for (int l : lanes) {
-        const Choice choice = Try(query, algorithm, l);
-        if (choice.seconds < best.seconds) best = choice;
-      }
+  const int spare = std::min(max_lanes_, machine_.cores / std::max(1, query.placement.Most(query.contract.ranks)));
+  if (spare > 1) lanes.push_back(spare);
+  return lanes;
+}
+
+Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass pass) const {
+  if (pass.filtered && !rule_->filter.Admits(query.contract.kind, algorithm)) return Exclusion::kFilter;
+  if (pass.paying && !Pays(query.contract.kind, algorithm, query.placement)) return Exclusion::kNoGain;
+  if (query.group_order && !rule_->InGroupOrder(query, algorithm)) return Exclusion::kGroupOrder;
+  return Exclusion::kNone;
+}
+
+void Chooser::Weigh(const Query& query, Pass pass, bool time_all, std::vector<Candidate>* candidates) const {
+  candidates->clear();
+  const bool few_ranks = query.contract.ranks < kManyRanks;
+  for (std::string_view algorithm : algo::Algorithms(query.contract.kind, query.placement)) {
+    const Exclusion excluded = Exclude(query, algorithm, pass);
+    for (const int lanes : LaneCounts(query)) {
+      Candidate& c = candidates->emplace_back();
+      c = Candidate{Choice{algorithm, lanes, 0, std::numeric_limits<double>::infinity()}, excluded};
+      if (excluded == Exclusion::kNone || (time_all && (few_ranks || excluded != Exclusion::kNoGain))) Try(query, &c);
     }
-    // The model knows nothing of cache lines that several ranks write at the same time.
-    const bool lines_are_shared = query.short_runs && best.algorithm == "direct";
-    if (lines_are_shared && query.contract.kind == Kind::kAllGather && rule_->filter.Admits(Kind::kAllGather, kPull))
-      return Try(query, kPull, best.lanes);
-    // Nor of pages that every rank reads a part of.
-    const bool pages_are_split = query.split_rows && best.algorithm == "direct";
-    const bool can_push = std::find(algorithms.begin(), algorithms.end(), kPush) != algorithms.end();
-    if (pages_are_split && can_push && rule_->filter.Admits(query.contract.kind, kPush) &&
-        (!query.group_order || rule_->InGroupOrder(query, kPush)))
-      return Try(query, kPush, best.lanes);
-    if (best.seconds < std::numeric_limits<double>::infinity()) return best;
-    if (filtered)
+  }
+}
+
+Decision Chooser::Decide(const Query& query, bool time_all) const {
+  Decision d;
+  // What is admitted and pays; else what is admitted; else anything.
+  for (const Pass pass : {Pass{true, true}, Pass{true, false}, Pass{false, true}}) {
+    Weigh(query, pass, time_all, &d.candidates);
+    d.chosen = Fastest(d.candidates);
+    d.filter_ignored = !pass.filtered;
+    if (d.chosen >= 0) break;
+    if (pass.filtered && !pass.paying)
       AXCCL_INFO(kTuning, "NCCL_ALGO leaves no algorithm for %s of %d ranks%s; any is taken",
                  plan::KindName(query.contract.kind), query.contract.ranks,
                  query.group_order ? " in group order" : " of such memory");
   }
-  // Scratch too small for a line in every slot. The executor says so when it lays out the slots; oneshot needs fewest.
-  return Choice{"oneshot", 1, kLineBytes, 0};
+  if (d.chosen < 0) {
+    // Scratch too small for a line in every slot. The executor says so when it lays out the slots; oneshot needs fewest.
+    d.choice = Choice{"oneshot", 1, kLineBytes, 0};
+    d.reason = Reason::kNoScratch;
+    return d;
+  }
+  const auto prefer = [&](std::string_view algorithm, Reason reason) {
+    const Choice& best = d.candidates[static_cast<size_t>(d.chosen)].choice;
+    const int other = best.algorithm == "direct" ? Sibling(d.candidates, algorithm, best) : -1;
+    if (other < 0) return;
+    d.chosen = other;
+    d.reason = reason;
+  };
+  // The model knows nothing of cache lines that several ranks write at the same time, nor of pages that every rank reads a
+  // part of.
+  if (query.short_runs) prefer(kPull, Reason::kShortRuns);
+  if (query.split_rows) prefer(kPush, Reason::kSplitRows);
+  d.choice = d.candidates[static_cast<size_t>(d.chosen)].choice;
+  return d;
+}
+
+Split Chooser::SplitTime(const Query& query, const Choice& choice) const {
+  const double kInfinite = std::numeric_limits<double>::infinity();
+  cost::Machine machine = machine_;
+  const auto seconds = [&] {
+    const auto c = CostOf(machine, query, choice.algorithm, choice.lanes);
+    return c ? c->Seconds(query.block_bytes, choice.tile_bytes) : 0;
+  };
+  const double all = seconds();
+  machine.link_bytes_per_second = kInfinite;
+  const double no_link = seconds();
+  machine.network_signal_seconds = machine.network_message_seconds = 0;
+  const double no_network = seconds();
+  machine.cached_bytes_per_second = machine.memory_bytes_per_second = machine.call_bytes_per_second = kInfinite;
+  const double no_bytes = seconds();
+  return Split{no_bytes, no_network - no_bytes, no_link - no_network, all - no_link};
 }
 
 }  // namespace axccl::tune

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/base/types.h"
@@ -15,6 +16,9 @@
 #include "src/plan/placement.h"
 
 namespace axccl::tune {
+
+// Lanes of a communicator's ranks, at least, where they are on several machines: one works while others wait.
+inline constexpr int kNetworkLanes = 4;
 
 // What ranks may do with each other's user buffers in this operation; the weakest of all pairs.
 enum class Access : uint8_t {
@@ -43,6 +47,50 @@ struct Choice {
   double seconds = 0;       // predicted time
 };
 
+// What ranks so placed meet by between two operations that need it.
+std::string_view BarrierAlgorithm(const plan::Placement& placement);
+
+// Why something may not be chosen.
+enum class Exclusion : uint8_t {
+  kNone,
+  kFilter,      // the filter does not admit the algorithm
+  kNoGain,      // another one is as good or better for such a group, whatever the size
+  kGroupOrder,  // it does not fold in group order
+  kAccess,      // it needs the other ranks' buffers, which they do not reach
+  kScratch,     // not even a line for each of its slots fits into the scratch
+  kNoPlan,      // it has no plan for such a group
+};
+
+// One of those that are chosen from: an algorithm with so many lanes, in the tile that suits it best.
+struct Candidate {
+  Choice choice;  // infinite seconds where they are not known
+  Exclusion excluded = Exclusion::kNone;
+};
+
+enum class Reason : uint8_t {
+  kFastest,    // the shortest predicted time
+  kShortRuns,  // that was direct, and blocks share cache lines, of which the model knows nothing
+  kSplitRows,  // likewise, and ranks would read a part of each page
+  kNoScratch,  // nothing fits
+};
+
+// A choice and what it was made from.
+struct Decision {
+  std::vector<Candidate> candidates;  // in the order in which they were looked at
+  int chosen = -1;                    // which of them it is; -1: none of them, as nothing fits
+  Choice choice;
+  Reason reason = Reason::kFastest;
+  bool filter_ignored = false;  // as it left nothing
+};
+
+// Where a predicted time goes, in seconds. The parts add up to Choice::seconds.
+struct Split {
+  double steps = 0;     // operations, signals and system calls, whatever the size of the data
+  double copies = 0;    // bytes inside machines, as far as they are not moved while others cross
+  double messages = 0;  // signals between machines, whatever they carry
+  double link = 0;      // bytes between machines
+};
+
 class Chooser {
  public:
   // `filter`: NCCL_ALGO's grammar, `list` or `kind:list;kind:list`, `^list` excludes, case-insensitive; empty = all.
@@ -53,12 +101,27 @@ class Chooser {
 
   // The cheapest admissible choice. Never fails: a filter that leaves nothing for a kind is ignored for it, and the log
   // says so.
-  Choice Choose(const Query& query) const;
+  Choice Choose(const Query& query) const { return Decide(query, false).choice; }
+  // The same with all there was to choose from; also times what is excluded, where it could run.
+  Decision Explain(const Query& query) const { return Decide(query, true); }
+  // Each part is what the time is shorter by where there is nothing to it (the link first, then messages, then copies).
+  Split SplitTime(const Query& query, const Choice& choice) const;
+
+  const cost::Machine& machine() const { return machine_; }
 
  private:
   Chooser() = default;
   struct Rule;
-  Choice Try(const Query& query, std::string_view algorithm, int lanes) const;
+  Decision Decide(const Query& query, bool time_all) const;
+  std::vector<int> LaneCounts(const Query& query) const;
+  // What is left out at a look at the candidates.
+  struct Pass {
+    bool filtered;  // by the filter
+    bool paying;    // what does not pay
+  };
+  Exclusion Exclude(const Query& query, std::string_view algorithm, Pass pass) const;
+  void Weigh(const Query& query, Pass pass, bool time_all, std::vector<Candidate>* candidates) const;
+  void Try(const Query& query, Candidate* candidate) const;
   cost::Machine machine_;
   uint64_t scratch_bytes_ = 0;
   int max_lanes_ = 1;

@@ -166,6 +166,25 @@ TEST(Network, APlanInTwoLevelsTakesLittleMoreThanTheLink) {
   EXPECT_LT(seconds, 1.5 * block / 1e8);
 }
 
+// What every lane does need not be generated for every lane.
+TEST(Model, CopiesOfALaneAreAsManyLanes) {
+  Machine few = WithNetwork();
+  few.cores = 3;
+  const plan::Placement p = Machines({0, 0, 1, 1, 2});
+  for (const plan::Placement& placement : {plan::Placement(), p}) {
+    for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kAllToAll, Kind::kReduce}) {
+      for (std::string_view algorithm : algo::Algorithms(kind, placement)) {
+        const Schedule one = algo::Generate(Contract{kind, 5, 0}, algorithm, 1, placement).value();
+        if (one.direct) continue;  // whose lanes wait for each other
+        const Schedule four = algo::Generate(Contract{kind, 5, 0}, algorithm, 4, placement).value();
+        const Model copied(one, few, false, placement, 4), generated(four, few, false, placement);
+        for (uint64_t block : {uint64_t{0}, uint64_t{8}, uint64_t{64} << 10, uint64_t{16} << 20})
+          EXPECT_DOUBLE_EQ(copied.Seconds(block, 4096), generated.Seconds(block, 4096)) << plan::KindName(kind) << algorithm;
+      }
+    }
+  }
+}
+
 TEST(Model, ADeadlockTakesForEver) {
   Schedule s = Make(Kind::kAllReduce, 2, "oneshot");
   for (auto& op : s.program[0][0].ops) {

@@ -61,6 +61,15 @@ TEST(Filter, LaterItemsOverrideEarlierOnes) {
   EXPECT_EQ(Admitted("allreduce:tree;ring", Kind::kAllReduce), "ring");
 }
 
+TEST(Filter, NamesOfSeveralWordsMayBeWrittenTogether) {
+  for (const char* text : {"hierarchical_ring", "HierarchicalRing", "allreduce:hierarchicalring"}) {
+    const Filter filter = Parsed(text);
+    EXPECT_TRUE(filter.Admits(Kind::kAllReduce, "hierarchical_ring")) << text;
+    EXPECT_FALSE(filter.Admits(Kind::kAllReduce, "hierarchical")) << text;
+    EXPECT_FALSE(filter.Admits(Kind::kAllReduce, "ring")) << text;
+  }
+}
+
 TEST(Filter, NcclsOtherAlgorithmsAreKnownAndStandForNothing) {
   EXPECT_EQ(Admitted("CollNetDirect,CollNetChain,NVLS,NVLSTree,PAT", Kind::kAllReduce), "");
   EXPECT_EQ(Admitted("nvls,ring", Kind::kAllReduce), "ring");
@@ -73,7 +82,9 @@ TEST(Filter, NamesTheUnknownWordAndListsTheKnownOnes) {
     const char* word;
     const char* known;
   } const kCases[] = {
-      {"warp", "'warp'", "bruck, direct, hierarchical, oneshot, pairwise, pull, push, rhd, ring, tree, twoshot"},
+      {"warp", "'warp'",
+       "bruck, direct, hierarchical, hierarchical_bruck, hierarchical_rhd, hierarchical_ring, hierarchical_tree, oneshot, "
+       "pairwise, pull, push, rhd, ring, tree, twoshot"},
       {"ring,warp", "'warp'", "nvlstree"},
       {"allreduce:ring;broadcast:warp", "'warp'", "ring"},
       {"allredcue:ring", "'allredcue'", "allreduce, broadcast, reduce, allgather, reducescatter, alltoall"},

@@ -311,7 +311,7 @@ TEST(ChooseAcrossMachines, OthersWhereLevelsDoNotPay) {
     EXPECT_NE(chooser->Choose(AskAcross(Kind::kAllReduce, 4, 1, bytes)).algorithm, "hierarchical") << bytes;
     EXPECT_NE(chooser->Choose(Ask(Kind::kAllReduce, 4, bytes)).algorithm, "hierarchical") << bytes;
   }
-  EXPECT_EQ(chooser->Choose(AskAcross(Kind::kAllReduce, 2, 2, 8)).algorithm, "oneshot");
+  EXPECT_NE(chooser->Choose(AskAcross(Kind::kAllReduce, 2, 2, 8)).algorithm, "hierarchical");
   // All that an all-to-all has must cross, whoever sends it.
   EXPECT_NE(chooser->Choose(AskAcross(Kind::kAllToAll, 2, 4, 16 * kMi)).algorithm, "hierarchical");
 }
@@ -340,6 +340,87 @@ TEST(ChooseAcrossMachines, GroupOrderIsKept) {
   }
 }
 
+// Where a message is dear a logarithmic number of them is best; where bytes are, that each crosses once.
+TEST(ChooseAcrossMachines, ManyMachinesPassSmallDataOnInFewRounds) {
+  const auto chooser = MakeChooser("", 4 * kScratch, 1, SlowLink());
+  for (const auto& [h, g] : {std::pair(32, 4), std::pair(64, 2)}) {
+    SCOPED_TRACE(std::to_string(h) + " x " + std::to_string(g));
+    for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kAllToAll})
+      EXPECT_EQ(chooser->Choose(AskAcross(kind, h, g, 8)).algorithm, "hierarchical_bruck") << plan::KindName(kind);
+    EXPECT_EQ(chooser->Choose(AskAcross(Kind::kReduceScatter, h, g, 8)).algorithm, "hierarchical_rhd");
+    for (Kind kind : {Kind::kBroadcast, Kind::kReduce})
+      EXPECT_EQ(chooser->Choose(AskAcross(kind, h, g, 8)).algorithm, "hierarchical_tree") << plan::KindName(kind);
+    // In between a few rounds of few bytes, then each byte once.
+    EXPECT_EQ(chooser->Choose(AskAcross(Kind::kAllReduce, h, g, 256 * kKi)).algorithm, "hierarchical_rhd");
+    const Choice large = chooser->Choose(AskAcross(Kind::kAllReduce, h, g, 64 * kMi));
+    EXPECT_TRUE(large.algorithm == "hierarchical" || large.algorithm == "hierarchical_rhd") << large.algorithm;
+    EXPECT_LE(large.seconds, 1.3 * 2 * (h - 1) / h * 64 * kMi / SlowLink().link_bytes_per_second);
+    const Choice chain = chooser->Choose(AskAcross(Kind::kBroadcast, h, g, 256 * kMi));
+    EXPECT_TRUE(chain.algorithm == "hierarchical" || chain.algorithm == "ring") << chain.algorithm;
+  }
+}
+
+TEST(ChooseAcrossMachines, TwoMachinesPassNothingOnUnlessAsked) {
+  const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
+  for (int k = 0; k < plan::kNumKinds; ++k) {
+    const auto kind = static_cast<Kind>(k);
+    if (kind == Kind::kSendRecv) continue;
+    for (uint64_t bytes : {uint64_t{8}, 64 * kKi, 16 * kMi}) {
+      const std::string_view taken = chooser->Choose(AskAcross(kind, 2, 4, bytes)).algorithm;
+      // That all-reduce is one hop instead of two, with the same bytes on two machines.
+      const bool gathers = kind == Kind::kAllReduce && bytes <= 64 * kKi && taken == "hierarchical_bruck";
+      EXPECT_TRUE(gathers || !taken.starts_with("hierarchical_")) << plan::KindName(kind) << " " << taken;
+    }
+    for (std::string_view algorithm : algo::HierarchicalAlgorithms(kind)) {
+      const Choice asked = MakeChooser(algorithm, kScratch, 1, SlowLink())->Choose(AskAcross(kind, 2, 4, 64 * kKi));
+      EXPECT_EQ(asked.algorithm, algorithm) << plan::KindName(kind);
+    }
+  }
+}
+
+// What is not looked at unless asked for would not have been chosen.
+TEST(ChooseAcrossMachines, WhatIsLeftOutIsNoBetter) {
+  cost::Machine fast;
+  fast.cores = 8;
+  fast.link_bytes_per_second = 2.5e10;
+  fast.network_signal_seconds = 3e-6;
+  fast.network_message_seconds = 2e-7;
+  for (const cost::Machine& machine : {SlowLink(), fast}) {
+    const auto chooser = MakeChooser("", 4 * kScratch, 1, machine);
+    for (const auto& [h, g] : {std::pair(2, 4), std::pair(3, 2), std::pair(4, 4), std::pair(16, 4)}) {
+      for (int k = 0; k < plan::kNumKinds; ++k) {
+        const auto kind = static_cast<Kind>(k);
+        if (kind == Kind::kSendRecv) continue;
+        for (std::string_view algorithm : algo::Algorithms(kind, Machines(h, g))) {
+          const auto only = MakeChooser(algorithm, 4 * kScratch, 1, machine);
+          for (uint64_t bytes : {uint64_t{8}, 4 * kKi, 128 * kKi, 16 * kMi}) {
+            const Choice asked = only->Choose(AskAcross(kind, h, g, bytes));
+            const Choice free = chooser->Choose(AskAcross(kind, h, g, bytes));
+            if (asked.algorithm == algorithm) {  // and not one that needs what there is not
+              EXPECT_LE(free.seconds, asked.seconds * 1.1)
+                  << plan::KindName(kind) << " " << h << " x " << g << " " << bytes << ": " << free.algorithm << " before "
+                  << algorithm;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ChooseAcrossMachines, ABarrierOfManyMachinesIsPassedOn) {
+  EXPECT_EQ(BarrierAlgorithm({}), "oneshot");
+  EXPECT_EQ(BarrierAlgorithm(Machines(4, 1)), "oneshot");
+  EXPECT_EQ(BarrierAlgorithm(Machines(4, 2)), "hierarchical");
+  EXPECT_EQ(BarrierAlgorithm(Machines(64, 2)), "hierarchical_bruck");
+  for (const int h : {2, 8, 16, 64}) {
+    const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
+    const auto kept = MakeChooser(BarrierAlgorithm(Machines(h, 2)), kScratch, 1, SlowLink());
+    EXPECT_LE(kept->Choose(AskAcross(Kind::kBarrier, h, 2, 0)).seconds,
+              1.5 * chooser->Choose(AskAcross(Kind::kBarrier, h, 2, 0)).seconds) << h;
+  }
+}
+
 // Placements are told apart, and the same ones are asked about once.
 TEST(ChooseAcrossMachines, DependsOnThePlacement) {
   const auto one = MakeChooser("", kScratch, 1, SlowLink()), other = MakeChooser("", kScratch, 1, SlowLink());
@@ -353,6 +434,88 @@ TEST(ChooseAcrossMachines, DependsOnThePlacement) {
   ExpectSame(a, other->Choose(contiguous));
   EXPECT_LT(c.seconds, a.seconds);
   EXPECT_EQ(a.seconds, b.seconds);  // a plan in two levels does not mind how ranks lie
+}
+
+// ---- why ----
+
+// Explaining never tells another choice than the one that is made, and the one that is made is the fastest there is.
+TEST(Explain, EndsInTheChoice) {
+  for (const char* filter : {"", "ring", "^oneshot,twoshot", "bruck"}) {
+    const auto chooser = MakeChooser(filter, kScratch, 4, SlowLink());
+    ForEachQuery([&](Query query) {
+      if (query.contract.ranks == 8) query.placement = Machines(2, 4);
+      for (const bool group_order : {false, true}) {
+        query.group_order = group_order;
+        const Decision decision = chooser->Explain(query);
+        ExpectSame(decision.choice, chooser->Choose(query));
+        ASSERT_GE(decision.chosen, 0);
+        ExpectSame(decision.candidates[static_cast<size_t>(decision.chosen)].choice, decision.choice);
+        EXPECT_EQ(decision.reason, Reason::kFastest);
+        for (const Candidate& c : decision.candidates) {
+          if (c.excluded != Exclusion::kNone) continue;
+          EXPECT_GE(c.choice.seconds, decision.choice.seconds) << c.choice.algorithm;
+        }
+      }
+    });
+  }
+}
+
+TEST(Explain, SplitsTheTimeIntoPartsThatAddUp) {
+  const auto chooser = MakeChooser("", kScratch, 4, SlowLink());
+  ForEachQuery([&](Query query) {
+    for (const bool across : {false, true}) {
+      if (across && (query.contract.ranks == 1 || query.access != Access::kNone)) continue;
+      query.placement = {};
+      if (across) query.placement = Machines(query.contract.ranks, 1);
+      const Choice choice = chooser->Choose(query);
+      const Split split = chooser->SplitTime(query, choice);
+      EXPECT_NEAR(split.steps + split.copies + split.messages + split.link, choice.seconds, 1e-9 + 1e-9 * choice.seconds);
+      for (const double part : {split.steps, split.copies, split.messages, split.link}) EXPECT_GE(part, -1e-12);
+      EXPECT_EQ(split.steps > 0, choice.seconds > 0) << plan::KindName(query.contract.kind);
+      EXPECT_EQ(split.messages > 0, across) << plan::KindName(query.contract.kind);
+      const bool data = query.block_bytes > 0 && query.contract.kind != Kind::kBarrier;
+      EXPECT_EQ(split.link > 0, across && data) << plan::KindName(query.contract.kind);
+    }
+  });
+  const Query small = AskAcross(Kind::kAllReduce, 2, 4, 8), large = AskAcross(Kind::kAllReduce, 2, 4, 64 * kMi);
+  const Split latency = chooser->SplitTime(small, chooser->Choose(small));
+  const Split bytes = chooser->SplitTime(large, chooser->Choose(large));
+  EXPECT_GT(latency.messages, latency.link);
+  EXPECT_GT(bytes.link, bytes.messages);
+}
+
+TEST(Explain, SaysWhatIsExcludedAndWhy) {
+  const auto of = [](const Decision& decision, std::string_view algorithm) {
+    for (const Candidate& c : decision.candidates) {
+      if (c.choice.algorithm == algorithm) return c;
+    }
+    ADD_FAILURE() << algorithm << " is missing";
+    return Candidate();
+  };
+  Query query = Ask(Kind::kAllReduce, 4, kMi);
+  Decision decision = MakeChooser("^ring")->Explain(query);
+  EXPECT_EQ(of(decision, "ring").excluded, Exclusion::kFilter);
+  EXPECT_TRUE(std::isfinite(of(decision, "ring").choice.seconds)) << "what it would have taken";
+  EXPECT_EQ(of(decision, "direct").excluded, Exclusion::kAccess);
+  EXPECT_EQ(of(decision, "twoshot").excluded, Exclusion::kNone);
+  EXPECT_FALSE(decision.filter_ignored);
+  query.group_order = true;
+  decision = MakeChooser()->Explain(query);
+  EXPECT_EQ(of(decision, "ring").excluded, Exclusion::kGroupOrder);
+  EXPECT_EQ(of(decision, "oneshot").excluded, Exclusion::kNone);
+  decision = MakeChooser("bruck")->Explain(Ask(Kind::kAllReduce, 4, kMi));
+  EXPECT_TRUE(decision.filter_ignored);
+  EXPECT_EQ(of(decision, "ring").excluded, Exclusion::kNone);
+  decision = MakeChooser("", 64)->Explain(Ask(Kind::kAllToAll, 8, kMi));
+  EXPECT_EQ(of(decision, "oneshot").excluded, Exclusion::kScratch);
+  EXPECT_EQ(decision.chosen, -1);
+  EXPECT_EQ(decision.reason, Reason::kNoScratch);
+  query = Ask(Kind::kAllGather, 4, 16 * kMi, Access::kMapped);
+  query.short_runs = true;
+  EXPECT_EQ(MakeChooser()->Explain(query).reason, Reason::kShortRuns);
+  query = Ask(Kind::kAllToAll, 4, 16 * kMi, Access::kMapped);
+  query.split_rows = true;
+  EXPECT_EQ(MakeChooser()->Explain(query).reason, Reason::kSplitRows);
 }
 
 TEST(Choose, IsSafeFromSeveralThreads) {

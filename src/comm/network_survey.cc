@@ -1,0 +1,107 @@
+#include "src/comm/network_survey.h"
+
+#include <chrono>
+#include <string>
+
+#include "src/base/log.h"
+#include "src/base/param.h"
+
+namespace axccl::comm {
+
+const char* TextOf(NetworkSource source) {
+  switch (source) {
+    case NetworkSource::kFixed: return "fixed figures";
+    case NetworkSource::kMeasured: return "measured";
+    case NetworkSource::kKept: return "measured before";
+  }
+  return "";
+}
+
+void NetworkSurvey::FindClasses(std::span<const int> machine_of, std::span<const NetworkText> networks) {
+  classes_ = FindPairClasses(machine_of, networks);
+}
+
+NetworkSurvey::News NetworkSurvey::Recall(const Settings& settings) {
+  News news{cost::NetworkOf(settings.machine), settings.network, 0};
+  const std::string when = param::Get("AXCCL_NET_MEASURE");
+  if (news.source != NetworkSource::kFixed || when == "never" || classes_.empty()) return news;
+  known_.resize(classes_.size());
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const std::string& name = classes_[i].name;
+    const Result<cost::Network> recalled =
+        when == "always" ? Status(Code::kSystemError, "not asked for") : cost::RecallNetwork(name);
+    if (recalled.ok()) {
+      known_[i] = recalled.value();
+      Log(i, ("kept in " + cost::NetworkFile(name)).c_str());
+      continue;
+    }
+    news.to_measure |= 1u << i;
+    if (recalled.status().code() == Code::kInvalidArgument)
+      AXCCL_INFO(kInit, "%s; measuring again", std::string(recalled.status().message()).c_str());
+  }
+  if (news.to_measure == 0) SetFigures(NetworkSource::kKept, &news);
+  return news;
+}
+
+// Once all classes are known.
+void NetworkSurvey::SetFigures(NetworkSource source, News* news) const {
+  news->figures = known_[0];
+  for (const cost::Network& network : known_) news->figures = cost::Slower(news->figures, network);
+  news->source = source;
+}
+
+void NetworkSurvey::Log(size_t i, const char* source) const {
+  const cost::Network& network = known_[i];
+  AXCCL_INFO(kInit, "network %s: messages take %.2f us, and %.2f us of each end; %.1f MB/s; %s", classes_[i].name.c_str(),
+             1e6 * network.signal_seconds, 1e6 * network.message_seconds, 1e-6 * network.link_bytes_per_second, source);
+}
+
+Status NetworkSurvey::Prepare(const News& news, exec::BlockHeader* own, const RemoteOf& remote_of) {
+  news_ = news;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const int other = classes_[i].rank;
+    if ((news.to_measure >> i & 1) == 0 || (self_ != 0 && self_ != other)) continue;
+    const int peer = self_ == 0 ? other : 0;
+    AXCCL_ASSIGN_OR_RETURN(auto probe, NetworkProbe::Create({peer, remote_of(peer)}, own));
+    probes_.emplace_back(i, std::move(probe));
+  }
+  return Status();
+}
+
+Status NetworkSurvey::Learn(Exchange* exchange, device::host::Queue* queue, const NetworkProbe::Patience& patience,
+                            Settings* settings) {
+  if (news_.to_measure != 0) {
+    for (const auto& [i, probe] : probes_) {
+      AXCCL_INFO(kInit, "measuring the network %s", classes_[i].name.c_str());
+      if (self_ != 0) {
+        AXCCL_RETURN_IF_ERROR(probe->Answer(queue, patience));
+        continue;
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      AXCCL_ASSIGN_OR_RETURN(known_[i], probe->Measure(queue, patience));
+      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+      cost::KeepNetwork(classes_[i].name, known_[i]);
+      Log(i, ("measured in " + std::to_string(took.count()) + " ms").c_str());
+    }
+    if (self_ == 0) SetFigures(NetworkSource::kMeasured, &news_);
+    std::vector<News> all(static_cast<size_t>(ranks_));
+    AXCCL_RETURN_IF_ERROR(exchange->AllGather(&news_, sizeof(news_), all.data()));
+    news_ = all[0];
+  }
+  cost::SetNetwork(news_.figures, &settings->machine);
+  settings->network = news_.source;
+  return Status();
+}
+
+void NetworkSurvey::GiveUp() {
+  for (const auto& [i, probe] : probes_) probe->GiveUp();
+}
+
+void NetworkSurvey::LeaveTo(Block* block) {
+  for (const auto& [i, probe] : probes_) {
+    if (void* const memory = probe->TakeMemory(); memory != nullptr) block->Keep({memory});
+  }
+  probes_.clear();
+}
+
+}  // namespace axccl::comm

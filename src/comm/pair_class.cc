@@ -1,0 +1,99 @@
+#include "src/comm/pair_class.h"
+
+#include <ifaddrs.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string_view>
+
+namespace axccl::comm {
+
+namespace {
+
+template <size_t N>
+void Store(std::string_view text, char (&field)[N]) {
+  const size_t bytes = std::min(text.size(), N - 1);
+  std::copy_n(text.begin(), bytes, field);
+  std::fill(field + bytes, field + N, '\0');
+}
+
+// Another rank wrote it, and it goes into files and logs.
+template <size_t N>
+std::string Load(const char (&field)[N]) {
+  std::string text(field, std::find(field, field + N, '\0'));
+  std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+std::string Attribute(const std::string& device, const char* name) {
+  std::ifstream file("/sys/class/net/" + device + "/" + name);
+  std::string value;
+  return file >> value ? value : "?";
+}
+
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : std::string(" ") + name + "=" + value;
+}
+
+std::string WithoutPort(const boot::Address& address) {
+  const std::string text = boot::ToText(address);
+  return text.substr(0, text.rfind(':'));
+}
+
+// Of an address of this machine; "" where its mask is not known.
+std::string SubnetOf(const boot::Address& address) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(list, freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_netmask == nullptr) continue;
+    boot::Address subnet = boot::FromSockaddr(entry->ifa_addr);
+    if (subnet.family == 0 || subnet.family != address.family || subnet.ip != address.ip) continue;
+    const boot::Address mask = boot::FromSockaddr(entry->ifa_netmask);
+    int bits = 0;
+    for (size_t i = 0; i < subnet.ip.size(); ++i) {
+      subnet.ip[i] &= mask.ip[i];
+      bits += __builtin_popcount(mask.ip[i]);
+    }
+    return WithoutPort(subnet) + "/" + std::to_string(bits);
+  }
+  return "";
+}
+
+std::string NameOf(const NetworkText& a, const NetworkText& b) {
+  const std::string subnet = Load(a.subnet), ways = Load(a.devices) + " - " + Load(b.devices);
+  if (Load(a.address) == Load(b.address)) return ways + ", one machine";
+  return ways + (subnet == Load(b.subnet) ? ", subnet " : ", routed from ") + (subnet.empty() ? "?" : subnet);
+}
+
+}  // namespace
+
+NetworkText DescribeNetwork(const std::vector<std::string>& devices, const boot::Address& address) {
+  std::string text;
+  for (const std::string& device : devices) {
+    text += text.empty() ? "" : ", ";
+    text += device + " " + Attribute(device, "speed") + " Mbit/s mtu " + Attribute(device, "mtu");
+  }
+  text += Environment("UCX_TLS") + Environment("UCX_NET_DEVICES");
+  NetworkText network{};
+  Store(text, network.devices);
+  Store(SubnetOf(address), network.subnet);
+  Store(WithoutPort(address), network.address);
+  return network;
+}
+
+std::vector<PairClass> FindPairClasses(std::span<const int> machine_of, std::span<const NetworkText> networks) {
+  std::vector<PairClass> classes;
+  for (size_t rank = 0; rank < machine_of.size() && classes.size() < kMostClasses; ++rank) {
+    if (machine_of[rank] == machine_of[0]) continue;
+    const std::string name = NameOf(networks[0], networks[rank]);
+    const bool known = std::any_of(classes.begin(), classes.end(), [&](const PairClass& c) { return c.name == name; });
+    if (!known) classes.push_back({name, static_cast<int>(rank)});
+  }
+  return classes;
+}
+
+}  // namespace axccl::comm
