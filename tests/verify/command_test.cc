@@ -3,8 +3,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
 #include <string>
 
 #include "src/algo/algo.h"
@@ -18,8 +23,9 @@ struct Outcome {
   std::string text;  // standard output and error
 };
 
-Outcome RunProgram(const std::string& arguments) {
-  const std::string command = std::string(AXCCL_PLAN_PROGRAM) + " " + arguments + " 2>&1";
+// `settings`: of the environment, "NAME=value".
+Outcome RunProgram(const std::string& arguments, const std::string& settings = "") {
+  const std::string command = settings + " " + AXCCL_PLAN_PROGRAM + " " + arguments + " 2>&1";
   Outcome outcome;
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;
@@ -80,10 +86,212 @@ TEST(CommandTest, TakesThePlacementOfRanks) {
   EXPECT_NE(o.text.find("\nranks 5\nroot 0\nmachines 0 0 1 1 1\n"), std::string::npos) << o.text;
   o = RunProgram("verify " + plan + "2,3");
   EXPECT_EQ(o.exit, 0) << o.text;
-  for (const char* bad : {"2,2", "5", "1,1,1,1,1", "2,,3", "2,x", ""}) {
+  for (const char* bad : {"2,2", "5", "1,1,1,1,1", "2,,3", "2,x", "", "2x", "x2", "2x0", "1x2x2", "1048576x1048576"}) {
     o = RunProgram("verify " + plan + "'" + bad + "'");
     EXPECT_EQ(o.exit, 2) << bad << ": " << o.text;
   }
+}
+
+TEST(CommandTest, TakesEqualMachinesByTheirNumber) {
+  const std::string show = "show --op all_reduce --algo hierarchical --machines ";
+  const Outcome o = RunProgram(show + "2x2,1x3");
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_EQ(o.text, RunProgram(show + "2,2,1,1,1 --ranks 7").text);
+  EXPECT_NE(o.text.find("\nmachines 0 0 1 1 2 3 4\n"), std::string::npos) << o.text;
+}
+
+TEST(CommandTest, Simulates) {
+  const std::string simulate = "simulate --op all_reduce --algo hierarchical --machines 8x4 --bytes 1G";
+  Outcome o = RunProgram(simulate + " --lanes 2 --tile 256M");
+  EXPECT_EQ(o.exit, 0) << o.text;
+  const auto expect = [&o](const char* line) { EXPECT_NE(o.text.find(line), std::string::npos) << line << "\n" << o.text; };
+  expect("all_reduce by hierarchical: 1073741824 bytes, 32 ranks on 4 machines, 2 lanes, 2 turns\n");
+  expect(" of the link limit of 500.00 GB/s\n");
+  expect("over NICs      1610612736 bytes out of a machine, 1610612736 into one\n");
+  expect("simulated      8 ranks of one machine, which stands for all, ");
+  EXPECT_EQ(RunProgram(simulate + " --lanes 2 --tile 256M").text, o.text);
+  o = RunProgram(simulate + " --nic 1Gbit/s");
+  expect(" of the link limit of 1.29 GB/s\n");
+  expect("busiest        NIC ");
+}
+
+// Each figure of the fabric reaches the simulation, in every unit: four ranks of two machines, no data.
+TEST(CommandTest, SimulatesTheMachinesItIsToldOf) {
+  const std::string barrier = "simulate --op barrier --algo hierarchical --machines 2x2 --bytes 0";
+  const auto time = [](const std::string& arguments) {
+    const Outcome o = RunProgram(arguments);
+    const size_t at = o.text.find("\ntime ");
+    return at == std::string::npos ? -1 : std::atof(o.text.c_str() + at + 6);
+  };
+  const std::string zero = " --op-time 0ns --signal 0us --message 0s --network 1ms";
+  EXPECT_EQ(time(barrier + zero), 1000);
+  EXPECT_EQ(time(barrier + zero + " --signal 1.5us"), 1003);
+  EXPECT_EQ(time(barrier + zero + " --message 250ns"), 1000.5);
+  EXPECT_EQ(time(barrier + zero + " --op-time 1ms"), 4000);  // the four of a leader: the wait for the other is as long
+  const std::string copy = "simulate --op all_reduce --algo direct --ranks 1 --bytes 1000000 --op-time 0s --memory ";
+  EXPECT_EQ(time(copy + "1GB/s"), 2000);
+  EXPECT_EQ(time(copy + "8000Mbit/s"), 2000);
+  const std::string pair = " --bytes 1000000 --op-time 0s --signal 0s --message 0s --network 1ns --memory 1000TB/s";
+  EXPECT_NEAR(time("simulate --op send_recv --algo oneshot --ranks 2 --link 100MB/s" + pair), 10000, 0.1);
+  EXPECT_NEAR(time("simulate --op send_recv --algo oneshot --machines 1,1 --nic 0.8Gbit/s" + pair), 10000, 0.1);
+}
+
+TEST(CommandTest, SimulateSaysWhatIsWrong) {
+  const auto says = [](const std::string& arguments, const std::string& what) {
+    const Outcome o = RunProgram(arguments);
+    EXPECT_EQ(o.exit, 2) << arguments;
+    EXPECT_NE(o.text.find(what), std::string::npos) << arguments << ": " << o.text;
+  };
+  const std::string ring = "simulate --op all_reduce --algo ring --machines 2x2 ";
+  says(ring, "--bytes is missing");
+  for (const char* bad : {"x", "1KB", "-1", "1.5M", "16777216T"}) says(ring + "--bytes " + bad, "is not a size, such as 4096, 64K or 1G");
+  says(ring + "--bytes 1 --tile M", "--tile 'M' is not a size");
+  for (const char* bad : {"400", "0GB/s", "-1GB/s", "400Gb/s", "GB/s", "nanGB/s"})
+    says(ring + "--bytes 1 --nic " + bad, "is not a rate, such as 400Gbit/s or 450GB/s");
+  for (const char* bad : {"5", "-5us", "5 us", "infs", "us"})
+    says(ring + "--bytes 1 --network '" + bad + "'", "is not a time, such as 400ns or 1.5us");
+  says(ring + "--bytes 1 --network 0us", "network latency 0; must be finite and more than 0");
+  says(ring + "--bytes 1 --ranks 5", "--ranks 5 are not the 4 of --machines");
+  says("show --op all_reduce --algo ring --ranks 4 --tile 1M", "--tile is for simulate");
+  says("list --nic 1GB/s", "list takes no argument but --op");
+  says("simulate plan --bytes 1", "simulate takes no FILE");
+  says("simulate --op all_reduce --algo direct --machines 2x2 --bytes 1", "needs memory that its ranks share");
+  says("simulate --op all_reduce --algo ring --machines 8x2049 --bytes 1", "must be 1 to 16384 for ring");
+}
+
+// A machine whose figures are known, so that what is explained is, too.
+const char kMachine[] =
+    "axccl-machine 1\nsignal_seconds 1e-07\nop_seconds 1e-08\nswitch_seconds 1e-06\ncached_bytes_per_second 1e+10\n"
+    "memory_bytes_per_second 5e+09\ncall_seconds 1e-06\ncall_bytes_per_second 2e+09\ncache_bytes 1048576\n";
+
+// The rows of the table in `text`, by algorithm and lanes ("ring 1"), without the mark.
+std::map<std::string, std::string> Rows(const std::string& text) {
+  std::map<std::string, std::string> rows;
+  std::istringstream lines(text.substr(std::min(text.size(), text.find("  algorithm"))));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && (line.starts_with("* ") || line.starts_with("  "))) {
+    std::istringstream words(line.substr(2));
+    std::string algorithm, lanes;
+    words >> algorithm >> lanes;
+    rows[algorithm + " " + lanes] = line;
+  }
+  return rows;
+}
+
+bool Has(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
+
+TEST(ExplainTest, SaysWhatIsChosenBetweenWhatAndWhy) {
+  const TempFile machine(kMachine);
+  const std::string with = std::string(" --cores 16 --machine ") + machine.path();
+  Outcome o = RunProgram("explain --op all_reduce --bytes 64K --ranks 4" + with);
+  EXPECT_EQ(o.exit, 0) << o.text;
+  EXPECT_TRUE(Has(o.text, "all_reduce of 65536 bytes, 4 ranks: blocks of 65536 bytes\n")) << o.text;
+  EXPECT_TRUE(Has(o.text, std::string("machine: from ") + machine.path() + "\n  signal 0.100 us, operation 0.0100 us")) << o.text;
+  EXPECT_FALSE(Has(o.text, "network:")) << o.text;
+  EXPECT_EQ(Rows(o.text).size(), 6u) << o.text;
+  EXPECT_TRUE(Has(o.text, "\nchosen: direct, 1 lanes: the shortest predicted time\n")) << o.text;
+  EXPECT_TRUE(Rows(o.text)["direct 1"].starts_with("* ")) << o.text;
+  // What ranks cannot do is told.
+  o = RunProgram("explain --op all_reduce --bytes 64K --ranks 4 --access none" + with);
+  EXPECT_TRUE(Has(Rows(o.text)["direct 1"], "needs access to the other ranks' buffers")) << o.text;
+  EXPECT_TRUE(Has(o.text, "\nchosen: twoshot, ")) << o.text;
+  o = RunProgram("explain --op all_gather --bytes 16M --ranks 4 --blocks short-runs" + with);
+  EXPECT_TRUE(Has(o.text, "\nchosen: pull, 1 lanes: as direct, whose ranks would write to the same cache lines here\n")) << o.text;
+}
+
+TEST(ExplainTest, HeedsTheSettingsOfRankZero) {
+  const TempFile machine(kMachine);
+  const std::string question = std::string(" explain --op all_reduce --bytes 8 --ranks 4 --machine ") + machine.path();
+  const auto explain = [&](const std::string& settings) { return RunProgram(question, settings); };
+  Outcome o = explain("NCCL_ALGO=ring,tree");
+  EXPECT_TRUE(Has(o.text, "\nNCCL_ALGO=ring,tree\n")) << o.text;
+  EXPECT_TRUE(Has(Rows(o.text)["oneshot 1"], "excluded by NCCL_ALGO")) << o.text;
+  EXPECT_TRUE(Has(o.text, "\nchosen: tree, ")) << o.text;
+  EXPECT_TRUE(Has(explain("NCCL_ALGO=bruck").text, "\nNCCL_ALGO leaves nothing here, so it is not heeded.\nchosen: oneshot, "));
+  o = explain("NCCL_ALGO=wring");
+  EXPECT_EQ(o.exit, 2);
+  EXPECT_TRUE(Has(o.text, "unknown algorithm 'wring'")) << o.text;
+  o = explain("AXCCL_ORDER=group");
+  EXPECT_TRUE(Has(o.text, "\nsums in group order\n")) << o.text;
+  EXPECT_TRUE(Has(Rows(o.text)["ring 1"], "does not fold in group order")) << o.text;
+}
+
+TEST(ExplainTest, KnowsTheNetwork) {
+  const TempFile machine(kMachine);
+  const std::string with = std::string(" --cores 16 --machine ") + machine.path();
+  const std::string question = "explain --op all_reduce --bytes 16M --ranks 8 --machines 4,4" + with;
+  Outcome o = RunProgram(question + " --network fixed");
+  EXPECT_TRUE(Has(o.text, "8 ranks on 2 machines: blocks")) << o.text;
+  EXPECT_TRUE(Has(o.text, "\nnetwork: fixed figures\n  message 10.00 us on its way and 1.00 us of each end, link of a machine "
+                          "2.000 GB/s each way\n")) << o.text;
+  EXPECT_TRUE(Has(o.text, "at most 4 lanes")) << o.text;
+  EXPECT_TRUE(Has(o.text, "\nchosen: hierarchical_bruck, ")) << o.text;
+  EXPECT_TRUE(Has(Rows(o.text)["hierarchical_ring 1"], "another one is as good or better for such a group")) << o.text;
+  EXPECT_TRUE(Has(Rows(o.text)["oneshot 1"], "  link 9")) << o.text;
+  EXPECT_EQ(Rows(RunProgram(question + " --max-lanes 1").text).size(), 11u);
+  // Figures of a file, and those that were kept last.
+  const char kNetwork[] =
+      "axccl-network 1\nclass eth0 - eth0\nsignal_seconds 2e-05\nmessage_seconds 3e-06\nlink_bytes_per_second 1e+08\n";
+  const std::string figures = "\n  message 20.00 us on its way and 3.00 us of each end, link of a machine 0.100 GB/s each way\n";
+  const TempFile network(kNetwork);
+  o = RunProgram(question + " --network " + network.path());
+  EXPECT_TRUE(Has(o.text, std::string("\nnetwork: from ") + network.path() + ", of eth0 - eth0" + figures)) << o.text;
+  std::string folder = testing::TempDir() + "/axccl-plan-test-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string kept = folder + "/network-0123456789abcdef";
+  EXPECT_TRUE(Has(RunProgram(question, "AXCCL_CACHE_DIR=" + folder).text, "\nnetwork: fixed figures\n"));
+  std::ofstream(kept) << kNetwork;
+  std::ofstream(folder + "/network-fedcba9876543210") << "damaged\n";
+  o = RunProgram(question, "AXCCL_CACHE_DIR=" + folder);
+  EXPECT_TRUE(Has(o.text, "\nnetwork: measured before, from " + kept + ", of eth0 - eth0" + figures)) << o.text;
+  std::filesystem::remove_all(folder);
+}
+
+TEST(ExplainTest, CountsBytesAsThePerfToolsDo) {
+  const TempFile machine(kMachine);
+  const std::string with = std::string(" --machine ") + machine.path();
+  const auto block = [&](const std::string& question) {
+    const std::string text = RunProgram("explain " + question + with).text;
+    const size_t at = text.find("blocks of ");
+    return at == std::string::npos ? text : text.substr(at + 10, text.find(" bytes", at) - at - 10);
+  };
+  EXPECT_EQ(block("--op all_reduce --ranks 4 --bytes 1M"), "1048576");
+  EXPECT_EQ(block("--op all_reduce --ranks 4 --bytes 10"), "8");
+  EXPECT_EQ(block("--op all_reduce --ranks 4 --bytes 10 --dtype f16"), "10");
+  for (const char* kind : {"all_gather", "reduce_scatter", "all_to_all", "gather --root 3", "scatter --root 3"})
+    EXPECT_EQ(block(std::string("--ranks 4 --bytes 1000 --op ") + kind), "240") << kind;
+  EXPECT_EQ(block("--op send_recv --ranks 2 --bytes 1K"), "1024");
+  EXPECT_EQ(block("--op barrier --ranks 4"), "0");
+}
+
+TEST(ExplainTest, WrongUseSaysWhatIsWrong) {
+  const TempFile damaged(std::string(kMachine) + "more 1\n");
+  const auto says = [](const std::string& arguments, const std::string& what) {
+    const Outcome o = RunProgram("explain " + arguments);
+    EXPECT_EQ(o.exit, 2) << arguments;
+    EXPECT_TRUE(Has(o.text, what)) << arguments << ": " << o.text;
+  };
+  const std::string question = "--op all_reduce --bytes 8 --ranks 4 ";
+  says("--bytes 8 --ranks 4", "--op is missing");
+  says("--op all_reduce --bytes 8", "--ranks is missing");
+  says("--op all_reduce --ranks 4", "--bytes is missing");
+  says("--op all_reduce --ranks 4 --bytes lots", "--bytes 'lots' is not a size");
+  says(question + "--algo ring", "explain takes no --algo");
+  says(question + "plan", "explain takes no FILE");
+  says(question + "--access none --machines 2,1", "--ranks 4 are not the 3 of --machines");
+  says(question + "--access call --machines 2,2", "ranks on several machines do not reach");
+  says(question + "--access maybe", "--access 'maybe' is unknown; there is none, call and mapped");
+  says(question + "--dtype f33", "--dtype 'f33' is unknown; there is f16,");
+  says(question + "--blocks odd", "--blocks 'odd' is unknown");
+  says(question + "--machine /nonexistent", "open(/nonexistent): No such file");
+  says(question + "--machine " + damaged.path(), "machine file, line 10: found 'more 1', expected the end");
+  says(question + "--machines 2,2 --network " + damaged.path(), "network file, line 1: found 'axccl-machine 1', expected axccl-");
+  says("--op send_recv --bytes 8 --ranks 4", "must be 2");
+  says("--op broadcast --bytes 8 --ranks 4 --root 4", "root 4");
+  const Outcome o = RunProgram("show --op all_reduce --algo ring --ranks 4 --bytes 8");
+  EXPECT_EQ(o.exit, 2);
+  EXPECT_TRUE(Has(o.text, "--bytes is for simulate and explain")) << o.text;
 }
 
 TEST(CommandTest, BadPlansExitWithOne) {
@@ -107,7 +315,7 @@ TEST(CommandTest, WrongUseExitsWithTwoAndSaysWhatThereIs) {
     EXPECT_NE(o.text.find(what), std::string::npos) << arguments << ": " << o.text;
   };
   says("", "no command");
-  says("dance", "unknown command 'dance'; there is list, show, verify and hash");
+  says("dance", "unknown command 'dance'; there is list, show, verify, hash, simulate and explain");
   says("show", "--op is missing");
   says("show --op sum", "--op 'sum' is unknown; there is all_reduce, broadcast,");
   says("show --op all_reduce", "--algo is missing; for all_reduce there is direct,");
@@ -128,10 +336,11 @@ TEST(CommandTest, HelpAndList) {
   Outcome o = RunProgram("--help");
   EXPECT_EQ(o.exit, 0);
   EXPECT_NE(o.text.find("axccl-plan verify PLAN"), std::string::npos);
+  EXPECT_NE(o.text.find("axccl-plan simulate PLAN"), std::string::npos);
   o = RunProgram("list --op barrier");
   EXPECT_EQ(o.exit, 0);
   EXPECT_EQ(o.text, "barrier         oneshot\n");
-  EXPECT_EQ(RunProgram("list --op barrier --machines 2,2").text, "barrier         oneshot hierarchical\n");
+  EXPECT_EQ(RunProgram("list --op barrier --machines 2,2").text, "barrier         oneshot hierarchical hierarchical_bruck\n");
   o = RunProgram("list");
   for (int k = 0; k < plan::kNumKinds; ++k) {
     EXPECT_NE(o.text.find(plan::KindName(static_cast<plan::Kind>(k))), std::string::npos) << o.text;

@@ -1,4 +1,4 @@
-// axccl-plan: the plan's text form, hash and verifier on the command line.
+// axccl-plan: the plan's text form, hash, verifier and simulator, and the choice between plans, on the command line.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -7,7 +7,9 @@
 #include "src/algo/algo.h"
 #include "src/plan/text.h"
 #include "src/verify/verify.h"
+#include "tools/axccl-plan/explain.h"
 #include "tools/axccl-plan/options.h"
+#include "tools/axccl-plan/simulate.h"
 
 namespace axccl::tools {
 namespace {
@@ -59,9 +61,17 @@ int Verify(const plan::Schedule& s, const std::string& text) {
   return kDone;
 }
 
+int PrintAll(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone : kBadUse;
+}
+
 int Run(const Options& o) {
   if (o.command == Command::kHelp) return std::fputs(HelpText(), stdout) < 0 ? kBadUse : kDone;
   if (o.command == Command::kList) return List(o);
+  if (o.command == Command::kSimulate || o.command == Command::kExplain) {
+    const Result<std::string> report = o.command == Command::kSimulate ? SimulationReport(o) : Explain(o);
+    return report.ok() ? PrintAll(report.value()) : Complain(report.status(), kBadUse);
+  }
   std::string text;
   if (!o.file.empty()) {
     Result<std::string> read = ReadAll(o.file);
@@ -73,8 +83,7 @@ int Run(const Options& o) {
   if (!schedule.ok()) return Complain(schedule.status(), o.file.empty() ? kBadUse : kBadPlan);
   if (o.file.empty()) text = plan::Print(*schedule);
   if (o.command == Command::kVerify) return Verify(*schedule, text);
-  if (o.command == Command::kShow)
-    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone : kBadUse;
+  if (o.command == Command::kShow) return PrintAll(text);
   std::printf("%s\n", plan::ToString(plan::HashOf(text)).c_str());
   return kDone;
 }

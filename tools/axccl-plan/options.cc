@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
 
 #include "src/algo/algo.h"
+#include "tools/axccl-plan/units.h"
 
 namespace axccl::tools {
 
@@ -13,6 +17,7 @@ namespace {
 
 // Kept below what Generate takes, so that its own message is reached for everything else.
 constexpr int kLargest = 1 << 20;
+constexpr char kCommands[] = "list, show, verify, hash, simulate and explain";
 
 std::string KindNames() {
   std::string names;
@@ -34,19 +39,85 @@ Status ParseInt(const std::string& option, const std::string& text, int least, i
                 std::to_string(kLargest));
 }
 
-// Ranks on each machine, one machine after the other.
-Status ParseMachines(const std::string& text, plan::Placement* placement) {
+Status ParseType(const std::string& text, DataType* type) {
+  static constexpr std::pair<const char*, DataType> kShort[] = {{"f16", DataType::kFloat16}, {"bf16", DataType::kBfloat16},
+                                                                {"f32", DataType::kFloat32}, {"f64", DataType::kFloat64}};
+  for (const auto& [name, named] : kShort) {
+    if (text == name) return *type = named, Status();
+  }
+  std::string known = "f16, bf16, f32, f64";
+  for (int i = 0; i < kNumArithmeticTypes; ++i) {
+    *type = static_cast<DataType>(i);
+    if (text == DataTypeName(*type)) return Status();
+    known.append(", ").append(DataTypeName(*type));
+  }
+  return BadUse("--dtype '" + text + "' is unknown; there is " + known);
+}
+
+Status ParseAccess(const std::string& text, std::optional<tune::Access>* access) {
+  if (text == "none") {
+    *access = tune::Access::kNone;
+  } else if (text == "call") {
+    *access = tune::Access::kCall;
+  } else if (text == "mapped") {
+    *access = tune::Access::kMapped;
+  } else {
+    return BadUse("--access '" + text + "' is unknown; there is none, call and mapped");
+  }
+  return Status();
+}
+
+Status ParseBlocks(const std::string& text, Options* o) {
+  o->short_runs = text == "short-runs";
+  o->split_rows = text == "split-rows";
+  if (o->short_runs || o->split_rows || text == "plain") return Status();
+  return BadUse("--blocks '" + text + "' is unknown; there is plain, short-runs and split-rows");
+}
+
+// Ranks on each machine, one machine after the other; NxM: N on each of M. How many in all.
+Status ParseMachines(const std::string& text, plan::Placement* placement, int* ranks) {
   std::vector<int> machine_of;
   int machine = 0;
-  for (size_t begin = 0; begin <= text.size(); ++machine) {
+  for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    int ranks = 0;
-    AXCCL_RETURN_IF_ERROR(ParseInt("--machines", text.substr(begin, end - begin), 1, &ranks));
-    machine_of.insert(machine_of.end(), static_cast<size_t>(ranks), machine);
+    const std::string item = text.substr(begin, end - begin);
+    const size_t times = std::min(item.find('x'), item.size());
+    int each = 0, machines = 1;
+    AXCCL_RETURN_IF_ERROR(ParseInt("--machines", item.substr(0, times), 1, &each));
+    if (times < item.size()) AXCCL_RETURN_IF_ERROR(ParseInt("--machines", item.substr(times + 1), 1, &machines));
+    if (static_cast<int64_t>(each) * machines + static_cast<int64_t>(machine_of.size()) > kLargest)
+      return BadUse("--machines '" + text + "' are of more than " + std::to_string(kLargest) + " ranks");
+    for (const int after = machine + machines; machine < after; ++machine)
+      machine_of.insert(machine_of.end(), static_cast<size_t>(each), machine);
     begin = end + 1;
   }
   *placement = plan::Placement::Of(machine_of);
+  *ranks = static_cast<int>(machine_of.size());
   return Status();
+}
+
+struct FabricOption {
+  const char* name;
+  double sim::Fabric::* figure;
+  bool rate;
+};
+
+constexpr FabricOption kFabricOptions[] = {
+    {"--op-time", &sim::Fabric::op_seconds, false},        {"--memory", &sim::Fabric::memory_bytes_per_second, true},
+    {"--link", &sim::Fabric::link_bytes_per_second, true}, {"--signal", &sim::Fabric::signal_seconds, false},
+    {"--nic", &sim::Fabric::nic_bytes_per_second, true},   {"--message", &sim::Fabric::message_seconds, false},
+    {"--network", &sim::Fabric::network_seconds, false},
+};
+
+Status ParseFigure(const FabricOption& option, const std::string& text, sim::Fabric* fabric) {
+  double* figure = &(fabric->*option.figure);
+  if (option.rate ? ParseRate(text, figure) : ParseTime(text, figure)) return Status();
+  return BadUse(std::string(option.name) + " '" + text + "' is not a " +
+                (option.rate ? "rate, such as 400Gbit/s or 450GB/s" : "time, such as 400ns or 1.5us"));
+}
+
+Status ParseSize(const std::string& option, const std::string& text, uint64_t* bytes) {
+  return ParseBytes(text, bytes) ? Status() : BadUse(option + " '" + text + "' is not a size, such as 4096, 64K or 1G");
 }
 
 Status ParseCommand(const std::string& word, Command* command) {
@@ -58,13 +129,68 @@ Status ParseCommand(const std::string& word, Command* command) {
     *command = Command::kVerify;
   } else if (word == "hash") {
     *command = Command::kHash;
+  } else if (word == "simulate") {
+    *command = Command::kSimulate;
+  } else if (word == "explain") {
+    *command = Command::kExplain;
   } else {
-    return BadUse("unknown command '" + word + "'; there is list, show, verify and hash");
+    return BadUse("unknown command '" + word + "'; there is " + kCommands);
   }
   return Status();
 }
 
-Status SetOption(const std::string& name, const std::string& value, Options* o) {
+bool IsIn(const std::string& word, std::initializer_list<const char*> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+bool SaysWhatToGenerate(const std::string& word) {
+  return IsIn(word, {"--op", "--algo", "--ranks", "--root", "--lanes", "--machines"});
+}
+bool IsOfSimulate(const std::string& word) {
+  return IsIn(word, {"--bytes", "--tile"}) ||
+         std::any_of(std::begin(kFabricOptions), std::end(kFabricOptions), [&](const auto& f) { return word == f.name; });
+}
+bool IsOfExplain(const std::string& word) {
+  return IsIn(word, {"--bytes", "--dtype", "--machine", "--network", "--access", "--max-lanes", "--cores", "--blocks"});
+}
+bool IsOption(const std::string& word) { return SaysWhatToGenerate(word) || IsOfSimulate(word) || IsOfExplain(word); }
+
+// What was given besides what Options keep.
+struct Given {
+  std::vector<std::string> options;
+  int machine_ranks = 0;
+
+  bool Has(const char* option) const { return std::find(options.begin(), options.end(), option) != options.end(); }
+  // The first of that kind; "": none.
+  std::string First(bool (*is)(const std::string&)) const {
+    const auto first = std::find_if(options.begin(), options.end(), is);
+    return first == options.end() ? "" : *first;
+  }
+};
+
+Status SetSimulated(const std::string& name, const std::string& value, Options* o) {
+  if (name == "--bytes") return ParseSize(name, value, &o->bytes);
+  if (name == "--tile") return ParseSize(name, value, &o->tile_bytes);
+  for (const FabricOption& option : kFabricOptions) {
+    if (name == option.name) return ParseFigure(option, value, &o->fabric);
+  }
+  return Status();
+}
+
+Status SetExplained(const std::string& name, const std::string& value, Options* o) {
+  if (name == "--bytes") return ParseSize(name, value, &o->bytes);
+  if (name == "--dtype") return ParseType(value, &o->type);
+  if (name == "--access") return ParseAccess(value, &o->access);
+  if (name == "--blocks") return ParseBlocks(value, o);
+  if (name == "--max-lanes") return ParseInt(name, value, 1, &o->max_lanes);
+  if (name == "--cores") return ParseInt(name, value, 1, &o->cores);
+  (name == "--machine" ? o->machine_file : o->network_file) = value;
+  return Status();
+}
+
+Status SetOption(const std::string& name, const std::string& value, Options* o, Given* given) {
+  given->options.push_back(name);
+  if (o->command == Command::kExplain && IsOfExplain(name)) return SetExplained(name, value, o);
+  if (o->command == Command::kSimulate && IsOfSimulate(name)) return SetSimulated(name, value, o);
   if (name == "--op") {
     o->has_op = plan::FindKind(value, &o->contract.kind);
     return o->has_op ? Status() : BadUse("--op '" + value + "' is unknown; there is " + KindNames());
@@ -73,23 +199,40 @@ Status SetOption(const std::string& name, const std::string& value, Options* o) 
     o->algorithm = value;
     return Status();
   }
-  if (name == "--machines") return ParseMachines(value, &o->placement);
+  if (name == "--machines") return ParseMachines(value, &o->placement, &given->machine_ranks);
   if (name == "--ranks") return ParseInt(name, value, 1, &o->contract.ranks);
   if (name == "--root") return ParseInt(name, value, 0, &o->contract.root);
-  return ParseInt(name, value, 1, &o->lanes);
+  if (name == "--lanes") return ParseInt(name, value, 1, &o->lanes);
+  // Of another command: it will be told.
+  return Status();
 }
 
-bool IsOption(const std::string& word) {
-  return word == "--op" || word == "--algo" || word == "--ranks" || word == "--root" || word == "--lanes" ||
-         word == "--machines";
+// Ranks are those of --ranks, of --machines, or of both alike.
+Status CheckRanks(const Options& o, const Given& given) {
+  if (!given.Has("--ranks") && given.machine_ranks == 0) return BadUse("--ranks is missing (or --machines)");
+  if (given.machine_ranks == 0 || given.machine_ranks == o.contract.ranks) return Status();
+  return BadUse("--ranks " + std::to_string(o.contract.ranks) + " are not the " + std::to_string(given.machine_ranks) +
+                " of --machines");
 }
 
-Status CheckComplete(const Options& o, bool generated, bool has_ranks) {
-  if (o.command == Command::kList) {
-    const bool only_op = o.file.empty() && o.algorithm.empty() && !has_ranks;
-    return only_op ? Status() : BadUse("list takes no argument but --op and --machines");
-  }
-  if (!o.file.empty()) return generated ? BadUse("give a FILE or --op, --algo and --ranks, not both") : Status();
+Status CheckExplain(const Options& o, const Given& given) {
+  if (!o.file.empty()) return BadUse("explain takes no FILE");
+  // Who asks finds these.
+  const std::string of_plan = given.First([](const std::string& word) { return IsIn(word, {"--algo", "--lanes"}); });
+  if (!of_plan.empty()) return BadUse("explain takes no " + of_plan + ", as that is what it finds out");
+  if (!o.has_op) return BadUse("--op is missing; there is " + KindNames());
+  AXCCL_RETURN_IF_ERROR(CheckRanks(o, given));
+  if (!given.Has("--bytes") && o.contract.kind != Kind::kBarrier) return BadUse("--bytes is missing");
+  if (!o.placement.is_flat() && o.access.value_or(tune::Access::kNone) != tune::Access::kNone)
+    return BadUse("--access: ranks on several machines do not reach each other's buffers");
+  return Status();
+}
+
+Status CheckPlan(const Options& o, const Given& given) {
+  const bool simulates = o.command == Command::kSimulate;
+  if (simulates && !o.file.empty()) return BadUse("simulate takes no FILE but --op, --algo and --machines");
+  if (!o.file.empty())
+    return given.options.empty() ? Status() : BadUse("give a FILE or --op, --algo and --ranks, not both");
   if (!o.has_op) return BadUse("--op is missing (or a FILE); there is " + KindNames());
   if (o.algorithm.empty()) {
     std::string names;
@@ -98,7 +241,22 @@ Status CheckComplete(const Options& o, bool generated, bool has_ranks) {
     }
     return BadUse("--algo is missing; for " + std::string(plan::KindName(o.contract.kind)) + " there is " + names);
   }
-  return has_ranks ? Status() : BadUse("--ranks is missing");
+  AXCCL_RETURN_IF_ERROR(CheckRanks(o, given));
+  return simulates && !given.Has("--bytes") ? BadUse("--bytes is missing") : Status();
+}
+
+Status CheckComplete(const Options& o, const Given& given) {
+  if (o.command == Command::kList) {
+    const std::string other = given.First([](const std::string& word) { return !IsIn(word, {"--op", "--machines"}); });
+    return o.file.empty() && other.empty() ? Status() : BadUse("list takes no argument but --op and --machines");
+  }
+  for (const std::string& word : given.options) {
+    const bool simulated = IsOfSimulate(word), explained = IsOfExplain(word);
+    if (SaysWhatToGenerate(word) || (simulated && o.command == Command::kSimulate)) continue;
+    if (explained && o.command == Command::kExplain) continue;
+    return BadUse(word + " is for " + (simulated && explained ? "simulate and explain" : simulated ? "simulate" : "explain"));
+  }
+  return o.command == Command::kExplain ? CheckExplain(o, given) : CheckPlan(o, given);
 }
 
 }  // namespace
@@ -108,16 +266,14 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
   for (const std::string& a : arguments) {
     if (a == "--help" || a == "-h" || a == "help") return Options();
   }
-  if (arguments.empty()) return BadUse("no command; there is list, show, verify and hash");
+  if (arguments.empty()) return BadUse(std::string("no command; there is ") + kCommands);
   AXCCL_RETURN_IF_ERROR(ParseCommand(arguments[0], &o.command));
-  bool generated = false, has_ranks = false;
+  Given given;
   for (size_t i = 1; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (IsOption(word)) {
       if (i + 1 == arguments.size()) return BadUse(word + " needs a value");
-      AXCCL_RETURN_IF_ERROR(SetOption(word, arguments[++i], &o));
-      generated = true;
-      has_ranks = has_ranks || word == "--ranks";
+      AXCCL_RETURN_IF_ERROR(SetOption(word, arguments[++i], &o, &given));
     } else if (word.size() > 1 && word[0] == '-') {
       return BadUse("unknown option '" + word + "'");
     } else if (word.empty() || !o.file.empty()) {
@@ -126,27 +282,64 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
       o.file = word;
     }
   }
-  AXCCL_RETURN_IF_ERROR(CheckComplete(o, generated, has_ranks));
+  if (!given.Has("--ranks") && given.machine_ranks > 0) o.contract.ranks = given.machine_ranks;
+  AXCCL_RETURN_IF_ERROR(CheckComplete(o, given));
   return o;
 }
 
 const char* HelpText() {
-  return "axccl-plan: look at collective schedules and prove them.\n"
+  return "axccl-plan: look at collective schedules, prove them, and simulate them on machines that are not at hand.\n"
          "\n"
          "  axccl-plan list [--op OP]       the algorithms of each collective; --machines as below\n"
          "  axccl-plan show PLAN            the schedule in canonical text form\n"
          "  axccl-plan verify PLAN          prove it: structure, deadlock, races, leaks, dataflow\n"
          "  axccl-plan hash PLAN            its content hash\n"
+         "  axccl-plan simulate PLAN --bytes B   how long it would take\n"
+         "  axccl-plan explain QUESTION     what the library would choose, between what, and why\n"
          "\n"
          "PLAN is a FILE in text form (- for standard input), or what the library generates for\n"
          "  --op OP         collective: all_reduce, broadcast, reduce, all_gather, reduce_scatter,\n"
          "                  all_to_all, gather, scatter, send_recv, barrier\n"
          "  --algo ALGO     algorithm, see list\n"
-         "  --ranks N       ranks of the group\n"
+         "  --ranks N       ranks of the group (default: those of --machines)\n"
          "  --root R        root rank (default 0)\n"
          "  --lanes L       lanes of each rank (default 1)\n"
          "  --machines A,B  the first A ranks are on one machine, the next B on another, and so on: for the\n"
-         "                  algorithm hierarchical, which no group on a single machine has\n"
+         "                  algorithms hierarchical*, which no group on a single machine has. NxM in such a list\n"
+         "                  is N ranks on each of M machines: 8x2048\n"
+         "\n"
+         "A simulation runs what is generated, not a FILE, on machines that are alike:\n"
+         "  --bytes B       size, as nccl-tests counts it; K, M, G, T are powers of 1024\n"
+         "  --tile B        of a block, for each lane and turn (default: all in one turn)\n"
+         "  --op-time T     every operation of a schedule (default 400ns); ns, us, ms, s\n"
+         "  --memory R      what copies and reductions of a rank read and write (default 3.35TB/s);\n"
+         "                  Mbit/s, Gbit/s, Tbit/s, MB/s, GB/s, TB/s\n"
+         "  --link R        of a rank to others of its machine, each way (default 450GB/s)\n"
+         "  --signal T      between ranks of a machine (default 1.5us)\n"
+         "  --nic R         of a rank to those of other machines, each way (default 400Gbit/s)\n"
+         "  --message T     of a NIC, for each message it sends or takes in (default 250ns)\n"
+         "  --network T     between NICs (default 5us)\n"
+         "It prints the time, the bus bandwidth and its share of what the links allow, what was busiest, and what\n"
+         "crossed between machines. perf/README.md says what a simulation leaves out.\n"
+         "\n"
+         "QUESTION is --op, --ranks, --root and --machines as above, and\n"
+         "  --bytes N       size as nccl-tests and the perf tools count it, K, M and G for binary units: what a\n"
+         "                  rank has, or, of all_gather, reduce_scatter, all_to_all, gather and scatter, the parts\n"
+         "                  of all ranks together (a part is a multiple of 16 bytes)\n"
+         "  --dtype T       type of an element (default f32)\n"
+         "  --access A      how ranks reach each other's buffers: mapped (default: threads, ncclMemAlloc), call\n"
+         "                  (plain memory of other processes) or none (where that is forbidden; on several machines)\n"
+         "  --blocks B      how a view's blocks lie: plain (default), short-runs (side by side, sharing cache lines) or\n"
+         "                  split-rows (side by side, in rows of a few KiB)\n"
+         "  --max-lanes L   lanes there are (default 1, on several machines 4; see NCCL_MIN_CTAS)\n"
+         "  --cores C       cores the ranks of a machine share (default: those of this one)\n"
+         "  --machine FILE  what a machine can do, as measured elsewhere (~/.cache/axccl/machine-*); default: what was\n"
+         "                  measured here, or is now\n"
+         "  --network FILE  what goes between machines (~/.cache/axccl/network-*); default: what was measured last by ranks\n"
+         "                  here, if anything was; fixed: the figures of AXCCL_NET_MEASURE=never\n"
+         "NCCL_ALGO, AXCCL_ORDER and AXCCL_SCRATCH_BYTES are heeded as by rank 0. Of each candidate explain prints the\n"
+         "predicted time and where it goes: steps (operations and signals inside machines), copies (bytes inside\n"
+         "machines), messages (signals between machines) and link (bytes between machines).\n"
          "\n"
          "Exit status: 0 done, and the plan is right; 1 the plan is malformed or rejected; 2 wrong use.\n";
 }

@@ -1,16 +1,21 @@
 // The command line of axccl-plan, parsed. Pure; the options own their text.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/types.h"
 #include "src/plan/contract.h"
 #include "src/plan/placement.h"
+#include "src/sim/fabric.h"
+#include "src/tune/tune.h"
 
 namespace axccl::tools {
 
-enum class Command { kHelp, kList, kShow, kVerify, kHash };
+enum class Command { kHelp, kList, kShow, kVerify, kHash, kSimulate, kExplain };
 
 struct Options {
   Command command = Command::kHelp;
@@ -20,6 +25,20 @@ struct Options {
   std::string algorithm;
   int lanes = 1;
   plan::Placement placement;
+  uint64_t bytes = 0;  // as nccl-tests counts them; of simulate and explain
+
+  // Of simulate.
+  uint64_t tile_bytes = 0;
+  sim::Fabric fabric;
+
+  // Of explain.
+  DataType type = DataType::kFloat32;
+  std::string machine_file;  // empty: that of this machine
+  std::string network_file;  // empty: what was measured last; "fixed": nothing that was measured
+  std::optional<tune::Access> access;
+  int max_lanes = 0;  // 0: what a communicator has
+  int cores = 0;      // 0: those of this machine
+  bool short_runs = false, split_rows = false;  // as in tune::Query
 };
 
 // kInvalidArgument tells which argument is wrong and what is accepted.

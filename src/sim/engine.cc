@@ -1,0 +1,243 @@
+#include "src/sim/engine.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+namespace axccl::sim {
+
+using plan::OpKind;
+
+namespace {
+
+// When a lane goes on, or a message reaches a NIC. Of what happens at the same time machines decide alike: whose number a
+// machine has comes last, and nothing that happens on one at a time depends on what happens then on another.
+struct Event {
+  static constexpr uint32_t kMessage = 1u << 31;
+
+  double time = 0;
+  uint32_t place = 0;     // of the strand, or kMessage and that of the rank it is for, among those of its machine
+  uint32_t distance = 0;  // of the message's sender
+  uint32_t source = 0;    // its place
+  uint32_t sequence = 0;  // of all it sends
+  uint32_t machine = 0;
+  uint32_t index = 0;  // strand or delivery
+
+  bool is_message() const { return (place & kMessage) != 0; }
+  friend auto operator<=>(const Event&, const Event&) = default;
+};
+
+// The signals that have come, or are under way and known to come.
+class Arrivals {
+ public:
+  void Add(double time) { times_.push_back(time); }
+  // When number `count` came; false where it is not known yet. Those before it are forgotten.
+  bool Take(uint64_t count, double* time) {
+    if (taken_ + (times_.size() - next_) < count) return false;
+    for (; taken_ < count; ++taken_) last_ = times_[next_++];
+    if (next_ == times_.size()) {
+      times_.clear();
+      next_ = 0;
+    }
+    *time = std::max(*time, last_);
+    return true;
+  }
+
+ private:
+  std::vector<double> times_;
+  size_t next_ = 0;
+  uint64_t taken_ = 0;
+  double last_ = 0;
+};
+
+struct Strand {
+  size_t next = 0;  // step
+  uint64_t turn = 0;
+  double time = 0;      // at which it waits
+  bool waits = false;   // for what the step before `next` names
+};
+
+class Engine {
+ public:
+  Engine(const Program& program, const Fabric& fabric, double part_bytes, uint64_t turns)
+      : program_(program),
+        fabric_(fabric),
+        part_bytes_(part_bytes),
+        turns_(turns),
+        strands_(program.begin.size() - 1),
+        arrivals_(program.counters.size()),
+        free_(program.ranks * size_t{kNumResources}, 0),
+        sequence_(program.ranks, 0) {
+    const size_t machines = 1 + *std::max_element(program.machine.begin(), program.machine.end());
+    outcome_.busy.resize(free_.size());
+    outcome_.sent.resize(machines);
+    outcome_.received.resize(machines);
+    seconds_[kMemory] = part_bytes / fabric.memory_bytes_per_second;
+    seconds_[kLinkOut] = seconds_[kLinkIn] = part_bytes / fabric.link_bytes_per_second;
+    seconds_[kNicOut] = seconds_[kNicIn] = part_bytes / fabric.nic_bytes_per_second;
+  }
+
+  Result<Outcome> Run();
+
+ private:
+  uint32_t RankOf(size_t strand) const { return static_cast<uint32_t>(strand) / program_.lanes; }
+  Event Resumption(uint32_t strand, double time) const;
+  void Advance(uint32_t strand, double time);
+  double Take(uint32_t resource, double time, double fixed, uint32_t parts);
+  double Move(const Step& step, double time);
+  void Signal(uint32_t rank, const Step& step, double time);
+  void Send(uint32_t rank, uint32_t delivery, double time);
+  void Land(const Event& event);
+  void Arrive(uint32_t counter, double time);
+  uint64_t Awaited(const Strand& strand, const Step& wait) const {
+    return strand.turn * program_.counters[wait.first].per_turn + wait.value;
+  }
+  Status Complain(size_t strand) const;
+
+  const Program& program_;
+  const Fabric& fabric_;
+  const double part_bytes_;
+  const uint64_t turns_;
+  double seconds_[kNumResources];  // of a part
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+  std::vector<Strand> strands_;
+  std::vector<Arrivals> arrivals_;  // [counter]
+  std::vector<double> free_;        // [resource] when it has done what it was asked for
+  std::vector<uint32_t> sequence_;  // [rank] messages sent
+  Outcome outcome_;
+};
+
+Event Engine::Resumption(uint32_t strand, double time) const {
+  const uint32_t rank = RankOf(strand);
+  Event event;
+  event.time = time;
+  event.place = program_.place[rank] * program_.lanes + strand % program_.lanes;
+  event.machine = program_.machine[rank];
+  event.index = strand;
+  return event;
+}
+
+// From now on it is not before `time` that the resource is free again.
+double Engine::Take(uint32_t resource, double time, double fixed, uint32_t parts) {
+  const double takes = fixed + parts * seconds_[resource % kNumResources];
+  outcome_.busy[resource] += takes;
+  return free_[resource] = std::max(time, free_[resource]) + takes;
+}
+
+double Engine::Move(const Step& step, double time) {
+  double end = time;
+  for (uint32_t i = step.first; i < step.first + step.count; ++i) {
+    const Share& share = program_.shares[i];
+    end = std::max(end, Take(share.resource, time, 0, share.parts));
+  }
+  return end;
+}
+
+void Engine::Signal(uint32_t rank, const Step& step, double time) {
+  for (uint32_t i = step.first; i < step.first + step.count; ++i) {
+    const Delivery& delivery = program_.deliveries[i];
+    if (delivery.far) {
+      Send(rank, i, time);
+    } else if (delivery.counter != Delivery::kNobody) {
+      Arrive(delivery.counter, time + (delivery.token ? 0 : fabric_.signal_seconds));
+    }
+  }
+}
+
+void Engine::Send(uint32_t rank, uint32_t index, double time) {
+  const Delivery& delivery = program_.deliveries[index];
+  const uint32_t nic = rank * kNumResources + kNicOut;
+  const double starts = std::max(time, free_[nic]);
+  Take(nic, time, fabric_.message_seconds, delivery.parts);
+  outcome_.sent[program_.machine[rank]] += delivery.parts * part_bytes_;
+  ++outcome_.messages;
+  Event event;
+  event.time = starts + fabric_.message_seconds + fabric_.network_seconds;
+  event.place = Event::kMessage | program_.place[delivery.to];
+  event.distance = delivery.distance;
+  event.source = program_.place[rank];
+  event.sequence = sequence_[rank]++;
+  event.machine = program_.machine[delivery.to];
+  event.index = index;
+  queue_.push(event);
+}
+
+void Engine::Land(const Event& event) {
+  const Delivery& delivery = program_.deliveries[event.index];
+  const double end = Take(delivery.to * kNumResources + kNicIn, event.time, fabric_.message_seconds, delivery.parts);
+  outcome_.received[event.machine] += delivery.parts * part_bytes_;
+  if (delivery.counter != Delivery::kNobody) Arrive(delivery.counter, end);
+}
+
+void Engine::Arrive(uint32_t counter, double time) {
+  arrivals_[counter].Add(time);
+  const uint32_t index = program_.counters[counter].strand;
+  Strand& strand = strands_[index];
+  if (!strand.waits) return;
+  const Step& wait = program_.steps[strand.next - 1];
+  if (wait.first != counter || !arrivals_[counter].Take(Awaited(strand, wait), &strand.time)) return;
+  strand.waits = false;
+  queue_.push(Resumption(index, strand.time));
+}
+
+// As far as it gets. What it shares with others it takes when nothing comes before that any more; signals and waits only
+// tell times, so with those it may run ahead.
+void Engine::Advance(uint32_t index, double time) {
+  Strand& strand = strands_[index];
+  for (; strand.turn < turns_; ++strand.turn, strand.next = program_.begin[index]) {
+    for (; strand.next < program_.begin[index + 1]; ++strand.next) {
+      const Step& step = program_.steps[strand.next];
+      if (step.shared && !queue_.empty()) {
+        const Event event = Resumption(index, time);
+        if (queue_.top() < event) return queue_.push(event);
+      }
+      ++outcome_.operations;
+      time += fabric_.op_seconds;
+      if (step.kind == OpKind::kCopy) time = Move(step, time);
+      if (step.kind == OpKind::kSignal) Signal(RankOf(index), step, time);
+      if (step.kind == OpKind::kWait && !arrivals_[step.first].Take(Awaited(strand, step), &time)) {
+        strand.time = time;
+        strand.waits = true;
+        ++strand.next;
+        return;
+      }
+    }
+  }
+  outcome_.seconds = std::max(outcome_.seconds, time);
+}
+
+Status Engine::Complain(size_t index) const {
+  const Strand& strand = strands_[index];
+  return MakeStatus(Code::kInvalidUsage, "Simulate: rank %u, lane %zu waits for ever at operation %zu of turn %llu: no such "
+                    "signal comes; verify the plan", RankOf(index), index % program_.lanes,
+                    strand.next - program_.begin[index] - 1, static_cast<unsigned long long>(strand.turn));
+}
+
+Result<Outcome> Engine::Run() {
+  for (uint32_t s = 0; s < strands_.size(); ++s) {
+    strands_[s].next = program_.begin[s];
+    queue_.push(Resumption(s, 0));
+  }
+  while (!queue_.empty()) {
+    const Event event = queue_.top();
+    queue_.pop();
+    if (event.is_message()) {
+      Land(event);
+    } else {
+      Advance(event.index, event.time);
+    }
+  }
+  for (size_t s = 0; s < strands_.size(); ++s) {
+    if (strands_[s].turn < turns_) return Complain(s);
+  }
+  return std::move(outcome_);
+}
+
+}  // namespace
+
+Result<Outcome> Execute(const Program& program, const Fabric& fabric, double part_bytes, uint64_t turns) {
+  AXCCL_RETURN_IF_ERROR(Check(fabric));
+  return Engine(program, fabric, part_bytes, turns).Run();
+}
+
+}  // namespace axccl::sim

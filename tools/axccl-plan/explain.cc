@@ -1,0 +1,230 @@
+#include "tools/axccl-plan/explain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "src/algo/algo.h"
+#include "src/base/param.h"
+#include "src/cost/machine.h"
+#include "src/cost/network.h"
+#include "src/plan/schedule.h"
+#include "src/tune/tune.h"
+
+namespace axccl::tools {
+
+using tune::Candidate;
+using tune::Exclusion;
+
+namespace {
+
+[[gnu::format(printf, 2, 3)]] void Print(std::string* out, const char* format, ...) {
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  out->append(line);
+}
+
+double Micro(double seconds) { return seconds * 1e6; }
+double Giga(double bytes_per_second) { return bytes_per_second / 1e9; }
+
+int MaxLanes(const Options& o) {
+  return o.max_lanes > 0 ? o.max_lanes : o.placement.is_flat() ? 1 : tune::kNetworkLanes;
+}
+
+// Parts as nccl-tests cuts them: of whole multiples of 16 bytes.
+uint64_t BlockBytes(const Options& o) {
+  constexpr uint64_t kMultiple = 16;
+  const int root = o.contract.root;
+  const int blocks = std::max(plan::InputBlocks(o.contract, root), plan::OutputBlocks(o.contract, root));
+  if (blocks > 1) return o.bytes / static_cast<uint64_t>(blocks) / kMultiple * kMultiple;
+  return blocks == 0 ? 0 : o.bytes / ElementSize(o.type) * ElementSize(o.type);
+}
+
+tune::Query QueryOf(const Options& o, bool group_order) {
+  tune::Query query;
+  query.contract = o.contract;
+  query.block_bytes = BlockBytes(o);
+  query.type = o.type;
+  query.access = o.access.value_or(o.placement.is_flat() ? tune::Access::kMapped : tune::Access::kNone);
+  query.group_order = group_order;
+  query.short_runs = o.short_runs;
+  query.split_rows = o.split_rows;
+  query.placement = o.placement;
+  return query;
+}
+
+struct Figures {
+  cost::Machine machine;
+  std::string source, network_source;
+};
+
+// Of communicators made from here the newest are the likeliest.
+Status SetNetworkFigures(const Options& o, Figures* f) {
+  std::string file = o.network_file;
+  if (file.empty()) {
+    for (const std::string& kept : cost::NetworkFiles()) {
+      if (file.empty() && cost::ReadNetwork(kept).ok()) file = kept;
+    }
+  }
+  f->network_source = "fixed figures";
+  if (file.empty() || file == "fixed") return Status();
+  AXCCL_ASSIGN_OR_RETURN(const cost::KeptNetwork kept, cost::ReadNetwork(file));
+  cost::SetNetwork(kept.network, &f->machine);
+  f->network_source = (o.network_file.empty() ? "measured before, from " : "from ") + file + ", of " + kept.pair_class;
+  return Status();
+}
+
+Result<Figures> MachineFigures(const Options& o) {
+  Figures f;
+  if (!o.machine_file.empty()) {
+    AXCCL_ASSIGN_OR_RETURN(f.machine, cost::ReadMachine(o.machine_file));
+    f.source = "from " + o.machine_file;
+  } else {
+    const std::string file = cost::CacheFile();
+    const bool known = !file.empty() && cost::ReadMachine(file).ok();
+    f.machine = cost::MeasureOnce(file);
+    f.source = known ? "measured before, from " + file : file.empty() ? "measured now" : "measured now, kept in " + file;
+  }
+  f.machine.cores = o.cores > 0 ? o.cores : cost::Cores();
+  f.machine.ranks = o.contract.ranks;
+  if (!o.placement.is_flat()) AXCCL_RETURN_IF_ERROR(SetNetworkFigures(o, &f));
+  return f;
+}
+
+void PrintMachine(const Figures& f, std::string* out) {
+  const cost::Machine& m = f.machine;
+  out->append("machine: ").append(f.source).append("\n");
+  Print(out, "  signal %.3f us, operation %.4f us, switch of ranks %.2f us, system call %.2f us\n", Micro(m.signal_seconds),
+        Micro(m.op_seconds), Micro(m.switch_seconds), Micro(m.call_seconds));
+  Print(out, "  copies %.1f GB/s in the cache (%.1f MiB a rank), %.1f in memory, %.1f by system call; %d cores\n",
+        Giga(m.cached_bytes_per_second), static_cast<double>(m.cache_bytes) / (1 << 20), Giga(m.memory_bytes_per_second),
+        Giga(m.call_bytes_per_second), m.cores);
+}
+
+void PrintNetwork(const Figures& f, std::string* out) {
+  const cost::Machine& m = f.machine;
+  out->append("network: ").append(f.network_source).append("\n");
+  Print(out, "  message %.2f us on its way and %.2f us of each end, link of a machine %.3f GB/s each way\n",
+        Micro(m.network_signal_seconds), Micro(m.network_message_seconds), Giga(m.link_bytes_per_second));
+}
+
+const char* AccessText(tune::Access access) {
+  switch (access) {
+    case tune::Access::kNone: return "none (only scratch is shared)";
+    case tune::Access::kCall: return "call (by system call)";
+    case tune::Access::kMapped: return "mapped (loads and stores)";
+  }
+  return "";
+}
+
+void PrintQuestion(const Options& o, const tune::Query& query, const std::string& filter, std::string* out) {
+  Print(out, "%s of %llu bytes, %d ranks", plan::KindName(o.contract.kind), static_cast<unsigned long long>(o.bytes),
+        o.contract.ranks);
+  if (!o.placement.is_flat()) Print(out, " on %d machines", o.placement.machines());
+  if (plan::HasRoot(o.contract.kind)) Print(out, ", root %d", o.contract.root);
+  Print(out, ": blocks of %llu bytes\n", static_cast<unsigned long long>(query.block_bytes));
+  Print(out, "access to the other ranks' buffers: %s; at most %d lanes; scratch %lld bytes a rank\n",
+        AccessText(query.access), MaxLanes(o), static_cast<long long>(param::GetInt("AXCCL_SCRATCH_BYTES")));
+  if (query.group_order) Print(out, "sums in group order\n");
+  if (!filter.empty()) out->append("NCCL_ALGO=").append(filter).append("\n");
+}
+
+// The part that is largest.
+std::string Bound(const tune::Split& split, double seconds) {
+  const std::pair<double, const char*> parts[] = {
+      {split.steps, "steps"}, {split.copies, "copies"}, {split.messages, "messages"}, {split.link, "link"}};
+  const auto most = std::max_element(std::begin(parts), std::end(parts));
+  if (seconds <= 0) return "-";
+  std::string text;
+  Print(&text, "%s %.0f%%", most->second, 100 * most->first / seconds);
+  return text;
+}
+
+std::string ExclusionText(Exclusion why) {
+  switch (why) {
+    case Exclusion::kNone: return "";
+    case Exclusion::kFilter: return "excluded by NCCL_ALGO";
+    case Exclusion::kNoGain: return "another one is as good or better for such a group";
+    case Exclusion::kGroupOrder: return "does not fold in group order";
+    case Exclusion::kAccess: return "needs access to the other ranks' buffers";
+    case Exclusion::kScratch: return "its slots do not fit into the scratch (AXCCL_SCRATCH_BYTES)";
+    case Exclusion::kNoPlan: return "has no plan for such a group";
+  }
+  return "";
+}
+
+// Those that may be chosen before the others, each kind from fast to slow.
+std::vector<size_t> InOrder(const std::vector<Candidate>& candidates) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < candidates.size(); ++i) order.push_back(i);
+  const auto key = [&](size_t i) {
+    const Candidate& c = candidates[i];
+    return std::pair(c.excluded != Exclusion::kNone, c.choice.seconds);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  return order;
+}
+
+void PrintTable(const tune::Chooser& chooser, const tune::Query& query, const tune::Decision& decision, std::string* out) {
+  Print(out, "  %-19s %5s %9s %12s %12s %12s %12s %12s  %s\n", "algorithm", "lanes", "tile B", "time us", "steps us",
+        "copies us", "messages us", "link us", "mostly");
+  for (const size_t i : InOrder(decision.candidates)) {
+    const Candidate& c = decision.candidates[i];
+    const std::string name(c.choice.algorithm);
+    const char* const mark = static_cast<int>(i) == decision.chosen ? "*" : " ";
+    Print(out, "%s %-19s %5d ", mark, name.c_str(), c.choice.lanes);
+    if (std::isfinite(c.choice.seconds)) {
+      const tune::Split split = chooser.SplitTime(query, c.choice);
+      const std::string tile = c.choice.tile_bytes == 0 ? "-" : std::to_string(c.choice.tile_bytes);
+      Print(out, "%9s %12.2f %12.2f %12.2f %12.2f %12.2f  %s", tile.c_str(), Micro(c.choice.seconds), Micro(split.steps),
+            Micro(split.copies), Micro(split.messages), Micro(split.link), Bound(split, c.choice.seconds).c_str());
+      if (c.excluded != Exclusion::kNone) Print(out, "; ");
+    } else {
+      Print(out, "%9s %12s %12s %12s %12s %12s  ", "-", "-", "-", "-", "-", "-");
+    }
+    Print(out, "%s\n", ExclusionText(c.excluded).c_str());
+  }
+}
+
+void PrintChoice(const tune::Decision& decision, std::string* out) {
+  const std::string name(decision.choice.algorithm);
+  if (decision.filter_ignored) Print(out, "NCCL_ALGO leaves nothing here, so it is not heeded.\n");
+  Print(out, "chosen: %s, %d lanes", name.c_str(), decision.choice.lanes);
+  if (decision.choice.tile_bytes > 0)
+    Print(out, ", tiles of %llu bytes", static_cast<unsigned long long>(decision.choice.tile_bytes));
+  switch (decision.reason) {
+    case tune::Reason::kFastest: Print(out, ": the shortest predicted time\n"); break;
+    case tune::Reason::kShortRuns: Print(out, ": as direct, whose ranks would write to the same cache lines here\n"); break;
+    case tune::Reason::kSplitRows: Print(out, ": as direct, whose ranks would read parts of the same pages here\n"); break;
+    case tune::Reason::kNoScratch: Print(out, ": nothing fits into the scratch, and this will say so when called\n"); break;
+  }
+}
+
+}  // namespace
+
+Result<std::string> Explain(const Options& o) {
+  // Whether there is such an operation at all.
+  const std::string_view any = algo::Algorithms(o.contract.kind, o.placement).front();
+  AXCCL_RETURN_IF_ERROR(algo::Generate(o.contract, any, 1, o.placement).status());
+  AXCCL_ASSIGN_OR_RETURN(const Figures figures, MachineFigures(o));
+  const std::string filter = param::Get("NCCL_ALGO");
+  const auto scratch = static_cast<uint64_t>(param::GetInt("AXCCL_SCRATCH_BYTES")) / plan::kRotation;
+  AXCCL_ASSIGN_OR_RETURN(const auto chooser, tune::Chooser::Create(figures.machine, filter, scratch, MaxLanes(o)));
+  const tune::Query query = QueryOf(o, param::Get("AXCCL_ORDER") == "group");
+  const tune::Decision decision = chooser->Explain(query);
+  std::string out;
+  PrintQuestion(o, query, filter, &out);
+  PrintMachine(figures, &out);
+  if (!o.placement.is_flat()) PrintNetwork(figures, &out);
+  PrintTable(*chooser, query, decision, &out);
+  PrintChoice(decision, &out);
+  return out;
+}
+
+}  // namespace axccl::tools

@@ -1,0 +1,14 @@
+// The command simulate of axccl-plan.
+#pragma once
+
+#include <string>
+
+#include "src/base/status.h"
+#include "tools/axccl-plan/options.h"
+
+namespace axccl::tools {
+
+// What it prints; the errors of sim::Simulate.
+Result<std::string> SimulationReport(const Options& options);
+
+}  // namespace axccl::tools
