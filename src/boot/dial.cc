@@ -1,6 +1,8 @@
 #include "src/boot/dial.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sodium.h>
 #include <sys/socket.h>
@@ -150,7 +152,9 @@ Status Dial::Receive(FrameType type, std::span<std::byte> payload, bool* closed)
 Dial::Attempt Dial::ConnectOnce(const Address& address) {
   fd_ = Fd(socket(address.family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd_) return {service::OpenError(errno, "ncclCommInitRank: rank " + std::to_string(rank_) + ": a TCP socket")};
-  TuneSocket(fd_.get());
+  // 31 s: a network that loses every tenth packet loses two of these in a row often enough.
+  constexpr int kSynTries = 4;
+  (void)setsockopt(fd_.get(), IPPROTO_TCP, TCP_SYNCNT, &kSynTries, sizeof kSynTries);
   socklen_t bytes;
   const sockaddr_storage storage = ToSockaddr(address, &bytes);
   int error = 0;
@@ -158,11 +162,17 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
     error = errno;
   } else {
     const Wait wait = service::PollUntil(fd_.get(), POLLOUT, patience_.deadline, patience_.abort);
-    if (wait != Wait::kReady) return {Failed(wait, ("connecting to " + whom_).c_str())};
+    if (wait != Wait::kReady) {
+      return {Failed(wait, ("connecting to " + whom_ + " (no answer: a firewall between, or another network? "
+                            "NCCL_SOCKET_IFNAME chooses where it listens)").c_str())};
+    }
     socklen_t length = sizeof error;
     if (getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   }
-  if (error == 0) return Greet();
+  if (error == 0) {
+    TuneSocket(fd_.get());  // only now: the patience with a connection would end the attempts to make one
+    return Greet();
+  }
   return {ConnectFailed(address, error), from_environment()};
 }
 
@@ -229,7 +239,7 @@ Status Dial::SendJoin(JoinBody join) {
   if (hub_.version != kProtocolVersion) {
     (void)!SendAll(&proof, sizeof proof, patience_.deadline).ok();  // so that the hub can tell the other ranks
     return MakeStatus(Code::kInvalidUsage,
-                      "ncclCommInitRank: rank %d speaks version %u of the rendezvous, the process at %s "
+                      "ncclCommInitRank: rank %d speaks version %u of the protocol, the process at %s "
                       "version %u; use one version of the library on all ranks",
                       rank_, kProtocolVersion, Where().c_str(), hub_.version);
   }

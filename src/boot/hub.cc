@@ -309,7 +309,7 @@ void Hub::Enter(Arrival arrival) {
   if (hello.version != kProtocolVersion) {
     const Status reason =
         MakeStatus(Code::kInvalidUsage,
-                   "ncclCommInitRank: rank %d speaks version %u of the rendezvous, the process that made the id "
+                   "ncclCommInitRank: rank %d speaks version %u of the protocol, the process that made the id "
                    "version %u; use one version of the library on all ranks",
                    hello.rank, hello.version, kProtocolVersion);
     link->Reject(reason);

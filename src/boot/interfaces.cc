@@ -6,39 +6,13 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
+
+#include "src/base/name_filter.h"
 
 namespace axccl::boot {
 namespace {
-
-struct NameFilter {
-  bool exclude = false;
-  bool exact = false;
-  std::vector<std::string> names;
-
-  bool Listed(const std::string& name) const {
-    return std::any_of(names.begin(), names.end(),
-                       [&](const std::string& wanted) { return exact ? name == wanted : name.starts_with(wanted); });
-  }
-};
-
-NameFilter ParseFilter(std::string_view text) {
-  NameFilter filter;
-  if (text.starts_with('^')) {
-    filter.exclude = true;
-    text.remove_prefix(1);
-  }
-  if (text.starts_with('=')) {
-    filter.exact = true;
-    text.remove_prefix(1);
-  }
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    if (comma != 0) filter.names.emplace_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return filter;
-}
 
 bool LinkLocal(const Address& address) {
   return address.family == 6 && address.ip[0] == 0xfe && (address.ip[1] & 0xc0) == 0x80;
@@ -78,8 +52,7 @@ class Choice {
                         static_cast<int>(family.size()), family.data());
     }
     Choice choice;
-    choice.asked_ = !ifname.empty();
-    choice.filter_ = ParseFilter(ifname);
+    choice.filter_ = NameFilter(ifname);
     choice.family_ = family.empty() ? 0 : family == "AF_INET" ? 4 : 6;
     return choice;
   }
@@ -92,10 +65,7 @@ class Choice {
     if (Addresses(interface).empty()) {
       return family_ == 0 ? "no address" : family_ == 4 ? "no IPv4 address" : "no global IPv6 address";
     }
-    if (asked_) {
-      if (filter_.Listed(interface.name) == filter_.exclude) return filter_.exclude ? "excluded" : "not asked for";
-      return "";
-    }
+    if (!filter_.empty()) return filter_.Takes(interface.name) ? "" : filter_.excludes() ? "excluded" : "not asked for";
     if (interface.loopback) return "loopback";
     if (!interface.carrier) return "no carrier";
     if (IsOfContainers(interface.name)) return "of containers or virtual machines";
@@ -109,10 +79,10 @@ class Choice {
     for (const Interface& interface : interfaces) {
       if (WhyNot(interface).empty()) usable.push_back(&interface);
     }
-    if (filter_.exclude) {
+    if (filter_.excludes()) {
       std::stable_partition(usable.begin(), usable.end(), [](const Interface* each) { return !each->loopback; });
     }
-    if (!asked_ && usable.empty()) {
+    if (filter_.empty() && usable.empty()) {
       for (const Interface& interface : interfaces) {
         if (interface.loopback && interface.up && !Addresses(interface).empty()) usable.push_back(&interface);
       }
@@ -136,8 +106,7 @@ class Choice {
   }
 
  private:
-  bool asked_ = false;
-  NameFilter filter_;
+  NameFilter filter_{""};
   int family_ = 0;
 };
 
@@ -147,6 +116,17 @@ Status NothingMatches(const Choice& choice, const std::vector<Interface>& interf
                     "NCCL_SOCKET_IFNAME=%.*s NCCL_SOCKET_FAMILY=%.*s: no network interface to use; there are: %s",
                     static_cast<int>(ifname.size()), ifname.data(), static_cast<int>(family.size()), family.data(),
                     choice.Describe(interfaces).c_str());
+}
+
+// "10.0.0.0/24".
+std::string NetworkText(Address address, const Address& mask) {
+  int bits = 0;
+  for (size_t i = 0; i < sizeof(address.ip); ++i) {
+    address.ip[i] &= mask.ip[i];
+    bits += std::popcount(mask.ip[i]);
+  }
+  const std::string text = ToText(address);
+  return text.substr(0, text.rfind(':')) + "/" + std::to_string(bits);
 }
 
 }  // namespace
@@ -162,11 +142,13 @@ Result<std::vector<Interface>> ListInterfaces() {
     if (found == interfaces.end()) {
       const auto has = [&](unsigned flag) { return (entry->ifa_flags & flag) != 0; };
       found = interfaces.insert(interfaces.end(),
-                                Interface{entry->ifa_name, has(IFF_LOOPBACK), {}, has(IFF_UP), has(IFF_RUNNING)});
+                                Interface{entry->ifa_name, has(IFF_LOOPBACK), {}, has(IFF_UP), has(IFF_RUNNING), {}});
     }
     if (entry->ifa_addr == nullptr) continue;
     const Address address = FromSockaddr(entry->ifa_addr);
-    if (address.family != 0 && !LinkLocal(address)) found->addresses.push_back(address);
+    if (address.family == 0 || LinkLocal(address)) continue;
+    found->addresses.push_back(address);
+    if (entry->ifa_netmask != nullptr) found->networks.push_back(NetworkText(address, FromSockaddr(entry->ifa_netmask)));
   }
   return interfaces;
 }

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/rank_list.h"
 #include "src/boot/tree.h"
 
 namespace axccl::boot {
 namespace {
 
 constexpr std::chrono::milliseconds kDuplicateGrace{500};
-constexpr size_t kMaxListed = 200;  // characters
 // The longest patience taken at its word; beyond it the arithmetic of the clock would overflow.
 constexpr uint64_t kMaxPatienceNs = uint64_t{365} * 24 * 3600 * 1000000000;
 
@@ -47,22 +47,7 @@ Rendezvous::Rendezvous(service::Loop* loop, int nranks, const JoinBody& first, O
 std::string Rendezvous::Name(int rank) const { return DescribeRank(rank, seats_[rank].join); }
 
 std::string Rendezvous::ListRanks(const std::function<bool(const Seat&)>& missing) const {
-  std::string list;
-  int count = 0;
-  for (int first = 0; first < nranks_; ++first) {
-    if (!missing(seats_[first])) continue;
-    int last = first;
-    while (last + 1 < nranks_ && missing(seats_[last + 1])) ++last;
-    count += last - first + 1;
-    if (list.size() < kMaxListed) {
-      list += (list.empty() ? "" : ", ") + std::to_string(first);
-      if (last > first) list += (last == first + 1 ? ", " : "-") + std::to_string(last);
-    } else if (!list.ends_with("...")) {
-      list += ", ...";
-    }
-    first = last;
-  }
-  return (count == 1 ? "rank " : "ranks ") + list;
+  return axccl::ListRanks(nranks_, [&](int rank) { return missing(seats_[static_cast<size_t>(rank)]); });
 }
 
 void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const JoinBody& join) {

@@ -130,12 +130,15 @@ TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
     const UniqueId id = ShareId(context);
     static std::atomic<bool> abort{false};
     if (context.rank() == 2) {  // never joins
+      while (Hub::Get().value()->Count().value().meetings != 1) sched_yield();  // rank 0 is in
+      context.Set(0, 1);
       const size_t all = Unpack(id).value().num_addresses + size_t{2};  // the listeners and both
       while (Hub::Get().value()->Count().value().watched < all) sched_yield();
       abort.store(true);
       ASSERT_TRUE(context.Barrier());
       return;
     }
+    if (context.rank() == 1) context.Await(0);  // one that nobody knows yet can tell nobody that it gives up
     const Status status =
         Session::Join(id, context.rank(), 3, Patient(), context.rank() == 0 ? &abort : nullptr).status();
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();

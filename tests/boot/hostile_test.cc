@@ -152,14 +152,19 @@ TEST(HandshakeTest, AHubWithoutTheSecretIsNotBelieved) {
 TEST(HandshakeTest, OtherVersionsAreNamedToBothSides) {
   harness::RunRanks(harness::Threads(2), [](RankContext& context) {
     const UniqueId id = ShareId(context);
+    const std::string here = "version " + std::to_string(kProtocolVersion) + ";";
     if (context.rank() == 0) {
       const Status status = JoinStatus(id, 0, 2);
+      const auto start = Clock::time_point(std::chrono::nanoseconds(context.Await(0)));
+      EXPECT_LT(Clock::now() - start, std::chrono::seconds(1) * harness::TimeScale()) << "it need not wait for more";
       EXPECT_EQ(status.code(), Code::kInvalidUsage);
       EXPECT_SAYS(status, "version 77");
-      EXPECT_SAYS(status, ("version " + std::to_string(kProtocolVersion) + ";").c_str());
+      EXPECT_SAYS(status, here.c_str());
       return;
     }
     while (Counts().meetings != 1) sched_yield();
+    const auto start = Clock::now();
+    context.Set(0, static_cast<uint64_t>(std::chrono::nanoseconds(start.time_since_epoch()).count()));
     RawRank raw(id);
     Hello hello = HelloOf(1, 2);
     hello.version = 77;
@@ -168,8 +173,10 @@ TEST(HandshakeTest, OtherVersionsAreNamedToBothSides) {
     ASSERT_TRUE(raw.SendBytes(&proof, sizeof proof));
     FrameType type{};
     const Status status = raw.ReceiveFrame(&type);
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(1) * harness::TimeScale());
     EXPECT_EQ(status.code(), Code::kInvalidUsage);
     EXPECT_SAYS(status, "version 77");
+    EXPECT_SAYS(status, here.c_str());
   });
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace axccl::boot {
 namespace {
 
@@ -24,6 +26,16 @@ std::vector<Interface> Machine() {
           {"eth0", false, {V4(10, 0, 0, 5), V6(0x20, 7), V4(10, 0, 0, 6)}},
           {"eth1", false, {V4(10, 1, 0, 5)}},
           {"ib0", false, {V6(0x20, 9)}}};
+}
+
+TEST(InterfacesTest, NetworksAreListedWithTheAddresses) {
+  const Result<std::vector<Interface>> interfaces = ListInterfaces();
+  ASSERT_TRUE(interfaces.ok());
+  for (const Interface& interface : interfaces.value()) {
+    EXPECT_EQ(interface.networks.size(), interface.addresses.size()) << interface.name;
+    if (!interface.loopback) continue;
+    EXPECT_EQ(std::count(interface.networks.begin(), interface.networks.end(), "127.0.0.0/8"), 1) << interface.name;
+  }
 }
 
 std::string Selected(const char* ifname, const char* family = "") {
