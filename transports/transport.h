@@ -50,10 +50,21 @@ inline bool ProcessDied(const ProcessPage& page) {
   return (word & 0x40000000u) != 0;
 }
 
+// What processes have in common that can share memory. Kept apart, so that it can be said what they have not. See
+// transports/shm/host_id.h.
+struct HostId {
+  std::array<uint8_t, 16> machine{};               // hash of what the running kernel is called
+  std::array<uint8_t, 16> given{};                 // hash of NCCL_HOSTID
+  uint64_t network = 0, users = 0, processes = 0;  // namespaces
+  uint64_t user = 0;
+
+  bool operator==(const HostId&) const = default;
+};
+
 // Everything a peer needs to attach to a process of the same machine. Travels over the authenticated bootstrap.
 struct ProcessAddress {
   std::array<uint8_t, 16> process_id{};  // random per process: the identity mappings are cached by
-  std::array<uint8_t, 16> host_id{};     // equal where processes can share memory (boot id, user, namespaces)
+  HostId host_id;                        // equal where processes can share memory
   std::array<uint8_t, 16> token{};       // shown to the owner when asking for the heap
   std::array<char, 48> socket{};         // abstract Unix socket name, without the leading NUL
   uint64_t heap_bytes = 0;
@@ -116,9 +127,10 @@ class RemoteRank : public PeerProcess {
 
   // Takes in what has come for any rank of this process, where no other thread is at it.
   virtual void Progress() = 0;
-  // Between these a thread calls Progress again and again; else a thread of the library sees to it.
+  // Between these a thread calls Progress again and again; else a thread of the library sees to it: at once if the caller is
+  // still `waiting` for a message, in a moment if not.
   virtual void BeginPolling() = 0;
-  virtual void EndPolling() = 0;
+  virtual void EndPolling(bool waiting) = 0;
 
   // The name of the peer's machine.
   virtual const std::string& host() const = 0;

@@ -158,9 +158,8 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
 Result<const Prepared*> Channel::PrepareBarrier() {
   if (barrier_.program == nullptr) {
     Call call;
-    const char* const algorithm = placement_.has_levels() ? "hierarchical" : "oneshot";
-    AXCCL_ASSIGN_OR_RETURN(barrier_.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0}, algorithm, 1,
-                                                               self_, placement_));
+    AXCCL_ASSIGN_OR_RETURN(barrier_.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0},
+                                                               tune::BarrierAlgorithm(placement_), 1, self_, placement_));
     barrier_.signature = Mix(call.Packed(), 0, barrier_.program->plan->hash.low);
     AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier_));
   }
@@ -361,11 +360,14 @@ Status Channel::CheckMembers(int waiting_for) const {
                         "rank %d (pid %u on host %s) cannot be reached any more: %s; abort the communicator and make a "
                         "new one without it",
                         peer.rank, peer.process->pid(), peer.remote->host().c_str(), peer.remote->Trouble().c_str());
-    if (!closed && peer.process->Died())
-      return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it",
-                        peer.rank, peer.process->pid());
+    if (!closed && peer.process->Died()) return DeathOf(peer);
   }
   return Status();
+}
+
+Status Channel::DeathOf(const Member& peer) {
+  return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it", peer.rank,
+                    peer.process->pid());
 }
 
 }  // namespace axccl::exec

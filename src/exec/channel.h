@@ -173,6 +173,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Status CompareCalls(int position) const;
   // The members' health, seen from a rank that waits for `waiting_for`: dead, failed or closed members.
   Status CheckMembers(int waiting_for) const;
+  // What is said of a process of this machine that died.
+  static Status DeathOf(const Member& peer);
 
   uint64_t sequence = 0;  // of the next operation
   uint64_t turn = 0;      // the next turn

@@ -27,7 +27,7 @@ Poll Operation::Fail(Status status) {
   channel_->host()->Fail(status);
   status_ = std::move(status);
   stage_ = Stage::kFinished;
-  polling_.End();
+  polling_.End(false);
   return Poll::kDone;
 }
 
@@ -44,7 +44,7 @@ Poll Operation::Progress() {
   if (channel_->host()->failed()) {
     status_ = channel_->host()->Failure();
     stage_ = Stage::kFinished;
-    polling_.End();
+    polling_.End(false);
     return Poll::kDone;
   }
   TakeMessages();
@@ -187,7 +187,7 @@ void Operation::EndStage() {
     if (call_.views != nullptr && call_.views->zeros) FillZerosOfOthers();
     channel_->host()->last_algorithm.store(plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
     stage_ = Stage::kFinished;
-    polling_.End();
+    polling_.End(false);
   }
 }
 
@@ -332,7 +332,7 @@ Status Operation::SlowCheck(int waiting_for) {
 void Operation::Arm(int doorbell) {
   armed_ = true;
   channel_->own().header->waiter.store(static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
-  polling_.End();
+  polling_.End(true);
   last_look_ = true;
 }
 

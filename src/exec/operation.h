@@ -11,6 +11,7 @@
 
 #include "src/device/host/scheduler.h"
 #include "src/exec/channel.h"
+#include "src/exec/polling.h"
 
 namespace axccl::exec {
 
@@ -69,23 +70,6 @@ class Operation {
   void SendSignal(const Step& step, uint32_t lane, uint64_t turn);
   void AppendRecord(Stretches* stretches) const;
   void AppendSlot(const Outbound::Slot& slot, uint32_t lane, uint16_t endpoint, uint64_t turn, Stretches* stretches) const;
-  // While somebody drives the operation it takes in messages itself.
-  class Polling {
-   public:
-    Polling() = default;
-    Polling(Polling&& other) noexcept : remote_(std::exchange(other.remote_, nullptr)) {}
-    Polling& operator=(Polling&&) = delete;
-    ~Polling() { End(); }
-    void Begin(transport::RemoteRank* remote) {
-      if (remote_ == nullptr) (remote_ = remote)->BeginPolling();
-    }
-    void End() {
-      if (remote_ != nullptr) std::exchange(remote_, nullptr)->EndPolling();
-    }
-
-   private:
-    transport::RemoteRank* remote_ = nullptr;
-  };
   void TakeMessages();
 
   // Announced buffers (direct programs).

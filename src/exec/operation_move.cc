@@ -128,12 +128,17 @@ Status Operation::MoveByCall(const Step& step, const Portion& portion) {
   Places places = Gather(step, portion);
   Host* host = channel_->host();
   const Operand* operand = &prepared_->program->operands[step.operands];
-  auto pid = [&](uint32_t i) { return channel_->member(operand[i].rank).process->pid(); };
+  const auto owner = [&](uint32_t i) -> const Member& { return channel_->member(operand[i].rank); };
+  // Its process may be found to be gone before its death is.
+  const auto checked = [&](uint32_t i, Status status) {
+    return status.code() == Code::kRemoteError ? Channel::DeathOf(owner(i)) : std::move(status);
+  };
   for (uint32_t i = 0; i < step.num_src; ++i) {
     const uint32_t o = step.num_dst + i;
     if (!ByCall(step.operands + o)) continue;
     std::byte* local = channel_->bounce.data() + stride * (i + size_t{1});
-    AXCCL_RETURN_IF_ERROR(host->CallRead(pid(o), local, reinterpret_cast<uint64_t>(channel_->src[i]), bytes));
+    const auto where = reinterpret_cast<uint64_t>(channel_->src[i]);
+    AXCCL_RETURN_IF_ERROR(checked(o, host->CallRead(owner(o).process->pid(), local, where, bytes)));
     channel_->src[i] = local;
   }
   // One local result serves all remote destinations.
@@ -157,7 +162,7 @@ Status Operation::MoveByCall(const Step& step, const Portion& portion) {
   for (uint32_t i = 0; i < step.num_dst; ++i) {
     if (!ByCall(step.operands + i)) continue;
     const auto where = reinterpret_cast<uint64_t>(Address(step.operands + i, portion));
-    AXCCL_RETURN_IF_ERROR(host->CallWrite(pid(i), result, where, bytes));
+    AXCCL_RETURN_IF_ERROR(checked(i, host->CallWrite(owner(i).process->pid(), result, where, bytes)));
   }
   return Status();
 }

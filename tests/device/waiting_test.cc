@@ -1,7 +1,6 @@
 #include "src/device/host/waiting.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <chrono>
 #include <thread>
@@ -110,22 +109,6 @@ TEST(Patience, ShrinksWithTheCrowd) {
   EXPECT_GT(Crowding(), 1);
   SetCrowd(1);
   EXPECT_GT(Crowding(), 1) << "a crowd once seen is remembered";
-}
-
-TEST(MoveToAnotherCore, LeavesTheCoresAThreadMayUseAsTheyWere) {
-  std::thread([] {
-    cpu_set_t before, after, one;
-    ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
-    for (int i = 0; i < 10; ++i) MoveToAnotherCore();
-    ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
-    EXPECT_TRUE(CPU_EQUAL(&before, &after));
-    CPU_ZERO(&one);
-    CPU_SET(sched_getcpu(), &one);
-    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-    MoveToAnotherCore();  // there is none
-    ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
-    EXPECT_TRUE(CPU_EQUAL(&one, &after));
-  }).join();
 }
 
 }  // namespace

@@ -93,7 +93,15 @@ std::byte* FakeHost::Reach(uint32_t pid, uint64_t remote, size_t bytes) const {
   return nullptr;
 }
 
+Status FakeHost::CheckThere(uint32_t pid) const {
+  for (const auto& process : ensemble_->processes_) {
+    if (process->pid() == pid && process->gone()) return MakeStatus(Code::kRemoteError, "process %u is gone", pid);
+  }
+  return Status();
+}
+
 Status FakeHost::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
+  AXCCL_RETURN_IF_ERROR(CheckThere(pid));
   const std::byte* from = Reach(pid, remote, bytes);
   if (from == nullptr) return MakeStatus(Code::kSystemError, "read outside the memory of process %u", pid);
   std::memcpy(local, from, bytes);
@@ -102,6 +110,7 @@ Status FakeHost::CallRead(uint32_t pid, void* local, uint64_t remote, size_t byt
 }
 
 Status FakeHost::CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) {
+  AXCCL_RETURN_IF_ERROR(CheckThere(pid));
   std::byte* to = Reach(pid, remote, bytes);
   if (to == nullptr) return MakeStatus(Code::kSystemError, "write outside the memory of process %u", pid);
   std::memcpy(to, local, bytes);

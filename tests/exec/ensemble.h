@@ -37,7 +37,7 @@ struct EnsembleOptions {
   std::string algorithms;         // NCCL_ALGO's grammar
   int lanes = 1;                  // 2: two lanes wherever the chooser sees any gain
   uint64_t scratch_bytes = 8192;  // small, so that few elements make several turns
-  size_t process_bytes = 4u << 20;
+  size_t process_bytes = 16u << 20;
   double timeout_seconds = 0;
   // Layout::kRemote: the machine of each rank. Empty: two, by turns.
   std::vector<int> machine_of = {};
@@ -70,6 +70,7 @@ class FakeHost : public Host {
 
  private:
   // Where a call finds memory of another process; null when that process has nothing there.
+  Status CheckThere(uint32_t pid) const;
   std::byte* Reach(uint32_t pid, uint64_t remote, size_t bytes) const;
 
   Ensemble* const ensemble_;

@@ -298,6 +298,21 @@ TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
   }
 }
 
+// Whose memory is gone has died, though that is not to be seen yet.
+TEST_F(FailureTest, ProcessThatIsGoneIsTheDeathOfItsRank) {
+  EnsembleOptions options;
+  options.ranks = 3;
+  options.layout = Layout::kCall;
+  options.algorithms = "direct";
+  Make(options);
+  for (int rank = 0; rank < 3; ++rank) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  for (const int rank : {2, 1}) EXPECT_EQ(Step(rank), Poll::kBlocked);
+  ensemble_->process(2).Vanish();
+  const Status status = Finish(0);
+  EXPECT_EQ(status.code(), Code::kRemoteError);
+  EXPECT_EQ(Text(status), "rank 2 (pid 1002) died; abort the communicator and make a new one without it");
+}
+
 // What a peer announces is checked, whatever it says.
 class AnnouncementTest : public FailureTest, public testing::WithParamInterface<uint64_t> {};
 

@@ -54,6 +54,9 @@ class FakeProcess {
   FakePeer* peer() { return &peer_; }
   // Marks the process dead, as the kernel does with a robust futex.
   void Die();
+  // Its memory is gone, and nobody has seen its death yet.
+  void Vanish() { gone_ = true; }
+  bool gone() const { return gone_; }
 
   // Memory for a buffer.
   std::byte* AllocateHeap(size_t bytes, size_t alignment);
@@ -63,6 +66,7 @@ class FakeProcess {
   static std::byte* Take(const TwiceMapped& memory, size_t* used, size_t bytes, size_t alignment);
 
   const uint32_t pid_;
+  bool gone_ = false;
   TwiceMapped heap_, private_;
   size_t heap_used_ = sizeof(transport::ProcessPage), private_used_ = 0;
   FakePeer self_, peer_;

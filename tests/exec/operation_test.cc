@@ -149,9 +149,10 @@ TEST(OperationRemote, NoStretchIsSentForNothing) {
   });
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     if (machine_of.size() > 5) continue;
-    algo::ForEachHierarchical(static_cast<int>(machine_of.size()), [&](const plan::Contract& contract) {
+    algo::ForEachHierarchical(static_cast<int>(machine_of.size()), [&](const plan::Contract& contract,
+                                                                       std::string_view algorithm) {
       if (contract.kind == Kind::kBarrier || contract.root % 2 != 0) return;
-      EnsembleOptions options = OnlyWith(contract, algo::kHierarchical, 1, Layout::kRemote);
+      EnsembleOptions options = OnlyWith(contract, algorithm, 1, Layout::kRemote);
       options.machine_of = machine_of;
       LoseEachStretch(contract, options, &random);
     });
@@ -163,10 +164,11 @@ TEST(OperationRemote, HierarchicalPlansMoveTheRightData) {
   harness::Random random(harness::Scramble(harness::Seed(), 2));
   SCOPED_TRACE(SeedText());
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
-    algo::ForEachHierarchical(static_cast<int>(machine_of.size()), [&](const plan::Contract& contract) {
+    algo::ForEachHierarchical(static_cast<int>(machine_of.size()), [&](const plan::Contract& contract,
+                                                                       std::string_view algorithm) {
       if (machine_of.size() > 5 && contract.root % 3 != 0) return;
       const int lanes = 1 + static_cast<int>(random.Below(2));
-      EnsembleOptions options = OnlyWith(contract, algo::kHierarchical, lanes, Layout::kRemote);
+      EnsembleOptions options = OnlyWith(contract, algorithm, lanes, Layout::kRemote);
       options.machine_of = machine_of;
       Ensemble ensemble(options);
       std::vector<std::unique_ptr<Exchange>> exchanges;
@@ -178,43 +180,62 @@ TEST(OperationRemote, HierarchicalPlansMoveTheRightData) {
         exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
       }
       const std::string what =
-          algo::Describe(contract, algo::kHierarchical, lanes) + " " + algo::Describe(ensemble.channel(0)->placement());
+          algo::Describe(contract, algorithm, lanes) + " " + algo::Describe(ensemble.channel(0)->placement());
       ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random)) << what;
-      ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algo::kHierarchical) << what;
+      ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm) << what;
     });
   }
 }
 
-// What crosses between machines, as sent: twice the share of the other machines each way, and little beside it.
-TEST(OperationRemote, AHierarchicalAllReduceSendsNoMoreThanItMust) {
+// Bytes that cross between machines, as sent, all together.
+double BytesSent(const plan::Contract& contract, std::string_view algorithm, const std::vector<int>& machine_of,
+                 uint64_t count, harness::Random* random) {
+  EnsembleOptions options = OnlyWith(contract, algorithm, 1, Layout::kRemote);
+  options.machine_of = machine_of;
+  options.scratch_bytes = 1u << 20;
+  Ensemble ensemble(options);
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  exchanges.push_back(std::make_unique<Exchange>(
+      &ensemble, Shape{contract, count, Combine::kSum, Scaling::kNone, 0, 0}, random->Next()));
+  EXPECT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, random));
+  EXPECT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm);
+  return static_cast<double>(ensemble.post().bytes());
+}
+
+// An all-reduce: twice the share of the other machines each way, and little beside it. An all-gather and a reduce-scatter:
+// every block to, or fold for, every other machine.
+TEST(OperationRemote, HierarchicalPlansSendNoMoreThanTheyMust) {
   harness::Random random(harness::Scramble(harness::Seed(), 3));
-  for (const std::vector<int>& machine_of : {std::vector<int>{0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2}}) {
-    const plan::Contract contract{Kind::kAllReduce, static_cast<int>(machine_of.size()), 0};
-    EnsembleOptions options = OnlyWith(contract, algo::kHierarchical, 1, Layout::kRemote);
-    options.machine_of = machine_of;
-    options.scratch_bytes = 1u << 20;
-    Ensemble ensemble(options);
-    std::vector<std::unique_ptr<Exchange>> exchanges;
-    const uint64_t count = 100000;
-    exchanges.push_back(std::make_unique<Exchange>(
-        &ensemble, Shape{contract, count, Combine::kSum, Scaling::kNone, 0, 0}, random.Next()));
-    ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
-    const double machines = machine_of.back() + 1;
-    const double least = 2 * (machines - 1) * count * sizeof(int32_t);  // of all machines together
-    EXPECT_GE(static_cast<double>(ensemble.post().bytes()), least);
-    EXPECT_LE(static_cast<double>(ensemble.post().bytes()), least * 1.02);
+  const uint64_t count = 100000;
+  for (const std::vector<int>& machine_of :
+       {std::vector<int>{0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2}, {0, 0, 1, 1, 2, 2, 3, 3}}) {
+    const int ranks = static_cast<int>(machine_of.size());
+    const double machines = machine_of.back() + 1, block = count * sizeof(int32_t);
+    for (const char* algorithm : {"hierarchical", "hierarchical_ring", "hierarchical_rhd", "hierarchical_bruck"}) {
+      for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter}) {
+        const auto& names = algo::HierarchicalAlgorithms(kind);
+        if (std::find(names.begin(), names.end(), algorithm) == names.end()) continue;
+        const bool gathers = kind == Kind::kAllReduce && algorithm == std::string_view("hierarchical_bruck");
+        const double least = gathers                   ? machines * (machines - 1) * block
+                             : kind == Kind::kAllReduce ? 2 * (machines - 1) * block
+                                                        : ranks * (machines - 1) * block;
+        const double sent = BytesSent(plan::Contract{kind, ranks, 0}, algorithm, machine_of, count, &random);
+        EXPECT_GE(sent, least) << algorithm << " " << plan::KindName(kind) << " " << machines;
+        EXPECT_LE(sent, least * 1.02) << algorithm << " " << plan::KindName(kind) << " " << machines;
+      }
+    }
   }
 }
 
 TEST(OperationRemote, EveryRankKnowsWhatToSend) {
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     const plan::Placement placement = plan::Placement::Of(machine_of);
-    algo::ForEachHierarchical(placement.ranks(), [&](const plan::Contract& contract) {
-      const plan::Schedule schedule = algo::Generate(contract, algo::kHierarchical, 2, placement).value();
+    algo::ForEachHierarchical(placement.ranks(), [&](const plan::Contract& contract, std::string_view algorithm) {
+      const plan::Schedule schedule = algo::Generate(contract, algorithm, 2, placement).value();
       for (int rank = 0; rank < placement.ranks(); ++rank) {
         const auto outbound = Outbound::Make(schedule, rank);
         EXPECT_TRUE(outbound.ok()) << outbound.status().message() << ": "
-                                   << algo::Describe(contract, algo::kHierarchical, 2) << " " << algo::Describe(placement);
+                                   << algo::Describe(contract, algorithm, 2) << " " << algo::Describe(placement);
       }
     });
   }

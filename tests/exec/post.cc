@@ -43,7 +43,7 @@ class Post::Remote : public transport::RemoteRank {
   }
   void Progress() override { post_->Deliver(viewer_); }
   void BeginPolling() override {}
-  void EndPolling() override {}
+  void EndPolling(bool) override {}
   std::string Trouble() const override { return ""; }
   const std::string& host() const override { return host_; }
   void Flush(std::chrono::milliseconds) override {}

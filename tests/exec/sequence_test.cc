@@ -25,7 +25,6 @@ TEST_P(SequenceTest, OperationsOfAllSortsFollowEachOther) {
     options.lanes = static_cast<int>(1 + random.Below(2));
     options.algorithms = AnyAlgorithms(&random, options.layout == Layout::kRemote);
     options.scratch_bytes = random.OneIn(2) ? 8192 : 65536;
-    options.process_bytes = 16u << 20;
     Ensemble ensemble(options);
     std::vector<std::unique_ptr<Exchange>> exchanges;
     // Few shapes in many orders, so that prepared calls are met again.
@@ -75,7 +74,6 @@ TEST(Unasked, BuffersOfBothKindsInOneSeries) {
     options.ranks = static_cast<int>(2 + random.Below(4));
     options.layout = Layout::kMixed;
     options.algorithms = "direct,oneshot";
-    options.process_bytes = 16u << 20;
     Ensemble ensemble(options);
     Shape shape{{Kind::kAllGather, options.ranks, 0}, 200, Combine::kSum, Scaling::kNone, 0, 0};
     std::vector<std::unique_ptr<Exchange>> exchanges;
@@ -92,7 +90,6 @@ TEST(Unasked, OneCallIn32Announces) {
   EnsembleOptions options;
   options.layout = Layout::kNothing;
   options.algorithms = "direct,oneshot";
-  options.process_bytes = 16u << 20;
   options.machine = cost::Machine{};
   options.machine->cached_bytes_per_second = 1e8;  // what direct saves in copies is worth the announcement
   Ensemble ensemble(options);
@@ -155,7 +152,6 @@ TEST(ParallelTest, RanksAreDrivenAtTheSameTime) {
     options.ranks = static_cast<int>(2 + round % 4);
     options.lanes = static_cast<int>(1 + random.Below(2));
     options.algorithms = AnyAlgorithms(&random, options.layout == Layout::kRemote);
-    options.process_bytes = 16u << 20;
     Ensemble ensemble(options);
     std::vector<Shape> shapes;
     for (int i = 0; i < 6; ++i) shapes.push_back(AnyShape(options.ranks, &random));

@@ -365,8 +365,9 @@ std::string AnyAlgorithms(harness::Random* random, bool far) {
   std::string filter;
   for (int k = 0; k < plan::kNumKinds; ++k) {
     const auto kind = static_cast<Kind>(k);
-    const bool in_levels = far && random->OneIn(3);
-    filter += (k == 0 ? "" : ";") + Only(kind, in_levels ? algo::kHierarchical : random->Pick(algo::Algorithms(kind)));
+    const auto& hierarchical = algo::HierarchicalAlgorithms(kind);
+    const bool in_levels = far && !hierarchical.empty() && random->OneIn(3);
+    filter += (k == 0 ? "" : ";") + Only(kind, random->Pick(in_levels ? hierarchical : algo::Algorithms(kind)));
   }
   return filter;
 }

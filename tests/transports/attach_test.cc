@@ -13,12 +13,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/run_ranks.h"
 #include "tests/transports/peer.h"
 #include "transports/shm/heap.h"
+#include "transports/shm/host_id.h"
 
 namespace axccl::shm {
 namespace {
@@ -202,10 +205,22 @@ TEST(AttachTest, StoppedPeerCostsTheDeadlineOrAnAbort) {
 TEST(AttachTest, OtherHostsAreRefusedBeforeConnecting) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     ASSERT_PUBLISHED(context);
-    ProcessAddress address = Published(context, 1 - context.rank());
-    address.host_id[3] ^= 1;
-    const auto peer = Attach(address, Clock::now() + std::chrono::hours(1), nullptr);
-    EXPECT_EQ(peer.status().code(), Code::kInvalidUsage) << peer.status().message();
+    const ProcessAddress address = Published(context, 1 - context.rank());
+    EXPECT_EQ(WhyApart(address.host_id, CurrentHostId()), nullptr);
+    const std::pair<std::function<void(transport::HostId*)>, const char*> changes[] = {
+        {[](transport::HostId* id) { id->machine[3] ^= 1, ++id->network, ++id->processes; }, "another machine"},
+        {[](transport::HostId* id) { id->given[3] ^= 1; }, "another NCCL_HOSTID"},
+        {[](transport::HostId* id) { ++id->network, ++id->processes; }, "another network namespace"},
+        {[](transport::HostId* id) { ++id->users; }, "another user namespace"},
+        {[](transport::HostId* id) { ++id->user; }, "another user"},
+        {[](transport::HostId* id) { ++id->processes; }, "another PID namespace"}};
+    for (const auto& [change, why] : changes) {
+      ProcessAddress other = address;
+      change(&other.host_id);
+      const auto peer = Attach(other, Clock::now() + std::chrono::hours(1), nullptr);
+      EXPECT_EQ(peer.status().code(), Code::kInvalidUsage) << peer.status().message();
+      EXPECT_TRUE(peer.status().message().ends_with(why)) << peer.status().message();
+    }
     ASSERT_TRUE(context.Barrier());
   });
 }

@@ -20,6 +20,8 @@
 #include "tests/transports/peer.h"
 #include "transports/shm/attach.h"
 #include "transports/shm/handover.h"
+#include "transports/shm/heap.h"
+#include "transports/shm/host_id.h"
 
 namespace axccl::shm {
 namespace {
@@ -97,6 +99,36 @@ TEST(HostileClientTest, OnlyTheTokenOpens) {
     char longer[sizeof request + 1] = {};
     std::memcpy(longer, &request, sizeof request);
     EXPECT_EQ(Ask(self, longer, sizeof longer, &reply, &descriptors), 0) << "long";
+  });
+}
+
+// How many of the process's descriptors can be opened by way of /proc.
+int OpenedOf(pid_t process) {
+  int opened = 0;
+  for (int fd = 0; fd < 64; ++fd) {
+    const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd);
+    opened += static_cast<bool>(Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+  }
+  return opened;
+}
+
+// Though it knows everything that peers are told.
+TEST(HostileClientTest, AnotherUserReachesNoMemory) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    const ProcessAddress self = SelfAddress().value();
+    const auto heap = reinterpret_cast<uint64_t>(Heap::Get().value()->base());
+    const pid_t process = getpid();
+    ASSERT_TRUE(CanCallCopy(self.pid, heap, ProcessPage::kMagic)) << "the same user is let in";
+    ASSERT_GT(OpenedOf(process), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      if (setresuid(65534, 65534, 65534) != 0) _exit(99);
+      uint64_t word = 0;
+      _exit(OpenedOf(process) != 0 || CallRead(self.pid, &word, heap, sizeof word).ok() ||
+            CallWrite(self.pid, &word, heap, sizeof word).ok());
+    }
+    EXPECT_EQ(AwaitChild(child), 0);
   });
 }
 
@@ -274,6 +306,23 @@ TEST(HostileOwnerTest, HeapOfAnOwnerThatDiedMeanwhileIsRefused) {
     });
     EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
     EXPECT_EQ(CountMappings("memfd:fake"), 0);
+  });
+}
+
+// Who has got the name of a socket, and even gives right answers.
+TEST(HostileOwnerTest, AnotherUserIsNotBelieved) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_TRUE(SelfAddress().ok());
+    FakeOwner owner([](int fd, const ProcessAddress& address) {
+      Answer(fd, GoodReply(address), {MakeFile(address.heap_bytes, kSealed, true).get()});
+    });
+    ASSERT_EQ(seteuid(65534), 0);
+    owner.address_.host_id = CurrentHostId();
+    EXPECT_REFUSED(Attach(owner.address_, Clock::now() + std::chrono::hours(1), nullptr).status(),
+                   "is now held by user 0, not by user 65534");
+    EXPECT_EQ(CountMappings("memfd:fake"), 0);
+    ASSERT_EQ(seteuid(0), 0);
   });
 }
 

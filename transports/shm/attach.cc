@@ -180,11 +180,9 @@ Status CheckHeapFile(int fd, const Reply& reply, const ProcessAddress& address) 
 }
 
 Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, const Patience& patience) {
-  if (address.host_id != CurrentHostId()) {
-    return MakeStatus(
-        Code::kInvalidUsage,
-        "attaching to process %u: it runs on another machine, in another network namespace or as another user",
-        address.pid);
+  if (const char* const apart = WhyApart(address.host_id, CurrentHostId()); apart != nullptr) {
+    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: it shares no memory with this one: %s", address.pid,
+                      apart);
   }
   AXCCL_ASSIGN_OR_RETURN(const Fd socket, Connect(address, patience));
   Request request;

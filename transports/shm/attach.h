@@ -23,8 +23,8 @@ Result<transport::ProcessAddress> SelfAddress();
 
 // Maps the peer's heap, or returns the mapping there already is. Own address: the own heap. Waits until `deadline` at
 // most, and gives up within 20 ms when *abort (may be null) becomes true or the peer is gone.
-// kRemoteError: the peer is dead. kInvalidUsage: it lives on another machine, in another network namespace or under
-// another user, or what answered is not it. kTimeout: it did not answer (stopped?).
+// kRemoteError: the peer is dead. kInvalidUsage: its host id is another one (the text says in what), or what answered is not
+// it. kTimeout: it did not answer (stopped?).
 Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address,
                                                        Clock::time_point deadline, const std::atomic<bool>* abort);
 

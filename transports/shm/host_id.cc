@@ -5,7 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <string>
+#include <string_view>
 
 #include "src/base/param.h"
 #include "src/base/service_fd.h"
@@ -13,33 +14,46 @@
 namespace axccl::shm {
 namespace {
 
-struct Ingredients {
-  char machine[64];
-  uint64_t user;
-  uint64_t net_device;
-  uint64_t net_inode;
-  char given[64];
-};
+std::array<uint8_t, 16> Hash(std::string_view text) {
+  std::array<uint8_t, 16> hash;
+  static_assert(sizeof hash >= crypto_generichash_BYTES_MIN);
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(), nullptr, 0);
+  return hash;
+}
+
+std::string MachineName() {
+  char text[256] = {};
+  const service::Fd boot(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (!boot || read(boot.get(), text, sizeof text - 1) <= 0) gethostname(text, sizeof text - 1);
+  return text;
+}
+
+uint64_t Namespace(const char* link) {
+  struct stat info {};
+  return stat(link, &info) == 0 ? info.st_ino : 0;
+}
 
 }  // namespace
 
-HostId CurrentHostId() {
-  Ingredients from;
-  std::memset(&from, 0, sizeof from);  // hashed whole
-  const service::Fd boot(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  if (!boot || read(boot.get(), from.machine, sizeof from.machine) <= 0)
-    gethostname(from.machine, sizeof from.machine - 1);
-  from.user = geteuid();
-  struct stat net {};
-  if (stat("/proc/self/ns/net", &net) == 0) {
-    from.net_device = net.st_dev;
-    from.net_inode = net.st_ino;
-  }
-  param::Get("NCCL_HOSTID").copy(from.given, sizeof from.given);
-  HostId id;
-  static_assert(sizeof(HostId) >= crypto_generichash_BYTES_MIN);
-  crypto_generichash(id.data(), id.size(), reinterpret_cast<const unsigned char*>(&from), sizeof from, nullptr, 0);
+transport::HostId CurrentHostId() {
+  transport::HostId id;
+  id.machine = Hash(MachineName());
+  id.given = Hash(param::Get("NCCL_HOSTID"));
+  id.network = Namespace("/proc/self/ns/net");
+  id.users = Namespace("/proc/self/ns/user");
+  id.processes = Namespace("/proc/self/ns/pid");
+  id.user = geteuid();
   return id;
+}
+
+const char* WhyApart(const transport::HostId& one, const transport::HostId& other) {
+  if (one.machine != other.machine) return "another machine";
+  if (one.given != other.given) return "another NCCL_HOSTID";
+  if (one.network != other.network) return "another network namespace";
+  if (one.users != other.users) return "another user namespace";
+  if (one.user != other.user) return "another user";
+  if (one.processes != other.processes) return "another PID namespace";
+  return nullptr;
 }
 
 }  // namespace axccl::shm

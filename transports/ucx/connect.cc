@@ -9,7 +9,7 @@
 namespace axccl::ucx {
 
 Result<NetworkAddress> SelfAddress(const SelfOptions& options) {
-  AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get(options.devices));
+  AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get(options.devices, options.families));
   const Lifelines::Calls calls{
       [worker](const Lifelines::ProcessId& process, const std::string& why) { worker->Fail(process, why); },
       [worker] { return worker->in_use(); }};

@@ -23,7 +23,8 @@ struct LifelineAddress {
 };
 
 struct SelfOptions {
-  std::string devices;  // network devices to use, comma-separated, as UCX names them
+  std::string devices;   // network devices to use, comma-separated, as UCX names them
+  std::string families;  // of addresses, as UCX names them ("inet", "inet6"), for TCP; empty: any
   std::array<uint8_t, 16> process{};  // ProcessAddress::process_id
   sockaddr_storage local{};           // to listen at for lifelines; the port does not count
 };

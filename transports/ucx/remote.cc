@@ -29,8 +29,6 @@ void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
   __atomic_store_n(word, first, __ATOMIC_RELEASE);
 }
 
-bool Within(uint64_t offset, uint64_t bytes, uint64_t size) { return offset <= size && bytes <= size - offset; }
-
 }  // namespace
 
 // Own memory is its user's: it stays until all messages about it are over, which hold this.
@@ -137,11 +135,29 @@ std::string Remote::Trouble() const {
 void Remote::Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
   const auto memory = area != nullptr ? std::static_pointer_cast<Memory>(area) : block_;
   std::lock_guard lock(worker_->mutex());
-  while (stretches.size() > kMaxStretches) {
-    SendSome(memory, stretches.first(kMaxStretches), kNoLine);
-    stretches = stretches.subspan(kMaxStretches);
+  Stretch some[kMaxStretches];
+  size_t count = 0, bytes = 0;
+  const auto flush = [&] {
+    SendSome(memory, {some, count}, kNoLine);
+    count = bytes = 0;
+  };
+  const auto add = [&](const Stretch& stretch) {
+    if (count == kMaxStretches) flush();
+    some[count++] = stretch;
+    bytes += stretch.bytes;
+  };
+  for (Stretch rest : stretches) {
+    while (!rest.guarded && bytes + rest.bytes > worker_->most_bytes()) {
+      const size_t room = worker_->most_bytes() - std::min(bytes, worker_->most_bytes());
+      const auto first = static_cast<uint32_t>(room);
+      if (first > 0) add({rest.offset, first, rest.of_peer, false});
+      rest.offset += first;
+      rest.bytes -= first;
+      flush();
+    }
+    add(rest);
   }
-  SendSome(memory, stretches, line);
+  SendSome(memory, {some, count}, line);
 }
 
 void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line) {
@@ -185,42 +201,33 @@ void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Str
   if (request == nullptr) return;
   if (UCS_PTR_IS_ERR(request)) return Lose(worker_->ucx().ucs_status_string(UCS_PTR_STATUS(request)));
   in_flight_.fetch_add(1, std::memory_order_relaxed);
+  worker_->AddUnsent(1);
   message.release();
 }
 
 void Remote::OnSent(void* request, ucs_status_t, void* arg) {
   const std::unique_ptr<Outgoing> message(static_cast<Outgoing*>(arg));
   message->owner->worker_->ucx().ucp_request_free(request);
+  message->owner->worker_->AddUnsent(-1);
   message->owner->in_flight_.fetch_sub(1, std::memory_order_release);
 }
 
 // ---- receiving ----
 
-// A peer wrote the header: nothing in it is taken on trust.
-bool Remote::Locate(const Memory& memory, const WireHeader& header, std::span<const WireStretch> stretches, size_t bytes,
-                    std::vector<ucp_dt_iov_t>* places) {
-  if (header.line != kNoLine && (header.line % kLineBytes != 0 || !Within(header.line, kLineBytes, memory.bytes))) return false;
-  uint64_t sum = 0;
-  for (const WireStretch& stretch : stretches) {
-    if (!Within(stretch.offset, stretch.bytes, memory.bytes)) return false;
-    if (stretch.guarded != 0 && (stretch.bytes < sizeof(uint64_t) || stretch.offset % sizeof(uint64_t) != 0)) return false;
-    places->push_back({(stretch.of_receiver != 0 ? memory.own : memory.mirror()) + stretch.offset, stretch.bytes});
-    sum += stretch.bytes;
-  }
-  return sum == bytes;
-}
-
-ucs_status_t Remote::Take(const WireHeader& header, std::span<const WireStretch> stretches, void* data, size_t bytes,
-                          bool to_fetch) {
+ucs_status_t Remote::Take(const Message& came, void* data, size_t bytes, bool to_fetch) {
   if (lost_) return UCS_OK;  // given up, so that nothing it says counts any more
   auto message = std::make_shared<Incoming>();
-  message->memory = Find(header.area);
+  message->memory = Find(came.head.area);
   if (message->memory == nullptr) return UCS_OK;  // of a channel that is gone
-  message->header = header;
-  if (!Locate(*message->memory, header, stretches, bytes, &message->places)) {
+  const Memory& memory = *message->memory;
+  if (!FitsMemory(came, memory.bytes, bytes)) {
     Lose("it sent what is no message");
     return UCS_OK;
   }
+  message->header = came.head;
+  const std::span<const WireStretch> stretches = came.stretches();
+  for (const WireStretch& stretch : stretches)
+    message->places.push_back({(stretch.of_receiver != 0 ? memory.own : memory.mirror()) + stretch.offset, stretch.bytes});
   if (to_fetch) return Fetch(std::move(message), data, bytes);
   const auto* from = static_cast<const std::byte*>(data);
   for (size_t i = 0; i < stretches.size(); ++i) {
@@ -354,6 +361,7 @@ void Remote::Flush(std::chrono::milliseconds patience) {
       return;
     }
     worker_->Drive();
+    if (flushed_ < number) worker_->LeaveToThread();
     if (flushed_ < number) worker_->told().wait_for(lock, kLook);
   }
 }

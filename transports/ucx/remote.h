@@ -29,7 +29,7 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   void Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
   void Progress() override { worker_->Progress(); }
   void BeginPolling() override { worker_->BeginPolling(); }
-  void EndPolling() override { worker_->EndPolling(); }
+  void EndPolling(bool waiting) override { worker_->EndPolling(waiting); }
   std::string Trouble() const override;
   const std::string& host() const override { return options_.host; }
   void Flush(std::chrono::milliseconds patience) override;
@@ -38,8 +38,7 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
 
   // ---- for the worker, with its lock held ----
   void Lose(const std::string& why);
-  ucs_status_t Take(const WireHeader& header, std::span<const WireStretch> stretches, void* data, size_t bytes,
-                    bool to_fetch);
+  ucs_status_t Take(const Message& message, void* data, size_t bytes, bool to_fetch);
   void TakeControl(const WireControl& control);
 
  private:
@@ -53,8 +52,6 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   Worker::Key key() const { return {options_.comm, options_.self, options_.peer}; }
   void SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
   std::shared_ptr<Memory> Find(uint64_t area) const;
-  static bool Locate(const Memory& memory, const WireHeader& header, std::span<const WireStretch> stretches, size_t bytes,
-                     std::vector<ucp_dt_iov_t>* places);
   ucs_status_t Fetch(std::shared_ptr<Incoming> message, void* data, size_t bytes);
   static void OnFetched(void* request, ucs_status_t status, size_t bytes, void* incoming);
   static void OnSent(void* request, ucs_status_t status, void* outgoing);

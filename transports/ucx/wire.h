@@ -2,8 +2,10 @@
 // after the other. Bytes of the machine (little-endian only). A receiver checks all of it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace axccl::ucx {
 
@@ -29,6 +31,18 @@ struct WireHeader {
   std::byte line_bytes[64];
 };
 static_assert(sizeof(WireHeader) == 104);
+
+// A header that has come.
+struct Message {
+  WireHeader head;
+  std::array<WireStretch, kMaxStretches> stretch;
+
+  std::span<const WireStretch> stretches() const { return {stretch.data(), head.stretches}; }
+};
+// False: it is none. What it says of memory is still to be checked.
+bool ParseMessage(const void* header, size_t bytes, Message* message);
+// Whether it keeps to memory of so many bytes, and has as much data with it.
+bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_bytes);
 
 // Beside the data: asks to be told when all that was sent before has been taken in, and tells it.
 struct WireControl {

@@ -1,24 +1,37 @@
 #include "transports/ucx/worker.h"
 
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
+#include "src/base/processors.h"
 #include "transports/ucx/lifeline.h"
 #include "transports/ucx/remote.h"
+#include "transports/ucx/stalled.h"
 
 namespace axccl::ucx {
 namespace {
 
 // What is on one machine goes over shared memory of the library's own (transports/shm).
 constexpr const char* kNotOfNetworks = "^sm,self";
+// TCP copies data anyway, and asking the receiver to fetch them costs it a round trip. An adapter would write them in place.
+constexpr const char* kNeverToBeFetched = "inf";
+// What UCX sends over TCP in one piece, without the header. The receiver puts pieces together in memory of its own first.
+constexpr size_t kPieceOfTcp = 56u << 10;
+bool HasAdapters(const std::string& devices) { return devices.empty() || devices.find(':') != std::string::npos; }
+
+// How long a message may lie there that nobody waits for.
+constexpr std::chrono::milliseconds kDoze(1);
+// How long a connection without room may take to show whether its peer is still there.
+constexpr std::chrono::milliseconds kRoom(500);
 
 }  // namespace
 
@@ -26,19 +39,19 @@ Status Worker::Error(ucs_status_t status, const char* what) const {
   return MakeStatus(Code::kSystemError, "UCX: %s: %s", what, ucx_->ucs_status_string(status));
 }
 
-Result<Worker*> Worker::Get(const std::string& devices) {
+Result<Worker*> Worker::Get(const std::string& devices, const std::string& families) {
   static Worker* const worker = new Worker;
-  static const Status* const status = new Status(worker->Start(devices));
+  static const Status* const status = new Status(worker->Start(devices, families));
   if (!status->ok()) return *status;
   return worker;
 }
 
-Status Worker::Start(const std::string& devices) {
+Status Worker::Start(const std::string& devices, const std::string& families) {
   AXCCL_ASSIGN_OR_RETURN(ucx_, Library::Get());
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = ucx_->ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
     return Error(status, "reading the settings of the environment (UCX_*)");
-  Status status = Configure(devices, config);
+  Status status = Configure(devices, families, config);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -49,22 +62,29 @@ Status Worker::Start(const std::string& devices) {
   ucx_->ucp_config_release(config);
   AXCCL_RETURN_IF_ERROR(status);
   AXCCL_RETURN_IF_ERROR(CreateWorker());
+  most_bytes_ = HasAdapters(devices) ? ~size_t{0} : kPieceOfTcp;
   AXCCL_INFO(kNet, "UCX %s over %s: an address takes %zu bytes", ucx_->ucp_get_version_string(),
              devices.empty() ? "all devices" : devices.c_str(), address_.size());
   return Watch();
 }
 
-Status Worker::Configure(const std::string& devices, ucp_config_t* config) const {
-  const auto set = [&](const char* name, const char* value) {
-    const bool chosen = std::getenv((std::string("UCX_") + name).c_str()) != nullptr;
-    return chosen ? UCS_OK : ucx_->ucp_config_modify(config, name, value);
+// What the user has set in the environment stays.
+Status Worker::Configure(const std::string& devices, const std::string& families, ucp_config_t* config) const {
+  unsigned major = 0, minor = 0, release = 0;
+  ucx_->ucp_get_version(&major, &minor, &release);
+  const auto set = [&](const std::string& prefix, const std::string& name, const std::string& value) -> Status {
+    if (std::getenv(("UCX_" + prefix + name).c_str()) != nullptr) return Status();
+    // Before 1.17, a setting of a transport goes by its last name when it is made by a program.
+    const bool last_name = major == 1 && minor < 17;
+    const ucs_status_t status = ucx_->ucp_config_modify(config, ((last_name ? "" : prefix) + name).c_str(), value.c_str());
+    return status == UCS_OK ? Status() : Error(status, ("setting " + prefix + name + " to " + value).c_str());
   };
-  if (const ucs_status_t status = set("TLS", kNotOfNetworks); status != UCS_OK) return Error(status, "choosing transports");
-  if (!devices.empty()) {
-    const ucs_status_t status = set("NET_DEVICES", devices.c_str());
-    if (status != UCS_OK) return Error(status, ("choosing devices " + devices).c_str());
-  }
-  return Status();
+  AXCCL_RETURN_IF_ERROR(set("", "TLS", kNotOfNetworks));
+  if (!devices.empty()) AXCCL_RETURN_IF_ERROR(set("", "NET_DEVICES", devices));
+  if (!families.empty()) AXCCL_RETURN_IF_ERROR(set("TCP_", "AF_PRIO", families));
+  // A connection that cannot be made must not hold up the others.
+  AXCCL_RETURN_IF_ERROR(set("TCP_", "CONN_NB", "y"));
+  return HasAdapters(devices) ? Status() : set("", "RNDV_THRESH", kNeverToBeFetched);
 }
 
 Status Worker::CreateWorker() {
@@ -72,7 +92,8 @@ Status Worker::CreateWorker() {
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   if (const ucs_status_t status = ucx_->ucp_worker_create(context_, &params, &worker_); status != UCS_OK)
-    return Error(status, "creating a worker (no network device? UCX_TLS and UCX_NET_DEVICES restrict them)");
+    return Error(status, "creating a worker (no network device that works? NCCL_NET=Socket keeps to TCP; UCX_TLS and UCX_NET_DEVICES "
+                         "restrict what is used)");
   ucp_worker_attr_t attributes{};
   attributes.field_mask =
       UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
@@ -122,7 +143,7 @@ Status Worker::Watch() {
   return Status();
 }
 
-// Once per call the thread hears of an event, so that it stays out of the way of those that poll.
+// Once per call the thread hears of an event.
 void Worker::Listen() {
   if (ending_) return;
   ucs_status_t status;
@@ -138,14 +159,23 @@ void Worker::Listen() {
 }
 
 void Worker::Main() {
-  pthread_setname_np(pthread_self(), "axccl-ucx");
-  for (;;) {
+  BecomeOwnThread("axccl-ucx");
+  uint32_t seen = 0;
+  for (bool doze = false;;) {
     epoll_event event{};
-    if (epoll_wait(epoll_.get(), &event, 1, -1) <= 0) continue;
+    const int events = epoll_wait(epoll_.get(), &event, 1, doze ? static_cast<int>(kDoze.count()) : -1);
     std::lock_guard lock(mutex_);
-    listening_ = false;
-    if (polling_ == 0) Listen();
+    if (events > 0) listening_ = false;
+    const uint32_t uses = uses_.load(std::memory_order_relaxed);
+    const bool used = std::exchange(seen, uses) != uses;
+    // An event that nobody polls for is this thread's.
+    if (!listening_ && polling_ == 0 && (events > 0 || !used)) Listen();
+    doze = !listening_;
   }
+}
+
+void Worker::LeaveToThread() {
+  if (polling_ == 0 && !listening_) Listen();
 }
 
 void Worker::Drive() {
@@ -160,13 +190,16 @@ void Worker::Progress() {
 }
 
 void Worker::BeginPolling() {
-  std::lock_guard lock(mutex_);
-  ++polling_;
+  polling_.fetch_add(1);
+  uses_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Worker::EndPolling() {
+// The thread looks at the count with the lock held. If it still counted on this one, it is told now.
+void Worker::EndPolling(bool waiting) {
+  polling_.fetch_sub(1);
+  if (!waiting && unsent_.load(std::memory_order_relaxed) == 0) return;
   std::lock_guard lock(mutex_);
-  if (--polling_ == 0 && !listening_) Listen();
+  LeaveToThread();
 }
 
 // ---- endpoints ----
@@ -225,6 +258,7 @@ bool Worker::in_use() {
 // Not from within their own error handlers.
 void Worker::CloseFailed() {
   if (failed_.empty()) return;
+  ShutStalled(event_fd_, kRoom);
   for (const ucp_ep_h ep : failed_) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK;
@@ -255,16 +289,12 @@ Remote* Worker::Find(uint64_t comm, uint32_t to, uint32_t from) const {
 ucs_status_t Worker::OnMessage(void* arg, const void* header, size_t header_bytes, void* data, size_t bytes,
                                const ucp_am_recv_param_t* param) {
   auto* const worker = static_cast<Worker*>(arg);
-  WireHeader head;
-  if (header_bytes < sizeof(head)) return UCS_OK;
-  std::memcpy(&head, header, sizeof(head));
-  if (head.stretches > kMaxStretches || header_bytes != sizeof(head) + head.stretches * sizeof(WireStretch)) return UCS_OK;
-  Remote* const remote = worker->Find(head.comm, head.to, head.from);
+  Message message;
+  if (!ParseMessage(header, header_bytes, &message)) return UCS_OK;
+  Remote* const remote = worker->Find(message.head.comm, message.head.to, message.head.from);
   if (remote == nullptr) return UCS_OK;  // of a communicator that is gone
-  WireStretch stretches[kMaxStretches];
-  std::memcpy(stretches, static_cast<const std::byte*>(header) + sizeof(head), head.stretches * sizeof(WireStretch));
   const bool to_fetch = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  return remote->Take(head, {stretches, head.stretches}, data, bytes, to_fetch);
+  return remote->Take(message, data, bytes, to_fetch);
 }
 
 ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_bytes, void*, size_t,

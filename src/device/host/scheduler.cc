@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "src/base/detached_thread.h"
+#include "src/base/processors.h"
 #include "src/device/host/waiting.h"
 
 namespace axccl::device::host {
@@ -73,6 +74,12 @@ class Strangers {
 };
 Strangers g_strangers;
 
+// Ranks that look for messages take their time about it, and pass for strangers.
+bool MayYield(Clock::time_point now) { return ExpectsMessages() || g_strangers.MayYield(now); }
+void NoteYield(Clock::time_point before) {
+  if (!ExpectsMessages()) g_strangers.Yielded(before, Clock::now());
+}
+
 // Notices that this thread shares its core with the one it waits for, though there are cores enough: looking never pays,
 // and giving the core away always does. The kernel may leave two such threads together for a hundred milliseconds, as
 // both look busy and neither sleeps for long.
@@ -99,7 +106,7 @@ class SharedCore {
     coin_ = coin_ * 6364136223846793005u + 1442695040888963407u;
     if (coin_ >> 63 != 0) return;
     patience_ = std::min(2 * patience_, kLast);  // there may be no better core
-    MoveToAnotherCore();
+    MoveToAnotherProcessor();
   }
 
  private:
@@ -113,7 +120,10 @@ thread_local SharedCore t_shared_core;
 
 }  // namespace
 
-int SpinLooks() { return std::min(CurrentPatience().spins, g_looks.load(std::memory_order_relaxed)); }
+int SpinLooks() {
+  if (ExpectsMessages()) return kFewestLooks;
+  return std::min(CurrentPatience().spins, g_looks.load(std::memory_order_relaxed));
+}
 
 void NoteSpin(bool paid) {
   if (paid) t_shared_core.LookingPaid();
@@ -325,9 +335,9 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
       next_check = now + kCheckInterval;
     }
     if (advanced) last_move = now;
-    if (now - last_move < patience.yielding && g_strangers.MayYield(now)) {
+    if (now - last_move < patience.yielding && MayYield(now)) {
       sched_yield();
-      g_strangers.Yielded(now, Clock::now());
+      NoteYield(now);
       continue;
     }
     const int slot = bells.Claim();
@@ -383,7 +393,7 @@ void Scheduler::StartProgressThread() {
 }
 
 void Scheduler::ProgressLoop() {
-  pthread_setname_np(pthread_self(), "axccl-progress");
+  BecomeOwnThread("axccl-progress");
   // No unattended work: nothing pending, or a user thread is in here doing it.
   auto attended = [this] { return !AnyPending() || helpers_.load(std::memory_order_seq_cst) > 1; };
   auto never = [] { return false; };

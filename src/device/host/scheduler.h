@@ -148,7 +148,7 @@ class Scheduler {
 };
 
 // Number of pause-separated looks SpinUntil makes: adapts to whether looking has paid lately. It does not when the rank waited
-// for shares this core, or comes late anyway; then the core is given up almost at once.
+// for shares this core, or comes late anyway; then the core is given up almost at once, as it is between looks for messages.
 int SpinLooks();
 void NoteSpin(bool paid);
 void SpinPause();

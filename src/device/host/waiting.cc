@@ -30,6 +30,7 @@ int AllowedCores() {
 }
 
 std::atomic<int> g_crowd{1};
+std::atomic<bool> g_messages{false};
 
 }  // namespace
 
@@ -87,21 +88,14 @@ void SetCrowd(int local_ranks) {
   }
 }
 
+void ExpectMessages() { g_messages.store(true, std::memory_order_relaxed); }
+bool ExpectsMessages() { return g_messages.load(std::memory_order_relaxed); }
+
 Patience CurrentPatience() {
   Patience patience;
   // With more ranks than cores the rank waited for may need this very core: give it up almost at once.
   if (Crowding() > 1) patience.spins = 8;
   return patience;
-}
-
-void MoveToAnotherCore() {
-  cpu_set_t allowed;
-  const int here = sched_getcpu();
-  if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  cpu_set_t others = allowed;
-  CPU_CLR(here, &others);
-  if (CPU_COUNT(&others) != 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
-    (void)sched_setaffinity(0, sizeof(allowed), &allowed);
 }
 
 int Crowding() { return std::max(1, (g_crowd.load(std::memory_order_relaxed) + AllowedCores() - 1) / AllowedCores()); }

@@ -71,10 +71,11 @@ struct Patience {
 };
 // Lowers the process's patience when `local_ranks` outnumber the cores it may use.
 void SetCrowd(int local_ranks);
+// This process has peers on other machines: its looks ask the kernel for messages, and take as long as giving the core away.
+void ExpectMessages();
+bool ExpectsMessages();
 Patience CurrentPatience();
 // Ranks a core of this process has to serve, at least 1.
 int Crowding();
-// Has the kernel put the calling thread on another of the cores it may use. The set of those stays as it is.
-void MoveToAnotherCore();
 
 }  // namespace axccl::device::host

@@ -1,0 +1,73 @@
+#include "transports/ucx/stalled.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "src/base/log.h"
+
+namespace axccl::ucx {
+namespace {
+
+constexpr std::chrono::milliseconds kLook(20);
+constexpr int kDepth = 4;      // of descriptors for events that watch others
+constexpr int kProbes = 2;     // one may be under way to a peer that answers
+constexpr int kEstablished = 1, kCloseWait = 8;  // states of TCP, as the kernel numbers them
+
+bool Ask(int fd, tcp_info* info) {
+  socklen_t bytes = sizeof(*info);
+  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0;
+}
+
+bool Sends(const tcp_info& info) { return info.tcpi_state == kEstablished || info.tcpi_state == kCloseWait; }
+
+// The connections that an epoll descriptor watches, or another one that it watches.
+void ListSockets(int event_fd, int depth, std::vector<pollfd>* sockets) {
+  std::FILE* const file = std::fopen(("/proc/self/fdinfo/" + std::to_string(event_fd)).c_str(), "re");
+  if (file == nullptr) return;
+  char line[256];
+  int fd = -1;
+  tcp_info info;
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    if (std::sscanf(line, "tfd: %d", &fd) != 1) continue;
+    if (Ask(fd, &info)) {
+      if (Sends(info)) sockets->push_back({fd, POLLOUT, 0});
+    } else if (depth > 1) {
+      ListSockets(fd, depth - 1, sockets);
+    }
+  }
+  std::fclose(file);
+}
+
+bool Unanswered(int fd) {
+  tcp_info info{};
+  if (!Ask(fd, &info)) return false;
+  return (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes >= kProbes;
+}
+
+}  // namespace
+
+void ShutStalled(int event_fd, std::chrono::milliseconds patience) {
+  const auto limit = std::chrono::steady_clock::now() + patience;
+  std::vector<pollfd> sockets;
+  ListSockets(event_fd, kDepth, &sockets);
+  for (int wait = 0; !sockets.empty(); wait = static_cast<int>(kLook.count())) {
+    // Ends early only when one finds room.
+    if (poll(sockets.data(), sockets.size(), wait) < 0) return;
+    std::erase_if(sockets, [](const pollfd& socket) {
+      if (socket.revents != 0) return true;
+      if (!Unanswered(socket.fd)) return false;
+      AXCCL_INFO(kNet, "shutting a connection of UCX (descriptor %d) that is not answered any more", socket.fd);
+      shutdown(socket.fd, SHUT_RDWR);
+      return true;
+    });
+    if (std::chrono::steady_clock::now() >= limit) return;
+  }
+}
+
+}  // namespace axccl::ucx
