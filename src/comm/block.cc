@@ -7,7 +7,10 @@
 #include <mutex>
 #include <utility>
 
+#include "src/base/log.h"
 #include "src/base/service.h"
+#include "src/topo/machine.h"
+#include "src/topo/memory.h"
 #include "transports/shm/heap.h"
 
 namespace axccl::comm {
@@ -56,13 +59,18 @@ void LookAgain(service::Loop* loop) {
 
 }  // namespace
 
-Result<std::unique_ptr<Block>> Block::Create(int rank, int ranks, const exec::BlockLayout& layout) {
+Result<std::unique_ptr<Block>> Block::Create(int rank, int ranks, const exec::BlockLayout& layout, int node) {
   SweepLimbo();
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
   AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(layout.bytes, kPage));
   std::unique_ptr<Block> block(new Block);
   block->data_ = static_cast<std::byte*>(memory);
   block->layout_ = layout;
+  if (node != topo::kNowhere) {
+    block->node_ = topo::PreferNode(memory, layout.bytes, node) ? node : topo::kNowhere;
+    AXCCL_INFO(kInit, "placement: scratch memory of rank %d %s node %d", rank,
+               block->node_ == node ? "comes from" : "comes from where it is touched: the system does not give it from", node);
+  }
   if (!heap->Contains(memory, layout.bytes, &block->heap_offset_))
     return MakeStatus(Code::kInternalError, "the heap does not know a block it has just given out");
   exec::BlockHeader* header = block->header();
@@ -77,6 +85,8 @@ Block::~Block() {
   if (data_ == nullptr) return;
   auto heap = shm::Heap::Get();
   if (!heap.ok()) return;
+  // The range will be somebody else's.
+  if (node_ != topo::kNowhere) (void)topo::PreferNode(data_, layout_.bytes, topo::kNowhere);
   (void)heap.value()->Free(data_).ok();
   for (void* memory : kept_) (void)heap.value()->Free(memory).ok();
 }

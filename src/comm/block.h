@@ -20,8 +20,8 @@ namespace axccl::comm {
 
 class Block {
  public:
-  // A zeroed block with its header filled in.
-  static Result<std::unique_ptr<Block>> Create(int rank, int ranks, const exec::BlockLayout& layout);
+  // A zeroed block with its header filled in; in memory of `node` if it is not topo::kNowhere and the system lets us.
+  static Result<std::unique_ptr<Block>> Create(int rank, int ranks, const exec::BlockLayout& layout, int node);
   // Never attached by anybody: frees at once. Otherwise Release must have been called.
   ~Block();
 
@@ -52,6 +52,7 @@ class Block {
   std::byte* data_ = nullptr;
   uint64_t heap_offset_ = 0;
   exec::BlockLayout layout_;
+  int node_ = -1;  // that its memory was asked of, topo::kNowhere: of none
   std::vector<void*> kept_;
   std::shared_ptr<void> companion_;
   std::vector<std::shared_ptr<transport::RemoteRank>> remotes_;

@@ -24,9 +24,13 @@
 
 namespace axccl::comm {
 
+// Where the figures of the network are from.
+enum class NetworkSource : uint32_t { kFixed, kMeasured, kKept };
+
 // What rank 0 decides for all ranks of a communicator. Plain data, sent as bytes.
 struct Settings {
   cost::Machine machine;
+  NetworkSource network = NetworkSource::kFixed;
   uint64_t scratch_bytes = 0;
   uint64_t map_bytes = 0;     // AXCCL_MAP_BYTES
   uint32_t lanes = 1;

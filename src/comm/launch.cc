@@ -19,7 +19,7 @@ using device::host::Timeline;
 using device::host::TimelinePtr;
 
 // Looks a lone call gives its peers before it returns with the operation under way: peers that call at the same time are
-// a fraction of a microsecond apart, and finishing here saves the hand-over to the queue.
+// a fraction of a microsecond apart, and finishing here saves the hand-over to the queue. Messages take longer than that.
 constexpr int kLooks = 48;
 
 // Keeps a channel that was created and may be destroyed by its user meanwhile.
@@ -201,7 +201,8 @@ Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* chann
   exec::Operation operation(channel, call);
   Poll poll = operation.Progress();
   if (poll == Poll::kBlocked) {
-    for (int looks = device::host::SpinLooks() > kLooks ? kLooks : 1; poll == Poll::kBlocked && looks > 0; --looks) {
+    const bool may_pay = channel->remote() == nullptr && device::host::SpinLooks() > kLooks;
+    for (int looks = may_pay ? kLooks : 1; poll == Poll::kBlocked && looks > 0; --looks) {
       device::host::CpuRelax();
       poll = operation.Progress();
     }

@@ -1,32 +1,37 @@
 #include "src/comm/setup.h"
 
-#include <sched.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <set>
+#include <string_view>
 
 #include "src/base/log.h"
 #include "src/base/param.h"
-#include "src/boot/interfaces.h"
+#include "src/base/rank_list.h"
 #include "src/comm/gpu_blocks.h"
+#include "src/comm/network.h"
+#include "src/comm/network_survey.h"
+#include "src/comm/placement.h"
 #include "src/device/host/waiting.h"
 #include "transports/shm/attach.h"
 #include "transports/shm/heap.h"
+#include "transports/shm/host_id.h"
 #include "transports/ucx/connect.h"
 
 namespace axccl::comm {
 namespace {
 
-constexpr uint32_t kProtocol = 7;
 constexpr int kMaxLanes = 8;
-constexpr uint32_t kNetworkLanes = 4;  // at least, where ranks are on several machines
 constexpr int kMaxGpuLanes = 64;
+constexpr int kMostToMeet = 64;
+constexpr std::chrono::milliseconds kMeeting(500);
 
 // First round: who I am; rank 0 also what everybody does.
 struct Introduction {
-  uint32_t protocol;
   uint32_t rank;
   int32_t device;
   uint32_t on_gpu;
@@ -37,10 +42,11 @@ struct Introduction {
 };
 static_assert(sizeof(Introduction) <= 3000);
 
-// Second round: where my block is. Third: which peers' plain memory I can reach.
+// Second round: where my block is; rank 0 also about the network. Third: which peers' plain memory I can reach.
 struct BlockAddress {
   uint64_t offset;  // in my heap
   uint64_t probe;   // address of the block's probe word in my address space
+  NetworkSurvey::News network;
 };
 struct Reachable {
   uint8_t all;
@@ -50,35 +56,10 @@ struct Reachable {
 struct NetworkAddress {
   uint32_t bytes;
   ucx::LifelineAddress lifeline;
+  NetworkText text;
   std::byte data[3000];
 };
-
-// As UCX names them.
-Result<std::string> NetworkDevices() {
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Interface> interfaces, boot::ListInterfaces());
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                         boot::SelectNames(interfaces, param::Get("NCCL_SOCKET_IFNAME"), param::Get("NCCL_SOCKET_FAMILY")));
-  std::string list;
-  for (const std::string& name : names) list.append(list.empty() ? "" : ",").append(name);
-  return list;
-}
-
-// Where to listen for those who ask whether this process is still there.
-Result<sockaddr_storage> LocalAddress() {
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Interface> interfaces, boot::ListInterfaces());
-  const std::string family = param::Get("NCCL_SOCKET_FAMILY");
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                         boot::SelectNames(interfaces, param::Get("NCCL_SOCKET_IFNAME"), family));
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Address> addresses,
-                         boot::SelectAddresses(interfaces, "=" + names[0], family));
-  socklen_t bytes = 0;
-  return boot::ToSockaddr(addresses[0], &bytes);
-}
-
-int Cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
+static_assert(sizeof(NetworkAddress) <= 3800);
 
 uint64_t RandomHash() {
   uint64_t hash = 0;
@@ -112,10 +93,28 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
     // Every rank may have all of the device's, unless it shares the device with others.
     settings.lanes = static_cast<uint32_t>(std::clamp(multiprocessors, options.min_lanes, kMaxGpuLanes));
   } else {
-    settings.machine.cores = Cores();
+    settings.machine.cores = cost::Cores();
     settings.lanes = static_cast<uint32_t>(std::clamp(options.min_lanes, 1, kMaxLanes));
   }
   return settings;
+}
+
+// "ranks 0-3 (another machine), rank 7 (another PID namespace)": those that share no memory with this one; "": none.
+std::string ListApart(const std::vector<Introduction>& peers, size_t self) {
+  const auto why = [&](int rank) {
+    const char* const reason = shm::WhyApart(peers[static_cast<size_t>(rank)].address.host_id, peers[self].address.host_id);
+    return std::string_view(reason == nullptr ? "" : reason);
+  };
+  const int ranks = static_cast<int>(peers.size());
+  std::set<std::string_view> listed{""};
+  std::string text;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string_view reason = why(rank);
+    if (!listed.insert(reason).second) continue;
+    text += (text.empty() ? "" : ", ") + ListRanks(ranks, [&](int other) { return why(other) == reason; });
+    text.append(" (").append(reason).append(")");
+  }
+  return text;
 }
 
 std::string DeviceText(const Introduction& peer) {
@@ -129,10 +128,12 @@ class Builder {
 
   Result<std::shared_ptr<Communicator>> Run() {
     AXCCL_RETURN_IF_ERROR(Introduce());
+    FindPlace();
     if (spans_machines_) AXCCL_RETURN_IF_ERROR(ShareNetworkAddresses());
     AXCCL_RETURN_IF_ERROR(ShareBlocks());
     if (options_.identity.device.gpu) AXCCL_RETURN_IF_ERROR(ShareGpuMemory());
     AXCCL_RETURN_IF_ERROR(TestCalls());
+    if (spans_machines_) AXCCL_RETURN_IF_ERROR(LearnNetwork());
     return Finish();
   }
 
@@ -146,7 +147,6 @@ class Builder {
       AXCCL_ASSIGN_OR_RETURN(protocols_, exec::Protocols::Parse(param::Get("NCCL_PROTO")));
     }
     Introduction mine{};
-    mine.protocol = kProtocol;
     mine.rank = static_cast<uint32_t>(self());
     mine.device = options_.identity.device.ordinal;
     mine.on_gpu = options_.identity.device.gpu;
@@ -162,45 +162,68 @@ class Builder {
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), peers_.data()));
     for (Introduction& peer : peers_) {
       peer.host[sizeof(peer.host) - 1] = 0;
-      if (peer.protocol != kProtocol)
-        return MakeStatus(Code::kInvalidUsage, "rank %u speaks protocol %u, this rank %u: use one version of the library",
-                          peer.rank, peer.protocol, kProtocol);
       if (peer.on_gpu != peers_[0].on_gpu)
         return MakeStatus(Code::kInvalidUsage, "rank 0 lives on %s and rank %u on %s; all ranks of a communicator need one kind "
                           "of device: set AXCCL_DEVICE alike", DeviceText(peers_[0]).c_str(), peer.rank, DeviceText(peer).c_str());
       spans_machines_ |= peer.address.host_id != peers_[0].address.host_id;
       if (spans_machines_ && peer.on_gpu != 0)
         return MakeStatus(Code::kInvalidUsage,
-                          "rank %u cannot share memory with rank 0 (another machine, user or container), and ranks on GPUs need "
-                          "to in this version; set AXCCL_DEVICE=host", peer.rank);
+                          "rank %u cannot share memory with rank 0 (%s), and ranks on GPUs need to in this version; set "
+                          "AXCCL_DEVICE=host", peer.rank, shm::WhyApart(peer.address.host_id, peers_[0].address.host_id));
     }
+    if (spans_machines_)
+      AXCCL_INFO(kInit, "comm %s %016llx rank %zu shares no memory with these and sends them messages: %s",
+                 options_.identity.name.c_str(), static_cast<unsigned long long>(peers_[0].hash), self(),
+                 ListApart(peers_, self()).c_str());
     settings_ = peers_[0].settings;
-    if (spans_machines_) settings_.lanes = std::max(settings_.lanes, kNetworkLanes);
+    if (spans_machines_) settings_.lanes = std::max(settings_.lanes, static_cast<uint32_t>(tune::kNetworkLanes));
     settings_.algorithms[sizeof(settings_.algorithms) - 1] = 0;
-    // With several processes of one call (threads) the filter is parsed by each: all get the same error.
+    return MakeChooser();
+  }
+
+  // With several processes of one call (threads) the filter is parsed by each: all get the same error.
+  Status MakeChooser() {
     AXCCL_ASSIGN_OR_RETURN(chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
                                                            settings_.scratch_bytes / plan::kRotation,
                                                            static_cast<int>(settings_.lanes)));
     return Status();
   }
 
+  void FindPlace() {
+    local_ = {0, 0, {}};
+    for (size_t rank = 0; rank < ranks(); ++rank) {
+      if (IsRemote(rank)) continue;
+      if (rank == self()) local_.self = local_.count;
+      if (peers_[rank].address.process_id == peers_[self()].address.process_id) local_.of_process.push_back(local_.count);
+      ++local_.count;
+    }
+    if (options_.inherit == nullptr) DumpTopology(options_.identity.rank);
+    if (!options_.identity.device.gpu) node_ = PlaceRank(options_.identity.device.ordinal, local_);
+  }
+
   Status ShareNetworkAddresses() {
-    AXCCL_ASSIGN_OR_RETURN(const std::string devices, NetworkDevices());
-    ucx::SelfOptions self_options;
-    self_options.devices = devices;
-    self_options.process = peers_[self()].address.process_id;
-    AXCCL_ASSIGN_OR_RETURN(self_options.local, LocalAddress());
-    AXCCL_ASSIGN_OR_RETURN(const ucx::NetworkAddress address, ucx::SelfAddress(self_options));
+    AXCCL_ASSIGN_OR_RETURN(LocalNetwork local, FindNetwork(local_));
+    local.self.process = peers_[self()].address.process_id;
+    AXCCL_ASSIGN_OR_RETURN(const ucx::NetworkAddress address, ucx::SelfAddress(local.self));
     const std::vector<std::byte>& own = address.worker;
     NetworkAddress mine{};
     mine.lifeline = address.lifeline;
+    mine.text = DescribeNetwork(local.devices, local.address);
     if (own.size() > sizeof(mine.data))
       return MakeStatus(Code::kSystemError, "UCX's address of this process takes %zu bytes, at most %zu can be told: choose "
-                        "fewer network devices (NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)", own.size(), sizeof(mine.data));
+                        "fewer network devices (NCCL_IB_HCA, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)", own.size(), sizeof(mine.data));
     mine.bytes = static_cast<uint32_t>(own.size());
     std::copy(own.begin(), own.end(), mine.data);
     networks_.resize(ranks());
-    return exchange_->AllGather(&mine, sizeof(mine), networks_.data());
+    AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), networks_.data()));
+    std::vector<int> machine_of;
+    std::vector<NetworkText> texts;
+    for (size_t rank = 0; rank < ranks(); ++rank) {
+      machine_of.push_back(MachineOf(rank));
+      texts.push_back(networks_[rank].text);
+    }
+    survey_.FindClasses(machine_of, texts);
+    return Status();
   }
 
   // By the first rank on it.
@@ -249,8 +272,9 @@ class Builder {
 
   Status ShareBlocks() {
     layout_ = exec::BlockLayout::Make(static_cast<uint32_t>(ranks()), settings_.lanes, settings_.scratch_bytes);
-    AXCCL_ASSIGN_OR_RETURN(block_, Block::Create(static_cast<int>(self()), static_cast<int>(ranks()), layout_));
-    const BlockAddress mine{block_->heap_offset(), reinterpret_cast<uint64_t>(&block_->header()->probe)};
+    AXCCL_ASSIGN_OR_RETURN(block_, Block::Create(static_cast<int>(self()), static_cast<int>(ranks()), layout_, node_));
+    BlockAddress mine{block_->heap_offset(), reinterpret_cast<uint64_t>(&block_->header()->probe), {}};
+    if (self() == 0) mine.network = survey_.Recall(settings_);
     blocks_.resize(ranks());
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), blocks_.data()));
     AXCCL_ASSIGN_OR_RETURN(self_process_, shm::Attach(peers_[self()].address, options_.deadline, options_.abort));
@@ -278,7 +302,9 @@ class Builder {
       members_.push_back(member);
       processes_.push_back(std::move(process));
     }
-    return Status();
+    return survey_.Prepare(blocks_[0].network, block_->header(), [this](int rank) {
+      return std::static_pointer_cast<transport::RemoteRank>(processes_[static_cast<size_t>(rank)]);
+    });
   }
 
   Status ShareGpuMemory() {
@@ -315,9 +341,34 @@ class Builder {
     return Status();
   }
 
+  // By which plans are chosen from now on.
+  Status LearnNetwork() {
+    AXCCL_RETURN_IF_ERROR(survey_.Learn(exchange_, device::host::Device::Get(options_.identity.device.ordinal)->queue(),
+                                        {options_.deadline, options_.abort}, &settings_));
+    survey_.LeaveTo(block_.get());
+    return MakeChooser();
+  }
+
+  // UCX connects two processes at the first message between them, and does not bear a network that breaks meanwhile (1.13.1
+  // aborts the process). So that is now, not when ranks tell each other of their failures; unless they are too many, or it
+  // takes too long.
+  void MeetRemoteRanks() const {
+    const auto is_remote = [](const exec::Member& member) { return member.remote != nullptr; };
+    if (std::count_if(members_.begin(), members_.end(), is_remote) > kMostToMeet) return;
+    const auto limit = std::chrono::steady_clock::now() + kMeeting;
+    for (const exec::Member& member : members_) {
+      if (!is_remote(member) || member.rank < options_.identity.rank) continue;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
+      if (left.count() <= 0 || (options_.abort != nullptr && *options_.abort)) return;
+      member.remote->Flush(left);
+    }
+  }
+
   std::shared_ptr<Communicator> Finish() {
+    MeetRemoteRanks();
     device::host::SetCrowd(static_cast<int>(
         std::count_if(members_.begin(), members_.end(), [](const exec::Member& member) { return member.remote == nullptr; })));
+    if (spans_machines_) device::host::ExpectMessages();
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_),
@@ -326,6 +377,14 @@ class Builder {
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
                options_.identity.device.gpu ? "cudaDev" : "device", options_.identity.device.ordinal, comm->local_processes(), (self() + 1) % ranks(),
                comm->LinkName(static_cast<int>((self() + 1) % ranks())));
+    if (spans_machines_) {
+      const cost::Network network = cost::NetworkOf(settings_.machine);
+      AXCCL_INFO(kInit,
+                 "comm %s %016llx rank %zu: plans are chosen for messages of %.6g us, %.6g us of each end, %.6g MB/s: %s",
+                 options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(),
+                 1e6 * network.signal_seconds, 1e6 * network.message_seconds, 1e-6 * network.link_bytes_per_second,
+                 TextOf(settings_.network));
+    }
     return comm;
   }
 
@@ -333,6 +392,9 @@ class Builder {
   // Tells the others, and lets go of what they may already use.
   void GiveUp(const Status& status) {
     exchange_->Fail(status);
+    survey_.GiveUp();
+    if (block_ != nullptr) survey_.LeaveTo(block_.get());
+    std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
     if (gpu_ != nullptr) {
       gpu_->Disconnect();
       block_->Keep(std::shared_ptr<void>(std::move(gpu_)));
@@ -340,12 +402,15 @@ class Builder {
     for (const exec::Member& member : members_) {
       if (member.remote != nullptr) {
         member.remote->Detach();
-        processes_[static_cast<size_t>(member.rank)] = nullptr;
+        auto& process = processes_[static_cast<size_t>(member.rank)];
+        remotes.push_back(std::static_pointer_cast<transport::RemoteRank>(std::move(process)));
+        process = nullptr;
       } else if (member.rank != options_.identity.rank)
         layout_.ReleasedBy(member.block, options_.identity.rank)->store(1, std::memory_order_release);
     }
     if (contributed_ && block_ != nullptr) {
       processes_[self()] = nullptr;
+      block_->KeepWhileSending(std::move(remotes));
       Block::Release(std::move(block_), std::move(processes_));
     }
   }
@@ -353,8 +418,11 @@ class Builder {
  private:
   Exchange* const exchange_;
   const SetupOptions& options_;
+  NetworkSurvey survey_{options_.identity.rank, options_.identity.ranks};
   std::vector<BlockAddress> blocks_;
   std::vector<Introduction> peers_;
+  LocalRanks local_;
+  int node_ = topo::kNowhere;  // that has the rank's memory
   Settings settings_;
   std::unique_ptr<tune::Chooser> chooser_;
   exec::BlockLayout layout_;

@@ -11,7 +11,6 @@
 #include "axccl/channels.h"
 #include "axccl/views.h"
 #include "tests/cuda/words.h"
-#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -19,6 +18,7 @@ namespace {
 using harness::Clique;
 using harness::Cuda;
 using harness::EnterGpu;
+using harness::ExpectNoInit;
 using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
@@ -107,19 +107,6 @@ TEST(Arguments, RootsInMemoryAndCallbacks) {
 }
 
 // ---- ranks and machines that do not fit ----
-
-// Returns soon, on every rank, without a communicator.
-void ExpectNoInit(RankContext& context, ncclResult_t expected, std::initializer_list<const char*> parts) {
-  ncclUniqueId id;
-  ASSERT_TRUE(harness::ShareUniqueId(context, &id));
-  ncclComm_t comm = nullptr;
-  const uint64_t start = harness::NowNs();
-  EXPECT_EQ(ncclCommInitRank(&comm, context.nranks(), id, context.rank()), expected);
-  EXPECT_LT(harness::NowNs() - start, harness::AllowedNs(1000));
-  EXPECT_EQ(comm, nullptr);
-  ExpectText(parts);
-  ASSERT_TRUE(context.Barrier());
-}
 
 TEST(Init, RanksOnTheHostAndOnGpus) {
   RunRanks(harness::Processes(3), [](RankContext& context) {

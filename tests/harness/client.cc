@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/harness/gpu.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::harness {
 
@@ -31,6 +32,19 @@ bool ShareUniqueId(RankContext& context, ncclUniqueId* id) {
 bool LastErrorHas(const std::string& part) {
   const char* text = ncclGetLastError(nullptr);
   return text != nullptr && std::strstr(text, part.c_str()) != nullptr;
+}
+
+void ExpectNoInit(RankContext& context, ncclResult_t expected, std::initializer_list<const char*> words) {
+  ncclUniqueId id;
+  ASSERT_TRUE(ShareUniqueId(context, &id));
+  ncclComm_t comm = nullptr;
+  const uint64_t start = NowNs();
+  EXPECT_EQ(ncclCommInitRank(&comm, context.nranks(), id, context.rank()), expected);
+  EXPECT_LT(NowNs() - start, AllowedNs(1000));
+  EXPECT_EQ(comm, nullptr);
+  for (const char* word : words)
+    EXPECT_TRUE(LastErrorHas(word)) << "no \"" << word << "\" in: " << ncclGetLastError(nullptr);
+  ASSERT_TRUE(context.Barrier());
 }
 
 Clique::~Clique() { Destroy(); }

@@ -28,6 +28,10 @@ inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream
 // Last-error text contains `part`.
 bool LastErrorHas(const std::string& part);
 
+// No communicator of all ranks can be made: soon said on every rank, with that result and a last-error text that has all of
+// `words`. Collective over the run, of one rank a thread.
+void ExpectNoInit(RankContext& context, ncclResult_t expected, std::initializer_list<const char*> words);
+
 // The communicators of the ranks that one thread drives, with streams on their devices.
 class Clique {
  public:

@@ -61,6 +61,7 @@ bool Enter(int host) {
 int Run(char** argv) {
   if (!Enter(std::atoi(argv[0]))) return 126;
   setenv("NCCL_SOCKET_IFNAME", TestHosts::kInterface, 0);
+  setenv("NCCL_NET", "Socket", 0);
   execvp(argv[1], argv + 1);
   std::perror(argv[1]);
   return 127;

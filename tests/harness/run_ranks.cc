@@ -23,6 +23,7 @@
 #include <new>
 #include <thread>
 
+#include "tests/harness/containers.h"
 #include "tests/harness/random.h"
 #include "tests/harness/test_hosts.h"
 
@@ -92,6 +93,7 @@ constexpr std::chrono::seconds kGrace{3};
 void ApplyEnvironment(const RunOptions& options) {
   const char* device = getenv("AXCCL_TEST_DEVICE");
   setenv("AXCCL_DEVICE", device != nullptr ? device : "host", 1);
+  setenv("AXCCL_NET_MEASURE", "never", 0);  // which plans run is not to depend on how busy the machine is
   for (const auto& [name, value] : options.environment) {
     if (value.empty()) {
       unsetenv(name.c_str());
@@ -258,9 +260,10 @@ void PretendHost(int process) {
 void Runner::ChildMain(int process) {
   // A test that is killed takes its ranks along.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent_) std::exit(kToldExit);
+  if (getppid() != (options_.containers == nullptr ? parent_ : 0)) std::exit(kToldExit);  // out of a container's sight
   if (options_.hosts != nullptr) {
     setenv("NCCL_SOCKET_IFNAME", TestHosts::kInterface, 1);
+    setenv("NCCL_NET", "Socket", 1);  // an adapter of the real machine would go round what is pretended
     if (!options_.hosts->Enter(process % options_.hosts->size())) std::exit(1);
   }
   ApplyEnvironment(options_);
@@ -281,7 +284,8 @@ void Runner::ChildMain(int process) {
 }
 
 void Runner::Start(int process) {
-  const pid_t pid = fork();
+  const Containers* const containers = options_.containers;
+  const pid_t pid = containers == nullptr ? fork() : containers->Fork(process % containers->size());
   if (pid == 0) ChildMain(process);
   Child& child = children_.emplace_back();
   child.pid = pid;

@@ -37,15 +37,19 @@ inline Layout Processes(int n) { return {n, 1, 1}; }
 inline Layout Threads(int n) { return {1, n, 1}; }
 inline Layout OneThread(int n) { return {1, 1, n}; }
 
+class Containers;
 class TestHosts;
 
 struct RunOptions {
   // Wall time for the whole run; sanitizers get more (see TimeScale).
   std::chrono::milliseconds deadline{20000};
-  // Set in the children before `body`, on top of AXCCL_DEVICE=host (or what AXCCL_TEST_DEVICE says). An empty value unsets.
+  // Set in the children before `body`, on top of AXCCL_DEVICE=host (or what AXCCL_TEST_DEVICE says) and, unless it is set,
+  // AXCCL_NET_MEASURE=never. An empty value unsets.
   std::vector<std::pair<std::string, std::string>> environment;
   // Process p lives on host p % hosts->size(), and the library uses that host's network. Null: all on this machine.
   const TestHosts* hosts = nullptr;
+  // Process p lives in container p % containers->size(). Null: in none.
+  const Containers* containers = nullptr;
 };
 
 namespace internal {

@@ -120,8 +120,11 @@ bool TestHosts::Build(int hosts) {
   }
   if (!Batch(bridge_, "ip", ip) || !Batch(bridge_, "tc", tc)) return false;
   for (int i = 0; i < hosts; ++i) {
-    const std::string lines = "link set lo up\nlink set eth0 up\naddr add " + Address(i) + "/24 dev eth0\naddr add " +
-                              Address6(i) + "/64 dev eth0 nodad\n";
+    // The kernel adds an IPv6 address's route to itself some time after the address; until then, it would be looked for on
+    // the network.
+    const std::string lines = "link set lo up\nlink set eth0 up\nroute add local " + Address6(i) +
+                              " dev lo table local\naddr add " + Address(i) + "/24 dev eth0\naddr add " + Address6(i) +
+                              "/64 dev eth0 nodad\n";
     if (!Batch(hosts_[i], "ip", lines) || !Batch(hosts_[i], "tc", "qdisc add dev eth0 clsact\n")) return false;
   }
   return true;

@@ -76,6 +76,29 @@ int Arrivals(const TestHosts& hosts, int from, int to, int sent) {
   return arrived;
 }
 
+// As soon as there are any: what a route misses then, a connection that was begun would go on missing.
+TEST(TestHosts, ReachThemselvesAtOnce) {
+  for (int round = 0; round < 20; ++round) {
+    const auto hosts = TestHosts::Create(2);
+    ASSERT_NE(hosts, nullptr);
+    std::thread([&] {
+      ASSERT_TRUE(hosts->EnterNetwork(1));
+      sockaddr_in6 own{};
+      own.sin6_family = AF_INET6;
+      ASSERT_EQ(inet_pton(AF_INET6, TestHosts::Address6(1).c_str(), &own.sin6_addr), 1);
+      const int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      const int caller = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      socklen_t bytes = sizeof own;
+      EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&own), bytes), 0) << std::strerror(errno);
+      EXPECT_EQ(listen(listener, 1), 0);
+      EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&own), &bytes), 0);
+      EXPECT_EQ(connect(caller, reinterpret_cast<sockaddr*>(&own), bytes), 0) << std::strerror(errno);
+      close(caller);
+      close(listener);
+    }).join();
+  }
+}
+
 TEST(TestHosts, ReachEachOtherByBothFamiliesAndHaveTheirOwnLoopback) {
   const auto hosts = TestHosts::Create(3);
   ASSERT_NE(hosts, nullptr);

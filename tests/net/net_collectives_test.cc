@@ -1,17 +1,24 @@
 // Calls of all kinds between ranks on several hosts, on networks of all qualities: right results, no errors.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/collectives/cases.h"
 #include "tests/collectives/owned_view.h"
 #include "tests/collectives/view_runner.h"
 #include "tests/harness/case_runner.h"
+#include "tests/harness/containers.h"
 #include "tests/harness/test_hosts.h"
+#include "transports/ucx/devices.h"
 
 namespace axccl::tests {
 namespace {
@@ -145,10 +152,14 @@ int64_t Retransmitted() {
   return -1;
 }
 
-int64_t Received() {
-  int64_t bytes = -1;
-  std::ifstream("/sys/class/net/eth0/statistics/rx_bytes") >> bytes;
-  return bytes;
+// Bytes that have come to this host in packets of the family.
+int64_t Received(std::string_view family) {
+  int64_t all = -1, six = -1;
+  std::ifstream("/sys/class/net/eth0/statistics/rx_bytes") >> all;
+  std::ifstream counters("/proc/net/snmp6");
+  std::string name;
+  while (counters >> name >> six && name != "Ip6InOctets") continue;
+  return family == "AF_INET6" ? six : all - six;
 }
 
 class NetworkTest : public testing::TestWithParam<Network> {};
@@ -182,11 +193,105 @@ TEST_P(NetworkTest, CallsOfAllKindsAreRight) {
           ASSERT_NO_FATAL_FAILURE(SumOfHalf(clique));
         }
         ASSERT_TRUE(context.Step("end"));
-        EXPECT_GT(Received(), int64_t{100000}) << "did all that go another way?";
+        EXPECT_GT(Received(network.family), int64_t{100000}) << "did all that go another way?";
         EXPECT_EQ(network.loss > 0, network.loss > 0 && Retransmitted() > 0) << "nothing was lost";
       },
       options);
 }
+
+// ---- ranks of one machine that share no memory ----
+
+struct Apart {
+  const char* name;
+  bool networks = false;    // processes take turns in two network namespaces,
+  bool containers = false;  // in two PID namespaces,
+  bool users = false;       // of two users, the first half and the second,
+  bool ids = false;         // with two NCCL_HOSTIDs, likewise
+  const char* told_to_rank_0;
+};
+
+class ApartTest : public testing::TestWithParam<Apart> {};
+
+void BecomeAnother(const Apart& apart, const RankContext& context) {
+  if (context.rank() < context.nranks() / 2) return;
+  if (apart.ids) setenv("NCCL_HOSTID", "another", 1);
+  ASSERT_TRUE(!apart.users || setresuid(65534, 65534, 65534) == 0);
+}
+
+TEST_P(ApartTest, RanksSendMessagesAndSayWhy) {
+  const Apart& apart = GetParam();
+  const auto hosts = apart.networks ? TestHosts::Create(2) : nullptr;
+  const auto containers = apart.containers ? harness::Containers::Create(2) : nullptr;
+  ASSERT_EQ(hosts != nullptr, apart.networks);
+  ASSERT_EQ(containers != nullptr, apart.containers);
+  RunOptions options;
+  options.hosts = hosts.get();
+  options.containers = containers.get();
+  options.environment = {{"NCCL_DEBUG", "INFO"}};
+  const std::string log = testing::TempDir() + "axccl_apart." + std::to_string(getpid()) + ".";
+  RunRanks(
+      harness::Processes(4),
+      [&](RankContext& context) {
+        // Not by the process's id, which is not the only one of that name.
+        const std::string own = log + std::to_string(context.rank());
+        setenv("NCCL_DEBUG_FILE", own.c_str(), 1);
+        ASSERT_NO_FATAL_FAILURE(BecomeAnother(apart, context));
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ASSERT_NO_FATAL_FAILURE(RunCases(context, clique, {20, size_t{64} << 10}));
+        ASSERT_NO_FATAL_FAILURE(GatherColumns(clique, 37, 500));
+        ASSERT_NO_FATAL_FAILURE(SendAround(clique, 20000));
+        std::ifstream stream(own);
+        const std::string text{std::istreambuf_iterator<char>(stream), {}};
+        const std::string told =
+            " rank 0 shares no memory with these and sends them messages: " + std::string(apart.told_to_rank_0) + "\n";
+        EXPECT_EQ(text.find(told) != std::string::npos, context.rank() == 0) << text;
+        EXPECT_EQ(unlink(own.c_str()), 0);
+      },
+      options);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, ApartTest,
+    testing::Values(Apart{"Containers", false, true, false, false, "ranks 1, 3 (another PID namespace)"},
+                    Apart{"ContainersWithNetworks", true, true, false, false, "ranks 1, 3 (another network namespace)"},
+                    Apart{"Users", false, false, true, false, "ranks 2, 3 (another user)"},
+                    Apart{"UsersInContainers", false, true, true, false,
+                          "rank 1 (another PID namespace), ranks 2, 3 (another user)"},
+                    Apart{"HostIds", false, true, false, true,
+                          "rank 1 (another PID namespace), ranks 2, 3 (another NCCL_HOSTID)"}),
+    [](const auto& info) { return info.param.name; });
+
+// Mounts and names of one's own are not in the way.
+TEST(Sharing, IsNotPreventedByMountsAndNames) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_EQ(unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC), 0);
+    ASSERT_EQ(sethostname(context.rank() == 0 ? "a" : "b", 1), 0);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_NO_FATAL_FAILURE(SendAround(clique, 20000));
+    const char* link = nullptr;
+    ASSERT_OK(axcclCommGetLink(clique.comm(), 1 - context.rank(), &link));
+    EXPECT_TRUE(std::string(link).starts_with("shm")) << link;
+  });
+}
+
+// ---- devices ----
+
+TEST(Devices, InfiniBandThatIsNotThereIsAnErrorOnEveryRank) {
+  if (!ucx::ListPorts("").empty()) GTEST_SKIP() << "this machine has such an adapter";
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  RunOptions options;
+  options.hosts = hosts.get();
+  options.environment = {{"NCCL_NET", "ib"}};
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) { harness::ExpectNoInit(context, ncclInvalidUsage, {"NCCL_NET=IB", "there are: none"}); },
+      options);
+}
+
+// ---- networks ----
 
 constexpr Load kLittle{20, size_t{32} << 10, 10, 3000, 20000};
 

@@ -1,0 +1,39 @@
+#include "src/comm/network.h"
+
+#include <string>
+#include <vector>
+
+#include "src/base/param.h"
+#include "transports/ucx/devices.h"
+
+namespace axccl::comm {
+namespace {
+
+std::string Joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list.append(list.empty() ? "" : ",").append(name);
+  return list;
+}
+
+}  // namespace
+
+Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
+  const std::string family = param::Get("NCCL_SOCKET_FAMILY");
+  const ucx::DeviceWishes wishes{param::Get("NCCL_NET"), param::GetInt("NCCL_IB_DISABLE") != 0, param::Get("NCCL_IB_HCA")};
+  LocalNetwork found;
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Interface> interfaces, boot::ListInterfaces());
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                         boot::SelectNames(interfaces, param::Get("NCCL_SOCKET_IFNAME"), family));
+  AXCCL_ASSIGN_OR_RETURN(found.devices,
+                         ucx::SelectDevices(ucx::ListPorts(""), PlaceInterfaces(local, interfaces, names), wishes));
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Address> addresses,
+                         boot::SelectAddresses(interfaces, "=" + names[0], family));
+  found.address = addresses[0];
+  found.self.devices = Joined(found.devices);
+  found.self.families = family.empty() ? "" : family == "AF_INET" ? "inet" : "inet6";
+  socklen_t bytes = 0;
+  found.self.local = boot::ToSockaddr(found.address, &bytes);
+  return found;
+}
+
+}  // namespace axccl::comm

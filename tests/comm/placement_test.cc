@@ -1,0 +1,280 @@
+// What a communicator does about the machine it is made on. The machine is a pretended one: the first two processors that the
+// test may use, each in a package and at a node of its own.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/harness/client.h"
+
+namespace axccl::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using harness::Clique;
+using harness::Layout;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::Threads;
+
+std::vector<int> Allowed(pid_t thread) {
+  std::vector<int> allowed;
+  cpu_set_t set;
+  if (sched_getaffinity(thread, sizeof(set), &set) != 0) return allowed;
+  for (int p = 0; p < CPU_SETSIZE; ++p)
+    if (CPU_ISSET(p, &set)) allowed.push_back(p);
+  return allowed;
+}
+
+void Bind(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
+}
+
+std::string Contents(const fs::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// Name and processors of each thread of this process.
+std::multimap<std::string, std::vector<int>> ThreadsOfThis() {
+  std::multimap<std::string, std::vector<int>> threads;
+  for (const auto& entry : fs::directory_iterator("/proc/self/task")) {
+    std::string name = Contents(entry.path() / "comm");
+    name.pop_back();
+    threads.emplace(name, Allowed(static_cast<pid_t>(std::stol(entry.path().filename().string()))));
+  }
+  return threads;
+}
+
+// Those that run the library's own code only, all of which last as long as the process.
+void ExpectOwnThreadsOn(const std::vector<int>& processors) {
+  int found = 0;
+  for (const auto& [name, allowed] : ThreadsOfThis()) {
+    if (name != "axccl-service" && name != "axccl-progress" && name != "axccl-ucx") continue;
+    EXPECT_EQ(allowed, processors) << name;
+    ++found;
+  }
+  EXPECT_GE(found, 1);
+}
+
+class PlacementTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    all_ = Allowed(0);
+    if (all_.size() < 2) GTEST_SKIP() << "needs two processors";
+    char name[] = "/tmp/axccl-placement-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+    text_ = "axccl-topology 1\nnode 0 bytes 1073741824\nnode 1 bytes 1073741824\n";
+    for (int node = 0; node < 2; ++node) {
+      const std::string processor = std::to_string(all_[static_cast<size_t>(node)]);
+      text_ += "package\nl3 0 node " + std::to_string(node) + "\ncore processors " + processor + "\n";
+    }
+    std::ofstream(folder_ + "/machine") << text_;
+    options_.environment = {{"NCCL_TOPO_FILE", folder_ + "/machine"},
+                            {"NCCL_DEBUG", "INFO"},
+                            {"NCCL_DEBUG_SUBSYS", "ALL"},
+                            {"NCCL_DEBUG_FILE", folder_ + "/log.%p"}};
+  }
+  void TearDown() override {
+    if (!folder_.empty()) fs::remove_all(folder_);
+  }
+
+  // What all processes have logged.
+  std::string Logs() const {
+    std::string logs;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.path().filename().string().starts_with("log.")) logs += Contents(entry.path());
+    return logs;
+  }
+  void ExpectLogged(const std::string& part, bool is = true) const {
+    EXPECT_EQ(Logs().find(part) != std::string::npos, is) << part << " in\n" << Logs();
+  }
+  void Set(const std::string& name, const std::string& value) { options_.environment.emplace_back(name, value); }
+
+  std::vector<int> all_;
+  std::string folder_, text_;
+  RunOptions options_;
+};
+
+TEST_F(PlacementTest, OwnThreadsOfARankRunWhereItIsPlacedAndNoOthers) {
+  RunRanks(Processes(2), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
+    EXPECT_EQ(Allowed(0), all_) << "the application's";
+  }, options_);
+  for (const char* rank : {"0", "1"}) {
+    const auto at = static_cast<size_t>(rank[0] - '0');
+    ExpectLogged(std::string("placement: rank ") + rank + " of 2 on this machine: processors " + std::to_string(all_[at]) +
+                 ", node " + rank);
+  }
+}
+
+TEST_F(PlacementTest, ScratchMemoryComesFromTheNodeOfItsRank) {
+  if (Contents("/proc/self/numa_maps").empty()) GTEST_SKIP() << "the kernel knows no nodes";
+  RunRanks(Processes(2), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    if (context.rank() == 0) std::ofstream(folder_ + "/maps") << Contents("/proc/self/numa_maps");
+  }, options_);
+  // Node 0 is everywhere, but some containers do not let a process choose. What is logged is what is.
+  const std::string maps = Contents(folder_ + "/maps");
+  ASSERT_FALSE(maps.empty());
+  ExpectLogged("placement: scratch memory of rank 0 comes from node 0", maps.find(" prefer:0 ") != std::string::npos);
+  ExpectLogged("placement: scratch memory of rank 1 comes from");
+}
+
+TEST_F(PlacementTest, RanksOfOneProcessShareTheirPlaces) {
+  RunRanks(Threads(2), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_TRUE(context.Barrier());
+    ExpectOwnThreadsOn({all_[0], all_[1]});
+    ASSERT_TRUE(context.Barrier());
+  }, options_);
+}
+
+TEST_F(PlacementTest, ABoundProcessStaysWhereItIs) {
+  RunRanks(Processes(2), [this](RankContext& context) {
+    Bind(all_[1]);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ExpectOwnThreadsOn({all_[1]});
+    EXPECT_EQ(Allowed(0), std::vector<int>{all_[1]});
+  }, options_);
+  ExpectLogged("placement: rank 0 of 2 on this machine: processors " + std::to_string(all_[1]) + ", node 1");
+}
+
+TEST_F(PlacementTest, ABindingCanBeIgnored) {
+  Set("NCCL_IGNORE_CPU_AFFINITY", "1");
+  RunRanks(Processes(2), [this](RankContext& context) {
+    Bind(all_[1]);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
+    EXPECT_EQ(Allowed(0), std::vector<int>{all_[1]}) << "the application's";
+  }, options_);
+}
+
+TEST_F(PlacementTest, CanBeTurnedOff) {
+  Set("AXCCL_PLACE", "0");
+  RunRanks(Processes(2), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ExpectOwnThreadsOn(all_);
+  }, options_);
+  ExpectLogged("placement:", false);
+}
+
+TEST_F(PlacementTest, NothingIsDoneWhereThereIsOneNode) {
+  if (fs::exists("/sys/devices/system/node/node1")) GTEST_SKIP() << "there are more";
+  Set("NCCL_TOPO_FILE", "");
+  RunRanks(Processes(2), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ExpectOwnThreadsOn(all_);
+    EXPECT_EQ(Contents("/proc/self/maps").find("libhwloc"), std::string::npos) << "loaded for nothing";
+  }, options_);
+  ExpectLogged("placement:", false);
+}
+
+TEST_F(PlacementTest, TheFirstCommunicatorDecides) {
+  RunRanks(Processes(2), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ncclComm_t alone = nullptr;
+    ASSERT_OK(ncclCommSplit(clique.comm(0), context.rank(), 0, &alone, nullptr));
+    // As a lone rank it would have got everything.
+    ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
+    ASSERT_OK(ncclCommDestroy(alone));
+  }, options_);
+}
+
+// A thread that runs the application's callbacks may be started by one of the library's own.
+void KeepProcessors(void* processors) { *static_cast<std::vector<int>*>(processors) = Allowed(0); }
+
+TEST_F(PlacementTest, CallbacksMayUseWhatTheApplicationMay) {
+  RunRanks(Processes(2), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    float value = 1;
+    std::vector<int> seen;
+    // The callback comes after an operation that ends only once the other rank calls: whoever drives it then, starts it.
+    ASSERT_OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, clique.comm(0), harness::Cuda(clique.stream(0))));
+    ASSERT_OK(axcclLaunchHostFunc(clique.stream(0), KeepProcessors, &seen));
+    ASSERT_OK(axcclStreamSynchronize(clique.stream(0)));
+    EXPECT_EQ(seen, all_);
+    EXPECT_EQ(value, 2);
+  }, options_);
+}
+
+// ---- files ----
+
+TEST_F(PlacementTest, TheMachineIsWrittenByTheRankThatIsAsked) {
+  const std::string dump = folder_ + "/dump";
+  Set("NCCL_TOPO_DUMP_FILE", dump);
+  RunRanks(Processes(2), [&](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+  }, options_);
+  EXPECT_EQ(Contents(dump), text_);
+
+  fs::remove(dump);
+  Set("NCCL_TOPO_DUMP_FILE_RANK", "2");  // nobody
+  RunRanks(Processes(2), [&](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+  }, options_);
+  EXPECT_FALSE(fs::exists(dump));
+
+  Set("NCCL_TOPO_DUMP_FILE_RANK", "1");
+  Set("AXCCL_PLACE", "0");  // has nothing to do with it
+  RunRanks(Processes(2), [&](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+  }, options_);
+  EXPECT_EQ(Contents(dump), text_);
+}
+
+TEST_F(PlacementTest, FilesThatCannotBeUsedAreReportedAndNoMore) {
+  std::ofstream(folder_ + "/machine") << "<system version=\"1\">\n</system>\n";
+  Set("NCCL_TOPO_DUMP_FILE", "/nowhere/at/all");
+  RunRanks(Processes(2), [&](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+  }, options_);
+  ExpectLogged("NCCL_TOPO_FILE is not used: " + folder_ + "/machine: topology text: this is XML");
+  ExpectLogged("NCCL_TOPO_DUMP_FILE: open(/nowhere/at/all) to write");
+}
+
+#ifdef AXCCL_TEST_UCX
+// Two pretended machines of two ranks each.
+TEST_F(PlacementTest, TheThreadForMessagesIsPlacedToo) {
+  RunRanks(Processes(4), [this](RankContext& context) {
+    setenv("NCCL_HOSTID", context.rank() < 2 ? "one" : "two", 1);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    EXPECT_EQ(ThreadsOfThis().count("axccl-ucx"), 1u);
+    ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank() % 2)]});
+  }, options_);
+}
+#endif
+
+}  // namespace
+}  // namespace axccl::tests

@@ -1,0 +1,81 @@
+// Ranks on several hosts that do not find each other: each is told, in words that say what to do.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "tests/harness/client.h"
+#include "tests/harness/test_hosts.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::LastErrorHas;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::TestHosts;
+
+struct Nowhere {
+  const char* name;
+  const char* comm_id;
+  const char* says;
+};
+
+class UnreachableTest : public testing::TestWithParam<Nowhere> {};
+
+// Where NCCL_COMM_ID names an address that cannot be reached, whether the network says so or nothing at all.
+TEST_P(UnreachableTest, AddressIsNamedByTheDeadline) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  ASSERT_TRUE(hosts->Cut(0, TestHosts::Way::kBoth));
+  RunOptions options;
+  options.hosts = hosts.get();
+  options.environment = {{"NCCL_COMM_ID", GetParam().comm_id}, {"AXCCL_SECRET", "nobody's"}, {"AXCCL_INIT_TIMEOUT", "0.5"}};
+  RunRanks(
+      Processes(2),
+      [](RankContext& context) {
+        if (context.rank() == 0) return;
+        ncclUniqueId id;
+        ASSERT_OK(ncclGetUniqueId(&id));
+        ncclComm_t comm = nullptr;
+        EXPECT_NE(ncclCommInitRank(&comm, 2, id, 1), ncclSuccess);
+        EXPECT_TRUE(LastErrorHas("rank 1")) << ncclGetLastError(nullptr);
+        EXPECT_TRUE(LastErrorHas(GetParam().comm_id)) << ncclGetLastError(nullptr);
+        EXPECT_TRUE(LastErrorHas(GetParam().says)) << ncclGetLastError(nullptr);
+      },
+      options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Addresses, UnreachableTest,
+                         testing::Values(Nowhere{"NoRoute", "10.99.0.1:4711", "Network is unreachable"},
+                                         Nowhere{"NoAnswer", "10.77.0.1:4711", "a firewall between"},
+                                         Nowhere{"NoAnswerIPv6", "[fd77::1]:4711", "a firewall between"}),
+                         [](const auto& info) { return info.param.name; });
+
+// An id leads to where nothing comes through: both sides say of whom they wait.
+TEST(Unreachable, IdOfAnotherHost) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  RunOptions options;
+  options.hosts = hosts.get();
+  options.environment = {{"AXCCL_INIT_TIMEOUT", "0.5"}};
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        ncclUniqueId id;
+        ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+        if (context.rank() == 0) {
+          ASSERT_TRUE(hosts->Cut(1, TestHosts::Way::kBoth));
+        }
+        ASSERT_TRUE(context.Barrier(1));
+        ncclComm_t comm = nullptr;
+        EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
+        EXPECT_TRUE(LastErrorHas(context.rank() == 0 ? "for rank 1 of 2" : "10.77.0.1:")) << ncclGetLastError(nullptr);
+      },
+      options);
+}
+
+}  // namespace
+}  // namespace axccl::tests
