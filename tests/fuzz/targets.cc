@@ -21,8 +21,11 @@
 #include "src/boot/unique_id.h"
 #include "src/boot/wire.h"
 #include "src/cost/machine.h"
+#include "src/cost/network.h"
 #include "src/plan/text.h"
+#include "src/topo/text.h"
 #include "src/tune/filter.h"
+#include "transports/ucx/wire.h"
 
 namespace axccl::fuzz {
 namespace {
@@ -223,15 +226,55 @@ void Machine(const uint8_t* data, size_t size) {
   Check(cost::ToText(again.value()) == text, "the text of a machine changes");
 }
 
+void Network(const uint8_t* data, size_t size) {
+  const Result<cost::KeptNetwork> network = cost::NetworkFromText(Text(data, size));
+  if (!network.ok()) return;
+  const std::string text = cost::ToText(network.value());
+  const Result<cost::KeptNetwork> again = cost::NetworkFromText(text);
+  Check(again.ok(), "the text of a network is refused");
+  Check(cost::ToText(again.value()) == text, "the text of a network changes");
+}
+
 void Filter(const uint8_t* data, size_t size) {
   const Result<tune::Filter> filter = tune::Filter::Parse(Text(data, size));
   if (!filter.ok()) return;
   for (int kind = 0; kind < plan::kNumKinds; ++kind) (void)filter.value().Admits(static_cast<plan::Kind>(kind), "ring");
 }
 
+// ---- transports/ucx ----
+
+// The sizes of memory and data, and a header. Whatever passes keeps to both.
+void Message(const uint8_t* data, size_t size) {
+  uint32_t sizes[2];
+  if (size < sizeof(sizes)) return;
+  std::memcpy(sizes, data, sizeof(sizes));
+  ucx::Message message;
+  if (!ucx::ParseMessage(data + sizeof(sizes), size - sizeof(sizes), &message)) return;
+  if (!ucx::FitsMemory(message, sizes[0], sizes[1])) return;
+  using Wide = unsigned __int128;
+  Wide sum = 0;
+  for (const ucx::WireStretch& stretch : message.stretches()) {
+    Check(Wide{stretch.offset} + stretch.bytes <= sizes[0], "a stretch leaves the memory");
+    Check(stretch.guarded == 0 || stretch.bytes >= 8, "a guarded stretch has no first word");
+    sum += stretch.bytes;
+  }
+  Check(sum == sizes[1], "data of another size");
+  Check(message.head.line == ~uint64_t{0} || Wide{message.head.line} + 64 <= sizes[0], "a line leaves the memory");
+}
+
+// ---- src/topo ----
+
+// What is accepted is its own canonical text.
+void Topology(const uint8_t* data, size_t size) {
+  const Result<topo::Machine> machine = topo::Parse(Text(data, size));
+  if (machine.ok()) Check(topo::Print(machine.value()) == Text(data, size), "the text of a machine changes");
+  (void)topo::ParseRanges(Text(data, size));
+}
+
 constexpr Target kTargets[] = {
     {"conf_file", ConfFile}, {"filter", Filter},     {"frame", Frame},        {"host_port", HostPort},  {"interfaces", Interfaces},
-    {"machine", Machine},    {"number", Number},     {"schedule", Schedule},  {"tree_link", TreeLink},  {"unique_id", UniqueId},
+    {"machine", Machine},    {"message", Message},   {"network", Network},    {"number", Number},      {"schedule", Schedule},
+    {"topology", Topology},  {"tree_link", TreeLink}, {"unique_id", UniqueId},
 };
 
 }  // namespace
