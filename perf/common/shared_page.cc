@@ -147,16 +147,19 @@ void SharedPage::WaitForEpoch(Meeting* meeting, uint32_t old_epoch) {
     sched_yield();
   }
   while (!over()) {
-    CheckPeers();
+    Status peers = CheckPeers();
+    // A process may leave as soon as the meeting is over: its death counts only where it has not ended this wait.
+    if (over()) return;
+    if (!peers.ok()) Fail(kExitPeerFailed, "stopped: %s", std::string(peers.message()).c_str());
     meeting->sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (meeting->epoch.load(std::memory_order_seq_cst) == old_epoch) FutexWait(&meeting->epoch, old_epoch);
     meeting->sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 
-void SharedPage::CheckPeers() {
+Status SharedPage::CheckPeers() const {
   Header* h = header();
-  if (h->aborted.load(std::memory_order_acquire) == 2) Fail(kExitPeerFailed, "stopped: %s", h->abort_text);
+  if (h->aborted.load(std::memory_order_acquire) == 2) return MakeStatus(Code::kRemoteError, "%s", h->abort_text);
   for (int i = 0; i < h->processes; ++i) {
     pid_t pid = h->pids[i].load(std::memory_order_acquire);
     if (pid == 0 || pid == getpid()) continue;
@@ -166,8 +169,11 @@ void SharedPage::CheckPeers() {
     pollfd poll_fd{fd, POLLIN, 0};
     bool dead = fd < 0 || poll(&poll_fd, 1, 0) > 0;
     if (fd >= 0) close(fd);
-    if (dead) Fail(kExitPeerFailed, "stopped: process %d (pid %d) of the run has died", i, static_cast<int>(pid));
+    if (dead) {
+      return MakeStatus(Code::kRemoteError, "process %d (pid %d) of the run has died", i, static_cast<int>(pid));
+    }
   }
+  return Status();
 }
 
 bool SharedPage::aborted() const { return header()->aborted.load(std::memory_order_acquire) != 0; }

@@ -66,7 +66,7 @@ class SharedPage {
   Header* header() const;
   char* Record(Room room, uint32_t parity, int participant) const;
   void WaitForEpoch(Meeting* meeting, uint32_t old_epoch);
-  void CheckPeers();
+  Status CheckPeers() const;  // kRemoteError: a process aborted the run or died
 
   void* base_;
   size_t bytes_;

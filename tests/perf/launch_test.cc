@@ -98,6 +98,30 @@ TEST(SharedPage, ADeadProcessEndsTheWaitOfTheOthers) {
   EXPECT_EQ(status, kExitPeerFailed);
 }
 
+TEST(SharedPage, AProcessThatLeavesAfterTheMeetingIsNoDeath) {
+  // Often, for a waiter must look for dead peers just when the last one has come and the first ones leave.
+  constexpr int kProcesses = 8;
+  for (int round = 0; round < 150; ++round) {
+    auto page = SharedPage::CreateAnonymous(kProcesses, kProcesses);
+    ASSERT_TRUE(page.ok());
+    std::vector<pid_t> pids;
+    for (int p = 0; p < kProcesses; ++p) {
+      pid_t pid = Fork();
+      if (pid == 0) {
+        page.value()->Register(p, getpid());
+        page.value()->Meet(Room::kProcesses, p, nullptr, 0, nullptr);
+        _exit(0);
+      }
+      pids.push_back(pid);
+    }
+    for (pid_t pid : pids) {
+      int status = 0;
+      waitpid(pid, &status, 0);
+      ASSERT_EQ(status, 0) << "round " << round;
+    }
+  }
+}
+
 TEST(SharedPage, AbortEndsTheWaitOfTheOthers) {
   int status = ExitOf([] {
     auto page = SharedPage::CreateAnonymous(2, 2);
