@@ -29,6 +29,8 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define AXCCL_TEST_TIME_SCALE 8
+// Every process of ours would sleep for a second before it ends.
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() { return "atexit_sleep_ms=20"; }
 #elif defined(__SANITIZE_ADDRESS__)
 #define AXCCL_TEST_TIME_SCALE 4
 #else
