@@ -91,8 +91,9 @@ Result<Address> Resolve(const std::string& host, const std::string& port) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (error != 0) {
-    return MakeStatus(Code::kInvalidUsage, "NCCL_COMM_ID: cannot resolve host '%s': %s", host.c_str(),
-                      gai_strerror(error));
+    return MakeStatus(Code::kInvalidUsage,
+                      "NCCL_COMM_ID: cannot resolve host '%s': %s; an address does as well, as in NCCL_COMM_ID=10.0.0.1:%s",
+                      host.c_str(), gai_strerror(error), port.c_str());
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
   // IPv4 first: "localhost" must mean the same address to every rank.
