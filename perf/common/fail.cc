@@ -9,6 +9,8 @@
 #include <cstring>
 #include <vector>
 
+#include "src/base/format.h"
+
 namespace axccl::perf {
 namespace {
 
@@ -35,15 +37,14 @@ void Fail(int status, const char* format, ...) {
   if (g_failing.exchange(true)) {
     for (;;) pause();
   }
-  char text[2048];
   va_list args;
   va_start(args, format);
-  std::vsnprintf(text, sizeof(text), format, args);
+  const std::string text = FormatV(format, args);
   va_end(args);
   std::fflush(stdout);
-  if (text[0] != '\0') {
+  if (!text.empty()) {
     std::fprintf(stderr, "%s:%s%s %s\n", g_program.c_str(), g_who.empty() ? "" : " ",
-                 g_who.empty() ? "" : (g_who + ":").c_str(), text);
+                 g_who.empty() ? "" : (g_who + ":").c_str(), text.c_str());
     std::fflush(stderr);
   }
   for (auto hook = g_hooks.rbegin(); hook != g_hooks.rend(); ++hook) (*hook)(text);

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdarg>
 #include <cstring>
 #include <ctime>
 
 #include "nccl.h"
 #include "perf/common/fail.h"
+#include "src/base/format.h"
 
 extern char** environ;
 
@@ -27,15 +27,6 @@ std::string TimeText() {
   tm parts;
   char text[64];
   std::strftime(text, sizeof(text), kTimeFormat, localtime_r(&now, &parts));
-  return text;
-}
-
-[[gnu::format(printf, 1, 2)]] std::string Text(const char* format, ...) {
-  char text[1024];
-  va_list args;
-  va_start(args, format);
-  std::vsnprintf(text, sizeof(text), format, args);
-  va_end(args);
   return text;
 }
 
@@ -64,7 +55,7 @@ std::string MemoryText(uint64_t bytes) {
   int unit = 0;
   while (amount >= 1024 && unit < 3) amount /= 1024, ++unit;
   int decimals = unit == 0 || amount >= 100 ? 0 : amount >= 10 ? 1 : 2;
-  return Text("%.*f %s", decimals, amount, units[unit]);
+  return Format("%.*f %s", decimals, amount, units[unit]);
 }
 
 struct Statistics {
@@ -93,10 +84,10 @@ void MicrosecondList(JsonWriter* json, const std::vector<double>& seconds) {
 
 std::string FixedWidth(double value, int width) {
   for (int decimals = 2; decimals >= 0; --decimals) {
-    std::string text = Text("%*.*f", width, decimals, value);
+    std::string text = Format("%*.*f", width, decimals, value);
     if (text.size() <= static_cast<size_t>(width)) return text;
   }
-  return Text(width >= 7 ? "%*.1e" : "%*.0e", width, value);
+  return Format(width >= 7 ? "%*.1e" : "%*.0e", width, value);
 }
 
 Report::Report(const Options& options, int argc, char** argv, int library_version)
@@ -142,7 +133,7 @@ void Report::Start() {
   }
   if (o.per_iteration) {
     std::printf("# Per-Iteration Report: host clock, wait after each iteration; i_* uses max over process rows%s \n",
-                o.per_iteration_skip ? Text("; summary skips first %d iterations", o.per_iteration_skip).c_str() : "");
+                o.per_iteration_skip ? Format("; summary skips first %d iterations", o.per_iteration_skip).c_str() : "");
   }
   if (o.parallel_init) std::printf("# Parallel Init Enabled: threads call into NcclInitRank concurrently \n");
   if (o.views.given) std::printf("# Views: %s \n", ViewText(o.views).c_str());
@@ -232,10 +223,10 @@ void Report::TableHeader() {
   std::string columns[2];
   std::string units;
   for (std::string* c : {&columns[0], &columns[1]}) {
-    *c = Text("  %7s  %6s  %6s  %6s", time, "algbw", "busbw", "#wrong");
-    if (options_.per_iteration) *c += Text("  %7s  %7s  %7s  %7s", "i_min", "i_max", "i_p99", "i_cv%");
-    units += Text("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
-    if (options_.per_iteration) units += Text("  %7s  %7s  %7s  %7s", "(us)", "(us)", "(us)", "(%)");
+    *c = Format("  %7s  %6s  %6s  %6s", time, "algbw", "busbw", "#wrong");
+    if (options_.per_iteration) *c += Format("  %7s  %7s  %7s  %7s", "i_min", "i_max", "i_p99", "i_cv%");
+    units += Format("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
+    if (options_.per_iteration) units += Format("  %7s  %7s  %7s  %7s", "(us)", "(us)", "(us)", "(%)");
   }
   const char* titles = options_.per_iteration
       ? "              out-of-place (+ per-iteration)                                in-place (+ per-iteration)"
@@ -250,20 +241,20 @@ void Report::TableHeader() {
 
 void Report::BeginRow(size_t bytes, size_t count, const char* type, const char* op, int root) {
   std::lock_guard<std::mutex> lock(mutex_);
-  row_ = Text("%12zu  %12zu  %8s  %6s  %6i", bytes, count, type, op, root);
+  row_ = Format("%12zu  %12zu  %8s  %6s  %6i", bytes, count, type, op, root);
   if (!json_) return;
   json_->BeginObject();
   json_->Key("size").Int(static_cast<int64_t>(bytes));
   json_->Key("count").Int(static_cast<int64_t>(count));
   json_->Key("type").String(type);
   json_->Key("redop").String(op);
-  json_->Key("root").String(Text("%6i", root));
+  json_->Key("root").String(Format("%6i", root));
 }
 
 void Report::Half(bool out_of_place, const Measurement& m, const IterationReport* iterations) {
   std::lock_guard<std::mutex> lock(mutex_);
   double us = m.seconds * 1e6;
-  std::string wrong = m.checked ? Text("%6g", static_cast<double>(m.wrong)) : "   N/A";
+  std::string wrong = m.checked ? Format("%6g", static_cast<double>(m.wrong)) : "   N/A";
   row_ += "  " + FixedWidth(us, 7) + "  " + FixedWidth(m.alg_bw, 6) + "  " + FixedWidth(m.bus_bw, 6) + "  " + wrong;
   if (json_) {
     json_->Key(out_of_place ? "out_of_place" : "in_place").BeginObject();
@@ -279,7 +270,7 @@ void Report::Half(bool out_of_place, const Measurement& m, const IterationReport
     json_->EndObject();
   }
   if (iterations != nullptr) Iterations(out_of_place, *iterations);
-  if (!out_of_place && options_.report_timestamps) row_ += Text("%21s", TimeText().c_str());
+  if (!out_of_place && options_.report_timestamps) row_ += Format("%21s", TimeText().c_str());
 }
 
 void Report::Iterations(bool out_of_place, const IterationReport& report) {

@@ -9,6 +9,7 @@
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 #include "src/algo/hierarchical.h"
+#include "src/base/format.h"
 
 namespace axccl::algo {
 
@@ -138,12 +139,10 @@ Result<plan::Schedule> Generate(const Contract& contract, std::string_view algor
   AXCCL_RETURN_IF_ERROR(CheckArguments(contract, algorithm, lanes, placement, only));
   const auto& known = Algorithms(contract.kind, placement);
   if (std::find(known.begin(), known.end(), algorithm) == known.end()) {
-    std::string list;
-    for (std::string_view name : known) list.append(list.empty() ? "" : ", ").append(name);
     return MakeStatus(Code::kInvalidArgument, "Generate(%s): no algorithm '%.*s' for this kind%s; there is %s",
                       plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data(),
                       IsHierarchical(algorithm) ? " and placement (it takes several machines, one of several ranks)" : "",
-                      list.c_str());
+                      Join(known, ", ").c_str());
   }
   if (contract.ranks == 1) return Alone(contract, algorithm, lanes);
   if (IsHierarchical(algorithm)) return Hierarchical(contract, algorithm, placement, lanes, only);

@@ -4,11 +4,12 @@
 
 #include <atomic>
 #include <cstdarg>
-#include <cstdio>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "src/api/unsupported.h"
+#include "src/base/format.h"
 #include "src/base/log.h"
 #include "src/comm/group.h"
 
@@ -62,12 +63,11 @@ ncclResult_t Report(const Status& status) {
 }
 
 ncclResult_t InvalidArgument(const char* format, ...) {
-  char text[512];
   va_list args;
   va_start(args, format);
-  vsnprintf(text, sizeof(text), format, args);
+  std::string text = FormatV(format, args);
   va_end(args);
-  return Report(Status(Code::kInvalidArgument, text));
+  return Report(Status(Code::kInvalidArgument, std::move(text)));
 }
 
 ncclResult_t Unsupported(const char* function, const char* what_is_missing) {

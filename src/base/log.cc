@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/format.h"
 #include "src/base/param.h"
 
 namespace axccl::log {
@@ -187,18 +188,10 @@ std::string Prefix(Level level, int device) {
 // One line, one write.
 void WriteLine(Level level, int device, const char* format, va_list args) {
   const KeepErrno keep_errno;
-  std::string line = Prefix(level, device);
-  const size_t start = line.size();
-  va_list again;
-  va_copy(again, args);
-  const int length = vsnprintf(nullptr, 0, format, args);
-  if (length > 0) {
-    line.resize(start + static_cast<size_t>(length) + 1);
-    vsnprintf(line.data() + start, static_cast<size_t>(length) + 1, format, again);
-    line.back() = '\n';
-    WriteAll(GetSink()->fd, line.data(), line.size());
-  }
-  va_end(again);
+  const std::string text = FormatV(format, args);
+  if (text.empty()) return;
+  const std::string line = Prefix(level, device) + text + "\n";
+  WriteAll(GetSink()->fd, line.data(), line.size());
 }
 
 }  // namespace

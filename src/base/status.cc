@@ -1,24 +1,11 @@
 #include "src/base/status.h"
 
 #include <cstdarg>
-#include <cstdio>
 #include <cstring>
 
+#include "src/base/format.h"
+
 namespace axccl {
-namespace {
-
-std::string FormatV(const char* format, va_list args) {
-  va_list copy;
-  va_copy(copy, args);
-  const int length = vsnprintf(nullptr, 0, format, copy);
-  va_end(copy);
-  if (length <= 0) return std::string();
-  std::string text(static_cast<size_t>(length), '\0');
-  vsnprintf(text.data(), text.size() + 1, format, args);
-  return text;
-}
-
-}  // namespace
 
 Status::Status(Code code, std::string message) {
   if (code != Code::kOk) rep_ = std::make_unique<Rep>(Rep{code, std::move(message)});

@@ -3,19 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "src/base/format.h"
 #include "src/base/param.h"
 #include "transports/ucx/devices.h"
 
 namespace axccl::comm {
-namespace {
-
-std::string Joined(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list.append(list.empty() ? "" : ",").append(name);
-  return list;
-}
-
-}  // namespace
 
 Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
   const std::string family = param::Get("NCCL_SOCKET_FAMILY");
@@ -29,7 +21,7 @@ Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
   AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Address> addresses,
                          boot::SelectAddresses(interfaces, "=" + names[0], family));
   found.address = addresses[0];
-  found.self.devices = Joined(found.devices);
+  found.self.devices = Join(found.devices, ",");
   found.self.families = family.empty() ? "" : family == "AF_INET" ? "inet" : "inet6";
   socklen_t bytes = 0;
   found.self.local = boot::ToSockaddr(found.address, &bytes);

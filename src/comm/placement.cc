@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "src/base/files.h"
+#include "src/base/format.h"
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/base/processors.h"
@@ -45,12 +46,6 @@ topo::PlaceOptions Options(const LocalRanks& local, const std::vector<int>& allo
   options.ranks = local.count;
   options.allowed = allowed;
   return options;
-}
-
-std::string Join(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
-  return text;
 }
 
 int PlaceDevice(const LocalRanks& local) {
@@ -113,7 +108,7 @@ std::vector<std::string> PlaceInterfaces(const LocalRanks& local, const std::vec
   const std::vector<std::string> near = NearInterfaces(*machine, local, Allowed(), interfaces, names);
   if (near.size() < names.size())
     AXCCL_INFO(kNet, "placement: of %s this process uses %s, as near as any that leads to the same peers",
-               Join(names).c_str(), Join(near).c_str());
+               Join(names, ",").c_str(), Join(near, ",").c_str());
   return near;
 }
 

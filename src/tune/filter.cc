@@ -4,6 +4,7 @@
 #include <set>
 
 #include "src/algo/algo.h"
+#include "src/base/format.h"
 
 namespace axccl::tune {
 
@@ -69,12 +70,9 @@ Status Unknown(Filter::Names names, std::string_view text, const char* what, std
 }
 
 Status UnknownName(Filter::Names names, std::string_view text, std::string_view word) {
-  std::string known;
-  for (std::string_view name : OwnNames(names)) known.append(known.empty() ? "" : ", ").append(name);
+  const std::string known = Join(OwnNames(names), ", ");
   if (names == Filter::Names::kProtocols) return Unknown(names, text, "protocol", word, known);
-  known += ", and, without effect here,";
-  for (std::string_view name : kForeign) known.append(known.back() == ',' ? " " : ", ").append(name);
-  return Unknown(names, text, "algorithm", word, known);
+  return Unknown(names, text, "algorithm", word, known + ", and, without effect here, " + Join(kForeign, ", "));
 }
 
 Status UnknownKind(Filter::Names names, std::string_view text, std::string_view word) {

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
 #include "src/algo/algo.h"
+#include "src/base/format.h"
 #include "src/base/param.h"
 #include "src/cost/machine.h"
 #include "src/cost/network.h"
@@ -20,15 +19,6 @@ using tune::Candidate;
 using tune::Exclusion;
 
 namespace {
-
-[[gnu::format(printf, 2, 3)]] void Print(std::string* out, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof(line), format, arguments);
-  va_end(arguments);
-  out->append(line);
-}
 
 double Micro(double seconds) { return seconds * 1e6; }
 double Giga(double bytes_per_second) { return bytes_per_second / 1e9; }
@@ -100,18 +90,18 @@ Result<Figures> MachineFigures(const Options& o) {
 void PrintMachine(const Figures& f, std::string* out) {
   const cost::Machine& m = f.machine;
   out->append("machine: ").append(f.source).append("\n");
-  Print(out, "  signal %.3f us, operation %.4f us, switch of ranks %.2f us, system call %.2f us\n", Micro(m.signal_seconds),
-        Micro(m.op_seconds), Micro(m.switch_seconds), Micro(m.call_seconds));
-  Print(out, "  copies %.1f GB/s in the cache (%.1f MiB a rank), %.1f in memory, %.1f by system call; %d cores\n",
-        Giga(m.cached_bytes_per_second), static_cast<double>(m.cache_bytes) / (1 << 20), Giga(m.memory_bytes_per_second),
-        Giga(m.call_bytes_per_second), m.cores);
+  *out += Format("  signal %.3f us, operation %.4f us, switch of ranks %.2f us, system call %.2f us\n",
+                 Micro(m.signal_seconds), Micro(m.op_seconds), Micro(m.switch_seconds), Micro(m.call_seconds));
+  *out += Format("  copies %.1f GB/s in the cache (%.1f MiB a rank), %.1f in memory, %.1f by system call; %d cores\n",
+                 Giga(m.cached_bytes_per_second), static_cast<double>(m.cache_bytes) / (1 << 20),
+                 Giga(m.memory_bytes_per_second), Giga(m.call_bytes_per_second), m.cores);
 }
 
 void PrintNetwork(const Figures& f, std::string* out) {
   const cost::Machine& m = f.machine;
   out->append("network: ").append(f.network_source).append("\n");
-  Print(out, "  message %.2f us on its way and %.2f us of each end, link of a machine %.3f GB/s each way\n",
-        Micro(m.network_signal_seconds), Micro(m.network_message_seconds), Giga(m.link_bytes_per_second));
+  *out += Format("  message %.2f us on its way and %.2f us of each end, link of a machine %.3f GB/s each way\n",
+                 Micro(m.network_signal_seconds), Micro(m.network_message_seconds), Giga(m.link_bytes_per_second));
 }
 
 const char* AccessText(tune::Access access) {
@@ -124,14 +114,14 @@ const char* AccessText(tune::Access access) {
 }
 
 void PrintQuestion(const Options& o, const tune::Query& query, const std::string& filter, std::string* out) {
-  Print(out, "%s of %llu bytes, %d ranks", plan::KindName(o.contract.kind), static_cast<unsigned long long>(o.bytes),
-        o.contract.ranks);
-  if (!o.placement.is_flat()) Print(out, " on %d machines", o.placement.machines());
-  if (plan::HasRoot(o.contract.kind)) Print(out, ", root %d", o.contract.root);
-  Print(out, ": blocks of %llu bytes\n", static_cast<unsigned long long>(query.block_bytes));
-  Print(out, "access to the other ranks' buffers: %s; at most %d lanes; scratch %lld bytes a rank\n",
-        AccessText(query.access), MaxLanes(o), static_cast<long long>(param::GetInt("AXCCL_SCRATCH_BYTES")));
-  if (query.group_order) Print(out, "sums in group order\n");
+  *out += Format("%s of %llu bytes, %d ranks", plan::KindName(o.contract.kind),
+                 static_cast<unsigned long long>(o.bytes), o.contract.ranks);
+  if (!o.placement.is_flat()) *out += Format(" on %d machines", o.placement.machines());
+  if (plan::HasRoot(o.contract.kind)) *out += Format(", root %d", o.contract.root);
+  *out += Format(": blocks of %llu bytes\n", static_cast<unsigned long long>(query.block_bytes));
+  *out += Format("access to the other ranks' buffers: %s; at most %d lanes; scratch %lld bytes a rank\n",
+                 AccessText(query.access), MaxLanes(o), static_cast<long long>(param::GetInt("AXCCL_SCRATCH_BYTES")));
+  if (query.group_order) *out += "sums in group order\n";
   if (!filter.empty()) out->append("NCCL_ALGO=").append(filter).append("\n");
 }
 
@@ -141,9 +131,7 @@ std::string Bound(const tune::Split& split, double seconds) {
       {split.steps, "steps"}, {split.copies, "copies"}, {split.messages, "messages"}, {split.link, "link"}};
   const auto most = std::max_element(std::begin(parts), std::end(parts));
   if (seconds <= 0) return "-";
-  std::string text;
-  Print(&text, "%s %.0f%%", most->second, 100 * most->first / seconds);
-  return text;
+  return Format("%s %.0f%%", most->second, 100 * most->first / seconds);
 }
 
 std::string ExclusionText(Exclusion why) {
@@ -172,37 +160,38 @@ std::vector<size_t> InOrder(const std::vector<Candidate>& candidates) {
 }
 
 void PrintTable(const tune::Chooser& chooser, const tune::Query& query, const tune::Decision& decision, std::string* out) {
-  Print(out, "  %-19s %5s %9s %12s %12s %12s %12s %12s  %s\n", "algorithm", "lanes", "tile B", "time us", "steps us",
-        "copies us", "messages us", "link us", "mostly");
+  *out += Format("  %-19s %5s %9s %12s %12s %12s %12s %12s  %s\n", "algorithm", "lanes", "tile B", "time us",
+                 "steps us", "copies us", "messages us", "link us", "mostly");
   for (const size_t i : InOrder(decision.candidates)) {
     const Candidate& c = decision.candidates[i];
     const std::string name(c.choice.algorithm);
     const char* const mark = static_cast<int>(i) == decision.chosen ? "*" : " ";
-    Print(out, "%s %-19s %5d ", mark, name.c_str(), c.choice.lanes);
+    *out += Format("%s %-19s %5d ", mark, name.c_str(), c.choice.lanes);
     if (std::isfinite(c.choice.seconds)) {
       const tune::Split split = chooser.SplitTime(query, c.choice);
       const std::string tile = c.choice.tile_bytes == 0 ? "-" : std::to_string(c.choice.tile_bytes);
-      Print(out, "%9s %12.2f %12.2f %12.2f %12.2f %12.2f  %s", tile.c_str(), Micro(c.choice.seconds), Micro(split.steps),
-            Micro(split.copies), Micro(split.messages), Micro(split.link), Bound(split, c.choice.seconds).c_str());
-      if (c.excluded != Exclusion::kNone) Print(out, "; ");
+      *out += Format("%9s %12.2f %12.2f %12.2f %12.2f %12.2f  %s", tile.c_str(), Micro(c.choice.seconds),
+                     Micro(split.steps), Micro(split.copies), Micro(split.messages), Micro(split.link),
+                     Bound(split, c.choice.seconds).c_str());
+      if (c.excluded != Exclusion::kNone) *out += "; ";
     } else {
-      Print(out, "%9s %12s %12s %12s %12s %12s  ", "-", "-", "-", "-", "-", "-");
+      *out += Format("%9s %12s %12s %12s %12s %12s  ", "-", "-", "-", "-", "-", "-");
     }
-    Print(out, "%s\n", ExclusionText(c.excluded).c_str());
+    *out += ExclusionText(c.excluded) + "\n";
   }
 }
 
 void PrintChoice(const tune::Decision& decision, std::string* out) {
   const std::string name(decision.choice.algorithm);
-  if (decision.filter_ignored) Print(out, "NCCL_ALGO leaves nothing here, so it is not heeded.\n");
-  Print(out, "chosen: %s, %d lanes", name.c_str(), decision.choice.lanes);
+  if (decision.filter_ignored) *out += "NCCL_ALGO leaves nothing here, so it is not heeded.\n";
+  *out += Format("chosen: %s, %d lanes", name.c_str(), decision.choice.lanes);
   if (decision.choice.tile_bytes > 0)
-    Print(out, ", tiles of %llu bytes", static_cast<unsigned long long>(decision.choice.tile_bytes));
+    *out += Format(", tiles of %llu bytes", static_cast<unsigned long long>(decision.choice.tile_bytes));
   switch (decision.reason) {
-    case tune::Reason::kFastest: Print(out, ": the shortest predicted time\n"); break;
-    case tune::Reason::kShortRuns: Print(out, ": as direct, whose ranks would write to the same cache lines here\n"); break;
-    case tune::Reason::kSplitRows: Print(out, ": as direct, whose ranks would read parts of the same pages here\n"); break;
-    case tune::Reason::kNoScratch: Print(out, ": nothing fits into the scratch, and this will say so when called\n"); break;
+    case tune::Reason::kFastest: *out += ": the shortest predicted time\n"; break;
+    case tune::Reason::kShortRuns: *out += ": as direct, whose ranks would write to the same cache lines here\n"; break;
+    case tune::Reason::kSplitRows: *out += ": as direct, whose ranks would read parts of the same pages here\n"; break;
+    case tune::Reason::kNoScratch: *out += ": nothing fits into the scratch, and this will say so when called\n"; break;
   }
 }
 

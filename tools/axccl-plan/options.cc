@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/algo/algo.h"
+#include "src/base/format.h"
 #include "tools/axccl-plan/units.h"
 
 namespace axccl::tools {
@@ -235,10 +236,7 @@ Status CheckPlan(const Options& o, const Given& given) {
     return given.options.empty() ? Status() : BadUse("give a FILE or --op, --algo and --ranks, not both");
   if (!o.has_op) return BadUse("--op is missing (or a FILE); there is " + KindNames());
   if (o.algorithm.empty()) {
-    std::string names;
-    for (const std::string_view name : algo::Algorithms(o.contract.kind, o.placement)) {
-      names.append(names.empty() ? "" : ", ").append(name);
-    }
+    const std::string names = Join(algo::Algorithms(o.contract.kind, o.placement), ", ");
     return BadUse("--algo is missing; for " + std::string(plan::KindName(o.contract.kind)) + " there is " + names);
   }
   AXCCL_RETURN_IF_ERROR(CheckRanks(o, given));

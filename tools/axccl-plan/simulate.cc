@@ -1,22 +1,12 @@
 #include "tools/axccl-plan/simulate.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 
+#include "src/base/format.h"
 #include "src/sim/simulate.h"
 
 namespace axccl::tools {
 namespace {
-
-[[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...) {
-  char text[256];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  return text;
-}
 
 const char* PluralOf(double count) { return count == 1 ? "" : "s"; }
 
