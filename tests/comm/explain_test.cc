@@ -1,13 +1,12 @@
 // What axccl-plan explain says is what a communicator does. AXCCL_PLAN_PROGRAM is its path.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tests/harness/client.h"
 #include "tests/harness/explained.h"
+#include "tests/harness/folder.h"
 
 namespace axccl::tests {
 namespace {
@@ -55,10 +54,9 @@ class ExplainTest : public testing::TestWithParam<Setting> {};
 // Ranks of one process, which reach each other's buffers.
 TEST_P(ExplainTest, NamesTheAlgorithmThatRuns) {
   constexpr int kRanks = 4;
-  std::string cache = testing::TempDir() + "/axccl-explain-XXXXXX";
-  ASSERT_NE(mkdtemp(cache.data()), nullptr);
+  const harness::Folder cache;
   RunOptions options;
-  options.environment = {{"AXCCL_CACHE_DIR", cache}, {GetParam().name, GetParam().value}};
+  options.environment = {{"AXCCL_CACHE_DIR", cache.path()}, {GetParam().name, GetParam().value}};
   RunRanks(
       harness::OneThread(kRanks),
       [&](RankContext& context) {
@@ -85,7 +83,6 @@ TEST_P(ExplainTest, NamesTheAlgorithmThatRuns) {
         }
       },
       options);
-  std::filesystem::remove_all(cache);
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, ExplainTest,

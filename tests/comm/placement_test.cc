@@ -9,17 +9,18 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "tests/harness/client.h"
+#include "tests/harness/folder.h"
 
 namespace axccl::tests {
 namespace {
 
 namespace fs = std::filesystem;
 using harness::Clique;
+using harness::Contents;
 using harness::Layout;
 using harness::Processes;
 using harness::RankContext;
@@ -41,13 +42,6 @@ void Bind(int processor) {
   CPU_ZERO(&set);
   CPU_SET(processor, &set);
   ASSERT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
-}
-
-std::string Contents(const fs::path& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
 }
 
 // Name and processors of each thread of this process.
@@ -77,28 +71,22 @@ class PlacementTest : public testing::Test {
   void SetUp() override {
     all_ = Allowed(0);
     if (all_.size() < 2) GTEST_SKIP() << "needs two processors";
-    char name[] = "/tmp/axccl-placement-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
     text_ = "axccl-topology 1\nnode 0 bytes 1073741824\nnode 1 bytes 1073741824\n";
     for (int node = 0; node < 2; ++node) {
       const std::string processor = std::to_string(all_[static_cast<size_t>(node)]);
       text_ += "package\nl3 0 node " + std::to_string(node) + "\ncore processors " + processor + "\n";
     }
-    std::ofstream(folder_ + "/machine") << text_;
-    options_.environment = {{"NCCL_TOPO_FILE", folder_ + "/machine"},
+    std::ofstream(folder_.Path("machine")) << text_;
+    options_.environment = {{"NCCL_TOPO_FILE", folder_.Path("machine")},
                             {"NCCL_DEBUG", "INFO"},
                             {"NCCL_DEBUG_SUBSYS", "ALL"},
-                            {"NCCL_DEBUG_FILE", folder_ + "/log.%p"}};
-  }
-  void TearDown() override {
-    if (!folder_.empty()) fs::remove_all(folder_);
+                            {"NCCL_DEBUG_FILE", folder_.Path("log.%p")}};
   }
 
   // What all processes have logged.
   std::string Logs() const {
     std::string logs;
-    for (const auto& entry : fs::directory_iterator(folder_))
+    for (const auto& entry : fs::directory_iterator(folder_.path()))
       if (entry.path().filename().string().starts_with("log.")) logs += Contents(entry.path());
     return logs;
   }
@@ -108,7 +96,8 @@ class PlacementTest : public testing::Test {
   void Set(const std::string& name, const std::string& value) { options_.environment.emplace_back(name, value); }
 
   std::vector<int> all_;
-  std::string folder_, text_;
+  const harness::Folder folder_;
+  std::string text_;
   RunOptions options_;
 };
 
@@ -131,10 +120,10 @@ TEST_F(PlacementTest, ScratchMemoryComesFromTheNodeOfItsRank) {
   RunRanks(Processes(2), [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    if (context.rank() == 0) std::ofstream(folder_ + "/maps") << Contents("/proc/self/numa_maps");
+    if (context.rank() == 0) std::ofstream(folder_.Path("maps")) << Contents("/proc/self/numa_maps");
   }, options_);
   // Node 0 is everywhere, but some containers do not let a process choose. What is logged is what is.
-  const std::string maps = Contents(folder_ + "/maps");
+  const std::string maps = Contents(folder_.Path("maps"));
   ASSERT_FALSE(maps.empty());
   ExpectLogged("placement: scratch memory of rank 0 comes from node 0", maps.find(" prefer:0 ") != std::string::npos);
   ExpectLogged("placement: scratch memory of rank 1 comes from");
@@ -227,7 +216,7 @@ TEST_F(PlacementTest, CallbacksMayUseWhatTheApplicationMay) {
 // ---- files ----
 
 TEST_F(PlacementTest, TheMachineIsWrittenByTheRankThatIsAsked) {
-  const std::string dump = folder_ + "/dump";
+  const std::string dump = folder_.Path("dump");
   Set("NCCL_TOPO_DUMP_FILE", dump);
   RunRanks(Processes(2), [&](RankContext& context) {
     Clique clique;
@@ -253,13 +242,13 @@ TEST_F(PlacementTest, TheMachineIsWrittenByTheRankThatIsAsked) {
 }
 
 TEST_F(PlacementTest, FilesThatCannotBeUsedAreReportedAndNoMore) {
-  std::ofstream(folder_ + "/machine") << "<system version=\"1\">\n</system>\n";
+  std::ofstream(folder_.Path("machine")) << "<system version=\"1\">\n</system>\n";
   Set("NCCL_TOPO_DUMP_FILE", "/nowhere/at/all");
   RunRanks(Processes(2), [&](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
   }, options_);
-  ExpectLogged("NCCL_TOPO_FILE is not used: " + folder_ + "/machine: topology text: this is XML");
+  ExpectLogged("NCCL_TOPO_FILE is not used: " + folder_.Path("machine") + ": topology text: this is XML");
   ExpectLogged("NCCL_TOPO_DUMP_FILE: open(/nowhere/at/all) to write");
 }
 

@@ -9,40 +9,21 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "src/base/param.h"
+#include "tests/cost/cache_test.h"
 
 namespace axccl::cost {
 namespace {
 
-// A folder of its own for each test, gone afterwards; and the environment MeasureOnce reads.
-class MachineFile : public ::testing::Test {
+using harness::Contents;
+
+class MachineFile : public CacheTest {
  protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "/axccl-machine-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    setenv("AXCCL_CACHE_DIR", folder_.c_str(), 1);
-    param::Reset();
-  }
-  void TearDown() override {
-    unsetenv("AXCCL_CACHE_DIR");
-    param::Reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  static std::string Read(const std::string& file) {
-    std::stringstream text;
-    text << std::ifstream(file).rdbuf();
-    return text.str();
-  }
   static void Write(const std::string& file, const std::string& text) { std::ofstream(file) << text; }
-
-  std::string folder_;
 };
 
 Machine Odd() {
@@ -109,7 +90,7 @@ TEST_F(MachineFile, IsWrittenOnceAndReadBack) {
   const std::string file = CacheFile();
   ASSERT_EQ(file.compare(0, folder_.size() + 9, folder_ + "/machine-"), 0) << file;
   const Machine first = MeasureOnce(file);
-  EXPECT_EQ(Read(file), ToText(first));
+  EXPECT_EQ(Contents(file), ToText(first));
   const Machine second = MeasureOnce(file);
   EXPECT_EQ(ToText(second), ToText(first));
   // What the file says is taken, without measuring.
@@ -122,21 +103,21 @@ TEST_F(MachineFile, ACorruptFileIsReplaced) {
   for (const std::string& text : {std::string("junk"), std::string(100000, 'x'), std::string()}) {
     Write(file, text);
     const Machine m = MeasureOnce(file);
-    EXPECT_EQ(Read(file), ToText(m));
+    EXPECT_EQ(Contents(file), ToText(m));
   }
 }
 
 TEST_F(MachineFile, MissingFoldersAreMade) {
   const std::string file = folder_ + "/a/b/machine";
   const Machine m = MeasureOnce(file);
-  EXPECT_EQ(Read(file), ToText(m));
+  EXPECT_EQ(Contents(file), ToText(m));
 }
 
 TEST_F(MachineFile, AnUnusablePlaceIsNoError) {
   const std::string not_a_folder = folder_ + "/plain";
   Write(not_a_folder, "kept");
   EXPECT_TRUE(FromText(ToText(MeasureOnce(not_a_folder + "/machine"))).ok());
-  EXPECT_EQ(Read(not_a_folder), "kept");
+  EXPECT_EQ(Contents(not_a_folder), "kept");
   EXPECT_TRUE(FromText(ToText(MeasureOnce(std::string()))).ok());
 }
 
@@ -155,7 +136,7 @@ TEST_F(MachineFile, ConcurrentMeasurementsLeaveAWholeFile) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) threads.emplace_back([&] { (void)MeasureOnce(file); });
   for (std::thread& t : threads) t.join();
-  EXPECT_TRUE(FromText(Read(file)).ok());
+  EXPECT_TRUE(FromText(Contents(file)).ok());
 }
 
 TEST_F(MachineFile, FollowsTheEnvironment) {

@@ -5,13 +5,11 @@
 #include <sys/stat.h>
 #include <utime.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "src/base/param.h"
+#include "tests/cost/cache_test.h"
 
 namespace axccl::cost {
 namespace {
@@ -81,26 +79,14 @@ TEST(NetworkText, HoldsWhateverIsPlausible) {
   ExpectEqual(Plausible(Odd()), Odd());
 }
 
-class NetworkFilesTest : public ::testing::Test {
+class NetworkFilesTest : public CacheTest {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "/axccl-network-XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    setenv("AXCCL_CACHE_DIR", folder_.c_str(), 1);
-    param::Reset();
-  }
-  void TearDown() override {
-    unsetenv("AXCCL_CACHE_DIR");
-    param::Reset();
-    std::filesystem::remove_all(folder_);
-  }
   // As if it had been written so long ago.
   static void Age(const std::string& file, time_t seconds) {
     const time_t then = time(nullptr) - seconds;
     const utimbuf times{then, then};
     ASSERT_EQ(utime(file.c_str(), &times), 0);
   }
-  std::string folder_;
 };
 
 TEST_F(NetworkFilesTest, AreKeptByClassForADay) {
@@ -147,9 +133,8 @@ TEST_F(NetworkFilesTest, AreListedTheNewestFirst) {
 }
 
 TEST_F(NetworkFilesTest, NeedNoPlace) {
-  setenv("AXCCL_CACHE_DIR", (folder_ + "/plain/below").c_str(), 1);
   std::ofstream(folder_ + "/plain") << "kept";
-  param::Reset();
+  KeepIn(folder_ + "/plain/below");
   KeepNetwork(kClass, Odd());
   EXPECT_FALSE(RecallNetwork(kClass).ok());
 }

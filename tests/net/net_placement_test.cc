@@ -2,19 +2,17 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "tests/collectives/cases.h"
 #include "tests/harness/case_runner.h"
+#include "tests/harness/folder.h"
 #include "tests/harness/test_hosts.h"
 
 namespace axccl::tests {
 namespace {
 
-namespace fs = std::filesystem;
 using harness::CaseRunner;
 using harness::Clique;
 using harness::Processes;
@@ -24,22 +22,6 @@ using harness::RunOptions;
 using harness::RunRanks;
 using harness::Seed;
 using harness::TestHosts;
-
-class Folder {
- public:
-  Folder() { EXPECT_NE(mkdtemp(name_), nullptr); }
-  ~Folder() { fs::remove_all(name_); }
-  std::string Path(const std::string& file) const { return std::string(name_) + "/" + file; }
-  std::string Read(const std::string& file) const {
-    std::ifstream in(Path(file));
-    std::stringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
-
- private:
-  char name_[64] = "/tmp/axccl-net-placement-XXXXXX";
-};
 
 // A second interface on the cable of the first; false where the kernel has none of that sort.
 bool AddInterface(const TestHosts& hosts, int host) {
@@ -70,7 +52,7 @@ TEST(NetPlacement, EachProcessUsesTheNearNicAndReachesAll) {
   const auto hosts = TestHosts::Create(2);
   ASSERT_NE(hosts, nullptr);
   if (!AddInterface(*hosts, 0) || !AddInterface(*hosts, 1)) GTEST_SKIP() << "the kernel has no macvlan";
-  const Folder folder;
+  const harness::Folder folder;
   std::ofstream(folder.Path("machine")) << machine;
   RunOptions options;
   options.hosts = hosts.get();
@@ -86,7 +68,7 @@ TEST(NetPlacement, EachProcessUsesTheNearNicAndReachesAll) {
   }, options);
   // Ranks 0 and 2 share a host, and so do 1 and 3.
   for (int rank = 0; rank < 4; ++rank) {
-    const std::string log = folder.Read("log." + std::to_string(rank)), near = rank < 2 ? "eth0" : "eth1";
+    const std::string log = harness::Contents(folder.Path("log." + std::to_string(rank))), near = rank < 2 ? "eth0" : "eth1";
     EXPECT_NE(log.find("placement: of eth0,eth1 this process uses " + near + ","), std::string::npos) << log;
     EXPECT_NE(log.find(" over " + near + ": an address takes"), std::string::npos) << log;
   }

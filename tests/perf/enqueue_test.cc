@@ -1,13 +1,12 @@
 // enqueue_perf on host ranks, where it can run everywhere.
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/harness/folder.h"
 #include "tests/perf/tool_runner.h"
 
 namespace axccl::perf {
@@ -16,9 +15,8 @@ namespace {
 const Tool::Environment kOnHost = {{"AXCCL_DEVICE", "host"}};
 
 TEST(Enqueue, TimesGroupsAndCallsOfEveryRank) {
-  char directory[] = "/tmp/axccl-test-XXXXXX";
-  ASSERT_NE(mkdtemp(directory), nullptr);
-  const std::string path = std::string(directory) + "/a.json";
+  const harness::Folder folder;
+  const std::string path = folder.Path("a.json");
   Tool run("enqueue_perf", {"-g", "3", "-n", "4", "-N", "3", "-b", "64", "-J", path}, kOnHost);
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_NE(run.out().find("3 ranks (host), all_reduce of 64 bytes, medians of 3 rounds of 4 operations"),
@@ -26,8 +24,6 @@ TEST(Enqueue, TimesGroupsAndCallsOfEveryRank) {
       << run.out();
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
-  unlink(path.c_str());
-  rmdir(directory);
   ASSERT_FALSE(json.is_discarded());
   EXPECT_EQ(json["ranks"], 3);
   EXPECT_EQ(json["where"], "host");

@@ -17,6 +17,7 @@
 #include "perf/common/exchange.h"
 #include "perf/common/fail.h"
 #include "perf/common/shared_page.h"
+#include "tests/harness/folder.h"
 
 namespace axccl::perf {
 namespace {
@@ -177,18 +178,9 @@ TEST(Fork, AKilledProcessEndsTheOthers) {
 
 class RendezvousFile : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/axccl-test-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    directory_ = name;
-    setenv("TMPDIR", name, 1);
-  }
-  void TearDown() override {
-    unsetenv("TMPDIR");
-    std::string command = "rm -rf '" + directory_ + "'";
-    ASSERT_EQ(std::system(command.c_str()), 0);
-  }
-  std::string private_directory() const { return directory_ + "/axccl-perf-" + std::to_string(geteuid()); }
+  void SetUp() override { setenv("TMPDIR", folder_.path().c_str(), 1); }
+  void TearDown() override { unsetenv("TMPDIR"); }
+  std::string private_directory() const { return folder_.Path("axccl-perf-" + std::to_string(geteuid())); }
 
   // Exit statuses of `count` processes that meet; 0 = met and exchanged their numbers.
   std::vector<int> Meet(int count) {
@@ -223,7 +215,7 @@ class RendezvousFile : public testing::Test {
     return std::system(command.c_str());
   }
 
-  std::string directory_;
+  const harness::Folder folder_;
 };
 
 TEST_F(RendezvousFile, ProcessesMeetAndLeaveNothing) {
@@ -260,8 +252,8 @@ TEST_F(RendezvousFile, ADirectoryThatOthersCanEnterIsRefused) {
 }
 
 TEST_F(RendezvousFile, ALinkInPlaceOfTheDirectoryIsRefused) {
-  ASSERT_EQ(mkdir((directory_ + "/elsewhere").c_str(), 0700), 0);
-  ASSERT_EQ(symlink((directory_ + "/elsewhere").c_str(), private_directory().c_str()), 0);
+  ASSERT_EQ(mkdir(folder_.Path("elsewhere").c_str(), 0700), 0);
+  ASSERT_EQ(symlink(folder_.Path("elsewhere").c_str(), private_directory().c_str()), 0);
   EXPECT_FALSE(MeetThroughFile("job", 0, 1, 1).ok());
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/harness/folder.h"
 #include "tests/perf/tool_runner.h"
 
 namespace axccl::perf {
@@ -119,29 +120,13 @@ TEST(PerfTool, StepsCyclesAndModes) {
 
 // ---- JSON ----
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    char name[] = "/tmp/axccl-test-XXXXXX";
-    if (mkdtemp(name) != nullptr) path_ = name;
-  }
-  ~TemporaryDirectory() {
-    std::string command = "rm -rf '" + path_ + "'";
-    if (std::system(command.c_str()) != 0) ADD_FAILURE() << command;
-  }
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 Json Load(const std::string& path) {
   std::ifstream file(path);
   return Json::parse(file, nullptr, false);
 }
 
 TEST(PerfJson, HasTheSchemaOfNcclTests) {
-  TemporaryDirectory directory;
+  const harness::Folder directory;
   std::string path = directory.Path("a.json");
   Output o = RunFine("all_reduce_perf", {"-b", "64", "-e", "4K", "-f", "8", "-J", path, "-M", "1", "-n", "3"},
                      {{"NCCL_TESTS_MIN_BW", "0"}, {"MY_TOKEN", "secret"}});
@@ -187,7 +172,7 @@ TEST(PerfJson, HasTheSchemaOfNcclTests) {
 }
 
 TEST(PerfJson, NeverOverwrites) {
-  TemporaryDirectory directory;
+  const harness::Folder directory;
   std::string path = directory.Path("a.json");
   for (int i = 0; i < 3; ++i) {
     RunFine("all_gather_perf", {"-b", "64", "-e", "64", "-n", "1", "-t", "1", "-J", path});
@@ -198,7 +183,7 @@ TEST(PerfJson, NeverOverwrites) {
 }
 
 TEST(PerfJson, PerIterationTimes) {
-  TemporaryDirectory directory;
+  const harness::Folder directory;
   std::string path = directory.Path("a.json");
   Tool run("all_reduce_perf", {"-b", "64", "-e", "64", "-n", "10", "-I", "1", "-K", "2", "-J", path});
   ASSERT_EQ(run.Finish(), 0) << run.err();
@@ -233,7 +218,7 @@ Output RunLaunched(int size, const std::function<Tool::Environment(int)>& enviro
 }
 
 TEST(PerfLaunch, TorchrunOpenMpiSrunPmi) {
-  TemporaryDirectory directory;
+  const harness::Folder directory;
   std::string pid = std::to_string(getpid());
   auto number = [](int x) { return std::to_string(x); };
   Tool::Environment common = {{"TMPDIR", directory.Path("")}};

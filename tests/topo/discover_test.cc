@@ -13,23 +13,18 @@
 
 #include "src/topo/discover.h"
 #include "src/topo/text.h"
+#include "tests/harness/folder.h"
 
 namespace axccl::test {
 namespace {
 
 namespace fs = std::filesystem;
+using harness::Contents;
 using topo::Machine;
 
 Machine Found(const Result<Machine>& machine) {
   EXPECT_TRUE(machine.ok()) << machine.status().message();
   return machine.ok() ? machine.value() : Machine();
-}
-
-std::string Contents(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
 }
 
 // ---- this machine ----
@@ -189,17 +184,12 @@ TEST(Discover, GoesOnWithoutHwloc) {
 
 class FakeSys : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/axccl-sys-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
   void Write(const std::string& path, const std::string& text) {
     fs::create_directories(fs::path(root_ + "/" + path).parent_path());
     std::ofstream(root_ + "/" + path) << text << "\n";
   }
-  std::string root_;
+  const harness::Folder folder_;
+  const std::string& root_ = folder_.path();
 };
 
 TEST_F(FakeSys, NicsAreListedWithKindSpeedAndNode) {

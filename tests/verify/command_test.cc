@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -14,6 +13,7 @@
 
 #include "src/algo/algo.h"
 #include "src/plan/text.h"
+#include "tests/harness/folder.h"
 
 namespace axccl {
 namespace {
@@ -237,15 +237,13 @@ TEST(ExplainTest, KnowsTheNetwork) {
   const TempFile network(kNetwork);
   o = RunProgram(question + " --network " + network.path());
   EXPECT_TRUE(Has(o.text, std::string("\nnetwork: from ") + network.path() + ", of eth0 - eth0" + figures)) << o.text;
-  std::string folder = testing::TempDir() + "/axccl-plan-test-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string kept = folder + "/network-0123456789abcdef";
-  EXPECT_TRUE(Has(RunProgram(question, "AXCCL_CACHE_DIR=" + folder).text, "\nnetwork: fixed figures\n"));
+  const harness::Folder folder;
+  const std::string kept = folder.Path("network-0123456789abcdef");
+  EXPECT_TRUE(Has(RunProgram(question, "AXCCL_CACHE_DIR=" + folder.path()).text, "\nnetwork: fixed figures\n"));
   std::ofstream(kept) << kNetwork;
-  std::ofstream(folder + "/network-fedcba9876543210") << "damaged\n";
-  o = RunProgram(question, "AXCCL_CACHE_DIR=" + folder);
+  std::ofstream(folder.Path("network-fedcba9876543210")) << "damaged\n";
+  o = RunProgram(question, "AXCCL_CACHE_DIR=" + folder.path());
   EXPECT_TRUE(Has(o.text, "\nnetwork: measured before, from " + kept + ", of eth0 - eth0" + figures)) << o.text;
-  std::filesystem::remove_all(folder);
 }
 
 TEST(ExplainTest, CountsBytesAsThePerfToolsDo) {
