@@ -1,9 +1,12 @@
 #include "src/base/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 
 namespace axccl {
 namespace {
@@ -18,6 +21,26 @@ bool ReadAll(int fd, size_t most_bytes, std::string* text) {
     if (got > 0) text->append(buffer, static_cast<size_t>(got));
   }
   return true;
+}
+
+Status WriteAndClose(int fd, std::string_view text, const std::string& path) {
+  int error = 0;
+  while (!text.empty() && error == 0) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written >= 0)
+      text.remove_prefix(static_cast<size_t>(written));
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (close(fd) != 0 && error == 0) error = errno;
+  return error == 0 ? Status() : SystemError(error, "write(%s)", path.c_str());
+}
+
+void MakeParents(const std::string& file) {
+  for (size_t at = file.find('/', 1); at != std::string::npos; at = file.find('/', at + 1)) {
+    // Fails where the folder is there already or cannot be; opening the file tells which.
+    (void)mkdir(file.substr(0, at).c_str(), 0755);
+  }
 }
 
 }  // namespace
@@ -38,16 +61,23 @@ Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
 Status WriteWholeFile(const std::string& path, std::string_view text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return SystemError(errno, "open(%s) to write", path.c_str());
-  int error = 0;
-  while (!text.empty() && error == 0) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written >= 0)
-      text.remove_prefix(static_cast<size_t>(written));
-    else if (errno != EINTR)
-      error = errno;
-  }
-  if (close(fd) != 0 && error == 0) error = errno;
-  return error == 0 ? Status() : SystemError(error, "write(%s)", path.c_str());
+  return WriteAndClose(fd, text, path);
+}
+
+Status ReplaceFile(const std::string& path, std::string_view text) {
+  MakeParents(path);
+  std::string fresh = path + ".XXXXXX";
+  const int fd = mkostemp(fresh.data(), O_CLOEXEC);
+  if (fd < 0) return SystemError(errno, "mkostemp(%s)", fresh.c_str());
+  Status status = WriteAndClose(fd, text, fresh);
+  if (status.ok() && rename(fresh.c_str(), path.c_str()) != 0)
+    status = SystemError(errno, "rename(%s, %s)", fresh.c_str(), path.c_str());
+  if (!status.ok()) unlink(fresh.c_str());
+  return status;
+}
+
+Status InFile(const std::string& path, const Status& status) {
+  return Status(status.code(), path + ": " + std::string(status.message()));
 }
 
 }  // namespace axccl

@@ -14,4 +14,11 @@ Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes);
 // Replaces what is there, or writes to it where it is no file (/dev/stdout).
 Status WriteWholeFile(const std::string& path, std::string_view text);
 
+// Replaces a file whole or not at all, so that processes may race and the last one's stays: written beside it under a name of
+// its own, then renamed. Makes the folders it is in where they are missing.
+Status ReplaceFile(const std::string& path, std::string_view text);
+
+// What is wrong with the text of a file, said with the path in front.
+Status InFile(const std::string& path, const Status& status);
+
 }  // namespace axccl

@@ -1,11 +1,6 @@
 #include "src/cost/figures.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cinttypes>
 #include <cstdio>
@@ -21,8 +16,6 @@
 namespace axccl::cost {
 
 namespace {
-
-constexpr size_t kMaxFileBytes = 4096;
 
 // FNV-1a.
 uint64_t HashOf(std::string_view text) {
@@ -42,34 +35,6 @@ std::string CacheFolder() {
   const std::string cache = Environment("XDG_CACHE_HOME"), home = Environment("HOME");
   if (!cache.empty()) return cache + "/axccl";
   return home.empty() ? "" : home + "/.cache/axccl";
-}
-
-void MakeParents(const std::string& file) {
-  for (size_t at = file.find('/', 1); at != std::string::npos; at = file.find('/', at + 1)) {
-    // Fails where the folder is there already or cannot be; opening the file tells which.
-    (void)mkdir(file.substr(0, at).c_str(), 0755);
-  }
-}
-
-// Whole or not at all: written beside the file under a name of its own, then renamed.
-Status WriteFileAtomically(const std::string& file, std::string_view text) {
-  MakeParents(file);
-  std::string fresh = file + ".XXXXXX";
-  const int fd = mkostemp(fresh.data(), O_CLOEXEC);
-  if (fd < 0) return SystemError(errno, "mkostemp(%s)", fresh.c_str());
-  const ssize_t written = write(fd, text.data(), text.size());
-  const int error = errno;
-  close(fd);
-  if (written != static_cast<ssize_t>(text.size())) {
-    unlink(fresh.c_str());
-    return SystemError(written < 0 ? error : ENOSPC, "write(%s)", fresh.c_str());
-  }
-  if (rename(fresh.c_str(), file.c_str()) != 0) {
-    const int why = errno;
-    unlink(fresh.c_str());
-    return SystemError(why, "rename(%s, %s)", fresh.c_str(), file.c_str());
-  }
-  return Status();
 }
 
 }  // namespace
@@ -158,10 +123,8 @@ std::vector<std::string> CachedFiles(std::string_view kind) {
   return files;
 }
 
-Result<std::string> ReadFigures(const std::string& file) { return ReadWholeFile(file, kMaxFileBytes); }
-
 void KeepFigures(const std::string& file, std::string_view text, const char* of_what) {
-  const Status status = WriteFileAtomically(file, text);
+  const Status status = ReplaceFile(file, text);
   if (status.ok()) return;
   AXCCL_INFO(kTuning, "the measurement of %s is not kept: %s", of_what, std::string(status.message()).c_str());
 }

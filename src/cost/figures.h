@@ -6,6 +6,7 @@
 // the last file stays, whole.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@
 #include "src/base/status.h"
 
 namespace axccl::cost {
+
+inline constexpr size_t kMostFigureBytes = 4096;  // of such a file
 
 class FigureWriter {
  public:
@@ -57,8 +60,6 @@ class FigureReader {
 std::string CachedFile(std::string_view kind, std::string_view key);
 // All files of that kind in that place, the newest first.
 std::vector<std::string> CachedFiles(std::string_view kind);
-// At most as much as a file of figures has. kSystemError where it cannot be read.
-Result<std::string> ReadFigures(const std::string& file);
 // Replaces the file, with its folders. Where that fails, the log (INFO) says so, and of what the figures are.
 void KeepFigures(const std::string& file, std::string_view text, const char* of_what);
 

@@ -49,7 +49,7 @@ std::string CacheFile();
 // As MeasureOnce, with the file given. Empty: measures.
 Machine MeasureOnce(const std::string& file);
 
-// What such a file says. kSystemError where it cannot be read, else as FromText.
+// What such a file says. kSystemError where it cannot be read, else as FromText, with the file named.
 Result<Machine> ReadMachine(const std::string& file);
 
 // The text of the file: a line with name and version, then `name value` lines, in this order, with all digits.

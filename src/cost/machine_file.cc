@@ -4,6 +4,7 @@
 #include <fstream>
 #include <string>
 
+#include "src/base/files.h"
 #include "src/base/log.h"
 #include "src/cost/figures.h"
 #include "src/cost/machine.h"
@@ -73,8 +74,10 @@ std::string CacheFile() {
 }
 
 Result<Machine> ReadMachine(const std::string& file) {
-  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadFigures(file));
-  return FromText(text);
+  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file, kMostFigureBytes));
+  Result<Machine> machine = FromText(text);
+  if (!machine.ok()) return InFile(file, machine.status());
+  return machine;
 }
 
 Machine MeasureOnce(const std::string& file) {
@@ -82,7 +85,7 @@ Machine MeasureOnce(const std::string& file) {
     const Result<Machine> cached = ReadMachine(file);
     if (cached.ok()) return cached.value();
     if (cached.status().code() == Code::kInvalidArgument)
-      AXCCL_INFO(kTuning, "%s: %s; measuring again", file.c_str(), std::string(cached.status().message()).c_str());
+      AXCCL_INFO(kTuning, "%s; measuring again", std::string(cached.status().message()).c_str());
   }
   const Machine machine = Measure();
   if (!file.empty()) KeepFigures(file, ToText(machine), "this machine");

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "src/base/log.h"
+#include "src/base/files.h"
 #include "src/cost/figures.h"
 
 namespace axccl::cost {
@@ -83,8 +83,10 @@ std::string NetworkFile(std::string_view pair_class) {
 std::vector<std::string> NetworkFiles() { return CachedFiles(kKind); }
 
 Result<KeptNetwork> ReadNetwork(const std::string& file) {
-  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadFigures(file));
-  return NetworkFromText(text);
+  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file, kMostFigureBytes));
+  Result<KeptNetwork> kept = NetworkFromText(text);
+  if (!kept.ok()) return InFile(file, kept.status());
+  return kept;
 }
 
 Result<Network> RecallNetwork(std::string_view pair_class) {

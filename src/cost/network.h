@@ -41,7 +41,7 @@ Result<KeptNetwork> NetworkFromText(std::string_view text);
 std::string NetworkFile(std::string_view pair_class);
 // All that are kept, the newest first, whatever they are of and however old.
 std::vector<std::string> NetworkFiles();
-// As NetworkFromText; kSystemError where the file cannot be read.
+// As NetworkFromText, with the file named; kSystemError where it cannot be read.
 Result<KeptNetwork> ReadNetwork(const std::string& file);
 // Figures of that class that are not older than a day. kSystemError where there are none, else kInvalidArgument: why what
 // there is does not count.

@@ -131,8 +131,8 @@ Result<Machine> Parse(std::string_view text) {
 Result<Machine> ReadFile(const std::string& path) {
   AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
   Result<Machine> machine = Parse(text);
-  if (machine.ok()) return machine;
-  return MakeStatus(machine.status().code(), "%s: %s", path.c_str(), std::string(machine.status().message()).c_str());
+  if (!machine.ok()) return InFile(path, machine.status());
+  return machine;
 }
 
 }  // namespace axccl::topo

@@ -283,8 +283,9 @@ TEST(ExplainTest, WrongUseSaysWhatIsWrong) {
   says(question + "--dtype f33", "--dtype 'f33' is unknown; there is f16,");
   says(question + "--blocks odd", "--blocks 'odd' is unknown");
   says(question + "--machine /nonexistent", "open(/nonexistent): No such file");
-  says(question + "--machine " + damaged.path(), "machine file, line 10: found 'more 1', expected the end");
-  says(question + "--machines 2,2 --network " + damaged.path(), "network file, line 1: found 'axccl-machine 1', expected axccl-");
+  const std::string file = damaged.path();
+  says(question + "--machine " + file, file + ": machine file, line 10: found 'more 1', expected the end");
+  says(question + "--machines 2,2 --network " + file, file + ": network file, line 1: found 'axccl-machine 1', expected axccl-");
   says("--op send_recv --bytes 8 --ranks 4", "must be 2");
   says("--op broadcast --bytes 8 --ranks 4 --root 4", "root 4");
   const Outcome o = RunProgram("show --op all_reduce --algo ring --ranks 4 --bytes 8");
