@@ -95,10 +95,7 @@ class Choice {
     std::string text;
     for (const Interface& interface : interfaces) {
       text += (text.empty() ? "" : ", ") + interface.name;
-      for (const Address& address : interface.addresses) {
-        const std::string shown = ToText(address);
-        text += " " + shown.substr(0, shown.rfind(':'));
-      }
+      for (const Address& address : interface.addresses) text += " " + HostText(address);
       const std::string reason = WhyNot(interface);
       text += " (" + (reason.empty() ? "usable" : reason) + ")";
     }
@@ -125,8 +122,7 @@ std::string NetworkText(Address address, const Address& mask) {
     address.ip[i] &= mask.ip[i];
     bits += std::popcount(mask.ip[i]);
   }
-  const std::string text = ToText(address);
-  return text.substr(0, text.rfind(':')) + "/" + std::to_string(bits);
+  return HostText(address) + "/" + std::to_string(bits);
 }
 
 }  // namespace
@@ -148,7 +144,8 @@ Result<std::vector<Interface>> ListInterfaces() {
     const Address address = FromSockaddr(entry->ifa_addr);
     if (address.family == 0 || LinkLocal(address)) continue;
     found->addresses.push_back(address);
-    if (entry->ifa_netmask != nullptr) found->networks.push_back(NetworkText(address, FromSockaddr(entry->ifa_netmask)));
+    const sockaddr* const mask = entry->ifa_netmask;
+    found->networks.push_back(mask == nullptr ? "" : NetworkText(address, FromSockaddr(mask)));
   }
   return interfaces;
 }

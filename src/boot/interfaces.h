@@ -23,7 +23,7 @@ struct Interface {
   std::vector<Address> addresses;  // ports 0
   bool up = true;
   bool carrier = true;
-  std::vector<std::string> networks = {};  // of the addresses: "10.0.0.0/24"
+  std::vector<std::string> networks = {};  // of each address: "10.0.0.0/24"; "" where it is not known
 };
 
 // All interfaces, in the system's order, with their IPv4 and global IPv6 addresses.

@@ -215,11 +215,12 @@ Address FromSockaddr(const sockaddr* from) {
   return address;
 }
 
-std::string ToText(const Address& address) {
+std::string ToText(const Address& address) { return HostText(address) + ":" + std::to_string(address.port); }
+
+std::string HostText(const Address& address) {
   char text[INET6_ADDRSTRLEN] = "?";
   inet_ntop(address.family == 4 ? AF_INET : AF_INET6, address.ip.data(), text, sizeof text);
-  const std::string host = address.family == 4 ? text : std::string("[") + text + "]";
-  return host + ":" + std::to_string(address.port);
+  return address.family == 4 ? text : std::string("[") + text + "]";
 }
 
 bool IsLoopback(const Address& address) {

@@ -74,6 +74,7 @@ Result<UniqueId> IdFromText(const std::string& host_port);
 sockaddr_storage ToSockaddr(const Address& address, socklen_t* bytes);
 Address FromSockaddr(const sockaddr* address);
 std::string ToText(const Address& address);  // "127.0.0.1:4711", "[::1]:4711"
+std::string HostText(const Address& address);  // "127.0.0.1", "[::1]"
 bool IsLoopback(const Address& address);
 
 }  // namespace axccl::boot

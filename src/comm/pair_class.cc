@@ -1,12 +1,11 @@
 #include "src/comm/pair_class.h"
 
-#include <ifaddrs.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <string_view>
+
+#include "src/boot/interfaces.h"
 
 namespace axccl::comm {
 
@@ -38,27 +37,15 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : std::string(" ") + name + "=" + value;
 }
 
-std::string WithoutPort(const boot::Address& address) {
-  const std::string text = boot::ToText(address);
-  return text.substr(0, text.rfind(':'));
-}
-
-// Of an address of this machine; "" where its mask is not known.
+// Of an address of this machine; "" where it is not known.
 std::string SubnetOf(const boot::Address& address) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return "";
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(list, freeifaddrs);
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_netmask == nullptr) continue;
-    boot::Address subnet = boot::FromSockaddr(entry->ifa_addr);
-    if (subnet.family == 0 || subnet.family != address.family || subnet.ip != address.ip) continue;
-    const boot::Address mask = boot::FromSockaddr(entry->ifa_netmask);
-    int bits = 0;
-    for (size_t i = 0; i < subnet.ip.size(); ++i) {
-      subnet.ip[i] &= mask.ip[i];
-      bits += __builtin_popcount(mask.ip[i]);
+  const Result<std::vector<boot::Interface>> interfaces = boot::ListInterfaces();
+  if (!interfaces.ok()) return "";
+  for (const boot::Interface& interface : interfaces.value()) {
+    for (size_t i = 0; i < interface.addresses.size(); ++i) {
+      const boot::Address& own = interface.addresses[i];
+      if (own.family == address.family && own.ip == address.ip) return interface.networks[i];
     }
-    return WithoutPort(subnet) + "/" + std::to_string(bits);
   }
   return "";
 }
@@ -81,7 +68,7 @@ NetworkText DescribeNetwork(const std::vector<std::string>& devices, const boot:
   NetworkText network{};
   Store(text, network.devices);
   Store(SubnetOf(address), network.subnet);
-  Store(WithoutPort(address), network.address);
+  Store(boot::HostText(address), network.address);
   return network;
 }
 

@@ -80,8 +80,10 @@ std::vector<std::string> NearInterfaces(const topo::Machine& machine, const Loca
     const auto nic = std::find_if(machine.nics.begin(), machine.nics.end(),
                                   [&](const topo::Nic& known) { return known.name == interface.name; });
     const bool named = std::find(names.begin(), names.end(), interface.name) != names.end();
-    if (!named || nic == machine.nics.end() || nic->node == topo::kNowhere || interface.networks.empty()) continue;
-    alike[{{interface.networks.begin(), interface.networks.end()}, nic->kind, nic->megabits}].push_back(&*nic);
+    const std::set<std::string> networks(interface.networks.begin(), interface.networks.end());
+    if (networks.empty() || networks.contains("")) continue;  // nobody knows whom it leads to
+    if (!named || nic == machine.nics.end() || nic->node == topo::kNowhere) continue;
+    alike[{networks, nic->kind, nic->megabits}].push_back(&*nic);
   }
   for (const auto& [sort, nics] : alike) {
     if (nics.size() < 2 || static_cast<size_t>(local.count) < nics.size()) continue;

@@ -43,8 +43,7 @@ std::string Selected(const char* ifname, const char* family = "") {
   if (!addresses.ok()) return std::string("error: ") + addresses.status().message().data();
   std::string text;
   for (const Address& address : addresses.value()) {
-    const std::string one = ToText(address);
-    text += (text.empty() ? "" : " ") + one.substr(0, one.rfind(':'));
+    text += (text.empty() ? "" : " ") + HostText(address);
   }
   return text;
 }

@@ -168,8 +168,7 @@ std::vector<std::string> ListeningAt() {
     sockaddr_storage name{};
     bytes = sizeof name;
     if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) continue;
-    const std::string text = ToText(FromSockaddr(reinterpret_cast<const sockaddr*>(&name)));
-    hosts.push_back(text.substr(0, text.rfind(':')));
+    hosts.push_back(HostText(FromSockaddr(reinterpret_cast<const sockaddr*>(&name))));
   }
   return hosts;
 }
@@ -185,8 +184,7 @@ TEST(InterfaceTest, AnIdIsServedWhereItSaysAndNowhereElse) {
           const auto wanted = SelectAddresses(ListInterfaces().value(), ifname, "").value();
           std::vector<std::string> hosts;
           for (int i = 0; i < fields.num_addresses; ++i) {
-            const std::string text = ToText(fields.address[static_cast<size_t>(i)]);
-            hosts.push_back(text.substr(0, text.rfind(':')));
+            hosts.push_back(HostText(fields.address[static_cast<size_t>(i)]));
             EXPECT_EQ(fields.address[static_cast<size_t>(i)].ip, wanted[static_cast<size_t>(i)].ip);
           }
           EXPECT_EQ(hosts.size(), wanted.size());

@@ -54,9 +54,12 @@ TEST(NearInterfaces, AreChosenOnlyAmongThoseThatCanStandForEachOther) {
     EXPECT_EQ(comm::NearInterfaces(Machine(), c.local, c.allowed, Interfaces(), c.names), c.expected) << c.why;
 }
 
-TEST(NearInterfaces, ThoseWithoutAddressesStay) {
-  const std::vector<Interface> bare = {On("fast0", {}), On("fast1", {})};
-  EXPECT_EQ(comm::NearInterfaces(Machine(), {2, 1, {1}}, {}, bare, {"fast0", "fast1"}), (std::vector<std::string>{"fast0", "fast1"}));
+TEST(NearInterfaces, ThoseOfNoKnownNetworkStay) {
+  const std::vector<std::string> names = {"fast0", "fast1"};
+  for (const std::vector<std::string>& networks : {std::vector<std::string>{}, {""}, {"10.0.0.0/24", ""}}) {
+    const std::vector<Interface> bare = {On("fast0", networks), On("fast1", networks)};
+    EXPECT_EQ(comm::NearInterfaces(Machine(), {2, 1, {1}}, {}, bare, names), names) << networks.size();
+  }
 }
 
 }  // namespace
