@@ -434,10 +434,9 @@ TEST(ViewAccepted, NonBlockingCommunicator) {
   RunRanks(harness::Threads(2), [](RankContext& context) {
     ncclUniqueId id;
     ASSERT_TRUE(harness::ShareUniqueId(context, &id));
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    ncclComm_t comm = nullptr;
-    ncclResult_t state = ncclCommInitRankConfig(&comm, 2, id, context.rank(), &config);
+    const ncclComm_t comm = harness::BeginInit(id, 2, context.rank());
+    ASSERT_NE(comm, nullptr);
+    ncclResult_t state = ncclInProgress;
     while (state == ncclInProgress) ASSERT_OK(ncclCommGetAsyncError(comm, &state));
     ASSERT_OK(state);
     Clique clique;

@@ -246,11 +246,8 @@ TEST(Death, DuringInitNamesTheRank) {
           context.Await(kDeathCell);
           return;
         }
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        ncclComm_t comm = nullptr;
-        const ncclResult_t started = ncclCommInitRankConfig(&comm, 3, id, context.rank(), &config);
-        ASSERT_TRUE(started == ncclSuccess || started == ncclInProgress);
+        const ncclComm_t comm = harness::BeginInit(id, 3, context.rank());
+        ASSERT_NE(comm, nullptr);
         if (context.rank() == 1) {
           const std::string come = "rank 1 (pid " + std::to_string(getpid()) + " on ";
           ASSERT_TRUE(context.Step("wait for the log line of rank 1"));

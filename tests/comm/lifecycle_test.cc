@@ -110,11 +110,7 @@ TEST(NonBlocking, InitOperateFinalizeDestroy) {
   RunRanks(Processes(3), [](RankContext& context) {
     ncclUniqueId id;
     ASSERT_TRUE(ShareUniqueId(context, &id));
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    ncclComm_t comm = nullptr;
-    const ncclResult_t started = ncclCommInitRankConfig(&comm, 3, id, context.rank(), &config);
-    ASSERT_TRUE(started == ncclSuccess || started == ncclInProgress) << started;
+    const ncclComm_t comm = harness::BeginInit(id, 3, context.rank());
     ASSERT_NE(comm, nullptr);
     ASSERT_OK(Poll(context, comm));
     axcclStream_t stream = nullptr;
@@ -126,6 +122,8 @@ TEST(NonBlocking, InitOperateFinalizeDestroy) {
     ASSERT_OK(Poll(context, comm));
     ASSERT_OK(axcclStreamSynchronize(stream));
     for (const int value : data) ASSERT_EQ(value, 3);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
     ncclComm_t child = nullptr;
     const ncclResult_t split = ncclCommSplit(comm, 0, 0, &child, &config);
     ASSERT_TRUE(split == ncclSuccess || split == ncclInProgress) << split;
@@ -145,22 +143,19 @@ TEST(NonBlocking, InitReturnsAtOnceThoughThePeerIsMissing) {
   RunRanks(Processes(2), [](RankContext& context) {
     ncclUniqueId id;
     ASSERT_TRUE(ShareUniqueId(context, &id));
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    ncclComm_t comm = nullptr;
     if (context.rank() == 1) {
       ASSERT_EQ(context.Await(0), 1u);  // set by rank 0 after its call
     }
-    const ncclResult_t started = ncclCommInitRankConfig(&comm, 2, id, context.rank(), &config);
-    ASSERT_TRUE(started == ncclSuccess || started == ncclInProgress) << started;
+    const ncclComm_t comm = harness::BeginInit(id, 2, context.rank());
+    ASSERT_NE(comm, nullptr);
     if (context.rank() == 0) {
       ncclResult_t state = ncclSuccess;
       ASSERT_OK(ncclCommGetAsyncError(comm, &state));
       EXPECT_EQ(state, ncclInProgress);
       ncclWindow_t window = nullptr;
       void* handle = nullptr;
-      EXPECT_EQ(ncclCommWindowRegister(comm, &config, sizeof(config), &window, 0), ncclInvalidUsage);
-      EXPECT_OK(ncclCommRegister(comm, &config, sizeof(config), &handle));
+      EXPECT_EQ(ncclCommWindowRegister(comm, &id, sizeof(id), &window, 0), ncclInvalidUsage);
+      EXPECT_OK(ncclCommRegister(comm, &id, sizeof(id), &handle));
       EXPECT_OK(ncclCommDeregister(comm, handle));
       context.Set(0, 1);
     }
@@ -174,11 +169,8 @@ TEST(NonBlocking, AbortEndsAnInitWhosePeerNeverComes) {
     for (int round = 0; round < 5; ++round) {
       ncclUniqueId id;
       ASSERT_OK(ncclGetUniqueId(&id));
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      config.blocking = 0;
-      ncclComm_t comm = nullptr;
-      const ncclResult_t started = ncclCommInitRankConfig(&comm, 2, id, 0, &config);
-      ASSERT_TRUE(started == ncclSuccess || started == ncclInProgress) << started;
+      const ncclComm_t comm = harness::BeginInit(id, 2, 0);
+      ASSERT_NE(comm, nullptr);
       const uint64_t start = NowNs();
       EXPECT_OK(ncclCommAbort(comm));
       EXPECT_LT(NowNs() - start, AllowedNs(100));

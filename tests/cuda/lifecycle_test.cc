@@ -162,11 +162,8 @@ TEST(Lifecycle, NonBlockingAndFinalize) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     ncclUniqueId id;
     ASSERT_TRUE(harness::ShareUniqueId(context, &id));
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    ncclComm_t comm = nullptr;
-    const ncclResult_t started = ncclCommInitRankConfig(&comm, 2, id, context.rank(), &config);
-    ASSERT_TRUE(started == ncclInProgress || started == ncclSuccess);
+    const ncclComm_t comm = harness::BeginInit(id, 2, context.rank());
+    ASSERT_NE(comm, nullptr);
     ASSERT_EQ(Await(comm), ncclSuccess) << ncclGetLastError(comm);
     axcclStream_t stream = nullptr;
     ASSERT_OK(harness::CreateStream(&stream));

@@ -29,6 +29,15 @@ bool ShareUniqueId(RankContext& context, ncclUniqueId* id) {
   return context.Barrier(kBarrier);
 }
 
+ncclComm_t BeginInit(const ncclUniqueId& id, int ranks, int rank) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  const ncclResult_t started = ncclCommInitRankConfig(&comm, ranks, id, rank, &config);
+  EXPECT_TRUE(started == ncclInProgress || started == ncclSuccess) << started << ": " << ncclGetLastError(nullptr);
+  return comm;
+}
+
 bool LastErrorHas(const std::string& part) {
   const char* text = ncclGetLastError(nullptr);
   return text != nullptr && std::strstr(text, part.c_str()) != nullptr;

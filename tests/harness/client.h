@@ -22,6 +22,9 @@ testing::AssertionResult IsSuccess(const char* expression, ncclResult_t result);
 // A unique id made by rank 0 and known to all afterwards. Collective over the run; two barriers. False after a failure.
 bool ShareUniqueId(RankContext& context, ncclUniqueId* id);
 
+// Begins to make a communicator that does not block; null with a GoogleTest failure where that is refused at once.
+ncclComm_t BeginInit(const ncclUniqueId& id, int ranks, int rank);
+
 // The stream as the NCCL calls take it.
 inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream); }
 

@@ -17,7 +17,7 @@
 #include "tests/collectives/view_runner.h"
 #include "tests/harness/case_runner.h"
 #include "tests/harness/containers.h"
-#include "tests/harness/test_hosts.h"
+#include "tests/net/run_on_hosts.h"
 #include "transports/ucx/devices.h"
 
 namespace axccl::tests {
@@ -280,15 +280,10 @@ TEST(Sharing, IsNotPreventedByMountsAndNames) {
 
 TEST(Devices, InfiniBandThatIsNotThereIsAnErrorOnEveryRank) {
   if (!ucx::ListPorts("").empty()) GTEST_SKIP() << "this machine has such an adapter";
-  const auto hosts = TestHosts::Create(2);
-  ASSERT_NE(hosts, nullptr);
-  RunOptions options;
-  options.hosts = hosts.get();
-  options.environment = {{"NCCL_NET", "ib"}};
-  RunRanks(
-      harness::Processes(2),
-      [](RankContext& context) { harness::ExpectNoInit(context, ncclInvalidUsage, {"NCCL_NET=IB", "there are: none"}); },
-      options);
+  const auto refused = [](const TestHosts&, RankContext& context) {
+    harness::ExpectNoInit(context, ncclInvalidUsage, {"NCCL_NET=IB", "there are: none"});
+  };
+  RunOnHosts(2, 2, refused, {{"NCCL_NET", "ib"}});
 }
 
 // ---- networks ----

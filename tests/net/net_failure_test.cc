@@ -8,16 +8,14 @@
 
 #include <atomic>
 #include <csignal>
-#include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/harness/client.h"
 #include "tests/harness/residue.h"
-#include "tests/harness/test_hosts.h"
 #include "tests/harness/timing.h"
+#include "tests/net/run_on_hosts.h"
 
 namespace axccl::tests {
 namespace {
@@ -26,10 +24,7 @@ using harness::Clique;
 using harness::Cuda;
 using harness::Entries;
 using harness::NowNs;
-using harness::Processes;
 using harness::RankContext;
-using harness::RunOptions;
-using harness::RunRanks;
 using harness::TestHosts;
 using Way = TestHosts::Way;
 
@@ -40,15 +35,6 @@ constexpr int kMostConnections = 4;  // that two processes on different hosts ho
 constexpr uint64_t kPromisedNs = 4'000'000'000;
 // A descriptor that is closed, and a thread that ends, may take the kernel a moment.
 constexpr uint64_t kSettledNs = 5'000'000'000;
-
-// Ranks as processes, which live on as many hosts by turns.
-void RunOnHosts(int number, int ranks, const std::function<void(const TestHosts&, RankContext&)>& body) {
-  const auto hosts = TestHosts::Create(number);
-  ASSERT_NE(hosts, nullptr);
-  RunOptions options;
-  options.hosts = hosts.get();
-  RunRanks(Processes(ranks), [&](RankContext& context) { body(*hosts, context); }, options);
-}
 
 std::string NameOf(int rank, int hosts, uint64_t pid) {
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on host " + TestHosts::Name(rank % hosts) + ")";

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/harness/client.h"
-#include "tests/harness/test_hosts.h"
+#include "tests/net/run_on_hosts.h"
 
 namespace axccl::tests {
 namespace {
@@ -56,25 +56,20 @@ INSTANTIATE_TEST_SUITE_P(Addresses, UnreachableTest,
 
 // An id leads to where nothing comes through: both sides say of whom they wait.
 TEST(Unreachable, IdOfAnotherHost) {
-  const auto hosts = TestHosts::Create(2);
-  ASSERT_NE(hosts, nullptr);
-  RunOptions options;
-  options.hosts = hosts.get();
-  options.environment = {{"AXCCL_INIT_TIMEOUT", "0.5"}};
-  RunRanks(
-      Processes(2),
-      [&](RankContext& context) {
+  RunOnHosts(
+      2, 2,
+      [](const TestHosts& hosts, RankContext& context) {
         ncclUniqueId id;
         ASSERT_TRUE(harness::ShareUniqueId(context, &id));
         if (context.rank() == 0) {
-          ASSERT_TRUE(hosts->Cut(1, TestHosts::Way::kBoth));
+          ASSERT_TRUE(hosts.Cut(1, TestHosts::Way::kBoth));
         }
         ASSERT_TRUE(context.Barrier(1));
         ncclComm_t comm = nullptr;
         EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
         EXPECT_TRUE(LastErrorHas(context.rank() == 0 ? "for rank 1 of 2" : "10.77.0.1:")) << ncclGetLastError(nullptr);
       },
-      options);
+      {{"AXCCL_INIT_TIMEOUT", "0.5"}});
 }
 
 }  // namespace

@@ -8,15 +8,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/harness/client.h"
 #include "tests/harness/explained.h"
+#include "tests/harness/folder.h"
 #include "tests/harness/residue.h"
 #include "tests/harness/test_hosts.h"
 #include "tests/harness/timing.h"
@@ -26,7 +24,6 @@ namespace {
 
 using harness::Clique;
 using harness::NowNs;
-using harness::Processes;
 using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
@@ -42,30 +39,24 @@ struct Known {
 class NetMeasureTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "/axccl-measure-XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
     hosts_ = TestHosts::Create(2);
     ASSERT_NE(hosts_, nullptr);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  RunOptions Options(const char* when) const {
+  // With that AXCCL_NET_MEASURE.
+  void Run(const char* measure, int ranks, const harness::Body& body) const {
     RunOptions options;
     options.hosts = hosts_.get();
     options.deadline = std::chrono::seconds(60);
-    options.environment = {{"AXCCL_NET_MEASURE", when},
-                           {"AXCCL_CACHE_DIR", folder_ + "/cache"},
+    options.environment = {{"AXCCL_NET_MEASURE", measure},
+                           {"AXCCL_CACHE_DIR", folder_.Path("cache")},
                            {"NCCL_DEBUG", "INFO"},
-                           {"NCCL_DEBUG_FILE", folder_ + "/log.%p"}};
-    return options;
+                           {"NCCL_DEBUG_FILE", folder_.Path("log.%p")}};
+    RunRanks(harness::Processes(ranks), body, options);
   }
 
   // Of this process, in the body of a run.
-  std::string Log() const {
-    std::stringstream text;
-    text << std::ifstream(folder_ + "/log." + std::to_string(getpid())).rdbuf();
-    return text.str();
-  }
+  std::string Log() const { return harness::Contents(folder_.Path("log." + std::to_string(getpid()))); }
   Known LastKnown() const {
     const std::string log = Log(), mark = "plans are chosen for messages of ";
     Known known;
@@ -78,146 +69,129 @@ class NetMeasureTest : public testing::Test {
     known.source = source;
     return known;
   }
+  // Makes a communicator and drops it. What it knew is equal on all ranks.
+  Known InitOnce(RankContext& context) const {
+    Clique clique;
+    EXPECT_TRUE(clique.Init(context));
+    const Known mine = LastKnown();
+    char* const texts = reinterpret_cast<char*>(context.board());
+    constexpr size_t kText = 512;
+    std::snprintf(texts + kText * static_cast<size_t>(context.rank()), kText, "%s", mine.text.c_str());
+    EXPECT_TRUE(context.Barrier(3));
+    for (int rank = 0; rank < context.nranks(); ++rank) EXPECT_EQ(mine.text, texts + kText * static_cast<size_t>(rank));
+    EXPECT_FALSE(mine.text.empty());
+    EXPECT_TRUE(context.Barrier(4));
+    return mine;
+  }
   // The files of figures of networks.
   std::vector<std::string> Kept() const {
     std::vector<std::string> files;
     std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/cache", none)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.Path("cache"), none)) {
       if (entry.path().filename().string().starts_with("network-")) files.push_back(entry.path());
     }
     return files;
   }
 
-  std::string folder_;
+  const harness::Folder folder_;
   std::unique_ptr<TestHosts> hosts_;
 };
-
-// Makes a communicator and drops it. What it knew is equal on all ranks.
-Known InitOnce(RankContext& context, const std::function<Known()>& known) {
-  Clique clique;
-  EXPECT_TRUE(clique.Init(context));
-  const Known mine = known();
-  char* const texts = reinterpret_cast<char*>(context.board());
-  constexpr size_t kText = 512;
-  std::snprintf(texts + kText * static_cast<size_t>(context.rank()), kText, "%s", mine.text.c_str());
-  EXPECT_TRUE(context.Barrier(3));
-  for (int rank = 0; rank < context.nranks(); ++rank) EXPECT_EQ(mine.text, texts + kText * static_cast<size_t>(rank));
-  EXPECT_FALSE(mine.text.empty());
-  EXPECT_TRUE(context.Barrier(4));
-  return mine;
-}
 
 // A link of 1 Gbit/s carries 125 MB/s, of 100 Mbit/s a tenth of that. Whatever else goes on makes both slower, hence the
 // best of as many as it takes; and buffers that were empty make it look faster, but not by much.
 TEST_F(NetMeasureTest, KnowsHowMuchTheLinkCarries) {
-  RunRanks(
-      Processes(4),
-      [&](RankContext& context) {
-        const auto best = [&](const char* rate, double enough) {
-          if (context.rank() == 0) {
-            EXPECT_TRUE(hosts_->Limit(0, rate) && hosts_->Limit(1, rate));
-          }
-          EXPECT_TRUE(context.Barrier(1));
-          double most = 0;
-          for (int i = 0; i < 30 && most < enough; ++i) {
-            const Known known = InitOnce(context, [&] { return LastKnown(); });
-            EXPECT_EQ(known.source, "measured");
-            EXPECT_GT(known.message_us, 0);
-            EXPECT_GT(known.end_us, 0);
-            most = std::max(most, known.megabytes);
-          }
-          return most;
-        };
-        const double fast = best("1gbit", 125.0 / 2), slow = best("100mbit", 12.5 / 2);
-        EXPECT_GT(fast, 125.0 / 2);
-        EXPECT_LT(fast, 125.0 * 2);
-        EXPECT_GT(slow, 12.5 / 2);
-        EXPECT_LT(slow, 12.5 * 2);
-        EXPECT_GT(fast, 3 * slow);
-      },
-      Options("always"));
+  Run("always", 4, [&](RankContext& context) {
+    const auto best = [&](const char* rate, double enough) {
+      if (context.rank() == 0) {
+        EXPECT_TRUE(hosts_->Limit(0, rate) && hosts_->Limit(1, rate));
+      }
+      EXPECT_TRUE(context.Barrier(1));
+      double most = 0;
+      for (int i = 0; i < 30 && most < enough; ++i) {
+        const Known known = InitOnce(context);
+        EXPECT_EQ(known.source, "measured");
+        EXPECT_GT(known.message_us, 0);
+        EXPECT_GT(known.end_us, 0);
+        most = std::max(most, known.megabytes);
+      }
+      return most;
+    };
+    const double fast = best("1gbit", 125.0 / 2), slow = best("100mbit", 12.5 / 2);
+    EXPECT_GT(fast, 125.0 / 2);
+    EXPECT_LT(fast, 125.0 * 2);
+    EXPECT_GT(slow, 12.5 / 2);
+    EXPECT_LT(slow, 12.5 * 2);
+    EXPECT_GT(fast, 3 * slow);
+  });
   EXPECT_EQ(Kept().size(), 1u) << "one class of pairs";
 }
 
 TEST_F(NetMeasureTest, KeepsWhatItFound) {
-  RunRanks(
-      Processes(4),
-      [&](RankContext& context) {
-        const auto known = [&] { return LastKnown(); };
-        const Known first = InitOnce(context, known);
-        EXPECT_EQ(first.source, "measured");
-        ASSERT_EQ(Kept().size(), 1u);
-        const std::string file = Kept()[0];
-        const Known second = InitOnce(context, known);
-        EXPECT_EQ(second.source, "measured before");
-        EXPECT_EQ(second.text.substr(0, second.text.rfind(':')), first.text.substr(0, first.text.rfind(':')));
-        EXPECT_TRUE(context.rank() != 0 || Log().find("kept in " + file) != std::string::npos);
-        // A damaged file is replaced.
-        ASSERT_TRUE(context.Barrier(1));
-        if (context.rank() == 0) std::ofstream(file) << "junk\n";
-        ASSERT_TRUE(context.Barrier(2));
-        EXPECT_EQ(InitOnce(context, known).source, "measured");
-        EXPECT_TRUE(context.rank() != 0 || Log().find("line 1: found 'junk'") != std::string::npos) << Log();
-        EXPECT_EQ(InitOnce(context, known).source, "measured before");
-      },
-      Options("once"));
+  Run("once", 4, [&](RankContext& context) {
+    const Known first = InitOnce(context);
+    EXPECT_EQ(first.source, "measured");
+    ASSERT_EQ(Kept().size(), 1u);
+    const std::string file = Kept()[0];
+    const Known second = InitOnce(context);
+    EXPECT_EQ(second.source, "measured before");
+    EXPECT_EQ(second.text.substr(0, second.text.rfind(':')), first.text.substr(0, first.text.rfind(':')));
+    EXPECT_TRUE(context.rank() != 0 || Log().find("kept in " + file) != std::string::npos);
+    // A damaged file is replaced.
+    ASSERT_TRUE(context.Barrier(1));
+    if (context.rank() == 0) std::ofstream(file) << "junk\n";
+    ASSERT_TRUE(context.Barrier(2));
+    EXPECT_EQ(InitOnce(context).source, "measured");
+    EXPECT_TRUE(context.rank() != 0 || Log().find("line 1: found 'junk'") != std::string::npos) << Log();
+    EXPECT_EQ(InitOnce(context).source, "measured before");
+  });
 }
 
 TEST_F(NetMeasureTest, MeasuresNothingWhereThatIsNotWanted) {
-  RunRanks(
-      Processes(2),
-      [&](RankContext& context) {
-        const Known known = InitOnce(context, [&] { return LastKnown(); });
-        EXPECT_EQ(known.source, "fixed figures");
-        EXPECT_EQ(known.megabytes, 2000);
-      },
-      Options("never"));
+  Run("never", 2, [&](RankContext& context) {
+    const Known known = InitOnce(context);
+    EXPECT_EQ(known.source, "fixed figures");
+    EXPECT_EQ(known.megabytes, 2000);
+  });
   EXPECT_TRUE(Kept().empty());
 }
 
 #ifdef AXCCL_PLAN_PROGRAM
 // What axccl-plan says of the figures that were kept is what ranks do with them.
 TEST_F(NetMeasureTest, IsWhatPlansAreChosenBy) {
-  RunRanks(
-      Processes(2),
-      [&](RankContext& context) {
-        Clique clique;
-        ASSERT_TRUE(clique.Init(context));
-        ASSERT_EQ(LastKnown().source, "measured");
-        for (const size_t count : {size_t{2}, size_t{4096}, size_t{1} << 20}) {
-          std::vector<float> data(count);
-          ASSERT_OK(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, clique.comm(),
-                                  harness::Cuda(clique.stream())));
-          ASSERT_TRUE(clique.Synchronize());
-          const char* algorithm = nullptr;
-          ASSERT_OK(axcclCommGetLastAlgorithm(clique.comm(), &algorithm));
-          const std::string bytes = std::to_string(count * sizeof(float));
-          EXPECT_EQ(algorithm, harness::ExplainedAlgorithm(AXCCL_PLAN_PROGRAM,
-                                                           "--op all_reduce --ranks 2 --machines 1,1 --bytes " + bytes))
-              << bytes;
-        }
-      },
-      Options("once"));
+  Run("once", 2, [&](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_EQ(LastKnown().source, "measured");
+    for (const size_t count : {size_t{2}, size_t{4096}, size_t{1} << 20}) {
+      std::vector<float> data(count);
+      ASSERT_OK(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, clique.comm(),
+                              harness::Cuda(clique.stream())));
+      ASSERT_TRUE(clique.Synchronize());
+      const char* algorithm = nullptr;
+      ASSERT_OK(axcclCommGetLastAlgorithm(clique.comm(), &algorithm));
+      const std::string bytes = std::to_string(count * sizeof(float));
+      EXPECT_EQ(algorithm, harness::ExplainedAlgorithm(AXCCL_PLAN_PROGRAM,
+                                                       "--op all_reduce --ranks 2 --machines 1,1 --bytes " + bytes))
+          << bytes;
+    }
+  });
 }
 #endif
 
 // Communicators made from others have their figures.
 TEST_F(NetMeasureTest, IsInherited) {
-  RunRanks(
-      Processes(4),
-      [&](RankContext& context) {
-        Clique clique;
-        ASSERT_TRUE(clique.Init(context));
-        const Known parent = LastKnown();
-        ncclComm_t half = nullptr;
-        ASSERT_OK(ncclCommSplit(clique.comm(), context.rank() / 2, 0, &half, nullptr));
-        EXPECT_EQ(LastKnown().text, parent.text);
-        EXPECT_EQ(LastKnown().source, "measured");
-        const std::string log = Log(), measuring = "measuring the network ";
-        EXPECT_EQ(log.find(measuring), log.rfind(measuring)) << "once";
-        ASSERT_OK(ncclCommDestroy(half));
-      },
-      Options("always"));
+  Run("always", 4, [&](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Known parent = LastKnown();
+    ncclComm_t half = nullptr;
+    ASSERT_OK(ncclCommSplit(clique.comm(), context.rank() / 2, 0, &half, nullptr));
+    EXPECT_EQ(LastKnown().text, parent.text);
+    EXPECT_EQ(LastKnown().source, "measured");
+    const std::string log = Log(), measuring = "measuring the network ";
+    EXPECT_EQ(log.find(measuring), log.rfind(measuring)) << "once";
+    ASSERT_OK(ncclCommDestroy(half));
+  });
 }
 
 // ---- where it goes wrong ----
@@ -243,49 +217,43 @@ class NetMeasureBreaks : public NetMeasureTest, public testing::WithParamInterfa
 TEST_P(NetMeasureBreaks, EverybodyLearnsOfIt) {
   const bool dies = std::string(GetParam()) == "Death", asker = std::string(GetParam()) == "AbortOfAsker";
   const int culprit = asker ? 0 : 1;
-  RunRanks(
-      Processes(3),
-      [&](RankContext& context) {
-        (void)InitOnce(context, [&] { return LastKnown(); });
-        ASSERT_TRUE(context.Barrier(1));
-        const int descriptors = harness::Entries("/proc/self/fd");
-        if (context.rank() == 0) MakeSlow();
-        ncclUniqueId id;
-        ASSERT_TRUE(harness::ShareUniqueId(context, &id));
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        ncclComm_t comm = nullptr;
-        const ncclResult_t started = ncclCommInitRankConfig(&comm, 3, id, context.rank(), &config);
-        ASSERT_TRUE(started == ncclInProgress || started == ncclSuccess);
-        if (context.rank() == culprit) {
-          AwaitMeasuring(context, 2);
-          if (dies) context.Die();
-        } else {
-          ASSERT_TRUE(context.Step("until it breaks"));
-          ncclResult_t state = ncclInProgress;
-          while (state == ncclInProgress && !context.AnyFailed()) {
-            ASSERT_OK(ncclCommGetAsyncError(comm, &state));
-            usleep(1000);
-          }
-          // Those who wait for the two are told what the one that was aborted was told.
-          const bool told = context.rank() == 2 && !dies;
-          EXPECT_EQ(state, told ? ncclInvalidUsage : ncclRemoteError) << ncclGetLastError(comm);
-          const std::string text = ncclGetLastError(comm);
-          EXPECT_NE(text.find("rank " + std::to_string(culprit)), std::string::npos) << text;
-        }
-        const uint64_t start = NowNs();
-        EXPECT_OK(ncclCommAbort(comm));
-        EXPECT_LT(NowNs() - start, harness::AllowedNs(1000));
-        if (context.rank() == (dies ? 0 : culprit)) MakeFast();
-        // Nothing is left of it, once what was under way is there or lost; and all is well where the network is.
-        const uint64_t limit = NowNs() + 5'000'000'000;
-        while (harness::Entries("/proc/self/fd") > descriptors && NowNs() < limit) usleep(1000);
-        EXPECT_LE(harness::Entries("/proc/self/fd"), descriptors);
-        if (dies) return;
-        ASSERT_TRUE(context.Barrier(7));
-        (void)InitOnce(context, [&] { return LastKnown(); });
-      },
-      Options("always"));
+  Run("always", 3, [&](RankContext& context) {
+    (void)InitOnce(context);
+    ASSERT_TRUE(context.Barrier(1));
+    const int descriptors = harness::Entries("/proc/self/fd");
+    if (context.rank() == 0) MakeSlow();
+    ncclUniqueId id;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    const ncclComm_t comm = harness::BeginInit(id, 3, context.rank());
+    ASSERT_NE(comm, nullptr);
+    if (context.rank() == culprit) {
+      AwaitMeasuring(context, 2);
+      if (dies) context.Die();
+    } else {
+      ASSERT_TRUE(context.Step("until it breaks"));
+      ncclResult_t state = ncclInProgress;
+      while (state == ncclInProgress && !context.AnyFailed()) {
+        ASSERT_OK(ncclCommGetAsyncError(comm, &state));
+        usleep(1000);
+      }
+      // Those who wait for the two are told what the one that was aborted was told.
+      const bool told = context.rank() == 2 && !dies;
+      EXPECT_EQ(state, told ? ncclInvalidUsage : ncclRemoteError) << ncclGetLastError(comm);
+      const std::string text = ncclGetLastError(comm);
+      EXPECT_NE(text.find("rank " + std::to_string(culprit)), std::string::npos) << text;
+    }
+    const uint64_t start = NowNs();
+    EXPECT_OK(ncclCommAbort(comm));
+    EXPECT_LT(NowNs() - start, harness::AllowedNs(1000));
+    if (context.rank() == (dies ? 0 : culprit)) MakeFast();
+    // Nothing is left of it, once what was under way is there or lost; and all is well where the network is.
+    const uint64_t limit = NowNs() + 5'000'000'000;
+    while (harness::Entries("/proc/self/fd") > descriptors && NowNs() < limit) usleep(1000);
+    EXPECT_LE(harness::Entries("/proc/self/fd"), descriptors);
+    if (dies) return;
+    ASSERT_TRUE(context.Barrier(7));
+    (void)InitOnce(context);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Breaks, NetMeasureBreaks, testing::Values("Death", "AbortOfAsker", "AbortOfAnswerer"),
