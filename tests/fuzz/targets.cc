@@ -205,34 +205,24 @@ void Number(const uint8_t* data, size_t size) {
 // ---- src/plan, src/cost, src/tune ----
 
 // What is accepted has one text, which is accepted again.
+template <class Parse, class Print>
+void RoundTrip(std::string_view input, Parse parse, Print print) {
+  const auto value = parse(input);
+  if (!value.ok()) return Check(!value.status().message().empty(), "refused without a reason");
+  const std::string text = print(value.value());
+  const auto again = parse(text);
+  Check(again.ok(), "what was printed is refused");
+  Check(print(again.value()) == text, "what was printed changes");
+}
+
 void Schedule(const uint8_t* data, size_t size) {
-  const Result<plan::Schedule> schedule = plan::Parse(Text(data, size));
-  if (!schedule.ok()) {
-    Check(!schedule.status().message().empty(), "refused without a reason");
-    return;
-  }
-  const std::string text = plan::Print(schedule.value());
-  const Result<plan::Schedule> again = plan::Parse(text);
-  Check(again.ok(), "the text of a schedule is refused");
-  Check(plan::Print(again.value()) == text, "the text of a schedule changes");
+  RoundTrip(Text(data, size), plan::Parse, [](const plan::Schedule& schedule) { return plan::Print(schedule); });
 }
-
 void Machine(const uint8_t* data, size_t size) {
-  const Result<cost::Machine> machine = cost::FromText(Text(data, size));
-  if (!machine.ok()) return;
-  const std::string text = cost::ToText(machine.value());
-  const Result<cost::Machine> again = cost::FromText(text);
-  Check(again.ok(), "the text of a machine is refused");
-  Check(cost::ToText(again.value()) == text, "the text of a machine changes");
+  RoundTrip(Text(data, size), cost::FromText, [](const cost::Machine& machine) { return cost::ToText(machine); });
 }
-
 void Network(const uint8_t* data, size_t size) {
-  const Result<cost::KeptNetwork> network = cost::NetworkFromText(Text(data, size));
-  if (!network.ok()) return;
-  const std::string text = cost::ToText(network.value());
-  const Result<cost::KeptNetwork> again = cost::NetworkFromText(text);
-  Check(again.ok(), "the text of a network is refused");
-  Check(cost::ToText(again.value()) == text, "the text of a network changes");
+  RoundTrip(Text(data, size), cost::NetworkFromText, [](const cost::KeptNetwork& kept) { return cost::ToText(kept); });
 }
 
 void Filter(const uint8_t* data, size_t size) {
