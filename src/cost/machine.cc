@@ -14,6 +14,7 @@
 #include <fstream>
 #include <memory>
 
+#include "src/base/processors.h"
 #include "src/plan/region.h"
 
 namespace axccl::cost {
@@ -279,10 +280,7 @@ Machine Measure() {
   return machine;
 }
 
-int Cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
+int Cores() { return static_cast<int>(AllowedProcessors().size()); }
 
 Machine GpuMachine(int multiprocessors, int ranks) {
   Machine machine;

@@ -1,13 +1,14 @@
 #include "src/device/host/waiting.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
+
+#include "src/base/processors.h"
 
 namespace axccl::device::host {
 namespace {
@@ -21,11 +22,7 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t seen, std::chrono::na
 void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
 int AllowedCores() {
-  static const int cores = [] {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-    return CPU_COUNT(&set);
-  }();
+  static const int cores = static_cast<int>(AllowedProcessors().size());
   return cores;
 }
 
