@@ -21,8 +21,7 @@ std::vector<std::string_view> Algorithms(plan::Kind kind, const plan::Placement&
 
 // The schedule of `algorithm` for the contract with `lanes` >= 1 lanes. kInvalidArgument, naming what there is, when
 // the algorithm does not implement the kind. Deterministic: every rank generates the same object. For up to 4096 ranks, or
-// 16384 where a rank's operations are few (all_reduce, broadcast and reduce by tree and
-// hierarchical_tree).
+// 16384 where a rank's operations are few (all_reduce, broadcast and reduce by tree and hierarchical_tree).
 //
 // `only` is for those who study schedules too large to hold, not to run them: the program of these ranks is wanted, and
 // others may have lanes without operations; ids, and how many slots and endpoints there are, then are of what was written.

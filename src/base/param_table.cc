@@ -86,7 +86,7 @@ const std::vector<Info>& Table() {
            "group: all reductions fold in group order, as with axcclGroupOrder; rank 0's setting counts"),
       Word("AXCCL_CMA", "auto", "auto|0", "0: never copy between processes by system call"),
       Text("AXCCL_ISA", "", "instruction set of the data movers, environment only; empty: the best this processor has"),
-      Text("AXCCL_CACHE_DIR", "", "where measurements of the machine are kept; default ~/.cache/axccl"),
+      Text("AXCCL_CACHE_DIR", "", "where measurements of the machine and the network are kept; default ~/.cache/axccl"),
       Word("AXCCL_NET_MEASURE", "once", "once|always|never",
            "what is known of the network between machines: measured once a day and kept, at every start, or fixed figures; "
            "rank 0's setting counts"),

@@ -1,7 +1,6 @@
 #include "src/comm/network_survey.h"
 
 #include <chrono>
-#include <string>
 
 #include "src/base/log.h"
 #include "src/base/param.h"
@@ -32,7 +31,7 @@ NetworkSurvey::News NetworkSurvey::Recall(const Settings& settings) {
         when == "always" ? Status(Code::kSystemError, "not asked for") : cost::RecallNetwork(name);
     if (recalled.ok()) {
       known_[i] = recalled.value();
-      Log(i, ("kept in " + cost::NetworkFile(name)).c_str());
+      Log(i, "kept in " + cost::NetworkFile(name));
       continue;
     }
     news.to_measure |= 1u << i;
@@ -50,10 +49,10 @@ void NetworkSurvey::SetFigures(NetworkSource source, News* news) const {
   news->source = source;
 }
 
-void NetworkSurvey::Log(size_t i, const char* source) const {
+void NetworkSurvey::Log(size_t i, const std::string& source) const {
   const cost::Network& network = known_[i];
   AXCCL_INFO(kInit, "network %s: messages take %.2f us, and %.2f us of each end; %.1f MB/s; %s", classes_[i].name.c_str(),
-             1e6 * network.signal_seconds, 1e6 * network.message_seconds, 1e-6 * network.link_bytes_per_second, source);
+             1e6 * network.signal_seconds, 1e6 * network.message_seconds, 1e-6 * network.link_bytes_per_second, source.c_str());
 }
 
 Status NetworkSurvey::Prepare(const News& news, exec::BlockHeader* own, const RemoteOf& remote_of) {
@@ -81,7 +80,7 @@ Status NetworkSurvey::Learn(Exchange* exchange, device::host::Queue* queue, cons
       AXCCL_ASSIGN_OR_RETURN(known_[i], probe->Measure(queue, patience));
       const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
       cost::KeepNetwork(classes_[i].name, known_[i]);
-      Log(i, ("measured in " + std::to_string(took.count()) + " ms").c_str());
+      Log(i, "measured in " + std::to_string(took.count()) + " ms");
     }
     if (self_ == 0) SetFigures(NetworkSource::kMeasured, &news_);
     std::vector<News> all(static_cast<size_t>(ranks_));

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,7 @@ class NetworkSurvey {
 
  private:
   void SetFigures(NetworkSource source, News* news) const;
-  void Log(size_t i, const char* source) const;
+  void Log(size_t i, const std::string& source) const;
 
   const int self_, ranks_;
   std::vector<PairClass> classes_;

@@ -117,7 +117,8 @@ std::string DrawSeats(const Machine& machine, const std::vector<Seat>& seats) {
     const Seat& seat = seats[rank];
     const std::string number = std::to_string(rank);
     const std::string nic = seat.nic == kNowhere ? "-" : machine.nics[static_cast<size_t>(seat.nic)].name;
-    text += Blanks(number, 4) + number + "  " + Cell(ShortRanges(seat.processors), width) + Cell(RangeText(seat.nodes), 5) + nic + "\n";
+    text += Blanks(number, 4) + number + "  " + Cell(ShortRanges(seat.processors), width) + Cell(RangeText(seat.nodes), 5);
+    text += nic + "\n";
   }
   return text;
 }

@@ -58,7 +58,7 @@ class Topology(unittest.TestCase):
                 (("--format", "svg"), {}, 2, "go with --topology"),
                 (("--topology", "--ranks", "5000"), {}, 2, "at most 4096"),
                 (("--ranks", "65"), {}, 2, "at most 64"),
-                (("--topology", "--output"), {}, 2, "expected a value"),
+                (("--topology", "--output"), {}, 2, "--output needs a value"),
                 (("--topo",), {}, 2, "no such option"),
                 (("--topology",), {"machine": "/nowhere"}, 1, "open(/nowhere): No such file"),
                 (("--topology",), {"machine": nccl.name}, 1, "this is XML, as NCCL writes it"),

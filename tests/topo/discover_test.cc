@@ -33,7 +33,8 @@ class ThisMachine : public testing::TestWithParam<Result<Machine> (*)()> {};
 
 // hwloc is an optional package.
 #define SKIP_WITHOUT_HWLOC(machine) \
-  if (!(machine).ok() && (machine).status().message().find("hwloc") != std::string_view::npos) GTEST_SKIP() << (machine).status().message()
+  if (!(machine).ok() && (machine).status().message().find("hwloc") != std::string_view::npos) \
+  GTEST_SKIP() << (machine).status().message()
 
 Result<Machine> ByKernel() { return topo::DiscoverByKernel(); }
 
@@ -136,7 +137,8 @@ class Variable {
 };
 
 TEST(DiscoverByHwloc, ReadsSyntheticMachines) {
-  const Variable synthetic("HWLOC_SYNTHETIC", "pack:2 [numa(memory=1GB)] l3:2(size=4MB) l2:3(size=512kB) l1d:1(size=32kB) core:1 pu:2");
+  const Variable synthetic("HWLOC_SYNTHETIC",
+                           "pack:2 [numa(memory=1GB)] l3:2(size=4MB) l2:3(size=512kB) l1d:1(size=32kB) core:1 pu:2");
   const Result<Machine> found = topo::DiscoverByHwloc();
   SKIP_WITHOUT_HWLOC(found);
   const Machine machine = Found(found);

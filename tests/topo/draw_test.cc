@@ -117,7 +117,8 @@ std::vector<std::string> Elements(const std::string& xml) {
 }
 
 int Count(const std::vector<std::string>& elements, const std::string& word) {
-  return static_cast<int>(std::count_if(elements.begin(), elements.end(), [&](const std::string& e) { return e.find(word) != e.npos; }));
+  const auto has = [&](const std::string& e) { return e.find(word) != e.npos; };
+  return static_cast<int>(std::count_if(elements.begin(), elements.end(), has));
 }
 
 int Value(const std::string& element, const std::string& name) {
@@ -133,8 +134,10 @@ TEST(DrawSvg, HasABoxForEveryPart) {
                                                              {"core", 32},   {"nic", 2},     {"gpu", 8}};
   for (const auto& [style, count] : expected) EXPECT_EQ(Count(elements, "class=\"" + style + "\""), count) << style;
   std::set<std::string> colours;
-  for (const std::string& element : elements)
-    if (const size_t at = element.find("fill:"); at != std::string::npos && element.starts_with("rect")) colours.insert(element.substr(at, 12));
+  for (const std::string& element : elements) {
+    const size_t at = element.find("fill:");
+    if (at != std::string::npos && element.starts_with("rect")) colours.insert(element.substr(at, 12));
+  }
   EXPECT_EQ(colours.size(), 8u) << "a colour a rank";
 }
 
@@ -170,7 +173,8 @@ TEST(DrawSvg, IsTheSameEveryTimeAndNeedsNothingElse) {
   const topo::Machine machine = ReadMachine("two_packages");
   const std::string svg = topo::DrawSvg(machine, Seats(machine, 3));
   EXPECT_EQ(svg, topo::DrawSvg(machine, Seats(machine, 3)));
-  for (const char* outside : {"href", "url(", "@import", "<script", "<image"}) EXPECT_EQ(svg.find(outside), std::string::npos) << outside;
+  for (const char* outside : {"href", "url(", "@import", "<script", "<image"})
+    EXPECT_EQ(svg.find(outside), std::string::npos) << outside;
 }
 
 TEST(DrawSvg, NamesAreEscaped) {

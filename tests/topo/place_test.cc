@@ -56,7 +56,8 @@ TEST(Place, DealsRanksOverPackagesNodesAndCaches) {
     topo::PlaceOptions options;
     options.ranks = c.ranks;
     options.allowed = topo::ParseRanges(c.allowed);
-    EXPECT_EQ(Placed(ReadMachine(c.machine), options), c.expected) << c.machine << ", ranks " << c.ranks << ", allowed " << c.allowed;
+    EXPECT_EQ(Placed(ReadMachine(c.machine), options), c.expected)
+        << c.machine << ", ranks " << c.ranks << ", allowed " << c.allowed;
   }
 }
 

@@ -89,7 +89,8 @@ TEST(TopologyText, RefusesMachinesThatCannotBe) {
       {Replaced(text, "l3 12582912 node 0", "l3 12582912 node 1"), "node 1, which is not listed"},
       {Replaced(text, "nic docker0", "nic wlan0"), "NIC wlan0 is there twice"},
       {Replaced(text, "00:02.0 node 0", "00:02.0 node 7"), "GPU 0000:00:02.0 is at node 7, which is not listed"},
-      {Replaced(text, "node 0 bytes 17179869184\n", "node 0 bytes 1\nnode 0 bytes 1\n"), "node 0 is out of range or out of order"},
+      {Replaced(text, "node 0 bytes 17179869184\n", "node 0 bytes 1\nnode 0 bytes 1\n"),
+       "node 0 is out of range or out of order"},
   };
   for (const auto& [bad, message] : cases) EXPECT_NE(Refusal(bad).find(message), std::string::npos) << Refusal(bad);
 }
@@ -106,7 +107,8 @@ TEST(TopologyText, FilesAreNamedInMessages) {
   EXPECT_NE(missing.status().message().find("/nowhere/at/all"), std::string_view::npos);
   const Result<Machine> wrong = topo::ReadFile(MachinePath("../text_test.cc"));
   ASSERT_FALSE(wrong.ok());
-  EXPECT_NE(wrong.status().message().find("text_test.cc: topology text, line 1"), std::string_view::npos) << wrong.status().message();
+  const std::string message(wrong.status().message());
+  EXPECT_NE(message.find("text_test.cc: topology text, line 1"), std::string::npos) << message;
 }
 
 TEST(Ranges, AreThoseOfLinux) {

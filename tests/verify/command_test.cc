@@ -144,7 +144,8 @@ TEST(CommandTest, SimulateSaysWhatIsWrong) {
   };
   const std::string ring = "simulate --op all_reduce --algo ring --machines 2x2 ";
   says(ring, "--bytes is missing");
-  for (const char* bad : {"x", "1KB", "-1", "1.5M", "16777216T"}) says(ring + "--bytes " + bad, "is not a size, such as 4096, 64K or 1G");
+  for (const char* bad : {"x", "1KB", "-1", "1.5M", "16777216T"})
+    says(ring + "--bytes " + bad, "is not a size, such as 4096, 64K or 1G");
   says(ring + "--bytes 1 --tile M", "--tile 'M' is not a size");
   for (const char* bad : {"400", "0GB/s", "-1GB/s", "400Gb/s", "GB/s", "nanGB/s"})
     says(ring + "--bytes 1 --nic " + bad, "is not a rate, such as 400Gbit/s or 450GB/s");
@@ -197,7 +198,8 @@ TEST(ExplainTest, SaysWhatIsChosenBetweenWhatAndWhy) {
   EXPECT_TRUE(Has(Rows(o.text)["direct 1"], "needs access to the other ranks' buffers")) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: twoshot, ")) << o.text;
   o = RunProgram("explain --op all_gather --bytes 16M --ranks 4 --blocks short-runs" + with);
-  EXPECT_TRUE(Has(o.text, "\nchosen: pull, 1 lanes: as direct, whose ranks would write to the same cache lines here\n")) << o.text;
+  EXPECT_TRUE(Has(o.text, "\nchosen: pull, 1 lanes: as direct, whose ranks would write to the same cache lines here\n"))
+      << o.text;
 }
 
 TEST(ExplainTest, HeedsTheSettingsOfRankZero) {

@@ -42,7 +42,7 @@ axccl::Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
     } else if (option == "--topology") {
       options.topology = true;
     } else if (option == "--ranks" || option == "--format" || option == "--output") {
-      if (i + 1 == arguments.size()) return Bad(option, "", "a value");
+      if (i + 1 == arguments.size()) return MakeStatus(Code::kInvalidArgument, "%s needs a value", option.c_str());
       drawn |= option != "--ranks";
       AXCCL_RETURN_IF_ERROR(TakeValue(option, arguments[++i], &options));
     } else {
