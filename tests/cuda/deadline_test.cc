@@ -39,8 +39,7 @@ void ExpectSumWorks(const Clique& clique, Words* data) {
 // On every rank, whether it waited or not; and the kernels have ended.
 void ExpectTimeout(RankContext& context, Clique* clique, std::initializer_list<const char*> parts) {
   EXPECT_EQ(AwaitError(clique->comm(), 2000), ncclTimeout) << ncclGetLastError(nullptr);
-  for (const char* part : parts)
-    EXPECT_TRUE(harness::LastErrorHas(part)) << "no \"" << part << "\" in: " << ncclGetLastError(nullptr);
+  harness::ExpectLastErrorHas(parts);
   ASSERT_OK(harness::SynchronizeStream(clique->stream()));
   ASSERT_TRUE(context.Barrier());
   ASSERT_OK(ncclCommAbort(clique->comm()));

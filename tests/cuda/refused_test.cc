@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,15 +17,11 @@ namespace {
 using harness::Clique;
 using harness::Cuda;
 using harness::EnterGpu;
+using harness::ExpectLastErrorHas;
 using harness::ExpectNoInit;
 using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
-
-void ExpectText(std::initializer_list<const char*> parts) {
-  for (const char* part : parts)
-    EXPECT_TRUE(harness::LastErrorHas(part)) << "no \"" << part << "\" in: " << ncclGetLastError(nullptr);
-}
 
 RunOptions With(std::vector<std::pair<std::string, std::string>> environment) {
   RunOptions options;
@@ -46,9 +41,9 @@ TEST(Arguments, MemoryOfTheHost) {
       return ncclAllReduce(in, out, 100, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream()));
     };
     EXPECT_EQ(sum(host.data(), data.get()), ncclInvalidArgument);
-    ExpectText({"sendbuff", "CUDA device 0", "cudaMalloc"});
+    ExpectLastErrorHas({"sendbuff", "CUDA device 0", "cudaMalloc"});
     EXPECT_EQ(sum(data.get(), host.data()), ncclInvalidArgument);
-    ExpectText({"recvbuff"});
+    ExpectLastErrorHas({"recvbuff"});
     // In a group, its end returns the error and nothing is launched.
     ASSERT_OK(ncclGroupStart());
     EXPECT_OK(sum(data.get(), data.get()));
@@ -73,7 +68,7 @@ TEST(Arguments, MemoryOfAnotherDevice) {
     void* const elsewhere = reinterpret_cast<void*>(memory);
     EXPECT_EQ(ncclAllReduce(elsewhere, elsewhere, 100, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())),
               ncclInvalidArgument);
-    ExpectText({"CUDA device 1", "device 0"});
+    ExpectLastErrorHas({"CUDA device 1", "device 0"});
     ASSERT_EQ(driver->free_memory(memory), 0);
   };
   RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "2"}}));
@@ -97,12 +92,12 @@ TEST(Arguments, RootsInMemoryAndCallbacks) {
     EXPECT_EQ(axcclBroadcastFrom(1, &view, &view, &root, axcclDefaultChannel(clique.comm()), nullptr,
                                  Cuda(clique.stream())),
               ncclInvalidUsage);
-    ExpectText({"axcclBroadcastFrom", "read when the call starts", "host ranks"});
+    ExpectLastErrorHas({"axcclBroadcastFrom", "read when the call starts", "host ranks"});
     ncclRedOp_t op;
     ASSERT_OK(axcclRedOpCreateCallback(&op, Callback, nullptr, ncclInt32, clique.comm()));
     EXPECT_EQ(ncclAllReduce(data.get(), data.get(), 100, ncclInt32, op, clique.comm(), Cuda(clique.stream())),
               ncclInvalidUsage);
-    ExpectText({"callback", "host ranks"});
+    ExpectLastErrorHas({"callback", "host ranks"});
   });
 }
 
@@ -119,7 +114,7 @@ TEST(Init, DriverTooOld) {
   const auto body = [](RankContext& context) {
     ncclComm_t comm = nullptr;
     EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclInvalidUsage);
-    ExpectText({"driver", "12.0", "AXCCL_DEVICE=host"});
+    ExpectLastErrorHas({"driver", "12.0", "AXCCL_DEVICE=host"});
   };
   RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DRIVER_VERSION", "11080"}}));
 }
@@ -128,7 +123,7 @@ TEST(Init, NoDevice) {
   const auto body = [](RankContext& context) {
     ncclComm_t comm = nullptr;
     EXPECT_NE(ncclCommInitAll(&comm, 1, nullptr), ncclSuccess);
-    ExpectText({"AXCCL_DEVICE"});
+    ExpectLastErrorHas({"AXCCL_DEVICE"});
   };
   RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "0"}}));
 }
@@ -146,7 +141,7 @@ TEST(NoDriver, IsSaid) {
   const auto body = [](RankContext& context) {
     ncclComm_t comm = nullptr;
     EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclInvalidUsage);
-    ExpectText({"no CUDA driver", "AXCCL_DEVICE=host"});
+    ExpectLastErrorHas({"no CUDA driver", "AXCCL_DEVICE=host"});
   };
   RunRanks(harness::Processes(1), body, With({{"AXCCL_DEVICE", "cuda"}}));
   const auto automatic = [](RankContext& context) {

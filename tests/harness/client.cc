@@ -43,6 +43,11 @@ bool LastErrorHas(const std::string& part) {
   return text != nullptr && std::strstr(text, part.c_str()) != nullptr;
 }
 
+void ExpectLastErrorHas(std::initializer_list<const char*> words) {
+  for (const char* word : words)
+    EXPECT_TRUE(LastErrorHas(word)) << "no \"" << word << "\" in: " << ncclGetLastError(nullptr);
+}
+
 void ExpectNoInit(RankContext& context, ncclResult_t expected, std::initializer_list<const char*> words) {
   ncclUniqueId id;
   ASSERT_TRUE(ShareUniqueId(context, &id));
@@ -51,8 +56,7 @@ void ExpectNoInit(RankContext& context, ncclResult_t expected, std::initializer_
   EXPECT_EQ(ncclCommInitRank(&comm, context.nranks(), id, context.rank()), expected);
   EXPECT_LT(NowNs() - start, AllowedNs(1000));
   EXPECT_EQ(comm, nullptr);
-  for (const char* word : words)
-    EXPECT_TRUE(LastErrorHas(word)) << "no \"" << word << "\" in: " << ncclGetLastError(nullptr);
+  ExpectLastErrorHas(words);
   ASSERT_TRUE(context.Barrier());
 }
 
@@ -155,8 +159,7 @@ void Clique::ForgetComms() {
 
 void Clique::ExpectMismatch(std::initializer_list<const char*> words) {
   EXPECT_EQ(axcclStreamSynchronize(stream()), ncclInvalidUsage) << ncclGetLastError(nullptr);
-  for (const char* word : words)
-    EXPECT_TRUE(LastErrorHas(word)) << "no \"" << word << "\" in: " << ncclGetLastError(nullptr);
+  ExpectLastErrorHas(words);
   EXPECT_OK(ncclCommAbort(comm()));
   ForgetComms();
 }

@@ -30,6 +30,8 @@ inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream
 
 // Last-error text contains `part`.
 bool LastErrorHas(const std::string& part);
+// All of them.
+void ExpectLastErrorHas(std::initializer_list<const char*> words);
 
 // No communicator of all ranks can be made: soon said on every rank, with that result and a last-error text that has all of
 // `words`. Collective over the run, of one rank a thread.

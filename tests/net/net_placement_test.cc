@@ -15,12 +15,8 @@ namespace {
 
 using harness::CaseRunner;
 using harness::Clique;
-using harness::Processes;
-using harness::Random;
 using harness::RankContext;
-using harness::RunOptions;
 using harness::RunRanks;
-using harness::Seed;
 using harness::TestHosts;
 
 // A second interface on the cable of the first; false where the kernel has none of that sort.
@@ -54,16 +50,16 @@ TEST(NetPlacement, EachProcessUsesTheNearNicAndReachesAll) {
   if (!AddInterface(*hosts, 0) || !AddInterface(*hosts, 1)) GTEST_SKIP() << "the kernel has no macvlan";
   const harness::Folder folder;
   std::ofstream(folder.Path("machine")) << machine;
-  RunOptions options;
+  harness::RunOptions options;
   options.hosts = hosts.get();
   options.environment = {{"NCCL_TOPO_FILE", folder.Path("machine")}, {"NCCL_SOCKET_IFNAME", "eth"},
                          {"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", "NET"}};
-  RunRanks(Processes(4), [&](RankContext& context) {
+  RunRanks(harness::Processes(4), [&](RankContext& context) {
     setenv("NCCL_DEBUG_FILE", folder.Path("log." + std::to_string(context.rank())).c_str(), 1);
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     CaseRunner runner(context, clique, size_t{4} << 20);
-    Random random(harness::Scramble(Seed(), 1));
+    harness::Random random(harness::Scramble(harness::Seed(), 1));
     for (int i = 0; i < 20; ++i) ASSERT_TRUE(runner.Run(RandomCase(&random, clique.nranks(), 100000), {}));
   }, options);
   // Ranks 0 and 2 share a host, and so do 1 and 3.

@@ -15,7 +15,6 @@ namespace axccl::sim {
 namespace {
 
 using algo::Even;
-using plan::Contract;
 using plan::Kind;
 using plan::Placement;
 
