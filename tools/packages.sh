@@ -4,6 +4,10 @@
 # have_header HEADER: whether the C++ compiler finds it.
 have_header() { echo "#include <$1>" | c++ -E -x c++ - >/dev/null 2>&1; }
 have_command() { command -v "$1" >/dev/null 2>&1; }
+have_libfuzzer() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -fsanitize=fuzzer -x c++ - -o /dev/null 2>/dev/null
+}
 
 # Debian package, and what tells that it is there already (by whatever means).
 needed_packages() {
@@ -26,16 +30,26 @@ ccache have_command ccache
 LIST
 }
 
+# What tools/test needs besides, to fuzz.
+fuzzing_packages() {
+  cat <<'LIST'
+clang have_libfuzzer
+libclang-rt-dev have_libfuzzer
+LIST
+}
+
+# missing_packages LIST, a function that prints it
 missing_packages() {
   local package probe
   while read -r package probe; do
     $probe || echo "$package"
-  done < <(needed_packages)
+  done < <("$1")
 }
 
+# install_packages [LIST]
 install_packages() {
-  local missing as_root=""
-  missing=$(missing_packages | tr '\n' ' ')
+  local list=${1:-needed_packages} missing as_root=""
+  missing=$(missing_packages "$list" | tr '\n' ' ')
   [ -z "$missing" ] && return 0
   echo "Missing: $missing"
   if ! have_command apt-get; then
@@ -53,7 +67,7 @@ install_packages() {
   # A machine fresh from its image has no package lists yet.
   apt_install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; }
   apt_install || { $as_root apt-get update && apt_install; }
-  missing=$(missing_packages | tr '\n' ' ')
+  missing=$(missing_packages "$list" | tr '\n' ' ')
   if [ -n "$missing" ]; then
     echo "Still missing after the installation: $missing" >&2
     exit 1
