@@ -1,6 +1,7 @@
 // on_hosts: hosts made of network namespaces (test_hosts.h) for programs that are started from outside.
 //
-//   on_hosts make N [--rate 1gbit] COMMAND...   N hosts for as long as the command takes; its exit status
+//   on_hosts make N [--nics 2] [--rate 1gbit] COMMAND...
+//                                               N hosts for as long as the command takes; its exit status
 //   on_hosts run K COMMAND...                   on host K; from within such a command
 //   on_hosts agent ADDRESS WORDS...             the words as a shell's command line, on the host of that address:
 //                                               what mpirun takes for ssh (--mca plm_rsh_agent "on_hosts agent")
@@ -25,20 +26,27 @@ constexpr const char* kVariable = "AXCCL_ON_HOSTS";  // "<process> <descriptor o
 
 int Make(int argc, char** argv) {
   const int number = std::atoi(argv[0]);
-  const bool limited = argc > 3 && std::strcmp(argv[1], "--rate") == 0;
+  const char* nics = "1";
+  const char* rate = nullptr;
+  int used = 1;
+  for (; argc > used + 2; used += 2) {
+    const bool limits = std::strcmp(argv[used], "--rate") == 0;
+    if (!limits && std::strcmp(argv[used], "--nics") != 0) break;
+    (limits ? rate : nics) = argv[used + 1];
+  }
   if (const int missing = TestHosts::CheckPresence(); missing != 0) return missing;
-  const auto hosts = TestHosts::Create(number);
+  const auto hosts = TestHosts::Create(number, std::atoi(nics));
   if (hosts == nullptr) return 1;
   std::string text = std::to_string(getpid());
   for (int host = 0; host < number; ++host) {
-    if (limited && !hosts->Limit(host, argv[2])) return 1;
+    if (rate != nullptr && !hosts->Limit(host, rate)) return 1;
     text += " " + std::to_string(hosts->descriptor(host));
   }
   setenv(kVariable, text.c_str(), 1);
   const pid_t pid = fork();
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execvp(argv[limited ? 3 : 1], argv + (limited ? 3 : 1));
+    execvp(argv[used], argv + used);
     _exit(127);
   }
   int status = 1;
@@ -85,6 +93,6 @@ int main(int argc, char** argv) {
   if (what == "make") return axccl::harness::Make(argc - 2, argv + 2);
   if (what == "run") return axccl::harness::Run(argv + 2);
   if (what == "agent") return axccl::harness::Agent(argc - 2, argv + 2);
-  std::fprintf(stderr, "usage: on_hosts make N [--rate R] COMMAND.. | run K COMMAND.. | agent ADDRESS WORDS..\n");
+  std::fprintf(stderr, "usage: on_hosts make N [--nics N] [--rate R] COMMAND.. | run K COMMAND.. | agent ADDRESS WORDS..\n");
   return 2;
 }

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 namespace axccl::harness {
@@ -58,7 +59,9 @@ bool Batch(int name_space, const char* tool, const std::string& lines) {
   return RunIn(name_space, {tool, "-batch", "-"}, lines) == 0;
 }
 
-std::string Port(int host) { return "port" + std::to_string(host); }
+// Of a bridge, where a NIC's cable ends.
+std::string Port(int host, int nic) { return "port" + std::to_string(host) + (nic > 0 ? "-" + std::to_string(nic) : ""); }
+std::string Bridge(int nic) { return "hub" + std::to_string(nic); }
 
 // Classic BPF, so that no compiler is needed: drops a packet where a random number is below the threshold. 2 is
 // TC_ACT_SHOT, ~0 goes on; 0xfffff038 reads random bits (SKF_AD_OFF + SKF_AD_RANDOM).
@@ -71,8 +74,16 @@ std::string DropCode(double percent) {
 }  // namespace
 
 std::string TestHosts::Name(int host) { return "host-" + std::to_string(host); }
-std::string TestHosts::Address(int host) { return "10.77.0." + std::to_string(host + 1); }
-std::string TestHosts::Address6(int host) { return "fd77::" + std::to_string(host + 1); }
+int64_t TestHosts::Counter(int nic, const std::string& name) {
+  int64_t count = -1;
+  std::ifstream("/sys/class/net/" + Interface(nic) + "/statistics/" + name) >> count;
+  return count;
+}
+
+std::string TestHosts::Address(int host, int nic) {
+  return "10." + std::to_string(77 + nic) + ".0." + std::to_string(host + 1);
+}
+std::string TestHosts::Address6(int host, int nic) { return "fd" + std::to_string(77 + nic) + "::" + std::to_string(host + 1); }
 
 const std::string& TestHosts::Missing() {
   static const std::string why = [] {
@@ -95,8 +106,9 @@ int TestHosts::CheckPresence() {
   return fails ? 1 : 77;
 }
 
-std::unique_ptr<TestHosts> TestHosts::Create(int hosts) {
+std::unique_ptr<TestHosts> TestHosts::Create(int hosts, int nics) {
   std::unique_ptr<TestHosts> made(new TestHosts);
+  made->nics_ = nics;
   if (Missing().empty() && made->Build(hosts)) return made;
   ADD_FAILURE() << "could not make " << hosts << " hosts: " << Missing();
   return nullptr;
@@ -111,21 +123,31 @@ bool TestHosts::Build(int hosts) {
   bridge_ = MakeNetwork();
   for (int i = 0; i < hosts; ++i) hosts_.push_back(MakeNetwork());
   if (bridge_ < 0 || std::count(hosts_.begin(), hosts_.end(), -1) != 0) return false;
-  std::string ip = "link add hub type bridge forward_delay 0 stp_state 0 mcast_snooping 0\nlink set hub up\n", tc;
-  const std::string own = "/proc/" + std::to_string(getpid()) + "/fd/";
-  for (int i = 0; i < hosts; ++i) {
-    ip += "link add " + Port(i) + " type veth peer name eth0 netns " + own + std::to_string(hosts_[i]) + "\n";
-    ip += "link set " + Port(i) + " master hub up\n";
-    tc += "qdisc add dev " + Port(i) + " clsact\n";
+  for (int i = 0; i < hosts; ++i)
+    if (!Batch(hosts_[static_cast<size_t>(i)], "ip", "link set lo up\n")) return false;
+  for (int nic = 0; nic < nics_; ++nic)
+    if (!AddNic(nic)) return false;
+  return true;
+}
+
+// One for each host, and the bridge that joins them.
+bool TestHosts::AddNic(int nic) const {
+  std::string tc, ip = "link add " + Bridge(nic) + " type bridge forward_delay 0 stp_state 0 mcast_snooping 0\n" +
+                       "link set " + Bridge(nic) + " up\n";
+  const std::string own = "/proc/" + std::to_string(getpid()) + "/fd/", eth = Interface(nic);
+  for (int i = 0; i < size(); ++i) {
+    ip += "link add " + Port(i, nic) + " type veth peer name " + eth + " netns " + own + std::to_string(descriptor(i)) + "\n";
+    ip += "link set " + Port(i, nic) + " master " + Bridge(nic) + " up\n";
+    tc += "qdisc add dev " + Port(i, nic) + " clsact\n";
   }
   if (!Batch(bridge_, "ip", ip) || !Batch(bridge_, "tc", tc)) return false;
-  for (int i = 0; i < hosts; ++i) {
+  for (int i = 0; i < size(); ++i) {
     // The kernel adds an IPv6 address's route to itself some time after the address; until then, it would be looked for on
     // the network.
-    const std::string lines = "link set lo up\nlink set eth0 up\nroute add local " + Address6(i) +
-                              " dev lo table local\naddr add " + Address(i) + "/24 dev eth0\naddr add " + Address6(i) +
-                              "/64 dev eth0 nodad\n";
-    if (!Batch(hosts_[i], "ip", lines) || !Batch(hosts_[i], "tc", "qdisc add dev eth0 clsact\n")) return false;
+    const std::string lines = "link set " + eth + " up\nroute add local " + Address6(i, nic) + " dev lo table local\naddr add " +
+                              Address(i, nic) + "/24 dev " + eth + "\naddr add " + Address6(i, nic) + "/64 dev " + eth +
+                              " nodad\n";
+    if (!Batch(descriptor(i), "ip", lines) || !Batch(descriptor(i), "tc", "qdisc add dev " + eth + " clsact\n")) return false;
   }
   return true;
 }
@@ -152,8 +174,16 @@ int TestHosts::Run(int host, const std::vector<std::string>& arguments) const {
 
 bool TestHosts::Limit(int host, const std::string& rate) const {
   const std::string rule = " root tbf burst 64kb latency 100ms rate " + rate + "\n";
-  return Batch(hosts_[static_cast<size_t>(host)], "tc", "qdisc replace dev eth0" + rule) &&
-         Batch(bridge_, "tc", "qdisc replace dev " + Port(host) + rule);
+  for (int nic = 0; nic < nics_; ++nic) {
+    if (!Batch(descriptor(host), "tc", "qdisc replace dev " + Interface(nic) + rule) ||
+        !Batch(bridge_, "tc", "qdisc replace dev " + Port(host, nic) + rule))
+      return false;
+  }
+  return true;
+}
+
+bool TestHosts::PullCable(int host, int nic) const {
+  return Batch(descriptor(host), "ip", "link set " + Interface(nic) + " down\n");
 }
 
 bool TestHosts::Filter(int name_space, const std::string& device, double percent) const {
@@ -162,8 +192,11 @@ bool TestHosts::Filter(int name_space, const std::string& device, double percent
 }
 
 bool TestHosts::Drop(int host, Way way, double percent) const {
-  if (way != Way::kOut && !Filter(hosts_[static_cast<size_t>(host)], "eth0", percent)) return false;
-  return way == Way::kIn || Filter(bridge_, Port(host), percent);
+  for (int nic = 0; nic < nics_; ++nic) {
+    if (way != Way::kOut && !Filter(descriptor(host), Interface(nic), percent)) return false;
+    if (way != Way::kIn && !Filter(bridge_, Port(host, nic), percent)) return false;
+  }
+  return true;
 }
 
 bool TestHosts::EnterNetwork(int host) const { return setns(hosts_[static_cast<size_t>(host)], CLONE_NEWNET) == 0; }

@@ -1,15 +1,16 @@
 // Pretended machines for tests: network namespaces on a network that can be made slow, lossy or broken.
 //
 // Every host has one interface, eth0, an IPv4 and an IPv6 address, loopback, and a name; a bridge in a namespace of its
-// own joins them. The namespaces have no names and no processes: they exist because this process holds descriptors of
-// them, so nothing is left once it and those it forked have ended, however they end. Nothing appears in the namespace of
-// the test.
+// own joins them. With several NICs there are eth1 and so on, each of a network and a bridge of its own. The namespaces have
+// no names and no processes: they exist because this process holds descriptors of them, so nothing is left once it and those
+// it forked have ended, however they end. Nothing appears in the namespace of the test.
 //
 // Packets are dropped where they come in at the other side of a link: to a sender it is the network that loses them.
 // Needs root (or the like); where that is missing, Missing() says so. Create and destroy in the test process; the rest may
 // be called from processes forked later, too. Thread-safe after Create.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,16 +28,19 @@ class TestHosts {
   static int CheckPresence();
 
   // Null with a GoogleTest failure where it does not work.
-  static std::unique_ptr<TestHosts> Create(int hosts);
+  static std::unique_ptr<TestHosts> Create(int hosts, int nics = 1);
   ~TestHosts();
   TestHosts(const TestHosts&) = delete;
   TestHosts& operator=(const TestHosts&) = delete;
 
   int size() const { return static_cast<int>(hosts_.size()); }
   static constexpr const char* kInterface = "eth0";
+  // What the host that the calling process lives on has counted: "rx_bytes".
+  static int64_t Counter(int nic, const std::string& name);
   static std::string Name(int host);      // "host-0"
-  static std::string Address(int host);   // IPv4
-  static std::string Address6(int host);
+  static std::string Interface(int nic) { return "eth" + std::to_string(nic); }
+  static std::string Address(int host, int nic = 0);  // IPv4
+  static std::string Address6(int host, int nic = 0);
 
   // The calling process, which must have one thread, lives on the host from now on: network, /sys, host name. False with a
   // text on stderr where it does not work.
@@ -49,9 +53,11 @@ class TestHosts {
   // Runs a program on the host and returns its exit status, -1 where it did not come to that.
   int Run(int host, const std::vector<std::string>& arguments) const;
 
-  // Each returns false where it does not work. `rate` as tc writes it: "10mbit"; of both ways.
+  // Each returns false where it does not work. `rate` as tc writes it: "10mbit"; of both ways, of each NIC for itself.
   bool Limit(int host, const std::string& rate) const;
-  // Loses packets of both ways at random. 100 and more: all of them.
+  // Takes a NIC out of service, as its driver does when the cable is pulled.
+  bool PullCable(int host, int nic) const;
+  // Loses packets of both ways at random, of all NICs. 100 and more: all of them.
   bool Lose(int host, double percent) const { return Drop(host, Way::kBoth, percent); }
   bool Cut(int host, Way way) const { return Drop(host, way, 100); }
   // Ends Lose and Cut.
@@ -60,9 +66,11 @@ class TestHosts {
  private:
   TestHosts() = default;
   bool Build(int hosts);
+  bool AddNic(int nic) const;
   bool Drop(int host, Way way, double percent) const;
   bool Filter(int name_space, const std::string& device, double percent) const;
 
+  int nics_ = 1;
   std::vector<int> hosts_;  // descriptors of namespaces
   int bridge_ = -1;
 };

@@ -67,11 +67,11 @@ class Mailbox {
 };
 
 // How many of `sent` datagrams from one host to the other arrive.
-int Arrivals(const TestHosts& hosts, int from, int to, int sent) {
+int Arrivals(const TestHosts& hosts, int from, int to, int sent, int nic = 0) {
   Mailbox source(hosts, from, AF_INET), sink(hosts, to, AF_INET);
   int arrived = 0;
   uint32_t number = 0;
-  for (int i = 0; i < sent; ++i) source.Send(TestHosts::Address(to), static_cast<uint32_t>(i));
+  for (int i = 0; i < sent; ++i) source.Send(TestHosts::Address(to, nic), static_cast<uint32_t>(i));
   while (arrived < sent && sink.Receive(&number, 100)) ++arrived;
   return arrived;
 }
@@ -132,6 +132,18 @@ TEST(TestHosts, LinksAreCutEachWayAndHealed) {
     EXPECT_EQ(Arrivals(*hosts, 0, 1, 5), 5);
     EXPECT_EQ(Arrivals(*hosts, 1, 0, 5), 5);
   }
+}
+
+TEST(TestHosts, HaveSeveralNicsOfNetworksOfTheirOwn) {
+  const auto hosts = TestHosts::Create(3, 2);
+  ASSERT_NE(hosts, nullptr);
+  for (const int nic : {0, 1}) EXPECT_EQ(Arrivals(*hosts, 0, 2, 5, nic), 5) << nic;
+  ASSERT_TRUE(hosts->PullCable(2, 1));
+  EXPECT_EQ(Arrivals(*hosts, 0, 2, 5, 0), 5);
+  EXPECT_EQ(Arrivals(*hosts, 0, 2, 5, 1), 0);
+  EXPECT_EQ(Arrivals(*hosts, 0, 1, 5, 1), 5);
+  ASSERT_TRUE(hosts->Cut(1, Way::kIn));
+  for (const int nic : {0, 1}) EXPECT_EQ(Arrivals(*hosts, 0, 1, 5, nic), 0) << nic;
 }
 
 TEST(TestHosts, LoseTheShareOfPacketsTheyAreTold) {
