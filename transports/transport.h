@@ -121,8 +121,10 @@ class RemoteRank : public PeerProcess {
   virtual Result<std::shared_ptr<Area>> AddArea(uint64_t key, std::byte* own, uint64_t bytes) = 0;
 
   // Sends the stretches, and then the line at that offset of the own block, whose first word is stored last there. What
-  // was sent before arrives before it. Stretches must keep their bytes until the peer has answered them. `area`: null, or
-  // what offsets are in instead of the block.
+  // was sent before arrives before it, but stretches of kLargeBytes or more, together, may be stored at any time from now on:
+  // the peer must have told that it has done with what is there. Stretches must keep their bytes until the peer has answered
+  // them. `area`: null, or what offsets are in instead of the block.
+  static constexpr size_t kLargeBytes = 16u << 10;
   virtual void Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) = 0;
 
   // Takes in what has come for any rank of this process, where no other thread is at it.

@@ -158,6 +158,14 @@ Result<std::vector<Address>> SelectAddresses(const std::vector<Interface>& inter
   return choice.Addresses(*usable.front());
 }
 
+std::string NetworkOf(const Interface& interface, const Address& address) {
+  for (size_t i = 0; i < std::min(interface.addresses.size(), interface.networks.size()); ++i) {
+    const Address& own = interface.addresses[i];
+    if (own.family == address.family && own.ip == address.ip) return interface.networks[i];
+  }
+  return "";
+}
+
 Result<std::vector<std::string>> SelectNames(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family) {
   AXCCL_ASSIGN_OR_RETURN(const Choice choice, Choice::Make(ifname, family));

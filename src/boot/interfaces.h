@@ -33,6 +33,8 @@ Result<std::vector<Interface>> ListInterfaces();
 // and why each was not taken.
 Result<std::vector<Address>> SelectAddresses(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family);
+// The network of one of an interface's addresses: "10.0.0.0/24"; empty where it is not known.
+std::string NetworkOf(const Interface& interface, const Address& address);
 // The names of all interfaces that data may go over, not only the first, by the same rules.
 Result<std::vector<std::string>> SelectNames(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family);

@@ -415,7 +415,19 @@ void ChannelTable::SendEntry(const GroupChannel::Part& part,
                              std::span<const transport::RemoteRank::Stretch> stretches) const {
   const uint64_t word = OffsetIn(comm_->block(), comm_->block().layout().KeyOf(comm_->block().data(), part.place));
   const uint64_t line = word / transport::RemoteRank::kLineBytes * transport::RemoteRank::kLineBytes;
-  for (transport::RemoteRank* remote : part.remotes) remote->Send(nullptr, stretches, line);
+  // In parts that take effect in their turn: until a line sent before has said that the slot is nobody's, it may be read.
+  constexpr uint32_t kPart = transport::RemoteRank::kLargeBytes / 2;
+  for (transport::RemoteRank* remote : part.remotes) {
+    std::vector<transport::RemoteRank::Stretch> last;
+    for (transport::RemoteRank::Stretch rest : stretches) {
+      for (; rest.bytes > kPart; rest.offset += kPart, rest.bytes -= kPart) {
+        const transport::RemoteRank::Stretch first{rest.offset, kPart, false, false};
+        remote->Send(nullptr, {&first, 1}, transport::RemoteRank::kNoLine);
+      }
+      last.push_back(rest);
+    }
+    remote->Send(nullptr, last, line);
+  }
 }
 
 bool ChannelTable::TryFree(const GroupChannel::Part& part) {

@@ -1,13 +1,82 @@
 #include "src/comm/network.h"
 
-#include <string>
-#include <vector>
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "src/base/format.h"
+#include "src/base/log.h"
 #include "src/base/param.h"
 #include "transports/ucx/devices.h"
 
 namespace axccl::comm {
+namespace {
+
+sockaddr_storage Sockaddr(const boot::Address& address) {
+  socklen_t bytes = 0;
+  return boot::ToSockaddr(address, &bytes);
+}
+
+const boot::Interface& Named(const std::vector<boot::Interface>& interfaces, const std::string& name) {
+  return *std::find_if(interfaces.begin(), interfaces.end(), [&](const boot::Interface& each) { return each.name == name; });
+}
+
+// Of an interface that data may go over, the address that others are told first.
+Result<boot::Address> AddressOf(const std::vector<boot::Interface>& interfaces, const std::string& name) {
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Address> addresses,
+                         boot::SelectAddresses(interfaces, "=" + name, param::Get("NCCL_SOCKET_FAMILY")));
+  return addresses[0];
+}
+
+std::string Describe(const Way& way) {
+  const std::string speed = way.megabits == 0 ? "unknown speed" : std::to_string(way.megabits) + " Mbit/s";
+  return way.name + " (" + (way.network.empty() ? "unknown network" : way.network) + ", " + speed + ")";
+}
+
+void Log(const Rails& rails) {
+  std::vector<std::string> taken;
+  for (const Way& way : rails.taken) taken.push_back(Describe(way));
+  const bool slower = rails.taken.back().megabits < rails.taken.front().megabits;
+  AXCCL_INFO(kNet, "rails: %s%s; left out: %s", Join(taken, ", ").c_str(),
+             slower ? "; slower ones than the first only to machines that no faster one leads to" : "",
+             rails.left_out.empty() ? "none" : rails.left_out.c_str());
+}
+
+// One rail of all that there is. UCX uses the ports of adapters together itself.
+Status TakeTogether(const std::vector<boot::Interface>& interfaces, const std::string& first, LocalNetwork* network) {
+  AXCCL_ASSIGN_OR_RETURN(network->address, AddressOf(interfaces, first));
+  const std::string of_first = boot::NetworkOf(Named(interfaces, first), network->address);
+  network->self.rails = {{Join(network->devices, ","), of_first, 0, Sockaddr(network->address)}};
+  return Status();
+}
+
+Status TakeRails(const std::vector<boot::Interface>& interfaces, LocalNetwork* network) {
+  const std::vector<uint64_t> speeds = SpeedsOf(network->devices);
+  std::vector<Way> ways;
+  for (size_t i = 0; i < network->devices.size(); ++i) {
+    const std::string& name = network->devices[i];
+    AXCCL_ASSIGN_OR_RETURN(const boot::Address address, AddressOf(interfaces, name));
+    ways.push_back({name, boot::NetworkOf(Named(interfaces, name), address), speeds[i]});
+  }
+  const Rails rails = ChooseRails(ways);
+  Log(rails);
+  network->devices.clear();
+  for (const Way& way : rails.taken) {
+    AXCCL_ASSIGN_OR_RETURN(const boot::Address address, AddressOf(interfaces, way.name));
+    if (network->devices.empty()) network->address = address;
+    network->devices.push_back(way.name);
+    if (rails.taken.size() > 1) network->networks.push_back(way.network);
+    network->self.rails.push_back({way.name, way.network, way.megabits, Sockaddr(address)});
+  }
+  return Status();
+}
+
+template <size_t N>
+void Store(const std::string& text, char (&field)[N]) {
+  text.copy(field, N - 1);
+}
+
+}  // namespace
 
 Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
   const std::string family = param::Get("NCCL_SOCKET_FAMILY");
@@ -18,14 +87,82 @@ Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
                          boot::SelectNames(interfaces, param::Get("NCCL_SOCKET_IFNAME"), family));
   AXCCL_ASSIGN_OR_RETURN(found.devices,
                          ucx::SelectDevices(ucx::ListPorts(""), PlaceInterfaces(local, interfaces, names), wishes));
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Address> addresses,
-                         boot::SelectAddresses(interfaces, "=" + names[0], family));
-  found.address = addresses[0];
-  found.self.devices = Join(found.devices, ",");
   found.self.families = family.empty() ? "" : family == "AF_INET" ? "inet" : "inet6";
-  socklen_t bytes = 0;
-  found.self.local = boot::ToSockaddr(found.address, &bytes);
+  const bool ports = std::any_of(found.devices.begin(), found.devices.end(),
+                                 [](const std::string& device) { return device.find(':') != std::string::npos; });
+  // Those whom UCX is told about by the environment are all it uses, for whichever rail.
+  if (ports || found.devices.size() == 1 || std::getenv("UCX_NET_DEVICES") != nullptr)
+    AXCCL_RETURN_IF_ERROR(TakeTogether(interfaces, ports ? names[0] : found.devices[0], &found));
+  else
+    AXCCL_RETURN_IF_ERROR(TakeRails(interfaces, &found));
   return found;
+}
+
+Rails ChooseRails(std::span<const Way> ways) {
+  std::vector<Way> sorted(ways.begin(), ways.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Way& a, const Way& b) { return a.megabits > b.megabits; });
+  Rails rails;
+  for (const Way& way : sorted) {
+    const auto same = std::find_if(rails.taken.begin(), rails.taken.end(),
+                                   [&](const Way& taken) { return taken.network == way.network; });
+    std::string why;
+    if (rails.taken.size() == ucx::kMostRails) why = "there are " + std::to_string(ucx::kMostRails) + " already";
+    if (!rails.taken.empty() && way.network.empty()) why = "unknown network";
+    if (same != rails.taken.end()) why = "same network as " + same->name;
+    if (why.empty())
+      rails.taken.push_back(way);
+    else
+      rails.left_out += (rails.left_out.empty() ? "" : ", ") + way.name + " (" + why + ")";
+  }
+  return rails;
+}
+
+// ---- told to others ----
+
+Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& text) {
+  WireNetwork network{};
+  network.rails = static_cast<uint32_t>(address.rails.size());
+  network.token = address.token;
+  network.text = text;
+  size_t used = 0, needed = 0;
+  for (const ucx::RailAddress& rail : address.rails) needed += rail.worker.size();
+  if (needed > sizeof(network.data))
+    return MakeStatus(Code::kSystemError, "UCX's address of this process takes %zu bytes, at most %zu can be told: choose "
+                      "fewer network devices (NCCL_IB_HCA, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)", needed, sizeof(network.data));
+  for (size_t i = 0; i < address.rails.size(); ++i) {
+    const ucx::RailAddress& rail = address.rails[i];
+    WireNetwork::Rail& wire = network.rail[i];
+    wire.megabits = rail.megabits;
+    wire.lifeline = boot::FromSockaddr(reinterpret_cast<const sockaddr*>(&rail.lifeline));
+    wire.bytes = static_cast<uint32_t>(rail.worker.size());
+    Store(rail.network, wire.network);
+    std::copy(rail.worker.begin(), rail.worker.end(), network.data + used);
+    used += rail.worker.size();
+  }
+  return network;
+}
+
+Result<ucx::NetworkAddress> Unpack(const WireNetwork& network, size_t rank) {
+  ucx::NetworkAddress address;
+  address.token = network.token;
+  size_t used = 0;
+  bool good = network.rails >= 1 && network.rails <= ucx::kMostRails;
+  for (size_t i = 0; good && i < network.rails; ++i) {
+    const WireNetwork::Rail& wire = network.rail[i];
+    good = wire.bytes > 0 && wire.bytes <= sizeof(network.data) - used &&
+           (wire.lifeline.family == 4 || wire.lifeline.family == 6);
+    if (!good) break;
+    ucx::RailAddress rail;
+    rail.network.assign(wire.network, strnlen(wire.network, sizeof(wire.network)));
+    rail.megabits = wire.megabits;
+    rail.worker.assign(network.data + used, network.data + used + wire.bytes);
+    rail.lifeline = Sockaddr(wire.lifeline);
+    used += wire.bytes;
+    for (const ucx::RailAddress& before : address.rails) good &= before.network != rail.network;
+    address.rails.push_back(std::move(rail));
+  }
+  if (good) return address;
+  return MakeStatus(Code::kRemoteError, "rank %zu announced something that is no network address", rank);
 }
 
 }  // namespace axccl::comm

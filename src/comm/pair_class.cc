@@ -42,10 +42,7 @@ std::string SubnetOf(const boot::Address& address) {
   const Result<std::vector<boot::Interface>> interfaces = boot::ListInterfaces();
   if (!interfaces.ok()) return "";
   for (const boot::Interface& interface : interfaces.value()) {
-    for (size_t i = 0; i < interface.addresses.size(); ++i) {
-      const boot::Address& own = interface.addresses[i];
-      if (own.family == address.family && own.ip == address.ip) return interface.networks[i];
-    }
+    if (std::string network = boot::NetworkOf(interface, address); !network.empty()) return network;
   }
   return "";
 }
@@ -58,11 +55,13 @@ std::string NameOf(const NetworkText& a, const NetworkText& b) {
 
 }  // namespace
 
-NetworkText DescribeNetwork(const std::vector<std::string>& devices, const boot::Address& address) {
+NetworkText DescribeNetwork(const std::vector<std::string>& devices, const boot::Address& address,
+                            const std::vector<std::string>& networks) {
   std::string text;
-  for (const std::string& device : devices) {
+  for (size_t i = 0; i < devices.size(); ++i) {
     text += text.empty() ? "" : ", ";
-    text += device + " " + Attribute(device, "speed") + " Mbit/s mtu " + Attribute(device, "mtu");
+    text += devices[i] + " " + Attribute(devices[i], "speed") + " Mbit/s mtu " + Attribute(devices[i], "mtu");
+    if (i < networks.size()) text += " on " + networks[i];
   }
   text += Environment("UCX_TLS") + Environment("UCX_NET_DEVICES");
   NetworkText network{};

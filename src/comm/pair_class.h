@@ -17,13 +17,15 @@ namespace axccl::comm {
 
 // How a rank's machine is connected. Plain data, printable text with a NUL at the end; told to all ranks.
 struct NetworkText {
-  char devices[160];  // "eth0 10000 Mbit/s mtu 1500"; what is too long is cut off
+  char devices[256];  // "eth0 10000 Mbit/s mtu 1500"; what is too long is cut off
   char subnet[56];    // "10.77.0.0/24", "" where it is not known
   char address[56];   // "10.77.0.1"
 };
 
-// Of this machine, and the devices by which ranks are to reach each other, the first at `address`.
-NetworkText DescribeNetwork(const std::vector<std::string>& devices, const boot::Address& address);
+// Of this machine, and the devices by which ranks are to reach each other, the first at `address`. `networks`: of each device,
+// where they are of several, so that peers that share all of them are told from those that share some.
+NetworkText DescribeNetwork(const std::vector<std::string>& devices, const boot::Address& address,
+                            const std::vector<std::string>& networks = {});
 
 struct PairClass {
   std::string name;  // "eth0 10000 Mbit/s mtu 1500 - eth0 10000 Mbit/s mtu 1500, subnet 10.77.0.0/24"

@@ -114,6 +114,17 @@ std::vector<std::string> PlaceInterfaces(const LocalRanks& local, const std::vec
   return near;
 }
 
+std::vector<uint64_t> SpeedsOf(const std::vector<std::string>& names) {
+  const topo::Machine* const machine = param::Get("NCCL_TOPO_FILE").empty() ? nullptr : ThisMachine();
+  const std::vector<topo::Nic> nics = machine != nullptr ? machine->nics : topo::KernelNics();
+  std::vector<uint64_t> speeds;
+  for (const std::string& name : names) {
+    const auto known = std::find_if(nics.begin(), nics.end(), [&](const topo::Nic& nic) { return nic.name == name; });
+    speeds.push_back(known != nics.end() ? known->megabits : 0);
+  }
+  return speeds;
+}
+
 void DumpTopology(int rank) {
   const std::string path = param::Get("NCCL_TOPO_DUMP_FILE");
   if (path.empty() || rank != param::GetInt("NCCL_TOPO_DUMP_FILE_RANK")) return;

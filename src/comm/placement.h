@@ -6,6 +6,7 @@
 // The machine is looked at once a process. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ std::vector<std::string> PlaceInterfaces(const LocalRanks& local, const std::vec
 // some peer and stays, and so do all of which it is not known where they are. `allowed`: as topo::PlaceOptions has it.
 std::vector<std::string> NearInterfaces(const topo::Machine& machine, const LocalRanks& local, const std::vector<int>& allowed,
                                         const std::vector<boot::Interface>& interfaces, std::vector<std::string> names);
+
+// Mbit/s of each interface of these names, by NCCL_TOPO_FILE where it is set, else as Linux tells; 0: not known.
+std::vector<uint64_t> SpeedsOf(const std::vector<std::string>& names);
 
 // NCCL_TOPO_DUMP_FILE, where it is set and `rank` is the one to write it. Failures are only reported.
 void DumpTopology(int rank);

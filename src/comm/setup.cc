@@ -42,7 +42,8 @@ struct Introduction {
 };
 static_assert(sizeof(Introduction) <= 3000);
 
-// Second round: where my block is; rank 0 also about the network. Third: which peers' plain memory I can reach.
+// Second round: where my block is; rank 0 also about the network. Third: which peers' plain memory I can reach. Between the
+// first two, where ranks are on several machines: how to send to my process (WireNetwork).
 struct BlockAddress {
   uint64_t offset;  // in my heap
   uint64_t probe;   // address of the block's probe word in my address space
@@ -51,15 +52,6 @@ struct BlockAddress {
 struct Reachable {
   uint8_t all;
 };
-
-// Between them, where ranks are on several machines: how to send to my process.
-struct NetworkAddress {
-  uint32_t bytes;
-  ucx::LifelineAddress lifeline;
-  NetworkText text;
-  std::byte data[3000];
-};
-static_assert(sizeof(NetworkAddress) <= 3800);
 
 uint64_t RandomHash() {
   uint64_t hash = 0;
@@ -205,15 +197,8 @@ class Builder {
     AXCCL_ASSIGN_OR_RETURN(LocalNetwork local, FindNetwork(local_));
     local.self.process = peers_[self()].address.process_id;
     AXCCL_ASSIGN_OR_RETURN(const ucx::NetworkAddress address, ucx::SelfAddress(local.self));
-    const std::vector<std::byte>& own = address.worker;
-    NetworkAddress mine{};
-    mine.lifeline = address.lifeline;
-    mine.text = DescribeNetwork(local.devices, local.address);
-    if (own.size() > sizeof(mine.data))
-      return MakeStatus(Code::kSystemError, "UCX's address of this process takes %zu bytes, at most %zu can be told: choose "
-                        "fewer network devices (NCCL_IB_HCA, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)", own.size(), sizeof(mine.data));
-    mine.bytes = static_cast<uint32_t>(own.size());
-    std::copy(own.begin(), own.end(), mine.data);
+    const NetworkText text = DescribeNetwork(local.devices, local.address, local.networks);
+    AXCCL_ASSIGN_OR_RETURN(const WireNetwork mine, Pack(address, text));
     networks_.resize(ranks());
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), networks_.data()));
     std::vector<int> machine_of;
@@ -235,16 +220,13 @@ class Builder {
 
   // What comes for this rank from now on has its block and the peer's mirror to go to.
   Status Connect(size_t rank) {
-    if (networks_[rank].bytes > sizeof(networks_[rank].data))
-      return MakeStatus(Code::kRemoteError, "rank %zu announced something that is no network address", rank);
     const exec::Member own = OwnMember();
     ucx::RemoteOptions remote;
     remote.comm = peers_[0].hash;
     remote.self = static_cast<uint32_t>(self());
     remote.peer = static_cast<uint32_t>(rank);
     remote.process = peers_[rank].address.process_id;
-    remote.address.worker.assign(networks_[rank].data, networks_[rank].data + networks_[rank].bytes);
-    remote.address.lifeline = networks_[rank].lifeline;
+    AXCCL_ASSIGN_OR_RETURN(remote.address, Unpack(networks_[rank], rank));
     remote.pid = peers_[rank].address.pid;
     remote.host = peers_[rank].host;
     remote.block = block_->data();
@@ -431,7 +413,7 @@ class Builder {
   std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
   std::shared_ptr<transport::PeerProcess> self_process_;
   bool spans_machines_ = false;
-  std::vector<NetworkAddress> networks_;
+  std::vector<WireNetwork> networks_;
   exec::Protocols protocols_;  // that this rank allows
   std::unique_ptr<exec::GpuRank> gpu_;
   bool contributed_ = false;

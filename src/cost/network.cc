@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kKind = "network";
 constexpr std::string_view kTitle = "axccl-network 1";
 constexpr std::string_view kClass = "class";
-constexpr size_t kMostClass = 500;  // characters
+constexpr size_t kMostClass = 600;  // characters
 constexpr time_t kDay = 24 * 3600;
 
 struct Field {

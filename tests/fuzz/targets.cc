@@ -240,6 +240,12 @@ void Message(const uint8_t* data, size_t size) {
   std::memcpy(sizes, data, sizeof(sizes));
   ucx::Message message;
   if (!ucx::ParseMessage(data + sizeof(sizes), size - sizeof(sizes), &message)) return;
+  uint64_t number = 0;
+  if (ucx::MayCome(message.head.turn, message.head.comm >> 8, &number)) {
+    const uint64_t next = message.head.comm >> 8;
+    Check(number >= next && number - next < ucx::kMostAhead, "a number that is far");
+    Check(static_cast<uint32_t>(number) == message.head.turn, "another number");
+  }
   if (!ucx::FitsMemory(message, sizes[0], sizes[1])) return;
   using Wide = unsigned __int128;
   Wide sum = 0;

@@ -55,6 +55,7 @@ struct Network {
   double loss = 0;  // percent
   const char* rate = nullptr;
   Load load = {};
+  int nics = 1;
 };
 
 void RunCases(RankContext& context, Clique& clique, const Load& load) {
@@ -153,9 +154,9 @@ int64_t Retransmitted() {
 }
 
 // Bytes that have come to this host in packets of the family.
-int64_t Received(std::string_view family) {
-  int64_t all = -1, six = -1;
-  std::ifstream("/sys/class/net/eth0/statistics/rx_bytes") >> all;
+int64_t Received(std::string_view family, int nics) {
+  int64_t all = 0, six = -1;
+  for (int nic = 0; nic < nics; ++nic) all += TestHosts::Counter(nic, "rx_bytes");
   std::ifstream counters("/proc/net/snmp6");
   std::string name;
   while (counters >> name >> six && name != "Ip6InOctets") continue;
@@ -166,7 +167,7 @@ class NetworkTest : public testing::TestWithParam<Network> {};
 
 TEST_P(NetworkTest, CallsOfAllKindsAreRight) {
   const Network& network = GetParam();
-  const auto hosts = TestHosts::Create(network.hosts);
+  const auto hosts = TestHosts::Create(network.hosts, network.nics);
   ASSERT_NE(hosts, nullptr);
   for (int host = 0; host < network.hosts; ++host) {
     ASSERT_TRUE(network.rate == nullptr || hosts->Limit(host, network.rate));
@@ -174,7 +175,7 @@ TEST_P(NetworkTest, CallsOfAllKindsAreRight) {
   }
   RunOptions options;
   options.hosts = hosts.get();
-  options.environment = {{"NCCL_SOCKET_FAMILY", network.family}};
+  options.environment = {{"NCCL_SOCKET_FAMILY", network.family}, {"NCCL_SOCKET_IFNAME", "eth"}};
   options.deadline = std::chrono::seconds(40);
   RunRanks(
       network.layout,
@@ -193,7 +194,7 @@ TEST_P(NetworkTest, CallsOfAllKindsAreRight) {
           ASSERT_NO_FATAL_FAILURE(SumOfHalf(clique));
         }
         ASSERT_TRUE(context.Step("end"));
-        EXPECT_GT(Received(network.family), int64_t{100000}) << "did all that go another way?";
+        EXPECT_GT(Received(network.family, network.nics), int64_t{100000}) << "did all that go another way?";
         EXPECT_EQ(network.loss > 0, network.loss > 0 && Retransmitted() > 0) << "nothing was lost";
       },
       options);
@@ -297,6 +298,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Network{"FourHostsOfTwo", 4, {8, 1, 1}, "AF_INET", 0, nullptr, {40, 65536, 15, 3000, 20000}},
                     Network{"OnePercentLost", 2, {2, 1, 1}, "AF_INET", 1, nullptr, {400, 100000, 100, 20000, 100000}},
                     Network{"TenPercentLost", 2, {2, 1, 1}, "AF_INET", 10, nullptr, {100, 65536, 30, 3000, 20000}},
+                    Network{"TwoNics", 2, {2, 1, 1}, "AF_INET", 0, nullptr, {60, 200000, 40, 20000, 1000000}, 2},
+                    Network{"ThreeNicsIPv6", 3, {3, 2, 1}, "AF_INET6", 0, nullptr, {40, 200000, 15, 20000, 300000}, 3},
+                    Network{"TwoNicsOnePercentLost", 2, {2, 1, 1}, "AF_INET", 1, nullptr, {200, 200000, 50, 20000, 1000000}, 2},
                     Network{"TenMegabits", 2, {4, 1, 1}, "AF_INET6", 0, "10mbit", kLittle}),
     [](const auto& info) { return info.param.name; });
 

@@ -94,6 +94,7 @@ struct Break {
   const char* name;
   bool busy;
   Way way;
+  int nics = 1;
 };
 
 class PartitionTest : public testing::TestWithParam<Break> {};
@@ -125,13 +126,14 @@ TEST_P(PartitionTest, BothSidesLearnOfItAndMeetAgain) {
     ASSERT_TRUE(context.Barrier(3));
     Clique again;
     ASSERT_NO_FATAL_FAILURE(Begin(context, &again));
-  });
+  }, {}, GetParam().nics);
 }
 
 INSTANTIATE_TEST_SUITE_P(Breaks, PartitionTest,
                          testing::Values(Break{"BusyBothWays", true, Way::kBoth}, Break{"BusyOneWay", true, Way::kIn},
                                          Break{"BusyOtherWay", true, Way::kOut}, Break{"IdleBothWays", false, Way::kBoth},
-                                         Break{"IdleOneWay", false, Way::kOut}),
+                                         Break{"IdleOneWay", false, Way::kOut}, Break{"BusyTwoNics", true, Way::kBoth, 2},
+                                         Break{"IdleTwoNics", false, Way::kBoth, 2}),
                          [](const auto& info) { return info.param.name; });
 
 class KillTest : public testing::TestWithParam<bool> {};
@@ -301,8 +303,10 @@ int Mappings() {
   return lines;
 }
 
+class Residue : public testing::TestWithParam<int> {};
+
 // Made and dropped again and again, by destroying and by aborting.
-TEST(Residue, NothingIsLeftOfACommunicator) {
+TEST_P(Residue, NothingIsLeftOfACommunicator) {
   RunOnHosts(2, 4, [](const TestHosts&, RankContext& context) {
     int descriptors = 0, threads = 0, mappings = 0;
     for (int round = 0; round < 12; ++round) {
@@ -329,11 +333,11 @@ TEST(Residue, NothingIsLeftOfACommunicator) {
     EXPECT_LE(Entries("/proc/self/fd"), descriptors);
     EXPECT_LE(Entries("/proc/self/task"), threads);
     EXPECT_LE(Mappings(), mappings + 8) << "eight communicators had 16 mirrors";
-  });
+  }, {}, GetParam());
 }
 
 // What was held for a peer goes with it.
-TEST(Residue, NothingIsLeftOfADeadPeer) {
+TEST_P(Residue, NothingIsLeftOfADeadPeer) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -346,10 +350,13 @@ TEST(Residue, NothingIsLeftOfADeadPeer) {
     ASSERT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();
     const uint64_t limit = NowNs() + kSettledNs;
-    while (Entries("/proc/self/fd") >= with_peer && NowNs() < limit) usleep(1000);
-    EXPECT_LT(Entries("/proc/self/fd"), with_peer);
-  });
+    while (Entries("/proc/self/fd") > with_peer - 2 * GetParam() && NowNs() < limit) usleep(1000);
+    // A lifeline and a connection for each NIC.
+    EXPECT_LE(Entries("/proc/self/fd"), with_peer - 2 * GetParam());
+  }, {}, GetParam());
 }
+
+INSTANTIATE_TEST_SUITE_P(Nics, Residue, testing::Values(1, 2), [](const auto& info) { return std::to_string(info.param); });
 
 }  // namespace
 }  // namespace axccl::tests

@@ -13,15 +13,16 @@
 
 namespace axccl::tests {
 
-// `environment`: as RunOptions has it.
+// `environment`: as RunOptions has it. All of several NICs are used, unless it says otherwise.
 inline void RunOnHosts(int number, int ranks,
                        const std::function<void(const harness::TestHosts&, harness::RankContext&)>& body,
-                       std::vector<std::pair<std::string, std::string>> environment = {}) {
-  const auto hosts = harness::TestHosts::Create(number);
+                       std::vector<std::pair<std::string, std::string>> environment = {}, int nics = 1) {
+  const auto hosts = harness::TestHosts::Create(number, nics);
   ASSERT_NE(hosts, nullptr);
   harness::RunOptions options;
   options.hosts = hosts.get();
   options.environment = std::move(environment);
+  if (nics > 1) options.environment.insert(options.environment.begin(), {"NCCL_SOCKET_IFNAME", "eth"});
   harness::RunRanks(harness::Processes(ranks), [&](harness::RankContext& context) { body(*hosts, context); }, options);
 }
 

@@ -45,13 +45,15 @@ Connection Connect() {
 // As UCX has it: an epoll descriptor of those of its interfaces.
 class Watched : public testing::Test {
  protected:
-  Watched() : outer_(epoll_create1(EPOLL_CLOEXEC)), inner_(epoll_create1(EPOLL_CLOEXEC)) { Watch(outer_, inner_); }
+  Watched() { Watch(outer_, inner_); }
   static void Watch(const Fd& by, const Fd& fd) {
     epoll_event event{};
     event.events = EPOLLIN;
     EXPECT_EQ(epoll_ctl(by.get(), EPOLL_CTL_ADD, fd.get(), &event), 0);
   }
-  Fd outer_, inner_;
+  // Of two such, the first watches nothing.
+  const Fd other_{epoll_create1(EPOLL_CLOEXEC)}, outer_{epoll_create1(EPOLL_CLOEXEC)}, inner_{epoll_create1(EPOLL_CLOEXEC)};
+  const std::vector<int> watched_{other_.get(), outer_.get()};
 };
 
 ssize_t Send(const Fd& fd, size_t bytes) {
@@ -63,7 +65,7 @@ TEST_F(Watched, ConnectionsWithRoomAreLeftAloneAtOnce) {
   const Connection c = Connect();
   Watch(inner_, c.near);
   const auto start = std::chrono::steady_clock::now();
-  ShutStalled(outer_.get(), std::chrono::minutes(1));
+  ShutStalled(watched_, std::chrono::minutes(1));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_EQ(Send(c.near, 10), 10);
 }
@@ -72,7 +74,7 @@ TEST_F(Watched, PeersThatTakeNothingInButAnswerKeepTheirs) {
   const Connection c = Connect();
   Watch(inner_, c.near);
   while (Send(c.near, 1 << 16) > 0) continue;
-  ShutStalled(outer_.get(), milliseconds(700));  // some questions for room
+  ShutStalled(watched_, milliseconds(700));  // some questions for room
   EXPECT_TRUE(Send(c.near, 10) == 10 || errno == EAGAIN) << std::strerror(errno);
 }
 
@@ -80,8 +82,8 @@ TEST_F(Watched, ListenersAndUnconnectedSocketsAreNotWaitedFor) {
   const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(listen(listener.get(), 1), 0);
   Watch(inner_, listener);
-  ShutStalled(outer_.get(), std::chrono::hours(1));
-  ShutStalled(-1, std::chrono::hours(1));
+  ShutStalled(watched_, std::chrono::hours(1));
+  ShutStalled(std::vector<int>{-1}, std::chrono::hours(1));
 }
 
 }  // namespace

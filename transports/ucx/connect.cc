@@ -3,26 +3,34 @@
 #include <utility>
 
 #include "transports/ucx/lifeline.h"
+#include "transports/ucx/pairing.h"
 #include "transports/ucx/remote.h"
 #include "transports/ucx/worker.h"
 
 namespace axccl::ucx {
 
 Result<NetworkAddress> SelfAddress(const SelfOptions& options) {
-  AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get(options.devices, options.families));
+  AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get(options));
   const Lifelines::Calls calls{
       [worker](const Lifelines::ProcessId& process, const std::string& why) { worker->Fail(process, why); },
       [worker] { return worker->in_use(); }};
-  AXCCL_ASSIGN_OR_RETURN(const Lifelines* lines, Lifelines::Get(options.process, options.local, calls));
-  return NetworkAddress{worker->address(), lines->address()};
+  NetworkAddress address;
+  address.rails = worker->addresses();
+  std::vector<sockaddr_storage> local;
+  for (const RailAddress& rail : address.rails) local.push_back(rail.lifeline);
+  AXCCL_ASSIGN_OR_RETURN(const Lifelines* lines, Lifelines::Get(options.process, local, calls));
+  for (size_t i = 0; i < address.rails.size(); ++i) address.rails[i].lifeline = lines->address(i);
+  address.token = lines->token();
+  return address;
 }
 
 Result<std::shared_ptr<transport::RemoteRank>> Connect(RemoteOptions options) {
-  AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get(""));
+  AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get({}));
   const auto process = options.process;
-  const LifelineAddress lifeline = options.address.lifeline;
+  const NetworkAddress address = options.address;
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Remote> remote, Remote::Create(worker, std::move(options)));
-  AXCCL_RETURN_IF_ERROR(Lifelines::Made()->Hold(process, lifeline));
+  for (const RailPair& pair : PairRails(worker->addresses(), address.rails))
+    AXCCL_RETURN_IF_ERROR(Lifelines::Made()->Hold({process, pair.own}, address.rails[pair.peer].lifeline, address.token));
   return std::shared_ptr<transport::RemoteRank>(std::move(remote));
 }
 

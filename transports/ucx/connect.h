@@ -16,21 +16,31 @@
 
 namespace axccl::ucx {
 
-// How to hold a lifeline to a process; see lifeline.h. Plain data.
-struct LifelineAddress {
-  sockaddr_storage address{};
-  std::array<uint8_t, 16> token{};  // shown to who listens
-};
+// Of one process, and of one pair of processes.
+inline constexpr size_t kMostRails = 4;
 
+// A network device for a process to use, or all of them together; see rail.h.
+struct RailOptions {
+  std::string devices;       // comma-separated, as UCX names them; empty: all
+  std::string network;       // "10.77.0.0/24"; empty: not known
+  uint64_t megabits = 0;     // per second; 0: not known
+  sockaddr_storage local{};  // to listen at for lifelines; the port does not count
+};
 struct SelfOptions {
-  std::string devices;   // network devices to use, comma-separated, as UCX names them
+  std::vector<RailOptions> rails;  // 1 to kMostRails, of different networks, the best first
   std::string families;  // of addresses, as UCX names them ("inet", "inet6"), for TCP; empty: any
   std::array<uint8_t, 16> process{};  // ProcessAddress::process_id
-  sockaddr_storage local{};           // to listen at for lifelines; the port does not count
+};
+
+struct RailAddress {
+  std::string network;
+  uint64_t megabits = 0;
+  std::vector<std::byte> worker;
+  sockaddr_storage lifeline{};
 };
 struct NetworkAddress {
-  std::vector<std::byte> worker;
-  LifelineAddress lifeline;
+  std::vector<RailAddress> rails;
+  std::array<uint8_t, 16> token{};  // shown to who listens for lifelines; see lifeline.h
 };
 // What others need to send to this process. The first call of the process counts. kInvalidUsage where there is no UCX.
 Result<NetworkAddress> SelfAddress(const SelfOptions& options);

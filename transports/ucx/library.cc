@@ -50,6 +50,10 @@ Status Load(Library* library) {
 
 }  // namespace
 
+Status Library::Error(ucs_status_t status, const char* what) const {
+  return MakeStatus(Code::kSystemError, "UCX: %s: %s", what, ucs_status_string(status));
+}
+
 Result<const Library*> Library::Get() {
   static Library* const library = new Library;
   static const Status* const status = new Status(Load(library));

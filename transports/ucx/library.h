@@ -23,6 +23,8 @@ struct Library {
 #undef AXCCL_UCX_MEMBER
   const char* (*ucs_status_string)(ucs_status_t) = nullptr;
 
+  // kSystemError: `what` went wrong, and how.
+  Status Error(ucs_status_t status, const char* what) const;
   // kInvalidUsage where UCX is not installed.
   static Result<const Library*> Get();
 };

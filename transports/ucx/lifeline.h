@@ -1,10 +1,11 @@
 // Tells that a process on another machine, or the way to it, is gone.
 //
-// Two processes that have ranks for each other hold a TCP connection of their own, the lifeline. It ends with the process
-// at its other end. Once a second each side writes a byte, which the other side's kernel acknowledges, whatever the process
-// itself is doing: one that is stopped, or starved for seconds, is not taken for dead; a machine that has not answered for
-// kPatience is, and both sides find that out, as each waits for its own acknowledgements. Whoever gives the other one up
-// cuts the line, so that it learns of it as soon as it can.
+// Two processes that have ranks for each other hold a TCP connection of their own, the lifeline, for each pair of their rails
+// that they use. It ends with the process at its other end. Once a second each side writes a byte, which the other side's
+// kernel acknowledges, whatever the process itself is doing: one that is stopped, or starved for seconds, is not taken for
+// dead; a machine that has not answered for kPatience is, and both sides find that out, as each waits for its own
+// acknowledgements. Whoever gives the other one up cuts the lines, so that it learns of it as soon as it can. One line that
+// fails is the failure of the peer: what was sent over its rail may be lost.
 //
 // UCX finds out only where it sends, and after its own time, which not every version lets a program set.
 //
@@ -19,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "src/base/service.h"
 #include "src/base/service_acceptor.h"
@@ -29,6 +31,14 @@ namespace axccl::ucx {
 class Lifelines {
  public:
   using ProcessId = std::array<uint8_t, 16>;
+  using Token = std::array<uint8_t, 16>;
+  // One line to a process; `rail` is this process's own.
+  struct Key {
+    ProcessId process{};
+    uint8_t rail = 0;
+
+    auto operator<=>(const Key&) const = default;
+  };
   static constexpr std::chrono::seconds kBeat{1};
   static constexpr std::chrono::milliseconds kPatience{2200};
   // A process that ends may have said something before, which is still on its way.
@@ -39,15 +49,17 @@ class Lifelines {
     std::function<bool()> in_use;  // whether there is any rank to ask for
   };
 
-  // Listens at `local` (its port does not count). The first call counts.
-  static Result<Lifelines*> Get(const ProcessId& self, const sockaddr_storage& local, const Calls& calls);
+  // Listens at `local`, by rail (ports do not count). The first call counts.
+  static Result<Lifelines*> Get(const ProcessId& self, const std::vector<sockaddr_storage>& local, const Calls& calls);
   // As made by Get; null before.
   static Lifelines* Made();
 
-  const LifelineAddress& address() const { return address_; }
-  // Has a line to that process from now on. Of the two, one connects and the other one waits for it.
-  Status Hold(const ProcessId& process, const LifelineAddress& address);
-  // Ends the line, where there is one, and nobody here is told. May be called with the worker's lock.
+  // Of each rail, and for all of them.
+  const sockaddr_storage& address(size_t rail) const { return addresses_[rail]; }
+  const Token& token() const { return token_; }
+  // Has that line from now on, to the peer's rail at `address`. Of the two, one connects and the other one waits for it.
+  Status Hold(const Key& key, const sockaddr_storage& address, const Token& token);
+  // Ends the lines, where there are any, and nobody here is told. May be called with the worker's lock.
   void Cut(const ProcessId& process);
 
  private:
@@ -59,22 +71,24 @@ class Lifelines {
   };
 
   Lifelines() = default;
-  Status Start(const ProcessId& self, const sockaddr_storage& local, const Calls& calls);
-  Status Connect(const ProcessId& process, const LifelineAddress& address);
-  Status Adopt(const ProcessId& process, service::Fd fd, bool connected);
-  void OnEvent(const ProcessId& process, uint32_t events);
-  void OnConnected(const ProcessId& process);
+  Status Start(const ProcessId& self, const std::vector<sockaddr_storage>& local, const Calls& calls);
+  Status Listen(uint8_t rail);
+  Status Connect(const Key& key, const sockaddr_storage& address, const Token& token);
+  Status Adopt(const Key& key, service::Fd fd, bool connected);
+  void OnEvent(const Key& key, uint32_t events);
+  void OnConnected(const Key& key);
   void End(const ProcessId& process, const std::string& why);
   void Beat();
 
   service::Loop* loop_ = nullptr;
   ProcessId self_{};
-  LifelineAddress address_{};
+  std::vector<sockaddr_storage> addresses_;  // by rail
+  Token token_{};
   Calls calls_;
-  std::unique_ptr<service::Acceptor> acceptor_;
-  bool beating_ = false;             // on the service thread
+  std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
+  bool beating_ = false;        // on the service thread
   std::mutex mutex_;
-  std::map<ProcessId, Line> lines_;  // changed on the service thread and under mutex_
+  std::map<Key, Line> lines_;   // changed on the service thread and under mutex_
 };
 
 }  // namespace axccl::ucx

@@ -51,14 +51,17 @@ struct Remote::Outgoing {
   std::shared_ptr<Memory> memory;
   std::vector<std::byte> header;
   std::vector<ucp_dt_iov_t> data;
+  size_t lane = 0, bytes = 0;
 };
 
 struct Remote::Incoming {
-  std::shared_ptr<Remote> owner;
-  std::shared_ptr<Memory> memory;
-  WireHeader header{};
+  std::shared_ptr<Remote> owner;   // while data are fetched
+  std::shared_ptr<Memory> memory;  // null: it was of a channel that is gone, or is a flush
+  Message message{};
   WireControl flush{};  // kind 0: none
+  const Rail* rail = nullptr;
   std::vector<ucp_dt_iov_t> places;
+  std::vector<std::byte> kept;  // data to be stored in their turn
   bool here = false;
 };
 
@@ -83,7 +86,7 @@ Result<std::shared_ptr<Remote>> Remote::Create(Worker* worker, RemoteOptions opt
   AXCCL_ASSIGN_OR_RETURN(remote->heap_, MapMirror(remote->heap_bytes_, asked.peer));
   remote->block_ = std::make_shared<Memory>(0, asked.block, remote->heap_ + kBlockOffset, asked.block_bytes);
   std::lock_guard lock(worker->mutex());
-  AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address.worker.data()));
+  AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address));
   remote->endpoint_->users.push_back(remote.get());
   worker->Register(remote->key(), remote.get());
   return remote;
@@ -121,6 +124,8 @@ void Remote::Lose(const std::string& why) {
   if (detached_ || lost_) return;
   lost_ = true;
   trouble_ = why;
+  // What they waited for does not come; UCX still writes where it fetches.
+  std::erase_if(incoming_, [](const auto& entry) { return entry.second->owner == nullptr; });
   __atomic_fetch_or(reinterpret_cast<uint32_t*>(&page()->liveness), kOwnerDied, __ATOMIC_SEQ_CST);
   options_.arrived();
 }
@@ -135,6 +140,8 @@ std::string Remote::Trouble() const {
 void Remote::Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
   const auto memory = area != nullptr ? std::static_pointer_cast<Memory>(area) : block_;
   std::lock_guard lock(worker_->mutex());
+  if (endpoint_->failed || worker_->ending()) return;
+  const size_t most_bytes = endpoint_->lanes[0].rail->most_bytes();
   Stretch some[kMaxStretches];
   size_t count = 0, bytes = 0;
   const auto flush = [&] {
@@ -147,8 +154,8 @@ void Remote::Send(const std::shared_ptr<Area>& area, std::span<const Stretch> st
     bytes += stretch.bytes;
   };
   for (Stretch rest : stretches) {
-    while (!rest.guarded && bytes + rest.bytes > worker_->most_bytes()) {
-      const size_t room = worker_->most_bytes() - std::min(bytes, worker_->most_bytes());
+    while (!rest.guarded && bytes + rest.bytes > most_bytes) {
+      const size_t room = most_bytes - std::min(bytes, most_bytes);
       const auto first = static_cast<uint32_t>(room);
       if (first > 0) add({rest.offset, first, rest.of_peer, false});
       rest.offset += first;
@@ -161,7 +168,7 @@ void Remote::Send(const std::shared_ptr<Area>& area, std::span<const Stretch> st
 }
 
 void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line) {
-  if (endpoint_->ep == nullptr || worker_->ending()) return;
+  if (endpoint_->failed) return;
   auto message = std::make_unique<Outgoing>();
   WireHeader head{};
   head.comm = options_.comm;
@@ -170,6 +177,7 @@ void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Str
   head.area = memory->key;
   head.line = line;
   head.stretches = static_cast<uint32_t>(stretches.size());
+  head.turn = static_cast<uint32_t>(sent_++);
   if (line != kNoLine) std::memcpy(head.line_bytes, memory->own + line, kLineBytes);
   message->header.resize(sizeof(head) + stretches.size() * sizeof(WireStretch));
   std::memcpy(message->header.data(), &head, sizeof(head));
@@ -178,6 +186,7 @@ void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Str
     const WireStretch wire{s.offset, s.bytes, s.of_peer, s.guarded, {}};
     std::memcpy(message->header.data() + sizeof(head) + i * sizeof(wire), &wire, sizeof(wire));
     message->data.push_back({(s.of_peer ? memory->mirror() : memory->own) + s.offset, s.bytes});
+    message->bytes += s.bytes;
   }
   message->owner = shared_from_this();
   message->memory = memory;
@@ -196,12 +205,15 @@ void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Str
     data = message->data.data();
     count = message->data.size();
   }
-  const ucs_status_ptr_t request = worker_->ucx().ucp_am_send_nbx(endpoint_->ep, kMessage, message->header.data(),
+  message->lane = endpoint_->Choose(message->bytes);
+  Endpoint::Lane& lane = endpoint_->lanes[message->lane];
+  const ucs_status_ptr_t request = worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.data(),
                                                                   message->header.size(), data, count, &param);
   if (request == nullptr) return;
   if (UCS_PTR_IS_ERR(request)) return Lose(worker_->ucx().ucs_status_string(UCS_PTR_STATUS(request)));
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   worker_->AddUnsent(1);
+  lane.unsent += message->bytes;
   message.release();
 }
 
@@ -209,43 +221,65 @@ void Remote::OnSent(void* request, ucs_status_t, void* arg) {
   const std::unique_ptr<Outgoing> message(static_cast<Outgoing*>(arg));
   message->owner->worker_->ucx().ucp_request_free(request);
   message->owner->worker_->AddUnsent(-1);
+  message->owner->endpoint_->lanes[message->lane].unsent -= message->bytes;
   message->owner->in_flight_.fetch_sub(1, std::memory_order_release);
 }
 
 // ---- receiving ----
 
-ucs_status_t Remote::Take(const Message& came, void* data, size_t bytes, bool to_fetch) {
+ucs_status_t Remote::Take(const Rail& rail, const Message& came, void* data, size_t bytes, bool to_fetch) {
   if (lost_) return UCS_OK;  // given up, so that nothing it says counts any more
-  auto message = std::make_shared<Incoming>();
-  message->memory = Find(came.head.area);
-  if (message->memory == nullptr) return UCS_OK;  // of a channel that is gone
-  const Memory& memory = *message->memory;
-  if (!FitsMemory(came, memory.bytes, bytes)) {
+  uint64_t number = 0;
+  const std::shared_ptr<Memory> memory = Find(came.head.area);  // null: of a channel that is gone
+  if (!Expects(came.head.turn, &number) || (memory != nullptr && !FitsMemory(came, memory->bytes, bytes))) {
     Lose("it sent what is no message");
     return UCS_OK;
   }
-  message->header = came.head;
-  const std::span<const WireStretch> stretches = came.stretches();
-  for (const WireStretch& stretch : stretches)
-    message->places.push_back({(stretch.of_receiver != 0 ? memory.own : memory.mirror()) + stretch.offset, stretch.bytes});
-  if (to_fetch) return Fetch(std::move(message), data, bytes);
-  const auto* from = static_cast<const std::byte*>(data);
-  for (size_t i = 0; i < stretches.size(); ++i) {
-    auto* const to = static_cast<std::byte*>(message->places[i].buffer);
-    if (stretches[i].guarded != 0) {
-      CopyGuarded(to, from, stretches[i].bytes);
-    } else {
-      std::memcpy(to, from, stretches[i].bytes);
-    }
-    from += stretches[i].bytes;
+  to_fetch = to_fetch && memory != nullptr && bytes > 0;
+  if (number == taken_ && !to_fetch) {
+    ++taken_;
+    if (memory != nullptr) Store(came, *memory, data);
+    if (memory != nullptr) Deliver(*memory, came.head);
+    Settle();
+    return UCS_OK;
   }
+  auto message = std::make_shared<Incoming>();
+  message->message = came;
+  message->memory = memory;
+  incoming_[number] = message;
+  if (to_fetch) return Fetch(rail, std::move(message), data, bytes);
   message->here = true;
-  incoming_.push_back(std::move(message));
-  Settle();
+  if (memory != nullptr && bytes >= kLargeBytes) {
+    Store(came, *memory, data);
+  } else if (memory != nullptr) {
+    const auto* const from = static_cast<const std::byte*>(data);
+    message->kept.assign(from, from + bytes);
+  }
   return UCS_OK;
 }
 
-ucs_status_t Remote::Fetch(std::shared_ptr<Incoming> message, void* data, size_t bytes) {
+// Neither one that has been, nor one of a time that is far.
+bool Remote::Expects(uint32_t turn, uint64_t* number) {
+  return MayCome(turn, taken_, number) && (incoming_.empty() || !incoming_.contains(*number));
+}
+
+void Remote::Store(const Message& message, const Memory& memory, const void* data) {
+  const auto* from = static_cast<const std::byte*>(data);
+  for (const WireStretch& stretch : message.stretches()) {
+    std::byte* const to = (stretch.of_receiver != 0 ? memory.own : memory.mirror()) + stretch.offset;
+    if (stretch.guarded != 0) {
+      CopyGuarded(to, from, stretch.bytes);
+    } else {
+      std::memcpy(to, from, stretch.bytes);
+    }
+    from += stretch.bytes;
+  }
+}
+
+ucs_status_t Remote::Fetch(const Rail& rail, std::shared_ptr<Incoming> message, void* data, size_t bytes) {
+  for (const WireStretch& stretch : message->message.stretches())
+    message->places.push_back(
+        {(stretch.of_receiver != 0 ? message->memory->own : message->memory->mirror()) + stretch.offset, stretch.bytes});
   message->owner = shared_from_this();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -259,12 +293,12 @@ ucs_status_t Remote::Fetch(std::shared_ptr<Incoming> message, void* data, size_t
     to = message->places.data();
     count = message->places.size();
   }
-  const ucs_status_ptr_t request = worker_->ucx().ucp_am_recv_data_nbx(worker_->handle(), data, to, count, &param);
+  const ucs_status_ptr_t request = worker_->ucx().ucp_am_recv_data_nbx(rail.handle(), data, to, count, &param);
   if (UCS_PTR_IS_ERR(request)) {
+    message->owner = nullptr;
     Lose(worker_->ucx().ucs_status_string(UCS_PTR_STATUS(request)));
     return UCS_INPROGRESS;
   }
-  incoming_.push_back(message);
   message->here = request == nullptr;
   if (message->here) {
     message->owner = nullptr;
@@ -287,13 +321,15 @@ void Remote::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
 
 // Whatever is there up to the first message that is not.
 void Remote::Settle() {
-  while (!incoming_.empty() && incoming_.front()->here) {
-    const std::shared_ptr<Incoming> message = std::move(incoming_.front());
-    incoming_.pop_front();
-    if (message->flush.kind != 0) {
-      if (endpoint_->ep != nullptr) SendControl(*worker_, endpoint_->ep, Answer(message->flush));
-    } else if (!detached_) {
-      Deliver(*message->memory, message->header);
+  while (!incoming_.empty() && incoming_.begin()->first == taken_ && incoming_.begin()->second->here) {
+    const std::shared_ptr<Incoming> next = std::move(incoming_.begin()->second);
+    incoming_.erase(incoming_.begin());
+    ++taken_;
+    if (next->flush.kind != 0) {
+      AnswerFlush(next->rail, next->flush);
+    } else if (!detached_ && next->memory != nullptr) {
+      if (!next->kept.empty()) Store(next->message, *next->memory, next->kept.data());
+      Deliver(*next->memory, next->message.head);
     }
   }
 }
@@ -312,7 +348,7 @@ void Remote::Deliver(const Memory& memory, const WireHeader& header) {
 // ---- flushes ----
 
 WireControl Answer(const WireControl& flush) {
-  return WireControl{flush.comm, flush.to, flush.from, WireControl::kFlushed, flush.number};
+  return WireControl{flush.comm, flush.to, flush.from, WireControl::kFlushed, flush.number, 0, 0};
 }
 
 void SendControl(const Worker& worker, ucp_ep_h ep, const WireControl& control) {
@@ -330,31 +366,41 @@ void SendControl(const Worker& worker, ucp_ep_h ep, const WireControl& control) 
   if (request == nullptr || UCS_PTR_IS_ERR(request)) delete header;
 }
 
-void Remote::TakeControl(const WireControl& control) {
+void Remote::TakeControl(const Rail& rail, const WireControl& control) {
   if (control.kind == WireControl::kFlushed) {
     if (control.number > flushed_ && control.number <= flushes_) flushed_ = control.number;
     worker_->told().notify_all();
     return;
   }
   if (control.kind != WireControl::kFlush) return;
-  if (incoming_.empty()) {
-    if (endpoint_->ep != nullptr) SendControl(*worker_, endpoint_->ep, Answer(control));
-    return;
-  }
-  auto behind = std::make_shared<Incoming>();
-  behind->flush = control;
-  behind->here = true;
-  incoming_.push_back(std::move(behind));
+  if (lost_) return AnswerFlush(&rail, control);
+  uint64_t number = 0;
+  if (!Expects(control.turn, &number)) return Lose("it sent what is no message");
+  auto flush = std::make_shared<Incoming>();
+  flush->flush = control;
+  flush->rail = &rail;
+  flush->here = true;
+  incoming_[number] = std::move(flush);
+  Settle();
 }
 
+// By the rail it came by, so that it has been used both ways.
+void Remote::AnswerFlush(const Rail* rail, const WireControl& flush) {
+  if (!endpoint_->failed) SendControl(*worker_, endpoint_->LaneOf(rail).ep, Answer(flush));
+}
+
+// By every rail: the first that goes by one makes its connection.
 void Remote::Flush(std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(worker_->mutex());
-  if (endpoint_->ep == nullptr || worker_->ending()) return;
-  const uint32_t number = ++flushes_;
-  SendControl(*worker_, endpoint_->ep,
-              WireControl{options_.comm, options_.self, options_.peer, WireControl::kFlush, number});
-  while (flushed_ < number && endpoint_->ep != nullptr) {
+  if (endpoint_->failed || worker_->ending()) return;
+  for (const Endpoint::Lane& lane : endpoint_->lanes) {
+    SendControl(*worker_, lane.ep,
+                WireControl{options_.comm, options_.self, options_.peer, WireControl::kFlush, ++flushes_,
+                            static_cast<uint32_t>(sent_++), 0});
+  }
+  const uint32_t number = flushes_;
+  while (flushed_ < number && !endpoint_->failed) {
     if (std::chrono::steady_clock::now() > limit) {
       AXCCL_INFO(kNet, "rank %u on another machine (pid %u) does not answer; what it was sent last may be lost", options_.peer,
                  options_.pid);

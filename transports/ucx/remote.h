@@ -1,11 +1,14 @@
 // A rank on another machine: its mirror, and what goes to and fro. See transport::RemoteRank.
 //
-// Messages of one sender take effect in the order they were sent: one whose data is still being fetched (UCX's
-// rendezvous) holds back the lines of those behind it.
+// Messages of one sender take effect in the order they were sent: one that is yet to come, by another rail, or whose data is
+// still being fetched (UCX's rendezvous), holds back those behind it. Of these, large ones have their data stored meanwhile:
+// that is of slots and announcements, which their writer writes again only after the reader has told, by a message of its
+// own, that it has done with what was there; that was so when the message was sent, whatever else is on its way. Small ones
+// are kept: what a line tells of them to a reader (that an entry of a table is gone, say, and its place somebody else's) it
+// must tell before they are there.
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -38,11 +41,11 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
 
   // ---- for the worker, with its lock held ----
   void Lose(const std::string& why);
-  ucs_status_t Take(const Message& message, void* data, size_t bytes, bool to_fetch);
-  void TakeControl(const WireControl& control);
+  ucs_status_t Take(const Rail& rail, const Message& message, void* data, size_t bytes, bool to_fetch);
+  void TakeControl(const Rail& rail, const WireControl& control);
 
  private:
-  // A message that has come, but not all of its data; or one behind it.
+  // A message that has come, but not all of its data; or before its turn.
   struct Incoming;
   struct Outgoing;
   // The block and its mirror, or an area.
@@ -52,10 +55,13 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   Worker::Key key() const { return {options_.comm, options_.self, options_.peer}; }
   void SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
   std::shared_ptr<Memory> Find(uint64_t area) const;
-  ucs_status_t Fetch(std::shared_ptr<Incoming> message, void* data, size_t bytes);
+  bool Expects(uint32_t turn, uint64_t* number);
+  static void Store(const Message& message, const Memory& memory, const void* data);
+  ucs_status_t Fetch(const Rail& rail, std::shared_ptr<Incoming> message, void* data, size_t bytes);
   static void OnFetched(void* request, ucs_status_t status, size_t bytes, void* incoming);
   static void OnSent(void* request, ucs_status_t status, void* outgoing);
   void Settle();
+  void AnswerFlush(const Rail* rail, const WireControl& flush);
   void Deliver(const Memory& memory, const WireHeader& header);
 
   Worker* const worker_;
@@ -63,7 +69,8 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   std::shared_ptr<Endpoint> endpoint_;
   std::shared_ptr<Memory> block_;
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
-  std::deque<std::shared_ptr<Incoming>> incoming_;
+  uint64_t sent_ = 0, taken_ = 0;  // messages so far; those that have come before their turn are not taken yet:
+  std::map<uint64_t, std::shared_ptr<Incoming>> incoming_;  // by number, `taken_` and above
   std::atomic<int> in_flight_{0};
   std::string trouble_;
   bool detached_ = false, lost_ = false;

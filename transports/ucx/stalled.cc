@@ -52,10 +52,10 @@ bool Unanswered(int fd) {
 
 }  // namespace
 
-void ShutStalled(int event_fd, std::chrono::milliseconds patience) {
+void ShutStalled(std::span<const int> event_fds, std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::vector<pollfd> sockets;
-  ListSockets(event_fd, kDepth, &sockets);
+  for (const int event_fd : event_fds) ListSockets(event_fd, kDepth, &sockets);
   for (int wait = 0; !sockets.empty(); wait = static_cast<int>(kLook.count())) {
     // Ends early only when one finds room.
     if (poll(sockets.data(), sockets.size(), wait) < 0) return;

@@ -6,12 +6,13 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 
 namespace axccl::ucx {
 
-// Shuts the connections that UCX has under `event_fd`, its descriptor for events, and that the peer does not answer any more:
+// Shuts the connections that UCX has under `event_fds`, its descriptors for events, and that the peer does not answer any more:
 // those that have no room, and whose data or questions for room were sent again in vain. Waits, at most for `patience`, as long
 // as it cannot tell. A peer that answers but takes in nothing, such as a process that is stopped, keeps its connection.
-void ShutStalled(int event_fd, std::chrono::milliseconds patience);
+void ShutStalled(std::span<const int> event_fds, std::chrono::milliseconds patience);
 
 }  // namespace axccl::ucx

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "transports/transport.h"
-
 namespace axccl::ucx {
 namespace {
 
@@ -22,6 +20,12 @@ bool ParseMessage(const void* header, size_t bytes, Message* message) {
   if (head.stretches > kMaxStretches || bytes != sizeof(head) + head.stretches * sizeof(WireStretch)) return false;
   std::memcpy(message->stretch.data(), static_cast<const std::byte*>(header) + sizeof(head), bytes - sizeof(head));
   return true;
+}
+
+bool MayCome(uint32_t turn, uint64_t next, uint64_t* number) {
+  const uint32_t ahead = turn - static_cast<uint32_t>(next);
+  *number = next + ahead;
+  return ahead < kMostAhead;
 }
 
 bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_bytes) {

@@ -1,5 +1,8 @@
 // What messages between ranks look like. Their header is this, and the stretches; their data, those of the stretches one
 // after the other. Bytes of the machine (little-endian only). A receiver checks all of it.
+//
+// What one rank sends to another is numbered from 0, messages and flushes alike, since it may come by several rails, and takes
+// effect in that order. Numbers wrap.
 #pragma once
 
 #include <array>
@@ -7,10 +10,16 @@
 #include <cstdint>
 #include <span>
 
+#include "transports/transport.h"
+
 namespace axccl::ucx {
 
 inline constexpr unsigned kMessage = 1, kControl = 2;  // ids of active messages
 inline constexpr uint32_t kMaxStretches = 32;
+// A message with as many bytes of data is large: it goes by any rail, and its data are stored when they come, not in its turn.
+inline constexpr size_t kLargeBytes = transport::RemoteRank::kLargeBytes;
+// Messages that come before one that is missing; a peer that is so far ahead sends nonsense.
+inline constexpr uint32_t kMostAhead = 1u << 18;
 
 struct WireStretch {
   uint64_t offset;
@@ -27,7 +36,7 @@ struct WireHeader {
   uint64_t area;      // what offsets are in: the key of an area; 0: the block
   uint64_t line;      // offset; ~0: none
   uint32_t stretches;
-  uint32_t reserved;
+  uint32_t turn;  // its number
   std::byte line_bytes[64];
 };
 static_assert(sizeof(WireHeader) == 104);
@@ -44,6 +53,9 @@ bool ParseMessage(const void* header, size_t bytes, Message* message);
 // Whether it keeps to memory of so many bytes, and has as much data with it.
 bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_bytes);
 
+// Whether a message of number `turn` may come when all before `next` have; its number in full.
+bool MayCome(uint32_t turn, uint64_t next, uint64_t* number);
+
 // Beside the data: asks to be told when all that was sent before has been taken in, and tells it.
 struct WireControl {
   enum Kind : uint32_t { kFlush = 1, kFlushed = 2 };
@@ -51,7 +63,9 @@ struct WireControl {
   uint32_t from, to;
   uint32_t kind;
   uint32_t number;  // of the flush
+  uint32_t turn;    // among the messages; answers have none
+  uint32_t reserved;
 };
-static_assert(sizeof(WireControl) == 24);
+static_assert(sizeof(WireControl) == 32);
 
 }  // namespace axccl::ucx

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -14,19 +15,12 @@
 #include "src/base/log.h"
 #include "src/base/processors.h"
 #include "transports/ucx/lifeline.h"
+#include "transports/ucx/pairing.h"
 #include "transports/ucx/remote.h"
 #include "transports/ucx/stalled.h"
 
 namespace axccl::ucx {
 namespace {
-
-// What is on one machine goes over shared memory of the library's own (transports/shm).
-constexpr const char* kNotOfNetworks = "^sm,self";
-// TCP copies data anyway, and asking the receiver to fetch them costs it a round trip. An adapter would write them in place.
-constexpr const char* kNeverToBeFetched = "inf";
-// What UCX sends over TCP in one piece, without the header. The receiver puts pieces together in memory of its own first.
-constexpr size_t kPieceOfTcp = 56u << 10;
-bool HasAdapters(const std::string& devices) { return devices.empty() || devices.find(':') != std::string::npos; }
 
 // How long a message may lie there that nobody waits for.
 constexpr std::chrono::milliseconds kDoze(1);
@@ -35,99 +29,61 @@ constexpr std::chrono::milliseconds kRoom(500);
 
 }  // namespace
 
-Status Worker::Error(ucs_status_t status, const char* what) const {
-  return MakeStatus(Code::kSystemError, "UCX: %s: %s", what, ucx_->ucs_status_string(status));
+size_t Endpoint::Choose(size_t bytes) {
+  if (lanes.size() == 1 || bytes < kLargeBytes) return 0;
+  // By turns where they are equal.
+  size_t best = turn_;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const size_t next = (turn_ + i) % lanes.size();
+    if (lanes[next].unsent < lanes[best].unsent) best = next;
+  }
+  turn_ = (best + 1) % lanes.size();
+  return best;
 }
 
-Result<Worker*> Worker::Get(const std::string& devices, const std::string& families) {
+Endpoint::Lane& Endpoint::LaneOf(const Rail* rail) {
+  const auto found = std::find_if(lanes.begin(), lanes.end(), [&](const Lane& lane) { return lane.rail == rail; });
+  return found != lanes.end() ? *found : lanes.front();
+}
+
+Result<Worker*> Worker::Get(const SelfOptions& options) {
   static Worker* const worker = new Worker;
-  static const Status* const status = new Status(worker->Start(devices, families));
+  static const Status* const status = new Status(worker->Start(options));
   if (!status->ok()) return *status;
   return worker;
 }
 
-Status Worker::Start(const std::string& devices, const std::string& families) {
+Status Worker::Start(const SelfOptions& options) {
   AXCCL_ASSIGN_OR_RETURN(ucx_, Library::Get());
-  ucp_config_t* config = nullptr;
-  if (const ucs_status_t status = ucx_->ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
-    return Error(status, "reading the settings of the environment (UCX_*)");
-  Status status = Configure(devices, families, config);
-  ucp_params_t params{};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  if (status.ok()) {
-    const ucs_status_t made = ucx_->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
-    if (made != UCS_OK) status = Error(made, "starting");
+  Status failed;
+  for (const RailOptions& of_rail : options.rails) {
+    const Status added = AddRail(of_rail, options.families);
+    if (added.ok()) continue;
+    failed = added;
+    AXCCL_INFO(kNet, "no rail over %s: %s", of_rail.devices.c_str(), std::string(added.message()).c_str());
   }
-  ucx_->ucp_config_release(config);
-  AXCCL_RETURN_IF_ERROR(status);
-  AXCCL_RETURN_IF_ERROR(CreateWorker());
-  most_bytes_ = HasAdapters(devices) ? ~size_t{0} : kPieceOfTcp;
-  AXCCL_INFO(kNet, "UCX %s over %s: an address takes %zu bytes", ucx_->ucp_get_version_string(),
-             devices.empty() ? "all devices" : devices.c_str(), address_.size());
-  return Watch();
+  return rails_.empty() ? failed : Watch();
 }
 
-// What the user has set in the environment stays.
-Status Worker::Configure(const std::string& devices, const std::string& families, ucp_config_t* config) const {
-  unsigned major = 0, minor = 0, release = 0;
-  ucx_->ucp_get_version(&major, &minor, &release);
-  const auto set = [&](const std::string& prefix, const std::string& name, const std::string& value) -> Status {
-    if (std::getenv(("UCX_" + prefix + name).c_str()) != nullptr) return Status();
-    // Before 1.17, a setting of a transport goes by its last name when it is made by a program.
-    const bool last_name = major == 1 && minor < 17;
-    const ucs_status_t status = ucx_->ucp_config_modify(config, ((last_name ? "" : prefix) + name).c_str(), value.c_str());
-    return status == UCS_OK ? Status() : Error(status, ("setting " + prefix + name + " to " + value).c_str());
-  };
-  AXCCL_RETURN_IF_ERROR(set("", "TLS", kNotOfNetworks));
-  if (!devices.empty()) AXCCL_RETURN_IF_ERROR(set("", "NET_DEVICES", devices));
-  if (!families.empty()) AXCCL_RETURN_IF_ERROR(set("TCP_", "AF_PRIO", families));
-  // A connection that cannot be made must not hold up the others.
-  AXCCL_RETURN_IF_ERROR(set("TCP_", "CONN_NB", "y"));
-  return HasAdapters(devices) ? Status() : set("", "RNDV_THRESH", kNeverToBeFetched);
-}
-
-Status Worker::CreateWorker() {
-  ucp_worker_params_t params{};
-  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  if (const ucs_status_t status = ucx_->ucp_worker_create(context_, &params, &worker_); status != UCS_OK)
-    return Error(status, "creating a worker (no network device that works? NCCL_NET=Socket keeps to TCP; UCX_TLS and UCX_NET_DEVICES "
-                         "restrict what is used)");
-  ucp_worker_attr_t attributes{};
-  attributes.field_mask =
-      UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
-  attributes.address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY;
-  if (const ucs_status_t status = ucx_->ucp_worker_query(worker_, &attributes); status != UCS_OK)
-    return Error(status, "asking for the worker's address");
-  const auto* const address = reinterpret_cast<const std::byte*>(attributes.address);
-  address_.assign(address, address + attributes.address_length);
-  ucx_->ucp_worker_release_address(worker_, attributes.address);
-  constexpr size_t kHeader = sizeof(WireHeader) + kMaxStretches * sizeof(WireStretch);
-  if (attributes.max_am_header < kHeader)
-    return MakeStatus(Code::kSystemError, "UCX takes headers of %zu bytes, %zu are needed", attributes.max_am_header, kHeader);
-  ucp_am_handler_param_t handler{};
-  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  handler.arg = this;
-  for (const unsigned id : {kMessage, kControl}) {
-    handler.id = id;
-    handler.cb = id == kMessage ? OnMessage : OnControl;
-    if (const ucs_status_t status = ucx_->ucp_worker_set_am_recv_handler(worker_, &handler); status != UCS_OK)
-      return Error(status, "setting a handler");
-  }
+Status Worker::AddRail(const RailOptions& options, const std::string& families) {
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Rail> rail, Rail::Create(this, *ucx_, options, families));
+  AXCCL_RETURN_IF_ERROR(rail->Receive(kMessage, OnMessage));
+  AXCCL_RETURN_IF_ERROR(rail->Receive(kControl, OnControl));
+  addresses_.push_back({options.network, options.megabits, rail->address(), options.local});
+  rails_.push_back(std::move(rail));
   return Status();
 }
 
 // ---- progress ----
 
 Status Worker::Watch() {
-  if (const ucs_status_t status = ucx_->ucp_worker_get_efd(worker_, &event_fd_); status != UCS_OK)
-    return Error(status, "asking for the worker's descriptor");
   epoll_ = service::Fd(epoll_create1(EPOLL_CLOEXEC));
-  epoll_event event{};
-  event.events = EPOLLONESHOT;
-  if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event_fd_, &event) != 0)
-    return SystemError(errno, "watching UCX's descriptor");
+  for (const auto& rail : rails_) {
+    epoll_event event{};
+    event.events = EPOLLONESHOT;
+    if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, rail->event_fd(), &event) != 0)
+      return SystemError(errno, "watching UCX's descriptor");
+  }
   try {
     StartDetached([this] { Main(); });
   } catch (const std::system_error& error) {
@@ -143,18 +99,28 @@ Status Worker::Watch() {
   return Status();
 }
 
-// Once per call the thread hears of an event.
+bool Worker::ProgressAll() {
+  bool any = false;
+  for (Rail* rail : used_) any |= rail->Progress();
+  return any;
+}
+
+bool Worker::ArmAll() {
+  return std::all_of(used_.begin(), used_.end(), [](Rail* rail) { return rail->Arm(); });
+}
+
+// Once per call the thread hears of an event, of each rail.
 void Worker::Listen() {
   if (ending_) return;
-  ucs_status_t status;
   do {
-    while (ucx_->ucp_worker_progress(worker_) != 0) continue;
-    status = ucx_->ucp_worker_arm(worker_);
-  } while (status == UCS_ERR_BUSY);
+    while (ProgressAll()) continue;
+  } while (!ArmAll());
   CloseFailed();
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLONESHOT;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, event_fd_, &event);
+  for (const Rail* rail : used_) {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLONESHOT;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, rail->event_fd(), &event);
+  }
   listening_ = true;
 }
 
@@ -180,7 +146,7 @@ void Worker::LeaveToThread() {
 
 void Worker::Drive() {
   if (ending_) return;
-  ucx_->ucp_worker_progress(worker_);
+  (void)ProgressAll();
   if (!failed_.empty()) CloseFailed();
 }
 
@@ -204,37 +170,57 @@ void Worker::EndPolling(bool waiting) {
 
 // ---- endpoints ----
 
-Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const void* address) {
-  std::shared_ptr<Endpoint>& known = endpoints_[process];
-  if (known != nullptr) return known;
+Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const NetworkAddress& address) {
+  CloseFailed();
+  if (const auto known = endpoints_.find(process); known != endpoints_.end()) return known->second;
+  const size_t used_before = used_.size();
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->process = process;
+  std::string ways;
+  for (const RailPair& pair : PairRails(addresses_, address.rails)) {
+    Rail* const rail = rails_[pair.own].get();
+    if (const Status status = AddLane(endpoint.get(), rail, address.rails[pair.peer]); !status.ok()) {
+      for (const Endpoint::Lane& lane : endpoint->lanes) failed_.push_back(lane.ep);
+      CloseFailed();
+      return status;
+    }
+    ways.append(ways.empty() ? "" : ", ").append(rail->options().devices);
+  }
+  if (rails_.size() > 1) AXCCL_INFO(kNet, "a process on another machine is sent messages over %s", ways.c_str());
+  endpoints_[process] = endpoint;
+  // The own thread hears of the rails that were used when it was last told to listen.
+  if (used_.size() > used_before) Listen();
+  if (endpoint->failed) return MakeStatus(Code::kSystemError, "UCX: another machine is not reached over %s", ways.c_str());
+  return endpoint;
+}
+
+Status Worker::AddLane(Endpoint* endpoint, Rail* rail, const RailAddress& address) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = static_cast<const ucp_address_t*>(address);
+  params.address = reinterpret_cast<const ucp_address_t*>(address.worker.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = OnError;
-  params.err_handler.arg = endpoint.get();
-  const ucs_status_t status = ucx_->ucp_ep_create(worker_, &params, &endpoint->ep);
-  if (status != UCS_OK) {
-    endpoints_.erase(process);
-    return Error(status, "reaching another machine (is there a network device that both have?)");
-  }
-  return known = std::move(endpoint);
+  params.err_handler.arg = endpoint;
+  Endpoint::Lane lane{rail};
+  if (const ucs_status_t status = ucx_->ucp_ep_create(rail->handle(), &params, &lane.ep); status != UCS_OK)
+    return ucx_->Error(status, "reaching another machine (is there a network device that both have?)");
+  endpoint->lanes.push_back(lane);
+  if (std::find(used_.begin(), used_.end(), rail) == used_.end()) used_.push_back(rail);
+  return Status();
 }
 
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   auto* const endpoint = static_cast<Endpoint*>(arg);
-  Worker* const worker = Get("").value();
+  Worker* const worker = Get({}).value();
   worker->Abandon(endpoint, worker->ucx_->ucs_status_string(status));
   // The other side may not have noticed.
   Lifelines::Made()->Cut(endpoint->process);
 }
 
 void Worker::Abandon(Endpoint* endpoint, const std::string& why) {
-  if (endpoint->ep != nullptr) failed_.push_back(endpoint->ep);
-  endpoint->ep = nullptr;
+  if (std::exchange(endpoint->failed, true)) return;
+  for (Endpoint::Lane& lane : endpoint->lanes) failed_.push_back(std::exchange(lane.ep, nullptr));
   for (Remote* remote : endpoint->users) remote->Lose(why);
   told_.notify_all();
 }
@@ -242,7 +228,7 @@ void Worker::Abandon(Endpoint* endpoint, const std::string& why) {
 void Worker::Fail(const ProcessId& process, const std::string& why) {
   std::lock_guard lock(mutex_);
   const auto found = endpoints_.find(process);
-  if (ending_ || found == endpoints_.end() || found->second->ep == nullptr) return;
+  if (ending_ || found == endpoints_.end() || found->second->failed) return;
   const std::shared_ptr<Endpoint> endpoint = found->second;
   Abandon(endpoint.get(), why);
   CloseFailed();
@@ -257,19 +243,19 @@ bool Worker::in_use() {
 
 // Not from within their own error handlers.
 void Worker::CloseFailed() {
-  if (failed_.empty()) return;
-  ShutStalled(event_fd_, kRoom);
-  for (const ucp_ep_h ep : failed_) {
+  if (failed_.empty() || ending_) return;
+  std::vector<int> event_fds;
+  for (const Rail* rail : used_) event_fds.push_back(rail->event_fd());
+  ShutStalled(event_fds, kRoom);
+  for (const ucp_ep_h ep : std::exchange(failed_, {})) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK;
     param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    param.cb.send = [](void* request, ucs_status_t, void*) { Get("").value()->ucx_->ucp_request_free(request); };
+    param.cb.send = [](void* request, ucs_status_t, void*) { Get({}).value()->ucx_->ucp_request_free(request); };
     ucx_->ucp_ep_close_nbx(ep, &param);
   }
-  failed_.clear();
-  std::erase_if(endpoints_, [](const auto& entry) { return entry.second->ep == nullptr && entry.second.use_count() == 1; });
   // Whoever comes next makes a new one.
-  for (auto it = endpoints_.begin(); it != endpoints_.end();) it = it->second->ep == nullptr ? endpoints_.erase(it) : std::next(it);
+  std::erase_if(endpoints_, [](const auto& entry) { return entry.second->failed; });
 }
 
 // ---- what arrives ----
@@ -288,26 +274,27 @@ Remote* Worker::Find(uint64_t comm, uint32_t to, uint32_t from) const {
 
 ucs_status_t Worker::OnMessage(void* arg, const void* header, size_t header_bytes, void* data, size_t bytes,
                                const ucp_am_recv_param_t* param) {
-  auto* const worker = static_cast<Worker*>(arg);
+  auto* const rail = static_cast<Rail*>(arg);
   Message message;
   if (!ParseMessage(header, header_bytes, &message)) return UCS_OK;
-  Remote* const remote = worker->Find(message.head.comm, message.head.to, message.head.from);
+  Remote* const remote = rail->owner()->Find(message.head.comm, message.head.to, message.head.from);
   if (remote == nullptr) return UCS_OK;  // of a communicator that is gone
   const bool to_fetch = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  return remote->Take(message, data, bytes, to_fetch);
+  return remote->Take(*rail, message, data, bytes, to_fetch);
 }
 
 ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_bytes, void*, size_t,
                                const ucp_am_recv_param_t* param) {
-  auto* const worker = static_cast<Worker*>(arg);
+  auto* const rail = static_cast<Rail*>(arg);
+  const Worker& worker = *rail->owner();
   WireControl control;
   if (header_bytes != sizeof(control)) return UCS_OK;
   std::memcpy(&control, header, sizeof(control));
-  Remote* const remote = worker->Find(control.comm, control.to, control.from);
+  Remote* const remote = worker.Find(control.comm, control.to, control.from);
   if (remote != nullptr) {
-    remote->TakeControl(control);
+    remote->TakeControl(*rail, control);
   } else if (control.kind == WireControl::kFlush && (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) {
-    SendControl(*worker, param->reply_ep, Answer(control));
+    SendControl(worker, param->reply_ep, Answer(control));
   }
   return UCS_OK;
 }

@@ -1,0 +1,181 @@
+// In which order messages of one sender take effect, in whichever they come.
+#include "transports/ucx/remote.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transports/ucx/connect.h"
+#include "transports/ucx/rail.h"
+#include "transports/ucx/worker.h"
+
+namespace axccl::ucx {
+namespace {
+
+constexpr uint64_t kBlockBytes = 256u << 10;
+constexpr uint64_t kNoLine = transport::RemoteRank::kNoLine;
+constexpr uint64_t kData = 4096;  // offset
+
+// A rank whose peer says what the test makes it say. Nothing is sent.
+class RemoteTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    SelfOptions self;
+    self.rails.resize(1);
+    self.rails[0].devices = "lo";
+    auto* const local = reinterpret_cast<sockaddr_in*>(&self.rails[0].local);
+    local->sin_family = AF_INET;
+    local->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const Result<NetworkAddress> address = SelfAddress(self);
+    ASSERT_TRUE(address.ok()) << address.status().message();
+    worker_ = Worker::Get({}).value();
+    static uint64_t comm = 0;
+    RemoteOptions options;
+    options.comm = ++comm;
+    options.peer = 1;
+    options.process[0] = 1;
+    options.address = address.value();
+    options.block = own_.data();
+    options.block_bytes = kBlockBytes;
+    options.arrived = [this] { seen_.push_back({WordAt(0), WordAt(kData)}); };
+    const auto remote = Remote::Create(worker_, options);
+    ASSERT_TRUE(remote.ok()) << remote.status().message();
+    remote_ = remote.value();
+    std::lock_guard lock(worker_->mutex());
+    rail_ = worker_->Reach(options.process, options.address).value()->lanes[0].rail;
+  }
+  void TearDown() override {
+    if (remote_ != nullptr) remote_->Detach();
+  }
+
+  uint64_t WordAt(uint64_t offset) const {
+    uint64_t word = 0;
+    std::memcpy(&word, remote_->heap() + kBlockOffset + offset, sizeof word);
+    return word;
+  }
+  // Line 0 of the block says `word`, where it is not 0; before it, so much data that begin with `first`.
+  void Come(uint32_t turn, uint64_t word, size_t bytes = 0, uint64_t first = 0, uint64_t area = 0) {
+    Message message{};
+    message.head.area = area;
+    message.head.turn = turn;
+    message.head.line = word != 0 ? 0 : kNoLine;
+    std::memcpy(message.head.line_bytes, &word, sizeof word);
+    message.head.stretches = bytes != 0;
+    message.stretch[0] = {kData, static_cast<uint32_t>(bytes), 0, 0, {}};
+    std::vector<std::byte> data(bytes);
+    if (bytes != 0) std::memcpy(data.data(), &first, sizeof first);
+    std::lock_guard lock(worker_->mutex());
+    EXPECT_EQ(remote_->Take(*rail_, message, data.data(), bytes, false), UCS_OK);
+  }
+
+  struct Seen {
+    uint64_t line, data;
+    bool operator==(const Seen&) const = default;
+  };
+  std::vector<std::byte> own_ = std::vector<std::byte>(kBlockBytes);
+  std::vector<Seen> seen_;  // at each arrival
+  Worker* worker_ = nullptr;
+  const Rail* rail_ = nullptr;
+  std::shared_ptr<Remote> remote_;
+};
+
+TEST_F(RemoteTest, MessagesThatComeInOrderTakeEffectAtOnce) {
+  Come(0, 10, 8, 100);
+  EXPECT_EQ(seen_, (std::vector<Seen>{{10, 100}}));
+  Come(1, 11, kLargeBytes, 101);
+  Come(2, 0, 8, 102);
+  EXPECT_EQ(seen_, (std::vector<Seen>{{10, 100}, {11, 101}, {11, 102}}));
+}
+
+TEST_F(RemoteTest, EarlyOnesWaitForThoseBefore) {
+  Come(3, 13);
+  Come(1, 11, 8, 101);
+  Come(2, 12, 8, 102);
+  EXPECT_TRUE(seen_.empty());
+  EXPECT_EQ(WordAt(kData), 0u) << "a small message has its data with it";
+  Come(0, 10);
+  EXPECT_EQ(seen_, (std::vector<Seen>{{10, 0}, {11, 101}, {12, 102}, {13, 102}}));
+}
+
+TEST_F(RemoteTest, LargeDataAreStoredWhenTheyCome) {
+  Come(1, 11, kLargeBytes, 101);
+  EXPECT_TRUE(seen_.empty());
+  EXPECT_EQ(WordAt(kData), 101u);
+  EXPECT_EQ(WordAt(0), 0u);
+  Come(0, 10);
+  EXPECT_EQ(seen_, (std::vector<Seen>{{10, 101}, {11, 101}}));
+}
+
+TEST_F(RemoteTest, WhatIsForNobodyAnyMoreHasItsTurn) {
+  Come(1, 11);
+  Come(0, 10, 8, 100, 4711);
+  EXPECT_EQ(seen_, (std::vector<Seen>{{11, 0}}));
+  Come(3, 13, 8, 103, 4711);
+  Come(2, 12);
+  Come(4, 14);
+  EXPECT_EQ(seen_, (std::vector<Seen>{{11, 0}, {12, 0}, {14, 0}}));
+}
+
+// ---- numbers that mean nothing ----
+
+TEST_F(RemoteTest, NobodySaysTheSameTwice) {
+  Come(0, 10);
+  EXPECT_FALSE(remote_->Died());
+  Come(0, 20);
+  EXPECT_TRUE(remote_->Died());
+  EXPECT_EQ(remote_->Trouble(), "it sent what is no message");
+  EXPECT_EQ(WordAt(0), 10u);
+}
+
+TEST_F(RemoteTest, NorWhatWaits) {
+  Come(2, 12);
+  Come(2, 22);
+  EXPECT_TRUE(remote_->Died());
+}
+
+TEST_F(RemoteTest, NorWhatIsFarAhead) {
+  Come(kMostAhead - 1, 12);
+  EXPECT_FALSE(remote_->Died());
+  Come(kMostAhead, 13);
+  EXPECT_TRUE(remote_->Died());
+  Come(0, 10);
+  EXPECT_EQ(WordAt(0), 0u) << "nothing it says counts any more";
+}
+
+TEST_F(RemoteTest, FlushesAreNumberedToo) {
+  WireControl flush{};
+  flush.kind = WireControl::kFlush;
+  flush.turn = 1;
+  Come(2, 12);
+  {
+    std::lock_guard lock(worker_->mutex());
+    remote_->TakeControl(*rail_, flush);
+  }
+  EXPECT_FALSE(remote_->Died());
+  Come(0, 10);
+  EXPECT_EQ(seen_, (std::vector<Seen>{{10, 0}, {12, 0}}));
+  std::lock_guard lock(worker_->mutex());
+  remote_->TakeControl(*rail_, flush);
+  EXPECT_TRUE(remote_->Died());
+}
+
+TEST(WireTurns, WrapAround) {
+  uint64_t number = 0;
+  const uint64_t next = 0x1fffffff0;
+  EXPECT_TRUE(MayCome(0xfffffff0, next, &number));
+  EXPECT_EQ(number, next);
+  EXPECT_TRUE(MayCome(5, next, &number));
+  EXPECT_EQ(number, 0x200000005u);
+  EXPECT_FALSE(MayCome(0xffffffef, next, &number));
+  EXPECT_TRUE(MayCome(static_cast<uint32_t>(next) + kMostAhead - 1, next, &number));
+  EXPECT_FALSE(MayCome(static_cast<uint32_t>(next) + kMostAhead, next, &number));
+}
+
+}  // namespace
+}  // namespace axccl::ucx
