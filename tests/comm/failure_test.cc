@@ -135,6 +135,7 @@ TEST_P(DeathTest, AnywhereInAStreamOfOperations) {
       EXPECT_EQ(result, ncclRemoteError) << ncclGetLastError(nullptr);
       EXPECT_LT(NowNs(), context.Await(kDeathCell) + AllowedNs(100));
       EXPECT_TRUE(harness::LastErrorHas("rank " + std::to_string(victim))) << ncclGetLastError(nullptr);
+      ASSERT_TRUE(context.Barrier(1, 2));  // one that left now could be taken for the victim
       EXPECT_OK(ncclCommAbort(clique.comm()));
       clique.ForgetComms();
     });

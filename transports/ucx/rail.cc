@@ -27,6 +27,8 @@ Result<std::unique_ptr<Rail>> Rail::Create(Worker* owner, const Library& ucx, co
   return rail;
 }
 
+bool Rail::greets() const { return !HasAdapters(options_.devices); }
+
 size_t Rail::most_bytes() const { return HasAdapters(options_.devices) ? ~size_t{0} : kPieceOfTcp; }
 
 Status Rail::Start(const std::string& families) {
@@ -65,7 +67,11 @@ Status Rail::Configure(const std::string& families, ucp_config_t* config) const 
   if (!families.empty()) AXCCL_RETURN_IF_ERROR(set("TCP_", "AF_PRIO", families));
   // A connection that cannot be made must not hold up the others.
   AXCCL_RETURN_IF_ERROR(set("TCP_", "CONN_NB", "y"));
-  if (!HasAdapters(options_.devices)) return set("", "RNDV_THRESH", kNeverToBeFetched);
+  if (!HasAdapters(options_.devices)) {
+    // Connections are greeted over first (endpoint.h).
+    AXCCL_RETURN_IF_ERROR(set("", "RESOLVE_REMOTE_EP_ID", "n"));
+    return set("", "RNDV_THRESH", kNeverToBeFetched);
+  }
   const auto ports = std::count(options_.devices.begin(), options_.devices.end(), ':');
   if (ports < 2) return Status();
   const std::string most = std::to_string(std::min<size_t>(static_cast<size_t>(ports), kMostRails));

@@ -33,6 +33,8 @@ class Rail {
   int event_fd() const { return event_fd_; }
   // Data of one message at most, but for a stretch that must not be divided.
   size_t most_bytes() const;
+  // Whether its peers are greeted before they are sent messages (endpoint.h).
+  bool greets() const;
 
   // Calls `handler` with this rail as its argument for every active message of that id.
   Status Receive(unsigned id, ucp_am_recv_callback_t handler);

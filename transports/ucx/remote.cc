@@ -51,6 +51,7 @@ struct Remote::Outgoing {
   std::shared_ptr<Memory> memory;
   std::vector<std::byte> header;
   std::vector<ucp_dt_iov_t> data;
+  WireControl flush{};  // kind 0: none
   size_t lane = 0, bytes = 0;
 };
 
@@ -78,6 +79,8 @@ Result<std::byte*> MapMirror(uint64_t bytes, uint32_t peer) {
 
 }  // namespace
 
+Remote::Remote(Worker* worker, RemoteOptions options) : worker_(worker), options_(std::move(options)) {}
+
 Result<std::shared_ptr<Remote>> Remote::Create(Worker* worker, RemoteOptions options) {
   std::shared_ptr<Remote> remote(new Remote(worker, std::move(options)));
   const RemoteOptions& asked = remote->options_;
@@ -92,8 +95,9 @@ Result<std::shared_ptr<Remote>> Remote::Create(Worker* worker, RemoteOptions opt
   return remote;
 }
 
+// The last to let go may be a message that is over, with the lock held.
 Remote::~Remote() {
-  Detach();
+  if (!detached_) Detach();
   if (heap_ != nullptr) munmap(heap_, heap_bytes_);
 }
 
@@ -102,6 +106,7 @@ void Remote::Detach() {
   if (std::exchange(detached_, true) || endpoint_ == nullptr) return;
   worker_->Unregister(key(), this);
   std::erase(endpoint_->users, this);
+  TakeDelayed();
 }
 
 Result<std::shared_ptr<transport::RemoteRank::Area>> Remote::AddArea(uint64_t key, std::byte* own, uint64_t bytes) {
@@ -121,6 +126,7 @@ std::shared_ptr<Remote::Memory> Remote::Find(uint64_t area) const {
 }
 
 void Remote::Lose(const std::string& why) {
+  TakeDelayed();
   if (detached_ || lost_) return;
   lost_ = true;
   trouble_ = why;
@@ -188,8 +194,20 @@ void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Str
     message->data.push_back({(s.of_peer ? memory->mirror() : memory->own) + s.offset, s.bytes});
     message->bytes += s.bytes;
   }
-  message->owner = shared_from_this();
   message->memory = memory;
+  Post(std::move(message));
+}
+
+void Remote::Post(std::unique_ptr<Outgoing> message) {
+  if (endpoint_->failed) return;
+  if (!endpoint_->open()) {
+    in_flight_.fetch_add(1, std::memory_order_relaxed);
+    worker_->AddUnsent(1);
+    delayed_.push_back(std::move(message));
+    return;
+  }
+  if (message->flush.kind != 0) return SendControl(*worker_, endpoint_->lanes[message->lane].ep, message->flush);
+  message->owner = shared_from_this();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = OnSent;
@@ -215,6 +233,17 @@ void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Str
   worker_->AddUnsent(1);
   lane.unsent += message->bytes;
   message.release();
+}
+
+std::vector<std::unique_ptr<Remote::Outgoing>> Remote::TakeDelayed() {
+  const auto count = static_cast<int>(delayed_.size());
+  worker_->AddUnsent(-count);
+  in_flight_.fetch_sub(count, std::memory_order_release);
+  return std::exchange(delayed_, {});
+}
+
+void Remote::SendDelayed() {
+  for (std::unique_ptr<Outgoing>& message : TakeDelayed()) Post(std::move(message));
 }
 
 void Remote::OnSent(void* request, ucs_status_t, void* arg) {
@@ -394,10 +423,12 @@ void Remote::Flush(std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(worker_->mutex());
   if (endpoint_->failed || worker_->ending()) return;
-  for (const Endpoint::Lane& lane : endpoint_->lanes) {
-    SendControl(*worker_, lane.ep,
-                WireControl{options_.comm, options_.self, options_.peer, WireControl::kFlush, ++flushes_,
-                            static_cast<uint32_t>(sent_++), 0});
+  for (size_t lane = 0; lane < endpoint_->lanes.size(); ++lane) {
+    auto flush = std::make_unique<Outgoing>();
+    flush->lane = lane;
+    flush->flush = {options_.comm, options_.self,   options_.peer,
+                    WireControl::kFlush, ++flushes_, static_cast<uint32_t>(sent_++), 0};
+    Post(std::move(flush));
   }
   const uint32_t number = flushes_;
   while (flushed_ < number && !endpoint_->failed) {

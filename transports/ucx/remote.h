@@ -41,6 +41,8 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
 
   // ---- for the worker, with its lock held ----
   void Lose(const std::string& why);
+  // What waited for the endpoint to open.
+  void SendDelayed();
   ucs_status_t Take(const Rail& rail, const Message& message, void* data, size_t bytes, bool to_fetch);
   void TakeControl(const Rail& rail, const WireControl& control);
 
@@ -51,9 +53,11 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   // The block and its mirror, or an area.
   class Memory;
 
-  Remote(Worker* worker, RemoteOptions options) : worker_(worker), options_(std::move(options)) {}
+  Remote(Worker* worker, RemoteOptions options);
   Worker::Key key() const { return {options_.comm, options_.self, options_.peer}; }
   void SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
+  void Post(std::unique_ptr<Outgoing> message);
+  std::vector<std::unique_ptr<Outgoing>> TakeDelayed();
   std::shared_ptr<Memory> Find(uint64_t area) const;
   bool Expects(uint32_t turn, uint64_t* number);
   static void Store(const Message& message, const Memory& memory, const void* data);
@@ -71,6 +75,7 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
   uint64_t sent_ = 0, taken_ = 0;  // messages so far; those that have come before their turn are not taken yet:
   std::map<uint64_t, std::shared_ptr<Incoming>> incoming_;  // by number, `taken_` and above
+  std::vector<std::unique_ptr<Outgoing>> delayed_;  // until the endpoint opens
   std::atomic<int> in_flight_{0};
   std::string trouble_;
   bool detached_ = false, lost_ = false;

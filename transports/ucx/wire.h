@@ -14,7 +14,7 @@
 
 namespace axccl::ucx {
 
-inline constexpr unsigned kMessage = 1, kControl = 2;  // ids of active messages
+inline constexpr unsigned kMessage = 1, kControl = 2, kGreeting = 3;  // ids of active messages
 inline constexpr uint32_t kMaxStretches = 32;
 // A message with as many bytes of data is large: it goes by any rail, and its data are stored when they come, not in its turn.
 inline constexpr size_t kLargeBytes = transport::RemoteRank::kLargeBytes;
@@ -67,5 +67,13 @@ struct WireControl {
   uint32_t reserved;
 };
 static_assert(sizeof(WireControl) == 32);
+
+// Between processes; see endpoint.h.
+struct WireGreeting {
+  std::array<uint8_t, 16> process;  // the sender's
+  uint32_t asks;                    // not 0: it has not been greeted yet
+  uint32_t reserved;
+};
+static_assert(sizeof(WireGreeting) == 24);
 
 }  // namespace axccl::ucx

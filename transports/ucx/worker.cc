@@ -29,23 +29,6 @@ constexpr std::chrono::milliseconds kRoom(500);
 
 }  // namespace
 
-size_t Endpoint::Choose(size_t bytes) {
-  if (lanes.size() == 1 || bytes < kLargeBytes) return 0;
-  // By turns where they are equal.
-  size_t best = turn_;
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    const size_t next = (turn_ + i) % lanes.size();
-    if (lanes[next].unsent < lanes[best].unsent) best = next;
-  }
-  turn_ = (best + 1) % lanes.size();
-  return best;
-}
-
-Endpoint::Lane& Endpoint::LaneOf(const Rail* rail) {
-  const auto found = std::find_if(lanes.begin(), lanes.end(), [&](const Lane& lane) { return lane.rail == rail; });
-  return found != lanes.end() ? *found : lanes.front();
-}
-
 Result<Worker*> Worker::Get(const SelfOptions& options) {
   static Worker* const worker = new Worker;
   static const Status* const status = new Status(worker->Start(options));
@@ -55,6 +38,7 @@ Result<Worker*> Worker::Get(const SelfOptions& options) {
 
 Status Worker::Start(const SelfOptions& options) {
   AXCCL_ASSIGN_OR_RETURN(ucx_, Library::Get());
+  self_ = options.process;
   Status failed;
   for (const RailOptions& of_rail : options.rails) {
     const Status added = AddRail(of_rail, options.families);
@@ -69,6 +53,7 @@ Status Worker::AddRail(const RailOptions& options, const std::string& families) 
   AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Rail> rail, Rail::Create(this, *ucx_, options, families));
   AXCCL_RETURN_IF_ERROR(rail->Receive(kMessage, OnMessage));
   AXCCL_RETURN_IF_ERROR(rail->Receive(kControl, OnControl));
+  AXCCL_RETURN_IF_ERROR(rail->Receive(kGreeting, OnGreeting));
   addresses_.push_back({options.network, options.megabits, rail->address(), options.local});
   rails_.push_back(std::move(rail));
   return Status();
@@ -114,6 +99,7 @@ void Worker::Listen() {
   if (ending_) return;
   do {
     while (ProgressAll()) continue;
+    Greet();
   } while (!ArmAll());
   CloseFailed();
   for (const Rail* rail : used_) {
@@ -135,8 +121,8 @@ void Worker::Main() {
     const uint32_t uses = uses_.load(std::memory_order_relaxed);
     const bool used = std::exchange(seen, uses) != uses;
     // An event that nobody polls for is this thread's.
-    if (!listening_ && polling_ == 0 && (events > 0 || !used)) Listen();
-    doze = !listening_;
+    if (polling_ == 0 && (!greeting_.empty() || (!listening_ && (events > 0 || !used)))) Listen();
+    doze = !listening_ || !greeting_.empty();
   }
 }
 
@@ -147,6 +133,7 @@ void Worker::LeaveToThread() {
 void Worker::Drive() {
   if (ending_) return;
   (void)ProgressAll();
+  if (!greeting_.empty()) Greet();
   if (!failed_.empty()) CloseFailed();
 }
 
@@ -174,8 +161,7 @@ Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const 
   CloseFailed();
   if (const auto known = endpoints_.find(process); known != endpoints_.end()) return known->second;
   const size_t used_before = used_.size();
-  auto endpoint = std::make_shared<Endpoint>();
-  endpoint->process = process;
+  auto endpoint = std::make_shared<Endpoint>(process);
   std::string ways;
   for (const RailPair& pair : PairRails(addresses_, address.rails)) {
     Rail* const rail = rails_[pair.own].get();
@@ -188,6 +174,8 @@ Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const 
   }
   if (rails_.size() > 1) AXCCL_INFO(kNet, "a process on another machine is sent messages over %s", ways.c_str());
   endpoints_[process] = endpoint;
+  greeting_.push_back(endpoint);
+  Greet();
   // The own thread hears of the rails that were used when it was last told to listen.
   if (used_.size() > used_before) Listen();
   if (endpoint->failed) return MakeStatus(Code::kSystemError, "UCX: another machine is not reached over %s", ways.c_str());
@@ -202,12 +190,16 @@ Status Worker::AddLane(Endpoint* endpoint, Rail* rail, const RailAddress& addres
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = OnError;
   params.err_handler.arg = endpoint;
-  Endpoint::Lane lane{rail};
-  if (const ucs_status_t status = ucx_->ucp_ep_create(rail->handle(), &params, &lane.ep); status != UCS_OK)
+  ucp_ep_h ep = nullptr;
+  if (const ucs_status_t status = ucx_->ucp_ep_create(rail->handle(), &params, &ep); status != UCS_OK)
     return ucx_->Error(status, "reaching another machine (is there a network device that both have?)");
-  endpoint->lanes.push_back(lane);
+  endpoint->Add(rail, ep);
   if (std::find(used_.begin(), used_.end(), rail) == used_.end()) used_.push_back(rail);
   return Status();
+}
+
+void Worker::Greet() {
+  std::erase_if(greeting_, [&](const auto& endpoint) { return endpoint->Greet(*ucx_, self_); });
 }
 
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
@@ -296,6 +288,22 @@ ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_byte
   } else if (control.kind == WireControl::kFlush && (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) {
     SendControl(worker, param->reply_ep, Answer(control));
   }
+  return UCS_OK;
+}
+
+ucs_status_t Worker::OnGreeting(void* arg, const void* header, size_t header_bytes, void*, size_t,
+                                const ucp_am_recv_param_t*) {
+  auto* const rail = static_cast<Rail*>(arg);
+  Worker* const worker = rail->owner();
+  WireGreeting greeting;
+  if (header_bytes != sizeof(greeting)) return UCS_OK;
+  std::memcpy(&greeting, header, sizeof(greeting));
+  const auto found = worker->endpoints_.find(greeting.process);
+  if (found == worker->endpoints_.end() || found->second->failed) return UCS_OK;  // it is greeted when it is reached
+  found->second->Hear(rail, greeting.asks != 0);
+  std::vector<std::shared_ptr<Endpoint>>& greeting_now = worker->greeting_;
+  if (std::find(greeting_now.begin(), greeting_now.end(), found->second) == greeting_now.end())
+    greeting_now.push_back(found->second);
   return UCS_OK;
 }
 

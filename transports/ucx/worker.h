@@ -23,6 +23,7 @@
 #include "src/base/service_fd.h"
 #include "src/base/status.h"
 #include "transports/ucx/connect.h"
+#include "transports/ucx/endpoint.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/rail.h"
 #include "transports/ucx/wire.h"
@@ -31,35 +32,9 @@ namespace axccl::ucx {
 
 class Remote;
 
-// Of a process that this one sends to. Stays until one of the two ends: closing it would cut off communicators that are
-// being made meanwhile.
-class Endpoint {
- public:
-  // By one pair of rails.
-  struct Lane {
-    Rail* rail = nullptr;
-    ucp_ep_h ep = nullptr;
-    uint64_t unsent = 0;  // bytes that UCX has not done with yet
-  };
-
-  // Over which of them a message with so much data goes: one that is not large over the first, so that those after each
-  // other arrive in order and find each other in the processor's caches; a large one where least is under way.
-  size_t Choose(size_t bytes);
-  // The lane of a rail, the first where there is none.
-  Lane& LaneOf(const Rail* rail);
-
-  std::array<uint8_t, 16> process{};
-  std::vector<Lane> lanes;
-  bool failed = false;  // one of them is as good as all; `ep` are null
-  std::vector<Remote*> users;
-
- private:
-  size_t turn_ = 0;
-};
-
 class Worker {
  public:
-  using ProcessId = std::array<uint8_t, 16>;
+  using ProcessId = Endpoint::ProcessId;
   // Of a rank here and its peer: communicator, rank, peer.
   using Key = std::tuple<uint64_t, uint32_t, uint32_t>;
 
@@ -106,12 +81,15 @@ class Worker {
   [[noreturn]] void Main();
   void Abandon(Endpoint* endpoint, const std::string& why);
   void CloseFailed();
+  void Greet();
   Remote* Find(uint64_t comm, uint32_t to, uint32_t from) const;
   static void OnError(void* endpoint, ucp_ep_h ep, ucs_status_t status);
   static ucs_status_t OnMessage(void* rail, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param);
   static ucs_status_t OnControl(void* rail, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param);
+  static ucs_status_t OnGreeting(void* rail, const void* header, size_t header_bytes, void* data, size_t bytes,
+                                 const ucp_am_recv_param_t* param);
 
   const Library* ucx_ = nullptr;
   std::vector<std::unique_ptr<Rail>> rails_;
@@ -120,7 +98,10 @@ class Worker {
 
   std::mutex mutex_;
   std::condition_variable told_;
+  ProcessId self_{};
+  // A process stays until one of the two ends: closing it would cut off communicators that are being made meanwhile.
   std::map<ProcessId, std::shared_ptr<Endpoint>> endpoints_;
+  std::vector<std::shared_ptr<Endpoint>> greeting_;  // those with something to be said yet
   std::map<Key, Remote*> remotes_;
   std::vector<Rail*> used_;       // the rails that endpoints go over
   std::vector<ucp_ep_h> failed_;  // to be closed

@@ -1,0 +1,69 @@
+#include "transports/ucx/endpoint.h"
+
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "transports/ucx/remote.h"
+#include "transports/ucx/wire.h"
+
+namespace axccl::ucx {
+namespace {
+
+// Now or not at all.
+ucs_status_t SendAtOnce(const Library& ucx, ucp_ep_h ep, const WireGreeting& greeting) {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+  return UCS_PTR_STATUS(ucx.ucp_am_send_nbx(ep, kGreeting, &greeting, sizeof(greeting), nullptr, 0, &param));
+}
+
+}  // namespace
+
+void Endpoint::Add(Rail* rail, ucp_ep_h ep) { lanes.push_back({rail, ep, 0, rail->greets(), !rail->greets()}); }
+
+size_t Endpoint::Choose(size_t bytes) {
+  if (lanes.size() == 1 || bytes < kLargeBytes) return 0;
+  // By turns where they are equal.
+  size_t best = turn_;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const size_t next = (turn_ + i) % lanes.size();
+    if (lanes[next].unsent < lanes[best].unsent) best = next;
+  }
+  turn_ = (best + 1) % lanes.size();
+  return best;
+}
+
+Endpoint::Lane& Endpoint::LaneOf(const Rail* rail) {
+  const auto found = std::find_if(lanes.begin(), lanes.end(), [&](const Lane& lane) { return lane.rail == rail; });
+  return found != lanes.end() ? *found : lanes.front();
+}
+
+bool Endpoint::Greet(const Library& ucx, const ProcessId& self) {
+  const bool late = Clock::now() >= until_;
+  bool all_said = true, all_done = true;
+  for (Lane& lane : lanes) {
+    if (failed) return true;
+    if (lane.to_greet) lane.to_greet = !late && SendAtOnce(ucx, lane.ep, {self, !lane.greeted, 0}) != UCS_OK;
+    all_done = all_done && !lane.to_greet;
+    all_said = all_said && !lane.to_greet && lane.greeted;
+  }
+  if (failed || (open_ && all_done)) return true;
+  if (open_ || !(all_said || late)) return false;
+  if (!all_said) {
+    AXCCL_INFO(kNet, "a process on another machine has not greeted for %d s; it is sent messages all the same",
+               static_cast<int>(kPatience.count()));
+  }
+  open_ = true;
+  for (Remote* remote : users) remote->SendDelayed();
+  return all_done;
+}
+
+void Endpoint::Hear(const Rail* rail, bool asks) {
+  Lane& lane = LaneOf(rail);
+  lane.greeted = true;
+  if (!asks) return;
+  // What it was sent before, if anything, came when it did not know this process yet.
+  lane.to_greet = true;
+  until_ = Clock::now() + kPatience;
+}
+
+}  // namespace axccl::ucx
