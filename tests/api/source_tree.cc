@@ -132,6 +132,13 @@ std::vector<std::string> QuotedIncludes(const SourceFile& file) {
   return found;
 }
 
+std::string FirstLine(const SourceFile& file) {
+  for (const std::string& line : file.lines) {
+    if (!line.empty() && !line.starts_with("//")) return line;
+  }
+  return "";
+}
+
 std::vector<Function> FindFunctions(const SourceFile& file) {
   std::vector<Function> functions;
   std::vector<Brace> open;

@@ -21,6 +21,9 @@ std::vector<SourceFile> ReadSources(const std::vector<std::string>& folders);
 // Paths in `#include "..."` lines, in order.
 std::vector<std::string> QuotedIncludes(const SourceFile& file);
 
+// The first line that is neither empty nor a comment of `//`.
+std::string FirstLine(const SourceFile& file);
+
 struct Function {
   int first_line;  // of the head, counted from 1
   int lines;       // from the head to the closing brace

@@ -123,10 +123,38 @@ TEST(Structure, HeadersOpenWithTheirContract) {
   for (const SourceFile& file : ReadSources(kLibrary)) {
     if (!file.IsHeader() || file.lines.empty()) continue;
     EXPECT_TRUE(file.lines[0].starts_with("// ") || file.lines[0].starts_with("/* ")) << file.path;
+  }
+}
+
+TEST(Structure, HeadersAreReadOnce) {
+  std::vector<std::string> folders = kLibrary;
+  folders.push_back("tests");
+  for (const SourceFile& file : ReadSources(folders)) {
+    if (!file.IsHeader()) continue;
     const bool guarded = file.path.starts_with("include/") ||
                          std::find(file.lines.begin(), file.lines.end(), "#pragma once") != file.lines.end();
     EXPECT_TRUE(guarded) << file.path << " has no #pragma once";
   }
+}
+
+// What compiling x.cc says of x.h, so that the build compiles only other headers by themselves.
+TEST(Structure, SourcesBeginWithTheirHeader) {
+  std::vector<std::string> folders = kLibrary;
+  folders.push_back("tests");
+  const std::vector<SourceFile> files = ReadSources(folders);
+  std::set<std::string> headers;
+  for (const SourceFile& file : files) {
+    if (file.IsHeader()) headers.insert(file.path);
+  }
+  size_t checked = 0;
+  for (const SourceFile& file : files) {
+    if (!file.path.ends_with(".cc")) continue;
+    const std::string own = file.path.substr(0, file.path.size() - 2) + "h";
+    if (!headers.contains(own)) continue;
+    EXPECT_EQ(FirstLine(file), "#include \"" + own + "\"") << file.path;
+    ++checked;
+  }
+  EXPECT_GT(checked, 100u) << "the test finds no headers any more";
 }
 
 // The table of parameters and the code agree: nothing is read that is not in the table, nothing is in the table that
@@ -160,6 +188,14 @@ SourceFile Parse(const std::vector<std::string>& lines) {
   SourceFile file;
   file.lines = file.code = lines;
   return file;
+}
+
+TEST(FirstLine, IsWhatTheCompilerSeesFirst) {
+  EXPECT_EQ(FirstLine(Parse({"// a", "", "#include \"x.h\"", "#include \"y.h\""})), "#include \"x.h\"");
+  EXPECT_EQ(FirstLine(Parse({"#define A", "#include \"x.h\""})), "#define A");
+  EXPECT_EQ(FirstLine(Parse({"using A = int;", "#include \"x.h\""})), "using A = int;");
+  EXPECT_EQ(FirstLine(Parse({"/*", "#include \"x.h\"", "*/"})), "/*");
+  EXPECT_EQ(FirstLine(Parse({})), "");
 }
 
 TEST(FindFunctions, TellsFunctionsFromOtherBraces) {
