@@ -1,4 +1,5 @@
-// The tests' own strength: an interpreter with one thing left out (MUTATION says what) must be found within 100 seeds.
+// The tests' own strength: an interpreter with one thing left out (the program is called after it) must be found within
+// 100 seeds.
 //
 // Every seed has a process of its own, as mutants may use any address. A race that ThreadSanitizer reports ends it,
 // too.
@@ -7,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <string>
 
@@ -41,10 +43,10 @@ TEST(CudaMutation, IsFound) {
   constexpr int kSeeds = 100;
   for (int i = 0; i < kSeeds; ++i) {
     if (!FoundBy(harness::Seed() + static_cast<uint64_t>(i))) continue;
-    std::printf("%s is found by seed %d\n", MUTATION, i + 1);
+    std::printf("%s: found by seed %d\n", program_invocation_short_name, i + 1);
     return;
   }
-  FAIL() << MUTATION << " is not found by " << kSeeds << " seeds from " << harness::Seed();
+  FAIL() << program_invocation_short_name << ": not found by " << kSeeds << " seeds from " << harness::Seed();
 }
 
 }  // namespace
