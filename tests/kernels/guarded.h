@@ -4,12 +4,12 @@
 // whether both margins still hold it. Not thread-safe. Memory is reused between placements, as tests place millions.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <vector>
+
+#include "tests/kernels/oracle.h"
 
 namespace axccl::kernels {
 
@@ -18,7 +18,7 @@ class Guarded {
   explicit Guarded(size_t max_bytes) : memory_(max_bytes + 2 * kMargin + 2 * kLine) {}
 
   // An output of `bytes` bytes at a random multiple of `element` bytes from a cache line.
-  void Place(size_t bytes, size_t element, std::mt19937_64& random) {
+  void Place(size_t bytes, size_t element, Generator& random) {
     PlaceAt(random() % (kLine / element) * element, bytes);
   }
   // An output at the beginning of a cache line.
@@ -26,11 +26,7 @@ class Guarded {
 
   uint8_t* data() { return begin_; }
 
-  bool Intact() const {
-    const auto is_sentinel = [](uint8_t byte) { return byte == kSentinel; };
-    return std::all_of(begin_ - kMargin, begin_, is_sentinel) &&
-           std::all_of(begin_ + bytes_, begin_ + bytes_ + kMargin, is_sentinel);
-  }
+  bool Intact() const { return IsMargin(begin_ - kMargin) && IsMargin(begin_ + bytes_); }
 
  private:
   void PlaceAt(size_t in_line, size_t bytes) {
@@ -38,6 +34,11 @@ class Guarded {
     begin_ = memory_.data() + aligned + kMargin + in_line;
     bytes_ = bytes;
     std::memset(begin_ - kMargin, kSentinel, bytes + 2 * kMargin);
+  }
+
+  static bool IsMargin(const uint8_t* at) {
+    static const std::vector<uint8_t> margin(kMargin, kSentinel);
+    return std::memcmp(at, margin.data(), kMargin) == 0;
   }
 
   static constexpr uint8_t kSentinel = 0xa5;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <random>
 
 namespace axccl::kernels {
 namespace {
@@ -281,18 +282,33 @@ std::string PairName(const Pair& pair) {
   return name;
 }
 
-std::mt19937_64& Random() {
-  static std::mt19937_64 random = [] {
+Generator& Random() {
+  static Generator random = [] {
     const char* given = std::getenv("AXCCL_TEST_SEED");
     const uint64_t seed = given ? std::strtoull(given, nullptr, 0) : std::random_device()();
     std::printf("AXCCL_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
     std::fflush(stdout);
-    return std::mt19937_64(seed);
+    return Generator(seed);
   }();
   return random;
 }
 
-uint64_t RandomElement(DataType type, std::mt19937_64& random) {
+// The code of an ordinary value in [-8, 8) of a format of two bytes or less: one of 2^16, as many as the largest has codes,
+// because searching for each takes most of the time of the tests.
+uint32_t OrdinaryCode(DataType type, uint16_t choice) {
+  static std::vector<uint16_t> tables[kNumDataTypes];
+  static const bool filled = [] {
+    for (DataType t : {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4M3, DataType::kFloat8E5M2}) {
+      for (int i = 0; i < 1 << 16; ++i)
+        tables[static_cast<int>(t)].push_back(static_cast<uint16_t>(Encode(t, static_cast<float>((i * 0x1p-16 - 0.5) * 16))));
+    }
+    return true;
+  }();
+  (void)filled;
+  return tables[static_cast<int>(type)][choice];
+}
+
+uint64_t RandomElement(DataType type, Generator& random) {
   const uint64_t bits = random();
   const uint64_t kind = random() % 8;
   const double ordinary = (static_cast<double>(bits >> 11) * 0x1p-53 - 0.5) * 16;
@@ -313,7 +329,9 @@ uint64_t RandomElement(DataType type, std::mt19937_64& random) {
     const uint32_t sign = Encode(type, -0.0f);
     return (bits & 1 ? sign : 0) | (bits & 2 ? Encode(type, std::numeric_limits<float>::infinity()) : 0);
   }
-  return kind < 6 ? Encode(type, static_cast<float>(ordinary)) : bits;
+  if (kind >= 6) return bits;
+  if (type == DataType::kFloat32) return std::bit_cast<uint32_t>(static_cast<float>(ordinary));
+  return OrdinaryCode(type, static_cast<uint16_t>(bits >> 48));
 }
 
 uint64_t LoadElement(const void* from, size_t index, size_t size) {

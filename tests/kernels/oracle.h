@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -40,11 +39,31 @@ struct Pair {
 const std::vector<Pair>& AllPairs();
 std::string PairName(const Pair& pair);
 
+// Random bits, fast: the tests fill gigabytes with them. SplitMix64.
+class Generator {
+ public:
+  using result_type = uint64_t;
+
+  explicit Generator(uint64_t seed) : state_(seed) {}
+
+  static constexpr uint64_t min() { return 0; }
+  static constexpr uint64_t max() { return ~uint64_t{0}; }
+  uint64_t operator()() {
+    uint64_t x = state_ += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+  }
+
+ private:
+  uint64_t state_;
+};
+
 // A generator from AXCCL_TEST_SEED, or from the system's entropy. Prints the seed once per process.
-std::mt19937_64& Random();
+Generator& Random();
 
 // A scalar of `type`: a value of ordinary size, or any bits at all, or one of the special codes.
-uint64_t RandomElement(DataType type, std::mt19937_64& random);
+uint64_t RandomElement(DataType type, Generator& random);
 
 // Reads and writes an element as bits.
 uint64_t LoadElement(const void* from, size_t index, size_t size);

@@ -61,7 +61,7 @@ TEST(OracleTest, EveryCodeEncodesToItself) {
 }
 
 TEST(OracleTest, DecodesF32AsTheMachineDoes) {
-  std::mt19937_64& random = Random();
+  Generator& random = Random();
   for (int i = 0; i < 100000; ++i) {
     const uint32_t bits = static_cast<uint32_t>(random());
     const float value = std::bit_cast<float>(bits);

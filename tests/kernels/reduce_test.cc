@@ -40,7 +40,7 @@ class ReduceTest : public testing::TestWithParam<Pair> {
 
   // New sources, and what reducing them gives. Divisors: small, large powers of two and others, beyond the type.
   void Prepare(int num_src, bool with_pre, bool with_post) {
-    std::mt19937_64& random = Random();
+    Generator& random = Random();
     oracle_ = {.type = type_, .combine = combine_, .src = {}, .pre = {}};
     for (int k = 0; k < num_src; ++k) {
       for (size_t i = 0; i < inputs_[k].size() / scalar_size_; ++i)
@@ -66,7 +66,7 @@ class ReduceTest : public testing::TestWithParam<Pair> {
     return type_ != DataType::kBool && combine_ <= (IsComplex(type_) ? Combine::kSum : Combine::kMin);
   }
 
-  Factor RandomFactor(std::mt19937_64& random) const {
+  Factor RandomFactor(Generator& random) const {
     Factor factor;
     const double ordinary = (static_cast<double>(random() >> 11) * 0x1p-53 - 0.25) * 4;
     if (ScalarType(type_) == DataType::kFloat64) {
@@ -113,16 +113,15 @@ class ReduceTest : public testing::TestWithParam<Pair> {
     ReduceWithIsa(isa, request);
     for (int d = 0; d < num_dst; ++d) {
       ASSERT_TRUE(dst_[d].Intact()) << "wrote outside of destination " << d;
-      ASSERT_NO_FATAL_FAILURE(CheckResult(dst[d], count)) << "destination " << d;
+      if (std::memcmp(dst[d], wanted_.data(), bytes) != 0) return TellDifference(d, dst[d], count);
     }
     for (int k = 0; k < num_src; ++k) ASSERT_TRUE(src_[k].Intact()) << "wrote outside of source " << k;
   }
 
-  void CheckResult(const void* result, size_t count) {
-    if (std::memcmp(result, wanted_.data(), count * size_) == 0) return;
+  void TellDifference(int destination, const void* result, size_t count) {
     for (size_t i = 0; i < count * size_ / scalar_size_; ++i) {
       ASSERT_EQ(LoadElement(result, i, scalar_size_), LoadElement(wanted_.data(), i, scalar_size_))
-          << "bits of scalar " << i;
+          << "bits of scalar " << i << " of destination " << destination;
     }
   }
 

@@ -31,7 +31,7 @@ class CudaMoversTest : public testing::TestWithParam<Pair> {
   }
 
   Factor RandomFactor() const {
-    std::mt19937_64& random = Random();
+    Generator& random = Random();
     const double ordinary = (static_cast<double>(random() >> 11) * 0x1p-53 - 0.25) * 4;
     Factor factor{};
     if (ScalarType(type_) == DataType::kFloat64) {
@@ -52,7 +52,7 @@ class CudaMoversTest : public testing::TestWithParam<Pair> {
   }
 
   void CheckOne(size_t count, int num_src, int num_dst) {
-    std::mt19937_64& random = Random();
+    Generator& random = Random();
     const bool together = random() % 3 != 0, in_place = random() % 3 == 0;
     shift_ = 0;
     const size_t shift = random() % (64 / size_) * size_;
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMoversTest, testing::ValuesIn(AllPairs()),
 
 // Opaque elements are copied, of every size and from every address.
 TEST(CudaMovers, CopiesOpaqueElements) {
-  std::mt19937_64& random = Random();
+  Generator& random = Random();
   for (int bytes = 1; bytes <= kMaxOpaqueBytes; ++bytes) {
     for (const size_t count : kCounts) {
       const size_t total = count * static_cast<size_t>(bytes);

@@ -78,7 +78,7 @@ class CudaRowsTest : public testing::TestWithParam<Pair> {
   }
 
   void CheckOne(size_t count, size_t num_src, size_t num_dst) {
-    std::mt19937_64& random = Random();
+    Generator& random = Random();
     const size_t bytes = count * size_, scalar = ElementSize(ScalarType(type_)), num = num_src + num_dst;
     const auto rows = static_cast<uint32_t>(1 + random() % ((1u << num) - 1));  // destinations first
     const bool aligned = random() % 2 == 0;
