@@ -18,6 +18,14 @@ using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
 
+// What an element's type makes of it does not depend on the number of ranks: with more than 16 of them each call, fold and
+// count has one of three types, in turn.
+bool IsTurnOf(const Case& c) {
+  const int type = c.type == ncclFloat32 ? 0 : c.type == ncclInt8 ? 1 : 2;
+  const int count = c.count == 1 ? 0 : c.count == 65 ? 1 : 2;
+  return (type + count + static_cast<int>(c.fold)) % 3 == 0;
+}
+
 class ManyRanksTest : public testing::TestWithParam<Layout> {};
 
 TEST_P(ManyRanksTest, EveryCall) {
@@ -27,6 +35,7 @@ TEST_P(ManyRanksTest, EveryCall) {
     const bool type = c.type == ncclFloat32 || c.type == ncclInt8 || c.type == ncclFloat8e4m3;
     const bool fold = c.fold == Fold::kSum || c.fold == Fold::kAvg || c.fold == Fold::kMax;
     if (!type || !fold) continue;
+    if (nranks > 16 && !harness::FullTests() && !IsTurnOf(c)) continue;
     cases.push_back(c);
     // A plan for each of 64 roots would only measure the verifier.
     cases.back().root = c.root % 3 * (nranks - 1) / 2;
