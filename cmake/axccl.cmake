@@ -17,6 +17,17 @@ if(AXCCL_SANITIZE)
   target_link_options(axccl_flags INTERFACE -fsanitize=${AXCCL_SANITIZE})
 endif()
 
+# axccl_light_code(): code of this folder and those below, tests, is compiled at -Og, which takes the compiler half of the
+# time of -O2: most of it runs once and waits for the library. axccl_heavy_code(TARGET...) for what computes.
+macro(axccl_light_code)
+  string(REPLACE "-O2" "-Og" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
+endmacro()
+function(axccl_heavy_code)
+  foreach(target ${ARGN})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>)
+  endforeach()
+endfunction()
+
 # axccl_folder(NAME SOURCES a.cc ... DEPS axccl_base ...): the library of one folder.
 function(axccl_folder name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
