@@ -1,7 +1,6 @@
 // How this process is reached by those it shares no memory with, as the environment has it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,7 +8,6 @@
 
 #include "src/base/status.h"
 #include "src/boot/interfaces.h"
-#include "src/comm/pair_class.h"
 #include "src/comm/placement.h"
 #include "transports/ucx/connect.h"
 
@@ -38,26 +36,5 @@ struct Rails {
 // Which of these become rails, over which messages go side by side: one of each network, the fastest and then the first,
 // ucx::kMostRails at most. The fastest are first. What slower ones are for see ucx::PairRails. `ways` is not empty.
 Rails ChooseRails(std::span<const Way> ways);
-
-// How a process is reached, as it is told to others. Plain data.
-struct WireNetwork {
-  struct Rail {
-    uint64_t megabits;
-    boot::Address lifeline;
-    uint32_t bytes;  // in `data`, after those of the rails before it
-    char network[56];
-  };
-  uint32_t rails;
-  std::array<uint8_t, 16> token;
-  NetworkText text;
-  Rail rail[ucx::kMostRails];
-  std::byte data[3000];
-};
-static_assert(sizeof(WireNetwork) <= 3800);
-
-// kSystemError where UCX's addresses take more than there is room for.
-Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& text);
-// kRemoteError, naming the rank, where it is none.
-Result<ucx::NetworkAddress> Unpack(const WireNetwork& network, size_t rank);
 
 }  // namespace axccl::comm

@@ -14,6 +14,7 @@
 #include "src/base/rank_list.h"
 #include "src/comm/gpu_blocks.h"
 #include "src/comm/network.h"
+#include "src/comm/network_address.h"
 #include "src/comm/network_survey.h"
 #include "src/comm/placement.h"
 #include "src/device/host/waiting.h"

@@ -20,6 +20,7 @@
 #include "src/boot/node.h"
 #include "src/boot/unique_id.h"
 #include "src/boot/wire.h"
+#include "src/comm/network_address.h"
 #include "src/cost/machine.h"
 #include "src/cost/network.h"
 #include "src/plan/text.h"
@@ -258,6 +259,24 @@ void Message(const uint8_t* data, size_t size) {
   Check(message.head.line == ~uint64_t{0} || Wide{message.head.line} + 64 <= sizes[0], "a line leaves the memory");
 }
 
+// ---- src/comm ----
+
+// What is accepted means the same when it is packed again.
+void NetworkAddress(const uint8_t* data, size_t size) {
+  comm::WireNetwork wire{};
+  std::memcpy(static_cast<void*>(&wire), data, std::min(size, sizeof wire));
+  const Result<ucx::NetworkAddress> address = comm::Unpack(wire, 7);
+  if (!address.ok()) return;
+  const Result<comm::WireNetwork> packed = comm::Pack(address.value(), wire.text);
+  Check(packed.ok(), "what was told cannot be told again");
+  const Result<ucx::NetworkAddress> again = comm::Unpack(packed.value(), 7);
+  Check(again.ok() && again.value().rails.size() == address.value().rails.size(), "the rails change");
+  for (size_t i = 0; i < address.value().rails.size(); ++i) {
+    const ucx::RailAddress &one = address.value().rails[i], &other = again.value().rails[i];
+    Check(one.network == other.network && one.megabits == other.megabits && one.worker == other.worker, "a rail changes");
+  }
+}
+
 // ---- src/topo ----
 
 // What is accepted is its own canonical text.
@@ -268,9 +287,10 @@ void Topology(const uint8_t* data, size_t size) {
 }
 
 constexpr Target kTargets[] = {
-    {"conf_file", ConfFile}, {"filter", Filter},     {"frame", Frame},        {"host_port", HostPort},  {"interfaces", Interfaces},
-    {"machine", Machine},    {"message", Message},   {"network", Network},    {"number", Number},      {"schedule", Schedule},
-    {"topology", Topology},  {"tree_link", TreeLink}, {"unique_id", UniqueId},
+    {"conf_file", ConfFile},     {"filter", Filter},     {"frame", Frame},       {"host_port", HostPort},
+    {"interfaces", Interfaces},  {"machine", Machine},   {"message", Message},   {"network", Network},
+    {"network_address", NetworkAddress},                 {"number", Number},     {"schedule", Schedule},
+    {"topology", Topology},      {"tree_link", TreeLink}, {"unique_id", UniqueId},
 };
 
 }  // namespace

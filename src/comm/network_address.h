@@ -1,0 +1,36 @@
+// How a process is reached, as ranks tell each other. A receiver checks all of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/status.h"
+#include "src/boot/unique_id.h"
+#include "src/comm/pair_class.h"
+#include "transports/ucx/connect.h"
+
+namespace axccl::comm {
+
+// Plain data.
+struct WireNetwork {
+  struct Rail {
+    uint64_t megabits;
+    boot::Address lifeline;
+    uint32_t bytes;  // in `data`, after those of the rails before it
+    char network[56];
+  };
+  uint32_t rails;
+  std::array<uint8_t, 16> token;
+  NetworkText text;
+  Rail rail[ucx::kMostRails];
+  std::byte data[3000];
+};
+static_assert(sizeof(WireNetwork) <= 3800);
+
+// kSystemError where UCX's addresses take more than there is room for.
+Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& text);
+// kRemoteError, naming the rank, where it is none.
+Result<ucx::NetworkAddress> Unpack(const WireNetwork& network, size_t rank);
+
+}  // namespace axccl::comm
