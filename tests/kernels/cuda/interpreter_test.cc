@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/algo/algo.h"
+#include "tests/harness/run_ranks.h"
 #include "tests/kernels/cuda/kernel_on_fibers.h"
 #include "tests/kernels/cuda/random_calls.h"
 #include "tests/kernels/cuda/scenarios.h"
@@ -22,6 +23,9 @@ class CudaInterpreter : public testing::Test {
   const uint64_t before_ = fibers::BulkBytes();
 };
 
+// A sanitizer takes ten times as long over each.
+int Times(int times) { return harness::TimeScale() > 1 ? times / 2 : times; }
+
 // Every algorithm by itself, three times.
 TEST_F(CudaInterpreter, RunsEveryAlgorithm) {
   constexpr int kLanes = 3;
@@ -30,7 +34,7 @@ TEST_F(CudaInterpreter, RunsEveryAlgorithm) {
     for (const std::string_view algorithm : algo::Algorithms(static_cast<plan::Kind>(kind))) {
       for (int ranks = 2; ranks <= 4; ++ranks) {
         if (static_cast<plan::Kind>(kind) == plan::Kind::kSendRecv && ranks != 2) continue;
-        for (int repeat = 0; repeat < 4; ++repeat) {
+        for (int repeat = 0; repeat < Times(4); ++repeat) {
           CallSpec call = RandomCall(ranks, kLanes, &random);
           call.kind = static_cast<plan::Kind>(kind);
           call.algorithm = algorithm;
@@ -46,7 +50,7 @@ TEST_F(CudaInterpreter, RunsEveryAlgorithm) {
 
 TEST_F(CudaInterpreter, RunsSequencesOfAnyCalls) {
   harness::Random random(harness::Seed() + 1);
-  for (int repeat = 0; repeat < 150; ++repeat) ASSERT_EQ(RunAnyCalls(RunKernel, random.Next()), "");
+  for (int repeat = 0; repeat < Times(150); ++repeat) ASSERT_EQ(RunAnyCalls(RunKernel, random.Next()), "");
   ExpectCopiesInBulk();
 }
 
@@ -63,7 +67,7 @@ TEST_F(CudaInterpreter, RunsCallsOfLargeTurns) {
 
 TEST_F(CudaInterpreter, RunsSmallCalls) {
   harness::Random random(harness::Seed() + 4);
-  for (int repeat = 0; repeat < 300; ++repeat) ASSERT_EQ(RunSmallCalls(RunKernel, random.Next()), "");
+  for (int repeat = 0; repeat < Times(300); ++repeat) ASSERT_EQ(RunSmallCalls(RunKernel, random.Next()), "");
 }
 
 TEST_F(CudaInterpreter, RunsRowedCalls) {
@@ -91,7 +95,7 @@ TEST_F(CudaInterpreter, ForgetsOldWords) {
 
 TEST_F(CudaInterpreter, RunsOneOfTwoPrograms) {
   harness::Random random(harness::Seed() + 4);
-  for (int repeat = 0; repeat < 150; ++repeat) ASSERT_EQ(RunOffers(RunKernel, random.Next()), "");
+  for (int repeat = 0; repeat < Times(150); ++repeat) ASSERT_EQ(RunOffers(RunKernel, random.Next()), "");
 }
 
 // More steps than a block keeps in shared memory, and more waits after each other than it has threads.
