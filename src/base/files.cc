@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 namespace axccl {
 namespace {
@@ -44,6 +45,13 @@ void MakeParents(const std::string& file) {
 }
 
 }  // namespace
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
 
 Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

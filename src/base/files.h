@@ -11,6 +11,9 @@ namespace axccl {
 // kSystemError when it cannot be read, kInvalidArgument when it has more than `most_bytes`.
 Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes);
 
+// The first line; empty where there is none, or it cannot be read, as some files of /sys cannot.
+std::string FirstLine(const std::string& path);
+
 // Replaces what is there, or writes to it where it is no file (/dev/stdout).
 Status WriteWholeFile(const std::string& path, std::string_view text);
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <string_view>
 
+#include "src/base/files.h"
 #include "src/boot/interfaces.h"
 
 namespace axccl::comm {
@@ -27,9 +27,8 @@ std::string Load(const char (&field)[N]) {
 }
 
 std::string Attribute(const std::string& device, const char* name) {
-  std::ifstream file("/sys/class/net/" + device + "/" + name);
-  std::string value;
-  return file >> value ? value : "?";
+  const std::string value = FirstLine("/sys/class/net/" + device + "/" + name);
+  return value.empty() ? "?" : value;
 }
 
 std::string Environment(const char* name) {

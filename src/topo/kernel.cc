@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 
+#include "src/base/files.h"
 #include "src/base/processors.h"
 #include "src/topo/discover.h"
 
@@ -14,16 +14,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kArpEthernet = 1, kArpInfiniband = 32, kArpLoopback = 772;  // <net/if_arp.h>
 
-// The first line; empty where there is none. Some files of /sys exist and fail when they are read.
-std::string Line(const fs::path& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
 uint64_t NumberOr(const fs::path& path, uint64_t fallback, int base = 10) {
-  const std::string line = Line(path);
+  const std::string line = FirstLine(path);
   const size_t skip = base == 16 && line.starts_with("0x") ? 2 : 0;
   uint64_t number = 0;
   const auto parsed = std::from_chars(line.data() + skip, line.data() + line.size(), number, base);
@@ -47,7 +39,7 @@ std::vector<fs::path> List(const fs::path& folder) {
 
 // "100 Gb/sec (4X EDR)".
 uint64_t InfinibandMegabits(const fs::path& rate) {
-  const std::string line = Line(rate);
+  const std::string line = FirstLine(rate);
   double gigabits = 0;
   const auto parsed = std::from_chars(line.data(), line.data() + line.size(), gigabits);
   return parsed.ec == std::errc() && gigabits > 0 && gigabits < 1e6 ? static_cast<uint64_t>(gigabits * 1000) : 0;
@@ -65,7 +57,7 @@ NicKind KindOf(const fs::path& interface) {
 
 // Linux gives what it may hold of memory in the file's second to last word, in kB: "Node 0 MemTotal:  32 kB".
 uint64_t NodeBytes(const fs::path& node) {
-  const std::string line = Line(node / "meminfo");
+  const std::string line = FirstLine(node / "meminfo");
   const size_t digit = line.find_first_of("0123456789", std::min(line.find("MemTotal:"), line.size()));
   uint64_t kilobytes = 0;
   if (digit != std::string::npos) std::from_chars(line.data() + digit, line.data() + line.size(), kilobytes);
@@ -81,7 +73,7 @@ Group MakeGroup(int node, const std::vector<int>& processors) {
 
 }  // namespace
 
-bool HasSeveralNodes() { return ParseRanges(Line("/sys/devices/system/node/has_memory")).size() > 1; }
+bool HasSeveralNodes() { return ParseRanges(FirstLine("/sys/devices/system/node/has_memory")).size() > 1; }
 
 std::vector<Nic> KernelNics(const std::string& sys) {
   std::vector<Nic> nics;
@@ -92,7 +84,7 @@ std::vector<Nic> KernelNics(const std::string& sys) {
                     NodeOf(interface / "device")});
   }
   for (const fs::path& adapter : List(fs::path(sys) / "class/infiniband")) {
-    const bool ethernet = Line(adapter / "ports/1/link_layer") == "Ethernet";
+    const bool ethernet = FirstLine(adapter / "ports/1/link_layer") == "Ethernet";
     nics.push_back({PrintableName(adapter.filename().string()), ethernet ? NicKind::kEthernet : NicKind::kInfiniband,
                     InfinibandMegabits(adapter / "ports/1/rate"), NodeOf(adapter / "device")});
   }
@@ -126,11 +118,11 @@ Result<Machine> DiscoverByKernel(const std::string& sys) {
   Machine machine;
   Package& package = machine.packages.emplace_back();
   const std::vector<int> allowed = AllowedProcessors();
-  for (const int id : ParseRanges(Line(fs::path(sys) / "devices/system/node/online"))) {
+  for (const int id : ParseRanges(FirstLine(fs::path(sys) / "devices/system/node/online"))) {
     const fs::path folder = fs::path(sys) / "devices/system/node" / ("node" + std::to_string(id));
     machine.nodes.push_back({id, NodeBytes(folder)});
     std::vector<int> own;
-    const std::vector<int> all = ParseRanges(Line(folder / "cpulist"));
+    const std::vector<int> all = ParseRanges(FirstLine(folder / "cpulist"));
     std::set_intersection(all.begin(), all.end(), allowed.begin(), allowed.end(), std::back_inserter(own));
     if (!own.empty()) package.groups.push_back(MakeGroup(id, own));
   }

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <tuple>
 
+#include "src/base/files.h"
 #include "src/base/name_filter.h"
 
 namespace axccl::ucx {
@@ -22,12 +22,6 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     names.push_back(it->path().filename());
   return names;
-}
-
-std::string FirstLine(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
 }
 
 // Of the adapter. A port that others may use is listed in a container all the same.

@@ -418,7 +418,7 @@ void Remote::AnswerFlush(const Rail* rail, const WireControl& flush) {
   if (!endpoint_->failed) SendControl(*worker_, endpoint_->LaneOf(rail).ep, Answer(flush));
 }
 
-// By every rail: the first that goes by one makes its connection.
+// By every rail, so that each is known to lead to the peer and back.
 void Remote::Flush(std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(worker_->mutex());
