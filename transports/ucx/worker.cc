@@ -22,8 +22,8 @@
 namespace axccl::ucx {
 namespace {
 
-// How long a message may lie there that nobody waits for.
-constexpr std::chrono::milliseconds kDoze(1);
+// How long a message may lie there that nobody waits for: the longer operations keep coming, the longer.
+constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
 // How long a connection without room may take to show whether its peer is still there.
 constexpr std::chrono::milliseconds kRoom(500);
 
@@ -113,16 +113,23 @@ void Worker::Listen() {
 void Worker::Main() {
   BecomeOwnThread("axccl-ucx");
   uint32_t seen = 0;
-  for (bool doze = false;;) {
+  std::chrono::milliseconds doze = kDoze;
+  for (bool dozing = false;;) {
     epoll_event event{};
-    const int events = epoll_wait(epoll_.get(), &event, 1, doze ? static_cast<int>(kDoze.count()) : -1);
-    std::lock_guard lock(mutex_);
-    if (events > 0) listening_ = false;
+    const bool told = epoll_wait(epoll_.get(), &event, 1, dozing ? static_cast<int>(doze.count()) : -1) > 0;
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (told) {
+      lock.lock();
+      listening_ = false;
+    } else if (!lock.try_lock()) {
+      continue;  // somebody is at it, and would have to wake this thread
+    }
     const uint32_t uses = uses_.load(std::memory_order_relaxed);
     const bool used = std::exchange(seen, uses) != uses;
     // An event that nobody polls for is this thread's.
-    if (polling_ == 0 && (!greeting_.empty() || (!listening_ && (events > 0 || !used)))) Listen();
-    doze = !listening_ || !greeting_.empty();
+    if (polling_ == 0 && (!greeting_.empty() || (!listening_ && (told || !used)))) Listen();
+    dozing = !listening_ || !greeting_.empty();
+    doze = used && greeting_.empty() ? std::min(2 * doze, kLongestDoze) : kDoze;
   }
 }
 

@@ -22,9 +22,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// While operations keep coming the progress thread wakes this often by itself instead of being woken for each.
-constexpr std::chrono::microseconds kDoze{250};
-constexpr int kQuietDozes = 40;
+// While operations keep coming the progress thread wakes by itself instead of being woken for each: often where it has found
+// work that nobody drives, seldom where users wait for what they start.
+constexpr std::chrono::microseconds kDoze{250}, kLongestDoze{2000};
+constexpr std::chrono::milliseconds kQuiet{10};
+// Work that nobody has driven for this long is left to it.
+constexpr std::chrono::nanoseconds kLeft{50000};
 // A worker without work ends after this long.
 constexpr std::chrono::seconds kWorkerIdle{2};
 
@@ -313,6 +316,16 @@ bool Scheduler::AnyPending() const {
   return false;
 }
 
+uint32_t Scheduler::Turns() const {
+  uint32_t turns = 0;
+  const int n = num_queues_.load(std::memory_order_acquire);
+  for (int i = 0; i < n; ++i) {
+    const Queue* queue = queues_[i].load(std::memory_order_acquire);
+    if (queue != nullptr) turns += queue->turns();
+  }
+  return turns;
+}
+
 // Yield while things move, park when they stop. Shared by waiting users and the progress thread.
 bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up) {
   helpers_.fetch_add(1, std::memory_order_seq_cst);
@@ -398,25 +411,34 @@ void Scheduler::ProgressLoop() {
   auto attended = [this] { return !AnyPending() || helpers_.load(std::memory_order_seq_cst) > 1; };
   auto never = [] { return false; };
   for (;;) {
-    // Where ranks outnumber the cores, so do their progress threads: all of them together shall doze as often as one.
-    const std::chrono::nanoseconds doze = kDoze * Crowding();
+    std::chrono::nanoseconds doze = kDoze, quiet{0};
     uint32_t activity = activity_.load(std::memory_order_relaxed);
     progress_state_.store(kDozing, std::memory_order_seq_cst);
-    for (int quiet = 0; quiet < kQuietDozes; ++quiet) {
+    while (quiet < kQuiet) {
       const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
-      SleepOnWord(&progress_wake_, wake, &doze);
-      if (AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0) {
+      // Where ranks outnumber the cores, so do their progress threads: all of them together shall doze as often as one.
+      const std::chrono::nanoseconds sleep = doze * Crowding();
+      SleepOnWord(&progress_wake_, wake, &sleep);
+      const uint32_t turns = Turns();
+      bool needed = Unattended();
+      if (needed) {
+        // Whoever has just started it, or has begun to wait for it, is not counted yet.
+        SleepOnWord(&progress_wake_, wake, &kLeft);
+        needed = Unattended() && Turns() == turns;
+      }
+      if (needed) {
         progress_state_.store(kActive, std::memory_order_seq_cst);
         WaitSlow(attended, never);
         progress_state_.store(kDozing, std::memory_order_seq_cst);
       }
       const uint32_t now = activity_.load(std::memory_order_relaxed);
-      if (now != activity) quiet = 0;
+      quiet = now != activity ? std::chrono::nanoseconds(0) : quiet + doze;
       activity = now;
+      doze = needed ? kDoze : std::min<std::chrono::nanoseconds>(2 * doze, kLongestDoze);
     }
     const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
     progress_state_.store(kAsleep, std::memory_order_seq_cst);
-    if (AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0) continue;
+    if (Unattended()) continue;
     SleepOnWord(&progress_wake_, wake, nullptr);
   }
 }

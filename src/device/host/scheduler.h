@@ -66,6 +66,8 @@ class Queue {
   // Returns when no thread is in a step of this queue's work that began before the call.
   void Quiesce();
   bool pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
+  // Changes whenever a thread takes the run lock.
+  uint32_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
   // The fast path: tries to take the run lock while nothing is pending. The holder may poll work of its own and must
   // call Leave().
@@ -80,13 +82,16 @@ class Queue {
   // Whoever fails here counts on the holder to look at the inbox after it has left. Like that look, this one is sequentially
   // consistent: of a pusher and a leaving holder at least one sees the other.
   bool TryEnter() {
-    return !running_.load(std::memory_order_seq_cst) && !running_.exchange(true, std::memory_order_acquire);
+    if (running_.load(std::memory_order_seq_cst) || running_.exchange(true, std::memory_order_acquire)) return false;
+    turns_.store(turns() + 1, std::memory_order_relaxed);
+    return true;
   }
   bool PollItems();
   bool PollItem(Item* item, bool* done);
   void TakeInbox();
 
   std::atomic<bool> running_{false};
+  std::atomic<uint32_t> turns_{0};  // written under the run lock
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> has_inbox_{false};
   std::mutex inbox_mutex_;
@@ -127,6 +132,8 @@ class Scheduler {
   bool WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up);
   bool DriveAll();
   bool AnyPending() const;
+  bool Unattended() const { return AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0; }
+  uint32_t Turns() const;
   void StartProgressThread();
   void ProgressLoop();
   void WorkerLoop();
