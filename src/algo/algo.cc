@@ -102,6 +102,7 @@ const std::vector<std::string_view>& HierarchicalAlgorithms(Kind kind) {
       for (Kind k : kinds) at(k).push_back(name);
     };
     add("hierarchical_rhd", {Kind::kAllReduce, Kind::kReduceScatter});
+    add("hierarchical_leader", {Kind::kAllReduce});
     add("hierarchical_bruck", {Kind::kAllReduce, Kind::kAllGather, Kind::kAllToAll, Kind::kBarrier});
     add("hierarchical_ring", {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter});
     add("hierarchical_tree", {Kind::kAllReduce, Kind::kBroadcast, Kind::kReduce});

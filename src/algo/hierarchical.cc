@@ -8,6 +8,7 @@
 //   hierarchical_tree      two trees                                two trees
 //   hierarchical_rhd       doubling                 doubling
 //   hierarchical_bruck     by gather    doubling                                       logarithmic
+//   hierarchical_leader    by gather, of one rank a machine
 //
 // What is left out would be one of the others under another name: chains are the ring of broadcast and reduce, Bruck's
 // all-gather is the doubling half of recursive halving and doubling. Gather and scatter are bound by the root's link, which
@@ -30,8 +31,9 @@ plan::Schedule Write(const Form& form) {
   if (form.algorithm == "hierarchical_ring") return OnCircle(form, Circuit::kRing);
   if (form.algorithm == "hierarchical_tree") return OnTrees(form, Shape::kTwoTrees);
   if (form.algorithm == "hierarchical_rhd") return OnCircle(form, Circuit::kDoubling);
+  if (form.algorithm == "hierarchical_leader") return AllReduceByGather(form, By::kLeaders);
   if (form.algorithm == "hierarchical_bruck") {
-    if (kind == Kind::kAllReduce) return AllReduceByGather(form);
+    if (kind == Kind::kAllReduce) return AllReduceByGather(form, By::kRails);
     return on_circle ? OnCircle(form, Circuit::kDoubling) : ExchangeBlocks(form, Messages::kLogarithmic);
   }
   if (on_circle) return OnCircle(form, Circuit::kDirect);

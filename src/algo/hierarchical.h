@@ -22,7 +22,9 @@ struct Form {
 // All-reduce, all-gather, reduce-scatter.
 enum class Circuit { kDirect, kRing, kDoubling };
 plan::Schedule OnCircle(const Form& form, Circuit circuit);
-plan::Schedule AllReduceByGather(const Form& form);
+// A share of the data for each rail, or all of it by one rank of each machine.
+enum class By { kRails, kLeaders };
+plan::Schedule AllReduceByGather(const Form& form, By by);
 
 // All-reduce, broadcast, reduce.
 enum class Shape { kChain, kTwoTrees };

@@ -19,7 +19,8 @@
 // (J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", 2024.)
 //
 // Where there is little data an all-reduce may as well gather the machines' shares and fold all of them everywhere, in the
-// order of the machines, so that all have the same bits: half the rounds, more bytes.
+// order of the machines, so that all have the same bits: half the rounds, more bytes. With very little data not even several
+// ranks of a machine should send: one of them has all of it, and the machine sends as few messages as there can be.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -376,8 +377,8 @@ plan::Schedule OnCircle(const Form& form, Circuit circuit) {
   return b.Build(form.lanes);
 }
 
-plan::Schedule AllReduceByGather(const Form& form) {
-  const Levels levels(form.placement, Carriers::kRails);
+plan::Schedule AllReduceByGather(const Form& form, By by) {
+  const Levels levels(form.placement, by == By::kLeaders ? Carriers::kLeaders : Carriers::kRails);
   Builder b(form.contract, form.algorithm, levels.rails(), form.only);
   Circle(form.contract, levels, Circuit::kDoubling, &b).AllReduceByGather();
   return b.Build(form.lanes);

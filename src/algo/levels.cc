@@ -10,8 +10,9 @@ using plan::Operand;
 Levels::Levels(const plan::Placement& placement, Carriers carriers)
     : p_(placement),
       carriers_(carriers),
-      rails_(placement.Fewest(placement.ranks())),
-      most_(placement.Most(placement.ranks())) {}
+      rails_(carriers == Carriers::kLeaders ? 1 : placement.Fewest(placement.ranks())),
+      most_(placement.Most(placement.ranks())),
+      even_(placement.Fewest(placement.ranks()) == most_) {}
 
 Place Levels::PlaceOf(int rank) const {
   const int machine = p_.MachineOf(rank);
@@ -29,7 +30,7 @@ std::vector<int> Levels::Carried(const Place& at, int machine) const {
 }
 
 int Levels::Endpoint(int from, int to) const {
-  if (rails_ < most_) return to;
+  if (!even_) return to;
   if (!p_.Apart(from, to)) return p_.LocalIndex(to);
   return near_endpoints() + Distance(MachineOf(from), MachineOf(to)) - 1;
 }

@@ -35,8 +35,9 @@ struct Place {
 
 // Which ranks carry other ranks' blocks between machines.
 enum class Carriers {
-  kAll,    // of each machine: none has more than its share to do
-  kRails,  // what is passed on from machine to machine stays on one rail
+  kAll,      // of each machine: none has more than its share to do
+  kRails,    // what is passed on from machine to machine stays on one rail
+  kLeaders,  // the first of each machine, which is the only rail then
 };
 
 // A placement that has levels, which outlives this. Immutable.
@@ -74,17 +75,18 @@ class Levels {
   // another machine, or a single one in its stead; then few endpoints will do, else there is one for every rank.
   int Endpoint(int from, int to) const;
   // None from this one on is for a rank of the own machine.
-  int near_endpoints() const { return rails_ < most_ ? ranks() : most_; }
+  int near_endpoints() const { return even_ ? most_ : ranks(); }
 
  private:
   int CarriersOf(int machine) const {
-    return carriers_ == Carriers::kRails ? rails_ : static_cast<int>(RanksOf(machine).size());
+    return carriers_ == Carriers::kAll ? static_cast<int>(RanksOf(machine).size()) : rails_;
   }
 
   const plan::Placement& p_;
   const Carriers carriers_;
   const int rails_;
   const int most_;
+  const bool even_;  // machines of one size
 };
 
 // Writes the program of one rank.

@@ -18,6 +18,9 @@ using plan::Schedule;
 namespace {
 
 constexpr int kTurns = 3;  // on paper: the first, and two more for the difference
+// A machine's network devices take the messages of its ranks one after the other. Not measured: what adapters are good for,
+// and what simulations take, too (tools/axccl-plan).
+constexpr double kDeviceSeconds = 2.5e-7;
 
 // The time of an operation under one of the views of Model::Cost.
 struct Weight {
@@ -34,6 +37,7 @@ struct Step {
   bool token = false;
   bool remote = false;     // a wait for another machine
   double cargo_parts = 0;  // a signal: what it carries to other machines
+  bool far = false;        // a signal: for another machine
 };
 
 // When a signal is made, and when all it carries to other machines has left.
@@ -89,7 +93,8 @@ class Paper {
   }
   void AddStrand(int rank, int lane);
   void AddCargo(int rank, int lane, const std::vector<plan::Cargo>& cargo);
-  double SecondsPerPart(int rank) const;
+  // Ranks of a rank's machine that send anything to others.
+  double SendersBeside(int rank) const;
   Weight Work(const Op& op, int rank) const;
 
   const Schedule& schedule_;
@@ -151,6 +156,7 @@ void Paper::AddCargo(int rank, int lane, const std::vector<plan::Cargo>& cargo) 
   auto& steps = strands_[static_cast<size_t>(rank * schedule_.lanes + lane)].steps;
   for (const plan::Cargo& c : cargo) {
     steps[c.op].cargo_parts += c.parts;
+    steps[c.op].far = true;
     steps[c.op].work.fixed += machine_.network_message_seconds * load_;
     sent_[static_cast<size_t>(placement_.MachineOf(rank))] += c.parts;
     received_[static_cast<size_t>(placement_.MachineOf(c.reader))] += c.parts;
@@ -158,12 +164,10 @@ void Paper::AddCargo(int rank, int lane, const std::vector<plan::Cargo>& cargo) 
   }
 }
 
-// Of a part that a rank sends while those beside it that send anything do so, too.
-double Paper::SecondsPerPart(int rank) const {
-  if (placement_.is_flat()) return 0;
+double Paper::SendersBeside(int rank) const {
   double senders = 0;
   for (int q : placement_.RanksOf(placement_.MachineOf(rank))) senders += sends_[static_cast<size_t>(q)];
-  return senders / machine_.link_bytes_per_second;
+  return senders;
 }
 
 double Paper::LinkSeconds() const {
@@ -176,9 +180,13 @@ std::vector<double> Paper::Run(double Weight::* member) const {
   const bool fixed = member == &Weight::fixed;
   const double hop = fixed ? hop_ : 0;
   const double far_hop = fixed ? far_hop_ : 0;
-  std::vector<double> seconds_per_part(strands_.size(), 0);
-  for (size_t s = 0; s < strands_.size() && !fixed; ++s)
-    seconds_per_part[s] = SecondsPerPart(static_cast<int>(s) / schedule_.lanes);
+  // What a rank sends, it sends while those beside it do so, too.
+  std::vector<double> seconds_per_part(strands_.size(), 0), device_seconds(strands_.size(), 0);
+  for (size_t s = 0; s < strands_.size() && !placement_.is_flat(); ++s) {
+    const double senders = SendersBeside(static_cast<int>(s) / schedule_.lanes);
+    if (fixed) device_seconds[s] = std::max(0.0, senders - 1) * kDeviceSeconds;
+    if (!fixed) seconds_per_part[s] = senders / machine_.link_bytes_per_second;
+  }
   std::vector<double> link_free(strands_.size(), 0);
   std::vector<std::vector<Signalled>> signalled(strands_.size() * schedule_.endpoints);
   std::vector<int> per_turn(signalled.size(), 0);
@@ -212,7 +220,8 @@ std::vector<double> Paper::Run(double Weight::* member) const {
         time[s] = std::max(time[s] + step.work.*member, since);
         if (step.kind != OpKind::kSignal) continue;
         if (step.cargo_parts > 0) link_free[s] = std::max(time[s], link_free[s]) + step.cargo_parts * seconds_per_part[s];
-        signalled[step.endpoint].push_back({time[s], std::max(time[s], link_free[s])});
+        const double left = step.far ? time[s] + device_seconds[s] : time[s];
+        signalled[step.endpoint].push_back({time[s], std::max(left, link_free[s])});
       }
     }
   }

@@ -211,13 +211,14 @@ TEST(HierarchicalVolume, PassingOnCarriesNoByteTwice) {
   for (const Placement& p : ManyPlacements()) {
     SCOPED_TRACE(Describe(p));
     const int n = p.ranks(), h = p.machines();
-    for (const char* algorithm : {"hierarchical", "hierarchical_ring", "hierarchical_rhd", "hierarchical_bruck"}) {
+    for (const char* algorithm : {"hierarchical", "hierarchical_ring", "hierarchical_rhd", "hierarchical_bruck", "hierarchical_leader"}) {
       SCOPED_TRACE(algorithm);
       const auto has = [&](Kind kind) {
         const auto& names = HierarchicalAlgorithms(kind);
         return std::count(names.begin(), names.end(), algorithm) != 0;
       };
-      const bool by_gather = algorithm == std::string_view("hierarchical_bruck");
+      const bool by_gather =
+          algorithm == std::string_view("hierarchical_bruck") || algorithm == std::string_view("hierarchical_leader");
       const Traffic all_reduce = Count(Make(Kind::kAllReduce, p, 0, algorithm), p);
       for (int m = 0; m < h; ++m) {
         const int mine = static_cast<int>(p.RanksOf(m).size());
@@ -248,6 +249,7 @@ TEST(HierarchicalVolume, HopsAndMessagesAreThoseOfTheForm) {
         {Kind::kAllReduce, "hierarchical_ring", 2 * (h - 1), 2 * g * (h - 1)},
         {Kind::kAllReduce, "hierarchical_rhd", 2 * Log2Up(h), 2 * g * Log2Up(h)},
         {Kind::kAllReduce, "hierarchical_bruck", Log2Up(h), g * Log2Up(h)},
+        {Kind::kAllReduce, "hierarchical_leader", Log2Up(h), Log2Up(h)},
         {Kind::kAllGather, "hierarchical_ring", h - 1, g * (h - 1)},
         {Kind::kAllGather, "hierarchical_bruck", Log2Up(h), g * Log2Up(h)},
         {Kind::kReduceScatter, "hierarchical_ring", h - 1, g * (h - 1)},

@@ -110,6 +110,7 @@ const std::vector<Forced>& AllHierarchical() {
       {"hierarchical_tree", {Call::kAllReduce, Call::kReduce, Call::kBroadcast}},
       {"hierarchical_rhd", {Call::kAllReduce, Call::kReduceScatter}},
       {"hierarchical_bruck", {Call::kAllReduce, Call::kAllGather, Call::kAllToAll}},
+      {"hierarchical_leader", {Call::kAllReduce}},
   };
   return all;
 }

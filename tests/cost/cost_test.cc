@@ -136,6 +136,16 @@ TEST(Network, BytesCrossAtTheSpeedOfTheLink) {
   EXPECT_NEAR(per_byte, 1 / 1e8 + 2 / kCached, 1e-13);  // and in and out of the slot
 }
 
+// Four ranks with a fourth of the data each, or one with all of it.
+TEST(Network, RanksOfAMachineTakeTurnsAtItsDevices) {
+  const plan::Placement p = Machines({0, 0, 0, 0, 1, 1, 1, 1});
+  const plan::Contract contract{Kind::kAllReduce, 8, 0};
+  const auto seconds = [&](const char* algorithm) {
+    return Model(algo::Generate(contract, algorithm, 1, p).value(), WithNetwork(), false, p).Seconds(8, 0);
+  };
+  EXPECT_NEAR(seconds("hierarchical_bruck") - seconds("hierarchical_leader"), 3 * 2.5e-7, 2e-7);  // and some steps
+}
+
 // Four ranks each of which sends its block to four on the other machine: sixteen blocks, one link.
 TEST(Network, RanksOfAMachineShareItsLink) {
   const Schedule gather = Make(Kind::kAllGather, 8, "oneshot");

@@ -231,7 +231,7 @@ TEST(ExplainTest, KnowsTheNetwork) {
   EXPECT_TRUE(Has(o.text, "\nchosen: hierarchical_bruck, ")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["hierarchical_ring 1"], "another one is as good or better for such a group")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["oneshot 1"], "  link 9")) << o.text;
-  EXPECT_EQ(Rows(RunProgram(question + " --max-lanes 1").text).size(), 11u);
+  EXPECT_EQ(Rows(RunProgram(question + " --max-lanes 1").text).size(), 12u);
   // Figures of a file, and those that were kept last.
   const char kNetwork[] =
       "axccl-network 1\nclass eth0 - eth0\nsignal_seconds 2e-05\nmessage_seconds 3e-06\nlink_bytes_per_second 1e+08\n";
