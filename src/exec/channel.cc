@@ -230,7 +230,7 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
     // `used` is whole granules, the data of a single part may be less.
     prepared->inline_slots = cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= inline_bytes;
   }
-  if (!prepared->inline_slots && prepared->set_bytes >= kLeastSet)
+  if (!prepared->inline_slots && prepared->set_bytes >= kLeastSet && placement_.is_flat())
     prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;

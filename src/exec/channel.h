@@ -122,7 +122,8 @@ struct Prepared {
 
   // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again, as
   // their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.
-  // Every kTurnsPerSet turns of the channel there is one more, so that few operations take few pages of memory.
+  // Every kTurnsPerSet turns of the channel there is one more, so that few operations take few pages of memory. What is sent
+  // to other machines the own core reads: there is one set then, which stays in its cache.
   uint64_t SetOffset(uint64_t turn) const {
     if (sets == 1) return 0;
     return turn / plan::kRotation % std::min(sets, 1 + turn / kTurnsPerSet) * set_bytes;
