@@ -325,9 +325,14 @@ void Circle::AllReduce() {
   }
 }
 
-// The share of the machine at a distance is in slot rails + distance.
+// The share of the machine at a distance is in slot rails + distance; that of a machine which sends its own is read where that
+// one has written it.
 void Circle::AllReduceByGather() {
   const auto slot = [&](int distance) { return levels_.rails() + distance; };
+  const auto direct = [&](int distance) {
+    return std::any_of(rounds_.begin(), rounds_.end(),
+                       [&](const Round& round) { return round.TakesOwn() && round.skip == distance; });
+  };
   for (const int r : b_->programmed()) {
     Writer w(levels_, b_, r);
     w.PublishParts(1);
@@ -338,21 +343,22 @@ void Circle::AllReduceByGather() {
           dst.push_back(Slot(RailAhead(w.at(), -rounds_[i].skip), slot(distance + rounds_[i].skip)));
         return dst;
       };
+      const auto share = [&](int distance) {
+        return direct(distance) ? Slot(RailAhead(w.at(), distance), slot(0)) : Slot(r, slot(distance));
+      };
       const int part = w.at().index;
       w.WaitForPeers();
-      std::vector<Operand> everywhere = onward(0);
-      everywhere.push_back(Slot(r, slot(0)));
-      w.Fold(std::move(everywhere), w.Contributions(In(r, 0, part), part));
+      w.Fold({share(0)}, w.Contributions(In(r, 0, part), part));
       SignalReady(&w, 0, 1);
       for (const Round& round : rounds_) {
         w.Wait(RailAhead(w.at(), round.skip));
         for (int d = round.first; d < round.last; ++d) {
-          if (auto dst = onward(d); !dst.empty()) w.Copy(std::move(dst), Slot(r, slot(d)));
+          if (auto dst = onward(d); !dst.empty()) w.Copy(std::move(dst), share(d));
         }
         SignalReady(&w, round.first, round.last);
       }
       std::vector<Operand> shares, result = {Out(r, 0, part)};
-      for (int c = 0; c < machines(); ++c) shares.push_back(Slot(r, slot(levels_.Distance(w.at().machine, c))));
+      for (int c = 0; c < machines(); ++c) shares.push_back(share(levels_.Distance(w.at().machine, c)));
       if (!w.at().alone()) result.push_back(Slot(r, part));
       w.Fold(std::move(result), std::move(shares), State::kFinal);
       w.SignalPeers();
