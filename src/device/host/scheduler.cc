@@ -43,6 +43,9 @@ void WakeWord(std::atomic<uint32_t>* word) {
 }
 
 constexpr int kFewestLooks = 8;
+// A look for messages is a system call, which keeps the core from those who have something to do, and the kernel from the very
+// connection that is looked at.
+constexpr int kMessageLooks = 2;
 constexpr int kMostLooks = 1 << 10;
 std::atomic<int> g_looks{kMostLooks};
 
@@ -124,7 +127,7 @@ thread_local SharedCore t_shared_core;
 }  // namespace
 
 int SpinLooks() {
-  if (ExpectsMessages()) return kFewestLooks;
+  if (ExpectsMessages()) return kMessageLooks;
   return std::min(CurrentPatience().spins, g_looks.load(std::memory_order_relaxed));
 }
 
