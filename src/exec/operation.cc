@@ -47,7 +47,8 @@ Poll Operation::Progress() {
     polling_.End(false);
     return Poll::kDone;
   }
-  TakeMessages();
+  // A new operation first sends what it has to send.
+  if (stage_ != Stage::kNew || channel_->connector() != nullptr) TakeMessages();
   if (stage_ == Stage::kNew) {
     if (channel_->connector() != nullptr) {
       const Run run = Connect();
