@@ -45,7 +45,7 @@ void WakeWord(std::atomic<uint32_t>* word) {
 constexpr int kFewestLooks = 8;
 // A look for messages is a system call, which keeps the core from those who have something to do, and the kernel from the very
 // connection that is looked at.
-constexpr int kMessageLooks = 2;
+constexpr int kMessageLooks = 1;
 constexpr int kMostLooks = 1 << 10;
 std::atomic<int> g_looks{kMostLooks};
 
@@ -88,7 +88,7 @@ void NoteYield(Clock::time_point before) {
 
 // Notices that this thread shares its core with the one it waits for, though there are cores enough: looking never pays,
 // and giving the core away always does. The kernel may leave two such threads together for a hundred milliseconds, as
-// both look busy and neither sleeps for long.
+// both look busy and neither sleeps for long. Of ranks that look for messages this says nothing: they always give it away.
 class SharedCore {
  public:
   void LookingPaid() {
@@ -98,7 +98,7 @@ class SharedCore {
   // A wait ended after some yields, without sleep.
   void YieldingPaid() {
     rusage usage;
-    if (Crowding() > 1 || getrusage(RUSAGE_THREAD, &usage) != 0) return;
+    if (Crowding() > 1 || ExpectsMessages() || getrusage(RUSAGE_THREAD, &usage) != 0) return;
     const long before = std::exchange(switches_, usage.ru_nvcsw + usage.ru_nivcsw);
     if (switches_ == before) {
       // Nobody else wanted the core: it would have been enough to look a little longer.
