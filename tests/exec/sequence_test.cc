@@ -103,7 +103,7 @@ TEST(Unasked, OneCallIn32Announces) {
 }
 
 // Long runs of one plan, which take the sets of slots that the scratch has room for one after the other and begin again,
-// between runs of other sizes and plans, for which the sets lie elsewhere.
+// between runs of other sizes and plans, for which the sets lie elsewhere. Between machines there is one set.
 TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
   harness::Random random(harness::Scramble(harness::Seed(), 78, static_cast<uint64_t>(GetParam())));
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
@@ -137,7 +137,11 @@ TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
           << plan::KindName(kind) << " " << algorithm << " " << options.ranks << " ranks";
     }
   }
-  EXPECT_GT(most_sets, 8u);
+  if (GetParam() == Layout::kRemote) {
+    EXPECT_EQ(most_sets, 1u);
+  } else {
+    EXPECT_GT(most_sets, 8u);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SequenceTest, testing::ValuesIn(kLayouts),
