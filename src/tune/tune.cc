@@ -23,7 +23,7 @@ using plan::Kind;
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-constexpr std::string_view kPull = "pull", kPush = "push";
+constexpr std::string_view kPull = "pull", kPush = "push", kLeader = "hierarchical_leader";
 // Scratch a rank fills in one turn, small enough to be in a cache still when peers read it. Where ranks share cores, a
 // switch costs more than what the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
@@ -65,7 +65,7 @@ bool Pays(Kind kind, std::string_view algorithm, const plan::Placement& placemen
   if (algorithm.starts_with(algo::kHierarchical)) {
     // A direct exchange has the bytes and messages of a ring and fewer hops. Two machines pass nothing on, but may gather.
     const bool gathers =
-        kind == Kind::kAllReduce && (algorithm == "hierarchical_bruck" || algorithm == "hierarchical_leader");
+        kind == Kind::kAllReduce && (algorithm == "hierarchical_bruck" || algorithm == kLeader);
     return algorithm != "hierarchical_ring" && (gathers || placement.machines() > 2);
   }
   // Between ranks that are spread evenly bytes would cross more than once, or in more messages and hops.
@@ -199,8 +199,9 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   if (choice.tile_bytes == 0) exclude(Exclusion::kScratch);
 }
 
-std::vector<int> Chooser::LaneCounts(const Query& query) const {
+std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algorithm) const {
   std::vector<int> lanes = {1};
+  if (algorithm == kLeader) return lanes;  // one rank does the work of several, which is for data too small to be cut
   if (!query.placement.is_flat()) {
     // While one lane waits for the network another works, cores to spare or not.
     for (int l = 2; l <= max_lanes_ && query.block_bytes >= kLeastLaneBytes * static_cast<uint64_t>(l); l *= 2)
@@ -224,7 +225,7 @@ void Chooser::Weigh(const Query& query, Pass pass, bool time_all, std::vector<Ca
   const bool few_ranks = query.contract.ranks < kManyRanks;
   for (std::string_view algorithm : algo::Algorithms(query.contract.kind, query.placement)) {
     const Exclusion excluded = Exclude(query, algorithm, pass);
-    for (const int lanes : LaneCounts(query)) {
+    for (const int lanes : LaneCounts(query, algorithm)) {
       Candidate& c = candidates->emplace_back();
       c = Candidate{Choice{algorithm, lanes, 0, std::numeric_limits<double>::infinity()}, excluded};
       if (excluded == Exclusion::kNone || (time_all && (few_ranks || excluded != Exclusion::kNoGain))) Try(query, &c);

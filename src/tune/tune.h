@@ -113,7 +113,7 @@ class Chooser {
   Chooser() = default;
   struct Rule;
   Decision Decide(const Query& query, bool time_all) const;
-  std::vector<int> LaneCounts(const Query& query) const;
+  std::vector<int> LaneCounts(const Query& query, std::string_view algorithm) const;
   // What is left out at a look at the candidates.
   struct Pass {
     bool filtered;  // by the filter
