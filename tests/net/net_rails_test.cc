@@ -30,6 +30,7 @@ using harness::TestHosts;
 
 constexpr int kTimeCell = 20;  // when it happened, ns
 constexpr int kPidCell = 30;   // + rank
+constexpr int kNamedCell = 40;  // + rank: 2 where its error names the NIC, else 1
 constexpr uint64_t kPromisedNs = 4'000'000'000;
 constexpr size_t kLarge = 4 << 20;  // floats: 16 MiB
 
@@ -236,6 +237,9 @@ TEST_P(PulledTest, BothSidesNameEachOther) {
     const std::string culprit = "rank " + std::to_string(other) + " (pid " + std::to_string(context.Get(kPidCell + other)) +
                                 " on host " + TestHosts::Name(other) + ")";
     EXPECT_TRUE(harness::LastErrorHas(culprit)) << ncclGetLastError(nullptr);
+    // Whoever notices first says which way is gone, and lets the other know that it gives up.
+    context.Set(kNamedCell + context.rank(), 1 + (harness::LastErrorHas("over eth" + std::to_string(nic)) ? 1 : 0));
+    EXPECT_GE(context.Await(kNamedCell) + context.Await(kNamedCell + 1), 3u) << ncclGetLastError(nullptr);
     const uint64_t start = NowNs();
     EXPECT_OK(ncclCommAbort(clique->comm()));
     EXPECT_LT(NowNs() - start, harness::AllowedNs(100));

@@ -13,7 +13,7 @@ Result<NetworkAddress> SelfAddress(const SelfOptions& options) {
   AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get(options));
   const Lifelines::Calls calls{
       [worker](const Lifelines::ProcessId& process, const std::string& why) { worker->Fail(process, why); },
-      [worker] { return worker->in_use(); }};
+      [worker] { return worker->in_use(); }, [worker](uint8_t rail) { return worker->NameOf(rail); }};
   NetworkAddress address;
   address.rails = worker->addresses();
   std::vector<sockaddr_storage> local;

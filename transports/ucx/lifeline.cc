@@ -57,10 +57,11 @@ Result<service::Fd> ListenAt(sockaddr_storage* local) {
   return fd;
 }
 
-std::string Reason(int error) {
+std::string Reason(int error, const std::string& rail) {
   if (error == 0 || error == ECONNRESET || error == EPIPE) return "its process has ended, or has given this one up";
   if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
-    return "its machine, or the network to it, has not answered for " + std::to_string(Lifelines::kPatience.count()) + " ms";
+    return "its machine, or the network to it, has not answered for " + std::to_string(Lifelines::kPatience.count()) +
+           " ms over " + rail;
   return std::strerror(error);
 }
 
@@ -185,7 +186,7 @@ void Lifelines::OnEvent(const Key& key, uint32_t events) {
   int error = 0;
   socklen_t bytes = sizeof(error);
   (void)getsockopt(line.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-  const std::string why = Reason(error);
+  const std::string why = Reason(error, calls_.name(key.rail));
   if (std::exchange(line.ending, true)) return;
   const int number = line.fd.get();
   loop_->CallAt(service::Clock::now() + kLastWords, [this, key, why, number] {

@@ -47,6 +47,7 @@ class Lifelines {
   struct Calls {
     std::function<void(const ProcessId&, const std::string& why)> lost;
     std::function<bool()> in_use;  // whether there is any rank to ask for
+    std::function<std::string(uint8_t rail)> name;  // of this process's rail, for those who look for the cable
   };
 
   // Listens at `local`, by rail (ports do not count). The first call counts.

@@ -47,7 +47,7 @@ Status Rail::Start(const std::string& families) {
   AXCCL_RETURN_IF_ERROR(status);
   AXCCL_RETURN_IF_ERROR(CreateWorker());
   AXCCL_INFO(kNet, "UCX %s over %s: an address takes %zu bytes", ucx_.ucp_get_version_string(),
-             options_.devices.empty() ? "all devices" : options_.devices.c_str(), address_.size());
+             name().c_str(), address_.size());
   return Status();
 }
 

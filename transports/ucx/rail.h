@@ -26,6 +26,7 @@ class Rail {
 
   Worker* owner() const { return owner_; }
   const RailOptions& options() const { return options_; }
+  std::string name() const { return options_.devices.empty() ? "all devices" : options_.devices; }
   // What others need to send to it.
   const std::vector<std::byte>& address() const { return address_; }
   ucp_worker_h handle() const { return worker_; }

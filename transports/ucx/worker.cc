@@ -22,7 +22,7 @@
 namespace axccl::ucx {
 namespace {
 
-// How long a message may lie there that nobody waits for: the longer operations keep coming, the longer.
+// How long a message may lie there that nobody waits for, or twice that: the longer operations keep coming, the longer.
 constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
 // How long a connection without room may take to show whether its peer is still there.
 constexpr std::chrono::milliseconds kRoom(500);
@@ -177,7 +177,7 @@ Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const 
       CloseFailed();
       return status;
     }
-    ways.append(ways.empty() ? "" : ", ").append(rail->options().devices);
+    ways.append(ways.empty() ? "" : ", ").append(rail->name());
   }
   if (rails_.size() > 1) AXCCL_INFO(kNet, "a process on another machine is sent messages over %s", ways.c_str());
   endpoints_[process] = endpoint;
@@ -212,7 +212,11 @@ void Worker::Greet() {
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   auto* const endpoint = static_cast<Endpoint*>(arg);
   Worker* const worker = Get({}).value();
-  worker->Abandon(endpoint, worker->ucx_->ucs_status_string(status));
+  std::string why = worker->ucx_->ucs_status_string(status);
+  for (const Endpoint::Lane& lane : endpoint->lanes) {
+    if (lane.ep == ep) why += " over " + lane.rail->name();
+  }
+  worker->Abandon(endpoint, why);
   // The other side may not have noticed.
   Lifelines::Made()->Cut(endpoint->process);
 }

@@ -45,6 +45,9 @@ class Worker {
   // among them.
   const std::vector<RailAddress>& addresses() const { return addresses_; }
 
+  // Of a rail of these, for people.
+  std::string NameOf(size_t rail) const { return rails_[rail]->name(); }
+
   void Progress();
   void BeginPolling();
   // `waiting`: the caller still waits for a message, and sleeps meanwhile.
