@@ -90,6 +90,24 @@ TEST(Scheduler, ProgressThreadDoesWhatIsLeftBehind) {
   }
 }
 
+// Somebody who is at another queue all the time does not drive this one.
+TEST(Scheduler, ProgressThreadSeesToEachQueue) {
+  Device* device = Device::Get(NextDevice());
+  Queue* busy = NewQueue();
+  std::atomic<bool> stop{false};
+  std::thread user([&] {
+    while (!stop) busy->Push(MakeItem(std::make_shared<TestWork>([] { return Poll::kDone; })));
+  });
+  for (int round = 0; round < 20; ++round) {
+    auto work = std::make_shared<GatedWork>();
+    Submit(device, device->null_stream(), work);
+    work->open = true;
+    AwaitTrue([&] { return device->null_stream()->timeline()->Idle(); });
+  }
+  stop = true;
+  user.join();
+}
+
 // A thread that sleeps in the library for one thing moves others on as well, also those that come later.
 TEST(Scheduler, SleepersTakeUpWorkThatComesLater) {
   Device* device = Device::Get(NextDevice());

@@ -300,33 +300,27 @@ Queue* Scheduler::GetQueue(int device) {
   return queue;
 }
 
-bool Scheduler::DriveAll() {
-  bool advanced = false;
+template <class F>
+void Scheduler::ForEachQueue(F f) const {
   const int n = num_queues_.load(std::memory_order_acquire);
   for (int i = 0; i < n; ++i) {
     Queue* queue = queues_[i].load(std::memory_order_acquire);
-    if (queue != nullptr && queue->pending()) advanced |= queue->Drive();
+    if (queue != nullptr) f(queue);
   }
+}
+
+bool Scheduler::DriveAll() {
+  bool advanced = false;
+  ForEachQueue([&](Queue* queue) {
+    if (queue->pending()) advanced |= queue->Drive();
+  });
   return advanced;
 }
 
 bool Scheduler::AnyPending() const {
-  const int n = num_queues_.load(std::memory_order_acquire);
-  for (int i = 0; i < n; ++i) {
-    const Queue* queue = queues_[i].load(std::memory_order_acquire);
-    if (queue != nullptr && queue->pending()) return true;
-  }
-  return false;
-}
-
-uint32_t Scheduler::Turns() const {
-  uint32_t turns = 0;
-  const int n = num_queues_.load(std::memory_order_acquire);
-  for (int i = 0; i < n; ++i) {
-    const Queue* queue = queues_[i].load(std::memory_order_acquire);
-    if (queue != nullptr) turns += queue->turns();
-  }
-  return turns;
+  bool any = false;
+  ForEachQueue([&](const Queue* queue) { any |= queue->pending(); });
+  return any;
 }
 
 // Yield while things move, park when they stop. Shared by waiting users and the progress thread.
@@ -359,11 +353,9 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
     const int slot = bells.Claim();
     const uint32_t seen = bells.Value(slot);
     bool quiet = true;
-    const int n = num_queues_.load(std::memory_order_acquire);
-    for (int i = 0; i < n; ++i) {
-      Queue* queue = queues_[i].load(std::memory_order_acquire);
-      if (queue != nullptr && queue->pending()) quiet &= queue->Arm(slot);
-    }
+    ForEachQueue([&](Queue* queue) {
+      if (queue->pending()) quiet &= queue->Arm(slot);
+    });
     reached = done();
     if (!reached && quiet) {
       slept = true;
@@ -422,12 +414,14 @@ void Scheduler::ProgressLoop() {
       // Where ranks outnumber the cores, so do their progress threads: all of them together shall doze as often as one.
       const std::chrono::nanoseconds sleep = doze * Crowding();
       SleepOnWord(&progress_wake_, wake, &sleep);
-      const uint32_t turns = Turns();
       bool needed = Unattended();
       if (needed) {
         // Whoever has just started it, or has begun to wait for it, is not counted yet.
+        ForEachQueue([](Queue* queue) { queue->Note(); });
         SleepOnWord(&progress_wake_, wake, &kLeft);
-        needed = Unattended() && Turns() == turns;
+        bool left = false;
+        ForEachQueue([&](const Queue* queue) { left |= queue->Left(); });
+        needed = left && helpers_.load(std::memory_order_seq_cst) == 0;
       }
       if (needed) {
         progress_state_.store(kActive, std::memory_order_seq_cst);
@@ -435,9 +429,13 @@ void Scheduler::ProgressLoop() {
         progress_state_.store(kDozing, std::memory_order_seq_cst);
       }
       const uint32_t now = activity_.load(std::memory_order_relaxed);
-      quiet = now != activity ? std::chrono::nanoseconds(0) : quiet + doze;
-      activity = now;
-      doze = needed ? kDoze : std::min<std::chrono::nanoseconds>(2 * doze, kLongestDoze);
+      const bool used = std::exchange(activity, now) != now;
+      quiet = used ? std::chrono::nanoseconds(0) : quiet + doze;
+      if (needed) {
+        doze = kDoze;
+      } else if (used) {
+        doze = std::min<std::chrono::nanoseconds>(2 * doze, kLongestDoze);
+      }
     }
     const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
     progress_state_.store(kAsleep, std::memory_order_seq_cst);

@@ -3,8 +3,9 @@
 // Work is cooperative: Poll() does what can be done without waiting and returns. Each host device has a queue; whoever
 // calls (an enqueueing thread, a synchronising thread, the progress thread) takes the queue's run lock if it is free and
 // polls its items. So the common case, enqueue then synchronise, needs no hand-over between threads, and nothing depends on
-// the progress thread for speed. The progress thread is the driver of last resort: it takes over when work is pending
-// and no user thread is waiting in the library. Callbacks may block, so they run on worker threads, never on a user's.
+// the progress thread for speed. The progress thread is the driver of last resort: it looks now and then, and takes over when
+// work is pending, no user thread is waiting in the library, and nobody has driven that queue for a while. Callbacks may block,
+// so they run on worker threads, never on a user's.
 //
 // Thread-safe. Items start and complete under the queue's run lock; Work::Poll is never called by two threads at once.
 #pragma once
@@ -66,8 +67,12 @@ class Queue {
   // Returns when no thread is in a step of this queue's work that began before the call.
   void Quiesce();
   bool pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
-  // Changes whenever a thread takes the run lock.
-  uint32_t turns() const { return turns_.load(std::memory_order_relaxed); }
+  // For the progress thread alone: notes where things stand, and tells whether work is pending of which nobody has been at
+  // the queue since they were noted.
+  void Note() { noted_ = turns_.load(std::memory_order_relaxed); }
+  bool Left() const {
+    return pending() && !running_.load(std::memory_order_relaxed) && turns_.load(std::memory_order_relaxed) == noted_;
+  }
 
   // The fast path: tries to take the run lock while nothing is pending. The holder may poll work of its own and must
   // call Leave().
@@ -83,7 +88,7 @@ class Queue {
   // consistent: of a pusher and a leaving holder at least one sees the other.
   bool TryEnter() {
     if (running_.load(std::memory_order_seq_cst) || running_.exchange(true, std::memory_order_acquire)) return false;
-    turns_.store(turns() + 1, std::memory_order_relaxed);
+    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return true;
   }
   bool PollItems();
@@ -91,7 +96,8 @@ class Queue {
   void TakeInbox();
 
   std::atomic<bool> running_{false};
-  std::atomic<uint32_t> turns_{0};  // written under the run lock
+  std::atomic<uint32_t> turns_{0};  // times the run lock was taken; written under it
+  uint32_t noted_ = 0;              // of the progress thread
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> has_inbox_{false};
   std::mutex inbox_mutex_;
@@ -130,10 +136,11 @@ class Scheduler {
   template <class Done>
   bool SpinUntil(Queue* own, Done& done);
   bool WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up);
+  template <class F>
+  void ForEachQueue(F f) const;
   bool DriveAll();
   bool AnyPending() const;
   bool Unattended() const { return AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0; }
-  uint32_t Turns() const;
   void StartProgressThread();
   void ProgressLoop();
   void WorkerLoop();
