@@ -31,12 +31,12 @@ Poll Operation::Fail(Status status) {
   return Poll::kDone;
 }
 
-// What has come for this rank or others of the process.
+// What has come for this rank or others of the process. A new operation first sends what it has to send.
 void Operation::TakeMessages() {
   transport::RemoteRank* const remote = channel_->remote();
   if (remote == nullptr) return;
   if (!std::exchange(last_look_, false)) polling_.Begin(remote);
-  remote->Progress();
+  if (stage_ != Stage::kNew || channel_->connector() != nullptr) remote->Progress();
 }
 
 Poll Operation::Progress() {
@@ -47,8 +47,7 @@ Poll Operation::Progress() {
     polling_.End(false);
     return Poll::kDone;
   }
-  // A new operation first sends what it has to send.
-  if (stage_ != Stage::kNew || channel_->connector() != nullptr) TakeMessages();
+  TakeMessages();
   if (stage_ == Stage::kNew) {
     if (channel_->connector() != nullptr) {
       const Run run = Connect();

@@ -1,5 +1,7 @@
 #include "tests/exec/post.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +30,7 @@ class Post::Remote : public transport::RemoteRank {
     return MakeStatus(Code::kInternalError, "there are no areas here");
   }
   void Send(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+    EXPECT_TRUE(poller().polling > 0 || poller().left);
     Message message{{stretches.begin(), stretches.end()}, line, {}};
     if (line != kNoLine) std::copy_n(own_ + line, kLineBytes, message.bytes.data());
     if (++post_->messages_ == post_->lose_) {
@@ -42,8 +45,14 @@ class Post::Remote : public transport::RemoteRank {
     sent_.push_back(std::move(message));
   }
   void Progress() override { post_->Deliver(viewer_); }
-  void BeginPolling() override {}
-  void EndPolling(bool) override {}
+  void BeginPolling() override {
+    ++poller().polling;
+    poller().left = false;
+  }
+  void EndPolling(bool waiting) override {
+    --poller().polling;
+    poller().left = waiting;
+  }
   std::string Trouble() const override { return ""; }
   const std::string& host() const override { return host_; }
   void Flush(std::chrono::milliseconds) override {}
@@ -65,6 +74,7 @@ class Post::Remote : public transport::RemoteRank {
   }
 
  private:
+  Poller& poller() const { return post_->pollers_[static_cast<size_t>(viewer_)]; }
   struct Message {
     std::vector<Stretch> stretches;
     uint64_t line;
@@ -82,7 +92,8 @@ class Post::Remote : public transport::RemoteRank {
   std::deque<Message> sent_;
 };
 
-Post::Post(int ranks, size_t block_bytes) : ranks_(ranks), block_bytes_(block_bytes) {}
+Post::Post(int ranks, size_t block_bytes)
+    : ranks_(ranks), block_bytes_(block_bytes), pollers_(static_cast<size_t>(ranks)) {}
 Post::~Post() = default;
 
 transport::RemoteRank* Post::Link(int viewer, int rank, std::byte* own) {

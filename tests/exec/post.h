@@ -2,7 +2,8 @@
 //
 // They are delivered when the receiver takes them in, some at a time, and what is in them is read no sooner than that: a
 // rank that writes again what it has sent, before it knows that it has arrived, sends the new bytes. Two ranks' messages
-// keep their order, those of different ranks come in any. Not thread-safe.
+// keep their order, those of different ranks come in any. Whoever sends must poll, or nobody would see to what cannot be sent at
+// once. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -43,6 +44,11 @@ class Post {
   const int ranks_;
   const size_t block_bytes_;
   std::vector<std::unique_ptr<Remote>> remotes_;  // [viewer * ranks + rank]
+  struct Poller {
+    int polling = 0;
+    bool left = false;  // to the thread for messages
+  };
+  std::vector<Poller> pollers_;  // [viewer]
   harness::Random random_{harness::Scramble(harness::Seed(), 0x90057)};
   uint64_t messages_ = 0, bytes_ = 0, lose_ = 0;
   bool lost_ = false;
