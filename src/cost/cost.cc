@@ -18,8 +18,7 @@ using plan::Schedule;
 namespace {
 
 constexpr int kTurns = 3;  // on paper: the first, and two more for the difference
-// A machine's network devices take the messages of its ranks one after the other. Not measured: what adapters are good for,
-// and what simulations take, too (tools/axccl-plan).
+// A machine's network devices take the messages of its ranks one after the other. Not measured: what adapters are good for.
 constexpr double kDeviceSeconds = 2.5e-7;
 
 // The time of an operation under one of the views of Model::Cost.

@@ -106,7 +106,7 @@ struct Prepared {
   uint64_t turns = 1;
   uint64_t slot_bytes = 0;   // stride between scratch slots
   uint64_t set_bytes = 0;    // the slots of one turn
-  uint64_t sets = 1;         // sets a half of the scratch has room for; turns of one half take them one after the other
+  uint64_t sets = 1;         // sets of a half of the scratch, which its turns take one after the other; see SetOffset
   bool inline_slots = false; // slots live in endpoint lines
   bool whole = false;        // a tile of one part on one lane: every move is of the whole block
   bool plain = false;        // whole, in one turn and through scratch alone, with no more than a slot an operand: see RunPlain
