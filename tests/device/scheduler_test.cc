@@ -98,7 +98,7 @@ TEST(Scheduler, ProgressThreadSeesToEachQueue) {
   std::thread user([&] {
     while (!stop) busy->Push(MakeItem(std::make_shared<TestWork>([] { return Poll::kDone; })));
   });
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 300; ++round) {
     auto work = std::make_shared<GatedWork>();
     Submit(device, device->null_stream(), work);
     work->open = true;
