@@ -175,7 +175,8 @@ void Remote::Send(const std::shared_ptr<Area>& area, std::span<const Stretch> st
 
 void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line) {
   if (endpoint_->failed) return;
-  auto message = std::make_unique<Outgoing>();
+  std::unique_ptr<Outgoing> message = std::move(spare_);
+  if (message == nullptr) message = std::make_unique<Outgoing>();
   WireHeader head{};
   head.comm = options_.comm;
   head.from = options_.self;
@@ -207,7 +208,6 @@ void Remote::Post(std::unique_ptr<Outgoing> message) {
     return;
   }
   if (message->flush.kind != 0) return SendControl(*worker_, endpoint_->lanes[message->lane].ep, message->flush);
-  message->owner = shared_from_this();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = OnSent;
@@ -227,8 +227,15 @@ void Remote::Post(std::unique_ptr<Outgoing> message) {
   Endpoint::Lane& lane = endpoint_->lanes[message->lane];
   const ucs_status_ptr_t request = worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.data(),
                                                                   message->header.size(), data, count, &param);
-  if (request == nullptr) return;
+  if (request == nullptr) {  // as most do
+    message->memory = nullptr;
+    message->data.clear();
+    message->bytes = 0;
+    spare_ = std::move(message);
+    return;
+  }
   if (UCS_PTR_IS_ERR(request)) return Lose(worker_->ucx().ucs_status_string(UCS_PTR_STATUS(request)));
+  message->owner = shared_from_this();
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   worker_->AddUnsent(1);
   lane.unsent += message->bytes;

@@ -76,6 +76,7 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   uint64_t sent_ = 0, taken_ = 0;  // messages so far; those that have come before their turn are not taken yet:
   std::map<uint64_t, std::shared_ptr<Incoming>> incoming_;  // by number, `taken_` and above
   std::vector<std::unique_ptr<Outgoing>> delayed_;  // until the endpoint opens
+  std::unique_ptr<Outgoing> spare_;                 // of one that was sent at once, for the next
   std::atomic<int> in_flight_{0};
   std::string trouble_;
   bool detached_ = false, lost_ = false;
