@@ -4,10 +4,12 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <set>
 
+#include "src/base/files.h"
 #include "src/base/service_fd.h"
 
 namespace axccl {
@@ -53,6 +55,16 @@ std::vector<int> AllowedProcessors() {
   for (int processor = 0; allowed.size() < count; ++processor)
     if (CPU_ISSET_S(static_cast<size_t>(processor), kSetBytes, set.bits.get())) allowed.push_back(processor);
   return allowed;
+}
+
+bool AllProcessorsTaken() {
+  return AllProcessorsTaken(FirstLine("/proc/loadavg"), static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+// Three averages, then "running/all".
+bool AllProcessorsTaken(const std::string& line, int processors) {
+  long running = 0;
+  return std::sscanf(line.c_str(), "%*s %*s %*s %ld/", &running) == 1 && running > processors;
 }
 
 void MoveToAnotherProcessor() {

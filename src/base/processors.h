@@ -6,6 +6,7 @@
 // that it waits for. Thread-safe.
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace axccl {
@@ -14,6 +15,11 @@ inline constexpr int kMaxProcessor = 65535;
 
 // What the calling thread may use.
 std::vector<int> AllowedProcessors();
+
+// Whether more threads want to run on this machine than it has processors. False where that cannot be told. `line`: what
+// /proc/loadavg says.
+bool AllProcessorsTaken();
+bool AllProcessorsTaken(const std::string& line, int processors);
 
 // Has the kernel put the calling thread on another of the processors it may use. The set of those stays as it is.
 void MoveToAnotherProcessor();

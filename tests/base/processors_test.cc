@@ -46,6 +46,25 @@ class Lasting {
   std::function<void()> task_;
 };
 
+TEST(AllProcessorsTaken, WhereMoreThreadsRunThanThereAreProcessors) {
+  EXPECT_TRUE(AllProcessorsTaken("0.31 0.82 1.60 3/345 12345", 2));
+  EXPECT_FALSE(AllProcessorsTaken("0.31 0.82 1.60 2/345 12345", 2));
+  EXPECT_FALSE(AllProcessorsTaken("9.31 9.82 9.60 1/345 12345", 2));
+  for (const char* line : {"", "0.31", "0.31 0.82 1.60", "0.31 0.82 1.60 many/345"}) EXPECT_FALSE(AllProcessorsTaken(line, 2)) << line;
+  // And of this machine.
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> busy;
+  for (size_t i = 0; i < AllowedProcessors().size() + 64; ++i)
+    busy.emplace_back([&] {
+      while (!stop) std::this_thread::yield();
+    });
+  if (AllowedProcessors().size() == std::thread::hardware_concurrency()) {
+    while (!AllProcessorsTaken()) std::this_thread::yield();
+  }
+  stop = true;
+  for (std::thread& thread : busy) thread.join();
+}
+
 TEST(MoveToAnotherProcessor, LeavesThoseAThreadMayUseAsTheyWere) {
   std::thread([] {
     const std::vector<int> before = AllowedProcessors();

@@ -88,20 +88,22 @@ void NoteYield(Clock::time_point before) {
 
 // Notices that this thread shares its core with the one it waits for, though there are cores enough: looking never pays,
 // and giving the core away always does. The kernel may leave two such threads together for a hundred milliseconds, as
-// both look busy and neither sleeps for long. Of ranks that look for messages this says nothing: they always give it away.
+// both look busy and neither sleeps for long.
 class SharedCore {
  public:
   void LookingPaid() {
-    given_away_ = 0;
+    // Of two ranks that send each other messages by turns, each finds one at once whenever it has just sent its own.
+    if (!ExpectsMessages()) given_away_ = 0;
     if (++paid_ >= kCalm) patience_ = kFirst;
   }
   // A wait ended after some yields, without sleep.
   void YieldingPaid() {
     rusage usage;
-    if (Crowding() > 1 || ExpectsMessages() || getrusage(RUSAGE_THREAD, &usage) != 0) return;
+    if (Crowding() > 1 || getrusage(RUSAGE_THREAD, &usage) != 0) return;
     const long before = std::exchange(switches_, usage.ru_nvcsw + usage.ru_nivcsw);
     if (switches_ == before) {
       // Nobody else wanted the core: it would have been enough to look a little longer.
+      given_away_ = 0;
       SetLooks(std::min(2 * g_looks.load(std::memory_order_relaxed), kMostLooks));
       return;
     }
@@ -112,7 +114,7 @@ class SharedCore {
     coin_ = coin_ * 6364136223846793005u + 1442695040888963407u;
     if (coin_ >> 63 != 0) return;
     patience_ = std::min(2 * patience_, kLast);  // there may be no better core
-    MoveToAnotherProcessor();
+    if (!AllProcessorsTaken()) MoveToAnotherProcessor();
   }
 
  private:
