@@ -31,9 +31,9 @@ plan::Schedule Write(const Form& form) {
   if (form.algorithm == "hierarchical_ring") return OnCircle(form, Circuit::kRing);
   if (form.algorithm == "hierarchical_tree") return OnTrees(form, Shape::kTwoTrees);
   if (form.algorithm == "hierarchical_rhd") return OnCircle(form, Circuit::kDoubling);
-  if (form.algorithm == "hierarchical_leader") return AllReduceByGather(form, By::kLeaders);
+  if (form.algorithm == "hierarchical_leader") return AllReduceByGather(form, Carriers::kLeaders);
   if (form.algorithm == "hierarchical_bruck") {
-    if (kind == Kind::kAllReduce) return AllReduceByGather(form, By::kRails);
+    if (kind == Kind::kAllReduce) return AllReduceByGather(form, Carriers::kRails);
     return on_circle ? OnCircle(form, Circuit::kDoubling) : ExchangeBlocks(form, Messages::kLogarithmic);
   }
   if (on_circle) return OnCircle(form, Circuit::kDirect);

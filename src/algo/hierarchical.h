@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "src/algo/levels.h"
 #include "src/plan/placement.h"
 #include "src/plan/schedule.h"
 
@@ -22,9 +23,8 @@ struct Form {
 // All-reduce, all-gather, reduce-scatter.
 enum class Circuit { kDirect, kRing, kDoubling };
 plan::Schedule OnCircle(const Form& form, Circuit circuit);
-// A share of the data for each rail, or all of it by one rank of each machine.
-enum class By { kRails, kLeaders };
-plan::Schedule AllReduceByGather(const Form& form, By by);
+// By rails or leaders.
+plan::Schedule AllReduceByGather(const Form& form, Carriers carriers);
 
 // All-reduce, broadcast, reduce.
 enum class Shape { kChain, kTwoTrees };

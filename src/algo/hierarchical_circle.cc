@@ -383,8 +383,8 @@ plan::Schedule OnCircle(const Form& form, Circuit circuit) {
   return b.Build(form.lanes);
 }
 
-plan::Schedule AllReduceByGather(const Form& form, By by) {
-  const Levels levels(form.placement, by == By::kLeaders ? Carriers::kLeaders : Carriers::kRails);
+plan::Schedule AllReduceByGather(const Form& form, Carriers carriers) {
+  const Levels levels(form.placement, carriers);
   Builder b(form.contract, form.algorithm, levels.rails(), form.only);
   Circle(form.contract, levels, Circuit::kDoubling, &b).AllReduceByGather();
   return b.Build(form.lanes);

@@ -64,8 +64,7 @@ bool Pays(Kind kind, std::string_view algorithm, const plan::Placement& placemen
   if (algorithm == algo::kHierarchical || !placement.has_levels()) return true;
   if (algorithm.starts_with(algo::kHierarchical)) {
     // A direct exchange has the bytes and messages of a ring and fewer hops. Two machines pass nothing on, but may gather.
-    const bool gathers =
-        kind == Kind::kAllReduce && (algorithm == "hierarchical_bruck" || algorithm == kLeader);
+    const bool gathers = kind == Kind::kAllReduce && (algorithm == "hierarchical_bruck" || algorithm == kLeader);
     return algorithm != "hierarchical_ring" && (gathers || placement.machines() > 2);
   }
   // Between ranks that are spread evenly bytes would cross more than once, or in more messages and hops.

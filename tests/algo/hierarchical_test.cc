@@ -211,7 +211,8 @@ TEST(HierarchicalVolume, PassingOnCarriesNoByteTwice) {
   for (const Placement& p : ManyPlacements()) {
     SCOPED_TRACE(Describe(p));
     const int n = p.ranks(), h = p.machines();
-    for (const char* algorithm : {"hierarchical", "hierarchical_ring", "hierarchical_rhd", "hierarchical_bruck", "hierarchical_leader"}) {
+    for (const char* algorithm :
+         {"hierarchical", "hierarchical_ring", "hierarchical_rhd", "hierarchical_bruck", "hierarchical_leader"}) {
       SCOPED_TRACE(algorithm);
       const auto has = [&](Kind kind) {
         const auto& names = HierarchicalAlgorithms(kind);

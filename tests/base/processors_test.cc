@@ -50,7 +50,8 @@ TEST(AllProcessorsTaken, WhereMoreThreadsRunThanThereAreProcessors) {
   EXPECT_TRUE(AllProcessorsTaken("0.31 0.82 1.60 3/345 12345", 2));
   EXPECT_FALSE(AllProcessorsTaken("0.31 0.82 1.60 2/345 12345", 2));
   EXPECT_FALSE(AllProcessorsTaken("9.31 9.82 9.60 1/345 12345", 2));
-  for (const char* line : {"", "0.31", "0.31 0.82 1.60", "0.31 0.82 1.60 many/345"}) EXPECT_FALSE(AllProcessorsTaken(line, 2)) << line;
+  for (const char* line : {"", "0.31", "0.31 0.82 1.60", "0.31 0.82 1.60 many/345"})
+    EXPECT_FALSE(AllProcessorsTaken(line, 2)) << line;
   // And of this machine.
   std::atomic<bool> stop{false};
   std::vector<std::thread> busy;

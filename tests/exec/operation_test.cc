@@ -211,7 +211,8 @@ TEST(OperationRemote, HierarchicalPlansSendNoMoreThanTheyMust) {
        {std::vector<int>{0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2}, {0, 0, 1, 1, 2, 2, 3, 3}}) {
     const int ranks = static_cast<int>(machine_of.size());
     const double machines = machine_of.back() + 1, block = count * sizeof(int32_t);
-    for (const char* algorithm : {"hierarchical", "hierarchical_ring", "hierarchical_rhd", "hierarchical_bruck", "hierarchical_leader"}) {
+    for (const char* algorithm :
+         {"hierarchical", "hierarchical_ring", "hierarchical_rhd", "hierarchical_bruck", "hierarchical_leader"}) {
       for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter}) {
         const auto& names = algo::HierarchicalAlgorithms(kind);
         if (std::find(names.begin(), names.end(), algorithm) == names.end()) continue;
