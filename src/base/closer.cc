@@ -1,6 +1,5 @@
 #include "src/base/closer.h"
 
-#include <system_error>
 #include <utility>
 
 #include "src/base/detached_thread.h"
@@ -32,11 +31,7 @@ bool Closer::Await(std::chrono::milliseconds patience) {
 // With the lock held. False when there is no thread, and none to be had.
 bool Closer::Start() {
   if (running_) return true;
-  try {
-    StartDetached([this] { Run(); });
-    running_ = true;
-  } catch (const std::system_error&) {
-  }
+  running_ = StartDetached("closing", [this] { Run(); }).ok();
   return running_;
 }
 

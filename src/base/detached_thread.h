@@ -5,16 +5,19 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "src/base/processors.h"
+#include "src/base/status.h"
 
 namespace axccl {
 
-// std::system_error, and `fn` not run, where there is no thread to be had.
+// Runs fn() on a thread named in an error as `what`. Not ok, and fn not run, where there is no thread to be had.
 template <class Fn>
-void StartDetached(Fn fn) {
+Status StartDetached(const char* what, Fn fn) {
   // A thread begins with the mask of the one that starts it.
   class AllBlocked {
    public:
@@ -28,11 +31,19 @@ void StartDetached(Fn fn) {
    private:
     sigset_t before_;
   };
-  const AllBlocked blocked;
-  std::thread([fn = std::move(fn), processors = ProcessorsAtStart()]() mutable {
-    BindThisThread(processors);
-    fn();
-  }).detach();
+  try {
+    const AllBlocked blocked;
+    std::thread([fn = std::move(fn), processors = ProcessorsAtStart()]() mutable {
+      BindThisThread(processors);
+      fn();
+    }).detach();
+  } catch (const std::system_error& error) {
+    return SystemError(error.code().value(), "%s: no thread can be started; raise the limit of threads (ulimit -u, the pids "
+                       "limit of the container) or of address space (ulimit -v)", what);
+  } catch (const std::bad_alloc&) {
+    return MakeStatus(Code::kSystemError, "%s: no thread can be started: out of memory", what);
+  }
+  return Status();
 }
 
 }  // namespace axccl

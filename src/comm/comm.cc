@@ -40,7 +40,10 @@ Status Comm::Create(const Job& job) {
 
 void Comm::CreateInBackground(Job job) {
   background_ = true;
-  StartDetached([self = shared_from_this(), job = std::move(job)] { self->Finish(job(&self->abort_)); });
+  const Status started = StartDetached("creating a communicator", [self = shared_from_this(), job = std::move(job)] {
+    self->Finish(job(&self->abort_));
+  });
+  if (!started.ok()) Finish(started);
 }
 
 Result<Communicator*> Comm::Ready(const char* call) const {
@@ -105,13 +108,17 @@ Status Comm::FinalizeInBackground() {
     std::lock_guard lock(mutex_);
     background_ = true;
   }
-  StartDetached([self = shared_from_this()] {
+  const Status started = StartDetached("ncclCommFinalize", [self = shared_from_this()] {
     (void)self->FinishFinalizing().ok();
     std::lock_guard lock(self->mutex_);
     self->background_ = false;
     self->changed_.notify_all();
   });
-  return Status(Code::kInProgress, "finalization in progress");
+  if (started.ok()) return Status(Code::kInProgress, "finalization in progress");
+  std::lock_guard lock(mutex_);
+  background_ = false;
+  phase_.store(Phase::kReady, std::memory_order_release);
+  return started;
 }
 
 // Ends: creation and finalization give up soon after abort_ is set, or are done.

@@ -19,7 +19,7 @@ namespace {
 class Lasting {
  public:
   explicit Lasting(std::function<void()> begin) {
-    StartDetached([this, begin = std::move(begin)] {
+    const Status started = StartDetached("a test", [this, begin = std::move(begin)] {
       begin();
       for (;;) {
         std::unique_lock lock(mutex_);
@@ -29,6 +29,7 @@ class Lasting {
         changed_.notify_all();
       }
     });
+    EXPECT_TRUE(started.ok()) << started.message();
   }
 
   std::vector<int> Allowed() {
@@ -111,7 +112,7 @@ TEST(OwnThreads, MayUseWhatAllCallsTogetherSaid) {
   std::promise<std::vector<int>> child;
   auto& parent = *new Lasting([&child] {
     BecomeOwnThread("own-parent");
-    StartDetached([&child] { child.set_value(AllowedProcessors()); });
+    EXPECT_TRUE(StartDetached("a test", [&child] { child.set_value(AllowedProcessors()); }).ok());
   });
   EXPECT_EQ(child.get_future().get(), all);
   EXPECT_EQ(parent.Allowed(), first);

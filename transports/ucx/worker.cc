@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "src/base/detached_thread.h"
@@ -69,11 +68,7 @@ Status Worker::Watch() {
     if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, rail->event_fd(), &event) != 0)
       return SystemError(errno, "watching UCX's descriptor");
   }
-  try {
-    StartDetached([this] { Main(); });
-  } catch (const std::system_error& error) {
-    return SystemError(error.code().value(), "starting the thread for messages");
-  }
+  AXCCL_RETURN_IF_ERROR(StartDetached("UCX's messages", [this] { Main(); }));
   static Worker* const self = this;
   std::atexit([] {
     std::lock_guard lock(self->mutex_);

@@ -399,7 +399,10 @@ void Scheduler::StartProgressThread() {
   uint32_t absent = kAbsent;
   if (!progress_state_.compare_exchange_strong(absent, kActive, std::memory_order_seq_cst)) return;
   threads_.fetch_add(1);
-  StartDetached([this] { ProgressLoop(); });
+  const Status started = StartDetached("progress", [this] { ProgressLoop(); });
+  if (started.ok()) return;
+  threads_.fetch_sub(1);
+  progress_state_.store(kAbsent, std::memory_order_seq_cst);
 }
 
 void Scheduler::ProgressLoop() {
@@ -467,7 +470,7 @@ void Scheduler::RunOnWorker(std::function<void()> fn) {
     return;
   }
   threads_.fetch_add(1);
-  StartDetached([this] { WorkerLoop(); });
+  if (!StartDetached("host functions", [this] { WorkerLoop(); }).ok()) threads_.fetch_sub(1);
 }
 
 void Scheduler::WorkerLoop() {
