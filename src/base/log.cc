@@ -218,6 +218,16 @@ void WriteAlways(const char* format, ...) {
   va_end(args);
 }
 
+void Tell(const char* format, ...) {
+  const KeepErrno keep_errno;
+  va_list args;
+  va_start(args, format);
+  const std::string text = FormatV(format, args);
+  va_end(args);
+  const std::string line = HostName() + ":" + std::to_string(getpid()) + ":" + std::to_string(gettid()) + " AxCCL: " + text + "\n";
+  WriteAll(STDERR_FILENO, line.data(), line.size());
+}
+
 void Reset() {
   for (const char* name : {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"}) param::Reset(name);
   SinkHolder& holder = TheSink();

@@ -24,6 +24,8 @@ bool Enabled(Level level, uint32_t subsystems);
 [[gnu::format(printf, 4, 5)]] void Write(Level level, uint32_t subsystems, int device, const char* format, ...);
 // An INFO line whatever the level: for what somebody asked for by a call.
 [[gnu::format(printf, 1, 2)]] void WriteAlways(const char* format, ...);
+// A line on stderr whatever NCCL_DEBUG and NCCL_DEBUG_FILE say: for what users must know though they asked for no log.
+[[gnu::format(printf, 1, 2)]] void Tell(const char* format, ...);
 // Reads the parameters again at the next line (ncclResetDebugInit, tests). Lines being written go where they were
 // going.
 void Reset();

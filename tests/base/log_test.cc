@@ -39,6 +39,14 @@ TEST(Log, VersionLineHasNoPrefix) {
   EXPECT_EQ(environment.Log(), std::vector<std::string>{"NCCL version 2"});
 }
 
+TEST(Log, WhatUsersMustKnowGoesToStderrWhateverTheLevel) {
+  Environment environment{{"NCCL_DEBUG", "NONE"}, {"NCCL_DEBUG_FILE", "/nonexistent/log"}};
+  testing::internal::CaptureStderr();
+  Tell("mind the %s", "gap");
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(Matches(line, "[^:. ]+:" + std::to_string(getpid()) + ":" + std::to_string(gettid()) + " AxCCL: mind the gap\n")) << line;
+}
+
 TEST(Log, LevelsIncludeTheLowerOnes) {
   const std::pair<const char*, int> cases[] = {{"", 0},     {"NONE", 0}, {"VERSION", 1},
                                                {"WARN", 2}, {"info", 3}, {"TRACE", 4}};
