@@ -343,12 +343,10 @@ TEST(ChooseAcrossMachines, GroupOrderIsKept) {
 // Where a message is dear a logarithmic number of them is best; where bytes are, that each crosses once.
 TEST(ChooseAcrossMachines, ManyMachinesPassSmallDataOnInFewRounds) {
   const auto chooser = MakeChooser("", 4 * kScratch, 1, SlowLink());
-  for (const auto& [h, g] : {std::pair(32, 4), std::pair(64, 4), std::pair(64, 2)}) {
+  for (const auto& [h, g] : {std::pair(64, 4), std::pair(64, 2)}) {
     SCOPED_TRACE(std::to_string(h) + " x " + std::to_string(g));
-    EXPECT_EQ(chooser->Choose(AskAcross(Kind::kAllToAll, h, g, 8)).algorithm, "hierarchical_bruck");
-    // On 32 machines of four ranks five turns at the devices outweigh the messages saved.
-    EXPECT_EQ(chooser->Choose(AskAcross(Kind::kAllGather, h, g, 8)).algorithm,
-              h == 64 ? "hierarchical_bruck" : "hierarchical");
+    for (Kind kind : {Kind::kAllGather, Kind::kAllToAll})
+      EXPECT_EQ(chooser->Choose(AskAcross(kind, h, g, 8)).algorithm, "hierarchical_bruck") << plan::KindName(kind);
     // The fewest messages of all.
     EXPECT_EQ(chooser->Choose(AskAcross(Kind::kAllReduce, h, g, 8)).algorithm, "hierarchical_leader");
     EXPECT_EQ(chooser->Choose(AskAcross(Kind::kReduceScatter, h, g, 8)).algorithm, "hierarchical_rhd");
