@@ -1,5 +1,7 @@
 #include "src/comm/block.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -21,7 +23,7 @@ constexpr std::chrono::milliseconds kInterval(10);  // of the service thread's l
 
 struct Released {
   std::unique_ptr<Block> block;
-  std::vector<std::shared_ptr<transport::PeerProcess>> peers;
+  std::vector<Holder> holders;
 };
 
 struct Limbo {
@@ -37,11 +39,10 @@ Limbo& TheLimbo() {
 
 bool MayGo(const Released& released) {
   if (released.block->sending()) return false;
-  for (size_t rank = 0; rank < released.peers.size(); ++rank) {
-    const auto& peer = released.peers[rank];
-    if (peer == nullptr || peer->Died()) continue;
-    const Block& block = *released.block;
-    if (block.layout().ReleasedBy(block.data(), static_cast<int>(rank))->load(std::memory_order_acquire) == 0) return false;
+  const Block& block = *released.block;
+  for (size_t rank = 0; rank < released.holders.size(); ++rank) {
+    const bool let_go = block.layout().ReleasedBy(block.data(), static_cast<int>(rank))->load(std::memory_order_acquire) != 0;
+    if (!let_go && !released.holders[rank].Gone()) return false;
   }
   return true;
 }
@@ -58,6 +59,11 @@ void LookAgain(service::Loop* loop) {
 }
 
 }  // namespace
+
+bool Holder::Gone() const {
+  if (process != nullptr) return process->Died();
+  return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
+}
 
 Result<std::unique_ptr<Block>> Block::Create(int rank, int ranks, const exec::BlockLayout& layout, int node) {
   SweepLimbo();
@@ -103,13 +109,13 @@ uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
   return kPage * static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; }));
 }
 
-void Block::Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers) {
+void Block::Release(std::unique_ptr<Block> block, std::vector<Holder> holders) {
   block->header()->closed.store(1, std::memory_order_seq_cst);
   bool watch = block->urgent();
   Limbo& limbo = TheLimbo();
   {
     std::lock_guard lock(limbo.mutex);
-    limbo.blocks.push_back(Released{std::move(block), std::move(peers)});
+    limbo.blocks.push_back(Released{std::move(block), std::move(holders)});
     watch = watch && !std::exchange(limbo.watched, limbo.watched || watch);
   }
   SweepLimbo();

@@ -18,11 +18,18 @@
 
 namespace axccl::comm {
 
+// A rank that may use another's block.
+struct Holder {
+  std::shared_ptr<transport::PeerProcess> process;  // null: not mapped, but it may have mapped the block's owner
+  uint32_t pid = 0;                                 // then; 0: it holds nothing
+  bool Gone() const;
+};
+
 class Block {
  public:
   // A zeroed block with its header filled in; in memory of `node` if it is not topo::kNowhere and the system lets us.
   static Result<std::unique_ptr<Block>> Create(int rank, int ranks, const exec::BlockLayout& layout, int node);
-  // Never attached by anybody: frees at once. Otherwise Release must have been called.
+  // Nobody was told where it is: frees at once. Otherwise Release must have been called.
   ~Block();
 
   std::byte* data() const { return data_; }
@@ -42,8 +49,9 @@ class Block {
   // Whether it should go as soon as it can, and not at the next occasion.
   bool urgent() const { return companion_ != nullptr || !remotes_.empty(); }
 
-  // Gives the block up: closed for peers, and freed once `peers` (by rank; null or self: none) have let go or died.
-  static void Release(std::unique_ptr<Block> block, std::vector<std::shared_ptr<transport::PeerProcess>> peers);
+  // Gives the block up: closed for peers, and freed once all `holders` (by rank) have let go or died. Until then nothing else
+  // gets its address.
+  static void Release(std::unique_ptr<Block> block, std::vector<Holder> holders);
   // Frees what can be freed of the released blocks.
   static void SweepLimbo();
 

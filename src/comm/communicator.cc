@@ -80,7 +80,9 @@ void LetGo(Remains remains) {
       remains.block->layout().ReleasedBy(member.block, remains.rank)->store(1, std::memory_order_release);
   }
   remains.processes[static_cast<size_t>(remains.rank)] = nullptr;
-  Block::Release(std::move(remains.block), std::move(remains.processes));
+  std::vector<Holder> holders;
+  for (auto& process : remains.processes) holders.push_back({std::move(process)});
+  Block::Release(std::move(remains.block), std::move(holders));
 }
 
 // Where peers' memory is mapped. It is given a while, as programs may end next.

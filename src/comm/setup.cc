@@ -259,7 +259,9 @@ class Builder {
     BlockAddress mine{block_->heap_offset(), reinterpret_cast<uint64_t>(&block_->header()->probe), {}};
     if (self() == 0) mine.network = survey_.Recall(settings_);
     blocks_.resize(ranks());
+    announced_ = true;  // whatever fails from here on, others may know of the block
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), blocks_.data()));
+    located_ = true;
     AXCCL_ASSIGN_OR_RETURN(self_process_, shm::Attach(peers_[self()].address, options_.deadline, options_.abort));
     for (size_t rank = 0; rank < ranks(); ++rank) {
       if (IsRemote(rank)) {
@@ -291,7 +293,6 @@ class Builder {
   }
 
   Status ShareGpuMemory() {
-    contributed_ = true;  // others may still be looking at the block, whatever fails here
     exec::GpuOptions gpu_options;
     gpu_options.device = options_.identity.device.ordinal;
     gpu_options.rank = options_.identity.rank;
@@ -316,8 +317,6 @@ class Builder {
     }
     const Reachable mine{static_cast<uint8_t>(all)};
     std::vector<Reachable> reachable(ranks());
-    // Once this rank has contributed, others may be done and use its block.
-    contributed_ = true;
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), reachable.data()));
     for (const Reachable& r : reachable) all &= r.all != 0;
     for (exec::Member& member : members_) member.call_copy = all;
@@ -391,14 +390,34 @@ class Builder {
       } else if (member.rank != options_.identity.rank)
         layout_.ReleasedBy(member.block, options_.identity.rank)->store(1, std::memory_order_release);
     }
-    if (contributed_ && block_ != nullptr) {
-      processes_[self()] = nullptr;
-      block_->KeepWhileSending(std::move(remotes));
-      Block::Release(std::move(block_), std::move(processes_));
-    }
+    LetGoUnseen();
+    if (!announced_) return;
+    block_->KeepWhileSending(std::move(remotes));
+    Block::Release(std::move(block_), Holders());
   }
 
  private:
+  // Of the blocks of this process that this rank will not attach to any more. Those of other processes wait for its end.
+  void LetGoUnseen() {
+    if (!located_ || self_process_ == nullptr) return;
+    for (size_t rank = members_.size(); rank < ranks(); ++rank) {
+      if (rank == self() || peers_[rank].address.process_id != peers_[self()].address.process_id) continue;
+      layout_.ReleasedBy(self_process_->heap() + blocks_[rank].offset, options_.identity.rank)
+          ->store(1, std::memory_order_release);
+    }
+  }
+
+  // Those that may know where the block is, and attach to it later than this rank fails.
+  std::vector<Holder> Holders() {
+    std::vector<Holder> holders(ranks());
+    for (size_t rank = 0; rank < ranks(); ++rank) {
+      if (rank == self() || IsRemote(rank)) continue;
+      holders[rank].pid = peers_[rank].address.pid;
+      if (rank < processes_.size()) holders[rank].process = std::move(processes_[rank]);
+    }
+    return holders;
+  }
+
   Exchange* const exchange_;
   const SetupOptions& options_;
   NetworkSurvey survey_{options_.identity.rank, options_.identity.ranks};
@@ -417,7 +436,8 @@ class Builder {
   std::vector<WireNetwork> networks_;
   exec::Protocols protocols_;  // that this rank allows
   std::unique_ptr<exec::GpuRank> gpu_;
-  bool contributed_ = false;
+  bool announced_ = false;  // this rank's block
+  bool located_ = false;    // the others'
 };
 
 }  // namespace
