@@ -178,7 +178,7 @@ Result<World> JoinByHand(const Options& options) {
                       options.ranks);
   if (std::getenv("NCCL_COMM_ID") == nullptr)
     return MakeStatus(Code::kInvalidUsage, "option --rank: set NCCL_COMM_ID to host:port of the machine of rank 0, and "
-                      "AXCCL_SECRET to the same everywhere");
+                      "AXCCL_SECRET_FILE to a file with the same random text everywhere");
   World world;
   world.processes = options.ranks;
   world.process = options.rank;

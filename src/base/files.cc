@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "src/base/param.h"
+
 namespace axccl {
 namespace {
 
@@ -37,14 +39,28 @@ Status WriteAndClose(int fd, std::string_view text, const std::string& path) {
   return error == 0 ? Status() : SystemError(error, "write(%s)", path.c_str());
 }
 
-void MakeParents(const std::string& file) {
-  for (size_t at = file.find('/', 1); at != std::string::npos; at = file.find('/', at + 1)) {
-    // Fails where the folder is there already or cannot be; opening the file tells which.
-    (void)mkdir(file.substr(0, at).c_str(), 0755);
-  }
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 }  // namespace
+
+void MakeFolders(const std::string& folder, mode_t mode) {
+  for (size_t at = folder.find('/', 1); !folder.empty(); at = folder.find('/', at + 1)) {
+    // Fails where the folder is there already or cannot be; opening what is in it tells which.
+    (void)mkdir(folder.substr(0, at).c_str(), mode);
+    if (at == std::string::npos) return;
+  }
+}
+
+std::string CacheFolder() {
+  const std::string folder = param::Get("AXCCL_CACHE_DIR");
+  if (!folder.empty()) return folder;
+  const std::string cache = Environment("XDG_CACHE_HOME"), home = Environment("HOME");
+  if (!cache.empty()) return cache + "/axccl";
+  return home.empty() ? "" : home + "/.cache/axccl";
+}
 
 std::string FirstLine(const std::string& path) {
   std::ifstream in(path);
@@ -73,7 +89,7 @@ Status WriteWholeFile(const std::string& path, std::string_view text) {
 }
 
 Status ReplaceFile(const std::string& path, std::string_view text) {
-  MakeParents(path);
+  MakeFolders(path.substr(0, path.rfind('/') + 1), 0755);
   std::string fresh = path + ".XXXXXX";
   const int fd = mkostemp(fresh.data(), O_CLOEXEC);
   if (fd < 0) return SystemError(errno, "mkostemp(%s)", fresh.c_str());

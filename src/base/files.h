@@ -1,6 +1,8 @@
 // Small files of the library's own, read and written as a whole. Thread-safe.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 
@@ -20,6 +22,13 @@ Status WriteWholeFile(const std::string& path, std::string_view text);
 // Replaces a file whole or not at all, so that processes may race and the last one's stays: written beside it under a name of
 // its own, then renamed. Makes the folders it is in where they are missing.
 Status ReplaceFile(const std::string& path, std::string_view text);
+
+// Makes the folder and those it is in where they are missing and can be made, with these permissions.
+void MakeFolders(const std::string& folder, mode_t mode);
+
+// Where what the library knows of this machine and user is kept: $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else
+// ~/.cache/axccl; empty where the environment names no place.
+std::string CacheFolder();
 
 // What is wrong with the text of a file, said with the path in front.
 Status InFile(const std::string& path, const Status& status);

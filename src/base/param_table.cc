@@ -86,13 +86,15 @@ const std::vector<Info>& Table() {
            "group: all reductions fold in group order, as with axcclGroupOrder; rank 0's setting counts"),
       Word("AXCCL_CMA", "auto", "auto|0", "0: never copy between processes by system call"),
       Text("AXCCL_ISA", "", "instruction set of the data movers, environment only; empty: the best this processor has"),
-      Text("AXCCL_CACHE_DIR", "", "where measurements of the machine and the network are kept; default ~/.cache/axccl"),
+      Text("AXCCL_CACHE_DIR", "", "where measurements, and the secret of this user's ranks, are kept; default ~/.cache/axccl"),
       Word("AXCCL_NET_MEASURE", "once", "once|always|never",
            "what is known of the network between machines: measured once a day and kept, at every start, or fixed figures; "
            "rank 0's setting counts"),
       Secret("AXCCL_SECRET",
-             "what ranks that meet at NCCL_COMM_ID prove to know; without it only this machine's ranks can"),
-      Text("AXCCL_SECRET_FILE", "", "file with the text of AXCCL_SECRET, readable by its owner only"),
+             "what ranks that meet at NCCL_COMM_ID prove to know, 16 bytes of random text or more; without it only this user's "
+             "ranks on this machine can"),
+      Text("AXCCL_SECRET_FILE", "",
+           "file with that text instead, which its owner alone may read (chmod 600): command lines show what they set"),
       Int("AXCCL_TREE_RANKS", "65", 1, kMega,
           "so many ranks meet in a tree, fewer at one process, when a communicator is made; set it alike on all ranks"),
       Seconds("AXCCL_INIT_TIMEOUT", "600", kYear, "how long ranks wait for each other when a communicator is made"),

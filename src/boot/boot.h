@@ -27,7 +27,7 @@ struct UniqueId {
 
 // A fresh id, served by this process. With NCCL_COMM_ID=host:port set, the id of that address instead (served by the
 // process in which rank 0 joins); its secret comes from AXCCL_SECRET or AXCCL_SECRET_FILE, else only loopback is
-// allowed, with a warning. Fresh ids are served on the first interface that leads out of the machine, or on the one
+// allowed, for ranks of one user (secret.h). Fresh ids are served on the first interface that leads out of the machine, or on the one
 // NCCL_SOCKET_IFNAME names (see interfaces.h).
 Result<UniqueId> CreateUniqueId();
 // Whether the bytes are an id of this library version (an all-zero or foreign id is an error that says so).

@@ -218,7 +218,8 @@ Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
     return {MakeStatus(Code::kInvalidUsage,
                        "ncclCommInitRank: rank %d: the process at %s does not know the unique id: %s", rank_,
                        Where().c_str(),
-                       from_environment() ? "set the same AXCCL_SECRET on all ranks, and another port if another job has this"
+                       from_environment() ? "set the same AXCCL_SECRET_FILE on all ranks (where there is none, all must be of one "
+                                            "user), and another port if another job has this"
                                           : "it was used long ago, or the process that made it is gone")};
   }
   Proof proof;

@@ -2,24 +2,17 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sodium.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
-
-#include "src/base/log.h"
-#include "src/base/param.h"
-#include "src/base/service_fd.h"
 
 namespace axccl::boot {
 namespace {
@@ -33,40 +26,6 @@ std::array<uint8_t, 8> Checksum(const IdFields& fields) {
   std::array<uint8_t, 8> checksum;
   std::copy_n(hash.begin(), checksum.size(), checksum.begin());
   return checksum;
-}
-
-Secret HashText(std::string_view label, std::string_view text) {
-  Secret secret;
-  crypto_generichash(secret.data(), secret.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-                     reinterpret_cast<const unsigned char*>(label.data()), label.size());
-  return secret;
-}
-
-Result<std::string> ReadSecretFile(const std::string& path) {
-  const service::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return SystemError(errno, "AXCCL_SECRET_FILE=%s: open", path.c_str());
-  struct stat info {};
-  if (fstat(fd.get(), &info) == 0 && (info.st_mode & 077) != 0) {
-    AXCCL_WARN("AXCCL_SECRET_FILE=%s: other users may read it (mode %03o); chmod 600", path.c_str(),
-               info.st_mode & 0777);
-  }
-  char text[4096];
-  const ssize_t n = read(fd.get(), text, sizeof text);
-  if (n < 0) return SystemError(errno, "AXCCL_SECRET_FILE=%s: read", path.c_str());
-  std::string secret(text, static_cast<size_t>(n));
-  sodium_memzero(text, sizeof text);
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  if (secret.empty()) return MakeStatus(Code::kInvalidUsage, "AXCCL_SECRET_FILE=%s: the file is empty", path.c_str());
-  return secret;
-}
-
-// The secret text of the environment, empty if there is none.
-Result<std::string> EnvironmentSecret() {
-  std::string secret = param::Get("AXCCL_SECRET");
-  if (!secret.empty()) return secret;
-  const std::string path = param::Get("AXCCL_SECRET_FILE");
-  if (path.empty()) return std::string();
-  return ReadSecretFile(path);
 }
 
 Status SplitHostPort(const std::string& text, std::string* host, std::string* port) {
@@ -103,12 +62,6 @@ Result<Address> Resolve(const std::string& host, const std::string& port) {
     }
   }
   return MakeStatus(Code::kInvalidUsage, "NCCL_COMM_ID: host '%s' has no IPv4 or IPv6 address", host.c_str());
-}
-
-void WarnNoSecretOnce() {
-  static std::atomic<bool> warned{false};
-  if (warned.exchange(true)) return;
-  AXCCL_WARN("NCCL_COMM_ID without AXCCL_SECRET or AXCCL_SECRET_FILE: any local process can join; loopback only");
 }
 
 }  // namespace
@@ -155,22 +108,20 @@ Result<UniqueId> IdFromText(const std::string& host_port) {
   std::string host, port;
   AXCCL_RETURN_IF_ERROR(SplitHostPort(host_port, &host, &port));
   AXCCL_ASSIGN_OR_RETURN(const Address address, Resolve(host, port));
-  AXCCL_ASSIGN_OR_RETURN(std::string secret, EnvironmentSecret());
+  AXCCL_ASSIGN_OR_RETURN(const std::optional<Secret> given, EnvironmentSecret());
   IdFields fields;
   fields.flags = kFromEnvironment;
-  if (secret.empty()) {
-    if (!IsLoopback(address)) {
-      return MakeStatus(
-          Code::kInvalidUsage,
-          "NCCL_COMM_ID=%s: not a loopback address, so the ranks need a shared secret: set AXCCL_SECRET or "
-          "AXCCL_SECRET_FILE to the same random text on every rank",
-          host_port.c_str());
-    }
-    WarnNoSecretOnce();
-    fields.flags |= kNoSecret;
+  if (given.has_value()) {
+    fields.secret = *given;
+  } else if (IsLoopback(address)) {
+    AXCCL_ASSIGN_OR_RETURN(fields.secret, UserSecret("NCCL_COMM_ID=" + host_port));
+    fields.flags |= kUserSecret;
+  } else {
+    return MakeStatus(Code::kInvalidUsage,
+                      "NCCL_COMM_ID=%s: not a loopback address, so the ranks need a shared secret: set AXCCL_SECRET_FILE to "
+                      "a file with the same random text on every rank (or AXCCL_SECRET to the text)",
+                      host_port.c_str());
   }
-  fields.secret = HashText("axccl environment secret", secret);
-  sodium_memzero(secret.data(), secret.size());
   const std::string_view key(reinterpret_cast<const char*>(fields.secret.data()), fields.secret.size());
   const Secret derived = HashText(key, "axccl environment id " + std::to_string(address.port));
   std::copy_n(derived.begin(), fields.id.size(), fields.id.begin());

@@ -26,15 +26,15 @@
 
 #include "src/base/status.h"
 #include "src/boot/boot.h"
+#include "src/boot/secret.h"
 
 namespace axccl::boot {
 
 using IdBytes = std::array<uint8_t, 16>;
-using Secret = std::array<uint8_t, 32>;
 
 enum IdFlags : uint8_t {
   kFromEnvironment = 1,  // made from NCCL_COMM_ID: the process of rank 0 listens
-  kNoSecret = 2,         // the secret is a public constant: loopback only
+  kUserSecret = 2,       // the secret is one of this user on this machine: loopback only
 };
 
 struct Address {
@@ -65,8 +65,8 @@ UniqueId Pack(IdFields fields);
 // The fields of a valid id, else the error of CheckUniqueId.
 Result<IdFields> Unpack(const UniqueId& id);
 
-// The id of "host:port" or "[v6]:port" (the value of NCCL_COMM_ID), with the secret of AXCCL_SECRET or
-// AXCCL_SECRET_FILE. Equal port and secret give equal ids, however the host is written.
+// The id of "host:port" or "[v6]:port" (the value of NCCL_COMM_ID), with the secret of the environment, or on loopback of
+// this user (secret.h). Equal port and secret give equal ids, however the host is written.
 Result<UniqueId> IdFromText(const std::string& host_port);
 
 // Conversions to and from what the socket calls take; `bytes` is the length to pass. FromSockaddr: other families give

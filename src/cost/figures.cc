@@ -4,14 +4,12 @@
 #include <charconv>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "src/base/files.h"
 #include "src/base/log.h"
-#include "src/base/param.h"
 
 namespace axccl::cost {
 
@@ -22,19 +20,6 @@ uint64_t HashOf(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3u;
   return hash;
-}
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-std::string CacheFolder() {
-  const std::string folder = param::Get("AXCCL_CACHE_DIR");
-  if (!folder.empty()) return folder;
-  const std::string cache = Environment("XDG_CACHE_HOME"), home = Environment("HOME");
-  if (!cache.empty()) return cache + "/axccl";
-  return home.empty() ? "" : home + "/.cache/axccl";
 }
 
 }  // namespace

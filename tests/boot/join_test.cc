@@ -209,19 +209,6 @@ TEST(InterfaceTest, NamedInterfaceServesBothFamilies) {
 
 // ---- NCCL_COMM_ID ----
 
-// A port that was free a moment ago.
-std::string FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), bytes), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-  close(fd);
-  return std::to_string(ntohs(address.sin_port));
-}
-
 harness::RunOptions CommId(const std::string& secret) {
   harness::RunOptions options;
   options.environment = {{"NCCL_COMM_ID", "127.0.0.1:" + FreePort()}, {"AXCCL_SECRET", secret}};
@@ -229,7 +216,7 @@ harness::RunOptions CommId(const std::string& secret) {
 }
 
 TEST(CommIdJoinTest, RanksMeetAtTheAddressWithoutAnIdExchange) {
-  for (const char* secret : {"", "tell nobody"}) {
+  for (const char* secret : {"", "tell nobody, ever"}) {
     harness::RunRanks(
         harness::Processes(4),
         [](RankContext& context) {
@@ -267,7 +254,7 @@ TEST(CommIdJoinTest, DifferentSecretsDoNotMeet) {
   harness::RunRanks(
       harness::Processes(2),
       [](RankContext& context) {
-        setenv("AXCCL_SECRET", context.rank() == 0 ? "apple" : "pear", 1);
+        setenv("AXCCL_SECRET", context.rank() == 0 ? "sixteen apples.." : "sixteen pears...", 1);
         const UniqueId id = CreateUniqueId().value();
         if (context.rank() == 0) {
           const Status status = JoinStatus(id, 0, 2, Clock::now() + std::chrono::milliseconds(300));
@@ -283,7 +270,7 @@ TEST(CommIdJoinTest, DifferentSecretsDoNotMeet) {
         EXPECT_EQ(status.code(), Code::kInvalidUsage);
         EXPECT_NE(status.message().find("AXCCL_SECRET"), std::string_view::npos) << status.message();
       },
-      CommId("replaced"));
+      CommId("to be replaced by"));
 }
 
 TEST(CommIdJoinTest, PortOfAServerThatJustDiedIsTakenOver) {
@@ -315,7 +302,7 @@ TEST(CommIdJoinTest, TwoJobsAtOneAddressAreToldSo) {
       harness::Processes(4),
       [](RankContext& context) {
         const int job = context.rank() / 2, rank = context.rank() % 2;
-        if (job == 1) setenv("AXCCL_SECRET", "of the other job", 1);
+        if (job == 1) setenv("AXCCL_SECRET", "secret of the other job", 1);
         const UniqueId id = CreateUniqueId().value();
         std::unique_ptr<Session> session;
         if (job == 0) {
@@ -341,7 +328,7 @@ TEST(CommIdJoinTest, TwoJobsAtOneAddressAreToldSo) {
         ASSERT_TRUE(context.Barrier());
         if (job == 0) ExpectExchange(session.get(), rank, 2, 100, 1);
       },
-      CommId("of one job"));
+      CommId("secret of one job"));
 }
 
 TEST(CommIdJoinTest, NobodyThereIsATimeoutThatNamesTheAddress) {

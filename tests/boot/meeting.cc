@@ -1,6 +1,9 @@
 #include "tests/boot/meeting.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <vector>
@@ -8,6 +11,18 @@
 #include "tests/harness/random.h"
 
 namespace axccl::boot {
+
+std::string FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  close(fd);
+  return std::to_string(ntohs(address.sin_port));
+}
 
 UniqueId ShareId(harness::RankContext& context, int slot) {
   std::byte* const place = context.board() + static_cast<size_t>(slot) * sizeof(UniqueId);

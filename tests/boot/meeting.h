@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "src/boot/boot.h"
 #include "tests/harness/run_ranks.h"
@@ -11,6 +12,9 @@ namespace axccl::boot {
 
 // Long enough never to be what ends a test that passes.
 inline Clock::time_point Patient() { return Clock::now() + std::chrono::seconds(15) * harness::TimeScale(); }
+
+// A port of loopback that was free a moment ago.
+std::string FreePort();
 
 // Makes an id in the process of rank 0 and gives it to every rank; all ranks must call. Slots keep several apart.
 UniqueId ShareId(harness::RankContext& context, int slot = 0);

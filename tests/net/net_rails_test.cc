@@ -108,7 +108,7 @@ void RunOnNics(const Setting& setting, const std::function<bool(const TestHosts&
   options.environment = {{"NCCL_SOCKET_IFNAME", setting.interfaces}, {"NCCL_TOPO_FILE", setting.machine}};
   if (setting.comm_id != nullptr) {
     options.environment.emplace_back("NCCL_COMM_ID", setting.comm_id);
-    options.environment.emplace_back("AXCCL_SECRET", "of these alone");
+    options.environment.emplace_back("AXCCL_SECRET", "of these ranks alone");
   }
   RunRanks(Processes(setting.hosts), [&](RankContext& context) {
     Clique clique;

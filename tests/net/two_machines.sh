@@ -12,6 +12,9 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 ln -s "$build" "$folder/build" && cd "$folder" || exit 1
+# What the document says to make beforehand.
+export AXCCL_CACHE_DIR=${AXCCL_CACHE_DIR:-$HOME/.cache/axccl} HOME=$folder
+(umask 077; head -c 32 /dev/urandom | base64 > "$HOME/axccl.secret")
 
 # Blocks as files: 01.a, 01.b, 02.a ..
 awk -v folder="$folder" '
