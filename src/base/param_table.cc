@@ -95,6 +95,9 @@ const std::vector<Info>& Table() {
              "ranks on this machine can"),
       Text("AXCCL_SECRET_FILE", "",
            "file with that text instead, which its owner alone may read (chmod 600): command lines show what they set"),
+      Int("AXCCL_TRUST_NETWORK", "0", 0, 1,
+          "1: only who may write this process's memory reaches the network between machines; else standard error says that "
+          "UCX's TCP ports accept anybody, unless NCCL_SOCKET_IFNAME names the network"),
       Int("AXCCL_TREE_RANKS", "65", 1, kMega,
           "so many ranks meet in a tree, fewer at one process, when a communicator is made; set it alike on all ranks"),
       Seconds("AXCCL_INIT_TIMEOUT", "600", kYear, "how long ranks wait for each other when a communicator is made"),

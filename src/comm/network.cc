@@ -1,6 +1,7 @@
 #include "src/comm/network.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "src/base/format.h"
@@ -70,6 +71,19 @@ Status TakeRails(const std::vector<boot::Interface>& interfaces, LocalNetwork* n
   return Status();
 }
 
+// UCX checks nothing of who connects: a packet of its protocol writes wherever it says. Once a process, and by one of a machine.
+void TellOfOpenPorts(const LocalRanks& local, const std::vector<std::string>& devices, const boot::Address& address) {
+  const bool tcp = std::any_of(devices.begin(), devices.end(),
+                               [](const std::string& device) { return device.find(':') == std::string::npos; });
+  if (!tcp || local.self != 0 || !param::Get("NCCL_SOCKET_IFNAME").empty() || param::GetInt("AXCCL_TRUST_NETWORK") != 0) return;
+  static std::atomic<bool> told{false};
+  if (told.exchange(true)) return;
+  log::Tell("ranks on several machines meet over UCX, whose TCP ports (here at %s) accept anybody who reaches them and let him "
+              "write any memory of this process; use a network that nobody else reaches, and name it by NCCL_SOCKET_IFNAME or "
+              "set AXCCL_TRUST_NETWORK=1 (docs/two-machines.md)",
+              boot::HostText(address).c_str());
+}
+
 }  // namespace
 
 Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
@@ -89,6 +103,7 @@ Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
     AXCCL_RETURN_IF_ERROR(TakeTogether(interfaces, ports ? names[0] : found.devices[0], &found));
   else
     AXCCL_RETURN_IF_ERROR(TakeRails(interfaces, &found));
+  TellOfOpenPorts(local, found.devices, found.address);
   return found;
 }
 

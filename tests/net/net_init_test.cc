@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/harness/client.h"
 #include "tests/net/run_on_hosts.h"
@@ -71,6 +73,48 @@ TEST(Unreachable, IdOfAnotherHost) {
       },
       {{"AXCCL_INIT_TIMEOUT", "0.5"}});
 }
+
+// UCX's ports take whatever comes. It is said once a process on standard error, though nobody asked for a log, unless the user
+// has said which network it is, or that it is trusted.
+struct Trust {
+  const char* name;
+  std::vector<std::pair<std::string, std::string>> environment;
+  int times;
+};
+
+class OpenPortsTest : public testing::TestWithParam<Trust> {};
+
+int Count(const std::string& text, const std::string& part) {
+  int times = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
+  return times;
+}
+
+TEST_P(OpenPortsTest, AreSaidUnlessTheNetworkIsNamedOrTrusted) {
+  auto environment = GetParam().environment;
+  environment.insert(environment.begin(), {"NCCL_SOCKET_IFNAME", ""});
+  environment.emplace_back("NCCL_DEBUG", "");
+  RunOnHosts(
+      2, 2,
+      [](const TestHosts&, RankContext& context) {
+        testing::internal::CaptureStderr();
+        for (int round = 0; round < 2; ++round) {
+          harness::Clique clique;
+          EXPECT_TRUE(clique.Init(context));
+        }
+        const std::string said = testing::internal::GetCapturedStderr();
+        EXPECT_EQ(Count(said, "UCX, whose TCP ports"), GetParam().times) << said;
+        EXPECT_EQ(Count(said, "AXCCL_TRUST_NETWORK=1"), GetParam().times) << said;
+        EXPECT_EQ(Count(said, context.rank() == 0 ? "at 10.77.0.1)" : "at 10.77.0.2)"), GetParam().times) << said;
+      },
+      environment);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, OpenPortsTest,
+                         testing::Values(Trust{"NothingSaid", {}, 1}, Trust{"Named", {{"NCCL_SOCKET_IFNAME", "eth"}}, 0},
+                                         Trust{"Trusted", {{"AXCCL_TRUST_NETWORK", "1"}}, 0},
+                                         Trust{"NotTrusted", {{"AXCCL_TRUST_NETWORK", "0"}}, 1}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace axccl::tests
