@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <set>
 #include <string>
 
 #include "src/algo/builder.h"
@@ -133,6 +134,19 @@ std::vector<std::string_view> Algorithms(Kind kind, const plan::Placement& place
     if (kind != Kind::kAllToAll || name == kHierarchical || HasRoomForBundles(placement)) names.push_back(name);
   }
   return names;
+}
+
+const std::vector<std::string_view>& AllAlgorithms() {
+  static const Names kAll = [] {
+    std::set<std::string_view> names;
+    for (int k = 0; k < plan::kNumKinds; ++k) {
+      const Names flat = Algorithms(static_cast<Kind>(k)), &far = HierarchicalAlgorithms(static_cast<Kind>(k));
+      names.insert(flat.begin(), flat.end());
+      names.insert(far.begin(), far.end());
+    }
+    return Names(names.begin(), names.end());
+  }();
+  return kAll;
 }
 
 Result<plan::Schedule> Generate(const Contract& contract, std::string_view algorithm, int lanes,

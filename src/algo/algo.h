@@ -19,6 +19,9 @@ const std::vector<std::string_view>& HierarchicalAlgorithms(plan::Kind kind);
 // levels: also the hierarchical ones.
 std::vector<std::string_view> Algorithms(plan::Kind kind, const plan::Placement& placement = {});
 
+// Every algorithm of any kind and placement, in alphabetical order.
+const std::vector<std::string_view>& AllAlgorithms();
+
 // The schedule of `algorithm` for the contract with `lanes` >= 1 lanes. kInvalidArgument, naming what there is, when
 // the algorithm does not implement the kind. Deterministic: every rank generates the same object. For up to 4096 ranks, or
 // 16384 where a rank's operations are few (all_reduce, broadcast and reduce by tree and hierarchical_tree).

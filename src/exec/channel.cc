@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <utility>
 
 #include "src/device/host/waiting.h"
@@ -26,11 +27,29 @@ bool OneSlotEach(const std::vector<Step>& steps) {
   return std::all_of(steps.begin(), steps.end(), [](const Step& step) { return step.parts <= 1; });
 }
 
-uint32_t Mix(uint64_t a, uint64_t b, uint64_t c) {
+uint64_t Mix(uint64_t a, uint64_t b, uint64_t c) {
   uint64_t h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
   h = (h ^ h >> 32 ^ b) * 0xc4ceb9fe1a85ec53ull;
-  h = (h ^ h >> 32 ^ c) * 0xff51afd7ed558ccdull;
-  return static_cast<uint32_t>(h >> 32);
+  return (h ^ h >> 32 ^ c) * 0xff51afd7ed558ccdull;
+}
+
+// What a rank runs for a call, in a word for its op record: 48 bits of hash of the plan and of how the data is cut for it,
+// and so many of lanes and algorithm as people want to be told.
+uint64_t PlanWord(const Prepared& prepared) {
+  const plan::Plan& plan = *prepared.program->plan;
+  const uint64_t hash = Mix(plan.hash.low, prepared.partition.tile, prepared.slot_bytes + prepared.inline_slots);
+  return (hash & ~uint64_t{0xffff}) | uint64_t{plan.schedule.lanes & 0xffu} << 8 |
+         (tune::NumberOf(plan.schedule.algorithm) + 1u);
+}
+
+// In words; a peer may have written it.
+std::string PlanText(uint64_t word) {
+  const auto lanes = static_cast<unsigned>(word >> 8 & 0xff);
+  const std::string_view algorithm = tune::AlgorithmOf(static_cast<unsigned>(word & 0xff) - 1);
+  char text[96];
+  std::snprintf(text, sizeof(text), "%.*s in %u %s (plan %012llx)", static_cast<int>(algorithm.size()), algorithm.data(),
+                lanes, lanes == 1 ? "lane" : "lanes", static_cast<unsigned long long>(word >> 16));
+  return text;
 }
 
 // What a record says was called. A peer wrote it: any bits are legal.
@@ -39,6 +58,7 @@ struct RecordedCall {
     auto word = [&](int w) { return record.word[w].load(std::memory_order_relaxed); };
     packed = word(OpRecord::kCall);
     count = word(OpRecord::kCount);
+    plan = word(OpRecord::kPlan);
     on_views = (packed & Call::kOnViews) != 0;
     if (!on_views) return;
     operands = word(OpRecord::kOperands);
@@ -60,7 +80,10 @@ struct RecordedCall {
            operands == other.operands && hash == other.hash;
   }
 
-  uint64_t packed, count;
+  // Whether both say what they run, and it is not the same.
+  bool RunsOtherPlan(const RecordedCall& other) const { return plan != 0 && other.plan != 0 && plan != other.plan; }
+
+  uint64_t packed, count, plan;
   bool on_views, readable = true;
   uint64_t operands = 0, hash = 0;
   double scale = 0;
@@ -160,7 +183,7 @@ Result<const Prepared*> Channel::PrepareBarrier() {
     Call call;
     AXCCL_ASSIGN_OR_RETURN(barrier_.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0},
                                                                tune::BarrierAlgorithm(placement_), 1, self_, placement_));
-    barrier_.signature = Mix(call.Packed(), 0, barrier_.program->plan->hash.low);
+    barrier_.signature = static_cast<uint32_t>(Mix(call.Packed(), 0, barrier_.program->plan->hash.low) >> 32);
     AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier_));
   }
   return &barrier_;
@@ -188,7 +211,8 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
   Locate(call, &prepared);
   AXCCL_RETURN_IF_ERROR(PlanMessages(&prepared));
-  prepared.signature = Mix(call.Packed(), call.count, prepared.program->plan->hash.low);
+  prepared.plan_word = PlanWord(prepared);
+  prepared.signature = static_cast<uint32_t>(Mix(call.Packed(), call.count, prepared.plan_word) >> 32);
   return prepared;
 }
 
@@ -287,6 +311,7 @@ void Channel::RecordCall(const Call& call) {
   std::atomic_thread_fence(std::memory_order_release);
   record->word[OpRecord::kCall].store(call.Packed(), std::memory_order_relaxed);
   record->word[OpRecord::kCount].store(call.count, std::memory_order_relaxed);
+  record->word[OpRecord::kPlan].store(0, std::memory_order_relaxed);
   if (call.views != nullptr) WriteForm(*call.views, call.views->Hash(), record);
   record->sequence.store(++sequence, std::memory_order_release);
 }
@@ -302,8 +327,16 @@ Status Channel::CompareCalls(int position, uint64_t seq) const {
   std::atomic_thread_fence(std::memory_order_acquire);
   // Rewritten meanwhile: the peer is far ahead, so it had no quarrel with this one.
   if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
-  if (call == my_call) return Status();
+  const bool same_call = call == my_call;
+  if (same_call && !call.RunsOtherPlan(my_call)) return Status();
   const std::string mine_text = my_call.Text(), their_text = call.Text();
+  if (same_call)
+    return MakeStatus(Code::kInternalError,
+                      "mismatch at operation %llu: ranks %d and %d both called %s, but rank %d does it by %s and rank %d by "
+                      "%s; ranks choose from what rank 0 tells them (NCCL_ALGO and the figures of its machine), so only "
+                      "different builds of the library choose differently: let all ranks load the same libaxccl",
+                      static_cast<unsigned long long>(seq), own().rank, member(position).rank, mine_text.c_str(), own().rank,
+                      PlanText(my_call.plan).c_str(), member(position).rank, PlanText(call.plan).c_str());
   return MakeStatus(Code::kInvalidUsage,
                     "mismatch at operation %llu: rank %d called %s, rank %d called %s%s; all ranks of a communicator must make "
                     "the same calls in the same order",

@@ -112,7 +112,8 @@ struct Prepared {
   bool plain = false;        // whole, in one turn and through scratch alone, with no more than a slot an operand: see RunPlain
   bool together = false;     // copies that follow each other are made at once: blocks lie side by side
   bool around_cache = false; // inputs and outputs are too large for the cache: outputs go past it
-  uint32_t signature = 0;    // of call and plan, for the lines
+  uint64_t plan_word = 0;    // of plan and tiles, for the op record: see PlanWord
+  uint32_t signature = 0;    // of call, plan and tiles, for the lines
   std::shared_ptr<const Outbound> outbound;  // where some members are remote
   std::vector<OperandPlace> places;  // of the program's operands
   // Of a small direct call whose ranks turned out to have plain memory: what runs instead, for the next so many of these

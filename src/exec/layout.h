@@ -39,8 +39,10 @@ enum class Reach : uint64_t { kUnused = 0, kHeap = 1, kPlain = 2 };
 struct OpRecord {
   enum Word {
     kCall, kCount,
-    kFactor, kInputReach, kOutputReach,  // announced: of several operands, the farthest
-    kInput, kOutput,                     // announced, of calls without views
+    kPlan,                      // what the rank runs for the call (PlanWord); 0: it does not say
+    kInputReach, kOutputReach,  // announced: of several operands, the farthest
+    kInput, kOutput,            // announced, of calls without views
+    kFactor,                    // announced, where each rank has its own
     // Of calls on views: how many, the hash of all their forms, the scale, and the form and type of the first.
     kOperands, kHash, kScale, kForm, kType, kSizes,
     // Announced, of calls on views: how many words the operands take, and those words where there is room for them; more

@@ -139,11 +139,13 @@ Status Operation::WriteRecord() {
   std::atomic_thread_fence(std::memory_order_release);
   record->word[OpRecord::kCall].store(call_.Packed(), std::memory_order_relaxed);
   record->word[OpRecord::kCount].store(call_.count, std::memory_order_relaxed);
+  record->word[OpRecord::kPlan].store(main_->plan_word, std::memory_order_relaxed);
   if (call_.views != nullptr) WriteForm(*call_.views, form_hash_, record);
   if (main_->program->plan->schedule.direct) {
     AXCCL_RETURN_IF_ERROR(Announce(record));
     const Factor factor = channel_->bindings[static_cast<size_t>(channel_->self())].factor;
-    record->word[OpRecord::kFactor].store(factor.u64, std::memory_order_relaxed);
+    if (call_.scaling == Scaling::kPreMultiply)
+      record->word[OpRecord::kFactor].store(factor.u64, std::memory_order_relaxed);
   }
   record->sequence.store(sequence_ + 1, std::memory_order_release);
   return Status();
@@ -385,7 +387,7 @@ Status Operation::Bind(int position) {
   AXCCL_RETURN_IF_ERROR(MapBuffer(member, word(OpRecord::kOutput), word(OpRecord::kOutputReach),
                                   block * static_cast<uint64_t>(plan::OutputBlocks(contract, position)), &binding.output,
                                   &binding.output_by_call));
-  binding.factor.u64 = word(OpRecord::kFactor);
+  if (call_.scaling == Scaling::kPreMultiply) binding.factor.u64 = word(OpRecord::kFactor);
   return Status();
 }
 

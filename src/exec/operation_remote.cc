@@ -33,7 +33,7 @@ void Operation::AppendRecord(std::vector<Sent>* stretches) const {
   const ChannelLayout& layout = channel_->own().layout;
   const OpRecord* record = layout.RecordOf(channel_->own().block, sequence_);
   const bool short_one = call_.views == nullptr;
-  const auto bytes = static_cast<uint32_t>(short_one ? offsetof(OpRecord, word) + (OpRecord::kCount + 1) * sizeof(uint64_t)
+  const auto bytes = static_cast<uint32_t>(short_one ? offsetof(OpRecord, word) + (OpRecord::kPlan + 1) * sizeof(uint64_t)
                                                      : sizeof(OpRecord));
   const uint64_t told = record->word[OpRecord::kDetails].load(std::memory_order_relaxed);
   if (call_.uneven() && told > OpRecord::kRoom) {

@@ -162,7 +162,8 @@ Status Operation::BindViews(int position) {
     AXCCL_RETURN_IF_ERROR(MapView(Side::kOutput, position, i, spots[1]));
     SetBlockSteps(position, i);
   }
-  channel_->bindings[static_cast<size_t>(position)].factor.u64 = Word(record, OpRecord::kFactor);
+  if (call_.scaling == Scaling::kPreMultiply)
+    channel_->bindings[static_cast<size_t>(position)].factor.u64 = Word(record, OpRecord::kFactor);
   return Status();
 }
 

@@ -1,7 +1,6 @@
 #include "src/tune/filter.h"
 
 #include <algorithm>
-#include <set>
 
 #include "src/algo/algo.h"
 #include "src/base/format.h"
@@ -35,19 +34,9 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
 }
 
 // Every protocol, or every algorithm of every kind, in alphabetical order.
-const std::set<std::string_view>& OwnNames(Filter::Names kind) {
-  static const std::set<std::string_view> kProtocols = {"ll", "ll128", "simple"};
-  static const std::set<std::string_view> kAlgorithms = [] {
-    std::set<std::string_view> names;
-    for (int k = 0; k < plan::kNumKinds; ++k) {
-      const auto flat = algo::Algorithms(static_cast<plan::Kind>(k));
-      const auto& hierarchical = algo::HierarchicalAlgorithms(static_cast<plan::Kind>(k));
-      names.insert(flat.begin(), flat.end());
-      names.insert(hierarchical.begin(), hierarchical.end());
-    }
-    return names;
-  }();
-  return kind == Filter::Names::kProtocols ? kProtocols : kAlgorithms;
+const std::vector<std::string_view>& OwnNames(Filter::Names kind) {
+  static const std::vector<std::string_view> kProtocols = {"ll", "ll128", "simple"};
+  return kind == Filter::Names::kProtocols ? kProtocols : algo::AllAlgorithms();
 }
 
 // The name that a word stands for; empty if there is none.

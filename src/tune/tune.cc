@@ -115,6 +115,16 @@ int Sibling(const std::vector<Candidate>& candidates, std::string_view algorithm
 
 }  // namespace
 
+unsigned NumberOf(std::string_view algorithm) {
+  const std::vector<std::string_view>& all = algo::AllAlgorithms();
+  return static_cast<unsigned>(std::find(all.begin(), all.end(), algorithm) - all.begin());
+}
+
+std::string_view AlgorithmOf(unsigned number) {
+  const std::vector<std::string_view>& all = algo::AllAlgorithms();
+  return number < all.size() ? all[number] : "?";
+}
+
 std::string_view BarrierAlgorithm(const plan::Placement& placement) {
   if (!placement.has_levels()) return "oneshot";
   return placement.machines() >= kMachinesToRelay ? "hierarchical_bruck" : algo::kHierarchical;

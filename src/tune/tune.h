@@ -47,6 +47,10 @@ struct Choice {
   double seconds = 0;       // predicted time
 };
 
+// Algorithms by number, below 255, for words that ranks compare; "?" for a number that none has.
+unsigned NumberOf(std::string_view algorithm);
+std::string_view AlgorithmOf(unsigned number);
+
 // What ranks so placed meet by between two operations that need it.
 std::string_view BarrierAlgorithm(const plan::Placement& placement);
 

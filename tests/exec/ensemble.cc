@@ -72,7 +72,7 @@ Result<std::shared_ptr<const Program>> FakeHost::GetProgram(const plan::Contract
   return program;
 }
 
-const tune::Chooser& FakeHost::chooser() const { return ensemble_->chooser(); }
+const tune::Chooser& FakeHost::chooser() const { return ensemble_->chooser(rank_); }
 double FakeHost::timeout_seconds() const { return ensemble_->options().timeout_seconds; }
 
 bool FakeHost::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
@@ -125,10 +125,14 @@ Ensemble::Ensemble(const EnsembleOptions& options)
       layout_(BlockLayout::Make(static_cast<uint32_t>(options.ranks), static_cast<uint32_t>(options.lanes),
                                 options.scratch_bytes)),
       post_(options.ranks, layout_.bytes) {
-  auto chooser =
-      tune::Chooser::Create(MakeMachine(options), options.algorithms, options.scratch_bytes / plan::kRotation, options.lanes);
-  Require(chooser.status());
-  chooser_ = std::move(chooser).value();
+  std::vector<std::string> filters = options.algorithms_of;
+  if (filters.empty()) filters = {options.algorithms};
+  for (const std::string& filter : filters) {
+    auto chooser =
+        tune::Chooser::Create(MakeMachine(options), filter, options.scratch_bytes / plan::kRotation, options.lanes);
+    Require(chooser.status());
+    choosers_.push_back(std::move(chooser).value());
+  }
   const int processes = one_process() ? 1 : options.ranks;
   const size_t ranks_each = one_process() ? static_cast<size_t>(options.ranks) : 1;
   for (int p = 0; p < processes; ++p) {

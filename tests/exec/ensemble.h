@@ -35,6 +35,7 @@ struct EnsembleOptions {
   int ranks = 2;
   Layout layout = Layout::kThreads;
   std::string algorithms;         // NCCL_ALGO's grammar
+  std::vector<std::string> algorithms_of = {};  // of each rank, where they differ
   int lanes = 1;                  // 2: two lanes wherever the chooser sees any gain
   uint64_t scratch_bytes = 8192;  // small, so that few elements make several turns
   size_t process_bytes = 16u << 20;
@@ -92,7 +93,7 @@ class Ensemble {
   Channel* channel(int rank) { return channels_[static_cast<size_t>(rank)].get(); }
   BlockHeader* header(int rank) { return reinterpret_cast<BlockHeader*>(Block(rank)); }
   FakeProcess& process(int rank);
-  const tune::Chooser& chooser() const { return *chooser_; }
+  const tune::Chooser& chooser(int rank) const { return *choosers_[choosers_.size() == 1 ? 0 : static_cast<size_t>(rank)]; }
 
   // Members as `viewer` sees them, for channels of another layout.
   Member MakeMember(int viewer, int rank);
@@ -114,7 +115,7 @@ class Ensemble {
   const EnsembleOptions options_;
   const BlockLayout layout_;
   Post post_;
-  std::unique_ptr<tune::Chooser> chooser_;
+  std::vector<std::unique_ptr<tune::Chooser>> choosers_;  // one for all, or one each
   std::vector<std::unique_ptr<FakeProcess>> processes_;
   std::vector<std::byte*> blocks_;  // in the owner's view
   std::vector<std::unique_ptr<FakeHost>> hosts_;

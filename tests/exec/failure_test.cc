@@ -166,6 +166,42 @@ INSTANTIATE_TEST_SUITE_P(All, MismatchTest,
                          testing::Combine(testing::Values(2, 3, 5),
                                           testing::Values("oneshot", "direct", "all_reduce:ring", "all_reduce:tree")));
 
+// Rank 1 does the call that all ranks make by another algorithm, or cuts the data in other tiles, as another build of the
+// library might: nobody takes its signals for those of the own plan.
+TEST_F(FailureTest, PlansThatDifferAreToldApart) {
+  struct Difference {
+    Kind kind;
+    const char *usual, *odd;
+    uint64_t count;
+    Layout layout;
+  };
+  const Difference differences[] = {
+      {Kind::kAllReduce, "ring", "rhd", 100, Layout::kThreads},     {Kind::kAllReduce, "oneshot", "twoshot", 100, Layout::kHeap},
+      {Kind::kAllGather, "direct", "oneshot", 100, Layout::kHeap},  {Kind::kAllGather, "direct", "pull", 100, Layout::kHeap},
+      {Kind::kAllToAll, "pairwise", "bruck", 10, Layout::kNothing}, {Kind::kAllGather, "bruck", "ring", 9000, Layout::kThreads},
+      {Kind::kAllReduce, "oneshot", "tree", 100, Layout::kRemote},
+  };
+  for (const Difference& d : differences) {
+    for (const int ranks : {2, 3, 5}) {
+      SCOPED_TRACE(std::string(d.usual) + " and " + d.odd + ", " + std::to_string(ranks) + " ranks");
+      EnsembleOptions options;
+      options.ranks = ranks;
+      options.layout = d.layout;
+      options.algorithms_of.assign(static_cast<size_t>(ranks), d.usual);
+      options.algorithms_of[1] = d.odd;
+      Make(options);
+      for (int rank = 0; rank < ranks; ++rank) Begin(rank, MakeCall(d.kind, d.count, nullptr, nullptr));
+      FinishAll();
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Status status = operations_[static_cast<size_t>(rank)]->status();
+        EXPECT_EQ(status.code(), Code::kInternalError) << "rank " << rank << ": " << Text(status);
+        for (const char* word : {d.usual, d.odd, "both called", "libaxccl"})
+          EXPECT_NE(Text(status).find(word), std::string::npos) << "no \"" << word << "\" in: " << Text(status);
+      }
+    }
+  }
+}
+
 // Rank 0 ends the first operation without hearing of rank 2, which takes more turns for it.
 TEST_F(FailureTest, MismatchOfAnEarlierOperationIsFoundInALaterOne) {
   EnsembleOptions options;
