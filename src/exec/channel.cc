@@ -11,10 +11,6 @@ namespace axccl::exec {
 namespace {
 
 constexpr uint64_t kCacheLine = 64;
-// Prepared calls kept per channel, and places of operands in them (2 MiB), of which plans for many ranks have many.
-// Applications use few shapes, and building one again is cheap.
-constexpr size_t kMaxPrepared = 4096;
-constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
 
 // Sets of slots smaller than this stay at one place: of a few lines it costs less to get them back from a peer than to go
 // on to memory that no cache near has.
@@ -155,7 +151,7 @@ Result<int> Channel::TakeArea() {
   return area;
 }
 
-Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) {
+Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access, bool may_forget) {
   const bool short_runs = minds_runs && call.views != nullptr && call.views->ShortRuns();
   const bool split_rows = minds_runs && call.views != nullptr && call.views->SplitRows();
   const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs, split_rows};
@@ -163,8 +159,7 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
   auto it = prepared_.find(key);
   if (it == prepared_.end()) {
     AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access, short_runs, split_rows));
-    // Only when an operation starts: later ones of its calls must not take the first from under it.
-    if (access == tune::Access::kMapped && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
+    if (may_forget && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
       prepared_.clear();
       num_places_ = 0;
     }
@@ -180,11 +175,12 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access) 
 
 Result<const Prepared*> Channel::PrepareBarrier() {
   if (barrier_.program == nullptr) {
-    Call call;
-    AXCCL_ASSIGN_OR_RETURN(barrier_.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0},
-                                                               tune::BarrierAlgorithm(placement_), 1, self_, placement_));
-    barrier_.signature = static_cast<uint32_t>(Mix(call.Packed(), 0, barrier_.program->plan->hash.low) >> 32);
-    AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier_));
+    Prepared barrier;  // kept once it is whole
+    AXCCL_ASSIGN_OR_RETURN(barrier.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0},
+                                                              tune::BarrierAlgorithm(placement_), 1, self_, placement_));
+    barrier.signature = static_cast<uint32_t>(Mix(Call().Packed(), 0, barrier.program->plan->hash.low) >> 32);
+    AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier));
+    barrier_ = std::move(barrier);
   }
   return &barrier_;
 }

@@ -153,9 +153,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Result<int> TakeArea();
   void TellArea() { connector_->TellArea(); }
 
-  // The prepared form of `call` when the ranks' buffers allow `access`; cached.
-  Result<const Prepared*> Prepare(const Call& call, tune::Access access);
+  // The prepared form of `call` when the ranks' buffers allow `access`; cached. For an operation that starts: what was
+  // prepared for earlier ones may be forgotten.
+  Result<const Prepared*> Prepare(const Call& call, tune::Access access) { return Prepare(call, access, true); }
+  // The same while what was prepared for the operation at its start is still needed.
+  Result<const Prepared*> PrepareBeside(const Call& call, tune::Access access) { return Prepare(call, access, false); }
   Result<const Prepared*> PrepareBarrier();
+  // Prepared calls kept per channel, and places of operands in them (2 MiB), of which plans for many ranks have many.
+  // Applications use few shapes, and building one again is cheap.
+  static constexpr size_t kMaxPrepared = 4096;
+  static constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
   // Whether a barrier must separate this from what ran before on the channel. Complete plans (plan::Plan::complete) follow each
   // other freely: who has ended a turn knows that all others have ended the turn before it, and with it are done with the
   // scratch of the next. Others may only follow themselves, with their slots at the same places: the verifier has seen that what
@@ -257,6 +264,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // The first of the operations whose records may still be there.
   uint64_t OldestRecord() const { return sequence > kRecords ? sequence - kRecords : 0; }
   Status CompareCalls(int position, uint64_t seq) const;
+  Result<const Prepared*> Prepare(const Call& call, tune::Access access, bool may_forget);
   Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
   void Locate(const Call& call, Prepared* prepared) const;

@@ -88,7 +88,7 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
 }
 
 // What a rank copies alone is an all-gather of one rank; a barrier, where its outputs are only filled with zeros.
-Result<const Prepared*> CudaChannel::Prepare(Call* call) {
+Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct) {
   if (place_ == CudaPlace::kSelf) {
     const std::vector<ViewOperand>& operands = call->views->operands;
     const bool copies =
@@ -100,7 +100,8 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call) {
   // What keeps ranks from each other's blocks keeps them from each other's buffers.
   const bool reached = preparer_->all_same_process() && (preparer_->size() == 1 || !rank_->on_host());
   const bool mapped = reached && (call->views == nullptr || CudaViewsFit(*call->views, room));
-  return preparer_->Prepare(*call, mapped ? tune::Access::kMapped : tune::Access::kNone);
+  const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
+  return direct != nullptr ? preparer_->PrepareBeside(*call, access) : preparer_->Prepare(*call, access);
 }
 
 // What may run between processes where all ranks have mapped each other's buffers; null where that is not worth while,
@@ -132,9 +133,8 @@ Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool c
 Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured) {
   Call call = requested;
   call.group_order = (call.group_order || preparer_->group_order) && call.OrderMatters();
-  // First, as others may be forgotten for it.
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
-  AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call));
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_->ProgramOnDevice(prepared->program));
   if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared->program));
   if (place_ != CudaPlace::kSelf) on_host_->RecordCall(call);

@@ -61,7 +61,8 @@ class CudaChannel {
  private:
   CudaChannel(CudaRank* rank, Channel* on_host, CudaPlace place) : rank_(rank), on_host_(on_host), place_(place) {}
   Status Upload();
-  Result<const Prepared*> Prepare(Call* call);
+  // `direct`: what PrepareDirect has prepared, which stays.
+  Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);
   Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
   Status Settle();

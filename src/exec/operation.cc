@@ -406,7 +406,7 @@ Result<bool> Operation::ChooseAccess() {
   // Views go through scratch, as a system call would take a list of every run in them.
   const bool calls = channel_->all_call_copy() && call_.views == nullptr;
   const tune::Access access = calls ? tune::Access::kCall : tune::Access::kNone;
-  AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->Prepare(call_, access));
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->PrepareBeside(call_, access));
   if (other->program->plan == prepared_->program->plan) return true;
   if (call_.count * ElementSize(call_.type) <= kSmallBlock && !call_.uneven()) {
     main_->instead = other;

@@ -65,6 +65,8 @@ class FakeHost : public Host {
   double timeout_seconds() const override;
 
   void set_cache_bytes(uint64_t bytes) { cache_bytes_ = bytes; }
+  // The next program that is asked for is this one, whatever is asked for.
+  void GiveNext(std::shared_ptr<const Program> program) { next_ = std::move(program); }
   // Bytes that calls of this rank have moved.
   uint64_t bytes_read() const { return bytes_read_; }
   uint64_t bytes_written() const { return bytes_written_; }
@@ -80,6 +82,7 @@ class FakeHost : public Host {
   Status failure_;
   uint64_t cache_bytes_ = 1u << 30;
   uint64_t bytes_read_ = 0, bytes_written_ = 0;
+  std::shared_ptr<const Program> next_;
 };
 
 class Ensemble {
