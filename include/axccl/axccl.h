@@ -5,6 +5,9 @@
  * order and asynchronously. Cast with axcclStreamToCuda (the types are distinct on purpose). The NULL stream is the
  * current host device's default stream with CUDA's legacy meaning: work on it starts after all earlier work on the device's
  * blocking streams, and later work on those starts after it. Streams made with axcclStreamNonBlocking take no part in that.
+ * Streams and events mean what they mean in CUDA: a wait is work of its stream, and whoever synchronises, queries or records
+ * asks about all that the stream waits for, for events and by the legacy rule. The calls of a group are launched together, on
+ * whatever streams.
  *
  * Devices. Every rank on the host has a host device of its own, numbered within the process; ncclCommCuDevice tells the
  * number. ncclCommInitAll(comms, n, NULL) uses devices 0..n-1. ncclCommInitRank uses the calling thread's current device;
@@ -57,11 +60,12 @@ typedef struct axcclEvent* axcclEvent_t;
 ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags);
 /* The stream's work still completes; the handle is invalid at once. NULL: ncclInvalidArgument. */
 ncclResult_t axcclStreamDestroy(axcclStream_t stream);
-/* Waits for all work enqueued so far; helps to do it. Returns the first error of that work not yet reported, if any. */
+/* Waits for all work enqueued so far, and what it waits for; helps to do it. Returns the first error of that work not yet reported, if any. */
 ncclResult_t axcclStreamSynchronize(axcclStream_t stream);
 /* ncclSuccess when all work is done, ncclInProgress otherwise, or the first unreported error. Never waits. */
 ncclResult_t axcclStreamQuery(axcclStream_t stream);
-/* Work enqueued on `stream` after this call starts after the event's last record. A never recorded event: no effect. */
+/* Work enqueued on `stream` after this call starts after what the event stands for now; a later record of the event does not
+ * change that. The streams may belong to different devices. A never recorded event: no effect. */
 ncclResult_t axcclStreamWaitEvent(axcclStream_t stream, axcclEvent_t event);
 /* Runs fn(argument) on a thread of the library when the stream gets there; the stream waits for its return. `fn` must not
  * call functions of this library that wait. Callbacks of different streams may run at the same time. */
@@ -73,7 +77,8 @@ ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStr
 
 ncclResult_t axcclEventCreate(axcclEvent_t* event);
 ncclResult_t axcclEventDestroy(axcclEvent_t event);
-/* The event stands for all work enqueued on `stream` so far. */
+/* The event stands for all work enqueued on `stream` so far, waits for other events among it, and no longer for what it was
+ * recorded for before. */
 ncclResult_t axcclEventRecord(axcclEvent_t event, axcclStream_t stream);
 /* ncclSuccess when that work is done (or the event was never recorded), else ncclInProgress. */
 ncclResult_t axcclEventQuery(axcclEvent_t event);

@@ -113,7 +113,13 @@ bool FindHostStream(const void* handle, const char* call, device::host::Stream**
   *stream = device::host::Streams().Peek(handle);
   if (*stream != nullptr) return true;
   if (handle == kPerThreadStream) {
-    static thread_local const auto own = std::make_shared<device::host::Stream>(device::host::Device::Current(true), false);
+    // A blocking stream, as CUDA's: it synchronises with the NULL stream.
+    static thread_local const auto own = [] {
+      const int device = device::host::Device::Current(true);
+      auto made = std::make_shared<device::host::Stream>(device, true);
+      device::host::Device::Get(device)->AddStream(made);
+      return made;
+    }();
     *stream = own.get();
     return true;
   }

@@ -94,12 +94,11 @@ AXCCL_API ncclResult_t axcclStreamSynchronize(axcclStream_t handle) {
   Target target;
   if (!FindTarget(handle, "axcclStreamSynchronize", &target, &result)) return result;
   Timeline* timeline = target.stream->timeline().get();
-  const uint64_t last = timeline->issued();
-  Scheduler::Process().Wait(
-      target.device->queue(), [&] { return timeline->Reached(last); }, [] { return false; });
-  if (target.stream == target.device->null_stream()) {
-    // The legacy stream stands for the device's blocking streams as well.
-    for (const Mark& mark : target.device->BlockingWork()) WaitFor(target.device, mark);
+  if (!Through(target.device, target.stream)) {
+    // Waiting is no work on the stream: a Nothing there, as of RecordMark, would hold back the blocking streams.
+    std::vector<Mark> marks{Mark{target.stream->timeline(), timeline->issued()}};
+    target.device->AddLegacyMarks(target.stream, &marks);
+    for (const Mark& mark : marks) WaitFor(target.device, mark);
   }
   return Report(timeline->TakeError());
 }
@@ -110,7 +109,7 @@ AXCCL_API ncclResult_t axcclStreamQuery(axcclStream_t handle) {
   if (!FindTarget(handle, "axcclStreamQuery", &target, &result)) return result;
   // A query is a good moment to move things on.
   if (target.device->queue()->pending()) target.device->queue()->Drive();
-  if (!target.stream->timeline()->Idle()) return ncclInProgress;
+  if (!Through(target.device, target.stream)) return ncclInProgress;
   return Report(target.stream->timeline()->TakeError());
 }
 
@@ -120,7 +119,7 @@ AXCCL_API ncclResult_t axcclStreamWaitEvent(axcclStream_t handle, axcclEvent_t e
   if (!FindTarget(handle, "axcclStreamWaitEvent", &target, &result)) return result;
   const EventPin event = FindEvent(event_handle, "axcclStreamWaitEvent", &result);
   if (!event) return result;
-  target.stream->AddMark(event->mark());
+  device::host::WaitFor(target.device, target.stream, event->mark());
   return ncclSuccess;
 }
 
@@ -162,7 +161,7 @@ AXCCL_API ncclResult_t axcclEventRecord(axcclEvent_t event_handle, axcclStream_t
   if (!FindTarget(handle, "axcclEventRecord", &target, &result)) return result;
   const EventPin event = FindEvent(event_handle, "axcclEventRecord", &result);
   if (!event) return result;
-  event->Record(Mark{target.stream->timeline(), target.stream->timeline()->issued()});
+  event->Record(RecordMark(target.device, target.stream));
   return ncclSuccess;
 }
 

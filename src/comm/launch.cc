@@ -90,7 +90,16 @@ void AddOnce(std::vector<T*>* list, T* item) {
   if (std::find(list->begin(), list->end(), item) == list->end()) list->push_back(item);
 }
 
-// Calls that share an order of launches or a stream, directly or through others.
+// Whether work enqueued on one of two streams waits for work on the other.
+bool Ordered(const Stream* a, const Stream* b) {
+  if (a == b) return true;
+  if (a->device() != b->device() || !a->blocking() || !b->blocking()) return false;
+  const Stream* null = Device::Get(a->device())->null_stream();
+  return a == null || b == null;
+}
+
+// Calls that share an order of launches or a stream, or whose streams order each other, directly or through others: if one
+// waited for another, as they would enqueued one by one, a peer that meets them the other way round would wait for ever.
 struct Cluster {
   std::vector<Communicator*> comms;
   std::vector<const TimelinePtr*> orders;
@@ -99,7 +108,7 @@ struct Cluster {
 
   bool Touches(const TimelinePtr& order, const Stream* stream) const {
     return std::any_of(orders.begin(), orders.end(), [&](const TimelinePtr* o) { return *o == order; }) ||
-           std::find(streams.begin(), streams.end(), stream) != streams.end();
+           std::any_of(streams.begin(), streams.end(), [&](const Stream* s) { return stream != nullptr && Ordered(s, stream); });
   }
   void Absorb(Cluster&& other) {
     for (Communicator* comm : other.comms) AddOnce(&comms, comm);
@@ -143,7 +152,8 @@ void Submit(Cluster cluster) {
   std::sort(devices.begin(), devices.end());
   for (Device* device : devices) device->submission().lock();
   for (const TimelinePtr* order : cluster.orders) item->places.push_back(device::host::Place{*order, (*order)->Issue()});
-  for (Stream* stream : cluster.streams) Device::Get(stream->device())->Enqueue(stream, &item->places, &item->after);
+  for (Stream* stream : cluster.streams) Device::Get(stream->device())->AddLegacyMarks(stream, &item->after);
+  for (Stream* stream : cluster.streams) item->places.push_back({stream->timeline(), stream->timeline()->Issue()});
   for (Device* device : devices) device->submission().unlock();
 
   auto launch = std::make_shared<Launch>();

@@ -2,7 +2,8 @@
 //
 // A launch is a set of calls that run concurrently (calls on one channel one after the other). It starts when all its streams
 // and channels are done with earlier work, and holds later work back until it is done. (The default channel of a communicator
-// and its pair channels are one in this.) Channels of a group are launched separately unless they share a stream.
+// and its pair channels are one in this.) Channels of a group are launched separately unless they share a stream,
+// or one is on the NULL stream and another on a blocking stream of the same device.
 #pragma once
 
 #include <memory>

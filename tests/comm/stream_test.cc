@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/comm/streams.h"
 #include "tests/harness/case_runner.h"
 #include "tests/harness/timing.h"
 
@@ -20,44 +21,6 @@ using harness::Processes;
 using harness::RankContext;
 using harness::RunRanks;
 using harness::Threads;
-
-// A gate that a callback can wait at.
-class Gate {
- public:
-  void Open() {
-    open_.store(true);
-    open_.notify_all();
-  }
-  void Wait() { open_.wait(false); }
-  bool is_open() const { return open_.load(); }
-
- private:
-  std::atomic<bool> open_{false};
-};
-
-void WaitAtGate(void* gate) { static_cast<Gate*>(gate)->Wait(); }
-void OpenGate(void* gate) { static_cast<Gate*>(gate)->Open(); }
-
-// A stream that is destroyed with the scope.
-class Stream {
- public:
-  explicit Stream(unsigned flags = axcclStreamNonBlocking) { EXPECT_OK(axcclStreamCreate(&stream_, flags)); }
-  ~Stream() { EXPECT_OK(axcclStreamDestroy(stream_)); }
-  operator axcclStream_t() const { return stream_; }
-
- private:
-  axcclStream_t stream_ = nullptr;
-};
-
-class Event {
- public:
-  Event() { EXPECT_OK(axcclEventCreate(&event_)); }
-  ~Event() { EXPECT_OK(axcclEventDestroy(event_)); }
-  operator axcclEvent_t() const { return event_; }
-
- private:
-  axcclEvent_t event_ = nullptr;
-};
 
 // ---- streams alone ----
 

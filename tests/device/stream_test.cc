@@ -127,8 +127,8 @@ TEST_F(StreamTest, EnqueueIdleTakesATicketOnlyIfNothingIsToBeWaitedFor) {
   EXPECT_FALSE(take(stream.get())) << "the NULL stream is at work";
   const auto free = NewStream(false);
   EXPECT_TRUE(take(free.get()));
-  free->AddMark(Mark{null()->timeline(), null()->timeline()->issued()});
-  EXPECT_FALSE(take(free.get())) << "has a mark to wait for";
+  WaitFor(device_, free.get(), RecordMark(device_, null()));
+  EXPECT_FALSE(take(free.get())) << "waits for a mark";
   Open(null_gate);
   Finish();
 }

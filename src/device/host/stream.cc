@@ -52,21 +52,6 @@ class Nothing : public Work {
 
 }  // namespace
 
-void Stream::AddMark(Mark mark) {
-  if (mark.Reached()) return;
-  std::lock_guard lock(mutex_);
-  marks_.push_back(std::move(mark));
-  has_marks_.store(true, std::memory_order_release);
-}
-
-void Stream::TakeMarks(std::vector<Mark>* marks) {
-  if (!has_marks()) return;
-  std::lock_guard lock(mutex_);
-  for (Mark& mark : marks_) marks->push_back(std::move(mark));
-  marks_.clear();
-  has_marks_.store(false, std::memory_order_release);
-}
-
 void Event::Record(Mark mark) {
   std::lock_guard lock(mutex_);
   mark_ = std::move(mark);
@@ -118,34 +103,31 @@ void Device::AddStream(const std::shared_ptr<Stream>& stream) {
   blocking_streams_.store(static_cast<int>(count), std::memory_order_release);
 }
 
-void Device::Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mark>* after) {
-  stream->TakeMarks(after);
-  if (NullStreamHolds(stream)) {
-    if (stream == &null_stream_) {
-      for (Mark& mark : BlockingWork()) {
-        if (!mark.Reached()) after->push_back(std::move(mark));
-      }
-    } else {
-      after->push_back(Mark{null_stream_.timeline(), null_stream_.timeline()->issued()});
-    }
+void Device::AddLegacyMarks(const Stream* stream, std::vector<Mark>* marks) {
+  const auto add = [marks](const TimelinePtr& timeline) {
+    if (!timeline->Idle()) marks->push_back(Mark{timeline, timeline->issued()});
+  };
+  if (stream != &null_stream_) {
+    if (stream->blocking()) add(null_stream_.timeline());
+    return;
   }
-  places->push_back(Place{stream->timeline(), stream->timeline()->Issue()});
+  if (blocking_streams_.load(std::memory_order_acquire) == 0) return;
+  std::lock_guard lock(mutex_);
+  for (const Known& known : streams_) {
+    if (known.blocking) add(known.timeline);
+  }
+}
+
+bool Device::BlockingWorkPending() const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [](const Known& known) { return known.blocking && !known.timeline->Idle(); });
 }
 
 std::vector<Mark> Device::AllWork() {
   std::vector<Mark> marks{Mark{null_stream_.timeline(), null_stream_.timeline()->issued()}};
   std::lock_guard lock(mutex_);
   for (const Known& known : streams_) marks.push_back(Mark{known.timeline, known.timeline->issued()});
-  return marks;
-}
-
-std::vector<Mark> Device::BlockingWork() {
-  std::vector<Mark> marks;
-  if (blocking_streams_.load(std::memory_order_acquire) == 0) return marks;
-  std::lock_guard lock(mutex_);
-  for (const Known& known : streams_) {
-    if (known.blocking) marks.push_back(Mark{known.timeline, known.timeline->issued()});
-  }
   return marks;
 }
 
@@ -159,11 +141,13 @@ HandleTable<Event>& Events() {
   return *table;
 }
 
-void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work) {
+void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, Mark mark) {
   auto item = std::make_unique<Item>();
+  if (!mark.Reached()) item->after.push_back(std::move(mark));
   {
     std::lock_guard lock(device->submission());
-    device->Enqueue(stream, &item->places, &item->after);
+    device->AddLegacyMarks(stream, &item->after);
+    item->places.push_back(Place{stream->timeline(), stream->timeline()->Issue()});
   }
   item->work = std::move(work);
   device->queue()->Push(std::move(item));
@@ -171,20 +155,15 @@ void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work) {
 }
 
 Mark RecordMark(Device* device, Stream* stream) {
-  bool waits = stream->has_marks();
-  if (stream == device->null_stream()) {
-    for (const Mark& mark : device->BlockingWork()) waits |= !mark.Reached();
-  } else if (stream->blocking()) {
-    waits |= !device->null_stream()->timeline()->Idle();
-  }
-  if (waits) Submit(device, stream, std::make_shared<Nothing>());
+  if (device->LegacyHolds(stream)) Submit(device, stream, std::make_shared<Nothing>());
   return Mark{stream->timeline(), stream->timeline()->issued()};
 }
 
 void WaitFor(Device* device, Stream* stream, Mark mark) {
-  if (mark.Reached()) return;
-  stream->AddMark(std::move(mark));
-  Submit(device, stream, std::make_shared<Nothing>());
+  if (mark.timeline == nullptr) return;
+  const bool waits = !mark.Reached() && mark.timeline != stream->timeline();
+  // A wait on the NULL stream brings the blocking streams together whatever has become of the event.
+  if (waits || device->LegacyHolds(stream)) Submit(device, stream, std::make_shared<Nothing>(), std::move(mark));
 }
 
 std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument) { return std::make_shared<Callback>(fn, argument); }

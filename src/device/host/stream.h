@@ -1,7 +1,8 @@
 // Host devices, their streams and events (the objects behind axccl.h's handles).
 //
-// A stream is a timeline plus the marks its next work must wait for. The NULL stream of a device is a timeline of its own
-// with CUDA's legacy rules: it joins the blocking streams before and holds them back after.
+// A stream is a timeline; what it waits for is work on it like any other. The NULL stream of a device is a timeline of its own
+// with CUDA's legacy rule: what is enqueued on it waits for the blocking streams, and they wait for it. So who asks about a
+// stream (synchronises, queries, records an event) asks about what the legacy rule makes it wait for as well.
 //
 // Thread-safe, like CUDA's streams: calls from several threads on one stream are legal and ordered somehow.
 #pragma once
@@ -29,18 +30,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool blocking() const { return blocking_; }
   const TimelinePtr& timeline() const { return timeline_; }
 
-  // The next work enqueued waits for `mark`.
-  void AddMark(Mark mark);
-  bool has_marks() const { return has_marks_.load(std::memory_order_acquire); }
-  void TakeMarks(std::vector<Mark>* marks);
-
  private:
   const int device_;
   const bool blocking_;
   const TimelinePtr timeline_;
-  std::atomic<bool> has_marks_{false};
-  std::mutex mutex_;
-  std::vector<Mark> marks_;
 };
 
 class Event {
@@ -71,36 +64,36 @@ class Device {
 
   // Held while tickets of the device's streams, or of communicators on it, are taken. Several devices: in order of address.
   SpinLock& submission() { return submission_; }
-  // Takes the next ticket of `stream` into `places` and what the new work must wait for besides into `after`. Under the
-  // submission lock, as the next.
-  void Enqueue(Stream* stream, std::vector<Place>* places, std::vector<Mark>* after);
-  // As Enqueue for a stream with nothing to wait for: the ticket, which is ready at once; false (nothing taken) otherwise.
+  // Adds what new work on `stream` has to wait for besides the stream's own earlier work, by the legacy rule. Work asks
+  // this under the submission lock, and of all streams it joins before it takes its first ticket, or it would wait for itself.
+  void AddLegacyMarks(const Stream* stream, std::vector<Mark>* marks);
+  // The next ticket of a stream on which new work need not wait for anything; false (nothing taken) otherwise. Under the
+  // submission lock.
   bool EnqueueIdle(Stream* stream, uint64_t* ticket) {
     Timeline* timeline = stream->timeline().get();
-    if (stream->has_marks() || !timeline->Idle() || NullStreamHolds(stream)) return false;
+    if (!timeline->Idle() || LegacyHolds(stream)) return false;
     *ticket = timeline->Issue();
     return true;
   }
+  // Whether the legacy rule makes new work on `stream` wait for another stream of the device.
+  bool LegacyHolds(const Stream* stream) const {
+    if (stream == &null_stream_) return blocking_streams_.load(std::memory_order_acquire) != 0 && BlockingWorkPending();
+    return stream->blocking() && !null_stream_.timeline()->Idle();
+  }
   // Everything enqueued so far on all streams of the device.
   std::vector<Mark> AllWork();
-  // As AllWork, of the blocking streams alone.
-  std::vector<Mark> BlockingWork();
 
   void AddStream(const std::shared_ptr<Stream>& stream);
 
  private:
   explicit Device(int ordinal);
-  // Whether work on `stream` has to wait for another stream of the device by the legacy rule.
-  bool NullStreamHolds(const Stream* stream) const {
-    if (stream == &null_stream_) return blocking_streams_.load(std::memory_order_acquire) != 0;
-    return stream->blocking() && !null_stream_.timeline()->Idle();
-  }
+  bool BlockingWorkPending() const;
 
   SpinLock submission_;
   const int ordinal_;
   Queue* const queue_;
   Stream null_stream_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   struct Known {
     std::weak_ptr<Stream> stream;
     TimelinePtr timeline;  // outlives the stream: what was enqueued on a destroyed one still counts
@@ -113,12 +106,16 @@ class Device {
 HandleTable<Stream>& Streams();
 HandleTable<Event>& Events();
 
-// Enqueues work on a stream of `device`.
-void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work);
-// The event "all work of `stream` so far", and what that work waits for: the legacy rule and WaitFor count as work here.
+// Enqueues work on a stream of `device`; it waits for `mark` as well.
+void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, Mark mark = Mark());
+// The event "all work of `stream` so far", and what the next would wait for by the legacy rule.
 Mark RecordMark(Device* device, Stream* stream);
-// Work enqueued on `stream` from now on waits for `mark`, and so does whoever waits for the stream itself.
+// Work enqueued on `stream` from now on waits for `mark`, and so does whoever asks about the stream itself.
 void WaitFor(Device* device, Stream* stream, Mark mark);
+// Whether a stream is through with all that RecordMark would stand for.
+inline bool Through(const Device* device, const Stream* stream) {
+  return stream->timeline()->Idle() && !device->LegacyHolds(stream);
+}
 // Work that calls fn(argument) on a worker, and work that copies memory.
 std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument);
 std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes);
