@@ -189,8 +189,9 @@ Status Dial::ConnectFailed(const Address& address, int error) const {
                        rank_, at.c_str());
   }
   return MakeStatus(Code::kRemoteError,
-                    "ncclCommInitRank: rank %d: nobody listens at %s: the process that called ncclGetUniqueId is gone, or "
-                    "that is not its address here (then set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
+                    "ncclCommInitRank: rank %d: nobody listens at %s: the id has made its communicator already (call "
+                    "ncclGetUniqueId for each), or the process that called ncclGetUniqueId is gone, or that is not its address "
+                    "here (then set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
                     rank_, at.c_str());
 }
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -27,6 +28,8 @@ constexpr size_t kRemembered = 256;
 constexpr size_t kBaseGuests = 64;
 constexpr std::chrono::seconds kEnvironmentLinger{1};
 constexpr std::chrono::seconds kNodeLinger{3};
+
+std::atomic<Hub*> the_hub{nullptr};
 
 }  // namespace
 
@@ -117,14 +120,13 @@ class Handshake : public Guest {
 
 Result<Hub*> Hub::Get() {
   static auto* mutex = new std::mutex;
-  static Hub* hub = nullptr;
   AXCCL_ASSIGN_OR_RETURN(Loop* const loop, Loop::Get());
   std::lock_guard lock(*mutex);
-  if (hub == nullptr) {
+  if (the_hub.load(std::memory_order_relaxed) == nullptr) {
     if (sodium_init() < 0) return MakeStatus(Code::kSystemError, "rendezvous: libsodium finds no source of randomness");
-    hub = new Hub(loop);
+    the_hub.store(new Hub(loop), std::memory_order_release);
   }
-  return hub;
+  return the_hub.load(std::memory_order_relaxed);
 }
 
 Result<std::unique_ptr<Acceptor>> Hub::Accept(Address* address, bool reuse, bool* busy) {
@@ -166,11 +168,23 @@ Result<UniqueId> Hub::Create() {
     status = OpenStanding(std::move(addresses));
     if (!status.ok()) return;
     records_[fields.id].secret = fields.secret;
+    ++open_ids_;
     fields.num_addresses = static_cast<uint8_t>(standing_.size());
     std::copy(standing_.begin(), standing_.end(), fields.address.begin());
   }));
   AXCCL_RETURN_IF_ERROR(status);
   return Pack(fields);
+}
+
+Status Hub::CheckOpen(const IdBytes& id) {
+  Hub* const hub = the_hub.load(std::memory_order_acquire);
+  if (hub == nullptr) return Status();
+  Status status;
+  AXCCL_RETURN_IF_ERROR(hub->loop_->Run([&] {
+    const auto found = hub->records_.find(id);
+    if (found != hub->records_.end() && found->second.over && !found->second.from_environment) status = found->second.ending;
+  }));
+  return status;
 }
 
 Result<std::unique_ptr<Hub::Lease>> Hub::Serve(const IdFields& fields, bool* busy) {
@@ -207,15 +221,29 @@ void Hub::Release(const IdBytes& id) {
       .ok();  // fails only in a forked child, where nothing is served
 }
 
-// Never closes at once: the last call may come from the acceptor itself, and late ranks want to know how it ended.
+// The last call may come from the acceptor itself, which minds that least of all. Late ranks want to know how it failed.
 void Hub::CloseWhenIdle(const IdBytes& id, Record* record) {
   if (record->leases != 0 || record->current != nullptr || record->idle_timer != 0) return;
+  if (!record->over) {
+    records_.erase(id);
+    return;
+  }
   record->idle_timer = loop_->CallAt(service::Clock::now() + kEnvironmentLinger, [this, id] {
     const auto found = records_.find(id);
     if (found == records_.end()) return;
     found->second.idle_timer = 0;
     if (found->second.leases == 0 && found->second.current == nullptr) records_.erase(found);
   });
+}
+
+// Ranks of other ids, and those below a node, may come to the same listener.
+void Hub::CloseUnneeded() {
+  if (!nodes_.empty()) return;
+  node_acceptors_.clear();
+  if (open_ids_ != 0 || acceptors_.empty()) return;
+  AXCCL_INFO(kBootstrap, "rendezvous: every communicator is made; nobody listens any more");
+  acceptors_.clear();
+  standing_.clear();
 }
 
 Result<NodeAddress> Hub::Attach(const std::shared_ptr<Node>& node, const Address* local) {
@@ -249,10 +277,14 @@ Status Hub::ListenAt(Address local, NodeAddress* place) {
 void Hub::Detach(const Node& node) {
   (void)!loop_
       ->Run([&] {
+        const auto forget = [this, id = node.id()] {
+          nodes_.erase(id);
+          CloseUnneeded();
+        };
         if (node.gave_up()) {
-          loop_->CallAt(service::Clock::now() + kNodeLinger, [this, id = node.id()] { nodes_.erase(id); });
+          loop_->CallAt(service::Clock::now() + kNodeLinger, forget);
         } else {
-          nodes_.erase(node.id());
+          forget();
         }
       })
       .ok();
@@ -338,6 +370,17 @@ void Hub::OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status) {
                                    "ncclCommInitRank: the unique id has already made a communicator of %d ranks; "
                                    "call ncclGetUniqueId for each communicator",
                                    meeting->nranks());
+  const auto close = [this] {
+    --open_ids_;
+    CloseUnneeded();
+  };
+  if (status.ok()) {
+    close();
+  } else {
+    const auto late = std::chrono::duration_cast<service::Clock::duration>(
+        std::chrono::duration<double>(param::GetSeconds("AXCCL_INIT_TIMEOUT")));
+    loop_->CallAt(service::Clock::now() + late, close);
+  }
   remembered_.push_back(id);
   if (remembered_.size() > kRemembered) {
     records_.erase(remembered_.front());
@@ -353,11 +396,14 @@ Result<Hub::Counts> Hub::Count() {
     counts.watched = loop_->watched();
     counts.timers = loop_->timers();
     counts.nodes = nodes_.size();
-    for (const auto& [address, acceptor] : node_acceptors_) counts.guests += acceptor->guests();
-    for (const auto& acceptor : acceptors_) counts.guests += acceptor->guests();
-    for (const auto& [id, record] : records_) {
-      if (record.acceptor != nullptr) counts.guests += record.acceptor->guests();
-    }
+    const auto add = [&](const std::unique_ptr<Acceptor>& acceptor) {
+      if (acceptor == nullptr) return;
+      counts.guests += acceptor->guests();
+      ++counts.listeners;
+    };
+    for (const auto& [address, acceptor] : node_acceptors_) add(acceptor);
+    for (const auto& acceptor : acceptors_) add(acceptor);
+    for (const auto& [id, record] : records_) add(record.acceptor);
   }));
   return counts;
 }

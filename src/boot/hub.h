@@ -2,10 +2,11 @@
 //
 // It also lets in those who come to a node of a tree (see node.h) in this process.
 //
-// Ids made by Create are served on listeners that open at the first Create and stay; an id of NCCL_COMM_ID on a
-// listener that lives while rank 0 of this process serves it or ranks are gathered. An id serves one rendezvous (one
-// after the other for NCCL_COMM_ID); how it ended is remembered for late ranks, for the last 256 ids. An id nobody
-// joins costs about 200 bytes.
+// Nobody listens who need not. Ids made by Create are served on listeners that open when there is one to serve and close when
+// each has made its communicator; of one that failed, late ranks are told how as long as ranks that began together may take to come
+// (AXCCL_INIT_TIMEOUT). An id of NCCL_COMM_ID is served while rank 0 of this process serves it or ranks are gathered, and a second
+// longer where it failed; nodes of trees, while there are any. An id serves one rendezvous (one after the other for
+// NCCL_COMM_ID); how it ended is remembered for the last 256 ids. An id nobody joins costs about 200 bytes.
 //
 // Public functions may be called from any thread. Lives as long as the process.
 #pragma once
@@ -42,7 +43,9 @@ class Hub {
 
   // A fresh id, served from now on.
   Result<UniqueId> Create();
-  // Serves an id of NCCL_COMM_ID until the lease is dropped (and a second longer, to tell late ranks of a failure).
+  // Whether an id of this process may still be joined, as far as is known; else how it ended.
+  static Status CheckOpen(const IdBytes& id);
+  // Serves an id of NCCL_COMM_ID until the lease is dropped (where it failed a second longer, to tell late ranks).
   class Lease {
    public:
     Lease(Hub* hub, const IdBytes& id) : hub_(hub), id_(id) {}
@@ -57,7 +60,7 @@ class Hub {
   // *busy tells whether it failed because another process has the port, which may be dying.
   Result<std::unique_ptr<Lease>> Serve(const IdFields& fields, bool* busy);
 
-  // Lets the ranks below a node of this process connect to it, at `local` (an address of this machine; its listener stays).
+  // Lets the ranks below a node of this process connect to it, at `local` (an address of this machine).
   // Null: nobody is below it.
   Result<NodeAddress> Attach(const std::shared_ptr<Node>& node, const Address* local);
   void Detach(const Node& node);
@@ -66,6 +69,7 @@ class Hub {
     size_t ids = 0;       // known, including remembered ones
     size_t meetings = 0;  // under way
     size_t guests = 0;    // connections not yet authenticated
+    size_t listeners = 0;
     size_t watched = 0;   // descriptors the service thread watches
     size_t timers = 0;
     size_t nodes = 0;  // of ranks of this process that meet in a tree
@@ -100,10 +104,12 @@ class Hub {
   void Enter(Arrival arrival);
   void OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status);
   void CloseWhenIdle(const IdBytes& id, Record* record);
+  void CloseUnneeded();
 
   service::Loop* const loop_;
   std::map<IdBytes, Record> records_;
   std::deque<IdBytes> remembered_;  // over, oldest first
+  size_t open_ids_ = 0;  // of Create, for which ranks may still come
   std::vector<Address> standing_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;
   std::map<IdBytes, std::shared_ptr<Node>> nodes_;

@@ -326,6 +326,7 @@ TEST(SiegeTest, EightRanksStartThroughTwoThousandSocketsAndEverythingStrangersSa
       harness::Processes(9),
       [](RankContext& context) {
         const UniqueId quiet = ShareId(context, 0), besieged = ShareId(context, 1);
+        (void)ShareId(context, 2);  // nobody joins by this one: the gate stays open to the last
         constexpr int kBesieger = 8, kSockets = 2000;
         if (context.rank() != kBesieger) {
           const double before_ms = JoinAndExchange(context, quiet);
