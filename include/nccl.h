@@ -298,7 +298,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 /* Collective. Waits for (or, non-blocking, starts waiting for) all work of the communicator; afterwards only
  * ncclCommDestroy and queries. Once only. Since 2.14. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
-/* Ends the handle when its work is done. NULL: ncclSuccess. */
+/* Ends the handle when its work is done, which it is by AXCCL_TIMEOUT at the latest. NULL: ncclSuccess. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 /* Ends the handle and all its work at once, whatever the peers do; any thread. NULL: ncclSuccess. */
 ncclResult_t ncclCommAbort(ncclComm_t comm);
@@ -320,7 +320,13 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
 
 /* ---- asking and tending communicators ---- */
 
-/* *asyncError = ncclSuccess, ncclInProgress, or what broke the communicator. Cheap. */
+/* *asyncError = ncclSuccess, ncclInProgress, or what broke the communicator. Cheap.
+ *
+ * A peer that ends, aborts or destroys its communicator is an error (ncclRemoteError) of the operations that need it: of
+ * those under way, within some 20 ms, and of the next one that is called, at once, by the call or by its stream. A
+ * communicator of which nothing is under way stays ncclSuccess. An operation that has waited for a peer for AXCCL_TIMEOUT
+ * (600 s unless set; each rank's own setting counts) fails with ncclTimeout; after AXCCL_WAIT_NOTICE (30 s) a line on
+ * stderr says who waits for whom, and in what. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError);
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count);
 /* The device number the rank lives on (host devices: axccl/axccl.h). */

@@ -171,7 +171,7 @@ static inline axcclChannel_t axcclDefaultChannel(ncclComm_t comm) { return (axcc
  * ncclInvalidUsage: about 4096 live already, the same channel lives with other flags, or the communicator cannot take
  * calls. Later, from the first operation: on all
  * ranks, when the groups under an id differ. A rank that never creates its end leaves the others waiting until
- * AXCCL_TIMEOUT. Example, all-reduce over groups of two neighbours:
+ * AXCCL_TIMEOUT (10 min unless set). Example, all-reduce over groups of two neighbours:
  *   axcclChannelCreate(&channel, comm, groups, 0, 0);
  *   axcclAllReduce(1, &in, &out, ncclSum, channel, NULL, stream);
  *   axcclChannelDestroy(channel); */

@@ -101,8 +101,10 @@ const std::vector<Info>& Table() {
       Int("AXCCL_TREE_RANKS", "65", 1, kMega,
           "so many ranks meet in a tree, fewer at one process, when a communicator is made; set it alike on all ranks"),
       Seconds("AXCCL_INIT_TIMEOUT", "600", kYear, "how long ranks wait for each other when a communicator is made"),
-      Seconds("AXCCL_TIMEOUT", "0", kYear,
-              "how long an operation may take before it fails (on GPUs: from when a kernel waits for peers); 0: for ever"),
+      Seconds("AXCCL_TIMEOUT", "600", kYear,
+              "how long an operation of this rank may wait for peers before it fails; 0: for ever"),
+      Seconds("AXCCL_WAIT_NOTICE", "30", kYear,
+              "how long an operation of this rank waits for a peer until a line on stderr says so; 0: no such line"),
   };
   return *table;
 }

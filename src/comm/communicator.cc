@@ -238,11 +238,11 @@ Status Communicator::CallWrite(uint32_t pid, const void* local, uint64_t remote,
   return shm::CallWrite(pid, local, remote, bytes);
 }
 
+// Operations that wait look after their peers themselves (Operation::SlowCheck, CudaWaits): a peer that leaves harms nobody
+// who needs nothing from it.
 Status Communicator::AsyncError() {
-  if (!failed()) {
-    Status status = channel_.CheckMembers(-1);
-    if (status.ok() && gpu_ != nullptr) status = gpu_->CheckReport();
-    if (!status.ok()) Fail(status);
+  if (!failed() && gpu_ != nullptr) {
+    if (const Status status = gpu_->CheckReport(); !status.ok()) Fail(status);
   }
   return failed() ? Failure() : Status();
 }

@@ -37,7 +37,9 @@ struct Settings {
   uint32_t allow_calls = 1;   // AXCCL_CMA
   uint32_t group_order = 0;   // AXCCL_ORDER
   uint32_t gpu_channels = 0;  // AXCCL_GPU_CHANNELS
+  // Each rank has its own of these.
   double timeout_seconds = 0; // AXCCL_TIMEOUT
+  double notice_seconds = 0;  // AXCCL_WAIT_NOTICE
   char algorithms[512] = {};  // NCCL_ALGO
 };
 
@@ -92,8 +94,10 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
   uint64_t cache_bytes() const override { return settings_.machine.cache_bytes; }
   double timeout_seconds() const override { return settings_.timeout_seconds; }
+  double notice_seconds() const override { return settings_.notice_seconds; }
 
-  // The failure of this rank, or of a peer that told it; ok when there is none. Cheap enough to be asked after every call.
+  // The failure of this rank, or of a peer that an operation of it needs; ok when there is none. Cheap enough to be asked after
+  // every call.
   Status AsyncError();
   // Ends all operations with `reason` and wakes whoever waits for them. Local; any thread.
   void Abort(const Status& reason);

@@ -222,7 +222,8 @@ Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* chann
     order->Complete(launch_ticket);
     effective->timeline()->Complete(stream_ticket);
     queue->LeaveAndNotify();
-    return Status();
+    // A peer that had left before is the call's own error.
+    return operation.status().code() == Code::kRemoteError ? operation.status() : Status();
   }
   auto launch = std::make_shared<Launch>();
   launch->Add(comm, std::move(operation));

@@ -72,7 +72,6 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
     settings.allow_calls = param::Get("AXCCL_CMA") != "0";
     settings.group_order = param::Get("AXCCL_ORDER") == "group";
     settings.gpu_channels = static_cast<uint32_t>(param::GetInt("AXCCL_GPU_CHANNELS"));
-    settings.timeout_seconds = param::GetSeconds("AXCCL_TIMEOUT");
     const std::string algorithms = param::Get("NCCL_ALGO");
     if (algorithms.size() >= sizeof(settings.algorithms))
       return MakeStatus(Code::kInvalidUsage, "NCCL_ALGO has %zu characters, at most %zu are accepted", algorithms.size(),
@@ -169,6 +168,10 @@ class Builder {
                  options_.identity.name.c_str(), static_cast<unsigned long long>(peers_[0].hash), self(),
                  ListApart(peers_, self()).c_str());
     settings_ = peers_[0].settings;
+    settings_.timeout_seconds =
+        options_.inherit != nullptr ? options_.inherit->timeout_seconds : param::GetSeconds("AXCCL_TIMEOUT");
+    settings_.notice_seconds =
+        options_.inherit != nullptr ? options_.inherit->notice_seconds : param::GetSeconds("AXCCL_WAIT_NOTICE");
     if (spans_machines_) settings_.lanes = std::max(settings_.lanes, static_cast<uint32_t>(tune::kNetworkLanes));
     settings_.algorithms[sizeof(settings_.algorithms) - 1] = 0;
     return MakeChooser();
@@ -301,6 +304,7 @@ class Builder {
     gpu_options.scratch_bytes = settings_.scratch_bytes;
     gpu_options.channels = settings_.gpu_channels;
     gpu_options.timeout_seconds = settings_.timeout_seconds;
+    gpu_options.notice_seconds = settings_.notice_seconds;
     gpu_options.map_bytes = settings_.map_bytes;
     gpu_options.direct = param::GetInt("NCCL_P2P_DISABLE") == 0;
     gpu_options.protocols = std::move(protocols_);

@@ -340,12 +340,25 @@ Status Channel::CompareCalls(int position, uint64_t seq) const {
                     their_text.c_str(), mine_text == their_text ? ", and later operands differ" : "");
 }
 
-std::string Channel::RecordedText(uint64_t seq) const {
-  const OpRecord* record = own().layout.RecordOf(own().block, seq);
+std::string Channel::RecordedText(uint64_t seq) const { return RecordedText(self_, seq); }
+
+std::string Channel::RecordedText(int position, uint64_t seq) const {
+  const OpRecord* record = member(position).layout.RecordOf(member(position).block, seq);
   if (record->sequence.load(std::memory_order_acquire) != seq + 1) return "";
   const std::string text = RecordedCall(*record).Text();
   std::atomic_thread_fence(std::memory_order_acquire);
   return record->sequence.load(std::memory_order_relaxed) == seq + 1 ? text : "";
+}
+
+std::string Channel::LastCallOf(int position) const {
+  const Member& peer = member(position);
+  const std::string rank = "rank " + std::to_string(peer.rank);
+  uint64_t newest = 0;  // + 1
+  for (uint64_t i = 0; i < kRecords && peer.block != nullptr; ++i)
+    newest = std::max(newest, peer.layout.RecordOf(peer.block, i)->sequence.load(std::memory_order_acquire));
+  if (newest == 0) return rank + " has called nothing like it yet";
+  const std::string text = RecordedText(position, newest - 1);
+  return rank + " last called " + (text.empty() ? "one" : text) + " (operation " + std::to_string(newest - 1) + ")";
 }
 
 bool Channel::HasRecorded(int position, uint64_t seq) const {

@@ -69,6 +69,7 @@ class Host {
   virtual Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) = 0;
   virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
   virtual double timeout_seconds() const = 0; // of one operation, 0 = none
+  virtual double notice_seconds() const = 0;  // after which the user is told of a wait, 0 = never
 
   // Of the operation that ended last, on whatever channel; static text.
   std::atomic<const char*> last_algorithm{""};
@@ -174,6 +175,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void RecordCall(const Call& call);
   // What this rank has called as an operation, as far as it is written down; "" if it is too long ago.
   std::string RecordedText(uint64_t sequence) const;
+  // What a member has called last on this channel, as far as it is known here: "rank 2 last called ... (operation 9)".
+  std::string LastCallOf(int position) const;
   // Whether the member has written down that operation or a later one.
   bool HasRecorded(int position, uint64_t sequence) const;
   // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
@@ -261,6 +264,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     }
   };
 
+  std::string RecordedText(int position, uint64_t sequence) const;
   // The first of the operations whose records may still be there.
   uint64_t OldestRecord() const { return sequence > kRecords ? sequence - kRecords : 0; }
   Status CompareCalls(int position, uint64_t seq) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/base/log.h"
+
 namespace axccl::exec {
 namespace {
 
@@ -70,6 +72,7 @@ Status CudaWaits::Check(std::mutex& calls) {
       watched.waits = true;
       watched.since = Clock::now();
       watched.gone_for = 0;
+      watched.told = false;
     }
     watched.look = look;
     AXCCL_RETURN_IF_ERROR(Judge(records_[i], &watched, calls));
@@ -79,53 +82,65 @@ Status CudaWaits::Check(std::mutex& calls) {
 
 Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls) const {
   const Channel& channel = *watched->channel;
+  AXCCL_RETURN_IF_ERROR(channel.CheckMembers(-1));
   const uint32_t position = Wait::PositionOf(watched->look);
-  if (position == Wait::kUnmet && watched->missing >= 0 && Overdue(*watched)) return NotMet(record, *watched);
-  if (position >= static_cast<uint32_t>(channel.size())) return Status();
-  const Member& peer = channel.member(static_cast<int>(position));
-  const bool gone = peer.header->closed.load(std::memory_order_acquire) != 0;
-  watched->gone_for = !gone ? 0 : watched->gone == position ? watched->gone_for + 1 : 1;
-  watched->gone = position;
-  if (watched->gone_for >= kLooksAtGone) return channel.CheckMembers(static_cast<int>(position));
-  if (!Overdue(*watched)) return Status();
-  if (const std::unique_lock lock(calls, std::try_to_lock); lock.owns_lock())
-    AXCCL_RETURN_IF_ERROR(channel.FindMismatch());
+  const bool unmet = position == Wait::kUnmet && watched->missing >= 0;
+  if (!unmet && position >= static_cast<uint32_t>(channel.size())) return Status();
+  if (!unmet) {
+    const Member& peer = channel.member(static_cast<int>(position));
+    const bool gone = peer.header->closed.load(std::memory_order_acquire) != 0;
+    watched->gone_for = !gone ? 0 : watched->gone == position ? watched->gone_for + 1 : 1;
+    watched->gone = position;
+    if (watched->gone_for >= kLooksAtGone) return channel.CheckMembers(static_cast<int>(position));
+  }
+  if (!Overdue(*watched)) {
+    Tell(record, watched);
+    return Status();
+  }
+  if (!unmet) {
+    if (const std::unique_lock lock(calls, std::try_to_lock); lock.owns_lock())
+      AXCCL_RETURN_IF_ERROR(channel.FindMismatch());
+  }
   return TimedOut(record, *watched);
 }
 
-bool CudaWaits::Overdue(const Watched& watched) const {
-  return seconds_ > 0 && std::chrono::duration<double>(Clock::now() - watched.since).count() > seconds_;
+double CudaWaits::SecondsSince(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
+
+void CudaWaits::Tell(const Wait& record, Watched* watched) const {
+  if (watched->told || notice_seconds_ <= 0 || SecondsSince(watched->since) <= notice_seconds_) return;
+  watched->told = true;
+  log::Tell("rank %d has waited %.3g s for %s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
+            watched->channel->own().rank, notice_seconds_, DescribeWait(record, *watched).c_str(), Absent(*watched).c_str());
 }
 
-Status CudaWaits::NotMet(const Wait& record, const Watched& watched) const {
+std::string CudaWaits::DescribeWait(const Wait& record, const Watched& watched) const {
   const Channel& channel = *watched.channel;
-  const std::string call =
-      DescribeCall(__atomic_load_n(&record.call, __ATOMIC_RELAXED), __atomic_load_n(&record.count, __ATOMIC_RELAXED));
-  return MakeStatus(Code::kTimeout,
-                    "rank %d waited %.3g s for rank %d to create and use %s, in %s: deadline AXCCL_TIMEOUT passed; all "
-                    "ranks of a group must create its channel and take part in its operations",
-                    channel.own().rank, seconds_, channel.member(watched.missing).rank, watched.created.c_str(),
-                    call.c_str());
+  const uint32_t position = Wait::PositionOf(watched.look);
+  const uint64_t sequence = Wait::SequenceOf(watched.look);
+  const bool unmet = position == Wait::kUnmet;
+  const int waiting_for = unmet ? watched.missing : static_cast<int>(position);
+  std::string call = unmet || watched.replays ? "" : channel.RecordedText(sequence);
+  if (call.empty())
+    call = DescribeCall(__atomic_load_n(&record.call, __ATOMIC_RELAXED), __atomic_load_n(&record.count, __ATOMIC_RELAXED));
+  const std::string rank = "rank " + std::to_string(channel.member(waiting_for).rank);
+  if (unmet) return rank + " to create and use " + watched.created + ", in " + call;
+  return rank + " in " + call + " (operation " + std::to_string(sequence) + ")";
+}
+
+std::string CudaWaits::Absent(const Watched& watched) const {
+  const Channel& channel = *watched.channel;
+  if (Wait::PositionOf(watched.look) == Wait::kUnmet)
+    return "; all ranks of a group must create its channel and take part in its operations";
+  std::string absent;
+  for (int p = 0; p < channel.size() && !watched.replays; ++p) {
+    if (!channel.HasRecorded(p, Wait::SequenceOf(watched.look))) absent += " " + std::to_string(channel.member(p).rank);
+  }
+  return absent.empty() ? "" : "; ranks that have not called it:" + absent;
 }
 
 Status CudaWaits::TimedOut(const Wait& record, const Watched& watched) const {
-  const Channel& channel = *watched.channel;
-  const uint64_t sequence = Wait::SequenceOf(watched.look);
-  std::string call, absent;
-  if (!watched.replays) {
-    call = channel.RecordedText(sequence);
-    for (int p = 0; p < channel.size(); ++p) {
-      if (!channel.HasRecorded(p, sequence)) absent += " " + std::to_string(channel.member(p).rank);
-    }
-  }
-  if (call.empty())
-    call =
-        DescribeCall(__atomic_load_n(&record.call, __ATOMIC_RELAXED), __atomic_load_n(&record.count, __ATOMIC_RELAXED));
-  if (!absent.empty()) absent = "; ranks that have not called it:" + absent;
-  return MakeStatus(Code::kTimeout,
-                    "rank %d waited %.3g s for rank %d in %s (operation %llu): deadline AXCCL_TIMEOUT passed%s",
-                    channel.own().rank, seconds_, channel.member(static_cast<int>(Wait::PositionOf(watched.look))).rank,
-                    call.c_str(), static_cast<unsigned long long>(sequence), absent.c_str());
+  return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed%s",
+                    watched.channel->own().rank, seconds_, DescribeWait(record, watched).c_str(), Absent(watched).c_str());
 }
 
 }  // namespace axccl::exec

@@ -21,9 +21,9 @@ namespace axccl::exec {
 class CudaWaits {
  public:
   // Of one rank. `records`: `num` zeroed ones in memory that kernels see, which outlives this. `seconds`: an operation
-  // may take, 0: for ever.
-  CudaWaits(kernels::cuda::Wait* records, size_t num, double seconds)
-      : records_(records), channels_(num), seconds_(seconds) {}
+  // may wait, 0: for ever; after `notice_seconds` the user is told, 0: never.
+  CudaWaits(kernels::cuda::Wait* records, size_t num, double seconds, double notice_seconds)
+      : records_(records), channels_(num), seconds_(seconds), notice_seconds_(notice_seconds) {}
 
   // The record of a channel, until it leaves. kInvalidUsage when all are taken.
   Result<kernels::cuda::Wait*> Enter(const Channel* channel);
@@ -33,7 +33,7 @@ class CudaWaits {
   // Calls of the channel are replayed, so that the numbers of operations are not those that the host has counted.
   void Replays(const kernels::cuda::Wait* record);
 
-  // kRemoteError when an operation waits for a member that is gone, kTimeout when one has waited too long, or what was
+  // kRemoteError when an operation waits and a member of its group is gone, kTimeout when one has waited too long, or what was
   // called differently if that is why. `calls` guards what the channels have written down, and is not waited for.
   Status Check(std::mutex& calls);
 
@@ -50,19 +50,25 @@ class CudaWaits {
     bool waits = false;  // operation `look` has been seen to wait
     uint64_t look = 0;
     Clock::time_point since{};  // when that was first seen
+    bool told = false;          // the user, of that
     int gone_for = 0;           // looks at a member that was gone already
     uint32_t gone = 0;          // that member
   };
 
   Status Judge(const kernels::cuda::Wait& record, Watched* watched, std::mutex& calls) const;
-  bool Overdue(const Watched& watched) const;
+  static double SecondsSince(Clock::time_point since);
+  bool Overdue(const Watched& watched) const { return seconds_ > 0 && SecondsSince(watched.since) > seconds_; }
+  void Tell(const kernels::cuda::Wait& record, Watched* watched) const;
+  // "rank 2 in AllReduce ... (operation 10)"
+  std::string DescribeWait(const kernels::cuda::Wait& record, const Watched& watched) const;
+  // "; ranks that have not called it: 2 3", as far as it is known
+  std::string Absent(const Watched& watched) const;
   Status TimedOut(const kernels::cuda::Wait& record, const Watched& watched) const;
-  Status NotMet(const kernels::cuda::Wait& record, const Watched& watched) const;
 
   std::mutex mutex_;
   kernels::cuda::Wait* const records_;
   std::vector<Watched> channels_;  // by record
-  const double seconds_;
+  const double seconds_, notice_seconds_;
   PackedOperations packed_before_;  // of channels that have left
 };
 

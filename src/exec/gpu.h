@@ -34,6 +34,7 @@ struct GpuOptions {
   uint64_t scratch_bytes = 0;
   uint32_t channels = 0;       // created ones that the rank may use at a time
   double timeout_seconds = 0;  // of one operation, 0 = none
+  double notice_seconds = 0;   // after which the user is told of a wait, 0 = never
   uint64_t map_bytes = 0;      // of a call's group: for less, buffers of peers in other processes are not mapped
   bool direct = true;  // false (NCCL_P2P_DISABLE): Connect refuses
   Protocols protocols;  // that the user allows

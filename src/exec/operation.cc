@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/log.h"
 #include "src/device/host/waiting.h"
 
 namespace axccl::exec {
@@ -16,8 +17,10 @@ constexpr int64_t kBudget = 2 << 20;
 // Announcing buffers costs a small call a quarter of its time, and an application's buffers are of one kind mostly.
 constexpr uint64_t kSmallBlock = 128u << 10;
 constexpr uint32_t kUnasked = 31;
-// A blocked operation looks at the clock every so many polls.
+// A blocked operation looks at the clock every so many polls, and first when it has been blocked for a few: a peer that was
+// gone before is found then, and a call that comes at the same time as the peers' has not paid for it.
 constexpr uint32_t kPollsPerClock = 256;
+constexpr uint32_t kPollsToFirstLook = 32;
 
 uint64_t Target(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 
@@ -303,7 +306,7 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
 }
 
 Operation::Run Operation::Blocked(int waiting_for) {
-  if (++polls_ % kPollsPerClock == 0 || armed_) {
+  if (++polls_ % kPollsPerClock == 0 || polls_ == kPollsToFirstLook || armed_) {
     armed_ = false;
     if (status_ = SlowCheck(waiting_for); !status_.ok()) return Run::kFailed;
   }
@@ -312,23 +315,37 @@ Operation::Run Operation::Blocked(int waiting_for) {
 
 Status Operation::SlowCheck(int waiting_for) {
   const auto now = std::chrono::steady_clock::now();
-  if (started_ == std::chrono::steady_clock::time_point()) started_ = checked_ = now;
+  if (started_ == std::chrono::steady_clock::time_point()) {
+    started_ = checked_ = now;
+    return channel_->CheckMembers(waiting_for);
+  }
   if (now - checked_ < device::host::kCheckInterval) return Status();
   checked_ = now;
   const Connector* connector = channel_->connector();
   AXCCL_RETURN_IF_ERROR(connector != nullptr ? connector->CheckMissing(waiting_for) : channel_->FindMismatch());
   AXCCL_RETURN_IF_ERROR(channel_->CheckMembers(waiting_for));
-  const double limit = channel_->host()->timeout_seconds();
-  if (limit <= 0 || std::chrono::duration<double>(now - started_).count() <= limit) return Status();
-  if (connector != nullptr)
-    return MakeStatus(Code::kTimeout,
-                      "rank %d waited %.3g s for rank %d to create and use %s, in %s: deadline AXCCL_TIMEOUT passed; all "
-                      "ranks of a group must create its channel and take part in its operations",
-                      channel_->own().rank, limit, channel_->member(waiting_for).rank, connector->Name().c_str(),
-                      DescribeCall(call_).c_str());
-  return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for rank %d in %s (operation %llu): deadline AXCCL_TIMEOUT passed",
-                    channel_->own().rank, limit, channel_->member(waiting_for).rank,
-                    DescribeCall(call_).c_str(), static_cast<unsigned long long>(sequence_));
+  const Host* const host = channel_->host();
+  const double waited = std::chrono::duration<double>(now - started_).count();
+  if (const double limit = host->timeout_seconds(); limit > 0 && waited > limit) {
+    return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed; %s", channel_->own().rank,
+                      limit, DescribeWait(waiting_for).c_str(),
+                      connector != nullptr ? "all ranks of a group must create its channel and take part in its operations"
+                                           : channel_->LastCallOf(waiting_for).c_str());
+  }
+  if (const double patience = host->notice_seconds(); patience > 0 && waited > patience && !std::exchange(told_, true)) {
+    log::Tell("rank %d has waited %.3g s for %s%s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
+              channel_->own().rank, patience, DescribeWait(waiting_for).c_str(), connector != nullptr ? "" : "; ",
+              connector != nullptr ? "" : channel_->LastCallOf(waiting_for).c_str());
+  }
+  return Status();
+}
+
+// "rank 2 in AllReduce count 100 float sum (operation 10)"
+std::string Operation::DescribeWait(int waiting_for) const {
+  const std::string rank = "rank " + std::to_string(channel_->member(waiting_for).rank);
+  if (const Connector* connector = channel_->connector(); connector != nullptr)
+    return rank + " to create and use " + connector->Name() + ", in " + DescribeCall(call_);
+  return rank + " in " + DescribeCall(call_) + " (operation " + std::to_string(sequence_) + ")";
 }
 
 void Operation::Arm(int doorbell) {

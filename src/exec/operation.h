@@ -63,6 +63,7 @@ class Operation {
   Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
   Run Blocked(int waiting_for);
   Status SlowCheck(int waiting_for);
+  std::string DescribeWait(int waiting_for) const;
   void Signal(const Step& step, uint32_t lane, uint64_t turn);
 
   // To remote members (operation_remote.cc).
@@ -181,6 +182,7 @@ class Operation {
   std::vector<LaneState> more_lanes_;
   uint32_t polls_ = 0;
   bool armed_ = false;
+  bool told_ = false;  // the user, of a long wait
   bool last_look_ = false;  // the next look is the one before the driving thread sleeps
   Polling polling_;
   bool members_checked_ = false;  // in this Progress(), before members' buffers are touched

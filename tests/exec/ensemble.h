@@ -63,6 +63,7 @@ class FakeHost : public Host {
   Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
   uint64_t cache_bytes() const override { return cache_bytes_; }
   double timeout_seconds() const override;
+  double notice_seconds() const override { return 0; }
 
   void set_cache_bytes(uint64_t bytes) { cache_bytes_ = bytes; }
   // The next program that is asked for is this one, whatever is asked for.

@@ -76,17 +76,15 @@ void Begin(RankContext& context, Clique* clique) {
   ASSERT_TRUE(context.Barrier(1));
 }
 
-// Calls until one fails, or, idle, asks until there is an error.
+// Calls until one fails; idle, calls nothing before it has broken, and has no error until then.
 ncclResult_t AwaitTrouble(RankContext& context, Clique& clique, bool busy, std::vector<int>* data) {
   ncclResult_t result = ncclSuccess;
-  while (result == ncclSuccess && !context.AnyFailed()) {
-    if (busy) {
-      result = AllReduce(clique, data);
-    } else {
-      EXPECT_OK(ncclCommGetAsyncError(clique.comm(), &result));
-      if (result == ncclSuccess) usleep(2000);
-    }
+  if (!busy) {
+    context.Await(kTimeCell);
+    EXPECT_OK(ncclCommGetAsyncError(clique.comm(), &result));
+    EXPECT_EQ(result, ncclSuccess) << ncclGetLastError(nullptr);
   }
+  while (result == ncclSuccess && !context.AnyFailed()) result = AllReduce(clique, data);
   return result;
 }
 
