@@ -26,6 +26,8 @@ struct Machine {
   uint64_t cache_bytes = 16u << 20;    // last-level cache share of one rank
   int32_t cores = 2;                   // cores the ranks of this machine share
   int32_t ranks = 2;                   // ranks of the communicator on this machine
+
+  friend bool operator==(const Machine&, const Machine&) = default;
 };
 
 // Measures the constants in a few milliseconds (cores and ranks are left to the caller). What cannot be measured here

@@ -1,6 +1,8 @@
 #include "src/tune/tune.h"
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -77,8 +79,11 @@ double BarrierSeconds(const cost::Machine& machine, int ranks, const plan::Place
   return schedule.ok() ? cost::Model(schedule.value(), machine, false, placement).Seconds(0, 0) : 0;
 }
 
+std::atomic<uint64_t> g_costed{0};
+
 // Nothing where the algorithm cannot be generated for the contract. The root does not matter: all roots cost the same.
 std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, std::string_view algorithm, int lanes) {
+  g_costed.fetch_add(1, std::memory_order_relaxed);
   const Contract rooted_at_0{query.contract.kind, query.contract.ranks, 0};
   auto schedule = algo::Generate(rooted_at_0, algorithm, 1, query.placement);
   // Lanes of a direct schedule wait for each other, those of others all do the same.
@@ -130,36 +135,68 @@ std::string_view BarrierAlgorithm(const plan::Placement& placement) {
   return placement.machines() >= kMachinesToRelay ? "hierarchical_bruck" : algo::kHierarchical;
 }
 
-// What stays of the arguments, and what has been costed so far. Guarded by `mutex`; costs never change or go.
-struct Chooser::Rule {
-  explicit Rule(Filter f) : filter(std::move(f)) {}
+uint64_t NumCosted() { return g_costed.load(std::memory_order_relaxed); }
 
-  const Costed* Find(const cost::Machine& machine, const Query& query, std::string_view algorithm, int lanes) const;
-  bool InGroupOrder(const Query& query, std::string_view algorithm) const;
+// What algorithms cost on a machine, found when it is asked for; thread-safe. Those of the machines that were asked for last
+// stay for the communicators to come.
+class Chooser::Costs {
+ public:
+  // The one there is for such a machine, else a new one.
+  static std::shared_ptr<Costs> Of(const cost::Machine& machine);
+  explicit Costs(const cost::Machine& machine) : machine_(machine) {}
 
-  const Filter filter;
-  mutable std::mutex mutex;
-  mutable std::map<std::tuple<Kind, int, std::string_view, int, bool, plan::Placement>, std::optional<Costed>> costs;
-  mutable std::map<std::tuple<Kind, int, int, std::string_view, plan::Placement>, bool> in_group_order;
+  // Nothing where there is no such schedule.
+  std::optional<Costed> Find(const Query& query, std::string_view algorithm, int lanes);
+  // Whether the algorithm's folds are in group order; here the root matters. All lanes follow the same pattern.
+  bool InGroupOrder(const Query& query, std::string_view algorithm);
+
+ private:
+  // More than a program of a few groups needs; one with ever other placements begins again.
+  static constexpr size_t kMost = 4096;
+
+  const cost::Machine machine_;
+  std::mutex mutex_;  // held while a cost is found, so that others wait for it and do not find it as well
+  std::map<std::tuple<Kind, int, std::string_view, int, bool, plan::Placement>, std::optional<Costed>> costs_;
+  std::map<std::tuple<Kind, int, int, std::string_view, plan::Placement>, bool> in_group_order_;
 };
 
-// Null where there is no such schedule.
-const Costed* Chooser::Rule::Find(const cost::Machine& machine, const Query& query, std::string_view algorithm,
-                                  int lanes) const {
-  const std::lock_guard lock(mutex);
-  const Contract& contract = query.contract;
-  const bool by_call = query.access == Access::kCall;
-  const auto [it, fresh] = costs.try_emplace({contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement});
-  if (fresh) it->second = CostOf(machine, query, algorithm, lanes);
-  return it->second ? &*it->second : nullptr;
+std::shared_ptr<Chooser::Costs> Chooser::Costs::Of(const cost::Machine& machine) {
+  constexpr size_t kKept = 8;
+  struct Registry {
+    std::mutex mutex;
+    std::vector<std::weak_ptr<Costs>> all;
+    std::deque<std::shared_ptr<Costs>> last;
+  };
+  static Registry* const registry = new Registry;
+  const std::lock_guard lock(registry->mutex);
+  std::erase_if(registry->all, [](const auto& costs) { return costs.expired(); });
+  std::shared_ptr<Costs> found;
+  for (const auto& weak : registry->all) {
+    if (auto costs = weak.lock(); costs != nullptr && costs->machine_ == machine) found = std::move(costs);
+  }
+  if (found == nullptr) registry->all.push_back(found = std::make_shared<Costs>(machine));
+  std::erase(registry->last, found);
+  registry->last.push_back(found);
+  if (registry->last.size() > kKept) registry->last.pop_front();
+  return found;
 }
 
-// Whether the algorithm's folds are in group order; here the root matters. All lanes follow the same pattern.
-bool Chooser::Rule::InGroupOrder(const Query& query, std::string_view algorithm) const {
-  const std::lock_guard lock(mutex);
+std::optional<Costed> Chooser::Costs::Find(const Query& query, std::string_view algorithm, int lanes) {
+  const std::lock_guard lock(mutex_);
   const Contract& contract = query.contract;
+  const bool by_call = query.access == Access::kCall;
+  if (costs_.size() >= kMost) costs_.clear();
+  const auto [it, fresh] = costs_.try_emplace({contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement});
+  if (fresh) it->second = CostOf(machine_, query, algorithm, lanes);
+  return it->second;
+}
+
+bool Chooser::Costs::InGroupOrder(const Query& query, std::string_view algorithm) {
+  const std::lock_guard lock(mutex_);
+  const Contract& contract = query.contract;
+  if (in_group_order_.size() >= kMost) in_group_order_.clear();
   const auto [it, fresh] =
-      in_group_order.try_emplace({contract.kind, contract.ranks, contract.root, algorithm, query.placement});
+      in_group_order_.try_emplace({contract.kind, contract.ranks, contract.root, algorithm, query.placement});
   if (fresh) {
     verify::Facts facts;
     auto schedule = algo::Generate(contract, algorithm, 1, query.placement);
@@ -168,6 +205,12 @@ bool Chooser::Rule::InGroupOrder(const Query& query, std::string_view algorithm)
   return it->second;
 }
 
+// What stays of the arguments.
+struct Chooser::Rule {
+  Filter filter;
+  std::shared_ptr<Costs> costs;
+};
+
 Result<std::unique_ptr<Chooser>> Chooser::Create(const cost::Machine& machine, std::string_view filter,
                                                  uint64_t scratch_bytes, int max_lanes) {
   AXCCL_ASSIGN_OR_RETURN(Filter parsed, Filter::Parse(filter));
@@ -175,7 +218,7 @@ Result<std::unique_ptr<Chooser>> Chooser::Create(const cost::Machine& machine, s
   chooser->machine_ = machine;
   chooser->scratch_bytes_ = scratch_bytes;
   chooser->max_lanes_ = std::max(1, max_lanes);
-  chooser->rule_ = std::make_shared<const Rule>(std::move(parsed));
+  chooser->rule_ = std::make_shared<const Rule>(Rule{std::move(parsed), Costs::Of(machine)});
   return chooser;
 }
 
@@ -185,8 +228,8 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   const auto exclude = [&](Exclusion why) {
     if (candidate->excluded == Exclusion::kNone) candidate->excluded = why;
   };
-  const Costed* c = rule_->Find(machine_, query, choice.algorithm, choice.lanes);
-  if (c == nullptr) return exclude(Exclusion::kNoPlan);
+  const std::optional<Costed> c = rule_->costs->Find(query, choice.algorithm, choice.lanes);
+  if (!c) return exclude(Exclusion::kNoPlan);
   if (c->direct && query.access == Access::kNone) return exclude(Exclusion::kAccess);
   if (!c->staged()) {
     choice.seconds = c->Seconds(query.block_bytes, 0);
@@ -225,7 +268,7 @@ std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algori
 Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass pass) const {
   if (pass.filtered && !rule_->filter.Admits(query.contract.kind, algorithm)) return Exclusion::kFilter;
   if (pass.paying && !Pays(query.contract.kind, algorithm, query.placement)) return Exclusion::kNoGain;
-  if (query.group_order && !rule_->InGroupOrder(query, algorithm)) return Exclusion::kGroupOrder;
+  if (query.group_order && !rule_->costs->InGroupOrder(query, algorithm)) return Exclusion::kGroupOrder;
   return Exclusion::kNone;
 }
 

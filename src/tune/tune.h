@@ -1,6 +1,6 @@
 // The choice of algorithm, lanes and tile for one operation. Deterministic in its inputs: ranks that hold the same
-// Machine and filter choose the same. Thread-safe; a Chooser remembers the cost of each algorithm it has looked at,
-// so that only the first choice for a kind and group size is dear (it generates the candidates).
+// Machine and filter choose the same. Thread-safe. What algorithms cost is found once a process, whichever of the Choosers
+// for equal Machines asks first: only the first choice for a kind and group size is dear (it generates the candidates).
 #pragma once
 
 #include <cstdint>
@@ -87,6 +87,9 @@ struct Decision {
   bool filter_ignored = false;  // as it left nothing
 };
 
+// How often this process has found out what an algorithm costs.
+uint64_t NumCosted();
+
 // Where a predicted time goes, in seconds. The parts add up to Choice::seconds.
 struct Split {
   double steps = 0;     // operations, signals and system calls, whatever the size of the data
@@ -115,6 +118,7 @@ class Chooser {
 
  private:
   Chooser() = default;
+  class Costs;
   struct Rule;
   Decision Decide(const Query& query, bool time_all) const;
   std::vector<int> LaneCounts(const Query& query, std::string_view algorithm) const;

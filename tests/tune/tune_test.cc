@@ -521,6 +521,27 @@ TEST(Explain, SaysWhatIsExcludedAndWhy) {
   EXPECT_EQ(MakeChooser()->Explain(query).reason, Reason::kSplitRows);
 }
 
+// Every rank of every communicator has a Chooser: what one has found out, those of the same machine know, also after it.
+TEST(Choose, CostsAreFoundOnceAProcess) {
+  cost::Machine machine;
+  machine.op_seconds = 1.25e-8;  // of this test alone
+  const uint64_t before = NumCosted();
+  auto first = MakeChooser("", kScratch, 1, machine);
+  const Choice choice = first->Choose(Ask(Kind::kAllReduce, 64, 8));
+  const uint64_t costed = NumCosted();
+  EXPECT_GT(costed, before);
+  for (int rank = 1; rank < 64; ++rank)
+    ExpectSame(MakeChooser("", kScratch, 1, machine)->Choose(Ask(Kind::kAllReduce, 64, 1024 + 8)),
+               first->Choose(Ask(Kind::kAllReduce, 64, 1024 + 8)));
+  first = nullptr;
+  ExpectSame(MakeChooser("", kScratch, 1, machine)->Choose(Ask(Kind::kAllReduce, 64, 8)), choice);
+  EXPECT_EQ(NumCosted(), costed);
+  // Another machine has costs of its own.
+  machine.op_seconds = 1.26e-8;
+  (void)MakeChooser("", kScratch, 1, machine)->Choose(Ask(Kind::kAllReduce, 64, 8));
+  EXPECT_EQ(NumCosted(), costed + (costed - before));
+}
+
 TEST(Choose, IsSafeFromSeveralThreads) {
   const auto chooser = MakeChooser();
   const auto alone = MakeChooser();
