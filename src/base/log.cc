@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -185,20 +186,27 @@ std::string Prefix(Level level, int device) {
   return HostName() + buffer;
 }
 
-// One line, one write.
-void WriteLine(Level level, int device, const char* format, va_list args) {
+// One line, one write, and none where there is no memory for it.
+void WriteLine(Level level, int device, const char* format, va_list args) try {
   const KeepErrno keep_errno;
   const std::string text = FormatV(format, args);
   if (text.empty()) return;
   const std::string line = Prefix(level, device) + text + "\n";
   WriteAll(GetSink()->fd, line.data(), line.size());
+} catch (const std::bad_alloc&) {
 }
 
 }  // namespace
 
 bool Enabled(Level level, uint32_t subsystems) {
   uint64_t now = settings.load(std::memory_order_relaxed);
-  if (now == kUnread) now = Load();
+  if (now == kUnread) {
+    try {
+      now = Load();
+    } catch (const std::bad_alloc&) {
+      return false;  // the next line tries again
+    }
+  }
   if (static_cast<uint64_t>(level) > now >> 32 || level == Level::kNone) return false;
   return level <= Level::kWarn || (static_cast<uint32_t>(now) & subsystems) != 0;
 }

@@ -1,39 +1,94 @@
 #include "src/base/status.h"
 
 #include <cstdarg>
+#include <cstdio>
 #include <cstring>
+#include <exception>
+#include <new>
+#include <system_error>
 
 #include "src/base/format.h"
 
 namespace axccl {
 
-Status::Status(Code code, std::string message) {
-  if (code != Code::kOk) rep_ = std::make_unique<Rep>(Rep{code, std::move(message)});
+namespace {
+
+Status FormatStatus(Code code, const char* format, va_list args, const char* end) noexcept {
+  try {
+    return Status(code, FormatV(format, args) + end);
+  } catch (const std::bad_alloc&) {
+    return Status::WithoutText(code);
+  }
 }
 
-Status::Status(const Status& other) : rep_(other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr) {}
+}  // namespace
 
-Status& Status::operator=(const Status& other) {
-  if (this != &other) rep_ = other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr;
-  return *this;
+Status::Status(Code code, std::string message) noexcept {
+  if (code == Code::kOk) return;
+  rep_ = new (std::nothrow) Rep{1, code, std::move(message), {}};
+  if (rep_ != nullptr) {
+    rep_->message = rep_->text;
+  } else {
+    *this = WithoutText(code);
+  }
 }
 
-Status MakeStatus(Code code, const char* format, ...) {
+Status Status::WithoutText(Code code) noexcept {
+  static constexpr char kText[] =
+      "out of memory, and so without a text of its own; free some, or raise the limit of the process (ulimit -v) or of its "
+      "container";
+  // Never let go of: each holds itself.
+  static constinit Rep none[] = {{1, Code::kOk, {}, kText},
+                                 {1, Code::kUnhandledCudaError, {}, kText},
+                                 {1, Code::kSystemError, {}, kText},
+                                 {1, Code::kInternalError, {}, kText},
+                                 {1, Code::kInvalidArgument, {}, kText},
+                                 {1, Code::kInvalidUsage, {}, kText},
+                                 {1, Code::kRemoteError, {}, kText},
+                                 {1, Code::kInProgress, {}, kText},
+                                 {1, Code::kTimeout, {}, kText}};
+  Status status;
+  status.rep_ = &none[static_cast<size_t>(code)];
+  status.rep_->holders.fetch_add(1, std::memory_order_relaxed);
+  return status;
+}
+
+void Status::LetGo(Rep* rep) noexcept {
+  if (rep->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete rep;
+}
+
+Status MakeStatus(Code code, const char* format, ...) noexcept {
   va_list args;
   va_start(args, format);
-  std::string text = FormatV(format, args);
+  Status status = FormatStatus(code, format, args, "");
   va_end(args);
-  return Status(code, std::move(text));
+  return status;
 }
 
-Status SystemError(int error, const char* format, ...) {
+Status SystemError(int error, const char* format, ...) noexcept {
+  char buffer[128], end[192];
+  std::snprintf(end, sizeof(end), ": %s (errno %d)", strerror_r(error, buffer, sizeof(buffer)), error);
   va_list args;
   va_start(args, format);
-  std::string text = FormatV(format, args);
+  Status status = FormatStatus(Code::kSystemError, format, args, end);
   va_end(args);
-  char buffer[128];
-  const char* reason = strerror_r(error, buffer, sizeof(buffer));
-  return Status(Code::kSystemError, text + ": " + reason + " (errno " + std::to_string(error) + ")");
+  return status;
+}
+
+Status StatusOfException(const char* call) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return MakeStatus(Code::kSystemError, "%s: out of memory; free some, or raise the limit of the process (ulimit -v) or of its "
+                      "container", call);
+  } catch (const std::system_error& error) {
+    return SystemError(error.code().value(), "%s: a thread or another resource of the system cannot be had; raise the limit "
+                       "(ulimit -u, the container's on processes) or end some", call);
+  } catch (const std::exception& error) {
+    return MakeStatus(Code::kInternalError, "%s: an exception that nobody expected: %s; please report it", call, error.what());
+  } catch (...) {
+    return MakeStatus(Code::kInternalError, "%s: an exception that nobody expected; please report it", call);
+  }
 }
 
 }  // namespace axccl

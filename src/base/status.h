@@ -2,11 +2,14 @@
 //
 // The message is written where the error is first decided and says what was called, on which object, what was found
 // and what to do; callers pass it on unchanged. An OK status is one null pointer. Values are movable and copyable,
-// own their text, and may be used from any thread (not the same object from two at once).
+// share their text, and may be used from any thread (not the same object from two at once).
+//
+// Nothing here throws: a status tells that memory has run out as well, and is made and copied where nothing may throw. Where
+// there is no memory for a text, the code is kept and the text says so.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,29 +33,52 @@ enum class Code : uint8_t {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message);
-  Status(const Status& other);
-  Status& operator=(const Status& other);
-  Status(Status&&) noexcept = default;
-  Status& operator=(Status&&) noexcept = default;
+  Status(Code code, std::string message) noexcept;
+  Status(const Status& other) noexcept : rep_(other.rep_) {
+    if (rep_ != nullptr) rep_->holders.fetch_add(1, std::memory_order_relaxed);
+  }
+  Status(Status&& other) noexcept : rep_(std::exchange(other.rep_, nullptr)) {}
+  Status& operator=(const Status& other) noexcept {
+    Status copy(other);
+    std::swap(rep_, copy.rep_);
+    return *this;
+  }
+  Status& operator=(Status&& other) noexcept {
+    Status taken(std::move(other));
+    std::swap(rep_, taken.rep_);
+    return *this;
+  }
+  ~Status() {
+    if (rep_ != nullptr) LetGo(rep_);
+  }
+
+  // One that has no memory for its text.
+  static Status WithoutText(Code code) noexcept;
 
   bool ok() const { return rep_ == nullptr; }
   Code code() const { return rep_ ? rep_->code : Code::kOk; }
-  // Empty when ok. Valid as long as this object.
-  std::string_view message() const { return rep_ ? std::string_view(rep_->message) : std::string_view(); }
+  // Empty when ok; ended by a zero otherwise. Valid as long as this object.
+  std::string_view message() const { return rep_ ? rep_->message : std::string_view(); }
 
  private:
   struct Rep {
+    std::atomic<uint32_t> holders;
     Code code;
-    std::string message;
+    std::string text;
+    std::string_view message;
   };
-  std::unique_ptr<Rep> rep_;
+  static void LetGo(Rep* rep) noexcept;
+
+  Rep* rep_ = nullptr;
 };
 
 // Builds a status from a printf-like format.
-[[gnu::format(printf, 2, 3)]] Status MakeStatus(Code code, const char* format, ...);
+[[gnu::format(printf, 2, 3)]] Status MakeStatus(Code code, const char* format, ...) noexcept;
 // As MakeStatus with kSystemError; appends ": <strerror(error)> (errno N)".
-[[gnu::format(printf, 2, 3)]] Status SystemError(int error, const char* format, ...);
+[[gnu::format(printf, 2, 3)]] Status SystemError(int error, const char* format, ...) noexcept;
+// What the exception says that is being handled, of which `call` is the victim: kSystemError when memory or threads ran out,
+// else kInternalError. For handlers where exceptions must go no further.
+Status StatusOfException(const char* call) noexcept;
 
 // A value or the status that says why there is none.
 template <class T>

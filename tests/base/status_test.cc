@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
 
 namespace axccl {
 namespace {
@@ -54,6 +58,34 @@ TEST(Status, SystemErrorNamesTheReason) {
 TEST(Status, LongMessagesAreWhole) {
   const std::string text(5000, 'm');
   EXPECT_EQ(MakeStatus(Code::kInternalError, "%s", text.c_str()).message(), text);
+}
+
+template <class Exception>
+Status Thrown(const Exception& exception) {
+  try {
+    throw exception;
+  } catch (...) {
+    return StatusOfException("ncclSend");
+  }
+}
+
+TEST(Status, TellsWhatAnExceptionMeans) {
+  const Status memory = Thrown(std::bad_alloc());
+  EXPECT_EQ(memory.code(), Code::kSystemError);
+  EXPECT_TRUE(memory.message().starts_with("ncclSend: out of memory;")) << memory.message();
+  const Status threads = Thrown(std::system_error(EAGAIN, std::generic_category()));
+  EXPECT_EQ(threads.code(), Code::kSystemError);
+  EXPECT_NE(threads.message().find("(errno 11)"), std::string_view::npos) << threads.message();
+  const Status other = Thrown(std::out_of_range("index 7"));
+  EXPECT_EQ(other.code(), Code::kInternalError);
+  EXPECT_NE(other.message().find("index 7"), std::string_view::npos) << other.message();
+  EXPECT_EQ(Thrown(7).code(), Code::kInternalError);
+}
+
+TEST(Status, NeedsNoMemoryForItsCode) {
+  const Status status = Status::WithoutText(Code::kTimeout), copy = status;
+  EXPECT_EQ(copy.code(), Code::kTimeout);
+  EXPECT_NE(copy.message().find("out of memory"), std::string_view::npos) << copy.message();
 }
 
 TEST(Status, ReturnIfErrorPassesTheMessageOn) {
