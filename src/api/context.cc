@@ -5,12 +5,14 @@
 #include <atomic>
 #include <cstdarg>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "src/api/unsupported.h"
 #include "src/base/format.h"
 #include "src/base/log.h"
+#include "src/base/per_thread.h"
 #include "src/comm/group.h"
 
 namespace axccl::api {
@@ -19,18 +21,30 @@ namespace {
 // Set in the child of a fork of a process that used the library: its threads, heap and peers are the parent's.
 std::atomic<bool> g_forked{false};
 
-struct LastErrors {
+// Of the process. Never destroyed: threads of the program may fail while it ends.
+struct LastOfAll {
   std::mutex mutex;
-  std::string text;  // of the process
+  Status error;
+};
+constinit union Undestroyed {
+  LastOfAll last{};
+  ~Undestroyed() {}  // NOLINT: nothing is destroyed
+} g_errors;
+
+struct OfThread {
+  Status error;
+  Status answer;  // what LastError returned
 };
 
-LastErrors& Errors() {
-  static LastErrors* errors = new LastErrors;
-  return *errors;
-}
-
-thread_local std::string t_error;     // of this thread
-thread_local std::string t_answer;    // what LastError returned
+// What stands behind cudaStreamPerThread: a blocking stream, which synchronises with the NULL stream.
+struct OwnStream {
+  OwnStream() {
+    const int device = device::host::Device::Current(true);
+    stream = std::make_shared<device::host::Stream>(device, true);
+    device::host::Device::Get(device)->AddStream(stream);
+  }
+  std::shared_ptr<device::host::Stream> stream;
+};
 
 // What CUDA's runtime passes for its two implicit streams.
 const void* const kLegacyStream = reinterpret_cast<const void*>(1);
@@ -46,18 +60,22 @@ HandleTable<comm::Comm>& Comms() {
   return *table;
 }
 
-void RememberError(const Status& status) {
-  t_error = status.message();
-  std::lock_guard lock(Errors().mutex);
-  Errors().text = t_error;
+void RememberError(const Status& status) noexcept {
+  try {
+    PerThread<OfThread>::Get().error = status;
+  } catch (const std::bad_alloc&) {
+    // The process's text will do.
+  }
+  std::lock_guard lock(g_errors.last.mutex);
+  g_errors.last.error = status;
 }
 
-ncclResult_t Report(const Status& status) {
+ncclResult_t Report(const Status& status) noexcept {
   if (status.ok()) return ncclSuccess;
   if (status.code() != Code::kInProgress) {
     RememberError(status);
-    AXCCL_WARN("%s", t_error.c_str());
-    comm::Group::Current().Keep(status);
+    AXCCL_WARN("%s", status.message().data());
+    comm::Group::Keep(status);
   }
   return static_cast<ncclResult_t>(status.code());
 }
@@ -75,17 +93,19 @@ ncclResult_t Unsupported(const char* function, const char* what_is_missing) {
 }
 
 const char* LastError(ncclComm_t comm) {
-  t_answer.clear();
+  Status answer;
   if (const auto pin = comm != nullptr ? Comms().Get(comm) : CommPin(); pin) {
-    const Status status = pin->AsyncError();
-    if (!status.ok() && status.code() != Code::kInProgress) t_answer = status.message();
+    answer = pin->AsyncError();
+    if (answer.code() == Code::kInProgress) answer = Status();
   }
-  if (t_answer.empty()) t_answer = t_error;
-  if (t_answer.empty()) {
-    std::lock_guard lock(Errors().mutex);
-    t_answer = Errors().text;
+  OfThread& own = PerThread<OfThread>::Get();
+  if (answer.ok()) answer = own.error;
+  if (answer.ok()) {
+    std::lock_guard lock(g_errors.last.mutex);
+    answer = g_errors.last.error;
   }
-  return t_answer.c_str();
+  own.answer = std::move(answer);
+  return own.answer.ok() ? "" : own.answer.message().data();
 }
 
 Status CheckProcess(const char* call) {
@@ -113,14 +133,7 @@ bool FindHostStream(const void* handle, const char* call, device::host::Stream**
   *stream = device::host::Streams().Peek(handle);
   if (*stream != nullptr) return true;
   if (handle == kPerThreadStream) {
-    // A blocking stream, as CUDA's: it synchronises with the NULL stream.
-    static thread_local const auto own = [] {
-      const int device = device::host::Device::Current(true);
-      auto made = std::make_shared<device::host::Stream>(device, true);
-      device::host::Device::Get(device)->AddStream(made);
-      return made;
-    }();
-    *stream = own.get();
+    *stream = PerThread<OwnStream>::Get().stream.get();
     return true;
   }
   *result = InvalidArgument("%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "

@@ -20,12 +20,12 @@ using CommPin = HandleTable<comm::Comm>::Pin;
 HandleTable<comm::Comm>& Comms();
 
 // Turns a status into a result: keeps the text for ncclGetLastError, logs it, and tells an open group.
-ncclResult_t Report(const Status& status);
+ncclResult_t Report(const Status& status) noexcept;
 // Report of a wrong argument.
 [[gnu::format(printf, 1, 2)]] ncclResult_t InvalidArgument(const char* format, ...);
 
 // Keeps an error's text for ncclGetLastError, without the rest of Report.
-void RememberError(const Status& status);
+void RememberError(const Status& status) noexcept;
 // The text for ncclGetLastError; valid until the calling thread's next call of it.
 const char* LastError(ncclComm_t comm);
 

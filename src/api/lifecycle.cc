@@ -1,7 +1,7 @@
 // Making, ending and asking communicators.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <mutex>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -30,12 +30,10 @@ boot::UniqueId ToId(const ncclUniqueId& id) {
 
 // The line every NCCL program's log begins with, once per process.
 void LogVersion(int rank) {
-  static std::once_flag once;
-  if (rank != 0) return;
-  std::call_once(once, [] {
-    log::Write(log::Level::kVersion, ~0u, -1, "NCCL version %d.%d.%d+axccl%d.%d.%d", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
-               AXCCL_VERSION_CODE / 10000, AXCCL_VERSION_CODE / 100 % 100, AXCCL_VERSION_CODE % 100);
-  });
+  static std::atomic<bool> logged{false};
+  if (rank != 0 || logged.exchange(true, std::memory_order_relaxed)) return;
+  log::Write(log::Level::kVersion, ~0u, -1, "NCCL version %d.%d.%d+axccl%d.%d.%d", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
+             AXCCL_VERSION_CODE / 10000, AXCCL_VERSION_CODE / 100 % 100, AXCCL_VERSION_CODE % 100);
 }
 
 // Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or (non-blocking) in

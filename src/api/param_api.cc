@@ -9,9 +9,16 @@
 #include "src/api/export.h"
 #include "src/base/log.h"
 #include "src/base/param.h"
+#include "src/base/per_thread.h"
 
 namespace axccl::api {
 namespace {
+
+// What a thread was handed out and may read until it asks again.
+struct Answers {
+  std::string by_handle, by_key;
+  std::vector<const char*> names;  // the caller may write to it
+};
 
 // A handle is a row of the table in disguise: nothing to free, nothing to go stale, and a foreign pointer is
 // recognised.
@@ -121,7 +128,7 @@ AXCCL_API ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char** out) {
   ncclResult_t result = ncclSuccess;
   const param::Info* const info = Checked("ncclParamGetStr", h, out, &result);
   if (info == nullptr) return result;
-  thread_local std::string text;
+  std::string& text = axccl::PerThread<axccl::api::Answers>::Get().by_handle;
   text = param::GetShown(info->name);
   *out = text.c_str();
   return ncclSuccess;
@@ -150,7 +157,7 @@ AXCCL_API ncclResult_t pncclParamGetParameter(const char* key, const char** valu
   if (info == nullptr)
     return InvalidArgument("ncclParamGetParameter: argument key is \"%s\", which is no parameter; see "
                            "ncclParamGetAllParameterKeys", key);
-  thread_local std::string text;
+  std::string& text = axccl::PerThread<axccl::api::Answers>::Get().by_key;
   text = param::GetShown(info->name);
   *value = text.c_str();
   if (valueLen != nullptr) *valueLen = static_cast<int>(text.size());
@@ -162,8 +169,7 @@ AXCCL_API ncclResult_t pncclParamGetAllParameterKeys(const char*** table, int* t
   if (table == nullptr || tableLen == nullptr)
     return InvalidArgument("ncclParamGetAllParameterKeys: argument %s is NULL; pass both",
                            table == nullptr ? "table" : "tableLen");
-  // The caller is handed a writable array, so every thread has its own, filled anew.
-  thread_local std::vector<const char*> names;
+  std::vector<const char*>& names = axccl::PerThread<axccl::api::Answers>::Get().names;
   names.clear();
   for (const param::Info& info : param::Table()) names.push_back(info.name);
   *table = names.data();

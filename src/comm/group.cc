@@ -4,11 +4,15 @@
 #include <map>
 #include <thread>
 
+#include "src/base/per_thread.h"
+
 namespace axccl::comm {
 
-Group& Group::Current() {
-  static thread_local Group group;
-  return group;
+Group& Group::Current() { return PerThread<Group>::Get(); }
+
+void Group::Keep(const Status& status) noexcept {
+  Group* const group = PerThread<Group>::Find();
+  if (group != nullptr && group->open() && group->error_.ok()) group->error_ = status;
 }
 
 void Group::Note(bool blocking) { (blocking ? any_blocking_ : any_nonblocking_) = true; }
@@ -27,10 +31,6 @@ void Group::AddSelf(StreamCall call, bool sending, bool blocking) {
 void Group::AddJob(GroupJob job) {
   Note(job.blocking);
   jobs_.push_back(std::move(job));
-}
-
-void Group::Keep(const Status& status) {
-  if (open() && error_.ok()) error_ = status;
 }
 
 Status Group::Check() const {

@@ -35,8 +35,8 @@ class Group {
   // Within the own rank; matched in order at the end.
   void AddSelf(StreamCall call, bool sending, bool blocking);
   void AddJob(GroupJob job);
-  // An error of a call inside the group.
-  void Keep(const Status& status);
+  // An error of a call inside the calling thread's group, if one is open.
+  static void Keep(const Status& status) noexcept;
 
  private:
   struct SelfMessage {

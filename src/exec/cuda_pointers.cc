@@ -1,7 +1,9 @@
 #include "src/exec/cuda_pointers.h"
 
+#include <array>
 #include <cstdint>
-#include <memory>
+
+#include "src/base/per_thread.h"
 
 namespace axccl::exec {
 namespace {
@@ -17,11 +19,9 @@ struct Known {
 };
 
 // By address, in pieces of 2 MiB: what is allocated lies in few of them.
-constexpr size_t kKnown = 64;
+using KnownAllocations = std::array<Known, 64>;
 Known& PlaceFor(uint64_t address) {
-  // Not in static TLS, of which a library that is loaded late gets little.
-  static thread_local const auto known = std::make_unique<Known[]>(kKnown);
-  return known[(address >> 21) * 0x9e3779b97f4a7c15ull >> 58];
+  return PerThread<KnownAllocations>::Get()[(address >> 21) * 0x9e3779b97f4a7c15ull >> 58];
 }
 
 Status Ask(const Device& device, const void* pointer, const char* name, Known* known) {

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/api/nccl_symbols.h"
 
@@ -36,18 +37,48 @@ std::map<std::string, Symbol> ReadSymbols() {
   return symbols;
 }
 
+template <class Entry>
+std::vector<Entry> ReadTable(std::ifstream* file, uint64_t offset, uint64_t bytes) {
+  std::vector<Entry> entries(bytes / sizeof(Entry));
+  file->seekg(static_cast<std::streamoff>(offset));
+  file->read(reinterpret_cast<char*>(entries.data()), static_cast<std::streamsize>(entries.size() * sizeof(Entry)));
+  EXPECT_TRUE(*file) << AXCCL_TEST_LIBRARY " ends early";
+  return entries;
+}
+
 // Thread-locals are static, which is fast, and what dlopen has left for static ones in a program is little (1664 bytes with
 // glibc, for all libraries together). Beyond that, Python and others cannot load the library.
 TEST(Symbols, ThreadLocalsLeaveRoomForDlopen) {
   std::ifstream file(AXCCL_TEST_LIBRARY, std::ios::binary);
-  Elf64_Ehdr header{};
-  ASSERT_TRUE(file.read(reinterpret_cast<char*>(&header), sizeof header));
-  file.seekg(static_cast<std::streamoff>(header.e_phoff));
-  for (int i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment{};
-    ASSERT_TRUE(file.read(reinterpret_cast<char*>(&segment), sizeof segment));
+  const Elf64_Ehdr header = ReadTable<Elf64_Ehdr>(&file, 0, sizeof(Elf64_Ehdr))[0];
+  for (const Elf64_Phdr& segment : ReadTable<Elf64_Phdr>(&file, header.e_phoff, header.e_phnum * sizeof(Elf64_Phdr)))
     EXPECT_TRUE(segment.p_type != PT_TLS || segment.p_memsz <= 512) << segment.p_memsz << " bytes";
+}
+
+bool IsStaticThreadLocal(uint32_t machine, uint64_t type) {
+  return (machine == EM_X86_64 && type == R_X86_64_TPOFF64) || (machine == EM_AARCH64 && type == R_AARCH64_TLS_TPREL);
+}
+
+// A static relocation to a thread-local of another library (libstdc++ has them for std::call_once) is refused by dlopen once
+// that library was loaded late and the thread-local is in use: always, after `import torch`.
+TEST(Symbols, ThreadLocalsOfOthersAreNotStatic) {
+  std::ifstream file(AXCCL_TEST_LIBRARY, std::ios::binary);
+  const Elf64_Ehdr header = ReadTable<Elf64_Ehdr>(&file, 0, sizeof(Elf64_Ehdr))[0];
+  int own = 0;
+  const auto sections = ReadTable<Elf64_Shdr>(&file, header.e_shoff, header.e_shnum * sizeof(Elf64_Shdr));
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_RELA) continue;
+    const Elf64_Shdr& table = sections.at(section.sh_link);
+    const auto symbols = ReadTable<Elf64_Sym>(&file, table.sh_offset, table.sh_size);
+    for (const Elf64_Rela& relocation : ReadTable<Elf64_Rela>(&file, section.sh_offset, section.sh_size)) {
+      if (!IsStaticThreadLocal(header.e_machine, ELF64_R_TYPE(relocation.r_info))) continue;
+      const auto number = ELF64_R_SYM(relocation.r_info);
+      EXPECT_TRUE(number == 0 || symbols.at(number).st_shndx != SHN_UNDEF)
+          << "at offset " << relocation.r_offset << ", to a thread-local of another library (see readelf -rW)";
+      ++own;
+    }
   }
+  EXPECT_GT(own, 0) << "the test finds no thread-locals any more";
 }
 
 TEST(Symbols, EveryFunctionIsAPairAtOneAddress) {
