@@ -147,7 +147,7 @@ using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
 AXCCL_API ncclResult_t axcclChannelCreate(axcclChannel_t* channel, ncclComm_t handle, axcclGroups_t groups_handle,
-                                          int64_t channel_id, unsigned int flags) {
+                                          int64_t channel_id, unsigned int flags) try {
   constexpr const char* kCall = "axcclChannelCreate";
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, kCall, &result);
@@ -172,8 +172,9 @@ AXCCL_API ncclResult_t axcclChannelCreate(axcclChannel_t* channel, ncclComm_t ha
   }
   return Report(Create(channel, handle, comm->core().get(), groups.get(), channel_id, (flags & axcclGroupOrder) != 0));
 }
+AXCCL_CATCH(axcclChannelCreate)
 
-AXCCL_API ncclResult_t axcclChannelDestroy(axcclChannel_t handle) {
+AXCCL_API ncclResult_t axcclChannelDestroy(axcclChannel_t handle) try {
   constexpr const char* kCall = "axcclChannelDestroy";
   if (const Status status = CheckProcess(kCall); !status.ok()) return Report(status);
   if (handle != nullptr && Comms().Get(handle))
@@ -198,8 +199,9 @@ AXCCL_API ncclResult_t axcclChannelDestroy(axcclChannel_t handle) {
   if (gone) Channels().Remove(handle, 1);
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclChannelDestroy)
 
-AXCCL_API ncclResult_t axcclChannelGetInfo(axcclChannel_t handle, axcclChannelInfo_t* info) {
+AXCCL_API ncclResult_t axcclChannelGetInfo(axcclChannel_t handle, axcclChannelInfo_t* info) try {
   constexpr const char* kCall = "axcclChannelGetInfo";
   ncclResult_t result = ncclSuccess;
   const ChannelPin pin = FindChannel(handle, kCall, &result);
@@ -214,3 +216,4 @@ AXCCL_API ncclResult_t axcclChannelGetInfo(axcclChannel_t handle, axcclChannelIn
   std::memcpy(info, &all, all.size);
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclChannelGetInfo)

@@ -128,71 +128,71 @@ using axccl::api::Request;
 using axccl::plan::Kind;
 
 AXCCL_API ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                      ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+                                      ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) try {
   return Collective(Request{"ncclAllReduce", Kind::kAllReduce, sendbuff, recvbuff, count, datatype}, op, comm, stream);
 }
 AXCCL_TWIN(AllReduce)
 
 AXCCL_API ncclResult_t pncclReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                   ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+                                   ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) try {
   return Collective(Request{"ncclReduce", Kind::kReduce, sendbuff, recvbuff, count, datatype, root}, op, comm, stream);
 }
 AXCCL_TWIN(Reduce)
 
 AXCCL_API ncclResult_t pncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-                                      ncclComm_t comm, cudaStream_t stream) {
+                                      ncclComm_t comm, cudaStream_t stream) try {
   return Collective(Request{"ncclBroadcast", Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm,
                     stream);
 }
 AXCCL_TWIN(Broadcast)
 
 AXCCL_API ncclResult_t pncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-                                  cudaStream_t stream) {
+                                  cudaStream_t stream) try {
   return Collective(Request{"ncclBcast", Kind::kBroadcast, buff, buff, count, datatype, root}, kNoReduction, comm, stream);
 }
 AXCCL_TWIN(Bcast)
 
 AXCCL_API ncclResult_t pncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
-                                      ncclComm_t comm, cudaStream_t stream) {
+                                      ncclComm_t comm, cudaStream_t stream) try {
   return Collective(Request{"ncclAllGather", Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype}, kNoReduction, comm,
                     stream);
 }
 AXCCL_TWIN(AllGather)
 
 AXCCL_API ncclResult_t pncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
-                                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+                                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) try {
   return Collective(Request{"ncclReduceScatter", Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype}, op, comm,
                     stream);
 }
 AXCCL_TWIN(ReduceScatter)
 
 AXCCL_API ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                     ncclComm_t comm, cudaStream_t stream) {
+                                     ncclComm_t comm, cudaStream_t stream) try {
   return Collective(Request{"ncclAlltoAll", Kind::kAllToAll, sendbuff, recvbuff, count, datatype}, kNoReduction, comm, stream);
 }
 AXCCL_TWIN(AlltoAll)
 
 AXCCL_API ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-                                   ncclComm_t comm, cudaStream_t stream) {
+                                   ncclComm_t comm, cudaStream_t stream) try {
   return Collective(Request{"ncclGather", Kind::kGather, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream);
 }
 AXCCL_TWIN(Gather)
 
 AXCCL_API ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-                                    ncclComm_t comm, cudaStream_t stream) {
+                                    ncclComm_t comm, cudaStream_t stream) try {
   return Collective(Request{"ncclScatter", Kind::kScatter, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm,
                     stream);
 }
 AXCCL_TWIN(Scatter)
 
 AXCCL_API ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-                                 cudaStream_t stream) {
+                                 cudaStream_t stream) try {
   return Message(Request{"ncclSend", Kind::kSendRecv, sendbuff, nullptr, count, datatype, peer, "peer"}, true, comm, stream);
 }
 AXCCL_TWIN(Send)
 
 AXCCL_API ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-                                 cudaStream_t stream) {
+                                 cudaStream_t stream) try {
   return Message(Request{"ncclRecv", Kind::kSendRecv, nullptr, recvbuff, count, datatype, peer, "peer"}, false, comm, stream);
 }
 AXCCL_TWIN(Recv)
@@ -201,7 +201,7 @@ AXCCL_TWIN(Recv)
 
 AXCCL_API ncclResult_t pncclAllReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
-                                            const ncclCollConfig_t* config) {
+                                            const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclAllReduceConfig", config);
   return checked != ncclSuccess ? checked : pncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream);
 }
@@ -209,21 +209,21 @@ AXCCL_TWIN(AllReduceConfig)
 
 AXCCL_API ncclResult_t pncclReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                          ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
-                                         const ncclCollConfig_t* config) {
+                                         const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclReduceConfig", config);
   return checked != ncclSuccess ? checked : pncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream);
 }
 AXCCL_TWIN(ReduceConfig)
 
 AXCCL_API ncclResult_t pncclBroadcastConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                            int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+                                            int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclBroadcastConfig", config);
   return checked != ncclSuccess ? checked : pncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream);
 }
 AXCCL_TWIN(BroadcastConfig)
 
 AXCCL_API ncclResult_t pncclAllGatherConfig(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
-                                            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+                                            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclAllGatherConfig", config);
   return checked != ncclSuccess ? checked : pncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream);
 }
@@ -231,28 +231,28 @@ AXCCL_TWIN(AllGatherConfig)
 
 AXCCL_API ncclResult_t pncclReduceScatterConfig(const void* sendbuff, void* recvbuff, size_t recvcount,
                                                 ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                                cudaStream_t stream, const ncclCollConfig_t* config) {
+                                                cudaStream_t stream, const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclReduceScatterConfig", config);
   return checked != ncclSuccess ? checked : pncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
 }
 AXCCL_TWIN(ReduceScatterConfig)
 
 AXCCL_API ncclResult_t pncclAlltoAllConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                           ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+                                           ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclAlltoAllConfig", config);
   return checked != ncclSuccess ? checked : pncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream);
 }
 AXCCL_TWIN(AlltoAllConfig)
 
 AXCCL_API ncclResult_t pncclGatherConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-                                         ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+                                         ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclGatherConfig", config);
   return checked != ncclSuccess ? checked : pncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream);
 }
 AXCCL_TWIN(GatherConfig)
 
 AXCCL_API ncclResult_t pncclScatterConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                          int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+                                          int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclScatterConfig", config);
   return checked != ncclSuccess ? checked : pncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream);
 }

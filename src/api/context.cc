@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "src/api/export.h"
 #include "src/api/unsupported.h"
 #include "src/base/format.h"
 #include "src/base/log.h"
@@ -79,6 +80,8 @@ ncclResult_t Report(const Status& status) noexcept {
   }
   return static_cast<ncclResult_t>(status.code());
 }
+
+ncclResult_t Caught(const char* call) noexcept { return Report(StatusOfException(call)); }
 
 ncclResult_t InvalidArgument(const char* format, ...) {
   va_list args;

@@ -7,21 +7,22 @@
 
 using axccl::api::InvalidArgument;
 
-AXCCL_API ncclResult_t pncclGetVersion(int* version) {
+AXCCL_API ncclResult_t pncclGetVersion(int* version) try {
   if (version == nullptr) return InvalidArgument("ncclGetVersion: argument version is NULL");
   *version = NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 AXCCL_TWIN(GetVersion)
 
-AXCCL_API ncclResult_t axcclGetVersion(int* version) {
+AXCCL_API ncclResult_t axcclGetVersion(int* version) try {
   if (version == nullptr) return InvalidArgument("axcclGetVersion: argument version is NULL");
   *version = AXCCL_VERSION_CODE;
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclGetVersion)
 
 // Programs match these texts: they are NCCL's, word by word.
-AXCCL_API const char* pncclGetErrorString(ncclResult_t result) {
+AXCCL_API const char* pncclGetErrorString(ncclResult_t result) try {
   switch (result) {
     case ncclSuccess: return "no error";
     case ncclUnhandledCudaError: return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
@@ -35,10 +36,10 @@ AXCCL_API const char* pncclGetErrorString(ncclResult_t result) {
     default: return "unknown result code";
   }
 }
-AXCCL_TWIN(GetErrorString)
+AXCCL_TWIN_ELSE(GetErrorString, "unknown result code")
 
-AXCCL_API const char* pncclGetLastError(ncclComm_t comm) { return axccl::api::LastError(comm); }
-AXCCL_TWIN(GetLastError)
+AXCCL_API const char* pncclGetLastError(ncclComm_t comm) try { return axccl::api::LastError(comm); }
+AXCCL_TWIN_ELSE(GetLastError, "out of memory")
 
-AXCCL_API void pncclResetDebugInit() { axccl::log::Reset(); }
-AXCCL_TWIN(ResetDebugInit)
+AXCCL_API void pncclResetDebugInit() try { axccl::log::Reset(); }
+AXCCL_TWIN_ELSE(ResetDebugInit, )

@@ -11,17 +11,17 @@ using axccl::api::InvalidArgument;
 using axccl::api::Report;
 using axccl::comm::Group;
 
-AXCCL_API ncclResult_t pncclGroupStart() {
+AXCCL_API ncclResult_t pncclGroupStart() try {
   if (const axccl::Status status = axccl::api::CheckProcess("ncclGroupStart"); !status.ok()) return Report(status);
   Group::Current().Start();
   return ncclSuccess;
 }
 AXCCL_TWIN(GroupStart)
 
-AXCCL_API ncclResult_t pncclGroupEnd() { return Report(Group::Current().End(nullptr)); }
+AXCCL_API ncclResult_t pncclGroupEnd() try { return Report(Group::Current().End(nullptr)); }
 AXCCL_TWIN(GroupEnd)
 
-AXCCL_API ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
+AXCCL_API ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) try {
   constexpr unsigned kMagic = 0x74685283;
   // A wrong argument cancels the group like that of any call in it.
   if (Group::Current().open() && simInfo != nullptr &&

@@ -13,7 +13,7 @@
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
-AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info) {
+AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "axcclCommGetInfo", &result);
   if (!comm) return result;
@@ -41,8 +41,9 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
   std::memcpy(info, &all, all.size);
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclCommGetInfo)
 
-AXCCL_API ncclResult_t axcclCommGetLink(ncclComm_t handle, int peer, const char** link) {
+AXCCL_API ncclResult_t axcclCommGetLink(ncclComm_t handle, int peer, const char** link) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "axcclCommGetLink", &result);
   if (!comm) return result;
@@ -53,8 +54,9 @@ AXCCL_API ncclResult_t axcclCommGetLink(ncclComm_t handle, int peer, const char*
   *link = comm->core()->LinkName(peer);
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclCommGetLink)
 
-AXCCL_API ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t handle, const char** algorithm) {
+AXCCL_API ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t handle, const char** algorithm) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "axcclCommGetLastAlgorithm", &result);
   if (!comm) return result;
@@ -63,9 +65,10 @@ AXCCL_API ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t handle, const char**
   *algorithm = comm->core()->last_algorithm.load();
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclCommGetLastAlgorithm)
 
 AXCCL_API ncclResult_t axcclParamGetByIndex(int index, const char** name, const char** value, const char** source,
-                                            const char** meaning) {
+                                            const char** meaning) try {
   struct Row {
     std::string value;
     std::string source;
@@ -92,3 +95,4 @@ AXCCL_API ncclResult_t axcclParamGetByIndex(int index, const char** name, const 
   *meaning = info.meaning;
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclParamGetByIndex)

@@ -130,7 +130,7 @@ std::shared_ptr<Comm> Parent(ncclComm_t handle, const char* call, ncclResult_t* 
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
-AXCCL_API ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
+AXCCL_API ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) try {
   if (const Status status = CheckProcess("ncclGetUniqueId"); !status.ok()) return Report(status);
   if (uniqueId == nullptr) return InvalidArgument("ncclGetUniqueId: argument uniqueId is NULL; pass where to put the id");
   const auto id = boot::CreateUniqueId();
@@ -140,19 +140,19 @@ AXCCL_API ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
 }
 AXCCL_TWIN(GetUniqueId)
 
-AXCCL_API ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+AXCCL_API ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) try {
   return InitRank("ncclCommInitRank", comm, nranks, std::span(&commId, 1), rank, nullptr);
 }
 AXCCL_TWIN(CommInitRank)
 
 AXCCL_API ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
-                                               ncclConfig_t* config) {
+                                               ncclConfig_t* config) try {
   return InitRank("ncclCommInitRankConfig", comm, nranks, std::span(&commId, 1), rank, config);
 }
 AXCCL_TWIN(CommInitRankConfig)
 
 AXCCL_API ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
-                                                 ncclUniqueId* commIds, ncclConfig_t* config) {
+                                                 ncclUniqueId* commIds, ncclConfig_t* config) try {
   if (commIds == nullptr) return InvalidArgument("ncclCommInitRankScalable: argument commIds is NULL; pass nId ids");
   if (nId < 1 || nId > std::max(nranks, 1))
     return InvalidArgument("ncclCommInitRankScalable: argument nId is %d; pass 1..nranks (%d)", nId, nranks);
@@ -160,7 +160,7 @@ AXCCL_API ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks
 }
 AXCCL_TWIN(CommInitRankScalable)
 
-AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) try {
   constexpr const char* kCall = "ncclCommInitAll";
   if (const Status status = CheckProcess(kCall); !status.ok()) return Report(status);
   if (comm == nullptr) return InvalidArgument("%s: argument comm is NULL; pass an array of ndev communicators", kCall);
@@ -186,7 +186,7 @@ AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* d
 }
 AXCCL_TWIN(CommInitAll)
 
-AXCCL_API ncclResult_t pncclCommFinalize(ncclComm_t handle) {
+AXCCL_API ncclResult_t pncclCommFinalize(ncclComm_t handle) try {
   ncclResult_t result = ncclSuccess;
   const CommPin pin = PinComm(handle, "ncclCommFinalize", &result);
   if (!pin) return result;
@@ -204,7 +204,7 @@ AXCCL_API ncclResult_t pncclCommFinalize(ncclComm_t handle) {
 }
 AXCCL_TWIN(CommFinalize)
 
-AXCCL_API ncclResult_t pncclCommDestroy(ncclComm_t handle) {
+AXCCL_API ncclResult_t pncclCommDestroy(ncclComm_t handle) try {
   if (handle == nullptr) return ncclSuccess;
   ncclResult_t result = ncclSuccess;
   CommPin pin = PinComm(handle, "ncclCommDestroy", &result);
@@ -225,7 +225,7 @@ AXCCL_API ncclResult_t pncclCommDestroy(ncclComm_t handle) {
 }
 AXCCL_TWIN(CommDestroy)
 
-AXCCL_API ncclResult_t pncclCommAbort(ncclComm_t handle) {
+AXCCL_API ncclResult_t pncclCommAbort(ncclComm_t handle) try {
   if (handle == nullptr) return ncclSuccess;
   ncclResult_t result = ncclSuccess;
   CommPin pin = PinComm(handle, "ncclCommAbort", &result);
@@ -240,7 +240,7 @@ AXCCL_API ncclResult_t pncclCommAbort(ncclComm_t handle) {
 }
 AXCCL_TWIN(CommAbort)
 
-AXCCL_API ncclResult_t pncclCommRevoke(ncclComm_t handle, int revokeFlags) {
+AXCCL_API ncclResult_t pncclCommRevoke(ncclComm_t handle, int revokeFlags) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "ncclCommRevoke", &result);
   if (!comm) return result;
@@ -251,7 +251,7 @@ AXCCL_API ncclResult_t pncclCommRevoke(ncclComm_t handle, int revokeFlags) {
 }
 AXCCL_TWIN(CommRevoke)
 
-AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) try {
   constexpr const char* kCall = "ncclCommSplit";
   if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
   *newcomm = nullptr;
@@ -270,7 +270,7 @@ AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncc
 AXCCL_TWIN(CommSplit)
 
 AXCCL_API ncclResult_t pncclCommShrink(ncclComm_t handle, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
-                                       ncclConfig_t* config, int shrinkFlags) {
+                                       ncclConfig_t* config, int shrinkFlags) try {
   constexpr const char* kCall = "ncclCommShrink";
   if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
   *newcomm = nullptr;
@@ -303,7 +303,7 @@ AXCCL_API ncclResult_t pncclCommShrink(ncclComm_t handle, int* excludeRanksList,
 }
 AXCCL_TWIN(CommShrink)
 
-AXCCL_API ncclResult_t pncclCommGetUniqueId(ncclComm_t handle, ncclUniqueId* uniqueId) {
+AXCCL_API ncclResult_t pncclCommGetUniqueId(ncclComm_t handle, ncclUniqueId* uniqueId) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "ncclCommGetUniqueId", &result);
   if (!comm) return result;
@@ -313,7 +313,7 @@ AXCCL_TWIN(CommGetUniqueId)
 
 // Present ranks keep their numbers and meet the new ones through the id, which the rank that has it hands to the others.
 AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUniqueId* uniqueId, int rank,
-                                     ncclComm_t* newcomm, ncclConfig_t* config) {
+                                     ncclComm_t* newcomm, ncclConfig_t* config) try {
   constexpr const char* kCall = "ncclCommGrow";
   if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
   *newcomm = nullptr;
@@ -351,7 +351,7 @@ AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUn
 }
 AXCCL_TWIN(CommGrow)
 
-AXCCL_API ncclResult_t pncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* asyncError) {
+AXCCL_API ncclResult_t pncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* asyncError) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "ncclCommGetAsyncError", &result);
   if (!comm) return result;
@@ -379,17 +379,17 @@ ncclResult_t AskIdentity(ncclComm_t handle, const char* call, const char* argume
 
 }  // namespace
 
-AXCCL_API ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {
+AXCCL_API ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) try {
   return AskIdentity(comm, "ncclCommCount", "count", count, [](const comm::Identity& i) { return i.ranks; });
 }
 AXCCL_TWIN(CommCount)
 
-AXCCL_API ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
+AXCCL_API ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) try {
   return AskIdentity(comm, "ncclCommCuDevice", "device", device, [](const comm::Identity& i) { return i.device.ordinal; });
 }
 AXCCL_TWIN(CommCuDevice)
 
-AXCCL_API ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
+AXCCL_API ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) try {
   return AskIdentity(comm, "ncclCommUserRank", "rank", rank, [](const comm::Identity& i) { return i.rank; });
 }
 AXCCL_TWIN(CommUserRank)

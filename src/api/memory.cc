@@ -38,7 +38,7 @@ Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
-AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
+AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) try {
   if (const Status status = CheckProcess("ncclMemAlloc"); !status.ok()) return Report(status);
   if (ptr == nullptr) return InvalidArgument("ncclMemAlloc: argument ptr is NULL; pass where to put the address");
   *ptr = nullptr;
@@ -50,7 +50,7 @@ AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
 }
 AXCCL_TWIN(MemAlloc)
 
-AXCCL_API ncclResult_t pncclMemFree(void* ptr) {
+AXCCL_API ncclResult_t pncclMemFree(void* ptr) try {
   if (const Status status = CheckProcess("ncclMemFree"); !status.ok()) return Report(status);
   if (ptr == nullptr || axccl::exec::FreeOnGpu(ptr)) return ncclSuccess;
   const auto heap = shm::Heap::Get();
@@ -58,7 +58,7 @@ AXCCL_API ncclResult_t pncclMemFree(void* ptr) {
 }
 AXCCL_TWIN(MemFree)
 
-AXCCL_API ncclResult_t pncclCommRegister(const ncclComm_t handle, void* buff, size_t size, void** out) {
+AXCCL_API ncclResult_t pncclCommRegister(const ncclComm_t handle, void* buff, size_t size, void** out) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "ncclCommRegister", &result);
   if (!comm) return result;
@@ -71,7 +71,7 @@ AXCCL_API ncclResult_t pncclCommRegister(const ncclComm_t handle, void* buff, si
 }
 AXCCL_TWIN(CommRegister)
 
-AXCCL_API ncclResult_t pncclCommDeregister(const ncclComm_t handle, void* registration) {
+AXCCL_API ncclResult_t pncclCommDeregister(const ncclComm_t handle, void* registration) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "ncclCommDeregister", &result);
   if (!comm) return result;
@@ -80,7 +80,7 @@ AXCCL_API ncclResult_t pncclCommDeregister(const ncclComm_t handle, void* regist
 AXCCL_TWIN(CommDeregister)
 
 AXCCL_API ncclResult_t pncclCommWindowRegister(ncclComm_t handle, void* buff, size_t size, ncclWindow_t* win,
-                                               int winFlags) {
+                                               int winFlags) try {
   constexpr const char* kCall = "ncclCommWindowRegister";
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, kCall, &result);
@@ -98,7 +98,7 @@ AXCCL_API ncclResult_t pncclCommWindowRegister(ncclComm_t handle, void* buff, si
 }
 AXCCL_TWIN(CommWindowRegister)
 
-AXCCL_API ncclResult_t pncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) {
+AXCCL_API ncclResult_t pncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "ncclCommWindowDeregister", &result);
   if (!comm) return result;
@@ -106,7 +106,7 @@ AXCCL_API ncclResult_t pncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t
 }
 AXCCL_TWIN(CommWindowDeregister)
 
-AXCCL_API ncclResult_t pncclWinGetUserPtr(ncclComm_t handle, ncclWindow_t win, void** outUserPtr) {
+AXCCL_API ncclResult_t pncclWinGetUserPtr(ncclComm_t handle, ncclWindow_t win, void** outUserPtr) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "ncclWinGetUserPtr", &result);
   if (!comm) return result;

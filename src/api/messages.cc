@@ -145,18 +145,21 @@ using axccl::api::ViewRequest;
 using axccl::plan::Kind;
 
 AXCCL_API ncclResult_t axcclSend(int count, const axcclView_t* in, int peer, axcclChannel_t channel,
-                                 const axcclOptions_t* options, cudaStream_t stream) {
+                                 const axcclOptions_t* options, cudaStream_t stream) try {
   return Message("axcclSend", count, in, true, peer, channel, options, stream);
 }
+AXCCL_CATCH(axcclSend)
 
 AXCCL_API ncclResult_t axcclRecv(int count, const axcclView_t* out, int peer, axcclChannel_t channel,
-                                 const axcclOptions_t* options, cudaStream_t stream) {
+                                 const axcclOptions_t* options, cudaStream_t stream) try {
   return Message("axcclRecv", count, out, false, peer, channel, options, stream);
 }
+AXCCL_CATCH(axcclRecv)
 
 AXCCL_API ncclResult_t axcclCollectivePermute(int count, const axcclView_t* in, const axcclView_t* out,
                                               const int64_t* pairs, int num_pairs, axcclChannel_t channel,
-                                              const axcclOptions_t* options, cudaStream_t stream) {
+                                              const axcclOptions_t* options, cudaStream_t stream) try {
   return Permute(ViewRequest{"axcclCollectivePermute", Kind::kSendRecv, count, in, out, options}, pairs, num_pairs,
                  channel, stream);
 }
+AXCCL_CATCH(axcclCollectivePermute)

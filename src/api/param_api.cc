@@ -81,7 +81,7 @@ using axccl::api::GetNumber;
 using axccl::api::InvalidArgument;
 namespace param = axccl::param;
 
-AXCCL_API ncclResult_t pncclParamBind(ncclParamHandle_t* out, const char* key) {
+AXCCL_API ncclResult_t pncclParamBind(ncclParamHandle_t* out, const char* key) try {
   if (out == nullptr || key == nullptr)
     return InvalidArgument("ncclParamBind: argument %s is NULL; pass both", out == nullptr ? "out" : "key");
   const param::Info* const info = param::Find(key);
@@ -93,38 +93,38 @@ AXCCL_API ncclResult_t pncclParamBind(ncclParamHandle_t* out, const char* key) {
 }
 AXCCL_TWIN(ParamBind)
 
-AXCCL_API ncclResult_t pncclParamGetI8(ncclParamHandle_t h, int8_t* out) { return GetNumber("ncclParamGetI8", h, out); }
+AXCCL_API ncclResult_t pncclParamGetI8(ncclParamHandle_t h, int8_t* out) try { return GetNumber("ncclParamGetI8", h, out); }
 AXCCL_TWIN(ParamGetI8)
-AXCCL_API ncclResult_t pncclParamGetI16(ncclParamHandle_t h, int16_t* out) {
+AXCCL_API ncclResult_t pncclParamGetI16(ncclParamHandle_t h, int16_t* out) try {
   return GetNumber("ncclParamGetI16", h, out);
 }
 AXCCL_TWIN(ParamGetI16)
-AXCCL_API ncclResult_t pncclParamGetI32(ncclParamHandle_t h, int32_t* out) {
+AXCCL_API ncclResult_t pncclParamGetI32(ncclParamHandle_t h, int32_t* out) try {
   return GetNumber("ncclParamGetI32", h, out);
 }
 AXCCL_TWIN(ParamGetI32)
-AXCCL_API ncclResult_t pncclParamGetI64(ncclParamHandle_t h, int64_t* out) {
+AXCCL_API ncclResult_t pncclParamGetI64(ncclParamHandle_t h, int64_t* out) try {
   return GetNumber("ncclParamGetI64", h, out);
 }
 AXCCL_TWIN(ParamGetI64)
-AXCCL_API ncclResult_t pncclParamGetU8(ncclParamHandle_t h, uint8_t* out) {
+AXCCL_API ncclResult_t pncclParamGetU8(ncclParamHandle_t h, uint8_t* out) try {
   return GetNumber("ncclParamGetU8", h, out);
 }
 AXCCL_TWIN(ParamGetU8)
-AXCCL_API ncclResult_t pncclParamGetU16(ncclParamHandle_t h, uint16_t* out) {
+AXCCL_API ncclResult_t pncclParamGetU16(ncclParamHandle_t h, uint16_t* out) try {
   return GetNumber("ncclParamGetU16", h, out);
 }
 AXCCL_TWIN(ParamGetU16)
-AXCCL_API ncclResult_t pncclParamGetU32(ncclParamHandle_t h, uint32_t* out) {
+AXCCL_API ncclResult_t pncclParamGetU32(ncclParamHandle_t h, uint32_t* out) try {
   return GetNumber("ncclParamGetU32", h, out);
 }
 AXCCL_TWIN(ParamGetU32)
-AXCCL_API ncclResult_t pncclParamGetU64(ncclParamHandle_t h, uint64_t* out) {
+AXCCL_API ncclResult_t pncclParamGetU64(ncclParamHandle_t h, uint64_t* out) try {
   return GetNumber("ncclParamGetU64", h, out);
 }
 AXCCL_TWIN(ParamGetU64)
 
-AXCCL_API ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char** out) {
+AXCCL_API ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char** out) try {
   ncclResult_t result = ncclSuccess;
   const param::Info* const info = Checked("ncclParamGetStr", h, out, &result);
   if (info == nullptr) return result;
@@ -135,7 +135,7 @@ AXCCL_API ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char** out) {
 }
 AXCCL_TWIN(ParamGetStr)
 
-AXCCL_API ncclResult_t pncclParamGet(ncclParamHandle_t h, void* out, int maxLen, int* len) {
+AXCCL_API ncclResult_t pncclParamGet(ncclParamHandle_t h, void* out, int maxLen, int* len) try {
   ncclResult_t result = ncclSuccess;
   const param::Info* const info = Checked("ncclParamGet", h, out, &result);
   if (info == nullptr) return result;
@@ -150,7 +150,7 @@ AXCCL_API ncclResult_t pncclParamGet(ncclParamHandle_t h, void* out, int maxLen,
 }
 AXCCL_TWIN(ParamGet)
 
-AXCCL_API ncclResult_t pncclParamGetParameter(const char* key, const char** value, int* valueLen) {
+AXCCL_API ncclResult_t pncclParamGetParameter(const char* key, const char** value, int* valueLen) try {
   if (key == nullptr || value == nullptr)
     return InvalidArgument("ncclParamGetParameter: argument %s is NULL; pass both", key == nullptr ? "key" : "value");
   const param::Info* const info = param::Find(key);
@@ -165,7 +165,7 @@ AXCCL_API ncclResult_t pncclParamGetParameter(const char* key, const char** valu
 }
 AXCCL_TWIN(ParamGetParameter)
 
-AXCCL_API ncclResult_t pncclParamGetAllParameterKeys(const char*** table, int* tableLen) {
+AXCCL_API ncclResult_t pncclParamGetAllParameterKeys(const char*** table, int* tableLen) try {
   if (table == nullptr || tableLen == nullptr)
     return InvalidArgument("ncclParamGetAllParameterKeys: argument %s is NULL; pass both",
                            table == nullptr ? "table" : "tableLen");
@@ -178,7 +178,7 @@ AXCCL_API ncclResult_t pncclParamGetAllParameterKeys(const char*** table, int* t
 }
 AXCCL_TWIN(ParamGetAllParameterKeys)
 
-AXCCL_API void pncclParamDumpAll(void) {
+AXCCL_API void pncclParamDumpAll(void) try {
   for (const param::Info& info : param::Table()) {
     param::Source source = param::Source::kDefault;
     (void)param::Get(info.name, &source);
@@ -186,4 +186,4 @@ AXCCL_API void pncclParamDumpAll(void) {
                             param::SourceName(source).c_str(), info.fallback, info.meaning);
   }
 }
-AXCCL_TWIN(ParamDumpAll)
+AXCCL_TWIN_ELSE(ParamDumpAll, )

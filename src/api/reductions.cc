@@ -131,7 +131,7 @@ using axccl::api::PinComm;
 using axccl::api::Report;
 
 AXCCL_API ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
-                                                 ncclScalarResidence_t residence, ncclComm_t handle) {
+                                                 ncclScalarResidence_t residence, ncclComm_t handle) try {
   constexpr const char* kCall = "ncclRedOpCreatePreMulSum";
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, kCall, &result);
@@ -158,7 +158,7 @@ AXCCL_API ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, 
 AXCCL_TWIN(RedOpCreatePreMulSum)
 
 AXCCL_API ncclResult_t axcclRedOpCreateCallback(ncclRedOp_t* op, axcclReduceFn_t fn, void* context,
-                                                ncclDataType_t datatype, ncclComm_t handle) {
+                                                ncclDataType_t datatype, ncclComm_t handle) try {
   constexpr const char* kCall = "axcclRedOpCreateCallback";
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, kCall, &result);
@@ -172,8 +172,9 @@ AXCCL_API ncclResult_t axcclRedOpCreateCallback(ncclRedOp_t* op, axcclReduceFn_t
   own.callback = std::make_shared<axccl::exec::Callback>(axccl::exec::Callback{fn, context});
   return Add(comm.get(), kCall, std::move(own), op);
 }
+AXCCL_CATCH(axcclRedOpCreateCallback)
 
-AXCCL_API ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) {
+AXCCL_API ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) try {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, "ncclRedOpDestroy", &result);
   if (!comm) return result;

@@ -142,16 +142,17 @@ GroupsPin PinGroups(axcclGroups_t groups, const char* call, ncclResult_t* result
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
-AXCCL_API ncclResult_t axcclGroupsCreate(axcclGroups_t* groups, const axcclGroupSpec_t* spec) {
+AXCCL_API ncclResult_t axcclGroupsCreate(axcclGroups_t* groups, const axcclGroupSpec_t* spec) try {
   if (groups == nullptr) return InvalidArgument("axcclGroupsCreate: argument groups is NULL; pass where to put them");
   *groups = nullptr;
   ncclResult_t result = ncclSuccess;
   if (!Initialised("axcclGroupsCreate", "spec", spec, "AXCCL_GROUP_SPEC_INITIALIZER", &result)) return result;
   return Report(FromSpec(groups, *spec));
 }
+AXCCL_CATCH(axcclGroupsCreate)
 
 AXCCL_API ncclResult_t axcclGroupsCreateFromMesh(axcclGroups_t* groups, const axcclMesh_t* mesh,
-                                                 const axcclAxisRef_t* axes, int num_axes) {
+                                                 const axcclAxisRef_t* axes, int num_axes) try {
   if (groups == nullptr)
     return InvalidArgument("axcclGroupsCreateFromMesh: argument groups is NULL; pass where to put them");
   *groups = nullptr;
@@ -159,14 +160,16 @@ AXCCL_API ncclResult_t axcclGroupsCreateFromMesh(axcclGroups_t* groups, const ax
   if (!Initialised("axcclGroupsCreateFromMesh", "mesh", mesh, "AXCCL_MESH_INITIALIZER", &result)) return result;
   return Report(FromMesh(groups, *mesh, axes, num_axes));
 }
+AXCCL_CATCH(axcclGroupsCreateFromMesh)
 
-AXCCL_API ncclResult_t axcclGroupsDestroy(axcclGroups_t groups) {
+AXCCL_API ncclResult_t axcclGroupsDestroy(axcclGroups_t groups) try {
   if (groups == nullptr || GroupsTable().Remove(groups) == nullptr)
     return InvalidArgument("axcclGroupsDestroy: argument groups (%p) is not live", static_cast<void*>(groups));
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclGroupsDestroy)
 
-AXCCL_API ncclResult_t axcclGroupsGetInfo(axcclGroups_t handle, axcclGroupsInfo_t* info) {
+AXCCL_API ncclResult_t axcclGroupsGetInfo(axcclGroups_t handle, axcclGroupsInfo_t* info) try {
   ncclResult_t result = ncclSuccess;
   const GroupsPin pin = PinGroups(handle, "axcclGroupsGetInfo", &result);
   if (!pin) return result;
@@ -182,8 +185,9 @@ AXCCL_API ncclResult_t axcclGroupsGetInfo(axcclGroups_t handle, axcclGroupsInfo_
   std::memcpy(info, &all, all.size);
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclGroupsGetInfo)
 
-AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* group, int* position, int* group_size) {
+AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* group, int* position, int* group_size) try {
   ncclResult_t result = ncclSuccess;
   const GroupsPin pin = PinGroups(handle, "axcclGroupsGetPlace", &result);
   if (!pin) return result;
@@ -195,8 +199,9 @@ AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* 
   if (group_size != nullptr) *group_size = place.size;
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclGroupsGetPlace)
 
-AXCCL_API ncclResult_t axcclGroupsGetRanks(axcclGroups_t handle, int group, int* ranks, int max_ranks, int* num_ranks) {
+AXCCL_API ncclResult_t axcclGroupsGetRanks(axcclGroups_t handle, int group, int* ranks, int max_ranks, int* num_ranks) try {
   ncclResult_t result = ncclSuccess;
   const GroupsPin pin = PinGroups(handle, "axcclGroupsGetRanks", &result);
   if (!pin) return result;
@@ -211,3 +216,4 @@ AXCCL_API ncclResult_t axcclGroupsGetRanks(axcclGroups_t handle, int group, int*
   if (num_ranks != nullptr) *num_ranks = static_cast<int>(members.size());
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclGroupsGetRanks)

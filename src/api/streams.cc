@@ -46,20 +46,22 @@ void WaitFor(Device* device, const Mark& mark) {
 
 }  // namespace
 
-AXCCL_API ncclResult_t axcclHostSetDevice(int device) {
+AXCCL_API ncclResult_t axcclHostSetDevice(int device) try {
   if (device < 0 || device >= kMaxDevices)
     return InvalidArgument("axcclHostSetDevice: argument device is %d; pass 0..%d", device, kMaxDevices - 1);
   Device::SetCurrent(device);
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclHostSetDevice)
 
-AXCCL_API ncclResult_t axcclHostGetDevice(int* device) {
+AXCCL_API ncclResult_t axcclHostGetDevice(int* device) try {
   if (device == nullptr) return InvalidArgument("axcclHostGetDevice: argument device is NULL");
   *device = Device::Current(false);
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclHostGetDevice)
 
-AXCCL_API ncclResult_t axcclHostDeviceSynchronize() {
+AXCCL_API ncclResult_t axcclHostDeviceSynchronize() try {
   if (const Status status = CheckProcess("axcclHostDeviceSynchronize"); !status.ok()) return Report(status);
   Device* device = Device::Get(Device::Current(false));
   Status error;
@@ -69,8 +71,9 @@ AXCCL_API ncclResult_t axcclHostDeviceSynchronize() {
   }
   return Report(error);
 }
+AXCCL_CATCH(axcclHostDeviceSynchronize)
 
-AXCCL_API ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags) {
+AXCCL_API ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags) try {
   if (const Status status = CheckProcess("axcclStreamCreate"); !status.ok()) return Report(status);
   if (stream == nullptr) return InvalidArgument("axcclStreamCreate: argument stream is NULL; pass where to put the stream");
   *stream = nullptr;
@@ -82,14 +85,16 @@ AXCCL_API ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int fla
   *stream = static_cast<axcclStream_t>(Streams().Insert(std::move(made)));
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclStreamCreate)
 
-AXCCL_API ncclResult_t axcclStreamDestroy(axcclStream_t stream) {
+AXCCL_API ncclResult_t axcclStreamDestroy(axcclStream_t stream) try {
   if (stream == nullptr || Streams().Remove(stream) == nullptr)
     return InvalidArgument("axcclStreamDestroy: argument stream (%p) is not a live host stream", static_cast<void*>(stream));
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclStreamDestroy)
 
-AXCCL_API ncclResult_t axcclStreamSynchronize(axcclStream_t handle) {
+AXCCL_API ncclResult_t axcclStreamSynchronize(axcclStream_t handle) try {
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclStreamSynchronize", &target, &result)) return result;
@@ -102,8 +107,9 @@ AXCCL_API ncclResult_t axcclStreamSynchronize(axcclStream_t handle) {
   }
   return Report(timeline->TakeError());
 }
+AXCCL_CATCH(axcclStreamSynchronize)
 
-AXCCL_API ncclResult_t axcclStreamQuery(axcclStream_t handle) {
+AXCCL_API ncclResult_t axcclStreamQuery(axcclStream_t handle) try {
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclStreamQuery", &target, &result)) return result;
@@ -112,8 +118,9 @@ AXCCL_API ncclResult_t axcclStreamQuery(axcclStream_t handle) {
   if (!Through(target.device, target.stream)) return ncclInProgress;
   return Report(target.stream->timeline()->TakeError());
 }
+AXCCL_CATCH(axcclStreamQuery)
 
-AXCCL_API ncclResult_t axcclStreamWaitEvent(axcclStream_t handle, axcclEvent_t event_handle) {
+AXCCL_API ncclResult_t axcclStreamWaitEvent(axcclStream_t handle, axcclEvent_t event_handle) try {
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclStreamWaitEvent", &target, &result)) return result;
@@ -122,8 +129,9 @@ AXCCL_API ncclResult_t axcclStreamWaitEvent(axcclStream_t handle, axcclEvent_t e
   device::host::WaitFor(target.device, target.stream, event->mark());
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclStreamWaitEvent)
 
-AXCCL_API ncclResult_t axcclLaunchHostFunc(axcclStream_t handle, void (*fn)(void* argument), void* argument) {
+AXCCL_API ncclResult_t axcclLaunchHostFunc(axcclStream_t handle, void (*fn)(void* argument), void* argument) try {
   if (fn == nullptr) return InvalidArgument("axcclLaunchHostFunc: argument fn is NULL; pass a function");
   ncclResult_t result = ncclSuccess;
   Target target;
@@ -131,8 +139,9 @@ AXCCL_API ncclResult_t axcclLaunchHostFunc(axcclStream_t handle, void (*fn)(void
   Submit(target.device, target.stream, MakeCallback(fn, argument));
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclLaunchHostFunc)
 
-AXCCL_API ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStream_t handle) {
+AXCCL_API ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStream_t handle) try {
   if (bytes != 0 && (dst == nullptr || src == nullptr))
     return InvalidArgument("axcclMemcpyAsync: argument %s is NULL with %zu bytes; pass a buffer", dst == nullptr ? "dst" : "src",
                            bytes);
@@ -142,20 +151,23 @@ AXCCL_API ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes
   Submit(target.device, target.stream, MakeCopy(dst, src, bytes));
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclMemcpyAsync)
 
-AXCCL_API ncclResult_t axcclEventCreate(axcclEvent_t* event) {
+AXCCL_API ncclResult_t axcclEventCreate(axcclEvent_t* event) try {
   if (event == nullptr) return InvalidArgument("axcclEventCreate: argument event is NULL; pass where to put the event");
   *event = static_cast<axcclEvent_t>(Events().Insert(std::make_shared<Event>()));
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclEventCreate)
 
-AXCCL_API ncclResult_t axcclEventDestroy(axcclEvent_t event) {
+AXCCL_API ncclResult_t axcclEventDestroy(axcclEvent_t event) try {
   if (event == nullptr || Events().Remove(event) == nullptr)
     return InvalidArgument("axcclEventDestroy: argument event (%p) is not a live event", static_cast<void*>(event));
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclEventDestroy)
 
-AXCCL_API ncclResult_t axcclEventRecord(axcclEvent_t event_handle, axcclStream_t handle) {
+AXCCL_API ncclResult_t axcclEventRecord(axcclEvent_t event_handle, axcclStream_t handle) try {
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclEventRecord", &target, &result)) return result;
@@ -164,15 +176,17 @@ AXCCL_API ncclResult_t axcclEventRecord(axcclEvent_t event_handle, axcclStream_t
   event->Record(RecordMark(target.device, target.stream));
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclEventRecord)
 
-AXCCL_API ncclResult_t axcclEventQuery(axcclEvent_t handle) {
+AXCCL_API ncclResult_t axcclEventQuery(axcclEvent_t handle) try {
   ncclResult_t result = ncclSuccess;
   const EventPin event = FindEvent(handle, "axcclEventQuery", &result);
   if (!event) return result;
   return event->mark().Reached() ? ncclSuccess : ncclInProgress;
 }
+AXCCL_CATCH(axcclEventQuery)
 
-AXCCL_API ncclResult_t axcclEventSynchronize(axcclEvent_t handle) {
+AXCCL_API ncclResult_t axcclEventSynchronize(axcclEvent_t handle) try {
   ncclResult_t result = ncclSuccess;
   const EventPin event = FindEvent(handle, "axcclEventSynchronize", &result);
   if (!event) return result;
@@ -180,3 +194,4 @@ AXCCL_API ncclResult_t axcclEventSynchronize(axcclEvent_t handle) {
   WaitFor(Device::Get(Device::Current(false)), mark);
   return ncclSuccess;
 }
+AXCCL_CATCH(axcclEventSynchronize)

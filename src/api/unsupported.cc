@@ -22,13 +22,13 @@ constexpr char kDevice[] =
 
 // ---- memory of a communicator ----
 
-AXCCL_API ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) { return Unsupported("ncclCommSuspend", kSuspend); }
+AXCCL_API ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) try { return Unsupported("ncclCommSuspend", kSuspend); }
 AXCCL_TWIN(CommSuspend)
 
-AXCCL_API ncclResult_t pncclCommResume(ncclComm_t comm) { return Unsupported("ncclCommResume", kSuspend); }
+AXCCL_API ncclResult_t pncclCommResume(ncclComm_t comm) try { return Unsupported("ncclCommResume", kSuspend); }
 AXCCL_TWIN(CommResume)
 
-AXCCL_API ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
+AXCCL_API ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) try {
   return Unsupported("ncclCommMemStats", kMemStats);
 }
 AXCCL_TWIN(CommMemStats)
@@ -37,19 +37,19 @@ AXCCL_TWIN(CommMemStats)
 
 AXCCL_API ncclResult_t pncclPutSignal(const void* localbuff, size_t count, ncclDataType_t datatype, int peer,
                                       ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
-                                      unsigned int flags, ncclComm_t comm, cudaStream_t stream) {
+                                      unsigned int flags, ncclComm_t comm, cudaStream_t stream) try {
   return Unsupported("ncclPutSignal", kOneSided);
 }
 AXCCL_TWIN(PutSignal)
 
 AXCCL_API ncclResult_t pncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
-                                   cudaStream_t stream) {
+                                   cudaStream_t stream) try {
   return Unsupported("ncclSignal", kOneSided);
 }
 AXCCL_TWIN(Signal)
 
 AXCCL_API ncclResult_t pncclWaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm,
-                                       cudaStream_t stream) {
+                                       cudaStream_t stream) try {
   return Unsupported("ncclWaitSignal", kOneSided);
 }
 AXCCL_TWIN(WaitSignal)
@@ -90,91 +90,91 @@ int NoRank(const char* function) {
 }  // namespace
 
 AXCCL_API ncclResult_t pncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements* requirements,
-                                          ncclDevComm* devComm) {
+                                          ncclDevComm* devComm) try {
   return Unsupported("ncclDevCommCreate", kDevice);
 }
 AXCCL_TWIN(DevCommCreate)
 
-AXCCL_API ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const ncclDevComm* devComm) {
+AXCCL_API ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const ncclDevComm* devComm) try {
   return Unsupported("ncclDevCommDestroy", kDevice);
 }
 AXCCL_TWIN(DevCommDestroy)
 
-AXCCL_API ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties* properties) {
+AXCCL_API ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties* properties) try {
   return Unsupported("ncclCommQueryProperties", kDevice);
 }
 AXCCL_TWIN(CommQueryProperties)
 
-AXCCL_API ncclResult_t pncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int lsaRank, void** pointer) {
+AXCCL_API ncclResult_t pncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int lsaRank, void** pointer) try {
   return Unsupported("ncclGetLsaDevicePointer", kDevice);
 }
 AXCCL_TWIN(GetLsaDevicePointer)
 
-AXCCL_API ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void** pointer) {
+AXCCL_API ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void** pointer) try {
   return Unsupported("ncclGetLsaMultimemDevicePointer", kDevice);
 }
 AXCCL_TWIN(GetLsaMultimemDevicePointer)
 
 AXCCL_API ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t window, size_t offset, ncclMultimemHandle handle,
-                                                     void** pointer) {
+                                                     void** pointer) try {
   return Unsupported("ncclGetMultimemDevicePointer", kDevice);
 }
 AXCCL_TWIN(GetMultimemDevicePointer)
 
-AXCCL_API ncclResult_t pncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void** pointer) {
+AXCCL_API ncclResult_t pncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void** pointer) try {
   return Unsupported("ncclGetPeerDevicePointer", kDevice);
 }
 AXCCL_TWIN(GetPeerDevicePointer)
 
-AXCCL_API ncclTeam pncclTeamWorld(ncclComm_t comm) { return NoTeam("ncclTeamWorld"); }
-AXCCL_TWIN(TeamWorld)
+AXCCL_API ncclTeam pncclTeamWorld(ncclComm_t comm) try { return NoTeam("ncclTeamWorld"); }
+AXCCL_TWIN_ELSE(TeamWorld, ncclTeam{})
 
-AXCCL_API ncclTeam pncclTeamLsa(ncclComm_t comm) { return NoTeam("ncclTeamLsa"); }
-AXCCL_TWIN(TeamLsa)
+AXCCL_API ncclTeam pncclTeamLsa(ncclComm_t comm) try { return NoTeam("ncclTeamLsa"); }
+AXCCL_TWIN_ELSE(TeamLsa, ncclTeam{})
 
-AXCCL_API ncclTeam pncclTeamRail(ncclComm_t comm) { return NoTeam("ncclTeamRail"); }
-AXCCL_TWIN(TeamRail)
+AXCCL_API ncclTeam pncclTeamRail(ncclComm_t comm) try { return NoTeam("ncclTeamRail"); }
+AXCCL_TWIN_ELSE(TeamRail, ncclTeam{})
 
-AXCCL_API int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam team, int rank) { return NoRank("ncclTeamRankToWorld"); }
-AXCCL_TWIN(TeamRankToWorld)
+AXCCL_API int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam team, int rank) try { return NoRank("ncclTeamRankToWorld"); }
+AXCCL_TWIN_ELSE(TeamRankToWorld, -1)
 
-AXCCL_API int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam team, int rank) { return NoRank("ncclTeamRankToLsa"); }
-AXCCL_TWIN(TeamRankToLsa)
+AXCCL_API int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam team, int rank) try { return NoRank("ncclTeamRankToLsa"); }
+AXCCL_TWIN_ELSE(TeamRankToLsa, -1)
 
 AXCCL_API ncclResult_t pncclLsaBarrierCreateRequirement(ncclTeam team, int barriers, ncclLsaBarrierHandle* handle,
-                                                        ncclDevResourceRequirements* requirement) {
+                                                        ncclDevResourceRequirements* requirement) try {
   return Unsupported("ncclLsaBarrierCreateRequirement", kDevice);
 }
 AXCCL_TWIN(LsaBarrierCreateRequirement)
 
 AXCCL_API ncclResult_t pncclGinBarrierCreateRequirement(ncclComm_t comm, ncclTeam team, int barriers,
                                                         ncclGinBarrierHandle* handle,
-                                                        ncclDevResourceRequirements* requirement) {
+                                                        ncclDevResourceRequirements* requirement) try {
   return Unsupported("ncclGinBarrierCreateRequirement", kDevice);
 }
 AXCCL_TWIN(GinBarrierCreateRequirement)
 
-AXCCL_API int pncclLLA2ACalcSlots(int maxElements, int maxElementSize) {
+AXCCL_API int pncclLLA2ACalcSlots(int maxElements, int maxElementSize) try {
   (void)Unsupported("ncclLLA2ACalcSlots", kDevice);
   return 0;
 }
-AXCCL_TWIN(LLA2ACalcSlots)
+AXCCL_TWIN_ELSE(LLA2ACalcSlots, 0)
 
 AXCCL_API ncclResult_t pncclLLA2ACreateRequirement(int blocks, int slots, ncclLLA2AHandle* handle,
-                                                   ncclDevResourceRequirements* requirement) {
+                                                   ncclDevResourceRequirements* requirement) try {
   return Unsupported("ncclLLA2ACreateRequirement", kDevice);
 }
 AXCCL_TWIN(LLA2ACreateRequirement)
 
 AXCCL_API ncclResult_t pncclGinOutboxCreateRequirement(int blocks, int sizeLog2, ncclGinOutboxHandle* handle,
-                                                       ncclDevResourceRequirements* requirement) {
+                                                       ncclDevResourceRequirements* requirement) try {
   return Unsupported("ncclGinOutboxCreateRequirement", kDevice);
 }
 AXCCL_TWIN(GinOutboxCreateRequirement)
 
 AXCCL_API ncclResult_t pncclGinInboxA2ACreateRequirement(ncclTeam peers, int blocks, int sizeLog2,
                                                          ncclGinInboxA2AHandle* handle,
-                                                         ncclDevResourceRequirements* requirement) {
+                                                         ncclDevResourceRequirements* requirement) try {
   return Unsupported("ncclGinInboxA2ACreateRequirement", kDevice);
 }
 AXCCL_TWIN(GinInboxA2ACreateRequirement)

@@ -110,107 +110,123 @@ using axccl::api::ViewRequest;
 using axccl::plan::Kind;
 
 AXCCL_API ncclResult_t axcclAllGather(int count, const axcclView_t* in, const axcclView_t* out, int dim,
-                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
   return OnEven(ViewRequest{"axcclAllGather", Kind::kAllGather, count, in, out, options, dim}, kNoReduction, channel,
                 stream);
 }
+AXCCL_CATCH(axcclAllGather)
 
 AXCCL_API ncclResult_t axcclReduceScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                           ncclRedOp_t op, axcclChannel_t channel, const axcclOptions_t* options,
-                                          cudaStream_t stream) {
+                                          cudaStream_t stream) try {
   return OnEven(ViewRequest{"axcclReduceScatter", Kind::kReduceScatter, count, in, out, options, dim}, op, channel,
                 stream);
 }
+AXCCL_CATCH(axcclReduceScatter)
 
 AXCCL_API ncclResult_t axcclAllReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
-                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
   return OnEven(ViewRequest{"axcclAllReduce", Kind::kAllReduce, count, in, out, options}, op, channel, stream);
 }
+AXCCL_CATCH(axcclAllReduce)
 
 AXCCL_API ncclResult_t axcclAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int split_dim,
                                      int concat_dim, axcclChannel_t channel, const axcclOptions_t* options,
-                                     cudaStream_t stream) {
+                                     cudaStream_t stream) try {
   return OnEven(ViewRequest{"axcclAllToAll", Kind::kAllToAll, count, in, out, options, split_dim, concat_dim},
                 kNoReduction, channel, stream);
 }
+AXCCL_CATCH(axcclAllToAll)
 
 AXCCL_API ncclResult_t axcclGather(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
-                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
   return OnEven(ViewRequest{"axcclGather", Kind::kGather, count, in, out, options, dim, 0, root}, kNoReduction, channel,
                 stream);
 }
+AXCCL_CATCH(axcclGather)
 
 AXCCL_API ncclResult_t axcclScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
-                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
   return OnEven(ViewRequest{"axcclScatter", Kind::kScatter, count, in, out, options, dim, 0, root}, kNoReduction,
                 channel, stream);
 }
+AXCCL_CATCH(axcclScatter)
 
 AXCCL_API ncclResult_t axcclBroadcast(int count, const axcclView_t* in, const axcclView_t* out, int root,
-                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
   return OnEven(ViewRequest{"axcclBroadcast", Kind::kBroadcast, count, in, out, options, 0, 0, root}, kNoReduction,
                 channel, stream);
 }
+AXCCL_CATCH(axcclBroadcast)
 
 AXCCL_API ncclResult_t axcclReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op, int root,
-                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
   return OnEven(ViewRequest{"axcclReduce", Kind::kReduce, count, in, out, options, 0, 0, root}, op, channel, stream);
 }
+AXCCL_CATCH(axcclReduce)
 
 AXCCL_API ncclResult_t axcclAllGatherV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                        const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
-                                       cudaStream_t stream) {
+                                       cudaStream_t stream) try {
   return OnUneven(ViewRequest{"axcclAllGatherV", Kind::kAllGather, count, in, out, options, dim}, {extents, nullptr},
                   kNoReduction, channel, stream);
 }
+AXCCL_CATCH(axcclAllGatherV)
 
 AXCCL_API ncclResult_t axcclReduceScatterV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                            ncclRedOp_t op, const int64_t* extents, axcclChannel_t channel,
-                                           const axcclOptions_t* options, cudaStream_t stream) {
+                                           const axcclOptions_t* options, cudaStream_t stream) try {
   return OnUneven(ViewRequest{"axcclReduceScatterV", Kind::kReduceScatter, count, in, out, options, dim},
                   {extents, nullptr}, op, channel, stream);
 }
+AXCCL_CATCH(axcclReduceScatterV)
 
 AXCCL_API ncclResult_t axcclGatherV(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
                                     const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
-                                    cudaStream_t stream) {
+                                    cudaStream_t stream) try {
   return OnUneven(ViewRequest{"axcclGatherV", Kind::kGather, count, in, out, options, dim, 0, root}, {extents, nullptr},
                   kNoReduction, channel, stream);
 }
+AXCCL_CATCH(axcclGatherV)
 
 AXCCL_API ncclResult_t axcclScatterV(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
                                      const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
-                                     cudaStream_t stream) {
+                                     cudaStream_t stream) try {
   return OnUneven(ViewRequest{"axcclScatterV", Kind::kScatter, count, in, out, options, dim, 0, root},
                   {extents, nullptr}, kNoReduction, channel, stream);
 }
+AXCCL_CATCH(axcclScatterV)
 
 AXCCL_API ncclResult_t axcclAllToAllV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                       const int64_t* send_extents, const int64_t* receive_extents,
-                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
   return OnUneven(ViewRequest{"axcclAllToAllV", Kind::kAllToAll, count, in, out, options, dim},
                   {send_extents, receive_extents}, kNoReduction, channel, stream);
 }
+AXCCL_CATCH(axcclAllToAllV)
 
 AXCCL_API ncclResult_t axcclRaggedAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                            const int64_t* input_offsets, const int64_t* send_extents,
                                            const int64_t* output_offsets, const int64_t* receive_extents,
-                                           axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+                                           axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
   return OnLate(ViewRequest{"axcclRaggedAllToAll", Kind::kAllToAll, count, in, out, options, dim},
                 {input_offsets, send_extents, output_offsets, receive_extents, nullptr},
                 {input_offsets, send_extents, output_offsets, receive_extents}, kNoReduction, channel, stream);
 }
+AXCCL_CATCH(axcclRaggedAllToAll)
 
 AXCCL_API ncclResult_t axcclBroadcastFrom(int count, const axcclView_t* in, const axcclView_t* out,
                                           const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
-                                          cudaStream_t stream) {
+                                          cudaStream_t stream) try {
   return OnLate(ViewRequest{"axcclBroadcastFrom", Kind::kAllGather, count, in, out, options},
                 {nullptr, nullptr, nullptr, nullptr, roots}, {roots}, kNoReduction, channel, stream);
 }
+AXCCL_CATCH(axcclBroadcastFrom)
 
 AXCCL_API ncclResult_t axcclReduceTo(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
                                      const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
-                                     cudaStream_t stream) {
+                                     cudaStream_t stream) try {
   return OnLate(ViewRequest{"axcclReduceTo", Kind::kReduceScatter, count, in, out, options},
                 {nullptr, nullptr, nullptr, nullptr, roots}, {roots}, op, channel, stream);
 }
+AXCCL_CATCH(axcclReduceTo)

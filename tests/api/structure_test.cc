@@ -119,6 +119,23 @@ TEST(Structure, FunctionsStayReadable) {
   EXPECT_GT(found, 500u) << "the test finds no functions any more";
 }
 
+// Exceptions end in src/api/export.h's handlers. AXCCL_TWIN and AXCCL_CATCH do not compile without a try-block before them, so
+// it is enough that each entry point has one. A function-try-block needs a handler.
+TEST(Structure, EntryPointsCatchWhatIsThrown) {
+  int entries = 0;
+  for (const SourceFile& file : ReadSources({"src/api"})) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      if (!file.lines[i].starts_with("AXCCL_API ")) continue;
+      size_t head = i;
+      while (head + 1 < file.lines.size() && file.lines[head].find('{') == std::string::npos) ++head;
+      EXPECT_NE(file.lines[head].find(") try {"), std::string::npos)
+          << file.path << ":" << i + 1 << ": write `) try {`, and AXCCL_TWIN or AXCCL_CATCH after the body";
+      ++entries;
+    }
+  }
+  EXPECT_GT(entries, 100) << "the test finds no entry points any more";
+}
+
 TEST(Structure, HeadersOpenWithTheirContract) {
   for (const SourceFile& file : ReadSources(kLibrary)) {
     if (!file.IsHeader() || file.lines.empty()) continue;
