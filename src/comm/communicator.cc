@@ -239,10 +239,12 @@ Status Communicator::CallWrite(uint32_t pid, const void* local, uint64_t remote,
 }
 
 // Operations that wait look after their peers themselves (Operation::SlowCheck, CudaWaits): a peer that leaves harms nobody
-// who needs nothing from it.
+// who needs nothing from it. But calls that differ are everybody's error, also of those that have done their part of one.
 Status Communicator::AsyncError() {
-  if (!failed() && gpu_ != nullptr) {
-    if (const Status status = gpu_->CheckReport(); !status.ok()) Fail(status);
+  if (!failed()) {
+    Status status = channel_.CheckFailures();
+    if (status.ok() && gpu_ != nullptr) status = gpu_->CheckReport();
+    if (!status.ok()) Fail(status);
   }
   return failed() ? Failure() : Status();
 }

@@ -381,18 +381,29 @@ Status Channel::CompareCalls(int position) const {
   return Status();
 }
 
+Status Channel::FailureOf(const Member& peer) {
+  const uint32_t error = peer.header->error.load(std::memory_order_acquire);
+  if (error == 0) return Status();
+  char text[kErrorText];
+  std::copy_n(peer.header->error_text, kErrorText, text);
+  text[kErrorText - 1] = 0;
+  const auto code = error <= static_cast<uint32_t>(Code::kTimeout) ? static_cast<Code>(error) : Code::kRemoteError;
+  return Status(code, text);
+}
+
+Status Channel::CheckFailures() const {
+  for (const Member& peer : members_) {
+    Status failure = FailureOf(peer);
+    if (failure.code() != Code::kRemoteError && !failure.ok()) return failure;
+  }
+  return Status();
+}
+
 Status Channel::CheckMembers(int waiting_for) const {
   for (int p = 0; p < size(); ++p) {
     if (p == self_) continue;
     const Member& peer = member(p);
-    const uint32_t error = peer.header->error.load(std::memory_order_acquire);
-    if (error != 0) {
-      char text[kErrorText];
-      std::copy_n(peer.header->error_text, kErrorText, text);
-      text[kErrorText - 1] = 0;
-      const auto code = error <= static_cast<uint32_t>(Code::kTimeout) ? static_cast<Code>(error) : Code::kRemoteError;
-      return Status(code, text);
-    }
+    AXCCL_RETURN_IF_ERROR(FailureOf(peer));
     const bool closed = peer.header->closed.load(std::memory_order_acquire) != 0;
     if (closed && p == waiting_for)
       return MakeStatus(Code::kRemoteError, "rank %d waits for rank %d, which has destroyed or aborted its communicator",

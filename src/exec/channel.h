@@ -185,6 +185,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Status CompareCalls(int position) const;
   // The members' health, seen from a rank that waits for `waiting_for`: dead, failed or closed members.
   Status CheckMembers(int waiting_for) const;
+  // What a member found wrong itself, such as calls that differ; not that it left, or misses somebody who did.
+  Status CheckFailures() const;
   // What is said of a process of this machine that died.
   static Status DeathOf(const Member& peer);
 
@@ -265,6 +267,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   };
 
   std::string RecordedText(int position, uint64_t sequence) const;
+  static Status FailureOf(const Member& peer);
   // The first of the operations whose records may still be there.
   uint64_t OldestRecord() const { return sequence > kRecords ? sequence - kRecords : 0; }
   Status CompareCalls(int position, uint64_t seq) const;
