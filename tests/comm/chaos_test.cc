@@ -1,0 +1,324 @@
+// Processes killed at random moments, and random calls that differ: no survivor hangs, crashes, or takes wrong data for right; all
+// are told in time; and the survivors go on.
+//
+// Every trial has a seed of its own, printed with a failure; AXCCL_TEST_SEED=<printed> replays all of them. AXCCL_TEST_FULL=1 makes
+// 1,500 kills and 300 mismatches of the few that are made otherwise.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/harness/client.h"
+#include "tests/harness/element.h"
+#include "tests/harness/oracle.h"
+#include "tests/harness/random.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::AllowedNs;
+using harness::Call;
+using harness::Case;
+using harness::Clique;
+using harness::Cuda;
+using harness::Fold;
+using harness::FullTests;
+using harness::LastErrorHas;
+using harness::Layout;
+using harness::NowNs;
+using harness::Random;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::Scramble;
+using harness::Seed;
+
+constexpr int kDeathCell = 60;
+constexpr int kInitCell = 0;  // + rank: 1 + the result of its initialisation
+
+constexpr std::array kCalls = {Call::kAllReduce, Call::kReduce, Call::kReduceScatter, Call::kBroadcast, Call::kAllGather,
+                               Call::kAllToAll, Call::kGather, Call::kScatter};
+
+ncclResult_t Enqueue(const Case& c, const void* send, void* recv, ncclComm_t comm, cudaStream_t stream) {
+  const ncclRedOp_t op = c.fold == Fold::kMax ? ncclMax : ncclSum;
+  switch (c.call) {
+    case Call::kAllReduce: return ncclAllReduce(send, recv, c.count, c.type, op, comm, stream);
+    case Call::kReduce: return ncclReduce(send, recv, c.count, c.type, op, c.root, comm, stream);
+    case Call::kReduceScatter: return ncclReduceScatter(send, recv, c.count, c.type, op, comm, stream);
+    case Call::kBroadcast: return ncclBroadcast(send, recv, c.count, c.type, c.root, comm, stream);
+    case Call::kAllGather: return ncclAllGather(send, recv, c.count, c.type, comm, stream);
+    case Call::kAllToAll: return ncclAlltoAll(send, recv, c.count, c.type, comm, stream);
+    case Call::kGather: return ncclGather(send, recv, c.count, c.type, c.root, comm, stream);
+    default: return ncclScatter(send, recv, c.count, c.type, c.root, comm, stream);
+  }
+}
+
+// Memory of a rank's operands, as ncclMemAlloc or malloc gives it.
+class Memory {
+ public:
+  Memory(size_t bytes, bool mapped) : mapped_(mapped) {
+    bytes = std::max<size_t>(bytes, 1);
+    if (mapped_) {
+      EXPECT_OK(ncclMemAlloc(&data_, bytes));
+    } else {
+      data_ = std::malloc(bytes);
+    }
+  }
+  ~Memory() {
+    if (mapped_) {
+      EXPECT_OK(ncclMemFree(data_));
+    } else {
+      std::free(data_);
+    }
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  void* get() const { return data_; }
+
+ private:
+  const bool mapped_;
+  void* data_ = nullptr;
+};
+
+// One call and its end. What succeeds is right.
+ncclResult_t RunCase(const Case& c, int n, int rank, bool mapped, ncclComm_t comm, axcclStream_t stream) {
+  const Memory send(harness::SendElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
+  const Memory recv(harness::RecvElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
+  harness::FillSend(c, n, rank, send.get());
+  const ncclResult_t called = Enqueue(c, send.get(), recv.get(), comm, Cuda(stream));
+  const ncclResult_t ended = axcclStreamSynchronize(stream);
+  if (called != ncclSuccess || ended != ncclSuccess) return called != ncclSuccess ? called : ended;
+  EXPECT_EQ(harness::CheckRecv(c, n, rank, recv.get()), "") << c.Text();
+  return ncclSuccess;
+}
+
+// ---- kills ----
+
+enum class Phase { kInit, kOperations, kDestroy };
+
+struct Kill {
+  Phase phase = Phase::kOperations;
+  Layout layout;
+  std::vector<int> victims;  // processes, ascending
+  uint64_t delay_ns = 0;
+  Case what;
+  bool mapped = false, abort_in_shrink = false, aborts = false;
+  RunOptions options;
+  std::string text;
+
+  bool Dies(int rank) const { return std::find(victims.begin(), victims.end(), rank / layout.threads) != victims.end(); }
+};
+
+Kill MakeKill(uint64_t seed) {
+  Random random(seed);
+  Kill kill;
+  kill.layout = {static_cast<int>(2 + random.Below(4)), random.OneIn(4) ? 2 : 1, 1};
+  const int n = kill.layout.nranks();
+  const uint64_t phase = random.Below(20);
+  kill.phase = phase < 5 ? Phase::kInit : phase < 18 ? Phase::kOperations : Phase::kDestroy;
+  kill.victims = {static_cast<int>(random.Below(static_cast<uint64_t>(kill.layout.processes)))};
+  if (kill.layout.processes > 3 && random.OneIn(5)) {
+    const int second = static_cast<int>(random.Below(static_cast<uint64_t>(kill.layout.processes)));
+    if (second != kill.victims[0]) kill.victims.push_back(second);
+  }
+  kill.delay_ns = random.Below(kill.phase == Phase::kInit ? 30'000'000 : 100'000'000);
+  kill.what.call = random.Pick(kCalls);
+  kill.what.type = ncclUint32;
+  kill.what.count = random.Below(uint64_t{1} << random.Below(19)) / static_cast<uint64_t>(n) + 1;
+  kill.what.root = static_cast<int>(random.Below(static_cast<uint64_t>(n)));
+  kill.mapped = random.OneIn(2);
+  kill.abort_in_shrink = random.OneIn(2);
+  kill.aborts = random.OneIn(2);
+  // Nobody knows of a rank that died before it came.
+  kill.options.environment = {{"AXCCL_INIT_TIMEOUT", kill.phase == Phase::kInit ? "2" : "20"}};
+  if (random.OneIn(6)) kill.options.environment.emplace_back("AXCCL_CMA", "0");
+  kill.text = "seed " + std::to_string(seed) + ", phase " + std::to_string(static_cast<int>(kill.phase)) + ", " +
+              kill.layout.Text() + ", " + kill.what.Text() + ", process " + std::to_string(kill.victims[0]) + " of " +
+              std::to_string(kill.victims.size()) + " after " + std::to_string(kill.delay_ns / 1000) + " us";
+  return kill;
+}
+
+// The survivors make a communicator of their own from the old one, and it works.
+void ShrinkAndGoOn(RankContext& context, const Kill& kill, ncclComm_t comm, axcclStream_t stream) {
+  std::vector<int> dead;
+  for (int r = 0; r < context.nranks(); ++r) {
+    if (kill.Dies(r)) dead.push_back(r);
+  }
+  const int n = context.nranks() - static_cast<int>(dead.size());
+  const auto below = std::lower_bound(dead.begin(), dead.end(), context.rank()) - dead.begin();
+  ncclComm_t rest = nullptr;
+  ASSERT_TRUE(context.Step("shrink"));
+  ASSERT_OK(ncclCommShrink(comm, dead.data(), static_cast<int>(dead.size()), &rest, nullptr,
+                           kill.abort_in_shrink ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT));
+  Case after = kill.what;
+  for (int i = 0; i < 3; ++i) {
+    after.call = kCalls[static_cast<size_t>(i)];
+    after.root = i % n;
+    after.seed = static_cast<uint64_t>(i);
+    ASSERT_TRUE(context.Step("after the shrink: %s", after.Text().c_str()));
+    ASSERT_OK(RunCase(after, n, context.rank() - static_cast<int>(below), kill.mapped, rest, stream));
+  }
+  EXPECT_OK(ncclCommDestroy(rest));
+}
+
+void Survive(RankContext& context, const Kill& kill, const ncclUniqueId& id) {
+  const int n = context.nranks(), rank = context.rank();
+  ncclComm_t comm = nullptr;
+  ASSERT_TRUE(context.Step("init"));
+  const ncclResult_t init = ncclCommInitRank(&comm, n, id, rank);
+  context.Set(kInitCell + rank, 1 + static_cast<uint64_t>(init));
+  if (init != ncclSuccess) {
+    EXPECT_TRUE(init == ncclRemoteError || (init == ncclTimeout && kill.phase == Phase::kInit)) << ncclGetLastError(nullptr);
+    EXPECT_LT(NowNs(), context.Await(kDeathCell) + AllowedNs(3000));
+    EXPECT_OK(ncclCommAbort(comm));
+    return;
+  }
+  Clique clique;
+  ASSERT_TRUE(clique.Adopt(comm));
+  ASSERT_TRUE(context.Step("operations"));
+  ncclResult_t result = ncclSuccess;
+  Case next = kill.what;
+  for (int i = 0; result == ncclSuccess && (kill.phase != Phase::kDestroy || i < 10); ++i) {
+    next.seed = static_cast<uint64_t>(i);
+    result = RunCase(next, n, rank, kill.mapped, comm, clique.stream());
+  }
+  clique.ForgetComms();
+  if (result != ncclSuccess) {
+    EXPECT_EQ(result, ncclRemoteError) << ncclGetLastError(nullptr);
+    // No survivor leaves before all have been told, so that it is a victim that is named.
+    const std::string text = ncclGetLastError(nullptr);
+    bool named = kill.phase == Phase::kInit;  // some may not have come so far
+    for (int r = 0; r < n; ++r) named |= kill.Dies(r) && text.find("rank " + std::to_string(r)) != std::string::npos;
+    EXPECT_TRUE(named) << text;
+    EXPECT_LT(NowNs(), context.Await(kDeathCell) + AllowedNs(300));
+    bool all_came = true;
+    for (int r = 0; r < n; ++r) all_came &= kill.Dies(r) || context.Await(kInitCell + r) == 1;
+    if (all_came && kill.phase != Phase::kDestroy) {
+      ASSERT_NO_FATAL_FAILURE(ShrinkAndGoOn(context, kill, comm, clique.stream()));
+    }
+  }
+  ASSERT_TRUE(context.Step("the end"));
+  const uint64_t start = NowNs();
+  const ncclResult_t ended = kill.aborts ? ncclCommAbort(comm) : ncclCommDestroy(comm);
+  EXPECT_TRUE(ended == ncclSuccess || ended == ncclRemoteError) << ended;
+  EXPECT_LT(NowNs() - start, AllowedNs(1000));
+}
+
+void RunKill(RankContext& context, const Kill& kill) {
+  ncclUniqueId id;
+  ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+  if (!kill.Dies(context.rank())) return Survive(context, kill, id);
+  if (context.rank() % kill.layout.threads == 0) {
+    std::thread([&context, &kill] {
+      const uint64_t until = NowNs() + kill.delay_ns;
+      while (NowNs() < until) std::this_thread::yield();
+      context.Set(kDeathCell, NowNs());
+      context.Die();
+    }).detach();
+  }
+  // As the others, until it dies.
+  ncclComm_t comm = nullptr;
+  if (ncclCommInitRank(&comm, context.nranks(), id, context.rank()) == ncclSuccess) {
+    Clique clique;
+    if (clique.Adopt(comm)) {
+      Case next = kill.what;
+      for (next.seed = 0; RunCase(next, context.nranks(), context.rank(), kill.mapped, comm, clique.stream()) == ncclSuccess;)
+        ++next.seed;
+    }
+    clique.ForgetComms();
+  }
+  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+TEST(Chaos, ProcessesAreKilledAtAnyMoment) {
+  const int trials = FullTests() ? 1500 : 40;
+  for (int i = 0; i < trials && !HasFailure(); ++i) {
+    const Kill kill = MakeKill(Scramble(Seed(), 31, static_cast<uint64_t>(i)));
+    SCOPED_TRACE("trial " + std::to_string(i) + ": " + kill.text);
+    harness::RunRanks(kill.layout, [&](RankContext& context) { RunKill(context, kill); }, kill.options);
+  }
+}
+
+// ---- calls that differ ----
+
+const char* OfType(ncclDataType_t type) {
+  return type == ncclUint32 ? "uint32" : type == ncclFloat32 ? "float" : type == ncclInt64 ? "int64" : "";
+}
+
+Case RandomCall(Random* random, int n) {
+  Case c;
+  c.call = random->Pick(kCalls);
+  c.type = ncclUint32;
+  c.count = 1 + random->Below(uint64_t{1} << random->Below(16));
+  if (harness::HasRoot(c.call)) c.root = static_cast<int>(random->Below(static_cast<uint64_t>(n)));
+  c.seed = random->Next();
+  return c;
+}
+
+// What the odd rank calls instead of `c`.
+Case Alter(const Case& c, int n, Random* random) {
+  Case odd = c;
+  switch (random->Below(5)) {
+    case 0:
+      while (odd.call == c.call) odd = RandomCall(random, n);
+      return odd;
+    case 1: odd.count = random->OneIn(2) ? c.count + 1 : c.count * 2; return odd;
+    case 2: odd.type = random->OneIn(2) ? ncclFloat32 : ncclInt64; return odd;
+    case 3:
+      if (!harness::Folds(c.call)) break;
+      odd.fold = Fold::kMax;
+      return odd;
+    default:
+      if (!harness::HasRoot(c.call)) break;
+      odd.root = (c.root + 1) % n;
+      return odd;
+  }
+  odd.count += 1000;
+  return odd;
+}
+
+TEST(Chaos, RanksMakeRandomCallsThatDiffer) {
+  const int trials = FullTests() ? 300 : 30;
+  RunOptions options;
+  options.deadline = std::chrono::seconds(FullTests() ? 600 : 60);
+  harness::RunRanks(
+      harness::Processes(4),
+      [trials](RankContext& context) {
+        const int n = context.nranks(), rank = context.rank();
+        for (int i = 0; i < trials; ++i) {
+          Random random(Scramble(Seed(), 32, static_cast<uint64_t>(i)));
+          Clique clique;
+          ASSERT_TRUE(clique.Init(context));
+          for (uint64_t before = random.Below(4); before > 0; --before)
+            ASSERT_OK(RunCase(RandomCall(&random, n), n, rank, random.OneIn(2), clique.comm(), clique.stream()));
+          const Case common = RandomCall(&random, n), odd = Alter(common, n, &random), second = RandomCall(&random, n);
+          const int who = static_cast<int>(random.Below(static_cast<uint64_t>(n)));
+          ASSERT_TRUE(context.Step("trial %d: rank %d calls %s, the others %s", i, who, odd.Text().c_str(), common.Text().c_str()));
+          ASSERT_TRUE(context.Barrier());  // who is slow would be told before it has done what came before
+          const uint64_t start = NowNs();
+          (void)RunCase(rank == who ? odd : common, n, rank, i % 2 == 0, clique.comm(), clique.stream());
+          (void)RunCase(second, n, rank, i % 2 == 0, clique.comm(), clique.stream());
+          ncclResult_t state = ncclSuccess;
+          while (state == ncclSuccess && NowNs() - start < AllowedNs(1000)) ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+          EXPECT_EQ(state, ncclInvalidUsage);
+          const std::string text = ncclGetLastError(nullptr);
+          EXPECT_TRUE(LastErrorHas("mismatch")) << text;
+          EXPECT_TRUE(LastErrorHas(OfType(common.type)) && LastErrorHas(OfType(odd.type))) << text;
+          ASSERT_TRUE(context.Barrier(1));
+          EXPECT_OK(ncclCommAbort(clique.comm()));
+          clique.ForgetComms();
+          ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << Seed();
+        }
+      },
+      options);
+}
+
+}  // namespace
+}  // namespace axccl::tests
