@@ -11,7 +11,12 @@
  *
  * Devices. Every rank on the host has a host device of its own, numbered within the process; ncclCommCuDevice tells the
  * number. ncclCommInitAll(comms, n, NULL) uses devices 0..n-1. ncclCommInitRank uses the calling thread's current device;
- * a thread that never called axcclHostSetDevice gets the next free device at its first init, which becomes its current one.
+ * a thread that never called axcclHostSetDevice gets a free device at its first init, which becomes its current one. There are
+ * 1024; one is free again when the communicators and streams on it, and the thread that got it, are gone.
+ * Any thread may call any rank. To a thread that never called axcclHostSetDevice NULL means the default streams of all ranks
+ * that it has called with NULL: it waits, queries and records for all of them, its host functions, copies and waits are ordered
+ * with all of them, and so are its calls on ranks of ncclCommInitRank with each other, as on CUDA's one default stream. If it has
+ * called and made none, it waits for the default streams of all devices.
  *
  * GPUs. With AXCCL_DEVICE=auto, the default, communicators get ranks on GPUs where there are any, unless the thread has called
  * axcclHostSetDevice; AXCCL_DEVICE=host and cuda say it outright. GPU ranks take CUDA's memory and streams as in NCCL; the
@@ -42,9 +47,9 @@ ncclResult_t axcclGetVersion(int* version);
 
 /* Makes `device` (0..1023) the calling thread's current host device. */
 ncclResult_t axcclHostSetDevice(int device);
-/* *device = the calling thread's current host device (0 if none was set or implied). */
+/* *device = the calling thread's current host device: set, got at an init, or else where it first used NULL; 0 if none. */
 ncclResult_t axcclHostGetDevice(int* device);
-/* Waits until all work enqueued so far on the current device's streams is done. */
+/* Waits until all work enqueued so far on the streams of the current device (those that NULL means) is done. */
 ncclResult_t axcclHostDeviceSynchronize(void);
 
 /* ---- streams ---- */

@@ -15,6 +15,7 @@
 #include "src/base/log.h"
 #include "src/base/per_thread.h"
 #include "src/comm/group.h"
+#include "src/device/host/current.h"
 
 namespace axccl::api {
 namespace {
@@ -37,13 +38,8 @@ struct OfThread {
   Status answer;  // what LastError returned
 };
 
-// What stands behind cudaStreamPerThread: a blocking stream, which synchronises with the NULL stream.
+// What stands behind cudaStreamPerThread.
 struct OwnStream {
-  OwnStream() {
-    const int device = device::host::Device::Current(true);
-    stream = std::make_shared<device::host::Stream>(device, true);
-    device::host::Device::Get(device)->AddStream(stream);
-  }
   std::shared_ptr<device::host::Stream> stream;
 };
 
@@ -130,13 +126,34 @@ CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result) {
   return pin;
 }
 
+namespace {
+
+// A blocking stream, as CUDA's: it synchronises with the NULL stream.
+Result<device::host::Stream*> PerThreadStream() {
+  std::shared_ptr<device::host::Stream>& own = PerThread<OwnStream>::Get().stream;
+  if (own == nullptr) {
+    AXCCL_ASSIGN_OR_RETURN(const int device, device::host::ClaimDevice());
+    own = std::make_shared<device::host::Stream>(device, true);
+    device::host::Device::Get(device)->AddStream(own);
+  }
+  return own.get();
+}
+
+}  // namespace
+
 bool FindHostStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result) {
   *stream = nullptr;
   if (handle == nullptr || handle == kLegacyStream) return true;
   *stream = device::host::Streams().Peek(handle);
   if (*stream != nullptr) return true;
   if (handle == kPerThreadStream) {
-    *stream = PerThread<OwnStream>::Get().stream.get();
+    const Result<device::host::Stream*> own = PerThreadStream();
+    if (!own.ok()) {
+      *result = Report(MakeStatus(own.status().code(), "%s: the thread's own stream: %.*s", call,
+                                  static_cast<int>(own.status().message().size()), own.status().message().data()));
+      return false;
+    }
+    *stream = own.value();
     return true;
   }
   *result = InvalidArgument("%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "

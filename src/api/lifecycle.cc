@@ -107,7 +107,7 @@ Status FindDevices(const char* call, int ndev, const int* devlist, std::vector<c
     if (!on_gpus && std::any_of(devices->begin(), devices->end(), same))
       return MakeStatus(Code::kInvalidArgument, "%s: argument devlist names a device twice; each rank needs a host device of its "
                         "own", call);
-    devices->push_back({device, on_gpus});
+    devices->push_back({device, on_gpus, on_gpus ? nullptr : device::host::Device::Get(device)->Hold()});
   }
   return Status();
 }

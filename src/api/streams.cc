@@ -4,6 +4,7 @@
 #include "axccl/axccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/device/host/current.h"
 #include "src/device/host/stream.h"
 
 using namespace axccl;                // NOLINT: the C entry points
@@ -14,7 +15,7 @@ namespace {
 
 using EventPin = HandleTable<Event>::Pin;
 
-// A stream argument with the device it belongs to.
+// A stream argument with the device it belongs to; neither for what the thread means by NULL, where that is not one stream.
 struct Target {
   Device* device = nullptr;
   Stream* stream = nullptr;
@@ -26,9 +27,27 @@ bool FindTarget(axcclStream_t handle, const char* call, Target* target, ncclResu
     return false;
   }
   if (!FindHostStream(handle, call, &target->stream, result)) return false;
-  target->device = Device::Get(target->stream != nullptr ? target->stream->device() : Device::Current(false));
-  if (target->stream == nullptr) target->stream = target->device->null_stream();
+  target->device = target->stream != nullptr ? Device::Get(target->stream->device()) : OnlyNullDevice();
+  if (target->stream == nullptr && target->device != nullptr) target->stream = target->device->null_stream();
   return true;
+}
+
+// The streams behind a target.
+std::vector<Target> Parts(const Target& target) {
+  if (target.stream != nullptr) return {target};
+  std::vector<Target> parts;
+  for (Device* device : NullDevices()) parts.push_back({device, device->null_stream()});
+  return parts;
+}
+
+bool IsNull(const Target& target) {
+  return target.stream == nullptr || target.stream == target.device->null_stream();
+}
+
+// Work of the caller's, no call of a rank. On NULL the thread's ranks on other devices wait for it, too.
+void SubmitTo(const Target& target, std::shared_ptr<Work> work) {
+  if (IsNull(target)) return SubmitToNull(std::move(work));
+  Submit(target.device, target.stream, std::move(work));
 }
 
 EventPin FindEvent(axcclEvent_t handle, const char* call, ncclResult_t* result) {
@@ -49,25 +68,26 @@ void WaitFor(Device* device, const Mark& mark) {
 AXCCL_API ncclResult_t axcclHostSetDevice(int device) try {
   if (device < 0 || device >= kMaxDevices)
     return InvalidArgument("axcclHostSetDevice: argument device is %d; pass 0..%d", device, kMaxDevices - 1);
-  Device::SetCurrent(device);
+  ChooseDevice(device);
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclHostSetDevice)
 
 AXCCL_API ncclResult_t axcclHostGetDevice(int* device) try {
   if (device == nullptr) return InvalidArgument("axcclHostGetDevice: argument device is NULL");
-  *device = Device::Current(false);
+  *device = CurrentDevice();
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclHostGetDevice)
 
 AXCCL_API ncclResult_t axcclHostDeviceSynchronize() try {
   if (const Status status = CheckProcess("axcclHostDeviceSynchronize"); !status.ok()) return Report(status);
-  Device* device = Device::Get(Device::Current(false));
   Status error;
-  for (const Mark& mark : device->AllWork()) {
-    WaitFor(device, mark);
-    if (error.ok()) error = mark.timeline->TakeError();
+  for (Device* device : NullDevices()) {
+    for (const Mark& mark : device->AllWork()) {
+      WaitFor(device, mark);
+      if (error.ok()) error = mark.timeline->TakeError();
+    }
   }
   return Report(error);
 }
@@ -79,7 +99,7 @@ AXCCL_API ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int fla
   *stream = nullptr;
   if ((flags & ~axcclStreamNonBlocking) != 0)
     return InvalidArgument("axcclStreamCreate: argument flags is 0x%x; pass axcclStreamDefault or axcclStreamNonBlocking", flags);
-  const int device = Device::Current(false);
+  const int device = CurrentDevice();
   auto made = std::make_shared<Stream>(device, (flags & axcclStreamNonBlocking) == 0);
   Device::Get(device)->AddStream(made);
   *stream = static_cast<axcclStream_t>(Streams().Insert(std::move(made)));
@@ -98,14 +118,16 @@ AXCCL_API ncclResult_t axcclStreamSynchronize(axcclStream_t handle) try {
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclStreamSynchronize", &target, &result)) return result;
-  Timeline* timeline = target.stream->timeline().get();
-  if (!Through(target.device, target.stream)) {
+  if (target.stream != nullptr && Through(target.device, target.stream)) return Report(target.stream->timeline()->TakeError());
+  Status error;
+  for (const Target& part : Parts(target)) {
     // Waiting is no work on the stream: a Nothing there, as of RecordMark, would hold back the blocking streams.
-    std::vector<Mark> marks{Mark{target.stream->timeline(), timeline->issued()}};
-    target.device->AddLegacyMarks(target.stream, &marks);
-    for (const Mark& mark : marks) WaitFor(target.device, mark);
+    std::vector<Mark> marks{Mark{part.stream->timeline(), part.stream->timeline()->issued()}};
+    part.device->AddLegacyMarks(part.stream, &marks);
+    for (const Mark& mark : marks) WaitFor(part.device, mark);
+    if (error.ok()) error = part.stream->timeline()->TakeError();
   }
-  return Report(timeline->TakeError());
+  return Report(error);
 }
 AXCCL_CATCH(axcclStreamSynchronize)
 
@@ -113,10 +135,17 @@ AXCCL_API ncclResult_t axcclStreamQuery(axcclStream_t handle) try {
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclStreamQuery", &target, &result)) return result;
-  // A query is a good moment to move things on.
-  if (target.device->queue()->pending()) target.device->queue()->Drive();
-  if (!Through(target.device, target.stream)) return ncclInProgress;
-  return Report(target.stream->timeline()->TakeError());
+  const std::vector<Target> parts = Parts(target);
+  for (const Target& part : parts) {
+    // A query is a good moment to move things on.
+    if (part.device->queue()->pending()) part.device->queue()->Drive();
+    if (!Through(part.device, part.stream)) return ncclInProgress;
+  }
+  Status error;
+  for (const Target& part : parts) {
+    if (error.ok()) error = part.stream->timeline()->TakeError();
+  }
+  return Report(error);
 }
 AXCCL_CATCH(axcclStreamQuery)
 
@@ -126,7 +155,11 @@ AXCCL_API ncclResult_t axcclStreamWaitEvent(axcclStream_t handle, axcclEvent_t e
   if (!FindTarget(handle, "axcclStreamWaitEvent", &target, &result)) return result;
   const EventPin event = FindEvent(event_handle, "axcclStreamWaitEvent", &result);
   if (!event) return result;
-  device::host::WaitFor(target.device, target.stream, event->mark());
+  if (IsNull(target)) {
+    WaitOnNull(event->mark());
+  } else {
+    device::host::WaitFor(target.device, target.stream, event->mark());
+  }
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclStreamWaitEvent)
@@ -136,7 +169,7 @@ AXCCL_API ncclResult_t axcclLaunchHostFunc(axcclStream_t handle, void (*fn)(void
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclLaunchHostFunc", &target, &result)) return result;
-  Submit(target.device, target.stream, MakeCallback(fn, argument));
+  SubmitTo(target, MakeCallback(fn, argument));
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclLaunchHostFunc)
@@ -148,7 +181,7 @@ AXCCL_API ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclMemcpyAsync", &target, &result)) return result;
-  Submit(target.device, target.stream, MakeCopy(dst, src, bytes));
+  SubmitTo(target, MakeCopy(dst, src, bytes));
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclMemcpyAsync)
@@ -173,7 +206,7 @@ AXCCL_API ncclResult_t axcclEventRecord(axcclEvent_t event_handle, axcclStream_t
   if (!FindTarget(handle, "axcclEventRecord", &target, &result)) return result;
   const EventPin event = FindEvent(event_handle, "axcclEventRecord", &result);
   if (!event) return result;
-  event->Record(RecordMark(target.device, target.stream));
+  event->Record(target.stream != nullptr ? RecordMark(target.device, target.stream) : RecordNullMark());
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclEventRecord)
@@ -191,7 +224,7 @@ AXCCL_API ncclResult_t axcclEventSynchronize(axcclEvent_t handle) try {
   const EventPin event = FindEvent(handle, "axcclEventSynchronize", &result);
   if (!event) return result;
   const Mark mark = event->mark();
-  WaitFor(Device::Get(Device::Current(false)), mark);
+  WaitFor(Device::Get(CurrentDevice()), mark);
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclEventSynchronize)

@@ -47,6 +47,7 @@ struct Settings {
 struct DeviceId {
   int ordinal = 0;
   bool gpu = false;
+  device::host::DeviceHold hold = nullptr;  // of the host device, as long as a rank lives there or is to
 };
 
 struct Identity {

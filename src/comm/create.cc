@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/comm/setup.h"
+#include "src/device/host/current.h"
 
 namespace axccl::comm {
 namespace {
@@ -69,7 +70,7 @@ Result<bool> RanksOnGpus() {
       AXCCL_INFO(kInit, "no GPUs: %.*s", static_cast<int>(status.message().size()), status.message().data());
     return found;
   }();
-  if (device == "auto") return gpus->ok() && gpus->value() > 0 && !device::host::Device::Chosen();
+  if (device == "auto") return gpus->ok() && gpus->value() > 0 && !device::host::ChoseDevice();
   AXCCL_RETURN_IF_ERROR(gpus->status());
   if (gpus->value() == 0) return MakeStatus(Code::kInvalidUsage, "AXCCL_DEVICE=cuda: this process sees no GPU");
   return true;
@@ -77,7 +78,10 @@ Result<bool> RanksOnGpus() {
 
 Result<DeviceId> CurrentDevice() {
   AXCCL_ASSIGN_OR_RETURN(const bool on_gpus, RanksOnGpus());
-  if (!on_gpus) return DeviceId{device::host::Device::Current(true), false};
+  if (!on_gpus) {
+    AXCCL_ASSIGN_OR_RETURN(const int ordinal, device::host::ClaimDevice());
+    return DeviceId{ordinal, false, device::host::Device::Get(ordinal)->Hold()};
+  }
   AXCCL_ASSIGN_OR_RETURN(const int gpu, exec::CurrentGpu());
   return DeviceId{gpu, true};
 }

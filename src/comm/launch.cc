@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "src/device/host/current.h"
 #include "src/device/host/waiting.h"
 #include "src/exec/local_copy.h"
 #include "src/exec/operation.h"
@@ -92,10 +93,11 @@ void AddOnce(std::vector<T*>* list, T* item) {
 
 // Whether work enqueued on one of two streams waits for work on the other.
 bool Ordered(const Stream* a, const Stream* b) {
-  if (a == b) return true;
-  if (a->device() != b->device() || !a->blocking() || !b->blocking()) return false;
-  const Stream* null = Device::Get(a->device())->null_stream();
-  return a == null || b == null;
+  const Device* const device = Device::Get(a->device());
+  const Device* const other = Device::Get(b->device());
+  const bool a_null = a == device->null_stream(), b_null = b == other->null_stream();
+  if (device != other) return a_null && b_null && device::host::NullStreamsJoined(device, other);
+  return a == b || ((a_null || b_null) && a->blocking() && b->blocking());
 }
 
 // Calls that share an order of launches or a stream, or whose streams order each other, directly or through others: if one
@@ -152,7 +154,11 @@ void Submit(Cluster cluster) {
   std::sort(devices.begin(), devices.end());
   for (Device* device : devices) device->submission().lock();
   for (const TimelinePtr* order : cluster.orders) item->places.push_back(device::host::Place{*order, (*order)->Issue()});
-  for (Stream* stream : cluster.streams) Device::Get(stream->device())->AddLegacyMarks(stream, &item->after);
+  for (Stream* stream : cluster.streams) {
+    Device* const device = Device::Get(stream->device());
+    device->AddLegacyMarks(stream, &item->after);
+    if (stream == device->null_stream()) device::host::AddOtherNullMarks(device, &item->after);
+  }
   for (Stream* stream : cluster.streams) item->places.push_back({stream->timeline(), stream->timeline()->Issue()});
   for (Device* device : devices) device->submission().unlock();
 
@@ -171,6 +177,7 @@ void Submit(Cluster cluster) {
 bool IssueIdle(Communicator* comm, Timeline* order, Stream* stream, uint64_t* launch_ticket, uint64_t* stream_ticket) {
   Device* device = comm->device();
   if (stream->device() != device->ordinal()) return false;
+  if (stream == device->null_stream() && device::host::OtherNullStreamsHold(device)) return false;
   std::lock_guard lock(device->submission());
   if (!order->Idle() || !device->EnqueueIdle(stream, stream_ticket)) return false;
   *launch_ticket = order->Issue();

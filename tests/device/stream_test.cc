@@ -229,18 +229,6 @@ TEST_F(StreamTest, AFailureIsToldOnceByTheStream) {
   EXPECT_TRUE(stream->timeline()->TakeError().ok());
 }
 
-TEST(Device, ThreadsClaimDevicesOfTheirOwn) {
-  int first = -1, second = -1, unclaimed = -1, chosen = -1;
-  std::thread([&] { first = Device::Current(true), second = Device::Current(true); }).join();
-  EXPECT_EQ(first, second) << "a thread keeps its device";
-  std::thread([&] { unclaimed = Device::Current(false), second = Device::Current(true); }).join();
-  EXPECT_EQ(unclaimed, 0);
-  EXPECT_NE(first, second);
-  std::thread([&] { Device::SetCurrent(9), chosen = Device::Current(true); }).join();
-  EXPECT_EQ(chosen, 9);
-  EXPECT_EQ(Device::Get(9), Device::Get(9));
-}
-
 // Several threads on one stream and on the NULL stream: every ticket is taken once, all work is done, the legacy order makes no
 // deadlock.
 TEST_F(StreamTest, ManyThreadsEnqueueOnSharedStreams) {

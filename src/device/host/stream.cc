@@ -9,9 +9,6 @@ namespace {
 // Copies come back to the scheduler after this many bytes.
 constexpr size_t kCopyStep = 1u << 20;
 
-thread_local int t_device = -1;
-thread_local bool t_chosen = false;
-
 class Callback : public Work {
  public:
   Callback(void (*fn)(void*), void* argument) : fn_(fn), argument_(argument) {}
@@ -68,7 +65,7 @@ Device::Device(int ordinal)
 namespace {
 std::atomic<Device*> g_devices[kMaxDevices];
 std::mutex g_devices_mutex;
-std::atomic<int> g_next_device{0};
+std::mutex g_claims_mutex;
 }  // namespace
 
 Device* Device::Get(int ordinal) {
@@ -83,24 +80,53 @@ Device* Device::Get(int ordinal) {
   return device;
 }
 
-int Device::Current(bool claim) {
-  if (t_device < 0 && claim) t_device = g_next_device.fetch_add(1, std::memory_order_relaxed) % kMaxDevices;
-  return t_device < 0 ? 0 : t_device;
+std::vector<Device*> Device::All() {
+  std::vector<Device*> all;
+  for (const std::atomic<Device*>& entry : g_devices) {
+    if (Device* const device = entry.load(std::memory_order_acquire); device != nullptr) all.push_back(device);
+  }
+  return all;
 }
 
-void Device::SetCurrent(int ordinal) {
-  t_device = ordinal;
-  t_chosen = true;
+DeviceHold Device::Hold() {
+  holds_.fetch_add(1, std::memory_order_relaxed);
+  return DeviceHold(this, [](Device* device) {
+    std::lock_guard lock(g_claims_mutex);
+    if (device->holds_.fetch_sub(1, std::memory_order_relaxed) == 1) device->claimed_.store(false, std::memory_order_relaxed);
+  });
 }
 
-bool Device::Chosen() { return t_chosen; }
+Result<DeviceHold> Device::Claim() {
+  std::lock_guard lock(g_claims_mutex);
+  for (int ordinal = 0; ordinal < kMaxDevices; ++ordinal) {
+    Device* const device = Get(ordinal);
+    if (device->InUse()) continue;
+    device->claimed_.store(true, std::memory_order_relaxed);
+    (void)device->null_stream_.timeline()->TakeError();  // of those who had it before
+    return device->Hold();
+  }
+  return MakeStatus(Code::kInvalidUsage, "all %d host devices of the process are in use, and the calling thread has none: destroy "
+                    "communicators and streams, or end threads, that are no longer needed, or share a device on purpose with "
+                    "axcclHostSetDevice", kMaxDevices);
+}
+
+bool Device::InUse() {
+  if (holds_.load(std::memory_order_relaxed) != 0 || !null_stream_.timeline()->Idle()) return true;
+  std::lock_guard lock(mutex_);
+  ForgetEndedStreams();
+  return !streams_.empty();
+}
+
+void Device::ForgetEndedStreams() {
+  std::erase_if(streams_, [](const Known& known) { return known.stream.expired() && known.timeline->Idle(); });
+  const auto count = std::count_if(streams_.begin(), streams_.end(), [](const Known& known) { return known.blocking; });
+  blocking_streams_.store(static_cast<int>(count), std::memory_order_release);
+}
 
 void Device::AddStream(const std::shared_ptr<Stream>& stream) {
   std::lock_guard lock(mutex_);
-  std::erase_if(streams_, [](const Known& known) { return known.stream.expired() && known.timeline->Idle(); });
   streams_.push_back(Known{stream, stream->timeline(), stream->blocking()});
-  const auto count = std::count_if(streams_.begin(), streams_.end(), [](const Known& known) { return known.blocking; });
-  blocking_streams_.store(static_cast<int>(count), std::memory_order_release);
+  ForgetEndedStreams();
 }
 
 void Device::AddLegacyMarks(const Stream* stream, std::vector<Mark>* marks) {
@@ -141,9 +167,10 @@ HandleTable<Event>& Events() {
   return *table;
 }
 
-void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, Mark mark) {
+void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, std::vector<Mark> after) {
   auto item = std::make_unique<Item>();
-  if (!mark.Reached()) item->after.push_back(std::move(mark));
+  item->after = std::move(after);
+  std::erase_if(item->after, [](const Mark& mark) { return mark.Reached(); });
   {
     std::lock_guard lock(device->submission());
     device->AddLegacyMarks(stream, &item->after);
@@ -155,7 +182,7 @@ void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, Mark mar
 }
 
 Mark RecordMark(Device* device, Stream* stream) {
-  if (device->LegacyHolds(stream)) Submit(device, stream, std::make_shared<Nothing>());
+  if (device->LegacyHolds(stream)) Submit(device, stream, MakeNothing());
   return Mark{stream->timeline(), stream->timeline()->issued()};
 }
 
@@ -163,9 +190,21 @@ void WaitFor(Device* device, Stream* stream, Mark mark) {
   if (mark.timeline == nullptr) return;
   const bool waits = !mark.Reached() && mark.timeline != stream->timeline();
   // A wait on the NULL stream brings the blocking streams together whatever has become of the event.
-  if (waits || device->LegacyHolds(stream)) Submit(device, stream, std::make_shared<Nothing>(), std::move(mark));
+  if (waits || device->LegacyHolds(stream)) Submit(device, stream, MakeNothing(), {std::move(mark)});
 }
 
+Mark Join(Device* device, std::vector<Mark> marks) {
+  auto item = std::make_unique<Item>();
+  item->work = MakeNothing();
+  item->after = std::move(marks);
+  const Mark joined{std::make_shared<Timeline>(), 1};
+  item->places.push_back(Place{joined.timeline, joined.timeline->Issue()});
+  device->queue()->Push(std::move(item));
+  if (device->queue()->pending()) Scheduler::Process().LeftPending();
+  return joined;
+}
+
+std::shared_ptr<Work> MakeNothing() { return std::make_shared<Nothing>(); }
 std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument) { return std::make_shared<Callback>(fn, argument); }
 std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes) {
   return std::make_shared<MemoryCopy>(dst, src, bytes);

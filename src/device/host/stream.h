@@ -22,6 +22,10 @@ namespace axccl::device::host {
 
 inline constexpr int kMaxDevices = 1024;
 
+class Device;
+// Keeps a device's number from being claimed for another thread while it lives.
+using DeviceHold = std::shared_ptr<Device>;
+
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
   Stream(int device, bool blocking) : device_(device), blocking_(blocking), timeline_(std::make_shared<Timeline>()) {}
@@ -51,16 +55,18 @@ class Device {
  public:
   // `ordinal` in [0, kMaxDevices). Created at first use, lives as long as the process.
   static Device* Get(int ordinal);
-  // The calling thread's current device; the next free one is made current first if the thread has none yet and
-  // `claim` is set. 0 otherwise.
-  static int Current(bool claim);
-  // Whether the calling thread has a device of its own choice (SetCurrent).
-  static bool Chosen();
-  static void SetCurrent(int ordinal);
+  // All that have been used.
+  static std::vector<Device*> All();
+  // The first that nothing uses: no hold, no stream, no work.
+  static Result<DeviceHold> Claim();
+  DeviceHold Hold();
+  // Whether the number was claimed, not chosen, by whoever holds it.
+  bool claimed() const { return claimed_.load(std::memory_order_relaxed); }
 
   int ordinal() const { return ordinal_; }
   Queue* queue() const { return queue_; }
   Stream* null_stream() { return &null_stream_; }
+  const Stream* null_stream() const { return &null_stream_; }
 
   // Held while tickets of the device's streams, or of communicators on it, are taken. Several devices: in order of address.
   SpinLock& submission() { return submission_; }
@@ -88,6 +94,8 @@ class Device {
  private:
   explicit Device(int ordinal);
   bool BlockingWorkPending() const;
+  void ForgetEndedStreams();  // with mutex_ held
+  bool InUse();
 
   SpinLock submission_;
   const int ordinal_;
@@ -101,22 +109,27 @@ class Device {
   };
   std::vector<Known> streams_;            // guarded by mutex_
   std::atomic<int> blocking_streams_{0};  // entries of streams_ that are blocking
+  std::atomic<int> holds_{0};
+  std::atomic<bool> claimed_{false};
 };
 
 HandleTable<Stream>& Streams();
 HandleTable<Event>& Events();
 
-// Enqueues work on a stream of `device`; it waits for `mark` as well.
-void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, Mark mark = Mark());
+// Enqueues work on a stream of `device`; it waits for `after` as well.
+void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, std::vector<Mark> after = {});
 // The event "all work of `stream` so far", and what the next would wait for by the legacy rule.
 Mark RecordMark(Device* device, Stream* stream);
 // Work enqueued on `stream` from now on waits for `mark`, and so does whoever asks about the stream itself.
 void WaitFor(Device* device, Stream* stream, Mark mark);
+// The event "all of these".
+Mark Join(Device* device, std::vector<Mark> marks);
 // Whether a stream is through with all that RecordMark would stand for.
 inline bool Through(const Device* device, const Stream* stream) {
   return stream->timeline()->Idle() && !device->LegacyHolds(stream);
 }
-// Work that calls fn(argument) on a worker, and work that copies memory.
+// Work that only takes its place in the order, work that calls fn(argument) on a worker, and work that copies memory.
+std::shared_ptr<Work> MakeNothing();
 std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument);
 std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes);
 

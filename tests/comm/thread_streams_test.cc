@@ -1,0 +1,295 @@
+// The NULL stream of threads that chose no device, which is most of them on a CPU: pools whose threads make, call and wait for each
+// other's communicators, and ranks that are threads of one process.
+//
+// In CUDA all of them are on device 0 until they say otherwise, and NULL is one stream. Here each rank has a host device, so
+// NULL has to mean those that the thread uses.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/comm/streams.h"
+#include "tests/harness/client.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::Cuda;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunRanks;
+using harness::ShareUniqueId;
+using harness::Threads;
+
+// A thread of a pool: what it runs is over when this returns, the thread is gone.
+void OnPoolThread(const std::function<void()>& fn) { std::thread(fn).join(); }
+
+// Communicators of all ranks, each made by another thread while the threads of the others live.
+class PoolComms {
+ public:
+  explicit PoolComms(int n) : comms_(static_cast<size_t>(n)) {}
+  ~PoolComms() {
+    for (const ncclComm_t comm : comms_) {
+      if (comm != nullptr) {
+        EXPECT_OK(ncclCommDestroy(comm));
+      }
+    }
+  }
+  bool Init(RankContext& context) { return Make(context, 0); }
+  ncclComm_t operator[](size_t i) const { return comms_[i]; }
+
+ private:
+  bool Make(RankContext& context, size_t i) {
+    if (i == comms_.size()) return true;
+    bool made = false;
+    OnPoolThread([&] {
+      ncclUniqueId id;
+      if (!ShareUniqueId(context, &id)) return;
+      EXPECT_OK(ncclCommInitRank(&comms_[i], context.nranks(), id, context.rank()));
+      made = comms_[i] != nullptr && Make(context, i + 1);
+    });
+    return made;
+  }
+  std::vector<ncclComm_t> comms_;
+};
+
+ncclResult_t Sum(int* x, ncclComm_t comm, axcclStream_t stream = nullptr) {
+  return ncclAllReduce(x, x, 1, ncclInt32, ncclSum, comm, Cuda(stream));
+}
+
+TEST(PoolThreads, WaitForCallsOnCommunicatorsThatOthersMade) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    PoolComms comms(2);
+    ASSERT_TRUE(comms.Init(context));
+    OnPoolThread([&] {
+      for (int round = 0; round < 4; ++round) {
+        int x = context.rank() + 1;
+        if (context.rank() == 1) {
+          ASSERT_NE(context.Await(round), 0u);
+        }
+        ASSERT_OK(Sum(&x, comms[1]));
+        if (context.rank() == 0) {
+          // The peer waits for this, so the call cannot have ended.
+          Event event;
+          ASSERT_OK(axcclEventRecord(event, nullptr));
+          EXPECT_EQ(axcclEventQuery(event), ncclInProgress);
+          EXPECT_EQ(axcclStreamQuery(nullptr), ncclInProgress);
+          context.Set(round, 1);
+          if (round == 0) {
+            EXPECT_OK(axcclEventSynchronize(event));
+          }
+          if (round == 1) {
+            EXPECT_OK(axcclHostDeviceSynchronize());
+          }
+        }
+        if (context.rank() == 1 || round > 1) {
+          ASSERT_OK(axcclStreamSynchronize(nullptr));
+        }
+        EXPECT_EQ(x, 3);
+      }
+    });
+  });
+}
+
+// A thread that has called nothing means what all threads called.
+TEST(PoolThreads, WaitForCallsOfOtherThreads) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    PoolComms comms(2);
+    ASSERT_TRUE(comms.Init(context));
+    int x = context.rank() + 1;
+    if (context.rank() == 1) {
+      ASSERT_NE(context.Await(0), 0u);
+    }
+    OnPoolThread([&] { ASSERT_OK(Sum(&x, comms[1])); });
+    OnPoolThread([&] {
+      if (context.rank() == 0) {
+        EXPECT_EQ(axcclStreamQuery(nullptr), ncclInProgress);
+        context.Set(0, 1);
+      }
+      ASSERT_OK(axcclStreamSynchronize(nullptr));
+      EXPECT_EQ(x, 3);
+    });
+  });
+}
+
+// Host functions and copies on NULL come before and after calls on NULL, whatever devices those are on.
+TEST(PoolThreads, NullIsOneStreamForWorkAndCalls) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    PoolComms comms(3);
+    ASSERT_TRUE(comms.Init(context));
+    OnPoolThread([&] {
+      for (int round = 0; round < 3; ++round) {
+        struct State {
+          Gate gate;
+          int x = 0, copy = 0, other = 5;
+        } s;
+        ASSERT_OK(axcclLaunchHostFunc(
+            nullptr,
+            [](void* state) {
+              static_cast<State*>(state)->gate.Wait();
+              static_cast<State*>(state)->x = 1;
+            },
+            &s));
+        ASSERT_OK(Sum(&s.x, comms[1]));  // 2
+        ASSERT_OK(Sum(&s.x, comms[2]));  // 4, on another device
+        ASSERT_OK(axcclMemcpyAsync(&s.copy, &s.x, sizeof(int), nullptr));
+        ASSERT_OK(Sum(&s.copy, comms[0]));  // 8
+        EXPECT_EQ(axcclStreamQuery(nullptr), ncclInProgress);
+        s.gate.Open();
+        ASSERT_OK(axcclStreamSynchronize(nullptr));
+        EXPECT_EQ(s.x, 4);
+        EXPECT_EQ(s.copy, 8);
+      }
+    });
+  });
+}
+
+TEST(PoolThreads, WaitsOnNullHoldCallsBack) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    PoolComms comms(2);
+    ASSERT_TRUE(comms.Init(context));
+    OnPoolThread([&] {
+      struct State {
+        Gate gate;
+        int x = 0;
+      } s;
+      Stream input;
+      Event ready;
+      ASSERT_OK(axcclLaunchHostFunc(
+          input,
+          [](void* state) {
+            static_cast<State*>(state)->gate.Wait();
+            static_cast<State*>(state)->x = 1;
+          },
+          &s));
+      ASSERT_OK(axcclEventRecord(ready, input));
+      ASSERT_OK(axcclStreamWaitEvent(nullptr, ready));
+      ASSERT_OK(Sum(&s.x, comms[1]));
+      s.gate.Open();
+      ASSERT_OK(axcclStreamSynchronize(nullptr));
+      EXPECT_EQ(s.x, 2);
+    });
+  });
+}
+
+// The calls of a group are launched together, though one by one each would wait for the one before.
+TEST(PoolThreads, CallsOfAGroupDoNotWaitForEachOther) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    PoolComms comms(2);
+    ASSERT_TRUE(comms.Init(context));
+    OnPoolThread([&] {
+      for (int round = 0; round < 10; ++round) {
+        int x[2] = {1, 10};
+        const int first = context.rank();  // the ranks call in different order
+        ASSERT_OK(ncclGroupStart());
+        ASSERT_OK(Sum(&x[first], comms[static_cast<size_t>(first)]));
+        ASSERT_OK(Sum(&x[1 - first], comms[static_cast<size_t>(1 - first)]));
+        ASSERT_OK(ncclGroupEnd());
+        ASSERT_OK(axcclStreamSynchronize(nullptr));
+        EXPECT_EQ(x[0], 2);
+        EXPECT_EQ(x[1], 20);
+      }
+    });
+  });
+}
+
+TEST(OneThread, MayCallTheRanksOfInitAllOneAfterTheOtherOnNull) {
+  RunRanks(Processes(1), [](RankContext&) {
+    ncclComm_t comms[3];
+    ASSERT_OK(ncclCommInitAll(comms, 3, nullptr));
+    for (int round = 0; round < 10; ++round) {
+      int x[3] = {1, 2, 3};
+      for (int i = 0; i < 3; ++i) ASSERT_OK(Sum(&x[i], comms[i]));
+      ASSERT_OK(axcclStreamSynchronize(nullptr));
+      EXPECT_EQ(x[0] + x[1] + x[2], 18);
+    }
+    for (const ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+  });
+}
+
+// One rank is ahead by a call that cannot end before the other has waited.
+TEST(RankThreads, DoNotWaitForEachOthersNullStreams) {
+  RunRanks(Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (int round = 0; round < 4; ++round) {
+      int x = 1, y = 1, copy = 0;
+      ASSERT_OK(Sum(&x, clique.comm()));
+      if (context.rank() == 1) {
+        ASSERT_OK(Sum(&y, clique.comm()));
+        context.Set(round, 1);
+      } else {
+        ASSERT_NE(context.Await(round), 0u);
+        ASSERT_OK(axcclMemcpyAsync(&copy, &x, sizeof(int), nullptr));
+        ASSERT_OK(axcclStreamSynchronize(nullptr));
+        EXPECT_EQ(copy, 2);
+        ASSERT_OK(Sum(&y, clique.comm()));
+      }
+      ASSERT_OK(axcclStreamSynchronize(nullptr));
+      EXPECT_EQ(x + y, 4);
+      ASSERT_TRUE(context.Barrier());
+    }
+  });
+}
+
+// More threads than there are device numbers, over the life of a process.
+TEST(ManyThreads, GiveTheirDevicesBack) {
+  RunRanks(Processes(1), [](RankContext&) {
+    ncclComm_t kept = nullptr;
+    ASSERT_OK(ncclCommInitAll(&kept, 1, nullptr));
+    for (int i = 0; i < 1100; ++i) {
+      OnPoolThread([] {
+        axcclStream_t per_thread = reinterpret_cast<axcclStream_t>(2);  // cudaStreamPerThread: claims a device
+        ASSERT_OK(axcclStreamSynchronize(per_thread));
+      });
+    }
+    OnPoolThread([&] {
+      ncclUniqueId id;
+      ncclComm_t comm = nullptr;
+      int device = -1;
+      ASSERT_OK(ncclGetUniqueId(&id));
+      ASSERT_OK(ncclCommInitRank(&comm, 1, id, 0));
+      ASSERT_OK(ncclCommCuDevice(comm, &device));
+      EXPECT_NE(device, 0) << "somebody lives there";
+      EXPECT_LT(device, 10);
+      ASSERT_OK(ncclCommDestroy(comm));
+    });
+    ASSERT_OK(ncclCommDestroy(kept));
+  });
+}
+
+TEST(ManyThreads, AreToldWhenNoDeviceIsLeft) {
+  RunRanks(Processes(1), [](RankContext&) {
+    std::vector<axcclStream_t> streams(1024);
+    for (int device = 0; device < 1024; ++device) {
+      ASSERT_OK(axcclHostSetDevice(device));
+      ASSERT_OK(axcclStreamCreate(&streams[static_cast<size_t>(device)], axcclStreamNonBlocking));
+    }
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    OnPoolThread([&] {
+      ncclComm_t comm = nullptr;
+      EXPECT_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclInvalidUsage);
+      harness::ExpectLastErrorHas({"1024 host devices", "axcclHostSetDevice"});
+    });
+    ASSERT_OK(axcclStreamDestroy(streams[700]));
+    OnPoolThread([&] {
+      ncclComm_t comm = nullptr;
+      int device = -1;
+      ASSERT_OK(ncclCommInitRank(&comm, 1, id, 0));
+      ASSERT_OK(ncclCommCuDevice(comm, &device));
+      EXPECT_EQ(device, 700);
+      ASSERT_OK(ncclCommDestroy(comm));
+    });
+    for (int device = 0; device < 1024; ++device) {
+      if (device != 700) {
+        ASSERT_OK(axcclStreamDestroy(streams[static_cast<size_t>(device)]));
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests
