@@ -1,32 +1,32 @@
-# What `cmake --install` puts where, and the links that let programs built for NCCL find this library.
+# What `cmake --install` puts where, and the library that programs built for NCCL find.
 #
 # nccl.h and libnccl.so go to folders of their own, because NVIDIA's package owns those names: the header to
-# include/axccl/nccl.h, beside axccl.h which includes it, the links to lib/axccl/dropin.
+# include/axccl/nccl.h, beside axccl.h which includes it, the library to lib/axccl/dropin.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# axccl_dropin_links(TARGET): gives the shared library its SONAME and makes build/dropin/libnccl.so and libnccl.so.2, so
-# that LD_LIBRARY_PATH=build/dropin runs a program linked against NCCL on this library.
-function(axccl_dropin_links target)
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME axccl VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR})
+# axccl_dropin(SOURCE): libnccl.so.2, which passes every call on to libaxccl.so, and libnccl.so to link with, in build/dropin
+# and lib/axccl/dropin. It finds libaxccl.so from where it lies itself (RPATH: LD_LIBRARY_PATH may name other versions), so
+# that the folder alone is enough, wherever it is moved to together with the library.
+function(axccl_dropin source)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|aarch64|arm64")
+    message(STATUS "Left out: libnccl.so.2 (it jumps into libaxccl.so, and nobody has written the jump for this processor)")
+    return()
+  endif()
   set(folder ${CMAKE_BINARY_DIR}/dropin)
-  file(MAKE_DIRECTORY ${folder})
-  foreach(name libnccl.so libnccl.so.2)
-    add_custom_command(TARGET ${target} POST_BUILD
-      COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:${target}> ${folder}/${name})
-  endforeach()
-endfunction()
-
-# Relative to the installed place, so that an installation can be moved.
-function(axccl_install_dropin_links)
-  set(folder ${CMAKE_BINARY_DIR}/install-dropin)
-  file(MAKE_DIRECTORY ${folder})
-  foreach(name libnccl.so libnccl.so.2)
-    file(CREATE_LINK ../../libaxccl.so.${PROJECT_VERSION_MAJOR} ${folder}/${name} SYMBOLIC)
-    install(FILES ${folder}/${name} DESTINATION ${CMAKE_INSTALL_LIBDIR}/axccl/dropin)
-  endforeach()
+  if(IS_SYMLINK ${folder}/libnccl.so.2)  # of an older version, which had links here: the linker would write to their target
+    file(REMOVE ${folder}/libnccl.so.2)
+  endif()
+  add_library(axccl_dropin SHARED ${source})
+  target_include_directories(axccl_dropin PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(axccl_dropin PRIVATE axccl)
+  target_link_options(axccl_dropin PRIVATE -Wl,--no-as-needed -Wl,--no-undefined -Wl,--disable-new-dtags)
+  file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/axccl/dropin /${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(axccl_dropin PROPERTIES OUTPUT_NAME nccl SOVERSION 2
+    LIBRARY_OUTPUT_DIRECTORY ${folder} BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "$ORIGIN/${up};$ORIGIN/..")  # as installed; in the build folder
+  install(TARGETS axccl_dropin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/axccl/dropin)
 endfunction()
 
 # axccl_install_programs(TARGET...): those that exist go to bin/ and find the library from there.
@@ -42,7 +42,6 @@ endfunction()
 
 function(axccl_install)
   install(TARGETS axccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  axccl_install_dropin_links()
   install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h ${PROJECT_SOURCE_DIR}/include/axccl/axccl.h
                 ${PROJECT_SOURCE_DIR}/include/axccl/channels.h ${PROJECT_SOURCE_DIR}/include/axccl/types.h
                 ${PROJECT_SOURCE_DIR}/include/axccl/views.h

@@ -9,7 +9,8 @@
 //
 // The twin defines besides the strong symbol pncclSend the weak symbol ncclSend at the same address. A preloaded profiler
 // can therefore define its own ncclSend and call pncclSend. Code of the library calls pnccl names only: nccl names may
-// belong to somebody else. What is not marked stays inside, by -fvisibility=hidden and once more by the version script
+// belong to somebody else. A third name, axccl_pncclSend, is where libnccl.so.2 passes its ncclSend on to (dropin.c, whose
+// list of functions is nccl_functions.h). What is not marked stays inside, by -fvisibility=hidden and once more by the version script
 // axccl.map.
 #pragma once
 
@@ -41,5 +42,6 @@ ncclResult_t Caught(const char* call) noexcept;
 // After the body of pnccl<name>.
 #define AXCCL_TWIN_ELSE(name, failed)            \
   AXCCL_CATCH_ELSE("nccl" #name, failed)         \
-  extern "C" __attribute__((visibility("default"), weak, alias("pnccl" #name))) decltype(pnccl##name) nccl##name;
+  extern "C" __attribute__((visibility("default"), weak, alias("pnccl" #name))) decltype(pnccl##name) nccl##name; \
+  extern "C" __attribute__((visibility("default"), alias("pnccl" #name))) decltype(pnccl##name) axccl_pnccl##name;
 #define AXCCL_TWIN(name) AXCCL_TWIN_ELSE(name, error)

@@ -33,15 +33,14 @@ string(STRIP "${run_output}" dropin)
 run(${C} ${SOURCE_DIR}/consumer/main.c -o ${WORK_DIR}/by_pkg_config ${flags} -Wl,-rpath,${libdir})
 run(${WORK_DIR}/by_pkg_config)
 
-run(${C} ${SOURCE_DIR}/consumer/main.c -o ${WORK_DIR}/by_nccl_name ${flags} -L${dropin} -lnccl)
-set(ENV{LD_LIBRARY_PATH} ${libdir})
-run(${WORK_DIR}/by_nccl_name)
-foreach(name libnccl.so libnccl.so.2)
-  file(REAL_PATH ${dropin}/${name} target)
-  if(NOT EXISTS ${target} OR IS_SYMLINK ${target})
-    message(FATAL_ERROR "${dropin}/${name} leads to ${target}, which is no file")
-  endif()
-endforeach()
+# A program that knows NCCL only starts with the drop-in folder alone, and needs nothing of ours by name.
+run(${C} ${SOURCE_DIR}/soname_main.c -o ${WORK_DIR}/by_nccl_name -I${prefix}/include/axccl -L${dropin} -lnccl -ldl)
+set(ENV{LD_LIBRARY_PATH} ${dropin})
+run(${WORK_DIR}/by_nccl_name ours ${libdir}/libaxccl.so)
+run(readelf -dW ${WORK_DIR}/by_nccl_name)
+if(NOT run_output MATCHES "libnccl\\.so\\.2" OR run_output MATCHES "libaxccl")
+  message(FATAL_ERROR "linked with -lnccl, a program needs:\n${run_output}")
+endif()
 
 # Programs find the library where they were installed.
 set(ENV{LD_LIBRARY_PATH} "")

@@ -21,20 +21,39 @@ struct Symbol {
   char type = 0;  // as nm prints it: T strong, W weak
 };
 
-std::map<std::string, Symbol> ReadSymbols() {
-  std::map<std::string, Symbol> symbols;
-  FILE* const pipe = popen("nm -D --defined-only '" AXCCL_TEST_LIBRARY "'", "r");
-  if (pipe == nullptr) return symbols;
+constexpr char kAxccl[] = AXCCL_TEST_LIBRARY, kNccl[] = AXCCL_TEST_DROPIN "/libnccl.so.2";
+
+std::vector<std::string> LinesOf(const std::string& command) {
+  std::vector<std::string> lines;
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return lines;
   char line[4096];
-  while (fgets(line, sizeof(line), pipe) != nullptr) {
+  while (fgets(line, sizeof(line), pipe) != nullptr) lines.emplace_back(line);
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return lines;
+}
+
+std::map<std::string, Symbol> ReadSymbols(const std::string& path) {
+  std::map<std::string, Symbol> symbols;
+  for (const std::string& line : LinesOf("nm -D --defined-only '" + path + "'")) {
     std::istringstream in(line);
     Symbol symbol;
     std::string name;
     in >> symbol.address >> symbol.type >> name;
     symbols[name] = symbol;
   }
-  EXPECT_EQ(pclose(pipe), 0) << "nm failed on " AXCCL_TEST_LIBRARY;
   return symbols;
+}
+
+// What readelf calls "NEEDED", "SONAME" and so on, between the brackets.
+std::set<std::string> ReadDynamic(const std::string& path, const std::string& tag) {
+  std::set<std::string> values;
+  for (const std::string& line : LinesOf("readelf -dW '" + path + "'")) {
+    const size_t open = line.find('['), close = line.find(']');
+    if (line.find("(" + tag + ")") != std::string::npos && close != std::string::npos)
+      values.insert(line.substr(open + 1, close - open - 1));
+  }
+  return values;
 }
 
 template <class Entry>
@@ -82,12 +101,14 @@ TEST(Symbols, ThreadLocalsOfOthersAreNotStatic) {
 }
 
 TEST(Symbols, EveryFunctionIsAPairAtOneAddress) {
-  std::map<std::string, Symbol> symbols = ReadSymbols();
-  for (const char* function : kNcclFunctions) {
-    const Symbol weak = symbols[std::string("nccl") + function], strong = symbols[std::string("pnccl") + function];
-    EXPECT_EQ(weak.type, 'W') << "nccl" << function;
-    EXPECT_EQ(strong.type, 'T') << "pnccl" << function;
-    EXPECT_EQ(weak.address, strong.address) << function;
+  for (const char* library : {kAxccl, kNccl}) {
+    std::map<std::string, Symbol> symbols = ReadSymbols(library);
+    for (const char* function : kNcclFunctions) {
+      const Symbol weak = symbols[std::string("nccl") + function], strong = symbols[std::string("pnccl") + function];
+      EXPECT_EQ(weak.type, 'W') << "nccl" << function << " in " << library;
+      EXPECT_EQ(strong.type, 'T') << "pnccl" << function << " in " << library;
+      EXPECT_EQ(weak.address, strong.address) << function << " in " << library;
+    }
   }
 }
 
@@ -97,17 +118,39 @@ TEST(Symbols, NothingElseLeaves) {
     expected.insert(std::string("nccl") + function);
     expected.insert(std::string("pnccl") + function);
   }
-  for (const auto& [name, symbol] : ReadSymbols()) {
-    if (name.starts_with("axccl")) {
-      EXPECT_EQ(symbol.type, 'T') << name;
-    } else {
-      EXPECT_TRUE(expected.contains(name)) << name << " (" << symbol.type << ") is exported";
+  for (const char* library : {kAxccl, kNccl}) {
+    for (const auto& [name, symbol] : ReadSymbols(library)) {
+      if (library == kAxccl && name.starts_with("axccl")) {
+        EXPECT_EQ(symbol.type, 'T') << name;
+      } else {
+        EXPECT_TRUE(expected.contains(name)) << name << " (" << symbol.type << ") is exported by " << library;
+      }
     }
   }
 }
 
+using Names = std::set<std::string>;
+
+// The code is there once. libnccl.so.2 finds it from where it lies itself, and programs that were linked with it need
+// nothing else, so that they run on NVIDIA's, too.
+TEST(Symbols, DropInIsALibraryOfItsOwn) {
+  EXPECT_EQ(ReadDynamic(kNccl, "SONAME"), Names{"libnccl.so.2"});
+  EXPECT_EQ(ReadDynamic(kAxccl, "SONAME"), Names{"libaxccl.so.0"});
+  EXPECT_TRUE(ReadDynamic(kNccl, "NEEDED").contains("libaxccl.so.0"));
+  const Names places = ReadDynamic(kNccl, "RPATH");
+  ASSERT_EQ(places.size(), 1u);
+  for (std::istringstream in(*places.begin()); !in.eof();) {
+    std::string place;
+    std::getline(in, place, ':');
+    EXPECT_TRUE(place.starts_with("$ORIGIN/")) << *places.begin();
+  }
+  const Names needed = ReadDynamic(AXCCL_TEST_BUILT_FOR_NCCL, "NEEDED");
+  EXPECT_TRUE(needed.contains("libnccl.so.2"));
+  EXPECT_FALSE(needed.contains("libaxccl.so.0"));
+}
+
 // As the loaders of IREE, JAX and vLLM find them.
-TEST(Symbols, DropInLinksLoad) {
+TEST(Symbols, DropInLoads) {
   for (const char* path : {AXCCL_TEST_DROPIN "/libnccl.so", AXCCL_TEST_DROPIN "/libnccl.so.2"}) {
     void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library, nullptr) << dlerror();

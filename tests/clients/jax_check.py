@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """JAX's collectives on AxCCL: several processes with one GPU each (which may be the same), against what NumPy computes.
 
-    LD_LIBRARY_PATH=build/dropin LD_PRELOAD=libnccl.so.2 python3 tests/clients/jax_check.py --ranks 2
+    LD_PRELOAD=$PWD/build/dropin/libnccl.so.2 python3 tests/clients/jax_check.py --ranks 2
 
 With `--platform cpu` the same with JAX's gloo, without a GPU and without the library, to check this script.
 Each process knows the inputs of all. Values are small integers, so sums are exact.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torch.distributed's NCCL backend on AxCCL: several processes, which share GPUs, against what one process computes.
 
-    LD_LIBRARY_PATH=build/dropin LD_PRELOAD=libnccl.so.2 python3 tests/clients/torch_check.py --ranks 2
+    LD_PRELOAD=$PWD/build/dropin/libnccl.so.2 python3 tests/clients/torch_check.py --ranks 2
 
 Collectives of many sizes and types, CUDA graphs, and a few steps of training with DDP and FSDP2 (torch_training.py). With
 `--backend gloo --device cpu` the same without a GPU and without the library, to check this script. Every input is a function of rank, operation and element, so each process knows the inputs of all and computes what it must
