@@ -89,6 +89,10 @@ void Acceptor::OnGuest(Iterator entry) {
   if (verdict == Guest::Verdict::kAdmit) guest->Admitted(std::move(guest->fd_));
 }
 
+void Acceptor::AskGuests() {
+  for (Iterator entry = guests_.begin(); entry != guests_.end();) OnGuest(entry++);
+}
+
 void Acceptor::Drop(Iterator entry) {
   loop_->Unwatch(entry->guest->fd());
   loop_->Cancel(entry->timer);

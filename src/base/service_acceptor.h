@@ -44,6 +44,8 @@ class Acceptor {
   Acceptor& operator=(const Acceptor&) = delete;
 
   Status Start();
+  // Asks every guest again, as if there were something to read: what they wait for may have come otherwise.
+  void AskGuests();
   size_t guests() const { return guests_.size(); }
 
  private:

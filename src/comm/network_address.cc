@@ -18,7 +18,7 @@ void Store(const std::string& text, char (&field)[N]) {
 Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& text) {
   WireNetwork network{};
   network.rails = static_cast<uint32_t>(address.rails.size());
-  network.token = address.token;
+  network.key = address.key;
   network.text = text;
   size_t used = 0, needed = 0;
   for (const ucx::RailAddress& rail : address.rails) needed += rail.worker.size();
@@ -40,7 +40,7 @@ Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& 
 
 Result<ucx::NetworkAddress> Unpack(const WireNetwork& network, size_t rank) {
   ucx::NetworkAddress address;
-  address.token = network.token;
+  address.key = network.key;
   size_t used = 0;
   bool good = network.rails >= 1 && network.rails <= ucx::kMostRails;
   for (size_t i = 0; good && i < network.rails; ++i) {

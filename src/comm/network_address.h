@@ -21,7 +21,7 @@ struct WireNetwork {
     char network[56];
   };
   uint32_t rails;
-  std::array<uint8_t, 16> token;
+  ucx::LineKey key;
   NetworkText text;
   Rail rail[ucx::kMostRails];
   std::byte data[3000];

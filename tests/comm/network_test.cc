@@ -41,7 +41,7 @@ TEST(ChooseRails, TakesOneOfEachNetworkTheFastestFirst) {
 
 ucx::NetworkAddress Address(size_t rails, size_t bytes) {
   ucx::NetworkAddress address;
-  address.token.fill(7);
+  address.key.fill(7);
   for (size_t i = 0; i < rails; ++i) {
     ucx::RailAddress rail{"10." + std::to_string(i) + ".0.0/16", 1000 * i, std::vector<std::byte>(bytes, std::byte(i + 1)), {}};
     boot::Address lifeline;
@@ -61,7 +61,7 @@ TEST(WireNetworks, AreReadAsTheyWereWritten) {
     ASSERT_TRUE(packed.ok()) << packed.status().message();
     const auto read = Unpack(packed.value(), 3);
     ASSERT_TRUE(read.ok()) << read.status().message();
-    EXPECT_EQ(read.value().token, told.token);
+    EXPECT_EQ(read.value().key, told.key);
     ASSERT_EQ(read.value().rails.size(), rails);
     for (size_t i = 0; i < rails; ++i) {
       const ucx::RailAddress &a = read.value().rails[i], &b = told.rails[i];

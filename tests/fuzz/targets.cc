@@ -26,6 +26,7 @@
 #include "src/plan/text.h"
 #include "src/topo/text.h"
 #include "src/tune/filter.h"
+#include "transports/ucx/line_proof.h"
 #include "transports/ucx/wire.h"
 
 namespace axccl::fuzz {
@@ -234,6 +235,27 @@ void Filter(const uint8_t* data, size_t size) {
 
 // ---- transports/ucx ----
 
+// What a stranger says to who waits for a lifeline's call, from a process that is known and not: he is never taken for it.
+void Line(const uint8_t* data, size_t size) {
+  static const ucx::LineIdentity self = ucx::LineIdentity::Make().value(), peer = ucx::LineIdentity::Make().value();
+  static const ucx::LineKeys keys = self.KeysWith(peer.public_key(), false).value();
+  constexpr ucx::LineProcess kSelf{0xff}, kPeer{0x01};
+  bool known = size % 2 == 0;
+  ucx::LineGuest guest(kSelf, [&](const ucx::LineProcess& process) { return known && process == kPeer ? &keys : nullptr; });
+  using Verdict = ucx::LineGuest::Verdict;
+  while (size > 0) {
+    const std::span<std::byte> room = guest.room();
+    const size_t some = std::min(size, room.size());
+    std::memcpy(room.data(), data, some);
+    Verdict verdict = room.empty() ? guest.Look() : guest.Took(some);
+    Check(verdict != Verdict::kProved, "a stranger is taken for a peer");
+    if (verdict == Verdict::kDrop || (verdict == Verdict::kUnknown && known)) return;
+    known = known || verdict == Verdict::kUnknown;
+    data += some;
+    size -= some;
+  }
+}
+
 // The sizes of memory and data, and a header. Whatever passes keeps to both.
 void Message(const uint8_t* data, size_t size) {
   uint32_t sizes[2];
@@ -288,8 +310,9 @@ void Topology(const uint8_t* data, size_t size) {
 
 constexpr Target kTargets[] = {
     {"conf_file", ConfFile},     {"filter", Filter},     {"frame", Frame},       {"host_port", HostPort},
-    {"interfaces", Interfaces},  {"machine", Machine},   {"message", Message},   {"network", Network},
-    {"network_address", NetworkAddress},                 {"number", Number},     {"schedule", Schedule},
+    {"interfaces", Interfaces},  {"line", Line},         {"machine", Machine},   {"message", Message},
+    {"network", Network},        {"network_address", NetworkAddress},            {"number", Number},
+    {"schedule", Schedule},
     {"topology", Topology},      {"tree_link", TreeLink}, {"unique_id", UniqueId},
 };
 

@@ -20,7 +20,7 @@ Result<NetworkAddress> SelfAddress(const SelfOptions& options) {
   for (const RailAddress& rail : address.rails) local.push_back(rail.lifeline);
   AXCCL_ASSIGN_OR_RETURN(const Lifelines* lines, Lifelines::Get(options.process, local, calls));
   for (size_t i = 0; i < address.rails.size(); ++i) address.rails[i].lifeline = lines->address(i);
-  address.token = lines->token();
+  address.key = lines->public_key();
   return address;
 }
 
@@ -30,7 +30,7 @@ Result<std::shared_ptr<transport::RemoteRank>> Connect(RemoteOptions options) {
   const NetworkAddress address = options.address;
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Remote> remote, Remote::Create(worker, std::move(options)));
   for (const RailPair& pair : PairRails(worker->addresses(), address.rails))
-    AXCCL_RETURN_IF_ERROR(Lifelines::Made()->Hold({process, pair.own}, address.rails[pair.peer].lifeline, address.token));
+    AXCCL_RETURN_IF_ERROR(Lifelines::Made()->Hold({process, pair.own}, address.rails[pair.peer].lifeline, address.key));
   return std::shared_ptr<transport::RemoteRank>(std::move(remote));
 }
 

@@ -32,6 +32,9 @@ struct SelfOptions {
   std::array<uint8_t, 16> process{};  // ProcessAddress::process_id
 };
 
+// The public one of a process.
+using LineKey = std::array<uint8_t, 32>;
+
 struct RailAddress {
   std::string network;
   uint64_t megabits = 0;
@@ -40,7 +43,7 @@ struct RailAddress {
 };
 struct NetworkAddress {
   std::vector<RailAddress> rails;
-  std::array<uint8_t, 16> token{};  // shown to who listens for lifelines; see lifeline.h
+  LineKey key{};  // by which it proves itself on lifelines; see line_proof.h
 };
 // What others need to send to this process. The first call of the process counts. kInvalidUsage where there is no UCX.
 Result<NetworkAddress> SelfAddress(const SelfOptions& options);

@@ -2,8 +2,8 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -15,18 +15,10 @@
 namespace axccl::ucx {
 namespace {
 
-constexpr uint64_t kMagic = 0x656e696c6566696cull;  // "lifeline"
 constexpr size_t kMostStrangers = 256;
 constexpr int kSynTries = 3;               // 15 s
 constexpr std::chrono::seconds kMeeting{20};
-
-// The first bytes on a line, from who connects.
-struct Hello {
-  uint64_t magic;
-  Lifelines::ProcessId from;
-  Lifelines::Token token;  // of who listens
-};
-static_assert(sizeof(Hello) == 40);
+constexpr std::chrono::milliseconds kAgain{50};
 
 void SetInt(int fd, int option, int value) { (void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)); }
 
@@ -36,6 +28,19 @@ void Tune(int fd) {
   SetInt(fd, TCP_NODELAY, 1);
   SetInt(fd, TCP_THIN_LINEAR_TIMEOUTS, 1);
   SetInt(fd, TCP_USER_TIMEOUT, static_cast<int>(Lifelines::kPatience.count()));
+}
+
+// While nothing is sent, for want of an answer, the kernel asks whether the machine is there.
+void AskWhileIdle(int fd) {
+  const int on = 1;
+  (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  SetInt(fd, TCP_KEEPIDLE, 1);
+  SetInt(fd, TCP_KEEPINTVL, 1);
+}
+
+bool HasEnded(int fd) {
+  pollfd socket{fd, POLLRDHUP, 0};
+  return poll(&socket, 1, 0) > 0;
 }
 
 socklen_t BytesOf(const sockaddr_storage& address) {
@@ -59,6 +64,7 @@ Result<service::Fd> ListenAt(sockaddr_storage* local) {
 
 std::string Reason(int error, const std::string& rail) {
   if (error == 0 || error == ECONNRESET || error == EPIPE) return "its process has ended, or has given this one up";
+  if (error == ECONNREFUSED) return "its process has ended: nobody is where it listened";
   if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
     return "its machine, or the network to it, has not answered for " + std::to_string(Lifelines::kPatience.count()) +
            " ms over " + rail;
@@ -67,27 +73,44 @@ std::string Reason(int error, const std::string& rail) {
 
 }  // namespace
 
-class Lifelines::Caller : public service::Guest {
+// Who has called, until he has proved who he is.
+class Lifelines::Stranger : public service::Guest {
  public:
-  Caller(Lifelines* lines, uint8_t rail, service::Fd fd) : Guest(std::move(fd)), lines_(lines), rail_(rail) {}
+  Stranger(Lifelines* lines, uint8_t rail, service::Fd fd)
+      : Guest(std::move(fd)), lines_(lines), rail_(rail),
+        guest_(lines->self_, [lines](const ProcessId& process) { return lines->KeysOf(process); }) {}
 
   Verdict OnEvent() override {
-    const ssize_t got = recv(fd(), reinterpret_cast<char*>(&hello_) + have_, sizeof(hello_) - have_, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Verdict::kWait;
-    if (got <= 0) return Verdict::kDrop;
-    have_ += static_cast<size_t>(got);
-    if (have_ < sizeof(hello_)) return Verdict::kWait;
-    const bool meant = hello_.magic == kMagic && hello_.token == lines_->token_;
-    return meant ? Verdict::kAdmit : Verdict::kDrop;
+    for (;;) {
+      const std::span<std::byte> room = guest_.room();
+      char more;
+      // He who is not known yet has nothing to say until he is.
+      const ssize_t got = room.empty() ? recv(fd(), &more, 1, MSG_PEEK) : recv(fd(), room.data(), room.size(), 0);
+      const bool nothing = got < 0 && (errno == EAGAIN || errno == EINTR);
+      if (nothing && !room.empty()) return Verdict::kWait;
+      if (room.empty() != nothing || got == 0 || (got < 0 && !nothing)) return Verdict::kDrop;
+      switch (nothing ? guest_.Look() : guest_.Took(static_cast<size_t>(got))) {
+        case LineGuest::Verdict::kMore:
+          continue;
+        case LineGuest::Verdict::kUnknown:
+          return Verdict::kWait;
+        case LineGuest::Verdict::kAnswer:
+          if (send(fd(), &guest_.answer(), sizeof(LineAnswer), MSG_NOSIGNAL) != sizeof(LineAnswer)) return Verdict::kDrop;
+          continue;
+        case LineGuest::Verdict::kProved:
+          return Verdict::kAdmit;
+        case LineGuest::Verdict::kDrop:
+          return Verdict::kDrop;
+      }
+    }
   }
 
-  void Admitted(service::Fd fd) override { (void)lines_->Adopt({hello_.from, rail_}, std::move(fd), true).ok(); }
+  void Admitted(service::Fd fd) override { lines_->Adopt({guest_.from(), rail_}, std::move(fd)); }
 
  private:
   Lifelines* const lines_;
   const uint8_t rail_;
-  Hello hello_{};
-  size_t have_ = 0;
+  LineGuest guest_;
 };
 
 namespace {
@@ -109,8 +132,7 @@ Status Lifelines::Start(const ProcessId& self, const std::vector<sockaddr_storag
   self_ = self;
   calls_ = calls;
   addresses_ = local;
-  if (getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
-    return SystemError(errno, "getrandom");
+  AXCCL_ASSIGN_OR_RETURN(identity_, LineIdentity::Make());
   for (size_t rail = 0; rail < local.size(); ++rail) AXCCL_RETURN_IF_ERROR(Listen(static_cast<uint8_t>(rail)));
   return Status();
 }
@@ -118,18 +140,33 @@ Status Lifelines::Start(const ProcessId& self, const std::vector<sockaddr_storag
 Status Lifelines::Listen(uint8_t rail) {
   AXCCL_ASSIGN_OR_RETURN(service::Fd listener, ListenAt(&addresses_[rail]));
   acceptors_.push_back(std::make_unique<service::Acceptor>(
-      loop_, std::move(listener), [this, rail](service::Fd fd) { return std::make_unique<Caller>(this, rail, std::move(fd)); },
+      loop_, std::move(listener), [this, rail](service::Fd fd) { return std::make_unique<Stranger>(this, rail, std::move(fd)); },
       [] { return kMostStrangers; }));
   Status started;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] { started = acceptors_.back()->Start(); }));
   return started;
 }
 
-Status Lifelines::Hold(const Key& key, const sockaddr_storage& address, const Token& token) {
+Status Lifelines::Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer) {
   Status status;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
+    status = Know(key.process, peer);
+    if (!status.ok()) return;
     const bool held = lines_.find(key) != lines_.end();
-    if (!held && self_ < key.process) status = Connect(key, address, token);
+    if (!held && self_ < key.process) {
+      auto call = std::make_unique<Call>();
+      call->address = address;
+      call->limit = service::Clock::now() + kMeeting;
+      {
+        std::lock_guard lock(mutex_);
+        lines_[key].call = std::move(call);
+      }
+      status = Dial(key);
+      if (!status.ok()) {
+        std::lock_guard lock(mutex_);
+        lines_.erase(key);
+      }
+    }
     if (!held && key.process < self_) loop_->CallAt(service::Clock::now() + kMeeting, [this, key] {
       if (lines_.find(key) == lines_.end()) End(key.process, "it has not called back");
     });
@@ -138,55 +175,133 @@ Status Lifelines::Hold(const Key& key, const sockaddr_storage& address, const To
   return status;
 }
 
-Status Lifelines::Connect(const Key& key, const sockaddr_storage& address, const Token& token) {
+// He may have called already.
+Status Lifelines::Know(const ProcessId& process, const LineKey& peer) {
+  if (const auto found = known_.find(process); found != known_.end()) {
+    if (found->second.key == peer) return Status();
+    return MakeStatus(Code::kRemoteError, "a process on another machine announced two different keys");
+  }
+  AXCCL_ASSIGN_OR_RETURN(const LineKeys keys, identity_.KeysWith(peer, self_ < process));
+  known_[process] = {peer, keys};
+  for (const auto& acceptor : acceptors_) acceptor->AskGuests();
+  return Status();
+}
+
+const LineKeys* Lifelines::KeysOf(const ProcessId& process) const {
+  const auto found = known_.find(process);
+  return found == known_.end() ? nullptr : &found->second.keys;
+}
+
+// ---- calling ----
+
+Status Lifelines::Dial(const Key& key) {
+  Line& line = lines_[key];
+  const sockaddr_storage& address = line.call->address;
   service::Fd fd(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return SystemError(errno, "watching over a process on another machine: socket");
+  if (!fd) return service::OpenError(errno, "watching over a process on another machine: a socket");
   SetInt(fd.get(), TCP_NODELAY, 1);
   SetInt(fd.get(), TCP_SYNCNT, kSynTries);
   const auto* const to = reinterpret_cast<const sockaddr*>(&address);
   if (connect(fd.get(), to, BytesOf(address)) != 0 && errno != EINPROGRESS)
     return SystemError(errno, "watching over a process on another machine: connect");
+  line.call->stage = Call::kConnecting;
+  line.call->have = 0;
   const int number = fd.get();
-  AXCCL_RETURN_IF_ERROR(Adopt(key, std::move(fd), false));
-  const Hello hello{kMagic, self_, token};
-  // Once, as soon as there is a connection.
-  return loop_->Watch(number, EPOLLOUT, [this, key, hello](uint32_t events) {
+  {
+    std::lock_guard lock(mutex_);
+    line.fd = std::move(fd);
+  }
+  return loop_->Watch(number, EPOLLOUT, [this, key](uint32_t events) { OnCall(key, events); });
+}
+
+void Lifelines::OnCall(const Key& key, uint32_t events) {
+  Line& line = lines_[key];
+  Call& call = *line.call;
+  const int fd = line.fd.get();
+  if (call.stage == Call::kConnecting) {
     if ((events & (EPOLLERR | EPOLLHUP)) != 0) return OnEvent(key, events);
-    const Line& line = lines_[key];
-    if (send(line.fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) return OnEvent(key, EPOLLHUP);
-    OnConnected(key);
+    if (!Greet(&line, key.process)) CallAgain(key);
+    return;
+  }
+  char taken;
+  const bool proved = call.stage == Call::kProved;
+  void* const to = proved ? static_cast<void*>(&taken) : reinterpret_cast<char*>(&call.answer) + call.have;
+  const ssize_t got = recv(fd, to, proved ? 1 : sizeof(call.answer) - call.have, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got == 0 || (got < 0 && (errno == ECONNRESET || errno == EPIPE))) return CallAgain(key);
+  if (got < 0) return EndSoon(key, Reason(errno, calls_.name(key.rail)));
+  if (proved) return Stand(key);
+  call.have += static_cast<size_t>(got);
+  if (call.have < sizeof(call.answer)) return;
+  const LineKeys& keys = *KeysOf(key.process);
+  if (!SameProof(call.answer.proof, keys.CalledProof(call.hello, call.answer.nonce)))
+    return EndSoon(key, "what answers where it listened is another process");
+  const LineProof proof = keys.CallerProof(call.hello, call.answer.nonce);
+  call.stage = Call::kProved;
+  if (send(fd, &proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) CallAgain(key);
+}
+
+bool Lifelines::Greet(Line* line, const ProcessId& peer) {
+  Call& call = *line->call;
+  const int fd = line->fd.get();
+  Tune(fd);
+  AskWhileIdle(fd);
+  call.hello = LineHello{.from = self_, .to = peer, .nonce = FreshNonce()};
+  call.stage = Call::kGreeted;
+  return send(fd, &call.hello, sizeof(call.hello), MSG_NOSIGNAL) == sizeof(call.hello) && loop_->Modify(fd, EPOLLIN).ok();
+}
+
+void Lifelines::CallAgain(const Key& key) {
+  Line& line = lines_[key];
+  loop_->Unwatch(line.fd.get());
+  bool cut = false;
+  {
+    std::lock_guard lock(mutex_);
+    line.fd.Close();
+    cut = line.cut;
+  }
+  if (cut || service::Clock::now() >= line.call->limit) return End(key.process, "it does not take the call of this one");
+  line.call->timer = loop_->CallAt(service::Clock::now() + kAgain, [this, key] {
+    lines_[key].call->timer = 0;
+    if (const Status status = Dial(key); !status.ok()) End(key.process, std::string(status.message()));
   });
 }
 
-// Takes the place of one that has ended, of which it is not known here yet.
-Status Lifelines::Adopt(const Key& key, service::Fd fd, bool connected) {
+// ---- lines that stand ----
+
+// He calls again who is refused because his last line is not known to have ended yet.
+void Lifelines::Adopt(const Key& key, service::Fd fd) {
   {
     std::lock_guard lock(mutex_);
     Line& line = lines_[key];
+    if (line.fd && !line.ending && !HasEnded(line.fd.get())) return;
     if (line.fd) loop_->Unwatch(line.fd.get());
     line = Line{};
     line.fd = std::move(fd);
   }
-  if (connected) OnConnected(key);
-  return Status();
+  (void)send(lines_[key].fd.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);  // a failure is an event
+  Stand(key);
 }
 
-void Lifelines::OnConnected(const Key& key) {
+void Lifelines::Stand(const Key& key) {
   Line& line = lines_[key];
-  line.connected = true;
+  line.call = nullptr;
   Tune(line.fd.get());
   loop_->Unwatch(line.fd.get());
   // What arrives is not worth waking up for.
   (void)loop_->Watch(line.fd.get(), EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
 }
 
-void Lifelines::OnEvent(const Key& key, uint32_t events) {
-  Line& line = lines_[key];
-  loop_->Unwatch(line.fd.get());
+void Lifelines::OnEvent(const Key& key, uint32_t) {
   int error = 0;
   socklen_t bytes = sizeof(error);
-  (void)getsockopt(line.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-  const std::string why = Reason(error, calls_.name(key.rail));
+  (void)getsockopt(lines_[key].fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+  EndSoon(key, Reason(error, calls_.name(key.rail)));
+}
+
+void Lifelines::EndSoon(const Key& key, const std::string& why) {
+  Line& line = lines_[key];
+  loop_->Unwatch(line.fd.get());
   if (std::exchange(line.ending, true)) return;
   const int number = line.fd.get();
   loop_->CallAt(service::Clock::now() + kLastWords, [this, key, why, number] {
@@ -200,7 +315,8 @@ void Lifelines::End(const ProcessId& process, const std::string& why) {
   {
     std::lock_guard lock(mutex_);
     for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process;) {
-      loop_->Unwatch(it->second.fd.get());
+      if (it->second.fd) loop_->Unwatch(it->second.fd.get());
+      if (it->second.call != nullptr) loop_->Cancel(it->second.call->timer);
       it = lines_.erase(it);
     }
   }
@@ -209,15 +325,17 @@ void Lifelines::End(const ProcessId& process, const std::string& why) {
 
 void Lifelines::Cut(const ProcessId& process) {
   std::lock_guard lock(mutex_);
-  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it)
-    shutdown(it->second.fd.get(), SHUT_RDWR);
+  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
+    it->second.cut = true;
+    if (it->second.fd) shutdown(it->second.fd.get(), SHUT_RDWR);
+  }
 }
 
 void Lifelines::Beat() {
   beating_ = calls_.in_use();
   if (!beating_) return;
   for (auto& [key, line] : lines_) {
-    if (!line.connected || line.ending) continue;
+    if (line.call != nullptr || line.ending) continue;
     char heard[64];
     while (recv(line.fd.get(), heard, sizeof(heard), MSG_DONTWAIT) == sizeof(heard)) continue;
     (void)send(line.fd.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);  // a failure is an event

@@ -9,6 +9,10 @@
 //
 // UCX finds out only where it sends, and after its own time, which not every version lets a program set.
 //
+// Of two processes, one calls; both prove who they are (line_proof.h) before the line counts for anything. A line that lives is never
+// replaced: a second one between the same two is refused until the first has ended. Who is cut off before his line is taken, because
+// strangers press in or the other side does not know of him yet, calls again.
+//
 // One for the process. Lives on the service thread; its functions may be called from any thread but with the worker's lock
 // only where said.
 #pragma once
@@ -25,13 +29,13 @@
 #include "src/base/service.h"
 #include "src/base/service_acceptor.h"
 #include "transports/ucx/connect.h"
+#include "transports/ucx/line_proof.h"
 
 namespace axccl::ucx {
 
 class Lifelines {
  public:
   using ProcessId = std::array<uint8_t, 16>;
-  using Token = std::array<uint8_t, 16>;
   // One line to a process; `rail` is this process's own.
   struct Key {
     ProcessId process{};
@@ -57,34 +61,57 @@ class Lifelines {
 
   // Of each rail, and for all of them.
   const sockaddr_storage& address(size_t rail) const { return addresses_[rail]; }
-  const Token& token() const { return token_; }
-  // Has that line from now on, to the peer's rail at `address`. Of the two, one connects and the other one waits for it.
-  Status Hold(const Key& key, const sockaddr_storage& address, const Token& token);
+  const LineKey& public_key() const { return identity_.public_key(); }
+  // Has that line from now on, to the peer's rail at `address`, who proves himself by `peer`. Of the two, one calls and the other
+  // one waits for it.
+  Status Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer);
   // Ends the lines, where there are any, and nobody here is told. May be called with the worker's lock.
   void Cut(const ProcessId& process);
 
  private:
-  class Caller;
+  class Stranger;
+  // A line that this side is about to make.
+  struct Call {
+    sockaddr_storage address{};
+    service::Clock::time_point limit;  // to be taken by
+    enum { kConnecting, kGreeted, kProved } stage = kConnecting;
+    LineHello hello;
+    LineAnswer answer;
+    size_t have = 0;     // bytes of the answer
+    uint64_t timer = 0;  // until the next attempt
+  };
   struct Line {
     service::Fd fd;
-    bool connected = false;
+    std::unique_ptr<Call> call;  // null: the line stands
     bool ending = false;
+    bool cut = false;
+  };
+  struct Known {
+    LineKey key;
+    LineKeys keys;
   };
 
   Lifelines() = default;
   Status Start(const ProcessId& self, const std::vector<sockaddr_storage>& local, const Calls& calls);
   Status Listen(uint8_t rail);
-  Status Connect(const Key& key, const sockaddr_storage& address, const Token& token);
-  Status Adopt(const Key& key, service::Fd fd, bool connected);
+  Status Know(const ProcessId& process, const LineKey& peer);
+  const LineKeys* KeysOf(const ProcessId& process) const;
+  Status Dial(const Key& key);
+  void OnCall(const Key& key, uint32_t events);
+  bool Greet(Line* line, const ProcessId& peer);
+  void CallAgain(const Key& key);
+  void Adopt(const Key& key, service::Fd fd);
+  void Stand(const Key& key);
   void OnEvent(const Key& key, uint32_t events);
-  void OnConnected(const Key& key);
+  void EndSoon(const Key& key, const std::string& why);
   void End(const ProcessId& process, const std::string& why);
   void Beat();
 
   service::Loop* loop_ = nullptr;
   ProcessId self_{};
   std::vector<sockaddr_storage> addresses_;  // by rail
-  Token token_{};
+  LineIdentity identity_;
+  std::map<ProcessId, Known> known_;  // on the service thread
   Calls calls_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;        // on the service thread

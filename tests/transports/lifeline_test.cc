@@ -1,0 +1,299 @@
+// Lifelines among strangers: a line that lives stays, whatever is said to its port; who is cut off calls again.
+#include "transports/ucx/lifeline.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/service_fd.h"
+#include "tests/harness/run_ranks.h"
+#include "transports/ucx/line_proof.h"
+
+namespace axccl::ucx {
+namespace {
+
+using harness::RankContext;
+using service::Fd;
+
+constexpr std::chrono::seconds kPatient{15};
+
+sockaddr_storage Loopback() {
+  sockaddr_storage storage{};
+  auto* const in = reinterpret_cast<sockaddr_in*>(&storage);
+  in->sin_family = AF_INET;
+  in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return storage;
+}
+
+template <class T>
+bool Say(const Fd& fd, const T& what) {
+  return send(fd.get(), &what, sizeof what, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof what);
+}
+template <class T>
+bool Hear(const Fd& fd, T* what) {
+  return recv(fd.get(), what, sizeof *what, MSG_WAITALL) == static_cast<ssize_t>(sizeof *what);
+}
+// The other side has closed it; what it still said does not count.
+bool Ended(const Fd& fd) {
+  char some[64];
+  ssize_t got = 0;
+  while ((got = recv(fd.get(), some, sizeof some, 0)) > 0) continue;
+  return got == 0 || errno == ECONNRESET;
+}
+bool EndedYet(const Fd& fd) {
+  pollfd look{fd.get(), POLLRDHUP, 0};
+  return poll(&look, 1, 0) > 0;
+}
+
+void BePatient(const Fd& fd) {
+  const timeval limit{kPatient.count(), 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
+Fd ConnectTo(const sockaddr_storage& address) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  BePatient(fd);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(sockaddr_in)), 0);
+  return fd;
+}
+
+// The lines of this process, and what they say is lost.
+class Watched {
+ public:
+  explicit Watched(uint8_t self) {
+    Lifelines::ProcessId process{};
+    process[0] = self;
+    const Lifelines::Calls calls{[this](const Lifelines::ProcessId&, const std::string& why) {
+                                   std::lock_guard lock(mutex_);
+                                   lost_.push_back(why);
+                                 },
+                                 [] { return true; }, [](uint8_t) { return std::string("lo"); }};
+    lines_ = Lifelines::Get(process, {Loopback()}, calls).value();
+  }
+  Lifelines* operator->() { return lines_; }
+  std::vector<std::string> lost() {
+    std::lock_guard lock(mutex_);
+    return lost_;
+  }
+  std::string AwaitLoss() {
+    const auto limit = std::chrono::steady_clock::now() + kPatient;
+    while (lost().empty() && std::chrono::steady_clock::now() < limit) usleep(1000);
+    return lost().empty() ? "" : lost()[0];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lost_;
+  Lifelines* lines_ = nullptr;
+};
+
+// A peer made by hand.
+struct Peer {
+  explicit Peer(uint8_t number) : identity(LineIdentity::Make().value()) { process[0] = number; }
+
+  LineProcess process{};
+  LineIdentity identity;
+};
+
+LineProcess Process(uint8_t number) {
+  LineProcess process{};
+  process[0] = number;
+  return process;
+}
+
+void InAProcess(const std::function<void()>& body) {
+  harness::RunRanks(harness::Processes(1), [&](RankContext&) { body(); });
+}
+
+// ---- called ----
+
+struct Heard {
+  LineHello hello;
+  LineProof proof;
+};
+
+// The peer calls; what it said is in *heard. True: the line was taken.
+bool Call(const Peer& peer, const LineKeys& keys, const Fd& fd, Heard* heard) {
+  heard->hello = LineHello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
+  LineAnswer answer;
+  if (!Say(fd, heard->hello) || !Hear(fd, &answer)) return false;
+  EXPECT_TRUE(SameProof(answer.proof, keys.CalledProof(heard->hello, answer.nonce)));
+  heard->proof = keys.CallerProof(heard->hello, answer.nonce);
+  char taken;
+  return Say(fd, heard->proof) && Hear(fd, &taken);
+}
+
+TEST(LifelineTest, ALineThatLivesIsNeverReplaced) {
+  InAProcess([] {
+    Watched lines(9);
+    const Peer peer(1);
+    const sockaddr_storage port = lines->address(0);
+    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    const Fd line = ConnectTo(port);
+    Heard heard;
+    ASSERT_TRUE(Call(peer, keys, line, &heard));
+    {  // who has heard it all says it again
+      const Fd stranger = ConnectTo(port);
+      LineAnswer answer;
+      ASSERT_TRUE(Say(stranger, heard.hello));
+      ASSERT_TRUE(Hear(stranger, &answer));
+      ASSERT_TRUE(Say(stranger, heard.proof));
+      EXPECT_TRUE(Ended(stranger));
+    }
+    {  // even the peer itself gets no second one
+      const Fd second = ConnectTo(port);
+      Heard again;
+      EXPECT_FALSE(Call(peer, keys, second, &again));
+    }
+    EXPECT_FALSE(EndedYet(line));
+    EXPECT_TRUE(lines.lost().empty()) << lines.lost()[0];
+    // And its end is seen, though others came in between.
+    shutdown(line.get(), SHUT_RDWR);
+    EXPECT_NE(lines.AwaitLoss().find("its process has ended"), std::string::npos) << lines.AwaitLoss();
+  });
+}
+
+TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNext) {
+  InAProcess([] {
+    Watched lines(9);
+    const Peer peer(1);
+    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    Heard heard;
+    for (int round = 0; round < 3; ++round) {
+      const Fd line = ConnectTo(lines->address(0));
+      ASSERT_TRUE(Call(peer, keys, line, &heard)) << round;
+    }
+  });
+}
+
+// Its communicator may be further on with the one than with the other.
+TEST(LifelineTest, WhoCallsBeforeHeIsKnownIsAnsweredOnceHeIs) {
+  InAProcess([] {
+    Watched lines(9);
+    const Peer peer(1);
+    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
+    const Fd line = ConnectTo(lines->address(0));
+    const LineHello hello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
+    ASSERT_TRUE(Say(line, hello));
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    LineAnswer answer;
+    ASSERT_TRUE(Hear(line, &answer));
+    ASSERT_TRUE(Say(line, keys.CallerProof(hello, answer.nonce)));
+    char taken;
+    EXPECT_TRUE(Hear(line, &taken));
+    EXPECT_TRUE(lines.lost().empty());
+  });
+}
+
+TEST(LifelineTest, AProcessHasOneKey) {
+  InAProcess([] {
+    Watched lines(9);
+    const Peer one(1), other(1);
+    ASSERT_TRUE(lines->Hold({one.process, 0}, Loopback(), one.identity.public_key()).ok());
+    ASSERT_TRUE(lines->Hold({one.process, 0}, Loopback(), one.identity.public_key()).ok());
+    EXPECT_EQ(lines->Hold({other.process, 0}, Loopback(), other.identity.public_key()).code(), Code::kRemoteError);
+  });
+}
+
+// ---- calling ----
+
+class Listener {
+ public:
+  Listener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), address_(Loopback()) {
+    socklen_t bytes = sizeof address_;
+    BePatient(fd_);
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address_), sizeof(sockaddr_in)), 0);
+    EXPECT_EQ(listen(fd_.get(), 8), 0);
+    EXPECT_EQ(getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address_), &bytes), 0);
+  }
+  const sockaddr_storage& address() const { return address_; }
+  Fd Accept() {
+    Fd fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    BePatient(fd);
+    return fd;
+  }
+
+ private:
+  Fd fd_;
+  sockaddr_storage address_;
+};
+
+// As where strangers press in: cut before and after it has said who it is, and after it has proved it.
+TEST(LifelineTest, WhoIsCutOffBeforeHisLineIsTakenCallsAgain) {
+  InAProcess([] {
+    Watched lines(1);
+    const Peer peer(9);
+    Listener listener;
+    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), false).value();
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, listener.address(), peer.identity.public_key()).ok());
+    for (int round = 0; round < 4; ++round) {
+      const Fd line = listener.Accept();
+      if (round == 0) continue;
+      LineHello hello;
+      ASSERT_TRUE(Hear(line, &hello));
+      EXPECT_EQ(hello.from, Process(1));
+      EXPECT_EQ(hello.to, peer.process);
+      if (round == 1) continue;
+      LineAnswer answer{FreshNonce(), {}};
+      answer.proof = keys.CalledProof(hello, answer.nonce);
+      ASSERT_TRUE(Say(line, answer));
+      LineProof proof;
+      ASSERT_TRUE(Hear(line, &proof));
+      EXPECT_TRUE(SameProof(proof, keys.CallerProof(hello, answer.nonce)));
+      if (round == 2) continue;
+      EXPECT_TRUE(lines.lost().empty());
+      ASSERT_TRUE(Say(line, 'x'));
+      char beat;
+      EXPECT_TRUE(Hear(line, &beat));  // it stands
+    }
+    EXPECT_NE(lines.AwaitLoss().find("its process has ended"), std::string::npos);
+  });
+}
+
+TEST(LifelineTest, AnotherProcessInThePeersPlaceIsNotTaken) {
+  InAProcess([] {
+    Watched lines(1);
+    const Peer peer(9), impostor(9);
+    Listener listener;
+    const LineKeys keys = impostor.identity.KeysWith(lines->public_key(), false).value();
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, listener.address(), peer.identity.public_key()).ok());
+    const Fd line = listener.Accept();
+    LineHello hello;
+    ASSERT_TRUE(Hear(line, &hello));
+    LineAnswer answer{FreshNonce(), {}};
+    answer.proof = keys.CalledProof(hello, answer.nonce);
+    ASSERT_TRUE(Say(line, answer));
+    EXPECT_NE(lines.AwaitLoss().find("another process"), std::string::npos);
+    EXPECT_TRUE(Ended(line));
+  });
+}
+
+TEST(LifelineTest, APeerWhoIsGoneBeforeHeIsCalledIsLost) {
+  InAProcess([] {
+    Watched lines(1);
+    const Peer peer(9);
+    sockaddr_storage nowhere;
+    {
+      const Listener gone;
+      nowhere = gone.address();
+    }
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, nowhere, peer.identity.public_key()).ok());
+    EXPECT_NE(lines.AwaitLoss().find("nobody is where it listened"), std::string::npos) << lines.AwaitLoss();
+  });
+}
+
+}  // namespace
+}  // namespace axccl::ucx

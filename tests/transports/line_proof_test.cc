@@ -1,0 +1,133 @@
+// Who may hold a lifeline: the process itself, and nobody who has heard it.
+#include "transports/ucx/line_proof.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+namespace axccl::ucx {
+namespace {
+
+using Verdict = LineGuest::Verdict;
+
+constexpr LineProcess kCaller{1}, kCalled{2}, kOther{3};
+
+LineGuest::Verdict Say(LineGuest* guest, std::span<const std::byte> bytes) {
+  Verdict verdict = Verdict::kMore;
+  while (!bytes.empty() && verdict == Verdict::kMore) {
+    const std::span<std::byte> room = guest->room();
+    const size_t some = std::min<size_t>({room.size(), bytes.size(), 7});  // as the network may cut it up
+    std::copy_n(bytes.begin(), some, room.begin());
+    bytes = bytes.subspan(some);
+    verdict = guest->Took(some);
+  }
+  return verdict;
+}
+
+template <class T>
+LineGuest::Verdict Say(LineGuest* guest, const T& what) {
+  return Say(guest, std::as_bytes(std::span(&what, 1)));
+}
+
+class LineProofTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    caller_ = LineIdentity::Make().value();
+    called_ = LineIdentity::Make().value();
+    of_caller_ = caller_.KeysWith(called_.public_key(), true).value();
+    of_called_ = called_.KeysWith(caller_.public_key(), false).value();
+  }
+
+  LineHello Hello() const { return {.from = kCaller, .to = kCalled, .nonce = FreshNonce()}; }
+  LineGuest Guest() {
+    return LineGuest(kCalled, [this](const LineProcess& process) { return process == kCaller ? &of_called_ : nullptr; });
+  }
+
+  LineIdentity caller_, called_;
+  LineKeys of_caller_, of_called_;
+};
+
+TEST_F(LineProofTest, WhoHasTheKeyIsTaken) {
+  LineGuest guest = Guest();
+  const LineHello hello = Hello();
+  ASSERT_EQ(Say(&guest, hello), Verdict::kAnswer);
+  EXPECT_TRUE(SameProof(guest.answer().proof, of_caller_.CalledProof(hello, guest.answer().nonce)));
+  EXPECT_EQ(Say(&guest, of_caller_.CallerProof(hello, guest.answer().nonce)), Verdict::kProved);
+  EXPECT_EQ(guest.from(), kCaller);
+}
+
+TEST_F(LineProofTest, WhatWasSaidOnceIsWorthNothingAgain) {
+  LineGuest first = Guest();
+  const LineHello hello = Hello();
+  ASSERT_EQ(Say(&first, hello), Verdict::kAnswer);
+  const LineProof proof = of_caller_.CallerProof(hello, first.answer().nonce);
+  ASSERT_EQ(Say(&first, proof), Verdict::kProved);
+  LineGuest second = Guest();
+  ASSERT_EQ(Say(&second, hello), Verdict::kAnswer);
+  EXPECT_NE(second.answer().nonce, first.answer().nonce);
+  EXPECT_EQ(Say(&second, proof), Verdict::kDrop);
+}
+
+TEST_F(LineProofTest, TheOtherSidesProofIsNone) {
+  LineGuest guest = Guest();
+  const LineHello hello = Hello();
+  ASSERT_EQ(Say(&guest, hello), Verdict::kAnswer);
+  EXPECT_EQ(Say(&guest, guest.answer().proof), Verdict::kDrop);
+}
+
+TEST_F(LineProofTest, EveryFlippedBitIsRejected) {
+  const LineHello hello = Hello();
+  for (size_t bit = 0; bit < 8 * sizeof hello; ++bit) {
+    LineHello bad = hello;
+    reinterpret_cast<unsigned char*>(&bad)[bit / 8] ^= static_cast<unsigned char>(1u << bit % 8);
+    LineGuest guest = Guest();
+    const Verdict verdict = Say(&guest, bad);
+    if (verdict == Verdict::kUnknown || verdict == Verdict::kDrop) continue;  // from, to, magic
+    ASSERT_EQ(verdict, Verdict::kAnswer) << bit;
+    EXPECT_EQ(Say(&guest, of_caller_.CallerProof(hello, guest.answer().nonce)), Verdict::kDrop) << bit;
+    EXPECT_FALSE(SameProof(guest.answer().proof, of_caller_.CalledProof(hello, guest.answer().nonce))) << bit;
+  }
+  for (size_t bit = 0; bit < 8 * sizeof(LineProof); ++bit) {
+    LineGuest guest = Guest();
+    ASSERT_EQ(Say(&guest, hello), Verdict::kAnswer);
+    LineProof proof = of_caller_.CallerProof(hello, guest.answer().nonce);
+    proof[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+    EXPECT_EQ(Say(&guest, proof), Verdict::kDrop) << bit;
+  }
+}
+
+TEST_F(LineProofTest, OnlyThoseWhoAreToCallAreHeard) {
+  for (const auto& [from, to] : {std::pair{kOther, kCalled}, {kCaller, kOther}, {kCalled, kCalled}}) {
+    LineGuest guest = Guest();
+    LineHello hello = Hello();
+    hello.from = from;
+    hello.to = to;
+    EXPECT_EQ(Say(&guest, hello), Verdict::kDrop);  // of two, the one with the smaller number calls
+  }
+}
+
+// A process may call before this one has heard of it.
+TEST_F(LineProofTest, WhoIsNotKnownYetIsAnsweredOnceHeIs) {
+  bool known = false;
+  LineGuest guest(kCalled, [&](const LineProcess&) { return known ? &of_called_ : nullptr; });
+  const LineHello hello = Hello();
+  EXPECT_EQ(Say(&guest, hello), Verdict::kUnknown);
+  EXPECT_TRUE(guest.room().empty());
+  EXPECT_EQ(guest.Look(), Verdict::kUnknown);
+  known = true;
+  ASSERT_EQ(guest.Look(), Verdict::kAnswer);
+  EXPECT_EQ(Say(&guest, of_caller_.CallerProof(hello, guest.answer().nonce)), Verdict::kProved);
+}
+
+// Of low order: what two would make of it everybody knows.
+TEST_F(LineProofTest, KeysThatAreNoneAreRefused) {
+  for (const bool calls : {false, true}) {
+    EXPECT_EQ(caller_.KeysWith(LineKey{}, calls).status().code(), Code::kRemoteError);
+    EXPECT_EQ(caller_.KeysWith(LineKey{1}, calls).status().code(), Code::kRemoteError);
+  }
+}
+
+}  // namespace
+}  // namespace axccl::ucx
