@@ -27,7 +27,8 @@ using harness::RankContext;
 
 constexpr uint64_t kBlockBytes = 256u << 10;
 constexpr uint64_t kNoLine = transport::RemoteRank::kNoLine;
-constexpr int kLooks = 1000;
+// Well below the time after which a peer is sent messages though it has not greeted.
+constexpr std::chrono::milliseconds kLook(200);
 
 // Of the rank that dies, for the other one.
 struct Shared {
@@ -72,7 +73,7 @@ Result<std::shared_ptr<Remote>> Reach(int peer, const NetworkAddress& address, s
 }
 
 void Look(Worker* worker) {
-  for (int i = 0; i < kLooks; ++i) {
+  for (const auto end = std::chrono::steady_clock::now() + kLook; std::chrono::steady_clock::now() < end;) {
     worker->Progress();
     sched_yield();
   }
