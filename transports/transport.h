@@ -1,9 +1,9 @@
 // What a transport offers and what processes on one machine share.
 //
-// Every process that has a communicator owns one *heap*: a sealed memfd, sparse, mapped by every local peer process
-// once. All shared memory of AxCCL lives in heaps: control lines, scratch, and what the user gets from ncclMemAlloc. A
-// peer's object is therefore (peer heap base + offset), with no descriptor or mapping per object. Offset 0 is the
-// ProcessPage.
+// Every process that has a communicator owns one *heap*: a sparse file in memory, of which every local peer process maps
+// as much as it uses. All shared memory of AxCCL lives in heaps: control lines, scratch, and what the user gets from
+// ncclMemAlloc. A peer's object is therefore an offset in the peer's heap, with no descriptor or mapping per object.
+// Offset 0 is the ProcessPage.
 #pragma once
 
 #include <pthread.h>
@@ -28,20 +28,23 @@ struct alignas(64) Doorbell {
 
 inline constexpr int kDoorbells = 62;
 
-// First page of a heap. Written by its owner, except doorbells, which any peer may ring. Peers treat everything in it
-// as data to check, never as a bound or an index.
+inline constexpr size_t kPageBytes = 4096;  // granule of heaps
+
+// The first two pages of a heap. Peers can only read the first, so that a peer that writes where it must not does not make
+// a live process look dead, or like something else; any peer may ring the doorbells in the second. Peers treat everything
+// in it as data to check, never as a bound or an index.
 struct ProcessPage {
   static constexpr uint64_t kMagic = 0x6c63637841ull;
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   uint64_t magic;
   uint32_t version;
   uint32_t pid;
   // Robust, process-shared, held for the life of the process by a thread of the library. The kernel marks it when the
   // process dies, however it dies; see ProcessDied.
   alignas(64) pthread_mutex_t liveness;
-  std::array<Doorbell, kDoorbells> doorbell;
+  alignas(kPageBytes) std::array<Doorbell, kDoorbells> doorbell;
 };
-static_assert(sizeof(ProcessPage) <= 4096);
+static_assert(sizeof(ProcessPage) == 2 * kPageBytes && offsetof(ProcessPage, doorbell) == kPageBytes);
 
 // True once the owner of the page is dead (killed, exited, exec'd). One relaxed load of a line that stays cached.
 inline bool ProcessDied(const ProcessPage& page) {
@@ -61,6 +64,9 @@ struct HostId {
   bool operator==(const HostId&) const = default;
 };
 
+// What a heap is made of: see transports/shm/heap_file.h.
+enum class HeapKind : uint8_t { kMemfd, kTmpfs, kPrivate };
+
 // Everything a peer needs to attach to a process of the same machine. Travels over the authenticated bootstrap.
 struct ProcessAddress {
   std::array<uint8_t, 16> process_id{};  // random per process: the identity mappings are cached by
@@ -69,25 +75,56 @@ struct ProcessAddress {
   std::array<char, 48> socket{};         // abstract Unix socket name, without the leading NUL
   uint64_t heap_bytes = 0;
   uint32_t pid = 0;
-  uint32_t reserved = 0;
+  HeapKind heap_kind = HeapKind::kMemfd;
+  // Why it is no memfd, and why it is nothing that can be shared: errno.
+  uint8_t memfd_error = 0, tmpfs_error = 0;
+  uint8_t reserved = 0;
 };
 
-// A mapped peer process. Shared by all communicators of this process; unmapped when the last one lets go.
+// A peer process whose heap is mapped here. Shared by all communicators of this process; unmapped when the last one lets
+// go. Thread-safe.
+//
+// The heap is mapped in *windows*, each from its start and twice as long as the one before, when something is asked for
+// that lies behind the last. Windows stay, and so do addresses in them: address space is not taken by what a heap might
+// once hold but by what this process uses of it. (128 heaps of 1 TiB are more than a process has.)
 class PeerProcess {
  public:
   virtual ~PeerProcess() = default;
-  std::byte* heap() const { return heap_; }  // in this process; own process: the own heap
+  // The first window: where the ProcessPage is. Own process: the own heap.
+  std::byte* heap() const { return heap_; }
   size_t heap_bytes() const { return heap_bytes_; }
+  // Where [offset, offset + bytes) of the heap is in this process. kRemoteError: there is no such range. kSystemError: no
+  // address space is left for it, or no memory may be locked any more; the text has the limit.
+  Result<std::byte*> At(uint64_t offset, uint64_t bytes) {
+    const uint64_t window = window_bytes_.load(std::memory_order_acquire);
+    if (bytes <= window && offset <= window - bytes) return window_.load(std::memory_order_relaxed) + offset;
+    return MapMore(offset, bytes);
+  }
   ProcessPage* page() const { return reinterpret_cast<ProcessPage*>(heap_); }
   uint32_t pid() const { return pid_; }
   bool is_self() const { return is_self_; }
   bool Died() const { return !is_self_ && ProcessDied(*page()); }
 
  protected:
+  // Of a range that is not in the window.
+  virtual Result<std::byte*> MapMore(uint64_t offset, uint64_t bytes) {
+    return MakeStatus(Code::kRemoteError, "%llu bytes at %llu of the heap of process %u, which has %zu",
+                      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(offset), pid_, heap_bytes_);
+  }
+  // Later windows are longer: whoever sees a length sees the window that has it, or a later one.
+  void SetWindow(std::byte* base, uint64_t bytes) {
+    window_.store(base, std::memory_order_relaxed);
+    window_bytes_.store(bytes, std::memory_order_release);
+  }
+
   std::byte* heap_ = nullptr;
   size_t heap_bytes_ = 0;
   uint32_t pid_ = 0;
   bool is_self_ = false;
+
+ private:
+  std::atomic<std::byte*> window_{nullptr};
+  std::atomic<uint64_t> window_bytes_{0};
 };
 
 // A rank whose memory this process does not reach. What it publishes arrives in a *mirror* here: a heap of a page and its

@@ -76,7 +76,7 @@ const std::vector<Info>& Table() {
           "1: GPU ranks meet in pinned memory of the host (host ranks have but one link)"),
       Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: no shared memory (no effect: it is the only link)"),
       Word("AXCCL_DEVICE", "auto", "auto|host|cuda", "where ranks live; auto: on GPUs where there are any"),
-      Bytes("AXCCL_HEAP_BYTES", "0", 0, kTera, "address space for ncclMemAlloc and scratch; 0: physical memory"),
+      Bytes("AXCCL_HEAP_BYTES", "0", 0, kTera, "address space for ncclMemAlloc and scratch; 0: four times the physical memory, 256G to 1T"),
       Int("AXCCL_GPU_CHANNELS", "16", 0, 1024,
           "channels of its own that a GPU rank may use at a time; each takes up to 1 MiB of its device"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),

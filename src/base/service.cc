@@ -37,9 +37,9 @@ Result<Loop*> Loop::Get() {
 
 Status Loop::Start() {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return SystemError(errno, "service thread: epoll_create1");
+  if (!epoll_) return OpenError(errno, "service thread: epoll_create1");
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_) return SystemError(errno, "service thread: eventfd");
+  if (!wake_) return OpenError(errno, "service thread: eventfd");
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kWakeKey;

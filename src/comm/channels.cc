@@ -184,7 +184,7 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
     const transport::RemoteRank::Stretch told{offset_there, 1, true, false};
     member->remote->Send(nullptr, {&told, 1}, transport::RemoteRank::kNoLine);
   } else {
-    member->block = member->process->heap() + offset;
+    AXCCL_ASSIGN_OR_RETURN(member->block, member->process->At(offset, part_.bytes));
     exec::WakeMember(*member);
   }
   return true;

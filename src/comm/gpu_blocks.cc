@@ -67,7 +67,8 @@ Result<std::vector<std::byte*>> ShareMemory(Exchange* exchange, size_t least_byt
     if (offsets[r] > processes[r]->heap_bytes() || bytes > processes[r]->heap_bytes() - offsets[r] ||
         offsets[r] % kPage != 0)
       return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", r);
-    shared.push_back(processes[r]->heap() + offsets[r]);
+    AXCCL_ASSIGN_OR_RETURN(std::byte* const there, processes[r]->At(offsets[r], bytes));
+    shared.push_back(there);
   }
   return shared;
 }

@@ -278,7 +278,7 @@ class Builder {
       exec::Member member;
       member.rank = static_cast<int>(rank);
       member.machine = MachineOf(rank);
-      member.block = process->heap() + offset;
+      AXCCL_ASSIGN_OR_RETURN(member.block, process->At(offset, layout_.bytes));
       member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
       member.layout = layout_.channel;
       member.process = process.get();

@@ -381,7 +381,7 @@ Status Operation::MapBuffer(const Member& member, uint64_t address, uint64_t rea
     const size_t size = member.process->heap_bytes();
     if (address > size || bytes > size - address)
       return MakeStatus(Code::kRemoteError, "rank %d announced a buffer outside its heap", member.rank);
-    *where = member.process->heap() + address;
+    AXCCL_ASSIGN_OR_RETURN(*where, member.process->At(address, bytes));
   } else {
     *where = reinterpret_cast<std::byte*>(address);
     *by_call = !member.same_process;

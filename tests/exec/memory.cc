@@ -46,6 +46,7 @@ void TwiceMapped::SetAccessible(bool accessible) {
 FakePeer::FakePeer(std::byte* heap, size_t heap_bytes, uint32_t pid, bool is_self) {
   heap_ = heap;
   heap_bytes_ = heap_bytes;
+  SetWindow(heap, heap_bytes);
   pid_ = pid;
   is_self_ = is_self;
 }

@@ -1,15 +1,18 @@
 // Attaching between processes: sharing, caching, death, fork.
 #include "transports/shm/attach.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -18,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/harness/restrict.h"
 #include "tests/harness/run_ranks.h"
 #include "tests/transports/peer.h"
 #include "transports/shm/heap.h"
@@ -80,6 +84,9 @@ TEST(AttachTest, EveryProcessReadsAndWritesEveryHeap) {
   });
 }
 
+// A window of a peer's heap, its first page, which can only be read, and the page that further windows are made from.
+constexpr int kLinesAPeer = 3;
+
 TEST(AttachTest, OneMappingAndNoDescriptorAPeer) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     ASSERT_PUBLISHED(context);
@@ -90,7 +97,7 @@ TEST(AttachTest, OneMappingAndNoDescriptorAPeer) {
       ASSERT_ATTACHED(first, address);
       ASSERT_ATTACHED(second, address);
       EXPECT_EQ(first, second);
-      EXPECT_EQ(CountMappings(kHeapName), 2);
+      EXPECT_EQ(CountMappings(kHeapName), 1 + kLinesAPeer);
       first.reset();
       EXPECT_EQ(second->page()->magic, transport::ProcessPage::kMagic);
     }
@@ -110,8 +117,166 @@ TEST(AttachTest, ThreadsOfAProcessShareTheMapping) {
     ASSERT_TRUE(context.Barrier());
     ASSERT_ATTACHED(peer, Published(context, 1 - process));
     ASSERT_TRUE(context.Barrier());
-    EXPECT_EQ(CountMappings(kHeapName), 2);
+    EXPECT_EQ(CountMappings(kHeapName), 1 + kLinesAPeer);
     EXPECT_EQ(peer->pid(), Published(context, 1 - process).pid);
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Of a heap that is larger than what is mapped at first, all can be had; addresses stay good.
+TEST(AttachTest, WindowsGrowAndStay) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    constexpr uint64_t kMiB = 1 << 20;
+    Result<Heap*> heap = Heap::Get();
+    ASSERT_TRUE(heap.ok());
+    const uint64_t sizes[] = {4096, 80 * kMiB, 4096, 300 * kMiB, 4096};  // address space
+    for (uint64_t i = 0; i < 5; ++i) {
+      Result<void*> memory = heap.value()->Allocate(sizes[i], 64);
+      ASSERT_TRUE(memory.ok()) << memory.status().message();
+      auto* const last = static_cast<std::byte*>(memory.value()) + sizes[i] - sizeof(uint64_t);
+      *reinterpret_cast<uint64_t*>(last) = 100 * i + static_cast<uint64_t>(context.rank());
+      context.Set(static_cast<int>(8 * i) + context.rank(), static_cast<uint64_t>(last - heap.value()->base()));
+    }
+    ASSERT_PUBLISHED(context);
+    const int other = 1 - context.rank();
+    ASSERT_ATTACHED(peer, Published(context, other));
+    std::vector<uint64_t*> words;
+    for (uint64_t i = 0; i < 5; ++i) {
+      Result<std::byte*> there = peer->At(context.Get(static_cast<int>(8 * i) + other), sizeof(uint64_t));
+      ASSERT_TRUE(there.ok()) << there.status().message();
+      words.push_back(reinterpret_cast<uint64_t*>(there.value()));
+      for (uint64_t k = 0; k <= i; ++k) EXPECT_EQ(*words[k], 100 * k + static_cast<uint64_t>(other));
+    }
+    EXPECT_EQ(peer->At(peer->heap_bytes(), 1).status().code(), Code::kRemoteError);
+    EXPECT_EQ(peer->At(8, peer->heap_bytes()).status().code(), Code::kRemoteError);
+    EXPECT_EQ(peer->At(~uint64_t{0}, 8).status().code(), Code::kRemoteError);
+    peer.reset();
+    EXPECT_EQ(CountMappings(kHeapName), 1);
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Who scribbles over all of a peer that it has mapped does not make it look like something else, or dead.
+TEST(AttachTest, FirstPageOfAPeerCannotBeWritten) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_PUBLISHED(context);
+    ASSERT_ATTACHED(peer, Published(context, 1 - context.rank()));
+    ASSERT_TRUE(peer->At(200 << 20, 4096).ok());
+    // A system call says whether it could.
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    for (const std::byte* base : {peer->heap(), peer->At(0, 4096).value()}) {
+      for (const size_t at : {size_t{0}, offsetof(transport::ProcessPage, liveness), transport::kPageBytes - 1}) {
+        ASSERT_EQ(write(ends[1], "x", 1), 1);
+        EXPECT_EQ(read(ends[0], const_cast<std::byte*>(base) + at, 1), -1) << at;
+        EXPECT_EQ(errno, EFAULT);
+        char byte;
+        ASSERT_EQ(read(ends[0], &byte, 1), 1);
+      }
+    }
+    peer->page()->doorbell[3].rings.fetch_add(1);
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_EQ(Heap::Get().value()->page()->doorbell[3].rings.load(), 1u);
+    close(ends[0]), close(ends[1]);
+  });
+}
+
+// ---- what containers and administrators take away ----
+
+// A heap's address space is taken where it is used, and not once more in every peer: 4 heaps of 1 TiB, and room for 2.
+// Machines with more than 512 GiB of memory and 128 processes are in the same case with 128 TiB.
+TEST(RestrictedTest, HeapsLargerThanTheAddressSpaceAreShared) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
+  harness::RunOptions options;
+  options.environment = {{"AXCCL_HEAP_BYTES", "1T"}};
+  harness::RunRanks(
+      harness::Processes(4),
+      [](RankContext& context) {
+        ASSERT_TRUE(harness::Limit(RLIMIT_AS, rlim_t{2} << 40));
+        ASSERT_PUBLISHED(context);
+        for (int r = 0; r < context.nranks(); ++r) {
+          ASSERT_ATTACHED(peer, Published(context, r));
+          EXPECT_TRUE(peer->At(1 << 30, 1 << 20).ok());
+          if (peer->is_self()) continue;
+          const Status status = peer->At(900ull << 30, 1 << 20).status();
+          EXPECT_EQ(status.code(), Code::kSystemError);
+          EXPECT_NE(status.message().find("limit (ulimit -v) 2097152 MiB"), std::string_view::npos) << status.message();
+          EXPECT_TRUE(peer->At(1 << 30, 1 << 20).ok()) << "as before";
+        }
+        ASSERT_TRUE(context.Barrier());
+      },
+      options);
+}
+
+// memfd_create forbidden: a file without a name in a /dev/shm as small as Docker's.
+TEST(RestrictedTest, WithoutMemfdHeapsAreInDevShm) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    if (!harness::ReplaceDevShm("size=64m")) {
+      std::printf("not allowed to mount: with the /dev/shm that is there\n");
+    }
+    ASSERT_TRUE(harness::Refuse({{SYS_memfd_create, EPERM}}));
+    ASSERT_PUBLISHED(context);
+    EXPECT_EQ(Published(context, 1 - context.rank()).heap_kind, transport::HeapKind::kTmpfs);
+    ASSERT_ATTACHED(peer, Published(context, 1 - context.rank()));
+    Heap* const heap = Heap::Get().value();
+    auto* const word = static_cast<uint64_t*>(heap->Allocate(16 << 20, 64).value());
+    *word = 5 + static_cast<uint64_t>(context.rank());
+    context.Set(context.rank(), static_cast<uint64_t>(reinterpret_cast<std::byte*>(word) - heap->base()));
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_EQ(*reinterpret_cast<uint64_t*>(peer->At(context.Get(1 - context.rank()), 8).value()),
+              6 - static_cast<uint64_t>(context.rank()));
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Touching a page that a full tmpfs has no room for raises SIGBUS; so allocating says it before.
+TEST(RestrictedTest, FullDevShmIsAnErrorAndNoSignal) {
+  for (const bool fallocate : {true, false}) {
+    harness::RunRanks(harness::Processes(1), [fallocate](RankContext&) {
+      if (!harness::ReplaceDevShm("size=8m")) GTEST_SKIP() << "not allowed to mount";
+      ASSERT_TRUE(harness::Refuse({{SYS_memfd_create, EPERM}}));
+      if (!fallocate) {
+        ASSERT_TRUE(harness::Refuse({{SYS_fallocate, EOPNOTSUPP}}));
+      }
+      Result<Heap*> heap = Heap::Get();
+      ASSERT_TRUE(heap.ok()) << heap.status().message();
+      for (int cycle = 0; cycle < 3; ++cycle) {
+        std::vector<void*> given;
+        Result<void*> memory = heap.value()->Allocate(1 << 20, 64);
+        for (; memory.ok(); memory = heap.value()->Allocate(1 << 20, 64)) {
+          EXPECT_TRUE(std::all_of(static_cast<char*>(memory.value()), static_cast<char*>(memory.value()) + (1 << 20),
+                                  [](char byte) { return byte == 0; }));
+          std::memset(memory.value(), 1, 1 << 20);
+          given.push_back(memory.value());
+        }
+        EXPECT_EQ(given.size(), 7u) << cycle;
+        for (const char* words : {"need 1024 KiB", "/dev/shm has", "of 8192 KiB free", "--shm-size", "memfd_create"})
+          EXPECT_NE(memory.status().message().find(words), std::string_view::npos) << memory.status().message();
+        for (void* p : given) EXPECT_TRUE(heap.value()->Free(p).ok());
+      }
+    });
+  }
+}
+
+// Neither: enough for the ranks of one process, and others are told why they cannot attach.
+TEST(RestrictedTest, WithoutMemfdAndDevShmAProcessIsAlone) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    ASSERT_TRUE(harness::Refuse({{SYS_memfd_create, EPERM}}));
+    if (!harness::ReplaceDevShm("size=4m")) {
+      ASSERT_TRUE(harness::Limit(RLIMIT_FSIZE, 0));  // it comes to the same
+    }
+    ASSERT_PUBLISHED(context);
+    ASSERT_SELF(self);
+    ASSERT_ATTACHED(own, self);
+    Heap* const heap = Heap::Get().value();
+    void* const memory = heap->Allocate(1 << 20, 64).value();
+    std::memset(memory, 1, 1 << 20);
+    EXPECT_TRUE(heap->Free(memory).ok());
+    ASSERT_EQ(heap->Allocate(1 << 20, 64).value(), memory);
+    EXPECT_EQ(*static_cast<char*>(memory), 0);
+    const Status status = Attach(Published(context, 1 - context.rank()), In(std::chrono::seconds(10)), nullptr).status();
+    EXPECT_EQ(status.code(), Code::kInvalidUsage);
+    EXPECT_NE(status.message().find("only its own threads reach its memory"), std::string_view::npos) << status.message();
     ASSERT_TRUE(context.Barrier());
   });
 }
@@ -206,7 +371,7 @@ TEST(AttachTest, OtherHostsAreRefusedBeforeConnecting) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     ASSERT_PUBLISHED(context);
     const ProcessAddress address = Published(context, 1 - context.rank());
-    EXPECT_EQ(WhyApart(address.host_id, CurrentHostId()), nullptr);
+    EXPECT_EQ(WhyApart(address.host_id, CurrentHostId().value()), nullptr);
     const std::pair<std::function<void(transport::HostId*)>, const char*> changes[] = {
         {[](transport::HostId* id) { id->machine[3] ^= 1, ++id->network, ++id->processes; }, "another machine"},
         {[](transport::HostId* id) { id->given[3] ^= 1; }, "another NCCL_HOSTID"},

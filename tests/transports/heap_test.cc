@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "tests/harness/random.h"
+#include "tests/harness/restrict.h"
 #include "tests/harness/run_ranks.h"
 
 namespace axccl::shm {
@@ -211,7 +214,7 @@ TEST(HeapTest, ExplicitSize) {
         EXPECT_EQ(p.status().code(), Code::kSystemError) << "6 MiB is the most at a boundary of 2 MiB";
         p = heap->Allocate(6 * kMiB, 64);
         ASSERT_TRUE(p.ok()) << p.status().message();
-        EXPECT_TRUE(heap->Allocate(2 * kMiB - 4096, 64).ok()) << "what lies before the boundary is usable";
+        EXPECT_TRUE(heap->Allocate(2 * kMiB - sizeof(transport::ProcessPage), 64).ok()) << "what lies before the boundary is usable";
       },
       options);
 }
@@ -252,6 +255,87 @@ TEST(HeapTest, LimitedAddressSpace) {
     EXPECT_NE(status.message().find("64 MiB of address space needed, limit"), std::string_view::npos)
         << status.message();
   });
+}
+
+// "If a process attempts to create a file larger than its limit, SIGXFSZ is generated" (setrlimit(2)): the heap keeps
+// within it.
+TEST(HeapTest, LimitedFileSize) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_TRUE(harness::Limit(RLIMIT_FSIZE, 200 * kMiB + 5));
+    ASSERT_HEAP(heap);
+    EXPECT_EQ(heap->bytes(), 200 * kMiB);
+    EXPECT_EQ(heap->file().kind(), transport::HeapKind::kMemfd);
+    Result<void*> p = heap->Allocate(190 * kMiB, 64);
+    ASSERT_TRUE(p.ok());
+    std::memset(static_cast<char*>(p.value()) + 189 * kMiB, 1, kMiB);
+  });
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_TRUE(harness::Limit(RLIMIT_FSIZE, kMiB));
+    ASSERT_HEAP(heap);
+    EXPECT_EQ(heap->file().kind(), transport::HeapKind::kPrivate) << "no file of use";
+    EXPECT_EQ(heap->file().memfd_error(), EFBIG);
+    EXPECT_TRUE(heap->Allocate(64 * kMiB, 64).ok());
+  });
+}
+
+uint64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t size = 0, pages = 0;
+  statm >> size >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// mlock(2): MCL_FUTURE locks "all pages which will become mapped", which for a heap would be all of the memory there is.
+TEST(HeapTest, LockedMemory) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root to lock without a limit";
+    ASSERT_EQ(mlockall(MCL_FUTURE), 0);
+    const uint64_t before = ResidentBytes();
+    ASSERT_HEAP(heap);
+    Result<void*> p = heap->Allocate(64 * kMiB, 64);
+    ASSERT_TRUE(p.ok());
+    EXPECT_LT(ResidentBytes(), before + 16 * kMiB);
+    std::memset(p.value(), 1, 64 * kMiB);
+    ASSERT_TRUE(heap->Free(p.value()).ok());
+    EXPECT_LT(ResidentBytes(), before + 16 * kMiB);
+    ASSERT_EQ(heap->Allocate(64 * kMiB, 64).value(), p.value());
+    EXPECT_TRUE(AllBytes(p.value(), 64 * kMiB, 0));
+  });
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    if (geteuid() == 0) {
+      ASSERT_EQ(setresuid(65534, 65534, 65534), 0);  // root's memory is not limited
+    }
+    ASSERT_TRUE(harness::Limit(RLIMIT_MEMLOCK, 8 * kMiB));
+    ASSERT_EQ(mlockall(MCL_FUTURE), 0);
+    const Status status = Heap::Get().status();
+    EXPECT_EQ(status.code(), Code::kSystemError);
+    for (const char* words : {"64 MiB may not be locked", "limit (ulimit -l) 8 MiB", "mlockall"})
+      EXPECT_NE(status.message().find(words), std::string_view::npos) << status.message();
+  });
+}
+
+// Where memory cannot be given back, what is allocated is zero all the same, and what was never touched stays so.
+TEST(HeapTest, FreeingDoesNotTouchWhatWasNot) {
+  const std::vector<std::vector<harness::Refused>> refusals = {
+      {{SYS_fallocate, EOPNOTSUPP}}, {{SYS_fallocate, EOPNOTSUPP}, {SYS_madvise, EINVAL}}};
+  for (const auto& refused : refusals) {
+    harness::RunRanks(harness::Processes(1), [&](RankContext&) {
+      ASSERT_TRUE(harness::Refuse(refused));
+      ASSERT_HEAP(heap);
+      const uint64_t before = FileBytes(*heap);
+      Result<void*> p = heap->Allocate(256 * kMiB, 64);
+      ASSERT_TRUE(p.ok());
+      auto* const bytes = static_cast<uint8_t*>(p.value());
+      const size_t touched[] = {0, 4096, kMiB + 1, 77 * kMiB - 1, 256 * kMiB - 1};
+      for (const size_t at : touched) bytes[at] = 7;
+      ASSERT_TRUE(heap->Free(p.value()).ok());
+      EXPECT_LT(FileBytes(*heap), before + kMiB);
+      ASSERT_EQ(heap->Allocate(256 * kMiB, 64).value(), p.value());
+      for (const size_t at : touched) EXPECT_EQ(bytes[at], 0) << at;
+      EXPECT_LT(FileBytes(*heap), before + kMiB);
+    });
+  }
 }
 
 }  // namespace

@@ -318,7 +318,6 @@ TEST(HostileOwnerTest, AnotherUserIsNotBelieved) {
       Answer(fd, GoodReply(address), {MakeFile(address.heap_bytes, kSealed, true).get()});
     });
     ASSERT_EQ(seteuid(65534), 0);
-    owner.address_.host_id = CurrentHostId();
     EXPECT_REFUSED(Attach(owner.address_, Clock::now() + std::chrono::hours(1), nullptr).status(),
                    "is now held by user 0, not by user 65534");
     EXPECT_EQ(CountMappings("memfd:fake"), 0);

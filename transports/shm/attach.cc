@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "src/base/log.h"
@@ -37,19 +40,45 @@ class OwnProcess : public PeerProcess {
   explicit OwnProcess(const Heap& heap) {
     heap_ = heap.base();
     heap_bytes_ = heap.bytes();
+    SetWindow(heap_, heap_bytes_);
     pid_ = heap.page()->pid;
     is_self_ = true;
   }
 };
 
+// What the first window is long enough for: blocks and buffers of common sizes.
+constexpr uint64_t kFirstWindow = uint64_t{64} << 20;
+
 class MappedProcess : public PeerProcess {
  public:
-  MappedProcess(std::byte* heap, const Reply& reply) {
-    heap_ = heap;
+  Status Map(int file, const Reply& reply) {
     heap_bytes_ = reply.heap_bytes;
     pid_ = reply.pid;
+    AXCCL_RETURN_IF_ERROR(windows_.Open(file));
+    const uint64_t bytes = std::min<uint64_t>(kFirstWindow, heap_bytes_);
+    AXCCL_ASSIGN_OR_RETURN(heap_, windows_.Map(bytes));
+    SetWindow(heap_, mapped_ = bytes);
+    return Status();
   }
-  ~MappedProcess() override { UnmapHeap(heap_, heap_bytes_); }
+
+ private:
+  Result<std::byte*> MapMore(uint64_t offset, uint64_t bytes) override {
+    if (offset > heap_bytes_ || bytes > heap_bytes_ - offset) return PeerProcess::MapMore(offset, bytes);
+    std::lock_guard lock(mutex_);
+    while (mapped_ < offset + bytes) {
+      const uint64_t next = std::min<uint64_t>(std::max(2 * mapped_, std::bit_ceil(offset + bytes)), heap_bytes_);
+      AXCCL_ASSIGN_OR_RETURN(last_, windows_.Map(next));
+      AXCCL_INFO(kShm, "heap of process %u: mapped %llu MiB of it at %p", pid_, static_cast<unsigned long long>(next >> 20),
+                 static_cast<void*>(last_));
+      SetWindow(last_, mapped_ = next);
+    }
+    return last_ + offset;
+  }
+
+  std::mutex mutex_;
+  Windows windows_;
+  uint64_t mapped_ = 0;         // of the last window; under mutex_
+  std::byte* last_ = nullptr;
 };
 
 // How long and for whom an Attach waits.
@@ -90,7 +119,7 @@ Status CheckServerUser(int fd, const Patience& patience) {
 
 Result<Fd> Connect(const ProcessAddress& to, const Patience& patience) {
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return SystemError(errno, "attaching to process %u: Unix socket", patience.pid);
+  if (!fd) return service::OpenError(errno, "attaching to process " + std::to_string(patience.pid) + ": Unix socket");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const size_t length = strnlen(to.socket.data(), to.socket.size());
@@ -161,15 +190,10 @@ Status CheckHeapFile(int fd, const Reply& reply, const ProcessAddress& address) 
                       "attaching to process %u: another process answered (pid %u, heap of %llu bytes)", address.pid,
                       reply.pid, static_cast<unsigned long long>(reply.heap_bytes));
   }
+  if (const char* const unsafe = WhyUnsafe(fd, address.heap_kind); unsafe != nullptr)
+    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: its heap %s", address.pid, unsafe);
   struct stat info {};
   if (fstat(fd, &info) != 0) return SystemError(errno, "attaching to process %u: fstat of its heap", address.pid);
-  constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  const int seals = fcntl(fd, F_GET_SEALS);
-  if (!S_ISREG(info.st_mode) || seals < 0 || (seals & kNeeded) != kNeeded) {
-    return MakeStatus(Code::kInvalidUsage,
-                      "attaching to process %u: its heap is not a memfd of sealed size (seals 0x%x)", address.pid,
-                      static_cast<unsigned>(seals));
-  }
   if (static_cast<uint64_t>(info.st_size) != reply.heap_bytes || reply.heap_bytes < kPageBytes ||
       reply.heap_bytes % kPageBytes != 0) {
     return MakeStatus(Code::kInvalidUsage, "attaching to process %u: its heap has %lld bytes, announced were %llu",
@@ -179,11 +203,26 @@ Status CheckHeapFile(int fd, const Reply& reply, const ProcessAddress& address) 
   return Status();
 }
 
-Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, const Patience& patience) {
-  if (const char* const apart = WhyApart(address.host_id, CurrentHostId()); apart != nullptr) {
+// Of a process whose heap is of its own memory.
+Status KeptToItself(const ProcessAddress& address) {
+  if (address.memfd_error == EFBIG)
+    return MakeStatus(Code::kInvalidUsage,
+                      "attaching to process %u: only its own threads reach its memory, as it may have no file that is long "
+                      "enough to share; raise its limit on the size of files (ulimit -f), or lower AXCCL_HEAP_BYTES", address.pid);
+  return MakeStatus(Code::kInvalidUsage,
+                    "attaching to process %u: only its own threads reach its memory, as memfd_create failed there (%s) and so "
+                    "did a file in /dev/shm (%s); allow one of them, or put all ranks into one process", address.pid,
+                    std::generic_category().message(address.memfd_error).c_str(),
+                    std::generic_category().message(address.tmpfs_error).c_str());
+}
+
+Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, const transport::HostId& self,
+                                                const Patience& patience) {
+  if (const char* const apart = WhyApart(address.host_id, self); apart != nullptr) {
     return MakeStatus(Code::kInvalidUsage, "attaching to process %u: it shares no memory with this one: %s", address.pid,
                       apart);
   }
+  if (address.heap_kind == transport::HeapKind::kPrivate) return KeptToItself(address);
   AXCCL_ASSIGN_OR_RETURN(const Fd socket, Connect(address, patience));
   Request request;
   request.token = address.token;
@@ -196,8 +235,8 @@ Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, c
   Reply reply;
   AXCCL_ASSIGN_OR_RETURN(const Fd file, ReceiveHeap(socket.get(), &reply, patience));
   AXCCL_RETURN_IF_ERROR(CheckHeapFile(file.get(), reply, address));
-  AXCCL_ASSIGN_OR_RETURN(std::byte* const heap, MapHeap(file.get(), reply.heap_bytes));
-  std::shared_ptr<PeerProcess> peer = std::make_shared<MappedProcess>(heap, reply);
+  auto peer = std::make_shared<MappedProcess>();
+  AXCCL_RETURN_IF_ERROR(peer->Map(file.get(), reply));
   if (peer->page()->magic != ProcessPage::kMagic || peer->page()->version != ProcessPage::kVersion) {
     return MakeStatus(Code::kInvalidUsage, "attaching to process %u: what it handed out is not a heap of this version",
                       address.pid);
@@ -205,13 +244,14 @@ Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, c
   if (peer->Died()) return Gone(patience);
   AXCCL_INFO(kShm, "attached to process %u, heap of %zu MiB at %p", peer->pid(), peer->heap_bytes() >> 20,
              static_cast<void*>(peer->heap()));
-  return peer;
+  return std::shared_ptr<PeerProcess>(std::move(peer));
 }
 
 // The mappings of this process. An entry exists while somebody holds or makes the mapping.
 class Cache {
  public:
-  Result<std::shared_ptr<PeerProcess>> Get(const ProcessAddress& address, const Patience& patience) {
+  Result<std::shared_ptr<PeerProcess>> Get(const ProcessAddress& address, const transport::HostId& self,
+                                           const Patience& patience) {
     std::unique_lock lock(mutex_);
     for (;;) {
       Entry& entry = entries_[address.process_id];
@@ -230,7 +270,7 @@ class Cache {
       changed_.wait_for(lock, std::chrono::milliseconds(10));
     }
     lock.unlock();
-    Result<std::shared_ptr<PeerProcess>> peer = AttachAnew(address, patience);
+    Result<std::shared_ptr<PeerProcess>> peer = AttachAnew(address, self, patience);
     lock.lock();
     Entry& entry = entries_[address.process_id];
     entry.busy = false;
@@ -272,7 +312,7 @@ Result<std::shared_ptr<PeerProcess>> Attach(const ProcessAddress& address, Clock
     AXCCL_ASSIGN_OR_RETURN(Heap* const heap, Heap::Get());
     return std::shared_ptr<PeerProcess>(std::make_shared<OwnProcess>(*heap));
   }
-  return cache->Get(address, Patience{deadline, abort, address.pid});
+  return cache->Get(address, self.host_id, Patience{deadline, abort, address.pid});
 }
 
 }  // namespace axccl::shm

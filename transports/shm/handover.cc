@@ -102,7 +102,7 @@ class Client : public Guest {
 
 Result<Fd> ListenAbstract(const char* name) {
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return SystemError(errno, "shared heap: Unix socket");
+  if (!fd) return service::OpenError(errno, "shared heap: Unix socket");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const size_t length = std::strlen(name);
@@ -133,8 +133,11 @@ Result<ProcessAddress> StartHandover() {
   ProcessAddress& address = offer->address;
   randombytes_buf(address.process_id.data(), address.process_id.size());
   randombytes_buf(address.token.data(), address.token.size());
-  address.host_id = CurrentHostId();
+  AXCCL_ASSIGN_OR_RETURN(address.host_id, CurrentHostId());
   address.heap_bytes = heap->bytes();
+  address.heap_kind = heap->file().kind();
+  address.memfd_error = static_cast<uint8_t>(heap->file().memfd_error());
+  address.tmpfs_error = static_cast<uint8_t>(heap->file().tmpfs_error());
   address.pid = static_cast<uint32_t>(getpid());
   uint64_t name[2];
   randombytes_buf(name, sizeof name);

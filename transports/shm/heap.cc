@@ -24,41 +24,29 @@
 namespace axccl::shm {
 namespace {
 
-using service::Fd;
 using transport::ProcessPage;
 
 constexpr size_t kMinBytes = size_t{1} << 20;          // what an explicit size must reach
 constexpr size_t kMinDefaultBytes = size_t{64} << 20;  // below this a default heap is of no use
 #ifdef AXCCL_SANITIZED
 constexpr size_t kMaxDefaultBytes = size_t{16} << 30;  // shadow memory is a multiple of it
+constexpr size_t kUsualBytes = kMaxDefaultBytes;
 #else
 constexpr size_t kMaxDefaultBytes = size_t{1} << 40;
+constexpr size_t kUsualBytes = size_t{256} << 30;  // thousands of communicators, with a few MiB for each of their ranks
 #endif
 constexpr uint64_t kPagesPerWord = 64;
 
 size_t DefaultBytes() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const size_t physical = static_cast<size_t>(std::max(pages, 1L)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  size_t bytes = std::clamp(std::bit_ceil(physical), kMinDefaultBytes, kMaxDefaultBytes);
+  size_t bytes = std::clamp(4 * std::bit_ceil(physical), kUsualBytes, kMaxDefaultBytes);
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     // The application and the heaps of the peers need address space too.
     bytes = std::clamp(std::bit_floor(static_cast<size_t>(limit.rlim_cur / 16)), kMinDefaultBytes, bytes);
   }
   return bytes;
-}
-
-Result<Fd> CreateFile(size_t bytes) {
-  Fd fd(memfd_create("axccl-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return SystemError(errno, "shared heap: memfd_create");
-  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-    return SystemError(errno, "shared heap: ftruncate to %zu bytes (limit on file size?)", bytes);
-  }
-  // A peer that maps the heap must be safe from SIGBUS whatever this process does later.
-  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return SystemError(errno, "shared heap: sealing the size of the memfd");
-  }
-  return fd;
 }
 
 Status InitLiveness(pthread_mutex_t* mutex) {
@@ -94,40 +82,39 @@ Result<Heap*> Heap::Create() {
                         "AXCCL_HEAP_BYTES=%lld: at least 1M is needed; unset it for the default",
                         static_cast<long long>(wanted));
     }
-    return CreateWith((static_cast<size_t>(wanted) + kHugeBytes - 1) / kHugeBytes * kHugeBytes);
+    const size_t bytes = (static_cast<size_t>(wanted) + kHugeBytes - 1) / kHugeBytes * kHugeBytes;
+    return CreateWith(bytes, bytes);
   }
   for (size_t bytes = DefaultBytes();; bytes /= 2) {
-    Result<Heap*> heap = CreateWith(bytes);
+    Result<Heap*> heap = CreateWith(kMinDefaultBytes, bytes);
     if (heap.ok() || bytes / 2 < kMinDefaultBytes) return heap;
   }
 }
 
-Result<Heap*> Heap::CreateWith(size_t bytes) {
-  AXCCL_ASSIGN_OR_RETURN(Fd fd, CreateFile(bytes));
-  AXCCL_ASSIGN_OR_RETURN(std::byte* const base, MapHeap(fd.get(), bytes));
-  const size_t words = bytes / kPageBytes / kPagesPerWord + 1;
-  void* const live = mmap(nullptr, words * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (live == MAP_FAILED) {
-    const int error = errno;
-    UnmapHeap(base, bytes);
-    return SystemError(error, "shared heap: %zu bytes for its page map", words * sizeof(uint64_t));
-  }
-  auto* const page = new (base) ProcessPage();
-  page->version = ProcessPage::kVersion;
-  page->pid = static_cast<uint32_t>(getpid());
-  if (Status status = InitLiveness(&page->liveness); !status.ok()) {
-    munmap(live, words * sizeof(uint64_t));
+Result<Heap*> Heap::CreateWith(size_t least, size_t wanted) {
+  AXCCL_ASSIGN_OR_RETURN(HeapFile file, HeapFile::Create(least, wanted));
+  const size_t bytes = file.bytes();
+  AXCCL_ASSIGN_OR_RETURN(std::byte* const base, MapHeap(file.fd(), bytes));
+  const size_t live_bytes = (bytes / kPageBytes / kPagesPerWord + 1) * sizeof(uint64_t);
+  Result<std::byte*> live = MapHeap(-1, live_bytes);
+  Status status = live.status();
+  if (status.ok()) status = file.Commit(0, sizeof(ProcessPage));
+  auto* const page = reinterpret_cast<ProcessPage*>(base);
+  if (status.ok()) status = InitLiveness(&(new (page) ProcessPage())->liveness);
+  if (!status.ok()) {
+    if (live.ok()) UnmapHeap(live.value(), live_bytes);
     UnmapHeap(base, bytes);
     return status;
   }
+  page->version = ProcessPage::kVersion;
+  page->pid = static_cast<uint32_t>(getpid());
   page->magic = ProcessPage::kMagic;
   AXCCL_INFO(kAlloc, "shared heap: %zu MiB of address space at %p", bytes >> 20, static_cast<void*>(base));
-  return new Heap(std::move(fd), base, bytes, static_cast<std::atomic<uint64_t>*>(live));
+  return new Heap(std::move(file), base, reinterpret_cast<std::atomic<uint64_t>*>(live.value()));
 }
 
-Heap::Heap(Fd fd, std::byte* base, size_t bytes, std::atomic<uint64_t>* live)
-    : fd_(std::move(fd)), base_(base), bytes_(bytes), live_(live), free_(kPageBytes, bytes) {}
+Heap::Heap(HeapFile file, std::byte* base, std::atomic<uint64_t>* live)
+    : file_(std::move(file)), base_(base), bytes_(file_.bytes()), live_(live), free_(sizeof(ProcessPage), bytes_) {}
 
 Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("allocating shared memory"));
@@ -140,6 +127,11 @@ Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
     const size_t boundary = rounded >= kHugeBytes ? kHugeBytes : std::max(alignment, kPageBytes);
     std::lock_guard lock(mutex_);
     if (const auto offset = free_.Take(rounded, boundary)) {
+      if (Status status = file_.Commit(*offset, rounded); !status.ok()) {
+        Zero(*offset, rounded);
+        free_.Give(*offset, rounded);
+        return status;
+      }
       allocations_.emplace(*offset, rounded);
       allocated_.fetch_add(rounded, std::memory_order_relaxed);
       Mark(*offset, rounded, true);
@@ -179,11 +171,26 @@ Status Heap::Free(void* p) {
   return Status();
 }
 
+// Memory that goes back to the system comes again as zeros. Where both ways of giving it back are forbidden (a system call
+// filter; the second is not possible with locked memory) it stays ours, and its content must not.
 void Heap::Zero(uint64_t offset, uint64_t bytes) {
-  if (fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                static_cast<off_t>(bytes)) != 0) {
-    // Not permitted here (a system call filter): the memory stays ours, its content must not.
-    std::memset(base_ + offset, 0, bytes);
+  const auto at = static_cast<off_t>(offset), length = static_cast<off_t>(bytes);
+  if (fd() >= 0 && fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, length) == 0) return;
+  if (madvise(base_ + offset, bytes, MADV_REMOVE) != 0) ZeroTouched(offset, bytes);
+}
+
+// What was never touched is not touched now. The file tells; without one that is not known (mincore has nothing to say of
+// what is swapped out).
+void Heap::ZeroTouched(uint64_t offset, uint64_t bytes) {
+  const uint64_t end = offset + bytes;
+  for (uint64_t at = offset; at < end;) {
+    const off_t data = fd() < 0 ? static_cast<off_t>(at) : lseek(fd(), static_cast<off_t>(at), SEEK_DATA);
+    if (data < 0 && errno == ENXIO) return;  // no more
+    const uint64_t begin = data < 0 ? at : static_cast<uint64_t>(data);
+    if (begin >= end) return;
+    const off_t hole = data < 0 || fd() < 0 ? -1 : lseek(fd(), data, SEEK_HOLE);
+    at = hole < 0 ? end : std::min(end, static_cast<uint64_t>(hole));
+    std::memset(base_ + begin, 0, at - begin);
   }
 }
 

@@ -1,8 +1,9 @@
 // The heap of this process: memory every local peer process can address (see transports/transport.h).
 //
-// A sparse memfd of fixed, sealed size, created at first use: AXCCL_HEAP_BYTES, else physical memory rounded up to a
-// power of two and at most 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` where that is less). Pages cost memory
-// only once touched; freed pages are returned to the system at once. The heap lives as long as the process.
+// Of fixed size, which is address space and no memory: AXCCL_HEAP_BYTES, else four times the physical memory rounded up to a
+// power of two, from 256 GiB to 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` and `ulimit -f` where those are less).
+// Pages cost memory only once touched; freed pages are returned to the system at once. The heap lives as long as the
+// process. What it is made of where that is restricted: heap_file.h, which see also for who can attach to it.
 //
 // Thread-safe. After fork the child must not use it: Get, Allocate and Free fail with kInvalidUsage there. The child
 // does keep the mapping, so memory it inherited stays readable and is shared with its parent.
@@ -14,9 +15,9 @@
 #include <map>
 #include <mutex>
 
-#include "src/base/service_fd.h"
 #include "src/base/status.h"
 #include "transports/shm/free_list.h"
+#include "transports/shm/heap_file.h"
 #include "transports/transport.h"
 
 namespace axccl::shm {
@@ -27,7 +28,7 @@ class Heap {
   static Result<Heap*> Get();
 
   // Zeroed memory; alignment a power of two <= 2 MiB. Whole pages (4 KiB); allocations of 2 MiB and more are aligned to
-  // 2 MiB. 0 bytes give a page. kSystemError when no free range is long enough.
+  // 2 MiB. 0 bytes give a page. kSystemError when no free range is long enough, or the file has no room.
   Result<void*> Allocate(size_t bytes, size_t alignment);
   // `p` from Allocate. kInvalidArgument when it is not, or was freed already.
   Status Free(void* p);
@@ -45,18 +46,20 @@ class Heap {
   std::byte* base() const { return base_; }
   size_t bytes() const { return bytes_; }
   uint64_t allocated_bytes() const { return allocated_.load(std::memory_order_relaxed); }  // sum of live allocations
-  int fd() const { return fd_.get(); }
+  int fd() const { return file_.fd(); }
+  const HeapFile& file() const { return file_; }
   transport::ProcessPage* page() const { return reinterpret_cast<transport::ProcessPage*>(base_); }
 
  private:
-  Heap(service::Fd fd, std::byte* base, size_t bytes, std::atomic<uint64_t>* live);
+  Heap(HeapFile file, std::byte* base, std::atomic<uint64_t>* live);
   static Result<Heap*> Create();
-  static Result<Heap*> CreateWith(size_t bytes);
+  static Result<Heap*> CreateWith(size_t least, size_t wanted);
   bool AllLive(uint64_t offset, uint64_t bytes) const;
   void Mark(uint64_t offset, uint64_t bytes, bool live);
   void Zero(uint64_t offset, uint64_t bytes);
+  void ZeroTouched(uint64_t offset, uint64_t bytes);
 
-  const service::Fd fd_;
+  const HeapFile file_;
   std::byte* const base_;
   const size_t bytes_;
   std::atomic<uint64_t>* const live_;  // a bit per page, set while it belongs to an allocation

@@ -1,5 +1,6 @@
 #include "transports/shm/host_id.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
 #include <sys/stat.h>
@@ -21,11 +22,14 @@ std::array<uint8_t, 16> Hash(std::string_view text) {
   return hash;
 }
 
-std::string MachineName() {
+Result<std::string> MachineName() {
   char text[256] = {};
-  const service::Fd boot(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  constexpr char kBootId[] = "/proc/sys/kernel/random/boot_id";
+  const service::Fd boot(open(kBootId, O_RDONLY | O_CLOEXEC));
+  if (!boot && (errno == EMFILE || errno == ENFILE))
+    return service::OpenError(errno, std::string("telling machines apart: ") + kBootId);
   if (!boot || read(boot.get(), text, sizeof text - 1) <= 0) gethostname(text, sizeof text - 1);
-  return text;
+  return std::string(text);
 }
 
 uint64_t Namespace(const char* link) {
@@ -35,9 +39,10 @@ uint64_t Namespace(const char* link) {
 
 }  // namespace
 
-transport::HostId CurrentHostId() {
+Result<transport::HostId> CurrentHostId() {
+  AXCCL_ASSIGN_OR_RETURN(const std::string machine, MachineName());
   transport::HostId id;
-  id.machine = Hash(MachineName());
+  id.machine = Hash(machine);
   id.given = Hash(param::Get("NCCL_HOSTID"));
   id.network = Namespace("/proc/self/ns/net");
   id.users = Namespace("/proc/self/ns/user");

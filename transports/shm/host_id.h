@@ -12,13 +12,16 @@
 // Equal ids are a promise that attaching is worth trying; Attach says so when it fails all the same.
 #pragma once
 
+#include "src/base/status.h"
 #include "transports/transport.h"
 
 namespace axccl::shm {
 
-// The id of this process as it is now. Where /proc is not mounted, the host name stands in for the boot id, and namespaces
-// are taken for equal to those of others that do not know theirs.
-transport::HostId CurrentHostId();
+// The id of this process as it is now; processes keep the one they have when they offer their heap. Where /proc is not
+// mounted, the host name stands in for the boot id, and namespaces are taken for equal to those of others that do not know
+// theirs. kSystemError when there is no descriptor left to look with: a process that took itself for another then would
+// share no memory with its neighbours.
+Result<transport::HostId> CurrentHostId();
 
 // What keeps the two from sharing memory, in words ("another machine"), the most telling first; null where nothing does.
 const char* WhyApart(const transport::HostId& one, const transport::HostId& other);

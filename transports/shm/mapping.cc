@@ -10,37 +10,88 @@
 namespace axccl::shm {
 namespace {
 
-std::string AddressSpaceLimit() {
+std::string LimitText(decltype(RLIMIT_AS) resource) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "not limited";
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "not limited";
   return std::to_string(limit.rlim_cur >> 20) + " MiB";
 }
 
-}  // namespace
+// Of a mapping of `bytes`.
+Status Refused(int error, size_t bytes) {
+  // Of all that is refused a mapping, only memory that is to be locked is told to try again.
+  if (error == EAGAIN)
+    return SystemError(error,
+                       "mapping a shared heap: %zu MiB may not be locked, limit (ulimit -l) %s, and this process has called "
+                       "mlockall(MCL_FUTURE); raise the limit, or lower AXCCL_HEAP_BYTES",
+                       bytes >> 20, LimitText(RLIMIT_MEMLOCK).c_str());
+  return SystemError(error, "mapping a shared heap: %zu MiB of address space needed, limit (ulimit -v) %s; raise it, or lower "
+                     "AXCCL_HEAP_BYTES", bytes >> 20, LimitText(RLIMIT_AS).c_str());
+}
 
-Result<std::byte*> MapHeap(int fd, size_t bytes) {
-  // Reserve with room to choose a boundary, then put the file over the aligned part and give the edges back.
+// Address space at a boundary of 2 MiB.
+Result<std::byte*> Reserve(size_t bytes) {
   const size_t reserve = bytes + kHugeBytes;
   void* const raw = mmap(nullptr, reserve, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (raw == MAP_FAILED) {
-    return SystemError(errno, "mapping a shared heap: %zu MiB of address space needed, limit (ulimit -v) %s",
-                       bytes >> 20, AddressSpaceLimit().c_str());
-  }
+  if (raw == MAP_FAILED) return Refused(errno, bytes);
   std::byte* const start = static_cast<std::byte*>(raw);
   const uintptr_t address = reinterpret_cast<uintptr_t>(raw);
   std::byte* const base = start + ((address + kHugeBytes - 1) / kHugeBytes * kHugeBytes - address);
-  if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) == MAP_FAILED) {
-    const int error = errno;
-    munmap(raw, reserve);
-    return SystemError(error, "mapping a shared heap: mmap of %zu MiB, limit (ulimit -v) %s", bytes >> 20,
-                       AddressSpaceLimit().c_str());
-  }
   if (base != start) munmap(start, static_cast<size_t>(base - start));
   const size_t tail = reserve - static_cast<size_t>(base - start) - bytes;
   if (tail != 0) munmap(base + bytes, tail);
   return base;
 }
 
+// What was mapped without access. `read_only` bytes at its start are not to be written to.
+Result<std::byte*> GiveAccess(std::byte* base, size_t bytes, size_t read_only) {
+  (void)madvise(base, bytes, MADV_DONTDUMP);
+  const bool given = (read_only == 0 || mprotect(base, read_only, PROT_READ) == 0) &&
+                     mprotect(base + read_only, bytes - read_only, PROT_READ | PROT_WRITE) == 0;
+  if (given) return base;
+  const Status status = Refused(errno, bytes);
+  munmap(base, bytes);
+  return status;
+}
+
+}  // namespace
+
+Result<std::byte*> MapHeap(int fd, size_t bytes) {
+  AXCCL_ASSIGN_OR_RETURN(std::byte* const base, Reserve(bytes));
+  const int flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
+  if (mmap(base, bytes, PROT_NONE, flags, fd, 0) == MAP_FAILED) {
+    const int error = errno;
+    munmap(base, bytes);
+    return Refused(error, bytes);
+  }
+  return GiveAccess(base, bytes, 0);
+}
+
 void UnmapHeap(std::byte* base, size_t bytes) { munmap(base, bytes); }
+
+Windows::~Windows() {
+  if (seed_ != nullptr) munmap(seed_, kPageBytes);
+  for (int i = 0; i < count_; ++i) munmap(windows_[i].base, windows_[i].bytes);
+}
+
+Status Windows::Open(int fd) {
+  void* const seed = mmap(nullptr, kPageBytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (seed == MAP_FAILED) return Refused(errno, kPageBytes);
+  seed_ = static_cast<std::byte*>(seed);
+  return Status();
+}
+
+Result<std::byte*> Windows::Map(size_t bytes) {
+  if (count_ == kMost) return MakeStatus(Code::kInternalError, "mapping a shared heap: more than %d windows", kMost);
+  AXCCL_ASSIGN_OR_RETURN(std::byte* base, Reserve(bytes));
+  // An old size of 0 makes another mapping of the same file, as long as is asked for: see mremap(2).
+  if (mremap(seed_, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base) == MAP_FAILED) {
+    const int error = errno;
+    munmap(base, bytes);
+    return Refused(error, bytes);
+  }
+  AXCCL_ASSIGN_OR_RETURN(base, GiveAccess(base, bytes, kPageBytes));
+  windows_[count_++] = {base, bytes};
+  return base;
+}
 
 }  // namespace axccl::shm

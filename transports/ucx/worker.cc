@@ -62,10 +62,11 @@ Status Worker::AddRail(const RailOptions& options, const std::string& families) 
 
 Status Worker::Watch() {
   epoll_ = service::Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return service::OpenError(errno, "watching UCX: epoll_create1");
   for (const auto& rail : rails_) {
     epoll_event event{};
     event.events = EPOLLONESHOT;
-    if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, rail->event_fd(), &event) != 0)
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, rail->event_fd(), &event) != 0)
       return SystemError(errno, "watching UCX's descriptor");
   }
   AXCCL_RETURN_IF_ERROR(StartDetached("UCX's messages", [this] { Main(); }));
