@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/exec/walk.h"
+#include "src/plan/together.h"
 
 namespace axccl::exec {
 namespace {
@@ -34,33 +35,6 @@ Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
     program->max_operands = std::max(program->max_operands, op.dst.size() + op.src.size());
   }
   return step;
-}
-
-// Copies, or reductions, that follow each other without signals may be made in any order.
-void FindTogether(const Program& program, std::vector<Step>* steps) {
-  auto alone = [&program](const Step& step) {
-    if (step.kind != OpKind::kCopy && step.kind != OpKind::kReduce) return true;
-    if (step.num_dst != 1 || step.parts != 1) return true;
-    const Operand* operand = &program.operands[step.operands];
-    if (step.kind == OpKind::kCopy)
-      return operand[0].buffer == Buffer::kScratch || operand[1].buffer == Buffer::kScratch;
-    auto input = [](const Operand& source) { return source.buffer == Buffer::kInput; };
-    return operand[0].buffer == Buffer::kScratch || !std::all_of(operand + 1, operand + 1 + step.num_src, input);
-  };
-  auto alike = [&program](const Step& a, const Step& b) {
-    if (a.kind != b.kind || a.finish != b.finish || a.num_src != b.num_src) return false;
-    if (program.data_parts[a.data_parts] != program.data_parts[b.data_parts]) return false;
-    const Operand* sources = &program.operands[a.operands + 1];
-    auto same_rank = [](const Operand& x, const Operand& y) { return x.rank == y.rank; };
-    return a.kind == OpKind::kCopy ||
-           std::equal(sources, sources + a.num_src, &program.operands[b.operands + 1], same_rank);
-  };
-  for (size_t i = steps->size(); i-- > 1;) {
-    Step& before = (*steps)[i - 1];
-    const Step& step = (*steps)[i];
-    if (alone(before) || alone(step) || !alike(before, step)) continue;
-    before.together = static_cast<uint16_t>(step.together + 1);
-  }
 }
 
 // Calls `visit` with every operand of the schedule.
@@ -108,12 +82,14 @@ Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan:
     std::vector<uint16_t> signals(schedule.endpoints);
     std::vector<Step> steps;
     steps.reserve(lane.ops.size());
-    for (const Op& op : lane.ops) {
+    const std::vector<uint16_t> together = plan::FindTogether(lane);
+    for (size_t i = 0; i < lane.ops.size(); ++i) {
+      const Op& op = lane.ops[i];
       if (op.kind == OpKind::kNop) continue;
       steps.push_back(MakeStep(op, &signals, program.get()));
+      steps.back().together = together[i];
       if (const auto it = first_part.find(&op); it != first_part.end()) steps.back().data_parts = it->second;
     }
-    FindTogether(*program, &steps);
     program->lanes.push_back(std::move(steps));
   }
   if (schedule.direct) program->prologue = schedule.program.size();  // one signal, ranks - 1 waits

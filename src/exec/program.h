@@ -20,8 +20,7 @@ struct Step {
   uint16_t num_dst = 0;
   uint16_t num_src = 0;
   uint16_t parts = 0;       // moves: how many parts
-  // Copies: how many from here on are from a user's buffer to another, of the same part. Reductions: how many are so,
-  // of inputs of the same ranks.
+  // How many steps from here on may be made at once (plan::FindTogether).
   uint16_t together = 1;
   uint32_t operands = 0;    // moves: first of num_dst + num_src operands
   uint32_t data_parts = 0;  // moves: first of `parts` entries of Program::data_parts

@@ -10,6 +10,7 @@
 #include "src/verify/concurrency.h"
 #include "src/verify/dataflow.h"
 #include "src/verify/structure.h"
+#include "src/verify/together.h"
 
 namespace axccl::verify {
 
@@ -70,6 +71,7 @@ Status CheckLanes(const Schedule& s, const SignalTable& signals, const std::vect
 Status Check(const Schedule& s, Facts* facts) {
   SignalTable signals;
   AXCCL_RETURN_IF_ERROR(CheckStructure(s, &signals));
+  AXCCL_RETURN_IF_ERROR(CheckTogether(s));
   Facts found{true, true};
   int proved = -1;  // an independent lane that has passed
   for (const auto& lanes : IndependentLanes(s)) {

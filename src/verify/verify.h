@@ -1,7 +1,9 @@
 // The verifier: proves a schedule right for every block size, before it may run.
 //
 // Checks, each with an error that names rank, lane and op id:
-//   structure    operands in range, endpoints with one destination set, waits with a cause, the `direct` prologue
+//   structure    operands in range, endpoints with one destination set, waits with a cause, the `direct` prologue, for
+//                which all lanes wait
+//   together     operations that executors make at once touch nothing that another of them writes
 //   deadlock     every wait is caused, and no cycle
 //   races        conflicting accesses to user buffers and slots that nothing orders, over consecutive turns (slots are
 //                used again) and consecutive operations (the user may touch his buffers as soon as his rank is done)
