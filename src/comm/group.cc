@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <thread>
+
+#include "src/base/run_together.h"
 
 #include "src/base/per_thread.h"
 
@@ -92,12 +93,21 @@ Status Group::MatchSelf() {
   return Status();
 }
 
+void Group::Discard() {
+  for (GroupJob& job : jobs_) {
+    if (job.discard) job.discard();
+  }
+}
+
 Status Group::RunJobs() {
   std::vector<Status> results(jobs_.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < jobs_.size(); ++i) threads.emplace_back([&, i] { results[i] = jobs_[i].run(); });
-  if (!jobs_.empty()) results[0] = jobs_[0].run();
-  for (std::thread& thread : threads) thread.join();
+  const auto run = [&](size_t i) { results[i] = jobs_[i].run(); };
+  if (any_nonblocking_) {
+    for (size_t i = 0; i < jobs_.size(); ++i) run(i);  // which go on in the background
+  } else if (const Status together = RunTogether("ncclGroupEnd", jobs_.size(), run); !together.ok()) {
+    Discard();
+    return together;
+  }
   Status progress;
   for (Status& result : results) {
     if (result.code() == Code::kInProgress) {
@@ -140,9 +150,7 @@ Status Group::End(double* seconds) {
   if (status.ok()) status = MatchSelf();
   if (!status.ok() || seconds != nullptr) {
     if (status.ok()) *seconds = Predict();
-    for (GroupJob& job : jobs_) {
-      if (job.discard) job.discard();
-    }
+    Discard();
     Clear();
     return status;
   }
