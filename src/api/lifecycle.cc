@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,23 +37,21 @@ void LogVersion(int rank) {
 }
 
 // Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or (non-blocking) in
-// the background. *out is set right away and cleared again when a blocking creation fails.
-ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job) {
+// the background. *out is set right away and cleared again when a blocking creation fails, or the creation does not begin.
+// Without `out` (a rank that asks a split for none) there is no handle. `parent`: that it is made from, if any.
+ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job, Comm* parent = nullptr) {
   auto comm = std::make_shared<Comm>(config);
-  const auto handle = static_cast<ncclComm_t>(Comms().Insert(comm));
-  *out = handle;
+  if (parent != nullptr) parent->AddChild(comm);
+  const auto handle = out != nullptr ? static_cast<ncclComm_t>(Comms().Insert(comm)) : nullptr;
+  if (out != nullptr) *out = handle;
   auto discard = [out, handle] {
+    if (out == nullptr) return;
     Comms().Remove(handle);
     *out = nullptr;
   };
   auto run = [comm, job = std::move(job), discard]() -> Status {
-    if (!comm->config().blocking) {
-      comm->CreateInBackground(job);
-      return Status(Code::kInProgress, "creation in progress");
-    }
-    const Status status = comm->Create(job);
-    // A rank that asked for no communicator (split) gets none.
-    if (!status.ok() || comm->core() == nullptr) discard();
+    const Status status = comm->config().blocking ? comm->Create(job) : comm->CreateInBackground(job);
+    if (!status.ok() && status.code() != Code::kInProgress) discard();
     return status;
   };
   comm::Group& group = comm::Group::Current();
@@ -122,6 +120,16 @@ std::shared_ptr<Comm> Parent(ncclComm_t handle, const char* call, ncclResult_t* 
     return nullptr;
   }
   return pin->shared_from_this();
+}
+
+// A call that all ranks of `parent` make. Its turn among such calls is that of this call, whenever it is carried out. A
+// communicator that has failed can only be shrunk.
+Result<std::shared_ptr<comm::MakingCall>> Begin(const Comm& parent, comm::Making what, const char* call) {
+  const auto& core = parent.core();
+  if (!core->failed()) return comm::BeginWithAll(core, what);
+  const Status failure = core->Failure();
+  return MakeStatus(failure.code(), "%s: the communicator has failed: %.*s; shrink it or abort it", call,
+                    static_cast<int>(failure.message().size()), failure.message().data());
 }
 
 }  // namespace
@@ -233,8 +241,9 @@ AXCCL_API ncclResult_t pncclCommAbort(ncclComm_t handle) try {
   const auto comm = pin->shared_from_this();
   pin.Drop();
   comm->Abort();
-  // Calls of other threads that are still in the communicator have seen the abort and are on their way out.
-  if (Comms().Remove(handle) == nullptr)
+  // Calls of other threads that are still in the communicator have seen the abort and are on their way out. A creation that
+  // blocks another thread has taken its handle back itself.
+  if (Comms().Remove(handle) == nullptr && comm->phase() != comm::Phase::kFailed)
     return InvalidArgument("ncclCommAbort: argument comm was destroyed by another thread meanwhile");
   return ncclSuccess;
 }
@@ -263,9 +272,12 @@ AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncc
   const auto read = ReadConfig(kCall, config, parent->config());
   if (!read.ok()) return Report(read.status());
   const comm::Config settings = read.value();
-  return Create(newcomm, settings, [=](const std::atomic<bool>*) {
-    return comm::Split(parent->core(), color, key, settings, parent->abort_flag());
-  });
+  const auto call = Begin(*parent, comm::Making::kSplit, kCall);
+  if (!call.ok()) return Report(call.status());
+  // As with NCCL, a rank that asks for no communicator gets no handle, whether the call blocks or not.
+  return Create(color == NCCL_SPLIT_NOCOLOR ? nullptr : newcomm, settings, [=, call = call.value()](const std::atomic<bool>* abort) {
+    return comm::Split(call.get(), color, key, settings, abort);
+  }, parent.get());
 }
 AXCCL_TWIN(CommSplit)
 
@@ -297,9 +309,11 @@ AXCCL_API ncclResult_t pncclCommShrink(ncclComm_t handle, int* excludeRanksList,
   const comm::Config settings = read.value();
   if (shrinkFlags == NCCL_SHRINK_ABORT)
     parent->core()->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
-  return Create(newcomm, settings, [=](const std::atomic<bool>*) {
-    return comm::Shrink(parent->core(), excluded, settings, parent->abort_flag());
-  });
+  const auto call = comm::BeginWithout(parent->core(), excluded);
+  if (!call.ok()) return Report(call.status());
+  return Create(newcomm, settings, [=, call = call.value()](const std::atomic<bool>* abort) {
+    return comm::Shrink(call.get(), settings, abort);
+  }, parent.get());
 }
 AXCCL_TWIN(CommShrink)
 
@@ -331,23 +345,13 @@ AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUn
   const auto read = ReadConfig(kCall, config, parent->config());
   if (!read.ok()) return Report(read.status());
   const comm::Config settings = read.value();
-  struct Offer {
-    uint32_t has_id;
-    boot::UniqueId id;
-  } mine{uniqueId != nullptr, uniqueId != nullptr ? ToId(*uniqueId) : boot::UniqueId{}};
-  return Create(newcomm, settings, [=](const std::atomic<bool>*) -> Result<std::shared_ptr<Communicator>> {
-    std::vector<int> everyone(static_cast<size_t>(parent->core()->identity().ranks));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    std::vector<Offer> offers(everyone.size());
-    AXCCL_RETURN_IF_ERROR(
-        parent->core()->ControlAllGather(everyone, &mine, sizeof(mine), offers.data(), parent->abort_flag()));
-    const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
-    if (offer == offers.end())
-      return MakeStatus(Code::kInvalidArgument, "ncclCommGrow: no rank passed uniqueId; one rank gets it from "
-                        "ncclCommGetUniqueId and passes it");
-    return comm::CreateFromId(std::span(&offer->id, 1), parent->core()->identity().rank, nRanks, parent->core()->identity().device, settings,
-                              parent->abort_flag());
-  });
+  std::optional<boot::UniqueId> id;
+  if (uniqueId != nullptr) id = ToId(*uniqueId);
+  const auto call = Begin(*parent, comm::Making::kGrow, kCall);
+  if (!call.ok()) return Report(call.status());
+  return Create(newcomm, settings, [=, call = call.value()](const std::atomic<bool>* abort) {
+    return comm::Grow(call.get(), nRanks, id.has_value() ? &*id : nullptr, settings, abort);
+  }, parent.get());
 }
 AXCCL_TWIN(CommGrow)
 

@@ -19,31 +19,57 @@ uint32_t Comm::NextSalt() {
   return next.fetch_add(1, std::memory_order_relaxed) & 0x3ffffu;
 }
 
-void Comm::Finish(Result<std::shared_ptr<Communicator>> result) {
-  std::lock_guard lock(mutex_);
-  if (result.ok()) {
-    core_ = std::move(result).value();
-  } else {
-    error_ = result.status();
-    if (background_) AXCCL_WARN("%.*s", static_cast<int>(error_.message().size()), error_.message().data());
+Status Comm::Finish(Result<std::shared_ptr<Communicator>> result) {
+  std::shared_ptr<Communicator> unwanted;
+  Status status;
+  {
+    std::lock_guard lock(mutex_);
+    if (result.ok() && !abort_.load(std::memory_order_relaxed)) {
+      core_ = std::move(result).value();
+    } else if (result.ok()) {
+      unwanted = std::move(result).value();
+      error_ = MakeStatus(Code::kInvalidUsage, "the communicator was aborted or destroyed while it was being made");
+    } else {
+      error_ = result.status();
+    }
+    status = error_;
+    phase_.store(core_ != nullptr ? Phase::kReady : Phase::kFailed, std::memory_order_release);
   }
-  phase_.store(core_ != nullptr ? Phase::kReady : Phase::kFailed, std::memory_order_release);
-  background_ = false;
+  if (unwanted != nullptr) unwanted->Abort(status);
+  unwanted = nullptr;
+  std::lock_guard lock(mutex_);
+  busy_ = false;
   changed_.notify_all();
+  return status;
 }
 
 Status Comm::Create(const Job& job) {
-  Finish(job(&abort_));
-  std::lock_guard lock(mutex_);
-  return error_;
+  {
+    std::lock_guard lock(mutex_);
+    busy_ = true;
+  }
+  return Finish(job(&abort_));
 }
 
-void Comm::CreateInBackground(Job job) {
-  background_ = true;
-  const Status started = StartDetached("creating a communicator", [self = shared_from_this(), job = std::move(job)] {
-    self->Finish(job(&self->abort_));
+Status Comm::CreateInBackground(Job job) {
+  {
+    std::lock_guard lock(mutex_);
+    busy_ = true;
+  }
+  const Status started = StartDetached("making a communicator in the background", [self = shared_from_this(), job = std::move(job)] {
+    const Status status = self->Finish(job(&self->abort_));
+    if (!status.ok()) AXCCL_WARN("%.*s", static_cast<int>(status.message().size()), status.message().data());
   });
-  if (!started.ok()) Finish(started);
+  return started.ok() ? Status(Code::kInProgress, "creation in progress") : Finish(started);
+}
+
+void Comm::AddChild(const std::shared_ptr<Comm>& child) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(children_, [](const std::weak_ptr<Comm>& other) {
+    const auto comm = other.lock();
+    return comm == nullptr || comm->phase() != Phase::kInitialising;
+  });
+  children_.push_back(child);
 }
 
 Result<Communicator*> Comm::Ready(const char* call) const {
@@ -106,38 +132,57 @@ Status Comm::FinalizeInBackground() {
   AXCCL_RETURN_IF_ERROR(StartFinalizing());
   {
     std::lock_guard lock(mutex_);
-    background_ = true;
+    busy_ = true;
   }
   const Status started = StartDetached("ncclCommFinalize", [self = shared_from_this()] {
     (void)self->FinishFinalizing().ok();
     std::lock_guard lock(self->mutex_);
-    self->background_ = false;
+    self->busy_ = false;
     self->changed_.notify_all();
   });
   if (started.ok()) return Status(Code::kInProgress, "finalization in progress");
   std::lock_guard lock(mutex_);
-  background_ = false;
   phase_.store(Phase::kReady, std::memory_order_release);
+  busy_ = false;
+  changed_.notify_all();
   return started;
 }
 
 // Ends: creation and finalization give up soon after abort_ is set, or are done.
-void Comm::WaitBackground() {
+void Comm::WaitUntilIdle() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !background_; });
+  changed_.wait(lock, [this] { return !busy_; });
+}
+
+void Comm::StopCreation() {
+  std::lock_guard lock(mutex_);
+  if (phase() == Phase::kInitialising) abort_.store(true, std::memory_order_seq_cst);
 }
 
 void Comm::Close() {
-  WaitBackground();
+  StopCreation();
+  device::host::Scheduler::Process().Notify();
+  WaitUntilIdle();
   if (core_ != nullptr && !core_->failed()) core_->WaitIdle(&abort_);
 }
 
 void Comm::Abort() {
-  abort_.store(true, std::memory_order_seq_cst);
-  if (phase() != Phase::kInitialising && core_ != nullptr) core_->Interrupt();
+  std::shared_ptr<Communicator> core;
+  std::vector<std::weak_ptr<Comm>> children;
+  {
+    std::lock_guard lock(mutex_);
+    abort_.store(true, std::memory_order_seq_cst);
+    core = core_;
+    children = children_;
+  }
+  for (const auto& child : children) {
+    if (const auto comm = child.lock(); comm != nullptr) comm->StopCreation();
+  }
+  if (core != nullptr) core->Interrupt();
   device::host::Scheduler::Process().Notify();
-  WaitBackground();
-  if (core_ != nullptr) core_->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was aborted"));
+  WaitUntilIdle();
+  // None came meanwhile: a creation that was under way has failed.
+  if (core != nullptr) core->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was aborted"));
 }
 
 Status Comm::Revoke() {

@@ -44,9 +44,13 @@ class Comm : public std::enable_shared_from_this<Comm> {
 
   explicit Comm(Config config) : config_(std::move(config)) {}
 
-  // Creation: runs `job` here, or on a thread of its own with InProgress as the answer until it is done.
+  // Creation: runs `job` here, or on a thread of its own with InProgress as the answer until it is done. What stops the
+  // creation (Abort, Close, the abort of the parent) sets the flag that the job gets, and the communicator is none then, however
+  // far the job came.
   Status Create(const Job& job);
-  void CreateInBackground(Job job);
+  Status CreateInBackground(Job job);
+  // `child` is being made from this one: Abort stops that, too.
+  void AddChild(const std::shared_ptr<Comm>& child);
 
   const Config& config() const { return config_; }
   Phase phase() const { return phase_.load(std::memory_order_acquire); }
@@ -62,14 +66,13 @@ class Comm : public std::enable_shared_from_this<Comm> {
   Status Finalize();
   // Likewise; kInProgress once it is under way.
   Status FinalizeInBackground();
-  // Waits for outstanding work (unless it failed) and lets go.
+  // Waits for outstanding work (unless it failed) and lets go. One that is being made is given up.
   void Close();
   // Ends everything now.
   void Abort();
   // Marks the communicator so that no more operations are accepted (ncclCommRevoke). kInvalidArgument the second time.
   Status Revoke();
   bool revoked() const { return revoked_.load(std::memory_order_acquire); }
-  const std::atomic<bool>* abort_flag() const { return &abort_; }
 
   // Reduction operators by index, -1: there are kMaxReductions. A callback gets its number.
   int AddReduction(Reduction reduction);
@@ -93,17 +96,19 @@ class Comm : public std::enable_shared_from_this<Comm> {
     bool window;
   };
 
-  void Finish(Result<std::shared_ptr<Communicator>> result);
-  void WaitBackground();
+  Status Finish(Result<std::shared_ptr<Communicator>> result);
+  void StopCreation();
+  void WaitUntilIdle();
 
   const Config config_;
   std::atomic<Phase> phase_{Phase::kInitialising};
   std::atomic<bool> abort_{false}, revoked_{false};
-  std::shared_ptr<Communicator> core_;  // set before phase_ leaves kInitialising
+  std::shared_ptr<Communicator> core_;  // set under mutex_ before phase_ leaves kInitialising
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool background_ = false;  // a thread is creating or finalizing
+  bool busy_ = false;  // a thread is creating or finalizing
   Status error_;
+  std::vector<std::weak_ptr<Comm>> children_;  // that were being made when the last of them came
   std::vector<Reduction> reductions_;
   uint16_t callbacks_ = 0;  // made so far
   std::map<uint64_t, Region> regions_;

@@ -15,7 +15,7 @@
 #include "src/base/status.h"
 #include "src/comm/block.h"
 #include "src/comm/channels.h"
-#include "src/comm/exchange.h"
+#include "src/comm/control_exchange.h"
 #include "src/cost/machine.h"
 #include "src/device/host/stream.h"
 #include "src/exec/channel.h"
@@ -107,10 +107,8 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   // Waits until all launches so far are done, or *give_up (GPU ranks: Interrupt). False if given up.
   bool WaitIdle(const std::atomic<bool>* give_up);
 
-  // Collective over `group` (ranks in ascending order, this one among them): all contribute `bytes` <= kControlBytes. The k-th
-  // exchange of a group meets the other ranks' k-th of the same group, whatever other groups they are in.
-  Status ControlAllGather(const std::vector<int>& group, const void* mine, size_t bytes, void* all,
-                          const std::atomic<bool>* abort);
+  // How others are made from this one.
+  ControlExchange& control() { return control_; }
 
   // Launched so far. Counted by the thread that submits; calls of several threads at once may be missed.
   uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
@@ -119,7 +117,6 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
  private:
   std::vector<exec::Member> PairMembers(int src, int dst) const;
   void Publish(const Status& status);
-  Status CheckGroup(const std::vector<int>& group) const;
 
   const Identity identity_;
   const Settings settings_;
@@ -134,19 +131,13 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   std::mutex pairs_mutex_;
   std::vector<std::unique_ptr<exec::Channel>> pairs_;  // [2 * peer + receiving]
   ChannelTable channels_{this};
+  ControlExchange control_;
 
   std::atomic<bool> failed_{false}, published_{false};
   mutable std::mutex failure_mutex_;
   Status failure_;
-  std::mutex control_mutex_;
-  uint64_t contributions_ = 0;
-  std::map<std::vector<int>, uint64_t> exchanges_;  // so far, by group
   std::atomic<uint64_t> operations_{0};
 };
-
-// Over a parent communicator, among `group` of its ranks (ascending).
-std::unique_ptr<Exchange> MakeParentExchange(std::shared_ptr<Communicator> parent, std::vector<int> group,
-                                             const std::atomic<bool>* abort);
 
 // Time spent verifying plans in this process so far.
 double VerifySeconds();

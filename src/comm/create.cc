@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <thread>
 
 #include "src/base/log.h"
 #include "src/base/param.h"
+#include "src/base/run_together.h"
 #include "src/comm/setup.h"
 #include "src/device/host/current.h"
 
@@ -58,6 +58,29 @@ struct SplitChoice {
   int32_t key;
 };
 
+// What a present rank of a growing communicator knows.
+struct Offer {
+  uint32_t has_id;
+  int32_t ranks;
+  boot::UniqueId id;
+};
+
+int PositionOf(int rank, const std::vector<int>& group) {
+  return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
+}
+
+// The communicator of the call's ranks, in the order of `members`.
+Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::vector<int>& members, SetupOptions options) {
+  std::vector<int> positions;
+  for (const int rank : members) positions.push_back(PositionOf(rank, call->group()));
+  ChildExchange child(call, positions);
+  child.set_total(positions.size());
+  options.inherit = &call->comm()->settings();
+  auto comm = Setup(&child, options);
+  if (comm.ok()) call->Finish();
+  return comm;
+}
+
 }  // namespace
 
 Result<bool> RanksOnGpus() {
@@ -106,60 +129,79 @@ std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<D
     const SetupOptions options = MakeOptions(rank, ranks, devices[static_cast<size_t>(rank)], config, abort);
     results[static_cast<size_t>(rank)] = Setup(exchange.get(), options);
   };
-  std::vector<std::thread> threads;
-  for (int rank = 1; rank < ranks; ++rank) threads.emplace_back(create, rank);
-  create(0);
-  for (std::thread& thread : threads) thread.join();
+  const Status together = RunTogether("ncclCommInitAll", devices.size(), [&](size_t rank) { create(static_cast<int>(rank)); });
+  if (!together.ok()) std::fill(results.begin(), results.end(), Result<std::shared_ptr<Communicator>>(together));
   return results;
 }
 
-Result<std::shared_ptr<Communicator>> Split(const std::shared_ptr<Communicator>& parent, int color, int key,
-                                            const Config& config, const std::atomic<bool>* abort) {
-  const int rank = parent->identity().rank, ranks = parent->identity().ranks;
-  std::vector<int> everyone(static_cast<size_t>(ranks));
+Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communicator>& parent, Making what) {
+  std::vector<int> everyone(static_cast<size_t>(parent->identity().ranks));
   std::iota(everyone.begin(), everyone.end(), 0);
-  const auto exchange = MakeParentExchange(parent, everyone, abort);
-  std::vector<SplitChoice> choices(static_cast<size_t>(ranks));
-  const SplitChoice mine{color, key};
-  AXCCL_RETURN_IF_ERROR(exchange->AllGather(&mine, sizeof(mine), choices.data()));
-
-  std::vector<int> members;
-  for (int r = 0; r < ranks; ++r) {
-    if (color >= 0 && choices[static_cast<size_t>(r)].color == color) members.push_back(r);
-  }
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return choices[static_cast<size_t>(a)].key < choices[static_cast<size_t>(b)].key;
-  });
-  // Each colour meets on its own from here on; ranks without one are done.
-  if (members.empty()) return std::shared_ptr<Communicator>();
-  std::vector<int> ascending = members;
-  std::sort(ascending.begin(), ascending.end());
-  const auto among = MakeParentExchange(parent, ascending, abort);
-  std::vector<int> positions;
-  for (const int r : members)
-    positions.push_back(static_cast<int>(std::lower_bound(ascending.begin(), ascending.end(), r) - ascending.begin()));
-  ChildExchange child(among.get(), positions);
-  child.set_total(ascending.size());
-  const int new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
-  SetupOptions options =
-      MakeOptions(new_rank, static_cast<int>(members.size()), parent->identity().device, config, abort);
-  options.inherit = &parent->settings();
-  return Setup(&child, options);
+  return BeginMaking(parent, what, std::move(everyone));
 }
 
-Result<std::shared_ptr<Communicator>> Shrink(const std::shared_ptr<Communicator>& parent, const std::vector<int>& excluded,
-                                             const Config& config, const std::atomic<bool>* abort) {
+Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent, const std::vector<int>& excluded) {
   std::vector<int> members;
   for (int r = 0; r < parent->identity().ranks; ++r) {
     if (!std::binary_search(excluded.begin(), excluded.end(), r)) members.push_back(r);
   }
-  const auto exchange = MakeParentExchange(parent, members, abort);
-  const int new_rank =
-      static_cast<int>(std::find(members.begin(), members.end(), parent->identity().rank) - members.begin());
-  SetupOptions options =
-      MakeOptions(new_rank, static_cast<int>(members.size()), parent->identity().device, config, abort);
-  options.inherit = &parent->settings();
-  return Setup(exchange.get(), options);
+  return BeginMaking(parent, Making::kShrink, std::move(members));
+}
+
+Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key, const Config& config,
+                                            const std::atomic<bool>* abort) {
+  const Identity& identity = call->comm()->identity();
+  SetupOptions options = MakeOptions(0, 0, identity.device, config, abort);
+  call->SetLimits(options.deadline, abort);
+  std::vector<SplitChoice> choices(call->group().size());
+  const SplitChoice mine{color, key};
+  AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), choices.data()));
+  // Each colour goes on alone from here; ranks without one are done.
+  std::vector<int> ascending;
+  for (int r = 0; r < identity.ranks; ++r) {
+    if (color >= 0 && choices[static_cast<size_t>(r)].color == color) ascending.push_back(r);
+  }
+  if (ascending.empty()) {
+    call->Finish();
+    return std::shared_ptr<Communicator>();
+  }
+  std::vector<int> members = ascending;
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return choices[static_cast<size_t>(a)].key < choices[static_cast<size_t>(b)].key;
+  });
+  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<MakingCall> among, call->Continue(ascending));
+  call->Finish();
+  options.identity.rank = PositionOf(identity.rank, members);
+  options.identity.ranks = static_cast<int>(members.size());
+  return SetupAmong(among.get(), members, options);
+}
+
+Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& config, const std::atomic<bool>* abort) {
+  const Identity& identity = call->comm()->identity();
+  const std::vector<int>& members = call->group();
+  const SetupOptions options = MakeOptions(PositionOf(identity.rank, members), static_cast<int>(members.size()), identity.device,
+                                           config, abort);
+  call->SetLimits(options.deadline, abort);
+  return SetupAmong(call, members, options);
+}
+
+Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const boot::UniqueId* id, const Config& config,
+                                           const std::atomic<bool>* abort) {
+  const Identity& identity = call->comm()->identity();
+  call->SetLimits(Deadline(), abort);
+  const Offer mine{id != nullptr, ranks, id != nullptr ? *id : boot::UniqueId{}};
+  std::vector<Offer> offers(call->group().size());
+  AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), offers.data()));
+  call->Finish();
+  const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
+  if (other != offers.end())
+    return MakeStatus(Code::kInvalidUsage, "ncclCommGrow: rank %d grows to %d ranks and rank %d to %d; pass the same nRanks on all",
+                      identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
+  const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
+  if (offer == offers.end())
+    return MakeStatus(Code::kInvalidArgument, "ncclCommGrow: no rank passed uniqueId; one rank gets it from "
+                      "ncclCommGetUniqueId and passes it");
+  return CreateFromId(std::span(&offer->id, 1), identity.rank, ranks, identity.device, config, abort);
 }
 
 }  // namespace axccl::comm

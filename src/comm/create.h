@@ -26,13 +26,18 @@ Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueI
 std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<DeviceId>& devices, const Config& config,
                                                              const std::atomic<bool>* abort);
 
-// Collective over the parent's ranks: those with equal `color` >= 0 form a communicator, ordered by (key, parent rank). A
-// null communicator for color -1.
-Result<std::shared_ptr<Communicator>> Split(const std::shared_ptr<Communicator>& parent, int color, int key,
-                                            const Config& config, const std::atomic<bool>* abort);
+// A call on `parent` that all its ranks make, or all but those of `excluded` (ascending). In the order of the program.
+Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communicator>& parent, Making what);
+Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent, const std::vector<int>& excluded);
 
-// Collective over the parent's ranks that are not in `excluded` (ascending, this rank not among them).
-Result<std::shared_ptr<Communicator>> Shrink(const std::shared_ptr<Communicator>& parent, const std::vector<int>& excluded,
-                                             const Config& config, const std::atomic<bool>* abort);
+// Of those ranks, the ones with equal `color` >= 0 form a communicator, ordered by (key, parent rank). A null communicator for
+// color -1.
+Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key, const Config& config,
+                                            const std::atomic<bool>* abort);
+// All ranks of the call do, in their order.
+Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& config, const std::atomic<bool>* abort);
+// With new ones, to be `ranks` in all; `id` at one of the present at least.
+Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const boot::UniqueId* id, const Config& config,
+                                           const std::atomic<bool>* abort);
 
 }  // namespace axccl::comm

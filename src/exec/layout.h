@@ -60,14 +60,35 @@ static_assert(sizeof(OpRecord) == 320 && OpRecord::kRoom >= 12);
 inline constexpr int kRecords = 16;
 
 inline constexpr size_t kErrorText = 448;
-// A contribution to an exchange outside of operations (making communicators from this one). Found by its tag, which is
-// stored last. A rank keeps its last kControlSlots contributions; the others of an exchange are one behind at most.
-inline constexpr size_t kControlBytes = 4096;
+
+// How communicators are made from one (comm/control_exchange.h): each call of a rank that does so has an entry in a log in the
+// rank's block, and while it goes on a slot that holds what the rank contributes.
+inline constexpr size_t kControlBytes = 4096;  // of a contribution
+inline constexpr size_t kControlText = 320;
+inline constexpr int kControlCalls = 64;
 inline constexpr int kControlSlots = 16;
 
-struct ControlSlot {
-  alignas(64) std::atomic<uint64_t> tag;
-  alignas(64) std::byte data[kControlBytes];
+// Of the log. `name` is stored last, and says which call it is and, in the low bits, how far it has come. After it has ended
+// its rank reads nothing any more that others have contributed to it. The words of the ranks that take part follow, a bit a rank.
+struct ControlEntry {
+  enum State : uint64_t { kUnderWay = 1, kDone, kFailed, kRefused, kStateBits = 7 };
+  alignas(64) std::atomic<uint64_t> name;  // 0: being written
+  std::atomic<uint64_t> number;            // of all such calls of the rank
+  std::atomic<uint64_t> count;             // of those of the same ranks
+  std::atomic<uint64_t> kind;
+  std::atomic<uint64_t> code;     // of a failure
+  std::atomic<uint64_t> against;  // of a refusal: the name of the call that does not go with this one
+  alignas(64) std::atomic<uint64_t> text[kControlText / sizeof(uint64_t)];
+  static constexpr uint64_t kMemberBits = 64;
+  static uint64_t Words(uint32_t ranks) { return (ranks + kMemberBits - 1) / kMemberBits; }
+  static uint64_t Bytes(uint32_t ranks) { return RoundUp(sizeof(ControlEntry) + Words(ranks) * sizeof(uint64_t), 64); }
+  std::atomic<uint64_t>* Members() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
+};
+
+// Of a slot, one for each of two rounds: who begins a round knows that all have contributed to the one before, and so read the
+// one before that.
+struct ControlTag {
+  alignas(64) std::atomic<uint64_t> value;  // of call and round; stored last
 };
 
 struct BlockHeader {
@@ -156,7 +177,9 @@ struct BlockLayout {
   ChannelLayout channel;
   uint32_t ranks = 0;
   uint64_t released = 0;      // offset of one atomic byte a rank: set when that rank lets go of the block
-  uint64_t control = 0;       // offset of kControlSlots control slots
+  uint64_t calls = 0;         // offset of kControlCalls control entries
+  uint64_t tags = 0;          // offset of the tags of kControlSlots slots, two each
+  uint64_t contributions = 0; // offset of what they hold, likewise
   uint64_t keys = 0;          // offset of the words of created channels, kChannelWords
   uint64_t slots = 0;         // offset of their slots, kMaxChannels
   uint64_t pairs = 0;         // offset of the pair channels
@@ -169,7 +192,16 @@ struct BlockLayout {
   std::atomic<uint8_t>* ReleasedBy(std::byte* block, int rank) const {
     return reinterpret_cast<std::atomic<uint8_t>*>(block + released) + rank;
   }
-  ControlSlot* ControlSlots(std::byte* block) const { return reinterpret_cast<ControlSlot*>(block + control); }
+  ControlEntry* ControlCall(std::byte* block, uint64_t index) const {
+    return reinterpret_cast<ControlEntry*>(block + calls + index * ControlEntry::Bytes(ranks));
+  }
+  ControlTag* ControlTagOf(std::byte* block, int slot, uint64_t round) const {
+    return reinterpret_cast<ControlTag*>(block + tags) + 2 * static_cast<uint64_t>(slot) + round % 2;
+  }
+  std::atomic<uint64_t>* ContributionOf(std::byte* block, int slot, uint64_t round) const {
+    return reinterpret_cast<std::atomic<uint64_t>*>(block + contributions +
+                                                    (2 * static_cast<uint64_t>(slot) + round % 2) * kControlBytes);
+  }
   std::atomic<uint64_t>* KeyOf(std::byte* block, uint32_t index) const {
     return reinterpret_cast<std::atomic<uint64_t>*>(block + keys) + index;
   }

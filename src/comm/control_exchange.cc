@@ -1,0 +1,269 @@
+#include "src/comm/control_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "src/comm/communicator.h"
+#include "src/device/host/scheduler.h"
+
+namespace axccl::comm {
+namespace {
+
+using device::host::Poll;
+using device::host::Scheduler;
+
+// Of a round; never 0.
+uint64_t TagOf(uint64_t name, uint64_t round) { return (name ^ round * 0x9e3779b97f4a7c15ull) | 1; }
+
+void StoreWords(const void* from, size_t bytes, std::atomic<uint64_t>* words) {
+  const auto* plain = static_cast<const std::byte*>(from);
+  for (size_t done = 0; done < bytes; done += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, plain + done, std::min(sizeof(word), bytes - done));
+    words[done / sizeof(word)].store(word, std::memory_order_relaxed);
+  }
+}
+
+void LoadWords(const std::atomic<uint64_t>* words, size_t bytes, void* to) {
+  auto* const plain = static_cast<std::byte*>(to);
+  for (size_t done = 0; done < bytes; done += sizeof(uint64_t)) {
+    const uint64_t word = words[done / sizeof(word)].load(std::memory_order_relaxed);
+    std::memcpy(plain + done, &word, std::min(sizeof(word), bytes - done));
+  }
+}
+
+}  // namespace
+
+// ---- slots ----
+
+ControlExchange::ControlExchange(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout,
+                                 int self)
+    : members_(members), block_(block), layout_(layout), self_(self), log_(members, block, layout, self) {}
+
+std::byte* ControlExchange::BlockOf(int rank) const {
+  return rank == self_ ? block_ : (*members_)[static_cast<size_t>(rank)].block;
+}
+
+// What has failed nobody needs, though it may still be on its way to other machines.
+bool ControlExchange::Free(const Use& use) const {
+  if (use.name == 0) return true;
+  if (!use.left) return false;
+  return std::all_of(use.group.begin(), use.group.end(), [&](int rank) {
+    const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
+    if (rank == self_ || member.process->Died()) return true;
+    if (use.failed) return member.remote == nullptr || !member.remote->sending();
+    return member.header->closed.load(std::memory_order_acquire) != 0 || log_.Ended(rank, use.name);
+  });
+}
+
+int ControlExchange::TryTake(const LoggedCall& call) {
+  std::lock_guard lock(mutex_);
+  const auto use = std::find_if(uses_.begin(), uses_.end(), [this](const Use& other) { return Free(other); });
+  if (use == uses_.end()) return -1;
+  *use = Use{call.name, call.group, false, false};
+  return static_cast<int>(use - uses_.begin());
+}
+
+void ControlExchange::Leave(int slot, bool failed) {
+  std::lock_guard lock(mutex_);
+  Use& use = uses_[static_cast<size_t>(slot)];
+  use.left = true;
+  use.failed = failed;
+}
+
+void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t round, const void* data, size_t bytes) {
+  std::atomic<uint64_t>& tag = layout_.ControlTagOf(block_, slot, round)->value;
+  std::atomic<uint64_t>* const words = layout_.ContributionOf(block_, slot, round);
+  tag.store(0, std::memory_order_seq_cst);
+  StoreWords(data, bytes, words);
+  tag.store(TagOf(call.name, round), std::memory_order_seq_cst);
+  const auto offset_of = [&](const void* p) { return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_); };
+  const transport::RemoteRank::Stretch stretch{offset_of(words), static_cast<uint32_t>(bytes), false, false};
+  for (const int rank : call.group) {
+    const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
+    if (rank != self_) exec::WakeMember(member);
+    if (member.remote != nullptr) member.remote->Send(nullptr, {&stretch, 1}, offset_of(&tag));
+  }
+}
+
+bool ControlExchange::Read(int rank, uint64_t name, uint64_t round, void* data, size_t bytes) const {
+  const uint64_t tag = TagOf(name, round);
+  for (int slot = 0; slot < exec::kControlSlots; ++slot) {
+    const std::atomic<uint64_t>& found = layout_.ControlTagOf(BlockOf(rank), slot, round)->value;
+    if (found.load(std::memory_order_seq_cst) != tag) continue;
+    LoadWords(layout_.ContributionOf(BlockOf(rank), slot, round), bytes, data);
+    // A rank that gives up leaves its slot to others at once.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return found.load(std::memory_order_relaxed) == tag;
+  }
+  return false;
+}
+
+// ---- calls ----
+
+// Waits, as work of the device's queue, until every member's contribution is there. Keeps what it looks at, as another thread
+// may be in it when its own has given up.
+class MakingCall::Wait : public device::host::Work {
+ public:
+  Wait(std::shared_ptr<Communicator> comm, const LoggedCall& call, uint64_t round, size_t bytes)
+      : comm_(std::move(comm)), group_(call.group), name_(call.name), round_(round), bytes_(bytes),
+        found_(group_.size()), data_(bytes * group_.size()) {}
+
+  Poll Progress() override {
+    std::lock_guard lock(mutex_);
+    if (cancelled_) return Poll::kDone;
+    bool all = true;
+    for (size_t i = 0; i < group_.size(); ++i) {
+      if (!found_[i]) found_[i] = comm_->control().Read(group_[i], name_, round_, data_.data() + i * bytes_, bytes_);
+      all &= found_[i];
+    }
+    if (!all) return Poll::kBlocked;
+    done_.store(true, std::memory_order_release);
+    return Poll::kDone;
+  }
+  void Arm(int doorbell) override {
+    comm_->members()[static_cast<size_t>(comm_->identity().rank)].header->waiter.store(static_cast<uint32_t>(doorbell) + 1,
+                                                                                       std::memory_order_seq_cst);
+  }
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  void Cancel() {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+  }
+  // Once it is done.
+  const std::vector<std::byte>& data() const { return data_; }
+  std::vector<int> Missing() {
+    std::lock_guard lock(mutex_);
+    std::vector<int> missing;
+    for (size_t i = 0; i < group_.size(); ++i) {
+      if (!found_[i]) missing.push_back(group_[i]);
+    }
+    return missing;
+  }
+
+ private:
+  const std::shared_ptr<Communicator> comm_;
+  const std::vector<int> group_;
+  const uint64_t name_, round_;
+  const size_t bytes_;
+  std::mutex mutex_;
+  std::vector<bool> found_;
+  std::vector<std::byte> data_;
+  bool cancelled_ = false;
+  std::atomic<bool> done_{false};
+};
+
+MakingCall::MakingCall(std::shared_ptr<Communicator> comm, LoggedCall call) : comm_(std::move(comm)), call_(std::move(call)) {}
+
+MakingCall::~MakingCall() {
+  if (!ended_) Fail(MakeStatus(Code::kInvalidUsage, "%s was not carried out, as its group failed", NameOf(call_.what)));
+}
+
+void MakingCall::SetLimits(Clock::time_point deadline, const std::atomic<bool>* abort) {
+  deadline_ = deadline;
+  abort_ = abort;
+}
+
+// Why there is no use in waiting for those ranks any longer, if so.
+Trouble MakingCall::WhyStop(const std::vector<int>& missing) {
+  ControlLog& log = comm_->control().log();
+  Trouble trouble = log.FindTrouble(&call_, missing);
+  if (!trouble.why.ok()) return trouble;
+  const bool heeds_failures = call_.what != Making::kShrink;
+  for (const int rank : missing) {
+    const exec::Member& member = comm_->members()[static_cast<size_t>(rank)];
+    if (rank == comm_->identity().rank) continue;
+    const bool closed = member.header->closed.load(std::memory_order_acquire) != 0;
+    if (closed || member.process->Died())
+      return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
+                         member.process->pid(), closed ? "destroyed its communicator" : "died")};
+    if (heeds_failures && member.header->error.load(std::memory_order_acquire) != 0)
+      return {MakeStatus(Code::kRemoteError, "the communicator of rank %d failed while a new one was being made from it", rank)};
+  }
+  const int self = comm_->identity().rank;
+  if (abort_ != nullptr && abort_->load(std::memory_order_relaxed))
+    return {MakeStatus(Code::kInvalidUsage, "rank %d aborted while a new communicator was being made", self)};
+  if (heeds_failures && comm_->failed()) {
+    const Status failure = comm_->Failure();
+    return {MakeStatus(failure.code(), "the communicator of rank %d failed while a new one was being made from it: %.*s", self,
+                       static_cast<int>(failure.message().size()), failure.message().data())};
+  }
+  if (Clock::now() >= deadline_) return log.NotInTime(call_, missing);
+  return {};
+}
+
+// Where there is none, one is waited for.
+Status MakingCall::TakeSlot() {
+  Trouble trouble;
+  const bool taken = Scheduler::Process().Wait(
+      nullptr, [&] { return slot_ >= 0 || (slot_ = comm_->control().TryTake(call_)) >= 0; },
+      [&] {
+        trouble = WhyStop(call_.group);
+        return !trouble.why.ok();
+      });
+  if (taken) return Status();
+  End(trouble);
+  return trouble.why;
+}
+
+Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
+  if (bytes > exec::kControlBytes)
+    return MakeStatus(Code::kInternalError, "%zu bytes do not fit into a control slot", bytes);
+  if (slot_ < 0) AXCCL_RETURN_IF_ERROR(TakeSlot());
+  const uint64_t round = round_++;
+  comm_->control().Contribute(slot_, call_, round, mine, bytes);
+  const auto wait = std::make_shared<Wait>(comm_, call_, round, bytes);
+  auto item = std::make_unique<device::host::Item>();
+  item->work = wait;
+  device::host::Queue* const queue = comm_->device()->queue();
+  queue->Push(std::move(item));
+  // What is a reason to stop may have come after what is waited for. So it is told to others only when the wait is over.
+  Trouble trouble;
+  const bool done = Scheduler::Process().Wait(
+      queue, [&] { return wait->done(); },
+      [&] {
+        trouble = WhyStop(wait->Missing());
+        return !trouble.why.ok();
+      });
+  if (!done) {
+    wait->Cancel();
+    queue->Drive();
+    End(trouble);
+    return trouble.why;
+  }
+  std::memcpy(all, wait->data().data(), wait->data().size());
+  return Status();
+}
+
+void MakingCall::End(const Trouble& trouble) {
+  ended_ = true;
+  if (trouble.why.ok()) {
+    comm_->control().log().Finish(call_);
+  } else {
+    comm_->control().log().Fail(call_, trouble);
+  }
+  if (slot_ >= 0) comm_->control().Leave(std::exchange(slot_, -1), !trouble.why.ok());
+}
+
+void MakingCall::Fail(const Status& reason) {
+  if (!ended_) End(comm_->control().log().GivenUp(reason));
+}
+
+void MakingCall::Finish() {
+  if (!ended_) End({});
+}
+
+Result<std::shared_ptr<MakingCall>> MakingCall::Continue(std::vector<int> group) {
+  AXCCL_ASSIGN_OR_RETURN(LoggedCall call, comm_->control().log().Continue(call_, std::move(group)));
+  auto rest = std::make_shared<MakingCall>(comm_, std::move(call));
+  rest->SetLimits(deadline_, abort_);
+  return rest;
+}
+
+Result<std::shared_ptr<MakingCall>> BeginMaking(const std::shared_ptr<Communicator>& comm, Making what, std::vector<int> group) {
+  AXCCL_ASSIGN_OR_RETURN(LoggedCall call, comm->control().log().Begin(what, std::move(group)));
+  return std::make_shared<MakingCall>(comm, std::move(call));
+}
+
+}  // namespace axccl::comm

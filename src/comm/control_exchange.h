@@ -1,0 +1,96 @@
+// What ranks of a communicator tell each other to make others from it: split, shrink and grow.
+//
+// A call takes part from the moment it is made (Begin), whatever thread carries it out and when: calls that are under way at the
+// same time never meet each other's (control_log.h). What a rank contributes is in a slot of its block, or, for ranks on other
+// machines, is sent to the mirror of it. A slot becomes another call's when the logs of all that take part say that they have
+// read it, so nothing is overwritten under a rank that stands still. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/comm/control_log.h"
+#include "src/comm/exchange.h"
+#include "src/exec/layout.h"
+
+namespace axccl::comm {
+
+class Communicator;
+
+// A call of this rank that makes a communicator: the exchange among those that take part. Used by one thread. Ends with Finish
+// or Fail, and fails when it is dropped before. Keeps the communicator.
+class MakingCall : public Exchange {
+ public:
+  using Clock = std::chrono::steady_clock;
+  MakingCall(std::shared_ptr<Communicator> comm, LoggedCall call);
+  ~MakingCall() override;
+  const std::vector<int>& group() const { return call_.group; }
+  const std::shared_ptr<Communicator>& comm() const { return comm_; }
+
+  // Until when to wait at most, and the flag that ends it. Before the first exchange.
+  void SetLimits(Clock::time_point deadline, const std::atomic<bool>* abort);
+  // Ends as well when a rank dies, leaves the communicator, gives up or makes a call that does not go with this one. Splits and
+  // grows also when the communicator fails; to shrink one that has failed is what shrinks are for.
+  Status AllGather(const void* mine, size_t bytes, void* all) override;
+  void Fail(const Status& reason) override;
+  void Finish();
+  // What some of the ranks of a split do further.
+  Result<std::shared_ptr<MakingCall>> Continue(std::vector<int> group);
+
+ private:
+  class Wait;
+  Status TakeSlot();
+  Trouble WhyStop(const std::vector<int>& missing);
+  void End(const Trouble& trouble);
+
+  const std::shared_ptr<Communicator> comm_;
+  LoggedCall call_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  const std::atomic<bool>* abort_ = nullptr;
+  int slot_ = -1;
+  uint64_t round_ = 0;
+  bool ended_ = false;
+};
+
+// The slots and the log of a rank.
+class ControlExchange {
+ public:
+  // `members`, `block` and `layout` as of the communicator, and as long.
+  ControlExchange(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout, int self);
+  ControlLog& log() { return log_; }
+
+  // A slot for the call, -1 while there is none.
+  int TryTake(const LoggedCall& call);
+  // The call has ended; others may still read the slot.
+  void Leave(int slot, bool failed);
+  void Contribute(int slot, const LoggedCall& call, uint64_t round, const void* data, size_t bytes);
+  // What `rank` has contributed to a round of the call of that name; false while it has not.
+  bool Read(int rank, uint64_t name, uint64_t round, void* data, size_t bytes) const;
+
+ private:
+  struct Use {
+    uint64_t name = 0;  // of the call, 0: free
+    std::vector<int> group;
+    bool left = false, failed = false;
+  };
+  bool Free(const Use& use) const;
+  std::byte* BlockOf(int rank) const;
+
+  const std::vector<exec::Member>* const members_;
+  std::byte* const block_;
+  const exec::BlockLayout layout_;
+  const int self_;
+  ControlLog log_;
+  std::mutex mutex_;
+  std::vector<Use> uses_{exec::kControlSlots};
+};
+
+// A call on `comm`, in the order of the program. `group`: the ranks that take part, ascending, this one among them.
+Result<std::shared_ptr<MakingCall>> BeginMaking(const std::shared_ptr<Communicator>& comm, Making what, std::vector<int> group);
+
+}  // namespace axccl::comm

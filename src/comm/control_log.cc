@@ -1,0 +1,292 @@
+#include "src/comm/control_log.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <utility>
+
+#include "src/base/rank_list.h"
+
+namespace axccl::comm {
+namespace {
+
+using exec::ControlEntry;
+
+// How long a rank whose last call is another one may be about to make this one: it has left this rank out of that, or has
+// threads that are not as quick as this rank's.
+constexpr std::chrono::milliseconds kGrace(600);
+
+constexpr uint64_t NameIn(uint64_t word) { return word & ~uint64_t{ControlEntry::kStateBits}; }
+constexpr uint64_t StateIn(uint64_t word) { return word & ControlEntry::kStateBits; }
+
+// Names the `count`-th call of a group; never 0.
+uint64_t NameCall(uint64_t seed, const std::vector<int>& group, uint64_t count) {
+  uint64_t name = seed + count * 0x9e3779b97f4a7c15ull + group.size();
+  for (const int rank : group) {
+    name = (name ^ static_cast<uint64_t>(rank)) * 0xff51afd7ed558ccdull;
+    name ^= name >> 32;
+  }
+  return NameIn(name | 1ull << 63);
+}
+
+template <size_t n>
+void StoreText(std::string_view from, std::atomic<uint64_t> (&words)[n]) {
+  uint64_t plain[n] = {};
+  from.copy(reinterpret_cast<char*>(plain), sizeof(plain) - 1);
+  for (size_t i = 0; i < n; ++i) words[i].store(plain[i], std::memory_order_relaxed);
+}
+
+// Another rank's: only what can be shown.
+template <size_t n>
+std::string LoadText(const std::atomic<uint64_t> (&words)[n]) {
+  char plain[n * sizeof(uint64_t) + 1] = {};
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t word = words[i].load(std::memory_order_relaxed);
+    std::memcpy(plain + i * sizeof(word), &word, sizeof(word));
+  }
+  std::string text(plain);
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return std::isprint(c) == 0; }, '?');
+  return text;
+}
+
+Code CodeIn(const ControlEntry& entry) {
+  const uint64_t code = entry.code.load(std::memory_order_relaxed);
+  return code > 0 && code <= static_cast<uint64_t>(Code::kTimeout) ? static_cast<Code>(code) : Code::kRemoteError;
+}
+
+bool Contains(const std::vector<int>& group, int rank) { return std::binary_search(group.begin(), group.end(), rank); }
+
+}  // namespace
+
+const char* NameOf(Making what) {
+  switch (what) {
+    case Making::kShrink: return "ncclCommShrink";
+    case Making::kGrow: return "ncclCommGrow";
+    case Making::kSplit:
+    case Making::kColor: break;
+  }
+  return "ncclCommSplit";
+}
+
+ControlLog::ControlLog(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout, int self)
+    : members_(members), block_(block), layout_(layout), self_(self) {}
+
+ControlEntry* ControlLog::EntryOf(int rank, uint64_t place) const {
+  std::byte* const block = rank == self_ ? block_ : (*members_)[static_cast<size_t>(rank)].block;
+  return layout_.ControlCall(block, place);
+}
+
+// fn(entry, word) for those that are not being written. They are filled in their order, so what is behind one that never was
+// takes up no memory.
+template <class Fn>
+void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
+  for (uint64_t place = 0; place < exec::kControlCalls; ++place) {
+    ControlEntry* const entry = EntryOf(rank, place);
+    const uint64_t word = entry->name.load(std::memory_order_seq_cst);
+    if (word != 0) {
+      fn(entry, word);
+    } else if (entry->number.load(std::memory_order_relaxed) == 0) {
+      return;
+    }
+  }
+}
+
+// ---- this rank's log ----
+
+// Sends bytes of an entry, and what is first in it, to the ranks that do not see it here.
+void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
+  const auto offset_of = [&](const void* p) { return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_); };
+  const transport::RemoteRank::Stretch stretch{offset_of(from), static_cast<uint32_t>(bytes), false, false};
+  for (const exec::Member& member : *members_) {
+    if (member.rank != self_) exec::WakeMember(member);
+    if (member.remote == nullptr) continue;
+    member.remote->Send(nullptr, {&stretch, bytes == 0 ? 0u : 1u}, offset_of(EntryOf(self_, place)));
+  }
+}
+
+Result<LoggedCall> ControlLog::Begin(Making what, Group group) {
+  std::lock_guard lock(mutex_);
+  const uint64_t count = ++counts_[group];
+  const uint64_t name = NameCall(0, group, count);
+  return Write(what, std::move(group), name, count);
+}
+
+Result<LoggedCall> ControlLog::Continue(const LoggedCall& call, Group group) {
+  std::lock_guard lock(mutex_);
+  const uint64_t name = NameCall(call.name, group, 0);
+  return Write(Making::kColor, std::move(group), name, 0);
+}
+
+Result<LoggedCall> ControlLog::Write(Making what, Group group, uint64_t name, uint64_t count) {
+  LoggedCall call{what, name, calls_ % exec::kControlCalls, std::move(group), LoggedCall::Clock::time_point::max()};
+  ControlEntry* const entry = EntryOf(self_, call.place);
+  if (StateIn(entry->name.load(std::memory_order_relaxed)) == ControlEntry::kUnderWay)
+    return MakeStatus(Code::kInvalidUsage, "%s: %d calls that make communicators from this one are under way; wait for the "
+                      "first of them to end", NameOf(what), exec::kControlCalls);
+  entry->name.store(0, std::memory_order_seq_cst);
+  Publish(call.place, nullptr, 0);
+  entry->number.store(++calls_, std::memory_order_relaxed);
+  entry->count.store(count, std::memory_order_relaxed);
+  entry->kind.store(static_cast<uint64_t>(what), std::memory_order_relaxed);
+  entry->code.store(0, std::memory_order_relaxed);
+  entry->against.store(0, std::memory_order_relaxed);
+  const uint64_t words = ControlEntry::Words(layout_.ranks);
+  for (uint64_t i = 0; i < words; ++i) {
+    uint64_t word = 0;
+    for (const int rank : call.group) {
+      const auto bit = static_cast<uint64_t>(rank);
+      if (bit / ControlEntry::kMemberBits == i) word |= uint64_t{1} << bit % ControlEntry::kMemberBits;
+    }
+    entry->Members()[i].store(word, std::memory_order_relaxed);
+  }
+  entry->name.store(name | ControlEntry::kUnderWay, std::memory_order_seq_cst);
+  Publish(call.place, entry->Members(), words * sizeof(uint64_t));
+  return call;
+}
+
+void ControlLog::Finish(const LoggedCall& call) {
+  std::lock_guard lock(mutex_);
+  EntryOf(self_, call.place)->name.store(call.name | ControlEntry::kDone, std::memory_order_seq_cst);
+  Publish(call.place, nullptr, 0);
+}
+
+void ControlLog::Fail(const LoggedCall& call, const Trouble& trouble) {
+  std::lock_guard lock(mutex_);
+  ControlEntry* const entry = EntryOf(self_, call.place);
+  StoreText(trouble.why.message(), entry->text);
+  entry->code.store(static_cast<uint64_t>(trouble.why.code()), std::memory_order_relaxed);
+  entry->against.store(trouble.against, std::memory_order_relaxed);
+  entry->name.store(call.name | (trouble.refused ? ControlEntry::kRefused : ControlEntry::kFailed), std::memory_order_seq_cst);
+  Publish(call.place, entry->text, sizeof(entry->text));
+  if (trouble.refused) CatchUp();
+}
+
+Trouble ControlLog::GivenUp(const Status& reason) const {
+  return {MakeStatus(Code::kRemoteError, "rank %d gave up: %.*s", self_, static_cast<int>(reason.message().size()),
+                     reason.message().data())};
+}
+
+bool ControlLog::Made(const Group& group, uint64_t count) {
+  std::lock_guard lock(mutex_);
+  const auto found = counts_.find(group);
+  return found != counts_.end() && found->second >= count;
+}
+
+// After a refusal ranks do not have the same calls behind them. Whatever another one has called, of whichever group, this one
+// now has, too: so they meet when they agree and call again.
+void ControlLog::CatchUp() {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
+      const Group group = MembersOf(entry);
+      const uint64_t count = entry->count.load(std::memory_order_relaxed);
+      // Else it is of a colour, or becoming another one's.
+      if (Contains(group, self_) && NameCall(0, group, count) == NameIn(word))
+        counts_[group] = std::max(counts_[group], count);
+    });
+  }
+}
+
+// ---- the others' logs ----
+
+ControlLog::Group ControlLog::MembersOf(ControlEntry* entry) const {
+  Group group;
+  for (uint64_t i = 0; i < ControlEntry::Words(layout_.ranks); ++i) {
+    const uint64_t word = entry->Members()[i].load(std::memory_order_relaxed);
+    for (uint64_t bit = 0; bit < ControlEntry::kMemberBits; ++bit) {
+      const int rank = static_cast<int>(i * ControlEntry::kMemberBits + bit);
+      if ((word >> bit & 1) != 0 && rank < ranks()) group.push_back(rank);
+    }
+  }
+  return group;
+}
+
+bool ControlLog::Ended(int rank, uint64_t name) const {
+  bool ended = true;  // so long ago that the log has no room for it any more
+  ForEachEntry(rank, [&](ControlEntry*, uint64_t word) {
+    if (NameIn(word) == name) ended = StateIn(word) != ControlEntry::kUnderWay;
+  });
+  return ended;
+}
+
+ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
+  Sight sight;
+  uint64_t last = 0;
+  ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
+    const uint64_t state = StateIn(word);
+    if (state == ControlEntry::kRefused && entry->against.load(std::memory_order_relaxed) == call.name) sight.refuses = entry;
+    if (NameIn(word) == call.name) {
+      sight.same = entry;
+      if (state == ControlEntry::kFailed || state == ControlEntry::kRefused) sight.failed = entry;
+      return;
+    }
+    const uint64_t number = entry->number.load(std::memory_order_relaxed);
+    if (number < last || entry->kind.load(std::memory_order_relaxed) == static_cast<uint64_t>(Making::kColor)) return;
+    const Group group = MembersOf(entry);
+    const uint64_t count = entry->count.load(std::memory_order_relaxed);
+    // Else it is becoming another one's.
+    if (NameCall(0, group, count) != NameIn(word)) return;
+    last = number;
+    // One that this rank should have made, too; or, if it shrinks the communicator itself, one that leaves it out.
+    const bool mine = Contains(group, self_);
+    const bool counts = mine ? (state == ControlEntry::kUnderWay || state == ControlEntry::kRefused) && !Made(group, count)
+                             : (state == ControlEntry::kUnderWay || state == ControlEntry::kDone) && call.what == Making::kShrink;
+    sight.instead = counts ? entry : nullptr;
+  });
+  return sight;
+}
+
+Trouble ControlLog::FindTrouble(LoggedCall* call, std::span<const int> missing) {
+  bool apart = false;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (rank == self_) continue;
+    const Sight sight = LookAt(rank, *call);
+    const bool member = Contains(call->group, rank);
+    if (member && sight.failed != nullptr) return Repeated(*sight.failed);
+    if (sight.refuses != nullptr) return Refusal(*call, rank, sight.refuses);
+    if (call->what == Making::kColor || !member) continue;
+    if (sight.same != nullptr) {
+      const bool alike = sight.same->kind.load(std::memory_order_relaxed) == static_cast<uint64_t>(call->what);
+      if (!alike) return Refusal(*call, rank, sight.same);
+      continue;
+    }
+    if (std::find(missing.begin(), missing.end(), rank) == missing.end()) continue;
+    if (sight.instead == nullptr) continue;
+    apart = true;
+    const auto now = LoggedCall::Clock::now();
+    if (call->apart_since == LoggedCall::Clock::time_point::max()) call->apart_since = now;
+    if (now - call->apart_since >= kGrace) return Refusal(*call, rank, sight.instead);
+  }
+  if (!apart) call->apart_since = LoggedCall::Clock::time_point::max();
+  return {};
+}
+
+Trouble ControlLog::NotInTime(const LoggedCall& call, std::span<const int> missing) const {
+  const auto in = [&](int rank) { return std::find(missing.begin(), missing.end(), rank) != missing.end(); };
+  return {MakeStatus(Code::kTimeout, "%s: rank %d has waited for %s of %d for as long as AXCCL_INIT_TIMEOUT says; all ranks that "
+                     "take part must make the call", NameOf(call.what), self_, ListRanks(ranks(), in).c_str(), ranks())};
+}
+
+std::string ControlLog::Describe(int rank, uint64_t what, const Group& group) const {
+  const auto out = [&](int other) { return !Contains(group, other); };
+  std::string text = "rank " + std::to_string(rank) + " called " + NameOf(static_cast<Making>(what));
+  if (static_cast<int>(group.size()) < ranks()) text += " without " + ListRanks(ranks(), out);
+  return text;
+}
+
+// Because of an entry of `rank`.
+Trouble ControlLog::Refusal(const LoggedCall& call, int rank, ControlEntry* entry) const {
+  return {MakeStatus(Code::kInvalidUsage,
+                     "%s and %s; ranks that stay together make the same calls in the same order, and leave out the same ranks",
+                     Describe(self_, static_cast<uint64_t>(call.what), call.group).c_str(),
+                     Describe(rank, entry->kind.load(std::memory_order_relaxed), MembersOf(entry)).c_str()),
+          true, NameIn(entry->name.load(std::memory_order_acquire))};
+}
+
+// What another rank of the call has said: those who look at this one read the same.
+Trouble ControlLog::Repeated(const ControlEntry& entry) {
+  const bool refused = StateIn(entry.name.load(std::memory_order_acquire)) == ControlEntry::kRefused;
+  return {Status(CodeIn(entry), LoadText(entry.text)), refused,
+          refused ? entry.against.load(std::memory_order_relaxed) : uint64_t{0}};
+}
+
+}  // namespace axccl::comm

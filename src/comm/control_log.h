@@ -1,0 +1,99 @@
+// The calls of ranks that make communicators from one that they have, as all its ranks see them.
+//
+// Each call of a rank gets a name when it is made, which is the same on all ranks that take part: the k-th call of that group.
+// The log in a rank's block (exec/layout.h) says which calls it has made, in their order, and how they ended. So a rank that
+// waits for another sees whether that one has ended the call, or is in one that does not go with it: every two ranks must make
+// those calls that both take part in in the same order, and shrinks at the same time must leave out the same ranks.
+//
+// Thread-safe but for a LoggedCall, which is its call's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/exec/channel.h"
+#include "src/exec/layout.h"
+
+namespace axccl::comm {
+
+// What makes a communicator; kColor: what ranks of one colour do in a split, when all have told theirs.
+enum class Making : uint64_t { kSplit = 1, kShrink, kGrow, kColor };
+const char* NameOf(Making what);
+
+struct LoggedCall {
+  using Clock = std::chrono::steady_clock;
+  Making what = Making::kSplit;
+  uint64_t name = 0;
+  uint64_t place = 0;      // in the rank's log
+  std::vector<int> group;  // ranks that take part, ascending
+  Clock::time_point apart_since = Clock::time_point::max();  // a rank's last call is another one
+};
+
+// Why a call ends early.
+struct Trouble {
+  Status why;            // ok: it does not
+  bool refused = false;  // as another rank has made one that does not go with it,
+  uint64_t against = 0;  // of this name
+};
+
+class ControlLog {
+ public:
+  using Group = std::vector<int>;
+  // `block`: of this rank. All live as long as the log.
+  ControlLog(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout, int self);
+
+  // A call of this rank, in the order of the program.
+  Result<LoggedCall> Begin(Making what, Group group);
+  // What `group` does of the split `call`.
+  Result<LoggedCall> Continue(const LoggedCall& call, Group group);
+  void Finish(const LoggedCall& call);
+  // Tells the others why.
+  void Fail(const LoggedCall& call, const Trouble& trouble);
+  // Whether `rank`, which has made the call, has ended it.
+  bool Ended(int rank, uint64_t name) const;
+
+  // Whether this rank waits in vain for those of `missing` to contribute.
+  Trouble FindTrouble(LoggedCall* call, std::span<const int> missing);
+  // This rank's own trouble, and that the others have not come in time.
+  Trouble GivenUp(const Status& reason) const;
+  Trouble NotInTime(const LoggedCall& call, std::span<const int> missing) const;
+
+ private:
+  // What a rank's log says of a call of this rank.
+  struct Sight {
+    exec::ControlEntry* same = nullptr;     // the rank's part in the call
+    exec::ControlEntry* failed = nullptr;   // it has failed there
+    exec::ControlEntry* refuses = nullptr;  // a call of the rank that does not go with it
+    exec::ControlEntry* instead = nullptr;  // its last, where that does not go with it
+  };
+
+  exec::ControlEntry* EntryOf(int rank, uint64_t place) const;
+  template <class Fn>
+  void ForEachEntry(int rank, const Fn& fn) const;
+  Result<LoggedCall> Write(Making what, Group group, uint64_t name, uint64_t count);
+  void Publish(uint64_t place, const void* from, size_t bytes) const;
+  Sight LookAt(int rank, const LoggedCall& call);
+  Trouble Refusal(const LoggedCall& call, int rank, exec::ControlEntry* entry) const;
+  static Trouble Repeated(const exec::ControlEntry& entry);
+  bool Made(const Group& group, uint64_t count);
+  void CatchUp();
+  Group MembersOf(exec::ControlEntry* entry) const;
+  std::string Describe(int rank, uint64_t what, const Group& group) const;
+  int ranks() const { return static_cast<int>(members_->size()); }
+
+  const std::vector<exec::Member>* const members_;
+  std::byte* const block_;
+  const exec::BlockLayout layout_;
+  const int self_;
+  std::mutex mutex_;
+  uint64_t calls_ = 0;
+  std::map<Group, uint64_t> counts_;  // calls so far, by group
+};
+
+}  // namespace axccl::comm

@@ -1,0 +1,407 @@
+// Splits, shrinks and grows as calls that go on: several of one parent at a time, and the ways in which they end when not all
+// ranks do as they should. NCCL numbers such calls where they are made, and asks that all ranks make them in the same order;
+// so which thread carries them out, and when, is nobody's business.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "tests/harness/client.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::AllowedNs;
+using harness::Clique;
+using harness::Cuda;
+using harness::ExpectLastErrorHas;
+using harness::Layout;
+using harness::NowNs;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::Threads;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+ncclConfig_t NonBlocking() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+// Until the communicator is there, or not.
+ncclResult_t Await(RankContext& context, ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress && !context.AnyFailed()) {
+    if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess) return asked;
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+void ExpectShape(ncclComm_t comm, int count, int rank) {
+  int value = -1;
+  ASSERT_OK(ncclCommCount(comm, &value));
+  EXPECT_EQ(value, count);
+  ASSERT_OK(ncclCommUserRank(comm, &value));
+  EXPECT_EQ(value, rank);
+}
+
+void ExpectSum(ncclComm_t comm, axcclStream_t stream, int count) {
+  int one = 1, sum = -1;
+  ASSERT_OK(ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, Cuda(stream)));
+  ASSERT_OK(axcclStreamSynchronize(stream));
+  EXPECT_EQ(sum, count);
+}
+
+RunOptions WithInitTimeout(const char* seconds) {
+  RunOptions options;
+  options.environment = {{"AXCCL_INIT_TIMEOUT", seconds}};
+  return options;
+}
+
+// ---- at the same time ----
+
+class MakingTest : public testing::TestWithParam<Layout> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, MakingTest, testing::Values(Threads(4), Processes(4)),
+                         [](const auto& info) { return info.param.Text(); });
+
+TEST_P(MakingTest, SplitsOfOneGroupDoNotMix) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int n = context.nranks(), r = context.rank();
+    for (int round = 0; round < 12; ++round) {
+      ASSERT_TRUE(context.Step("round %d", round));
+      ncclComm_t all = nullptr, pair = nullptr, rest = nullptr;
+      ASSERT_OK(ncclGroupStart());
+      ASSERT_OK(ncclCommSplit(clique.comm(), 0, r, &all, nullptr));
+      ASSERT_OK(ncclCommSplit(clique.comm(), r / 2, -r, &pair, nullptr));
+      int out[] = {n - 1};
+      if (r != n - 1) {
+        ASSERT_OK(ncclCommShrink(clique.comm(), out, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT));
+      }
+      ASSERT_OK(ncclGroupEnd());
+      ExpectShape(all, n, r);
+      ExpectShape(pair, 2, 1 - r % 2);
+      ExpectSum(pair, clique.stream(), 2);
+      ASSERT_OK(ncclCommDestroy(all));
+      ASSERT_OK(ncclCommDestroy(pair));
+      if (r == n - 1) continue;
+      ExpectShape(rest, n - 1, r);
+      ASSERT_OK(ncclCommDestroy(rest));
+    }
+  });
+}
+
+TEST_P(MakingTest, NonBlockingSplitsInARowDoNotMix) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int n = context.nranks(), r = context.rank();
+    for (int round = 0; round < 12; ++round) {
+      ASSERT_TRUE(context.Step("round %d", round));
+      ncclConfig_t config = NonBlocking();
+      ncclComm_t all = nullptr, pair = nullptr;
+      ASSERT_EQ(ncclCommSplit(clique.comm(), 0, r, &all, &config), ncclInProgress);
+      ASSERT_EQ(ncclCommSplit(clique.comm(), r / 2, -r, &pair, &config), ncclInProgress);
+      ASSERT_OK(Await(context, all));
+      ASSERT_OK(Await(context, pair));
+      ExpectShape(all, n, r);
+      ExpectShape(pair, 2, 1 - r % 2);
+      ASSERT_OK(ncclCommDestroy(all));
+      ASSERT_OK(ncclCommDestroy(pair));
+    }
+  });
+}
+
+TEST_P(MakingTest, SplitsOfTwoThreadsAtATimeAreBothWhole) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int n = context.nranks(), r = context.rank();
+    for (int round = 0; round < 8; ++round) {
+      ASSERT_TRUE(context.Step("round %d", round));
+      // Which is the first of the two is left to chance on every rank, so they ask for the same.
+      ncclComm_t made[2] = {};
+      const auto split = [&](int i) { EXPECT_OK(ncclCommSplit(clique.comm(), 0, n - r, &made[i], nullptr)); };
+      std::thread other(split, 1);
+      split(0);
+      other.join();
+      for (const ncclComm_t comm : made) {
+        ASSERT_NE(comm, nullptr);
+        ExpectShape(comm, n, n - 1 - r);
+        ASSERT_OK(ncclCommDestroy(comm));
+      }
+    }
+  });
+}
+
+// What a rank has told in a call stays until all have read it, however many others come in between.
+TEST_P(MakingTest, ALateRankFindsWhatItsPeersHaveTold) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int n = context.nranks(), r = context.rank();
+    ncclComm_t split = nullptr;
+    ncclConfig_t config = NonBlocking();
+    if (r != 1) {
+      ASSERT_EQ(ncclCommSplit(clique.comm(), r % 2, r, &split, &config), ncclInProgress);
+      for (int round = 0; round < 40; ++round) {
+        ASSERT_TRUE(context.Step("shrink %d", round));
+        int out[] = {1};
+        ncclComm_t rest = nullptr;
+        ASSERT_OK(ncclCommShrink(clique.comm(), out, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT));
+        ASSERT_OK(ncclCommDestroy(rest));
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+    if (r == 1) {
+      ASSERT_EQ(ncclCommSplit(clique.comm(), r % 2, r, &split, &config), ncclInProgress);
+    }
+    ASSERT_OK(Await(context, split));
+    ExpectShape(split, n / 2, r / 2);
+    ExpectSum(split, clique.stream(), n / 2);
+    ASSERT_OK(ncclCommDestroy(split));
+  });
+}
+
+// NCCL makes no communicator of a rank without a colour, and so gives it none.
+TEST_P(MakingTest, ANonBlockingSplitWithoutAColourGivesNone) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const bool in = context.rank() != 0;
+    ncclConfig_t config = NonBlocking();
+    auto child = reinterpret_cast<ncclComm_t>(8);
+    const ncclResult_t called = ncclCommSplit(clique.comm(), in ? 3 : NCCL_SPLIT_NOCOLOR, 0, &child, &config);
+    EXPECT_TRUE(called == ncclInProgress || called == ncclSuccess) << called;
+    if (in) {
+      ASSERT_OK(Await(context, child));
+      ExpectShape(child, context.nranks() - 1, context.rank() - 1);
+      ASSERT_OK(ncclCommDestroy(child));
+    } else {
+      EXPECT_EQ(child, nullptr);
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// The k-th split of all is the k-th on every rank, whoever was left out of a shrink before.
+TEST_P(MakingTest, ARankThatWasLeftOutMayWaitForTheOthersInASplit) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int n = context.nranks(), r = context.rank();
+    ncclConfig_t config = NonBlocking();
+    ncclComm_t child = nullptr;
+    if (r != 0) {
+      int out[] = {0};
+      ncclComm_t rest = nullptr;
+      ASSERT_OK(ncclCommShrink(clique.comm(), out, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT));
+      ASSERT_OK(ncclCommDestroy(rest));
+      ASSERT_NE(context.Await(0), 0u);  // rank 0 is in the split
+    }
+    ASSERT_EQ(ncclCommSplit(clique.comm(), 0, r, &child, &config), ncclInProgress);
+    context.Set(0, 1);
+    ASSERT_OK(Await(context, child));
+    ExpectShape(child, n, r);
+    ASSERT_OK(ncclCommDestroy(child));
+  });
+}
+
+// ---- ends ----
+
+// Begins a split that rank 1 does not make, and ends it by `end`. Nobody waits for the other.
+void EndSplitBy(const std::function<void(RankContext&, Clique&, ncclComm_t)>& end) {
+  RunRanks(Processes(2), [&](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    if (context.rank() == 0) {
+      ncclConfig_t config = NonBlocking();
+      ncclComm_t child = nullptr;
+      ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, &config), ncclInProgress);
+      const int64_t begin = NowNs();
+      end(context, clique, child);
+      EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
+    } else {
+      end(context, clique, nullptr);
+    }
+  });
+}
+
+TEST(Making, ASplitEndsWithItsOwnAbort) {
+  EndSplitBy([](RankContext& context, Clique&, ncclComm_t child) {
+    if (context.rank() == 0) {
+      EXPECT_OK(ncclCommAbort(child));
+    }
+    ASSERT_TRUE(context.Barrier());  // rank 1 is there all the time
+  });
+}
+
+TEST(Making, ASplitEndsWithTheDestructionOfItsCommunicator) {
+  EndSplitBy([](RankContext& context, Clique&, ncclComm_t child) {
+    if (context.rank() == 0) {
+      EXPECT_OK(ncclCommDestroy(child));
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(Making, ASplitEndsWithTheAbortOfItsParent) {
+  EndSplitBy([](RankContext& context, Clique& clique, ncclComm_t child) {
+    if (context.rank() == 0) {
+      EXPECT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+      EXPECT_EQ(Await(context, child), ncclInvalidUsage);
+      EXPECT_OK(ncclCommAbort(child));
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(Making, ASplitEndsWhenAPeerAbortsTheParent) {
+  EndSplitBy([](RankContext& context, Clique& clique, ncclComm_t child) {
+    if (context.rank() == 1) {
+      EXPECT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+    } else {
+      EXPECT_EQ(Await(context, child), ncclRemoteError);
+      EXPECT_OK(ncclCommAbort(child));
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(Making, ASplitEndsWithADeath) {
+  EndSplitBy([](RankContext& context, Clique&, ncclComm_t child) {
+    if (context.rank() == 1) context.Die();
+    EXPECT_EQ(Await(context, child), ncclRemoteError);
+    EXPECT_OK(ncclCommAbort(child));
+  });
+}
+
+// AXCCL_INIT_TIMEOUT is how long ranks wait for each other when a communicator is made, however it is made.
+TEST(Making, EveryWayEndsInTime) {
+  RunRanks(Processes(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ncclUniqueId id;
+    if (context.rank() == 0) {
+      ASSERT_OK(ncclCommGetUniqueId(clique.comm(), &id));
+    }
+    if (context.rank() != 1) {
+      ncclComm_t child = nullptr;
+      EXPECT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclTimeout);
+      ExpectLastErrorHas({"ncclCommSplit", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
+      EXPECT_EQ(child, nullptr);
+      EXPECT_EQ(ncclCommGrow(clique.comm(), 4, context.rank() == 0 ? &id : nullptr, -1, &child, nullptr), ncclTimeout);
+      ExpectLastErrorHas({"ncclCommGrow", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
+      int out[] = {2};
+      if (context.rank() == 0) {
+        EXPECT_EQ(ncclCommShrink(clique.comm(), out, 1, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclTimeout);
+        ExpectLastErrorHas({"ncclCommShrink", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+    // Who comes when the others have given up learns it, and then all are where they were.
+    if (context.rank() == 1) {
+      ncclComm_t child = nullptr;
+      EXPECT_NE(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclSuccess);
+      EXPECT_NE(ncclCommGrow(clique.comm(), 4, nullptr, -1, &child, nullptr), ncclSuccess);
+    }
+    ncclComm_t child = nullptr;
+    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ExpectShape(child, 3, context.rank());
+    ASSERT_OK(ncclCommDestroy(child));
+  }, WithInitTimeout("0.2"));
+}
+
+// ---- ranks that do not agree ----
+
+struct Lists {
+  const char* name;
+  std::vector<std::vector<int>> of_rank;  // whom it leaves out; empty: it does not call
+  int dead = -1;
+};
+
+class DisagreeingTest : public testing::TestWithParam<Lists> {};
+INSTANTIATE_TEST_SUITE_P(
+    Shrinks, DisagreeingTest,
+    testing::Values(Lists{"AsOneHasSeenMoreDeaths", {{3}, {2, 3}, {3}, {}}, 3},
+                    Lists{"AndEachIsWithoutTheOther", {{1}, {0}, {0, 1}, {0, 1}}},
+                    Lists{"AllInADifferentWay", {{1}, {2}, {3}, {0}}}),
+    [](const auto& info) { return info.param.name; });
+
+// Each rank that takes part with one that has another list learns it within a second, with both lists, and when they agree
+// they may call again.
+TEST_P(DisagreeingTest, LearnBothListsAndMayAgree) {
+  const Lists& lists = GetParam();
+  RunRanks(Processes(4), [&](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int r = context.rank();
+    if (r == lists.dead) context.Die();
+    const auto& mine = lists.of_rank[static_cast<size_t>(r)];
+    // As the ranks that it keeps have called.
+    const bool agreed = std::all_of(lists.of_rank.begin(), lists.of_rank.end(), [&](const auto& other) {
+      const auto index = static_cast<int>(&other - lists.of_rank.data());
+      return std::find(mine.begin(), mine.end(), index) != mine.end() || other == mine;
+    });
+    std::vector<int> out = mine;
+    ncclComm_t rest = nullptr;
+    const int64_t begin = NowNs();
+    const ncclResult_t called =
+        ncclCommShrink(clique.comm(), out.data(), static_cast<int>(out.size()), &rest, nullptr, NCCL_SHRINK_ABORT);
+    EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
+    if (agreed) {
+      ASSERT_OK(called);
+      ASSERT_OK(ncclCommDestroy(rest));
+    } else {
+      EXPECT_EQ(called, ncclInvalidUsage);
+      EXPECT_EQ(rest, nullptr);
+      ExpectLastErrorHas({"ncclCommShrink without rank", " and rank "});
+    }
+    const int living = lists.dead < 0 ? 4 : 3;
+    ASSERT_TRUE(context.Barrier(0, living));
+    if (r == 3) return;
+    ASSERT_TRUE(context.Step("agree"));
+    int agreed_list[] = {3};
+    ASSERT_OK(ncclCommShrink(clique.comm(), agreed_list, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT));
+    ExpectShape(rest, 3, r);
+    ExpectSum(rest, clique.stream(), 3);
+    ASSERT_OK(ncclCommDestroy(rest));
+  });
+}
+
+TEST(Disagreeing, OfSplitShrinkAndGrowSaysWhoCalledWhich) {
+  RunRanks(Processes(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ncclComm_t child = nullptr;
+    const int64_t begin = NowNs();
+    if (context.rank() == 0) {
+      EXPECT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclInvalidUsage);
+      ExpectLastErrorHas({"rank 0 called ncclCommSplit"});
+    } else if (context.rank() == 1) {
+      EXPECT_EQ(ncclCommGrow(clique.comm(), 4, nullptr, -1, &child, nullptr), ncclInvalidUsage);
+      ExpectLastErrorHas({"rank 1 called ncclCommGrow"});
+    } else {
+      int out[] = {1};
+      EXPECT_EQ(ncclCommShrink(clique.comm(), out, 1, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclInvalidUsage);
+      ExpectLastErrorHas({"rank 2 called ncclCommShrink without rank 1"});
+    }
+    EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ExpectShape(child, 3, context.rank());
+    ASSERT_OK(ncclCommDestroy(child));
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests
