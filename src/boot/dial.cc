@@ -32,6 +32,10 @@ Status WaitFailed(Wait wait, int rank, int nranks, const std::string& whom, cons
                       what);
   }
   if (wait == Wait::kTimeout) {
+    // With none left this process cannot take the connections of others, if it is what is waited for.
+    const Status room = service::CheckRoom(
+        1, "ncclCommInitRank: rank " + std::to_string(rank) + ": deadline passed while " + what + "; taking a connection");
+    if (!room.ok()) return room;
     return MakeStatus(Code::kTimeout, "ncclCommInitRank: rank %d of %d: deadline passed while %s%s%s%s", rank, nranks, what,
                       whom.empty() ? "" : " (", whom.c_str(), whom.empty() ? "" : ")");
   }

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "src/base/name_filter.h"
+#include "src/base/service_fd.h"
 
 namespace axccl::boot {
 namespace {
@@ -129,7 +130,7 @@ std::string NetworkText(Address address, const Address& mask) {
 
 Result<std::vector<Interface>> ListInterfaces() {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return SystemError(errno, "listing network interfaces: getifaddrs");
+  if (getifaddrs(&list) != 0) return service::OpenError(errno, "listing network interfaces: getifaddrs");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(list, freeifaddrs);
   std::vector<Interface> interfaces;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
