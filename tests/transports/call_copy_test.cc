@@ -1,6 +1,8 @@
 // Copies by system call between processes.
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/harness/restrict.h"
 #include "tests/harness/run_ranks.h"
 #include "tests/transports/peer.h"
 #include "transports/shm/attach.h"
@@ -45,6 +48,26 @@ TEST(CallCopyTest, ReadsAndWritesPlainMemoryOfAnotherProcess) {
     ASSERT_TRUE(context.Barrier());
     EXPECT_EQ(std::count(memory.begin(), memory.end(), 77), static_cast<ptrdiff_t>(kBytes));
   });
+}
+
+// A filter may forbid one direction and not the other, which is noticed before anything depends on it.
+TEST(CallCopyTest, BothDirectionsAreTried) {
+  for (const int call : {0, SYS_process_vm_readv, SYS_process_vm_writev}) {
+    harness::RunRanks(harness::Processes(2), [call](RankContext& context) {
+      uint64_t probe = 0x1234567890abcdefull;
+      context.Set(2 * context.rank(), static_cast<uint64_t>(getpid()));
+      context.Set(2 * context.rank() + 1, reinterpret_cast<uint64_t>(&probe));
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 0) {
+        if (call != 0) {
+          ASSERT_TRUE(harness::Refuse({{call, EPERM}}));
+        }
+        EXPECT_EQ(CanCallCopy(static_cast<uint32_t>(context.Get(2)), context.Get(3), 0x1234567890abcdefull), call == 0);
+      }
+      ASSERT_TRUE(context.Barrier());
+      EXPECT_EQ(probe, 0x1234567890abcdefull);
+    });
+  }
 }
 
 TEST(CallCopyTest, HalfACopyIsAnErrorThatSaysHowFarItGot) {

@@ -28,8 +28,9 @@ Result<transport::ProcessAddress> SelfAddress();
 Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address,
                                                        Clock::time_point deadline, const std::atomic<bool>* abort);
 
-// Whether process_vm_readv/writev to the peer work: reads and compares a word the peer is known to hold.
-// `remote_probe` is the address, in the peer, of a uint64_t with value `expected`.
+// Whether process_vm_readv and process_vm_writev to the peer work; one may be forbidden without the other. Reads a word the
+// peer is known to hold, and writes the same there. `remote_probe` is the address, in the peer, of a uint64_t with value
+// `expected`.
 bool CanCallCopy(uint32_t pid, uint64_t remote_probe, uint64_t expected);
 
 // Copies between this process and plain memory of another by system call. Loops over partial transfers.

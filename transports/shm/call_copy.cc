@@ -32,7 +32,8 @@ Status CopyAll(CopyCall call, const char* name, uint32_t pid, std::byte* local, 
 
 bool CanCallCopy(uint32_t pid, uint64_t remote_probe, uint64_t expected) {
   uint64_t value = ~expected;
-  return CallRead(pid, &value, remote_probe, sizeof value).ok() && value == expected;
+  if (!CallRead(pid, &value, remote_probe, sizeof value).ok() || value != expected) return false;
+  return CallWrite(pid, &expected, remote_probe, sizeof expected).ok();
 }
 
 Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
