@@ -101,7 +101,10 @@ ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStre
   call.type = DataType::kUint8;
   call.input = r.send;
   call.output = r.recv;
-  if (r.root != rank) return Report(Enqueue(comm.get(), core->PairChannel(r.root, sending), call, stream));
+  if (r.root != rank) {
+    const Result<exec::Channel*> pair = core->PairChannel(r.root, sending);
+    return Report(pair.ok() ? Enqueue(comm.get(), pair.value(), call, stream) : pair.status());
+  }
   return Report(EnqueueSelf(r.name, comm.get(), core->channel(), call, sending, stream));
 }
 

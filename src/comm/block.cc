@@ -91,17 +91,40 @@ Block::~Block() {
   if (data_ == nullptr) return;
   auto heap = shm::Heap::Get();
   if (!heap.ok()) return;
-  // The range will be somebody else's.
-  if (node_ != topo::kNowhere) (void)topo::PreferNode(data_, layout_.bytes, topo::kNowhere);
+  // The ranges will be somebody else's.
+  const auto forget = [this](std::byte* memory, uint64_t bytes) {
+    if (node_ != topo::kNowhere) (void)topo::PreferNode(memory, bytes, topo::kNowhere);
+  };
+  forget(data_, layout_.bytes);
   (void)heap.value()->Free(data_).ok();
+  for (const auto& [memory, bytes] : taken_) {
+    forget(memory, bytes);
+    (void)heap.value()->Free(memory).ok();
+  }
   for (void* memory : kept_) (void)heap.value()->Free(memory).ok();
+}
+
+Result<std::byte*> Block::Take(uint64_t bytes, uint64_t* heap_offset) {
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  AXCCL_ASSIGN_OR_RETURN(void* const memory, heap->Allocate(bytes, kPage));
+  auto* const taken = static_cast<std::byte*>(memory);
+  if (node_ != topo::kNowhere) (void)topo::PreferNode(memory, bytes, node_);
+  *heap_offset = static_cast<uint64_t>(taken - heap->base());
+  std::lock_guard lock(mutex_);
+  taken_.emplace_back(taken, bytes);
+  return taken;
 }
 
 bool Block::sending() const {
   return std::any_of(remotes_.begin(), remotes_.end(), [](const auto& remote) { return remote->sending(); });
 }
 
-uint64_t Block::resident_bytes() const { return ResidentBytes(data_, layout_.bytes); }
+uint64_t Block::resident_bytes() const {
+  uint64_t resident = ResidentBytes(data_, layout_.bytes);
+  std::lock_guard lock(mutex_);
+  for (const auto& [memory, bytes] : taken_) resident += ResidentBytes(memory, bytes);
+  return resident;
+}
 
 uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
   std::vector<unsigned char> pages(bytes / kPage);

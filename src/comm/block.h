@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -36,11 +37,13 @@ class Block {
   exec::BlockHeader* header() const { return reinterpret_cast<exec::BlockHeader*>(data_); }
   const exec::BlockLayout& layout() const { return layout_; }
   uint64_t heap_offset() const { return heap_offset_; }
-  // Bytes of the block that take up memory.
+  // Bytes of the block, and of what was taken, that take up memory.
   uint64_t resident_bytes() const;
 
   // More memory of the heap that peers may still use: freed with the block.
   void Keep(const std::vector<void*>& memory) { kept_.insert(kept_.end(), memory.begin(), memory.end()); }
+  // Takes such memory, zeroed, for as long as the block lives; where it is in the heap. Any thread.
+  Result<std::byte*> Take(uint64_t bytes, uint64_t* heap_offset);
   // Anything else, likewise.
   void Keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
   // Ranks on other machines that memory of the block may still be sent to.
@@ -62,6 +65,8 @@ class Block {
   exec::BlockLayout layout_;
   int node_ = -1;  // that its memory was asked of, topo::kNowhere: of none
   std::vector<void*> kept_;
+  mutable std::mutex mutex_;
+  std::vector<std::pair<std::byte*, uint64_t>> taken_;  // under mutex_: memory and its length
   std::shared_ptr<void> companion_;
   std::vector<std::shared_ptr<transport::RemoteRank>> remotes_;
 };

@@ -147,21 +147,28 @@ const char* Communicator::LinkName(int peer) const {
   return member.call_copy ? "shm+cma" : "shm";
 }
 
-// A pair's group is (source, destination): position 0 sends.
-std::vector<exec::Member> Communicator::PairMembers(int src, int dst) const {
+// A pair's group is (source, destination): position 0 sends. Its scratch is there before it signals, so that it need not wait
+// for the other.
+Result<std::vector<exec::Member>> Communicator::PairMembers(int src, int dst) {
   std::vector<exec::Member> pair{members_[static_cast<size_t>(src)], members_[static_cast<size_t>(dst)]};
   for (exec::Member& member : pair)
     member.layout = block_->layout().Pair(static_cast<uint32_t>(src), static_cast<uint32_t>(dst),
                                           static_cast<uint32_t>(member.rank));
+  exec::Member& sender = pair[0];
+  if (gpu_ != nullptr || src != identity_.rank || sender.layout.apart == 0) return pair;
+  uint64_t offset = 0;
+  AXCCL_ASSIGN_OR_RETURN(sender.scratch, block_->Take(sender.layout.scratch_bytes, &offset));
+  sender.layout.ApartOf(sender.block)->scratch.store(offset, std::memory_order_release);
   return pair;
 }
 
-exec::Channel* Communicator::PairChannel(int peer, bool sending) {
+Result<exec::Channel*> Communicator::PairChannel(int peer, bool sending) {
   std::lock_guard lock(pairs_mutex_);
   auto& pair = pairs_[2 * static_cast<size_t>(peer) + (sending ? 0 : 1)];
   if (pair == nullptr) {
     const int src = sending ? identity_.rank : peer, dst = sending ? peer : identity_.rank;
-    pair = std::make_unique<exec::Channel>(this, PairMembers(src, dst), sending ? 0 : 1, launches_);
+    AXCCL_ASSIGN_OR_RETURN(std::vector<exec::Member> members, PairMembers(src, dst));
+    pair = std::make_unique<exec::Channel>(this, std::move(members), sending ? 0 : 1, launches_);
   }
   return pair.get();
 }

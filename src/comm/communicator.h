@@ -75,7 +75,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   const device::host::TimelinePtr& launches() const { return launches_; }
   exec::Channel* channel() { return &channel_; }
   // The channel for messages between this rank and `peer`. `sending`: from here to there.
-  exec::Channel* PairChannel(int peer, bool sending);
+  Result<exec::Channel*> PairChannel(int peer, bool sending);
   // The channels that were created; each has an order of its own.
   ChannelTable& channels() { return channels_; }
   const std::vector<exec::Member>& members() const { return members_; }
@@ -93,6 +93,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
   Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
+  Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override { return block_->Take(bytes, offset); }
   uint64_t cache_bytes() const override { return settings_.machine.cache_bytes; }
   double timeout_seconds() const override { return settings_.timeout_seconds; }
   double notice_seconds() const override { return settings_.notice_seconds; }
@@ -115,7 +116,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   void CountOperation() { operations_.store(operations() + 1, std::memory_order_relaxed); }
 
  private:
-  std::vector<exec::Member> PairMembers(int src, int dst) const;
+  Result<std::vector<exec::Member>> PairMembers(int src, int dst);
   void Publish(const Status& status);
 
   const Identity identity_;

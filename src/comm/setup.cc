@@ -257,7 +257,8 @@ class Builder {
   }
 
   Status ShareBlocks() {
-    layout_ = exec::BlockLayout::Make(static_cast<uint32_t>(ranks()), settings_.lanes, settings_.scratch_bytes);
+    layout_ = exec::BlockLayout::Make(static_cast<uint32_t>(ranks()), settings_.lanes, settings_.scratch_bytes,
+                                      spans_machines_);
     AXCCL_ASSIGN_OR_RETURN(block_, Block::Create(static_cast<int>(self()), static_cast<int>(ranks()), layout_, node_));
     BlockAddress mine{block_->heap_offset(), reinterpret_cast<uint64_t>(&block_->header()->probe), {}};
     if (self() == 0) mine.network = survey_.Recall(settings_);

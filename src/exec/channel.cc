@@ -127,6 +127,7 @@ Channel::Channel(Host* host, std::vector<Member> members, int self, device::host
     all_call_copy_ &= member.same_process || member.call_copy;
     if (member.remote != nullptr) remote_ = member.remote;
   }
+  has_scratch_ = members_[0].layout.apart == 0 || members_[0].scratch != nullptr;
   if (remote_ != nullptr) told.resize(members_.size());
   bindings.resize(members_.size());
 }
@@ -136,6 +137,43 @@ Result<int> Channel::Connect() {
   AXCCL_ASSIGN_OR_RETURN(const int missing, connector_->Connect(&members_));
   if (missing < 0) connector_ = nullptr;
   return missing;
+}
+
+namespace {
+
+// Memory that a peer has taken, by the word that says so.
+Result<std::byte*> FindApart(const Member& peer, const std::atomic<uint64_t>& word, uint64_t bytes) {
+  const uint64_t offset = word.load(std::memory_order_acquire);
+  if (offset == 0 || offset % kCacheLine != 0)
+    return MakeStatus(Code::kRemoteError, "rank %d announced something that is not its part of a message", peer.rank);
+  return peer.process->At(offset, bytes);
+}
+
+}  // namespace
+
+// Of a pair: the first member sends, and has the scratch.
+Status Channel::FindScratch(int position) {
+  Member& sender = members_[0];
+  if (position != 0 || has_scratch_) return Status();
+  AXCCL_ASSIGN_OR_RETURN(sender.scratch, FindApart(sender, sender.layout.ApartOf(sender.block)->scratch,
+                                                   sender.layout.scratch_bytes));
+  has_scratch_ = true;
+  return Status();
+}
+
+Result<std::atomic<uint64_t>*> Channel::AnnouncementOf(int position, uint64_t seq) {
+  Member& of = members_[static_cast<size_t>(position)];
+  if (of.layout.apart == 0) return of.layout.AnnouncementOf(of.block, seq);
+  const uint64_t bytes = 2 * of.layout.announcement_words * sizeof(uint64_t);
+  std::atomic<uint64_t>& word = of.layout.ApartOf(of.block)->announcements;
+  if (of.announcements == nullptr && position == self_) {
+    uint64_t offset = 0;
+    AXCCL_ASSIGN_OR_RETURN(of.announcements, host_->TakeShared(bytes, &offset));
+    word.store(offset, std::memory_order_release);
+  } else if (of.announcements == nullptr) {
+    AXCCL_ASSIGN_OR_RETURN(of.announcements, FindApart(of, word, bytes));
+  }
+  return of.layout.AnnouncementOf(of.announcements, seq);
 }
 
 bool Channel::NeedsBarrier(const Prepared& next) const {
@@ -268,7 +306,7 @@ OperandPlace Channel::PlaceOfSlot(const Prepared& prepared, uint32_t lane, const
   const Member& owner = member(operand.rank);
   const int16_t endpoint = program.inline_endpoint[operand.part];
   const bool in_line = prepared.inline_slots && endpoint >= 0;
-  OperandPlace place{&owner.block, {}, prepared.slot_bytes};
+  OperandPlace place{in_line || owner.layout.apart == 0 ? &owner.block : &owner.scratch, {}, prepared.slot_bytes};
   for (uint64_t copy = 0; copy < plan::kRotation; ++copy) {
     // Each turn has its half of the scratch, whatever the plan and the size of its slots: what the next operation writes
     // does not lie across what members may still read of this one.

@@ -34,6 +34,8 @@ struct Member {
   BlockHeader* header = nullptr; // of its block in the communicator, as mapped here
   std::byte* block = nullptr;    // memory that holds its part of the channel, as mapped here; null until connected
   ChannelLayout layout;          // of this channel in that memory
+  std::byte* scratch = nullptr;  // where layout.apart: memory that has its scratch, as mapped here; null until it is needed
+  std::byte* announcements = nullptr;  // likewise
   transport::PeerProcess* process = nullptr;
   transport::RemoteRank* remote = nullptr;  // the process, where block is a mirror: the rank shares no memory with this one
   std::shared_ptr<transport::RemoteRank::Area> remote_area;  // of a created channel: what the mirror is of
@@ -67,6 +69,8 @@ class Host {
   // Copies from and to plain memory of another process by system call.
   virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
   virtual Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) = 0;
+  // Shared memory of this rank, zeroed, and its place in the heap. Until the communicator is gone.
+  virtual Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) = 0;
   virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
   virtual double timeout_seconds() const = 0; // of one operation, 0 = none
   virtual double notice_seconds() const = 0;  // after which the user is told of a wait, 0 = never
@@ -209,6 +213,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Of a prepared call's slot: its place in the block of the member that `operand` names.
   OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
+  // Where scratch is apart: whether this rank has all it needs of it. The member that sends has taken it before it signals,
+  // and who has seen it signal finds it.
+  bool has_scratch() const { return has_scratch_; }
+  Status FindScratch(int position);
+  // Where the member's announcements of that operation are: to be written by this rank, or once the peer's has been written.
+  Result<std::atomic<uint64_t>*> AnnouncementOf(int position, uint64_t sequence);
+
   // Working space of the one operation that runs.
   struct Binding {
     std::byte* input = nullptr;   // addresses in this process, or in the peer's where by_call
@@ -283,6 +294,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const plan::Placement placement_;
   const device::host::TimelinePtr order_;
   Connector* connector_;
+  bool has_scratch_ = true;
   bool all_same_process_ = true;
   bool all_call_copy_ = true;
   transport::RemoteRank* remote_ = nullptr;

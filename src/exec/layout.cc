@@ -7,7 +7,9 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kPairEndpoints = 6;
+constexpr uint64_t kPairControl = kRecords * sizeof(OpRecord) + kPairEndpoints * plan::kRotation * sizeof(Line);
 constexpr uint64_t kPairScratch = 256u << 10;
+constexpr uint64_t kPairAnnouncements = 2 * kPairAnnouncementWords * sizeof(uint64_t);
 // Of created channels at most. There may be thousands, and pieces of less than 2 MiB lie close together in the heap.
 constexpr uint64_t kMostCreatedScratch = 1u << 20;
 
@@ -29,7 +31,7 @@ uint64_t PlaceAnnouncements(uint64_t at, ChannelLayout* channel) {
 
 }  // namespace
 
-BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes) {
+BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, bool mirrored) {
   BlockLayout layout;
   layout.ranks = ranks;
   layout.channel.scratch_bytes = RoundUp(scratch_bytes, kPage);
@@ -46,16 +48,17 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   layout.slots = at;
   at += kMaxChannels * ChannelSlot::Bytes(ranks);
   layout.pairs = at;
-  layout.pair_bytes = RoundUp(kRecords * sizeof(OpRecord) + kPairEndpoints * plan::kRotation * sizeof(Line), 64);
+  layout.pair_bytes = RoundUp(kPairControl + sizeof(Apart), 64);
   at += 2 * ranks * layout.pair_bytes;
   layout.channel.scratch = at = RoundUp(at, kPage);
   at += layout.channel.scratch_bytes;
-  layout.pair_scratch = at;
-  layout.pair_scratch_bytes = kPairScratch;
-  at += ranks * kPairScratch;
   at = PlaceAnnouncements(at, &layout.channel);
-  layout.pair_announcements = at;
-  at += 2 * ranks * 2 * kPairAnnouncementWords * sizeof(uint64_t);
+  if (mirrored) {
+    layout.pair_scratch = at;
+    at += ranks * kPairScratch;
+    layout.pair_announcements = at;
+    at += 2 * ranks * kPairAnnouncements;
+  }
   layout.bytes = RoundUp(at, kPage);
   return layout;
 }
@@ -78,10 +81,14 @@ ChannelLayout BlockLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) cons
   pair.endpoints = kPairEndpoints;
   pair.records = pairs + index * pair_bytes;
   pair.lines = pair.records + kRecords * sizeof(OpRecord);
-  pair.scratch = pair_scratch + peer * pair_scratch_bytes;
-  pair.scratch_bytes = pair_scratch_bytes;
+  pair.scratch_bytes = kPairScratch;
   pair.announcement_words = kPairAnnouncementWords;
-  pair.announcements = pair_announcements + index * 2 * kPairAnnouncementWords * sizeof(uint64_t);
+  if (pair_scratch == 0) {
+    pair.apart = pair.records + kPairControl;
+  } else {
+    pair.scratch = pair_scratch + peer * kPairScratch;
+    pair.announcements = pair_announcements + index * kPairAnnouncements;
+  }
   return pair;
 }
 

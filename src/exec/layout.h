@@ -142,6 +142,12 @@ inline uint32_t PlaceOfKey(uint64_t key, uint32_t n) {
 inline constexpr uint64_t kAnnouncementWords = (256u << 10) / sizeof(uint64_t);
 inline constexpr uint64_t kPairAnnouncementWords = (128u << 10) / sizeof(uint64_t);
 
+// Of a pair channel: where its owner has further memory for it, which it takes when it first needs it. Offsets in its heap;
+// 0: nowhere yet.
+struct Apart {
+  std::atomic<uint64_t> scratch, announcements;
+};
+
 struct ChannelLayout {
   uint32_t endpoints = 0;  // per lane
   uint32_t lanes = 0;
@@ -153,11 +159,15 @@ struct ChannelLayout {
   // knows that all have begun it, and so ended the one before, so that what was announced two before is no longer read.
   uint64_t announcements = 0;
   uint64_t announcement_words = 0;  // of each piece
+  // 0, or the offset of the Apart that says where scratch and announcements are; their offsets are in that memory then.
+  uint64_t apart = 0;
   uint64_t packed = 0, rows = 0;    // on devices: packed slots of words and of rows, see CudaLayout
 
-  std::atomic<uint64_t>* AnnouncementOf(std::byte* block, uint64_t sequence) const {
-    return reinterpret_cast<std::atomic<uint64_t>*>(block + announcements) + sequence % 2 * announcement_words;
+  // `memory`: the block, unless they are apart.
+  std::atomic<uint64_t>* AnnouncementOf(std::byte* memory, uint64_t sequence) const {
+    return reinterpret_cast<std::atomic<uint64_t>*>(memory + announcements) + sequence % 2 * announcement_words;
   }
+  Apart* ApartOf(std::byte* block) const { return reinterpret_cast<Apart*>(block + apart); }
   uint64_t OffsetOfLine(uint32_t lane, uint32_t endpoint, uint64_t turn) const {
     const uint64_t copy = turn % plan::kRotation;
     return lines + (uint64_t{lane * endpoints + endpoint} * plan::kRotation + copy) * sizeof(Line);
@@ -172,7 +182,9 @@ struct ChannelLayout {
   static ChannelLayout Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes);
 };
 
-// The blocks of a communicator with `ranks` ranks: the default channel, and one channel for each ordered pair.
+// The blocks of a communicator with `ranks` ranks: the default channel, and one channel for each ordered pair. Few pairs are
+// used, so their scratch and announcements are apart from the blocks; inside of them where ranks share no memory and have
+// mirrors of each other's.
 struct BlockLayout {
   ChannelLayout channel;
   uint32_t ranks = 0;
@@ -184,9 +196,8 @@ struct BlockLayout {
   uint64_t slots = 0;         // offset of their slots, kMaxChannels
   uint64_t pairs = 0;         // offset of the pair channels
   uint64_t pair_bytes = 0;    // control part of one pair channel
-  uint64_t pair_scratch = 0;  // offset of the pair channels' scratch
-  uint64_t pair_scratch_bytes = 0;
-  uint64_t pair_announcements = 0;  // offset of the pair channels' announcements
+  uint64_t pair_scratch = 0;  // offset of the pair channels' scratch; 0: apart
+  uint64_t pair_announcements = 0;  // likewise, announcements
   uint64_t bytes = 0;         // of the whole block
 
   std::atomic<uint8_t>* ReleasedBy(std::byte* block, int rank) const {
@@ -208,7 +219,7 @@ struct BlockLayout {
   ChannelSlot* SlotOf(std::byte* block, uint32_t index) const {
     return reinterpret_cast<ChannelSlot*>(block + slots + index * ChannelSlot::Bytes(ranks));
   }
-  static BlockLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes);
+  static BlockLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, bool mirrored = false);
   // The pair channel src -> dst in the block of `owner`, which is one of the two.
   ChannelLayout Pair(uint32_t src, uint32_t dst, uint32_t owner) const;
 };

@@ -197,7 +197,7 @@ void Operation::EndStage() {
 }
 
 Operation::Run Operation::RunStage() {
-  if (prepared_->plain) return RunPlain();
+  if (prepared_->plain && channel_->has_scratch()) return RunPlain();
   Run result = RunLane(0);
   if (result == Run::kSwitched || result == Run::kFailed) return result;
   for (uint32_t lane = 1; lane < prepared_->program->lanes.size(); ++lane) {
@@ -297,6 +297,9 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
   if (line->signature.load(std::memory_order_relaxed) != signature_ ||
       line->sequence.load(std::memory_order_relaxed) != static_cast<uint32_t>(sequence_)) {
     if (status_ = channel_->CompareCalls(step.peer); !status_.ok()) return Run::kFailed;
+  }
+  if (!channel_->has_scratch()) {
+    if (status_ = channel_->FindScratch(step.peer); !status_.ok()) return Run::kFailed;
   }
   if (lane == 0 && State(0).step < prepared_->program->prologue) {
     if (status_ = Bind(step.peer); !status_.ok()) return Run::kFailed;

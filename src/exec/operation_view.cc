@@ -120,8 +120,10 @@ Status Operation::Publish(OpRecord* record) {
                       "operands in one call",
                       DescribeCall(call_).c_str(), words.size(),
                       static_cast<unsigned long long>(own.layout.announcement_words));
-  std::atomic<uint64_t>* to = words.size() <= OpRecord::kRoom ? record->word + OpRecord::kDetailWords
-                                                              : own.layout.AnnouncementOf(own.block, sequence_);
+  std::atomic<uint64_t>* to = record->word + OpRecord::kDetailWords;
+  if (words.size() > OpRecord::kRoom) {
+    AXCCL_ASSIGN_OR_RETURN(to, channel_->AnnouncementOf(channel_->self(), sequence_));
+  }
   for (size_t i = 0; i < words.size(); ++i) to[i].store(words[i], std::memory_order_relaxed);
   SetWord(record, OpRecord::kDetails, words.size());
   return Status();
@@ -145,8 +147,10 @@ Status Operation::BindViews(int position) {
   const uint64_t num = AnnouncedWords(position);
   if (Word(record, OpRecord::kDetails) != num || num > member.layout.announcement_words)
     return MakeStatus(Code::kRemoteError, "rank %d announced another number of views than it called with", member.rank);
-  AnnouncedReader words{num <= OpRecord::kRoom ? record.word + OpRecord::kDetailWords
-                                               : member.layout.AnnouncementOf(member.block, sequence_)};
+  AnnouncedReader words{record.word + OpRecord::kDetailWords};
+  if (num > OpRecord::kRoom) {
+    AXCCL_ASSIGN_OR_RETURN(words.at, channel_->AnnouncementOf(position, sequence_));
+  }
   for (size_t i = 0; i < NumViews(); ++i) {
     Channel::ViewBinding& view = ViewAt(position, i);
     Spot spots[2];

@@ -77,6 +77,13 @@ Result<std::shared_ptr<const Program>> FakeHost::GetProgram(const plan::Contract
 const tune::Chooser& FakeHost::chooser() const { return ensemble_->chooser(rank_); }
 double FakeHost::timeout_seconds() const { return ensemble_->options().timeout_seconds; }
 
+Result<std::byte*> FakeHost::TakeShared(uint64_t bytes, uint64_t* offset) {
+  FakeProcess& process = ensemble_->process(rank_);
+  std::byte* const memory = process.AllocateHeap(bytes, 4096);
+  *offset = static_cast<uint64_t>(memory - process.heap().own());
+  return memory;
+}
+
 bool FakeHost::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
   const TwiceMapped& heap = ensemble_->process(rank_).heap();
   if (!heap.Contains(p, bytes)) return false;

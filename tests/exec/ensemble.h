@@ -61,6 +61,7 @@ class FakeHost : public Host {
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
   Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
+  Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override;
   uint64_t cache_bytes() const override { return cache_bytes_; }
   double timeout_seconds() const override;
   double notice_seconds() const override { return 0; }

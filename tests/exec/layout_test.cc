@@ -36,7 +36,13 @@ std::vector<Region> Regions(const BlockLayout& layout, uint32_t owner) {
     const ChannelLayout sending = layout.Pair(owner, peer, owner), receiving = layout.Pair(peer, owner, owner);
     AddControl(sending, name + " sending", &regions);
     AddControl(receiving, name + " receiving", &regions);
+    for (const ChannelLayout& pair : {sending, receiving}) {
+      if (pair.apart != 0) regions.push_back({name + " apart", pair.apart, sizeof(Apart)});
+    }
+    if (sending.apart != 0) continue;
     regions.push_back({name + " scratch", sending.scratch, sending.scratch_bytes});
+    for (const ChannelLayout& pair : {sending, receiving})
+      regions.push_back({name + " announcements", pair.announcements, 2 * pair.announcement_words * sizeof(uint64_t)});
   }
   return regions;
 }
@@ -47,7 +53,7 @@ TEST_P(LayoutTest, RegionsDoNotOverlapAndAreAligned) {
   const uint32_t ranks = GetParam();
   for (const uint32_t lanes : {1u, 2u, 8u}) {
     for (const uint64_t scratch : {1ull, 4096ull, 65536ull, (2ull << 20) + 5}) {
-      const BlockLayout layout = BlockLayout::Make(ranks, lanes, scratch);
+      const BlockLayout layout = BlockLayout::Make(ranks, lanes, scratch, lanes == 2);
       EXPECT_GE(layout.channel.scratch_bytes, scratch);
       EXPECT_EQ(layout.channel.scratch_bytes / plan::kRotation % 64, 0u) << "a turn's part of the scratch begins within a line";
       EXPECT_EQ(layout.bytes % 4096, 0u);
