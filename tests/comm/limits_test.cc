@@ -1,0 +1,279 @@
+// Limits on a process and system calls that are forbidden to it: what then works, and what says which limit to raise.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/collectives/cases.h"
+#include "tests/harness/case_runner.h"
+#include "tests/harness/restrict.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::CaseRunner;
+using harness::Clique;
+using harness::Cuda;
+using harness::Layout;
+using harness::Limit;
+using harness::OneThread;
+using harness::Processes;
+using harness::RankContext;
+using harness::Refuse;
+using harness::Refused;
+using harness::ReplaceDevShm;
+using harness::RunOptions;
+using harness::RunRanks;
+
+// Every rank sends to the next and receives from the one before: small ones and one that takes several turns of the scratch.
+void PassOn(Clique& clique) {
+  const int n = clique.nranks();
+  for (const size_t bytes : {size_t{8}, size_t{5000}, size_t{700'000}}) {
+    std::vector<std::vector<uint8_t>> sent, received;
+    for (int i = 0; i < clique.size(); ++i) {
+      sent.emplace_back(bytes, static_cast<uint8_t>(1 + clique.rank(i)));
+      received.emplace_back(bytes, uint8_t{0});
+    }
+    ASSERT_OK(ncclGroupStart());
+    for (int i = 0; i < clique.size(); ++i) {
+      const int r = clique.rank(i);
+      auto& from = sent[static_cast<size_t>(i)];
+      auto& to = received[static_cast<size_t>(i)];
+      ASSERT_OK(ncclSend(from.data(), bytes, ncclUint8, (r + 1) % n, clique.comm(i), Cuda(clique.stream(i))));
+      ASSERT_OK(ncclRecv(to.data(), bytes, ncclUint8, (r + n - 1) % n, clique.comm(i), Cuda(clique.stream(i))));
+    }
+    ASSERT_OK(ncclGroupEnd());
+    ASSERT_TRUE(clique.Synchronize());
+    for (int i = 0; i < clique.size(); ++i) {
+      const auto value = static_cast<uint8_t>(1 + (clique.rank(i) + n - 1) % n);
+      const auto& to = received[static_cast<size_t>(i)];
+      EXPECT_TRUE(std::all_of(to.begin(), to.end(), [value](uint8_t byte) { return byte == value; })) << bytes;
+    }
+  }
+}
+
+// All kinds of calls, on memory of all kinds, are right; so are messages.
+void UseEverything(RankContext& context) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  {
+    CaseRunner runner(context, clique, 6u << 20);
+    harness::Random random(harness::Seed());
+    for (int i = 0; i < 60; ++i) ASSERT_TRUE(runner.Run(RandomCase(&random, context.nranks(), 300'000), {}));
+  }
+  ASSERT_NO_FATAL_FAILURE(PassOn(clique));
+  ASSERT_TRUE(clique.Destroy());
+}
+
+// ---- many ---
+
+// What a communicator takes of the heap is address space, and little of it: as many as programs make find room.
+TEST(Many, CommunicatorsOfEightRanksInAProcess) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
+  RunRanks(Processes(1), [](RankContext&) {
+    const int count = harness::FullTests() ? 1000 : 500;
+    std::vector<ncclComm_t> comms(static_cast<size_t>(8 * count));
+    for (int i = 0; i < count; ++i) ASSERT_OK(ncclCommInitAll(&comms[static_cast<size_t>(8 * i)], 8, nullptr)) << i;
+    for (ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+  });
+}
+
+TEST(Many, CommunicatorsOfEightProcesses) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
+  RunOptions options;
+  options.deadline = std::chrono::seconds(60);
+  RunRanks(
+      Processes(8),
+      [](RankContext& context) {
+        ncclUniqueId id;
+        ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+        ncclComm_t first = nullptr;
+        ASSERT_OK(ncclCommInitRank(&first, 8, id, context.rank()));
+        std::vector<ncclComm_t> comms(harness::FullTests() ? 1000 : 100);
+        for (ncclComm_t& comm : comms) ASSERT_OK(ncclCommSplit(first, 0, context.rank(), &comm, nullptr));
+        int one = 1, sum = 0;
+        ASSERT_OK(ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comms.back(), nullptr));
+        ASSERT_OK(axcclStreamSynchronize(nullptr));
+        EXPECT_EQ(sum, 8);
+        for (ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+        ASSERT_OK(ncclCommDestroy(first));
+      },
+      options);
+}
+
+TEST(Many, RanksInAProcess) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
+  RunRanks(OneThread(256), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_NO_FATAL_FAILURE(PassOn(clique));
+    ASSERT_TRUE(clique.Destroy());
+  });
+}
+
+// ---- limits ----
+
+// Each process maps of the others what it uses, whatever their heaps could hold.
+TEST(Limits, AddressSpace) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
+  RunRanks(Processes(18), [](RankContext& context) {
+    ASSERT_TRUE(Limit(RLIMIT_AS, rlim_t{4} << 30));  // of which a heap is 1/16
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_TRUE(clique.Destroy());
+  });
+  RunRanks(Processes(1), [](RankContext&) {
+    ASSERT_TRUE(Limit(RLIMIT_AS, rlim_t{1} << 20));
+    void* memory = nullptr;
+    EXPECT_EQ(ncclMemAlloc(&memory, 4096), ncclSystemError);
+    harness::ExpectLastErrorHas({"address space needed", "ulimit -v", "AXCCL_HEAP_BYTES"});
+  });
+}
+
+// "SIGXFSZ is generated for the thread" that makes a file longer than its limit (POSIX, setrlimit): the library never does.
+TEST(Limits, FileSize) {
+  RunRanks(Layout{2, 2, 1}, [](RankContext& context) {
+    ASSERT_TRUE(Limit(RLIMIT_FSIZE, rlim_t{256} << 20));
+    ASSERT_TRUE(context.Barrier());
+    UseEverything(context);
+  });
+  // Threads of one process need no file.
+  RunRanks(Layout{1, 2, 1}, [](RankContext& context) {
+    ASSERT_TRUE(Limit(RLIMIT_FSIZE, 1 << 20));
+    ASSERT_TRUE(context.Barrier());
+    UseEverything(context);
+  });
+  RunRanks(Processes(2), [](RankContext& context) {
+    if (context.rank() == 1) {
+      ASSERT_TRUE(Limit(RLIMIT_FSIZE, 1 << 20));
+    }
+    ncclUniqueId id;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    ncclComm_t comm = nullptr;
+    EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
+    harness::ExpectLastErrorHas({"only its own threads reach its memory", "ulimit -f"});
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// However few descriptors are left: what is short of one says what it needs, what there is and what to raise.
+TEST(Limits, Descriptors) {
+  RunOptions options;
+  options.environment = {{"AXCCL_INIT_TIMEOUT", "1"}};  // a connection that cannot be taken may be in a moment
+  for (rlim_t left = 0; left < 16; ++left) {
+    const auto use = [left](RankContext&) {
+      const int lowest = dup(0);
+      close(lowest);
+      ASSERT_TRUE(Limit(RLIMIT_NOFILE, static_cast<rlim_t>(lowest) + left));
+      ncclUniqueId id;
+      ncclComm_t comm = nullptr;
+      ncclResult_t result = ncclGetUniqueId(&id);
+      if (result == ncclSuccess) result = ncclCommInitRank(&comm, 1, id, 0);
+      if (result == ncclSuccess) {
+        EXPECT_GT(left, 4u);
+        EXPECT_OK(ncclCommDestroy(comm));
+        return;
+      }
+      EXPECT_EQ(result, ncclSystemError) << left;
+      EXPECT_TRUE(harness::LastErrorHas("ulimit -n")) << left << ": " << ncclGetLastError(nullptr);
+    };
+    RunRanks(Processes(1), use, options);
+  }
+}
+
+// mlock(2), MCL_FUTURE: what is mapped from now on is filled and locked. A heap is address space and must not be.
+TEST(Limits, LockedMemory) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to lock without a limit";
+  RunRanks(Processes(2), [](RankContext& context) {
+    ASSERT_EQ(mlockall(MCL_FUTURE), 0);
+    UseEverything(context);
+    FILE* const file = fopen("/proc/self/statm", "r");
+    long size = 0, resident = 0;
+    ASSERT_EQ(fscanf(file, "%ld %ld", &size, &resident), 2);
+    fclose(file);
+    EXPECT_LT(resident * sysconf(_SC_PAGESIZE), 500l << 20);
+  });
+}
+
+// ---- forbidden system calls ----
+
+class ForbiddenTest : public testing::TestWithParam<std::vector<Refused>> {};
+
+TEST_P(ForbiddenTest, EverythingWorks) {
+  RunOptions options;
+  for (const char* algorithms : {"", "direct"}) {
+    options.environment = {{"NCCL_ALGO", algorithms}};
+    RunRanks(
+        Processes(2),
+        [](RankContext& context) {
+          ASSERT_TRUE(Refuse(GetParam()));
+          UseEverything(context);
+        },
+        options);
+  }
+}
+
+std::vector<Refused> ContainerWithCopies() {
+  std::vector<Refused> calls = harness::RefusedInContainers();
+  std::erase_if(calls, [](const Refused& r) { return r.call == SYS_process_vm_readv || r.call == SYS_process_vm_writev; });
+  return calls;
+}
+
+std::string NameOfCalls(const testing::TestParamInfo<std::vector<Refused>>& info) {
+  const char* const names[] = {"ReadV", "WriteV", "Fallocate", "Memfd"};
+  return names[info.index];
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, ForbiddenTest,
+    testing::Values(std::vector<Refused>{{SYS_process_vm_readv, EPERM}}, std::vector<Refused>{{SYS_process_vm_writev, EPERM}},
+                    std::vector<Refused>{{SYS_fallocate, EOPNOTSUPP}}, std::vector<Refused>{{SYS_memfd_create, EPERM}}),
+    NameOfCalls);
+
+// Docker's default profile and 64 MiB of /dev/shm, with and without the calls that copy between processes, which it allows on
+// kernels from 4.8.
+TEST(Container, RunsEverything) {
+  for (const bool copies : {true, false}) {
+    RunRanks(Processes(4), [copies](RankContext& context) {
+      (void)ReplaceDevShm("size=64m");  // where the test may
+      ASSERT_TRUE(Refuse(copies ? ContainerWithCopies() : harness::RefusedInContainers()));
+      UseEverything(context);
+    });
+  }
+}
+
+// The same without memfd_create: then shared memory is in /dev/shm.
+TEST(Container, RunsEverythingInDevShm) {
+  RunRanks(Processes(3), [](RankContext& context) {
+    (void)ReplaceDevShm("size=64m");
+    std::vector<Refused> calls = harness::RefusedInContainers();
+    calls.push_back({SYS_memfd_create, EPERM});
+    ASSERT_TRUE(Refuse(calls));
+    UseEverything(context);
+    // More than there is is an error, and no signal.
+    if (context.rank() != 0) return;
+    std::vector<void*> given;
+    void* memory = nullptr;
+    while (given.size() < 1000 && ncclMemAlloc(&memory, 8u << 20) == ncclSuccess) given.push_back(memory);
+    if (given.size() < 1000) harness::ExpectLastErrorHas({"/dev/shm", "--shm-size"});
+    for (void* p : given) EXPECT_OK(ncclMemFree(p));
+  });
+}
+
+TEST(Container, RanksOfOneProcessNeedNoSharedMemory) {
+  RunRanks(OneThread(3), [](RankContext& context) {
+    (void)ReplaceDevShm("size=64k");
+    ASSERT_TRUE(Refuse({{SYS_memfd_create, EPERM}}));
+    UseEverything(context);
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests
