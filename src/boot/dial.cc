@@ -82,6 +82,10 @@ Status Dial::SendAll(const void* data, size_t bytes, Clock::time_point deadline)
     } else if (errno == EAGAIN) {
       const Wait wait = service::PollUntil(fd_.get(), POLLOUT, deadline, patience_.abort);
       if (wait != Wait::kReady) return Failed(wait, ("sending to " + whom_).c_str());
+    } else if (OutOfBuffers(errno)) {
+      const auto again = std::min(deadline, Clock::now() + kFirstRetry);
+      const Wait wait = service::PollUntil(-1, 0, again, patience_.abort);
+      if (wait != Wait::kTimeout || again == deadline) return Failed(wait, ("sending to " + whom_).c_str());
     } else if (errno != EINTR) {
       return Lost("sending");
     }

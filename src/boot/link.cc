@@ -8,10 +8,13 @@
 #include <cstring>
 #include <utility>
 
+#include "src/boot/tcp.h"
+
 namespace axccl::boot {
 namespace {
 
 constexpr std::chrono::seconds kFinishTime{3};
+constexpr std::chrono::milliseconds kAgain{5};
 
 }  // namespace
 
@@ -100,6 +103,7 @@ void Link::Flush() {
       if (errno == EINTR) continue;
       // A broken connection is reported by the read side, once what the peer still said has been read.
       if (errno == EAGAIN) (void)!loop_->Modify(fd_.get(), EPOLLIN | EPOLLOUT).ok();
+      if (OutOfBuffers(errno)) FlushAgain();
       return;
     }
     written_ += static_cast<size_t>(n);
@@ -111,6 +115,15 @@ void Link::Flush() {
     if (const std::shared_ptr<LinkOwner> owner = owner_) owner->OnSent(rank_);
   }
   if (fd_ && finishing_) shutdown(fd_.get(), SHUT_WR);
+}
+
+// No event tells that the kernel has memory again.
+void Link::FlushAgain() {
+  if (again_timer_ != 0) return;
+  again_timer_ = loop_->CallAt(service::Clock::now() + kAgain, [self = shared_from_this()] {
+    self->again_timer_ = 0;
+    self->Flush();
+  });
 }
 
 void Link::Finish() {
@@ -126,6 +139,7 @@ void Link::Close() {
   if (!fd_) return;
   const Lock keep = shared_from_this();
   loop_->Cancel(std::exchange(finish_timer_, 0));
+  loop_->Cancel(std::exchange(again_timer_, 0));
   loop_->Unwatch(fd_.get());
   fd_.Close();
 }

@@ -54,6 +54,7 @@ class Link : public std::enable_shared_from_this<Link> {
   bool ReadSome();     // false: nothing more now, or closed
   bool HandleFrame();  // false: closed
   void Flush();
+  void FlushAgain();
   void Lost(const std::string& reason);
 
   service::Loop* const loop_;
@@ -72,6 +73,7 @@ class Link : public std::enable_shared_from_this<Link> {
   size_t written_ = 0;                        // of queue_.front()
   bool finishing_ = false;
   uint64_t finish_timer_ = 0;
+  uint64_t again_timer_ = 0;
 };
 
 }  // namespace axccl::boot
