@@ -1,5 +1,6 @@
 #include "src/base/format.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace axccl {
@@ -13,6 +14,13 @@ std::string FormatV(const char* format, va_list arguments) {
   std::string text(static_cast<size_t>(length), '\0');
   std::vsnprintf(text.data(), text.size() + 1, format, arguments);
   return text;
+}
+
+std::string Printable(std::string_view text) {
+  std::string result(text);
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return result;
 }
 
 std::string Format(const char* format, ...) {

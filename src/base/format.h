@@ -11,6 +11,9 @@ namespace axccl {
 [[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...);
 std::string FormatV(const char* format, va_list arguments);
 
+// What another process sent, fit for a terminal and a log: whatever is not printable ASCII becomes `?`.
+std::string Printable(std::string_view text);
+
 // The words of a container, one after the other, with `separator` between them.
 template <class Words>
 std::string Join(const Words& words, std::string_view separator) {

@@ -69,6 +69,7 @@ void Acceptor::AddGuest(Fd fd) {
   const Iterator entry = std::prev(guests_.end());
   if (Status status = loop_->Watch(number, EPOLLIN, [this, entry](uint32_t) { OnGuest(entry); }); !status.ok()) {
     AXCCL_WARN("%s", status.message().data());
+    entry->guest->Unheard(status);
     Drop(entry);
     return;
   }

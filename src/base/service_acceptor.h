@@ -27,6 +27,8 @@ class Guest {
   virtual Verdict OnEvent() = 0;
   // Called once after kAdmit; the guest is deleted afterwards.
   virtual void Admitted(Fd fd) {}
+  // It is dropped before it was heard, since its socket cannot be waited on.
+  virtual void Unheard(const Status& why) {}
 
   int fd() const { return fd_.get(); }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/format.h"
 #include "src/base/log.h"
 #include "src/boot/rendezvous.h"
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "src/base/format.h"
+
 namespace axccl::boot {
 namespace {
 
@@ -129,13 +131,6 @@ Code CodeForOthers(Code code) {
     default:
       return Code::kRemoteError;
   }
-}
-
-std::string Printable(std::string_view text) {
-  std::string result(text);
-  std::replace_if(
-      result.begin(), result.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
-  return result;
 }
 
 }  // namespace axccl::boot

@@ -138,7 +138,6 @@ class FrameCipher {
 // ok.
 std::string EncodeError(const Status& status);
 Status DecodeError(std::span<const std::byte> payload);
-std::string Printable(std::string_view text);
 // What a rank did wrong is everybody's error; what happened to it is, to the others, an error of a remote rank.
 Code CodeForOthers(Code code);
 

@@ -19,6 +19,7 @@
 #include <system_error>
 #include <utility>
 
+#include "src/base/format.h"
 #include "src/base/log.h"
 #include "src/base/service_fd.h"
 #include "transports/shm/handover.h"
@@ -148,7 +149,9 @@ Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  // The news that it hung up comes before what it said.
+  if (n < 0 && errno == ECONNRESET) n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const int error = errno;
   Fd received[kRoom];
   int count = 0;
@@ -165,6 +168,10 @@ Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
   }
   if (n < 0 && error != ECONNRESET) return SystemError(error, "attaching to process %u: recvmsg", patience.pid);
   if (n <= 0) return Gone(patience);
+  if (n == sizeof *reply && reply->magic == Reply::kMagic && reply->heap_bytes == 0 && reply->trouble[0] != 0) {
+    return MakeStatus(Code::kRemoteError, "attaching to process %u: it lives, but could not hand out its heap: %s", patience.pid,
+                      Printable({reply->trouble.data(), strnlen(reply->trouble.data(), reply->trouble.size())}).c_str());
+  }
   if (n == sizeof *reply && reply->magic == Reply::kMagic && reply->heap_bytes == 0) {
     return MakeStatus(
         Code::kInvalidUsage,
@@ -226,10 +233,9 @@ Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, c
   AXCCL_ASSIGN_OR_RETURN(const Fd socket, Connect(address, patience));
   Request request;
   request.token = address.token;
-  if (send(socket.get(), &request, sizeof request, MSG_NOSIGNAL) != sizeof request) {
-    if (errno == EPIPE || errno == ECONNRESET) return Gone(patience);
+  // Who has hung up already may have said why.
+  if (send(socket.get(), &request, sizeof request, MSG_NOSIGNAL) != sizeof request && errno != EPIPE && errno != ECONNRESET)
     return SystemError(errno, "attaching to process %u: send", address.pid);
-  }
   const Wait wait = service::PollUntil(socket.get(), POLLIN, patience.deadline, patience.abort);
   if (wait != Wait::kReady) return WaitError(wait, patience, "waiting for its heap");
   Reply reply;

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "src/base/log.h"
@@ -41,9 +43,10 @@ bool SameUser(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
-// Tells an impatient or mistaken client of the same user that it need not wait. heap_bytes 0: no.
-void Refuse(int fd) {
-  const Reply reply;
+// Tells a client of the same user that it need not wait. No trouble: it is mistaken.
+void Refuse(int fd, std::string_view trouble = "") {
+  Reply reply;
+  trouble.copy(reply.trouble.data(), reply.trouble.size() - 1);
   (void)!send(fd, &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -65,7 +68,9 @@ void SendHeap(int fd, const Offer& offer) {
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &offer.heap_fd, sizeof(int));
   if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-    AXCCL_WARN("shared heap: handing it to a peer failed: %s (errno %d)", strerror(errno), errno);
+    const Status failed = SystemError(errno, "sendmsg");
+    AXCCL_WARN("shared heap: handing it to a peer: %s", std::string(failed.message()).c_str());
+    Refuse(fd, failed.message());
   }
 }
 
@@ -95,6 +100,8 @@ class Client : public Guest {
     SendHeap(fd(), *offer_);
     return Verdict::kDrop;
   }
+
+  void Unheard(const Status& why) override { Refuse(fd(), why.message()); }
 
  private:
   const Offer* const offer_;
