@@ -1,10 +1,10 @@
 #include "src/comm/control_log.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <utility>
 
+#include "src/base/format.h"
 #include "src/base/rank_list.h"
 
 namespace axccl::comm {
@@ -44,9 +44,7 @@ std::string LoadText(const std::atomic<uint64_t> (&words)[n]) {
     const uint64_t word = words[i].load(std::memory_order_relaxed);
     std::memcpy(plain + i * sizeof(word), &word, sizeof(word));
   }
-  std::string text(plain);
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return std::isprint(c) == 0; }, '?');
-  return text;
+  return Printable(plain);
 }
 
 Code CodeIn(const ControlEntry& entry) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "src/base/format.h"
 #include "src/base/log.h"
 #include "transports/shm/heap.h"
 
@@ -25,7 +26,7 @@ Result<std::string> FirstFailure(Exchange* exchange, size_t ranks, const Status&
   AXCCL_RETURN_IF_ERROR(exchange->AllGather(&verdict, sizeof(verdict), verdicts.data()));
   for (Verdict& other : verdicts) {
     other.text[sizeof(other.text) - 1] = 0;
-    if (other.code != 0) return std::string(other.text[0] != 0 ? other.text : "unknown");
+    if (other.code != 0) return Printable(other.text[0] != 0 ? other.text : "unknown");
   }
   return std::string();
 }

@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "src/base/format.h"
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/base/rank_list.h"
@@ -232,7 +233,7 @@ class Builder {
     remote.process = peers_[rank].address.process_id;
     AXCCL_ASSIGN_OR_RETURN(remote.address, Unpack(networks_[rank], rank));
     remote.pid = peers_[rank].address.pid;
-    remote.host = peers_[rank].host;
+    remote.host = Printable(peers_[rank].host);
     remote.block = block_->data();
     remote.block_bytes = layout_.bytes;
     remote.arrived = [own, keep = self_process_] { exec::WakeMember(own); };

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "src/base/format.h"
 #include "src/device/host/waiting.h"
 
 namespace axccl::exec {
@@ -426,7 +427,7 @@ Status Channel::FailureOf(const Member& peer) {
   std::copy_n(peer.header->error_text, kErrorText, text);
   text[kErrorText - 1] = 0;
   const auto code = error <= static_cast<uint32_t>(Code::kTimeout) ? static_cast<Code>(error) : Code::kRemoteError;
-  return Status(code, text);
+  return Status(code, Printable(text));  // the peer wrote it
 }
 
 Status Channel::CheckFailures() const {
@@ -448,9 +449,9 @@ Status Channel::CheckMembers(int waiting_for) const {
                         own().rank, peer.rank);
     if (!closed && peer.remote != nullptr && peer.process->Died())
       return MakeStatus(Code::kRemoteError,
-                        "rank %d (pid %u on host %s) cannot be reached any more: %s; abort the communicator and make a "
+                        "rank %d cannot reach rank %d (pid %u on host %s) any more: %s; abort the communicator and make a "
                         "new one without it",
-                        peer.rank, peer.process->pid(), peer.remote->host().c_str(), peer.remote->Trouble().c_str());
+                        own().rank, peer.rank, peer.process->pid(), peer.remote->host().c_str(), peer.remote->Trouble().c_str());
     if (!closed && peer.process->Died()) return DeathOf(peer);
   }
   return Status();

@@ -349,6 +349,17 @@ TEST_F(FailureTest, ProcessThatIsGoneIsTheDeathOfItsRank) {
   EXPECT_EQ(Text(status), "rank 2 (pid 1002) died; abort the communicator and make a new one without it");
 }
 
+// A peer's text goes to terminals and logs of others: what it may do there it does not.
+TEST_F(FailureTest, TextsOfPeersAreFitForATerminal) {
+  Make({});
+  for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
+  EXPECT_EQ(Step(0), Poll::kBlocked);
+  BlockHeader* const header = ensemble_->header(1);
+  std::strcpy(header->error_text, "out of \x1b]0;luck\x07\n\x80 today");
+  header->error.store(static_cast<uint32_t>(Code::kSystemError));
+  EXPECT_EQ(Text(Finish(0)), "out of ?]0;luck??? today");
+}
+
 // What a peer announces is checked, whatever it says.
 class AnnouncementTest : public FailureTest, public testing::WithParamInterface<uint64_t> {};
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,6 +51,15 @@ void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const
   for (const int rank : culprits)
     named |= text.find(NameOf(rank, hosts, context.Get(kPidCell + rank))) != std::string::npos;
   EXPECT_TRUE(named) << text;
+  // Ranks tell each other: what one of them cannot reach another one may, that of the same host first of all.
+  int who = -1, whom = -1;
+  const size_t reach = text.find(" cannot reach ");
+  if (reach == std::string::npos) {
+    EXPECT_NE(text.find("died"), std::string::npos) << text;
+  } else {
+    EXPECT_EQ(std::sscanf(text.c_str() + text.rfind("rank ", reach), "rank %d cannot reach rank %d", &who, &whom), 2) << text;
+    EXPECT_NE(who % hosts, whom % hosts) << text;
+  }
   ncclResult_t state = ncclSuccess;
   EXPECT_OK(ncclCommGetAsyncError(clique->comm(), &state));
   EXPECT_EQ(state, ncclRemoteError);

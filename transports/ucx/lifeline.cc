@@ -285,7 +285,10 @@ void Lifelines::Adopt(const Key& key, service::Fd fd) {
 
 void Lifelines::Stand(const Key& key) {
   Line& line = lines_[key];
-  line.call = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    line.call = nullptr;
+  }
   Tune(line.fd.get());
   loop_->Unwatch(line.fd.get());
   // What arrives is not worth waking up for.
@@ -329,6 +332,14 @@ void Lifelines::Cut(const ProcessId& process) {
     it->second.cut = true;
     if (it->second.fd) shutdown(it->second.fd.get(), SHUT_RDWR);
   }
+}
+
+bool Lifelines::HaveEnded(const ProcessId& process) {
+  std::lock_guard lock(mutex_);
+  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
+    if (it->second.fd && it->second.call == nullptr && HasEnded(it->second.fd.get())) return true;
+  }
+  return false;
 }
 
 void Lifelines::Beat() {

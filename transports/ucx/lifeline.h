@@ -67,6 +67,8 @@ class Lifelines {
   Status Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer);
   // Ends the lines, where there are any, and nobody here is told. May be called with the worker's lock.
   void Cut(const ProcessId& process);
+  // Whether the other side has ended one of them. With the worker's lock or without.
+  bool HaveEnded(const ProcessId& process);
 
  private:
   class Stranger;

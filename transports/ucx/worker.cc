@@ -208,9 +208,14 @@ void Worker::Greet() {
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   auto* const endpoint = static_cast<Endpoint*>(arg);
   Worker* const worker = Get({}).value();
-  std::string why = worker->ucx_->ucs_status_string(status);
-  for (const Endpoint::Lane& lane : endpoint->lanes) {
-    if (lane.ep == ep) why += " over " + lane.rail->name();
+  // UCX does not tell a process that has ended from a network that is broken; its lifelines may.
+  std::string why = "its process has ended, or has given this one up";
+  if (!Lifelines::Made()->HaveEnded(endpoint->process)) {
+    why = std::string("its process has ended, or the network to it is broken (UCX: ") + worker->ucx_->ucs_status_string(status);
+    for (const Endpoint::Lane& lane : endpoint->lanes) {
+      if (lane.ep == ep) why += " over " + lane.rail->name();
+    }
+    why += ")";
   }
   worker->Abandon(endpoint, why);
   // The other side may not have noticed.
