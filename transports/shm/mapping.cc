@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
@@ -83,8 +85,9 @@ Status Windows::Open(int fd) {
 Result<std::byte*> Windows::Map(size_t bytes) {
   if (count_ == kMost) return MakeStatus(Code::kInternalError, "mapping a shared heap: more than %d windows", kMost);
   AXCCL_ASSIGN_OR_RETURN(std::byte* base, Reserve(bytes));
-  // An old size of 0 makes another mapping of the same file, as long as is asked for: see mremap(2).
-  if (mremap(seed_, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base) == MAP_FAILED) {
+  // An old size of 0 makes another mapping of the same file, as long as is asked for: see mremap(2). By the system call, as UCX
+  // (1.13) puts a function of its own in the place of the C library's, which knows no fifth argument.
+  if (syscall(SYS_mremap, seed_, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base) == -1) {
     const int error = errno;
     munmap(base, bytes);
     return Refused(error, bytes);
