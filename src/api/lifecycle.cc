@@ -43,11 +43,12 @@ ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job, 
   auto comm = std::make_shared<Comm>(config);
   if (parent != nullptr) parent->AddChild(comm);
   const auto handle = out != nullptr ? static_cast<ncclComm_t>(Comms().Insert(comm)) : nullptr;
-  if (out != nullptr) *out = handle;
+  // Other threads may look at it from now on, to abort a creation that blocks this one.
+  if (out != nullptr) std::atomic_ref<ncclComm_t>(*out).store(handle, std::memory_order_release);
   auto discard = [out, handle] {
     if (out == nullptr) return;
     Comms().Remove(handle);
-    *out = nullptr;
+    std::atomic_ref<ncclComm_t>(*out).store(nullptr, std::memory_order_release);
   };
   auto run = [comm, job = std::move(job), discard]() -> Status {
     const Status status = comm->config().blocking ? comm->Create(job) : comm->CreateInBackground(job);
@@ -205,7 +206,7 @@ AXCCL_API ncclResult_t pncclCommFinalize(ncclComm_t handle) try {
     return Report(comm->FinalizeInBackground());
   }
   if (comm::Group& group = comm::Group::Current(); group.open()) {
-    group.AddJob(comm::GroupJob{true, [comm] { return comm->Finalize(); }, nullptr});
+    group.AddJob(comm::GroupJob{true, [comm] { return comm->Finalize(); }, nullptr, true});
     return ncclSuccess;
   }
   return Report(comm->Finalize());
@@ -226,7 +227,7 @@ AXCCL_API ncclResult_t pncclCommDestroy(ncclComm_t handle) try {
     return Status();
   };
   if (comm::Group& group = comm::Group::Current(); group.open()) {
-    group.AddJob(comm::GroupJob{comm->config().blocking, close, nullptr});
+    group.AddJob(comm::GroupJob{comm->config().blocking, close, nullptr, true});
     return ncclSuccess;
   }
   return Report(close());

@@ -105,8 +105,11 @@ Status Group::RunJobs() {
   if (any_nonblocking_) {
     for (size_t i = 0; i < jobs_.size(); ++i) run(i);  // which go on in the background
   } else if (const Status together = RunTogether("ncclGroupEnd", jobs_.size(), run); !together.ok()) {
-    Discard();
-    return together;
+    if (!std::all_of(jobs_.begin(), jobs_.end(), [](const GroupJob& job) { return job.in_turn; })) {
+      Discard();
+      return together;
+    }
+    for (size_t i = 0; i < jobs_.size(); ++i) run(i);
   }
   Status progress;
   for (Status& result : results) {

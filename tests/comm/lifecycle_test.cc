@@ -1,6 +1,7 @@
 // Finalize, Destroy, Abort, non-blocking communicators, registration, windows and custom reductions.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -20,6 +21,7 @@ using harness::Fold;
 using harness::NowNs;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunOptions;
 using harness::RunRanks;
 using harness::Seed;
 using harness::ShareUniqueId;
@@ -102,6 +104,84 @@ TEST(Lifecycle, RanksMayDestroyAtDifferentTimes) {
       ASSERT_TRUE(runner.Finish());
     }
   });
+}
+
+// ---- while they are being made ----
+
+// A rank whose peers never come.
+ncclComm_t BeginAlone() {
+  ncclUniqueId id;
+  EXPECT_OK(ncclGetUniqueId(&id));
+  return harness::BeginInit(id, 2, 0);
+}
+
+RunOptions PatientInit() {
+  RunOptions options;
+  options.environment = {{"AXCCL_INIT_TIMEOUT", "600"}};
+  return options;
+}
+
+TEST(BeingMade, DestroyOrAbortEndsTheWait) {
+  RunRanks(Processes(1), [](RankContext&) {
+    for (int i = 0; i < 4; ++i) {
+      const ncclComm_t comm = BeginAlone();
+      ASSERT_NE(comm, nullptr);
+      const int64_t begin = NowNs();
+      EXPECT_OK(i % 2 == 0 ? ncclCommDestroy(comm) : ncclCommAbort(comm));
+      EXPECT_LT(NowNs() - begin, AllowedNs(1'000'000'000));
+      ncclResult_t state = ncclSuccess;
+      EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclInvalidArgument);
+    }
+  }, PatientInit());
+}
+
+// NCCL lets another thread abort a communicator whose init blocks; its handle is there from the start.
+TEST(BeingMade, AbortEndsAnInitThatBlocksAnotherThread) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    alignas(std::atomic_ref<ncclComm_t>::required_alignment) ncclComm_t comm = nullptr;
+    ncclResult_t made = ncclSuccess;
+    std::thread blocked([&] { made = ncclCommInitRank(&comm, 2, id, 0); });
+    ncclComm_t seen = nullptr;
+    while (seen == nullptr && !context.AnyFailed()) {
+      seen = std::atomic_ref<ncclComm_t>(comm).load(std::memory_order_acquire);
+      std::this_thread::yield();
+    }
+    EXPECT_OK(ncclCommAbort(seen));
+    blocked.join();
+    EXPECT_EQ(made, ncclInvalidUsage);
+    EXPECT_EQ(comm, nullptr);
+  }, PatientInit());
+}
+
+// Whatever comes first, an init that returns success has made a communicator, and an abort that does has ended it.
+TEST(BeingMade, AnInitThatIsAbortedAtAnyTimeNeverGivesADeadHandle) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    for (int round = 0; round < 40; ++round) {
+      ASSERT_TRUE(context.Step("round %d", round));
+      ncclUniqueId id;
+      ASSERT_OK(ncclGetUniqueId(&id));
+      alignas(std::atomic_ref<ncclComm_t>::required_alignment) ncclComm_t comm = nullptr;
+      ncclResult_t made = ncclSuccess;
+      std::thread blocked([&] { made = ncclCommInitRank(&comm, 1, id, 0); });
+      ncclComm_t seen = nullptr;
+      while (seen == nullptr && !context.AnyFailed()) {
+        seen = std::atomic_ref<ncclComm_t>(comm).load(std::memory_order_acquire);
+        std::this_thread::yield();
+      }
+      for (int i = 0; i < round; ++i) std::this_thread::yield();
+      EXPECT_OK(ncclCommAbort(seen));
+      blocked.join();
+      if (made == ncclSuccess) {
+        EXPECT_EQ(comm, seen);
+      } else {
+        EXPECT_EQ(comm, nullptr);
+      }
+      ncclResult_t state = ncclSuccess;
+      EXPECT_EQ(ncclCommGetAsyncError(seen, &state), ncclInvalidArgument);
+    }
+  }, PatientInit());
 }
 
 // ---- non-blocking ----

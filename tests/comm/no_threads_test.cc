@@ -1,0 +1,121 @@
+// Making and ending communicators where the system gives no more threads (ulimit -u, the pids limit of a container): errors of
+// the call, after which everything is as it was.
+#include <dlfcn.h>
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+
+#include "tests/harness/client.h"
+
+namespace axccl::tests {
+
+// Threads that this process may still start.
+std::atomic<int> g_threads_left{1 << 20};
+
+namespace {
+
+using harness::Clique;
+using harness::Cuda;
+using harness::ExpectLastErrorHas;
+using harness::OneThread;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunRanks;
+
+class FewThreads {
+ public:
+  explicit FewThreads(int left) { g_threads_left = left; }
+  ~FewThreads() { g_threads_left = 1 << 20; }
+};
+
+ncclConfig_t NonBlocking() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+TEST(NoThreads, InitAllFailsAndWorksLater) {
+  RunRanks(Processes(1), [](RankContext&) {
+    ncclComm_t comms[4] = {};
+    ASSERT_OK(ncclCommInitAll(comms, 1, nullptr));  // what a process needs once is there
+    for (int left = 0; left < 3; ++left) {
+      const FewThreads few(left);
+      ncclComm_t none[4] = {};
+      EXPECT_EQ(ncclCommInitAll(none, 4, nullptr), ncclSystemError);
+      ExpectLastErrorHas({"ncclCommInitAll", "no thread can be started", "ulimit -u"});
+      for (const ncclComm_t comm : none) EXPECT_EQ(comm, nullptr);
+    }
+    EXPECT_OK(ncclCommDestroy(comms[0]));
+    ASSERT_OK(ncclCommInitAll(comms, 4, nullptr));
+    for (const ncclComm_t comm : comms) EXPECT_OK(ncclCommDestroy(comm));
+  });
+}
+
+TEST(NoThreads, GroupOfSplitsFailsAndWorksLater) {
+  RunRanks(OneThread(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const auto split = [&](ncclComm_t (&children)[3]) {
+      EXPECT_OK(ncclGroupStart());
+      for (int i = 0; i < 3; ++i) EXPECT_OK(ncclCommSplit(clique.comm(i), 0, -i, &children[i], nullptr));
+      return ncclGroupEnd();
+    };
+    for (int left = 0; left < 2; ++left) {
+      const FewThreads few(left);
+      ncclComm_t none[3] = {};
+      EXPECT_EQ(split(none), ncclSystemError);
+      ExpectLastErrorHas({"ncclGroupEnd", "no thread can be started"});
+      for (const ncclComm_t comm : none) EXPECT_EQ(comm, nullptr);
+    }
+    ncclComm_t children[3] = {};
+    ASSERT_OK(split(children));
+    // Ends do not wait for each other.
+    const FewThreads none(0);
+    ASSERT_OK(ncclGroupStart());
+    for (const ncclComm_t comm : children) ASSERT_OK(ncclCommDestroy(comm));
+    EXPECT_OK(ncclGroupEnd());
+  });
+}
+
+TEST(NoThreads, NonBlockingCallsFailAndWorkLater) {
+  RunRanks(OneThread(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ncclConfig_t config = NonBlocking();
+    ncclComm_t child = nullptr;
+    {
+      const FewThreads none(0);
+      EXPECT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, &config), ncclSystemError);
+      ExpectLastErrorHas({"no thread can be started"});
+      EXPECT_EQ(child, nullptr);
+    }
+    ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, &config), ncclInProgress);
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) ASSERT_OK(ncclCommGetAsyncError(child, &state));
+    ASSERT_OK(state);
+    {
+      const FewThreads none(0);
+      EXPECT_EQ(ncclCommFinalize(child), ncclSystemError);
+    }
+    // It takes calls as before.
+    int value = 1;
+    ASSERT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, child, Cuda(clique.stream())));
+    ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+    const FewThreads none(0);
+    EXPECT_OK(ncclCommAbort(child));
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests
+
+// Stands before the C library's in the program.
+extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                                             void* (*start)(void*), void* argument) noexcept {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto system = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (axccl::tests::g_threads_left.fetch_sub(1) <= 0) return EAGAIN;
+  return system(thread, attributes, start, argument);
+}
