@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +23,22 @@ constexpr size_t kStackBytes = size_t{1} << 20;
 
 }  // namespace
 
+// A task that somebody waits for.
+struct Loop::Posted {
+  enum State { kWaiting, kDone, kLost };
+  const Task* task = nullptr;
+  std::mutex mutex;
+  std::condition_variable changed;
+  State state = kWaiting;
+
+  // Under the lock, as the waiter destroys this as soon as it sees the state.
+  void Set(State to) {
+    std::lock_guard lock(mutex);
+    state = to;
+    changed.notify_one();
+  }
+};
+
 Result<Loop*> Loop::Get() {
   // Both outlive every static object: the thread may run until the last instruction of the process.
   static auto* mutex = new std::mutex;
@@ -32,14 +50,14 @@ Result<Loop*> Loop::Get() {
     AXCCL_RETURN_IF_ERROR(fresh->Start());
     loop = fresh.release();
   }
+  if (!loop->HasDescriptors()) return loop->Lost();
   return loop;
 }
 
 Status Loop::Start() {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return OpenError(errno, "service thread: epoll_create1");
-  wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_) return OpenError(errno, "service thread: eventfd");
+  AXCCL_RETURN_IF_ERROR(OpenWake());
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kWakeKey;
@@ -62,6 +80,45 @@ Status Loop::Start() {
   return Status();
 }
 
+// Takes datagrams of its own alone, as it is connected.
+Status Loop::OpenWake() {
+  wake_ = Fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!wake_) return OpenError(errno, "service thread: socket");
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  auto* const address = reinterpret_cast<sockaddr*>(&name);
+  socklen_t bytes = sizeof(sa_family_t);  // the system finds a name
+  struct stat found {};
+  if (bind(wake_.get(), address, bytes) != 0 || (bytes = sizeof name, getsockname(wake_.get(), address, &bytes)) != 0 ||
+      connect(wake_.get(), address, bytes) != 0 || fstat(wake_.get(), &found) != 0)
+    return SystemError(errno, "service thread: a socket that is connected to itself");
+  wake_inode_ = found.st_ino;
+  return Status();
+}
+
+bool Loop::HasDescriptors() const {
+  struct stat found {};
+  return fstat(wake_.get(), &found) == 0 && S_ISSOCK(found.st_mode) && found.st_ino == wake_inode_;
+}
+
+Status Loop::Lost() const {
+  return MakeStatus(Code::kInvalidUsage, "service thread: somebody closed descriptor %d, which is the library's, and others "
+                    "(closefrom, or a daemon's start?); what meets and attaches needs them: do that before the library is used, or "
+                    "spare descriptors that the program has not opened", wake_.get());
+}
+
+// The thread holds the liveness mutex.
+void Loop::StayBehind() {
+  AXCCL_WARN("%s", std::string(Lost().message()).c_str());
+  {
+    std::lock_guard lock(mutex_);
+    lost_ = true;
+    for (Posted* posted : posted_) posted->Set(Posted::kLost);
+    posted_.clear();
+  }
+  for (;;) pause();
+}
+
 void* Loop::ThreadMain(void* self) {
   BecomeOwnThread("axccl-service");
   static_cast<Loop*>(self)->Main();
@@ -71,12 +128,8 @@ void* Loop::ThreadMain(void* self) {
 void Loop::Main() {
   for (;;) {
     epoll_event events[32];
-    const int n = epoll_wait(epoll_.get(), events, 32, TimeoutMs());
-    if (n < 0 && errno != EINTR) {
-      AXCCL_WARN("service thread: epoll_wait failed (errno %d); somebody closed descriptor %d of the library", errno,
-                 epoll_.get());
-      return;
-    }
+    const int n = HasDescriptors() ? epoll_wait(epoll_.get(), events, 32, TimeoutMs()) : -1;
+    if (n < 0 && (errno != EINTR || !HasDescriptors())) return StayBehind();
     for (int i = 0; i < n; ++i) {
       if (events[i].data.u64 == kWakeKey) {
         RunPosted();
@@ -92,15 +145,18 @@ void Loop::Main() {
 }
 
 void Loop::RunPosted() {
-  uint64_t count;
-  while (read(wake_.get(), &count, sizeof count) < 0 && errno == EINTR) {
+  char byte;
+  while (recv(wake_.get(), &byte, sizeof byte, 0) >= 0 || errno == EINTR) {
   }
-  std::vector<Task> tasks;
+  std::vector<Posted*> tasks;
   {
     std::lock_guard lock(mutex_);
     tasks.swap(posted_);
   }
-  for (Task& task : tasks) task();
+  for (Posted* posted : tasks) {
+    (*posted->task)();
+    posted->Set(Posted::kDone);
+  }
 }
 
 void Loop::RunTimers() {
@@ -125,24 +181,21 @@ Status Loop::Run(const Task& task) {
     task();
     return Status();
   }
-  std::mutex mutex;
-  std::condition_variable done_changed;
-  bool done = false;
+  Posted posted;
+  posted.task = &task;
   {
     std::lock_guard lock(mutex_);
-    posted_.push_back([&] {
-      task();
-      std::lock_guard inner(mutex);
-      done = true;
-      done_changed.notify_one();  // under the lock: the waiter destroys both as soon as it sees `done`
-    });
+    if (lost_ || !HasDescriptors()) return Lost();
+    const char byte = 0;
+    ssize_t sent;
+    while ((sent = send(wake_.get(), &byte, sizeof byte, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
+    }
+    if (sent < 0 && errno != EAGAIN) return Lost();  // EAGAIN: many have rung
+    posted_.push_back(&posted);
   }
-  const uint64_t one = 1;
-  while (write(wake_.get(), &one, sizeof one) < 0 && errno == EINTR) {
-  }
-  std::unique_lock lock(mutex);
-  done_changed.wait(lock, [&] { return done; });
-  return Status();
+  std::unique_lock lock(posted.mutex);
+  posted.changed.wait(lock, [&] { return posted.state != Posted::kWaiting; });
+  return posted.state == Posted::kDone ? Status() : Lost();
 }
 
 Status Loop::Watch(int fd, uint32_t events, Handler handler) {

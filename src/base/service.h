@@ -2,7 +2,8 @@
 //
 // It serves the rendezvous of the process's unique ids (src/boot), hands out the heap (transports/shm) and holds the
 // liveness mutex. It starts at first use, blocks every signal, is detached and lives until the process ends, however it
-// ends: nothing joins it, and it owns no object with a destructor. Handlers and tasks run on it one at a time and must
+// ends: nothing joins it, and it owns no object with a destructor. Where an application closes descriptors that are not its
+// own (closefrom, a daemon's start), it serves nobody any more, but stays: peers take its end for that of the process. Handlers and tasks run on it one at a time and must
 // not block.
 //
 // Get and Run may be called from any thread; what follows them in the class only on the service thread (from a handler,
@@ -28,12 +29,12 @@ class Loop {
   using Task = std::function<void()>;
   using Handler = std::function<void(uint32_t events)>;  // epoll bits
 
-  // Starts the thread at the first call. kInvalidUsage in a forked child; kSystemError when the thread or its
-  // descriptors cannot be had (a later call tries again).
+  // Starts the thread at the first call. kInvalidUsage in a forked child, and where the application has closed the thread's
+  // descriptors; kSystemError when the thread or its descriptors cannot be had (a later call tries again).
   static Result<Loop*> Get();
 
   // Runs `task` on the service thread and returns once it has run; everything before happens before the task, and the
-  // task before the return. On the service thread itself: runs it at once. kInvalidUsage in a forked child.
+  // task before the return. On the service thread itself: runs it at once. kInvalidUsage as for Get; it has not run then.
   Status Run(const Task& task);
 
   // Calls `handler` while any of `events` (level-triggered), an error or a hang-up holds on `fd`.
@@ -57,8 +58,14 @@ class Loop {
     std::shared_ptr<Handler> handler;
   };
 
+  struct Posted;
+
   Loop() = default;
   Status Start();
+  Status OpenWake();
+  bool HasDescriptors() const;
+  Status Lost() const;
+  void StayBehind();
   static void* ThreadMain(void* self);
   void Main();
   void RunPosted();
@@ -66,7 +73,8 @@ class Loop {
   int TimeoutMs() const;
 
   Fd epoll_;
-  Fd wake_;
+  Fd wake_;  // a socket that is connected to itself: unlike an eventfd it can be told from what gets its number after it
+  uint64_t wake_inode_ = 0;
   pthread_t thread_{};
   uint32_t next_generation_ = 1;
   uint64_t next_timer_ = 1;
@@ -75,7 +83,9 @@ class Loop {
   std::unordered_map<uint64_t, Clock::time_point> timer_times_;
 
   std::mutex mutex_;
-  std::vector<Task> posted_;  // under mutex_
+  // Under mutex_:
+  std::vector<Posted*> posted_;
+  bool lost_ = false;  // its descriptors
 };
 
 }  // namespace axccl::service

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -163,6 +164,53 @@ TEST(LoopTest, TakesNoSignalsOfTheApplication) {
     pthread_sigmask(SIG_BLOCK, nullptr, &mine);
     EXPECT_EQ(sigismember(&mine, SIGTERM), 0) << "the starter's own mask is as before";
   });
+}
+
+// POSIX lets a program close any descriptor of its own, and daemons close all. The thread that says to peers that the process
+// lives must outlive its own, and nobody may wait for what it does no more.
+TEST(LoopTest, StaysWhenTheApplicationClosesItsDescriptors) {
+  auto* const held = static_cast<pthread_mutex_t*>(
+      mmap(nullptr, sizeof(pthread_mutex_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  ASSERT_EQ(pthread_mutex_init(held, &attributes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const auto loop = Loop::Get();
+    if (!loop.ok() || !loop.value()->Run([&] { (void)pthread_mutex_lock(held); }).ok()) _exit(2);
+    // The timer sees it that the descriptors are gone.
+    std::promise<void> closed, looked;
+    if (!loop.value()->Run([&] {
+          loop.value()->CallAt(Clock::now(), [&] {
+            closed.get_future().wait();
+            looked.set_value();
+          });
+        }).ok())
+      _exit(3);
+    closefrom(3);
+    const int reused = open("/dev/null", O_WRONLY);  // gets a number of the library's
+    closed.set_value();
+    looked.get_future().wait();
+    const Status ran = loop.value()->Run([] { _exit(4); });
+    if (ran.code() != Code::kInvalidUsage || ran.message().find("closefrom") == std::string_view::npos) _exit(5);
+    if (Loop::Get().ok() || reused < 0) _exit(6);
+    // Nobody else gets what the thread holds; EOWNERDEAD at once if it has ended.
+    timespec limit{};
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_nsec += 100'000'000;
+    limit.tv_sec += limit.tv_nsec / 1'000'000'000;
+    limit.tv_nsec %= 1'000'000'000;
+    if (pthread_mutex_timedlock(held, &limit) != ETIMEDOUT) _exit(7);
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  munmap(held, sizeof(pthread_mutex_t));
 }
 
 TEST(LoopTest, ForkedChildIsTold) {

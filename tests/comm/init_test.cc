@@ -1,5 +1,6 @@
 // How communicators come to be: every init call, in threads, processes and groups, and what init refuses.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <set>
@@ -277,6 +278,27 @@ TEST(Library, LinksAndParametersAreVisible) {
     }
     EXPECT_TRUE(found);
     EXPECT_GT(index, 5);
+  });
+}
+
+// A program that becomes a daemon closes what it has not opened. What needs the library's descriptors is an error from then on,
+// and what has been made works.
+TEST(ClosedDescriptors, AreAnErrorOfWhatNeedsThem) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    if (context.rank() == 1) {
+      closefrom(3);
+      ncclUniqueId id;
+      EXPECT_EQ(ncclGetUniqueId(&id), ncclInvalidUsage);
+      EXPECT_TRUE(LastErrorHas("closefrom")) << ncclGetLastError(nullptr);
+    }
+    ASSERT_TRUE(context.Barrier());
+    for (int i = 0; i < 3; ++i) {
+      CaseRunner runner(context, clique, size_t{1} << 20);
+      ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclFloat32, Fold::kSum, 1009, 0, Seed()}, {}));
+    }
+    ASSERT_TRUE(context.Barrier());
   });
 }
 
