@@ -300,7 +300,12 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 /* Ends the handle when its work is done, which it is by AXCCL_TIMEOUT at the latest. NULL: ncclSuccess. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
-/* Ends the handle and all its work at once, whatever the peers do; any thread. NULL: ncclSuccess. */
+/* Ends the handle and all its work at once, whatever the peers do; any thread. NULL: ncclSuccess. When it has returned,
+ * buffers of the calls it has ended may be freed or used for something else: no rank writes into them any more, not even
+ * one that was stopped in the middle of a call and goes on later, and no rank of this process reads them (what is waited
+ * for is a step of at most some MiB, and the callback of a reduction that runs). Ranks of other processes may still read
+ * them, and then report an error and not what they have read. So it is when a call has failed and its stream says so. On
+ * host ranks. */
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 /* Ends all work and refuses new, keeps the handle for split and shrink. revokeFlags: NCCL_REVOKE_DEFAULT. Since
  * 2.28.7. */

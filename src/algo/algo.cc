@@ -28,7 +28,7 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
-    {"bruck", Bruck}, {"direct", Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise}, {"pull", Pull},
+    {"bruck", Bruck}, {kDirect, Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise}, {kPull, Pull},
     {"push", Push},   {"rhd", Rhd},       {"tree", Tree},       {"twoshot", Twoshot},
 };
 constexpr std::string_view kRing = "ring";
@@ -116,15 +116,15 @@ std::vector<std::string_view> Algorithms(Kind kind, const plan::Placement& place
   static const Table kFlat = [] {
     Table table;
     const auto at = [&table](Kind k) -> Names& { return table[static_cast<size_t>(k)]; };
-    at(Kind::kAllReduce) = {"direct", "twoshot", "oneshot", "rhd", "ring", "tree"};
-    at(Kind::kBroadcast) = {"direct", "oneshot", "tree", "ring"};
-    at(Kind::kReduce) = {"direct", "twoshot", "oneshot", "tree", "ring"};
+    at(Kind::kAllReduce) = {"direct", "twoshot", "oneshot", "rhd", "ring", "tree", "pull"};
+    at(Kind::kBroadcast) = {"direct", "oneshot", "tree", "ring", "pull"};
+    at(Kind::kReduce) = {"direct", "twoshot", "oneshot", "tree", "ring", "pull"};
     at(Kind::kAllGather) = {"direct", "oneshot", "bruck", "rhd", "ring", "pull"};
     at(Kind::kReduceScatter) = {"direct", "oneshot", "pairwise", "rhd", "ring", "push"};
     at(Kind::kAllToAll) = {"direct", "oneshot", "pairwise", "bruck", "push"};
-    at(Kind::kGather) = {"direct", "oneshot", "tree"};
+    at(Kind::kGather) = {"direct", "oneshot", "tree", "pull"};
     at(Kind::kScatter) = {"direct", "oneshot", "tree"};
-    at(Kind::kSendRecv) = {"direct", "oneshot"};
+    at(Kind::kSendRecv) = {"direct", "oneshot", "pull"};
     at(Kind::kBarrier) = {"oneshot"};
     return table;
   }();

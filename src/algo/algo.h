@@ -22,6 +22,9 @@ std::vector<std::string_view> Algorithms(plan::Kind kind, const plan::Placement&
 // Every algorithm of any kind and placement, in alphabetical order.
 const std::vector<std::string_view>& AllAlgorithms();
 
+// Ranks use each other's buffers. The second is there where they write into each other's in the first, and do not there.
+inline constexpr std::string_view kDirect = "direct", kPull = "pull";
+
 // The schedule of `algorithm` for the contract with `lanes` >= 1 lanes. kInvalidArgument, naming what there is, when
 // the algorithm does not implement the kind. Deterministic: every rank generates the same object. For up to 4096 ranks, or
 // 16384 where a rank's operations are few (all_reduce, broadcast and reduce by tree and hierarchical_tree).

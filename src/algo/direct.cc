@@ -1,15 +1,20 @@
 // Direct: data goes from the user's input to the user's output in one operation, whoever owns the two.
 //
 // A first exchange of signals tells every rank that all buffers are ready (and carries their addresses), a last one
-// that nobody touches them any more. Between them each byte is read once from every input that holds it and written
-// once to every output that wants it: the least the memory system can do. Work is split evenly: rank r does part r.
+// that nobody touches them any more. The closing exchange names only the ranks whose buffers were touched. One turn, hence
+// no credits.
 //
-// The closing exchange names only the ranks whose buffers were touched. One turn, hence no credits.
+// In "direct" each byte is read once from every input that holds it and written once to every output that wants it, whoever
+// does it: the least the memory system can do, with the work split evenly. That takes ranks that write into each other's
+// outputs, and so ranks that end together: whoever is in the middle of such a write when the owner gives up goes on writing.
 //
-// "direct" has a rank write what it has read once to all outputs, and "pull" has it fill its own output from all inputs:
-// more to read, but no cache line of an output is written by two ranks, which short runs side by side would be. An
-// all-to-all is pulled in "direct"; in "push" a rank reads its own input, whole pages of it in order, where its blocks
-// are rows side by side. A reduce-scatter is pulled too; in "push" a rank reduces its part of all blocks.
+// In "pull" a rank writes nothing but its own output, so that one that is late, or stopped, spoils nothing of anybody
+// else's. An all-reduce takes a second step for that, in which a rank reads what the others have reduced, and where one
+// rank alone gets anything that one does the work. It also serves where blocks lie side by side in short runs: no cache
+// line of an output is written by two ranks.
+//
+// An all-to-all, a reduce-scatter and a scatter are pulled in "direct". In "push" a rank reads its own input, whole pages of
+// it in order, where its blocks are rows side by side; in a reduce-scatter it reduces its part of all blocks.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -21,12 +26,27 @@ using plan::Operand;
 
 namespace {
 
-// Endpoints. kOpen carries the prologue and, as its second signal, the closing exchange between all ranks.
+// Endpoints. kOpen carries the prologue and, as its further signals, all other exchanges between all ranks.
 constexpr int kOpen = 0;
 constexpr int kRelease = 1;   // token: lane 0 has heard of every peer
 constexpr int kToRoot = 2;    // closing, where only the root's buffers were touched
 
-int Parts(const Contract& c) {
+enum class Style : uint8_t { kDirect, kPull, kPush };
+
+// What one rank does on one lane.
+struct Strand {
+  Builder* b;
+  const Contract& c;
+  int r;
+  int said;  // signals of kOpen made so far: lane 0 has exchanged the first ones with all peers
+};
+
+// The rank at which data starts or ends, where all others deal with that one alone.
+int Root(const Contract& c) { return c.kind == Kind::kSendRecv ? 0 : c.root; }
+
+int Parts(const Contract& c, Style style) {
+  if (style == Style::kPush) return c.kind == Kind::kReduceScatter ? c.ranks : 1;
+  if (style == Style::kPull) return c.kind == Kind::kAllReduce ? c.ranks : 1;
   switch (c.kind) {
     case Kind::kAllReduce:
     case Kind::kReduce:
@@ -49,27 +69,98 @@ std::vector<Operand> AllOutputs(const Builder& b, int block, int part) {
   return v;
 }
 
-void PullData(Builder* b, const Contract&, int r) {
-  for (int q = 0; q < b->ranks(); ++q) b->Copy(r, {Out(r, q)}, In(q));
+// What the strand has done is done on all ranks.
+void Exchange(Strand* s) {
+  s->b->Signal(s->r, plan::kAllPeers, kOpen);
+  s->b->WaitAll(s->r, kOpen, ++s->said);
 }
 
-void PushData(Builder* b, const Contract& c, int r) {
-  for (int step = 0; step < b->ranks(); ++step) {
-    const int q = b->Shift(r, step);
-    if (c.kind == Kind::kReduceScatter) {
-      b->Reduce(r, {Out(q, 0, r)}, AllInputs(*b, q, r), State::kFinal);
-    } else {
-      b->Copy(r, {Out(q, r)}, In(r, q));
-    }
+// Only the root's buffers were touched by others.
+void CloseAtRoot(Strand* s) {
+  const int root = Root(s->c);
+  if (s->r != root) {
+    s->b->Signal(s->r, root, kToRoot);
+  } else if (s->c.kind == Kind::kSendRecv) {
+    s->b->Wait(root, 1, kToRoot);
+  } else {
+    s->b->WaitAll(root, kToRoot);
   }
 }
 
-void MoveData(Builder* b, const Contract& c, int r) {
-  switch (c.kind) {
+// Only the root touched the buffers of others.
+void CloseByRoot(Strand* s) {
+  if (s->r == s->c.root) {
+    s->b->Signal(s->r, plan::kAllPeers, kOpen);
+  } else {
+    s->b->Wait(s->r, s->c.root, kOpen, s->said + 1);
+  }
+}
+
+// ---- pull ----
+
+// Rank r reduces part r for itself, and reads the other parts where they have been reduced.
+void PullAllReduce(Strand* s) {
+  const int r = s->r;
+  s->b->Reduce(r, {Out(r, 0, r)}, AllInputs(*s->b, 0, r), State::kFinal);
+  s->b->Signal(r, plan::kAllPeers, kOpen);
+  ++s->said;
+  for (int step = 1; step < s->b->ranks(); ++step) {
+    const int q = s->b->Shift(r, step);
+    s->b->Wait(r, q, kOpen, s->said);
+    s->b->Copy(r, {Out(r, 0, q)}, Out(q, 0, q));
+  }
+  Exchange(s);
+}
+
+// Block b of the output, for all b in ascending order, so that blocks that lie side by side can be copied at once.
+void PullBlocks(Strand* s) {
+  for (int q = 0; q < s->b->ranks(); ++q) s->b->Copy(s->r, {Out(s->r, q)}, In(q));
+}
+
+void Pull(Strand* s) {
+  const int r = s->r, root = Root(s->c);
+  switch (s->c.kind) {
+    case Kind::kAllReduce: return PullAllReduce(s);
+    case Kind::kAllGather:
+      PullBlocks(s);
+      return Exchange(s);
+    case Kind::kGather:
+      if (r == root) PullBlocks(s);
+      return CloseByRoot(s);
+    case Kind::kReduce:
+      if (r == root) s->b->Reduce(r, {Out(r)}, AllInputs(*s->b, 0, 0), State::kFinal);
+      return CloseByRoot(s);
+    default:  // kBroadcast, kSendRecv
+      if (plan::OutputBlocks(s->c, r) != 0) s->b->Copy(r, {Out(r)}, In(root));
+      return CloseAtRoot(s);
+  }
+}
+
+// ---- push ----
+
+void Push(Strand* s) {
+  Builder* const b = s->b;
+  for (int step = 0; step < b->ranks(); ++step) {
+    const int q = b->Shift(s->r, step);
+    if (s->c.kind == Kind::kReduceScatter) {
+      b->Reduce(s->r, {Out(q, 0, s->r)}, AllInputs(*b, q, s->r), State::kFinal);
+    } else {
+      b->Copy(s->r, {Out(q, s->r)}, In(s->r, q));
+    }
+  }
+  Exchange(s);
+}
+
+// ---- direct ----
+
+void Direct(Strand* s) {
+  Builder* const b = s->b;
+  const int r = s->r, root = Root(s->c);
+  switch (s->c.kind) {
     case Kind::kAllReduce: b->Reduce(r, AllOutputs(*b, 0, r), AllInputs(*b, 0, r), State::kFinal); break;
-    case Kind::kReduce: b->Reduce(r, {Out(c.root, 0, r)}, AllInputs(*b, 0, r), State::kFinal); break;
+    case Kind::kReduce: b->Reduce(r, {Out(root, 0, r)}, AllInputs(*b, 0, r), State::kFinal); break;
     case Kind::kReduceScatter: b->Reduce(r, {Out(r)}, AllInputs(*b, r, 0), State::kFinal); break;
-    case Kind::kBroadcast: b->Copy(r, AllOutputs(*b, 0, r), In(c.root, 0, r)); break;
+    case Kind::kBroadcast: b->Copy(r, AllOutputs(*b, 0, r), In(root, 0, r)); break;
     case Kind::kAllGather: b->Copy(r, AllOutputs(*b, r, 0), In(r)); break;
     case Kind::kAllToAll:
       // Pulled, so that what this rank uses next is in its own cache.
@@ -78,44 +169,33 @@ void MoveData(Builder* b, const Contract& c, int r) {
         b->Copy(r, {Out(r, q)}, In(q, r));
       }
       break;
-    case Kind::kGather: b->Copy(r, {Out(c.root, r)}, In(r)); break;
-    case Kind::kScatter: b->Copy(r, {Out(r)}, In(c.root, r)); break;
+    case Kind::kGather:
+      b->Copy(r, {Out(root, r)}, In(r));
+      return CloseAtRoot(s);
+    case Kind::kScatter:
+      b->Copy(r, {Out(r)}, In(root, r));
+      return CloseAtRoot(s);
     case Kind::kSendRecv:  // the sender pushes half, the receiver pulls half
       b->Copy(r, {Out(1, 0, r)}, In(0, 0, r));
       break;
     case Kind::kBarrier: break;
   }
+  Exchange(s);
 }
 
-// Lane 0 exchanged signals with all peers already; on the other lanes this is the first signal of the endpoint.
-void Close(Builder* b, const Contract& c, int r, int lane) {
-  if (c.kind == Kind::kGather || c.kind == Kind::kScatter) {
-    if (r != c.root) {
-      b->Signal(r, c.root, kToRoot);
-    } else {
-      b->WaitAll(r, kToRoot);
-    }
-    return;
-  }
-  b->Signal(r, plan::kAllPeers, kOpen);
-  b->WaitAll(r, kOpen, lane == 0 ? 2 : 1);
-}
-
-plan::Schedule Make(const Contract& contract, int lanes, std::string_view name,
-                    void (*move)(Builder* b, const Contract& c, int r)) {
-  Builder b(contract, name, name == "push" && contract.kind == Kind::kReduceScatter ? contract.ranks : Parts(contract));
+plan::Schedule Make(const Contract& contract, int lanes, std::string_view name, Style style, void (*work)(Strand* s)) {
+  Builder b(contract, name, Parts(contract, style));
   plan::Schedule schedule = b.Empty();
   for (int lane = 0; lane < lanes; ++lane) {
     for (int r = 0; r < b.ranks(); ++r) {
+      Strand strand{&b, contract, r, 0};
       if (lane == 0) {
-        b.Signal(r, plan::kAllPeers, kOpen);
-        b.WaitAll(r, kOpen);
+        Exchange(&strand);
         if (lanes > 1) b.Signal(r, r, kRelease);
       } else {
         b.WaitToken(r, 0, kRelease);
       }
-      move(&b, contract, r);
-      Close(&b, contract, r, lane);
+      work(&strand);
     }
     b.MoveTo(&schedule);
   }
@@ -126,10 +206,12 @@ plan::Schedule Make(const Contract& contract, int lanes, std::string_view name,
 
 }  // namespace
 
-plan::Schedule Direct(const Contract& contract, int lanes) { return Make(contract, lanes, "direct", MoveData); }
+plan::Schedule Direct(const Contract& contract, int lanes) {
+  return Make(contract, lanes, "direct", Style::kDirect, Direct);
+}
 
-plan::Schedule Pull(const Contract& contract, int lanes) { return Make(contract, lanes, "pull", PullData); }
+plan::Schedule Pull(const Contract& contract, int lanes) { return Make(contract, lanes, "pull", Style::kPull, Pull); }
 
-plan::Schedule Push(const Contract& contract, int lanes) { return Make(contract, lanes, "push", PushData); }
+plan::Schedule Push(const Contract& contract, int lanes) { return Make(contract, lanes, "push", Style::kPush, Push); }
 
 }  // namespace axccl::algo

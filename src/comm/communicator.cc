@@ -179,24 +179,30 @@ Status Communicator::Failure() const {
 }
 
 void Communicator::Fail(const Status& status) {
-  {
-    std::lock_guard lock(failure_mutex_);
-    if (!failure_.ok()) return;
-    failure_ = status;
-  }
-  failed_.store(true, std::memory_order_seq_cst);
+  if (!SetFailure(status, status)) return;
   AXCCL_WARN("communicator %s rank %d of %d: %.*s", identity_.name.c_str(), identity_.rank, identity_.ranks,
              static_cast<int>(status.message().size()), status.message().data());
   Interrupt();
-  Publish(status);
+  Tell();
 }
 
-// Tells the peers; the first word stays.
-void Communicator::Publish(const Status& status) {
-  if (published_.exchange(true, std::memory_order_relaxed)) return;
+// The first failure stays, and so does what peers were told first. Peers that read this rank's buffers can see it before
+// anybody here does, and so before the application gets its buffers back: see exec::Operation::ReadWhileOwned.
+bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
+  std::lock_guard lock(failure_mutex_);
+  if (!failure_.ok()) return false;
+  failure_ = status;
   exec::BlockHeader* header = block_->header();
-  status.message().copy(header->error_text, exec::kErrorText - 1);
-  header->error.store(static_cast<uint32_t>(status.code()), std::memory_order_seq_cst);
+  to_peers.message().copy(header->error_text, exec::kErrorText - 1);
+  header->error.store(static_cast<uint32_t>(to_peers.code()), std::memory_order_seq_cst);
+  // What the application then writes comes later for those who read it.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  failed_.store(true, std::memory_order_seq_cst);
+  return true;
+}
+
+// Wakes the peers, and sends the failure to those that share no memory.
+void Communicator::Tell() {
   const transport::RemoteRank::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
     if (member.rank != identity_.rank) exec::WakeMember(member);
@@ -242,10 +248,6 @@ Status Communicator::CallRead(uint32_t pid, void* local, uint64_t remote, size_t
   return shm::CallRead(pid, local, remote, bytes);
 }
 
-Status Communicator::CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) {
-  return shm::CallWrite(pid, local, remote, bytes);
-}
-
 // Operations that wait look after their peers themselves (Operation::SlowCheck, CudaWaits): a peer that leaves harms nobody
 // who needs nothing from it. But calls that differ are everybody's error, also of those that have done their part of one.
 Status Communicator::AsyncError() {
@@ -258,17 +260,12 @@ Status Communicator::AsyncError() {
 }
 
 void Communicator::Abort(const Status& reason) {
-  {
-    std::lock_guard lock(failure_mutex_);
-    if (failure_.ok()) failure_ = reason;
-  }
-  failed_.store(true, std::memory_order_seq_cst);
+  const bool first = SetFailure(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   Interrupt();
-  Publish(MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
-  // The step that may be under way here, or in a rank of this process that works on this rank's buffers, is the last one.
-  for (const exec::Member& member : members_) {
-    if (member.same_process) device::host::Device::Get(member.device)->queue()->Quiesce();
-  }
+  if (first) Tell();
+  // The steps that may be under way here are the last ones: of this rank, and of ranks of this process that work on its
+  // buffers, in whatever queue they are driven.
+  Scheduler::Process().Quiesce();
   Scheduler::Process().Notify();
 }
 

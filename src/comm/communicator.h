@@ -92,7 +92,6 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   const tune::Chooser& chooser() const override { return *chooser_; }
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
-  Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override { return block_->Take(bytes, offset); }
   uint64_t cache_bytes() const override { return settings_.machine.cache_bytes; }
   double timeout_seconds() const override { return settings_.timeout_seconds; }
@@ -117,7 +116,9 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
 
  private:
   Result<std::vector<exec::Member>> PairMembers(int src, int dst);
-  void Publish(const Status& status);
+  // False when there was a failure already.
+  bool SetFailure(const Status& status, const Status& to_peers);
+  void Tell();
 
   const Identity identity_;
   const Settings settings_;
@@ -134,7 +135,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   ChannelTable channels_{this};
   ControlExchange control_;
 
-  std::atomic<bool> failed_{false}, published_{false};
+  std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;
   Status failure_;
   std::atomic<uint64_t> operations_{0};

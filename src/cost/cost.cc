@@ -114,17 +114,20 @@ Weight Paper::Work(const Op& op, int rank) const {
   w.fixed = machine_.op_seconds;
   // Reading and writing are each half of a copy.
   const double cached = 0.5 / machine_.cached_bytes_per_second, memory = 0.5 / machine_.memory_bytes_per_second;
+  const auto by_call = [&](const Operand& o) { return by_call_ && o.buffer != plan::Buffer::kScratch && o.rank != rank; };
+  // A call takes what is copied to its first destination, and what is reduced to working space.
+  const bool brought = op.kind == OpKind::kCopy && by_call(op.src[0]);
   for (const auto* operands : {&op.dst, &op.src}) {
     for (const Operand& o : *operands) {
-      const bool user = o.buffer != plan::Buffer::kScratch;
-      w.cached += o.parts * cached;
-      w.memory += o.parts * (user ? memory : cached);
-      if (user && by_call_ && o.rank != rank) {
-        // One more copy, between there and working space here.
+      const bool called = by_call(o), source = operands == &op.src;
+      if (called) {
         w.fixed += machine_.call_seconds;
         w.cached += o.parts / machine_.call_bytes_per_second;
         w.memory += o.parts / machine_.call_bytes_per_second;
       }
+      if (brought && (source || &o == &op.dst[0])) continue;
+      w.cached += o.parts * cached;
+      w.memory += o.parts * (o.buffer == plan::Buffer::kScratch || (called && source) ? cached : memory);
     }
   }
   return {w.fixed * load_, w.cached * load_, w.memory * load_};

@@ -230,7 +230,7 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
   tune::Choice choice;
   if (call.uneven()) {
     // The algorithms whose every move is of one block of some rank, so that it is known how long.
-    choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
+    choice.algorithm = access >= tune::Access::kRead ? tune::DirectAlgorithm(call.kind, access) : "oneshot";
   } else {
     choice = host_->chooser().Choose(
         tune::Query{contract, call.count * element, call.type, access, call.group_order, short_runs, split_rows, placement_});
@@ -242,6 +242,9 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
   AXCCL_ASSIGN_OR_RETURN(prepared.program, host_->GetProgram(contract, choice.algorithm, lanes, self_, placement_));
   if (call.group_order && !prepared.program->plan->group_order)
     return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",
+                      prepared.program->plan->schedule.algorithm.c_str(), size());
+  if (minds_owners && !all_same_process_ && prepared.program->plan->pushes)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks writes into buffers of other processes, which they may not outlive",
                       prepared.program->plan->schedule.algorithm.c_str(), size());
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
   Locate(call, &prepared);
@@ -420,8 +423,10 @@ Status Channel::CompareCalls(int position) const {
   return Status();
 }
 
+// What a member has told of its failure. Sequentially consistent: it is told before the steps under way in this process are
+// looked at, and looked for in every step (Operation::Leave).
 Status Channel::FailureOf(const Member& peer) {
-  const uint32_t error = peer.header->error.load(std::memory_order_acquire);
+  const uint32_t error = peer.header->error.load(std::memory_order_seq_cst);
   if (error == 0) return Status();
   char text[kErrorText];
   std::copy_n(peer.header->error_text, kErrorText, text);
@@ -434,6 +439,13 @@ Status Channel::CheckFailures() const {
   for (const Member& peer : members_) {
     Status failure = FailureOf(peer);
     if (failure.code() != Code::kRemoteError && !failure.ok()) return failure;
+  }
+  return Status();
+}
+
+Status Channel::CheckOwners() const {
+  for (int p = 0; p < size(); ++p) {
+    if (p != self_) AXCCL_RETURN_IF_ERROR(FailureOf(member(p)));
   }
   return Status();
 }

@@ -42,7 +42,7 @@ struct Member {
   bool same_process = false;
   int device = 0;                // host device, where same_process
   int machine = 0;               // the same number for ranks that share memory, on every rank
-  bool call_copy = false;        // process_vm_readv/writev work in both directions
+  bool call_copy = false;        // process_vm_readv works in both directions
   int area = -1;  // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
 };
 
@@ -66,9 +66,8 @@ class Host {
   virtual const tune::Chooser& chooser() const = 0;
   // Whether [p, p + bytes) is in this process's heap, and where.
   virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
-  // Copies from and to plain memory of another process by system call.
+  // Copies from plain memory of another process by system call.
   virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
-  virtual Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) = 0;
   // Shared memory of this rank, zeroed, and its place in the heap. Until the communicator is gone.
   virtual Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) = 0;
   virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
@@ -191,6 +190,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Status CheckMembers(int waiting_for) const;
   // What a member found wrong itself, such as calls that differ; not that it left, or misses somebody who did.
   Status CheckFailures() const;
+  // An error when a member has failed or aborted.
+  Status CheckOwners() const;
   // What is said of a process of this machine that died.
   static Status DeathOf(const Member& peer);
 
@@ -202,11 +203,17 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool last_was_barrier = true;
   uint64_t inline_bytes = kLineData;  // slots that are not larger live in lines; set before its first operation
   bool minds_runs = true;    // plans are chosen by the runs of views, too; set before its first operation
+  bool minds_owners = true;  // ranks of other processes only read this rank's buffers; set before its first operation
   bool group_order = false;  // all its reductions are in group order; set before its first operation
   const void* running = nullptr;  // the operation that runs, for launches of several
 
   // Weakest access any two members have to plain memory, and whether all share one process.
   bool all_same_process() const { return all_same_process_; }
+  // What members may do with each other's buffers, once they have mapped all of them. Whoever only reads harms nobody by
+  // being late: an owner that has failed or was aborted may use its buffers for something else, at once.
+  tune::Access mapped_access() const {
+    return minds_owners && !all_same_process_ ? tune::Access::kRead : tune::Access::kMapped;
+  }
   bool all_call_copy() const { return all_call_copy_; }
   // Any of the members that are remote, or null: it stands for all of them where it is about progress.
   transport::RemoteRank* remote() const { return remote_; }

@@ -29,9 +29,16 @@ uint64_t Target(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 Poll Operation::Fail(Status status) {
   channel_->host()->Fail(status);
   status_ = std::move(status);
-  stage_ = Stage::kFinished;
+  return Leave();
+}
+
+// The communicator has failed, which peers are told. What ranks of this process do with this rank's buffers ends with the
+// steps they are in; ranks of other processes only read them, and look for the failure before they believe what they read.
+Poll Operation::Leave() {
+  if (stage_ != Stage::kLeaving) others_ = device::host::StepsUnderWay::InProcess();
   polling_.End(false);
-  return Poll::kDone;
+  stage_ = others_.Ended() ? Stage::kFinished : Stage::kLeaving;
+  return stage_ == Stage::kFinished ? Poll::kDone : Poll::kBlocked;
 }
 
 // What has come for this rank or others of the process. A new operation first sends what it has to send.
@@ -44,11 +51,10 @@ void Operation::TakeMessages() {
 
 Poll Operation::Progress() {
   if (stage_ == Stage::kFinished) return Poll::kDone;
+  if (stage_ == Stage::kLeaving) return Leave();
   if (channel_->host()->failed()) {
     status_ = channel_->host()->Failure();
-    stage_ = Stage::kFinished;
-    polling_.End(false);
-    return Poll::kDone;
+    return Leave();
   }
   TakeMessages();
   if (stage_ == Stage::kNew) {
@@ -113,7 +119,7 @@ Status Operation::Start() {
   if (call_.uneven() && channel_->size() == 1) AXCCL_RETURN_IF_ERROR(SettlePieces());
   // Uneven calls begin with ranks telling each other their pieces, as direct ones do.
   const bool scratch_only = channel_->remote() != nullptr && !call_.uneven();
-  AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, scratch_only ? tune::Access::kNone : tune::Access::kMapped));
+  AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, scratch_only ? tune::Access::kNone : channel_->mapped_access()));
   if (main_->instead_for != 0) {
     --main_->instead_for;
     main_ = main_->instead;
@@ -220,6 +226,8 @@ Operation::Run Operation::RunLane(uint32_t lane) {
       if (step.kind == OpKind::kWait) {
         run = PassWait(step, lane, turn);
       } else if (step.kind == OpKind::kSignal) {
+        const bool opens = lane == 0 && state.step < prepared_->program->prologue;
+        if (!opens && !ReadWhileOwned()) return Run::kFailed;
         Signal(step, lane, turn);
       } else {
         run = MembersPresent() ? Move(step, lane, &state) : Run::kFailed;
@@ -266,8 +274,8 @@ bool Operation::PassedPlain(const Step& step, uint64_t turn) const {
          line->sequence.load(std::memory_order_relaxed) == static_cast<uint32_t>(sequence_);
 }
 
-// A member that aborts takes its buffers away: no step that begins after that may touch them (an abort waits for the steps
-// that had begun, see Queue::Quiesce).
+// A member that fails or aborts takes its buffers away: no step that begins after that may touch them. What had begun it
+// waits for in its own process (Leave), and of others it is what ReadWhileOwned is for.
 bool Operation::MembersPresent() {
   if (members_checked_ || !prepared_->program->plan->schedule.direct) return true;
   members_checked_ = true;
@@ -275,10 +283,22 @@ bool Operation::MembersPresent() {
   return status_.ok();
 }
 
+// Whether what has been read of members' buffers was theirs to show, and so is what they called with: a member that fails
+// says so before the application has its buffers again, and until this rank has signalled none of those it has read from can
+// have ended well. So nobody hears of what a late reader found in memory that was used for something else by then. The reads
+// are ordered before the look as in a seqlock.
+bool Operation::ReadWhileOwned() {
+  if (!prepared_->program->plan->schedule.direct) return true;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  status_ = channel_->CheckOwners();
+  return status_.ok();
+}
+
+// Sequentially consistent, as it is the look after Arm (waiting.h).
 bool Operation::Ready(const Step& step, uint64_t turn) const {
   const Member& peer = channel_->member(step.peer);
   const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
-  return line->value.load(std::memory_order_acquire) >= Target(turn, step.value);
+  return line->value.load(std::memory_order_seq_cst) >= Target(turn, step.value);
 }
 
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {

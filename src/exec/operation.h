@@ -31,7 +31,7 @@ class Operation {
 
  private:
   enum class Run : uint8_t { kDone, kBlocked, kAgain, kSwitched, kFailed };
-  enum class Stage : uint8_t { kNew, kBarrier, kMain, kFinished };
+  enum class Stage : uint8_t { kNew, kBarrier, kMain, kLeaving, kFinished };
 
   struct LaneState {
     uint32_t step = 0;
@@ -53,12 +53,14 @@ class Operation {
   void Begin(Stage stage, const Prepared* prepared);
   void EndStage();
   device::host::Poll Fail(Status status);
+  device::host::Poll Leave();
 
   Run RunStage();
   Run RunLane(uint32_t lane);
   Run RunPlain();
   bool PassedPlain(const Step& step, uint64_t turn) const;
   bool MembersPresent();
+  bool ReadWhileOwned();
   bool Ready(const Step& step, uint64_t turn) const;
   Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
   Run Blocked(int waiting_for);
@@ -101,6 +103,7 @@ class Operation {
   bool PlainCopy(const Step& step, const Places& places) const;
   void MoveLocal(const Step& step, const Places& places, uint64_t count);
   Status MoveByCall(const Step& step, const Portion& portion);
+  Status Fetch(uint32_t operand, uint64_t from, std::byte* to, uint64_t bytes);
 
   // Reductions by callback (operation_fold.cc).
   void FoldFlat(const Places& places, uint64_t count);
@@ -188,6 +191,7 @@ class Operation {
   bool members_checked_ = false;  // in this Progress(), before members' buffers are touched
   std::chrono::steady_clock::time_point started_{}, checked_{};
   Status status_;
+  device::host::StepsUnderWay others_;  // what is waited for in kLeaving
 
   LaneState& State(uint32_t lane) { return lane == 0 ? first_lane_ : more_lanes_[lane - 1]; }
 };

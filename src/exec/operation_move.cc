@@ -25,7 +25,7 @@ std::byte* Operation::Address(uint32_t operand, const Portion& portion) const {
   return *place.base + place.offset[portion.turn % plan::kRotation] + inside;
 }
 
-// Whether the operand is plain memory of another process.
+// Whether the operand is plain memory of another process; no plan that runs then writes there.
 bool Operation::ByCall(uint32_t index) const {
   const Operand& operand = prepared_->program->operands[index];
   const Channel::Binding& binding = channel_->bindings[operand.rank];
@@ -119,56 +119,44 @@ void Operation::MovePlain(const Step& step, uint64_t turn, uint64_t set) {
   }
 }
 
-// Some operands are plain memory of other processes: fetch those sources into bounce space, move, and send those
-// destinations on.
+// Reads a source that is plain memory of another process.
+Status Operation::Fetch(uint32_t operand, uint64_t from, std::byte* to, uint64_t bytes) {
+  const Member& owner = channel_->member(prepared_->program->operands[operand].rank);
+  Status status = channel_->host()->CallRead(owner.process->pid(), to, from, bytes);
+  // Its process may be found to be gone before its death is, and another one may have its number by now.
+  if (status.code() == Code::kRemoteError || (status.ok() && owner.process->Died())) return Channel::DeathOf(owner);
+  if (status.ok()) return status;
+  // Whoever has failed may have given its memory back.
+  AXCCL_RETURN_IF_ERROR(channel_->CheckOwners());
+  return status;
+}
+
+// Some sources are plain memory of other processes: a copy has them brought where they belong, a reduction into bounce space.
 Status Operation::MoveByCall(const Step& step, const Portion& portion) {
   const uint64_t bytes = portion.count * ElementSize(call_.type);
-  const size_t stride = (bytes + 63) / 64 * 64;
-  channel_->bounce.resize(std::max(channel_->bounce.size(), stride * (step.num_src + size_t{1})));
   Places places = Gather(step, portion);
-  Host* host = channel_->host();
-  const Operand* operand = &prepared_->program->operands[step.operands];
-  const auto owner = [&](uint32_t i) -> const Member& { return channel_->member(operand[i].rank); };
-  // Its process may be found to be gone before its death is.
-  const auto checked = [&](uint32_t i, Status status) {
-    return status.code() == Code::kRemoteError ? Channel::DeathOf(owner(i)) : std::move(status);
-  };
+  // An address of another process may be that of a destination, too: nothing is in place here.
+  places.num_dst = step.num_dst;
+  for (uint32_t i = 0; i < step.num_dst; ++i) channel_->dst[i] = Address(step.operands + i, portion);
+  const uint32_t sources = step.operands + step.num_dst;
+  const auto address = [&](uint32_t i) { return reinterpret_cast<uint64_t>(channel_->src[i]); };
+  if (PlainCopy(step, places) && places.num_dst == 1)
+    return Fetch(sources, address(0), static_cast<std::byte*>(channel_->dst[0]), bytes);
+  const size_t stride = (bytes + 63) / 64 * 64;
+  channel_->bounce.resize(std::max(channel_->bounce.size(), stride * step.num_src));
   for (uint32_t i = 0; i < step.num_src; ++i) {
-    const uint32_t o = step.num_dst + i;
-    if (!ByCall(step.operands + o)) continue;
-    std::byte* local = channel_->bounce.data() + stride * (i + size_t{1});
-    const auto where = reinterpret_cast<uint64_t>(channel_->src[i]);
-    AXCCL_RETURN_IF_ERROR(checked(o, host->CallRead(owner(o).process->pid(), local, where, bytes)));
+    if (!ByCall(sources + i)) continue;
+    std::byte* const local = channel_->bounce.data() + stride * i;
+    AXCCL_RETURN_IF_ERROR(Fetch(sources + i, address(i), local, bytes));
     channel_->src[i] = local;
   }
-  // One local result serves all remote destinations.
-  std::byte* result = nullptr;
-  size_t local_dst = 0;
-  for (uint32_t i = 0; i < step.num_dst; ++i) {
-    if (ByCall(step.operands + i)) continue;
-    result = Address(step.operands + i, portion);
-    channel_->dst[local_dst++] = result;
-  }
-  if (PlainCopy(step, places)) {
-    if (local_dst == 1 && result == channel_->src[0]) local_dst = 0;
-    result = static_cast<std::byte*>(const_cast<void*>(channel_->src[0]));
-  } else if (local_dst == 0) {
-    result = channel_->bounce.data();
-    channel_->dst[local_dst++] = result;
-  }
-  places.num_dst = static_cast<int>(local_dst);
-  places.to_user_only = false;  // about to be read again
   MoveLocal(step, places, portion.count);
-  for (uint32_t i = 0; i < step.num_dst; ++i) {
-    if (!ByCall(step.operands + i)) continue;
-    const auto where = reinterpret_cast<uint64_t>(Address(step.operands + i, portion));
-    AXCCL_RETURN_IF_ERROR(checked(i, host->CallWrite(owner(i).process->pid(), result, where, bytes)));
-  }
   return Status();
 }
 
 bool Operation::AnyByCall(const Step& step) const {
-  for (uint32_t i = step.operands; i < step.operands + step.num_dst + step.num_src; ++i) {
+  const uint32_t sources = step.operands + step.num_dst;
+  for (uint32_t i = sources; i < sources + step.num_src; ++i) {
     if (ByCall(i)) return true;
   }
   return false;
@@ -179,7 +167,7 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
   const uint64_t turn = channel_->turn + state->turn;
   const uint64_t set = prepared_->SetOffset(turn);
   const bool by_call = binds_by_call_ && AnyByCall(step);
-  const uint64_t most = by_call ? kBounceBytes : kMoveBytes;
+  const uint64_t most = by_call && step.kind == OpKind::kReduce ? kBounceBytes : kMoveBytes;
   const uint32_t together = prepared_->together ? step.together : 1;
   for (; state->part < step.parts; ++state->part, state->offset = 0) {
     const uint32_t data_part = prepared_->program->data_parts[step.data_parts + state->part];

@@ -30,6 +30,9 @@ struct Plan {
   // of it (kernels::ReduceRequest::round_factored), all such plans give the same bits. True where nothing is reduced.
   // Computed by the verifier.
   bool group_order = false;
+  // Some rank writes into another's output (Pushes): for ranks that cannot outlive the owner's call, as those of its own
+  // process.
+  bool pushes = false;
 };
 
 }  // namespace axccl::plan

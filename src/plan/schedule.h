@@ -101,4 +101,7 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
+// Whether a rank writes into another rank's output.
+bool Pushes(const Schedule& schedule);
+
 }  // namespace axccl::plan

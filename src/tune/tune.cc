@@ -25,7 +25,7 @@ using plan::Kind;
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-constexpr std::string_view kPull = "pull", kPush = "push", kLeader = "hierarchical_leader";
+constexpr std::string_view kPush = "push", kLeader = "hierarchical_leader";
 // Scratch a rank fills in one turn, small enough to be in a cache still when peers read it. Where ranks share cores, a
 // switch costs more than what the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
@@ -48,6 +48,7 @@ struct Costed {
   int slots = 0;
   int parts = 1;
   bool direct = false;
+  bool pushes = false;
   double fixed_seconds = 0;  // beside the model: the barrier that goes with a plan that is not complete
 
   bool staged() const { return !direct && slots > 0; }
@@ -92,7 +93,7 @@ std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, s
   if (!schedule.ok()) return std::nullopt;
   const double barrier = algo::Complete(*schedule) ? 0 : BarrierSeconds(machine, query.contract.ranks, query.placement);
   return Costed{cost::Model(*schedule, machine, query.access == Access::kCall, query.placement, joined ? 1 : lanes),
-                schedule->slots, schedule->parts, schedule->direct, barrier};
+                schedule->slots, schedule->parts, schedule->direct, plan::Pushes(*schedule), barrier};
 }
 
 // The one with the shortest time, and the first of these; -1: none may be chosen.
@@ -128,6 +129,12 @@ unsigned NumberOf(std::string_view algorithm) {
 std::string_view AlgorithmOf(unsigned number) {
   const std::vector<std::string_view>& all = algo::AllAlgorithms();
   return number < all.size() ? all[number] : "?";
+}
+
+std::string_view DirectAlgorithm(Kind kind, Access access) {
+  const auto names = algo::Algorithms(kind);
+  const bool pulls = ReadsOnly(access) && std::find(names.begin(), names.end(), algo::kPull) != names.end();
+  return pulls ? algo::kPull : algo::kDirect;
 }
 
 std::string_view BarrierAlgorithm(const plan::Placement& placement) {
@@ -231,6 +238,7 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   const std::optional<Costed> c = rule_->costs->Find(query, choice.algorithm, choice.lanes);
   if (!c) return exclude(Exclusion::kNoPlan);
   if (c->direct && query.access == Access::kNone) return exclude(Exclusion::kAccess);
+  if (c->pushes && ReadsOnly(query.access)) exclude(Exclusion::kPushes);
   if (!c->staged()) {
     choice.seconds = c->Seconds(query.block_bytes, 0);
     return;
@@ -266,7 +274,9 @@ std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algori
 }
 
 Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass pass) const {
-  if (pass.filtered && !rule_->filter.Admits(query.contract.kind, algorithm)) return Exclusion::kFilter;
+  const auto admits = [&](std::string_view name) { return rule_->filter.Admits(query.contract.kind, name); };
+  const bool stands_in = ReadsOnly(query.access) && algorithm == algo::kPull;
+  if (pass.filtered && !admits(algorithm) && !(stands_in && admits(algo::kDirect))) return Exclusion::kFilter;
   if (pass.paying && !Pays(query.contract.kind, algorithm, query.placement)) return Exclusion::kNoGain;
   if (query.group_order && !rule_->costs->InGroupOrder(query, algorithm)) return Exclusion::kGroupOrder;
   return Exclusion::kNone;
@@ -306,14 +316,14 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
   }
   const auto prefer = [&](std::string_view algorithm, Reason reason) {
     const Choice& best = d.candidates[static_cast<size_t>(d.chosen)].choice;
-    const int other = best.algorithm == "direct" ? Sibling(d.candidates, algorithm, best) : -1;
+    const int other = best.algorithm == algo::kDirect ? Sibling(d.candidates, algorithm, best) : -1;
     if (other < 0) return;
     d.chosen = other;
     d.reason = reason;
   };
   // The model knows nothing of cache lines that several ranks write at the same time, nor of pages that every rank reads a
   // part of.
-  if (query.short_runs) prefer(kPull, Reason::kShortRuns);
+  if (query.short_runs) prefer(algo::kPull, Reason::kShortRuns);
   if (query.split_rows) prefer(kPush, Reason::kSplitRows);
   d.choice = d.candidates[static_cast<size_t>(d.chosen)].choice;
   return d;

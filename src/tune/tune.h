@@ -23,9 +23,12 @@ inline constexpr int kNetworkLanes = 4;
 // What ranks may do with each other's user buffers in this operation; the weakest of all pairs.
 enum class Access : uint8_t {
   kNone,    // only scratch is shared
-  kCall,    // by system call (process_vm_readv and process_vm_writev)
+  kCall,    // read, by system call (process_vm_readv)
+  kRead,    // read, by loads: what ranks of other processes do, as who writes must end when the owner's call ends
   kMapped,  // loads and stores
 };
+// Whether it is reading alone. NCCL_ALGO's "direct" then stands for the plans in which ranks read each other's buffers.
+inline bool ReadsOnly(Access access) { return access == Access::kCall || access == Access::kRead; }
 
 struct Query {
   plan::Contract contract;
@@ -51,6 +54,9 @@ struct Choice {
 unsigned NumberOf(std::string_view algorithm);
 std::string_view AlgorithmOf(unsigned number);
 
+// The algorithm in which ranks use each other's buffers as far as they may, which is more than kNone.
+std::string_view DirectAlgorithm(plan::Kind kind, Access access);
+
 // What ranks so placed meet by between two operations that need it.
 std::string_view BarrierAlgorithm(const plan::Placement& placement);
 
@@ -61,6 +67,7 @@ enum class Exclusion : uint8_t {
   kNoGain,      // another one is as good or better for such a group, whatever the size
   kGroupOrder,  // it does not fold in group order
   kAccess,      // it needs the other ranks' buffers, which they do not reach
+  kPushes,      // its ranks write into each other's buffers, which they only read
   kScratch,     // not even a line for each of its slots fits into the scratch
   kNoPlan,      // it has no plan for such a group
 };

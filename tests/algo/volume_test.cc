@@ -109,6 +109,10 @@ TEST_P(Volume, DirectMovesEveryByteOnce) {
     EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllGather, n, "direct"), r), n - 1);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kAllGather, n, "pull"), r), n - 1);
     EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllGather, n, "pull"), r), 0);
+    const Schedule reading = Make(Kind::kAllReduce, n, "pull");
+    EXPECT_DOUBLE_EQ(BlocksGot(reading, r), 2 * (n - 1.0) / n);
+    EXPECT_DOUBLE_EQ(BlocksPut(reading, r), 0);
+    EXPECT_EQ(CountOps(reading, r, OpKind::kReduce), 1);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kReduceScatter, n, "direct"), r), n - 1);
     EXPECT_DOUBLE_EQ(BlocksPut(Make(Kind::kAllToAll, n, "push"), r), n - 1);
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kReduceScatter, n, "push"), r), n - 1);
@@ -116,7 +120,7 @@ TEST_P(Volume, DirectMovesEveryByteOnce) {
     EXPECT_DOUBLE_EQ(BlocksGot(Make(Kind::kAllToAll, n, "direct"), r), n - 1);
   }
   ForEachAlgorithm(n, [](const Contract& c, std::string_view algorithm) {
-    if (algorithm != "direct") return;
+    if (algorithm != "direct" && algorithm != "pull") return;
     EXPECT_EQ(Generate(c, algorithm, 2)->slots, 0) << Describe(c, algorithm, 2);
   });
 }

@@ -406,7 +406,9 @@ void VectorRunner::CheckAlgorithm(const Json& test) {
   if (found == has.end() || !found->second.contains(forced_) || dynamic) return;
   const char* taken = nullptr;
   ASSERT_OK(axcclCommGetLastAlgorithm(clique_.comm(), &taken));
-  EXPECT_EQ(taken, forced_);
+  // Ranks of other processes do not write into each other's buffers.
+  const bool pulls = forced_ == "direct" && context_.layout().processes > 1 && taken == std::string_view("pull");
+  EXPECT_TRUE(taken == forced_ || pulls) << taken << " in place of " << forced_;
 }
 
 // A channel of the vectors is a queue between the two processes that name it.

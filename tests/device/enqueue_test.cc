@@ -155,7 +155,7 @@ TEST(Enqueue, QuiesceWaitsForTheStepUnderWay) {
   std::atomic<bool> begun{false};
   std::thread quiescer([&] {
     begun = true;
-    queue->Quiesce();
+    Scheduler::Process().Quiesce();
     EXPECT_TRUE(station.left);
   });
   AwaitTrue([&] { return begun.load(); });

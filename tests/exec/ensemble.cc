@@ -118,15 +118,6 @@ Status FakeHost::CallRead(uint32_t pid, void* local, uint64_t remote, size_t byt
   return Status();
 }
 
-Status FakeHost::CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) {
-  AXCCL_RETURN_IF_ERROR(CheckThere(pid));
-  std::byte* to = Reach(pid, remote, bytes);
-  if (to == nullptr) return MakeStatus(Code::kSystemError, "write outside the memory of process %u", pid);
-  std::memcpy(to, local, bytes);
-  bytes_written_ += bytes;
-  return Status();
-}
-
 // ---- Ensemble ----
 
 Ensemble::Ensemble(const EnsembleOptions& options)

@@ -60,7 +60,6 @@ class FakeHost : public Host {
   const tune::Chooser& chooser() const override;
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
-  Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes) override;
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override;
   uint64_t cache_bytes() const override { return cache_bytes_; }
   double timeout_seconds() const override;
@@ -71,7 +70,6 @@ class FakeHost : public Host {
   void GiveNext(std::shared_ptr<const Program> program) { next_ = std::move(program); }
   // Bytes that calls of this rank have moved.
   uint64_t bytes_read() const { return bytes_read_; }
-  uint64_t bytes_written() const { return bytes_written_; }
 
  private:
   // Where a call finds memory of another process; null when that process has nothing there.
@@ -83,7 +81,7 @@ class FakeHost : public Host {
   std::atomic<bool> failed_{false};
   Status failure_;
   uint64_t cache_bytes_ = 1u << 30;
-  uint64_t bytes_read_ = 0, bytes_written_ = 0;
+  uint64_t bytes_read_ = 0;
   std::shared_ptr<const Program> next_;
 };
 

@@ -177,7 +177,7 @@ TEST_F(FailureTest, PlansThatDifferAreToldApart) {
   };
   const Difference differences[] = {
       {Kind::kAllReduce, "ring", "rhd", 100, Layout::kThreads},     {Kind::kAllReduce, "oneshot", "twoshot", 100, Layout::kHeap},
-      {Kind::kAllGather, "direct", "oneshot", 100, Layout::kHeap},  {Kind::kAllGather, "direct", "pull", 100, Layout::kHeap},
+      {Kind::kAllToAll, "direct", "oneshot", 100, Layout::kHeap},   {Kind::kAllGather, "direct", "pull", 100, Layout::kThreads},
       {Kind::kAllToAll, "pairwise", "bruck", 10, Layout::kNothing}, {Kind::kAllGather, "bruck", "ring", 9000, Layout::kThreads},
       {Kind::kAllReduce, "oneshot", "tree", 100, Layout::kRemote},
   };

@@ -22,7 +22,7 @@ using harness::RankContext;
 
 constexpr size_t kBytes = (size_t{9} << 20) + 13;
 
-TEST(CallCopyTest, ReadsAndWritesPlainMemoryOfAnotherProcess) {
+TEST(CallCopyTest, ReadsPlainMemoryOfAnotherProcess) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     std::vector<uint8_t> memory(kBytes, static_cast<uint8_t>(context.rank() + 1));
     uint64_t probe = 0x1234567890abcdefull + static_cast<uint64_t>(context.rank());
@@ -38,20 +38,17 @@ TEST(CallCopyTest, ReadsAndWritesPlainMemoryOfAnotherProcess) {
       EXPECT_FALSE(CanCallCopy(pid, 8, 0)) << "nothing is mapped there";
       ASSERT_TRUE(CallRead(pid, memory.data(), remote, kBytes).ok());
       EXPECT_EQ(std::count(memory.begin(), memory.end(), 2), static_cast<ptrdiff_t>(kBytes));
-      std::fill(memory.begin(), memory.end(), 77);
-      ASSERT_TRUE(CallWrite(pid, memory.data(), remote, kBytes).ok());
       EXPECT_TRUE(CallRead(pid, nullptr, remote, 0).ok());
       const Status bad = CallRead(pid, memory.data(), 8, 8);
       EXPECT_EQ(bad.code(), Code::kSystemError);
       EXPECT_NE(bad.message().find(std::to_string(pid)), std::string_view::npos) << bad.message();
     }
     ASSERT_TRUE(context.Barrier());
-    EXPECT_EQ(std::count(memory.begin(), memory.end(), 77), static_cast<ptrdiff_t>(kBytes));
   });
 }
 
-// A filter may forbid one direction and not the other, which is noticed before anything depends on it.
-TEST(CallCopyTest, BothDirectionsAreTried) {
+// A filter may forbid one direction and not the other: only reads are needed.
+TEST(CallCopyTest, ReadsMayBeForbiddenAndWritesToo) {
   for (const int call : {0, SYS_process_vm_readv, SYS_process_vm_writev}) {
     harness::RunRanks(harness::Processes(2), [call](RankContext& context) {
       uint64_t probe = 0x1234567890abcdefull;
@@ -62,7 +59,8 @@ TEST(CallCopyTest, BothDirectionsAreTried) {
         if (call != 0) {
           ASSERT_TRUE(harness::Refuse({{call, EPERM}}));
         }
-        EXPECT_EQ(CanCallCopy(static_cast<uint32_t>(context.Get(2)), context.Get(3), 0x1234567890abcdefull), call == 0);
+        EXPECT_EQ(CanCallCopy(static_cast<uint32_t>(context.Get(2)), context.Get(3), 0x1234567890abcdefull),
+                  call != SYS_process_vm_readv);
       }
       ASSERT_TRUE(context.Barrier());
       EXPECT_EQ(probe, 0x1234567890abcdefull);
@@ -92,8 +90,6 @@ TEST(CallCopyTest, DeadProcessIsARemoteError) {
     ASSERT_EQ(AwaitChild(child), 0);
     uint64_t word = 0;
     EXPECT_EQ(CallRead(static_cast<uint32_t>(child), &word, reinterpret_cast<uint64_t>(&word), 8).code(),
-              Code::kRemoteError);
-    EXPECT_EQ(CallWrite(static_cast<uint32_t>(child), &word, reinterpret_cast<uint64_t>(&word), 8).code(),
               Code::kRemoteError);
     EXPECT_FALSE(CanCallCopy(static_cast<uint32_t>(child), reinterpret_cast<uint64_t>(&word), 0));
   });

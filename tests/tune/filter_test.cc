@@ -30,7 +30,7 @@ std::string Admitted(std::string_view text, Kind kind) {
 
 TEST(Filter, EmptyAdmitsEverything) {
   for (const char* text : {"", " ", "\t "}) {
-    EXPECT_EQ(Admitted(text, Kind::kAllReduce), "direct twoshot oneshot rhd ring tree");
+    EXPECT_EQ(Admitted(text, Kind::kAllReduce), "direct twoshot oneshot rhd ring tree pull");
   }
 }
 
@@ -42,16 +42,16 @@ TEST(Filter, AListNamesWhatMayBeChosen) {
 }
 
 TEST(Filter, ACaretExcludes) {
-  EXPECT_EQ(Admitted("^ring,tree", Kind::kAllReduce), "direct twoshot oneshot rhd");
-  EXPECT_EQ(Admitted(" ^ direct", Kind::kBroadcast), "oneshot tree ring");
+  EXPECT_EQ(Admitted("^ring,tree", Kind::kAllReduce), "direct twoshot oneshot rhd pull");
+  EXPECT_EQ(Admitted(" ^ direct", Kind::kBroadcast), "oneshot tree ring pull");
 }
 
 TEST(Filter, AKindLimitsAListToItself) {
   const char* text = "allreduce:tree;Broadcast:ring";
   EXPECT_EQ(Admitted(text, Kind::kAllReduce), "tree");
   EXPECT_EQ(Admitted(text, Kind::kBroadcast), "ring");
-  EXPECT_EQ(Admitted(text, Kind::kReduce), "direct twoshot oneshot tree ring");
-  EXPECT_EQ(Admitted("all_reduce:^tree", Kind::kAllReduce), "direct twoshot oneshot rhd ring");
+  EXPECT_EQ(Admitted(text, Kind::kReduce), "direct twoshot oneshot tree ring pull");
+  EXPECT_EQ(Admitted("all_reduce:^tree", Kind::kAllReduce), "direct twoshot oneshot rhd ring pull");
   EXPECT_EQ(Admitted("ReduceScatter: pairwise , rhd", Kind::kReduceScatter), "pairwise rhd");
 }
 
@@ -73,7 +73,7 @@ TEST(Filter, NamesOfSeveralWordsMayBeWrittenTogether) {
 TEST(Filter, NcclsOtherAlgorithmsAreKnownAndStandForNothing) {
   EXPECT_EQ(Admitted("CollNetDirect,CollNetChain,NVLS,NVLSTree,PAT", Kind::kAllReduce), "");
   EXPECT_EQ(Admitted("nvls,ring", Kind::kAllReduce), "ring");
-  EXPECT_EQ(Admitted("^nvls", Kind::kAllReduce), "direct twoshot oneshot rhd ring tree");
+  EXPECT_EQ(Admitted("^nvls", Kind::kAllReduce), "direct twoshot oneshot rhd ring tree pull");
 }
 
 TEST(Filter, NamesTheUnknownWordAndListsTheKnownOnes) {

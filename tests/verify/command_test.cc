@@ -190,7 +190,7 @@ TEST(ExplainTest, SaysWhatIsChosenBetweenWhatAndWhy) {
   EXPECT_TRUE(Has(o.text, "all_reduce of 65536 bytes, 4 ranks: blocks of 65536 bytes\n")) << o.text;
   EXPECT_TRUE(Has(o.text, std::string("machine: from ") + machine.path() + "\n  signal 0.100 us, operation 0.0100 us")) << o.text;
   EXPECT_FALSE(Has(o.text, "network:")) << o.text;
-  EXPECT_EQ(Rows(o.text).size(), 6u) << o.text;
+  EXPECT_EQ(Rows(o.text).size(), 7u) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: direct, 1 lanes: the shortest predicted time\n")) << o.text;
   EXPECT_TRUE(Rows(o.text)["direct 1"].starts_with("* ")) << o.text;
   // What ranks cannot do is told.
@@ -231,7 +231,7 @@ TEST(ExplainTest, KnowsTheNetwork) {
   EXPECT_TRUE(Has(o.text, "\nchosen: hierarchical_bruck, ")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["hierarchical_ring 1"], "another one is as good or better for such a group")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["oneshot 1"], "  link 9")) << o.text;
-  EXPECT_EQ(Rows(RunProgram(question + " --max-lanes 1").text).size(), 12u);
+  EXPECT_EQ(Rows(RunProgram(question + " --max-lanes 1").text).size(), 13u);
   // Figures of a file, and those that were kept last.
   const char kNetwork[] =
       "axccl-network 1\nclass eth0 - eth0\nsignal_seconds 2e-05\nmessage_seconds 3e-06\nlink_bytes_per_second 1e+08\n";
@@ -281,7 +281,7 @@ TEST(ExplainTest, WrongUseSaysWhatIsWrong) {
   says(question + "plan", "explain takes no FILE");
   says(question + "--access none --machines 2,1", "--ranks 4 are not the 3 of --machines");
   says(question + "--access call --machines 2,2", "ranks on several machines do not reach");
-  says(question + "--access maybe", "--access 'maybe' is unknown; there is none, call and mapped");
+  says(question + "--access maybe", "--access 'maybe' is unknown; there is none, call, read and mapped");
   says(question + "--dtype f33", "--dtype 'f33' is unknown; there is f16,");
   says(question + "--blocks odd", "--blocks 'odd' is unknown");
   says(question + "--machine /nonexistent", "open(/nonexistent): No such file");

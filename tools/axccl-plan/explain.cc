@@ -107,7 +107,8 @@ void PrintNetwork(const Figures& f, std::string* out) {
 const char* AccessText(tune::Access access) {
   switch (access) {
     case tune::Access::kNone: return "none (only scratch is shared)";
-    case tune::Access::kCall: return "call (by system call)";
+    case tune::Access::kCall: return "call (read by system call)";
+    case tune::Access::kRead: return "read (by loads)";
     case tune::Access::kMapped: return "mapped (loads and stores)";
   }
   return "";
@@ -141,6 +142,7 @@ std::string ExclusionText(Exclusion why) {
     case Exclusion::kNoGain: return "another one is as good or better for such a group";
     case Exclusion::kGroupOrder: return "does not fold in group order";
     case Exclusion::kAccess: return "needs access to the other ranks' buffers";
+    case Exclusion::kPushes: return "writes into the other ranks' buffers";
     case Exclusion::kScratch: return "its slots do not fit into the scratch (AXCCL_SCRATCH_BYTES)";
     case Exclusion::kNoPlan: return "has no plan for such a group";
   }

@@ -1,4 +1,4 @@
-// Attaching to the heaps of other processes of the machine, and copying to and from their other memory.
+// Attaching to the heaps of other processes of the machine, and copying from their other memory.
 //
 // The service thread of each process (src/base/service.h; started at first use, asleep otherwise) hands the heap's
 // descriptor to whoever connects to its abstract Unix socket as the same user with the token of its ProcessAddress. It
@@ -28,15 +28,13 @@ Result<transport::ProcessAddress> SelfAddress();
 Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address,
                                                        Clock::time_point deadline, const std::atomic<bool>* abort);
 
-// Whether process_vm_readv and process_vm_writev to the peer work; one may be forbidden without the other. Reads a word the
-// peer is known to hold, and writes the same there. `remote_probe` is the address, in the peer, of a uint64_t with value
-// `expected`.
+// Whether process_vm_readv from the peer works: reads and compares a word the peer is known to hold.
+// `remote_probe` is the address, in the peer, of a uint64_t with value `expected`.
 bool CanCallCopy(uint32_t pid, uint64_t remote_probe, uint64_t expected);
 
-// Copies between this process and plain memory of another by system call. Loops over partial transfers.
+// Copies from plain memory of another process by system call. Loops over partial transfers.
 // kRemoteError when the process is gone, kSystemError otherwise. A pid may be reused once its process is dead: after a
 // success check that the peer has not died meanwhile (PeerProcess::Died) before the bytes are believed.
 Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes);
-Status CallWrite(uint32_t pid, const void* local, uint64_t remote, size_t bytes);
 
 }  // namespace axccl::shm

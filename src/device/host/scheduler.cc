@@ -233,7 +233,7 @@ bool Queue::Drive() {
     TakeInbox();
     const bool now = PollItems();
     advanced |= now;
-    running_.store(false, std::memory_order_seq_cst);
+    Exit(std::memory_order_seq_cst);
     if (now) Scheduler::Process().Notify();
     // Pushed while we held the lock: the pusher relies on us to look again.
     if (!has_inbox_.load(std::memory_order_seq_cst)) break;
@@ -249,14 +249,9 @@ bool Queue::Arm(int doorbell) {
     if (item->started && !item->work->blocking()) item->work->Arm(doorbell);
   }
   const bool advanced = PollItems();
-  running_.store(false, std::memory_order_seq_cst);
+  Exit(std::memory_order_seq_cst);
   if (advanced) Scheduler::Process().Notify();
   return !advanced && !has_inbox_.load(std::memory_order_seq_cst);
-}
-
-void Queue::Quiesce() {
-  while (!TryEnter()) sched_yield();
-  Leave();
 }
 
 bool Queue::TryEnterIdle() {
@@ -272,12 +267,12 @@ void Queue::AddStarted(std::unique_ptr<Item> item) {
 }
 
 void Queue::Leave() {
-  running_.store(false, std::memory_order_seq_cst);
+  Exit(std::memory_order_seq_cst);
   if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
 }
 
 void Queue::LeaveAndNotify() {
-  running_.store(false, std::memory_order_release);
+  Exit(std::memory_order_release);
   Scheduler::Process().Notify();
   if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
 }
@@ -308,6 +303,42 @@ void Scheduler::ForEachQueue(F f) const {
   for (int i = 0; i < n; ++i) {
     Queue* queue = queues_[i].load(std::memory_order_acquire);
     if (queue != nullptr) f(queue);
+  }
+}
+
+StepsUnderWay StepsUnderWay::InProcess() {
+  StepsUnderWay under_way;
+  Scheduler::Process().ForEachQueue([&](const Queue* queue) {
+    const uint32_t turn = queue->turns_.load(std::memory_order_seq_cst);
+    const bool running = queue->running_.load(std::memory_order_seq_cst);
+    if (running && queue->driver_.load(std::memory_order_relaxed) != Queue::ThisThread())
+      under_way.steps_.push_back({queue, turn});
+  });
+  return under_way;
+}
+
+bool StepsUnderWay::Ended() {
+  std::erase_if(steps_, [](const Step& step) {
+    return step.queue->turns_.load(std::memory_order_acquire) != step.turn ||
+           !step.queue->running_.load(std::memory_order_seq_cst);
+  });
+  return steps_.empty();
+}
+
+void Scheduler::Quiesce() {
+  StepsUnderWay steps = StepsUnderWay::InProcess();
+  Doorbells& bells = Doorbells::Process();
+  const auto start = Clock::now();
+  while (!steps.Ended()) {
+    if (Clock::now() - start < CurrentPatience().yielding) {
+      sched_yield();
+      continue;
+    }
+    // Whoever has advanced rings when it leaves its queue.
+    const int slot = bells.Claim();
+    const uint32_t seen = bells.Value(slot);
+    if (!steps.Ended()) bells.Sleep(slot, seen, kCheckInterval);
+    bells.Release(slot);
   }
 }
 

@@ -64,8 +64,6 @@ class Queue {
   // As Drive, arming what stays blocked with `doorbell`. False if that was not all: another thread is driving, or something
   // advanced or was started meanwhile.
   bool Arm(int doorbell);
-  // Returns when no thread is in a step of this queue's work that began before the call.
-  void Quiesce();
   bool pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
   // For the progress thread alone: notes where things stand, and tells whether work is pending of which nobody has been at
   // the queue since they were noted.
@@ -84,25 +82,55 @@ class Queue {
   void AddStarted(std::unique_ptr<Item> item);
 
  private:
+  friend class StepsUnderWay;
   // Whoever fails here counts on the holder to look at the inbox after it has left. Like that look, this one is sequentially
   // consistent: of a pusher and a leaving holder at least one sees the other.
   bool TryEnter() {
-    if (running_.load(std::memory_order_seq_cst) || running_.exchange(true, std::memory_order_acquire)) return false;
-    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (running_.load(std::memory_order_seq_cst) || running_.exchange(true, std::memory_order_seq_cst)) return false;
+    driver_.store(ThisThread(), std::memory_order_relaxed);
     return true;
+  }
+  void Exit(std::memory_order order) {
+    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    driver_.store(nullptr, std::memory_order_relaxed);
+    running_.store(false, order);
+  }
+  // An address that no other thread has.
+  static const void* ThisThread() {
+    static thread_local char here;
+    return &here;
   }
   bool PollItems();
   bool PollItem(Item* item, bool* done);
   void TakeInbox();
 
   std::atomic<bool> running_{false};
-  std::atomic<uint32_t> turns_{0};  // times the run lock was taken; written under it
-  uint32_t noted_ = 0;              // of the progress thread
+  std::atomic<const void*> driver_{nullptr};  // ThisThread() of who holds the run lock; null where nobody does
+  std::atomic<uint32_t> turns_{0};            // times the run lock was given back; written under it
+  uint32_t noted_ = 0;                        // of the progress thread
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> has_inbox_{false};
   std::mutex inbox_mutex_;
   std::vector<std::unique_ptr<Item>> inbox_;
   std::vector<std::unique_ptr<Item>> items_;  // guarded by the run lock
+};
+
+// What other threads were in the middle of when this was made, in whichever queue: a group of calls on several devices is
+// driven in the queue of one of them. Ends in bounded time, as a step does, unless it calls a function of the application.
+class StepsUnderWay {
+ public:
+  // Nothing.
+  StepsUnderWay() = default;
+  // A step that begins afterwards sees what the caller has stored before, with sequential consistency.
+  static StepsUnderWay InProcess();
+  bool Ended();
+
+ private:
+  struct Step {
+    const Queue* queue;
+    uint32_t turn;
+  };
+  std::vector<Step> steps_;
 };
 
 class Scheduler {
@@ -125,6 +153,8 @@ class Scheduler {
   // Something completed or changed: wakes sleepers of this process that may wait for it. A sleeper counts itself as parked,
   // then looks again: the fence between the change and the look at the count excludes a lost wake-up.
   void Notify();
+  // Returns when the steps under way have ended.
+  void Quiesce();
   // Runs fn on a worker thread.
   void RunOnWorker(std::function<void()> fn);
 
@@ -136,6 +166,7 @@ class Scheduler {
   template <class Done>
   bool SpinUntil(Queue* own, Done& done);
   bool WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up);
+  friend class StepsUnderWay;
   template <class F>
   void ForEachQueue(F f) const;
   bool DriveAll();

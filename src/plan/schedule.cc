@@ -1,0 +1,19 @@
+#include "src/plan/schedule.h"
+
+#include <algorithm>
+
+namespace axccl::plan {
+
+bool Pushes(const Schedule& schedule) {
+  for (size_t rank = 0; rank < schedule.program.size(); ++rank) {
+    const auto elsewhere = [rank](const Operand& o) { return o.buffer != Buffer::kScratch && o.rank != rank; };
+    for (const Lane& lane : schedule.program[rank]) {
+      for (const Op& op : lane.ops) {
+        if (std::any_of(op.dst.begin(), op.dst.end(), elsewhere)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace axccl::plan
