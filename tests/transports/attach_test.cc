@@ -156,6 +156,29 @@ TEST(AttachTest, WindowsGrowAndStay) {
   });
 }
 
+TEST(AttachTest, ThreadsGrowWindowsAtTheSameTime) {
+  harness::RunRanks(harness::Layout{2, 4, 1}, [](RankContext& context) {
+    const int process = context.rank() / 4, thread = context.rank() % 4;
+    ASSERT_SELF(own);
+    Heap* const heap = Heap::Get().value();
+    if (thread == 0) {
+      Publish(context, process, own);
+      // Words at 64 MiB, 128 MiB, ... of the heap, each with its place.
+      auto* const all = static_cast<std::byte*>(heap->Allocate(uint64_t{2} << 30, 64).value());
+      ASSERT_LE(all - heap->base(), 2 << 20);
+      for (uint64_t at = 64 << 20; at < uint64_t{2} << 30; at += 64 << 20) *reinterpret_cast<uint64_t*>(heap->base() + at) = at;
+    }
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_ATTACHED(peer, Published(context, 1 - process));
+    for (uint64_t at = 64 << 20; at < uint64_t{2} << 30; at += 64 << 20) {
+      Result<std::byte*> there = peer->At(at, sizeof(uint64_t));
+      ASSERT_TRUE(there.ok()) << there.status().message();
+      ASSERT_EQ(*reinterpret_cast<uint64_t*>(there.value()), at);
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
 // Who scribbles over all of a peer that it has mapped does not make it look like something else, or dead.
 TEST(AttachTest, FirstPageOfAPeerCannotBeWritten) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
