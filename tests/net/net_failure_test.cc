@@ -1,7 +1,9 @@
 // Processes that die and networks that break: every surviving rank learns of it in time, on both sides, and which rank on
 // which host it was. What only looks like it is not taken for it.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -361,6 +364,38 @@ TEST_P(Residue, NothingIsLeftOfADeadPeer) {
     while (Entries("/proc/self/fd") > with_peer - 2 * GetParam() && NowNs() < limit) usleep(1000);
     // A lifeline and a connection for each NIC.
     EXPECT_LE(Entries("/proc/self/fd"), with_peer - 2 * GetParam());
+  }, {}, GetParam());
+}
+
+std::multiset<std::string> WhatExecKeeps() {
+  std::multiset<std::string> kept;
+  for (int fd = 0; fd < 1024; ++fd) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags < 0 || (flags & FD_CLOEXEC) != 0) continue;
+    char name[256];
+    const ssize_t bytes = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, sizeof name);
+    kept.insert(std::string(name, bytes > 0 ? static_cast<size_t>(bytes) : 0));
+  }
+  return kept;
+}
+
+// Neither a descriptor of the library's nor one of UCX's is left to the program that this one becomes; the application's are.
+TEST_P(Residue, NothingIsLeftToTheNextProgram) {
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    int own[2];
+    ASSERT_EQ(pipe(own), 0);
+    const int watching = epoll_create1(0);
+    epoll_event event{};
+    ASSERT_EQ(epoll_ctl(watching, EPOLL_CTL_ADD, own[0], &event), 0);
+    const std::multiset<std::string> before = WhatExecKeeps();
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<int> data(1 << 20, 7);
+    ASSERT_OK(AllReduce(clique, &data));
+    const uint64_t limit = NowNs() + kSettledNs;
+    while (WhatExecKeeps() != before && NowNs() < limit) usleep(1000);
+    EXPECT_EQ(WhatExecKeeps(), before);
+    ASSERT_TRUE(context.Barrier(1));
   }, {}, GetParam());
 }
 

@@ -13,6 +13,7 @@
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
 #include "src/base/processors.h"
+#include "transports/ucx/descriptors.h"
 #include "transports/ucx/lifeline.h"
 #include "transports/ucx/pairing.h"
 #include "transports/ucx/remote.h"
@@ -38,6 +39,7 @@ Result<Worker*> Worker::Get(const SelfOptions& options) {
 Status Worker::Start(const SelfOptions& options) {
   AXCCL_ASSIGN_OR_RETURN(ucx_, Library::Get());
   self_ = options.process;
+  const std::set<int> before = EpollsThatExecKeeps();
   Status failed;
   for (const RailOptions& of_rail : options.rails) {
     const Status added = AddRail(of_rail, options.families);
@@ -45,6 +47,9 @@ Status Worker::Start(const SelfOptions& options) {
     failed = added;
     AXCCL_INFO(kNet, "no rail over %s: %s", of_rail.devices.c_str(), std::string(added.message()).c_str());
   }
+  const std::set<int> after = EpollsThatExecKeeps();
+  std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(epolls_));
+  CloseOnExec(epolls_);
   return rails_.empty() ? failed : Watch();
 }
 
@@ -202,7 +207,8 @@ Status Worker::AddLane(Endpoint* endpoint, Rail* rail, const RailAddress& addres
 }
 
 void Worker::Greet() {
-  std::erase_if(greeting_, [&](const auto& endpoint) { return endpoint->Greet(*ucx_, self_); });
+  // Who has been greeted has connections, both ways.
+  if (std::erase_if(greeting_, [&](const auto& endpoint) { return endpoint->Greet(*ucx_, self_); }) != 0) CloseOnExec(epolls_);
 }
 
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {

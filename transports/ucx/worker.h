@@ -98,6 +98,7 @@ class Worker {
   std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<RailAddress> addresses_;
   service::Fd epoll_;  // of the descriptors of all rails
+  std::vector<int> epolls_;  // UCX's own; see descriptors.h
 
   std::mutex mutex_;
   std::condition_variable told_;
