@@ -1,6 +1,8 @@
 #include "kernels/host/box.h"
 
 #include <algorithm>
+#include <memory>
+#include <new>
 
 #include "kernels/host/box_nest.h"
 #include "kernels/host/box_plan.h"
@@ -14,6 +16,8 @@ namespace {
 
 // Of all copies of CopyBoxes together, in one turn: stays in the second-level cache.
 constexpr uint64_t kTurnBytes = 65536;
+// Scratch of up to 256 operands.
+constexpr size_t kStackBytes = 32768;
 
 // A copy to one destination needs no scratch memory: every piece is one nest. No fence.
 void CopyPieces(const IsaTable& isa, const BoxRange& range, const BoxOperand& dst, const BoxOperand& src,
@@ -70,9 +74,14 @@ void CopySeveral(const IsaTable& isa, const BoxRange& range, const BoxCopies& co
 
 void MoveTiles(const IsaTable& isa, const BoxRange& range, const BoxOperands& operands, const BoxReduceRequest* reduce,
                bool non_temporal) {
-  constexpr size_t kLineBits = 512;
-  // How much depends on the number of operands, which has no limit.
-  char* scratch = static_cast<char*>(__builtin_alloca_with_align(TiledMove::ScratchBytes(operands), kLineBits));
+  // How much depends on the number of operands, which has no limit; the stack of an application's thread has.
+  alignas(64) char on_stack[kStackBytes];
+  const size_t bytes = TiledMove::ScratchBytes(operands);
+  struct Free {
+    void operator()(char* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+  const std::unique_ptr<char[], Free> on_heap(bytes <= kStackBytes ? nullptr : new (std::align_val_t{64}) char[bytes]);
+  char* const scratch = bytes <= kStackBytes ? on_stack : on_heap.get();
   const BoxPlan plan = PlanBox(range, operands);
   TiledMove move(isa, plan, operands, reduce, non_temporal, scratch);
   BoxPieces pieces(plan, range.begin, range.count);

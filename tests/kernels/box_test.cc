@@ -7,6 +7,7 @@
 #include "kernels/host/box.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cstring>
@@ -552,6 +553,29 @@ TEST(BoxTest, ManySources) {
     CheckReduce({DataType::kBfloat16, Combine::kSum, {}, 0}, 2, num_src);
     CheckReduce({DataType::kInt64, Combine::kSum, {}, 0}, 1, num_src);
   }
+}
+
+// However many operands there are, a thread of the application with little stack is enough.
+TEST(BoxTest, ManySourcesTakeNoMoreStack) {
+  constexpr int kSources = 4096;
+  constexpr int64_t kSize = 3;
+  const int64_t sizes[] = {kSize, kSize}, across[] = {1, kSize}, along[] = {kSize, 1};
+  std::vector<int64_t> matrix(kSize * kSize, 2), sum(matrix.size(), 0);
+  std::vector<BoxOperand> sources(kSources, BoxOperand{matrix.data(), across});
+  const BoxOperand to{sum.data(), along};
+  BoxReduceRequest request{{2, sizes, 0, kSize * kSize}, &to, 1, sources.data(), kSources, DataType::kInt64, Combine::kSum};
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, size_t{160} << 10), 0);
+  pthread_t thread;
+  const auto reduce = [](void* what) -> void* {
+    ReduceBox(*static_cast<BoxReduceRequest*>(what));
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, reduce, &request), 0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  pthread_attr_destroy(&attributes);
+  for (const int64_t value : sum) EXPECT_EQ(value, 2 * kSources);
 }
 
 // More elements than 64 bits can count, of which a few are moved: an application broadcasts what it likes.
