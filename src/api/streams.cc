@@ -45,9 +45,17 @@ bool IsNull(const Target& target) {
 }
 
 // Work of the caller's, no call of a rank. On NULL the thread's ranks on other devices wait for it, too.
-void SubmitTo(const Target& target, std::shared_ptr<Work> work) {
-  if (IsNull(target)) return SubmitToNull(std::move(work));
-  Submit(target.device, target.stream, std::move(work));
+ncclResult_t SubmitTo(const char* call, const Target& target, Result<std::shared_ptr<Work>> work) {
+  Status status = Scheduler::Process().StartProgress();
+  if (status.ok()) status = work.status();
+  if (!status.ok())
+    return Report(MakeStatus(status.code(), "%s: %.*s", call, static_cast<int>(status.message().size()), status.message().data()));
+  if (IsNull(target)) {
+    SubmitToNull(std::move(work).value());
+  } else {
+    Submit(target.device, target.stream, std::move(work).value());
+  }
+  return ncclSuccess;
 }
 
 EventPin FindEvent(axcclEvent_t handle, const char* call, ncclResult_t* result) {
@@ -169,8 +177,7 @@ AXCCL_API ncclResult_t axcclLaunchHostFunc(axcclStream_t handle, void (*fn)(void
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclLaunchHostFunc", &target, &result)) return result;
-  SubmitTo(target, MakeCallback(fn, argument));
-  return ncclSuccess;
+  return SubmitTo("axcclLaunchHostFunc", target, MakeCallback(fn, argument));
 }
 AXCCL_CATCH(axcclLaunchHostFunc)
 
@@ -181,8 +188,7 @@ AXCCL_API ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclMemcpyAsync", &target, &result)) return result;
-  SubmitTo(target, MakeCopy(dst, src, bytes));
-  return ncclSuccess;
+  return SubmitTo("axcclMemcpyAsync", target, MakeCopy(dst, src, bytes));
 }
 AXCCL_CATCH(axcclMemcpyAsync)
 

@@ -1,8 +1,9 @@
 #include "src/comm/launch.h"
 
 #include <algorithm>
-#include <deque>
+#include <utility>
 
+#include "src/comm/lines.h"
 #include "src/device/host/current.h"
 #include "src/device/host/waiting.h"
 #include "src/exec/local_copy.h"
@@ -33,42 +34,24 @@ class Launch : public device::host::Work {
     if (call.local) {
       copies_.push_back(call.call);
     } else {
-      operations_.emplace_back(call.channel, call.call);
+      lines_.Add(exec::Operation(call.channel, call.call));
     }
     comms_.push_back(std::move(call.comm));
   }
   void Add(std::shared_ptr<Communicator> comm, exec::Operation operation) {
     AddHold(HoldOf(operation.channel()));
-    operations_.push_back(std::move(operation));
+    lines_.Add(std::move(operation));
     comms_.push_back(std::move(comm));
   }
 
   Poll Progress() override {
     for (const exec::Call& copy : copies_) exec::CopyLocally(copy);
     copies_.clear();
-    bool again = false, all_done = true;
-    for (exec::Operation& operation : operations_) {
-      if (operation.finished()) continue;
-      exec::Channel* channel = operation.channel();
-      if (channel->running == nullptr) channel->running = &operation;
-      if (channel->running == &operation) {
-        const Poll poll = operation.Progress();
-        again |= poll != Poll::kBlocked;
-        if (poll == Poll::kDone) {
-          channel->running = nullptr;
-          if (result_.ok()) result_ = operation.status();
-          continue;
-        }
-      }
-      all_done = false;
-    }
-    return all_done ? Poll::kDone : again ? Poll::kAgain : Poll::kBlocked;
+    return lines_.Progress();
   }
 
-  void Arm(int doorbell) override {
-    for (exec::Operation& operation : operations_) operation.Arm(doorbell);
-  }
-  Status result() const override { return result_; }
+  void Arm(int doorbell) override { lines_.Arm(doorbell); }
+  Status result() const override { return lines_.result(); }
 
  private:
   void AddHold(std::shared_ptr<exec::Channel> hold) {
@@ -78,8 +61,7 @@ class Launch : public device::host::Work {
   std::vector<std::shared_ptr<Communicator>> comms_;
   std::vector<std::shared_ptr<exec::Channel>> holds_;  // gone before their communicators
   std::vector<exec::Call> copies_;
-  std::deque<exec::Operation> operations_;  // addresses are kept in channels
-  Status result_;
+  Lines<exec::Operation> lines_;
 };
 
 Stream* Effective(const Communicator& comm, Stream* stream) {
@@ -226,9 +208,9 @@ Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* chann
   }
   if (poll == Poll::kDone) {
     if (!operation.status().ok()) effective->timeline()->SetError(operation.status());
-    order->Complete(launch_ticket);
-    effective->timeline()->Complete(stream_ticket);
-    queue->LeaveAndNotify();
+    order->Done(launch_ticket);
+    effective->timeline()->Done(stream_ticket);
+    queue->LeaveAndNotify(order.get(), effective->timeline().get());
     // A peer that had left before is the call's own error.
     return operation.status().code() == Code::kRemoteError ? operation.status() : Status();
   }
@@ -237,7 +219,6 @@ Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* chann
   auto item = std::make_unique<Item>();
   item->work = std::move(launch);
   item->places = {{order, launch_ticket}, {effective->timeline(), stream_ticket}};
-  item->started = true;
   queue->AddStarted(std::move(item));
   queue->Leave();
   Scheduler::Process().LeftPending();

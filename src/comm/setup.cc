@@ -120,6 +120,7 @@ class Builder {
   Builder(Exchange* exchange, const SetupOptions& options) : exchange_(exchange), options_(options) {}
 
   Result<std::shared_ptr<Communicator>> Run() {
+    AXCCL_RETURN_IF_ERROR(device::host::Scheduler::Process().StartProgress());
     AXCCL_RETURN_IF_ERROR(Introduce());
     FindPlace();
     if (spans_machines_) AXCCL_RETURN_IF_ERROR(ShareNetworkAddresses());

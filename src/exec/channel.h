@@ -205,7 +205,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool minds_runs = true;    // plans are chosen by the runs of views, too; set before its first operation
   bool minds_owners = true;  // ranks of other processes only read this rank's buffers; set before its first operation
   bool group_order = false;  // all its reductions are in group order; set before its first operation
-  const void* running = nullptr;  // the operation that runs, for launches of several
 
   // Weakest access any two members have to plain memory, and whether all share one process.
   bool all_same_process() const { return all_same_process_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/call_user.h"
 #include "src/base/log.h"
 #include "src/device/host/waiting.h"
 
@@ -68,7 +69,7 @@ Poll Operation::Progress() {
   members_checked_ = false;
   budget_ = kBudget;
   for (;;) {
-    switch (RunStage()) {
+    switch (call_.callback == nullptr ? RunStage() : RunStageWithCallback()) {
       case Run::kBlocked: return Poll::kBlocked;
       case Run::kAgain: return Poll::kAgain;
       case Run::kFailed: return Fail(std::move(status_));
@@ -200,6 +201,13 @@ void Operation::EndStage() {
     stage_ = Stage::kFinished;
     polling_.End(false);
   }
+}
+
+Operation::Run Operation::RunStageWithCallback() {
+  Run run = Run::kFailed;
+  Status thrown = CallUser("a reduction's callback (axcclRedOpCreateCallback)", [&] { run = RunStage(); });
+  if (!thrown.ok()) status_ = std::move(thrown);
+  return run;
 }
 
 Operation::Run Operation::RunStage() {

@@ -25,7 +25,6 @@ class Operation {
   device::host::Poll Progress();
   // The driving thread is about to sleep on `doorbell`.
   void Arm(int doorbell);
-  bool finished() const { return stage_ == Stage::kFinished; }
   const Status& status() const { return status_; }
   Channel* channel() const { return channel_; }
 
@@ -56,6 +55,7 @@ class Operation {
   device::host::Poll Leave();
 
   Run RunStage();
+  Run RunStageWithCallback();
   Run RunLane(uint32_t lane);
   Run RunPlain();
   bool PassedPlain(const Step& step, uint64_t turn) const;

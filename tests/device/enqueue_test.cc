@@ -76,6 +76,7 @@ TEST(Enqueue, FailureGoesToEveryTimelineOfTheWork) {
 
 TEST(Enqueue, IdleQueueCanBeEnteredAndLeft) {
   Queue* queue = NewQueue();
+  Timeline idle;
   ASSERT_TRUE(queue->TryEnterIdle());
   EXPECT_FALSE(queue->TryEnterIdle()) << "entered already";
   auto work = std::make_shared<TestWork>([] { return Poll::kDone; });
@@ -86,7 +87,7 @@ TEST(Enqueue, IdleQueueCanBeEnteredAndLeft) {
   ASSERT_TRUE(queue->TryEnterIdle());
   work = std::make_shared<TestWork>([] { return Poll::kDone; });
   queue->Push(MakeItem(work));
-  queue->LeaveAndNotify();
+  queue->LeaveAndNotify(&idle, &idle);
   EXPECT_TRUE(work->done);
 }
 
@@ -96,7 +97,6 @@ TEST(Enqueue, StartedWorkIsHandedOver) {
   auto work = std::make_shared<GatedWork>();
   ASSERT_TRUE(queue->TryEnterIdle());
   auto item = MakeItem(work, {{timeline, timeline->Issue()}});
-  item->started = true;
   queue->AddStarted(std::move(item));
   queue->Leave();
   EXPECT_TRUE(queue->pending());

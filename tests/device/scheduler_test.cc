@@ -12,6 +12,12 @@
 namespace axccl::device::host {
 namespace {
 
+std::shared_ptr<Work> Callback(void (*fn)(void*), void* argument) {
+  Result<std::shared_ptr<Work>> made = MakeCallback(fn, argument);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return std::move(made).value();
+}
+
 TEST(Queue, ManyThreadsPushAndWait) {
   constexpr int kThreads = 4, kEach = 3000;
   Queue* queue = NewQueue();
@@ -143,7 +149,7 @@ TEST(Scheduler, BlockedCallbacksDoNotHoldEachOtherUp) {
   for (int i = 0; i < kCallbacks; ++i) {
     streams.push_back(std::make_shared<Stream>(device->null_stream()->device(), false));
     device->AddStream(streams.back());
-    Submit(device, streams.back().get(), MakeCallback(
+    Submit(device, streams.back().get(), Callback(
                                              [](void* argument) {
                                                auto& m = *static_cast<Meeting*>(argument);
                                                std::unique_lock lock(m.mutex);
@@ -160,7 +166,7 @@ TEST(Scheduler, BlockedCallbacksDoNotHoldEachOtherUp) {
 TEST(Scheduler, CallbacksRunOnNeitherCallerNorWaiter) {
   Device* device = Device::Get(NextDevice());
   std::thread::id ran;
-  Submit(device, device->null_stream(), MakeCallback([](void* id) { *static_cast<std::thread::id*>(id) = std::this_thread::get_id(); },
+  Submit(device, device->null_stream(), Callback([](void* id) { *static_cast<std::thread::id*>(id) = std::this_thread::get_id(); },
                                                      &ran));
   EXPECT_TRUE(WaitThrough(device->queue(), [&] { return device->null_stream()->timeline()->Idle(); }));
   EXPECT_NE(ran, std::thread::id());
@@ -176,10 +182,10 @@ TEST(Scheduler, CallbacksMayEnqueueAndWait) {
     Stream* stream;
     int inner = 0;
   } context{device, stream.get()};
-  Submit(device, device->null_stream(), MakeCallback(
+  Submit(device, device->null_stream(), Callback(
                                             [](void* argument) {
                                               auto& c = *static_cast<Context*>(argument);
-                                              Submit(c.device, c.stream, MakeCallback([](void* n) { ++*static_cast<int*>(n); }, &c.inner));
+                                              Submit(c.device, c.stream, Callback([](void* n) { ++*static_cast<int*>(n); }, &c.inner));
                                               EXPECT_TRUE(WaitThrough(c.device->queue(), [&] { return c.stream->timeline()->Idle(); }));
                                               EXPECT_EQ(c.inner, 1);
                                             },
@@ -198,7 +204,7 @@ TEST(Scheduler, PingPongOfTwoWaitersOverCallbacks) {
       device->AddStream(stream);
       int count = 0;
       for (int i = 1; i <= 300; ++i) {
-        Submit(device, stream.get(), MakeCallback([](void* n) { ++*static_cast<int*>(n); }, &count));
+        Submit(device, stream.get(), Callback([](void* n) { ++*static_cast<int*>(n); }, &count));
         ASSERT_TRUE(WaitThrough(device->queue(), [&] { return stream->timeline()->Idle(); }));
         ASSERT_EQ(count, i);
       }

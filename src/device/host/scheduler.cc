@@ -9,13 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
 #include <utility>
 
 #include "src/base/detached_thread.h"
 #include "src/base/processors.h"
 #include "src/device/host/waiting.h"
+#include "src/device/host/workers.h"
 
 namespace axccl::device::host {
 namespace {
@@ -28,8 +27,6 @@ constexpr std::chrono::microseconds kDoze{250}, kLongestDoze{2000};
 constexpr std::chrono::milliseconds kQuiet{10};
 // Work that nobody has driven for this long is left to it.
 constexpr std::chrono::nanoseconds kLeft{50000};
-// A worker without work ends after this long.
-constexpr std::chrono::seconds kWorkerIdle{2};
 
 void SleepOnWord(const std::atomic<uint32_t>* word, uint32_t seen, const std::chrono::nanoseconds* timeout) {
   timespec limit{};
@@ -141,142 +138,6 @@ void NoteSpin(bool paid) {
 }
 void SpinPause() { CpuRelax(); }
 
-bool Item::Ready() const {
-  for (const Place& place : places) {
-    if (!place.timeline->Reached(place.ticket)) return false;
-  }
-  for (const Mark& mark : after) {
-    if (!mark.Reached()) return false;
-  }
-  return true;
-}
-
-void Item::Finish() {
-  const Status status = work->result();
-  for (const Place& place : places) {
-    if (!status.ok()) place.timeline->SetError(status);
-    place.timeline->Complete(place.ticket);
-  }
-}
-
-// ---- Queue ----
-
-void Queue::Push(std::unique_ptr<Item> item) {
-  pending_.fetch_add(1, std::memory_order_seq_cst);
-  {
-    std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(std::move(item));
-  }
-  has_inbox_.store(true, std::memory_order_seq_cst);
-  Drive();
-}
-
-void Queue::TakeInbox() {
-  if (!has_inbox_.load(std::memory_order_relaxed)) return;
-  has_inbox_.store(false, std::memory_order_seq_cst);
-  std::lock_guard lock(inbox_mutex_);
-  for (auto& item : inbox_) items_.push_back(std::move(item));
-  inbox_.clear();
-}
-
-// Polls one item; true if it advanced, *done if it is finished and may go.
-bool Queue::PollItem(Item* item, bool* done) {
-  const bool starts = !item->started;
-  if (starts) {
-    if (!item->Ready()) return false;
-    item->started = true;
-    if (item->work->blocking()) {
-      Scheduler::Process().RunOnWorker([this, item, work = item->work] {
-        work->Progress();
-        item->finished_elsewhere.store(true, std::memory_order_seq_cst);
-        // Whoever drives now, or drives next, comes back for it. `item` may be gone from here on.
-        has_inbox_.store(true, std::memory_order_seq_cst);
-        Drive();
-        Scheduler::Process().Notify();
-        if (pending()) Scheduler::Process().LeftPending();
-      });
-      return true;
-    }
-  }
-  if (item->work->blocking()) {
-    *done = item->finished_elsewhere.load(std::memory_order_seq_cst);
-    if (*done) item->Finish();
-    return *done;
-  }
-  const Poll poll = item->work->Progress();
-  if (poll == Poll::kDone) {
-    item->Finish();
-    *done = true;
-  }
-  // A start counts as an advance even if it leads nowhere yet: nobody has armed this work, so sleepers must look again.
-  return starts || poll != Poll::kBlocked;
-}
-
-bool Queue::PollItems() {
-  bool advanced = false;
-  for (size_t i = 0; i < items_.size();) {
-    bool done = false;
-    advanced |= PollItem(items_[i].get(), &done);
-    if (done) {
-      items_.erase(items_.begin() + static_cast<ptrdiff_t>(i));
-      pending_.fetch_sub(1, std::memory_order_seq_cst);
-    } else {
-      ++i;
-    }
-  }
-  return advanced;
-}
-
-bool Queue::Drive() {
-  bool advanced = false;
-  while (TryEnter()) {
-    TakeInbox();
-    const bool now = PollItems();
-    advanced |= now;
-    Exit(std::memory_order_seq_cst);
-    if (now) Scheduler::Process().Notify();
-    // Pushed while we held the lock: the pusher relies on us to look again.
-    if (!has_inbox_.load(std::memory_order_seq_cst)) break;
-  }
-  return advanced;
-}
-
-bool Queue::Arm(int doorbell) {
-  // The driver may be on its way out, and then nobody would be told of news.
-  if (!TryEnter()) return false;
-  TakeInbox();
-  for (auto& item : items_) {
-    if (item->started && !item->work->blocking()) item->work->Arm(doorbell);
-  }
-  const bool advanced = PollItems();
-  Exit(std::memory_order_seq_cst);
-  if (advanced) Scheduler::Process().Notify();
-  return !advanced && !has_inbox_.load(std::memory_order_seq_cst);
-}
-
-bool Queue::TryEnterIdle() {
-  if (pending_.load(std::memory_order_relaxed) != 0 || !TryEnter()) return false;
-  if (pending_.load(std::memory_order_seq_cst) == 0) return true;
-  Leave();
-  return false;
-}
-
-void Queue::AddStarted(std::unique_ptr<Item> item) {
-  pending_.fetch_add(1, std::memory_order_seq_cst);
-  items_.push_back(std::move(item));
-}
-
-void Queue::Leave() {
-  Exit(std::memory_order_seq_cst);
-  if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
-}
-
-void Queue::LeaveAndNotify() {
-  Exit(std::memory_order_release);
-  Scheduler::Process().Notify();
-  if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
-}
-
 // ---- Scheduler ----
 
 Scheduler& Scheduler::Process() {
@@ -375,6 +236,7 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
         reached = done();
         break;
       }
+      Workers::Process().StartLacking();
       next_check = now + kCheckInterval;
     }
     if (advanced) last_move = now;
@@ -416,24 +278,26 @@ void Scheduler::LeftPending() {
   if (state == kAsleep) {
     WakeWord(&progress_wake_);
   } else if (state == kAbsent) {
-    StartProgressThread();
+    (void)StartProgressThread().ok();
   }
 }
 
-void Scheduler::Notify() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+void Scheduler::NotifyFenced() {
   Doorbells& bells = Doorbells::Process();
   if (bells.parked() != 0) bells.RingAll();
 }
 
-void Scheduler::StartProgressThread() {
-  uint32_t absent = kAbsent;
-  if (!progress_state_.compare_exchange_strong(absent, kActive, std::memory_order_seq_cst)) return;
-  threads_.fetch_add(1);
-  const Status started = StartDetached("progress", [this] { ProgressLoop(); });
-  if (started.ok()) return;
-  threads_.fetch_sub(1);
-  progress_state_.store(kAbsent, std::memory_order_seq_cst);
+int Scheduler::threads() const {
+  return Workers::Process().threads() + (progress_state_.load(std::memory_order_seq_cst) != kAbsent ? 1 : 0);
+}
+
+Status Scheduler::StartProgressThread() {
+  std::lock_guard lock(mutex_);
+  if (progress_state_.load(std::memory_order_seq_cst) != kAbsent) return Status();
+  progress_state_.store(kActive, std::memory_order_seq_cst);
+  const Status started = StartDetached("the progress of work that nobody waits for", [this] { ProgressLoop(); });
+  if (!started.ok()) progress_state_.store(kAbsent, std::memory_order_seq_cst);
+  return started;
 }
 
 void Scheduler::ProgressLoop() {
@@ -478,51 +342,6 @@ void Scheduler::ProgressLoop() {
     if (Unattended()) continue;
     SleepOnWord(&progress_wake_, wake, nullptr);
   }
-}
-
-// ---- workers: as many threads as callbacks run at once ----
-
-struct Scheduler::Workers {
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<std::function<void()>> queue;
-  int idle = 0;
-};
-
-void Scheduler::RunOnWorker(std::function<void()> fn) {
-  {
-    std::lock_guard lock(mutex_);
-    if (workers_ == nullptr) workers_ = new Workers;
-  }
-  std::lock_guard lock(workers_->mutex);
-  workers_->queue.push_back(std::move(fn));
-  if (static_cast<int>(workers_->queue.size()) <= workers_->idle) {
-    workers_->wake.notify_one();
-    return;
-  }
-  threads_.fetch_add(1);
-  if (!StartDetached("host functions", [this] { WorkerLoop(); }).ok()) threads_.fetch_sub(1);
-}
-
-void Scheduler::WorkerLoop() {
-  pthread_setname_np(pthread_self(), "axccl-worker");
-  Workers& workers = *workers_;
-  std::unique_lock lock(workers.mutex);
-  for (;;) {
-    if (workers.queue.empty()) {
-      ++workers.idle;
-      const bool woken = workers.wake.wait_for(lock, kWorkerIdle, [&] { return !workers.queue.empty(); });
-      --workers.idle;
-      if (!woken) break;
-    }
-    auto fn = std::move(workers.queue.front());
-    workers.queue.pop_front();
-    lock.unlock();
-    fn();
-    fn = nullptr;
-    lock.lock();
-  }
-  threads_.fetch_sub(1);
 }
 
 }  // namespace axccl::device::host

@@ -7,113 +7,19 @@
 // work is pending, no user thread is waiting in the library, and nobody has driven that queue for a while. Callbacks may block,
 // so they run on worker threads, never on a user's.
 //
-// Thread-safe. Items start and complete under the queue's run lock; Work::Poll is never called by two threads at once.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/device/host/timeline.h"
+#include "src/device/host/queue.h"
 
 namespace axccl::device::host {
-
-enum class Poll : uint8_t {
-  kDone,     // finished; result() says how
-  kBlocked,  // nothing to do before somebody else acts
-  kAgain,    // more can be done right away (long work comes back now and then so that aborts and others get their turn)
-};
-
-class Work {
- public:
-  virtual ~Work() = default;
-  virtual Poll Progress() = 0;
-  // The thread that drives this work is about to sleep on `doorbell`: make whoever can unblock it ring. Called before a
-  // last Progress().
-  virtual void Arm(int doorbell) {}
-  // The outcome, once Progress() returned kDone. An error goes to the timelines the work is on.
-  virtual Status result() const { return Status(); }
-  // Whether the work may block a thread and so needs a worker.
-  virtual bool blocking() const { return false; }
-};
-
-// Work on its timelines.
-struct Item {
-  std::shared_ptr<Work> work;
-  std::vector<Place> places;  // starts when each place's predecessors are done
-  std::vector<Mark> after;    // and each of these is reached
-  bool started = false;
-  std::atomic<bool> finished_elsewhere{false};  // a worker has run it
-
-  bool Ready() const;
-  void Finish();
-};
-
-// The work queue of one host device.
-class Queue {
- public:
-  // Appends; starts it at once when it is ready and the queue is free.
-  void Push(std::unique_ptr<Item> item);
-  // Polls everything that can run, if nobody else is doing so. True if something advanced.
-  bool Drive();
-  // As Drive, arming what stays blocked with `doorbell`. False if that was not all: another thread is driving, or something
-  // advanced or was started meanwhile.
-  bool Arm(int doorbell);
-  bool pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
-  // For the progress thread alone: notes where things stand, and tells whether work is pending of which nobody has been at
-  // the queue since they were noted.
-  void Note() { noted_ = turns_.load(std::memory_order_relaxed); }
-  bool Left() const {
-    return pending() && !running_.load(std::memory_order_relaxed) && turns_.load(std::memory_order_relaxed) == noted_;
-  }
-
-  // The fast path: tries to take the run lock while nothing is pending. The holder may poll work of its own and must
-  // call Leave().
-  bool TryEnterIdle();
-  void Leave();
-  // Leave() and Scheduler::Notify() for the holder that has just completed something, with one fence for both.
-  void LeaveAndNotify();
-  // Hands work that was started on the fast path to the queue. By the holder of the run lock.
-  void AddStarted(std::unique_ptr<Item> item);
-
- private:
-  friend class StepsUnderWay;
-  // Whoever fails here counts on the holder to look at the inbox after it has left. Like that look, this one is sequentially
-  // consistent: of a pusher and a leaving holder at least one sees the other.
-  bool TryEnter() {
-    if (running_.load(std::memory_order_seq_cst) || running_.exchange(true, std::memory_order_seq_cst)) return false;
-    driver_.store(ThisThread(), std::memory_order_relaxed);
-    return true;
-  }
-  void Exit(std::memory_order order) {
-    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    driver_.store(nullptr, std::memory_order_relaxed);
-    running_.store(false, order);
-  }
-  // An address that no other thread has.
-  static const void* ThisThread() {
-    static thread_local char here;
-    return &here;
-  }
-  bool PollItems();
-  bool PollItem(Item* item, bool* done);
-  void TakeInbox();
-
-  std::atomic<bool> running_{false};
-  std::atomic<const void*> driver_{nullptr};  // ThisThread() of who holds the run lock; null where nobody does
-  std::atomic<uint32_t> turns_{0};            // times the run lock was given back; written under it
-  uint32_t noted_ = 0;                        // of the progress thread
-  std::atomic<uint32_t> pending_{0};
-  std::atomic<bool> has_inbox_{false};
-  std::mutex inbox_mutex_;
-  std::vector<std::unique_ptr<Item>> inbox_;
-  std::vector<std::unique_ptr<Item>> items_;  // guarded by the run lock
-};
 
 // What other threads were in the middle of when this was made, in whichever queue: a group of calls on several devices is
 // driven in the queue of one of them. Ends in bounded time, as a step does, unless it calls a function of the application.
@@ -152,14 +58,22 @@ class Scheduler {
   void LeftPending();
   // Something completed or changed: wakes sleepers of this process that may wait for it. A sleeper counts itself as parked,
   // then looks again: the fence between the change and the look at the count excludes a lost wake-up.
-  void Notify();
+  void Notify() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    NotifyFenced();
+  }
+  // Likewise, where there has been such a fence since.
+  void NotifyFenced();
   // Returns when the steps under way have ended.
   void Quiesce();
-  // Runs fn on a worker thread.
-  void RunOnWorker(std::function<void()> fn);
+  // Makes sure that there is a progress thread. Before work is enqueued that nobody may wait for: where there can be none, that is
+  // an error of the call that enqueues.
+  Status StartProgress() {
+    return progress_state_.load(std::memory_order_relaxed) != kAbsent ? Status() : StartProgressThread();
+  }
 
-  // Threads of the scheduler alive (tests).
-  int threads() const { return threads_.load(); }
+  // Threads of the scheduler alive, workers among them (tests).
+  int threads() const;
 
  private:
   Scheduler() = default;
@@ -172,9 +86,8 @@ class Scheduler {
   bool DriveAll();
   bool AnyPending() const;
   bool Unattended() const { return AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0; }
-  void StartProgressThread();
+  Status StartProgressThread();
   void ProgressLoop();
-  void WorkerLoop();
 
   static constexpr int kMaxDevices = 1024;
   std::atomic<Queue*> queues_[kMaxDevices] = {};
@@ -186,10 +99,6 @@ class Scheduler {
   std::atomic<uint32_t> progress_wake_{0};
   std::atomic<uint32_t> helpers_{0};   // user threads inside WaitSlow
   std::atomic<uint32_t> activity_{0};  // bumped by LeftPending, read by the dozing progress thread
-  std::atomic<int> threads_{0};
-
-  struct Workers;
-  Workers* workers_ = nullptr;  // guarded by mutex_ until created; never destroyed
 };
 
 // Number of pause-separated looks SpinUntil makes: adapts to whether looking has paid lately. It does not when the rank waited

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
+#include "src/base/call_user.h"
+#include "src/device/host/workers.h"
 
 namespace axccl::device::host {
 namespace {
@@ -11,16 +15,19 @@ constexpr size_t kCopyStep = 1u << 20;
 
 class Callback : public Work {
  public:
-  Callback(void (*fn)(void*), void* argument) : fn_(fn), argument_(argument) {}
+  Callback(void (*fn)(void*), void* argument, Workers::Lease lease) : fn_(fn), argument_(argument), lease_(std::move(lease)) {}
   Poll Progress() override {
-    fn_(argument_);
+    result_ = CallUser("axcclLaunchHostFunc: the host function", [this] { fn_(argument_); });
     return Poll::kDone;
   }
+  Status result() const override { return result_; }
   bool blocking() const override { return true; }
 
  private:
   void (*const fn_)(void*);
   void* const argument_;
+  const Workers::Lease lease_;
+  Status result_;
 };
 
 class MemoryCopy : public Work {
@@ -205,7 +212,10 @@ Mark Join(Device* device, std::vector<Mark> marks) {
 }
 
 std::shared_ptr<Work> MakeNothing() { return std::make_shared<Nothing>(); }
-std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument) { return std::make_shared<Callback>(fn, argument); }
+Result<std::shared_ptr<Work>> MakeCallback(void (*fn)(void*), void* argument) {
+  AXCCL_ASSIGN_OR_RETURN(Workers::Lease lease, Workers::Process().Take());
+  return std::shared_ptr<Work>(std::make_shared<Callback>(fn, argument, std::move(lease)));
+}
 std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes) {
   return std::make_shared<MemoryCopy>(dst, src, bytes);
 }

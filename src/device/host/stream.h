@@ -130,7 +130,7 @@ inline bool Through(const Device* device, const Stream* stream) {
 }
 // Work that only takes its place in the order, work that calls fn(argument) on a worker, and work that copies memory.
 std::shared_ptr<Work> MakeNothing();
-std::shared_ptr<Work> MakeCallback(void (*fn)(void*), void* argument);
+Result<std::shared_ptr<Work>> MakeCallback(void (*fn)(void*), void* argument);
 std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes);
 
 }  // namespace axccl::device::host

@@ -20,6 +20,13 @@
 
 namespace axccl::device::host {
 
+// Something that goes on once a timeline has got somewhere.
+class Waiter {
+ public:
+  virtual ~Waiter() = default;
+  virtual void GoOn(std::unique_ptr<Waiter> self) = 0;
+};
+
 class Timeline {
  public:
   // The next ticket: work with ticket t may start once Reached(t) and completes with Complete(t).
@@ -30,7 +37,21 @@ class Timeline {
   }
   // All tickets below `ticket` are complete.
   bool Reached(uint64_t ticket) const { return completed_.load(std::memory_order_acquire) >= ticket; }
-  void Complete(uint64_t ticket) { completed_.store(ticket + 1, std::memory_order_release); }
+  // Completes a ticket and lets go on what waits for it.
+  void Complete(uint64_t ticket) {
+    Done(ticket);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    LetGoOn();
+  }
+  // The two halves of Complete, for callers who have a sequentially consistent fence between them anyway: without it a waiter
+  // could be parked and forgotten.
+  void Done(uint64_t ticket) { completed_.store(ticket + 1, std::memory_order_release); }
+  void LetGoOn() {
+    if (has_waiters_.load(std::memory_order_relaxed)) LetWaitersGoOn();
+  }
+  // Keeps *waiter until Reached(ticket), then calls its GoOn on the thread that completes. False, and nothing taken, if that is
+  // so already.
+  bool Park(uint64_t ticket, std::unique_ptr<Waiter>* waiter);
   // The ticket that the next Issue() will return: Reached(issued()) means idle.
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
   bool Idle() const { return Reached(issued()); }
@@ -40,9 +61,19 @@ class Timeline {
   Status TakeError();
 
  private:
+  struct Parked {
+    uint64_t ticket;
+    std::unique_ptr<Waiter> waiter;
+    bool operator<(const Parked& other) const { return ticket > other.ticket; }  // the lowest is on top of the heap
+  };
+  void LetWaitersGoOn();
+
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> completed_{0};
+  std::atomic<bool> has_waiters_{false};
   std::atomic<bool> has_error_{false};
+  std::mutex waiters_mutex_;
+  std::vector<Parked> waiters_;  // a heap
   std::mutex error_mutex_;
   Status error_;
 };

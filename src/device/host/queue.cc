@@ -1,0 +1,191 @@
+#include "src/device/host/queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/device/host/scheduler.h"
+#include "src/device/host/workers.h"
+
+namespace axccl::device::host {
+namespace {
+
+// Work that others have left under way and that a newcomer gives a turn: few enough to cost nothing, and enough that a thread
+// which enqueues all the time moves on what it enqueued.
+constexpr size_t kTurns = 4;
+
+}  // namespace
+
+void Item::GoOn(std::unique_ptr<Waiter> self) {
+  Queue* const home = queue;
+  home->TakeBack(std::unique_ptr<Item>(static_cast<Item*>(self.release())));
+}
+
+bool Item::Park(std::unique_ptr<Item>* self) {
+  const Item& item = **self;
+  const auto wait = [self](const TimelinePtr& timeline, uint64_t ticket) {
+    if (timeline == nullptr || timeline->Reached(ticket)) return false;
+    std::unique_ptr<Waiter> waiter = std::move(*self);
+    // Once it is there the item may be started, finished and gone: `timeline` is not to be touched again.
+    const TimelinePtr keep = timeline;
+    if (keep->Park(ticket, &waiter)) return true;
+    self->reset(static_cast<Item*>(waiter.release()));
+    return false;
+  };
+  for (const Place& place : item.places) {
+    if (wait(place.timeline, place.ticket)) return true;
+  }
+  for (const Mark& mark : item.after) {
+    if (wait(mark.timeline, mark.ticket)) return true;
+  }
+  return false;
+}
+
+void Item::Finish() {
+  const Status status = work->result();
+  for (const Place& place : places) {
+    if (!status.ok()) place.timeline->SetError(status);
+    place.timeline->Complete(place.ticket);
+  }
+}
+
+void Queue::AddToInbox(std::unique_ptr<Item> item) {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(std::move(item));
+  }
+  has_inbox_.store(true, std::memory_order_seq_cst);
+}
+
+void Queue::Push(std::unique_ptr<Item> item) {
+  pending_.fetch_add(1, std::memory_order_seq_cst);
+  item->queue = this;
+  AddToInbox(std::move(item));
+  Serve(kTurns);
+}
+
+void Queue::TakeBack(std::unique_ptr<Item> item) { AddToInbox(std::move(item)); }
+
+bool Queue::TakeInbox() {
+  if (!has_inbox_.load(std::memory_order_relaxed)) return false;
+  has_inbox_.store(false, std::memory_order_seq_cst);
+  {
+    std::lock_guard lock(inbox_mutex_);
+    taken_.swap(inbox_);
+  }
+  bool advanced = false;
+  for (auto& item : taken_) advanced |= Start(std::move(item));
+  looks_ += taken_.size();
+  taken_.clear();
+  return advanced;
+}
+
+// Starts what has come in, or parks it. A start counts as an advance even if it leads nowhere yet: nobody has armed this work, so
+// sleepers must look again.
+bool Queue::Start(std::unique_ptr<Item> item) {
+  if (item->run_elsewhere) {
+    End(item.get());
+    return true;
+  }
+  if (Item::Park(&item)) return false;
+  bool advanced = false;
+  if (item->work->blocking()) {
+    RunOnWorker(std::move(item));
+  } else if (PollItem(item.get(), &advanced)) {
+    started_.push_back(std::move(item));
+  }
+  return true;
+}
+
+void Queue::RunOnWorker(std::unique_ptr<Item> item) {
+  Workers::Process().Run([this, item = item.release()] {
+    item->work->Progress();
+    item->run_elsewhere = true;
+    // Whoever drives now, or drives next, ends it.
+    TakeBack(std::unique_ptr<Item>(item));
+    Drive();
+    Scheduler::Process().Notify();
+    if (pending()) Scheduler::Process().LeftPending();
+  });
+}
+
+void Queue::End(Item* item) {
+  item->Finish();
+  pending_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+bool Queue::PollItem(Item* item, bool* advanced) {
+  const Poll poll = item->work->Progress();
+  if (poll == Poll::kDone) End(item);
+  *advanced |= poll != Poll::kBlocked;
+  return poll != Poll::kDone;
+}
+
+bool Queue::PollStarted(size_t turns) {
+  bool advanced = false;
+  for (size_t left = std::min(turns, started_.size()); left > 0; --left) {
+    if (next_ >= started_.size()) next_ = 0;
+    ++looks_;
+    if (PollItem(started_[next_].get(), &advanced)) {
+      ++next_;
+    } else {
+      std::swap(started_[next_], started_.back());
+      started_.pop_back();
+    }
+  }
+  return advanced;
+}
+
+bool Queue::Serve(size_t turns) {
+  bool advanced = false;
+  while (TryEnter()) {
+    bool now = PollStarted(turns);
+    now |= TakeInbox();
+    advanced |= now;
+    Exit(std::memory_order_seq_cst);
+    if (now) Scheduler::Process().Notify();
+    // What came, or came back, while we held the lock: whoever brought it relies on us to look again.
+    if (!has_inbox_.load(std::memory_order_seq_cst)) break;
+    turns = std::min(turns, kTurns);
+  }
+  return advanced;
+}
+
+bool Queue::Arm(int doorbell) {
+  // The driver may be on its way out, and then nobody would be told of news.
+  if (!TryEnter()) return false;
+  for (auto& item : started_) item->work->Arm(doorbell);
+  bool advanced = PollStarted(SIZE_MAX);
+  advanced |= TakeInbox();
+  Exit(std::memory_order_seq_cst);
+  if (advanced) Scheduler::Process().Notify();
+  return !advanced && !has_inbox_.load(std::memory_order_seq_cst);
+}
+
+bool Queue::TryEnterIdle() {
+  if (pending_.load(std::memory_order_relaxed) != 0 || !TryEnter()) return false;
+  if (pending_.load(std::memory_order_seq_cst) == 0) return true;
+  Leave();
+  return false;
+}
+
+void Queue::AddStarted(std::unique_ptr<Item> item) {
+  pending_.fetch_add(1, std::memory_order_seq_cst);
+  item->queue = this;
+  started_.push_back(std::move(item));
+}
+
+void Queue::Leave() {
+  Exit(std::memory_order_seq_cst);
+  if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
+}
+
+void Queue::LeaveAndNotify(Timeline* a, Timeline* b) {
+  Exit(std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  a->LetGoOn();
+  b->LetGoOn();
+  Scheduler::Process().NotifyFenced();
+  if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
+}
+
+}  // namespace axccl::device::host

@@ -1,0 +1,64 @@
+// The threads that run what may block: as many as host functions run at once, as far as threads can be had.
+//
+// Work that needs a worker takes a lease before it is enqueued. While there are leases there is a worker, so what is enqueued
+// will run, in turn with others where the system grants no more threads (as CUDA allows: host functions "may be serialized").
+// Workers without work end after a while, but for that one. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "src/base/status.h"
+
+namespace axccl::device::host {
+
+class Workers {
+ public:
+  static Workers& Process();
+
+  // The right to one Run.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(Lease&& other) noexcept : held_(std::exchange(other.held_, false)) {}
+    Lease& operator=(Lease&& other) = delete;
+    ~Lease();
+
+   private:
+    friend class Workers;
+    explicit Lease(bool held) : held_(held) {}
+    bool held_ = false;
+  };
+  // Not ok where there is no worker and none can be started.
+  Result<Lease> Take();
+
+  // Runs fn on a worker. The caller has a lease that lasts until fn has run.
+  void Run(std::function<void()> fn);
+  // Tries again to start the threads that were lacking.
+  void StartLacking() {
+    if (lacking_.load(std::memory_order_relaxed)) Retry();
+  }
+
+  // Alive (tests).
+  int threads() const { return threads_.load(); }
+
+ private:
+  Workers() = default;
+  Status Start();  // with mutex_ held
+  void Retry();
+  void Loop();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> queue_;  // guarded by mutex_, as the next two
+  int idle_ = 0;
+  int leases_ = 0;
+  std::atomic<int> threads_{0};  // written under mutex_
+  std::atomic<bool> lacking_{false};
+};
+
+}  // namespace axccl::device::host

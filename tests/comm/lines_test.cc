@@ -1,0 +1,67 @@
+// What the operations of a launch cost: their steps are counted.
+#include "src/comm/lines.h"
+
+#include <gtest/gtest.h>
+
+namespace axccl::comm {
+namespace {
+
+using device::host::Poll;
+
+struct Tally {
+  int steps = 0, ended = 0;
+  std::vector<int> order;
+};
+
+// Blocked for some steps, then done.
+class FakeOperation {
+ public:
+  FakeOperation(Tally* tally, const int* channel, int number, Status status = Status())
+      : tally_(tally), channel_(channel), number_(number), status_(std::move(status)) {}
+  const int* channel() const { return channel_; }
+  Poll Progress() {
+    ++tally_->steps;
+    if (--blocked_ > 0) return Poll::kBlocked;
+    ++tally_->ended;
+    tally_->order.push_back(number_);
+    return Poll::kDone;
+  }
+  void Arm(int) { ++tally_->steps; }
+  const Status& status() const { return status_; }
+
+ private:
+  Tally* tally_;
+  const int* channel_;
+  int number_, blocked_ = 3;
+  Status status_;
+};
+
+TEST(Lines, CostOfAnOperationDoesNotGrowWithTheirNumber) {
+  static int channels[1000];
+  for (const int n : {10, 1000}) {
+    for (const int on : {1, 5, 1000}) {
+      Tally tally;
+      Lines<FakeOperation> lines;
+      for (int i = 0; i < n; ++i) lines.Add(FakeOperation(&tally, &channels[i % on], i));
+      while (lines.Progress() != Poll::kDone) lines.Arm(1);
+      EXPECT_EQ(tally.ended, n);
+      EXPECT_LE(tally.steps, 5 * n) << n << " operations on " << on << " channels";
+    }
+  }
+}
+
+TEST(Lines, KeepsTheOrderOfAChannelAndTheFirstError) {
+  int a = 0, b = 0;
+  Tally tally;
+  Lines<FakeOperation> lines;
+  lines.Add(FakeOperation(&tally, &a, 0));
+  lines.Add(FakeOperation(&tally, &a, 1, Status(Code::kTimeout, "late")));
+  lines.Add(FakeOperation(&tally, &b, 2));
+  lines.Add(FakeOperation(&tally, &a, 3, Status(Code::kRemoteError, "gone")));
+  while (lines.Progress() != Poll::kDone) continue;
+  EXPECT_EQ(tally.order, (std::vector<int>{0, 2, 1, 3}));
+  EXPECT_EQ(lines.result().code(), Code::kTimeout);
+}
+
+}  // namespace
+}  // namespace axccl::comm

@@ -1,0 +1,179 @@
+// Where threads cannot be started (ulimit -u, the pids limit of a container): calls say so, nothing stays half begun behind them,
+// and all works when there are threads again. And functions of the application that throw.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <list>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/comm/streams.h"
+#include "tests/harness/client.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::Cuda;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunRanks;
+using harness::Threads;
+
+// This process can start no thread while it lives. Root is not limited, so the process is nobody from here on.
+class NoThreads {
+ public:
+  NoThreads() {
+    if (geteuid() == 0) {
+      EXPECT_EQ(setgid(65534), 0);
+      EXPECT_EQ(setuid(65534), 0);
+    }
+    EXPECT_EQ(getrlimit(RLIMIT_NPROC, &before_), 0);
+    const rlimit none{0, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NPROC, &none), 0);
+    pthread_t thread;
+    EXPECT_NE(pthread_create(&thread, nullptr, [](void*) -> void* { return nullptr; }, nullptr), 0);
+  }
+  ~NoThreads() { EXPECT_EQ(setrlimit(RLIMIT_NPROC, &before_), 0); }
+
+ private:
+  rlimit before_{};
+};
+
+void Alone(void (*body)()) {
+  RunRanks(Processes(1), [body](RankContext&) { body(); });
+}
+
+TEST(NoThreads, WorkOnStreamsIsRefusedAndNothingStaysBehind) {
+  Alone([] {
+    Stream stream;
+    int from = 1, to = 0;
+    Gate gate;
+    {
+      NoThreads none;
+      for (const axcclStream_t on : {axcclStream_t(stream), axcclStream_t(nullptr)}) {
+        EXPECT_EQ(axcclLaunchHostFunc(on, OpenGate, &gate), ncclSystemError);
+        harness::ExpectLastErrorHas({"axcclLaunchHostFunc", "no thread can be started", "ulimit -u"});
+        EXPECT_EQ(axcclMemcpyAsync(&to, &from, sizeof(int), on), ncclSystemError);
+        harness::ExpectLastErrorHas({"axcclMemcpyAsync", "ulimit -u"});
+        EXPECT_EQ(axcclStreamQuery(on), ncclSuccess) << "nothing was enqueued";
+        EXPECT_OK(axcclStreamSynchronize(on));
+      }
+    }
+    EXPECT_FALSE(gate.is_open());
+    ASSERT_OK(axcclMemcpyAsync(&to, &from, sizeof(int), stream));
+    ASSERT_OK(axcclLaunchHostFunc(stream, OpenGate, &gate));
+    gate.Wait();  // nobody waits in the library
+    EXPECT_EQ(to, 1);
+  });
+}
+
+// CUDA: host functions "may be serialized".
+TEST(NoThreads, HostFunctionsShareTheWorkerThereIs) {
+  Alone([] {
+    Stream first;
+    Gate gate, all[5];
+    ASSERT_OK(axcclLaunchHostFunc(first, WaitAtGate, &gate));
+    std::list<Stream> streams;
+    {
+      NoThreads none;
+      for (Gate& one : all) {
+        streams.emplace_back();
+        ASSERT_OK(axcclLaunchHostFunc(streams.back(), OpenGate, &one));
+      }
+      gate.Open();
+      for (Gate& one : all) one.Wait();
+    }
+    for (Stream& stream : streams) ASSERT_OK(axcclStreamSynchronize(stream));
+  });
+}
+
+// The worker that was lacking is started when there are threads again, though nothing else is called.
+TEST(NoThreads, LackingWorkersAreStartedLater) {
+  Alone([] {
+    Stream first, second;
+    Gate gate;
+    ASSERT_OK(axcclLaunchHostFunc(first, WaitAtGate, &gate));
+    {
+      NoThreads none;
+      ASSERT_OK(axcclLaunchHostFunc(second, OpenGate, &gate));  // the only worker waits for it
+    }
+    gate.Wait();
+    ASSERT_OK(axcclStreamSynchronize(first));
+    ASSERT_OK(axcclStreamSynchronize(second));
+  });
+}
+
+// What was left under way meanwhile goes on though nobody waits for it.
+TEST(NoThreads, CallsGoOnByThemselvesAfterwards) {
+  Alone([] {
+    ncclComm_t comms[2];
+    ASSERT_OK(ncclCommInitAll(comms, 2, nullptr));
+    int x[2] = {1, 2};
+    Gate gate;
+    {
+      NoThreads none;
+      ASSERT_OK(ncclAllReduce(&x[0], &x[0], 1, ncclInt32, ncclSum, comms[0], nullptr));
+    }
+    ASSERT_OK(axcclHostSetDevice(0));
+    ASSERT_OK(axcclLaunchHostFunc(nullptr, OpenGate, &gate));
+    ASSERT_OK(ncclAllReduce(&x[1], &x[1], 1, ncclInt32, ncclSum, comms[1], nullptr));
+    gate.Wait();
+    EXPECT_EQ(x[0], 3);
+    ASSERT_OK(axcclStreamSynchronize(nullptr));
+    for (const ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+  });
+}
+
+// ---- functions of the application that throw ----
+
+TEST(Throwing, AHostFunctionFailsItsStreamAlone) {
+  Alone([] {
+    for (const bool null : {false, true}) {
+      Stream made, other;
+      const axcclStream_t stream = null ? nullptr : axcclStream_t(made);
+      bool ran = false;
+      ASSERT_OK(axcclLaunchHostFunc(stream, [](void*) { throw std::runtime_error("out of luck"); }, nullptr));
+      ASSERT_OK(axcclLaunchHostFunc(stream, [](void* r) { *static_cast<bool*>(r) = true; }, &ran));
+      EXPECT_EQ(axcclStreamSynchronize(stream), ncclInvalidUsage);
+      harness::ExpectLastErrorHas({"axcclLaunchHostFunc", "out of luck"});
+      EXPECT_TRUE(ran) << "work behind a failure still runs";
+      EXPECT_OK(axcclStreamSynchronize(stream)) << "told once";
+      ASSERT_OK(axcclLaunchHostFunc(stream, [](void*) { throw 7; }, nullptr));
+      EXPECT_EQ(axcclStreamSynchronize(stream), ncclInvalidUsage);
+      harness::ExpectLastErrorHas({"axcclLaunchHostFunc"});
+      EXPECT_OK(axcclStreamSynchronize(other));
+    }
+  });
+}
+
+TEST(Throwing, AReductionFailsItsCommunicatorAlone) {
+  for (const auto& layout : {Processes(2), Threads(2)}) {
+    RunRanks(layout, [](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      Clique healthy;
+      ASSERT_TRUE(healthy.Init(context));
+      ncclRedOp_t op;
+      ASSERT_OK(axcclRedOpCreateCallback(
+          &op, [](void*, const void*, size_t, void*) { throw std::runtime_error("cannot add"); }, nullptr, ncclInt32,
+          clique.comm()));
+      std::vector<int> data(1000, 1);
+      ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, op, clique.comm(), Cuda(clique.stream())));
+      const ncclResult_t result = axcclStreamSynchronize(clique.stream());
+      EXPECT_TRUE(result == ncclInvalidUsage || result == ncclRemoteError) << result;
+      harness::ExpectLastErrorHas({"cannot add"});
+      int x = 1;
+      ASSERT_OK(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, healthy.comm(), Cuda(healthy.stream())));
+      ASSERT_OK(axcclStreamSynchronize(healthy.stream()));
+      EXPECT_EQ(x, 2);
+      ASSERT_TRUE(context.Barrier());
+      ASSERT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace axccl::tests

@@ -1,0 +1,109 @@
+// What outstanding work costs: looks at items are counted, so nothing here depends on time.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/device/work.h"
+
+namespace axccl::device::host {
+namespace {
+
+std::shared_ptr<TestWork> Instant() {
+  return std::make_shared<TestWork>([] { return Poll::kDone; });
+}
+
+// Looks at items for each of `n` operations on one stream: while they are enqueued behind one that is blocked, and as they run.
+std::pair<double, double> LooksBehindOne(int n) {
+  Queue* queue = NewQueue();
+  const auto stream = std::make_shared<Timeline>();
+  auto gate = std::make_shared<GatedWork>();
+  queue->Push(MakeItem(gate, {{stream, stream->Issue()}}));
+  const uint64_t before = queue->looks();
+  for (int i = 0; i < n; ++i) queue->Push(MakeItem(Instant(), {{stream, stream->Issue()}}));
+  const uint64_t enqueued = queue->looks();
+  gate->open = true;
+  while (!stream->Idle()) queue->Drive();
+  EXPECT_FALSE(queue->pending());
+  return {static_cast<double>(enqueued - before) / n, static_cast<double>(queue->looks() - enqueued) / n};
+}
+
+TEST(Outstanding, AnOperationCostsTheSameBehindFewAndMany) {
+  const auto few = LooksBehindOne(100), many = LooksBehindOne(100000);
+  EXPECT_LE(few.first, 3);
+  EXPECT_LE(many.first, 3);
+  EXPECT_LE(few.second, 3);
+  EXPECT_LE(many.second, 3);
+}
+
+// Each stream's first operation is under way, and who enqueues on another does not look at all of them.
+TEST(Outstanding, AnOperationCostsTheSameBesideFewAndMany) {
+  for (const int n : {10, 3000}) {
+    Queue* queue = NewQueue();
+    std::vector<std::shared_ptr<GatedWork>> gates;
+    int64_t polls = 0;
+    for (int i = 0; i < n; ++i) {
+      const auto stream = std::make_shared<Timeline>();
+      gates.push_back(std::make_shared<GatedWork>());
+      queue->Push(MakeItem(gates.back(), {{stream, stream->Issue()}}));
+    }
+    for (const auto& gate : gates) polls += gate->polls;
+    EXPECT_LE(polls, 10 * n);
+    for (const auto& gate : gates) gate->open = true;
+    while (queue->pending()) queue->Drive();
+  }
+}
+
+// Work that waits for several streams and marks starts when the last of them is there, and has been looked at once for each.
+TEST(Outstanding, WaitsForSeveralInWhateverOrderTheyEnd) {
+  Queue* queue = NewQueue();
+  constexpr int kStreams = 6;
+  int order[kStreams] = {0, 1, 2, 3, 4, 5};
+  do {
+    std::vector<std::shared_ptr<Timeline>> streams;
+    std::vector<Mark> marks;
+    for (int i = 0; i < kStreams; ++i) {
+      streams.push_back(std::make_shared<Timeline>());
+      streams.back()->Issue();
+      marks.push_back(Mark{streams.back(), 1});
+    }
+    const auto work = Instant();
+    const uint64_t before = queue->looks();
+    queue->Push(MakeItem(work, {}, marks));
+    for (const int i : order) {
+      EXPECT_FALSE(work->done);
+      streams[static_cast<size_t>(i)]->Complete(0);
+      queue->Drive();
+    }
+    ASSERT_TRUE(work->done);
+    ASSERT_LE(queue->looks() - before, uint64_t{kStreams} + 1);
+  } while (std::next_permutation(order, order + kStreams));
+}
+
+// Waiters park and tickets complete at the same time: none is forgotten.
+TEST(Outstanding, ParkingAndCompletingMeet) {
+  constexpr int kThreads = 3, kRounds = 20000;
+  const auto shared = std::make_shared<Timeline>();
+  for (int i = 0; i < kRounds; ++i) shared->Issue();
+  std::vector<std::thread> threads;
+  std::atomic<int> ran{0};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      Queue* queue = NewQueue();
+      for (int i = 0; i < kRounds; ++i) {
+        auto work = std::make_shared<TestWork>([&] { return ++ran, Poll::kDone; });
+        queue->Push(MakeItem(work, {}, {Mark{shared, static_cast<uint64_t>(i + 1)}}));
+      }
+      AwaitTrue([&] {
+        queue->Drive();
+        return !queue->pending();
+      });
+    });
+  }
+  for (int i = 0; i < kRounds; ++i) shared->Complete(static_cast<uint64_t>(i));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ran, kThreads * kRounds);
+}
+
+}  // namespace
+}  // namespace axccl::device::host
