@@ -21,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 // This process's address; creates the heap and starts the service. Constant until fork.
 Result<transport::ProcessAddress> SelfAddress();
 
-// Maps the start of the peer's heap (see PeerProcess), or returns the mapping there already is. Own address: the own heap. Waits until `deadline` at
-// most, and gives up within 20 ms when *abort (may be null) becomes true or the peer is gone.
+// Maps the start of the peer's heap (see PeerProcess), or returns the mapping there already is. Own address: the own heap.
+// Waits until `deadline` at most, and gives up within 20 ms when *abort (may be null) becomes true or the peer is gone.
 // kRemoteError: the peer is dead. kInvalidUsage: its host id is another one (the text says in what), its heap cannot be
 // shared, or what answered is not it. kTimeout: it did not answer (stopped?).
 Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address,
