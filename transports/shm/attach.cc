@@ -215,10 +215,12 @@ Status KeptToItself(const ProcessAddress& address) {
   if (address.memfd_error == EFBIG)
     return MakeStatus(Code::kInvalidUsage,
                       "attaching to process %u: only its own threads reach its memory, as it may have no file that is long "
-                      "enough to share; raise its limit on the size of files (ulimit -f), or lower AXCCL_HEAP_BYTES", address.pid);
+                      "enough to share; raise its limit on the size of files (ulimit -f), or lower AXCCL_HEAP_BYTES",
+                      address.pid);
   return MakeStatus(Code::kInvalidUsage,
                     "attaching to process %u: only its own threads reach its memory, as memfd_create failed there (%s) and so "
-                    "did a file in /dev/shm (%s); allow one of them, or put all ranks into one process", address.pid,
+                    "did a file in /dev/shm (%s); allow one of them, or put all ranks into one process",
+                    address.pid,
                     std::generic_category().message(address.memfd_error).c_str(),
                     std::generic_category().message(address.tmpfs_error).c_str());
 }

@@ -26,8 +26,10 @@ Status Refused(int error, size_t bytes) {
                        "mapping a shared heap: %zu MiB may not be locked, limit (ulimit -l) %s, and this process has called "
                        "mlockall(MCL_FUTURE); raise the limit, or lower AXCCL_HEAP_BYTES",
                        bytes >> 20, LimitText(RLIMIT_MEMLOCK).c_str());
-  return SystemError(error, "mapping a shared heap: %zu MiB of address space needed, limit (ulimit -v) %s; raise it, or lower "
-                     "AXCCL_HEAP_BYTES", bytes >> 20, LimitText(RLIMIT_AS).c_str());
+  return SystemError(error,
+                     "mapping a shared heap: %zu MiB of address space needed, limit (ulimit -v) %s; raise it, or lower "
+                     "AXCCL_HEAP_BYTES",
+                     bytes >> 20, LimitText(RLIMIT_AS).c_str());
 }
 
 // Address space at a boundary of 2 MiB.
