@@ -178,9 +178,9 @@ Result<std::atomic<uint64_t>*> Channel::AnnouncementOf(int position, uint64_t se
 }
 
 bool Channel::NeedsBarrier(const Prepared& next) const {
-  if (last_plan == nullptr || last_was_barrier) return false;
+  if (last_plan == plan::Hash() || last_was_barrier) return false;
   const plan::Plan* plan = next.program->plan.get();
-  if (plan == last_plan && next.slot_bytes == last_slot_bytes) return false;
+  if (plan->hash == last_plan && next.slot_bytes == last_slot_bytes) return false;
   return !last_complete || !plan->complete;
 }
 

@@ -173,6 +173,22 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // touches a slot in a turn comes before what touches it two turns later, and so before all later turns of the same half,
   // one of which is the next to use the same set.
   bool NeedsBarrier(const Prepared& next) const;
+  // That it has run on the channel, to its end.
+  void NoteEnd(const Prepared& prepared, bool barrier) {
+    const plan::Plan& plan = *prepared.program->plan;
+    turn += prepared.turns;
+    last_plan = plan.hash;
+    last_slot_bytes = prepared.slot_bytes;
+    last_complete = plan.complete;
+    last_was_barrier = barrier;
+  }
+  // That the prologue of a direct plan has, in whose place another plan begins: a barrier of its own, which took a turn.
+  void NotePrologue() {
+    ++turn;
+    ForgetLast();
+  }
+  // As if nothing had run before.
+  void ForgetLast() { last_plan = {}; }
 
   // Writes down, as the next operation's, a call that runs elsewhere than on the host.
   void RecordCall(const Call& call);
@@ -197,7 +213,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   uint64_t sequence = 0;  // of the next operation
   uint64_t turn = 0;      // the next turn
-  const plan::Plan* last_plan = nullptr;
+  // Of what ran last; no plan has the hash 0. By hash and not by address, as plans may be forgotten and made again.
+  plan::Hash last_plan;
   uint64_t last_slot_bytes = 0;
   bool last_complete = true;
   bool last_was_barrier = true;

@@ -187,17 +187,12 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
 }
 
 void Operation::EndStage() {
-  channel_->turn += prepared_->turns;
-  const plan::Plan* plan = prepared_->program->plan.get();
-  channel_->last_plan = plan;
-  channel_->last_slot_bytes = prepared_->slot_bytes;
-  channel_->last_complete = plan->complete;
-  channel_->last_was_barrier = stage_ == Stage::kBarrier;
+  channel_->NoteEnd(*prepared_, stage_ == Stage::kBarrier);
   if (stage_ == Stage::kBarrier) {
     Begin(Stage::kMain, main_);
   } else {
     if (call_.views != nullptr && call_.views->zeros) FillZerosOfOthers();
-    channel_->host()->last_algorithm.store(plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
+    channel_->host()->last_algorithm.store(prepared_->program->plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
     stage_ = Stage::kFinished;
     polling_.End(false);
   }
@@ -455,14 +450,12 @@ Result<bool> Operation::ChooseAccess() {
   const bool calls = channel_->all_call_copy() && call_.views == nullptr;
   const tune::Access access = calls ? tune::Access::kCall : tune::Access::kNone;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->PrepareBeside(call_, access));
-  if (other->program->plan == prepared_->program->plan) return true;
+  if (other->program->plan->hash == prepared_->program->plan->hash) return true;
   if (call_.count * ElementSize(call_.type) <= kSmallBlock && !call_.uneven()) {
     main_->instead = other;
     main_->instead_for = kUnasked;
   }
-  // The prologue was a barrier of its own; the other program starts with the next turn.
-  channel_->turn += 1;
-  channel_->last_plan = nullptr;
+  channel_->NotePrologue();
   Begin(Stage::kMain, other);
   return false;
 }
