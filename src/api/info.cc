@@ -9,6 +9,7 @@
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/base/param.h"
+#include "src/comm/programs.h"
 
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
@@ -31,7 +32,7 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
   all.memory_bytes = core->block().resident_bytes() + core->channels().resident_bytes();
   all.operations = core->operations();
   all.plans = core->channel()->plans.load();
-  all.verify_seconds = comm::VerifySeconds();
+  all.verify_seconds = comm::Programs::Process().usage().verify_seconds;
   if (core->gpu() != nullptr) {
     all.mapped = core->gpu()->mapped_operations();
     const exec::PackedOperations packed = core->gpu()->packed_operations();

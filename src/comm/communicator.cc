@@ -5,14 +5,12 @@
 #include <cstring>
 #include <map>
 #include <set>
-#include <tuple>
 
-#include "src/algo/algo.h"
 #include "src/base/closer.h"
 #include "src/base/log.h"
+#include "src/comm/programs.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
-#include "src/verify/verify.h"
 #include "transports/shm/attach.h"
 #include "transports/shm/heap.h"
 
@@ -21,20 +19,6 @@ namespace {
 
 using device::host::Poll;
 using device::host::Scheduler;
-
-// Programs of the process. They depend on nothing but the key, so communicators share them; a process uses few.
-struct ProgramCache {
-  using Key = std::tuple<plan::Kind, int, int, std::string, int, int, plan::Placement>;
-  std::mutex mutex;
-  std::map<Key, std::shared_ptr<const exec::Program>> programs;
-  std::map<Key, std::shared_ptr<const plan::Plan>> plans;  // rank -1
-  double verify_seconds = 0;
-};
-
-ProgramCache& Programs() {
-  static ProgramCache* cache = new ProgramCache;
-  return *cache;
-}
 
 // What ranks hold of each other, at the end.
 struct Remains {
@@ -94,11 +78,6 @@ void LetGoInBackground(Remains remains) {
 }
 
 }  // namespace
-
-double VerifySeconds() {
-  std::lock_guard lock(Programs().mutex);
-  return Programs().verify_seconds;
-}
 
 Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                            std::unique_ptr<Block> block, std::vector<exec::Member> members,
@@ -214,26 +193,9 @@ void Communicator::Tell() {
 Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan::Contract& contract,
                                                                       std::string_view algorithm, int lanes, int rank,
                                                                       const plan::Placement& placement) {
-  ProgramCache& cache = Programs();
-  std::lock_guard lock(cache.mutex);
-  const ProgramCache::Key key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes, rank, placement};
-  auto& program = cache.programs[key];
-  if (program != nullptr) return program;
-  ProgramCache::Key plan_key = key;
-  std::get<5>(plan_key) = -1;
-  auto& plan = cache.plans[plan_key];
-  if (plan == nullptr) {
-    AXCCL_ASSIGN_OR_RETURN(plan::Schedule schedule, algo::Generate(contract, algorithm, lanes, placement));
-    const auto start = std::chrono::steady_clock::now();
-    AXCCL_ASSIGN_OR_RETURN(plan, verify::MakePlan(std::move(schedule)));
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    cache.verify_seconds += seconds;
-    AXCCL_INFO(kTuning, "plan %s: %s of %d ranks, root %d, %d lanes: verified in %.3f ms",
-               plan::ToString(plan->hash).c_str(), plan->schedule.algorithm.c_str(), contract.ranks, contract.root, lanes,
-               seconds * 1e3);
-  }
-  AXCCL_ASSIGN_OR_RETURN(program, exec::Program::Make(plan, rank));
-  return program;
+  const auto here = std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.same_process; });
+  const int sharers = std::min(static_cast<int>(here), contract.ranks);
+  return Programs::Process().Get({contract, algorithm, lanes, rank, placement, sharers, gpu_ != nullptr});
 }
 
 bool Communicator::InHeap(const void* p, size_t bytes, uint64_t* offset) const {

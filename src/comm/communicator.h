@@ -141,7 +141,4 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   std::atomic<uint64_t> operations_{0};
 };
 
-// Time spent verifying plans in this process so far.
-double VerifySeconds();
-
 }  // namespace axccl::comm

@@ -256,6 +256,8 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
 
 Status Channel::PlanMessages(Prepared* prepared) const {
   if (remote_ == nullptr) return Status();
+  prepared->outbound = prepared->program->outbound;
+  if (prepared->outbound != nullptr) return Status();
   AXCCL_ASSIGN_OR_RETURN(Outbound outbound, Outbound::Make(prepared->program->plan->schedule, self_));
   prepared->outbound = std::make_shared<const Outbound>(std::move(outbound));
   return Status();

@@ -127,7 +127,7 @@ Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool c
   // What will run if it depends on this rank.
   const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
   if (mapped && place_ == CudaPlace::kDefault)
-    on_host_->host()->last_algorithm.store(direct.program->plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
+    on_host_->host()->last_algorithm.store(direct.program->algorithm, std::memory_order_relaxed);
   return Status();
 }
 
@@ -141,7 +141,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   if (place_ != CudaPlace::kSelf) on_host_->RecordCall(call);
   if (captured && wait_ != nullptr) rank_->waits().Replays(wait_);
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
-    on_host_->host()->last_algorithm.store(prepared->program->plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
+    on_host_->host()->last_algorithm.store(prepared->program->algorithm, std::memory_order_relaxed);
   cuda::Task task;
   task.channel = reinterpret_cast<cuda::Channel*>(memory_);
   task.program = reinterpret_cast<const cuda::Program*>(program);

@@ -192,7 +192,7 @@ void Operation::EndStage() {
     Begin(Stage::kMain, main_);
   } else {
     if (call_.views != nullptr && call_.views->zeros) FillZerosOfOthers();
-    channel_->host()->last_algorithm.store(prepared_->program->plan->schedule.algorithm.c_str(), std::memory_order_relaxed);
+    channel_->host()->last_algorithm.store(prepared_->program->algorithm, std::memory_order_relaxed);
     stage_ = Stage::kFinished;
     polling_.End(false);
   }

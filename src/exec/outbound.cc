@@ -134,6 +134,12 @@ Result<Outbound> Outbound::Make(const Schedule& schedule, int rank) {
   return outbound;
 }
 
+size_t Outbound::bytes() const {
+  size_t bytes = sizeof(Outbound);
+  for (const std::vector<Slot>& slots : lanes_) bytes += sizeof(slots) + slots.size() * sizeof(Slot);
+  return bytes;
+}
+
 std::span<const Outbound::Slot> Outbound::With(uint32_t lane, uint32_t step) const {
   const std::vector<Slot>& slots = lanes_[lane];
   const auto [first, last] =

@@ -32,6 +32,7 @@ class Outbound {
 
   // Those that go with that step, by reader.
   std::span<const Slot> With(uint32_t lane, uint32_t step) const;
+  size_t bytes() const;
 
  private:
   std::vector<std::vector<Slot>> lanes_;  // by step, then reader

@@ -7,6 +7,7 @@
 
 #include "src/exec/walk.h"
 #include "src/plan/together.h"
+#include "src/tune/tune.h"
 
 namespace axccl::exec {
 namespace {
@@ -68,6 +69,7 @@ std::vector<int16_t> InlineEndpoints(const Schedule& schedule) {
 Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan::Plan> plan, int rank) {
   auto program = std::make_shared<Program>();
   const Schedule& schedule = plan->schedule;
+  program->algorithm = tune::AlgorithmOf(tune::NumberOf(schedule.algorithm)).data();
   program->rank = rank;
   std::map<const Op*, uint32_t> first_part;
   const auto note = [&](size_t of, size_t, const Op& op, std::span<const uint16_t> parts) {
@@ -97,6 +99,13 @@ Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan:
   ForEachOperand(schedule, [&](const Operand&) { ++program->plan_operands; });
   program->plan = std::move(plan);
   return std::shared_ptr<const Program>(std::move(program));
+}
+
+size_t Program::bytes() const {
+  size_t bytes = sizeof(Program) + operands.size() * sizeof(Operand) + data_parts.size() * sizeof(uint16_t) +
+                 inline_endpoint.size() * sizeof(int16_t) + (outbound != nullptr ? outbound->bytes() : 0);
+  for (const std::vector<Step>& steps : lanes) bytes += sizeof(steps) + steps.size() * sizeof(Step);
+  return bytes;
 }
 
 }  // namespace axccl::exec

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/exec/outbound.h"
 #include "src/plan/plan.h"
 
 namespace axccl::exec {
@@ -27,7 +28,8 @@ struct Step {
 };
 
 struct Program {
-  std::shared_ptr<const plan::Plan> plan;
+  std::shared_ptr<const plan::Plan> plan;  // without its operations where nobody needs those of other ranks
+  const char* algorithm = "";              // its name, for good
   int rank = 0;
   std::vector<std::vector<Step>> lanes;
   std::vector<plan::Operand> operands;
@@ -39,6 +41,9 @@ struct Program {
   std::vector<int16_t> inline_endpoint;
   size_t max_operands = 0;  // of one step
   size_t plan_operands = 0; // of all ranks together: the same number on each of them
+  std::shared_ptr<const Outbound> outbound;  // where ranks are on several machines and the plan has no operations
+
+  size_t bytes() const;  // without the plan
 
   static Result<std::shared_ptr<const Program>> Make(std::shared_ptr<const plan::Plan> plan, int rank);
 };

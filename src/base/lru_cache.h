@@ -1,0 +1,60 @@
+// Values by key, which take so many bytes in all: what was asked for last stays, the very last in any case.
+//
+// Not thread-safe. Sizes are what the owner says.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <map>
+#include <utility>
+
+namespace axccl {
+
+template <class Key, class Value>
+class LruCache {
+ public:
+  explicit LruCache(size_t most_bytes) : most_bytes_(most_bytes) {}
+
+  // Null where it is not kept (any more). Good until the next call.
+  Value* Find(const Key& key) {
+    const auto it = by_key_.find(key);
+    if (it == by_key_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, it->second);
+    return &it->second->value;
+  }
+
+  // In the place of what the key had.
+  Value* Insert(const Key& key, Value value, size_t bytes) {
+    Erase(key);
+    order_.push_front(Entry{key, std::move(value), bytes});
+    by_key_.emplace(key, order_.begin());
+    bytes_ += bytes;
+    while (bytes_ > most_bytes_ && order_.size() > 1) Erase(Key(order_.back().key));
+    return &order_.front().value;
+  }
+
+  void Erase(const Key& key) {
+    const auto it = by_key_.find(key);
+    if (it == by_key_.end()) return;
+    bytes_ -= it->second->bytes;
+    order_.erase(it->second);
+    by_key_.erase(it);
+  }
+
+  size_t size() const { return by_key_.size(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Entry {
+    Key key;
+    Value value;
+    size_t bytes;
+  };
+
+  const size_t most_bytes_;
+  size_t bytes_ = 0;
+  std::list<Entry> order_;  // asked for last first
+  std::map<Key, typename std::list<Entry>::iterator> by_key_;
+};
+
+}  // namespace axccl
