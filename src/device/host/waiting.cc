@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <climits>
+#include <mutex>
+#include <set>
 
 #include "src/base/processors.h"
 
@@ -21,9 +23,19 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t seen, std::chrono::na
 
 void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
+// What the threads that have waited may use, taken together: one that is bound does not speak for the others.
 int AllowedCores() {
-  static const int cores = static_cast<int>(AllowedProcessors().size());
-  return cores;
+  static std::atomic<int> cores{1};
+  static thread_local bool counted = false;
+  if (!counted) {
+    counted = true;
+    static std::mutex mutex;
+    static auto* const all = new std::set<int>;
+    std::lock_guard lock(mutex);
+    for (const int processor : AllowedProcessors()) all->insert(processor);
+    cores.store(std::max(1, static_cast<int>(all->size())), std::memory_order_relaxed);
+  }
+  return cores.load(std::memory_order_relaxed);
 }
 
 std::atomic<int> g_crowd{1};

@@ -1,0 +1,29 @@
+// How many ranks a core has to serve, in a process of its own: it is counted from the first wait on.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "src/base/processors.h"
+#include "src/device/host/waiting.h"
+
+namespace axccl::device::host {
+namespace {
+
+TEST(Crowding, AThreadThatIsBoundDoesNotSpeakForTheOthers) {
+  const std::vector<int> all = AllowedProcessors();
+  if (all.size() < 2) GTEST_SKIP() << "needs two processors";
+  SetCrowd(2);
+  std::thread([&] {
+    BindThisThread({all[0]});
+    EXPECT_EQ(Crowding(), 2);
+  }).join();
+  std::thread([&] {
+    BindThisThread({all[1]});
+    EXPECT_EQ(Crowding(), 1) << "the two may use two processors";
+  }).join();
+  EXPECT_EQ(Crowding(), 1);
+  EXPECT_GT(CurrentPatience().spins, 8);
+}
+
+}  // namespace
+}  // namespace axccl::device::host
