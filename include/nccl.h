@@ -298,9 +298,11 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 /* Collective. Waits for (or, non-blocking, starts waiting for) all work of the communicator; afterwards only
  * ncclCommDestroy and queries. Once only. Since 2.14. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
-/* Ends the handle when its work is done, which it is by AXCCL_TIMEOUT at the latest. NULL: ncclSuccess. */
+/* Ends the handle when its work is done, which it is by AXCCL_TIMEOUT at the latest; at once while it is being made.
+ * NULL: ncclSuccess. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
-/* Ends the handle and all its work at once, whatever the peers do; any thread. NULL: ncclSuccess. When it has returned,
+/* Ends the handle and all its work at once, whatever the peers do, and what is being made from it; any thread, also
+ * while an init blocks another one. NULL: ncclSuccess. When it has returned,
  * buffers of the calls it has ended may be freed or used for something else: no rank writes into them any more, not even
  * one that was stopped in the middle of a call and goes on later, and no rank of this process reads them (what is waited
  * for is a step of at most some MiB, and the callback of a reduction that runs). Ranks of other processes may still read
@@ -312,9 +314,15 @@ ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
 
 /* Collective. Ranks of one colour (>= 0) form a new communicator, ordered by (key, rank); NCCL_SPLIT_NOCOLOR:
- * *newcomm = NULL. config NULL: the parent's. Since 2.18. */
+ * *newcomm = NULL. config NULL: the parent's. Since 2.18.
+ *
+ * Splits, shrinks and grows of one communicator may be under way at the same time (in a group, or non-blocking). Calls
+ * meet in the order in which they are made, whichever ends first: any two ranks make those that both take part in in the
+ * same order. Each ends by AXCCL_INIT_TIMEOUT, with the abort of the communicator or of the new one, and when a rank that
+ * takes part dies or fails. One that has failed can only be shrunk. */
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config);
-/* Called by the ranks that stay: a communicator without the listed ranks. shrinkFlags: NCCL_SHRINK_*. Since 2.27. */
+/* Called by the ranks that stay: a communicator without the listed ranks. shrinkFlags: NCCL_SHRINK_*. Since 2.27.
+ * Ranks that list different ones get ncclInvalidUsage within a second, with both lists in the text, and may call again. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags);
 /* An id by which new ranks can join an existing communicator. Since 2.29. */

@@ -36,6 +36,11 @@ void LogVersion(int rank) {
              AXCCL_VERSION_CODE / 10000, AXCCL_VERSION_CODE / 100 % 100, AXCCL_VERSION_CODE % 100);
 }
 
+// Other threads may look at *out while the call goes on, to abort a creation that blocks it.
+void Store(ncclComm_t comm, ncclComm_t* out) {
+  std::atomic_ref<ncclComm_t>(*out).store(comm, std::memory_order_release);
+}
+
 // Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or (non-blocking) in
 // the background. *out is set right away and cleared again when a blocking creation fails, or the creation does not begin.
 // Without `out` (a rank that asks a split for none) there is no handle. `parent`: that it is made from, if any.
@@ -43,12 +48,11 @@ ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job, 
   auto comm = std::make_shared<Comm>(config);
   if (parent != nullptr) parent->AddChild(comm);
   const auto handle = out != nullptr ? static_cast<ncclComm_t>(Comms().Insert(comm)) : nullptr;
-  // Other threads may look at it from now on, to abort a creation that blocks this one.
-  if (out != nullptr) std::atomic_ref<ncclComm_t>(*out).store(handle, std::memory_order_release);
+  if (out != nullptr) Store(handle, out);
   auto discard = [out, handle] {
     if (out == nullptr) return;
     Comms().Remove(handle);
-    std::atomic_ref<ncclComm_t>(*out).store(nullptr, std::memory_order_release);
+    Store(nullptr, out);
   };
   auto run = [comm, job = std::move(job), discard]() -> Status {
     const Status status = comm->config().blocking ? comm->Create(job) : comm->CreateInBackground(job);
@@ -67,7 +71,7 @@ ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, std::span<c
                       const ncclConfig_t* config) {
   if (const Status status = CheckProcess(call); !status.ok()) return Report(status);
   if (out == nullptr) return InvalidArgument("%s: argument comm is NULL; pass where to put the communicator", call);
-  *out = nullptr;
+  Store(nullptr, out);
   if (nranks < 1) return InvalidArgument("%s: argument nranks is %d; pass 1 or more", call, nranks);
   if (nranks > 4096) return InvalidArgument("%s: argument nranks is %d; at most 4096 ranks are served", call, nranks);
   if (rank < 0 || rank >= nranks)
@@ -264,7 +268,7 @@ AXCCL_TWIN(CommRevoke)
 AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) try {
   constexpr const char* kCall = "ncclCommSplit";
   if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
-  *newcomm = nullptr;
+  Store(nullptr, newcomm);
   ncclResult_t result = ncclSuccess;
   const auto parent = Parent(handle, kCall, &result);
   if (parent == nullptr) return result;
@@ -276,9 +280,10 @@ AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncc
   const auto call = Begin(*parent, comm::Making::kSplit, kCall);
   if (!call.ok()) return Report(call.status());
   // As with NCCL, a rank that asks for no communicator gets no handle, whether the call blocks or not.
-  return Create(color == NCCL_SPLIT_NOCOLOR ? nullptr : newcomm, settings, [=, call = call.value()](const std::atomic<bool>* abort) {
+  auto split = [=, call = call.value()](const std::atomic<bool>* abort) {
     return comm::Split(call.get(), color, key, settings, abort);
-  }, parent.get());
+  };
+  return Create(color == NCCL_SPLIT_NOCOLOR ? nullptr : newcomm, settings, std::move(split), parent.get());
 }
 AXCCL_TWIN(CommSplit)
 
@@ -286,7 +291,7 @@ AXCCL_API ncclResult_t pncclCommShrink(ncclComm_t handle, int* excludeRanksList,
                                        ncclConfig_t* config, int shrinkFlags) try {
   constexpr const char* kCall = "ncclCommShrink";
   if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
-  *newcomm = nullptr;
+  Store(nullptr, newcomm);
   ncclResult_t result = ncclSuccess;
   const auto parent = Parent(handle, kCall, &result);
   if (parent == nullptr) return result;
@@ -331,7 +336,7 @@ AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUn
                                      ncclComm_t* newcomm, ncclConfig_t* config) try {
   constexpr const char* kCall = "ncclCommGrow";
   if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
-  *newcomm = nullptr;
+  Store(nullptr, newcomm);
   if (handle == nullptr) {
     if (uniqueId == nullptr) return InvalidArgument("%s: argument uniqueId is NULL; a new rank needs the id", kCall);
     return InitRank(kCall, newcomm, nRanks, std::span(uniqueId, 1), rank, config);

@@ -102,9 +102,9 @@ bool Loop::HasDescriptors() const {
 }
 
 Status Loop::Lost() const {
-  return MakeStatus(Code::kInvalidUsage, "service thread: somebody closed descriptor %d, which is the library's, and others "
-                    "(closefrom, or a daemon's start?); what meets and attaches needs them: do that before the library is used, or "
-                    "spare descriptors that the program has not opened", wake_.get());
+  return MakeStatus(Code::kInvalidUsage, "service thread: somebody closed descriptor %d, which is the library's (closefrom, or "
+                    "a daemon's start?); ranks meet and attach over its descriptors: close only what the program has opened, or "
+                    "close all before it uses the library", wake_.get());
 }
 
 // The thread holds the liveness mutex.

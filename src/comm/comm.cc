@@ -56,10 +56,11 @@ Status Comm::CreateInBackground(Job job) {
     std::lock_guard lock(mutex_);
     busy_ = true;
   }
-  const Status started = StartDetached("making a communicator in the background", [self = shared_from_this(), job = std::move(job)] {
+  auto run = [self = shared_from_this(), job = std::move(job)] {
     const Status status = self->Finish(job(&self->abort_));
     if (!status.ok()) AXCCL_WARN("%.*s", static_cast<int>(status.message().size()), status.message().data());
-  });
+  };
+  const Status started = StartDetached("making a communicator in the background", std::move(run));
   return started.ok() ? Status(Code::kInProgress, "creation in progress") : Finish(started);
 }
 

@@ -45,8 +45,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   explicit Comm(Config config) : config_(std::move(config)) {}
 
   // Creation: runs `job` here, or on a thread of its own with InProgress as the answer until it is done. What stops the
-  // creation (Abort, Close, the abort of the parent) sets the flag that the job gets, and the communicator is none then, however
-  // far the job came.
+  // creation (Abort, Close, the abort of the parent) sets the flag that the job gets, and the communicator is none then,
+  // however far the job came.
   Status Create(const Job& job);
   Status CreateInBackground(Job job);
   // `child` is being made from this one: Abort stops that, too.

@@ -102,8 +102,8 @@ bool ControlExchange::Read(int rank, uint64_t name, uint64_t round, void* data, 
 
 // ---- calls ----
 
-// Waits, as work of the device's queue, until every member's contribution is there. Keeps what it looks at, as another thread
-// may be in it when its own has given up.
+// Waits, as work of the device's queue, until every member's contribution is there. Keeps what it looks at, as another
+// thread may be in it when its own has given up.
 class MakingCall::Wait : public device::host::Work {
  public:
   Wait(std::shared_ptr<Communicator> comm, const LoggedCall& call, uint64_t round, size_t bytes)
@@ -154,7 +154,8 @@ class MakingCall::Wait : public device::host::Work {
   std::atomic<bool> done_{false};
 };
 
-MakingCall::MakingCall(std::shared_ptr<Communicator> comm, LoggedCall call) : comm_(std::move(comm)), call_(std::move(call)) {}
+MakingCall::MakingCall(std::shared_ptr<Communicator> comm, LoggedCall call)
+    : comm_(std::move(comm)), call_(std::move(call)) {}
 
 MakingCall::~MakingCall() {
   if (!ended_) Fail(MakeStatus(Code::kInvalidUsage, "%s was not carried out, as its group failed", NameOf(call_.what)));
@@ -179,15 +180,16 @@ Trouble MakingCall::WhyStop(const std::vector<int>& missing) {
       return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
                          member.process->pid(), closed ? "destroyed its communicator" : "died")};
     if (heeds_failures && member.header->error.load(std::memory_order_acquire) != 0)
-      return {MakeStatus(Code::kRemoteError, "the communicator of rank %d failed while a new one was being made from it", rank)};
+      return {MakeStatus(Code::kRemoteError, "the communicator of rank %d failed while a new one was being made from it",
+                         rank)};
   }
   const int self = comm_->identity().rank;
   if (abort_ != nullptr && abort_->load(std::memory_order_relaxed))
     return {MakeStatus(Code::kInvalidUsage, "rank %d aborted while a new communicator was being made", self)};
   if (heeds_failures && comm_->failed()) {
     const Status failure = comm_->Failure();
-    return {MakeStatus(failure.code(), "the communicator of rank %d failed while a new one was being made from it: %.*s", self,
-                       static_cast<int>(failure.message().size()), failure.message().data())};
+    return {MakeStatus(failure.code(), "the communicator of rank %d failed while a new one was being made from it: %.*s",
+                       self, static_cast<int>(failure.message().size()), failure.message().data())};
   }
   if (Clock::now() >= deadline_) return log.NotInTime(call_, missing);
   return {};
@@ -261,7 +263,8 @@ Result<std::shared_ptr<MakingCall>> MakingCall::Continue(std::vector<int> group)
   return rest;
 }
 
-Result<std::shared_ptr<MakingCall>> BeginMaking(const std::shared_ptr<Communicator>& comm, Making what, std::vector<int> group) {
+Result<std::shared_ptr<MakingCall>> BeginMaking(const std::shared_ptr<Communicator>& comm, Making what,
+                                                std::vector<int> group) {
   AXCCL_ASSIGN_OR_RETURN(LoggedCall call, comm->control().log().Begin(what, std::move(group)));
   return std::make_shared<MakingCall>(comm, std::move(call));
 }

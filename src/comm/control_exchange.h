@@ -1,9 +1,9 @@
 // What ranks of a communicator tell each other to make others from it: split, shrink and grow.
 //
-// A call takes part from the moment it is made (Begin), whatever thread carries it out and when: calls that are under way at the
-// same time never meet each other's (control_log.h). What a rank contributes is in a slot of its block, or, for ranks on other
-// machines, is sent to the mirror of it. A slot becomes another call's when the logs of all that take part say that they have
-// read it, so nothing is overwritten under a rank that stands still. Thread-safe.
+// A call takes part from the moment it is made (BeginMaking), whatever thread carries it out and when: calls that are under
+// way at the same time never meet each other's (control_log.h). What a rank contributes is in a slot of its block, or, for
+// ranks on other machines, is sent to the mirror of it. A slot becomes another call's when the logs of all that take part say
+// that they have read it, so nothing is overwritten under a rank that stands still. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ namespace axccl::comm {
 
 class Communicator;
 
-// A call of this rank that makes a communicator: the exchange among those that take part. Used by one thread. Ends with Finish
-// or Fail, and fails when it is dropped before. Keeps the communicator.
+// A call of this rank that makes a communicator: the exchange among those that take part. Used by one thread. Ends with
+// Finish or Fail, and fails when it is dropped before. Keeps the communicator.
 class MakingCall : public Exchange {
  public:
   using Clock = std::chrono::steady_clock;
@@ -34,8 +34,8 @@ class MakingCall : public Exchange {
 
   // Until when to wait at most, and the flag that ends it. Before the first exchange.
   void SetLimits(Clock::time_point deadline, const std::atomic<bool>* abort);
-  // Ends as well when a rank dies, leaves the communicator, gives up or makes a call that does not go with this one. Splits and
-  // grows also when the communicator fails; to shrink one that has failed is what shrinks are for.
+  // Ends as well when a rank dies, leaves the communicator, gives up or makes a call that does not go with this one. Splits
+  // and grows also when the communicator fails; to shrink one that has failed is what shrinks are for.
   Status AllGather(const void* mine, size_t bytes, void* all) override;
   void Fail(const Status& reason) override;
   void Finish();
@@ -91,6 +91,7 @@ class ControlExchange {
 };
 
 // A call on `comm`, in the order of the program. `group`: the ranks that take part, ascending, this one among them.
-Result<std::shared_ptr<MakingCall>> BeginMaking(const std::shared_ptr<Communicator>& comm, Making what, std::vector<int> group);
+Result<std::shared_ptr<MakingCall>> BeginMaking(const std::shared_ptr<Communicator>& comm, Making what,
+                                                std::vector<int> group);
 
 }  // namespace axccl::comm

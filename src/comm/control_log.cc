@@ -154,7 +154,8 @@ void ControlLog::Fail(const LoggedCall& call, const Trouble& trouble) {
   StoreText(trouble.why.message(), entry->text);
   entry->code.store(static_cast<uint64_t>(trouble.why.code()), std::memory_order_relaxed);
   entry->against.store(trouble.against, std::memory_order_relaxed);
-  entry->name.store(call.name | (trouble.refused ? ControlEntry::kRefused : ControlEntry::kFailed), std::memory_order_seq_cst);
+  const ControlEntry::State state = trouble.refused ? ControlEntry::kRefused : ControlEntry::kFailed;
+  entry->name.store(call.name | state, std::memory_order_seq_cst);
   Publish(call.place, entry->text, sizeof(entry->text));
   if (trouble.refused) CatchUp();
 }
@@ -170,8 +171,8 @@ bool ControlLog::Made(const Group& group, uint64_t count) {
   return found != counts_.end() && found->second >= count;
 }
 
-// After a refusal ranks do not have the same calls behind them. Whatever another one has called, of whichever group, this one
-// now has, too: so they meet when they agree and call again.
+// After a refusal ranks do not have the same calls behind them. Whatever another one has called, of whichever group, this
+// one now has, too: so they meet when they agree and call again.
 void ControlLog::CatchUp() {
   for (int rank = 0; rank < ranks(); ++rank) {
     ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
@@ -211,10 +212,11 @@ ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
   uint64_t last = 0;
   ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
     const uint64_t state = StateIn(word);
-    if (state == ControlEntry::kRefused && entry->against.load(std::memory_order_relaxed) == call.name) sight.refuses = entry;
+    const bool refused = state == ControlEntry::kRefused;
+    if (refused && entry->against.load(std::memory_order_relaxed) == call.name) sight.refuses = entry;
     if (NameIn(word) == call.name) {
       sight.same = entry;
-      if (state == ControlEntry::kFailed || state == ControlEntry::kRefused) sight.failed = entry;
+      if (state == ControlEntry::kFailed || refused) sight.failed = entry;
       return;
     }
     const uint64_t number = entry->number.load(std::memory_order_relaxed);
@@ -225,10 +227,10 @@ ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
     if (NameCall(0, group, count) != NameIn(word)) return;
     last = number;
     // One that this rank should have made, too; or, if it shrinks the communicator itself, one that leaves it out.
-    const bool mine = Contains(group, self_);
-    const bool counts = mine ? (state == ControlEntry::kUnderWay || state == ControlEntry::kRefused) && !Made(group, count)
-                             : (state == ControlEntry::kUnderWay || state == ControlEntry::kDone) && call.what == Making::kShrink;
-    sight.instead = counts ? entry : nullptr;
+    const bool under_way = state == ControlEntry::kUnderWay, done = state == ControlEntry::kDone;
+    const bool apart = Contains(group, self_) ? (under_way || refused) && !Made(group, count)
+                                              : (under_way || done) && call.what == Making::kShrink;
+    sight.instead = apart ? entry : nullptr;
   });
   return sight;
 }
@@ -260,8 +262,8 @@ Trouble ControlLog::FindTrouble(LoggedCall* call, std::span<const int> missing) 
 
 Trouble ControlLog::NotInTime(const LoggedCall& call, std::span<const int> missing) const {
   const auto in = [&](int rank) { return std::find(missing.begin(), missing.end(), rank) != missing.end(); };
-  return {MakeStatus(Code::kTimeout, "%s: rank %d has waited for %s of %d for as long as AXCCL_INIT_TIMEOUT says; all ranks that "
-                     "take part must make the call", NameOf(call.what), self_, ListRanks(ranks(), in).c_str(), ranks())};
+  return {MakeStatus(Code::kTimeout, "%s: rank %d has waited for %s of %d for as long as AXCCL_INIT_TIMEOUT says; all ranks "
+                     "that take part must make the call", NameOf(call.what), self_, ListRanks(ranks(), in).c_str(), ranks())};
 }
 
 std::string ControlLog::Describe(int rank, uint64_t what, const Group& group) const {
@@ -274,7 +276,8 @@ std::string ControlLog::Describe(int rank, uint64_t what, const Group& group) co
 // Because of an entry of `rank`.
 Trouble ControlLog::Refusal(const LoggedCall& call, int rank, ControlEntry* entry) const {
   return {MakeStatus(Code::kInvalidUsage,
-                     "%s and %s; ranks that stay together make the same calls in the same order, and leave out the same ranks",
+                     "%s and %s; ranks that stay together make the same calls in the same order, and leave out the same "
+                     "ranks",
                      Describe(self_, static_cast<uint64_t>(call.what), call.group).c_str(),
                      Describe(rank, entry->kind.load(std::memory_order_relaxed), MembersOf(entry)).c_str()),
           true, NameIn(entry->name.load(std::memory_order_acquire))};

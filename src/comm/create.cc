@@ -129,7 +129,8 @@ std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<D
     const SetupOptions options = MakeOptions(rank, ranks, devices[static_cast<size_t>(rank)], config, abort);
     results[static_cast<size_t>(rank)] = Setup(exchange.get(), options);
   };
-  const Status together = RunTogether("ncclCommInitAll", devices.size(), [&](size_t rank) { create(static_cast<int>(rank)); });
+  const Status together =
+      RunTogether("ncclCommInitAll", devices.size(), [&](size_t rank) { create(static_cast<int>(rank)); });
   if (!together.ok()) std::fill(results.begin(), results.end(), Result<std::shared_ptr<Communicator>>(together));
   return results;
 }
@@ -140,7 +141,8 @@ Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communica
   return BeginMaking(parent, what, std::move(everyone));
 }
 
-Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent, const std::vector<int>& excluded) {
+Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent,
+                                                 const std::vector<int>& excluded) {
   std::vector<int> members;
   for (int r = 0; r < parent->identity().ranks; ++r) {
     if (!std::binary_search(excluded.begin(), excluded.end(), r)) members.push_back(r);
@@ -179,8 +181,8 @@ Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key
 Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& config, const std::atomic<bool>* abort) {
   const Identity& identity = call->comm()->identity();
   const std::vector<int>& members = call->group();
-  const SetupOptions options = MakeOptions(PositionOf(identity.rank, members), static_cast<int>(members.size()), identity.device,
-                                           config, abort);
+  const SetupOptions options = MakeOptions(PositionOf(identity.rank, members), static_cast<int>(members.size()),
+                                           identity.device, config, abort);
   call->SetLimits(options.deadline, abort);
   return SetupAmong(call, members, options);
 }
@@ -195,8 +197,8 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
   call->Finish();
   const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
   if (other != offers.end())
-    return MakeStatus(Code::kInvalidUsage, "ncclCommGrow: rank %d grows to %d ranks and rank %d to %d; pass the same nRanks on all",
-                      identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
+    return MakeStatus(Code::kInvalidUsage, "ncclCommGrow: rank %d grows to %d ranks and rank %d to %d; pass the same nRanks "
+                      "on all", identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
   const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
   if (offer == offers.end())
     return MakeStatus(Code::kInvalidArgument, "ncclCommGrow: no rank passed uniqueId; one rank gets it from "

@@ -28,10 +28,11 @@ std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<D
 
 // A call on `parent` that all its ranks make, or all but those of `excluded` (ascending). In the order of the program.
 Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communicator>& parent, Making what);
-Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent, const std::vector<int>& excluded);
+Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent,
+                                                 const std::vector<int>& excluded);
 
-// Of those ranks, the ones with equal `color` >= 0 form a communicator, ordered by (key, parent rank). A null communicator for
-// color -1.
+// Of those ranks, the ones with equal `color` >= 0 form a communicator, ordered by (key, parent rank). A null communicator
+// for color -1.
 Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key, const Config& config,
                                             const std::atomic<bool>* abort);
 // All ranks of the call do, in their order.

@@ -61,15 +61,15 @@ inline constexpr int kRecords = 16;
 
 inline constexpr size_t kErrorText = 448;
 
-// How communicators are made from one (comm/control_exchange.h): each call of a rank that does so has an entry in a log in the
-// rank's block, and while it goes on a slot that holds what the rank contributes.
+// How communicators are made from one (comm/control_exchange.h): each call of a rank that does so has an entry in a log in
+// the rank's block, and while it goes on a slot that holds what the rank contributes.
 inline constexpr size_t kControlBytes = 4096;  // of a contribution
 inline constexpr size_t kControlText = 320;
 inline constexpr int kControlCalls = 64;
 inline constexpr int kControlSlots = 16;
 
 // Of the log. `name` is stored last, and says which call it is and, in the low bits, how far it has come. After it has ended
-// its rank reads nothing any more that others have contributed to it. The words of the ranks that take part follow, a bit a rank.
+// its rank reads nothing any more that others have contributed to it. The ranks that take part follow, a bit each.
 struct ControlEntry {
   enum State : uint64_t { kUnderWay = 1, kDone, kFailed, kRefused, kStateBits = 7 };
   alignas(64) std::atomic<uint64_t> name;  // 0: being written
@@ -85,8 +85,8 @@ struct ControlEntry {
   std::atomic<uint64_t>* Members() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
 };
 
-// Of a slot, one for each of two rounds: who begins a round knows that all have contributed to the one before, and so read the
-// one before that.
+// Of a slot, one for each of two rounds: who begins a round knows that all have contributed to the one before, and so read
+// the one before that.
 struct ControlTag {
   alignas(64) std::atomic<uint64_t> value;  // of call and round; stored last
 };

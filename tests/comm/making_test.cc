@@ -1,5 +1,5 @@
-// Splits, shrinks and grows as calls that go on: several of one parent at a time, and the ways in which they end when not all
-// ranks do as they should. NCCL numbers such calls where they are made, and asks that all ranks make them in the same order;
+// Splits, shrinks and grows as calls that go on: several of one parent at a time, and how they end when not all
+// ranks do as they should. NCCL numbers such calls where they are made, and asks all ranks for the same order;
 // so which thread carries them out, and when, is nobody's business.
 #include <gtest/gtest.h>
 
