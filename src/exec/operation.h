@@ -25,6 +25,7 @@ class Operation {
   device::host::Poll Progress();
   // The driving thread is about to sleep on `doorbell`.
   void Arm(int doorbell);
+  bool finished() const { return stage_ == Stage::kFinished; }
   const Status& status() const { return status_; }
   Channel* channel() const { return channel_; }
 
