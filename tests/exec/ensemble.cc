@@ -110,6 +110,7 @@ Status FakeHost::CheckThere(uint32_t pid) const {
 }
 
 Status FakeHost::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
+  if (before_reads_) before_reads_();
   AXCCL_RETURN_IF_ERROR(CheckThere(pid));
   const std::byte* from = Reach(pid, remote, bytes);
   if (from == nullptr) return MakeStatus(Code::kSystemError, "read outside the memory of process %u", pid);

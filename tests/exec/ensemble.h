@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,8 @@ class FakeHost : public Host {
   void set_cache_bytes(uint64_t bytes) { cache_bytes_ = bytes; }
   // The next program that is asked for is this one, whatever is asked for.
   void GiveNext(std::shared_ptr<const Program> program) { next_ = std::move(program); }
+  // Is called when this rank is about to read by system call.
+  void BeforeReads(std::function<void()> function) { before_reads_ = std::move(function); }
   // Bytes that calls of this rank have moved.
   uint64_t bytes_read() const { return bytes_read_; }
 
@@ -82,6 +85,7 @@ class FakeHost : public Host {
   Status failure_;
   uint64_t cache_bytes_ = 1u << 30;
   uint64_t bytes_read_ = 0;
+  std::function<void()> before_reads_;
   std::shared_ptr<const Program> next_;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 
 #include "tests/exec/traffic.h"
 
@@ -331,6 +332,37 @@ TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
     ensemble_->host(0)->Fail(MakeStatus(Code::kRemoteError, "rank 0 aborted its communicator"));
     EXPECT_EQ(Text(Finish(1)), "rank 0 aborted its communicator");
     for (size_t i = 0; i < kBytes; ++i) ASSERT_EQ(outputs_[0][i], std::byte{0x5b}) << "byte " << i;
+  }
+}
+
+// Rank 0 has done its part and waits for nothing but rank 1, which is late: it reads when rank 0 has failed and its memory is
+// used for something else. What it finds there is never reported as data.
+TEST_F(FailureTest, WhatALateReaderFindsIsNoResult) {
+  for (const bool fails : {false, true}) {
+    EnsembleOptions options;
+    options.layout = Layout::kMixed;
+    options.algorithms = "pull";
+    Make(options);
+    inputs_[0] = ensemble_->Allocate(0, kBytes, 64, false);  // which rank 1 reads by system call
+    std::byte* const input = ensemble_->AlwaysAccessible(0, inputs_[0]);
+    std::memset(input, 1, kBytes);
+    for (const int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllGather, 100, nullptr, nullptr));
+    EXPECT_EQ(Step(0), Poll::kBlocked);
+    bool late = false;
+    ensemble_->host(1)->BeforeReads([&] {
+      if (std::exchange(late, true)) return;
+      EXPECT_EQ(Step(0), Poll::kBlocked) << "it is read from";
+      if (!fails) return;
+      ensemble_->host(0)->Fail(MakeStatus(Code::kTimeout, "rank 0 waited too long"));
+      std::memset(input, 2, kBytes);
+    });
+    const Status status = Finish(1);
+    EXPECT_TRUE(late);
+    EXPECT_EQ(Text(status), fails ? "rank 0 waited too long" : "");
+    if (!fails) {
+      EXPECT_EQ(outputs_[1][0], std::byte{1});
+      EXPECT_TRUE(Finish(0).ok());
+    }
   }
 }
 
