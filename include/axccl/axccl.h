@@ -73,7 +73,9 @@ ncclResult_t axcclStreamQuery(axcclStream_t stream);
  * change that. The streams may belong to different devices. A never recorded event: no effect. */
 ncclResult_t axcclStreamWaitEvent(axcclStream_t stream, axcclEvent_t event);
 /* Runs fn(argument) on a thread of the library when the stream gets there; the stream waits for its return. `fn` must not
- * call functions of this library that wait. Callbacks of different streams may run at the same time. */
+ * call functions of this library that wait. Callbacks of different streams may run at the same time, or one after the other
+ * where the system gives no more threads (none at all: ncclSystemError, nothing is enqueued). What `fn` throws is an error of the
+ * stream; later work on it still runs. */
 ncclResult_t axcclLaunchHostFunc(axcclStream_t stream, void (*fn)(void* argument), void* argument);
 /* Copies `bytes` bytes when the stream gets there. The ranges must not overlap. */
 ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStream_t stream);
