@@ -65,7 +65,8 @@ typedef struct axcclEvent* axcclEvent_t;
 ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags);
 /* The stream's work still completes; the handle is invalid at once. NULL: ncclInvalidArgument. */
 ncclResult_t axcclStreamDestroy(axcclStream_t stream);
-/* Waits for all work enqueued so far, and what it waits for; helps to do it. Returns the first error of that work not yet reported, if any. */
+/* Waits for all work enqueued so far, and what it waits for; helps to do it. Returns the first error of that work not yet
+ * reported, if any. */
 ncclResult_t axcclStreamSynchronize(axcclStream_t stream);
 /* ncclSuccess when all work is done, ncclInProgress otherwise, or the first unreported error. Never waits. */
 ncclResult_t axcclStreamQuery(axcclStream_t stream);

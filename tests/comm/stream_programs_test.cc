@@ -1,9 +1,9 @@
 // Random programs of streams, events, waits and host functions against what CUDA's rules say of them (stream_rules_test.cc).
 //
-// An oracle keeps for every stream and event the host functions that they stand for. One function of each program is a gate that
-// stays shut at first. What the rules put behind it must not run, or be complete, before it opens; everything else must come to an end
-// while it is shut (else the program hangs, and the run's deadline says so): so order is neither missing nor made up. Then the
-// gate opens and every function must have run after all those before it.
+// An oracle keeps for every stream and event the host functions that they stand for. One function of each program is a gate
+// that stays shut at first. What the rules put behind it must not run, or be complete, before it opens; everything else must
+// come to an end while it is shut (else the program hangs, and the run's deadline says so): so order is neither missing nor
+// made up. Then the gate opens and every function must have run after all those before it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
