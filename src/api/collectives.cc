@@ -22,6 +22,7 @@ struct Request {
   ncclDataType_t type = ncclFloat32;
   int root = 0;
   const char* root_name = "root";
+  bool second_name = false;  // as exec::Call has it
 };
 
 ncclResult_t BadBuffer(const Request& r, const char* which) {
@@ -68,6 +69,7 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   Call call;
   if (!CheckRequest(r, identity.rank, identity.ranks, &call.type, &result)) return result;
   call.kind = r.kind;
+  call.second_name = r.second_name;
   call.root = r.root;
   call.count = r.count;
   call.input = r.send;
@@ -82,7 +84,6 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   return Report(Enqueue(comm.get(), comm->core()->channel(), call, stream));
 }
 
-// Messages are bytes: both sides need the same number of them, whatever they call their elements.
 ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStream_t stream_handle) {
   ncclResult_t result = ncclSuccess;
   const CommPin comm = PinComm(handle, r.name, &result);
@@ -90,15 +91,14 @@ ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStre
   if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
   comm::Communicator* core = comm->core().get();
   const int rank = core->identity().rank;
-  DataType type;
-  if (!CheckRequest(r, rank, core->identity().ranks, &type, &result)) return result;
+  Call call;
+  if (!CheckRequest(r, rank, core->identity().ranks, &call.type, &result)) return result;
   if (r.count != 0 && (sending ? r.send : r.recv) == nullptr) return BadBuffer(r, sending ? "sendbuff" : "recvbuff");
   comm::StreamRef stream;
   if (!FindStream(*comm, stream_handle, r.name, &stream, &result)) return result;
-  Call call;
   call.kind = Kind::kSendRecv;
-  call.count = r.count * ElementSize(type);
-  call.type = DataType::kUint8;
+  call.second_name = !sending;
+  call.count = r.count;
   call.input = r.send;
   call.output = r.recv;
   if (r.root != rank) {
@@ -151,7 +151,8 @@ AXCCL_TWIN(Broadcast)
 
 AXCCL_API ncclResult_t pncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                                   cudaStream_t stream) try {
-  return Collective(Request{"ncclBcast", Kind::kBroadcast, buff, buff, count, datatype, root}, kNoReduction, comm, stream);
+  return Collective(Request{"ncclBcast", Kind::kBroadcast, buff, buff, count, datatype, root, "root", true}, kNoReduction,
+                    comm, stream);
 }
 AXCCL_TWIN(Bcast)
 

@@ -21,7 +21,10 @@ using plan::Kind;
 Status EnqueueMessage(const ChannelPin& pin, int peer, bool sending, const std::vector<exec::Call>& calls,
                       comm::StreamRef stream) {
   AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(pin, peer, sending));
-  for (const exec::Call& call : calls) AXCCL_RETURN_IF_ERROR(Enqueue(pin.comm.get(), pair, call, stream));
+  for (exec::Call call : calls) {
+    call.second_name = !sending;
+    AXCCL_RETURN_IF_ERROR(Enqueue(pin.comm.get(), pair, call, stream));
+  }
   return Status();
 }
 
@@ -42,7 +45,8 @@ ncclResult_t Message(const char* name, int count, const axcclView_t* view, bool 
   comm::StreamRef stream;
   if (!FindStream(*pin.comm, stream_handle, name, &stream, &result)) return result;
   if (peer != place.rank) return Report(EnqueueMessage(pin, peer, sending, calls, stream));
-  for (const exec::Call& call : calls) {
+  for (exec::Call& call : calls) {
+    call.second_name = !sending;
     if (const Status status = EnqueueSelf(name, pin.comm.get(), pin.channel, call, sending, stream); !status.ok())
       return Report(status);
   }
@@ -61,6 +65,13 @@ Status FindNeighbours(const char* name, const int64_t* pairs, int num_pairs, con
   if (num_pairs < 0 || (num_pairs > 0 && pairs == nullptr))
     return MakeStatus(Code::kInvalidArgument, "%s: argument num_pairs is %d and pairs is %p; pass num_pairs pairs",
                       name, num_pairs, static_cast<const void*>(pairs));
+  for (int i = 0; i < 2 * num_pairs; ++i) {
+    if (pairs[i] < 0 || pairs[i] >= place.ranks)
+      return MakeStatus(Code::kInvalidArgument,
+                        "%s: argument pairs: the %s of pair %d is %lld; pass ranks of the channel's group (0..%d) "
+                        "[StableHLO collective_permute (C4)]",
+                        name, i % 2 == 0 ? "source" : "target", i / 2, static_cast<long long>(pairs[i]), place.ranks - 1);
+  }
   plan::PairRequest request;
   request.call = name;
   request.grid = {1, place.ranks};
@@ -86,6 +97,18 @@ Status FindPermuted(const ViewRequest& r, bool sends, exec::ViewList* list) {
   return r.count > 1 ? CheckApart(context, operands) : Status();
 }
 
+// What ranks must agree on of the pairs: all of them, in any order.
+uint64_t HashOf(const int64_t* pairs, int num_pairs) {
+  uint64_t sum = 0x9e3779b97f4a7c15ull;
+  for (int i = 0; i < num_pairs; ++i) {
+    uint64_t h = (static_cast<uint64_t>(pairs[2 * i]) << 32 | static_cast<uint64_t>(pairs[2 * i + 1])) + 1;
+    h *= 0xff51afd7ed558ccdull;
+    h = (h ^ h >> 32) * 0xc4ceb9fe1a85ec53ull;
+    sum += h ^ h >> 29;
+  }
+  return sum | 1;
+}
+
 // The part of a message, or of zeros, that is sent from the inputs or ends in the outputs.
 exec::ViewList OneSide(exec::ViewList list, bool inputs) {
   for (exec::ViewOperand& operand : list.operands) {
@@ -104,6 +127,8 @@ Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, int position
   std::vector<exec::Call> sent, received;
   if (neighbours.target >= 0 && !to_self) AXCCL_RETURN_IF_ERROR(MakeCalls(r, OneSide(list, true), &sent));
   AXCCL_RETURN_IF_ERROR(MakeCalls(r, to_self ? list : OneSide(list, false), &received));
+  for (exec::Call& call : sent) call.permutes = true;
+  for (exec::Call& call : received) call.permutes = true;
   if (!sent.empty()) AXCCL_RETURN_IF_ERROR(EnqueueMessage(pin, neighbours.target, true, sent, stream));
   if (neighbours.source >= 0 && !to_self) return EnqueueMessage(pin, neighbours.source, false, received, stream);
   for (const exec::Call& call : received) AXCCL_RETURN_IF_ERROR(EnqueueLocal(pin.comm.get(), pin.channel, call, stream));
@@ -123,6 +148,7 @@ ncclResult_t Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, 
   }
   exec::ViewList list;
   if (const Status status = FindPermuted(r, neighbours.target >= 0, &list); !status.ok()) return Report(status);
+  list.pairs = place.ranks != 0 ? HashOf(pairs, num_pairs) : 0;
   comm::StreamRef stream;
   if (!FindStream(*pin.comm, stream_handle, r.name, &stream, &result)) return result;
   AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,

@@ -1,6 +1,7 @@
 #include "src/api/operands.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,6 +107,8 @@ Status CheckOptions(const ViewRequest& r) {
   if ((r.options->flags & ~axcclGroupOrder) != 0)
     return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0 or axcclGroupOrder",
                       r.name, r.options->flags);
+  if (std::isnan(r.options->scale))
+    return MakeStatus(Code::kInvalidArgument, "%s: the options have scale NaN; pass a number, or 0 for none", r.name);
   if (r.options->scale != 0 && !plan::Reduces(r.kind))
     return MakeStatus(Code::kInvalidArgument, "%s: the options have scale %g, and the call reduces nothing; pass 0",
                       r.name, r.options->scale);
@@ -286,6 +289,7 @@ Status MakeCalls(const ViewRequest& r, exec::ViewList list, std::vector<exec::Ca
   const uint64_t cap = r.options != nullptr && r.options->bucket_bytes != 0 ? r.options->bucket_bytes : UINT64_MAX;
   exec::ViewList empty;
   empty.zeros = list.zeros;
+  empty.pairs = list.pairs;
   exec::ViewList bucket = empty;
   uint64_t bytes = 0, words = 0;
   for (exec::ViewOperand& operand : list.operands) {

@@ -49,7 +49,7 @@ Status JoinSelf(const StreamCall& send, StreamCall* receive) {
   const int rank = send.comm->identity().rank;
   exec::Call& to = receive->call;
   const bool fit = to.views == nullptr || send.call.views == nullptr
-                       ? to.views == send.call.views && to.count == send.call.count
+                       ? to.views == send.call.views && to.count == send.call.count && to.type == send.call.type
                        : to.views->Hash() == send.call.views->Hash();
   if (!fit)
     return MakeStatus(Code::kInvalidUsage, "ncclGroupEnd: rank %d sends itself %s and receives %s; they must agree", rank,

@@ -29,10 +29,22 @@ T Load(const void* p) {
   return value;
 }
 
-const char* CallName(plan::Kind kind) {
-  static constexpr const char* kNames[plan::kNumKinds] = {"AllReduce",  "Broadcast", "Reduce", "AllGather", "ReduceScatter",
-                                                          "AlltoAll",   "Gather",    "Scatter", "Send/Recv", "barrier"};
-  return kNames[static_cast<int>(kind)];
+// As the program called it.
+std::string CallName(plan::Kind kind, uint64_t packed) {
+  static constexpr const char* kNames[plan::kNumKinds] = {"AllReduce", "Broadcast", "Reduce",  "AllGather", "ReduceScatter",
+                                                          "AllToAll",  "Gather",    "Scatter", "Send",      ""};
+  const auto form = static_cast<Call::Form>(packed >> Call::kFormShift & 3);
+  const bool second = (packed & Call::kSecondName) != 0;
+  if (kind == plan::Kind::kBarrier) return "barrier";
+  if (form == Call::Form::kPermute) return "axcclCollectivePermute";
+  if (form == Call::Form::kRagged) return "axcclRaggedAllToAll";
+  if (form == Call::Form::kRooted) return plan::Reduces(kind) ? "axcclReduceTo" : "axcclBroadcastFrom";
+  const bool on_views = (packed & Call::kOnViews) != 0;
+  const char* name = kNames[static_cast<int>(kind)];
+  if (kind == plan::Kind::kSendRecv && second) name = "Recv";
+  if (kind == plan::Kind::kBroadcast && second) name = "Bcast";
+  if (kind == plan::Kind::kAllToAll && !on_views) name = "AlltoAll";
+  return std::string(on_views ? "axccl" : "nccl") + name + ((packed & Call::kUneven) != 0 ? "V" : "");
 }
 
 }  // namespace
@@ -64,11 +76,9 @@ namespace {
 // A call in words; `operands` says how much of what.
 std::string Describe(uint64_t packed, const std::string& operands) {
   const auto kind = static_cast<unsigned>(packed & 0xff), type = static_cast<unsigned>(packed >> 8 & 0xff);
-  const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 0x1f);
+  const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 3);
   if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine > kNumCombines || scaling > 2) return "unreadable call";
-  std::string text = CallName(static_cast<plan::Kind>(kind));
-  if ((packed & Call::kUneven) != 0) text += "V";
-  text += " " + operands;
+  std::string text = CallName(static_cast<plan::Kind>(kind), packed) + " " + operands;
   if (plan::Reduces(static_cast<plan::Kind>(kind))) {
     text += std::string(" ") +
             (scaling == 1 ? "avg" : scaling == 2 ? "premulsum" : CombineName(static_cast<Combine>(combine)));
@@ -97,17 +107,9 @@ std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& fi
 }
 
 std::string DescribeCall(const Call& call) {
-  if (call.views == nullptr) return DescribeCall(call.Packed(), call.count);
+  if (call.views == nullptr) return DescribeCall(call.Named(), call.count);
   const std::vector<ViewOperand>& operands = call.views->operands;
-  std::string text = DescribeCall(call.Packed(), operands.size(), operands[0].form, operands[0].type,
-                                  call.views->scale);
-  const LatePieces& late = call.views->late;
-  const char* name = late.input_extents != nullptr ? "RaggedAllToAll"
-                     : late.roots == nullptr       ? nullptr
-                     : plan::Reduces(call.kind)    ? "ReduceTo"
-                                                   : "BroadcastFrom";
-  if (name != nullptr) text.replace(0, text.find(' '), name);
-  return text;
+  return DescribeCall(call.Named(), operands.size(), operands[0].form, operands[0].type, call.views->scale);
 }
 
 Factor FactorOf(DataType type, double value) {

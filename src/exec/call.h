@@ -32,6 +32,8 @@ struct Call {
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
   bool group_order = false;  // the fold's order is that of the group, and contributions are rounded as if stored
+  bool permutes = false;     // kSendRecv: a message of a collective permute
+  bool second_name = false;  // the program said ncclBcast for ncclBroadcast, or kSendRecv: it receives. Texts only
   const void* input = nullptr;
   void* output = nullptr;
   // kPreMultiply: the scalar, an element of `type`: behind the pointer, read when the operation starts, or the bytes here.
@@ -50,21 +52,33 @@ struct Call {
     return plan::Reduces(kind) && (rounds || combine == Combine::kCallback);
   }
 
+  // Calls of the API that do the same kind of thing and are not the same call.
+  enum class Form : uint8_t { kUsual, kRagged, kRooted, kPermute };
+  Form form() const {
+    if (permutes) return Form::kPermute;
+    if (!uneven()) return Form::kUsual;
+    return views->late.input_extents != nullptr ? Form::kRagged : views->late.roots != nullptr ? Form::kRooted : Form::kUsual;
+  }
+
   // What all ranks must agree on, packed: kind, type, combine, scaling, root, the callback's number, whether on views,
-  // even or not, and the order. Count and the form of the blocks are compared besides.
+  // even or not, the form, and the order. Count and the form of the blocks are compared besides.
   static constexpr uint64_t kOnViews = 1u << 31, kUneven = 1u << 30, kGroupOrder = 1u << 29;
+  static constexpr int kFormShift = 26;
   uint64_t Packed() const {
     return uint64_t(kind) | uint64_t(type) << 8 | uint64_t(combine) << 16 | uint64_t(scaling) << 24 |
-           (views != nullptr ? kOnViews : 0) | (uneven() ? kUneven : 0) |
+           uint64_t(form()) << kFormShift | (views != nullptr ? kOnViews : 0) | (uneven() ? kUneven : 0) |
            (group_order ? kGroupOrder : 0) | uint64_t(uint16_t(root)) << 32 |
            (callback != nullptr ? uint64_t(callback->number) << 48 : 0);
   }
+  // That and the name that the program used, for records.
+  static constexpr uint64_t kSecondName = 1u << 28;
+  uint64_t Named() const { return Packed() | (second_name ? kSecondName : 0); }
 };
 
-// "AllReduce count 1024 float sum" from packed words; used on words a peer wrote, so any bits are legal.
+// "ncclAllReduce count 1024 float sum" from packed words; used on words a peer wrote, so any bits are legal.
 std::string DescribeCall(uint64_t packed, uint64_t count);
-// Likewise of a call on views, from their number and the form of the first: "AllGather of blocks [2, 4] float
-// concatenated along dimension 1", "AllGather of 3 operands, first of blocks [2, 4] float ...".
+// Likewise of a call on views, from their number and the form of the first: "axcclAllGather of blocks [2, 4]
+// float concatenated along dimension 1", "axcclAllGather of 3 operands, first of blocks [2, 4] float ...".
 std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type,
                          double scale = 0);
 std::string DescribeCall(const Call& call);

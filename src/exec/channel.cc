@@ -72,8 +72,13 @@ struct RecordedCall {
     if (!readable) return "unreadable call";
     return on_views ? DescribeCall(packed, operands, form, type, scale) : DescribeCall(packed, count);
   }
+  // What differs where the texts do not.
+  const char* Hidden() const {
+    const bool permutes = static_cast<Call::Form>(packed >> Call::kFormShift & 3) == Call::Form::kPermute;
+    return permutes ? ", with other pairs or later operands" : ", and later operands differ";
+  }
   bool operator==(const RecordedCall& other) const {
-    return packed == other.packed && count == other.count && readable && other.readable &&
+    return ((packed ^ other.packed) & ~Call::kSecondName) == 0 && count == other.count && readable && other.readable &&
            operands == other.operands && hash == other.hash;
   }
 
@@ -349,7 +354,7 @@ void Channel::RecordCall(const Call& call) {
   OpRecord* record = own().layout.RecordOf(own().block, sequence);
   record->sequence.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  record->word[OpRecord::kCall].store(call.Packed(), std::memory_order_relaxed);
+  record->word[OpRecord::kCall].store(call.Named(), std::memory_order_relaxed);
   record->word[OpRecord::kCount].store(call.count, std::memory_order_relaxed);
   record->word[OpRecord::kPlan].store(0, std::memory_order_relaxed);
   if (call.views != nullptr) WriteForm(*call.views, call.views->Hash(), record);
@@ -378,10 +383,27 @@ Status Channel::CompareCalls(int position, uint64_t seq) const {
                       static_cast<unsigned long long>(seq), own().rank, member(position).rank, mine_text.c_str(), own().rank,
                       PlanText(my_call.plan).c_str(), member(position).rank, PlanText(call.plan).c_str());
   return MakeStatus(Code::kInvalidUsage,
-                    "mismatch at operation %llu: rank %d called %s, rank %d called %s%s; all ranks of a communicator must make "
-                    "the same calls in the same order",
+                    "mismatch at operation %llu: rank %d called %s, rank %d called %s%s%s; all ranks of a communicator must "
+                    "make the same calls in the same order",
                     static_cast<unsigned long long>(seq), own().rank, mine_text.c_str(), member(position).rank,
-                    their_text.c_str(), mine_text == their_text ? ", and later operands differ" : "");
+                    their_text.c_str(), mine_text == their_text ? my_call.Hidden() : "", CountSides(position, seq).c_str());
+}
+
+// Where there are more than two ranks: how many have called what this one did, and how many what the other one did.
+std::string Channel::CountSides(int position, uint64_t seq) const {
+  if (size() == 2) return "";
+  const auto call_of = [&](int p) { return RecordedCall(*member(p).layout.RecordOf(member(p).block, seq)); };
+  const RecordedCall mine = call_of(self_), theirs = call_of(position);
+  int with_me = 0, with_them = 0;
+  for (int p = 0; p < size(); ++p) {
+    if (member(p).block == nullptr) continue;
+    if (member(p).layout.RecordOf(member(p).block, seq)->sequence.load(std::memory_order_acquire) != seq + 1) continue;
+    const RecordedCall call = call_of(p);
+    with_me += call == mine;
+    with_them += call == theirs;
+  }
+  return "; so far, of " + std::to_string(size()) + " ranks " + std::to_string(with_me) + " called the former and " +
+         std::to_string(with_them) + " the latter";
 }
 
 std::string Channel::RecordedText(uint64_t seq) const { return RecordedText(self_, seq); }

@@ -305,6 +305,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // The first of the operations whose records may still be there.
   uint64_t OldestRecord() const { return sequence > kRecords ? sequence - kRecords : 0; }
   Status CompareCalls(int position, uint64_t seq) const;
+  std::string CountSides(int position, uint64_t seq) const;
   Result<const Prepared*> Prepare(const Call& call, tune::Access access, bool may_forget);
   Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;

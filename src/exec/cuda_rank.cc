@@ -152,7 +152,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   // Operands of views have gaps between them, where no words come.
   const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
   task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, rank_->protocols()));
-  task.call = call.Packed();
+  task.call = call.Named();
   task.scalar_pointer = call.scalar_pointer;
   task.scalar = call.scalar_bytes;
   task.signature = prepared->signature;

@@ -59,7 +59,7 @@ class CudaWaits {
   static double SecondsSince(Clock::time_point since);
   bool Overdue(const Watched& watched) const { return seconds_ > 0 && SecondsSince(watched.since) > seconds_; }
   void Tell(const kernels::cuda::Wait& record, Watched* watched) const;
-  // "rank 2 in AllReduce ... (operation 10)"
+  // "rank 2 in ncclAllReduce ... (operation 10)"
   std::string DescribeWait(const kernels::cuda::Wait& record, const Watched& watched) const;
   // "; ranks that have not called it: 2 3", as far as it is known
   std::string Absent(const Watched& watched) const;

@@ -39,6 +39,7 @@ uint32_t ViewList::Hash() const {
     for (int d = 0; d < operand.form.shape.dims; ++d) add(static_cast<uint64_t>(operand.form.shape.sizes[d]));
   }
   if (scale != 0) add(std::bit_cast<uint64_t>(scale));
+  if (pairs != 0) add(pairs);
   return static_cast<uint32_t>(h * 0xc4ceb9fe1a85ec53ull >> 32) | 1;
 }
 

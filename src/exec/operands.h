@@ -84,6 +84,7 @@ struct ViewList {
   double scale = 0;    // what a sum of floats is multiplied by; 0: by nothing
   bool zeros = false;  // outputs of ranks that get no block are filled with zeros
   LatePieces late = {};
+  uint64_t pairs = 0;  // of a collective permute: a hash of its pairs
 
   // Of what ranks must agree on; never 0.
   uint32_t Hash() const;

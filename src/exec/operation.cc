@@ -147,7 +147,7 @@ Status Operation::WriteRecord() {
   OpRecord* record = channel_->own().layout.RecordOf(channel_->own().block, sequence_);
   record->sequence.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  record->word[OpRecord::kCall].store(call_.Packed(), std::memory_order_relaxed);
+  record->word[OpRecord::kCall].store(call_.Named(), std::memory_order_relaxed);
   record->word[OpRecord::kCount].store(call_.count, std::memory_order_relaxed);
   record->word[OpRecord::kPlan].store(main_->plan_word, std::memory_order_relaxed);
   if (call_.views != nullptr) WriteForm(*call_.views, form_hash_, record);
@@ -366,7 +366,7 @@ Status Operation::SlowCheck(int waiting_for) {
   return Status();
 }
 
-// "rank 2 in AllReduce count 100 float sum (operation 10)"
+// "rank 2 in ncclAllReduce count 100 float sum (operation 10)"
 std::string Operation::DescribeWait(int waiting_for) const {
   const std::string rank = "rank " + std::to_string(channel_->member(waiting_for).rank);
   if (const Connector* connector = channel_->connector(); connector != nullptr)

@@ -169,9 +169,9 @@ TEST(Deadline, IsEachRanksOwn) {
       return;
     }
     EXPECT_EQ(AllReduce(clique), ncclTimeout);
-    EXPECT_TRUE(LastErrorHas("rank 2 waited 0.2 s for rank 0 in AllReduce count 1 int32 sum (operation 1)"))
+    EXPECT_TRUE(LastErrorHas("rank 2 waited 0.2 s for rank 0 in ncclAllReduce count 1 int32 sum (operation 1)"))
         << ncclGetLastError(nullptr);
-    EXPECT_TRUE(LastErrorHas("rank 0 last called AllReduce count 1 int32 sum (operation 0)")) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(LastErrorHas("rank 0 last called ncclAllReduce count 1 int32 sum (operation 0)")) << ncclGetLastError(nullptr);
     EXPECT_TRUE(context.Barrier(1));
     EXPECT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();
@@ -275,8 +275,8 @@ TEST(LongWait, IsToldOnStderrWithoutAnyLogging) {
           ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
           ASSERT_TRUE(context.Step("the line"));
           const std::string line = errors.LineWith("has waited");
-          EXPECT_NE(line.find("rank 0 has waited 0.1 s for rank 1 in AllReduce count 1 int32 sum (operation 1); rank 1 last called "
-                              "AllReduce count 1 int32 sum (operation 0)"),
+          EXPECT_NE(line.find("rank 0 has waited 0.1 s for rank 1 in ncclAllReduce count 1 int32 sum (operation 1); rank 1 last called "
+                              "ncclAllReduce count 1 int32 sum (operation 0)"),
                     std::string::npos)
               << line;
           context.Set(kLeftCell, 1);

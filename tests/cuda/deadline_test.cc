@@ -59,7 +59,7 @@ TEST_P(DeadlineTest, OneRankNeverCalls) {
       ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
     }
     ASSERT_NO_FATAL_FAILURE(ExpectTimeout(context, &clique,
-                                          {"waited 1.5 s for rank", "in AllReduce count 3000 int32 sum (operation 1)",
+                                          {"waited 1.5 s for rank", "in ncclAllReduce count 3000 int32 sum (operation 1)",
                                            "AXCCL_TIMEOUT", "have not called it: 1"}));
   };
   RunRanks(GetParam(), body, Within("1.5"));
@@ -74,7 +74,7 @@ TEST_P(DeadlineTest, MessageThatNobodySends) {
       ASSERT_OK(ncclRecv(data.get(), 3000, ncclInt32, 1, clique.comm(), harness::Cuda(clique.stream())));
     }
     ASSERT_NO_FATAL_FAILURE(
-        ExpectTimeout(context, &clique, {"rank 0 waited 1.5 s for rank 1 in Send/Recv count 12000 uint8"}));
+        ExpectTimeout(context, &clique, {"rank 0 waited 1.5 s for rank 1 in ncclRecv count 3000 int32"}));
   };
   RunRanks(GetParam(), body, Within("1.5"));
 }
@@ -114,7 +114,7 @@ TEST_P(DeadlineTest, GraphThatOneRankDoesNotLaunch) {
     }
     ASSERT_NO_FATAL_FAILURE(
         ExpectTimeout(context, &clique,
-                      {"waited 1.5 s for rank", "in AllReduce count 3000 int32 sum (operation 20)", "AXCCL_TIMEOUT"}));
+                      {"waited 1.5 s for rank", "in ncclAllReduce count 3000 int32 sum (operation 20)", "AXCCL_TIMEOUT"}));
   };
   RunRanks(GetParam(), body, Within("1.5"));
 }

@@ -54,25 +54,25 @@ TEST(DescribeCall, NamesWhatRanksMustAgreeOn) {
   Call call;
   call.kind = plan::Kind::kAllReduce;
   call.type = DataType::kFloat32;
-  EXPECT_EQ(DescribeCall(call.Packed(), 1024), "AllReduce count 1024 float sum");
+  EXPECT_EQ(DescribeCall(call.Packed(), 1024), "ncclAllReduce count 1024 float sum");
   call.combine = Combine::kMax;
-  EXPECT_EQ(DescribeCall(call.Packed(), 1), "AllReduce count 1 float max");
+  EXPECT_EQ(DescribeCall(call.Packed(), 1), "ncclAllReduce count 1 float max");
   call.combine = Combine::kSum;
   call.scaling = Scaling::kAverage;
-  EXPECT_EQ(DescribeCall(call.Packed(), 1), "AllReduce count 1 float avg");
+  EXPECT_EQ(DescribeCall(call.Packed(), 1), "ncclAllReduce count 1 float avg");
   call.scaling = Scaling::kPreMultiply;
-  EXPECT_EQ(DescribeCall(call.Packed(), 1), "AllReduce count 1 float premulsum");
+  EXPECT_EQ(DescribeCall(call.Packed(), 1), "ncclAllReduce count 1 float premulsum");
   call = Call();
   call.kind = plan::Kind::kBroadcast;
   call.type = DataType::kBfloat16;
   call.root = 7;
-  EXPECT_EQ(DescribeCall(call.Packed(), 0), "Broadcast count 0 bfloat16 root 7");
+  EXPECT_EQ(DescribeCall(call.Packed(), 0), "ncclBroadcast count 0 bfloat16 root 7");
   call.type = OpaqueType(12);
-  EXPECT_EQ(DescribeCall(call.Packed(), 3), "Broadcast count 3 bits(12) root 7");
+  EXPECT_EQ(DescribeCall(call.Packed(), 3), "ncclBroadcast count 3 bits(12) root 7");
   call.kind = plan::Kind::kReduce;
   call.combine = Combine::kCallback;
   call.callback = std::make_shared<Callback>(Callback{nullptr, nullptr, 0xffff});
-  EXPECT_EQ(DescribeCall(call.Packed(), 3), "Reduce count 3 bits(12) callback 65535 root 7");
+  EXPECT_EQ(DescribeCall(call.Packed(), 3), "ncclReduce count 3 bits(12) callback 65535 root 7");
 }
 
 TEST(DescribeCall, NamesTheFormOfBlocks) {
@@ -83,14 +83,53 @@ TEST(DescribeCall, NamesTheFormOfBlocks) {
   form.shape = {2, {2, 4}};
   form.split = 1;
   form.concat = 0;
+  call.views = std::make_shared<const ViewList>();
   EXPECT_EQ(DescribeCall(call.Packed(), 1, form, call.type),
-            "AlltoAll of blocks [2, 4] float split along dimension 1 concatenated along dimension 0");
+            "axcclAllToAll of blocks [2, 4] float split along dimension 1 concatenated along dimension 0");
   EXPECT_EQ(DescribeCall(call.Packed(), 3, form, DataType::kInt8),
-            "AlltoAll of 3 operands, first of blocks [2, 4] int8 split along dimension 1 concatenated along dimension 0");
+            "axcclAllToAll of 3 operands, first of blocks [2, 4] int8 split along dimension 1 concatenated along dimension 0");
   BlockForm read;
   ASSERT_TRUE(read.Unpack(form.Packed()));
   std::copy_n(form.shape.sizes, 2, read.shape.sizes);
   EXPECT_EQ(read, form);
+}
+
+// As the program called them, by the words of a record alone.
+TEST(DescribeCall, NamesTheCallOfTheProgram) {
+  const auto name = [](const Call& call) {
+    const std::string text = DescribeCall(call.Named(), 1);
+    return text.substr(0, text.find(' '));
+  };
+  Call call;
+  call.kind = plan::Kind::kBroadcast;
+  EXPECT_EQ(name(call), "ncclBroadcast");
+  call.second_name = true;
+  EXPECT_EQ(name(call), "ncclBcast");
+  call.kind = plan::Kind::kSendRecv;
+  EXPECT_EQ(name(call), "ncclRecv");
+  call.second_name = false;
+  EXPECT_EQ(name(call), "ncclSend");
+  ViewList list;
+  call.views = std::make_shared<const ViewList>(list);
+  EXPECT_EQ(name(call), "axcclSend");
+  call.permutes = true;
+  EXPECT_EQ(name(call), "axcclCollectivePermute");
+  call.permutes = false;
+  list.uneven = true;
+  call.kind = plan::Kind::kAllToAll;
+  call.views = std::make_shared<const ViewList>(list);
+  EXPECT_EQ(name(call), "axcclAllToAllV");
+  const int64_t extents[1] = {1};
+  list.late.input_extents = extents;
+  call.views = std::make_shared<const ViewList>(list);
+  EXPECT_EQ(name(call), "axcclRaggedAllToAll");
+  const int32_t roots[1] = {0};
+  list.late = {nullptr, nullptr, nullptr, nullptr, roots};
+  call.views = std::make_shared<const ViewList>(list);
+  call.kind = plan::Kind::kAllGather;
+  EXPECT_EQ(name(call), "axcclBroadcastFrom");
+  call.kind = plan::Kind::kReduceScatter;
+  EXPECT_EQ(name(call), "axcclReduceTo");
 }
 
 TEST(ViewList, HashIsOfWhatRanksMustAgreeOn) {

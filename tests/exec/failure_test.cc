@@ -155,7 +155,7 @@ TEST_P(MismatchTest, FormsOfViewsAreCompared) {
       if (status.ok()) continue;
       ++failures;
       EXPECT_EQ(status.code(), Code::kInvalidUsage) << Text(status);
-      EXPECT_NE(Text(status).find("called AllGather of blocks [4, 25] int32 concatenated along dimension 1"),
+      EXPECT_NE(Text(status).find("called axcclAllGather of blocks [4, 25] int32 concatenated along dimension 1"),
                 std::string::npos) << Text(status);
       EXPECT_NE(Text(status).find("rank 1 called " + words), std::string::npos) << Text(status);
     }
@@ -300,7 +300,7 @@ TEST_P(RemoteTest, DeadlineNamesOperationAndRank) {
   Begin(0, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
   const Status status = Finish(0);
   EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_NE(Text(status).find("for rank 1 in AllReduce count 100 int32 sum (operation 0)"), std::string::npos) << Text(status);
+  EXPECT_NE(Text(status).find("for rank 1 in ncclAllReduce count 100 int32 sum (operation 0)"), std::string::npos) << Text(status);
 }
 
 TEST_P(RemoteTest, OwnFailureEndsTheOperation) {
