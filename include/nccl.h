@@ -7,6 +7,13 @@
  * some order, and that order must be the same on all ranks.
  * Ranks. A communicator has ranks 0..n-1. All ranks call the same collectives in the same order with the same counts,
  * datatype, op and root. `count` is in elements of `datatype`, never in bytes.
+ * Order. What a rank calls on a communicator is carried out in the order of its calls, messages between the
+ * collectives; the calls of a group are one step. A collective may wait for all ranks, a message waits for both of its
+ * ends. Where ranks call different things, or keep each other waiting because they called in different orders (one is in
+ * ncclSend, and its peer in ncclAllReduce before the ncclRecv), all ranks get ncclInvalidUsage with both calls named;
+ * on GPUs the second of these is found by AXCCL_TIMEOUT only.
+ * Buffers. What is sent and what is received have nothing in common, or are in place as it says below. All else is
+ * ncclInvalidArgument.
  * Streams. Where a rank lives in host memory, `stream` is a host stream of axccl/axccl.h (axcclStreamToCuda) or NULL.
  * Collectives return once the work is enqueued; buffers belong to the operation until the stream has passed it.
  * Twins. Every ncclX has a pncclX with the same arguments at the same address; ncclX is weak, so that a profiler can
@@ -111,7 +118,7 @@ typedef enum {
   ncclProd = 1,
   ncclMax = 2,
   ncclMin = 3,
-  ncclAvg = 4,
+  ncclAvg = 4,    /* of integers: the sum, which wraps, divided and rounded towards zero, as NCCL does: -3 over 2 is -1 */
   ncclNumOps = 5, /* this and above: made by ncclRedOpCreatePreMulSum, and those of axccl/types.h */
   ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
@@ -232,7 +239,9 @@ typedef struct ncclCollConfig_v23100 {
   int maxCTAs;
   int nvlsCTAs;
   int cgaClusterSize;
-  const char* algSelection;  /* as NCCL_ALGO; NULL or "": automatic */
+  /* As NCCL_ALGO; NULL or "": automatic. Not served yet: any name is ncclInvalidUsage where it is forced, and else has no
+   * effect. NCCL_ALGO says it for all calls. */
+  const char* algSelection;
   int forceAlgSelection;     /* 1: a selection that cannot be met is an error. 0: it is a wish */
   int CTAPolicy;
   uint64_t userProfilerTag;  /* top bit clear */
@@ -280,7 +289,8 @@ void ncclResetDebugInit(void);
 
 /* ---- making and ending communicators ---- */
 
-/* A fresh id. The calling process must live until all ranks have joined. */
+/* A fresh id. The calling process must live until all ranks have joined, and is its own: children that it forks cannot
+ * use it (NCCL's can). */
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId);
 
 /* Joins a communicator of `nranks` ranks as `rank`; returns when all have joined. Several calls of one thread belong
@@ -352,7 +362,8 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t*
 
 /* ---- memory ---- */
 
-/* Memory that peers can address directly; at least `size` bytes. Works before any communicator exists. Since 2.19. */
+/* Memory that peers can address directly; at least `size` bytes, and 0 is ncclInvalidArgument. Works before any
+ * communicator exists. Since 2.19. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 /* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. */
 ncclResult_t ncclMemFree(void* ptr);
@@ -427,8 +438,9 @@ ncclResult_t ncclScatterConfig(const void* sendbuff, void* recvbuff, size_t coun
 
 /* ---- two ranks ---- */
 
-/* The k-th send to a peer meets the peer's k-th receive from here; counts and datatypes must agree. Sends and
- * receives that need each other belong in one group. */
+/* The k-th send to a peer meets the peer's k-th receive from here. Counts and datatypes must agree: both ranks get
+ * ncclInvalidUsage where they do not, and where one end is axcclSend or axcclRecv (axccl/views.h). Sends and receives that
+ * need each other belong in one group. */
 ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,

@@ -15,7 +15,7 @@ comm::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call
           call,
           stream,
           stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
-          channel->weak_from_this().lock()};
+          channel->Hold()};
 }
 
 Status CheckDevice(const comm::Comm* comm, const Call& call) {

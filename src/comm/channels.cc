@@ -91,7 +91,9 @@ GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std
       name_(std::move(name)),
       part_(part),
       found_(name_.ranks.size(), kNotFound),
-      created_(name_.ranks.size()) {}
+      created_(name_.ranks.size()) {
+  order_key = part_.key;
+}
 
 GroupChannel::~GroupChannel() {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
@@ -116,6 +118,7 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     std::lock_guard table_lock(table_->mutex_);
     AXCCL_ASSIGN_OR_RETURN(pair, table_->Make(name, order()));
+    AddPair(theirs, sending, pair.get());
   }
   return pair.get();
 }

@@ -148,6 +148,7 @@ Result<exec::Channel*> Communicator::PairChannel(int peer, bool sending) {
     const int src = sending ? identity_.rank : peer, dst = sending ? peer : identity_.rank;
     AXCCL_ASSIGN_OR_RETURN(std::vector<exec::Member> members, PairMembers(src, dst));
     pair = std::make_unique<exec::Channel>(this, std::move(members), sending ? 0 : 1, launches_);
+    channel_.AddPair(peer, sending, pair.get());
   }
   return pair.get();
 }

@@ -8,6 +8,7 @@
 #include "src/device/host/waiting.h"
 #include "src/exec/local_copy.h"
 #include "src/exec/operation.h"
+#include "src/exec/standstill.h"
 
 namespace axccl::comm {
 namespace {
@@ -24,9 +25,6 @@ using device::host::TimelinePtr;
 // a fraction of a microsecond apart, and finishing here saves the hand-over to the queue. Messages take longer than that.
 constexpr int kLooks = 48;
 
-// Keeps a channel that was created and may be destroyed by its user meanwhile.
-std::shared_ptr<exec::Channel> HoldOf(exec::Channel* channel) { return channel->weak_from_this().lock(); }
-
 class Launch : public device::host::Work {
  public:
   void Add(StreamCall call) {
@@ -39,7 +37,7 @@ class Launch : public device::host::Work {
     comms_.push_back(std::move(call.comm));
   }
   void Add(std::shared_ptr<Communicator> comm, exec::Operation operation) {
-    AddHold(HoldOf(operation.channel()));
+    AddHold(operation.channel()->Hold());
     lines_.Add(std::move(operation));
     comms_.push_back(std::move(comm));
   }
@@ -47,7 +45,8 @@ class Launch : public device::host::Work {
   Poll Progress() override {
     for (const exec::Call& copy : copies_) exec::CopyLocally(copy);
     copies_.clear();
-    return lines_.Progress();
+    const Poll poll = lines_.Progress();
+    return poll == Poll::kBlocked && StandsStill() ? Poll::kAgain : poll;
   }
 
   void Arm(int doorbell) override { lines_.Arm(doorbell); }
@@ -58,10 +57,21 @@ class Launch : public device::host::Work {
     if (hold != nullptr) holds_.push_back(std::move(hold));
   }
 
+  // Whether nothing moves any more, because ranks wait for each other; the communicator has failed then.
+  bool StandsStill() {
+    bool asks = false;
+    lines_.ForEach([&](exec::Operation& first, size_t) { asks |= first.TakeStandstill(); });
+    if (!asks) return false;
+    std::vector<exec::Standstill::Calls> left;
+    lines_.ForEach([&](exec::Operation& first, size_t count) { left.push_back(exec::Standstill::CallsOf(first, count)); });
+    return standstill_.Check(left);
+  }
+
   std::vector<std::shared_ptr<Communicator>> comms_;
   std::vector<std::shared_ptr<exec::Channel>> holds_;  // gone before their communicators
   std::vector<exec::Call> copies_;
   Lines<exec::Operation> lines_;
+  exec::Standstill standstill_;
 };
 
 Stream* Effective(const Communicator& comm, Stream* stream) {
@@ -186,15 +196,15 @@ Status SubmitToGpus(const std::vector<StreamCall>& calls, const std::vector<exec
 }  // namespace
 
 Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call, StreamRef stream) {
-  if (comm->gpu() != nullptr) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});
+  if (comm->gpu() != nullptr) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, channel->Hold()}});
   Stream* effective = Effective(*comm, stream.host);
   device::host::Queue* queue = comm->device()->queue();
   uint64_t launch_ticket, stream_ticket;
-  if (!queue->TryEnterIdle()) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});
+  if (!queue->TryEnterIdle()) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, channel->Hold()}});
   const TimelinePtr& order = channel->order();
   if (!IssueIdle(comm.get(), order.get(), effective, &launch_ticket, &stream_ticket)) {
     queue->Leave();
-    return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, HoldOf(channel)}});
+    return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, channel->Hold()}});
   }
   comm->CountOperation();
   exec::Operation operation(channel, call);

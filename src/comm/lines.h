@@ -37,6 +37,11 @@ class Lines {
   void Arm(int doorbell) {
     for (Line& line : lines_) line.front().Arm(doorbell);
   }
+  // visit(first, count) of every line that is left.
+  template <class Visit>
+  void ForEach(const Visit& visit) {
+    for (Line& line : lines_) visit(line.front(), line.size());
+  }
   // The first error of those that have ended.
   const Status& result() const { return result_; }
 

@@ -182,6 +182,18 @@ Result<std::atomic<uint64_t>*> Channel::AnnouncementOf(int position, uint64_t se
   return of.layout.AnnouncementOf(of.announcements, seq);
 }
 
+void Channel::AddPair(int rank, bool sending, Channel* pair) {
+  pair->main_ = this;
+  std::lock_guard lock(messages_mutex_);
+  messages_[{rank, sending}] = pair;
+}
+
+const Channel* Channel::FindPair(int rank, bool sending) const {
+  std::lock_guard lock(messages_mutex_);
+  const auto it = messages_.find({rank, sending});
+  return it == messages_.end() ? nullptr : it->second;
+}
+
 bool Channel::NeedsBarrier(const Prepared& next) const {
   if (last_plan == plan::Hash() || last_was_barrier) return false;
   const plan::Plan* plan = next.program->plan.get();

@@ -10,7 +10,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -149,6 +151,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Host* host() const { return host_; }
   const plan::Placement& placement() const { return placement_; }
   const device::host::TimelinePtr& order() const { return order_; }
+  // The channel whose messages between two ranks this one carries; itself, if it is not for messages. A created one must
+  // be held with those of its messages: see Hold.
+  Channel* main() { return main_ != nullptr ? main_ : this; }
+  const Channel* main() const { return main_ != nullptr ? main_ : this; }
+  // Makes `pair` carry this channel's messages to the rank, or from it.
+  void AddPair(int rank, bool sending, Channel* pair);
+  // Null if there have been none.
+  const Channel* FindPair(int rank, bool sending) const;
+  // Keeps it, and those of its messages; null if the communicator does.
+  std::shared_ptr<Channel> Hold() { return main()->weak_from_this().lock(); }
   // Null once the members are connected.
   const Connector* connector() const { return connector_; }
   // As Connector::Connect.
@@ -222,6 +234,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool minds_runs = true;    // plans are chosen by the runs of views, too; set before its first operation
   bool minds_owners = true;  // ranks of other processes only read this rank's buffers; set before its first operation
   bool group_order = false;  // all its reductions are in group order; set before its first operation
+  uint64_t order_key = 1;    // of the communicator's channels, the same on all ranks: this one and those of its messages
 
   // Weakest access any two members have to plain memory, and whether all share one process.
   bool all_same_process() const { return all_same_process_; }
@@ -319,6 +332,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const device::host::TimelinePtr order_;
   Connector* connector_;
   bool has_scratch_ = true;
+  Channel* main_ = nullptr;
+  mutable std::mutex messages_mutex_;
+  std::map<std::pair<int, bool>, Channel*> messages_;  // by rank and whether sending
   bool all_same_process_ = true;
   bool all_call_copy_ = true;
   transport::RemoteRank* remote_ = nullptr;

@@ -91,6 +91,18 @@ struct ControlTag {
   alignas(64) std::atomic<uint64_t> value;  // of call and round; stored last
 };
 
+// What a launch that stands still waits in, for those it waits for (standstill.h). Told as a whole: what does not fit its
+// checksum is being written, or came in part.
+struct alignas(64) WaitBoard {
+  static constexpr size_t kMost = 16, kTextBytes = 160;
+  enum Word { kChecksum, kOrder /* 0: nobody's */, kCollectives /* begun */, kEntries, kFirst };
+  enum EntryWord { kKind, kPeer, kBegin, kEnd, kText, kEntryWords = kText + kTextBytes / sizeof(uint64_t) };
+  static constexpr size_t kWords = kFirst + kMost * kEntryWords;
+  std::atomic<uint64_t> word[kWords];
+};
+// A rank may stand still on as many channels at a time and tell.
+inline constexpr int kWaitBoards = 8;
+
 struct BlockHeader {
   static constexpr uint64_t kMagic = 0x6b636f6c42784101ull;
   static constexpr uint64_t kProbe = 0x5afe0b5e55ed0001ull;
@@ -102,6 +114,7 @@ struct BlockHeader {
   alignas(64) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
   alignas(64) std::atomic<uint32_t> error;   // Code of the owner's failure, 0 = none; written after error_text
   char error_text[kErrorText];
+  WaitBoard boards[kWaitBoards];
 };
 
 // Channels that a rank has created (channels.h of the API) have a slot in its block each: which channel it is and where this

@@ -22,6 +22,8 @@ constexpr uint32_t kUnasked = 31;
 // gone before is found then, and a call that comes at the same time as the peers' has not paid for it.
 constexpr uint32_t kPollsPerClock = 256;
 constexpr uint32_t kPollsToFirstLook = 32;
+// Work that moves does so sooner.
+constexpr std::chrono::milliseconds kStandstill(60);
 
 uint64_t Target(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 
@@ -352,6 +354,7 @@ Status Operation::SlowCheck(int waiting_for) {
   AXCCL_RETURN_IF_ERROR(channel_->CheckMembers(waiting_for));
   const Host* const host = channel_->host();
   const double waited = std::chrono::duration<double>(now - started_).count();
+  stands_still_ = now - started_ >= kStandstill;
   if (const double limit = host->timeout_seconds(); limit > 0 && waited > limit) {
     return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed; %s", channel_->own().rank,
                       limit, DescribeWait(waiting_for).c_str(),

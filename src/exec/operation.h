@@ -26,6 +26,10 @@ class Operation {
   // The driving thread is about to sleep on `doorbell`.
   void Arm(int doorbell);
   bool finished() const { return stage_ == Stage::kFinished; }
+  bool begun() const { return stage_ != Stage::kNew; }
+  const Call& call() const { return call_; }
+  // Whether it has stood still for a while, and was not asked since it last looked around.
+  bool TakeStandstill() { return std::exchange(stands_still_, false); }
   const Status& status() const { return status_; }
   Channel* channel() const { return channel_; }
 
@@ -187,6 +191,7 @@ class Operation {
   uint32_t polls_ = 0;
   bool armed_ = false;
   bool told_ = false;  // the user, of a long wait
+  bool stands_still_ = false;
   bool last_look_ = false;  // the next look is the one before the driving thread sleeps
   Polling polling_;
   bool members_checked_ = false;  // in this Progress(), before members' buffers are touched

@@ -1,0 +1,200 @@
+#include "src/exec/standstill.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+namespace axccl::exec {
+namespace {
+
+enum Kind : uint64_t { kCollective, kSend, kReceive };
+
+// A board in memory of one's own: whole, or not taken.
+struct Copy {
+  explicit Copy(const WaitBoard& board) {
+    for (size_t w = 0; w < WaitBoard::kWords; ++w) words[w] = board.word[w].load(std::memory_order_relaxed);
+  }
+  Copy() = default;
+  uint64_t Checksum() const {
+    uint64_t h = 0x9e3779b97f4a7c15ull;
+    for (size_t w = 1; w < WaitBoard::kWords; ++w) {
+      h = (h ^ words[w]) * 0xff51afd7ed558ccdull;
+      h ^= h >> 32;
+    }
+    return h | 1;
+  }
+  bool IsOf(uint64_t order) const {
+    return words[WaitBoard::kOrder] == order && words[WaitBoard::kEntries] <= WaitBoard::kMost &&
+           words[WaitBoard::kChecksum] == Checksum();
+  }
+  uint64_t* Entry(size_t i) { return words + WaitBoard::kFirst + i * WaitBoard::kEntryWords; }
+  const uint64_t* Entry(size_t i) const { return words + WaitBoard::kFirst + i * WaitBoard::kEntryWords; }
+  // A peer wrote it.
+  static std::string TextOf(const uint64_t* entry) {
+    char text[WaitBoard::kTextBytes];
+    std::memcpy(text, entry + WaitBoard::kText, sizeof(text));
+    text[sizeof(text) - 1] = 0;
+    std::string printable = text;
+    for (char& c : printable) {
+      if (c < ' ' || c > '~') c = '?';
+    }
+    return printable;
+  }
+
+  uint64_t words[WaitBoard::kWords] = {};
+};
+
+bool IsMessage(const Channel& channel) { return channel.main() != &channel; }
+bool Sends(const Channel& pair) { return pair.self() == 0; }
+const Member& PeerOf(const Channel& pair) { return pair.member(1 - pair.self()); }
+
+Kind KindOf(const Channel& channel) { return !IsMessage(channel) ? kCollective : Sends(channel) ? kSend : kReceive; }
+
+std::string TextOf(const Channel& channel, const Operation& operation) {
+  std::string text = DescribeCall(operation.call());
+  if (IsMessage(channel)) text += (Sends(channel) ? " to rank " : " from rank ") + std::to_string(PeerOf(channel).rank);
+  return text;
+}
+
+// Whether some member has not come to the first of the calls, as far as is known here.
+template <class Calls>
+bool Lacks(const Calls& calls) {
+  for (int p = 0; p < calls.channel->size(); ++p) {
+    if (p != calls.channel->self() && !calls.channel->HasRecorded(p, calls.begin)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Standstill::Calls Standstill::CallsOf(const Operation& first, size_t count) {
+  Channel* const channel = first.channel();
+  const uint64_t begin = channel->sequence - (first.begun() ? 1 : 0);
+  return Calls{channel, &first, begin, begin + count};
+}
+
+std::vector<Standstill::Step> Standstill::StepsOf(std::span<const Calls> left) {
+  std::vector<Step> steps;
+  for (const Calls& calls : left) {
+    Channel* const main = calls.channel->main();
+    auto step = std::find_if(steps.begin(), steps.end(), [&](const Step& s) { return s.main == main; });
+    if (step == steps.end()) step = steps.insert(step, Step{main, {}});
+    step->calls.push_back(calls);
+  }
+  return steps;
+}
+
+Standstill::~Standstill() {
+  for (const Held& held : held_) held.board->word[WaitBoard::kOrder].store(0, std::memory_order_release);
+}
+
+// Peers that hold a board that is no longer so draw no wrong conclusion from it: see above.
+void Standstill::Tell(const Step& step) {
+  const Member& own = step.main->own();
+  Copy told;
+  told.words[WaitBoard::kOrder] = step.main->order_key;
+  told.words[WaitBoard::kCollectives] = step.main->sequence;
+  uint64_t entries = 0;
+  for (const Calls& calls : step.calls) {
+    if (calls.end - calls.begin == 1 && !Lacks(calls)) continue;
+    if (entries == WaitBoard::kMost) return;  // half of it could mislead
+    uint64_t* const entry = told.Entry(entries++);
+    entry[WaitBoard::kKind] = KindOf(*calls.channel);
+    entry[WaitBoard::kPeer] = IsMessage(*calls.channel) ? static_cast<uint64_t>(PeerOf(*calls.channel).rank) : 0;
+    entry[WaitBoard::kBegin] = calls.begin;
+    entry[WaitBoard::kEnd] = calls.end;
+    const std::string text = TextOf(*calls.channel, *calls.first);
+    std::memcpy(entry + WaitBoard::kText, text.data(), std::min(text.size(), WaitBoard::kTextBytes - 1));
+  }
+  told.words[WaitBoard::kEntries] = entries;
+  told.words[WaitBoard::kChecksum] = told.Checksum();
+  auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.main == step.main; });
+  if (held == held_.end()) {
+    WaitBoard* free = nullptr;
+    for (WaitBoard& board : own.header->boards) {
+      uint64_t nobody = 0;
+      if (board.word[WaitBoard::kOrder].compare_exchange_strong(nobody, step.main->order_key)) {
+        free = &board;
+        break;
+      }
+    }
+    if (free == nullptr) return;  // as many orders stand still already as can be told
+    held = held_.insert(held_.end(), Held{step.main, free, 0});
+  }
+  const uint64_t checksum = told.words[WaitBoard::kChecksum];
+  if (held->checksum == checksum) return;
+  held->checksum = checksum;
+  for (size_t w = 0; w < WaitBoard::kWords; ++w) held->board->word[w].store(told.words[w], std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto at = static_cast<uint64_t>(reinterpret_cast<std::byte*>(held->board) - reinterpret_cast<std::byte*>(own.header));
+  const transport::RemoteRank::Stretch all{at, sizeof(WaitBoard), false, false};
+  for (int p = 0; p < step.main->size(); ++p) {
+    if (transport::RemoteRank* const remote = step.main->member(p).remote; remote != nullptr)
+      remote->Send(nullptr, {&all, 1}, transport::RemoteRank::kNoLine);
+  }
+}
+
+// Whether this rank's step and that of the member of `mine` at `position` each have something that the other one lacks.
+Status Standstill::CompareWith(const Step& step, const Calls& mine, int position) const {
+  const Channel& channel = *mine.channel;
+  const Member& peer = channel.member(position);
+  const auto self = static_cast<uint64_t>(channel.own().rank);
+  for (const WaitBoard& board : peer.header->boards) {
+    const Copy theirs(board);
+    if (!theirs.IsOf(step.main->order_key)) continue;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (channel.HasRecorded(position, mine.begin)) return Status();
+    const Kind kind = KindOf(channel);
+    const Kind counterpart = kind == kSend ? kReceive : kind == kReceive ? kSend : kCollective;
+    bool comes_to_it = kind == kCollective && theirs.words[WaitBoard::kCollectives] > mine.begin;
+    const uint64_t* lacking = nullptr;
+    for (size_t i = 0; i < theirs.words[WaitBoard::kEntries]; ++i) {
+      const uint64_t* const entry = theirs.Entry(i);
+      const bool with_me = entry[WaitBoard::kKind] == kCollective || entry[WaitBoard::kPeer] == self;
+      if (!with_me) continue;
+      const bool same = entry[WaitBoard::kKind] == counterpart;
+      comes_to_it |= same && entry[WaitBoard::kBegin] <= mine.begin && mine.begin < entry[WaitBoard::kEnd];
+      const Channel* const here = entry[WaitBoard::kKind] == kCollective
+                                      ? step.main
+                                      : step.main->FindPair(peer.rank, entry[WaitBoard::kKind] == kReceive);
+      uint64_t come_to = here == nullptr ? 0 : here->sequence;
+      for (const Calls& calls : step.calls) {
+        if (calls.channel == here) come_to = calls.end;
+      }
+      if (entry[WaitBoard::kBegin] >= come_to) lacking = entry;
+    }
+    if (comes_to_it || lacking == nullptr) continue;
+    return MakeStatus(Code::kInvalidUsage,
+                      "mismatch: rank %d called %s and waits for rank %d, which called %s and waits for rank %d; ranks must "
+                      "make the same calls in the same order, and the two ends of a message between the same collectives",
+                      channel.own().rank, TextOf(channel, *mine.first).c_str(), peer.rank, Copy::TextOf(lacking).c_str(),
+                      channel.own().rank);
+  }
+  return Status();
+}
+
+Status Standstill::Compare(const Step& step) const {
+  for (const Calls& mine : step.calls) {
+    for (int p = 0; p < mine.channel->size(); ++p) {
+      if (p != mine.channel->self() && !mine.channel->HasRecorded(p, mine.begin))
+        AXCCL_RETURN_IF_ERROR(CompareWith(step, mine, p));
+    }
+  }
+  return Status();
+}
+
+bool Standstill::Check(std::span<const Calls> left) {
+  for (const Step& step : StepsOf(left)) {
+    const bool waits = std::any_of(step.calls.begin(), step.calls.end(), [](const Calls& calls) { return Lacks(calls); });
+    if (!waits) continue;
+    Tell(step);
+    if (const Status status = Compare(step); !status.ok()) {
+      step.main->host()->Fail(status);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace axccl::exec
