@@ -22,6 +22,15 @@
  * a channel's first operation waits for the others of the group to create it and to get there. Thousands may live at a
  * time; each holds a few KiB before its first operation, and scratch as its operations need it, 1 MiB at most.
  *
+ * Lives. A channel lives on a rank until it has been destroyed as often as it was created, and may then be created again.
+ * All ranks of its group must do so equally often, and make the same calls in each of its lives. When they do it is theirs:
+ * nobody waits, and a rank may destroy its end as soon as it has made its last call, whatever others have yet to do. (A
+ * language that collects garbage must not leave it to its collector whether an end is gone before the next is created: give
+ * the next one another id, or destroy it by hand.) A call that waits for a rank whose end is gone is ncclRemoteError, and
+ * one in a life that another rank is past or has not come to is ncclInvalidUsage, both with the rank and the channel named.
+ *
+ * Order. As in nccl.h, for each channel by itself: its collectives, and the messages between its ranks (axcclSend).
+ *
  * Errors. ncclInvalidArgument for ids, meshes and handles that cannot be right; the text names the constraint of the
  * specification. All functions may be called from any thread.
  */
@@ -68,7 +77,7 @@ typedef struct axcclGroupSpec {
   size_t size;             /* bytes of this struct: set by AXCCL_GROUP_SPEC_INITIALIZER */
   axcclGroupMode_t mode;
   axcclGroupRules_t rules;
-  int64_t num_replicas;    /* the grid; the product is the number of ranks of the communicators it is for */
+  int64_t num_replicas;    /* the grid; the product is the number of ranks of the communicators it is for, 2^24 at most */
   int64_t num_partitions;
   const int64_t* ids;      /* read during the call only; NULL without lists */
   size_t num_groups;       /* lists */

@@ -118,6 +118,7 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     std::lock_guard table_lock(table_->mutex_);
     AXCCL_ASSIGN_OR_RETURN(pair, table_->Make(name, order()));
+    pair->main_key_ = part_.key;
     AddPair(theirs, sending, pair.get());
   }
   return pair.get();
@@ -145,12 +146,12 @@ uint32_t GroupChannel::PlaceAt(const Member& peer) const {
   return kNotFound;
 }
 
-// Whether the peer has had the channel and let go of it, as far as the place is still free.
-bool GroupChannel::IsGoneFrom(const Member& peer) const {
+// Whether the peer has had the channel of that key and let go of it, as far as the place is still free.
+bool GroupChannel::IsGoneFrom(const Member& peer, uint64_t key) const {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
-    const uint32_t place = exec::PlaceOfKey(part_.key, probe);
-    if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst) == (part_.key | exec::kGoneSlot)) return true;
+    const uint32_t place = exec::PlaceOfKey(key, probe);
+    if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst) == (key | exec::kGoneSlot)) return true;
   }
   return false;
 }
@@ -229,7 +230,7 @@ bool GroupChannel::HasJoined(int position) const {
 Status GroupChannel::CheckMissing(int position) const {
   const Member& peer = member(position);
   const auto index = static_cast<size_t>(position);
-  if (found_[index] != kNotFound || created_[index]) return CheckLeft(position);
+  if (found_[index] != kNotFound || created_[index]) return CheckUnused(position);
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   for (uint32_t place = 0; place < kChannelWords; ++place) {
     if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_relaxed) == 0) continue;
@@ -237,11 +238,21 @@ Status GroupChannel::CheckMissing(int position) const {
     // Ours may have come since it was last looked for, and the other one after it.
     if (!status.ok() && PlaceAt(peer) == kNotFound) return status;
   }
-  return IsGoneFrom(peer) ? CheckLeft(position) : Status();
+  const bool gone = IsGoneFrom(peer, part_.key) || (main_key_ != 0 && IsGoneFrom(peer, main_key_));
+  return gone ? CheckUnused(position) : Status();
+}
+
+Status GroupChannel::CheckLeft(int position) const {
+  const Member& peer = member(position);
+  if (PlaceAt(peer) != kNotFound) return Status();
+  return MakeStatus(Code::kRemoteError,
+                    "rank %d waits for rank %d, which has destroyed its end of %s after fewer calls; all ranks must create, "
+                    "use and destroy a channel equally often",
+                    own().rank, peer.rank, name_.Text().c_str());
 }
 
 // Of a member that has created the channel.
-Status GroupChannel::CheckLeft(int position) const {
+Status GroupChannel::CheckUnused(int position) const {
   const Member& peer = member(position);
   if (PlaceAt(peer) != kNotFound || HasJoined(position)) return Status();
   return MakeStatus(Code::kRemoteError, "rank %d waits for rank %d, which has destroyed %s without calling anything on it",

@@ -75,14 +75,15 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   // exec::Connector
   Result<int> Connect(std::vector<exec::Member>* members) override;
   Status CheckMissing(int position) const override;
+  Status CheckLeft(int position) const override;
   Result<int> TakeArea() override;
   void TellArea() override;
   std::string Name() const override { return name_.Text(); }
 
   static constexpr uint32_t kNotFound = ~0u;
   uint32_t PlaceAt(const exec::Member& peer) const;
-  bool IsGoneFrom(const exec::Member& peer) const;
-  Status CheckLeft(int position) const;
+  bool IsGoneFrom(const exec::Member& peer, uint64_t key) const;
+  Status CheckUnused(int position) const;
   Result<bool> Find(size_t position, exec::Member* member);
   bool HasJoined(int position) const;
   Status CheckOther(const exec::Member& peer, uint32_t place) const;
@@ -92,6 +93,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   const ChannelName name_;
   Part part_;
   std::vector<uint32_t> found_;  // by position: the slot in that member's block
+  uint64_t main_key_ = 0;        // of messages: the key of their channel
   std::vector<bool> created_;    // likewise, GPU ranks: the member was seen to have created it, and not to have used it
   std::mutex pairs_mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<GroupChannel>> pairs_;

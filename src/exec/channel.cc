@@ -127,7 +127,8 @@ Channel::Channel(Host* host, std::vector<Member> members, int self, device::host
       self_(self),
       placement_(PlacementOf(members_)),
       order_(std::move(order)),
-      connector_(connector) {
+      connector_(connector),
+      home_(connector) {
   for (const Member& member : members_) {
     all_same_process_ &= member.same_process;
     all_call_copy_ &= member.same_process || member.call_copy;

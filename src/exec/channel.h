@@ -90,6 +90,9 @@ class Connector {
   virtual Result<int> Connect(std::vector<Member>* members) = 0;
   // An error when the member at `position` will never make its part.
   virtual Status CheckMissing(int position) const = 0;
+  // Once connected: an error when the member at `position` has let go of its part. What it has not done by then it never
+  // will.
+  virtual Status CheckLeft(int position) const = 0;
   // GPU ranks: takes an area of this rank's device for the channel, until that is gone. The others find the part only
   // after it has been told.
   virtual Result<int> TakeArea() = 0;
@@ -163,6 +166,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Channel> Hold() { return main()->weak_from_this().lock(); }
   // Null once the members are connected.
   const Connector* connector() const { return connector_; }
+  // As Connector::CheckLeft.
+  Status CheckLeft(int position) const { return home_ == nullptr ? Status() : home_->CheckLeft(position); }
   // As Connector::Connect.
   Result<int> Connect();
   // As Connector::TakeArea; before members are connected.
@@ -331,6 +336,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const plan::Placement placement_;
   const device::host::TimelinePtr order_;
   Connector* connector_;
+  const Connector* const home_;  // of a created channel, for as long as it lives
   bool has_scratch_ = true;
   Channel* main_ = nullptr;
   mutable std::mutex messages_mutex_;

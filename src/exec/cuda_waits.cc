@@ -88,10 +88,11 @@ Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls)
   if (!unmet && position >= static_cast<uint32_t>(channel.size())) return Status();
   if (!unmet) {
     const Member& peer = channel.member(static_cast<int>(position));
-    const bool gone = peer.header->closed.load(std::memory_order_acquire) != 0;
+    const Status left = channel.CheckLeft(static_cast<int>(position));
+    const bool gone = peer.header->closed.load(std::memory_order_acquire) != 0 || !left.ok();
     watched->gone_for = !gone ? 0 : watched->gone == position ? watched->gone_for + 1 : 1;
     watched->gone = position;
-    if (watched->gone_for >= kLooksAtGone) return channel.CheckMembers(static_cast<int>(position));
+    if (watched->gone_for >= kLooksAtGone) return left.ok() ? channel.CheckMembers(static_cast<int>(position)) : left;
   }
   if (!Overdue(*watched)) {
     Tell(record, watched);

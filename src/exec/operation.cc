@@ -352,6 +352,7 @@ Status Operation::SlowCheck(int waiting_for) {
   const Connector* connector = channel_->connector();
   AXCCL_RETURN_IF_ERROR(connector != nullptr ? connector->CheckMissing(waiting_for) : channel_->FindMismatch());
   AXCCL_RETURN_IF_ERROR(channel_->CheckMembers(waiting_for));
+  if (connector == nullptr) AXCCL_RETURN_IF_ERROR(channel_->CheckLeft(waiting_for));
   const Host* const host = channel_->host();
   const double waited = std::chrono::duration<double>(now - started_).count();
   stands_still_ = now - started_ >= kStandstill;

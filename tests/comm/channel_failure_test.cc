@@ -190,6 +190,93 @@ TEST_P(ChannelFailureTest, AChannelThatIsGoneAgainIsTold) {
   });
 }
 
+// The rule (channels.h): all ranks create, use and destroy a channel equally often. Programs in languages that collect
+// garbage break it by leaving the end to a collector that comes at another time on every rank.
+TEST_P(ChannelFailureTest, ACallOnAnEndThatAnotherRankHasDestroyedIsTold) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 5);
+    Gather gather(3, 10, context.rank());
+    ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+    ASSERT_TRUE(clique.Synchronize());
+    if (context.rank() == 1) {
+      EXPECT_OK(axcclChannelDestroy(channel));
+    }
+    ASSERT_TRUE(context.Barrier(3));
+    if (context.rank() != 1) {
+      const uint64_t start = NowNs();
+      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+      ExpectEnd(clique, ncclRemoteError, start, 1000, {"for rank 1, which has destroyed its end of channel 5"});
+      EXPECT_OK(axcclChannelDestroy(channel));
+    }
+    ASSERT_TRUE(context.Barrier(3));
+    Abort(&clique);
+  });
+}
+
+// Ranks 0 and 2 create a channel that they still have, which is the same one; rank 1 has a new one.
+TEST_P(ChannelFailureTest, LivesThatDifferAreTold) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 5);
+    Gather gather(3, 10, context.rank());
+    ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+    ASSERT_TRUE(clique.Synchronize());
+    if (context.rank() == 1) {
+      EXPECT_OK(axcclChannelDestroy(channel));
+    }
+    channel = MakeChannel(clique.comm(), 3, {}, 5);
+    ASSERT_TRUE(context.Barrier(3));
+    const uint64_t start = NowNs();
+    ASSERT_OK(gather.Enqueue(channel, clique.stream()));
+    ExpectEnd(clique, ncclRemoteError, start, 1000, {"for rank 1, which has destroyed its end of channel 5"});
+    ASSERT_TRUE(context.Barrier(3));
+    EXPECT_OK(axcclChannelDestroy(channel));
+    if (context.rank() != 1) {
+      EXPECT_OK(axcclChannelDestroy(channel));
+    }
+    Abort(&clique);
+  });
+}
+
+// A message, the first or a later one, to a rank that has destroyed its end.
+TEST_P(ChannelFailureTest, AMessageToAnEndThatIsDestroyedIsTold) {
+  for (const bool first : {true, false}) {
+    RunRanks(GetParam(), [first](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 5);
+      axcclView_t view = AXCCL_VIEW_INITIALIZER;
+      float data = 0;
+      view.data = &data;
+      const auto message = [&] {
+        return context.rank() == 0 ? axcclSend(1, &view, 1, channel, nullptr, Cuda(clique.stream()))
+                                   : axcclRecv(1, &view, 0, channel, nullptr, Cuda(clique.stream()));
+      };
+      if (!first && context.rank() != 2) {
+        ASSERT_OK(message());
+        ASSERT_TRUE(clique.Synchronize());
+      }
+      if (context.rank() == 1) {
+        EXPECT_OK(axcclChannelDestroy(channel));
+      }
+      ASSERT_TRUE(context.Barrier(3));
+      if (context.rank() == 0) {
+        const uint64_t start = NowNs();
+        ASSERT_OK(message());
+        ExpectEnd(clique, ncclRemoteError, start, 1000, {"rank 1, which has destroyed", "channel 5 of ranks [0 1 2]"});
+      }
+      ASSERT_TRUE(context.Barrier(3));
+      if (context.rank() != 1) {
+        EXPECT_OK(axcclChannelDestroy(channel));
+      }
+      Abort(&clique);
+    });
+  }
+}
+
 // Channels of one id that are all created in time are no quarrel, however long each is waited for.
 TEST_P(ChannelFailureTest, SeveralGroupsOfOneIdAreNoMistake) {
   RunRanks(GetParam(), [](RankContext& context) {
