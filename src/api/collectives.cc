@@ -25,6 +25,28 @@ struct Request {
   bool second_name = false;  // as exec::Call has it
 };
 
+// Buffers of `block` bytes each that lie over each other, and not where the call has a form in place. Those of most calls
+// are found apart by two comparisons.
+bool Overlap(const Request& r, const plan::Contract& contract, int rank, size_t block, int inputs, int outputs) {
+  const auto send = reinterpret_cast<uintptr_t>(r.send), recv = reinterpret_cast<uintptr_t>(r.recv);
+  const size_t sent = block * static_cast<size_t>(inputs), received = block * static_cast<size_t>(outputs);
+  if (send + sent <= recv || recv + received <= send || sent == 0 || received == 0) return false;
+  int from = 0, to = 0;
+  const bool may = plan::InPlaceBlocks(contract, rank, &from, &to) || contract.ranks == 1;
+  return !may || send + static_cast<size_t>(from) * block != recv + static_cast<size_t>(to) * block;
+}
+
+const char* InPlaceForm(Kind kind) {
+  switch (kind) {
+    case Kind::kAllToAll: return "the call has no form in place; pass";
+    case Kind::kAllGather: return "in place is sendbuff == recvbuff + rank * sendcount; pass that, or";
+    case Kind::kGather: return "in place is sendbuff == recvbuff + root * count; pass that, or";
+    case Kind::kReduceScatter: return "in place is recvbuff == sendbuff + rank * recvcount; pass that, or";
+    case Kind::kScatter: return "in place is recvbuff == sendbuff + root * count; pass that, or";
+    default: return "in place is sendbuff == recvbuff; pass that, or";
+  }
+}
+
 ncclResult_t BadBuffer(const Request& r, const char* which) {
   return InvalidArgument("%s: argument %s is NULL with count %zu; pass a buffer", r.name, which, r.count);
 }
@@ -49,15 +71,19 @@ bool CheckRequest(const Request& r, int rank, int ranks, DataType* type, ncclRes
   }
   if (r.count == 0 || r.kind == Kind::kSendRecv) return true;  // Message() looks at its one buffer
   const plan::Contract contract{r.kind, ranks, r.root};
-  if (plan::InputBlocks(contract, rank) != 0 && r.send == nullptr) {
+  const int inputs = plan::InputBlocks(contract, rank), outputs = plan::OutputBlocks(contract, rank);
+  if (inputs != 0 && r.send == nullptr) {
     *result = BadBuffer(r, "sendbuff");
     return false;
   }
-  if (plan::OutputBlocks(contract, rank) != 0 && r.recv == nullptr) {
+  if (outputs != 0 && r.recv == nullptr) {
     *result = BadBuffer(r, "recvbuff");
     return false;
   }
-  return true;
+  if (!Overlap(r, contract, rank, r.count * ElementSize(*type), inputs, outputs)) return true;
+  *result = InvalidArgument("%s: arguments sendbuff (%p) and recvbuff (%p) overlap with count %zu; %s buffers apart", r.name,
+                            r.send, r.recv, r.count, InPlaceForm(r.kind));
+  return false;
 }
 
 ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {

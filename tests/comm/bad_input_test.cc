@@ -75,6 +75,18 @@ const Row kRows[] = {
      [](const Args& a) { return ncclAlltoAll(nullptr, a.recv, 2, ncclInt32, a.comm, a.stream); }},
     {"AlltoAllCount", "ncclAlltoAll", "count",
      [](const Args& a) { return ncclAlltoAll(a.send, a.recv, SIZE_MAX / 6, ncclInt64, a.comm, a.stream); }},
+    // NCCL: "In-place operation will happen if sendbuff == recvbuff" (or is this rank's part of it). Anything else that
+    // overlaps would give garbage.
+    {"AllReduceShifted", "ncclAllReduce", "in place is sendbuff == recvbuff",
+     [](const Args& a) { return ncclAllReduce(a.recv + 1, a.recv, 4, ncclInt32, ncclSum, a.comm, a.stream); }},
+    {"AllGatherOfTheMiddle", "ncclAllGather", "in place is sendbuff == recvbuff + rank * sendcount",
+     [](const Args& a) { return ncclAllGather(a.recv + 1, a.recv, 2, ncclInt32, a.comm, a.stream); }},
+    {"ReduceScatterToTheMiddle", "ncclReduceScatter", "in place is recvbuff == sendbuff + rank * recvcount",
+     [](const Args& a) { return ncclReduceScatter(a.recv, a.recv + 1, 2, ncclInt32, ncclSum, a.comm, a.stream); }},
+    {"AlltoAllInPlace", "ncclAlltoAll", "no form in place",
+     [](const Args& a) { return ncclAlltoAll(a.recv, a.recv, 2, ncclInt32, a.comm, a.stream); }},
+    {"AlltoAllLastElement", "ncclAlltoAll", "overlap with count 2",
+     [](const Args& a) { return ncclAlltoAll(a.recv, a.recv + 3, 2, ncclInt32, a.comm, a.stream); }},
     {"BroadcastRoot", "ncclBroadcast", "root",
      [](const Args& a) { return ncclBroadcast(a.send, a.recv, 4, ncclInt32, 2, a.comm, a.stream); }},
     {"BroadcastNegativeRoot", "ncclBroadcast", "root",
@@ -261,6 +273,48 @@ TEST(BadInput, ZeroCountsNeedNoBuffers) {
     EXPECT_EQ(ncclBroadcast(nullptr, nullptr, 0, ncclInt32, 5, comm, stream), ncclInvalidArgument);
     EXPECT_EQ(ncclAllReduce(nullptr, nullptr, 0, kBadType, ncclSum, comm, stream), ncclInvalidArgument);
     ASSERT_NO_FATAL_FAILURE(ExpectUsable(context, clique));
+  });
+}
+
+// With roots only the root has both; the other rank's buffer that is ignored may lie anywhere.
+TEST(BadInput, OverlapsAtTheRootAreRefusedAndPlacesInPlaceServed) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const ncclComm_t comm = clique.comm();
+    const cudaStream_t s = Cuda(clique.stream());
+    const int r = context.rank();
+    int d[16] = {};
+    for (const int root : {0, 1}) {
+      // Here only at one's own turn: the other rank has nothing to wait for.
+      if (r != root) continue;
+      EXPECT_EQ(ncclBroadcast(d, d + 1, 2, ncclInt32, root, comm, s), ncclInvalidArgument);
+      EXPECT_EQ(ncclReduce(d, d + 1, 2, ncclInt32, ncclSum, root, comm, s), ncclInvalidArgument);
+      EXPECT_EQ(ncclGather(d + 1, d, 2, ncclInt32, root, comm, s), ncclInvalidArgument);
+      EXPECT_TRUE(LastErrorHas("in place is sendbuff == recvbuff + root * count")) << ncclGetLastError(nullptr);
+      EXPECT_EQ(ncclScatter(d, d + 1, 2, ncclInt32, root, comm, s), ncclInvalidArgument);
+      EXPECT_TRUE(LastErrorHas("in place is recvbuff == sendbuff + root * count")) << ncclGetLastError(nullptr);
+    }
+    for (const int root : {0, 1}) {
+      EXPECT_OK(ncclBroadcast(d, d + (r == root ? 0 : 1), 2, ncclInt32, root, comm, s));
+      EXPECT_OK(ncclReduce(d, d + (r == root ? 0 : 1), 2, ncclInt32, ncclSum, root, comm, s));
+      EXPECT_OK(ncclGather(d + (r == root ? 2 * r : 1), d, 2, ncclInt32, root, comm, s));
+      EXPECT_OK(ncclScatter(d, d + (r == root ? 2 * r : 1), 2, ncclInt32, root, comm, s));
+    }
+    EXPECT_OK(ncclAllReduce(d, d, 4, ncclInt32, ncclSum, comm, s));
+    EXPECT_OK(ncclAllGather(d + 2 * r, d, 2, ncclInt32, comm, s));
+    EXPECT_OK(ncclReduceScatter(d, d + 2 * r, 2, ncclInt32, ncclSum, comm, s));
+    EXPECT_OK(ncclAlltoAll(d, d + 4, 2, ncclInt32, comm, s));  // side by side
+    ASSERT_TRUE(clique.Synchronize());
+    ASSERT_NO_FATAL_FAILURE(ExpectUsable(context, clique));
+  });
+}
+
+TEST(BadInput, MemFreeNamesItself) {
+  RunRanks(Processes(1), [](RankContext&) {
+    int local = 0;
+    EXPECT_EQ(ncclMemFree(&local), ncclInvalidArgument);
+    EXPECT_TRUE(LastErrorHas("ncclMemFree: ")) << ncclGetLastError(nullptr);
   });
 }
 
