@@ -20,12 +20,16 @@
  * address and strides; all-gather and gather with the input being this rank's part of the output, reduce-scatter and
  * scatter with the output being this rank's part of the input. All-to-all is never in place.
  *
+ * Limits. Of elements whose size does not divide 16 (axcclBits(3), 5, 6, 7 and 9 to 15) one operand a call can be reduced,
+ * and a list may have such operands of AXCCL_MAX_DIMS - 1 dimensions at most.
+ *
  * Errors. ncclInvalidArgument, at once and with nothing written: a dimension out of range, a size that n does not
  * divide, shapes or datatypes that do not fit each other, an operator that the datatype does not have (types.h), an
  * output two of whose indices reach one element, input and output that overlap in another way than above, operands of a
  * list that overlap each other, a missing operand, NULL data, more than AXCCL_MAX_DIMS dimensions, more than 2^63 - 1
  * bytes from first to last. ncclInvalidUsage, on all ranks and naming both calls, when ranks call
- * different things. ncclGetLastError names the call, the operand, the dimension (as StableHLO does) and the values.
+ * different things or wait for each other because of their order (nccl.h); a call on views and one of NCCL's are never the
+ * same. ncclGetLastError names the call, the operand, the dimension (as StableHLO does) and the values.
  */
 #ifndef AXCCL_VIEWS_H_
 #define AXCCL_VIEWS_H_
@@ -61,7 +65,8 @@ typedef struct axcclOptions {
    * than that is one of its own); 0: all in one. The same on all ranks. */
   size_t bucket_bytes;
   /* Of reductions with ncclSum of floats or complex numbers: what the result is multiplied by before it is rounded (floats
-   * of less than 64 bits: in float); 0: by nothing. The same on all ranks. Example, mean gradients of n ranks: 1.0 / n */
+   * of less than 64 bits: in float); 0: by nothing; NaN is refused. The same on all ranks. Example, mean gradients of n
+   * ranks: 1.0 / n */
   double scale;
 } axcclOptions_t;
 
@@ -196,8 +201,8 @@ ncclResult_t axcclSend(int count, const axcclView_t* in, int peer, axcclChannel_
 ncclResult_t axcclRecv(int count, const axcclView_t* out, int peer, axcclChannel_t channel,
                        const axcclOptions_t* options, cudaStream_t stream);
 
-/* pairs: num_pairs times (source, target), ranks of the channel; the same on all of them. Target's `out` becomes
- * source's `in`; `out` of a rank that is no target is filled with zeros. A rank is the source of one pair at most, and
+/* pairs: num_pairs times (source, target), ranks of the channel; the same on all of them, in any order. Target's `out`
+ * becomes source's `in`; `out` of a rank that is no target is filled with zeros. A rank is the source of one pair at most, and
  * the target of one; both may be the same rank. `in` is ignored, and may be NULL, where the rank is no source. Never in
  * place. Source: StableHLO, collective_permute. Example, n = 3, pairs {0, 1, 1, 2}:
  *   in {1}, {2}, {3} on ranks 0, 1, 2 -> out {0}, {1}, {2} */

@@ -54,7 +54,10 @@ AXCCL_API ncclResult_t pncclMemFree(void* ptr) try {
   if (const Status status = CheckProcess("ncclMemFree"); !status.ok()) return Report(status);
   if (ptr == nullptr || axccl::exec::FreeOnGpu(ptr)) return ncclSuccess;
   const auto heap = shm::Heap::Get();
-  return Report(heap.ok() ? heap.value()->Free(ptr) : heap.status());
+  const Status freed = heap.ok() ? heap.value()->Free(ptr) : heap.status();
+  if (freed.ok()) return ncclSuccess;
+  return Report(MakeStatus(freed.code(), "ncclMemFree: %.*s", static_cast<int>(freed.message().size()),
+                           freed.message().data()));
 }
 AXCCL_TWIN(MemFree)
 

@@ -43,11 +43,11 @@ Status FromSpec(axcclGroups_t* out, const axcclGroupSpec_t& spec) {
   constexpr const char* kCall = "axcclGroupsCreate";
   const unsigned mode = NumberOf(spec.mode), rules = NumberOf(spec.rules);
   if (mode >= plan::kNumGroupModes)
-    return MakeStatus(Code::kInvalidArgument, "%s: the mode is %u; pass one of axcclGroupMode_t (0..%d)", kCall, mode,
-                      plan::kNumGroupModes - 1);
+    return MakeStatus(Code::kInvalidArgument, "%s: the mode is %d; pass one of axcclGroupMode_t (0..%d)", kCall,
+                      static_cast<int>(mode), plan::kNumGroupModes - 1);
   if (rules >= std::size(kRules))
-    return MakeStatus(Code::kInvalidArgument, "%s: the rules are %u; pass one of axcclGroupRules_t (0..%zu)", kCall,
-                      rules, std::size(kRules) - 1);
+    return MakeStatus(Code::kInvalidArgument, "%s: the rules are %d; pass one of axcclGroupRules_t (0..%zu)", kCall,
+                      static_cast<int>(rules), std::size(kRules) - 1);
   const std::string call = rules == 0 ? kCall : std::string(kCall) + ", for " + kRules[rules].call;
   plan::GroupRequest request;
   request.call = call.c_str();

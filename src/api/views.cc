@@ -88,8 +88,9 @@ ncclResult_t OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t 
 // `told` are the arguments that are read when the call starts.
 ncclResult_t OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializer_list<const void*> told,
                     ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
+  // A count that cannot be right is told first: there may be no arrays then.
   for (const void* array : told) {
-    if (array == nullptr)
+    if (array == nullptr && r.count > 0)
       return InvalidArgument("%s: an array that is read when the call starts is NULL; it must stay valid until then",
                              r.name);
   }

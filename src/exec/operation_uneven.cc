@@ -32,10 +32,9 @@ Status Operation::StartUneven() {
       const int32_t root = late.roots[i];
       if (root < 0 || root >= n)
         return MakeStatus(Code::kInvalidUsage,
-                          "%s: root %" PRId32
-                          " of operand %zu, read when the call started: pass a "
-                          "rank of the channel (0..%d)",
-                          DescribeCall(call_).c_str(), root, i, n - 1);
+                          "%s: root %" PRId32 " of operand %zu, which rank %d read when the call started: pass a rank of the "
+                          "channel (0..%d)",
+                          DescribeCall(call_).c_str(), root, i, channel_->self(), n - 1);
       // One block has all rows, and the others none. What each rank is told by the call is how many that is.
       for (std::vector<Piece>* blocks : {&pieces.input, &pieces.output}) {
         for (size_t b = 0; b < blocks->size(); ++b) {
@@ -52,9 +51,8 @@ Status Operation::StartUneven() {
       if (!Inside(pieces.input[r], pieces.input_rows))
         return MakeStatus(Code::kInvalidUsage,
                           "%s: input offset %" PRId64 " and size %" PRId64
-                          " for rank %zu, read when the call started, "
-                          "leave the %" PRId64 " rows of the input",
-                          DescribeCall(call_).c_str(), late.input_offsets[r], late.input_extents[r], r,
+                          " for rank %zu, which rank %d read when the call started, leave the %" PRId64 " rows of its input",
+                          DescribeCall(call_).c_str(), late.input_offsets[r], late.input_extents[r], r, channel_->self(),
                           pieces.input_rows);
     }
   }

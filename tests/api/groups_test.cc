@@ -164,6 +164,7 @@ TEST(Groups, RulesNameTheConstraint) {
 
 TEST(Groups, BadArguments) {
   EXPECT_REFUSED(Groups(static_cast<axcclGroupMode_t>(9), 1, 4, {0}, 1), "the mode is 9");
+  EXPECT_REFUSED(Groups(static_cast<axcclGroupMode_t>(-1), 1, 4, {0}, 1), "the mode is -1");
   EXPECT_REFUSED(Groups(axcclFlattenedIds, 1, 4, {0}, 1, static_cast<axcclGroupRules_t>(7)), "the rules are 7");
   EXPECT_REFUSED(Groups(axcclFlattenedIds, 0, 4, {0}, 1), "the grid is 0 replicas");
   axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;

@@ -109,6 +109,7 @@ TEST(Uneven, WrongExtentsAreNamed) {
     refused(axcclRaggedAllToAll(1, five, three, 0, sum5, sum5, nullptr, sum5, channel, nullptr, stream),
             "axcclRaggedAllToAll: an array that is read when the call starts is NULL");
     refused(axcclBroadcastFrom(1, five, three, nullptr, channel, nullptr, stream), "axcclBroadcastFrom: an array");
+    refused(axcclBroadcastFrom(0, five, five, nullptr, channel, nullptr, stream), "axcclBroadcastFrom: argument count is 0");
     EXPECT_EQ(memory, Values(64, 7));
     ASSERT_TRUE(clique.Synchronize());
   });
@@ -133,12 +134,12 @@ const Disagreement kDisagreements[] = {
        static const int32_t roots[2] = {0, 1};
        return axcclBroadcastFrom(1, View(in, {4}), View(out, {4}), &roots[rank], channel, nullptr, stream);
      }},
-    {"RootRange", "root 2 of operand 0, read when the call started",
+    {"RootRange", "root 2 of operand 0, which rank ",
      [](int rank, int32_t* in, int32_t* out, axcclChannel_t channel, cudaStream_t stream) {
        static const int32_t root = 2;
        return axcclBroadcastFrom(1, View(in, {4}), View(out, {4}), &root, channel, nullptr, stream);
      }},
-    {"InputOffset", "leave the 4 rows of the input",
+    {"InputOffset", "read when the call started, leave the 4 rows of its input",
      [](int rank, int32_t* in, int32_t* out, axcclChannel_t channel, cudaStream_t stream) {
        static const int64_t offsets[] = {0, 3}, two[] = {2, 2}, targets[] = {0, 2};
        return axcclRaggedAllToAll(1, View(in, {4}), View(out, {4}), 0, offsets, two, targets, two, channel, nullptr,

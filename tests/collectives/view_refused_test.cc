@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -261,6 +262,13 @@ const BadCall kBadCalls[] = {
        const axcclOptions_t options = {sizeof(axcclOptions_t), 0, 0, -2};
        return axcclReduceScatter(1, View(s.in, {4}, {}, ncclFloat32), View(s.out, {2}, {}, ncclFloat32), 0, ncclAvg,
                                  axcclDefaultChannel(s.comm), &options, s.stream);
+     }},
+    {"ScaleOfNoNumber",
+     {"axcclAllReduce: the options have scale NaN; pass a number"},
+     [](const Setting& s) {
+       const axcclOptions_t options = {sizeof(axcclOptions_t), 0, 0, std::numeric_limits<double>::quiet_NaN()};
+       return axcclAllReduce(1, View(s.in, {4}, {}, ncclFloat32), View(s.out, {4}, {}, ncclFloat32), ncclSum,
+                             axcclDefaultChannel(s.comm), &options, s.stream);
      }},
     {"ScaleOfNoReduction",
      {"axcclAllGather: the options have scale 0.5, and the call reduces nothing; pass 0"},
