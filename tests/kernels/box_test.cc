@@ -557,8 +557,7 @@ TEST(BoxTest, ManySources) {
 
 // However many operands there are, a thread of the application with little stack is enough.
 TEST(BoxTest, ManySourcesTakeNoMoreStack) {
-  constexpr int kSources = 4096;
-  constexpr int64_t kSize = 3;
+  constexpr int64_t kSources = 4096, kSize = 3;
   const int64_t sizes[] = {kSize, kSize}, across[] = {1, kSize}, along[] = {kSize, 1};
   std::vector<int64_t> matrix(kSize * kSize, 2), sum(matrix.size(), 0);
   std::vector<BoxOperand> sources(kSources, BoxOperand{matrix.data(), across});
@@ -568,10 +567,7 @@ TEST(BoxTest, ManySourcesTakeNoMoreStack) {
   ASSERT_EQ(pthread_attr_init(&attributes), 0);
   ASSERT_EQ(pthread_attr_setstacksize(&attributes, size_t{160} << 10), 0);
   pthread_t thread;
-  const auto reduce = [](void* what) -> void* {
-    ReduceBox(*static_cast<BoxReduceRequest*>(what));
-    return nullptr;
-  };
+  const auto reduce = [](void* what) -> void* { return ReduceBox(*static_cast<BoxReduceRequest*>(what)), nullptr; };
   ASSERT_EQ(pthread_create(&thread, &attributes, reduce, &request), 0);
   ASSERT_EQ(pthread_join(thread, nullptr), 0);
   pthread_attr_destroy(&attributes);
