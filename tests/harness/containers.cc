@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+
+#include "tests/harness/mounts.h"
 
 namespace axccl::harness {
 namespace {
@@ -40,9 +41,7 @@ pid_t ForkAndReturn() {
 }
 
 void MountProc() {
-  if (unshare(CLONE_NEWNS) == 0 && mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-      mount("proc", "/proc", "proc", 0, nullptr) == 0)
-    return;
+  if (unshare(CLONE_NEWNS) == 0 && MountOver("proc", "/proc")) return;
   std::perror("entering a container: mounting /proc");
   _exit(1);
 }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,8 @@
 #include <cstring>
 #include <fstream>
 #include <thread>
+
+#include "tests/harness/mounts.h"
 
 namespace axccl::harness {
 namespace {
@@ -52,6 +53,16 @@ int RunIn(int name_space, const std::vector<std::string>& arguments, const std::
   if (pid < 0) return -1;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Whether a process may have a /sys and a /proc of its own: 0, or the error.
+int TryMounts() {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(unshare(CLONE_NEWNS) == 0 && MountOver("sysfs", "/sys") && MountOver("proc", "/proc") ? 0 : errno);
+  int status = 0;
+  if (pid < 0) return errno;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 }
 
 // Lines for `ip` or `tc`.
@@ -92,6 +103,9 @@ const std::string& TestHosts::Missing() {
     close(made);
     if (!Batch(-1, "ip", "") || !Batch(-1, "tc", ""))
       return std::string("no ip or tc (Debian: iproute2)");
+    if (const int error = TryMounts(); error != 0)
+      return std::string("mounting /sys and /proc anew: ") + std::strerror(error) +
+             (error == EINVAL ? " (a chroot? Make its folder a mount point first: mount --rbind DIR DIR)" : "");
     return std::string();
   }();
   return why;
@@ -162,8 +176,7 @@ bool TestHosts::EnterBy(int descriptor, int host) {
   if (setns(descriptor, CLONE_NEWNET) != 0) return failed("setns");
   // /sys lists the network devices of the namespace it was mounted in.
   if (unshare(CLONE_NEWNS | CLONE_NEWUTS) != 0) return failed("unshare");
-  if (mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failed("mount /");
-  if (mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0) return failed("mount /sys");
+  if (!MountOver("sysfs", "/sys")) return failed("mount /sys");
   const std::string name = Name(host);
   return sethostname(name.data(), name.size()) == 0 || failed("sethostname");
 }
