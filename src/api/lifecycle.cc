@@ -61,8 +61,11 @@ ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job, 
   };
   comm::Group& group = comm::Group::Current();
   if (group.open()) {
-    group.AddJob(comm::GroupJob{config.blocking, std::move(run), std::move(discard)});
-    return ncclSuccess;
+    const Status added = CatchAll("adding a communicator to the group", [&] {
+      return group.AddJob(comm::GroupJob{config.blocking, std::move(run), discard}), Status();
+    });
+    if (!added.ok()) discard();
+    return Report(added);
   }
   return Report(run());
 }

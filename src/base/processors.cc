@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 
 #include "src/base/files.h"
@@ -21,7 +22,10 @@ constexpr size_t kSetBytes = CPU_ALLOC_SIZE(kMaxProcessor + 1);
 struct Set {
   std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> bits{CPU_ALLOC(kMaxProcessor + 1), [](cpu_set_t* set) { CPU_FREE(set); }};
 
-  Set() { CPU_ZERO_S(kSetBytes, bits.get()); }
+  Set() {
+    if (bits == nullptr) throw std::bad_alloc();
+    CPU_ZERO_S(kSetBytes, bits.get());
+  }
 };
 
 template <class Numbers>

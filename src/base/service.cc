@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/base/processors.h"
@@ -20,6 +21,8 @@ namespace {
 
 constexpr uint64_t kWakeKey = ~uint64_t{0};
 constexpr size_t kStackBytes = size_t{1} << 20;
+// A task that threw, most likely for want of memory, has its turn again after this.
+constexpr std::chrono::milliseconds kAgain{10};
 
 }  // namespace
 
@@ -27,6 +30,7 @@ constexpr size_t kStackBytes = size_t{1} << 20;
 struct Loop::Posted {
   enum State { kWaiting, kDone, kLost };
   const Task* task = nullptr;
+  Status thrown;  // by the task
   std::mutex mutex;
   std::condition_variable changed;
   State state = kWaiting;
@@ -138,10 +142,21 @@ void Loop::Main() {
       const auto found = watches_.find(static_cast<int>(events[i].data.u64 & 0xffffffffu));
       if (found == watches_.end() || found->second.generation != events[i].data.u64 >> 32) continue;
       const std::shared_ptr<Handler> handler = found->second.handler;  // it may unwatch itself
-      (*handler)(events[i].events);
+      const Status thrown = CatchAll("service thread", [&] { return (*handler)(events[i].events), Status(); });
+      if (!thrown.ok()) EndConnection(events[i].data.u64, thrown);
     }
     RunTimers();
   }
+}
+
+// Whether the handler had taken in what came, nobody knows. The other side is told by the end of the connection, and so is the
+// handler by the next event; should it throw again, it is left alone.
+void Loop::EndConnection(uint64_t key, const Status& why) {
+  AXCCL_WARN("%s", why.message().data());
+  const int fd = static_cast<int>(key & 0xffffffffu);
+  const auto found = watches_.find(fd);
+  if (found == watches_.end() || found->second.generation != key >> 32) return;
+  if (std::exchange(found->second.ended, true) || shutdown(fd, SHUT_RDWR) != 0) Unwatch(fd);
 }
 
 void Loop::RunPosted() {
@@ -154,7 +169,7 @@ void Loop::RunPosted() {
     tasks.swap(posted_);
   }
   for (Posted* posted : tasks) {
-    (*posted->task)();
+    posted->thrown = CatchAll("service thread", [posted] { return (*posted->task)(), Status(); });
     posted->Set(Posted::kDone);
   }
 }
@@ -164,7 +179,11 @@ void Loop::RunTimers() {
   while (!timers_.empty() && timers_.begin()->first.first <= now) {
     auto node = timers_.extract(timers_.begin());
     timer_times_.erase(node.key().second);
-    node.mapped()();
+    const Status thrown = CatchAll("service thread", [&] { return node.mapped()(), Status(); });
+    if (thrown.ok()) continue;
+    AXCCL_WARN("%s", thrown.message().data());
+    node.key().first = now + kAgain;
+    timers_.insert(std::move(node));
   }
 }
 
@@ -195,7 +214,7 @@ Status Loop::Run(const Task& task) {
   }
   std::unique_lock lock(posted.mutex);
   posted.changed.wait(lock, [&] { return posted.state != Posted::kWaiting; });
-  return posted.state == Posted::kDone ? Status() : Lost();
+  return posted.state == Posted::kDone ? posted.thrown : Lost();
 }
 
 Status Loop::Watch(int fd, uint32_t events, Handler handler) {
@@ -203,11 +222,11 @@ Status Loop::Watch(int fd, uint32_t events, Handler handler) {
   event.events = events;
   const uint32_t generation = next_generation_++ & 0x7fffffffu;
   event.data.u64 = uint64_t{generation} << 32 | static_cast<uint32_t>(fd);
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    return SystemError(errno, "service thread: epoll_ctl(add, descriptor %d)", fd);
-  }
   watches_[fd] = Watched{generation, std::make_shared<Handler>(std::move(handler))};
-  return Status();
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return Status();
+  const int error = errno;
+  watches_.erase(fd);
+  return SystemError(error, "service thread: epoll_ctl(add, descriptor %d)", fd);
 }
 
 Status Loop::Modify(int fd, uint32_t events) {
@@ -229,8 +248,8 @@ void Loop::Unwatch(int fd) {
 
 uint64_t Loop::CallAt(Clock::time_point when, Task task) {
   const uint64_t id = next_timer_++;
+  timer_times_.emplace(id, when);  // first: without the other it does nothing
   timers_.emplace(std::pair(when, id), std::move(task));
-  timer_times_.emplace(id, when);
   return id;
 }
 

@@ -1,10 +1,12 @@
 // The service thread: the one background thread of a process, asleep in epoll unless somebody connects.
 //
 // It serves the rendezvous of the process's unique ids (src/boot), hands out the heap (transports/shm) and holds the
-// liveness mutex. It starts at first use, blocks every signal, is detached and lives until the process ends, however
-// it ends: nothing joins it, and it owns no object with a destructor. Where an application closes descriptors that are
-// not its own (closefrom, a daemon's start), it serves nobody any more, but stays: peers take its end for that of the
-// process. Handlers and tasks run on it one at a time and must not block.
+// liveness mutex. It starts at first use, blocks every signal, is detached and lives until the process ends, however it
+// ends: nothing joins it, and it owns no object with a destructor. Where an application closes descriptors that are not its
+// own (closefrom, a daemon's start), it serves nobody any more, but stays: peers take its end for that of the process.
+//
+// Handlers and tasks run on it one at a time and must not block. When a handler throws, its connection is ended; a task of a
+// timer runs again a little later; Run returns the error.
 //
 // Get and Run may be called from any thread; what follows them in the class only on the service thread (from a handler,
 // a task or a function given to Run), which is what makes locks unnecessary there.
@@ -56,6 +58,7 @@ class Loop {
   struct Watched {
     uint32_t generation = 0;  // tells events of a closed descriptor from those of the one that reuses its number
     std::shared_ptr<Handler> handler;
+    bool ended = false;  // its connection, since it threw
   };
 
   struct Posted;
@@ -68,6 +71,7 @@ class Loop {
   void StayBehind();
   static void* ThreadMain(void* self);
   void Main();
+  void EndConnection(uint64_t key, const Status& why);
   void RunPosted();
   void RunTimers();
   int TimeoutMs() const;

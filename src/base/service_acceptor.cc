@@ -40,7 +40,8 @@ void Acceptor::OnListener() {
       if (errno != EAGAIN && errno != EWOULDBLOCK) Pause();
       return;
     }
-    AddGuest(std::move(fd));
+    const Status added = CatchAll("service thread", [&] { return AddGuest(std::move(fd)), Status(); });
+    if (!added.ok()) AXCCL_WARN("%s", added.message().data());  // and the guest's connection ends
   }
 }
 
@@ -67,20 +68,24 @@ void Acceptor::AddGuest(Fd fd) {
   const int number = guest->fd();
   guests_.push_back(Entry{std::move(guest), 0});
   const Iterator entry = std::prev(guests_.end());
-  if (Status status = loop_->Watch(number, EPOLLIN, [this, entry](uint32_t) { OnGuest(entry); }); !status.ok()) {
-    AXCCL_WARN("%s", status.message().data());
-    entry->guest->Unheard(status);
-    Drop(entry);
-    return;
-  }
-  entry->timer = loop_->CallAt(Clock::now() + kGuestTime, [this, entry] {
-    entry->timer = 0;
-    Drop(entry);
+  const Status status = CatchAll("service thread", [&]() -> Status {
+    AXCCL_RETURN_IF_ERROR(loop_->Watch(number, EPOLLIN, [this, entry](uint32_t) { OnGuest(entry); }));
+    entry->timer = loop_->CallAt(Clock::now() + kGuestTime, [this, entry] {
+      entry->timer = 0;
+      Drop(entry);
+    });
+    return Status();
   });
+  if (status.ok()) return;
+  AXCCL_WARN("%s", status.message().data());
+  entry->guest->Unheard(status);
+  Drop(entry);
 }
 
 void Acceptor::OnGuest(Iterator entry) {
-  const Guest::Verdict verdict = entry->guest->OnEvent();
+  Guest::Verdict verdict = Guest::Verdict::kDrop;
+  const Status asked = CatchAll("service thread", [&] { return verdict = entry->guest->OnEvent(), Status(); });
+  if (!asked.ok()) AXCCL_WARN("%s", asked.message().data());
   if (verdict == Guest::Verdict::kWait) return;
   std::unique_ptr<Guest> guest = std::move(entry->guest);
   loop_->Unwatch(guest->fd());

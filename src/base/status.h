@@ -8,6 +8,8 @@
 // there is no memory for a text, the code is kept and the text says so.
 #pragma once
 
+#include <cxxabi.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -79,6 +81,17 @@ class [[nodiscard]] Status {
 // What the exception says that is being handled, of which `call` is the victim: kSystemError when memory or threads ran out,
 // else kInternalError. For handlers where exceptions must go no further.
 Status StatusOfException(const char* call) noexcept;
+// What fn() returns (a Status or a Result), or the status of what it throws.
+template <class Fn>
+auto CatchAll(const char* call, Fn&& fn) -> decltype(fn()) {
+  try {
+    return fn();
+  } catch (abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled
+  } catch (...) {
+    return StatusOfException(call);
+  }
+}
 
 // A value or the status that says why there is none.
 template <class T>

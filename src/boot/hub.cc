@@ -347,7 +347,11 @@ void Hub::Enter(Arrival arrival) {
     link->Reject(reason);
     return meeting->Fail(reason);
   }
-  meeting->Enter(link, hello, arrival.join);
+  const Status entered =
+      CatchAll("ncclCommInitRank: a rendezvous", [&] { return meeting->Enter(link, hello, arrival.join), Status(); });
+  if (entered.ok()) return;
+  link->Reject(entered);
+  meeting->Fail(entered);
 }
 
 void Hub::OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status) {

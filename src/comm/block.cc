@@ -132,12 +132,13 @@ uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
   return kPage * static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; }));
 }
 
-void Block::Release(std::unique_ptr<Block> block, std::vector<Holder> holders) {
+void Block::Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders) {
   block->header()->closed.store(1, std::memory_order_seq_cst);
   bool watch = block->urgent();
   Limbo& limbo = TheLimbo();
   {
     std::lock_guard lock(limbo.mutex);
+    limbo.blocks.reserve(limbo.blocks.size() + 1);  // before the block is out of the caller's hands
     limbo.blocks.push_back(Released{std::move(block), std::move(holders)});
     watch = watch && !std::exchange(limbo.watched, limbo.watched || watch);
   }
@@ -153,6 +154,7 @@ void Block::SweepLimbo() {
   Limbo& limbo = TheLimbo();
   std::lock_guard lock(limbo.mutex);
   const auto keep = std::partition(limbo.blocks.begin(), limbo.blocks.end(), [](const Released& r) { return !MayGo(r); });
+  free.reserve(static_cast<size_t>(limbo.blocks.end() - keep));
   std::move(keep, limbo.blocks.end(), std::back_inserter(free));
   limbo.blocks.erase(keep, limbo.blocks.end());
 }

@@ -54,7 +54,7 @@ class Block {
 
   // Gives the block up: closed for peers, and freed once all `holders` (by rank) have let go or died. Until then nothing else
   // gets its address.
-  static void Release(std::unique_ptr<Block> block, std::vector<Holder> holders);
+  static void Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders);
   // Frees what can be freed of the released blocks.
   static void SweepLimbo();
 

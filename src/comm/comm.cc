@@ -48,7 +48,7 @@ Status Comm::Create(const Job& job) {
     std::lock_guard lock(mutex_);
     busy_ = true;
   }
-  return Finish(job(&abort_));
+  return Finish(CatchAll("making a communicator", [&] { return job(&abort_); }));
 }
 
 Status Comm::CreateInBackground(Job job) {
@@ -56,11 +56,12 @@ Status Comm::CreateInBackground(Job job) {
     std::lock_guard lock(mutex_);
     busy_ = true;
   }
+  constexpr const char* kWhat = "making a communicator in the background";
   auto run = [self = shared_from_this(), job = std::move(job)] {
-    const Status status = self->Finish(job(&self->abort_));
+    const Status status = self->Finish(CatchAll(kWhat, [&] { return job(&self->abort_); }));
     if (!status.ok()) AXCCL_WARN("%.*s", static_cast<int>(status.message().size()), status.message().data());
   };
-  const Status started = StartDetached("making a communicator in the background", std::move(run));
+  const Status started = StartDetached(kWhat, std::move(run));
   return started.ok() ? Status(Code::kInProgress, "creation in progress") : Finish(started);
 }
 

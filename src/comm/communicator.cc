@@ -53,27 +53,39 @@ void PartFromRemotes(Remains* remains) {
   remains->block->KeepWhileSending(std::move(remotes));
 }
 
-void LetGo(Remains remains) {
-  if (remains.gpu != nullptr) {
-    remains.gpu->Disconnect();
-    remains.block->Keep(std::shared_ptr<void>(std::move(remains.gpu)));
-  }
-  PartFromRemotes(&remains);
-  for (const exec::Member& member : remains.members) {
-    if (member.rank != remains.rank && member.remote == nullptr)
-      remains.block->layout().ReleasedBy(member.block, remains.rank)->store(1, std::memory_order_release);
-  }
-  remains.processes[static_cast<size_t>(remains.rank)] = nullptr;
-  std::vector<Holder> holders;
-  for (auto& process : remains.processes) holders.push_back({std::move(process)});
-  Block::Release(std::move(remains.block), std::move(holders));
+// Nothing is thrown: destructors let go. Where memory runs out, the block stays what it is for as long as the process lives,
+// as peers may still write to it.
+void LetGo(Remains* remains) {
+  const Status gone = CatchAll("ncclCommDestroy", [&] {
+    std::vector<Holder> holders(remains->processes.size());
+    if (remains->gpu != nullptr) {
+      remains->gpu->Disconnect();
+      remains->block->Keep(std::shared_ptr<void>(std::move(remains->gpu)));
+    }
+    PartFromRemotes(remains);
+    for (const exec::Member& member : remains->members) {
+      if (member.rank != remains->rank && member.remote == nullptr)
+        remains->block->layout().ReleasedBy(member.block, remains->rank)->store(1, std::memory_order_release);
+    }
+    remains->processes[static_cast<size_t>(remains->rank)] = nullptr;
+    for (size_t i = 0; i < holders.size(); ++i) holders[i].process = std::move(remains->processes[i]);
+    Block::Release(std::move(remains->block), std::move(holders));
+    return Status();
+  });
+  if (gone.ok()) return;
+  AXCCL_WARN("%s", gone.message().data());
+  (void)remains->block.release();
 }
 
 // Where peers' memory is mapped. It is given a while, as programs may end next.
 void LetGoInBackground(Remains remains) {
   constexpr std::chrono::milliseconds kPatience(100);
-  auto work = std::make_shared<Remains>(std::move(remains));
-  Closer::Process().Add([work] { LetGo(std::move(*work)); });
+  std::shared_ptr<Remains> work;
+  const Status handed = CatchAll("ncclCommDestroy", [&] {
+    work = std::make_shared<Remains>(std::move(remains));
+    return Closer::Process().Add([work] { LetGo(work.get()); }), Status();
+  });
+  if (!handed.ok()) return LetGo(work != nullptr ? work.get() : &remains);
   (void)Closer::Process().Await(kPatience);
 }
 
@@ -105,10 +117,11 @@ Communicator::~Communicator() {
     gpu_->WaitIdle();
     gpu_->ReleaseChannels();
   }
-  block_->Keep(channels_.Close());
-  Remains remains{identity_.rank, std::move(gpu_), std::move(block_), members_, std::move(processes_), failed()};
+  const Status kept = CatchAll("ncclCommDestroy", [&] { return block_->Keep(channels_.Close()), Status(); });
+  if (!kept.ok()) AXCCL_WARN("%s", kept.message().data());
+  Remains remains{identity_.rank, std::move(gpu_), std::move(block_), std::move(members_), std::move(processes_), failed()};
   const bool maps = remains.gpu != nullptr && (!channel_.all_same_process() || remains.gpu->on_host());
-  maps ? LetGoInBackground(std::move(remains)) : LetGo(std::move(remains));
+  maps ? LetGoInBackground(std::move(remains)) : LetGo(&remains);
 }
 
 int Communicator::local_processes() const {

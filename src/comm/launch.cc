@@ -1,8 +1,13 @@
 #include "src/comm/launch.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <utility>
 
+#include "src/base/spin_lock.h"
 #include "src/comm/lines.h"
 #include "src/device/host/current.h"
 #include "src/device/host/waiting.h"
@@ -138,28 +143,29 @@ std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
   return clusters;
 }
 
+// What may want for memory comes before tickets are taken: one that nobody completes holds back its stream for ever.
 void Submit(Cluster cluster) {
   auto item = std::make_unique<Item>();
+  auto launch = std::make_shared<Launch>();
+  for (const StreamCall& call : cluster.calls) launch->Add(call);
+  item->places.reserve(cluster.orders.size() + cluster.streams.size());
   std::vector<Device*> devices;
   for (Communicator* comm : cluster.comms) AddOnce(&devices, comm->device());
   for (Stream* stream : cluster.streams) AddOnce(&devices, Device::Get(stream->device()));
   std::sort(devices.begin(), devices.end());
-  for (Device* device : devices) device->submission().lock();
-  for (const TimelinePtr* order : cluster.orders) item->places.push_back(device::host::Place{*order, (*order)->Issue()});
+  std::vector<std::unique_lock<SpinLock>> locks;
+  for (Device* device : devices) locks.emplace_back(device->submission());
   for (Stream* stream : cluster.streams) {
     Device* const device = Device::Get(stream->device());
     device->AddLegacyMarks(stream, &item->after);
     if (stream == device->null_stream()) device::host::AddOtherNullMarks(device, &item->after);
   }
+  for (const TimelinePtr* order : cluster.orders) item->places.push_back(device::host::Place{*order, (*order)->Issue()});
   for (Stream* stream : cluster.streams) item->places.push_back({stream->timeline(), stream->timeline()->Issue()});
-  for (Device* device : devices) device->submission().unlock();
+  locks.clear();
 
-  auto launch = std::make_shared<Launch>();
   device::host::Queue* queue = cluster.comms[0]->device()->queue();
-  for (StreamCall& call : cluster.calls) {
-    call.comm->CountOperation();
-    launch->Add(std::move(call));
-  }
+  for (const StreamCall& call : cluster.calls) call.comm->CountOperation();
   item->work = std::move(launch);
   queue->Push(std::move(item));
   if (queue->pending()) Scheduler::Process().LeftPending();
@@ -224,12 +230,23 @@ Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* chann
     // A peer that had left before is the call's own error.
     return operation.status().code() == Code::kRemoteError ? operation.status() : Status();
   }
-  auto launch = std::make_shared<Launch>();
-  launch->Add(comm, std::move(operation));
-  auto item = std::make_unique<Item>();
-  item->work = std::move(launch);
-  item->places = {{order, launch_ticket}, {effective->timeline(), stream_ticket}};
-  queue->AddStarted(std::move(item));
+  const Status added = CatchAll(plan::KindName(call.kind), [&] {
+    auto launch = std::make_shared<Launch>();
+    auto item = std::make_unique<Item>();
+    item->places = {{order, launch_ticket}, {effective->timeline(), stream_ticket}};
+    launch->Add(comm, std::move(operation));
+    item->work = std::move(launch);
+    return queue->AddStarted(std::move(item)), Status();
+  });
+  if (!added.ok()) {
+    // It is under way, and nobody will go on with it. Ranks of this process are let out of their steps with the buffers.
+    comm->Fail(added);
+    while (operation.Progress() != Poll::kDone) sched_yield();
+    order->Done(launch_ticket);
+    effective->timeline()->Done(stream_ticket);
+    queue->LeaveAndNotify(order.get(), effective->timeline().get());
+    return added;
+  }
   queue->Leave();
   Scheduler::Process().LeftPending();
   return Status();

@@ -451,7 +451,7 @@ class Builder {
 
 Result<std::shared_ptr<Communicator>> Setup(Exchange* exchange, const SetupOptions& options) {
   Builder builder(exchange, options);
-  auto comm = builder.Run();
+  auto comm = CatchAll("ncclCommInitRank", [&] { return builder.Run(); });
   if (!comm.ok()) builder.GiveUp(comm.status());
   return comm;
 }

@@ -52,7 +52,8 @@ void Operation::TakeMessages() {
   if (stage_ != Stage::kNew || channel_->connector() != nullptr) remote->Progress();
 }
 
-Poll Operation::Progress() {
+// Whoever drives this, a thread of the library or another rank's call, is not to have what it throws.
+Poll Operation::Progress() try {
   if (stage_ == Stage::kFinished) return Poll::kDone;
   if (stage_ == Stage::kLeaving) return Leave();
   if (channel_->host()->failed()) {
@@ -80,6 +81,10 @@ Poll Operation::Progress() {
     }
     if (stage_ == Stage::kFinished) return Poll::kDone;
   }
+} catch (abi::__forced_unwind&) {
+  throw;
+} catch (...) {
+  return Fail(StatusOfException(plan::KindName(call_.kind)));
 }
 
 // Before the first operation of a channel: no rank goes on before all have found each other, for one that is done may take

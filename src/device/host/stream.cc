@@ -97,20 +97,24 @@ std::vector<Device*> Device::All() {
 
 DeviceHold Device::Hold() {
   holds_.fetch_add(1, std::memory_order_relaxed);
-  return DeviceHold(this, [](Device* device) {
-    std::lock_guard lock(g_claims_mutex);
-    if (device->holds_.fetch_sub(1, std::memory_order_relaxed) == 1) device->claimed_.store(false, std::memory_order_relaxed);
-  });
+  return DeviceHold(this, LetGo);  // also where there is no memory for a hold
+}
+
+void Device::LetGo(Device* device) {
+  std::lock_guard lock(g_claims_mutex);
+  if (device->holds_.fetch_sub(1, std::memory_order_relaxed) == 1) device->claimed_.store(false, std::memory_order_relaxed);
 }
 
 Result<DeviceHold> Device::Claim() {
-  std::lock_guard lock(g_claims_mutex);
+  std::unique_lock lock(g_claims_mutex);
   for (int ordinal = 0; ordinal < kMaxDevices; ++ordinal) {
     Device* const device = Get(ordinal);
     if (device->InUse()) continue;
     device->claimed_.store(true, std::memory_order_relaxed);
     (void)device->null_stream_.timeline()->TakeError();  // of those who had it before
-    return device->Hold();
+    device->holds_.fetch_add(1, std::memory_order_relaxed);
+    lock.unlock();  // LetGo takes it
+    return DeviceHold(device, LetGo);
   }
   return MakeStatus(Code::kInvalidUsage, "all %d host devices of the process are in use, and the calling thread has none: destroy "
                     "communicators and streams, or end threads, that are no longer needed, or share a device on purpose with "

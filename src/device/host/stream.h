@@ -93,6 +93,7 @@ class Device {
 
  private:
   explicit Device(int ordinal);
+  static void LetGo(Device* device);  // what DeviceHold ends with
   bool BlockingWorkPending() const;
   void ForgetEndedStreams();  // with mutex_ held
   bool InUse();
