@@ -1,6 +1,7 @@
 #include "src/base/service.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -23,6 +24,7 @@ constexpr uint64_t kWakeKey = ~uint64_t{0};
 constexpr size_t kStackBytes = size_t{1} << 20;
 // A task that threw, most likely for want of memory, has its turn again after this.
 constexpr std::chrono::milliseconds kAgain{10};
+constexpr int kTriesToRing = 1000;  // a millisecond each
 
 }  // namespace
 
@@ -205,16 +207,25 @@ Status Loop::Run(const Task& task) {
   {
     std::lock_guard lock(mutex_);
     if (lost_ || !HasDescriptors()) return Lost();
-    const char byte = 0;
-    ssize_t sent;
-    while ((sent = send(wake_.get(), &byte, sizeof byte, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
-    }
-    if (sent < 0 && errno != EAGAIN) return Lost();  // EAGAIN: many have rung
+    AXCCL_RETURN_IF_ERROR(Ring());
     posted_.push_back(&posted);
   }
   std::unique_lock lock(posted.mutex);
   posted.changed.wait(lock, [&] { return posted.state != Posted::kWaiting; });
   return posted.state == Posted::kDone ? posted.thrown : Lost();
+}
+
+// The descriptor has just been seen to be ours.
+Status Loop::Ring() const {
+  const char byte = 0;
+  for (int tries = 0;; ++tries) {
+    if (send(wake_.get(), &byte, sizeof byte, MSG_NOSIGNAL) >= 0 || errno == EAGAIN) return Status();  // EAGAIN: many have rung
+    // A kernel that is short of memory says so for a moment, and nothing tells when it is over.
+    const bool short_of_memory = errno == ENOBUFS || errno == ENOMEM;
+    if (short_of_memory && tries >= kTriesToRing) return SystemError(errno, "service thread: waking it");
+    if (!short_of_memory && errno != EINTR) return Lost();
+    if (short_of_memory) (void)poll(nullptr, 0, 1);
+  }
 }
 
 Status Loop::Watch(int fd, uint32_t events, Handler handler) {

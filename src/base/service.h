@@ -68,6 +68,8 @@ class Loop {
   Status OpenWake();
   bool HasDescriptors() const;
   Status Lost() const;
+  // Wakes the thread.
+  Status Ring() const;
   void StayBehind();
   static void* ThreadMain(void* self);
   void Main();
