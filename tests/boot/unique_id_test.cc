@@ -126,7 +126,9 @@ TEST(CommIdTest, WithoutASecretOnlyLoopback) {
     // A bare chroot has no /etc/hosts.
     const Result<UniqueId> by_name = IdFromText("localhost:5000");
     EXPECT_TRUE(by_name.ok() || Mentions(by_name.status(), "localhost")) << by_name.status().message();
-    if (by_name.ok()) EXPECT_EQ(std::memcmp(local.value().bytes, by_name.value().bytes, sizeof(UniqueId)), 0);
+    if (by_name.ok()) {
+      EXPECT_EQ(std::memcmp(local.value().bytes, by_name.value().bytes, sizeof(UniqueId)), 0);
+    }
     EXPECT_NE(Unpack(IdFromText("127.0.0.1:5001").value()).value().id, Unpack(local.value()).value().id);
     EXPECT_EQ(Unpack(IdFromText("[::1]:5000").value()).value().id, Unpack(local.value()).value().id);
     const Status away = IdFromText("10.1.2.3:5000").status();

@@ -67,7 +67,9 @@ void RunForced(RankContext& context, const Forced& forced, const std::vector<Cas
       ASSERT_TRUE(runner.Finish());  // the algorithm is told when the operation is done
       ASSERT_OK(axcclCommGetLastAlgorithm(clique.comm(), &taken));
       const char* const expected = Expected(forced, c.call, context.layout());
-      if (expected != nullptr) ASSERT_STREQ(taken, expected) << c.Text();
+      if (expected != nullptr) {
+        ASSERT_STREQ(taken, expected) << c.Text();
+      }
     }
     if (random.OneIn(10)) {
       ASSERT_TRUE(runner.Finish());
