@@ -249,8 +249,8 @@ TEST_P(ChannelFailureTest, AMessageToAnEndThatIsDestroyedIsTold) {
       ASSERT_TRUE(clique.Init(context));
       axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 5);
       axcclView_t view = AXCCL_VIEW_INITIALIZER;
-      float data = 0;
-      view.data = &data;
+      harness::DeviceVector<float> data(1, 0);
+      view.data = data.data();
       const auto message = [&] {
         return context.rank() == 0 ? axcclSend(1, &view, 1, channel, nullptr, Cuda(clique.stream()))
                                    : axcclRecv(1, &view, 0, channel, nullptr, Cuda(clique.stream()));
