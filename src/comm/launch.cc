@@ -257,6 +257,12 @@ Status LaunchGroup(std::vector<StreamCall> calls) {
                                              [](const StreamCall& call) { return call.comm->gpu() == nullptr; });
   std::vector<StreamCall> gpu_calls(std::make_move_iterator(on_gpus), std::make_move_iterator(calls.end()));
   calls.erase(on_gpus, calls.end());
+  // A peer that has left before is the call's own error; a kernel would wait for it.
+  for (const StreamCall& call : gpu_calls) {
+    const Status status = call.channel->CheckMembers(-1);
+    if (!status.ok()) call.comm->Fail(status);
+    AXCCL_RETURN_IF_ERROR(status);
+  }
   std::vector<exec::GpuCall> launched = MakeGpuCalls(gpu_calls);
   if (!launched.empty()) AXCCL_RETURN_IF_ERROR(exec::PrepareLaunch(&launched));
   for (Cluster& cluster : MakeClusters(std::move(calls))) Submit(std::move(cluster));

@@ -279,8 +279,8 @@ TEST(Mixed, InOneGroup) {
         sum(0, first == 0 ? captured : eager);
         sum(1, first == 0 ? eager : captured);
         EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
-        const std::string captures = "rank " + std::to_string(first) + " calls AllReduce";
-        const std::string does_not = "which is being captured, and rank " + std::to_string(1 - first) + " calls AllReduce";
+        const std::string captures = "rank " + std::to_string(first) + " calls ncclAllReduce";
+        const std::string does_not = "which is being captured, and rank " + std::to_string(1 - first) + " calls ncclAllReduce";
         for (const std::string& part : {captures, does_not, std::string("which is not; capture both")})
           EXPECT_TRUE(harness::LastErrorHas(part)) << ncclGetLastError(nullptr);
       }));

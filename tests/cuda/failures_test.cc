@@ -50,8 +50,11 @@ TEST_P(FailureTest, Abort) {
       ASSERT_TRUE(context.Barrier());
     } else {
       ASSERT_TRUE(context.Barrier());
+      ncclResult_t state = ncclInternalError;
+      EXPECT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+      EXPECT_EQ(state, ncclSuccess) << "nothing is under way: " << ncclGetLastError(nullptr);
+      EXPECT_EQ(Sum(&data, &data, clique.comm(), clique.stream()), ncclRemoteError) << ncclGetLastError(nullptr);
       EXPECT_EQ(AwaitError(clique.comm(), 1000), ncclRemoteError) << ncclGetLastError(nullptr);
-      EXPECT_NE(Sum(&data, &data, clique.comm(), clique.stream()), ncclSuccess);
       ASSERT_OK(ncclCommAbort(clique.comm()));
     }
     clique.ForgetComms();
