@@ -28,20 +28,24 @@ std::optional<uint64_t> FreeList::Take(uint64_t bytes, uint64_t alignment) {
 }
 
 void FreeList::Give(uint64_t offset, uint64_t bytes) {
-  free_bytes_ += bytes;
-  auto next = free_.upper_bound(offset);
-  if (next != free_.end() && offset + bytes == next->first) {
-    bytes += next->second;
-    next = free_.erase(next);
-  }
-  if (next != free_.begin()) {
-    auto before = std::prev(next);
-    if (before->first + before->second == offset) {
-      before->second += bytes;
-      return;
+  const auto next = free_.upper_bound(offset);
+  const bool joins_next = next != free_.end() && offset + bytes == next->first;
+  const auto before = next == free_.begin() ? free_.end() : std::prev(next);
+  if (before != free_.end() && before->first + before->second == offset) {
+    before->second += bytes;
+    if (joins_next) {
+      before->second += next->second;
+      free_.erase(next);
     }
+  } else if (joins_next) {
+    auto node = free_.extract(next);
+    node.key() = offset;
+    node.mapped() += bytes;
+    free_.insert(std::move(node));
+  } else {
+    free_.emplace_hint(next, offset, bytes);
   }
-  free_.emplace_hint(next, offset, bytes);
+  free_bytes_ += bytes;
 }
 
 uint64_t FreeList::Largest() const {
