@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -11,7 +12,9 @@
 #include <set>
 
 #include "src/base/files.h"
+#include "src/base/log.h"
 #include "src/base/service_fd.h"
+#include "src/base/status.h"
 
 namespace axccl {
 namespace {
@@ -43,7 +46,8 @@ struct OwnThreads {
 
 // Never destroyed: threads of the library may start while the process exits.
 OwnThreads& Own() {
-  static auto* const own = new OwnThreads;
+  alignas(OwnThreads) static std::byte memory[sizeof(OwnThreads)];
+  static auto* const own = new (memory) OwnThreads;
   return *own;
 }
 
@@ -86,11 +90,16 @@ void MoveToAnotherProcessor() {
 
 void BecomeOwnThread(const char* name) {
   pthread_setname_np(pthread_self(), name);
-  t_began = new std::vector<int>(AllowedProcessors());
-  OwnThreads& own = Own();
-  std::lock_guard lock(own.mutex);
-  own.threads.push_back(gettid());
-  if (!own.processors.empty()) (void)Bind(0, own.processors);
+  const Status placed = CatchAll(name, [] {
+    OwnThreads& own = Own();
+    auto began = std::make_unique<std::vector<int>>(AllowedProcessors());
+    std::lock_guard lock(own.mutex);
+    own.threads.push_back(gettid());
+    t_began = began.release();
+    if (!own.processors.empty()) (void)Bind(0, own.processors);
+    return Status();
+  });
+  if (!placed.ok()) AXCCL_WARN("thread %s stays where it started: %s", name, placed.message().data());
 }
 
 std::vector<int> ProcessorsAtStart() { return t_began == nullptr ? std::vector<int>() : *t_began; }

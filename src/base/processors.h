@@ -24,7 +24,8 @@ bool AllProcessorsTaken(const std::string& line, int processors);
 // Has the kernel put the calling thread on another of the processors it may use. The set of those stays as it is.
 void MoveToAnotherProcessor();
 
-// The calling thread is an own one from now on, and has this name (at most 15 characters).
+// The calling thread is an own one from now on, and has this name (at most 15 characters). Nothing is thrown: where memory runs
+// out, it stays where it started.
 void BecomeOwnThread(const char* name);
 // What the calling own thread began with, for threads that it starts; empty on others.
 std::vector<int> ProcessorsAtStart();

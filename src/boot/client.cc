@@ -15,7 +15,9 @@ class Client : public Session {
       : id_(id), rank_(rank), nranks_(nranks), patience_(patience), dial_(id, Role::kRank, rank, nranks, patience) {}
 
   ~Client() override {
-    if (dial_ && failure_.ok() && !service::Forked()) (void)!dial_.Send(FrameType::kLeave, {}).ok();
+    if (!dial_ || !failure_.ok() || service::Forked()) return;
+    // Where it cannot be told, the end of the connection tells.
+    (void)CatchAll("ncclCommInitRank", [&] { return dial_.Send(FrameType::kLeave, {}); }).ok();
   }
 
   Status Join();

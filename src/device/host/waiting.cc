@@ -9,8 +9,10 @@
 #include <climits>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "src/base/processors.h"
+#include "src/base/status.h"
 
 namespace axccl::device::host {
 namespace {
@@ -23,17 +25,21 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t seen, std::chrono::na
 
 void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-// What the threads that have waited may use, taken together: one that is bound does not speak for the others.
+// What the threads that have waited may use, taken together: one that is bound does not speak for the others. Nothing is thrown,
+// as nobody in the middle of a wait could go on: a thread that has no memory to count them counts them at its next wait.
 int AllowedCores() {
   static std::atomic<int> cores{1};
   static thread_local bool counted = false;
   if (!counted) {
-    counted = true;
-    static std::mutex mutex;
-    static auto* const all = new std::set<int>;
-    std::lock_guard lock(mutex);
-    for (const int processor : AllowedProcessors()) all->insert(processor);
-    cores.store(std::max(1, static_cast<int>(all->size())), std::memory_order_relaxed);
+    counted = CatchAll("counting processors", [] {
+                static std::mutex mutex;
+                static auto* const all = new std::set<int>;
+                const std::vector<int> allowed = AllowedProcessors();
+                std::lock_guard lock(mutex);
+                all->insert(allowed.begin(), allowed.end());
+                cores.store(std::max(1, static_cast<int>(all->size())), std::memory_order_relaxed);
+                return Status();
+              }).ok();
   }
   return cores.load(std::memory_order_relaxed);
 }
