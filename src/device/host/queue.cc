@@ -51,7 +51,8 @@ void Item::Finish() {
 void Queue::AddToInbox(std::unique_ptr<Item> item) {
   {
     std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(std::move(item));
+    item->next = std::move(inbox_);
+    inbox_ = std::move(item);
   }
   has_inbox_.store(true, std::memory_order_seq_cst);
 }
@@ -68,14 +69,23 @@ void Queue::TakeBack(std::unique_ptr<Item> item) { AddToInbox(std::move(item)); 
 bool Queue::TakeInbox() {
   if (!has_inbox_.load(std::memory_order_relaxed)) return false;
   has_inbox_.store(false, std::memory_order_seq_cst);
+  std::unique_ptr<Item> taken;
   {
     std::lock_guard lock(inbox_mutex_);
-    taken_.swap(inbox_);
+    taken = std::move(inbox_);
+  }
+  std::unique_ptr<Item> ordered;
+  while (taken != nullptr) {
+    std::unique_ptr<Item> rest = std::move(taken->next);
+    taken->next = std::move(ordered);
+    ordered = std::exchange(taken, std::move(rest));
   }
   bool advanced = false;
-  for (auto& item : taken_) advanced |= Start(std::move(item));
-  looks_ += taken_.size();
-  taken_.clear();
+  while (ordered != nullptr) {
+    std::unique_ptr<Item> rest = std::move(ordered->next);
+    advanced |= Start(std::exchange(ordered, std::move(rest)));
+    ++looks_;
+  }
   return advanced;
 }
 
@@ -91,9 +101,15 @@ bool Queue::Start(std::unique_ptr<Item> item) {
   if (item->work->blocking()) {
     RunOnWorker(std::move(item));
   } else if (PollItem(item.get(), &advanced)) {
-    started_.push_back(std::move(item));
+    KeepStarted(std::move(item));
   }
   return true;
+}
+
+void Queue::KeepStarted(std::unique_ptr<Item> item) {
+  item->next = std::move(started_);
+  started_ = std::move(item);
+  ++count_;
 }
 
 void Queue::RunOnWorker(std::unique_ptr<Item> item) {
@@ -122,14 +138,15 @@ bool Queue::PollItem(Item* item, bool* advanced) {
 
 bool Queue::PollStarted(size_t turns) {
   bool advanced = false;
-  for (size_t left = std::min(turns, started_.size()); left > 0; --left) {
-    if (next_ >= started_.size()) next_ = 0;
+  for (size_t left = std::min(turns, count_); left > 0; --left) {
+    if (*turn_ == nullptr) turn_ = &started_;
     ++looks_;
-    if (PollItem(started_[next_].get(), &advanced)) {
-      ++next_;
+    if (PollItem(turn_->get(), &advanced)) {
+      turn_ = &(*turn_)->next;
     } else {
-      std::swap(started_[next_], started_.back());
-      started_.pop_back();
+      const std::unique_ptr<Item> done = std::move(*turn_);
+      *turn_ = std::move(done->next);
+      --count_;
     }
   }
   return advanced;
@@ -153,7 +170,7 @@ bool Queue::Serve(size_t turns) {
 bool Queue::Arm(int doorbell) {
   // The driver may be on its way out, and then nobody would be told of news.
   if (!TryEnter()) return false;
-  for (auto& item : started_) item->work->Arm(doorbell);
+  for (const Item* item = started_.get(); item != nullptr; item = item->next.get()) item->work->Arm(doorbell);
   bool advanced = PollStarted(SIZE_MAX);
   advanced |= TakeInbox();
   Exit(std::memory_order_seq_cst);
@@ -171,7 +188,7 @@ bool Queue::TryEnterIdle() {
 void Queue::AddStarted(std::unique_ptr<Item> item) {
   pending_.fetch_add(1, std::memory_order_seq_cst);
   item->queue = this;
-  started_.push_back(std::move(item));
+  KeepStarted(std::move(item));
 }
 
 void Queue::Leave() {

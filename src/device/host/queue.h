@@ -45,6 +45,7 @@ struct Item : Waiter {
   std::vector<Mark> after;    // and each of these is reached
   bool run_elsewhere = false;  // by a worker, which has finished
   Queue* queue = nullptr;
+  std::unique_ptr<Item> next;  // in its list of the queue: what is handed over must not need memory
 
   void GoOn(std::unique_ptr<Waiter> self) override;
   // Leaves *self with the first timeline that has not got as far as it must; false if there is none.
@@ -109,6 +110,7 @@ class Queue {
   bool TakeInbox();
   bool PollStarted(size_t turns);
   bool Start(std::unique_ptr<Item> item);
+  void KeepStarted(std::unique_ptr<Item> item);
   void RunOnWorker(std::unique_ptr<Item> item);
   void End(Item* item);
   // Polls an item that has been started; false if it has finished.
@@ -121,11 +123,11 @@ class Queue {
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> has_inbox_{false};
   std::mutex inbox_mutex_;
-  std::vector<std::unique_ptr<Item>> inbox_;
+  std::unique_ptr<Item> inbox_;  // the last that came first
   // Guarded by the run lock.
-  std::vector<std::unique_ptr<Item>> taken_;
-  std::vector<std::unique_ptr<Item>> started_;  // but for what workers run
-  size_t next_ = 0;  // of started_, whose turn it is
+  std::unique_ptr<Item> started_;  // but for what workers run
+  size_t count_ = 0;               // of these
+  std::unique_ptr<Item>* turn_ = &started_;  // holds the one whose turn it is; null: the first one's
   uint64_t looks_ = 0;
 };
 
