@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <list>
 #include <mutex>
 #include <utility>
 
@@ -28,7 +29,7 @@ struct Released {
 
 struct Limbo {
   std::mutex mutex;
-  std::vector<Released> blocks;
+  std::list<Released> blocks;
   bool watched = false;  // by the service thread
 };
 
@@ -95,13 +96,18 @@ Block::~Block() {
   const auto forget = [this](std::byte* memory, uint64_t bytes) {
     if (node_ != topo::kNowhere) (void)topo::PreferNode(memory, bytes, topo::kNowhere);
   };
+  // Where the heap has no memory to note it, a range is lost to it.
+  const auto free = [&heap](void* memory) {
+    const Status freed = CatchAll("ncclCommDestroy", [&] { return heap.value()->Free(memory); });
+    if (!freed.ok()) AXCCL_WARN("%s", freed.message().data());
+  };
   forget(data_, layout_.bytes);
-  (void)heap.value()->Free(data_).ok();
+  free(data_);
   for (const auto& [memory, bytes] : taken_) {
     forget(memory, bytes);
-    (void)heap.value()->Free(memory).ok();
+    free(memory);
   }
-  for (void* memory : kept_) (void)heap.value()->Free(memory).ok();
+  for (void* memory : kept_) free(memory);
 }
 
 Result<std::byte*> Block::Take(uint64_t bytes, uint64_t* heap_offset) {
@@ -133,30 +139,37 @@ uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
 }
 
 void Block::Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders) {
+  std::list<Released> released(1);  // before the block is out of the caller's hands
   block->header()->closed.store(1, std::memory_order_seq_cst);
   bool watch = block->urgent();
   Limbo& limbo = TheLimbo();
+  released.front() = {std::move(block), std::move(holders)};
   {
     std::lock_guard lock(limbo.mutex);
-    limbo.blocks.reserve(limbo.blocks.size() + 1);  // before the block is out of the caller's hands
-    limbo.blocks.push_back(Released{std::move(block), std::move(holders)});
+    limbo.blocks.splice(limbo.blocks.end(), released);
     watch = watch && !std::exchange(limbo.watched, limbo.watched || watch);
   }
   SweepLimbo();
-  // Without the service thread the next creation or release will do.
   if (!watch) return;
-  const auto loop = service::Loop::Get();
-  if (loop.ok()) (void)loop.value()->Run([&] { LookAgain(loop.value()); }).ok();
+  const Status watched = CatchAll("ncclCommDestroy", [] {
+    AXCCL_ASSIGN_OR_RETURN(service::Loop * loop, service::Loop::Get());
+    return loop->Run([loop] { LookAgain(loop); });
+  });
+  if (watched.ok()) return;
+  // Without the service thread the next creation or release will do.
+  std::lock_guard lock(limbo.mutex);
+  limbo.watched = false;
 }
 
 void Block::SweepLimbo() {
-  std::vector<Released> free;
+  std::list<Released> free;  // outlives the lock
   Limbo& limbo = TheLimbo();
   std::lock_guard lock(limbo.mutex);
-  const auto keep = std::partition(limbo.blocks.begin(), limbo.blocks.end(), [](const Released& r) { return !MayGo(r); });
-  free.reserve(static_cast<size_t>(limbo.blocks.end() - keep));
-  std::move(keep, limbo.blocks.end(), std::back_inserter(free));
-  limbo.blocks.erase(keep, limbo.blocks.end());
+  for (auto it = limbo.blocks.begin(); it != limbo.blocks.end();) {
+    const auto next = std::next(it);
+    if (MayGo(*it)) free.splice(free.end(), limbo.blocks, it);
+    it = next;
+  }
 }
 
 }  // namespace axccl::comm

@@ -92,23 +92,22 @@ void LetGoInBackground(Remains remains) {
 }  // namespace
 
 Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
-                           std::unique_ptr<Block> block, std::vector<exec::Member> members,
+                           std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
                            std::vector<std::shared_ptr<transport::PeerProcess>> processes,
-                           std::unique_ptr<exec::GpuRank> gpu)
+                           std::unique_ptr<exec::GpuRank>&& gpu)
     : identity_(std::move(identity)),
       settings_(settings),
       chooser_(std::move(chooser)),
-      block_(std::move(block)),
       members_(std::move(members)),
       processes_(std::move(processes)),
       device_(device::host::Device::Get(identity_.device.gpu ? 0 : identity_.device.ordinal)),
-      gpu_(std::move(gpu)),
       launches_(std::make_shared<device::host::Timeline>()),
       channel_(this, members_, identity_.rank, launches_),
       pairs_(2 * static_cast<size_t>(identity_.ranks)),
-      control_(&members_, block_->data(), block_->layout(), identity_.rank) {
+      control_(&members_, block->data(), block->layout(), identity_.rank) {
   channel_.group_order = settings_.group_order != 0;
-  if (gpu_ != nullptr) Watch(this);
+  block_ = std::move(block);
+  gpu_ = std::move(gpu);
 }
 
 Communicator::~Communicator() {

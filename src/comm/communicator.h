@@ -60,9 +60,11 @@ struct Identity {
 
 class Communicator : public exec::Host, public std::enable_shared_from_this<Communicator> {
  public:
-  Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser, std::unique_ptr<Block> block,
+  // Takes the block and the GPU's part only once nothing can be thrown any more: peers may already use them, and the caller
+  // sees to how they are given up.
+  Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser, std::unique_ptr<Block>&& block,
                std::vector<exec::Member> members, std::vector<std::shared_ptr<transport::PeerProcess>> processes,
-               std::unique_ptr<exec::GpuRank> gpu);
+               std::unique_ptr<exec::GpuRank>&& gpu);
   ~Communicator() override;
 
   const Identity& identity() const { return identity_; }
@@ -124,7 +126,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   const Settings settings_;
   const std::unique_ptr<tune::Chooser> chooser_;
   std::unique_ptr<Block> block_;
-  const std::vector<exec::Member> members_;
+  std::vector<exec::Member> members_;  // until the end
   std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
   device::host::Device* const device_;
   std::unique_ptr<exec::GpuRank> gpu_;  // lives on with the block

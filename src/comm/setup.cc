@@ -18,6 +18,7 @@
 #include "src/comm/network_address.h"
 #include "src/comm/network_survey.h"
 #include "src/comm/placement.h"
+#include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
 #include "transports/shm/attach.h"
 #include "transports/shm/heap.h"
@@ -269,6 +270,8 @@ class Builder {
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), blocks_.data()));
     located_ = true;
     AXCCL_ASSIGN_OR_RETURN(self_process_, shm::Attach(peers_[self()].address, options_.deadline, options_.abort));
+    members_.reserve(ranks());  // a member has its process
+    processes_.reserve(ranks());
     for (size_t rank = 0; rank < ranks(); ++rank) {
       if (IsRemote(rank)) {
         AXCCL_RETURN_IF_ERROR(Connect(rank));
@@ -360,8 +363,9 @@ class Builder {
     if (spans_machines_) device::host::ExpectMessages();
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
-    auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_),
-                                               std::move(members_), std::move(processes_), std::move(gpu_));
+    auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
+                                               processes_, std::move(gpu_));
+    if (comm->gpu() != nullptr) Watch(comm.get());
     AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, link to rank %zu %s",
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
                options_.identity.device.gpu ? "cudaDev" : "device", options_.identity.device.ordinal, comm->local_processes(), (self() + 1) % ranks(),
@@ -378,12 +382,25 @@ class Builder {
   }
 
  public:
-  // Tells the others, and lets go of what they may already use.
+  // Tells the others, and lets go of what they may already use. Nothing is thrown. Where memory runs out, the block stays what
+  // it is for as long as the process lives, as peers may still write to it.
   void GiveUp(const Status& status) {
-    exchange_->Fail(status);
+    const Status told = CatchAll("ncclCommInitRank", [&] { return exchange_->Fail(status), Status(); });
+    if (!told.ok()) AXCCL_WARN("cannot tell the others that this rank gives up: %s", told.message().data());
     survey_.GiveUp();
-    if (block_ != nullptr) survey_.LeaveTo(block_.get());
+    if (announced_ && block_ == nullptr) return;  // a communicator had it, and has let go
+    const Status gone = CatchAll("ncclCommInitRank", [&] { return LetGo(), Status(); });
+    if (gone.ok()) return;
+    AXCCL_WARN("%s", gone.message().data());
+    if (announced_) (void)block_.release();
+  }
+
+ private:
+  void LetGo() {
+    std::vector<Holder> holders(ranks());
     std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
+    remotes.reserve(members_.size());
+    if (block_ != nullptr) survey_.LeaveTo(block_.get());
     if (gpu_ != nullptr) {
       gpu_->Disconnect();
       block_->Keep(std::shared_ptr<void>(std::move(gpu_)));
@@ -399,11 +416,11 @@ class Builder {
     }
     LetGoUnseen();
     if (!announced_) return;
+    FindHolders(&holders);
     block_->KeepWhileSending(std::move(remotes));
-    Block::Release(std::move(block_), Holders());
+    Block::Release(std::move(block_), std::move(holders));
   }
 
- private:
   // Of the blocks of this process that this rank will not attach to any more. Those of other processes wait for its end.
   void LetGoUnseen() {
     if (!located_ || self_process_ == nullptr) return;
@@ -415,14 +432,12 @@ class Builder {
   }
 
   // Those that may know where the block is, and attach to it later than this rank fails.
-  std::vector<Holder> Holders() {
-    std::vector<Holder> holders(ranks());
+  void FindHolders(std::vector<Holder>* holders) {
     for (size_t rank = 0; rank < ranks(); ++rank) {
       if (rank == self() || IsRemote(rank)) continue;
-      holders[rank].pid = peers_[rank].address.pid;
-      if (rank < processes_.size()) holders[rank].process = std::move(processes_[rank]);
+      (*holders)[rank].pid = peers_[rank].address.pid;
+      if (rank < processes_.size()) (*holders)[rank].process = std::move(processes_[rank]);
     }
-    return holders;
   }
 
   Exchange* const exchange_;
