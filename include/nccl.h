@@ -289,8 +289,9 @@ void ncclResetDebugInit(void);
 
 /* ---- making and ending communicators ---- */
 
-/* A fresh id. The calling process must live until all ranks have joined, and is its own: children that it forks cannot
- * use it (NCCL's can). */
+/* A fresh id. The calling process must live until all ranks have joined. Children that it forks may be ranks, as with NCCL,
+ * as long as it has only made ids: once it has joined a communicator, made a stream or allocated memory, those that it forks
+ * from then on get ncclInvalidUsage from every call. No other thread may be in a call of the library during the fork. */
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId);
 
 /* Joins a communicator of `nranks` ranks as `rank`; returns when all have joined. Several calls of one thread belong

@@ -1,8 +1,5 @@
 #include "src/api/context.h"
 
-#include <pthread.h>
-
-#include <atomic>
 #include <cstdarg>
 #include <mutex>
 #include <new>
@@ -14,14 +11,12 @@
 #include "src/base/format.h"
 #include "src/base/log.h"
 #include "src/base/per_thread.h"
+#include "src/base/service_fd.h"
 #include "src/comm/group.h"
 #include "src/device/host/current.h"
 
 namespace axccl::api {
 namespace {
-
-// Set in the child of a fork of a process that used the library: its threads, heap and peers are the parent's.
-std::atomic<bool> g_forked{false};
 
 // Of the process. Never destroyed: threads of the program may fail while it ends.
 struct LastOfAll {
@@ -50,10 +45,7 @@ const void* const kPerThreadStream = reinterpret_cast<const void*>(2);
 }  // namespace
 
 HandleTable<comm::Comm>& Comms() {
-  static auto* table = [] {
-    pthread_atfork(nullptr, nullptr, [] { g_forked.store(true, std::memory_order_relaxed); });
-    return new HandleTable<comm::Comm>(0xac);
-  }();
+  static auto* table = new HandleTable<comm::Comm>(0xac);
   return *table;
 }
 
@@ -107,15 +99,10 @@ const char* LastError(ncclComm_t comm) {
   return own.answer.ok() ? "" : own.answer.message().data();
 }
 
-Status CheckProcess(const char* call) {
-  if (g_forked.load(std::memory_order_relaxed))
-    return MakeStatus(Code::kInvalidUsage,
-                      "%s: this process was forked from one that used the library; use it in the parent, or exec first", call);
-  return Status();
-}
+Status CheckProcess(const char* call) { return service::CheckNotForked(call); }
 
 CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result) {
-  if (g_forked.load(std::memory_order_relaxed)) {
+  if (service::Forked()) {
     *result = Report(CheckProcess(call));
     return CommPin();
   }

@@ -30,9 +30,9 @@ void RememberError(const Status& status) noexcept;
 const char* LastError(ncclComm_t comm);
 
 // The communicator behind a handle, pinned for the time of a call. Empty, and the error reported in *result, when it is
-// none or this process is a forked child.
+// none or CheckProcess fails.
 CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result);
-// kInvalidUsage in a child of fork.
+// kInvalidUsage in a process forked from one that had done more than to make unique ids.
 Status CheckProcess(const char* call);
 
 // The host stream behind a stream argument in *stream, null for the NULL stream. Not pinned: a stream may not be destroyed

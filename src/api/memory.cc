@@ -2,6 +2,7 @@
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/base/service_fd.h"
 #include "src/comm/create.h"
 #include "src/exec/gpu.h"
 #include "transports/shm/heap.h"
@@ -12,7 +13,10 @@ namespace {
 // Where ranks of this process live, so that peers reach it.
 Result<void*> Allocate(size_t bytes) {
   AXCCL_ASSIGN_OR_RETURN(const bool on_gpus, comm::RanksOnGpus());
-  if (on_gpus) return exec::AllocateOnGpu(bytes);
+  if (on_gpus) {
+    service::BindToProcess();
+    return exec::AllocateOnGpu(bytes);
+  }
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
   return heap->Allocate(bytes, NCCL_WIN_REQUIRED_ALIGNMENT);
 }

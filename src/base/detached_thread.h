@@ -11,11 +11,13 @@
 #include <utility>
 
 #include "src/base/processors.h"
+#include "src/base/service_fd.h"
 #include "src/base/status.h"
 
 namespace axccl {
 
-// Runs fn() on a thread named in an error as `what`. Not ok, and fn not run, where there is no thread to be had.
+// Runs fn() on a thread named in an error as `what`. Not ok, and fn not run, where there is no thread to be had. Binds the
+// library to the process (service_fd.h), as children would lack the thread.
 template <class Fn>
 Status StartDetached(const char* what, Fn fn) {
   // A thread begins with the mask of the one that starts it.
@@ -31,6 +33,7 @@ Status StartDetached(const char* what, Fn fn) {
    private:
     sigset_t before_;
   };
+  service::BindToProcess();
   try {
     const AllBlocked blocked;
     std::thread([fn = std::move(fn), processors = ProcessorsAtStart()]() mutable {

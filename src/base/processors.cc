@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <utility>
 
 #include "src/base/files.h"
 #include "src/base/log.h"
@@ -40,8 +41,16 @@ bool Bind(pid_t thread, const Numbers& processors) {
 
 struct OwnThreads {
   std::mutex mutex;
+  uint32_t generation = 0;  // of the process whose threads they are
   std::vector<pid_t> threads;
   std::set<int> processors;  // empty: as they started
+
+  // With the lock held. A forked child has none of its parent's.
+  void Renew() {
+    if (std::exchange(generation, service::Generation()) == service::Generation()) return;
+    threads.clear();
+    processors.clear();
+  }
 };
 
 // Never destroyed: threads of the library may start while the process exits.
@@ -94,6 +103,7 @@ void BecomeOwnThread(const char* name) {
     OwnThreads& own = Own();
     auto began = std::make_unique<std::vector<int>>(AllowedProcessors());
     std::lock_guard lock(own.mutex);
+    own.Renew();
     own.threads.push_back(gettid());
     t_began = began.release();
     if (!own.processors.empty()) (void)Bind(0, own.processors);
@@ -112,6 +122,7 @@ bool AllowOwnThreads(const std::vector<int>& processors) {
   if (processors.empty() || service::Forked()) return true;
   OwnThreads& own = Own();
   std::lock_guard lock(own.mutex);
+  own.Renew();
   own.processors.insert(processors.begin(), processors.end());
   bool good = true;
   for (const pid_t thread : own.threads) good &= Bind(thread, own.processors);

@@ -48,14 +48,16 @@ struct Loop::Posted {
 Result<Loop*> Loop::Get() {
   // Both outlive every static object: the thread may run until the last instruction of the process.
   static auto* mutex = new std::mutex;
-  static Loop* loop = nullptr;
+  static auto* loops = new std::vector<Loop*>;  // a forked child's after its parents', which stay as they are
   AXCCL_RETURN_IF_ERROR(CheckNotForked("service thread"));
   std::lock_guard lock(*mutex);
-  if (loop == nullptr) {
+  if (loops->empty() || !loops->back()->OfThisProcess()) {
+    loops->reserve(loops->size() + 1);
     std::unique_ptr<Loop> fresh(new Loop);
     AXCCL_RETURN_IF_ERROR(fresh->Start());
-    loop = fresh.release();
+    loops->push_back(fresh.release());
   }
+  Loop* const loop = loops->back();
   if (!loop->HasDescriptors()) return loop->Lost();
   return loop;
 }
@@ -115,8 +117,9 @@ Status Loop::Lost() const {
 
 // The thread holds the liveness mutex.
 void Loop::StayBehind() {
-  AXCCL_WARN("%s", std::string(Lost().message()).c_str());
   {
+    const std::lock_guard serving(Serving());
+    AXCCL_WARN("%s", std::string(Lost().message()).c_str());
     std::lock_guard lock(mutex_);
     lost_ = true;
     for (Posted* posted : posted_) posted->Set(Posted::kLost);
@@ -126,7 +129,10 @@ void Loop::StayBehind() {
 }
 
 void* Loop::ThreadMain(void* self) {
-  BecomeOwnThread("axccl-service");
+  {
+    const std::lock_guard serving(Serving());
+    BecomeOwnThread("axccl-service");
+  }
   static_cast<Loop*>(self)->Main();
   return nullptr;
 }
@@ -136,19 +142,24 @@ void Loop::Main() {
     epoll_event events[32];
     const int n = HasDescriptors() ? epoll_wait(epoll_.get(), events, 32, TimeoutMs()) : -1;
     if (n < 0 && (errno != EINTR || !HasDescriptors())) return StayBehind();
-    for (int i = 0; i < n; ++i) {
-      if (events[i].data.u64 == kWakeKey) {
-        RunPosted();
-        continue;
-      }
-      const auto found = watches_.find(static_cast<int>(events[i].data.u64 & 0xffffffffu));
-      if (found == watches_.end() || found->second.generation != events[i].data.u64 >> 32) continue;
-      const std::shared_ptr<Handler> handler = found->second.handler;  // it may unwatch itself
-      const Status thrown = CatchAll("service thread", [&] { return (*handler)(events[i].events), Status(); });
-      if (!thrown.ok()) EndConnection(events[i].data.u64, thrown);
-    }
-    RunTimers();
+    Serve(std::span(events, static_cast<size_t>(std::max(n, 0))));
   }
+}
+
+void Loop::Serve(std::span<const epoll_event> events) {
+  const std::lock_guard serving(Serving());
+  for (const epoll_event& event : events) {
+    if (event.data.u64 == kWakeKey) {
+      RunPosted();
+      continue;
+    }
+    const auto found = watches_.find(static_cast<int>(event.data.u64 & 0xffffffffu));
+    if (found == watches_.end() || found->second.generation != event.data.u64 >> 32) continue;
+    const std::shared_ptr<Handler> handler = found->second.handler;  // it may unwatch itself
+    const Status thrown = CatchAll("service thread", [&] { return (*handler)(event.events), Status(); });
+    if (!thrown.ok()) EndConnection(event.data.u64, thrown);
+  }
+  RunTimers();
 }
 
 // Whether the handler had taken in what came, nobody knows. The other side is told by the end of the connection, and so is the
@@ -198,6 +209,8 @@ int Loop::TimeoutMs() const {
 
 Status Loop::Run(const Task& task) {
   AXCCL_RETURN_IF_ERROR(CheckNotForked("service thread"));
+  if (!OfThisProcess())
+    return MakeStatus(Code::kInvalidUsage, "service thread: it is that of the process that this one was forked from");
   if (pthread_equal(pthread_self(), thread_)) {
     task();
     return Status();

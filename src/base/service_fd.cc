@@ -21,11 +21,25 @@ constexpr int kWordBits = 64;
 
 std::atomic<uint64_t> g_open[kMaxTracked / kWordBits];
 std::atomic<int> g_words{0};  // words of g_open ever used
-std::atomic<bool> g_forked{false};
+std::atomic<bool> g_bound{false};
+constinit std::mutex g_serving;
+constinit thread_local bool t_forking = false;  // and holds g_serving
+
+void BeforeFork() {
+  if (g_bound.load(std::memory_order_relaxed)) return;  // its children have no use for locks
+  g_serving.lock();
+  t_forking = true;
+}
+
+void AfterFork() {
+  if (std::exchange(t_forking, false)) g_serving.unlock();
+}
 
 // Async-signal-safe: the child of a threaded process may do nothing else.
 void InForkedChild() {
-  g_forked.store(true, std::memory_order_relaxed);
+  AfterFork();
+  internal::g_forked.store(g_bound.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  internal::g_generation.fetch_add(1, std::memory_order_relaxed);
   const int words = g_words.load(std::memory_order_acquire);
   for (int w = 0; w < words; ++w) {
     for (uint64_t bits = g_open[w].exchange(0, std::memory_order_relaxed); bits != 0; bits &= bits - 1) {
@@ -34,9 +48,13 @@ void InForkedChild() {
   }
 }
 
-void Track(int fd) {
-  static const int registered = pthread_atfork(nullptr, nullptr, InForkedChild);
+void WatchForks() {
+  static const int registered = pthread_atfork(BeforeFork, AfterFork, InForkedChild);
   (void)registered;  // fails only without memory; then children keep descriptors until they exec
+}
+
+void Track(int fd) {
+  WatchForks();
   if (fd >= kMaxTracked) return;
   const int word = fd / kWordBits;
   int words = g_words.load(std::memory_order_relaxed);
@@ -47,40 +65,48 @@ void Track(int fd) {
 
 // Whether the descriptor is still ours to close.
 bool Untrack(int fd) {
-  if (fd >= kMaxTracked) return !Forked();
+  if (fd >= kMaxTracked) return true;
   const uint64_t bit = uint64_t{1} << (fd % kWordBits);
   return (g_open[fd / kWordBits].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
 }
 
 }  // namespace
 
-Fd::Fd(int fd) : fd_(fd) {
+Fd::Fd(int fd) : fd_(fd), generation_(Generation()) {
   if (fd_ >= 0) Track(fd_);
 }
 
-Fd::Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+Fd::Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), generation_(other.generation_) {}
 
 Fd& Fd::operator=(Fd&& other) noexcept {
   if (this != &other) {
     Close();
     fd_ = std::exchange(other.fd_, -1);
+    generation_ = other.generation_;
   }
   return *this;
 }
 
 void Fd::Close() {
   const int fd = std::exchange(fd_, -1);
-  if (fd >= 0 && Untrack(fd)) close(fd);
+  // A number that a parent's descriptor had may be that of another by now.
+  if (fd >= 0 && generation_ == Generation() && Untrack(fd)) close(fd);
 }
 
-bool Forked() { return g_forked.load(std::memory_order_relaxed); }
+void BindToProcess() {
+  WatchForks();
+  g_bound.store(true, std::memory_order_relaxed);
+}
+
+std::mutex& Serving() { return g_serving; }
 
 Status CheckNotForked(const char* call) {
   if (!Forked()) return Status();
   return MakeStatus(
       Code::kInvalidUsage,
-      "%s: process %d was forked after its parent had used the library, whose threads and connections do not "
-      "survive a fork; call exec in the child, or fork before the first use",
+      "%s: process %d was forked after its parent had used the library for more than ncclGetUniqueId; threads, memory and "
+      "connections do not survive a fork: call exec in the child, or fork before the parent makes a communicator, a stream or "
+      "memory",
       call, static_cast<int>(getpid()));
 }
 

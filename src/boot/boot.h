@@ -34,7 +34,8 @@ Result<UniqueId> CreateUniqueId();
 Status CheckUniqueId(const UniqueId& id);
 
 // One rank's part in a rendezvous. Used by one thread at a time; sessions of different ranks are independent, in any
-// number of threads. A process forked from one that used the library gets kInvalidUsage from everything here.
+// number of threads. Processes that one forks before it joins are as good as any; those that it forks later get kInvalidUsage
+// from everything here.
 class Session {
  public:
   // Leaves. A rank may leave once it has what it wants; a rank that others still wait for ends their wait with an

@@ -122,11 +122,13 @@ Result<Hub*> Hub::Get() {
   static auto* mutex = new std::mutex;
   AXCCL_ASSIGN_OR_RETURN(Loop* const loop, Loop::Get());
   std::lock_guard lock(*mutex);
-  if (the_hub.load(std::memory_order_relaxed) == nullptr) {
+  Hub* hub = the_hub.load(std::memory_order_relaxed);
+  if (hub == nullptr || hub->loop_ != loop) {
     if (sodium_init() < 0) return MakeStatus(Code::kSystemError, "rendezvous: libsodium finds no source of randomness");
-    the_hub.store(new Hub(loop), std::memory_order_release);
+    hub = new Hub(loop, hub);
+    the_hub.store(hub, std::memory_order_release);
   }
-  return the_hub.load(std::memory_order_relaxed);
+  return hub;
 }
 
 Result<std::unique_ptr<Acceptor>> Hub::Accept(Address* address, bool reuse, bool* busy) {
@@ -178,7 +180,7 @@ Result<UniqueId> Hub::Create() {
 
 Status Hub::CheckOpen(const IdBytes& id) {
   Hub* const hub = the_hub.load(std::memory_order_acquire);
-  if (hub == nullptr) return Status();
+  if (hub == nullptr || !hub->loop_->OfThisProcess()) return Status();
   Status status;
   AXCCL_RETURN_IF_ERROR(hub->loop_->Run([&] {
     const auto found = hub->records_.find(id);

@@ -38,7 +38,7 @@ struct Arrival {
 
 class Hub {
  public:
-  // kInvalidUsage in a forked child.
+  // Of this process. kInvalidUsage in a child forked from one that the library was bound to.
   static Result<Hub*> Get();
 
   // A fresh id, served from now on.
@@ -92,7 +92,7 @@ class Hub {
     uint64_t idle_timer = 0;
   };
 
-  explicit Hub(service::Loop* loop) : loop_(loop) {}
+  Hub(service::Loop* loop, const Hub* parents) : loop_(loop), parents_(parents) {}
 
   // On the service thread.
   Status OpenStanding(std::vector<Address> addresses);
@@ -107,6 +107,7 @@ class Hub {
   void CloseUnneeded();
 
   service::Loop* const loop_;
+  const Hub* const parents_;  // of the process this one was forked from: kept, as its ids are served over there
   std::map<IdBytes, Record> records_;
   std::deque<IdBytes> remembered_;  // over, oldest first
   size_t open_ids_ = 0;  // of Create, for which ranks may still come

@@ -49,6 +49,7 @@ Result<std::unique_ptr<Session>> Session::Join(const UniqueId& id, int rank, int
 Result<std::unique_ptr<Session>> Session::Join(std::span<const UniqueId> ids, int rank, int nranks,
                                                Clock::time_point deadline, const std::atomic<bool>* abort) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclCommInitRank"));
+  service::BindToProcess();
   if (sodium_init() < 0)
     return MakeStatus(Code::kSystemError, "ncclCommInitRank: libsodium finds no source of randomness");
   if (nranks < 1 || nranks > kMaxRanks || rank < 0 || rank >= nranks) {

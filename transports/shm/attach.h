@@ -4,7 +4,7 @@
 // descriptor to whoever connects to its abstract Unix socket as the same user with the token of its ProcessAddress. It
 // also holds the liveness mutex of the ProcessPage. Sizes and seals are checked before mapping; descriptors are
 // close-on-exec and closed once mapped. /dev/shm is needed only where memfd_create is forbidden (heap_file.h). All functions
-// are thread-safe; in a forked child they fail with kInvalidUsage.
+// are thread-safe; in a child forked after their first use they fail with kInvalidUsage.
 #pragma once
 
 #include <atomic>

@@ -75,6 +75,7 @@ Result<Heap*> Heap::Get() {
 }
 
 Result<Heap*> Heap::Create() {
+  service::BindToProcess();
   const int64_t wanted = param::GetInt("AXCCL_HEAP_BYTES");
   if (wanted > 0) {
     if (static_cast<size_t>(wanted) < kMinBytes) {

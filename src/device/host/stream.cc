@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/call_user.h"
+#include "src/base/service_fd.h"
 #include "src/device/host/workers.h"
 
 namespace axccl::device::host {
@@ -67,7 +68,9 @@ Mark Event::mark() const {
 }
 
 Device::Device(int ordinal)
-    : ordinal_(ordinal), queue_(Scheduler::Process().GetQueue(ordinal)), null_stream_(ordinal, true) {}
+    : ordinal_(ordinal), queue_(Scheduler::Process().GetQueue(ordinal)), null_stream_(ordinal, true) {
+  service::BindToProcess();  // work in its streams
+}
 
 namespace {
 std::atomic<Device*> g_devices[kMaxDevices];
