@@ -21,6 +21,7 @@
 #include "axccl/axccl.h"
 #include "nccl.h"
 #include "tests/api/failing_calls.h"
+#include "tests/harness/run_ranks.h"
 
 namespace axccl::test {
 namespace {
@@ -256,7 +257,7 @@ TEST_P(KthFailure, IsAnErrorAndTheLibraryWorksAfterwards) {
   bool fired = false;
   ASSERT_TRUE(RunProcess(kind, 0, nullptr, &usual, &fired));
   ASSERT_GT(usual.calls, 0) << "the library calls it no more";
-  const bool all = getenv("AXCCL_TEST_LONG") != nullptr;
+  const bool all = harness::FullTests();
   // Otherwise 24 of them: the first ones are those that make what lives as long as the process.
   const long step = all ? 1 : std::max(1L, usual.calls / 24);
   long k = 1, faults = 0;
