@@ -37,18 +37,26 @@ Status Status::WithoutText(Code code) noexcept {
   static constexpr char kText[] =
       "out of memory, and so without a text of its own; free some, or raise the limit of the process (ulimit -v) or of its "
       "container";
-  // Never let go of: each holds itself.
-  static constinit Rep none[] = {{1, Code::kOk, {}, kText},
-                                 {1, Code::kUnhandledCudaError, {}, kText},
-                                 {1, Code::kSystemError, {}, kText},
-                                 {1, Code::kInternalError, {}, kText},
-                                 {1, Code::kInvalidArgument, {}, kText},
-                                 {1, Code::kInvalidUsage, {}, kText},
-                                 {1, Code::kRemoteError, {}, kText},
-                                 {1, Code::kInProgress, {}, kText},
-                                 {1, Code::kTimeout, {}, kText}};
+  // Never let go of: each holds itself. Nor destroyed, as statuses are made until the process has ended.
+  struct Forever {
+    union {
+      Rep of[9];
+    };
+    Forever() noexcept
+        : of{{1, Code::kOk, {}, kText},
+             {1, Code::kUnhandledCudaError, {}, kText},
+             {1, Code::kSystemError, {}, kText},
+             {1, Code::kInternalError, {}, kText},
+             {1, Code::kInvalidArgument, {}, kText},
+             {1, Code::kInvalidUsage, {}, kText},
+             {1, Code::kRemoteError, {}, kText},
+             {1, Code::kInProgress, {}, kText},
+             {1, Code::kTimeout, {}, kText}} {}
+    ~Forever() {}
+  };
+  static Forever none;
   Status status;
-  status.rep_ = &none[static_cast<size_t>(code)];
+  status.rep_ = &none.of[static_cast<size_t>(code)];
   status.rep_->holders.fetch_add(1, std::memory_order_relaxed);
   return status;
 }
