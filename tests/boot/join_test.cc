@@ -255,7 +255,8 @@ TEST(CommIdJoinTest, DifferentSecretsDoNotMeet) {
       harness::Processes(2),
       [](RankContext& context) {
         setenv("AXCCL_SECRET", context.rank() == 0 ? "sixteen apples.." : "sixteen pears...", 1);
-        const UniqueId id = CreateUniqueId().value();
+        const UniqueId id = CreateUniqueId().value();  // takes its time, on purpose
+        ASSERT_TRUE(context.Barrier());
         if (context.rank() == 0) {
           const Status status = JoinStatus(id, 0, 2, Clock::now() + std::chrono::milliseconds(300));
           EXPECT_EQ(status.code(), Code::kTimeout);
