@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -48,6 +49,13 @@ size_t DefaultBytes() {
   }
   return bytes;
 }
+
+// Until the heap has it.
+struct Unmap {
+  size_t bytes;
+  void operator()(std::byte* mapped) const { UnmapHeap(mapped, bytes); }
+};
+using Mapped = std::unique_ptr<std::byte, Unmap>;
 
 Status InitLiveness(pthread_mutex_t* mutex) {
   pthread_mutexattr_t attributes;
@@ -95,23 +103,22 @@ Result<Heap*> Heap::Create() {
 Result<Heap*> Heap::CreateWith(size_t least, size_t wanted) {
   AXCCL_ASSIGN_OR_RETURN(HeapFile file, HeapFile::Create(least, wanted));
   const size_t bytes = file.bytes();
-  AXCCL_ASSIGN_OR_RETURN(std::byte* const base, MapHeap(file.fd(), bytes));
+  AXCCL_ASSIGN_OR_RETURN(std::byte* const mapped, MapHeap(file.fd(), bytes));
+  Mapped base(mapped, Unmap{bytes});
   const size_t live_bytes = (bytes / kPageBytes / kPagesPerWord + 1) * sizeof(uint64_t);
-  Result<std::byte*> live = MapHeap(-1, live_bytes);
-  Status status = live.status();
-  if (status.ok()) status = file.Commit(0, sizeof(ProcessPage));
-  auto* const page = reinterpret_cast<ProcessPage*>(base);
-  if (status.ok()) status = InitLiveness(&(new (page) ProcessPage())->liveness);
-  if (!status.ok()) {
-    if (live.ok()) UnmapHeap(live.value(), live_bytes);
-    UnmapHeap(base, bytes);
-    return status;
-  }
+  AXCCL_ASSIGN_OR_RETURN(std::byte* const live_mapped, MapHeap(-1, live_bytes));
+  Mapped live(live_mapped, Unmap{live_bytes});
+  AXCCL_RETURN_IF_ERROR(file.Commit(0, sizeof(ProcessPage)));
+  auto* const page = new (mapped) ProcessPage();
+  AXCCL_RETURN_IF_ERROR(InitLiveness(&page->liveness));
   page->version = ProcessPage::kVersion;
   page->pid = static_cast<uint32_t>(getpid());
   page->magic = ProcessPage::kMagic;
-  AXCCL_INFO(kAlloc, "shared heap: %zu MiB of address space at %p", bytes >> 20, static_cast<void*>(base));
-  return new Heap(std::move(file), base, reinterpret_cast<std::atomic<uint64_t>*>(live.value()));
+  AXCCL_INFO(kAlloc, "shared heap: %zu MiB of address space at %p", bytes >> 20, static_cast<void*>(mapped));
+  auto* const heap = new Heap(std::move(file), mapped, reinterpret_cast<std::atomic<uint64_t>*>(live_mapped));
+  (void)base.release();
+  (void)live.release();
+  return heap;
 }
 
 Heap::Heap(HeapFile file, std::byte* base, std::atomic<uint64_t>* live)
