@@ -1,4 +1,4 @@
-// Every call that may fail for want of mappings, descriptors or threads fails once, the k-th of its kind, for k = 1, 2, ...
+// Every call that may fail for want of memory, mappings, descriptors or threads fails once, the k-th of its kind, for k = 1, 2, ...
 // until none is left: two ranks of a process make a communicator, split it, reduce, send and receive, and end all of it.
 // Whatever fails, each call returns in time, with an error that has a text or with right data; nothing is left open; and
 // the same process does the same again, without a fault this time.
@@ -273,7 +273,7 @@ TEST_P(KthFailure, IsAnErrorAndTheLibraryWorksAfterwards) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, KthFailure,
                          testing::Values(Failing::kMmap, Failing::kMemfd, Failing::kSocket, Failing::kEpollCreate,
-                                         Failing::kEpollCtl, Failing::kThread),
+                                         Failing::kEpollCtl, Failing::kThread, Failing::kMalloc),
                          [](const auto& info) { return std::string(NameOf(info.param)); });
 
 }  // namespace
