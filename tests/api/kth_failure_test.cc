@@ -1,7 +1,7 @@
-// Every call that may fail for want of memory, mappings, descriptors or threads fails once, the k-th of its kind, for k = 1, 2, ...
-// until none is left: two ranks of a process make a communicator, split it, reduce, send and receive, and end all of it.
-// Whatever fails, each call returns in time, with an error that has a text or with right data; nothing is left open; and
-// the same process does the same again, without a fault this time.
+// Every call that may fail for want of memory, mappings, descriptors or threads fails once, the k-th of its kind, for
+// k = 1, 2, ... until none is left: two ranks of a process make a communicator, split it, reduce, send and receive, and end
+// all of it. Whatever fails, each call returns in time, with an error that has a text or with right data; nothing is left
+// open; and the same process does the same again, without a fault this time.
 //
 // POSIX lets any of these calls fail at any time.
 #include <dirent.h>
