@@ -407,7 +407,8 @@ ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcoun
  * */
 ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
-/* Block j of send[n * count] becomes block `rank` of rank j's recv[n * count]. Not in place. Since 2.28. */
+/* Block j of send[n * count] becomes block `rank` of rank j's recv[n * count]. Not in place: with
+ * send == recv the call ends as usual, as benchmarks time that, and what is received is unspecified. Since 2.28. */
 ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
                           cudaStream_t stream);
 /* Root's recv[n * count] = every rank's send[count]. In place: send == recv + root * count. Since 2.28. */
