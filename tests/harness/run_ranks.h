@@ -106,7 +106,7 @@ void RunRanks(const Layout& layout, const Body& body, const RunOptions& options 
 
 // How much longer everything may take under a sanitizer: 1 without.
 int TimeScale();
-// Whether AXCCL_TEST_FULL=1 asks for the large grids.
+// Whether AXCCL_TEST_FULL=1 asks for the large grids, and for random and sampled tests that go on and leave nothing out.
 bool FullTests();
 
 }  // namespace axccl::harness
