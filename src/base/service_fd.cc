@@ -70,6 +70,15 @@ bool Untrack(int fd) {
   return (g_open[fd / kWordBits].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
 }
 
+Status NoRoom(int64_t needed, int64_t open, const rlimit& limit, const std::string& what) {
+  return MakeStatus(Code::kSystemError,
+                    "%s needs %lld file descriptor%s, but process %d has %lld of its %lld open already; raise the limit on "
+                    "open files to %lld or more (ulimit -n; hard limit %lld)",
+                    what.c_str(), static_cast<long long>(needed), needed == 1 ? "" : "s", static_cast<int>(getpid()),
+                    static_cast<long long>(open), static_cast<long long>(limit.rlim_cur),
+                    static_cast<long long>(open + needed), static_cast<long long>(limit.rlim_max));
+}
+
 }  // namespace
 
 Fd::Fd(int fd) : fd_(fd), generation_(Generation()) {
@@ -121,21 +130,15 @@ Status CheckRoom(int64_t needed, const std::string& what) {
     if (errno != EMFILE) return Status();
     open = static_cast<int64_t>(limit.rlim_cur);  // not even one for the folder
   }
-  const int64_t all = static_cast<int64_t>(limit.rlim_cur);
-  if (open + needed <= all) return Status();
-  return MakeStatus(Code::kSystemError,
-                    "%s needs %lld file descriptors, but process %d has %lld of its %lld open already; raise the limit on open "
-                    "files to %lld or more (ulimit -n; hard limit %lld)",
-                    what.c_str(), static_cast<long long>(needed), static_cast<int>(getpid()), static_cast<long long>(open),
-                    static_cast<long long>(all), static_cast<long long>(open + needed),
-                    static_cast<long long>(limit.rlim_max));
+  if (open + needed <= static_cast<int64_t>(limit.rlim_cur)) return Status();
+  return NoRoom(needed, open, limit, what);
 }
 
 Status OpenError(int error, const std::string& what) {
-  if (error != EMFILE) return SystemError(error, "%s", what.c_str());
-  // One is needed, and none is left.
-  const Status full = CheckRoom(1, what);
-  return full.ok() ? SystemError(error, "%s", what.c_str()) : full;
+  rlimit limit{};
+  if (error != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0) return SystemError(error, "%s", what.c_str());
+  // All were open when the call failed. Another thread may have closed some since, so there is nothing to count.
+  return NoRoom(1, static_cast<int64_t>(limit.rlim_cur), limit, what);
 }
 
 Wait PollUntil(int fd, short events, Clock::time_point deadline, const std::atomic<bool>* abort) {
