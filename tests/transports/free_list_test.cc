@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,8 +13,28 @@
 namespace axccl::shm {
 namespace {
 
+// A list, and what has been taken from it, by offset.
+class Owned {
+ public:
+  Owned(uint64_t begin, uint64_t end) : list_(begin, end) {}
+  std::optional<uint64_t> Take(uint64_t bytes, uint64_t alignment) {
+    FreeList::Range range = list_.Take(bytes, alignment);
+    if (!range) return std::nullopt;
+    EXPECT_EQ(range.mapped(), bytes);
+    return taken_.insert(std::move(range)).position->first;
+  }
+  void Give(uint64_t offset) { list_.Give(taken_.extract(offset)); }
+  uint64_t free_bytes() const { return list_.free_bytes(); }
+  uint64_t Largest() const { return list_.Largest(); }
+  size_t ranges() const { return list_.ranges(); }
+
+ private:
+  FreeList list_;
+  FreeList::Ranges taken_;
+};
+
 TEST(FreeListTest, TakesTheLowestRangeThatFits) {
-  FreeList list(100, 1000);
+  Owned list(100, 1000);
   EXPECT_EQ(list.Take(100, 1), 100u);
   EXPECT_EQ(list.Take(64, 64), 256u);  // 200..255 stays free
   EXPECT_EQ(list.Take(56, 8), 200u);
@@ -24,7 +45,7 @@ TEST(FreeListTest, TakesTheLowestRangeThatFits) {
 }
 
 TEST(FreeListTest, AlignmentBeyondTheEndDoesNotFit) {
-  FreeList list(4096, 8192);
+  Owned list(4096, 8192);
   EXPECT_FALSE(list.Take(4096, 16384).has_value());
   EXPECT_FALSE(list.Take(4097, 1).has_value());
   EXPECT_EQ(list.Take(4096, 4096), 4096u);
@@ -33,9 +54,9 @@ TEST(FreeListTest, AlignmentBeyondTheEndDoesNotFit) {
 TEST(FreeListTest, NeighboursJoinInEveryOrder) {
   std::array<int, 4> order{0, 1, 2, 3};
   do {
-    FreeList list(0, 400);
+    Owned list(0, 400);
     for (int i = 0; i < 4; ++i) ASSERT_EQ(list.Take(100, 4), static_cast<uint64_t>(100 * i));
-    for (const int i : order) list.Give(static_cast<uint64_t>(100 * i), 100);
+    for (const int i : order) list.Give(static_cast<uint64_t>(100 * i));
     EXPECT_EQ(list.ranges(), 1u);
     EXPECT_EQ(list.Largest(), 400u);
     EXPECT_EQ(list.Take(400, 1), 0u);
@@ -48,7 +69,7 @@ TEST(FreeListTest, AgreesWithAModel) {
   SCOPED_TRACE(testing::Message() << "AXCCL_TEST_SEED=" << seed);
   harness::Random random(seed);
   constexpr uint64_t kUnits = 512;
-  FreeList list(0, kUnits);
+  Owned list(0, kUnits);
   std::vector<bool> taken(kUnits, false);
   std::vector<std::pair<uint64_t, uint64_t>> live;
   for (int step = 0; step < 20000; ++step) {
@@ -56,7 +77,7 @@ TEST(FreeListTest, AgreesWithAModel) {
       std::swap(live[random.Below(live.size())], live.back());
       const auto [offset, bytes] = live.back();
       live.pop_back();
-      list.Give(offset, bytes);
+      list.Give(offset);
       std::fill_n(taken.begin() + static_cast<ptrdiff_t>(offset), bytes, false);
     } else {
       const uint64_t bytes = 1 + random.Below(40), alignment = uint64_t{1} << random.Below(6);

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/harness/failing_new.h"
 #include "tests/harness/random.h"
 #include "tests/harness/restrict.h"
 #include "tests/harness/run_ranks.h"
@@ -158,6 +159,32 @@ TEST(HeapTest, RefusesWhatItDidNotGive) {
     Result<void*> empty = heap->Allocate(0, 64);
     ASSERT_TRUE(empty.ok());
     EXPECT_TRUE(heap->Free(empty.value()).ok());
+  });
+}
+
+// What there is no memory to note is not taken, and what is given back needs none.
+TEST(HeapTest, LosesNothingForWantOfMemory) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    const uint64_t before = heap->allocated_bytes();
+    const auto first_fit = [heap] {
+      void* const p = heap->Allocate(12 * kKiB, 1).value();
+      EXPECT_TRUE(heap->Free(p).ok());
+      return p;
+    };
+    void* const lowest = first_fit();
+    void* taken = nullptr;
+    const auto expect_all = [&] {
+      EXPECT_EQ(heap->allocated_bytes(), before);
+      EXPECT_EQ(first_fit(), lowest);
+    };
+    EXPECT_GT(harness::FailEachNew([&] { taken = heap->Allocate(12 * kKiB, 1).value(); }, expect_all), 0);
+    EXPECT_EQ(taken, lowest);
+    // Between what stays, so that it joins no other range.
+    void* const behind = heap->Allocate(1, 1).value();
+    EXPECT_EQ(harness::FailEachNew([&] { EXPECT_TRUE(heap->Free(taken).ok()); }, [] {}), 0);
+    EXPECT_TRUE(heap->Free(behind).ok());
+    expect_all();
   });
 }
 

@@ -2,50 +2,57 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace axccl::shm {
+namespace {
+
+FreeList::Range NewRange(uint64_t offset, uint64_t bytes) {
+  FreeList::Ranges one;
+  return one.extract(one.emplace(offset, bytes).first);
+}
+
+}  // namespace
 
 FreeList::FreeList(uint64_t begin, uint64_t end) : free_bytes_(end - begin) {
   if (end > begin) free_.emplace(begin, end - begin);
 }
 
-std::optional<uint64_t> FreeList::Take(uint64_t bytes, uint64_t alignment) {
+FreeList::Range FreeList::Take(uint64_t bytes, uint64_t alignment) {
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     const uint64_t begin = it->first, end = begin + it->second;
     const uint64_t start = (begin + alignment - 1) & ~(alignment - 1);
     if (start < begin || start > end || end - start < bytes) continue;
-    // Cut the range in place: what is left before keeps the node, what is left behind gets a new one.
+    Range taken = start == begin ? Range() : NewRange(start, bytes);
     if (start + bytes < end) free_.emplace_hint(std::next(it), start + bytes, end - start - bytes);
+    // Nothing is thrown from here on. What is left before keeps the node.
     if (start == begin) {
-      free_.erase(it);
+      it->second = bytes;
+      taken = free_.extract(it);
     } else {
       it->second = start - begin;
     }
     free_bytes_ -= bytes;
-    return start;
+    return taken;
   }
-  return std::nullopt;
+  return Range();
 }
 
-void FreeList::Give(uint64_t offset, uint64_t bytes) {
-  const auto next = free_.upper_bound(offset);
-  const bool joins_next = next != free_.end() && offset + bytes == next->first;
-  const auto before = next == free_.begin() ? free_.end() : std::prev(next);
-  if (before != free_.end() && before->first + before->second == offset) {
-    before->second += bytes;
-    if (joins_next) {
-      before->second += next->second;
-      free_.erase(next);
-    }
-  } else if (joins_next) {
-    auto node = free_.extract(next);
-    node.key() = offset;
-    node.mapped() += bytes;
-    free_.insert(std::move(node));
-  } else {
-    free_.emplace_hint(next, offset, bytes);
+void FreeList::Give(Range range) noexcept {
+  free_bytes_ += range.mapped();
+  auto next = free_.upper_bound(range.key());
+  if (next != free_.end() && range.key() + range.mapped() == next->first) {
+    range.mapped() += next->second;
+    next = free_.erase(next);
   }
-  free_bytes_ += bytes;
+  if (next != free_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == range.key()) {
+      before->second += range.mapped();
+      return;
+    }
+  }
+  free_.insert(next, std::move(range));
 }
 
 uint64_t FreeList::Largest() const {

@@ -7,26 +7,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 
 namespace axccl::shm {
 
 class FreeList {
  public:
+  // offset -> bytes. Whoever has taken a range keeps what notes it, so that giving it back needs no memory.
+  using Ranges = std::map<uint64_t, uint64_t>;
+  using Range = Ranges::node_type;
+
   // Everything in [begin, end) is free.
   FreeList(uint64_t begin, uint64_t end);
 
-  // The lowest `bytes` > 0 bytes at a multiple of `alignment` (a power of two), or nothing.
-  std::optional<uint64_t> Take(uint64_t bytes, uint64_t alignment);
+  // The lowest `bytes` > 0 bytes at a multiple of `alignment` (a power of two), or an empty one. Where it throws for want of
+  // memory, nothing has been taken.
+  Range Take(uint64_t bytes, uint64_t alignment);
   // Gives back a range that was taken; the caller vouches that it is not free.
-  void Give(uint64_t offset, uint64_t bytes);
+  void Give(Range range) noexcept;
 
   uint64_t free_bytes() const { return free_bytes_; }
   uint64_t Largest() const;  // longest free range
   size_t ranges() const { return free_.size(); }
 
  private:
-  std::map<uint64_t, uint64_t> free_;  // offset -> bytes; disjoint, never adjacent
+  Ranges free_;  // disjoint, never adjacent
   uint64_t free_bytes_;
 };
 

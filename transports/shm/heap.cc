@@ -134,16 +134,17 @@ Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
     const size_t rounded = (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
     const size_t boundary = rounded >= kHugeBytes ? kHugeBytes : std::max(alignment, kPageBytes);
     std::lock_guard lock(mutex_);
-    if (const auto offset = free_.Take(rounded, boundary)) {
-      if (Status status = file_.Commit(*offset, rounded); !status.ok()) {
-        Zero(*offset, rounded);
-        free_.Give(*offset, rounded);
+    if (FreeList::Range range = free_.Take(rounded, boundary)) {
+      const uint64_t offset = range.key();
+      if (Status status = file_.Commit(offset, rounded); !status.ok()) {
+        Zero(offset, rounded);
+        free_.Give(std::move(range));
         return status;
       }
-      allocations_.emplace(*offset, rounded);
+      allocations_.insert(std::move(range));
       allocated_.fetch_add(rounded, std::memory_order_relaxed);
-      Mark(*offset, rounded, true);
-      return static_cast<void*>(base_ + *offset);
+      Mark(offset, rounded, true);
+      return static_cast<void*>(base_ + offset);
     }
   }
   std::lock_guard lock(mutex_);
@@ -158,24 +159,22 @@ Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
 Status Heap::Free(void* p) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("freeing shared memory"));
   const uint64_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
-  uint64_t bytes;
+  FreeList::Range range;
   {
     std::lock_guard lock(mutex_);
-    const auto found = allocations_.find(offset);
-    if (found == allocations_.end()) {
+    range = allocations_.extract(offset);
+    if (!range) {
       return MakeStatus(
           Code::kInvalidArgument,
           "freeing shared memory: %p is not the start of a live allocation; freed twice, or not from here?", p);
     }
-    bytes = found->second;
-    allocations_.erase(found);
-    Mark(offset, bytes, false);
-    allocated_.fetch_sub(bytes, std::memory_order_relaxed);
+    Mark(offset, range.mapped(), false);
+    allocated_.fetch_sub(range.mapped(), std::memory_order_relaxed);
   }
   // Between the two locks the range belongs to nobody, so the slow part needs none.
-  Zero(offset, bytes);
+  Zero(offset, range.mapped());
   std::lock_guard lock(mutex_);
-  free_.Give(offset, bytes);
+  free_.Give(std::move(range));
   return Status();
 }
 

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <mutex>
 
 #include "src/base/status.h"
@@ -66,8 +65,8 @@ class Heap {
   std::atomic<uint64_t> allocated_{0};
 
   std::mutex mutex_;
-  FreeList free_;                             // under mutex_
-  std::map<uint64_t, uint64_t> allocations_;  // offset -> bytes, under mutex_
+  FreeList free_;                  // under mutex_
+  FreeList::Ranges allocations_;  // likewise
 };
 
 }  // namespace axccl::shm
