@@ -44,6 +44,7 @@ Case RandomCase(harness::Random* random, int nranks, size_t max_bytes) {
   // Sizes spread over magnitudes: most bugs live near thresholds, and those differ by powers of two.
   size_t bound = 1;
   while (bound < max_bytes && !random->OneIn(8)) bound *= 2;
+  bound = std::min(bound, max_bytes);
   c.count = random->Below(std::max<size_t>(2, bound / harness::TypeBytes(c.type) + 1));
   return c;
 }

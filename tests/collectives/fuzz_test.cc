@@ -82,6 +82,15 @@ void RunProgram(RankContext& context, uint64_t seed) {
   ASSERT_TRUE(runner.Finish());
 }
 
+// The buffers of the programs have room for so much, and no more.
+TEST(Fuzz, CasesKeepToTheirBytes) {
+  Random random(Seed());
+  for (int i = 0; i < 100000; ++i) {
+    const Case c = RandomCase(&random, 5, 300000);
+    ASSERT_LE(c.count * harness::TypeBytes(c.type), 300000u) << c.Text() << ", AXCCL_TEST_SEED=" << Seed();
+  }
+}
+
 TEST(Fuzz, RandomProgramsUnderRandomSettings) {
   const uint64_t end = NowNs() + (FullTests() ? 600'000'000'000u : 20'000'000'000u);
   int runs = 0;

@@ -8,6 +8,8 @@
 namespace axccl::harness {
 namespace {
 
+constexpr size_t kMostIgnored = 4096;  // bytes of a buffer that the call does not touch
+
 bool Decide(Choice choice, Random* random) {
   if (choice == Choice::kRandom) return random->OneIn(2);
   return choice == Choice::kYes;
@@ -48,14 +50,26 @@ CaseRunner::~CaseRunner() {
 }
 
 bool CaseRunner::Fits(const Case& c) const {
-  const size_t elements = c.count * static_cast<size_t>(clique_.nranks());
-  const size_t need = 4 * Arena::Need((elements + 16) * TypeBytes(c.type));
-  for (const MemberArenas& arenas : arenas_) {
-    for (const auto& arena : arenas.by_memory) {
+  const int n = clique_.nranks();
+  const size_t size = TypeBytes(c.type);
+  for (size_t i = 0; i < arenas_.size(); ++i) {
+    const int rank = clique_.rank(static_cast<int>(i));
+    const size_t need = Arena::Need(SendElements(c, n, rank) * size) + Arena::Need(RecvElements(c, n, rank) * size) +
+                        Arena::Need(kMostIgnored) + Arena::Need(size);
+    for (const auto& arena : arenas_[i].by_memory) {
       if (arena->Left() < need) return false;
     }
   }
   return true;
+}
+
+// Whether there is room, if need be once all earlier cases are over.
+bool CaseRunner::MakeRoom(const Case& c) {
+  if (Fits(c)) return true;
+  if (!Finish()) return false;
+  good_ = Fits(c);
+  EXPECT_TRUE(good_) << "the arenas of the test are too small for " << c.Text();
+  return good_;
 }
 
 void CaseRunner::PlaceInPlace(Part* part, size_t misalignment) {
@@ -85,7 +99,7 @@ void CaseRunner::PlaceIgnored(Part* part, Random* random) {
       *side = other;  // what nccl-tests passes for an in-place run
       return;
     default:
-      part->ignored_bytes = std::min<size_t>(part->c.count * TypeBytes(part->c.type), 4096);
+      part->ignored_bytes = std::min<size_t>(part->c.count * TypeBytes(part->c.type), kMostIgnored);
       part->ignored = part->arena->Take(part->ignored_bytes, 0);
       *side = part->ignored;
   }
@@ -169,7 +183,7 @@ ncclResult_t CaseRunner::Launch(const Part& part, cudaStream_t stream) {
 
 bool CaseRunner::Enqueue(const Case& c, const Style& style, int stream) {
   if (!good_ || !context_.Step("%s", c.Text().c_str())) return false;
-  if (!Fits(c) && !Finish()) return false;
+  if (!MakeRoom(c)) return false;
   const size_t first = parts_.size();
   for (int i = 0; i < clique_.size(); ++i) parts_.push_back(Prepare(c, style, i));
   const bool group = clique_.size() > 1;

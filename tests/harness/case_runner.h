@@ -28,7 +28,7 @@ struct Style {
 
 class CaseRunner {
  public:
-  // `arena_bytes`: memory of each kind for each rank; a case that does not fit waits for the earlier ones.
+  // `arena_bytes`: memory of each kind for each rank; a case that does not fit waits for the earlier ones, and fails alone.
   CaseRunner(RankContext& context, Clique& clique, size_t arena_bytes);
   ~CaseRunner();
 
@@ -56,6 +56,7 @@ class CaseRunner {
   };
 
   bool Fits(const Case& c) const;
+  bool MakeRoom(const Case& c);
   Part Prepare(const Case& c, const Style& style, int member);
   void PlaceInPlace(Part* part, size_t misalignment);
   void PlaceIgnored(Part* part, Random* random);
