@@ -6,9 +6,11 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -53,6 +55,26 @@ bool Limit(decltype(RLIMIT_AS) resource, rlim_t value) {
   const bool done = getrlimit(resource, &limit) == 0 && (limit.rlim_cur = value, setrlimit(resource, &limit) == 0);
   EXPECT_TRUE(done) << "setrlimit: " << strerror(errno);
   return done;
+}
+
+bool LocksWithoutLimit() {
+  const pid_t pid = fork();  // there is no way back
+  if (pid == 0) _exit(Limit(RLIMIT_MEMLOCK, 0) && mlockall(MCL_FUTURE) == 0 ? 0 : 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid) << strerror(errno);
+  return status == 0;
+}
+
+bool MayLock(rlim_t bytes) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_max >= bytes;
+}
+
+bool LimitLocking(rlim_t bytes) {
+  // The limit is for those who may not pass it.
+  const bool limited = !LocksWithoutLimit() || setresuid(65534, 65534, 65534) == 0;
+  EXPECT_TRUE(limited) << strerror(errno);
+  return limited && Limit(RLIMIT_MEMLOCK, bytes);
 }
 
 }  // namespace axccl::harness

@@ -27,4 +27,13 @@ bool ReplaceDevShm(const char* options);
 // Lowers the soft limit. False with a GoogleTest failure.
 bool Limit(decltype(RLIMIT_AS) resource, rlim_t value);
 
+// Whether this process may lock any amount of memory (CAP_IPC_LOCK). Root of a container mostly may not.
+bool LocksWithoutLimit();
+
+// Whether it may lock so much.
+bool MayLock(rlim_t bytes);
+
+// Locks no more than that. False with a GoogleTest failure.
+bool LimitLocking(rlim_t bytes);
+
 }  // namespace axccl::harness

@@ -315,8 +315,8 @@ uint64_t ResidentBytes() {
 // mlock(2): MCL_FUTURE locks "all pages which will become mapped", which for a heap would be all of the memory there is.
 TEST(HeapTest, LockedMemory) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
+  if (!harness::LocksWithoutLimit()) GTEST_SKIP() << "this process may lock memory up to a limit only";
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
-    if (geteuid() != 0) GTEST_SKIP() << "needs root to lock without a limit";
     ASSERT_EQ(mlockall(MCL_FUTURE), 0);
     const uint64_t before = ResidentBytes();
     ASSERT_HEAP(heap);
@@ -329,11 +329,13 @@ TEST(HeapTest, LockedMemory) {
     ASSERT_EQ(heap->Allocate(64 * kMiB, 64).value(), p.value());
     EXPECT_TRUE(AllBytes(p.value(), 64 * kMiB, 0));
   });
+}
+
+TEST(HeapTest, LimitedLocking) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
+  if (!harness::MayLock(8 * kMiB)) GTEST_SKIP() << "this process may not lock 8 MiB (ulimit -l)";
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
-    if (geteuid() == 0) {
-      ASSERT_EQ(setresuid(65534, 65534, 65534), 0);  // root's memory is not limited
-    }
-    ASSERT_TRUE(harness::Limit(RLIMIT_MEMLOCK, 8 * kMiB));
+    ASSERT_TRUE(harness::LimitLocking(8 * kMiB));
     ASSERT_EQ(mlockall(MCL_FUTURE), 0);
     const Status status = Heap::Get().status();
     EXPECT_EQ(status.code(), Code::kSystemError);
