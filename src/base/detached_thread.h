@@ -42,7 +42,8 @@ Status StartDetached(const char* what, Fn fn) {
     }).detach();
   } catch (const std::system_error& error) {
     return SystemError(error.code().value(), "%s: no thread can be started; raise the limit of threads (ulimit -u, the pids "
-                       "limit of the container) or of address space (ulimit -v)", what);
+                       "limit of the container), of address space (ulimit -v) or, after mlockall(MCL_FUTURE), of locked "
+                       "memory (ulimit -l)", what);
   } catch (const std::bad_alloc&) {
     return MakeStatus(Code::kSystemError, "%s: no thread can be started: out of memory", what);
   }

@@ -190,7 +190,7 @@ TEST(Limits, Descriptors) {
 // mlock(2), MCL_FUTURE: what is mapped from now on is filled and locked. A heap is address space and must not be.
 TEST(Limits, LockedMemory) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
-  if (geteuid() != 0) GTEST_SKIP() << "needs root to lock without a limit";
+  if (!harness::LocksWithoutLimit()) GTEST_SKIP() << "this process may lock memory up to a limit only";
   RunRanks(Processes(2), [](RankContext& context) {
     ASSERT_EQ(mlockall(MCL_FUTURE), 0);
     UseEverything(context);
@@ -199,6 +199,19 @@ TEST(Limits, LockedMemory) {
     ASSERT_EQ(fscanf(file, "%ld %ld", &size, &resident), 2);
     fclose(file);
     EXPECT_LT(resident * sysconf(_SC_PAGESIZE), 500l << 20);
+  });
+}
+
+// Then there may be no room for the stack of a thread.
+TEST(Limits, LockedMemoryOfTooLittle) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
+  if (!harness::MayLock(8 << 20)) GTEST_SKIP() << "this process may not lock 8 MiB (ulimit -l)";
+  RunRanks(Processes(1), [](RankContext&) {
+    ASSERT_TRUE(harness::LimitLocking(8 << 20));
+    ASSERT_EQ(mlockall(MCL_FUTURE), 0);
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclSystemError);
+    harness::ExpectLastErrorHas({"ulimit -l", "mlockall"});
   });
 }
 
