@@ -4,6 +4,11 @@
 # have_header HEADER: whether the C++ compiler finds it.
 have_header() { echo "#include <$1>" | c++ -E -x c++ - >/dev/null 2>&1; }
 have_command() { command -v "$1" >/dev/null 2>&1; }
+# A compiler cache, and a folder that it may write to: not every user has a home.
+have_cache() {
+  local folder
+  folder=$(ccache -k cache_dir) && mkdir -p "$folder" && [ -w "$folder" ]
+} 2>/dev/null
 have_libfuzzer() {
   echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
     clang++ -fsanitize=fuzzer -x c++ - -o /dev/null 2>/dev/null
@@ -74,14 +79,14 @@ install_packages() {
   fi
 }
 
-# configure FOLDER [OPTION...]: makes a build folder; uses ccache where it is installed.
+# configure FOLDER [OPTION...]: makes a build folder; uses ccache where it can.
 configure() {
   local folder=$1
   shift
   # Paths inside the checkout do not count, so that another clone finds what this one has compiled.
   export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
   local launcher=""
-  have_command ccache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache"
+  have_cache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache"
   cmake -G Ninja -S . -B "$folder" $launcher "$@" >"$folder.configure.log" 2>&1 || {
     cat "$folder.configure.log" >&2
     echo "Configuring $folder failed; the text above says why." >&2
