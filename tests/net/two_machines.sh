@@ -13,7 +13,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 ln -s "$build" "$folder/build" && cd "$folder" || exit 1
 # What the document says to make beforehand.
-export AXCCL_CACHE_DIR=${AXCCL_CACHE_DIR:-$HOME/.cache/axccl} HOME=$folder
+export AXCCL_CACHE_DIR=${AXCCL_CACHE_DIR:-${HOME:-$folder}/.cache/axccl} HOME=$folder
 (umask 077; head -c 32 /dev/urandom | base64 > "$HOME/axccl.secret")
 
 # Blocks as files: 01.a, 01.b, 02.a ..
