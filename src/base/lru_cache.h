@@ -26,13 +26,17 @@ class LruCache {
   // In the place of what the key had.
   Value* Insert(const Key& key, Value value, size_t bytes) {
     Erase(key);
-    order_.push_front(Entry{key, std::move(value), bytes});
-    by_key_.emplace(key, order_.begin());
+    // In both or in none, where one of them throws for want of memory.
+    std::list<Entry> fresh;
+    fresh.push_front(Entry{key, std::move(value), bytes});
+    by_key_.emplace(key, fresh.begin());
+    order_.splice(order_.begin(), fresh);
     bytes_ += bytes;
-    while (bytes_ > most_bytes_ && order_.size() > 1) Erase(Key(order_.back().key));
+    while (bytes_ > most_bytes_ && order_.size() > 1) Erase(order_.back().key);
     return &order_.front().value;
   }
 
+  // `key` may be that of the entry itself.
   void Erase(const Key& key) {
     const auto it = by_key_.find(key);
     if (it == by_key_.end()) return;

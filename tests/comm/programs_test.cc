@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "src/base/lru_cache.h"
 #include "src/exec/outbound.h"
+#include "tests/harness/failing_new.h"
 
 namespace axccl::comm {
 namespace {
@@ -115,6 +118,17 @@ TEST(ProgramsTest, KeepsWhatElseIsNeeded) {
   EXPECT_EQ(Get(&programs, request)->outbound, nullptr);
   request.placement = plan::Placement::Of(std::vector<int>{0, 0, 1, 1});
   EXPECT_NE(Get(&programs, request)->outbound, nullptr);
+}
+
+// What could not be kept for want of memory is not half kept: nobody would ever throw it away.
+TEST(LruCacheTest, KeepsWholeEntriesOnly) {
+  LruCache<int, int> cache(3);
+  for (int key = 0; key < 20; ++key) {
+    harness::FailEachNew([&] { cache.Insert(key, 10 * key, 1); }, [&] { EXPECT_EQ(cache.Find(key), nullptr); });
+    EXPECT_EQ(*cache.Find(key), 10 * key);
+    EXPECT_EQ(cache.size(), static_cast<size_t>(std::min(key + 1, 3)));
+    EXPECT_EQ(cache.bytes(), cache.size());
+  }
 }
 
 }  // namespace
