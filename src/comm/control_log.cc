@@ -112,11 +112,13 @@ Result<LoggedCall> ControlLog::Begin(Making what, Group group) {
 Result<LoggedCall> ControlLog::Continue(const LoggedCall& call, Group group) {
   std::lock_guard lock(mutex_);
   const uint64_t name = NameCall(call.name, group, 0);
-  return Write(Making::kColor, std::move(group), name, 0);
+  AXCCL_ASSIGN_OR_RETURN(LoggedCall rest, Write(Making::kColor, std::move(group), name, 0));
+  rest.split = call.name;
+  return rest;
 }
 
 Result<LoggedCall> ControlLog::Write(Making what, Group group, uint64_t name, uint64_t count) {
-  LoggedCall call{what, name, calls_ % exec::kControlCalls, std::move(group), LoggedCall::Clock::time_point::max()};
+  LoggedCall call{what, name, calls_ % exec::kControlCalls, std::move(group)};
   ControlEntry* const entry = EntryOf(self_, call.place);
   if (StateIn(entry->name.load(std::memory_order_relaxed)) == ControlEntry::kUnderWay)
     return MakeStatus(Code::kInvalidUsage, "%s: %d calls that make communicators from this one are under way; wait for the "
@@ -214,8 +216,9 @@ ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
     const uint64_t state = StateIn(word);
     const bool refused = state == ControlEntry::kRefused;
     if (refused && entry->against.load(std::memory_order_relaxed) == call.name) sight.refuses = entry;
-    if (NameIn(word) == call.name) {
-      sight.same = entry;
+    // A rank may fail in a split when the others have read what it wants there and go on.
+    if (NameIn(word) == call.name || NameIn(word) == call.split) {
+      if (NameIn(word) == call.name) sight.same = entry;
       if (state == ControlEntry::kFailed || refused) sight.failed = entry;
       return;
     }

@@ -32,6 +32,7 @@ struct LoggedCall {
   uint64_t name = 0;
   uint64_t place = 0;      // in the rank's log
   std::vector<int> group;  // ranks that take part, ascending
+  uint64_t split = 0;      // kColor: of this name
   Clock::time_point apart_since = Clock::time_point::max();  // a rank's last call is another one
 };
 
@@ -68,7 +69,7 @@ class ControlLog {
   // What a rank's log says of a call of this rank.
   struct Sight {
     exec::ControlEntry* same = nullptr;     // the rank's part in the call
-    exec::ControlEntry* failed = nullptr;   // it has failed there
+    exec::ControlEntry* failed = nullptr;   // it has failed there, or in the split before
     exec::ControlEntry* refuses = nullptr;  // a call of the rank that does not go with it
     exec::ControlEntry* instead = nullptr;  // its last, where that does not go with it
   };

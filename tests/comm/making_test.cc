@@ -285,6 +285,33 @@ TEST(Making, ASplitEndsWithADeath) {
   });
 }
 
+// What a rank wanted in a split that it has given up is still there to be read.
+TEST(Making, ASplitThatAPeerHasGivenUpEnds) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (int round = 0; round < 5; ++round) {
+      ncclComm_t child = nullptr;
+      if (context.rank() == 0) {
+        ncclConfig_t config = NonBlocking();
+        ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, &config), ncclInProgress);
+        EXPECT_OK(ncclCommAbort(child));
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1) {
+        const int64_t begin = NowNs();
+        EXPECT_NE(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclSuccess);
+        EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
+        ExpectLastErrorHas({"rank 0 aborted"});
+      }
+    }
+    ncclComm_t child = nullptr;
+    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ExpectShape(child, 2, context.rank());
+    ASSERT_OK(ncclCommDestroy(child));
+  });
+}
+
 // AXCCL_INIT_TIMEOUT is how long ranks wait for each other when a communicator is made, however it is made.
 TEST(Making, EveryWayEndsInTime) {
   RunRanks(Processes(3), [](RankContext& context) {
