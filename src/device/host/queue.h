@@ -26,6 +26,7 @@ enum class Poll : uint8_t {
 class Work {
  public:
   virtual ~Work() = default;
+  // Throws nothing, or whoever drives the queue would leave it locked.
   virtual Poll Progress() = 0;
   // The thread that drives this work is about to sleep on `doorbell`: make whoever can unblock it ring. Called before a
   // last Progress().

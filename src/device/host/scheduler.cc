@@ -219,7 +219,7 @@ bool Scheduler::AnyPending() const {
 
 // Yield while things move, park when they stop. Shared by waiting users and the progress thread.
 bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up) {
-  helpers_.fetch_add(1, std::memory_order_seq_cst);
+  const Helping helping(this);
   Doorbells& bells = Doorbells::Process();
   const Patience patience = CurrentPatience();
   bool reached = false, slept = false;
@@ -261,13 +261,19 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
     if (!quiet) sched_yield();
     if (bells.Value(slot) != seen) last_move = Clock::now();  // rung: things move again
   }
-  if (reached && !slept) t_shared_core.YieldingPaid();
-  const bool last_helper = helpers_.fetch_sub(1, std::memory_order_seq_cst) == 1;
-  if (AnyPending()) {
-    Notify();  // sleepers may have counted on this thread
-    if (last_helper) LeftPending();
-  }
+  if (reached && !slept) (void)CatchAll("moving a thread", [] { return t_shared_core.YieldingPaid(), Status(); });
   return reached;
+}
+
+Scheduler::Helping::Helping(Scheduler* scheduler) : scheduler_(scheduler) {
+  scheduler_->helpers_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+Scheduler::Helping::~Helping() {
+  const bool last_helper = scheduler_->helpers_.fetch_sub(1, std::memory_order_seq_cst) == 1;
+  if (!scheduler_->AnyPending()) return;
+  scheduler_->Notify();  // sleepers may have counted on this thread
+  if (last_helper) scheduler_->LeftPending();
 }
 
 void Scheduler::LeftPending() {

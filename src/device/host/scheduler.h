@@ -80,6 +80,17 @@ class Scheduler {
   template <class Done>
   bool SpinUntil(Queue* own, Done& done);
   bool WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up);
+  // A user thread inside WaitSlow, however it leaves: done() and give_up() may throw.
+  class Helping {
+   public:
+    explicit Helping(Scheduler* scheduler);
+    ~Helping();
+    Helping(const Helping&) = delete;
+    Helping& operator=(const Helping&) = delete;
+
+   private:
+    Scheduler* const scheduler_;
+  };
   friend class StepsUnderWay;
   template <class F>
   void ForEachQueue(F f) const;
@@ -97,7 +108,7 @@ class Scheduler {
   enum ProgressState : uint32_t { kAbsent, kAsleep, kDozing, kActive };
   std::atomic<uint32_t> progress_state_{kAbsent};
   std::atomic<uint32_t> progress_wake_{0};
-  std::atomic<uint32_t> helpers_{0};   // user threads inside WaitSlow
+  std::atomic<uint32_t> helpers_{0};   // see Helping
   std::atomic<uint32_t> activity_{0};  // bumped by LeftPending, read by the dozing progress thread
 };
 

@@ -185,6 +185,7 @@ void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, std::vec
   auto item = std::make_unique<Item>();
   item->after = std::move(after);
   std::erase_if(item->after, [](const Mark& mark) { return mark.Reached(); });
+  item->places.reserve(1);  // a ticket that is taken and that nobody completes holds back its stream for ever
   {
     std::lock_guard lock(device->submission());
     device->AddLegacyMarks(stream, &item->after);

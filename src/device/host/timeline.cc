@@ -1,9 +1,46 @@
 #include "src/device/host/timeline.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace axccl::device::host {
+
+// ---- waiters ----
+
+Waiters::Link Waiters::Meld(Link a, Link b) {
+  if (a == nullptr) return b;
+  if (b == nullptr) return a;
+  if (b->ticket_ < a->ticket_) std::swap(a, b);
+  b->beside_ = std::move(a->below_);
+  a->below_ = std::move(b);
+  return a;
+}
+
+void Waiters::Add(uint64_t ticket, std::unique_ptr<Waiter> waiter) {
+  waiter->ticket_ = ticket;
+  top_ = Meld(std::move(top_), std::move(waiter));
+}
+
+std::unique_ptr<Waiter> Waiters::Take() {
+  Link taken = std::move(top_);
+  // In pairs first, and those one after the other: so what many are added to costs each of them but its logarithm.
+  Link left = std::move(taken->below_), pairs;
+  while (left != nullptr) {
+    Link second = std::move(left->beside_);
+    Link rest = second != nullptr ? std::move(second->beside_) : nullptr;
+    Link pair = Meld(std::move(left), std::move(second));
+    pair->beside_ = std::move(pairs);
+    pairs = std::move(pair);
+    left = std::move(rest);
+  }
+  while (pairs != nullptr) {
+    Link rest = std::move(pairs->beside_);
+    top_ = Meld(std::move(top_), std::move(pairs));
+    pairs = std::move(rest);
+  }
+  return taken;
+}
+
+// ---- timelines ----
 
 bool Timeline::Park(uint64_t ticket, std::unique_ptr<Waiter>* waiter) {
   std::lock_guard lock(waiters_mutex_);
@@ -14,23 +51,22 @@ bool Timeline::Park(uint64_t ticket, std::unique_ptr<Waiter>* waiter) {
     has_waiters_.store(!waiters_.empty(), std::memory_order_relaxed);
     return false;
   }
-  waiters_.push_back(Parked{ticket, std::move(*waiter)});
-  std::push_heap(waiters_.begin(), waiters_.end());
+  waiters_.Add(ticket, std::move(*waiter));
   return true;
 }
 
 void Timeline::LetWaitersGoOn() {
-  std::vector<std::unique_ptr<Waiter>> reached;
+  Waiters reached;
   {
     std::lock_guard lock(waiters_mutex_);
-    while (!waiters_.empty() && Reached(waiters_.front().ticket)) {
-      std::pop_heap(waiters_.begin(), waiters_.end());
-      reached.push_back(std::move(waiters_.back().waiter));
-      waiters_.pop_back();
+    while (!waiters_.empty() && Reached(waiters_.lowest())) {
+      const uint64_t ticket = waiters_.lowest();
+      reached.Add(ticket, waiters_.Take());
     }
     has_waiters_.store(!waiters_.empty(), std::memory_order_relaxed);
   }
-  for (std::unique_ptr<Waiter>& waiter : reached) {
+  while (!reached.empty()) {
+    std::unique_ptr<Waiter> waiter = reached.Take();
     Waiter* const one = waiter.get();
     one->GoOn(std::move(waiter));
   }

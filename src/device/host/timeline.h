@@ -14,17 +14,38 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "src/base/status.h"
 
 namespace axccl::device::host {
 
-// Something that goes on once a timeline has got somewhere.
+// Something that goes on once a timeline has got somewhere. It is linked by itself: to park it, or to let it go on, must not
+// need memory, as nobody could do without.
 class Waiter {
  public:
   virtual ~Waiter() = default;
   virtual void GoOn(std::unique_ptr<Waiter> self) = 0;
+
+ private:
+  friend class Waiters;
+  uint64_t ticket_ = 0;
+  std::unique_ptr<Waiter> below_, beside_;
+};
+
+// By ticket: a pairing heap. No waiter is above one of a lower ticket.
+class Waiters {
+ public:
+  bool empty() const { return top_ == nullptr; }
+  uint64_t lowest() const { return top_->ticket_; }
+  void Add(uint64_t ticket, std::unique_ptr<Waiter> waiter);
+  // The one with the lowest ticket.
+  std::unique_ptr<Waiter> Take();
+
+ private:
+  using Link = std::unique_ptr<Waiter>;
+  static Link Meld(Link a, Link b);
+
+  Link top_;
 };
 
 class Timeline {
@@ -61,11 +82,6 @@ class Timeline {
   Status TakeError();
 
  private:
-  struct Parked {
-    uint64_t ticket;
-    std::unique_ptr<Waiter> waiter;
-    bool operator<(const Parked& other) const { return ticket > other.ticket; }  // the lowest is on top of the heap
-  };
   void LetWaitersGoOn();
 
   std::atomic<uint64_t> issued_{0};
@@ -73,7 +89,7 @@ class Timeline {
   std::atomic<bool> has_waiters_{false};
   std::atomic<bool> has_error_{false};
   std::mutex waiters_mutex_;
-  std::vector<Parked> waiters_;  // a heap
+  Waiters waiters_;
   std::mutex error_mutex_;
   Status error_;
 };

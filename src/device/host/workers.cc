@@ -22,7 +22,7 @@ Workers& Workers::Process() {
 Workers::Lease::~Lease() {
   if (!held_) return;
   std::lock_guard lock(Process().mutex_);
-  --Process().leases_;
+  Process().places_.pop_front();
 }
 
 Status Workers::Start() {
@@ -34,13 +34,14 @@ Status Workers::Start() {
 Result<Workers::Lease> Workers::Take() {
   std::lock_guard lock(mutex_);
   if (threads_.load() == 0) AXCCL_RETURN_IF_ERROR(Start());
-  ++leases_;
+  places_.emplace_back();
   return Lease(true);
 }
 
-void Workers::Run(std::function<void()> fn) {
+void Workers::Run(std::function<void()> fn) noexcept {
   std::lock_guard lock(mutex_);
-  queue_.push_back(std::move(fn));
+  places_.front() = std::move(fn);
+  queue_.splice(queue_.end(), places_, places_.begin());
   if (static_cast<int>(queue_.size()) <= idle_) {
     wake_.notify_one();
   } else if (!Start().ok()) {
@@ -62,13 +63,13 @@ void Workers::Loop() {
       ++idle_;
       const bool woken = wake_.wait_for(lock, kIdle, [&] { return !queue_.empty(); });
       --idle_;
-      if (!woken && (threads_.load() > 1 || leases_ == 0)) {
+      if (!woken && (threads_.load() > 1 || places_.empty())) {
         threads_.fetch_sub(1);
         return;
       }
     }
-    auto fn = std::move(queue_.front());
-    queue_.pop_front();
+    auto fn = std::exchange(queue_.front(), nullptr);
+    places_.splice(places_.end(), queue_, queue_.begin());
     lock.unlock();
     fn();
     fn = nullptr;

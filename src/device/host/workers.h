@@ -1,14 +1,15 @@
 // The threads that run what may block: as many as host functions run at once, as far as threads can be had.
 //
-// Work that needs a worker takes a lease before it is enqueued. While there are leases there is a worker, so what is enqueued
-// will run, in turn with others where the system grants no more threads (as CUDA allows: host functions "may be serialized").
+// Work that needs a worker takes a lease before it is enqueued, and with it a place to be enqueued at: Run fails for want of
+// nothing. While there are leases there is a worker, so what is enqueued will run, in turn with others where the system grants
+// no more threads (as CUDA allows: host functions "may be serialized").
 // Workers without work end after a while, but for that one. Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <utility>
 
@@ -37,7 +38,7 @@ class Workers {
   Result<Lease> Take();
 
   // Runs fn on a worker. The caller has a lease that lasts until fn has run.
-  void Run(std::function<void()> fn);
+  void Run(std::function<void()> fn) noexcept;
   // Tries again to start the threads that were lacking.
   void StartLacking() {
     if (lacking_.load(std::memory_order_relaxed)) Retry();
@@ -54,9 +55,10 @@ class Workers {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::function<void()>> queue_;  // guarded by mutex_, as the next two
+  // Guarded by mutex_, as the next two.
+  std::list<std::function<void()>> queue_;
+  std::list<std::function<void()>> places_;  // one for each lease whose work is not in the queue
   int idle_ = 0;
-  int leases_ = 0;
   std::atomic<int> threads_{0};  // written under mutex_
   std::atomic<bool> lacking_{false};
 };
