@@ -219,6 +219,16 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
   auto item = std::make_unique<device::host::Item>();
   item->work = wait;
   device::host::Queue* const queue = comm_->device()->queue();
+  // Whatever ends the wait, nobody goes on with what it has enqueued.
+  struct CancelAtEnd {
+    Wait* const wait;
+    device::host::Queue* const queue;
+    ~CancelAtEnd() {
+      if (wait->done()) return;
+      wait->Cancel();
+      queue->Drive();
+    }
+  } const cancel{wait.get(), queue};
   queue->Push(std::move(item));
   // What is a reason to stop may have come after what is waited for. So it is told to others only when the wait is over.
   Trouble trouble;
@@ -229,8 +239,6 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
         return !trouble.why.ok();
       });
   if (!done) {
-    wait->Cancel();
-    queue->Drive();
     End(trouble);
     return trouble.why;
   }

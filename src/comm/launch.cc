@@ -51,7 +51,11 @@ class Launch : public device::host::Work {
     for (const exec::Call& copy : copies_) exec::CopyLocally(copy);
     copies_.clear();
     const Poll poll = lines_.Progress();
-    return poll == Poll::kBlocked && StandsStill() ? Poll::kAgain : poll;
+    if (poll != Poll::kBlocked) return poll;
+    // A look that there is no memory for is made again.
+    bool stands_still = false;
+    (void)CatchAll("looking for ranks that wait for each other", [&] { return stands_still = StandsStill(), Status(); });
+    return stands_still ? Poll::kAgain : Poll::kBlocked;
   }
 
   void Arm(int doorbell) override { lines_.Arm(doorbell); }

@@ -84,7 +84,11 @@ Poll Operation::Progress() try {
 } catch (abi::__forced_unwind&) {
   throw;
 } catch (...) {
-  return Fail(StatusOfException(plan::KindName(call_.kind)));
+  const Status thrown = StatusOfException(plan::KindName(call_.kind));
+  // The communicator has failed in any case, and this operation leaves in its next step where there was no memory for that.
+  Poll poll = Poll::kAgain;
+  (void)CatchAll("leaving", [&] { return poll = Fail(thrown), Status(); });
+  return poll;
 }
 
 // Before the first operation of a channel: no rank goes on before all have found each other, for one that is done may take

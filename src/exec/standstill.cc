@@ -111,6 +111,7 @@ void Standstill::Tell(const Step& step) {
   told.words[WaitBoard::kChecksum] = told.Checksum();
   auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.main == step.main; });
   if (held == held_.end()) {
+    held_.reserve(held_.size() + 1);  // before a board is taken that nobody would give back
     WaitBoard* free = nullptr;
     for (WaitBoard& board : own.header->boards) {
       uint64_t nobody = 0;
