@@ -16,6 +16,21 @@
 #include <cstring>
 
 namespace axccl::harness {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+
+// In a child, as there is no way back.
+template <class Fn>
+bool ChildCan(Fn try_it) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(try_it() ? 0 : 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid) << strerror(errno);
+  return status == 0;
+}
+
+}  // namespace
 
 bool Refuse(const std::vector<Refused>& calls) {
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
@@ -57,12 +72,16 @@ bool Limit(decltype(RLIMIT_AS) resource, rlim_t value) {
   return done;
 }
 
+bool MayActForOthers() {
+  return geteuid() == 0 && ChildCan([] {
+           const int file = memfd_create("a file to be given away", MFD_CLOEXEC);
+           return fchown(file, kNobody, kNobody) == 0 && setresgid(kNobody, kNobody, kNobody) == 0 &&
+                  setresuid(kNobody, kNobody, kNobody) == 0;
+         });
+}
+
 bool LocksWithoutLimit() {
-  const pid_t pid = fork();  // there is no way back
-  if (pid == 0) _exit(Limit(RLIMIT_MEMLOCK, 0) && mlockall(MCL_FUTURE) == 0 ? 0 : 1);
-  int status = -1;
-  EXPECT_EQ(waitpid(pid, &status, 0), pid) << strerror(errno);
-  return status == 0;
+  return ChildCan([] { return Limit(RLIMIT_MEMLOCK, 0) && mlockall(MCL_FUTURE) == 0; });
 }
 
 bool MayLock(rlim_t bytes) {
@@ -72,7 +91,7 @@ bool MayLock(rlim_t bytes) {
 
 bool LimitLocking(rlim_t bytes) {
   // The limit is for those who may not pass it.
-  const bool limited = !LocksWithoutLimit() || setresuid(65534, 65534, 65534) == 0;
+  const bool limited = !LocksWithoutLimit() || setresuid(kNobody, kNobody, kNobody) == 0;
   EXPECT_TRUE(limited) << strerror(errno);
   return limited && Limit(RLIMIT_MEMLOCK, bytes);
 }

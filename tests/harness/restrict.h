@@ -27,6 +27,9 @@ bool ReplaceDevShm(const char* options);
 // Lowers the soft limit. False with a GoogleTest failure.
 bool Limit(decltype(RLIMIT_AS) resource, rlim_t value);
 
+// Whether this process is root and may give files to other users, and become them: a container may keep that from root.
+bool MayActForOthers();
+
 // Whether this process may lock any amount of memory (CAP_IPC_LOCK). Root of a container mostly may not.
 bool LocksWithoutLimit();
 
