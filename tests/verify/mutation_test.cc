@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <tuple>
@@ -30,6 +29,7 @@
 #include "src/verify/verify.h"
 #include "tests/algo/cases.h"
 #include "tests/harness/random.h"
+#include "tests/harness/run_ranks.h"
 #include "tests/verify/interpreter.h"
 #include "tests/verify/model.h"
 
@@ -39,22 +39,7 @@ namespace {
 using plan::Contract;
 using plan::Schedule;
 
-#if defined(__has_feature)
-#define AXCCL_HAS_FEATURE(feature) __has_feature(feature)
-#else
-#define AXCCL_HAS_FEATURE(feature) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || AXCCL_HAS_FEATURE(address_sanitizer) || \
-    AXCCL_HAS_FEATURE(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
-bool Full() {
-  const char* value = std::getenv("AXCCL_TEST_FULL");
-  return value != nullptr && std::string_view(value) == "1";
-}
+const bool sanitized = harness::TimeScale() != 1;
 
 // One in how many: of all mutants the verifier sees, of those it accepts the model and the interpreter see.
 struct Sampling {
@@ -63,9 +48,9 @@ struct Sampling {
 };
 
 Sampling SamplingFor(int ranks) {
-  if (Full()) return {1, 1};
+  if (harness::FullTests()) return {1, 1};
   Sampling s = ranks <= 4 ? Sampling{1, 1} : ranks <= 6 ? Sampling{1, 6} : Sampling{3, 6};
-  if (kSanitized) s = ranks <= 3 ? Sampling{4, 2} : Sampling{s.mutants * 100, s.accepted};
+  if (sanitized) s = ranks <= 3 ? Sampling{4, 2} : Sampling{s.mutants * 100, s.accepted};
   return s;
 }
 
@@ -211,7 +196,7 @@ class RejectionTest : public ::testing::TestWithParam<int> {};
 TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   harness::Random random(harness::Seed());
-  const uint64_t one_in = Full() ? 1 : kSanitized ? 40 : GetParam() <= 3 ? 1 : 6;
+  const uint64_t one_in = harness::FullTests() ? 1 : sanitized ? 40 : GetParam() <= 3 ? 1 : 6;
   long faults = 0, harmless_leaks = 0, order_faults = 0, failed_runs = 0;
   const auto check = [&](const Contract& contract, std::string_view algorithm, const plan::Placement& placement = {}) {
     const Schedule original = algo::Generate(contract, algorithm, 1, placement).value();
@@ -261,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RejectionTest, ::testing::Range(2, 5));
 TEST(WalkTest, WhatIsAcceptedIsRight) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   harness::Random random(harness::Seed());
-  const int proposals = Full() ? 2000 : kSanitized ? 8 : 80;
+  const int proposals = harness::FullTests() ? 2000 : sanitized ? 8 : 80;
   long proposed = 0, accepted = 0, longest = 0;
   const auto walk = [&](Schedule at, const std::string& name) {
     long steps = 0;
@@ -312,7 +297,7 @@ TEST(InterpreterTest, GeneratedSchedulesRunRight) {
     algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
       const int lanes = 1 + static_cast<int>(random.Below(3));
       const Schedule schedule = algo::Generate(contract, algorithm, lanes).value();
-      EXPECT_EQ(RunSome(schedule, random.Next(), kSanitized ? 2 : 5), "") << algo::Describe(contract, algorithm, lanes);
+      EXPECT_EQ(RunSome(schedule, random.Next(), sanitized ? 2 : 5), "") << algo::Describe(contract, algorithm, lanes);
     });
   }
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
