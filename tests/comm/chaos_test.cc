@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/harness/client.h"
+#include "tests/harness/case_runner.h"
 #include "tests/harness/element.h"
 #include "tests/harness/oracle.h"
 #include "tests/harness/random.h"
@@ -45,20 +45,6 @@ constexpr int kInitCell = 0;  // + rank: 1 + the result of its initialisation
 
 constexpr std::array kCalls = {Call::kAllReduce, Call::kReduce, Call::kReduceScatter, Call::kBroadcast, Call::kAllGather,
                                Call::kAllToAll, Call::kGather, Call::kScatter};
-
-ncclResult_t Enqueue(const Case& c, const void* send, void* recv, ncclComm_t comm, cudaStream_t stream) {
-  const ncclRedOp_t op = c.fold == Fold::kMax ? ncclMax : ncclSum;
-  switch (c.call) {
-    case Call::kAllReduce: return ncclAllReduce(send, recv, c.count, c.type, op, comm, stream);
-    case Call::kReduce: return ncclReduce(send, recv, c.count, c.type, op, c.root, comm, stream);
-    case Call::kReduceScatter: return ncclReduceScatter(send, recv, c.count, c.type, op, comm, stream);
-    case Call::kBroadcast: return ncclBroadcast(send, recv, c.count, c.type, c.root, comm, stream);
-    case Call::kAllGather: return ncclAllGather(send, recv, c.count, c.type, comm, stream);
-    case Call::kAllToAll: return ncclAlltoAll(send, recv, c.count, c.type, comm, stream);
-    case Call::kGather: return ncclGather(send, recv, c.count, c.type, c.root, comm, stream);
-    default: return ncclScatter(send, recv, c.count, c.type, c.root, comm, stream);
-  }
-}
 
 // Memory of a rank's operands, as ncclMemAlloc or malloc gives it.
 class Memory {
@@ -92,7 +78,7 @@ ncclResult_t RunCase(const Case& c, int n, int rank, bool mapped, ncclComm_t com
   const Memory send(harness::SendElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
   const Memory recv(harness::RecvElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
   harness::FillSend(c, n, rank, send.get());
-  const ncclResult_t called = Enqueue(c, send.get(), recv.get(), comm, Cuda(stream));
+  const ncclResult_t called = harness::Launch(c, send.get(), recv.get(), harness::BuiltinOp(c.fold), comm, Cuda(stream));
   const ncclResult_t ended = axcclStreamSynchronize(stream);
   if (called != ncclSuccess || ended != ncclSuccess) return called != ncclSuccess ? called : ended;
   EXPECT_EQ(harness::CheckRecv(c, n, rank, recv.get()), "") << c.Text();

@@ -23,13 +23,27 @@ void OverwrittenRange(const Case& c, int nranks, int rank, size_t* begin, size_t
   *end = *begin + c.count;
 }
 
+}  // namespace
+
 ncclRedOp_t BuiltinOp(Fold fold) {
   constexpr ncclRedOp_t kOps[kNumFolds] = {ncclSum, ncclProd, ncclMax, ncclMin,         ncclAvg,       ncclSum,
                                            axcclAnd, axcclOr, axcclXor, axcclLogicalAnd, axcclLogicalOr};
   return kOps[static_cast<int>(fold)];
 }
 
-}  // namespace
+ncclResult_t Launch(const Case& c, const void* send, void* recv, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  switch (c.call) {
+    case Call::kAllReduce: return ncclAllReduce(send, recv, c.count, c.type, op, comm, stream);
+    case Call::kReduce: return ncclReduce(send, recv, c.count, c.type, op, c.root, comm, stream);
+    case Call::kReduceScatter: return ncclReduceScatter(send, recv, c.count, c.type, op, comm, stream);
+    case Call::kBroadcast: return ncclBroadcast(send, recv, c.count, c.type, c.root, comm, stream);
+    case Call::kBcast: return ncclBcast(recv, c.count, c.type, c.root, comm, stream);
+    case Call::kAllGather: return ncclAllGather(send, recv, c.count, c.type, comm, stream);
+    case Call::kAllToAll: return ncclAlltoAll(send, recv, c.count, c.type, comm, stream);
+    case Call::kGather: return ncclGather(send, recv, c.count, c.type, c.root, comm, stream);
+    default: return ncclScatter(send, recv, c.count, c.type, c.root, comm, stream);
+  }
+}
 
 CaseRunner::CaseRunner(RankContext& context, Clique& clique, size_t arena_bytes) : context_(context), clique_(clique) {
   for (int i = 0; i < clique.size(); ++i) {
@@ -135,50 +149,20 @@ CaseRunner::Part CaseRunner::Prepare(const Case& c, const Style& style, int memb
   return part;
 }
 
-ncclResult_t CaseRunner::LaunchFold(const Part& part, cudaStream_t stream) {
+ncclResult_t CaseRunner::LaunchPart(const Part& part, cudaStream_t stream) {
   const Case& c = part.c;
   const ncclComm_t comm = clique_.comm(part.member);
   ncclRedOp_t op = BuiltinOp(c.fold);
-  if (part.scalar != nullptr) {
-    const bool device = (c.seed & 1) != 0;
-    const ncclResult_t made = ncclRedOpCreatePreMulSum(
-        &op, part.scalar, c.type, device ? ncclScalarDevice : ncclScalarHostImmediate, comm);
-    if (made != ncclSuccess) return made;
-    // An immediate scalar has been read: what follows must not matter.
-    if (!device) std::memset(part.scalar, 0xee, TypeBytes(c.type));
-  }
-  ncclResult_t result = ncclSuccess;
-  if (c.call == Call::kAllReduce) {
-    result = ncclAllReduce(part.send, part.recv, c.count, c.type, op, comm, stream);
-  } else if (c.call == Call::kReduce) {
-    result = ncclReduce(part.send, part.recv, c.count, c.type, op, c.root, comm, stream);
-  } else {
-    result = ncclReduceScatter(part.send, part.recv, c.count, c.type, op, comm, stream);
-  }
-  if (part.scalar == nullptr) return result;
+  if (part.scalar == nullptr) return Launch(c, part.send, part.recv, op, comm, stream);
+  const bool device = (c.seed & 1) != 0;
+  const ncclResult_t made = ncclRedOpCreatePreMulSum(
+      &op, part.scalar, c.type, device ? ncclScalarDevice : ncclScalarHostImmediate, comm);
+  if (made != ncclSuccess) return made;
+  // An immediate scalar has been read: what follows must not matter.
+  if (!device) std::memset(part.scalar, 0xee, TypeBytes(c.type));
+  const ncclResult_t result = Launch(c, part.send, part.recv, op, comm, stream);
   const ncclResult_t destroyed = ncclRedOpDestroy(op, comm);
   return result != ncclSuccess ? result : destroyed;
-}
-
-ncclResult_t CaseRunner::Launch(const Part& part, cudaStream_t stream) {
-  const Case& c = part.c;
-  const ncclComm_t comm = clique_.comm(part.member);
-  switch (c.call) {
-    case Call::kBroadcast:
-      return ncclBroadcast(part.send, part.recv, c.count, c.type, c.root, comm, stream);
-    case Call::kBcast:
-      return ncclBcast(part.recv, c.count, c.type, c.root, comm, stream);
-    case Call::kAllGather:
-      return ncclAllGather(part.send, part.recv, c.count, c.type, comm, stream);
-    case Call::kAllToAll:
-      return ncclAlltoAll(part.send, part.recv, c.count, c.type, comm, stream);
-    case Call::kGather:
-      return ncclGather(part.send, part.recv, c.count, c.type, c.root, comm, stream);
-    case Call::kScatter:
-      return ncclScatter(part.send, part.recv, c.count, c.type, c.root, comm, stream);
-    default:
-      return LaunchFold(part, stream);
-  }
 }
 
 bool CaseRunner::Enqueue(const Case& c, const Style& style, int stream) {
@@ -189,7 +173,7 @@ bool CaseRunner::Enqueue(const Case& c, const Style& style, int stream) {
   const bool group = clique_.size() > 1;
   if (group) good_ = ncclGroupStart() == ncclSuccess && good_;
   for (size_t i = first; i < parts_.size(); ++i) {
-    const ncclResult_t result = Launch(parts_[i], Cuda(clique_.stream(parts_[i].member, stream)));
+    const ncclResult_t result = LaunchPart(parts_[i], Cuda(clique_.stream(parts_[i].member, stream)));
     EXPECT_OK(result) << c.Text();
     good_ = good_ && result == ncclSuccess;
   }

@@ -26,6 +26,11 @@ struct Style {
   Choice misaligned = Choice::kRandom;  // start at a multiple of the element only
 };
 
+// The operation that folds so, where there is one that need not be created.
+ncclRedOp_t BuiltinOp(Fold fold);
+// Makes the call that `c` stands for, with `op` if it folds.
+ncclResult_t Launch(const Case& c, const void* send, void* recv, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+
 class CaseRunner {
  public:
   // `arena_bytes`: memory of each kind for each rank; a case that does not fit waits for the earlier ones, and fails alone.
@@ -60,8 +65,7 @@ class CaseRunner {
   Part Prepare(const Case& c, const Style& style, int member);
   void PlaceInPlace(Part* part, size_t misalignment);
   void PlaceIgnored(Part* part, Random* random);
-  ncclResult_t Launch(const Part& part, cudaStream_t stream);
-  ncclResult_t LaunchFold(const Part& part, cudaStream_t stream);
+  ncclResult_t LaunchPart(const Part& part, cudaStream_t stream);
   std::string Check(const Part& part) const;
 
   RankContext& context_;
