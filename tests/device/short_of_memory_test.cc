@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "src/device/host/current.h"
 #include "src/device/host/stream.h"
 #include "src/device/host/workers.h"
 #include "tests/device/work.h"
@@ -79,6 +80,16 @@ TEST(ShortOfMemory, WhatIsRefusedHoldsNothingBack) {
   EXPECT_GT(FailEachNew(submit, [&] { EXPECT_TRUE(device->null_stream()->timeline()->Idle()); }), 0);
   gate->open = true;
   EXPECT_TRUE(WaitThrough(device->queue(), [&] { return device->null_stream()->timeline()->Idle(); }));
+}
+
+// A thread that was refused a device has none, and one that has one keeps it.
+TEST(ShortOfMemory, ADeviceIsClaimedOrNot) {
+  int first = -1, second = -1;
+  std::thread([&] {
+    EXPECT_GT(FailEachNew([&] { first = ClaimDevice().value(); }, [&] { EXPECT_EQ(first, -1); }), 0);
+    std::thread([&] { second = ClaimDevice().value(); }).join();
+  }).join();
+  EXPECT_NE(first, second);
 }
 
 // A wait that ends with an exception: nobody drives any more what this thread did, and others must.

@@ -60,9 +60,9 @@ int CurrentDevice() {
 
 Result<int> ClaimDevice() {
   if (t_device >= 0) return t_device;
-  AXCCL_ASSIGN_OR_RETURN(DeviceHold claim, Device::Claim());
-  t_device = claim->ordinal();
-  PerThread<Uses>::Get().claim = std::move(claim);
+  Uses& uses = PerThread<Uses>::Get();
+  AXCCL_ASSIGN_OR_RETURN(uses.claim, Device::Claim());
+  t_device = uses.claim->ordinal();
   return t_device;
 }
 
