@@ -58,6 +58,7 @@ bool ControlExchange::Free(const Use& use) const {
 }
 
 int ControlExchange::TryTake(const LoggedCall& call) {
+  if (!log_.IsTurnOf(call)) return -1;
   std::lock_guard lock(mutex_);
   const auto use = std::find_if(uses_.begin(), uses_.end(), [this](const Use& other) { return Free(other); });
   if (use == uses_.end()) return -1;
@@ -76,6 +77,7 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   std::atomic<uint64_t>& tag = layout_.ControlTagOf(block_, slot, round)->value;
   std::atomic<uint64_t>* const words = layout_.ContributionOf(block_, slot, round);
   tag.store(0, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_release);  // before what follows: others may be reading
   StoreWords(data, bytes, words);
   tag.store(TagOf(call.name, round), std::memory_order_seq_cst);
   const auto offset_of = [&](const void* p) { return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_); };
@@ -154,8 +156,13 @@ class MakingCall::Wait : public device::host::Work {
   std::atomic<bool> done_{false};
 };
 
-MakingCall::MakingCall(std::shared_ptr<Communicator> comm, LoggedCall call)
-    : comm_(std::move(comm)), call_(std::move(call)) {}
+MakingCall::MakingCall(std::shared_ptr<Communicator> comm) : comm_(std::move(comm)) {}
+
+Status MakingCall::Begin(Making what, std::vector<int> group) {
+  AXCCL_ASSIGN_OR_RETURN(call_, comm_->control().log().Begin(what, std::move(group)));
+  ended_ = false;
+  return Status();
+}
 
 MakingCall::~MakingCall() {
   if (!ended_) Fail(MakeStatus(Code::kInvalidUsage, "%s was not carried out, as its group failed", NameOf(call_.what)));
@@ -254,6 +261,7 @@ void MakingCall::End(const Trouble& trouble) {
     comm_->control().log().Fail(call_, trouble);
   }
   if (slot_ >= 0) comm_->control().Leave(std::exchange(slot_, -1), !trouble.why.ok());
+  Scheduler::Process().Notify();  // who waits for a slot
 }
 
 void MakingCall::Fail(const Status& reason) {
@@ -264,17 +272,19 @@ void MakingCall::Finish() {
   if (!ended_) End({});
 }
 
-Result<std::shared_ptr<MakingCall>> MakingCall::Continue(std::vector<int> group) {
-  AXCCL_ASSIGN_OR_RETURN(LoggedCall call, comm_->control().log().Continue(call_, std::move(group)));
-  auto rest = std::make_shared<MakingCall>(comm_, std::move(call));
+std::shared_ptr<MakingCall> MakingCall::Continue(std::vector<int> group) {
+  auto rest = std::make_shared<MakingCall>(comm_);
+  rest->call_ = comm_->control().log().Continue(call_, std::move(group));
+  rest->ended_ = false;
   rest->SetLimits(deadline_, abort_);
   return rest;
 }
 
 Result<std::shared_ptr<MakingCall>> BeginMaking(const std::shared_ptr<Communicator>& comm, Making what,
                                                 std::vector<int> group) {
-  AXCCL_ASSIGN_OR_RETURN(LoggedCall call, comm->control().log().Begin(what, std::move(group)));
-  return std::make_shared<MakingCall>(comm, std::move(call));
+  auto call = std::make_shared<MakingCall>(comm);
+  AXCCL_RETURN_IF_ERROR(call->Begin(what, std::move(group)));
+  return call;
 }
 
 }  // namespace axccl::comm

@@ -27,8 +27,10 @@ class Communicator;
 class MakingCall : public Exchange {
  public:
   using Clock = std::chrono::steady_clock;
-  MakingCall(std::shared_ptr<Communicator> comm, LoggedCall call);
+  // Begins with Begin.
+  explicit MakingCall(std::shared_ptr<Communicator> comm);
   ~MakingCall() override;
+  Status Begin(Making what, std::vector<int> group);
   const std::vector<int>& group() const { return call_.group; }
   const std::shared_ptr<Communicator>& comm() const { return comm_; }
 
@@ -40,7 +42,7 @@ class MakingCall : public Exchange {
   void Fail(const Status& reason) override;
   void Finish();
   // What some of the ranks of a split do further.
-  Result<std::shared_ptr<MakingCall>> Continue(std::vector<int> group);
+  std::shared_ptr<MakingCall> Continue(std::vector<int> group);
 
  private:
   class Wait;
@@ -54,7 +56,7 @@ class MakingCall : public Exchange {
   const std::atomic<bool>* abort_ = nullptr;
   int slot_ = -1;
   uint64_t round_ = 0;
-  bool ended_ = false;
+  bool ended_ = true;
 };
 
 // The slots and the log of a rank.
@@ -64,7 +66,7 @@ class ControlExchange {
   ControlExchange(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout, int self);
   ControlLog& log() { return log_; }
 
-  // A slot for the call, -1 while there is none.
+  // A slot for the call, -1 while there is none or it is not its turn.
   int TryTake(const LoggedCall& call);
   // The call has ended; others may still read the slot.
   void Leave(int slot, bool failed);

@@ -16,6 +16,12 @@ using exec::ControlEntry;
 // threads that are not as quick as this rank's.
 constexpr std::chrono::milliseconds kGrace(600);
 
+// Calls of a rank that may be under way: a split takes two entries of the log.
+constexpr size_t kMostUnderWay = exec::kControlCalls / 2;
+// Of these the first so many contribute. Were slots given to whoever comes, a rank's might all be with calls that its peers come
+// to later, and theirs with others. Some remain for calls that have ended here, and that others have still to read.
+constexpr ptrdiff_t kAtATime = exec::kControlSlots / 2;
+
 constexpr uint64_t NameIn(uint64_t word) { return word & ~uint64_t{ControlEntry::kStateBits}; }
 constexpr uint64_t StateIn(uint64_t word) { return word & ControlEntry::kStateBits; }
 
@@ -104,26 +110,40 @@ void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
 
 Result<LoggedCall> ControlLog::Begin(Making what, Group group) {
   std::lock_guard lock(mutex_);
-  const uint64_t count = ++counts_[group];
-  const uint64_t name = NameCall(0, group, count);
-  return Write(what, std::move(group), name, count);
+  if (under_way_.size() >= kMostUnderWay)
+    return MakeStatus(Code::kInvalidUsage, "%s: %zu calls that make communicators from this one are under way; wait for the "
+                      "first of them to end", NameOf(what), kMostUnderWay);
+  uint64_t& count = counts_[group];
+  const uint64_t name = NameCall(0, group, count + 1);
+  LoggedCall call = Write(what, std::move(group), name, count + 1, 0, calls_ + 1);
+  ++count;
+  return call;
 }
 
-Result<LoggedCall> ControlLog::Continue(const LoggedCall& call, Group group) {
+LoggedCall ControlLog::Continue(const LoggedCall& call, Group group) {
   std::lock_guard lock(mutex_);
   const uint64_t name = NameCall(call.name, group, 0);
-  AXCCL_ASSIGN_OR_RETURN(LoggedCall rest, Write(Making::kColor, std::move(group), name, 0));
-  rest.split = call.name;
-  return rest;
+  return Write(Making::kColor, std::move(group), name, 0, call.name, call.order);
 }
 
-Result<LoggedCall> ControlLog::Write(Making what, Group group, uint64_t name, uint64_t count) {
-  LoggedCall call{what, name, calls_ % exec::kControlCalls, std::move(group)};
+// The oldest that has ended; those that never were, in their order.
+uint64_t ControlLog::PlaceForNext() const {
+  uint64_t oldest = 0, least = UINT64_MAX;
+  for (uint64_t place = 0; place < exec::kControlCalls; ++place) {
+    const ControlEntry* const entry = EntryOf(self_, place);
+    if (StateIn(entry->name.load(std::memory_order_relaxed)) == ControlEntry::kUnderWay) continue;
+    const uint64_t number = entry->number.load(std::memory_order_relaxed);
+    if (number < least) oldest = place, least = number;
+  }
+  return oldest;
+}
+
+LoggedCall ControlLog::Write(Making what, Group group, uint64_t name, uint64_t count, uint64_t split, uint64_t order) {
+  ++under_way_[order];
+  LoggedCall call{what, name, PlaceForNext(), std::move(group), split, order};
   ControlEntry* const entry = EntryOf(self_, call.place);
-  if (StateIn(entry->name.load(std::memory_order_relaxed)) == ControlEntry::kUnderWay)
-    return MakeStatus(Code::kInvalidUsage, "%s: %d calls that make communicators from this one are under way; wait for the "
-                      "first of them to end", NameOf(what), exec::kControlCalls);
   entry->name.store(0, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_release);  // before what follows: others may be reading
   Publish(call.place, nullptr, 0);
   entry->number.store(++calls_, std::memory_order_relaxed);
   entry->count.store(count, std::memory_order_relaxed);
@@ -144,9 +164,20 @@ Result<LoggedCall> ControlLog::Write(Making what, Group group, uint64_t name, ui
   return call;
 }
 
+void ControlLog::End(const LoggedCall& call, ControlEntry::State state) {
+  EntryOf(self_, call.place)->name.store(call.name | state, std::memory_order_seq_cst);
+  const auto entries = under_way_.find(call.order);
+  if (--entries->second == 0) under_way_.erase(entries);
+}
+
+bool ControlLog::IsTurnOf(const LoggedCall& call) {
+  std::lock_guard lock(mutex_);
+  return std::distance(under_way_.begin(), under_way_.find(call.order)) < kAtATime;
+}
+
 void ControlLog::Finish(const LoggedCall& call) {
   std::lock_guard lock(mutex_);
-  EntryOf(self_, call.place)->name.store(call.name | ControlEntry::kDone, std::memory_order_seq_cst);
+  End(call, ControlEntry::kDone);
   Publish(call.place, nullptr, 0);
 }
 
@@ -156,8 +187,7 @@ void ControlLog::Fail(const LoggedCall& call, const Trouble& trouble) {
   StoreText(trouble.why.message(), entry->text);
   entry->code.store(static_cast<uint64_t>(trouble.why.code()), std::memory_order_relaxed);
   entry->against.store(trouble.against, std::memory_order_relaxed);
-  const ControlEntry::State state = trouble.refused ? ControlEntry::kRefused : ControlEntry::kFailed;
-  entry->name.store(call.name | state, std::memory_order_seq_cst);
+  End(call, trouble.refused ? ControlEntry::kRefused : ControlEntry::kFailed);
   Publish(call.place, entry->text, sizeof(entry->text));
   if (trouble.refused) CatchUp();
 }

@@ -33,6 +33,7 @@ struct LoggedCall {
   uint64_t place = 0;      // in the rank's log
   std::vector<int> group;  // ranks that take part, ascending
   uint64_t split = 0;      // kColor: of this name
+  uint64_t order = 0;      // among those of this rank; kColor: the split's
   Clock::time_point apart_since = Clock::time_point::max();  // a rank's last call is another one
 };
 
@@ -49,13 +50,15 @@ class ControlLog {
   // `block`: of this rank. All live as long as the log.
   ControlLog(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout, int self);
 
-  // A call of this rank, in the order of the program.
+  // A call of this rank, in the order of the program; the caller ends it.
   Result<LoggedCall> Begin(Making what, Group group);
-  // What `group` does of the split `call`.
-  Result<LoggedCall> Continue(const LoggedCall& call, Group group);
+  // What `group` does of the split `call`, which has not ended.
+  LoggedCall Continue(const LoggedCall& call, Group group);
   void Finish(const LoggedCall& call);
   // Tells the others why.
   void Fail(const LoggedCall& call, const Trouble& trouble);
+  // Whether the call may contribute: few that came before it are under way.
+  bool IsTurnOf(const LoggedCall& call);
   // Whether `rank`, which has made the call, has ended it.
   bool Ended(int rank, uint64_t name) const;
 
@@ -77,7 +80,9 @@ class ControlLog {
   exec::ControlEntry* EntryOf(int rank, uint64_t place) const;
   template <class Fn>
   void ForEachEntry(int rank, const Fn& fn) const;
-  Result<LoggedCall> Write(Making what, Group group, uint64_t name, uint64_t count);
+  LoggedCall Write(Making what, Group group, uint64_t name, uint64_t count, uint64_t split, uint64_t order);
+  uint64_t PlaceForNext() const;
+  void End(const LoggedCall& call, exec::ControlEntry::State state);
   void Publish(uint64_t place, const void* from, size_t bytes) const;
   Sight LookAt(int rank, const LoggedCall& call);
   Trouble Refusal(const LoggedCall& call, int rank, exec::ControlEntry* entry) const;
@@ -94,7 +99,8 @@ class ControlLog {
   const int self_;
   std::mutex mutex_;
   uint64_t calls_ = 0;
-  std::map<Group, uint64_t> counts_;  // calls so far, by group
+  std::map<Group, uint64_t> counts_;     // calls so far, by group
+  std::map<uint64_t, int> under_way_;  // by order; how many entries of each, as a split goes on with its colour
 };
 
 }  // namespace axccl::comm

@@ -171,7 +171,7 @@ Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
     return choices[static_cast<size_t>(a)].key < choices[static_cast<size_t>(b)].key;
   });
-  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<MakingCall> among, call->Continue(ascending));
+  const std::shared_ptr<MakingCall> among = call->Continue(ascending);
   call->Finish();
   options.identity.rank = PositionOf(identity.rank, members);
   options.identity.ranks = static_cast<int>(members.size());

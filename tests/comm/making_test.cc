@@ -141,6 +141,38 @@ TEST_P(MakingTest, SplitsOfTwoThreadsAtATimeAreBothWhole) {
   });
 }
 
+// A rank may make many before its peer comes to the first of them, and each is another one's.
+TEST(Making, ARankMayBeFarAheadOfItsPeer) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ncclConfig_t config = NonBlocking();
+    std::vector<ncclComm_t> made;
+    if (context.rank() == 0) {
+      ncclResult_t result = ncclInProgress;
+      while (result == ncclInProgress && made.size() < 100)
+        result = ncclCommSplit(clique.comm(), 0, 0, &made.emplace_back(), &config);
+      EXPECT_EQ(result, ncclInvalidUsage);
+      ExpectLastErrorHas({"ncclCommSplit", "are under way", "wait for the first"});
+      made.pop_back();
+      context.Set(0, made.size());
+    }
+    const size_t ahead = context.Await(0);
+    EXPECT_GE(ahead, 32u);
+    made.resize(ahead);
+    for (size_t i = 0; i < ahead; ++i) {
+      ASSERT_TRUE(context.Step("split %zu of %zu", i, ahead));
+      ASSERT_OK(context.rank() == 0 ? Await(context, made[i]) : ncclCommSplit(clique.comm(), 0, 0, &made[i], nullptr));
+    }
+    for (const ncclComm_t comm : made) ASSERT_OK(ncclCommDestroy(comm));
+    // What was refused counts for nothing.
+    ncclComm_t child = nullptr;
+    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ExpectShape(child, 2, context.rank());
+    ASSERT_OK(ncclCommDestroy(child));
+  });
+}
+
 // What a rank has told in a call stays until all have read it, however many others come in between.
 TEST_P(MakingTest, ALateRankFindsWhatItsPeersHaveTold) {
   RunRanks(GetParam(), [](RankContext& context) {
