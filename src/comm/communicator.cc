@@ -89,6 +89,11 @@ void LetGoInBackground(Remains remains) {
   (void)Closer::Process().Await(kPatience);
 }
 
+int LocalRanks(const std::vector<exec::Member>& members) {
+  const auto is_local = [](const exec::Member& member) { return member.remote == nullptr; };
+  return static_cast<int>(std::count_if(members.begin(), members.end(), is_local));
+}
+
 }  // namespace
 
 Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
@@ -99,6 +104,7 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       settings_(settings),
       chooser_(std::move(chooser)),
       members_(std::move(members)),
+      crowd_(LocalRanks(members_), LocalRanks(members_) != identity_.ranks),
       processes_(std::move(processes)),
       device_(device::host::Device::Get(identity_.device.gpu ? 0 : identity_.device.ordinal)),
       launches_(std::make_shared<device::host::Timeline>()),

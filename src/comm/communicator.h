@@ -18,6 +18,7 @@
 #include "src/comm/control_exchange.h"
 #include "src/cost/machine.h"
 #include "src/device/host/stream.h"
+#include "src/device/host/waiting.h"
 #include "src/exec/channel.h"
 #include "src/exec/gpu.h"
 #include "src/tune/tune.h"
@@ -127,6 +128,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   const std::unique_ptr<tune::Chooser> chooser_;
   std::unique_ptr<Block> block_;
   std::vector<exec::Member> members_;  // until the end
+  const device::host::Crowd crowd_;
   std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
   device::host::Device* const device_;
   std::unique_ptr<exec::GpuRank> gpu_;  // lives on with the block

@@ -358,9 +358,6 @@ class Builder {
 
   std::shared_ptr<Communicator> Finish() {
     MeetRemoteRanks();
-    device::host::SetCrowd(static_cast<int>(
-        std::count_if(members_.begin(), members_.end(), [](const exec::Member& member) { return member.remote == nullptr; })));
-    if (spans_machines_) device::host::ExpectMessages();
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,

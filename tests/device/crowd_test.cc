@@ -12,7 +12,7 @@ namespace {
 TEST(Crowding, AThreadThatIsBoundDoesNotSpeakForTheOthers) {
   const std::vector<int> all = AllowedProcessors();
   if (all.size() < 2) GTEST_SKIP() << "needs two processors";
-  SetCrowd(2);
+  const Crowd two(2, false);
   std::thread([&] {
     BindThisThread({all[0]});
     EXPECT_EQ(Crowding(), 2);

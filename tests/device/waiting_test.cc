@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
 
 namespace axccl::device::host {
@@ -101,14 +102,23 @@ TEST(Doorbells, PeersRingThroughTheProcessPage) {
   EXPECT_EQ(page.doorbell[3].rings, 2u);
 }
 
-TEST(Patience, ShrinksWithTheCrowd) {
-  SetCrowd(1);
-  const int before = CurrentPatience().spins;
-  SetCrowd(100000);
-  EXPECT_LT(CurrentPatience().spins, before);
-  EXPECT_GT(Crowding(), 1);
-  SetCrowd(1);
-  EXPECT_GT(Crowding(), 1) << "a crowd once seen is remembered";
+TEST(Patience, ShrinksWithTheLargestCrowd) {
+  const int before = CurrentPatience().spins, crowding = Crowding();
+  EXPECT_FALSE(ExpectsMessages());
+  {
+    const Crowd many(100000, false);
+    EXPECT_LT(CurrentPatience().spins, before);
+    const int most = Crowding();
+    EXPECT_GT(most, 1);
+    auto few = std::make_unique<Crowd>(1, true);
+    EXPECT_EQ(Crowding(), most);
+    EXPECT_TRUE(ExpectsMessages());
+    few.reset();
+    EXPECT_EQ(Crowding(), most);
+    EXPECT_FALSE(ExpectsMessages());
+  }
+  EXPECT_EQ(CurrentPatience().spins, before);
+  EXPECT_EQ(Crowding(), crowding);
 }
 
 }  // namespace

@@ -44,8 +44,33 @@ int AllowedCores() {
   return cores.load(std::memory_order_relaxed);
 }
 
-std::atomic<int> g_crowd{1};
-std::atomic<bool> g_messages{false};
+std::atomic<int> g_crowd{1};         // ranks of the largest
+std::atomic<int> g_with_messages{0};  // crowds
+
+class Crowds {
+ public:
+  static Crowds& Process() {
+    static auto* const crowds = new Crowds;  // outlives every communicator
+    return *crowds;
+  }
+  std::multiset<int>::const_iterator Add(int local_ranks) {
+    std::lock_guard lock(mutex_);
+    const auto place = sizes_.insert(local_ranks);
+    Publish();
+    return place;
+  }
+  void Remove(std::multiset<int>::const_iterator place) {
+    std::lock_guard lock(mutex_);
+    sizes_.erase(place);
+    Publish();
+  }
+
+ private:
+  void Publish() { g_crowd.store(sizes_.empty() ? 1 : *sizes_.rbegin(), std::memory_order_relaxed); }
+
+  std::mutex mutex_;
+  std::multiset<int> sizes_;
+};
 
 }  // namespace
 
@@ -97,14 +122,16 @@ void RingDoorbell(transport::ProcessPage* page, int slot) {
   FutexWakeAll(&bell.rings);
 }
 
-void SetCrowd(int local_ranks) {
-  int seen = g_crowd.load(std::memory_order_relaxed);
-  while (seen < local_ranks && !g_crowd.compare_exchange_weak(seen, local_ranks, std::memory_order_relaxed)) {
-  }
+Crowd::Crowd(int local_ranks, bool remote) : place_(Crowds::Process().Add(local_ranks)), remote_(remote) {
+  if (remote_) g_with_messages.fetch_add(1, std::memory_order_relaxed);
 }
 
-void ExpectMessages() { g_messages.store(true, std::memory_order_relaxed); }
-bool ExpectsMessages() { return g_messages.load(std::memory_order_relaxed); }
+Crowd::~Crowd() {
+  if (remote_) g_with_messages.fetch_sub(1, std::memory_order_relaxed);
+  Crowds::Process().Remove(place_);
+}
+
+bool ExpectsMessages() { return g_with_messages.load(std::memory_order_relaxed) != 0; }
 
 Patience CurrentPatience() {
   Patience patience;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <set>
 
 #include "transports/transport.h"
 
@@ -69,10 +70,20 @@ struct Patience {
   int spins = 1000;
   std::chrono::microseconds yielding{300};  // time of looks with a yield between, before sleeping
 };
-// Lowers the process's patience when `local_ranks` outnumber the cores it may use.
-void SetCrowd(int local_ranks);
-// This process has peers on other machines: its looks ask the kernel for messages, and take as long as giving the core away.
-void ExpectMessages();
+// What a communicator of this process says of its ranks, as long as it lives. `local_ranks`, of the communicator with the most,
+// lower the process's patience when they outnumber the cores it may use. `remote`: this process has peers on other machines; its
+// looks ask the kernel for messages, and take as long as giving the core away.
+class Crowd {
+ public:
+  Crowd(int local_ranks, bool remote);
+  ~Crowd();
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+
+ private:
+  const std::multiset<int>::const_iterator place_;  // among those of the process
+  const bool remote_;
+};
 bool ExpectsMessages();
 Patience CurrentPatience();
 // Ranks a core of this process has to serve, at least 1.
