@@ -79,29 +79,25 @@ Status Create(axcclChannel_t* out, ncclComm_t handle, comm::Communicator* core, 
       name.ranks.assign(ranks.begin(), ranks.end());
     }
   }
-  auto insert = [&] {
-    object->handle = static_cast<axcclChannel_t>(Channels().Insert(object));
-    *out = object->handle;
-  };
-  if (name.ranks.empty()) {
-    insert();
-  } else {
-    const auto made = core->channels().Acquire(std::move(name), group_order, [&](GroupChannel* channel, bool is_new) {
-      if (!is_new) {
-        auto* known = static_cast<ChannelObject*>(channel->user);
-        known->references.fetch_add(1, std::memory_order_relaxed);
-        *out = known->handle;
+  // Before the channel is there, of which nobody else could find the object.
+  AXCCL_RETURN_IF_ERROR(Insert(&Channels(), "axcclChannelCreate", "channels", object, &object->handle));
+  const axcclChannel_t made = *out = object->handle;
+  if (name.ranks.empty()) return Status();
+  const Status found = CatchAll("axcclChannelCreate", [&] {
+    return core->channels().Acquire(std::move(name), group_order, [&](GroupChannel* channel, bool is_new) {
+      if (is_new) {
+        object->channel = channel;
+        channel->user = object.get();
         return;
       }
-      object->channel = channel;
-      channel->user = object.get();
-      insert();
-    });
-    AXCCL_RETURN_IF_ERROR(made.status());
-  }
-  if (*out == nullptr)
-    return MakeStatus(Code::kInvalidUsage, "axcclChannelCreate: too many channels are alive; destroy some");
-  return Status();
+      auto* known = static_cast<ChannelObject*>(channel->user);
+      known->references.fetch_add(1, std::memory_order_relaxed);
+      *out = known->handle;
+    }).status();
+  });
+  if (!found.ok()) *out = nullptr;
+  if (*out != made) (void)Channels().Remove(made);
+  return found;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "nccl.h"
 #include "src/base/handle_table.h"
@@ -34,6 +35,15 @@ const char* LastError(ncclComm_t comm);
 CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result);
 // kInvalidUsage in a process forked from one that had done more than to make unique ids.
 Status CheckProcess(const char* call);
+
+// Puts an object behind a handle, *out. kInvalidUsage, and *out null, when there are as many of `kind` as there may be.
+template <class T, class Handle>
+Status Insert(HandleTable<T>* table, const char* call, const char* kind, std::shared_ptr<T> object, Handle* out) {
+  *out = static_cast<Handle>(table->Insert(std::move(object)));
+  if (*out != nullptr) return Status();
+  return MakeStatus(Code::kInvalidUsage, "%s: the process has %u %s, as many as it may; destroy some", call,
+                    HandleTable<T>::kMost, kind);
+}
 
 // The host stream behind a stream argument in *stream, null for the NULL stream. Not pinned: a stream may not be destroyed
 // while another thread's call is using it, as in CUDA.

@@ -47,8 +47,12 @@ void Store(ncclComm_t comm, ncclComm_t* out) {
 ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job, Comm* parent = nullptr) {
   auto comm = std::make_shared<Comm>(config);
   if (parent != nullptr) parent->AddChild(comm);
-  const auto handle = out != nullptr ? static_cast<ncclComm_t>(Comms().Insert(comm)) : nullptr;
-  if (out != nullptr) Store(handle, out);
+  ncclComm_t handle = nullptr;
+  if (out != nullptr) {
+    if (const Status status = Insert(&Comms(), "making a communicator", "communicators", comm, &handle); !status.ok())
+      return Report(status);
+    Store(handle, out);
+  }
   auto discard = [out, handle] {
     if (out == nullptr) return;
     Comms().Remove(handle);
@@ -196,7 +200,10 @@ AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* d
   for (int i = 0; i < ndev; ++i) {
     auto handle = std::make_shared<Comm>(config.value());
     (void)handle->Create([&](const std::atomic<bool>*) { return made[static_cast<size_t>(i)]; }).ok();
-    comm[i] = static_cast<ncclComm_t>(Comms().Insert(std::move(handle)));
+    if (const Status status = Insert(&Comms(), kCall, "communicators", std::move(handle), &comm[i]); !status.ok()) {
+      for (int k = 0; k < i; ++k) (void)Comms().Remove(std::exchange(comm[k], nullptr));
+      return Report(status);
+    }
   }
   return ncclSuccess;
 }

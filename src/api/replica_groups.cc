@@ -33,10 +33,7 @@ constexpr Rules kRules[] = {
 Status Keep(axcclGroups_t* out, const plan::GroupRequest& request) {
   AXCCL_ASSIGN_OR_RETURN(plan::ReplicaGroups groups, plan::ReplicaGroups::Make(request));
   auto object = std::make_shared<GroupsObject>(GroupsObject{std::move(groups), request.grid});
-  *out = static_cast<axcclGroups_t>(GroupsTable().Insert(std::move(object)));
-  if (*out == nullptr)
-    return MakeStatus(Code::kInvalidUsage, "%s: too many groups are alive; destroy some", request.call);
-  return Status();
+  return Insert(&GroupsTable(), request.call, "groups of ranks", std::move(object), out);
 }
 
 Status FromSpec(axcclGroups_t* out, const axcclGroupSpec_t& spec) {

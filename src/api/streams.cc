@@ -110,8 +110,7 @@ AXCCL_API ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int fla
   const int device = CurrentDevice();
   auto made = std::make_shared<Stream>(device, (flags & axcclStreamNonBlocking) == 0);
   Device::Get(device)->AddStream(made);
-  *stream = static_cast<axcclStream_t>(Streams().Insert(std::move(made)));
-  return ncclSuccess;
+  return Report(Insert(&Streams(), "axcclStreamCreate", "streams", std::move(made), stream));
 }
 AXCCL_CATCH(axcclStreamCreate)
 
@@ -194,8 +193,8 @@ AXCCL_CATCH(axcclMemcpyAsync)
 
 AXCCL_API ncclResult_t axcclEventCreate(axcclEvent_t* event) try {
   if (event == nullptr) return InvalidArgument("axcclEventCreate: argument event is NULL; pass where to put the event");
-  *event = static_cast<axcclEvent_t>(Events().Insert(std::make_shared<Event>()));
-  return ncclSuccess;
+  *event = nullptr;
+  return Report(Insert(&Events(), "axcclEventCreate", "events", std::make_shared<Event>(), event));
 }
 AXCCL_CATCH(axcclEventCreate)
 

@@ -19,6 +19,8 @@ namespace axccl {
 template <class T>
 class HandleTable {
  public:
+  static constexpr uint32_t kMost = 1u << 20;  // objects at a time
+
   // `tag` (1..255) tells handles of different tables apart.
   explicit HandleTable(uint8_t tag) : tag_(tag) {}
 
@@ -48,6 +50,7 @@ class HandleTable {
     T* object_ = nullptr;
   };
 
+  // Null when there are kMost.
   void* Insert(std::shared_ptr<T> object) {
     std::lock_guard lock(mutex_);
     uint32_t index;
@@ -56,8 +59,11 @@ class HandleTable {
       free_.pop_back();
     } else {
       index = size_.load(std::memory_order_relaxed);
-      if (index == kMaxSlots) return nullptr;
-      if (index % kChunk == 0) chunks_[index / kChunk].store(new Slot[kChunk], std::memory_order_release);
+      if (index == kMost) return nullptr;
+      if (index % kChunk == 0) {
+        free_.reserve(index + kChunk);  // Remove needs no memory
+        chunks_[index / kChunk].store(new Slot[kChunk], std::memory_order_release);
+      }
       size_.store(index + 1, std::memory_order_release);
     }
     Slot& slot = At(index);
@@ -103,7 +109,6 @@ class HandleTable {
 
  private:
   static constexpr uint32_t kChunk = 256;
-  static constexpr uint32_t kMaxSlots = 1u << 20;
 
   struct alignas(64) Slot {
     std::atomic<uint32_t> generation{0};
@@ -120,7 +125,7 @@ class HandleTable {
   bool Decode(const void* handle, uint32_t* index, uint32_t* generation) const {
     const uint64_t bits = reinterpret_cast<uint64_t>(handle);
     if (bits >> 56 != tag_ || (bits & 15) != 0) return false;
-    *index = (bits >> 4) & (kMaxSlots - 1);
+    *index = (bits >> 4) & (kMost - 1);
     *generation = static_cast<uint32_t>(bits >> 24);
     return (*generation & 1) != 0 && *index < size_.load(std::memory_order_acquire);
   }
@@ -129,7 +134,7 @@ class HandleTable {
   std::mutex mutex_;
   std::vector<uint32_t> free_;
   std::atomic<uint32_t> size_{0};
-  std::atomic<Slot*> chunks_[kMaxSlots / kChunk] = {};
+  std::atomic<Slot*> chunks_[kMost / kChunk] = {};
 };
 
 }  // namespace axccl

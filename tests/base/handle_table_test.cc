@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
+
+#include "tests/harness/failing_new.h"
 
 namespace axccl {
 namespace {
@@ -76,6 +79,17 @@ TEST(HandleTable, OwnPinDoesNotBlockRemoval) {
   void* const handle = table.Insert(std::make_shared<int>(3));
   const auto pin = table.Get(handle);
   EXPECT_NE(table.Remove(handle, 1), nullptr);
+}
+
+TEST(HandleTable, RemovesWithoutMemory) {
+  HandleTable<int>& table = NewTable(7);
+  std::vector<void*> handles;
+  for (int i = 0; i < 1000; ++i) handles.push_back(table.Insert(std::make_shared<int>(i)));
+  const harness::FailingNew failing(1);
+  for (void* handle : handles) {
+    if (table.Remove(handle) == nullptr) std::abort();
+  }
+  EXPECT_FALSE(harness::FailingNew::Failed());
 }
 
 TEST(HandleTable, OnlyOneOfManyRemovesWins) {

@@ -20,6 +20,7 @@ namespace {
 using harness::CaseRunner;
 using harness::Clique;
 using harness::Cuda;
+using harness::ExpectLastErrorHas;
 using harness::Layout;
 using harness::Limit;
 using harness::OneThread;
@@ -120,6 +121,21 @@ TEST(Many, RanksInAProcess) {
 // ---- limits ----
 
 // Each process maps of the others what it uses, whatever their heaps could hold.
+TEST(Limits, HandlesOfAProcess) {
+  RunRanks(Processes(1), [](RankContext&) {
+    std::vector<axcclEvent_t> events(1 << 20);
+    for (axcclEvent_t& event : events) ASSERT_OK(axcclEventCreate(&event));
+    axcclEvent_t more = events[0];
+    EXPECT_EQ(axcclEventCreate(&more), ncclInvalidUsage);
+    EXPECT_EQ(more, nullptr);
+    ExpectLastErrorHas({"axcclEventCreate", "1048576 events", "destroy some"});
+    ASSERT_OK(axcclEventDestroy(events.back()));
+    EXPECT_OK(axcclEventCreate(&events.back()));
+    EXPECT_OK(axcclEventQuery(events.back()));
+    for (axcclEvent_t event : events) ASSERT_OK(axcclEventDestroy(event));
+  });
+}
+
 TEST(Limits, AddressSpace) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
   RunRanks(Processes(18), [](RankContext& context) {
