@@ -27,6 +27,7 @@ using harness::Layout;
 using harness::NowNs;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunCliques;
 using harness::RunOptions;
 using harness::RunRanks;
 using harness::Threads;
@@ -91,9 +92,7 @@ class LeavingTest : public testing::TestWithParam<Leaving> {
 };
 
 TEST_P(LeavingTest, IsNoErrorUntilSomethingNeedsThePeer) {
-  RunRanks(GetParam().layout, [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam().layout, [](RankContext& context, Clique& clique) {
     ASSERT_OK(AllReduce(clique));
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == kVictim) return Leave(context, &clique);
@@ -128,9 +127,7 @@ TEST_P(LeavingTest, IsNoErrorUntilSomethingNeedsThePeer) {
 
 // A lone call that starts at once says so itself; nobody has to wait for its stream.
 TEST_P(LeavingTest, FailsTheNextCallAtOnce) {
-  RunRanks(GetParam().layout, [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam().layout, [](RankContext& context, Clique& clique) {
     ASSERT_OK(AllReduce(clique));
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == kVictim) return Leave(context, &clique);
@@ -196,11 +193,9 @@ class EndingTest : public testing::TestWithParam<Ending> {};
 TEST_P(EndingTest, EndsByTheDeadline) {
   RunOptions options;
   options.environment = {{"AXCCL_TIMEOUT", "0.3"}};
-  RunRanks(
+  RunCliques(
       Processes(2),
-      [](RankContext& context) {
-        Clique clique;
-        ASSERT_TRUE(clique.Init(context));
+      [](RankContext& context, Clique& clique) {
         if (context.rank() == 0) {
           std::vector<int> data(1000, 1);
           ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
@@ -262,11 +257,9 @@ class Stderr {
 TEST(LongWait, IsToldOnStderrWithoutAnyLogging) {
   RunOptions options;
   options.environment = {{"AXCCL_WAIT_NOTICE", "0.1"}, {"NCCL_DEBUG", ""}};
-  RunRanks(
+  RunCliques(
       Processes(2),
-      [](RankContext& context) {
-        Clique clique;
-        ASSERT_TRUE(clique.Init(context));
+      [](RankContext& context, Clique& clique) {
         ASSERT_OK(AllReduce(clique));
         if (context.rank() == 1) context.Await(kLeftCell);  // comes late
         if (context.rank() == 0) {

@@ -13,6 +13,7 @@ namespace axccl::tests {
 namespace {
 
 using harness::AllowedNs;
+using harness::AwaitComm;
 using harness::Call;
 using harness::CaseRunner;
 using harness::Clique;
@@ -21,21 +22,11 @@ using harness::Fold;
 using harness::NowNs;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunCliques;
 using harness::RunOptions;
 using harness::RunRanks;
 using harness::Seed;
 using harness::ShareUniqueId;
-using harness::Threads;
-
-ncclResult_t Poll(RankContext& context, ncclComm_t comm) {
-  ncclResult_t state = ncclInProgress;
-  while (state == ncclInProgress && !context.AnyFailed()) {
-    const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
-    if (asked != ncclSuccess) return asked;
-    std::this_thread::yield();
-  }
-  return state;
-}
 
 // ---- ends ----
 
@@ -48,9 +39,7 @@ TEST(Lifecycle, NullIsNothingToDestroyOrAbort) {
 }
 
 TEST(Lifecycle, FinalizeThenDestroy) {
-  RunRanks(Processes(3), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(3), [](RankContext& context, Clique& clique) {
     std::vector<int> data(10000, 1);
     ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(),
                             Cuda(clique.stream())));
@@ -192,28 +181,27 @@ TEST(NonBlocking, InitOperateFinalizeDestroy) {
     ASSERT_TRUE(ShareUniqueId(context, &id));
     const ncclComm_t comm = harness::BeginInit(id, 3, context.rank());
     ASSERT_NE(comm, nullptr);
-    ASSERT_OK(Poll(context, comm));
+    ASSERT_OK(AwaitComm(context, comm));
     axcclStream_t stream = nullptr;
     ASSERT_OK(axcclStreamCreate(&stream, axcclStreamNonBlocking));
     int data[100];
     for (int& value : data) value = context.rank();
     const ncclResult_t called = ncclAllReduce(data, data, 100, ncclInt32, ncclSum, comm, Cuda(stream));
     ASSERT_TRUE(called == ncclSuccess || called == ncclInProgress) << called;
-    ASSERT_OK(Poll(context, comm));
+    ASSERT_OK(AwaitComm(context, comm));
     ASSERT_OK(axcclStreamSynchronize(stream));
     for (const int value : data) ASSERT_EQ(value, 3);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    ncclConfig_t config = harness::NonBlocking();
     ncclComm_t child = nullptr;
     const ncclResult_t split = ncclCommSplit(comm, 0, 0, &child, &config);
     ASSERT_TRUE(split == ncclSuccess || split == ncclInProgress) << split;
-    ASSERT_OK(Poll(context, comm));
+    ASSERT_OK(AwaitComm(context, comm));
     ASSERT_NE(child, nullptr);
-    ASSERT_OK(Poll(context, child));
+    ASSERT_OK(AwaitComm(context, child));
     EXPECT_OK(ncclCommDestroy(child));
     const ncclResult_t finalized = ncclCommFinalize(comm);
     ASSERT_TRUE(finalized == ncclSuccess || finalized == ncclInProgress) << finalized;
-    ASSERT_OK(Poll(context, comm));
+    ASSERT_OK(AwaitComm(context, comm));
     EXPECT_OK(ncclCommDestroy(comm));
     EXPECT_OK(axcclStreamDestroy(stream));
   });
@@ -239,7 +227,7 @@ TEST(NonBlocking, InitReturnsAtOnceThoughThePeerIsMissing) {
       EXPECT_OK(ncclCommDeregister(comm, handle));
       context.Set(0, 1);
     }
-    ASSERT_OK(Poll(context, comm));
+    ASSERT_OK(AwaitComm(context, comm));
     EXPECT_OK(ncclCommDestroy(comm));
   });
 }
@@ -275,7 +263,7 @@ TEST(NonBlocking, EnvironmentOverridesTheConfig) {
         const ncclResult_t started = ncclCommInitRankConfig(&comm, 2, id, context.rank(), &config);
         ASSERT_TRUE(started == ncclSuccess || started == ncclInProgress) << started;
         context.Set(0, 1);
-        ASSERT_OK(Poll(context, comm));
+        ASSERT_OK(AwaitComm(context, comm));
         EXPECT_OK(ncclCommDestroy(comm));
       },
       options);
@@ -306,9 +294,7 @@ TEST(Memory, AllocAndFree) {
 }
 
 TEST(Memory, RegisterAndDeregister) {
-  RunRanks(Processes(2), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     std::vector<int> plain(100000, 1);
     void* shared = nullptr;
     ASSERT_OK(ncclMemAlloc(&shared, 400000));
@@ -331,9 +317,7 @@ TEST(Memory, RegisterAndDeregister) {
 }
 
 TEST(Memory, Windows) {
-  RunRanks(Processes(2), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     void* memory = nullptr;
     ASSERT_OK(ncclMemAlloc(&memory, 1 << 20));
     ncclWindow_t window = nullptr;
@@ -381,9 +365,7 @@ TEST(RedOp, BelongsToItsCommunicatorAndType) {
 }
 
 TEST(RedOp, RefusesBadArguments) {
-  RunRanks(Processes(1), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(1), [](RankContext& context, Clique& clique) {
     float scalar = 1;
     ncclRedOp_t op;
     const ncclComm_t comm = clique.comm();
@@ -400,9 +382,7 @@ TEST(RedOp, RefusesBadArguments) {
 }
 
 TEST(RedOp, ManyLiveAtOnceAndHandlesAreReused) {
-  RunRanks(Processes(2), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     for (int round = 0; round < 3; ++round) {
       std::vector<ncclRedOp_t> ops(300);
       for (size_t i = 0; i < ops.size(); ++i) {

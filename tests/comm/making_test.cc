@@ -14,42 +14,21 @@ namespace axccl::tests {
 namespace {
 
 using harness::AllowedNs;
+using harness::AwaitComm;
 using harness::Clique;
 using harness::Cuda;
 using harness::ExpectLastErrorHas;
+using harness::ExpectShape;
 using harness::Layout;
+using harness::NonBlocking;
 using harness::NowNs;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunCliques;
 using harness::RunOptions;
-using harness::RunRanks;
 using harness::Threads;
 
 constexpr int64_t kSecond = 1'000'000'000;
-
-ncclConfig_t NonBlocking() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
-
-// Until the communicator is there, or not.
-ncclResult_t Await(RankContext& context, ncclComm_t comm) {
-  ncclResult_t state = ncclInProgress;
-  while (state == ncclInProgress && !context.AnyFailed()) {
-    if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess) return asked;
-    std::this_thread::yield();
-  }
-  return state;
-}
-
-void ExpectShape(ncclComm_t comm, int count, int rank) {
-  int value = -1;
-  ASSERT_OK(ncclCommCount(comm, &value));
-  EXPECT_EQ(value, count);
-  ASSERT_OK(ncclCommUserRank(comm, &value));
-  EXPECT_EQ(value, rank);
-}
 
 void ExpectSum(ncclComm_t comm, axcclStream_t stream, int count) {
   int one = 1, sum = -1;
@@ -71,9 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, MakingTest, testing::Values(Threads(4), Proces
                          [](const auto& info) { return info.param.Text(); });
 
 TEST_P(MakingTest, SplitsOfOneGroupDoNotMix) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
     for (int round = 0; round < 12; ++round) {
       ASSERT_TRUE(context.Step("round %d", round));
@@ -99,9 +76,7 @@ TEST_P(MakingTest, SplitsOfOneGroupDoNotMix) {
 }
 
 TEST_P(MakingTest, NonBlockingSplitsInARowDoNotMix) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
     for (int round = 0; round < 12; ++round) {
       ASSERT_TRUE(context.Step("round %d", round));
@@ -109,8 +84,8 @@ TEST_P(MakingTest, NonBlockingSplitsInARowDoNotMix) {
       ncclComm_t all = nullptr, pair = nullptr;
       ASSERT_EQ(ncclCommSplit(clique.comm(), 0, r, &all, &config), ncclInProgress);
       ASSERT_EQ(ncclCommSplit(clique.comm(), r / 2, -r, &pair, &config), ncclInProgress);
-      ASSERT_OK(Await(context, all));
-      ASSERT_OK(Await(context, pair));
+      ASSERT_OK(AwaitComm(context, all));
+      ASSERT_OK(AwaitComm(context, pair));
       ExpectShape(all, n, r);
       ExpectShape(pair, 2, 1 - r % 2);
       ASSERT_OK(ncclCommDestroy(all));
@@ -120,9 +95,7 @@ TEST_P(MakingTest, NonBlockingSplitsInARowDoNotMix) {
 }
 
 TEST_P(MakingTest, SplitsOfTwoThreadsAtATimeAreBothWhole) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
     for (int round = 0; round < 8; ++round) {
       ASSERT_TRUE(context.Step("round %d", round));
@@ -143,9 +116,7 @@ TEST_P(MakingTest, SplitsOfTwoThreadsAtATimeAreBothWhole) {
 
 // A rank may make many before its peer comes to the first of them, and each is another one's.
 TEST(Making, ARankMayBeFarAheadOfItsPeer) {
-  RunRanks(Processes(2), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     ncclConfig_t config = NonBlocking();
     std::vector<ncclComm_t> made;
     if (context.rank() == 0) {
@@ -162,7 +133,7 @@ TEST(Making, ARankMayBeFarAheadOfItsPeer) {
     made.resize(ahead);
     for (size_t i = 0; i < ahead; ++i) {
       ASSERT_TRUE(context.Step("split %zu of %zu", i, ahead));
-      ASSERT_OK(context.rank() == 0 ? Await(context, made[i]) : ncclCommSplit(clique.comm(), 0, 0, &made[i], nullptr));
+      ASSERT_OK(context.rank() == 0 ? AwaitComm(context, made[i]) : ncclCommSplit(clique.comm(), 0, 0, &made[i], nullptr));
     }
     for (const ncclComm_t comm : made) ASSERT_OK(ncclCommDestroy(comm));
     // What was refused counts for nothing.
@@ -175,9 +146,7 @@ TEST(Making, ARankMayBeFarAheadOfItsPeer) {
 
 // What a rank has told in a call stays until all have read it, however many others come in between.
 TEST_P(MakingTest, ALateRankFindsWhatItsPeersHaveTold) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
     ncclComm_t split = nullptr;
     ncclConfig_t config = NonBlocking();
@@ -195,7 +164,7 @@ TEST_P(MakingTest, ALateRankFindsWhatItsPeersHaveTold) {
     if (r == 1) {
       ASSERT_EQ(ncclCommSplit(clique.comm(), r % 2, r, &split, &config), ncclInProgress);
     }
-    ASSERT_OK(Await(context, split));
+    ASSERT_OK(AwaitComm(context, split));
     ExpectShape(split, n / 2, r / 2);
     ExpectSum(split, clique.stream(), n / 2);
     ASSERT_OK(ncclCommDestroy(split));
@@ -204,16 +173,14 @@ TEST_P(MakingTest, ALateRankFindsWhatItsPeersHaveTold) {
 
 // NCCL makes no communicator of a rank without a colour, and so gives it none.
 TEST_P(MakingTest, ANonBlockingSplitWithoutAColourGivesNone) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const bool in = context.rank() != 0;
     ncclConfig_t config = NonBlocking();
     auto child = reinterpret_cast<ncclComm_t>(8);
     const ncclResult_t called = ncclCommSplit(clique.comm(), in ? 3 : NCCL_SPLIT_NOCOLOR, 0, &child, &config);
     EXPECT_TRUE(called == ncclInProgress || called == ncclSuccess) << called;
     if (in) {
-      ASSERT_OK(Await(context, child));
+      ASSERT_OK(AwaitComm(context, child));
       ExpectShape(child, context.nranks() - 1, context.rank() - 1);
       ASSERT_OK(ncclCommDestroy(child));
     } else {
@@ -225,9 +192,7 @@ TEST_P(MakingTest, ANonBlockingSplitWithoutAColourGivesNone) {
 
 // The k-th split of all is the k-th on every rank, whoever was left out of a shrink before.
 TEST_P(MakingTest, ARankThatWasLeftOutMayWaitForTheOthersInASplit) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
     ncclConfig_t config = NonBlocking();
     ncclComm_t child = nullptr;
@@ -240,7 +205,7 @@ TEST_P(MakingTest, ARankThatWasLeftOutMayWaitForTheOthersInASplit) {
     }
     ASSERT_EQ(ncclCommSplit(clique.comm(), 0, r, &child, &config), ncclInProgress);
     context.Set(0, 1);
-    ASSERT_OK(Await(context, child));
+    ASSERT_OK(AwaitComm(context, child));
     ExpectShape(child, n, r);
     ASSERT_OK(ncclCommDestroy(child));
   });
@@ -250,9 +215,7 @@ TEST_P(MakingTest, ARankThatWasLeftOutMayWaitForTheOthersInASplit) {
 
 // Begins a split that rank 1 does not make, and ends it by `end`. Nobody waits for the other.
 void EndSplitBy(const std::function<void(RankContext&, Clique&, ncclComm_t)>& end) {
-  RunRanks(Processes(2), [&](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(2), [&](RankContext& context, Clique& clique) {
     if (context.rank() == 0) {
       ncclConfig_t config = NonBlocking();
       ncclComm_t child = nullptr;
@@ -289,7 +252,7 @@ TEST(Making, ASplitEndsWithTheAbortOfItsParent) {
     if (context.rank() == 0) {
       EXPECT_OK(ncclCommAbort(clique.comm()));
       clique.ForgetComms();
-      EXPECT_EQ(Await(context, child), ncclInvalidUsage);
+      EXPECT_EQ(AwaitComm(context, child), ncclInvalidUsage);
       EXPECT_OK(ncclCommAbort(child));
     }
     ASSERT_TRUE(context.Barrier());
@@ -302,7 +265,7 @@ TEST(Making, ASplitEndsWhenAPeerAbortsTheParent) {
       EXPECT_OK(ncclCommAbort(clique.comm()));
       clique.ForgetComms();
     } else {
-      EXPECT_EQ(Await(context, child), ncclRemoteError);
+      EXPECT_EQ(AwaitComm(context, child), ncclRemoteError);
       EXPECT_OK(ncclCommAbort(child));
     }
     ASSERT_TRUE(context.Barrier());
@@ -312,16 +275,14 @@ TEST(Making, ASplitEndsWhenAPeerAbortsTheParent) {
 TEST(Making, ASplitEndsWithADeath) {
   EndSplitBy([](RankContext& context, Clique&, ncclComm_t child) {
     if (context.rank() == 1) context.Die();
-    EXPECT_EQ(Await(context, child), ncclRemoteError);
+    EXPECT_EQ(AwaitComm(context, child), ncclRemoteError);
     EXPECT_OK(ncclCommAbort(child));
   });
 }
 
 // What a rank wanted in a split that it has given up is still there to be read.
 TEST(Making, ASplitThatAPeerHasGivenUpEnds) {
-  RunRanks(Processes(2), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     for (int round = 0; round < 5; ++round) {
       ncclComm_t child = nullptr;
       if (context.rank() == 0) {
@@ -346,9 +307,7 @@ TEST(Making, ASplitThatAPeerHasGivenUpEnds) {
 
 // AXCCL_INIT_TIMEOUT is how long ranks wait for each other when a communicator is made, however it is made.
 TEST(Making, EveryWayEndsInTime) {
-  RunRanks(Processes(3), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(3), [](RankContext& context, Clique& clique) {
     ncclUniqueId id;
     if (context.rank() == 0) {
       ASSERT_OK(ncclCommGetUniqueId(clique.comm(), &id));
@@ -400,9 +359,7 @@ INSTANTIATE_TEST_SUITE_P(
 // they may call again.
 TEST_P(DisagreeingTest, LearnBothListsAndMayAgree) {
   const Lists& lists = GetParam();
-  RunRanks(Processes(4), [&](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(4), [&](RankContext& context, Clique& clique) {
     const int r = context.rank();
     if (r == lists.dead) context.Die();
     const auto& mine = lists.of_rank[static_cast<size_t>(r)];
@@ -438,9 +395,7 @@ TEST_P(DisagreeingTest, LearnBothListsAndMayAgree) {
 }
 
 TEST(Disagreeing, OfSplitShrinkAndGrowSaysWhoCalledWhich) {
-  RunRanks(Processes(3), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(3), [](RankContext& context, Clique& clique) {
     ncclComm_t child = nullptr;
     const int64_t begin = NowNs();
     if (context.rank() == 0) {

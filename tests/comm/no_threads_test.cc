@@ -19,9 +19,11 @@ namespace {
 using harness::Clique;
 using harness::Cuda;
 using harness::ExpectLastErrorHas;
+using harness::NonBlocking;
 using harness::OneThread;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunCliques;
 using harness::RunRanks;
 
 class FewThreads {
@@ -29,12 +31,6 @@ class FewThreads {
   explicit FewThreads(int left) { g_threads_left = left; }
   ~FewThreads() { g_threads_left = 1 << 20; }
 };
-
-ncclConfig_t NonBlocking() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
 
 TEST(NoThreads, InitAllFailsAndWorksLater) {
   RunRanks(Processes(1), [](RankContext&) {
@@ -54,9 +50,7 @@ TEST(NoThreads, InitAllFailsAndWorksLater) {
 }
 
 TEST(NoThreads, GroupOfSplitsFailsAndWorksLater) {
-  RunRanks(OneThread(3), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(OneThread(3), [](RankContext& context, Clique& clique) {
     const auto split = [&](ncclComm_t (&children)[3]) {
       EXPECT_OK(ncclGroupStart());
       for (int i = 0; i < 3; ++i) EXPECT_OK(ncclCommSplit(clique.comm(i), 0, -i, &children[i], nullptr));
@@ -80,9 +74,7 @@ TEST(NoThreads, GroupOfSplitsFailsAndWorksLater) {
 }
 
 TEST(NoThreads, NonBlockingCallsFailAndWorkLater) {
-  RunRanks(OneThread(1), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(OneThread(1), [](RankContext& context, Clique& clique) {
     ncclConfig_t config = NonBlocking();
     ncclComm_t child = nullptr;
     {

@@ -13,11 +13,12 @@ using harness::Call;
 using harness::CaseRunner;
 using harness::Clique;
 using harness::Cuda;
+using harness::ExpectShape;
 using harness::Fold;
 using harness::Layout;
 using harness::Processes;
 using harness::RankContext;
-using harness::RunRanks;
+using harness::RunCliques;
 using harness::Seed;
 using harness::Threads;
 
@@ -29,20 +30,10 @@ int Sum(ncclComm_t comm, axcclStream_t stream, int value) {
   return sum;
 }
 
-void ExpectShape(ncclComm_t comm, int count, int rank) {
-  int value = -1;
-  ASSERT_OK(ncclCommCount(comm, &value));
-  EXPECT_EQ(value, count);
-  ASSERT_OK(ncclCommUserRank(comm, &value));
-  EXPECT_EQ(value, rank);
-}
-
 class SplitTest : public testing::TestWithParam<Layout> {};
 
 TEST_P(SplitTest, ColoursAndKeys) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks();
     const int r = context.rank();
     // Odd and even ranks, in reverse order.
@@ -73,9 +64,7 @@ TEST_P(SplitTest, ColoursAndKeys) {
 }
 
 TEST_P(SplitTest, NoColourGivesNoCommunicator) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const bool in = context.rank() != 0;
     ncclComm_t child = reinterpret_cast<ncclComm_t>(8);
     ASSERT_OK(ncclCommSplit(clique.comm(), in ? 3 : NCCL_SPLIT_NOCOLOR, 0, &child, nullptr));
@@ -90,9 +79,7 @@ TEST_P(SplitTest, NoColourGivesNoCommunicator) {
 }
 
 TEST_P(SplitTest, NestedAndOutlivingTheParent) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.splitShare = 1;
     ncclComm_t child = nullptr;
@@ -113,9 +100,7 @@ TEST_P(SplitTest, NestedAndOutlivingTheParent) {
 }
 
 TEST_P(SplitTest, ShrinkRemovesRanks) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks();
     int excluded[1] = {1};
     if (context.rank() != 1) {
@@ -143,9 +128,7 @@ TEST_P(SplitTest, ShrinkRemovesRanks) {
 
 TEST_P(SplitTest, ManySplitsInARowOfUnequalGroups) {
   // Groups make their communicators at their own pace; a fast one must not disturb what a slow one still reads.
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks();
     const int r = context.rank();
     for (int round = 0; round < 60; ++round) {
@@ -168,9 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, SplitTest, testing::Values(Threads(3), Process
                          [](const auto& info) { return info.param.Text(); });
 
 TEST(Split, InAGroupOverSeveralRanksOfOneThread) {
-  RunRanks(harness::OneThread(4), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(harness::OneThread(4), [](RankContext& context, Clique& clique) {
     ncclComm_t children[4] = {};
     ASSERT_OK(ncclGroupStart());
     for (int i = 0; i < 4; ++i) ASSERT_OK(ncclCommSplit(clique.comm(i), i / 2, i, &children[i], nullptr));
@@ -186,9 +167,7 @@ TEST(Split, InAGroupOverSeveralRanksOfOneThread) {
 }
 
 TEST(Split, RefusesBadArguments) {
-  RunRanks(Processes(1), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(1), [](RankContext& context, Clique& clique) {
     ncclComm_t child = nullptr;
     EXPECT_EQ(ncclCommSplit(clique.comm(), -5, 0, &child, nullptr), ncclInvalidArgument);
     EXPECT_TRUE(harness::LastErrorHas("color")) << ncclGetLastError(nullptr);

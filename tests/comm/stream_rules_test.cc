@@ -30,6 +30,7 @@ using harness::Clique;
 using harness::Cuda;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunCliques;
 using harness::RunRanks;
 
 enum Kind { kNull, kBlocking, kNonBlocking };
@@ -469,9 +470,7 @@ TEST(EventRules, DestroyingThemTakesNothingBack) {
 // The input comes from a host function on one stream and the result goes by a copy on another; the collective between them is on
 // a third of each kind, and only events order the three.
 TEST(EventRules, OrderCollectivesBehindTheirInputAndBeforeWhatReadsThem) {
-  RunRanks(Processes(2), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     for (const Kind kind : {kNull, kBlocking, kNonBlocking}) {
       for (const size_t count : {size_t{1}, size_t{100000}}) {
         SCOPED_TRACE(std::string(kKindNames[kind]) + ", count " + std::to_string(count));
@@ -513,9 +512,7 @@ TEST(EventRules, OrderCollectivesBehindTheirInputAndBeforeWhatReadsThem) {
 // "If calls of a group use several streams, all of them are joined": in whatever order, on whatever streams.
 TEST(NullStreamRules, GroupsMayUseItBesideOtherStreamsInAnyOrder) {
   for (const int ranks : {1, 2}) {
-    RunRanks(Processes(ranks), [](RankContext& context) {
-      Clique clique;
-      ASSERT_TRUE(clique.Init(context));
+    RunCliques(Processes(ranks), [](RankContext& context, Clique& clique) {
       Stream blocking(axcclStreamDefault), other(axcclStreamDefault), apart;
       const axcclStream_t streams[] = {nullptr, blocking, other, apart};
       int order[] = {0, 1, 2, 3};

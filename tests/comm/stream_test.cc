@@ -19,6 +19,7 @@ using harness::Clique;
 using harness::Cuda;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunCliques;
 using harness::RunRanks;
 using harness::Threads;
 
@@ -231,9 +232,7 @@ TEST(NullStream, NonBlockingStreamsTakeNoPart) {
 }
 
 TEST(NullStream, CarriesCollectives) {
-  RunRanks(Processes(2), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     std::vector<int> data(1000, context.rank() + 1);
     struct Copy {
       std::vector<int>* from;
@@ -252,9 +251,7 @@ TEST(NullStream, CarriesCollectives) {
 class CollectiveStreamTest : public testing::TestWithParam<harness::Layout> {};
 
 TEST_P(CollectiveStreamTest, CallReturnsBeforeThePeerHasCalled) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     for (int round = 0; round < 5; ++round) {
       for (const size_t count : {size_t{1}, size_t{1000}, size_t{500000}}) {
         std::vector<int> data(count, 1);
@@ -281,9 +278,7 @@ TEST_P(CollectiveStreamTest, CallReturnsBeforeThePeerHasCalled) {
 }
 
 TEST_P(CollectiveStreamTest, TakesPartInStreamOrder) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     struct State {
       std::vector<int> data;
       std::vector<int> copy;
@@ -362,9 +357,7 @@ TEST_P(CollectiveStreamTest, CallbackComputeOverlapsCommunication) {
 }
 
 TEST_P(CollectiveStreamTest, EventPollingCompletesWithoutSynchronize) {
-  RunRanks(GetParam(), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     Event event;
     std::vector<int> data(100000, 1);
     for (int round = 0; round < 5; ++round) {

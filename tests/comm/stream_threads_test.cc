@@ -19,6 +19,7 @@ using harness::Clique;
 using harness::Cuda;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunCliques;
 using harness::RunRanks;
 using harness::Threads;
 
@@ -157,9 +158,7 @@ TEST(Throwing, AHostFunctionFailsItsStreamAlone) {
 
 TEST(Throwing, AReductionFailsItsCommunicatorAlone) {
   for (const auto& layout : {Processes(2), Threads(2)}) {
-    RunRanks(layout, [](RankContext& context) {
-      Clique clique;
-      ASSERT_TRUE(clique.Init(context));
+    RunCliques(layout, [](RankContext& context, Clique& clique) {
       Clique healthy;
       ASSERT_TRUE(healthy.Init(context));
       ncclRedOp_t op;

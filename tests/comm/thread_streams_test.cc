@@ -19,6 +19,7 @@ using harness::Clique;
 using harness::Cuda;
 using harness::Processes;
 using harness::RankContext;
+using harness::RunCliques;
 using harness::RunRanks;
 using harness::ShareUniqueId;
 using harness::Threads;
@@ -211,9 +212,7 @@ TEST(OneThread, MayCallTheRanksOfInitAllOneAfterTheOtherOnNull) {
 
 // One rank is ahead by a call that cannot end before the other has waited.
 TEST(RankThreads, DoNotWaitForEachOthersNullStreams) {
-  RunRanks(Threads(2), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
+  RunCliques(Threads(2), [](RankContext& context, Clique& clique) {
     for (int round = 0; round < 4; ++round) {
       int x = 1, y = 1, copy = 0;
       ASSERT_OK(Sum(&x, clique.comm()));

@@ -1,6 +1,7 @@
 #include "tests/harness/client.h"
 
 #include <cstring>
+#include <thread>
 
 #include "tests/harness/gpu.h"
 #include "tests/harness/timing.h"
@@ -29,13 +30,35 @@ bool ShareUniqueId(RankContext& context, ncclUniqueId* id) {
   return context.Barrier(kBarrier);
 }
 
-ncclComm_t BeginInit(const ncclUniqueId& id, int ranks, int rank) {
+ncclConfig_t NonBlocking() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  return config;
+}
+
+ncclComm_t BeginInit(const ncclUniqueId& id, int ranks, int rank) {
+  ncclConfig_t config = NonBlocking();
   ncclComm_t comm = nullptr;
   const ncclResult_t started = ncclCommInitRankConfig(&comm, ranks, id, rank, &config);
   EXPECT_TRUE(started == ncclInProgress || started == ncclSuccess) << started << ": " << ncclGetLastError(nullptr);
   return comm;
+}
+
+ncclResult_t AwaitComm(RankContext& context, ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress && !context.AnyFailed()) {
+    if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess) return asked;
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+void ExpectShape(ncclComm_t comm, int count, int rank) {
+  int value = -1;
+  ASSERT_OK(ncclCommCount(comm, &value));
+  EXPECT_EQ(value, count);
+  ASSERT_OK(ncclCommUserRank(comm, &value));
+  EXPECT_EQ(value, rank);
 }
 
 bool LastErrorHas(const std::string& part) {
@@ -162,6 +185,14 @@ void Clique::ExpectMismatch(std::initializer_list<const char*> words) {
   ExpectLastErrorHas(words);
   EXPECT_OK(ncclCommAbort(comm()));
   ForgetComms();
+}
+
+void RunCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body, const RunOptions& options) {
+  const auto with_clique = [&](RankContext& context) {
+    Clique clique;
+    if (clique.Init(context)) body(context, clique);
+  };
+  RunRanks(layout, with_clique, options);
 }
 
 }  // namespace axccl::harness

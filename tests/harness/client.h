@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -22,8 +23,15 @@ testing::AssertionResult IsSuccess(const char* expression, ncclResult_t result);
 // A unique id made by rank 0 and known to all afterwards. Collective over the run; two barriers. False after a failure.
 bool ShareUniqueId(RankContext& context, ncclUniqueId* id);
 
+// A configuration whose communicators do not block.
+ncclConfig_t NonBlocking();
 // Begins to make a communicator that does not block; null with a GoogleTest failure where that is refused at once.
 ncclComm_t BeginInit(const ncclUniqueId& id, int ranks, int rank);
+
+// How what `comm` has under way ends; ncclInProgress once a rank of the run has failed.
+ncclResult_t AwaitComm(RankContext& context, ncclComm_t comm);
+// The rank's own size and number in it are as expected.
+void ExpectShape(ncclComm_t comm, int count, int rank);
 
 // The stream as the NCCL calls take it.
 inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream); }
@@ -81,5 +89,8 @@ class Clique {
   int nranks_ = 0;
   std::vector<Member> members_;
 };
+
+// RunRanks, each of whose threads has a clique of all ranks.
+void RunCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body, const RunOptions& options = {});
 
 }  // namespace axccl::harness
