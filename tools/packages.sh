@@ -1,6 +1,9 @@
 # Sourced by demo and test: sees to it that what the build needs is there. Where something is missing, says what, and
 # installs it with apt-get if there is one.
 
+# Where tc is: on Debian not on the path of users.
+PATH=$PATH:/usr/sbin:/sbin
+
 # have_header HEADER: whether the C++ compiler finds it.
 have_header() { echo "#include <$1>" | c++ -E -x c++ - >/dev/null 2>&1; }
 have_command() { command -v "$1" >/dev/null 2>&1; }
