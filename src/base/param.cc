@@ -160,11 +160,11 @@ Value GetValue(const Info& info) {
   {
     std::lock_guard lock(state.mutex);
     if (!state.files_read) {
-      state.files_read = true;
       state.user_path = UserPath();
       state.user = ReadFile(state.user_path, &warnings);
       state.system = ReadFile(kSystemFile, &warnings);
       ReportUnknownNames(&warnings, &notes);
+      state.files_read = true;
     }
     state.values.resize(Table().size());
     std::optional<Value>& slot = state.values[static_cast<size_t>(&info - Table().data())];

@@ -163,8 +163,10 @@ class Chooser::Costs {
 
   const cost::Machine machine_;
   std::mutex mutex_;  // held while a cost is found, so that others wait for it and do not find it as well
-  std::map<std::tuple<Kind, int, std::string_view, int, bool, plan::Placement>, std::optional<Costed>> costs_;
-  std::map<std::tuple<Kind, int, int, std::string_view, plan::Placement>, bool> in_group_order_;
+  using CostKey = std::tuple<Kind, int, std::string_view, int, bool, plan::Placement>;
+  using OrderKey = std::tuple<Kind, int, int, std::string_view, plan::Placement>;
+  std::map<CostKey, std::optional<Costed>> costs_;
+  std::map<OrderKey, bool> in_group_order_;
 };
 
 std::shared_ptr<Chooser::Costs> Chooser::Costs::Of(const cost::Machine& machine) {
@@ -193,8 +195,10 @@ std::optional<Costed> Chooser::Costs::Find(const Query& query, std::string_view 
   const Contract& contract = query.contract;
   const bool by_call = query.access == Access::kCall;
   if (costs_.size() >= kMost) costs_.clear();
-  const auto [it, fresh] = costs_.try_emplace({contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement});
-  if (fresh) it->second = CostOf(machine_, query, algorithm, lanes);
+  // Remembered once it is known: what a search that ran out of memory leaves behind would have this rank choose other plans.
+  const CostKey key{contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement};
+  auto it = costs_.find(key);
+  if (it == costs_.end()) it = costs_.emplace(key, CostOf(machine_, query, algorithm, lanes)).first;
   return it->second;
 }
 
@@ -202,12 +206,13 @@ bool Chooser::Costs::InGroupOrder(const Query& query, std::string_view algorithm
   const std::lock_guard lock(mutex_);
   const Contract& contract = query.contract;
   if (in_group_order_.size() >= kMost) in_group_order_.clear();
-  const auto [it, fresh] =
-      in_group_order_.try_emplace({contract.kind, contract.ranks, contract.root, algorithm, query.placement});
-  if (fresh) {
+  const OrderKey key{contract.kind, contract.ranks, contract.root, algorithm, query.placement};
+  auto it = in_group_order_.find(key);
+  if (it == in_group_order_.end()) {
     verify::Facts facts;
     auto schedule = algo::Generate(contract, algorithm, 1, query.placement);
-    it->second = schedule.ok() && verify::Verify(*schedule, &facts).ok() && facts.group_order;
+    const bool keeps = schedule.ok() && verify::Verify(*schedule, &facts).ok() && facts.group_order;
+    it = in_group_order_.emplace(key, keeps).first;
   }
   return it->second;
 }
