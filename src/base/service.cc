@@ -32,6 +32,7 @@ constexpr int kTriesToRing = 1000;  // a millisecond each
 struct Loop::Posted {
   enum State { kWaiting, kDone, kLost };
   const Task* task = nullptr;
+  Posted* next = nullptr;
   Status thrown;  // by the task
   std::mutex mutex;
   std::condition_variable changed;
@@ -122,8 +123,8 @@ void Loop::StayBehind() {
     AXCCL_WARN("%s", std::string(Lost().message()).c_str());
     std::lock_guard lock(mutex_);
     lost_ = true;
-    for (Posted* posted : posted_) posted->Set(Posted::kLost);
-    posted_.clear();
+    Posted* lost = std::exchange(first_posted_, nullptr);
+    while (lost != nullptr) std::exchange(lost, lost->next)->Set(Posted::kLost);
   }
   for (;;) pause();
 }
@@ -176,12 +177,13 @@ void Loop::RunPosted() {
   char byte;
   while (recv(wake_.get(), &byte, sizeof byte, 0) >= 0 || errno == EINTR) {
   }
-  std::vector<Posted*> tasks;
+  Posted* next;
   {
     std::lock_guard lock(mutex_);
-    tasks.swap(posted_);
+    next = std::exchange(first_posted_, nullptr);
   }
-  for (Posted* posted : tasks) {
+  while (next != nullptr) {
+    Posted* const posted = std::exchange(next, next->next);
     posted->thrown = CatchAll("service thread", [posted] { return (*posted->task)(), Status(); });
     posted->Set(Posted::kDone);
   }
@@ -221,7 +223,9 @@ Status Loop::Run(const Task& task) {
     std::lock_guard lock(mutex_);
     if (lost_ || !HasDescriptors()) return Lost();
     AXCCL_RETURN_IF_ERROR(Ring());
-    posted_.push_back(&posted);
+    Posted** last = &first_posted_;
+    while (*last != nullptr) last = &(*last)->next;
+    *last = &posted;
   }
   std::unique_lock lock(posted.mutex);
   posted.changed.wait(lock, [&] { return posted.state != Posted::kWaiting; });

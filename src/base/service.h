@@ -100,7 +100,7 @@ class Loop {
 
   std::mutex mutex_;
   // Under mutex_:
-  std::vector<Posted*> posted_;
+  Posted* first_posted_ = nullptr;  // the others follow it: who has no memory may have to give something back
   bool lost_ = false;  // its descriptors
 };
 

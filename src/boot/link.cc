@@ -24,7 +24,10 @@ Link::Link(service::Loop* loop, service::Fd fd, const FrameCipher& cipher, Role 
 Status Link::Start(std::shared_ptr<LinkOwner> owner, int rank) {
   owner_ = std::move(owner);
   rank_ = rank;
-  return loop_->Watch(fd_.get(), EPOLLIN, [self = shared_from_this()](uint32_t events) { self->OnEvent(events); });
+  AXCCL_RETURN_IF_ERROR(
+      loop_->Watch(fd_.get(), EPOLLIN, [self = shared_from_this()](uint32_t events) { self->OnEvent(events); }));
+  started_ = true;
+  return Status();
 }
 
 void Link::OnEvent(uint32_t events) {
@@ -89,10 +92,16 @@ void Link::SendError(const Status& reason) {
   Send(FrameType::kError, std::as_bytes(std::span(payload)));
 }
 
+void Link::End(const Status& reason) {
+  const Lock keep = shared_from_this();
+  owner_.reset();
+  const Status sent = CatchAll("rendezvous", [&] { return SendError(reason), Finish(), Status(); });
+  if (!sent.ok()) Close();
+}
+
 void Link::Reject(const Status& reason) {
-  if (!Start(nullptr, -1).ok()) return;  // no descriptor for it: the peer sees the connection close
-  SendError(reason);
-  Finish();
+  const Status started = CatchAll("rendezvous", [&] { return started_ ? Status() : Start(nullptr, -1); });
+  if (started.ok()) End(reason);  // else nobody could wait for it: the peer sees the connection close
 }
 
 void Link::Flush() {

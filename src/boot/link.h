@@ -39,7 +39,9 @@ class Link : public std::enable_shared_from_this<Link> {
   void SendError(const Status& reason);
   // Whether the kernel has taken all that was queued.
   bool idle() const { return queue_.empty(); }
-  // For a link that was not started: sends the error and finishes.
+  // Sends the error and finishes; where there is no memory for it, the end of the connection has to do. Nothing is thrown.
+  void End(const Status& reason);
+  // As End, for a link that may not have been started.
   void Reject(const Status& reason);
   // Reports to nobody from now on, sends what is queued, and closes once the peer has closed or 3 s have passed.
   // (Closing at once could destroy what the peer has not read yet.)
@@ -71,6 +73,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
   std::deque<std::vector<std::byte>> queue_;  // whole frames
   size_t written_ = 0;                        // of queue_.front()
+  bool started_ = false;
   bool finishing_ = false;
   uint64_t finish_timer_ = 0;
   uint64_t again_timer_ = 0;

@@ -48,13 +48,14 @@ Status Node::Take(int from) {
 void Node::Dismiss(int from) {
   const std::shared_ptr<Link> link = std::exchange(At(from).link, nullptr);
   if (link == nullptr) return;
-  if (from == kOwnHub || from == kHubAbove) {
+  if (from != kOwnHub && from != kHubAbove) return link->End(told_);
+  // Without memory for it, the end of the connection has to do.
+  const Status sent = CatchAll("rendezvous", [&] {
     const std::string text = EncodeError(told_);
     link->Send(FrameType::kFailed, std::as_bytes(std::span(text)));
-  } else {
-    link->SendError(told_);
-  }
-  link->Finish();
+    return link->Finish(), Status();
+  });
+  if (!sent.ok()) link->Close();
 }
 
 Status Node::AddHub(Dial* dial, bool above) {

@@ -96,14 +96,13 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
 
 void Rendezvous::StartAll() {
   loop_->Cancel(std::exchange(duplicate_timer_, 0));
-  for (Seat* each : TellingOrder()) {
-    if (each->link == nullptr) continue;
+  TellAll([this](Seat* seat) {
     if (roots_ != 0) {
-      StartInTree(static_cast<int>(each - seats_.data()));
+      StartInTree(static_cast<int>(seat - seats_.data()));
     } else {
-      each->link->Send(FrameType::kStart, {});
+      seat->link->Send(FrameType::kStart, {});
     }
-  }
+  });
 }
 
 // The leader of another hub's ranks comes here only to hear who is above it; its own hub does not know.
@@ -119,11 +118,13 @@ void Rendezvous::StartInTree(int rank) {
   seats_[static_cast<size_t>(rank)].link->Send(FrameType::kStart, std::as_bytes(std::span(&body, 1)));
 }
 
-std::vector<Rendezvous::Seat*> Rendezvous::TellingOrder() {
-  std::vector<Seat*> order;
-  for (Seat& seat : seats_) order.push_back(&seat);
-  std::stable_partition(order.begin(), order.end(), [](const Seat* seat) { return !seat->local; });
-  return order;
+template <class Tell>
+void Rendezvous::TellAll(const Tell& tell) {
+  for (const bool local : {false, true}) {
+    for (Seat& seat : seats_) {
+      if (seat.local == local && seat.link != nullptr) tell(&seat);
+    }
+  }
 }
 
 void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello& hello, const JoinBody& join) {
@@ -189,9 +190,7 @@ void Rendezvous::Contribute(int rank, std::span<const std::byte> payload) {
   ++exchanges_;
   contributed_ = 0;
   for (Seat& each : seats_) each.contributed = false;
-  for (Seat* each : TellingOrder()) {
-    if (each->link != nullptr) each->link->Send(FrameType::kGathered, gathered_);
-  }
+  TellAll([this](Seat* each) { each->link->Send(FrameType::kGathered, gathered_); });
 }
 
 void Rendezvous::Leave(int rank) {
@@ -252,12 +251,7 @@ void Rendezvous::Expired(int rank, std::span<const std::byte> payload) {
 void Rendezvous::Fail(const Status& reason) {
   if (over_) return;
   const auto keep = shared_from_this();
-  for (Seat* seat : TellingOrder()) {
-    if (const std::shared_ptr<Link> link = std::move(seat->link)) {
-      link->SendError(reason);
-      link->Finish();
-    }
-  }
+  TellAll([&](Seat* seat) { std::exchange(seat->link, nullptr)->End(reason); });
   End(reason);
 }
 

@@ -58,7 +58,8 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   // The ranks for which `missing` holds, as "ranks 2, 5-7".
   std::string ListRanks(const std::function<bool(const Seat&)>& missing) const;
   // All seats, those of this process last: once its rank has what it wants the process may exit, and the hub with it.
-  std::vector<Seat*> TellingOrder();
+  template <class Tell>
+  void TellAll(const Tell& tell);
   void StartAll();
   void StartInTree(int rank);
   void Contribute(int rank, std::span<const std::byte> payload);
