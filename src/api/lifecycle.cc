@@ -59,7 +59,9 @@ ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job, 
     Store(nullptr, out);
   };
   auto run = [comm, job = std::move(job), discard]() -> Status {
-    const Status status = comm->config().blocking ? comm->Create(job) : comm->CreateInBackground(job);
+    const Status status = CatchAll("making a communicator", [&] {
+      return comm->config().blocking ? comm->Create(job) : comm->CreateInBackground(job);
+    });
     if (!status.ok() && status.code() != Code::kInProgress) discard();
     return status;
   };
@@ -197,15 +199,16 @@ AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* d
   for (const auto& one : made) {
     if (!one.ok()) return Report(one.status());
   }
-  for (int i = 0; i < ndev; ++i) {
-    auto handle = std::make_shared<Comm>(config.value());
-    (void)handle->Create([&](const std::atomic<bool>*) { return made[static_cast<size_t>(i)]; }).ok();
-    if (const Status status = Insert(&Comms(), kCall, "communicators", std::move(handle), &comm[i]); !status.ok()) {
-      for (int k = 0; k < i; ++k) (void)Comms().Remove(std::exchange(comm[k], nullptr));
-      return Report(status);
+  const Status given = CatchAll(kCall, [&] {
+    for (int i = 0; i < ndev; ++i) {
+      auto handle = std::make_shared<Comm>(config.value());
+      (void)handle->Create([&](const std::atomic<bool>*) { return made[static_cast<size_t>(i)]; }).ok();
+      AXCCL_RETURN_IF_ERROR(Insert(&Comms(), kCall, "communicators", std::move(handle), &comm[i]));
     }
-  }
-  return ncclSuccess;
+    return Status();
+  });
+  for (int i = 0; i < ndev && !given.ok(); ++i) (void)Comms().Remove(std::exchange(comm[i], nullptr));
+  return Report(given);
 }
 AXCCL_TWIN(CommInitAll)
 

@@ -115,7 +115,9 @@ void BecomeOwnThread(const char* name) {
 std::vector<int> ProcessorsAtStart() { return t_began == nullptr ? std::vector<int>() : *t_began; }
 
 void BindThisThread(const std::vector<int>& processors) {
-  if (!processors.empty()) (void)Bind(0, processors);
+  if (processors.empty()) return;
+  // Without memory it stays where it started.
+  (void)CatchAll("placing a thread", [&] { return (void)Bind(0, processors), Status(); }).ok();
 }
 
 bool AllowOwnThreads(const std::vector<int>& processors) {

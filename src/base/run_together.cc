@@ -27,7 +27,8 @@ struct Meeting {
 }  // namespace
 
 Status RunTogether(const char* what, size_t count, const std::function<void(size_t index)>& fn) {
-  const auto meeting = std::make_shared<Meeting>();
+  std::shared_ptr<Meeting> meeting;
+  AXCCL_RETURN_IF_ERROR(CatchAll(what, [&] { return meeting = std::make_shared<Meeting>(), Status(); }));
   meeting->running = count > 0 ? count - 1 : 0;
   for (size_t i = 1; i < count; ++i) {
     const Status started = StartDetached(what, [meeting, &fn, i] {

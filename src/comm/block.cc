@@ -69,8 +69,8 @@ bool Holder::Gone() const {
 Result<std::unique_ptr<Block>> Block::Create(int rank, int ranks, const exec::BlockLayout& layout, int node) {
   SweepLimbo();
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
-  AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(layout.bytes, kPage));
   std::unique_ptr<Block> block(new Block);
+  AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(layout.bytes, kPage));
   block->data_ = static_cast<std::byte*>(memory);
   block->layout_ = layout;
   if (node != topo::kNowhere) {
@@ -112,11 +112,12 @@ Block::~Block() {
 
 Result<std::byte*> Block::Take(uint64_t bytes, uint64_t* heap_offset) {
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  std::lock_guard lock(mutex_);
+  taken_.reserve(taken_.size() + 1);
   AXCCL_ASSIGN_OR_RETURN(void* const memory, heap->Allocate(bytes, kPage));
   auto* const taken = static_cast<std::byte*>(memory);
   if (node_ != topo::kNowhere) (void)topo::PreferNode(memory, bytes, node_);
   *heap_offset = static_cast<uint64_t>(taken - heap->base());
-  std::lock_guard lock(mutex_);
   taken_.emplace_back(taken, bytes);
   return taken;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/log.h"
 #include "src/comm/block.h"
 #include "src/comm/communicator.h"
 #include "src/plan/replica_groups.h"
@@ -42,8 +43,12 @@ uint64_t OffsetIn(const Block& block, const void* memory) {
   return static_cast<uint64_t>(static_cast<const std::byte*>(memory) - block.data());
 }
 
+// Where the heap has no memory to note it, it is lost to it.
 void FreeMemory(void* memory) {
-  if (auto heap = shm::Heap::Get(); heap.ok()) (void)heap.value()->Free(memory).ok();
+  auto heap = shm::Heap::Get();
+  if (!heap.ok()) return;
+  const Status freed = CatchAll("axcclChannelDestroy", [&] { return heap.value()->Free(memory); });
+  if (!freed.ok()) AXCCL_WARN("%s", freed.message().data());
 }
 
 // Holds a peer's slot while what it says is read: its owner does not free the part meanwhile.
@@ -95,7 +100,13 @@ GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std
   order_key = part_.key;
 }
 
+// Nothing is thrown: where there is no memory to note it for later, the part is lost to the heap until the communicator ends.
 GroupChannel::~GroupChannel() {
+  const Status left = CatchAll("axcclChannelDestroy", [this] { return Leave(), Status(); });
+  if (!left.ok()) AXCCL_WARN("%s", left.message().data());
+}
+
+void GroupChannel::Leave() {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   for (int p = 0; p < size(); ++p) {
     const uint32_t slot = found_[static_cast<size_t>(p)];
@@ -108,6 +119,7 @@ GroupChannel::~GroupChannel() {
 }
 
 Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
+  std::shared_ptr<GroupChannel> fresh;
   std::lock_guard lock(pairs_mutex_);
   std::shared_ptr<GroupChannel>& pair = pairs_[{position, sending}];
   if (pair == nullptr) {
@@ -117,9 +129,10 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     const uint64_t id = Mix(Mix(part_.key, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
     ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     std::lock_guard table_lock(table_->mutex_);
-    AXCCL_ASSIGN_OR_RETURN(pair, table_->Make(name, order()));
-    pair->main_key_ = part_.key;
-    AddPair(theirs, sending, pair.get());
+    AXCCL_RETURN_IF_ERROR(table_->Make(name, order(), &fresh));
+    fresh->main_key_ = part_.key;
+    AddPair(theirs, sending, fresh.get());
+    pair = std::move(fresh);
   }
   return pair.get();
 }
@@ -297,11 +310,12 @@ Status GroupChannel::CheckOther(const Member& peer, uint32_t place) const {
 
 Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, const Note& note) {
   group_order |= comm_->settings().group_order != 0;
+  std::shared_ptr<GroupChannel> channel;
   std::lock_guard lock(mutex_);
   auto it = channels_.find(name);
   const bool made = it == channels_.end();
   if (made) {
-    AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<GroupChannel> channel, Make(name, std::make_shared<device::host::Timeline>()));
+    AXCCL_RETURN_IF_ERROR(Make(name, std::make_shared<device::host::Timeline>(), &channel));
     channel->group_order = group_order;
     it = channels_.emplace(std::move(name), std::move(channel)).first;
   } else if (it->second->group_order != group_order) {
@@ -314,7 +328,7 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
   return it->second.get();
 }
 
-Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order) {
+Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order, std::shared_ptr<GroupChannel>* channel) {
   Sweep();
   const Identity& identity = comm_->identity();
   const auto size = static_cast<uint32_t>(name.ranks.size());
@@ -332,8 +346,24 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   part.key = KeyOf(name, created);
   AXCCL_RETURN_IF_ERROR(Enter(&part));
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  std::vector<Member> members;
+  members.reserve(size);
+  for (const int32_t rank : name.ranks) {
+    Member& member = members.emplace_back(comm_->members()[static_cast<size_t>(rank)]);
+    member.layout = layout;
+    member.block = nullptr;
+  }
+  const auto self = std::find(name.ranks.begin(), name.ranks.end(), identity.rank) - name.ranks.begin();
   AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(part.bytes, kPage));
-  part.memory = static_cast<std::byte*>(memory);
+  part.memory = members[static_cast<size_t>(self)].block = static_cast<std::byte*>(memory);
+  const Status made = CatchAll("axcclChannelCreate", [&] {
+    *channel = std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self), std::move(order));
+    return Status();
+  });
+  if (!made.ok()) {
+    FreeMemory(memory);
+    return made;
+  }
   ++created;
   taken_.set(part.place);
   if (free_slots_.empty()) {
@@ -341,17 +371,6 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   } else {
     free_slots_.pop_back();
   }
-
-  std::vector<Member> members;
-  members.reserve(size);
-  for (const int32_t rank : name.ranks) {
-    Member& member = members.emplace_back(comm_->members()[static_cast<size_t>(rank)]);
-    member.layout = layout;
-    member.block = rank == identity.rank ? part.memory : nullptr;
-  }
-  const auto self = std::find(name.ranks.begin(), name.ranks.end(), identity.rank) - name.ranks.begin();
-  auto channel = std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self),
-                                                std::move(order));
 
   const exec::BlockLayout& table = comm_->block().layout();
   ChannelSlot* slot = table.SlotOf(comm_->block().data(), part.slot);
@@ -369,10 +388,10 @@ Result<std::shared_ptr<GroupChannel>> ChannelTable::Make(const ChannelName& name
   const auto behind = static_cast<uint32_t>(sizeof(ChannelSlot) - kBehind + size * sizeof(int32_t));
   const transport::RemoteRank::Stretch sent[] = {{at, kUsers, false, false}, {at + kBehind, behind, false, false}};
   SendEntry(part, sent);
-  for (int p = 0; p < channel->size(); ++p) {
-    if (p != channel->self()) exec::WakeMember(channel->member(p));
+  for (int p = 0; p < (*channel)->size(); ++p) {
+    if (p != (*channel)->self()) exec::WakeMember((*channel)->member(p));
   }
-  return channel;
+  return Status();
 }
 
 Status ChannelTable::Enter(GroupChannel::Part* part) const {
@@ -449,10 +468,10 @@ bool ChannelTable::TryFree(const GroupChannel::Part& part) {
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
   // What is still under way holds them, too.
   if (std::any_of(part.areas.begin(), part.areas.end(), [](const auto& area) { return area.use_count() > 1; })) return false;
+  free_slots_.push_back(part.slot);  // first: what is thrown leaves all as it was
   FreeMemory(part.memory);
   if (part.area >= 0) areas_[static_cast<size_t>(part.area)] = false;
   taken_.reset(part.place);
-  free_slots_.push_back(part.slot);
   return true;
 }
 

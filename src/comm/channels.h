@@ -81,6 +81,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   std::string Name() const override { return name_.Text(); }
 
   static constexpr uint32_t kNotFound = ~0u;
+  void Leave();
   uint32_t PlaceAt(const exec::Member& peer) const;
   bool IsGoneFrom(const exec::Member& peer, uint64_t key) const;
   Status CheckUnused(int position) const;
@@ -121,7 +122,8 @@ class ChannelTable {
  private:
   friend class GroupChannel;
 
-  Result<std::shared_ptr<GroupChannel>> Make(const ChannelName& name, device::host::TimelinePtr order);
+  // *channel is to outlive the lock that the caller holds, as the end of a channel takes it.
+  Status Make(const ChannelName& name, device::host::TimelinePtr order, std::shared_ptr<GroupChannel>* channel);
   // Finds room for a part of that key.
   Status Enter(GroupChannel::Part* part) const;
   // By the end of a channel: nobody finds its part any more.

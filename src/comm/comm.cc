@@ -118,8 +118,10 @@ Status Comm::StartFinalizing() {
   return Status();
 }
 
+// Nothing is thrown, as this may be a thread of the library, and whoever polls is to hear of the end.
 Status Comm::FinishFinalizing() {
-  core_->WaitIdle(&abort_);
+  const Status waited = CatchAll("ncclCommFinalize", [this] { return core_->WaitIdle(&abort_), Status(); });
+  if (!waited.ok()) core_->Fail(waited);
   phase_.store(Phase::kFinalized, std::memory_order_release);
   return core_->failed() ? core_->Failure() : Status();
 }

@@ -199,12 +199,18 @@ bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
   return true;
 }
 
-// Wakes the peers, and sends the failure to those that share no memory.
+// Wakes the peers, and sends the failure to those that share no memory. Nothing is thrown: whoever fails may be on the way out of
+// what it has no memory for.
 void Communicator::Tell() {
   const transport::RemoteRank::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
     if (member.rank != identity_.rank) exec::WakeMember(member);
-    if (member.remote != nullptr) member.remote->Send(nullptr, {&message, 1}, offsetof(exec::BlockHeader, error));
+    if (member.remote == nullptr) continue;
+    const Status sent = CatchAll("telling of a failure", [&] {
+      member.remote->Send(nullptr, {&message, 1}, offsetof(exec::BlockHeader, error));
+      return Status();
+    });
+    if (!sent.ok()) AXCCL_WARN("%s", sent.message().data());
   }
   Scheduler::Process().Notify();
 }

@@ -202,15 +202,20 @@ Trouble MakingCall::WhyStop(const std::vector<int>& missing) {
   return {};
 }
 
+// Who has no memory to find out stops for that.
+template <class Why>
+bool MakingCall::MustStop(const Why& why, Trouble* trouble) const {
+  const Status asked = CatchAll(NameOf(call_.what), [&] { return *trouble = why(), Status(); });
+  if (!asked.ok()) *trouble = comm_->control().log().GivenUp(asked);
+  return !trouble->why.ok();
+}
+
 // Where there is none, one is waited for.
 Status MakingCall::TakeSlot() {
   Trouble trouble;
   const bool taken = Scheduler::Process().Wait(
       nullptr, [&] { return slot_ >= 0 || (slot_ = comm_->control().TryTake(call_)) >= 0; },
-      [&] {
-        trouble = WhyStop(call_.group);
-        return !trouble.why.ok();
-      });
+      [&] { return MustStop([&] { return WhyStop(call_.group); }, &trouble); });
   if (taken) return Status();
   End(trouble);
   return trouble.why;
@@ -240,11 +245,7 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
   // What is a reason to stop may have come after what is waited for. So it is told to others only when the wait is over.
   Trouble trouble;
   const bool done = Scheduler::Process().Wait(
-      queue, [&] { return wait->done(); },
-      [&] {
-        trouble = WhyStop(wait->Missing());
-        return !trouble.why.ok();
-      });
+      queue, [&] { return wait->done(); }, [&] { return MustStop([&] { return WhyStop(wait->Missing()); }, &trouble); });
   if (!done) {
     End(trouble);
     return trouble.why;

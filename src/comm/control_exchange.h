@@ -48,6 +48,8 @@ class MakingCall : public Exchange {
   class Wait;
   Status TakeSlot();
   Trouble WhyStop(const std::vector<int>& missing);
+  template <class Why>
+  bool MustStop(const Why& why, Trouble* trouble) const;
   void End(const Trouble& trouble);
 
   const std::shared_ptr<Communicator> comm_;

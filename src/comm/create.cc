@@ -124,13 +124,15 @@ std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<D
   std::vector<Result<std::shared_ptr<Communicator>>> results(devices.size(),
                                                              Result<std::shared_ptr<Communicator>>(Status(
                                                                  Code::kInternalError, "not created")));
-  auto create = [&](int rank) {
-    const auto exchange = meeting.Join(rank);
-    const SetupOptions options = MakeOptions(rank, ranks, devices[static_cast<size_t>(rank)], config, abort);
-    results[static_cast<size_t>(rank)] = Setup(exchange.get(), options);
-  };
-  const Status together =
-      RunTogether("ncclCommInitAll", devices.size(), [&](size_t rank) { create(static_cast<int>(rank)); });
+  // Whoever is missing from the meeting the others wait for: so all have a seat before it begins.
+  std::vector<std::unique_ptr<Exchange>> seats;
+  std::vector<SetupOptions> options;
+  for (int rank = 0; rank < ranks; ++rank) {
+    seats.push_back(meeting.Join(rank));
+    options.push_back(MakeOptions(rank, ranks, devices[static_cast<size_t>(rank)], config, abort));
+  }
+  const Status together = RunTogether("ncclCommInitAll", devices.size(),
+                                      [&](size_t rank) { results[rank] = Setup(seats[rank].get(), options[rank]); });
   if (!together.ok()) std::fill(results.begin(), results.end(), Result<std::shared_ptr<Communicator>>(together));
   return results;
 }

@@ -100,8 +100,12 @@ void Group::Discard() {
 }
 
 Status Group::RunJobs() {
-  std::vector<Status> results(jobs_.size());
-  const auto run = [&](size_t i) { results[i] = jobs_[i].run(); };
+  std::vector<Status> results;
+  if (const Status room = CatchAll("ncclGroupEnd", [&] { return results.resize(jobs_.size()), Status(); }); !room.ok()) {
+    Discard();
+    return room;
+  }
+  const auto run = [&](size_t i) { results[i] = CatchAll("ncclGroupEnd", [&] { return jobs_[i].run(); }); };
   if (any_nonblocking_) {
     for (size_t i = 0; i < jobs_.size(); ++i) run(i);  // which go on in the background
   } else if (const Status together = RunTogether("ncclGroupEnd", jobs_.size(), run); !together.ok()) {
@@ -149,17 +153,21 @@ Status Group::End(double* seconds) {
   if (depth_ == 0)
     return MakeStatus(Code::kInvalidUsage, "ncclGroupEnd: called without a matching ncclGroupStart on this thread");
   if (--depth_ != 0) return Status();
-  Status status = Check();
-  if (status.ok()) status = MatchSelf();
+  // Whatever is thrown, nothing is left for the thread's next group.
+  Status status = CatchAll("ncclGroupEnd", [&] {
+    AXCCL_RETURN_IF_ERROR(Check());
+    AXCCL_RETURN_IF_ERROR(MatchSelf());
+    if (seconds != nullptr) *seconds = Predict();
+    return Status();
+  });
   if (!status.ok() || seconds != nullptr) {
-    if (status.ok()) *seconds = Predict();
     Discard();
     Clear();
     return status;
   }
   // Jobs and calls may themselves use groups: leave this one first.
   std::vector<StreamCall> calls = std::move(calls_);
-  if (!jobs_.empty()) status = RunJobs();
+  if (!jobs_.empty()) status = CatchAll("ncclGroupEnd", [&] { return RunJobs(); });
   Clear();
   if (!calls.empty() && (status.ok() || status.code() == Code::kInProgress)) {
     const Status launched = LaunchGroup(std::move(calls));

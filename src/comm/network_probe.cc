@@ -282,7 +282,10 @@ Status NetworkProbe::Wait(const std::shared_ptr<Side>& side, device::host::Queue
   queue->Push(std::move(item));
   Status trouble;
   const bool done = Scheduler::Process().Wait(queue, [&] { return side->done(); },
-                                              [&] { return !(trouble = Trouble(patience)).ok(); });
+                                              [&] {
+                                                trouble = CatchAll("ncclCommInitRank", [&] { return Trouble(patience); });
+                                                return !trouble.ok();
+                                              });
   if (!done) {
     side->Cancel();
     // Whoever drives it next ends it, and then no thread touches the block on its behalf any more.

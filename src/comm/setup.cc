@@ -356,13 +356,13 @@ class Builder {
     }
   }
 
-  std::shared_ptr<Communicator> Finish() {
+  Result<std::shared_ptr<Communicator>> Finish() {
     MeetRemoteRanks();
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
                                                processes_, std::move(gpu_));
-    if (comm->gpu() != nullptr) Watch(comm.get());
+    if (comm->gpu() != nullptr) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
     AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, link to rank %zu %s",
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
                options_.identity.device.gpu ? "cudaDev" : "device", options_.identity.device.ordinal, comm->local_processes(), (self() + 1) % ranks(),

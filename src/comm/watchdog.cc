@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <utility>
 #include <vector>
 
-#include "src/base/log.h"
 #include "src/base/service.h"
 #include "src/comm/communicator.h"
 
@@ -35,17 +35,21 @@ void Tick(service::Loop* loop) {
 
 }  // namespace
 
-void Watch(Communicator* comm) {
+Status Watch(Communicator* comm) {
   Watched& watched = Process();
   {
     std::lock_guard lock(watched.mutex);
     watched.comms.push_back(comm);
-    if (watched.ticking) return;
-    watched.ticking = true;
+    if (std::exchange(watched.ticking, true)) return Status();
   }
-  auto loop = service::Loop::Get();
-  if (loop.ok() && loop.value()->Run([&] { Tick(loop.value()); }).ok()) return;
-  AXCCL_WARN("no service thread: a rank whose peer dies will wait until its communicator is aborted");
+  const Status started = CatchAll("ncclCommInitRank", [] {
+    AXCCL_ASSIGN_OR_RETURN(service::Loop* const loop, service::Loop::Get());
+    return loop->Run([loop] { Tick(loop); });
+  });
+  if (started.ok()) return Status();
+  std::lock_guard lock(watched.mutex);
+  watched.ticking = false;
+  return started;
 }
 
 void Unwatch(Communicator* comm) {

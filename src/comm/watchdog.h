@@ -5,12 +5,14 @@
 // Runs on the service thread, every few milliseconds as long as there is a communicator to look after.
 #pragma once
 
+#include "src/base/status.h"
+
 namespace axccl::comm {
 
 class Communicator;
 
-// Between the two calls `comm` is looked after. Thread-safe; after Unwatch nothing touches it any more.
-void Watch(Communicator* comm);
+// Between the two calls `comm` is looked after, unless the first fails. Thread-safe; after Unwatch nothing touches it any more.
+Status Watch(Communicator* comm);
 void Unwatch(Communicator* comm);
 
 }  // namespace axccl::comm

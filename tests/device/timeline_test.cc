@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -76,6 +78,42 @@ TEST(Timeline, CarriesDataBetweenThreadsInTicketOrder) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(chain, uint64_t{kThreads} * kEach);
   EXPECT_TRUE(timeline.Idle());
+}
+
+class Noted : public Waiter {
+ public:
+  Noted(uint64_t ticket, std::vector<uint64_t>* gone) : ticket_(ticket), gone_(gone) {}
+  void GoOn(std::unique_ptr<Waiter>) override { gone_->push_back(ticket_); }
+
+ private:
+  const uint64_t ticket_;
+  std::vector<uint64_t>* const gone_;
+};
+
+// Each when its ticket is reached, those for lower ones first, in whatever order they came; and many.
+TEST(Timeline, WaitersGoOnWhenTheirTicketsAreReached) {
+  constexpr uint64_t kTickets = 20000;
+  Timeline timeline;
+  std::vector<uint64_t> gone, expected;
+  uint32_t draw = 1;
+  for (uint64_t i = 0; i < kTickets; ++i) {
+    draw = draw * 1664525u + 1013904223u;
+    const uint64_t ticket = i % 3 == 0 ? i + 1 : 1 + draw % kTickets;  // in order, as most are, and not
+    std::unique_ptr<Waiter> waiter = std::make_unique<Noted>(ticket, &gone);
+    ASSERT_TRUE(timeline.Park(ticket, &waiter));
+    expected.push_back(ticket);
+    timeline.Issue();
+  }
+  std::sort(expected.begin(), expected.end());
+  for (uint64_t ticket = 0; ticket < kTickets; ++ticket) {
+    timeline.Complete(ticket);
+    ASSERT_TRUE(gone.empty() || gone.back() <= ticket + 1);
+    ASSERT_TRUE(gone.size() == expected.size() || expected[gone.size()] > ticket + 1);
+  }
+  EXPECT_EQ(gone, expected);
+  std::unique_ptr<Waiter> late = std::make_unique<Noted>(1, &gone);
+  EXPECT_FALSE(timeline.Park(1, &late)) << "reached already";
+  EXPECT_NE(late, nullptr);
 }
 
 TEST(Mark, OfNoTimelineIsReached) {

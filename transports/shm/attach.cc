@@ -278,7 +278,7 @@ class Cache {
       changed_.wait_for(lock, std::chrono::milliseconds(10));
     }
     lock.unlock();
-    Result<std::shared_ptr<PeerProcess>> peer = AttachAnew(address, self, patience);
+    auto peer = CatchAll("attaching to a process", [&] { return AttachAnew(address, self, patience); });
     lock.lock();
     Entry& entry = entries_[address.process_id];
     entry.busy = false;
