@@ -313,12 +313,13 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm);
  * NULL: ncclSuccess. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 /* Ends the handle and all its work at once, whatever the peers do, and what is being made from it; any thread, also
- * while an init blocks another one. NULL: ncclSuccess. When it has returned,
- * buffers of the calls it has ended may be freed or used for something else: no rank writes into them any more, not even
- * one that was stopped in the middle of a call and goes on later, and no rank of this process reads them (what is waited
- * for is a step of at most some MiB, and the callback of a reduction that runs). Ranks of other processes may still read
- * them, and then report an error and not what they have read. So it is when a call has failed and its stream says so. On
- * host ranks. */
+ * while an init blocks another one. NULL: ncclSuccess. When it has returned, buffers of the calls it has ended may be freed
+ * or used for something else: no rank writes into them any more, not even one that was stopped in the middle of a call and
+ * goes on later, and no rank of this process reads them. What is waited for is a step of at most some MiB, and a reduction's
+ * callback in this process (one that calls this itself has its buffers back when it has returned). A peer of another process
+ * still in its step after half a second, stopped or in a callback, loses its way to the outputs: their pages (4 KiB) are this
+ * process's alone from then on, as if not from ncclMemAlloc, and nobody gets them again after ncclMemFree. Ranks of other
+ * processes may still read, and then report an error. So it is when a call has failed and its stream says so. Host ranks. */
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 /* Ends all work and refuses new, keeps the handle for split and shrink. revokeFlags: NCCL_REVOKE_DEFAULT. Since
  * 2.28.7. */

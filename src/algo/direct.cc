@@ -6,10 +6,10 @@
 //
 // In "direct" each byte is read once from every input that holds it and written once to every output that wants it, whoever
 // does it: the least the memory system can do, with the work split evenly. That takes ranks that write into each other's
-// outputs, and so ranks that end together: whoever is in the middle of such a write when the owner gives up goes on writing.
+// outputs, and an owner that gives up must see to it that nobody is in the middle of that (exec/operation_leave.cc).
 //
-// In "pull" a rank writes nothing but its own output, so that one that is late, or stopped, spoils nothing of anybody
-// else's. An all-reduce takes a second step for that, in which a rank reads what the others have reduced, and where one
+// In "pull" a rank writes nothing but its own output. It is for memory that is only read, by system call: an owner could not
+// take that back. An all-reduce takes a second step for it, in which a rank reads what the others have reduced, and where one
 // rank alone gets anything that one does the work. It also serves where blocks lie side by side in short runs: no cache
 // line of an output is written by two ranks.
 //

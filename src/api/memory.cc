@@ -32,6 +32,11 @@ Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
   uint64_t offset = 0;
   if (heap->Contains(buff, bytes, &offset)) return Status();
+  if (heap->TakenBack(buff, bytes))
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: argument buff has pages that peers cannot map any more, since a call on them was given up while a peer was "
+                      "in the middle of it (ncclCommAbort); free it and allocate again",
+                      call);
   return MakeStatus(Code::kInvalidArgument,
                     "%s: argument buff is not memory from ncclMemAlloc; windows need memory that peers can map", call);
 }

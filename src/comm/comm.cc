@@ -167,7 +167,9 @@ void Comm::Close() {
   StopCreation();
   device::host::Scheduler::Process().Notify();
   WaitUntilIdle();
-  if (core_ != nullptr && !core_->failed()) core_->WaitIdle(&abort_);
+  if (core_ == nullptr) return;
+  if (!core_->failed()) core_->WaitIdle(&abort_);
+  if (core_->failed()) core_->WaitUntilUnreached();
 }
 
 void Comm::Abort() {

@@ -235,6 +235,16 @@ Status Communicator::CallRead(uint32_t pid, void* local, uint64_t remote, size_t
   return shm::CallRead(pid, local, remote, bytes);
 }
 
+Status Communicator::TakeBack(const void* p, size_t bytes) {
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  return heap->TakeBack(p, bytes);
+}
+
+bool Communicator::TakenBack(const void* p, size_t bytes) const {
+  const auto heap = shm::Heap::Get();
+  return heap.ok() && heap.value()->TakenBack(p, bytes);
+}
+
 // Operations that wait look after their peers themselves (Operation::SlowCheck, CudaWaits): a peer that leaves harms nobody
 // who needs nothing from it. But calls that differ are everybody's error, also of those that have done their part of one.
 Status Communicator::AsyncError() {
@@ -254,6 +264,13 @@ void Communicator::Abort(const Status& reason) {
   // buffers, in whatever queue they are driven.
   Scheduler::Process().Quiesce();
   Scheduler::Process().Notify();
+  WaitUntilUnreached();
+}
+
+void Communicator::WaitUntilUnreached() {
+  if (Scheduler::Process().InStep()) return;
+  Scheduler::Process().Wait(
+      device_->queue(), [this] { return exposed.load(std::memory_order_acquire) == 0; }, [] { return false; });
 }
 
 void Communicator::Interrupt() {

@@ -95,6 +95,8 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   const tune::Chooser& chooser() const override { return *chooser_; }
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
+  Status TakeBack(const void* p, size_t bytes) override;
+  bool TakenBack(const void* p, size_t bytes) const override;
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override { return block_->Take(bytes, offset); }
   uint64_t cache_bytes() const override { return settings_.machine.cache_bytes; }
   double timeout_seconds() const override { return settings_.timeout_seconds; }
@@ -105,6 +107,9 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   Status AsyncError();
   // Ends all operations with `reason` and wakes whoever waits for them. Local; any thread.
   void Abort(const Status& reason);
+  // Once it has failed: until ranks of other processes do not write into this rank's buffers any more, which does not take
+  // longer than exec::Operation::Leave. Not for a callback of a reduction, which would wait for itself.
+  void WaitUntilUnreached();
   // On GPU ranks: makes kernels end that wait for peers, so that WaitIdle returns.
   void Interrupt();
   // Waits until all launches so far are done, or *give_up (GPU ranks: Interrupt). False if given up.

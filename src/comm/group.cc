@@ -132,7 +132,7 @@ double Group::Predict() const {
     if (call.local) continue;
     tune::Query query{plan::Contract{call.call.kind, call.channel->size(), call.call.root},
                       call.call.count * ElementSize(call.call.type), call.call.type,
-                      call.channel->remote() == nullptr ? call.channel->mapped_access() : tune::Access::kNone};
+                      call.channel->remote() == nullptr ? tune::Access::kMapped : tune::Access::kNone};
     query.placement = call.channel->placement();
     seconds[call.comm.get()] += call.comm->chooser().Choose(query).seconds;
   }

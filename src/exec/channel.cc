@@ -248,7 +248,7 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
   tune::Choice choice;
   if (call.uneven()) {
     // The algorithms whose every move is of one block of some rank, so that it is known how long.
-    choice.algorithm = access >= tune::Access::kRead ? tune::DirectAlgorithm(call.kind, access) : "oneshot";
+    choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
     choice = host_->chooser().Choose(
         tune::Query{contract, call.count * element, call.type, access, call.group_order, short_runs, split_rows, placement_});
@@ -261,8 +261,8 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
   if (call.group_order && !prepared.program->plan->group_order)
     return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",
                       prepared.program->plan->schedule.algorithm.c_str(), size());
-  if (minds_owners && !all_same_process_ && prepared.program->plan->pushes)
-    return MakeStatus(Code::kInternalError, "%s of %d ranks writes into buffers of other processes, which they may not outlive",
+  if (access != tune::Access::kMapped && prepared.program->plan->pushes)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks writes into buffers that its ranks have not mapped",
                       prepared.program->plan->schedule.algorithm.c_str(), size());
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
   Locate(call, &prepared);

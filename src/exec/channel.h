@@ -70,12 +70,18 @@ class Host {
   virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
   // Copies from plain memory of another process by system call.
   virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
+  // Of memory in this process's heap: other processes do not reach it any more, nor a step of theirs that is under way.
+  virtual Status TakeBack(const void* p, size_t bytes) = 0;
+  // Whether that has been done to any page of it.
+  virtual bool TakenBack(const void* p, size_t bytes) const = 0;
   // Shared memory of this rank, zeroed, and its place in the heap. Until the communicator is gone.
   virtual Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) = 0;
   virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
   virtual double timeout_seconds() const = 0; // of one operation, 0 = none
   virtual double notice_seconds() const = 0;  // after which the user is told of a wait, 0 = never
 
+  // Operations whose outputs ranks of other processes may write to.
+  std::atomic<int> exposed{0};
   // Of the operation that ended last, on whatever channel; static text.
   std::atomic<const char*> last_algorithm{""};
 };
@@ -237,17 +243,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool last_was_barrier = true;
   uint64_t inline_bytes = kLineData;  // slots that are not larger live in lines; set before its first operation
   bool minds_runs = true;    // plans are chosen by the runs of views, too; set before its first operation
-  bool minds_owners = true;  // ranks of other processes only read this rank's buffers; set before its first operation
   bool group_order = false;  // all its reductions are in group order; set before its first operation
   uint64_t order_key = 1;    // of the communicator's channels, the same on all ranks: this one and those of its messages
 
   // Weakest access any two members have to plain memory, and whether all share one process.
   bool all_same_process() const { return all_same_process_; }
-  // What members may do with each other's buffers, once they have mapped all of them. Whoever only reads harms nobody by
-  // being late: an owner that has failed or was aborted may use its buffers for something else, at once.
-  tune::Access mapped_access() const {
-    return minds_owners && !all_same_process_ ? tune::Access::kRead : tune::Access::kMapped;
-  }
   bool all_call_copy() const { return all_call_copy_; }
   // Any of the members that are remote, or null: it stands for all of them where it is about progress.
   transport::RemoteRank* remote() const { return remote_; }

@@ -26,7 +26,6 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(CudaRank* rank, Channel
   channel->preparer_ = std::make_shared<Channel>(on_host->host(), rank->MembersOf(*on_host, place), on_host->self());
   channel->preparer_->group_order = on_host->group_order;
   channel->preparer_->minds_runs = false;
-  channel->preparer_->minds_owners = false;  // a launch that has failed is over on the devices of all ranks
   channel->preparer_->inline_bytes = 0;  // slots are packed in another way
   AXCCL_RETURN_IF_ERROR(channel->Upload());
   return channel;

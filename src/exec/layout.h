@@ -104,7 +104,7 @@ struct alignas(64) WaitBoard {
 inline constexpr int kWaitBoards = 8;
 
 struct BlockHeader {
-  static constexpr uint64_t kMagic = 0x6b636f6c42784101ull;
+  static constexpr uint64_t kMagic = 0x6b636f6c42784102ull;
   static constexpr uint64_t kProbe = 0x5afe0b5e55ed0001ull;
   uint64_t magic;
   uint32_t rank;
@@ -114,6 +114,7 @@ struct BlockHeader {
   alignas(64) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
   alignas(64) std::atomic<uint32_t> error;   // Code of the owner's failure, 0 = none; written after error_text
   char error_text[kErrorText];
+  alignas(64) std::atomic<uint32_t> writing;  // steps under way in which the owner may write into buffers of other processes
   WaitBoard boards[kWaitBoards];
 };
 

@@ -27,21 +27,29 @@ constexpr std::chrono::milliseconds kStandstill(60);
 
 uint64_t Target(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 
+// A step in which ranks of other processes may be written to. Sequentially consistent, as are a member's failure and its look
+// at this: either the step sees the failure, or the member sees the step.
+class Writing {
+ public:
+  // Null: none.
+  explicit Writing(BlockHeader* own) : own_(own) {
+    if (own_ != nullptr) own_->writing.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Writing() {
+    if (own_ != nullptr) own_->writing.fetch_sub(1, std::memory_order_release);
+  }
+  Writing(const Writing&) = delete;
+
+ private:
+  BlockHeader* const own_;
+};
+
 }  // namespace
 
 Poll Operation::Fail(Status status) {
   channel_->host()->Fail(status);
   status_ = std::move(status);
   return Leave();
-}
-
-// The communicator has failed, which peers are told. What ranks of this process do with this rank's buffers ends with the
-// steps they are in; ranks of other processes only read them, and look for the failure before they believe what they read.
-Poll Operation::Leave() {
-  if (stage_ != Stage::kLeaving) others_ = device::host::StepsUnderWay::InProcess();
-  polling_.End(false);
-  stage_ = others_.Ended() ? Stage::kFinished : Stage::kLeaving;
-  return stage_ == Stage::kFinished ? Poll::kDone : Poll::kBlocked;
 }
 
 // What has come for this rank or others of the process. A new operation first sends what it has to send.
@@ -69,7 +77,6 @@ Poll Operation::Progress() try {
     }
     if (Status status = Start(); !status.ok()) return Fail(std::move(status));
   }
-  members_checked_ = false;
   budget_ = kBudget;
   for (;;) {
     switch (call_.callback == nullptr ? RunStage() : RunStageWithCallback()) {
@@ -77,7 +84,9 @@ Poll Operation::Progress() try {
       case Run::kAgain: return Poll::kAgain;
       case Run::kFailed: return Fail(std::move(status_));
       case Run::kSwitched: continue;
-      case Run::kDone: EndStage();
+      case Run::kDone:
+        if (Status status = CheckOutputs(); !status.ok()) return Fail(std::move(status));
+        EndStage();
     }
     if (stage_ == Stage::kFinished) return Poll::kDone;
   }
@@ -131,7 +140,7 @@ Status Operation::Start() {
   if (call_.uneven() && channel_->size() == 1) AXCCL_RETURN_IF_ERROR(SettlePieces());
   // Uneven calls begin with ranks telling each other their pieces, as direct ones do.
   const bool scratch_only = channel_->remote() != nullptr && !call_.uneven();
-  AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, scratch_only ? tune::Access::kNone : channel_->mapped_access()));
+  AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, scratch_only ? tune::Access::kNone : tune::Access::kMapped));
   if (main_->instead_for != 0) {
     --main_->instead_for;
     main_ = main_->instead;
@@ -190,6 +199,7 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
   stage_ = stage;
   prepared_ = prepared;
   around_cache_ = prepared->around_cache;
+  Expose(stage == Stage::kMain && OthersMayWrite());
   // A barrier is the same for all calls.
   signature_ = prepared->signature ^ (stage == Stage::kMain ? form_hash_ : 0);
   first_lane_ = LaneState();
@@ -205,6 +215,7 @@ void Operation::EndStage() {
     if (call_.views != nullptr && call_.views->zeros) FillZerosOfOthers();
     channel_->host()->last_algorithm.store(prepared_->program->algorithm, std::memory_order_relaxed);
     stage_ = Stage::kFinished;
+    Expose(false);
     polling_.End(false);
   }
 }
@@ -218,6 +229,8 @@ Operation::Run Operation::RunStageWithCallback() {
 
 Operation::Run Operation::RunStage() {
   if (prepared_->plain && channel_->has_scratch()) return RunPlain();
+  members_checked_ = false;
+  const Writing writing(exposed_ ? channel_->own().header : nullptr);
   Run result = RunLane(0);
   if (result == Run::kSwitched || result == Run::kFailed) return result;
   for (uint32_t lane = 1; lane < prepared_->program->lanes.size(); ++lane) {
@@ -288,8 +301,8 @@ bool Operation::PassedPlain(const Step& step, uint64_t turn) const {
          line->sequence.load(std::memory_order_relaxed) == static_cast<uint32_t>(sequence_);
 }
 
-// A member that fails or aborts takes its buffers away: no step that begins after that may touch them. What had begun it
-// waits for in its own process (Leave), and of others it is what ReadWhileOwned is for.
+// A member that fails or aborts takes its buffers away: no step that begins after that may touch them. It waits for steps that
+// have begun and may write (Leave); in those of other processes that read, it is what ReadWhileOwned is for.
 bool Operation::MembersPresent() {
   if (members_checked_ || !prepared_->program->plan->schedule.direct) return true;
   members_checked_ = true;

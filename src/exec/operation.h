@@ -57,8 +57,6 @@ class Operation {
   void Begin(Stage stage, const Prepared* prepared);
   void EndStage();
   device::host::Poll Fail(Status status);
-  device::host::Poll Leave();
-
   Run RunStage();
   Run RunStageWithCallback();
   Run RunLane(uint32_t lane);
@@ -72,6 +70,21 @@ class Operation {
   Status SlowCheck(int waiting_for);
   std::string DescribeWait(int waiting_for) const;
   void Signal(const Step& step, uint32_t lane, uint64_t turn);
+
+  // Buffers go back to the application (operation_leave.cc).
+  device::host::Poll Leave();
+  bool OthersHaveLeft();
+  struct Memory {
+    const std::byte* lowest;
+    uint64_t bytes;
+  };
+  template <class Visit>
+  Status ForEachOutput(Visit visit) const;
+  bool OthersMayWrite() const;
+  void Expose(bool exposed);
+  const Member* Writer() const;
+  Status TakeBackOutputs();
+  Status CheckOutputs() const;
 
   // To remote members (operation_remote.cc).
   using Stretches = std::vector<transport::RemoteRank::Stretch>;
@@ -130,6 +143,7 @@ class Operation {
   Status AnnounceViews(OpRecord* record);
   size_t AnnouncedWords(int position) const;
   Status Publish(OpRecord* record);
+  Memory MemoryOf(Side side, size_t index) const;
   Spot FindSpot(Side side, size_t index) const;
   Status BindViews(int position);
   Status MapView(Side side, int position, size_t index, Spot spot);
@@ -194,10 +208,13 @@ class Operation {
   bool stands_still_ = false;
   bool last_look_ = false;  // the next look is the one before the driving thread sleeps
   Polling polling_;
-  bool members_checked_ = false;  // in this Progress(), before members' buffers are touched
+  bool members_checked_ = false;  // in this step, before members' buffers are touched
   std::chrono::steady_clock::time_point started_{}, checked_{};
   Status status_;
-  device::host::StepsUnderWay others_;  // what is waited for in kLeaving
+  // What is waited for in kLeaving.
+  device::host::StepsUnderWay others_;
+  bool exposed_ = false;  // its outputs, to ranks of other processes
+  std::chrono::steady_clock::time_point left_{};
 
   LaneState& State(uint32_t lane) { return lane == 0 ? first_lane_ : more_lanes_[lane - 1]; }
 };

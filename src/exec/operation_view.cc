@@ -130,14 +130,21 @@ Status Operation::Publish(OpRecord* record) {
 }
 
 // Where all of the view lies decides how it is reached; its first element is what is told.
-Operation::Spot Operation::FindSpot(Side side, size_t index) const {
+// From the lowest byte of this rank's operand to its highest.
+Operation::Memory Operation::MemoryOf(Side side, size_t index) const {
   const ViewOperand& operand = call_.views->operands[index];
   const void* data = side == Side::kInput ? operand.input : operand.output;
   const plan::Extent extent = plan::ByteExtent(ViewOf(side, channel_->self(), index));
-  const auto before = static_cast<uint64_t>(-extent.begin);
-  const void* lowest = reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(data) - before);
-  Spot spot = FindSpot(lowest, before + static_cast<uint64_t>(extent.end));
-  spot.address += before;
+  const uintptr_t lowest = reinterpret_cast<uintptr_t>(data) - static_cast<uint64_t>(-extent.begin);
+  return {reinterpret_cast<const std::byte*>(lowest), static_cast<uint64_t>(extent.end - extent.begin)};
+}
+
+Operation::Spot Operation::FindSpot(Side side, size_t index) const {
+  const ViewOperand& operand = call_.views->operands[index];
+  const void* data = side == Side::kInput ? operand.input : operand.output;
+  const Memory memory = MemoryOf(side, index);
+  Spot spot = FindSpot(memory.lowest, memory.bytes);
+  spot.address += reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(memory.lowest);
   return spot;
 }
 

@@ -133,7 +133,7 @@ std::string_view AlgorithmOf(unsigned number) {
 
 std::string_view DirectAlgorithm(Kind kind, Access access) {
   const auto names = algo::Algorithms(kind);
-  const bool pulls = ReadsOnly(access) && std::find(names.begin(), names.end(), algo::kPull) != names.end();
+  const bool pulls = access == Access::kCall && std::find(names.begin(), names.end(), algo::kPull) != names.end();
   return pulls ? algo::kPull : algo::kDirect;
 }
 
@@ -243,7 +243,7 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   const std::optional<Costed> c = rule_->costs->Find(query, choice.algorithm, choice.lanes);
   if (!c) return exclude(Exclusion::kNoPlan);
   if (c->direct && query.access == Access::kNone) return exclude(Exclusion::kAccess);
-  if (c->pushes && ReadsOnly(query.access)) exclude(Exclusion::kPushes);
+  if (c->pushes && query.access == Access::kCall) exclude(Exclusion::kPushes);
   if (!c->staged()) {
     choice.seconds = c->Seconds(query.block_bytes, 0);
     return;
@@ -280,7 +280,7 @@ std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algori
 
 Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass pass) const {
   const auto admits = [&](std::string_view name) { return rule_->filter.Admits(query.contract.kind, name); };
-  const bool stands_in = ReadsOnly(query.access) && algorithm == algo::kPull;
+  const bool stands_in = query.access == Access::kCall && algorithm == algo::kPull;
   if (pass.filtered && !admits(algorithm) && !(stands_in && admits(algo::kDirect))) return Exclusion::kFilter;
   if (pass.paying && !Pays(query.contract.kind, algorithm, query.placement)) return Exclusion::kNoGain;
   if (query.group_order && !rule_->costs->InGroupOrder(query, algorithm)) return Exclusion::kGroupOrder;

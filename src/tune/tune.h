@@ -24,11 +24,8 @@ inline constexpr int kNetworkLanes = 4;
 enum class Access : uint8_t {
   kNone,    // only scratch is shared
   kCall,    // read, by system call (process_vm_readv)
-  kRead,    // read, by loads: what ranks of other processes do, as who writes must end when the owner's call ends
   kMapped,  // loads and stores
 };
-// Whether it is reading alone. NCCL_ALGO's "direct" then stands for the plans in which ranks read each other's buffers.
-inline bool ReadsOnly(Access access) { return access == Access::kCall || access == Access::kRead; }
 
 struct Query {
   plan::Contract contract;
@@ -54,7 +51,8 @@ struct Choice {
 unsigned NumberOf(std::string_view algorithm);
 std::string_view AlgorithmOf(unsigned number);
 
-// The algorithm in which ranks use each other's buffers as far as they may, which is more than kNone.
+// The algorithm in which ranks use each other's buffers as far as they may, which is more than kNone. Where they only read,
+// NCCL_ALGO's "direct" stands for "pull".
 std::string_view DirectAlgorithm(plan::Kind kind, Access access);
 
 // What ranks so placed meet by between two operations that need it.

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -277,7 +278,7 @@ TEST(BuffersOfAFailedCall, AreNotTouchedAfterAnAbort) {
   RunTrials(trials);
 }
 
-// ---- in one process ----
+// ---- in the middle of a step ----
 
 // A callback that takes its time: it ends a while after `until` has become true.
 struct Slow {
@@ -296,6 +297,8 @@ void Fold(void* a, const void* b, size_t n, void* context) {
   for (size_t i = 0; i < n; ++i) static_cast<float*>(a)[i] += static_cast<const float*>(b)[i];
   slow->out = true;
 }
+
+// ---- in one process ----
 
 // Two ranks on host devices 0 and 1, each with a callback, and a third by itself on device 2.
 class TwoDevices {
@@ -379,6 +382,159 @@ TEST(BuffersOfAFailedCall, FailureWaitsForTheStepsOfOtherRanksOfTheProcess) {
     for (ncclComm_t comm : two.comms) EXPECT_OK(ncclCommAbort(comm));
   };
   RunRanks(Processes(1), body, options);
+}
+
+// ---- in two processes ----
+
+constexpr int kAborting = 0, kGoOn = 1;  // cells
+constexpr size_t kFloats = (size_t{1} << 20) / sizeof(float);
+
+// Two ranks whose reductions write into each other's outputs: the callback of rank 1 ends when its cell is set.
+class TwoProcesses {
+ public:
+  TwoProcesses(RankContext& context, int cell) : context_(context) {
+    if (context.rank() == 1) {
+      slow_.until = [&context, cell] { return context.Get(cell) != 0 || context.AnyFailed(); };
+    }
+  }
+  ~TwoProcesses() {
+    if (in_ != nullptr) EXPECT_OK(ncclMemFree(in_));
+    if (out_ != nullptr) EXPECT_OK(ncclMemFree(out_));
+  }
+
+  void Init() {
+    ASSERT_TRUE(clique_.Init(context_));
+    ASSERT_OK(axcclRedOpCreateCallback(&op_, Fold, &slow_, ncclFloat32, clique_.comm()));
+    ASSERT_OK(ncclMemAlloc(reinterpret_cast<void**>(&in_), kFloats * sizeof(float)));
+    ASSERT_OK(ncclMemAlloc(reinterpret_cast<void**>(&out_), kFloats * sizeof(float)));
+    for (size_t i = 0; i < kFloats; ++i) in_[i] = static_cast<float>(context_.rank() + 1);
+  }
+  // Of so many floats.
+  ncclResult_t AllReduce(size_t count) {
+    return ncclAllReduce(in_, out_, count, ncclFloat32, op_, clique_.comm(), Cuda(clique_.stream()));
+  }
+  // Of rank 0, once rank 1 is in its callback.
+  void Abort() {
+    context_.Set(kAborting, 1);
+    EXPECT_OK(ncclCommAbort(clique_.comm()));
+    clique_.ForgetComms();
+    std::memset(out_, kCanary, kFloats * sizeof(float));
+  }
+  size_t Changed() const {
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(out_);
+    return static_cast<size_t>(std::count_if(bytes, bytes + kFloats * sizeof(float), [](unsigned char b) { return b != kCanary; }));
+  }
+  // Rank 1's part, from its call to the end of all it does with it.
+  void Follow(size_t count) {
+    const ncclResult_t called = AllReduce(count);
+    EXPECT_EQ(called == ncclSuccess ? axcclStreamSynchronize(clique_.stream()) : called, ncclRemoteError);
+    EXPECT_OK(ncclCommAbort(clique_.comm()));
+    clique_.ForgetComms();
+  }
+  // The same buffers serve other communicators.
+  void ExpectUsable(RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_OK(ncclAllReduce(in_, out_, kFloats, ncclFloat32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+    EXPECT_EQ(std::count(out_, out_ + kFloats, 3.0f), static_cast<ptrdiff_t>(kFloats));
+  }
+
+  Slow& slow() { return slow_; }
+  Clique& clique() { return clique_; }
+  float* in() const { return in_; }
+  float* out() const { return out_; }
+
+ private:
+  RankContext& context_;
+  Clique clique_;
+  Slow slow_;
+  ncclRedOp_t op_{};
+  float *in_ = nullptr, *out_ = nullptr;
+};
+
+RunOptions WritingIntoOthers() {
+  RunOptions options;
+  options.environment = {{"NCCL_ALGO", "direct"}};
+  return options;
+}
+
+// Rank 1 is in the middle of its step when rank 0 aborts, and ends it a while afterwards, or long after rank 0 has its buffers
+// back.
+TEST(BuffersOfAFailedCall, AreNotWrittenByTheStepOfAnotherProcess) {
+  for (const int cell : {kAborting, kGoOn}) {
+    const auto body = [cell](RankContext& context) {
+      TwoProcesses two(context, cell);
+      ASSERT_NO_FATAL_FAILURE(two.Init());
+      if (context.rank() == 0) {
+        EXPECT_OK(two.AllReduce(kFloats));
+        std::thread driving([&] { (void)axcclStreamSynchronize(two.clique().stream()); });
+        ASSERT_TRUE(context.Barrier(0));  // rank 1 is in its callback
+        two.Abort();
+        driving.join();
+        context.Set(kGoOn, 1);
+      } else {
+        std::thread following([&] { two.Follow(kFloats); });
+        while (!two.slow().in && !context.AnyFailed()) std::this_thread::yield();
+        ASSERT_TRUE(context.Barrier(0));
+        following.join();
+      }
+      ASSERT_TRUE(context.Barrier(1));
+      if (context.rank() == 0) {
+        EXPECT_EQ(two.Changed(), 0u) << "bytes written into a buffer that is the application's";
+      }
+      two.ExpectUsable(context);
+      ASSERT_TRUE(context.Barrier(2));
+    };
+    RunRanks(Processes(2), body, WritingIntoOthers());
+  }
+}
+
+// What is taken back is pages. A call of another communicator, under way at the same time, whose output ends in one of them may
+// have a part of it written where nobody reads it, and must not pass for done.
+TEST(BuffersOfAFailedCall, WhatSharesAPageWithThemIsNotLostInSilence) {
+  for (const bool shared : {false, true}) {
+    const auto body = [shared](RankContext& context) {
+      TwoProcesses two(context, kGoOn);
+      ASSERT_NO_FATAL_FAILURE(two.Init());
+      Clique other;
+      ASSERT_TRUE(other.Init(context));
+      // A hundred pages less one float, and what follows or the next page.
+      const size_t first = 100 * 1024 - 1, second = shared ? first : first + 1;
+      const auto reduce_rest = [&] {
+        EXPECT_OK(ncclAllReduce(two.in() + second, two.out() + second, kFloats - second, ncclFloat32, ncclSum, other.comm(),
+                                Cuda(other.stream())));
+      };
+      if (context.rank() == 0) {
+        reduce_rest();  // goes on when rank 1 does so, too
+        EXPECT_OK(two.AllReduce(first));
+        std::thread driving([&] { (void)axcclStreamSynchronize(two.clique().stream()); });
+        ASSERT_TRUE(context.Barrier(0));
+        EXPECT_OK(ncclCommAbort(two.clique().comm()));
+        two.clique().ForgetComms();
+        driving.join();
+        context.Set(kGoOn, 1);
+        if (shared) {
+          EXPECT_EQ(axcclStreamSynchronize(other.stream()), ncclSystemError);
+          harness::ExpectLastErrorHas({"a page of the output", "different pages of 4 KiB"});
+        } else {
+          EXPECT_OK(axcclStreamSynchronize(other.stream()));
+          EXPECT_EQ(std::count(two.out() + second, two.out() + kFloats, 3.0f), static_cast<ptrdiff_t>(kFloats - second));
+        }
+      } else {
+        std::thread following([&] { two.Follow(first); });
+        while (!two.slow().in && !context.AnyFailed()) std::this_thread::yield();
+        ASSERT_TRUE(context.Barrier(0));
+        following.join();
+        reduce_rest();
+        EXPECT_OK(axcclStreamSynchronize(other.stream()));
+      }
+      ASSERT_TRUE(context.Barrier(1));
+      EXPECT_OK(ncclCommAbort(other.comm()));
+      other.ForgetComms();
+    };
+    RunRanks(Processes(2), body, WritingIntoOthers());
+  }
 }
 
 }  // namespace

@@ -76,18 +76,6 @@ std::vector<Piece> Follow(const std::vector<int64_t>& rows) {
   return pieces;
 }
 
-// How often each byte of an input is read, and by how many each part of an output, from the rank that has reduced it. Once
-// is the least, and takes ranks that write for each other; those of other processes each read for themselves.
-struct Reads {
-  int input;
-  uint64_t parts;
-};
-Reads ReadsOf(const Contract& c, Layout layout) {
-  if (layout == Layout::kThreads) return {1, 0};
-  const bool by_all = c.kind == Kind::kBroadcast || c.kind == Kind::kAllGather;
-  return {by_all ? c.ranks : 1, c.kind == Kind::kAllReduce ? static_cast<uint64_t>(c.ranks) - 1 : 0};
-}
-
 // Makes the calls, drives them to their end, and looks at what the counter has seen.
 class Trial {
  public:
@@ -119,16 +107,11 @@ class Trial {
 
   void Check() const {
     uint64_t read = 0, written = 0;
-    const Reads reads = ReadsOf(counted_.contract, ensemble_->options().layout);
     for (const Tensor& tensor : inputs_) {
       // With roots: what others have is not read.
-      const bool of_root = counted_.roots.empty() || tensor.rank == counted_.roots[tensor.operand];
-      read += CheckBytes(tensor, false, of_root ? reads.input : 0);
+      if (counted_.roots.empty() || tensor.rank == counted_.roots[tensor.operand]) read += CheckOnce(tensor, false);
     }
-    for (const Tensor& tensor : outputs_) {
-      written += CheckBytes(tensor, true, 1);
-      if (tensor.rank == 0) read += reads.parts * static_cast<uint64_t>(plan::Elements(tensor.shape)) * 4;
-    }
+    for (const Tensor& tensor : outputs_) written += CheckOnce(tensor, true);
     // Nothing but these bytes.
     EXPECT_EQ(counter_->total().read, read);
     EXPECT_EQ(counter_->total().written, written);
@@ -142,8 +125,8 @@ class Trial {
   uint64_t block_bytes() const { return calls_[0].count * ElementSize(calls_[0].type); }
 
  private:
-  // Bytes touched of a tensor, each of which must have been so many times.
-  uint64_t CheckBytes(const Tensor& tensor, bool written, int times) const {
+  // Bytes of a tensor, each of which must have been touched once.
+  uint64_t CheckOnce(const Tensor& tensor, bool written) const {
     const auto elements = static_cast<uint64_t>(plan::Elements(tensor.shape));
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < elements; ++i) {
@@ -153,10 +136,10 @@ class Trial {
         at += static_cast<int64_t>(rest % static_cast<uint64_t>(tensor.shape.sizes[d])) * tensor.strides[d];
       const std::byte* p = tensor.data + at * 4;
       for (int byte = 0; byte < 4; ++byte)
-        wrong += (written ? counter_->Writes(p + byte) : counter_->Reads(p + byte)) != times;
+        wrong += (written ? counter_->Writes(p + byte) : counter_->Reads(p + byte)) != 1;
     }
-    EXPECT_EQ(wrong, 0u) << "bytes of " << elements * 4 << " not " << (written ? "written " : "read ") << times << " times";
-    return elements * 4 * static_cast<uint64_t>(times);
+    EXPECT_EQ(wrong, 0u) << "bytes of " << elements * 4 << " not " << (written ? "written" : "read") << " once";
+    return elements * 4;
   }
 
   Tensor Make(int rank, size_t index, const plan::Shape& shape, const Order& order) {
@@ -346,8 +329,7 @@ TEST_P(CountingTest, EveryOperationDimensionAndOrder) {
     Ensemble ensemble(Options(ranks, layout, kind));
     Counter counter(&ensemble);
     const Contract contract{kind, ranks, plan::HasRoot(kind) ? ranks - 1 : 0};
-    const std::string direct(tune::DirectAlgorithm(kind, ensemble.channel(0)->mapped_access()));
-    const plan::Schedule schedule = algo::Generate(contract, direct, 1).value();
+    const plan::Schedule schedule = algo::Generate(contract, "direct", 1).value();
     EXPECT_EQ(schedule.slots, 0) << "no scratch";
     for (const int dims : {2, 3}) {
       for (const BlockForm& form : AllForms(kind, dims)) {
@@ -362,10 +344,8 @@ TEST_P(CountingTest, EveryOperationDimensionAndOrder) {
             for (int rank = 0; rank < ranks; ++rank) {
               const Volume least = LeastOf(contract, trial.block_bytes()), found = counter.of(rank),
                            planned = PlannedOf(schedule, rank, trial.block_bytes());
-              if (direct == "direct") {
-                EXPECT_EQ(found.read, least.read) << "rank " << rank;
-                EXPECT_EQ(found.written, least.written) << "rank " << rank;
-              }
+              EXPECT_EQ(found.read, least.read) << "rank " << rank;
+              EXPECT_EQ(found.written, least.written) << "rank " << rank;
               EXPECT_EQ(found.read, planned.read) << "rank " << rank;
               EXPECT_EQ(found.written, planned.written) << "rank " << rank;
             }
@@ -375,7 +355,7 @@ TEST_P(CountingTest, EveryOperationDimensionAndOrder) {
         }
       }
     }
-    EXPECT_EQ(ensemble.host(0)->last_algorithm.load(), direct);
+    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), "direct");
   }
   std::printf("%d calls counted\n", runs);
 }
@@ -395,7 +375,7 @@ TEST_P(CountingTest, RowsThatAreSplit) {
     Trial trial(&ensemble, &counter, counted);
     ASSERT_TRUE(trial.Drive());
     trial.Check();
-    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), layout == Layout::kThreads ? "push" : "direct");
+    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), "push");
     for (int rank = 0; rank < ranks; ++rank) {
       const Volume least = LeastOf(contract, trial.block_bytes()), found = counter.of(rank);
       EXPECT_EQ(found.read, least.read) << "rank " << rank;
@@ -455,7 +435,6 @@ TEST_P(CountingTest, PartsOfDifferentSizes) {
           const auto row = static_cast<uint64_t>(plan::Elements(form.blocks.shape)) * sizeof(int32_t);
           for (int rank = 0; rank < ranks; ++rank) {
             const Volume least = LeastOf(contract, form, rank, row), found = counter.of(rank);
-            if (layout != Layout::kThreads && (kind == Kind::kAllGather || kind == Kind::kGather)) continue;
             EXPECT_EQ(found.read, 2 * least.read) << "rank " << rank << " of two operands";
             EXPECT_EQ(found.written, 2 * least.written) << "rank " << rank << " of two operands";
           }
@@ -509,7 +488,7 @@ TEST(Counting, SeesTemporaryBytes) {
 }
 
 // What is chosen for large blocks where nothing is forced. Those of the reduce-scatter are rows side by side.
-TEST_P(CountingTest, BuffersOfOthersAreUsedForLargeBlocks) {
+TEST_P(CountingTest, DirectOrPushIsTheChoiceForLargeBlocks) {
   const auto [ranks, layout] = GetParam();
   for (const Kind kind : kKinds) {
     EnsembleOptions options = Options(ranks, layout, kind);
@@ -522,11 +501,7 @@ TEST_P(CountingTest, BuffersOfOthersAreUsedForLargeBlocks) {
     const Counted counted{contract, {{form, DataType::kInt32, {1, 0, 2}, {2, 1, 0}, -1, {}}}};
     Trial trial(&ensemble, &counter, counted);
     ASSERT_TRUE(trial.Drive());
-    const tune::Access access = ensemble.channel(0)->mapped_access();
-    // Where one rank would do all the work others can take some of it off by way of scratch.
-    if (access != tune::Access::kMapped && (kind == Kind::kReduce || kind == Kind::kGather)) continue;
-    const bool push = kind == Kind::kReduceScatter && access == tune::Access::kMapped;
-    EXPECT_EQ(ensemble.host(0)->last_algorithm.load(), push ? "push" : tune::DirectAlgorithm(kind, access))
+    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), kind == Kind::kReduceScatter ? "push" : "direct")
         << plan::KindName(kind);
     trial.Check();
   }

@@ -61,6 +61,8 @@ class FakeHost : public Host {
   const tune::Chooser& chooser() const override;
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
+  Status TakeBack(const void*, size_t) override { return Status(); }
+  bool TakenBack(const void*, size_t) const override { return false; }
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override;
   uint64_t cache_bytes() const override { return cache_bytes_; }
   double timeout_seconds() const override;

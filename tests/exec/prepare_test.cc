@@ -18,7 +18,7 @@ TEST_P(PrepareTest, WhatIsKeptIsBounded) {
   options.layout = GetParam();
   Ensemble ensemble(options);
   Channel* channel = ensemble.channel(0);
-  const tune::Access access = channel->remote() != nullptr ? tune::Access::kNone : channel->mapped_access();
+  const tune::Access access = channel->remote() != nullptr ? tune::Access::kNone : tune::Access::kMapped;
   Call call;
   call.kind = Kind::kAllGather;
   size_t most = 0;
@@ -40,14 +40,14 @@ TEST_P(PrepareTest, WhatRunsIsNotForgotten) {
   Call call;
   call.kind = Kind::kAllGather;
   for (call.count = 1; channel->plans.load() < Channel::kMaxPrepared - 1; ++call.count)
-    ASSERT_TRUE(channel->Prepare(call, channel->mapped_access()).ok());
-  const Result<const Prepared*> runs = channel->Prepare(call, channel->mapped_access());
+    ASSERT_TRUE(channel->Prepare(call, tune::Access::kMapped).ok());
+  const Result<const Prepared*> runs = channel->Prepare(call, tune::Access::kMapped);
   ASSERT_TRUE(runs.ok());
   const std::shared_ptr<const Program> program = runs.value()->program;
   for (const tune::Access access : {tune::Access::kCall, tune::Access::kNone})
     ASSERT_TRUE(channel->PrepareBeside(call, access).ok());
   EXPECT_EQ(runs.value()->program, program);
-  EXPECT_EQ(channel->Prepare(call, channel->mapped_access()).value(), runs.value());
+  EXPECT_EQ(channel->Prepare(call, tune::Access::kMapped).value(), runs.value());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PrepareTest, testing::Values(Layout::kThreads, Layout::kCall, Layout::kRemote),

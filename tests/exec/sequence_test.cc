@@ -126,7 +126,7 @@ TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
         if (kind != Kind::kSendRecv && random.OneIn(3)) shape.contract.kind = Kind::kBroadcast;
         Scatter(&shape, &random);
         const Exchange first(&ensemble, shape, 0);
-        auto prepared = ensemble.channel(0)->Prepare(first.CallOf(0), ensemble.channel(0)->mapped_access());
+        auto prepared = ensemble.channel(0)->Prepare(first.CallOf(0), tune::Access::kMapped);
         ASSERT_TRUE(prepared.ok());
         const uint64_t sets = prepared.value()->sets;
         most_sets = std::max(most_sets, sets);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -365,6 +367,101 @@ TEST(HeapTest, FreeingDoesNotTouchWhatWasNot) {
       EXPECT_LT(FileBytes(*heap), before + kMiB);
     });
   }
+}
+
+// The same memory as a peer has it.
+class AsMapped {
+ public:
+  AsMapped(const Heap& heap, const void* p, size_t bytes) : bytes_(bytes) {
+    const auto offset = static_cast<const std::byte*>(p) - heap.base();
+    at_ = static_cast<uint8_t*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, heap.fd(), offset));
+    EXPECT_NE(static_cast<void*>(at_), MAP_FAILED);
+  }
+  ~AsMapped() { munmap(at_, bytes_); }
+  uint8_t* operator+(size_t byte) const { return at_ + byte; }
+
+ private:
+  uint8_t* at_;
+  const size_t bytes_;
+};
+
+// A peer that goes on writing changes nothing any more, wherever in the pages it writes, and they are nobody else's later.
+TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    constexpr size_t kBytes = 64 * 4096;
+    Result<void*> result = heap->Allocate(kBytes, 64);
+    ASSERT_TRUE(result.ok());
+    auto* const own = static_cast<uint8_t*>(result.value());
+    const AsMapped peer(*heap, own, kBytes);
+    std::memset(own, 1, kBytes);
+    struct Part {
+      size_t begin, end;
+    };
+    uint64_t offset;
+    // Parts of pages, parts that are back already, and in between of them.
+    std::vector<bool> taken(64, false);
+    for (const Part& part : {Part{5 * 4096 + 17, 7 * 4096 + 1}, {20 * 4096, 21 * 4096}, {6 * 4096, 10 * 4096},
+                             {4 * 4096 + 4095, 30 * 4096 + 1}, {63 * 4096 + 1, 63 * 4096 + 2}}) {
+      EXPECT_TRUE(heap->Contains(own + part.end - 1, 1, &offset) || taken[(part.end - 1) / 4096]);
+      ASSERT_TRUE(heap->TakeBack(own + part.begin, part.end - part.begin).ok());
+      for (size_t page = part.begin / 4096; page <= (part.end - 1) / 4096; ++page) taken[page] = true;
+      for (size_t page = 0; page < 64; ++page) {
+        EXPECT_EQ(heap->Contains(own + page * 4096, 4096, &offset), !taken[page]) << page;
+        EXPECT_EQ(heap->TakenBack(own + page * 4096, 4096), taken[page]) << page;
+      }
+      EXPECT_TRUE(heap->TakenBack(own, kBytes));
+      EXPECT_FALSE(heap->Contains(own, kBytes, &offset));
+    }
+    EXPECT_FALSE(heap->TakenBack(own + 31 * 4096, 32 * 4096));
+    EXPECT_TRUE(AllBytes(own, kBytes, 1)) << "it keeps what is in it";
+    std::memset(peer + 0, 2, kBytes);
+    for (size_t page = 0; page < 64; ++page) EXPECT_TRUE(AllBytes(own + page * 4096, 4096, taken[page] ? 1 : 2)) << page;
+    std::memset(own, 3, kBytes);
+    for (size_t page = 0; page < 64; ++page)
+      EXPECT_TRUE(AllBytes(peer + page * 4096, 4096, taken[page] ? 2 : 3)) << page;
+    ASSERT_TRUE(heap->Free(own).ok());
+    EXPECT_EQ(heap->allocated_bytes(), 0u);
+    for (int i = 0; i < 200; ++i) {
+      result = heap->Allocate(4096, 64);
+      ASSERT_TRUE(result.ok());
+      const auto at = static_cast<size_t>(static_cast<uint8_t*>(result.value()) - own);
+      EXPECT_TRUE(at >= kBytes || !taken[at / 4096]) << at / 4096;
+      EXPECT_TRUE(AllBytes(result.value(), 4096, 0));
+      EXPECT_FALSE(heap->TakenBack(result.value(), 4096));
+    }
+    int local = 0;
+    EXPECT_TRUE(heap->TakeBack(&local, sizeof local).ok());
+    EXPECT_FALSE(heap->TakenBack(&local, sizeof local));
+  });
+}
+
+// Other threads of the process use what else is in the pages, at the same time: nothing they write is lost.
+TEST(HeapTest, TakingBackLosesNothing) {
+  harness::RunRanks(harness::Threads(3), [](RankContext& context) {
+    ASSERT_HEAP(heap);
+    constexpr size_t kPages = 256;
+    static std::atomic<uint64_t>* words;
+    if (context.rank() == 0) words = static_cast<std::atomic<uint64_t>*>(heap->Allocate(kPages * 4096, 64).value());
+    ASSERT_TRUE(context.Barrier());
+    const auto word = [&](size_t page, int rank) { return words + page * 512 + rank * 100; };
+    uint64_t rounds = 0;
+    if (context.rank() == 0) {
+      for (size_t page = 0; page < kPages; ++page) {
+        ASSERT_TRUE(heap->TakeBack(word(page, 0), 8).ok());
+        sched_yield();
+      }
+      context.Set(0, 1);
+    } else {
+      for (; context.Get(0) == 0 || rounds == 0; ++rounds) {
+        for (size_t page = 0; page < kPages; ++page) {
+          std::atomic<uint64_t>* const own = word(page, context.rank());
+          own->store(own->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        }
+      }
+      for (size_t page = 0; page < kPages; ++page) EXPECT_EQ(word(page, context.rank())->load(), rounds) << page;
+    }
+  });
 }
 
 }  // namespace

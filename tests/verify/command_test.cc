@@ -281,7 +281,7 @@ TEST(ExplainTest, WrongUseSaysWhatIsWrong) {
   says(question + "plan", "explain takes no FILE");
   says(question + "--access none --machines 2,1", "--ranks 4 are not the 3 of --machines");
   says(question + "--access call --machines 2,2", "ranks on several machines do not reach");
-  says(question + "--access maybe", "--access 'maybe' is unknown; there is none, call, read and mapped");
+  says(question + "--access maybe", "--access 'maybe' is unknown; there is none, call and mapped");
   says(question + "--dtype f33", "--dtype 'f33' is unknown; there is f16,");
   says(question + "--blocks odd", "--blocks 'odd' is unknown");
   says(question + "--machine /nonexistent", "open(/nonexistent): No such file");

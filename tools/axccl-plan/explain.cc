@@ -108,7 +108,6 @@ const char* AccessText(tune::Access access) {
   switch (access) {
     case tune::Access::kNone: return "none (only scratch is shared)";
     case tune::Access::kCall: return "call (read by system call)";
-    case tune::Access::kRead: return "read (by loads)";
     case tune::Access::kMapped: return "mapped (loads and stores)";
   }
   return "";

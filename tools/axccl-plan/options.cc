@@ -60,12 +60,10 @@ Status ParseAccess(const std::string& text, std::optional<tune::Access>* access)
     *access = tune::Access::kNone;
   } else if (text == "call") {
     *access = tune::Access::kCall;
-  } else if (text == "read") {
-    *access = tune::Access::kRead;
   } else if (text == "mapped") {
     *access = tune::Access::kMapped;
   } else {
-    return BadUse("--access '" + text + "' is unknown; there is none, call, read and mapped");
+    return BadUse("--access '" + text + "' is unknown; there is none, call and mapped");
   }
   return Status();
 }
@@ -327,8 +325,8 @@ const char* HelpText() {
          "                  rank has, or, of all_gather, reduce_scatter, all_to_all, gather and scatter, the parts\n"
          "                  of all ranks together (a part is a multiple of 16 bytes)\n"
          "  --dtype T       type of an element (default f32)\n"
-         "  --access A      how ranks reach each other's buffers: mapped (default: threads), read (ncclMemAlloc of other\n"
-         "                  processes), call (their plain memory) or none (where that is forbidden; on several machines)\n"
+         "  --access A      how ranks reach each other's buffers: mapped (default: threads, ncclMemAlloc), call (plain\n"
+         "                  memory of other processes) or none (where that is forbidden; on several machines)\n"
          "  --blocks B      how a view's blocks lie: plain (default), short-runs (side by side, sharing cache lines) or\n"
          "                  split-rows (side by side, in rows of a few KiB)\n"
          "  --max-lanes L   lanes there are (default 1, on several machines 4; see NCCL_MIN_CTAS)\n"

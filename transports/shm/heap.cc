@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <utility>
@@ -173,9 +174,54 @@ Status Heap::Free(void* p) {
   }
   // Between the two locks the range belongs to nobody, so the slow part needs none.
   Zero(offset, range.mapped());
+  if (TakenBack(p, range.mapped())) {
+    (void)madvise(base_ + offset, range.mapped(), MADV_DONTNEED);
+    return Status();
+  }
   std::lock_guard lock(mutex_);
   free_.Give(std::move(range));
   return Status();
+}
+
+// Of what is still shared a private mapping of the file takes the place, at once, and then a page of its own that of each
+// page: the kernel copies it when it is written to, and threads that write there at the same time wait for that.
+Status Heap::TakeBack(const void* p, size_t bytes) {
+  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("taking shared memory back"));
+  const uint64_t distance = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
+  if (fd() < 0 || bytes == 0 || distance >= bytes_ || bytes > bytes_ - distance) return Status();
+  const uint64_t end = (distance + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  std::lock_guard lock(mutex_);
+  for (uint64_t at = distance / kPageBytes * kPageBytes; at < end;) {
+    // The next stretch that is all shared still, or none of it.
+    const bool shared = AllLive(at, kPageBytes);
+    uint64_t until = at + kPageBytes;
+    while (until < end && AllLive(until, kPageBytes) == shared) until += kPageBytes;
+    if (shared) AXCCL_RETURN_IF_ERROR(MapPrivately(at, until - at));
+    at = until;
+  }
+  return Status();
+}
+
+// Called under mutex_.
+Status Heap::MapPrivately(uint64_t offset, uint64_t bytes) {
+  taken_back_.emplace(offset, offset + bytes);
+  any_taken_back_.store(true, std::memory_order_seq_cst);
+  Mark(offset, bytes, false);
+  std::byte* const at = base_ + offset;
+  if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd(), static_cast<off_t>(offset)) ==
+      MAP_FAILED)
+    return SystemError(errno, "taking %llu bytes of shared memory back", static_cast<unsigned long long>(bytes));
+  for (uint64_t page = 0; page < bytes; page += kPageBytes)
+    reinterpret_cast<std::atomic<uint8_t>*>(at + page)->fetch_or(0, std::memory_order_relaxed);
+  return Status();
+}
+
+bool Heap::AnyTakenBack(const void* p, size_t bytes) const {
+  const uint64_t distance = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
+  if (bytes == 0 || distance >= bytes_) return false;
+  std::lock_guard lock(mutex_);
+  const auto next = taken_back_.lower_bound(distance + bytes);
+  return next != taken_back_.begin() && std::prev(next)->second > distance;
 }
 
 // Memory that goes back to the system comes again as zeros. Where both ways of giving it back are forbidden (a system call

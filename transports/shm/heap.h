@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 
 #include "src/base/status.h"
@@ -31,6 +32,16 @@ class Heap {
   Result<void*> Allocate(size_t bytes, size_t alignment);
   // `p` from Allocate. kInvalidArgument when it is not, or was freed already.
   Status Free(void* p);
+
+  // The pages that [p, p + bytes) touches become memory of this process alone, with what is in them: what peers write there
+  // from now on, also in the middle of something, changes nothing here, and Contains no longer knows them. For good: after
+  // Free nobody is given an allocation's address space again of which some was taken back, as who still writes there would
+  // write into his. Nothing for memory that is not of this heap. kSystemError: some pages are still shared.
+  Status TakeBack(const void* p, size_t bytes);
+  // Whether that was done to any page that [p, p + bytes) touches.
+  bool TakenBack(const void* p, size_t bytes) const {
+    return any_taken_back_.load(std::memory_order_seq_cst) && AnyTakenBack(p, bytes);
+  }
 
   // Whether [p, p + bytes) lies inside live allocations of this heap (to page granularity), and its offset from the
   // base. Lock-free: two compares for other memory, one bit per page otherwise. An answer about memory that another
@@ -55,6 +66,8 @@ class Heap {
   static Result<Heap*> CreateWith(size_t least, size_t wanted);
   bool AllLive(uint64_t offset, uint64_t bytes) const;
   void Mark(uint64_t offset, uint64_t bytes, bool live);
+  bool AnyTakenBack(const void* p, size_t bytes) const;
+  Status MapPrivately(uint64_t offset, uint64_t bytes);
   void Zero(uint64_t offset, uint64_t bytes);
   void ZeroTouched(uint64_t offset, uint64_t bytes);
 
@@ -64,9 +77,12 @@ class Heap {
   std::atomic<uint64_t>* const live_;  // a bit per page, set while it belongs to an allocation
   std::atomic<uint64_t> allocated_{0};
 
-  std::mutex mutex_;
-  FreeList free_;                  // under mutex_
-  FreeList::Ranges allocations_;  // likewise
+  std::atomic<bool> any_taken_back_{false};
+
+  mutable std::mutex mutex_;
+  FreeList free_;                            // under mutex_
+  FreeList::Ranges allocations_;             // likewise
+  std::map<uint64_t, uint64_t> taken_back_;  // offset -> end, disjoint; likewise
 };
 
 }  // namespace axccl::shm

@@ -86,6 +86,7 @@ class Queue {
   void TakeBack(std::unique_ptr<Item> item);
 
  private:
+  friend class Scheduler;
   friend class StepsUnderWay;
   // Whoever fails here counts on the holder to look at the inbox after it has left. Like that look, this one is sequentially
   // consistent: of a pusher and a leaving holder at least one sees the other.

@@ -203,6 +203,12 @@ void Scheduler::Quiesce() {
   }
 }
 
+bool Scheduler::InStep() const {
+  bool here = false;
+  ForEachQueue([&](const Queue* queue) { here |= queue->driver_.load(std::memory_order_relaxed) == Queue::ThisThread(); });
+  return here;
+}
+
 bool Scheduler::DriveAll() {
   bool advanced = false;
   ForEachQueue([&](Queue* queue) {

@@ -64,8 +64,10 @@ class Scheduler {
   }
   // Likewise, where there has been such a fence since.
   void NotifyFenced();
-  // Returns when the steps under way have ended.
+  // Returns when the steps under way have ended, but for one that the calling thread is in.
   void Quiesce();
+  // Whether the calling thread is in one: in a function of the application that it calls.
+  bool InStep() const;
   // Makes sure that there is a progress thread. Before work is enqueued that nobody may wait for: where there can be none, that is
   // an error of the call that enqueues.
   Status StartProgress() {
