@@ -256,12 +256,12 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
 
 void MakingCall::End(const Trouble& trouble) {
   ended_ = true;
+  if (slot_ >= 0) comm_->control().Leave(std::exchange(slot_, -1), !trouble.why.ok());
   if (trouble.why.ok()) {
     comm_->control().log().Finish(call_);
   } else {
     comm_->control().log().Fail(call_, trouble);
   }
-  if (slot_ >= 0) comm_->control().Leave(std::exchange(slot_, -1), !trouble.why.ok());
   Scheduler::Process().Notify();  // who waits for a slot
 }
 
