@@ -16,11 +16,12 @@ using exec::ControlEntry;
 // threads that are not as quick as this rank's.
 constexpr std::chrono::milliseconds kGrace(600);
 
-// Calls of a rank that may be under way: a split takes two entries of the log.
-constexpr size_t kMostUnderWay = exec::kControlCalls / 2;
-// Of these the first so many contribute. Were slots given to whoever comes, a rank's might all be with calls that its peers come
-// to later, and theirs with others. Some remain for calls that have ended here, and that others have still to read.
-constexpr ptrdiff_t kAtATime = exec::kControlSlots / 2;
+// Of the calls of a rank that are under way the first so many contribute. Were slots given to whoever comes, a rank's might all be
+// with calls that its peers come to later, and theirs with others. Some remain for calls that have ended here, and that others
+// have still to read.
+constexpr size_t kAtATime = exec::kControlSlots / 2;
+// Calls that may be under way. Those that contribute take a second entry of the log for a moment, when a split goes on.
+constexpr size_t kMostUnderWay = exec::kControlCalls - kAtATime;
 
 constexpr uint64_t NameIn(uint64_t word) { return word & ~uint64_t{ControlEntry::kStateBits}; }
 constexpr uint64_t StateIn(uint64_t word) { return word & ControlEntry::kStateBits; }
@@ -172,7 +173,7 @@ void ControlLog::End(const LoggedCall& call, ControlEntry::State state) {
 
 bool ControlLog::IsTurnOf(const LoggedCall& call) {
   std::lock_guard lock(mutex_);
-  return std::distance(under_way_.begin(), under_way_.find(call.order)) < kAtATime;
+  return std::distance(under_way_.begin(), under_way_.find(call.order)) < ptrdiff_t{kAtATime};
 }
 
 void ControlLog::Finish(const LoggedCall& call) {

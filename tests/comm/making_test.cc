@@ -129,7 +129,7 @@ TEST(Making, ARankMayBeFarAheadOfItsPeer) {
       context.Set(0, made.size());
     }
     const size_t ahead = context.Await(0);
-    EXPECT_GE(ahead, 32u);
+    EXPECT_GE(ahead, 50u);
     made.resize(ahead);
     for (size_t i = 0; i < ahead; ++i) {
       ASSERT_TRUE(context.Step("split %zu of %zu", i, ahead));
