@@ -201,17 +201,21 @@ void RunKill(RankContext& context, const Kill& kill) {
   ncclUniqueId id;
   ASSERT_TRUE(harness::ShareUniqueId(context, &id));
   if (!kill.Dies(context.rank())) return Survive(context, kill, id);
-  if (context.rank() % kill.layout.threads == 0) {
+  const auto die_later = [&] {
+    if (context.rank() % kill.layout.threads != 0) return;
     std::thread([&context, &kill] {
       const uint64_t until = NowNs() + kill.delay_ns;
       while (NowNs() < until) std::this_thread::yield();
       context.Set(kDeathCell, NowNs());
       context.Die();
     }).detach();
-  }
+  };
   // As the others, until it dies.
+  if (kill.phase == Phase::kInit) die_later();
   ncclComm_t comm = nullptr;
-  if (ncclCommInitRank(&comm, context.nranks(), id, context.rank()) == ncclSuccess) {
+  const ncclResult_t init = ncclCommInitRank(&comm, context.nranks(), id, context.rank());
+  if (kill.phase != Phase::kInit) die_later();
+  if (init == ncclSuccess) {
     Clique clique;
     if (clique.Adopt(comm)) {
       Case next = kill.what;
