@@ -46,12 +46,14 @@ std::string Environment(const char* name) {
 
 }  // namespace
 
-void MakeFolders(const std::string& folder, mode_t mode) {
+Status MakeFolders(const std::string& folder, mode_t mode) {
+  Status status;
   for (size_t at = folder.find('/', 1); !folder.empty(); at = folder.find('/', at + 1)) {
-    // Fails where the folder is there already or cannot be; opening what is in it tells which.
-    (void)mkdir(folder.substr(0, at).c_str(), mode);
-    if (at == std::string::npos) return;
+    const std::string part = folder.substr(0, at);
+    if (mkdir(part.c_str(), mode) != 0 && errno != EEXIST && status.ok()) status = SystemError(errno, "mkdir(%s)", part.c_str());
+    if (at == std::string::npos) break;
   }
+  return status;
 }
 
 std::string CacheFolder() {
@@ -89,9 +91,10 @@ Status WriteWholeFile(const std::string& path, std::string_view text) {
 }
 
 Status ReplaceFile(const std::string& path, std::string_view text) {
-  MakeFolders(path.substr(0, path.rfind('/') + 1), 0755);
+  const Status made = MakeFolders(path.substr(0, path.rfind('/') + 1), 0755);
   std::string fresh = path + ".XXXXXX";
   const int fd = mkostemp(fresh.data(), O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT && !made.ok()) return made;
   if (fd < 0) return SystemError(errno, "mkostemp(%s)", fresh.c_str());
   Status status = WriteAndClose(fd, text, fresh);
   if (status.ok() && rename(fresh.c_str(), path.c_str()) != 0)

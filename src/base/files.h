@@ -24,7 +24,8 @@ Status WriteWholeFile(const std::string& path, std::string_view text);
 Status ReplaceFile(const std::string& path, std::string_view text);
 
 // Makes the folder and those it is in where they are missing and can be made, with these permissions.
-void MakeFolders(const std::string& folder, mode_t mode);
+// Else what refuses one, which need not matter: some file systems refuse even folders that they have.
+Status MakeFolders(const std::string& folder, mode_t mode);
 
 // Where what the library knows of this machine and user is kept: $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else
 // ~/.cache/axccl; empty where the environment names no place.

@@ -100,8 +100,9 @@ Status CheckOwned(const struct stat& info, mode_t forbidden) {
 }
 
 Result<service::Fd> OpenFolder(const Place& place) {
-  MakeFolders(place.folder, 0700);
+  const Status made = MakeFolders(place.folder, 0700);
   service::Fd folder(open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.shared ? O_NOFOLLOW : 0)));
+  if (!folder && errno == ENOENT && !made.ok()) return made;
   if (!folder) return SystemError(errno, "%s", place.folder.c_str());
   struct stat info {};
   if (place.shared && fstat(folder.get(), &info) == 0) {

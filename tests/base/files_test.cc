@@ -59,6 +59,13 @@ TEST(FilesTest, NothingIsLeftBesideWhatCannotBeReplaced) {
   EXPECT_EQ(Entries(folder), 2);
 }
 
+// Not that there is no such folder, which says nothing of the cause. Nobody may make one in /sys.
+TEST(FilesTest, WhatKeepsTheirFoldersFromBeingMadeIsSaid) {
+  const Status status = ReplaceFile("/sys/axccl/of/this/test/file", "text");
+  EXPECT_EQ(status.code(), Code::kSystemError);
+  EXPECT_NE(status.message().find("mkdir(/sys/axccl): "), std::string_view::npos) << status.message();
+}
+
 TEST(FilesTest, AreNamedInWhatIsWrongWithThem) {
   const Status status = InFile("/some/file", MakeStatus(Code::kInvalidArgument, "line 1: found 'x'"));
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
