@@ -196,6 +196,7 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
   const Offer mine{id != nullptr, ranks, id != nullptr ? *id : boot::UniqueId{}};
   std::vector<Offer> offers(call->group().size());
   AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), offers.data()));
+  AXCCL_RETURN_IF_ERROR(call->CheckOthers());  // where ranks meet next nobody knows who will not come
   call->Finish();
   const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
   if (other != offers.end())

@@ -280,25 +280,32 @@ TEST(Making, ASplitEndsWithADeath) {
   });
 }
 
-// What a rank wanted in a split that it has given up is still there to be read.
-TEST(Making, ASplitThatAPeerHasGivenUpEnds) {
+// What a rank has told in a call that it has given up is still there to be read.
+TEST(Making, WhatAPeerHasGivenUpEnds) {
   RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
-    for (int round = 0; round < 5; ++round) {
-      ncclComm_t child = nullptr;
+    ncclUniqueId id;
+    if (context.rank() == 0) {
+      ASSERT_OK(ncclCommGetUniqueId(clique.comm(), &id));
+    }
+    ncclComm_t child = nullptr;
+    for (const bool grows : {false, true, false, true}) {
+      const auto call = [&](ncclConfig_t* config) {
+        return grows ? ncclCommGrow(clique.comm(), 3, context.rank() == 0 ? &id : nullptr, -1, &child, config)
+                     : ncclCommSplit(clique.comm(), 0, 0, &child, config);
+      };
       if (context.rank() == 0) {
         ncclConfig_t config = NonBlocking();
-        ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, &config), ncclInProgress);
+        ASSERT_EQ(call(&config), ncclInProgress);
         EXPECT_OK(ncclCommAbort(child));
       }
       ASSERT_TRUE(context.Barrier());
       if (context.rank() == 1) {
         const int64_t begin = NowNs();
-        EXPECT_NE(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclSuccess);
+        EXPECT_NE(call(nullptr), ncclSuccess);
         EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
         ExpectLastErrorHas({"rank 0 aborted"});
       }
     }
-    ncclComm_t child = nullptr;
     ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
     ExpectShape(child, 2, context.rank());
     ASSERT_OK(ncclCommDestroy(child));
