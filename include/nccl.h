@@ -7,11 +7,11 @@
  * some order, and that order must be the same on all ranks.
  * Ranks. A communicator has ranks 0..n-1. All ranks call the same collectives in the same order with the same counts,
  * datatype, op and root. `count` is in elements of `datatype`, never in bytes.
- * Order. What a rank calls on a communicator is carried out in the order of its calls, messages between the
- * collectives; the calls of a group are one step. A collective may wait for all ranks, a message waits for both of its
- * ends. Where ranks call different things, or keep each other waiting because they called in different orders (one is in
- * ncclSend, and its peer in ncclAllReduce before the ncclRecv), all ranks get ncclInvalidUsage with both calls named;
- * on GPUs the second of these is found by AXCCL_TIMEOUT only.
+ * Order. What a rank calls on a communicator, collectives and messages, is carried out in the order of its calls; those of
+ * a group are one step. A collective may wait for all ranks, a message for both of its ends. Where ranks call different
+ * things, or keep each other waiting by their orders (one is in ncclSend, and its peer in ncclAllReduce before the
+ * ncclRecv; or each sends to the next, in a circle, and then receives), all get ncclInvalidUsage with the calls named, if no
+ * call still to come could help. On GPUs the second, and anywhere a rank that does not call, is found by AXCCL_TIMEOUT only.
  * Buffers. What is sent and what is received have nothing in common, or are in place as it says below. All else is
  * ncclInvalidArgument.
  * Streams. Where a rank lives in host memory, `stream` is a host stream of axccl/axccl.h (axcclStreamToCuda) or NULL.
@@ -54,8 +54,7 @@
  * reader takes it for "fields up to this version are meant", hence it is newer than NCCL_VERSION_CODE. */
 #define NCCL_LAYOUT_VERSION_CODE 23100
 
-/* The CUDA runtime's own type where its headers came first, a compatible declaration where they come later or never.
- * */
+/* The CUDA runtime's own type where its headers came first, a compatible declaration where they come later or never. */
 #ifndef __DRIVER_TYPES_H__
 struct CUstream_st;
 typedef struct CUstream_st* cudaStream_t;
@@ -334,7 +333,8 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
  * takes part dies or fails. One that has failed can only be shrunk. */
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config);
 /* Called by the ranks that stay: a communicator without the listed ranks. shrinkFlags: NCCL_SHRINK_*. Since 2.27.
- * Ranks that list different ones get ncclInvalidUsage within a second, with both lists in the text, and may call again. */
+ * Ranks that list different ones get ncclInvalidUsage within a second, with both lists in the text, and may call again. So
+ * does a rank that others have left out, if they do not make its call, too, within 0.6 s: most likely they take it for dead. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags);
 /* An id by which new ranks can join an existing communicator. Since 2.29. */

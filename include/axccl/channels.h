@@ -29,7 +29,9 @@
  * the next one another id, or destroy it by hand.) A call that waits for a rank whose end is gone is ncclRemoteError, and
  * one in a life that another rank is past or has not come to is ncclInvalidUsage, both with the rank and the channel named.
  *
- * Order. As in nccl.h, for each channel by itself: its collectives, and the messages between its ranks (axcclSend).
+ * Order. As in nccl.h, for each channel by itself: its collectives, and the messages between its ranks (axcclSend). Ranks
+ * that wait for each other on different channels, each in one that the other has yet to come to, do so until AXCCL_TIMEOUT:
+ * calls on different channels are in no order, so either could still come.
  *
  * Errors. ncclInvalidArgument for ids, meshes and handles that cannot be right; the text names the constraint of the
  * specification. All functions may be called from any thread.

@@ -203,8 +203,10 @@ ncclResult_t axcclRecv(int count, const axcclView_t* out, int peer, axcclChannel
 
 /* pairs: num_pairs times (source, target), ranks of the channel; the same on all of them, in any order. Target's `out`
  * becomes source's `in`; `out` of a rank that is no target is filled with zeros. A rank is the source of one pair at most, and
- * the target of one; both may be the same rank. `in` is ignored, and may be NULL, where the rank is no source. Never in
- * place. Source: StableHLO, collective_permute. Example, n = 3, pairs {0, 1, 1, 2}:
+ * the target of one; both may be the same rank. `in` is ignored, and may be NULL, where the rank is no source.
+ * Never in place. A rank in none of the pairs waits for nobody; others that passed pairs with it wait until AXCCL_TIMEOUT, or
+ * for its next call with them, which is a mismatch unless it goes with theirs. Source: StableHLO, collective_permute.
+ * Example, n = 3, pairs {0, 1, 1, 2}:
  *   in {1}, {2}, {3} on ranks 0, 1, 2 -> out {0}, {1}, {2} */
 ncclResult_t axcclCollectivePermute(int count, const axcclView_t* in, const axcclView_t* out, const int64_t* pairs,
                                     int num_pairs, axcclChannel_t channel, const axcclOptions_t* options,

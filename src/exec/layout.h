@@ -94,10 +94,21 @@ struct ControlTag {
 // What a launch that stands still waits in, for those it waits for (standstill.h). Told as a whole: what does not fit its
 // checksum is being written, or came in part.
 struct alignas(64) WaitBoard {
-  static constexpr size_t kMost = 16, kTextBytes = 160;
-  enum Word { kChecksum, kOrder /* 0: nobody's */, kCollectives /* begun */, kEntries, kFirst };
+  static constexpr size_t kMost = 16, kTextBytes = 160, kMostWaits = 8;
   enum EntryWord { kKind, kPeer, kBegin, kEnd, kText, kEntryWords = kText + kTextBytes / sizeof(uint64_t) };
-  static constexpr size_t kWords = kFirst + kMost * kEntryWords;
+  // In which of the entries, for which rank, and which step of that one ends before this one can.
+  enum WaitWord { kEntry, kRank, kTheirStep, kWaitWords };
+  enum Word {
+    kChecksum,
+    kOrder,        // 0: nobody's
+    kCollectives,  // begun
+    kStep,         // a name that no other step of the rank has
+    kEntries,
+    kWaits,
+    kFirstWait,
+    kFirst = kFirstWait + kMostWaits * kWaitWords,
+    kWords = kFirst + kMost * kEntryWords
+  };
   std::atomic<uint64_t> word[kWords];
 };
 // A rank may stand still on as many channels at a time and tell.

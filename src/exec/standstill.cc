@@ -1,7 +1,9 @@
 #include "src/exec/standstill.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <deque>
 #include <cstring>
 #include <string>
 
@@ -26,8 +28,10 @@ struct Copy {
   }
   bool IsOf(uint64_t order) const {
     return words[WaitBoard::kOrder] == order && words[WaitBoard::kEntries] <= WaitBoard::kMost &&
-           words[WaitBoard::kChecksum] == Checksum();
+           words[WaitBoard::kWaits] <= WaitBoard::kMostWaits && words[WaitBoard::kChecksum] == Checksum();
   }
+  uint64_t* WaitAt(size_t i) { return words + WaitBoard::kFirstWait + i * WaitBoard::kWaitWords; }
+  const uint64_t* WaitAt(size_t i) const { return words + WaitBoard::kFirstWait + i * WaitBoard::kWaitWords; }
   uint64_t* Entry(size_t i) { return words + WaitBoard::kFirst + i * WaitBoard::kEntryWords; }
   const uint64_t* Entry(size_t i) const { return words + WaitBoard::kFirst + i * WaitBoard::kEntryWords; }
   // A peer wrote it.
@@ -89,16 +93,36 @@ Standstill::~Standstill() {
   for (const Held& held : held_) held.board->word[WaitBoard::kOrder].store(0, std::memory_order_release);
 }
 
-// Peers that hold a board that is no longer so draw no wrong conclusion from it: see above.
-void Standstill::Tell(const Step& step) {
-  const Member& own = step.main->own();
+Standstill::Held* Standstill::BoardFor(const Step& step) {
+  static std::atomic<uint64_t> steps{0};
+  const auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.main == step.main; });
+  if (held != held_.end()) return &*held;
+  held_.reserve(held_.size() + 1);  // before a board is taken that nobody would give back
+  for (WaitBoard& board : step.main->own().header->boards) {
+    uint64_t nobody = 0;
+    if (!board.word[WaitBoard::kOrder].compare_exchange_strong(nobody, step.main->order_key)) continue;
+    return &held_.emplace_back(Held{step.main, &board, steps.fetch_add(1, std::memory_order_relaxed) + 1, 0});
+  }
+  return nullptr;  // as many orders stand still already as can be told
+}
+
+// Peers that hold a board that is no longer so draw no wrong conclusion from it: see above. Null: there is none.
+const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
   Copy told;
   told.words[WaitBoard::kOrder] = step.main->order_key;
   told.words[WaitBoard::kCollectives] = step.main->sequence;
   uint64_t entries = 0;
   for (const Calls& calls : step.calls) {
     if (calls.end - calls.begin == 1 && !Lacks(calls)) continue;
-    if (entries == WaitBoard::kMost) return;  // half of it could mislead
+    if (entries == WaitBoard::kMost) return nullptr;  // half of it could mislead
+    for (const Wait& wait : waits) {
+      uint64_t& noted = told.words[WaitBoard::kWaits];
+      if (wait.calls != &calls || noted == WaitBoard::kMostWaits) continue;
+      uint64_t* const words = told.WaitAt(noted++);
+      words[WaitBoard::kEntry] = entries;
+      words[WaitBoard::kRank] = static_cast<uint64_t>(wait.rank);
+      words[WaitBoard::kTheirStep] = wait.their_step;
+    }
     uint64_t* const entry = told.Entry(entries++);
     entry[WaitBoard::kKind] = KindOf(*calls.channel);
     entry[WaitBoard::kPeer] = IsMessage(*calls.channel) ? static_cast<uint64_t>(PeerOf(*calls.channel).rank) : 0;
@@ -108,36 +132,26 @@ void Standstill::Tell(const Step& step) {
     std::memcpy(entry + WaitBoard::kText, text.data(), std::min(text.size(), WaitBoard::kTextBytes - 1));
   }
   told.words[WaitBoard::kEntries] = entries;
-  told.words[WaitBoard::kChecksum] = told.Checksum();
-  auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.main == step.main; });
-  if (held == held_.end()) {
-    held_.reserve(held_.size() + 1);  // before a board is taken that nobody would give back
-    WaitBoard* free = nullptr;
-    for (WaitBoard& board : own.header->boards) {
-      uint64_t nobody = 0;
-      if (board.word[WaitBoard::kOrder].compare_exchange_strong(nobody, step.main->order_key)) {
-        free = &board;
-        break;
-      }
-    }
-    if (free == nullptr) return;  // as many orders stand still already as can be told
-    held = held_.insert(held_.end(), Held{step.main, free, 0});
-  }
-  const uint64_t checksum = told.words[WaitBoard::kChecksum];
-  if (held->checksum == checksum) return;
-  held->checksum = checksum;
+  Held* const held = BoardFor(step);
+  if (held == nullptr) return nullptr;
+  told.words[WaitBoard::kStep] = held->step;
+  const uint64_t checksum = told.words[WaitBoard::kChecksum] = told.Checksum();
+  if (std::exchange(held->checksum, checksum) == checksum) return held->board;
   for (size_t w = 0; w < WaitBoard::kWords; ++w) held->board->word[w].store(told.words[w], std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  const Member& own = step.main->own();
   const auto at = static_cast<uint64_t>(reinterpret_cast<std::byte*>(held->board) - reinterpret_cast<std::byte*>(own.header));
   const transport::RemoteRank::Stretch all{at, sizeof(WaitBoard), false, false};
   for (int p = 0; p < step.main->size(); ++p) {
     if (transport::RemoteRank* const remote = step.main->member(p).remote; remote != nullptr)
       remote->Send(nullptr, {&all, 1}, transport::RemoteRank::kNoLine);
   }
+  return held->board;
 }
 
-// Whether this rank's step and that of the member of `mine` at `position` each have something that the other one lacks.
-Status Standstill::CompareWith(const Step& step, const Calls& mine, int position) const {
+// Whether this rank's step and that of the member of `mine` at `position` each have something that the other one lacks. Notes
+// that the other one lacks `mine`.
+Status Standstill::CompareWith(const Step& step, const Calls& mine, int position, Waits* waits) {
   const Channel& channel = *mine.channel;
   const Member& peer = channel.member(position);
   const auto self = static_cast<uint64_t>(channel.own().rank);
@@ -165,7 +179,9 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
       }
       if (entry[WaitBoard::kBegin] >= come_to) lacking = entry;
     }
-    if (comes_to_it || lacking == nullptr) continue;
+    if (comes_to_it) continue;
+    waits->push_back({&mine, peer.rank, theirs.words[WaitBoard::kStep]});
+    if (lacking == nullptr) continue;
     return MakeStatus(Code::kInvalidUsage,
                       "mismatch: rank %d called %s and waits for rank %d, which called %s and waits for rank %d; ranks must "
                       "make the same calls in the same order, and the two ends of a message between the same collectives",
@@ -175,11 +191,80 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
   return Status();
 }
 
-Status Standstill::Compare(const Step& step) const {
+Status Standstill::Compare(const Step& step, Waits* waits) {
   for (const Calls& mine : step.calls) {
     for (int p = 0; p < mine.channel->size(); ++p) {
       if (p != mine.channel->self() && !mine.channel->HasRecorded(p, mine.begin))
-        AXCCL_RETURN_IF_ERROR(CompareWith(step, mine, p));
+        AXCCL_RETURN_IF_ERROR(CompareWith(step, mine, p, waits));
+    }
+  }
+  return Status();
+}
+
+namespace {
+
+// A rank on the way from one to the next that it waits for.
+struct Stop {
+  Copy board;
+  int rank;
+  const Stop* before;     // null: the own one
+  const uint64_t* entry;  // of the board before: what that rank waits in
+};
+
+// "rank 0 called ncclSend count 4 float to rank 1 and waits for rank 1, which called ... and waits for rank 0": from the own
+// stop to `last`, which waits in `entry` for the own rank.
+std::string DescribeCircle(const Stop& last, const uint64_t* entry) {
+  constexpr size_t kShown = 3;  // and the last: texts are short
+  std::vector<std::string> calls;
+  for (const Stop* at = &last; at != nullptr; entry = at->entry, at = at->before)
+    calls.push_back("rank " + std::to_string(at->rank) + (at->before == nullptr ? " called " : ", which called ") +
+                    Copy::TextOf(entry) + " and waits for ");
+  const size_t left_out = calls.size() > kShown + 1 ? calls.size() - kShown - 1 : 0;
+  const std::string self = calls.back().substr(0, calls.back().find(" called "));
+  std::string text;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (i == kShown && left_out != 0) text += std::to_string(left_out) + " more like it, the last of which waits for ";
+    if (i < kShown || i >= kShown + left_out) text += calls[calls.size() - 1 - i];
+  }
+  return text + self;
+}
+
+const Member* MemberOf(const Channel& main, uint64_t rank) {
+  for (int p = 0; p < main.size(); ++p) {
+    if (static_cast<uint64_t>(main.member(p).rank) == rank) return &main.member(p);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Follows what ranks have noted, from step to step, until one waits for the own.
+Status Standstill::FindCircle(const Step& step, const WaitBoard& own) {
+  constexpr size_t kMostStops = 64;
+  const auto self = static_cast<uint64_t>(step.main->own().rank);
+  std::deque<Stop> stops;
+  stops.push_back({Copy(own), step.main->own().rank, nullptr, nullptr});
+  const uint64_t own_step = stops[0].board.words[WaitBoard::kStep];
+  for (size_t at = 0; at < stops.size(); ++at) {
+    const Stop& stop = stops[at];
+    for (size_t w = 0; w < stop.board.words[WaitBoard::kWaits]; ++w) {
+      const uint64_t* const wait = stop.board.WaitAt(w);
+      const uint64_t rank = wait[WaitBoard::kRank], their_step = wait[WaitBoard::kTheirStep];
+      if (wait[WaitBoard::kEntry] >= stop.board.words[WaitBoard::kEntries]) continue;
+      const uint64_t* const entry = stop.board.Entry(wait[WaitBoard::kEntry]);
+      if (rank == self && their_step == own_step)
+        return MakeStatus(Code::kInvalidUsage,
+                          "mismatch: %s; ranks must make the same calls in the same order, and messages that go round in a "
+                          "circle belong in groups", DescribeCircle(stop, entry).c_str());
+      const bool known = std::any_of(stops.begin(), stops.end(), [&](const Stop& s) { return static_cast<uint64_t>(s.rank) == rank; });
+      const Member* const peer = known || stops.size() == kMostStops ? nullptr : MemberOf(*step.main, rank);
+      if (peer == nullptr) continue;
+      for (const WaitBoard& board : peer->header->boards) {
+        const Copy theirs(board);
+        if (!theirs.IsOf(step.main->order_key) || theirs.words[WaitBoard::kStep] != their_step) continue;
+        stops.push_back({theirs, peer->rank, &stop, entry});
+        break;
+      }
     }
   }
   return Status();
@@ -187,13 +272,14 @@ Status Standstill::Compare(const Step& step) const {
 
 bool Standstill::Check(std::span<const Calls> left) {
   for (const Step& step : StepsOf(left)) {
-    const bool waits = std::any_of(step.calls.begin(), step.calls.end(), [](const Calls& calls) { return Lacks(calls); });
-    if (!waits) continue;
-    Tell(step);
-    if (const Status status = Compare(step); !status.ok()) {
-      step.main->host()->Fail(status);
-      return true;
-    }
+    const bool lacks = std::any_of(step.calls.begin(), step.calls.end(), [](const Calls& calls) { return Lacks(calls); });
+    if (!lacks) continue;
+    Waits waits;
+    Status status = Compare(step, &waits);
+    if (const WaitBoard* const board = Tell(step, waits); status.ok() && board != nullptr) status = FindCircle(step, *board);
+    if (status.ok()) continue;
+    step.main->host()->Fail(status);
+    return true;
   }
   return false;
 }

@@ -204,6 +204,75 @@ TEST(MismatchMatrix, SomePairsOfProcesses) {
   RunRanks(Processes(2), [](RankContext& context) { RunPairs(context, Pairs(false, 7), false); });
 }
 
+// Each rank waits for the next, and none for the one before: what no two of them can tell.
+struct Circle {
+  harness::Layout layout;
+  bool created;  // a channel, and views
+  bool permutes;
+};
+
+void RunInCircle(RankContext& context, const Circle& circle) {
+  constexpr size_t kCount = 1 << 18;
+  harness::Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  const int n = context.nranks(), self = context.rank(), next = (self + 1) % n, before = (self + n - 1) % n;
+  std::vector<float> in(kCount), out(kCount);
+  const int64_t sizes[1] = {kCount};
+  const axcclView_t send = View(in.data(), sizes), receive = View(out.data(), sizes);
+  axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+  if (circle.created) {
+    ASSERT_OK(axcclChannelCreate(&channel, clique.comm(), nullptr, 7, 0));
+  }
+  const cudaStream_t stream = Cuda(clique.stream());
+  ASSERT_TRUE(context.Barrier());
+  const uint64_t deadline = NowNs() + AllowedNs(1000);
+  if (circle.permutes) {
+    const int64_t pair[2] = {self, next};
+    ASSERT_OK(axcclCollectivePermute(1, &send, &receive, pair, 1, channel, nullptr, stream));
+  } else if (circle.created) {
+    ASSERT_OK(axcclSend(1, &send, next, channel, nullptr, stream));
+    (void)axcclRecv(1, &receive, before, channel, nullptr, stream);
+  } else {
+    ASSERT_OK(ncclSend(in.data(), kCount, ncclFloat32, next, clique.comm(), stream));
+    (void)ncclRecv(out.data(), kCount, ncclFloat32, before, clique.comm(), stream);
+  }
+  ncclResult_t state = ncclSuccess;
+  while (state == ncclSuccess && NowNs() < deadline) ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+  EXPECT_EQ(state, ncclInvalidUsage);
+  const std::string text = ncclGetLastError(nullptr);
+  const std::string call = circle.permutes ? "axcclCollectivePermute " : circle.created ? "axcclSend " : "ncclSend ";
+  for (int rank = 0; rank < n && n <= 4; ++rank) {
+    const std::string called = "rank " + std::to_string(rank) + (text.find("mismatch: rank " + std::to_string(rank)) !=
+                               std::string::npos ? " called " : ", which called ");
+    EXPECT_NE(text.find(called + call), std::string::npos) << called << " is not in: " << text;
+  }
+  EXPECT_NE(text.find("to rank " + std::to_string(next)), std::string::npos) << text;
+  EXPECT_NE(axcclStreamSynchronize(clique.stream()), ncclInProgress);
+  if (circle.created) {
+    EXPECT_OK(axcclChannelDestroy(channel));
+  }
+  EXPECT_OK(ncclCommAbort(clique.comm()));
+  clique.ForgetComms();
+}
+
+TEST(MismatchMatrix, ACircleIsTold) {
+  const Circle circles[] = {{Threads(3), false, false},  {Processes(3), false, false}, {Processes(3), true, false},
+                            {Processes(3), false, true}, {Threads(4), true, true}};
+  for (const Circle& circle : circles)
+    RunRanks(circle.layout, [&](RankContext& context) { RunInCircle(context, circle); });
+}
+
+// Of long ones some.
+TEST(MismatchMatrix, ALongCircleIsTold) {
+  RunRanks(Threads(7), [](RankContext& context) {
+    harness::Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<float> data(1 << 18);
+    ASSERT_OK(ncclSend(data.data(), data.size(), ncclFloat32, (context.rank() + 1) % 7, clique.comm(), Cuda(clique.stream())));
+    clique.ExpectMismatch({"ncclSend count 262144 float to rank", "3 more like it, the last of which waits for rank"});
+  });
+}
+
 // Programs made of events that all ranks see in one order: collectives and messages, of which every rank puts some that
 // follow each other into groups as it likes. By the rule (nccl.h, "Order") they must run, also when ranks come so late that
 // the others have stood still, in whatever they had come to.
