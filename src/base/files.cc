@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "src/base/param.h"
+#include "src/base/service_fd.h"
 
 namespace axccl {
 namespace {
@@ -73,7 +74,7 @@ std::string FirstLine(const std::string& path) {
 
 Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return SystemError(errno, "open(%s)", path.c_str());
+  if (fd < 0) return service::OpenError(errno, "open(" + path + ")");
   std::string text;
   const bool good = ReadAll(fd, most_bytes, &text);
   const int error = errno;
@@ -86,7 +87,7 @@ Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
 
 Status WriteWholeFile(const std::string& path, std::string_view text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return SystemError(errno, "open(%s) to write", path.c_str());
+  if (fd < 0) return service::OpenError(errno, "open(" + path + ") to write");
   return WriteAndClose(fd, text, path);
 }
 

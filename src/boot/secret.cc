@@ -43,7 +43,7 @@ Status CheckFileIsPrivate(const std::string& path, int fd) {
 
 Result<std::string> ReadSecretFile(const std::string& path) {
   const service::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return SystemError(errno, "AXCCL_SECRET_FILE=%s: open", path.c_str());
+  if (!fd) return service::OpenError(errno, "AXCCL_SECRET_FILE=" + path + ": open");
   AXCCL_RETURN_IF_ERROR(CheckFileIsPrivate(path, fd.get()));
   char text[kMostSecretBytes];
   const ssize_t n = read(fd.get(), text, sizeof text);
@@ -158,7 +158,7 @@ Result<Secret> SecretIn(const Place& place) {
     if (const Status status = MakeUserSecret(folder.get(), name); !status.ok()) return InFile(path, status);
     fd = open_it();
   }
-  if (!fd) return SystemError(errno, "%s: open", path.c_str());
+  if (!fd) return service::OpenError(errno, path + ": open");
   Result<Secret> secret = ReadUserSecret(fd.get());
   if (!secret.ok()) return InFile(path, secret.status());
   return secret;

@@ -176,8 +176,16 @@ Status Communicator::Failure() const {
   return failure_;
 }
 
+// What peers are told names the rank that tells it, where it does not begin with who did or found what: another rank's limits are
+// not theirs.
+Status Communicator::ToPeers(const Status& status) const {
+  const std::string_view text = status.message();
+  if (text.starts_with("rank ") || text.starts_with("mismatch")) return status;
+  return MakeStatus(status.code(), "rank %d: %.*s", identity_.rank, static_cast<int>(text.size()), text.data());
+}
+
 void Communicator::Fail(const Status& status) {
-  if (!SetFailure(status, status)) return;
+  if (!SetFailure(status, ToPeers(status))) return;
   AXCCL_WARN("communicator %s rank %d of %d: %.*s", identity_.name.c_str(), identity_.rank, identity_.ranks,
              static_cast<int>(status.message().size()), status.message().data());
   Interrupt();

@@ -124,6 +124,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
 
  private:
   Result<std::vector<exec::Member>> PairMembers(int src, int dst);
+  Status ToPeers(const Status& status) const;
   // False when there was a failure already.
   bool SetFailure(const Status& status, const Status& to_peers);
   void Tell();

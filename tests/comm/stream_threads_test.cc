@@ -181,5 +181,26 @@ TEST(Throwing, AReductionFailsItsCommunicatorAlone) {
   }
 }
 
+// The text is another rank's, and says so there.
+TEST(Throwing, AReductionIsToldWithTheRankThatRunsIt) {
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
+    const auto fails = [](void*, const void*, size_t, void*) { throw std::runtime_error("cannot add"); };
+    const auto works = [](void*, const void*, size_t, void*) {};
+    ncclRedOp_t op;
+    ASSERT_OK(axcclRedOpCreateCallback(&op, context.rank() == 1 ? +fails : +works, nullptr, ncclInt32, clique.comm()));
+    std::vector<int> data(1000, 1);
+    (void)ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, op, clique.comm(), Cuda(clique.stream()));
+    (void)axcclStreamSynchronize(clique.stream());
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess) ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+    EXPECT_EQ(state, ncclInvalidUsage);
+    const std::string text = ncclGetLastError(nullptr);
+    EXPECT_EQ(text.find(context.rank() == 0 ? "rank 1: a reduction" : "a reduction"), 0u) << text;
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+  });
+}
+
 }  // namespace
 }  // namespace axccl::tests

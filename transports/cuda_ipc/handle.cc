@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
 #include <utility>
 
+#include "src/base/service_fd.h"
 #include "transports/cuda_ipc/memory.h"
 
 namespace axccl::cuda_ipc {
@@ -35,7 +37,7 @@ Result<Exported> ExportFile(CUmemGenericAllocationHandle object, const Range& ra
 // By their numbers: the C library has them only since 2.36.
 Result<Fd> TakeFile(uint32_t pid, int descriptor) {
   const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!process) return SystemError(errno, "memory of process %u: pidfd_open", pid);
+  if (!process) return service::OpenError(errno, "memory of process " + std::to_string(pid) + ": pidfd_open");
   Fd file(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), descriptor, 0)));
   if (!file) return SystemError(errno, "memory of process %u: pidfd_getfd", pid);
   return file;
