@@ -1,10 +1,10 @@
-// How an operation that has failed gives the application its buffers back.
+// How an operation that failed gives the application its buffers back.
 //
-// Peers that have mapped a buffer write into it, and whoever is in the middle of a step goes on until its end. So a rank first
-// says that it has failed, after which no step begins that would touch its buffers, and then waits for the steps under way:
-// of its process by its queues, of others by what they tell in BlockHeader::writing. Those take a millisecond. A process that
-// is stopped in the middle of one, or calls a function of the application there, may take for ever; so after a while the rank
-// takes the pages of its outputs back, and what is written from then on goes nowhere.
+// Peers that mapped a buffer write into it, and a peer in the middle of a step continues to the end of the step. So a rank
+// first publishes its failure, after which no peer begins a step on its buffers, and then waits for the steps under way: for
+// those of its own process through the queues, for those of other processes through BlockHeader::writing. A step takes about
+// a millisecond. A process that is stopped in the middle of one, or runs a callback of the application there, may take
+// forever; so after kPatience the rank takes the pages of its outputs back, and later writes have no effect.
 #include "src/base/log.h"
 #include "src/exec/operation.h"
 
@@ -12,7 +12,7 @@ namespace axccl::exec {
 
 using device::host::Poll;
 
-// A step of 2 MiB, for whose process a busy machine has no core at once.
+// A step moves at most 2 MiB, but a busy machine may not run its process at once.
 constexpr std::chrono::milliseconds kPatience(500);
 
 Poll Operation::Leave() {
@@ -33,7 +33,7 @@ void Operation::Expose(bool exposed) {
   exposed_ = exposed;
 }
 
-// Whether ranks of other processes write into each other's buffers.
+// Whether ranks of different processes write into each other's buffers in this plan.
 bool Operation::OthersMayWrite() const {
   return !channel_->all_same_process() && prepared_->program->plan->pushes;
 }
@@ -53,7 +53,7 @@ bool Operation::OthersHaveLeft() {
   return true;
 }
 
-// One of another process that may be in the middle of writing here. Steps that begin later see the failure.
+// A member of another process that may be writing here; null if there is none. Steps that begin later see the failure.
 const Member* Operation::Writer() const {
   for (int p = 0; p < channel_->size(); ++p) {
     const Member& peer = channel_->member(p);
@@ -62,7 +62,7 @@ const Member* Operation::Writer() const {
   return nullptr;
 }
 
-// Of the memory where other ranks may write; ends with the first error.
+// Visits the memory that other ranks may write to. Stops at the first error.
 template <class Visit>
 Status Operation::ForEachOutput(Visit visit) const {
   if (call_.views != nullptr) {
@@ -78,8 +78,8 @@ Status Operation::TakeBackOutputs() {
   return ForEachOutput([this](const Memory& output) { return channel_->host()->TakeBack(output.lowest, output.bytes); });
 }
 
-// Of an operation that has done all it has to do. Pages are the unit of what is taken back, and two operations may each have
-// their outputs in a part of one.
+// Call when the operation has finished its last step. Memory is taken back in whole pages, and two operations may have outputs
+// in the same page: the peers' writes for this one may then be lost.
 Status Operation::CheckOutputs() const {
   if (!exposed_) return Status();
   return ForEachOutput([this](const Memory& output) {

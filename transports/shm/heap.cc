@@ -183,8 +183,8 @@ Status Heap::Free(void* p) {
   return Status();
 }
 
-// Of what is still shared a private mapping of the file takes the place, at once, and then a page of its own that of each
-// page: the kernel copies it when it is written to, and threads that write there at the same time wait for that.
+// Replaces the shared mapping by a private one of the same file, atomically, and then makes the kernel copy each page by
+// writing to it. Threads that write to a page at the same time wait for the copy, so none of their writes is lost.
 Status Heap::TakeBack(const void* p, size_t bytes) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("taking shared memory back"));
   const uint64_t distance = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
@@ -192,7 +192,7 @@ Status Heap::TakeBack(const void* p, size_t bytes) {
   const uint64_t end = (distance + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   std::lock_guard lock(mutex_);
   for (uint64_t at = distance / kPageBytes * kPageBytes; at < end;) {
-    // The next stretch that is all shared still, or none of it.
+    // The next run of pages that are all shared, or all not.
     const bool shared = AllLive(at, kPageBytes);
     uint64_t until = at + kPageBytes;
     while (until < end && AllLive(until, kPageBytes) == shared) until += kPageBytes;

@@ -33,12 +33,12 @@ class Heap {
   // `p` from Allocate. kInvalidArgument when it is not, or was freed already.
   Status Free(void* p);
 
-  // The pages that [p, p + bytes) touches become memory of this process alone, with what is in them: what peers write there
-  // from now on, also in the middle of something, changes nothing here, and Contains no longer knows them. For good: after
-  // Free nobody is given an allocation's address space again of which some was taken back, as who still writes there would
-  // write into his. Nothing for memory that is not of this heap. kSystemError: some pages are still shared.
+  // Makes the pages that [p, p + bytes) touches private to this process and keeps their content. Writes of peers no longer
+  // change them, not even those of a peer in the middle of one, and Contains returns false for them. This is permanent: Free
+  // does not reuse the address space of an allocation that lost pages, because a late peer would write into the memory of its
+  // next owner. Does nothing for memory outside this heap. kSystemError: some pages are still shared.
   Status TakeBack(const void* p, size_t bytes);
-  // Whether that was done to any page that [p, p + bytes) touches.
+  // Whether TakeBack was called for any page that [p, p + bytes) touches.
   bool TakenBack(const void* p, size_t bytes) const {
     return any_taken_back_.load(std::memory_order_seq_cst) && AnyTakenBack(p, bytes);
   }
