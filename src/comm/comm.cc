@@ -62,7 +62,7 @@ Status Comm::CreateInBackground(Job job) {
     if (!status.ok()) AXCCL_WARN("%.*s", static_cast<int>(status.message().size()), status.message().data());
   };
   const Status started = StartDetached(kWhat, std::move(run));
-  return started.ok() ? Status(Code::kInProgress, "creation in progress") : Finish(started);
+  return started.ok() ? MakeStatus(Code::kInProgress, "creation in progress") : Finish(started);
 }
 
 void Comm::AddChild(const std::shared_ptr<Comm>& child) {
@@ -144,7 +144,7 @@ Status Comm::FinalizeInBackground() {
     self->busy_ = false;
     self->changed_.notify_all();
   });
-  if (started.ok()) return Status(Code::kInProgress, "finalization in progress");
+  if (started.ok()) return MakeStatus(Code::kInProgress, "finalization in progress");
   std::lock_guard lock(mutex_);
   phase_.store(Phase::kReady, std::memory_order_release);
   busy_ = false;

@@ -183,7 +183,7 @@ constexpr Failing kKinds[] = {Failing::kMmap,        Failing::kMemfd,    Failing
 
 std::vector<Setting> Settings() {
   std::vector<Setting> settings;
-  for (const Failing kind : kKinds) settings.push_back({kind, {}, 0, 24});
+  for (const Failing kind : kKinds) settings.push_back({kind, {}, 0, 120});
   for (const Failing kind : kKinds) {
     settings.push_back({kind, {false, true}, 0, 6});
     for (const bool blocking : {false, true}) {
