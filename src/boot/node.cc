@@ -145,8 +145,14 @@ std::string Node::Missing() {
   return text;
 }
 
+// A frame that was half taken, for want of memory, is the end: whoever was not told of it would wait.
 void Node::OnFrame(int from, FrameType type, std::span<const std::byte> payload) {
   const auto keep = shared_from_this();
+  const Status taken = CatchAll("ncclCommInitRank: a rendezvous", [&] { return Handle(from, type, payload), Status(); });
+  if (!taken.ok()) Fail(taken);
+}
+
+void Node::Handle(int from, FrameType type, std::span<const std::byte> payload) {
   if (failed_) return;
   const bool hub = from == kOwnHub || from == kHubAbove;
   switch (type) {

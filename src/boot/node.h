@@ -93,6 +93,7 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   // Every neighbour there is, hubs last.
   std::vector<Neighbour*> Everybody();
   Status Take(int from);
+  void Handle(int from, FrameType type, std::span<const std::byte> payload);
   void Dismiss(int from);
   Status Wait(const Patience& patience, const char* what, const std::function<bool()>& done);
   std::string Missing();

@@ -144,8 +144,14 @@ void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello&
   });
 }
 
+// A frame that was half taken, for want of memory, is the end: whoever was not told of it would wait.
 void Rendezvous::OnFrame(int rank, FrameType type, std::span<const std::byte> payload) {
   const auto keep = shared_from_this();
+  const Status taken = CatchAll("ncclCommInitRank: a rendezvous", [&] { return Take(rank, type, payload), Status(); });
+  if (!taken.ok()) Fail(taken);
+}
+
+void Rendezvous::Take(int rank, FrameType type, std::span<const std::byte> payload) {
   if (over_) return;
   switch (type) {
     case FrameType::kContribute:
@@ -214,8 +220,10 @@ void Rendezvous::OnClosed(int rank, const std::string& reason) {
   const auto keep = shared_from_this();
   if (over_) return;
   seats_[rank].link.reset();
-  Fail(MakeStatus(Code::kRemoteError, "%s is gone: %s %s", Name(rank).c_str(), reason.c_str(),
-                  started() ? "during the exchange of addresses" : "before all ranks had joined"));
+  Fail(CatchAll("ncclCommInitRank: a rendezvous", [&] {
+    return MakeStatus(Code::kRemoteError, "%s is gone: %s %s", Name(rank).c_str(), reason.c_str(),
+                      started() ? "during the exchange of addresses" : "before all ranks had joined");
+  }));
 }
 
 void Rendezvous::OnDeadline(int rank) {

@@ -60,6 +60,7 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   // All seats, those of this process last: once its rank has what it wants the process may exit, and the hub with it.
   template <class Tell>
   void TellAll(const Tell& tell);
+  void Take(int rank, FrameType type, std::span<const std::byte> payload);
   void StartAll();
   void StartInTree(int rank);
   void Contribute(int rank, std::span<const std::byte> payload);
