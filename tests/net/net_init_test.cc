@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/harness/client.h"
+#include "tests/harness/mounts.h"
 #include "tests/net/run_on_hosts.h"
 
 namespace axccl::tests {
@@ -72,6 +73,18 @@ TEST(Unreachable, IdOfAnotherHost) {
         EXPECT_TRUE(LastErrorHas(context.rank() == 0 ? "for rank 1 of 2" : "10.77.0.1:")) << ncclGetLastError(nullptr);
       },
       {{"AXCCL_INIT_TIMEOUT", "0.5"}});
+}
+
+// In a chroot, say, in which nobody has mounted it.
+TEST(Unreachable, NetworksWithoutSys) {
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    ASSERT_TRUE(harness::MountOver("tmpfs", "/sys"));
+    ncclComm_t comm = nullptr;
+    EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
+    EXPECT_TRUE(LastErrorHas("is /sys mounted?")) << ncclGetLastError(nullptr);
+  });
 }
 
 // UCX's ports take whatever comes. It is said once a process on standard error, though nobody asked for a log, unless the user

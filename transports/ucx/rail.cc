@@ -1,5 +1,7 @@
 #include "transports/ucx/rail.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -41,7 +43,9 @@ Status Rail::Start(const std::string& families) {
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   if (status.ok()) {
     const ucs_status_t made = ucx_.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
-    if (made != UCS_OK) status = ucx_.Error(made, "starting");
+    const bool blind = access("/sys/class/net", R_OK | X_OK) != 0;
+    if (made != UCS_OK)
+      status = ucx_.Error(made, blind ? "starting, with no /sys/class/net to find networks in (is /sys mounted?)" : "starting");
   }
   ucx_.ucp_config_release(config);
   AXCCL_RETURN_IF_ERROR(status);
