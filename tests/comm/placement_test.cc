@@ -14,6 +14,7 @@
 
 #include "tests/harness/client.h"
 #include "tests/harness/folder.h"
+#include "tests/harness/networks.h"
 
 namespace axccl::tests {
 namespace {
@@ -255,6 +256,7 @@ TEST_F(PlacementTest, FilesThatCannotBeUsedAreReportedAndNoMore) {
 #ifdef AXCCL_TEST_UCX
 // Two pretended machines of two ranks each.
 TEST_F(PlacementTest, TheThreadForMessagesIsPlacedToo) {
+  if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
   RunRanks(Processes(4), [this](RankContext& context) {
     setenv("NCCL_HOSTID", context.rank() < 2 ? "one" : "two", 1);
     Clique clique;

@@ -24,6 +24,7 @@
 #include <thread>
 
 #include "tests/harness/containers.h"
+#include "tests/harness/networks.h"
 #include "tests/harness/random.h"
 #include "tests/harness/test_hosts.h"
 
@@ -253,11 +254,23 @@ void Runner::ThreadMain(int thread) {
 }
 
 // AXCCL_TEST_HOSTS=n: processes share no memory with others than every n-th, as if on n machines.
-void PretendHost(int process) {
+int PretendedHosts() {
   const char* const hosts = std::getenv("AXCCL_TEST_HOSTS");
-  if (hosts == nullptr || std::atoi(hosts) < 2) return;
-  setenv("NCCL_HOSTID", ("pretended-" + std::to_string(process % std::atoi(hosts))).c_str(), 1);
+  return hosts == nullptr ? 1 : std::atoi(hosts);
 }
+
+void PretendHost(int process) {
+  const int hosts = PretendedHosts();
+  if (hosts > 1) setenv("NCCL_HOSTID", ("pretended-" + std::to_string(process % hosts)).c_str(), 1);
+}
+
+class NetworksForPretendedHosts : public testing::Environment {
+ public:
+  void SetUp() override {
+    if (PretendedHosts() > 1 && access(kNetworks, F_OK) != 0) GTEST_SKIP() << kNoNetworks;
+  }
+};
+[[maybe_unused]] const auto* const g_networks = testing::AddGlobalTestEnvironment(new NetworksForPretendedHosts);
 
 void Runner::ChildMain(int process) {
   // A test that is killed takes its ranks along.

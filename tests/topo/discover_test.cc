@@ -78,6 +78,7 @@ TEST_P(ThisMachine, HasItsNodesAndMemory) {
 }
 
 TEST_P(ThisMachine, HasTheInterfacesThatTheSocketsSee) {
+  if (!fs::exists("/sys/class/net")) GTEST_SKIP() << "/sys is not mounted, which knows the networks";
   const Result<Machine> found = GetParam()();
   SKIP_WITHOUT_HWLOC(found);
   std::set<std::string> expected, seen;
@@ -99,6 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Both, ThisMachine, testing::Values(&topo::DiscoverByHwl
 TEST(DiscoverByHwloc, GroupsProcessorsByCoreAndPackage) {
   const Result<Machine> found = topo::DiscoverByHwloc();
   SKIP_WITHOUT_HWLOC(found);
+  if (!fs::exists("/sys/devices/system/cpu")) GTEST_SKIP() << "/sys is not mounted, which knows the processors";
   const Machine machine = Found(found);
   std::set<std::string> packages;
   for (const topo::Package& package : machine.packages) {

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/harness/networks.h"
 #include "transports/ucx/connect.h"
 #include "transports/ucx/rail.h"
 #include "transports/ucx/worker.h"
@@ -26,6 +28,7 @@ constexpr uint64_t kData = 4096;  // offset
 class RemoteTest : public testing::Test {
  protected:
   void SetUp() override {
+    if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
     SelfOptions self;
     self.rails.resize(1);
     self.rails[0].devices = "lo";
