@@ -19,15 +19,25 @@ bool FailingNew::Failed() { return t_failed; }
 
 }  // namespace axccl::harness
 
-void* operator new(size_t bytes) {
+// All of them but the aligned ones, as sanitizers have their own of each.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   using namespace axccl::harness;  // NOLINT
   if (t_left > 0 && --t_left == 0) {
     t_failed = true;
-    throw std::bad_alloc();
+    return nullptr;
   }
-  void* const p = std::malloc(bytes == 0 ? 1 : bytes);
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* operator new(size_t bytes) {
+  void* const p = operator new(bytes, std::nothrow);
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }
+void* operator new[](size_t bytes, const std::nothrow_t& none) noexcept { return operator new(bytes, none); }
+void* operator new[](size_t bytes) { return operator new(bytes); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }

@@ -6,14 +6,15 @@
 
 namespace axccl::harness {
 
-// While it lives, the k-th operator new of this thread throws std::bad_alloc, counted from 1. One at a time on a thread.
+// While it lives, the k-th operator new of this thread fails, counted from 1: it throws std::bad_alloc, or returns null where it may
+// not. One at a time on a thread.
 class FailingNew {
  public:
   explicit FailingNew(long k);
   ~FailingNew();
   FailingNew(const FailingNew&) = delete;
   FailingNew& operator=(const FailingNew&) = delete;
-  static bool Failed();  // whether it has thrown
+  static bool Failed();  // whether one has
 };
 
 // Calls fn() again and again, in which the first operator new fails, then the second, and so on until none does;
