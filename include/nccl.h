@@ -380,8 +380,7 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUser
 
 /* ---- reductions of one's own ---- */
 
-/* Sum of inputs each multiplied by the calling rank's *scalar (of `datatype`) first. For `comm` and `datatype` only.
- * */
+/* Sum of inputs, each first multiplied by the calling rank's *scalar (of `datatype`). For `comm` and `datatype` only. */
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
                                       ncclScalarResidence_t residence, ncclComm_t comm);
 /* Allowed as soon as the last call that was given `op` has returned. */
@@ -404,8 +403,7 @@ ncclResult_t ncclBcast(void* buff, size_t count, ncclDataType_t datatype, int ro
 /* recv[n * sendcount] = every rank's send[sendcount], in rank order. In place: send == recv + rank * sendcount. */
 ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
                            ncclComm_t comm, cudaStream_t stream);
-/* recv[recvcount] = block `rank` of the reduction of send[n * recvcount]. In place: recv == send + rank * recvcount.
- * */
+/* recv[recvcount] = block `rank` of the reduction of send[n * recvcount]. In place: recv == send + rank * recvcount. */
 ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 /* Block j of send[n * count] becomes block `rank` of rank j's recv[n * count]. Not in place: with

@@ -103,19 +103,20 @@ typedef struct axcclCommInfo {
   size_t size;             /* in: bytes of the struct the caller knows */
   int nranks;              /* ranks */
   int rank;                /* own rank */
-  int device;              /* host device */
+  int device;              /* host device; GPU ranks: the CUDA device */
   int local_processes;     /* processes of the machine that hold ranks of it */
   uint64_t memory_bytes;   /* memory held for this rank: control, scratch touched so far, plans (bytes) */
   uint64_t operations;     /* operations started so far */
-  uint64_t plans;          /* plans in the cache */
-  double verify_seconds;   /* time spent in the verifier so far */
+  uint64_t plans;          /* calls that the default channel has prepared and kept */
+  double verify_seconds;   /* time that the process has spent in the verifier so far */
   uint64_t mapped;         /* operations between GPU ranks of several processes that went from buffer to buffer so far */
   uint64_t ll, ll128;      /* operations of this GPU rank that went by these protocols so far (NCCL_PROTO) */
 } axcclCommInfo_t;
 ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
 
 /* How this rank reaches `peer`: "self", "inproc", "shm" or "shm+cma" (memory mapped; other memory by system call where
- * "+cma"); GPU ranks: "self", "inproc", "cuda_ipc", or "pinned" (through memory of the host). The text is static. */
+ * "+cma"), "ucx" (messages to another machine); GPU ranks: "self", "inproc", "cuda_ipc", or "pinned" (through memory of
+ * the host). The text is static. */
 ncclResult_t axcclCommGetLink(ncclComm_t comm, int peer, const char** link);
 
 /* The algorithm of the last operation of the communicator that has ended (not of one that is still enqueued or running), ""

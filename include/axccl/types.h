@@ -56,10 +56,10 @@ extern "C" {
  * apart from each other, and aligned as the call's data is (copies that the library makes: as far as their size allows,
  * up to 64 bytes). `operand` must not be written; neither may be kept.
  *
- * The operator must be associative and commutative but in group order (channels.h): how the ranks' elements are paired, and how many an invocation
- * gets, is the library's choice. All ranks get the same bits all the same where the function is a pure one. It runs on
- * a thread of the library or on one that waits for its stream, for different operations at the same time; it must not
- * call this library, nor throw, nor wait for anything that other ranks do. */
+ * The operator must be associative and commutative except in group order (channels.h): the library chooses how it pairs
+ * the ranks' elements and how many of them one invocation gets. All ranks still get the same bits if the function is
+ * pure. It runs on a thread of the library or on one that waits for its stream, for different operations at the same
+ * time; it must not call this library, throw, or wait for anything that other ranks do. */
 typedef void (*axcclReduceFn_t)(void* accumulator, const void* operand, size_t count, void* context);
 
 /* *op = an operator that reduces elements of `datatype` with `fn`, on host devices. It serves on `comm` and its
@@ -67,10 +67,15 @@ typedef void (*axcclReduceFn_t)(void* accumulator, const void* operand, size_t c
  * all calls with the operator are done. All ranks of `comm` make their callbacks in the same order: the k-th of one
  * rank goes with the k-th of the others, and to call with another is a mismatch (ncclInvalidUsage on all ranks). No
  * rank waits for others here. Errors: ncclInvalidArgument (op or fn is NULL, no such datatype, comm is none),
- * ncclInvalidUsage (4096 operators alive). Example, the larger of two by absolute value: void MaxAbs(void* accumulator,
- * const void* operand, size_t count, void* context) { float* a = accumulator; const float* b = operand; for (size_t i =
- * 0; i < count; ++i) if (fabsf(b[i]) > fabsf(a[i])) a[i] = b[i];
- *   } */
+ * ncclInvalidUsage (4096 operators alive). Example, the larger of two by absolute value:
+ *
+ *   void MaxAbs(void* accumulator, const void* operand, size_t count, void* context) {
+ *     float* a = accumulator;
+ *     const float* b = operand;
+ *     for (size_t i = 0; i < count; ++i)
+ *       if (fabsf(b[i]) > fabsf(a[i])) a[i] = b[i];
+ *   }
+ */
 ncclResult_t axcclRedOpCreateCallback(ncclRedOp_t* op, axcclReduceFn_t fn, void* context, ncclDataType_t datatype,
                                       ncclComm_t comm);
 

@@ -54,8 +54,8 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   Status AddHub(Dial* dial, bool above);
   // T. Takes over the connection to the rank above.
   Status AddParent(Dial* dial, const std::string& name);
-  // A rank that has proved that it knows the secret; on the service thread.
   bool gave_up() const { return !told_.ok(); }  // on the service thread
+  // Adds a rank that has proved that it knows the secret. On the service thread.
   void Enter(service::Fd fd, const FrameCipher& cipher, const Hello& hello, const JoinBody& join);
 
   // T. Waits until every hub has said that all ranks are there. *parent: who is above, without address for rank 0.

@@ -1,6 +1,6 @@
 // The host device's scheduler: runs enqueued work when the timelines allow it, on whichever thread is there to do it.
 //
-// Work is cooperative: Poll() does what can be done without waiting and returns. Each host device has a queue; whoever
+// Work is cooperative: Work::Progress does what can be done without waiting and returns. Each host device has a queue; whoever
 // calls (an enqueueing thread, a synchronising thread, the progress thread) takes the queue's run lock if it is free and
 // polls its items. So the common case, enqueue then synchronise, needs no hand-over between threads, and nothing depends on
 // the progress thread for speed. The progress thread is the driver of last resort: it looks now and then, and takes over when
