@@ -269,12 +269,6 @@ void MakingCall::Fail(const Status& reason) {
   if (!ended_) End(comm_->control().log().GivenUp(reason));
 }
 
-Status MakingCall::CheckOthers() {
-  const Trouble trouble = comm_->control().log().FindTrouble(&call_, {});
-  if (!trouble.why.ok()) End(trouble);
-  return trouble.why;
-}
-
 void MakingCall::Finish() {
   if (!ended_) End({});
 }

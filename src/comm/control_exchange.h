@@ -41,8 +41,6 @@ class MakingCall : public Exchange {
   Status AllGather(const void* mine, size_t bytes, void* all) override;
   void Fail(const Status& reason) override;
   void Finish();
-  // Not ok, and the call has failed, where a rank has given it up by now, though it had contributed.
-  Status CheckOthers();
   // What some of the ranks of a split do further.
   std::shared_ptr<MakingCall> Continue(std::vector<int> group);
 

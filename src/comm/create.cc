@@ -196,7 +196,11 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
   const Offer mine{id != nullptr, ranks, id != nullptr ? *id : boot::UniqueId{}};
   std::vector<Offer> offers(call->group().size());
   AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), offers.data()));
-  AXCCL_RETURN_IF_ERROR(call->CheckOthers());  // where ranks meet next nobody knows who will not come
+  // The rendezvous does not learn of a rank that gives up before it gets there. So every rank waits until all have read the
+  // offers: a rank that gave up earlier never says so, and its failure ends this exchange.
+  const char ready = 1;
+  std::vector<char> all_ready(call->group().size());
+  AXCCL_RETURN_IF_ERROR(call->AllGather(&ready, sizeof(ready), all_ready.data()));
   call->Finish();
   const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
   if (other != offers.end())
