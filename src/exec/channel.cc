@@ -460,8 +460,8 @@ Status Channel::CompareCalls(int position) const {
   return Status();
 }
 
-// What a member has told of its failure. Sequentially consistent: it is told before the steps under way in this process are
-// looked at, and looked for in every step (Operation::Leave).
+// What a member has told of its failure. Sequentially consistent: it is told before the steps under way are looked at, and
+// looked for in every step (Operation::Leave).
 Status Channel::FailureOf(const Member& peer) {
   const uint32_t error = peer.header->error.load(std::memory_order_seq_cst);
   if (error == 0) return Status();

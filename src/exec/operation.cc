@@ -77,6 +77,7 @@ Poll Operation::Progress() try {
     }
     if (Status status = Start(); !status.ok()) return Fail(std::move(status));
   }
+  members_checked_ = false;
   budget_ = kBudget;
   for (;;) {
     switch (call_.callback == nullptr ? RunStage() : RunStageWithCallback()) {
@@ -229,8 +230,6 @@ Operation::Run Operation::RunStageWithCallback() {
 
 Operation::Run Operation::RunStage() {
   if (prepared_->plain && channel_->has_scratch()) return RunPlain();
-  members_checked_ = false;
-  const Writing writing(exposed_ ? channel_->own().header : nullptr);
   Run result = RunLane(0);
   if (result == Run::kSwitched || result == Run::kFailed) return result;
   for (uint32_t lane = 1; lane < prepared_->program->lanes.size(); ++lane) {
@@ -257,6 +256,8 @@ Operation::Run Operation::RunLane(uint32_t lane) {
         if (!opens && !ReadWhileOwned()) return Run::kFailed;
         Signal(step, lane, turn);
       } else {
+        const Writing writing(exposed_ ? channel_->own().header : nullptr);
+        members_checked_ &= !exposed_;  // what was seen before the step was published does not count
         run = MembersPresent() ? Move(step, lane, &state) : Run::kFailed;
       }
       if (run != Run::kDone) return run;

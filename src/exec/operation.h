@@ -208,7 +208,7 @@ class Operation {
   bool stands_still_ = false;
   bool last_look_ = false;  // the next look is the one before the driving thread sleeps
   Polling polling_;
-  bool members_checked_ = false;  // in this step, before members' buffers are touched
+  bool members_checked_ = false;  // in this Progress(), before members' buffers are touched
   std::chrono::steady_clock::time_point started_{}, checked_{};
   Status status_;
   // What is waited for in kLeaving.
