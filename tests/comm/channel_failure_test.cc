@@ -147,25 +147,29 @@ TEST_P(ChannelFailureTest, ARankThatDestroysItUnusedIsTold) {
   });
 }
 
+// Rank 1 destroys the channel. The next call on it fails on ranks 0 and 2, with that text.
+void ExpectDestroyedByOne(RankContext& context, Clique* clique, axcclChannel_t channel, Gather* gather, const char* text) {
+  if (context.rank() == 1) {
+    EXPECT_OK(axcclChannelDestroy(channel));
+  }
+  ASSERT_TRUE(context.Barrier(3));
+  if (context.rank() != 1) {
+    const uint64_t start = NowNs();
+    ASSERT_OK(gather->Enqueue(channel, clique->stream()));
+    ExpectEnd(*clique, ncclRemoteError, start, 1000, {text});
+    EXPECT_OK(axcclChannelDestroy(channel));
+  }
+  ASSERT_TRUE(context.Barrier(3));
+  Abort(clique);
+}
+
 // As above, where nobody has looked before it is gone.
 TEST_P(ChannelFailureTest, ARankThatHasDestroyedItUnusedIsTold) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    axcclChannel_t channel = MakeChannel(clique.comm(), 3, {}, 8);
-    if (context.rank() == 1) {
-      EXPECT_OK(axcclChannelDestroy(channel));
-    }
-    ASSERT_TRUE(context.Barrier(3));
-    if (context.rank() != 1) {
-      Gather gather(3, 10, context.rank());
-      const uint64_t start = NowNs();
-      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
-      ExpectEnd(clique, ncclRemoteError, start, 1000, {"rank 1, which has destroyed channel 8"});
-      EXPECT_OK(axcclChannelDestroy(channel));
-    }
-    ASSERT_TRUE(context.Barrier(3));
-    Abort(&clique);
+    Gather gather(3, 10, context.rank());
+    ExpectDestroyedByOne(context, &clique, MakeChannel(clique.comm(), 3, {}, 8), &gather, "rank 1, which has destroyed channel 8");
   });
 }
 
@@ -200,18 +204,7 @@ TEST_P(ChannelFailureTest, ACallOnAnEndThatAnotherRankHasDestroyedIsTold) {
     Gather gather(3, 10, context.rank());
     ASSERT_OK(gather.Enqueue(channel, clique.stream()));
     ASSERT_TRUE(clique.Synchronize());
-    if (context.rank() == 1) {
-      EXPECT_OK(axcclChannelDestroy(channel));
-    }
-    ASSERT_TRUE(context.Barrier(3));
-    if (context.rank() != 1) {
-      const uint64_t start = NowNs();
-      ASSERT_OK(gather.Enqueue(channel, clique.stream()));
-      ExpectEnd(clique, ncclRemoteError, start, 1000, {"for rank 1, which has destroyed its end of channel 5"});
-      EXPECT_OK(axcclChannelDestroy(channel));
-    }
-    ASSERT_TRUE(context.Barrier(3));
-    Abort(&clique);
+    ExpectDestroyedByOne(context, &clique, channel, &gather, "for rank 1, which has destroyed its end of channel 5");
   });
 }
 
