@@ -96,18 +96,13 @@ Block::~Block() {
   const auto forget = [this](std::byte* memory, uint64_t bytes) {
     if (node_ != topo::kNowhere) (void)topo::PreferNode(memory, bytes, topo::kNowhere);
   };
-  // Where the heap has no memory to note it, a range is lost to it.
-  const auto free = [&heap](void* memory) {
-    const Status freed = CatchAll("ncclCommDestroy", [&] { return heap.value()->Free(memory); });
-    if (!freed.ok()) AXCCL_WARN("%s", freed.message().data());
-  };
   forget(data_, layout_.bytes);
-  free(data_);
+  (void)heap.value()->Free(data_).ok();
   for (const auto& [memory, bytes] : taken_) {
     forget(memory, bytes);
-    free(memory);
+    (void)heap.value()->Free(memory).ok();
   }
-  for (void* memory : kept_) free(memory);
+  for (void* memory : kept_) (void)heap.value()->Free(memory).ok();
 }
 
 Result<std::byte*> Block::Take(uint64_t bytes, uint64_t* heap_offset) {

@@ -43,12 +43,8 @@ uint64_t OffsetIn(const Block& block, const void* memory) {
   return static_cast<uint64_t>(static_cast<const std::byte*>(memory) - block.data());
 }
 
-// Where the heap has no memory to note it, it is lost to it.
 void FreeMemory(void* memory) {
-  auto heap = shm::Heap::Get();
-  if (!heap.ok()) return;
-  const Status freed = CatchAll("axcclChannelDestroy", [&] { return heap.value()->Free(memory); });
-  if (!freed.ok()) AXCCL_WARN("%s", freed.message().data());
+  if (auto heap = shm::Heap::Get(); heap.ok()) (void)heap.value()->Free(memory).ok();
 }
 
 // Holds a peer's slot while what it says is read: its owner does not free the part meanwhile.

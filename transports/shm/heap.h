@@ -30,7 +30,7 @@ class Heap {
   // Zeroed memory; alignment a power of two <= 2 MiB. Whole pages (4 KiB); allocations of 2 MiB and more are aligned to
   // 2 MiB. 0 bytes give a page. kSystemError when no free range is long enough, or the file has no room.
   Result<void*> Allocate(size_t bytes, size_t alignment);
-  // `p` from Allocate. kInvalidArgument when it is not, or was freed already.
+  // `p` from Allocate. kInvalidArgument when it is not, or was freed already. Needs no memory, so that it throws nothing.
   Status Free(void* p);
 
   // Makes the pages that [p, p + bytes) touches private to this process and keeps their content. Writes of peers no longer
