@@ -131,12 +131,6 @@ std::string_view AlgorithmOf(unsigned number) {
   return number < all.size() ? all[number] : "?";
 }
 
-std::string_view DirectAlgorithm(Kind kind, Access access) {
-  const auto names = algo::Algorithms(kind);
-  const bool pulls = access == Access::kCall && std::find(names.begin(), names.end(), algo::kPull) != names.end();
-  return pulls ? algo::kPull : algo::kDirect;
-}
-
 std::string_view BarrierAlgorithm(const plan::Placement& placement) {
   if (!placement.has_levels()) return "oneshot";
   return placement.machines() >= kMachinesToRelay ? "hierarchical_bruck" : algo::kHierarchical;
@@ -280,6 +274,7 @@ std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algori
 
 Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass pass) const {
   const auto admits = [&](std::string_view name) { return rule_->filter.Admits(query.contract.kind, name); };
+  // NCCL_ALGO's "direct" stands for "pull" where ranks only read each other's buffers.
   const bool stands_in = query.access == Access::kCall && algorithm == algo::kPull;
   if (pass.filtered && !admits(algorithm) && !(stands_in && admits(algo::kDirect))) return Exclusion::kFilter;
   if (pass.paying && !Pays(query.contract.kind, algorithm, query.placement)) return Exclusion::kNoGain;

@@ -51,10 +51,6 @@ struct Choice {
 unsigned NumberOf(std::string_view algorithm);
 std::string_view AlgorithmOf(unsigned number);
 
-// The algorithm in which ranks use each other's buffers as far as they may, which is more than kNone. Where they only read,
-// NCCL_ALGO's "direct" stands for "pull".
-std::string_view DirectAlgorithm(plan::Kind kind, Access access);
-
 // What ranks so placed meet by between two operations that need it.
 std::string_view BarrierAlgorithm(const plan::Placement& placement);
 

@@ -28,6 +28,12 @@ void ForEachAlgorithm(int ranks, F f) {
   }
 }
 
+// What stands for "direct" where ranks only read each other's buffers.
+inline std::string_view ReadingAlgorithm(plan::Kind kind) {
+  const auto names = Algorithms(kind);
+  return std::find(names.begin(), names.end(), kPull) != names.end() ? kPull : kDirect;
+}
+
 inline std::string Describe(const plan::Contract& c, std::string_view algorithm, int lanes) {
   return std::string(plan::KindName(c.kind)) + " " + std::string(algorithm) + " ranks " + std::to_string(c.ranks) +
          " root " + std::to_string(c.root) + " lanes " + std::to_string(lanes);

@@ -36,7 +36,7 @@ EnsembleOptions OnlyWith(const plan::Contract& contract, std::string_view algori
 testing::AssertionResult Ran(Ensemble* ensemble, const plan::Contract& contract, std::string_view algorithm, Layout layout) {
   const std::string_view ran = ensemble->host(0)->last_algorithm.load();
   const bool plain = layout == Layout::kCall || layout == Layout::kMixed;
-  const bool stands_in = algorithm == "direct" && ran == tune::DirectAlgorithm(contract.kind, tune::Access::kCall);
+  const bool stands_in = algorithm == "direct" && ran == algo::ReadingAlgorithm(contract.kind);
   if (ran == algorithm || (plain && (stands_in || algorithm == "push"))) return testing::AssertionSuccess();
   return testing::AssertionFailure() << ran << " ran";
 }

@@ -14,6 +14,7 @@
 #include "src/algo/algo.h"
 #include "src/plan/region.h"
 #include "src/verify/verify.h"
+#include "tests/algo/cases.h"
 
 namespace axccl::tune {
 namespace {
@@ -129,7 +130,7 @@ TEST(Choose, RanksThatReadByCallNeverWriteIntoOthersBuffers) {
             }
           }
           if (kind == Kind::kBarrier) continue;
-          const std::string_view direct = DirectAlgorithm(kind, access);
+          const std::string_view direct = algo::ReadingAlgorithm(kind);
           EXPECT_FALSE(plan::Pushes(algo::Generate(Contract{kind, ranks, root}, direct, 2).value())) << direct;
         }
       }
