@@ -141,13 +141,18 @@ Status OpenError(int error, const std::string& what) {
   return NoRoom(1, static_cast<int64_t>(limit.rlim_cur), limit, what);
 }
 
-Wait PollUntil(int fd, short events, Clock::time_point deadline, const std::atomic<bool>* abort) {
+Stop StopOn(const std::atomic<bool>* flag) {
+  if (flag == nullptr) return {};
+  return [flag] { return flag->load(std::memory_order_relaxed); };
+}
+
+Wait PollUntil(int fd, short events, Clock::time_point deadline, const Stop& stop) {
   constexpr std::chrono::nanoseconds kSlice = std::chrono::milliseconds(10);
   for (;;) {
-    if (abort != nullptr && abort->load(std::memory_order_relaxed)) return Wait::kAborted;
+    if (stop && stop()) return Wait::kStopped;
     const auto left = std::max<std::chrono::nanoseconds>(deadline - Clock::now(), std::chrono::nanoseconds(0));
     const auto slice =
-        abort != nullptr ? std::min(left, kSlice) : std::min<std::chrono::nanoseconds>(left, std::chrono::hours(1));
+        stop ? std::min(left, kSlice) : std::min<std::chrono::nanoseconds>(left, std::chrono::hours(1));
     const timespec timeout{static_cast<time_t>(slice.count() / 1000000000),
                            static_cast<long>(slice.count() % 1000000000)};
     pollfd entry{fd, events, 0};

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -63,10 +64,15 @@ Status CheckRoom(int64_t needed, const std::string& what);
 // As SystemError, for a call that opens a descriptor: where the limit is what stopped it, says the limit and how to raise it.
 Status OpenError(int error, const std::string& what);
 
-enum class Wait { kReady, kTimeout, kAborted, kError };
+enum class Wait { kReady, kTimeout, kStopped, kError };
 
-// Waits until one of `events` (poll bits; errors and hang-ups count) holds on `fd`, the deadline has passed, or *abort
-// (may be null) is true, which is looked at every 10 ms. fd < 0 only waits. kError: poll failed, see errno.
-Wait PollUntil(int fd, short events, Clock::time_point deadline, const std::atomic<bool>* abort);
+// Whether a wait is to end early; asked every 10 ms by the thread that waits. Empty: it is not.
+using Stop = std::function<bool()>;
+// Once *flag is true. Null: never.
+Stop StopOn(const std::atomic<bool>* flag);
+
+// Waits until one of `events` (poll bits; errors and hang-ups count) holds on `fd`, the deadline has passed, or `stop` says
+// so. fd < 0 only waits. kError: poll failed, see errno.
+Wait PollUntil(int fd, short events, Clock::time_point deadline, const Stop& stop);
 
 }  // namespace axccl::service

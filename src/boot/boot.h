@@ -2,10 +2,10 @@
 //
 // The process that created the id serves it from one background thread (epoll, shared by all its ids). Every rank
 // connects over TCP, proves that it knows the id's secret (keyed BLAKE2b over both hellos, mutual), and takes part in a
-// few exchanges (through that process, or, where ranks are many, in a tree); then the connection is closed. Every wait ends with data, a closed peer, *abort, or the deadline.
+// few exchanges (through that process, or, where ranks are many, in a tree); then the connection is closed. Every wait ends
+// with data, a closed peer, the caller's `stop`, or the deadline.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/service_fd.h"
 #include "src/base/status.h"
 
 namespace axccl::boot {
@@ -45,16 +46,17 @@ class Session {
   // Joins as `rank` of `nranks`. Errors within 1 s of being known, on every rank: another rank passed a different
   // nranks, reused a rank while one is missing, has another protocol version (kInvalidUsage), or is gone (kRemoteError
   // naming it). The first deadline that passes ends the rendezvous for all: kTimeout naming who waited for whom. (Where
-  // the process that serves the id does not answer any more, up to half a second later.) *abort (may be null) must
-  // outlive the session; once it is true, any wait ends within 20 ms with kInvalidUsage, and the other ranks are told.
+  // the process that serves the id does not answer any more, up to half a second later.) `stop` (may be
+  // empty) is asked on the rank's thread while it waits, also later in the session: once it is true, the wait ends within
+  // 20 ms with kInvalidUsage, and the other ranks are told.
   // An id of CreateUniqueId serves one rendezvous; later calls are told so, or how it failed.
   static Result<std::unique_ptr<Session>> Join(const UniqueId& id, int rank, int nranks, Clock::time_point deadline,
-                                               const std::atomic<bool>* abort);
+                                               const service::Stop& stop);
   // The same with several ids, in the same order on every rank, whose makers share the work of the first meeting. Many
   // ranks (AXCCL_TREE_RANKS) meet in a tree: no rank then holds more than a handful of connections, and an exchange takes
   // a logarithmic number of steps. Fewer ranks meet at the first id.
   static Result<std::unique_ptr<Session>> Join(std::span<const UniqueId> ids, int rank, int nranks,
-                                               Clock::time_point deadline, const std::atomic<bool>* abort);
+                                               Clock::time_point deadline, const service::Stop& stop);
 
   // Every rank contributes `bytes` bytes (the same number everywhere, 1 to 4096); all[r * bytes] receives rank r's.
   // After an error every further call returns that error; what `all` holds is then undefined.

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kLastRetry{200};
 }  // namespace
 
 Status WaitFailed(Wait wait, int rank, int nranks, const std::string& whom, const char* what) {
-  if (wait == Wait::kAborted) {
+  if (wait == Wait::kStopped) {
     return MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d of %d: aborted by the caller while %s", rank, nranks,
                       what);
   }
@@ -80,11 +80,11 @@ Status Dial::SendAll(const void* data, size_t bytes, Clock::time_point deadline)
       at += n;
       bytes -= static_cast<size_t>(n);
     } else if (errno == EAGAIN) {
-      const Wait wait = service::PollUntil(fd_.get(), POLLOUT, deadline, patience_.abort);
+      const Wait wait = service::PollUntil(fd_.get(), POLLOUT, deadline, patience_.stop);
       if (wait != Wait::kReady) return Failed(wait, ("sending to " + whom_).c_str());
     } else if (OutOfBuffers(errno)) {
       const auto again = std::min(deadline, Clock::now() + kFirstRetry);
-      const Wait wait = service::PollUntil(-1, 0, again, patience_.abort);
+      const Wait wait = service::PollUntil(-1, 0, again, patience_.stop);
       if (wait != Wait::kTimeout || again == deadline) return Failed(wait, ("sending to " + whom_).c_str());
     } else if (errno != EINTR) {
       return Lost("sending");
@@ -101,7 +101,7 @@ Status Dial::ReceiveAll(void* data, size_t bytes, Clock::time_point deadline, bo
       at += n;
       bytes -= static_cast<size_t>(n);
     } else if (n < 0 && errno == EAGAIN) {
-      const Wait wait = service::PollUntil(fd_.get(), POLLIN, deadline, patience_.abort);
+      const Wait wait = service::PollUntil(fd_.get(), POLLIN, deadline, patience_.stop);
       if (wait != Wait::kReady) return Failed(wait, ("waiting for " + whom_).c_str());
     } else if (n == 0 || errno != EINTR) {
       if (closed != nullptr) *closed = true;
@@ -169,7 +169,7 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
   if (connect(fd_.get(), reinterpret_cast<const sockaddr*>(&storage), bytes) != 0 && errno != EINPROGRESS) {
     error = errno;
   } else {
-    const Wait wait = service::PollUntil(fd_.get(), POLLOUT, patience_.deadline, patience_.abort);
+    const Wait wait = service::PollUntil(fd_.get(), POLLOUT, patience_.deadline, patience_.stop);
     if (wait != Wait::kReady) {
       return {Failed(wait, ("connecting to " + whom_ + " (no answer: a firewall between, or another network? "
                             "NCCL_SOCKET_IFNAME chooses where it listens)").c_str())};
@@ -279,7 +279,7 @@ Status Dial::Connect() {
     fd_.Close();
     if (!retry) return attempt.status;
     const auto until = std::min(patience_.deadline, Clock::now() + pause);
-    const Wait wait = service::PollUntil(-1, 0, until, patience_.abort);
+    const Wait wait = service::PollUntil(-1, 0, until, patience_.stop);
     if (wait == Wait::kTimeout && until < patience_.deadline) continue;
     if (wait != Wait::kTimeout) return Failed(wait, ("connecting to " + whom_).c_str());
     return MakeStatus(Code::kTimeout, "%s; the deadline has passed", attempt.status.message().data());
@@ -302,7 +302,7 @@ Status Dial::Enter(const std::function<Status(JoinBody*)>& fill) {
       return status;
     }
     const auto until = std::min(patience_.deadline, Clock::now() + pause);
-    const Wait wait = service::PollUntil(-1, 0, until, patience_.abort);
+    const Wait wait = service::PollUntil(-1, 0, until, patience_.stop);
     if (wait != Wait::kTimeout) return Failed(wait, ("being let in by " + whom_).c_str());
     if (until == patience_.deadline) return status;
   }

@@ -1,10 +1,9 @@
-// A rank's own end of a connection: blocking calls on the rank's thread, bounded by deadline and abort.
+// A rank's own end of a connection: blocking calls on the rank's thread, bounded by deadline and stop.
 //
 // Connects to who serves an id (a hub, or the rank above in a tree), proves that both know its secret, and sends and
 // receives whole frames. Or lets go of the socket, for the service thread to go on with. Used by one thread.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -23,7 +22,7 @@ inline constexpr std::chrono::milliseconds kGrace{500};
 
 struct Patience {
   Clock::time_point deadline;
-  const std::atomic<bool>* abort;
+  service::Stop stop;
   Clock::time_point start = Clock::now();
 };
 

@@ -335,12 +335,12 @@ Status Node::Wait(const Patience& patience, const char* what, const std::functio
   for (;;) {
     if (done()) return Status();  // what has come is the rank's, whatever has happened since
     if (!failure_.ok()) return failure_;
-    if (patience.abort != nullptr && patience.abort->load(std::memory_order_relaxed)) {
-      return WaitFailed(service::Wait::kAborted, rank_, nranks_, "", what);
+    if (patience.stop && patience.stop()) {
+      return WaitFailed(service::Wait::kStopped, rank_, nranks_, "", what);
     }
     const auto now = Clock::now();
     if (now >= patience.deadline) return WaitFailed(service::Wait::kTimeout, rank_, nranks_, "", what);
-    const auto slice = patience.abort != nullptr ? std::min(patience.deadline, now + kSlice)
+    const auto slice = patience.stop ? std::min(patience.deadline, now + kSlice)
                                                  : std::min(patience.deadline, now + std::chrono::hours(1));
     changed_.wait_until(lock, slice);
   }
@@ -348,7 +348,7 @@ Status Node::Wait(const Patience& patience, const char* what, const std::functio
 
 // The hub watches the deadlines of those who check in, and says who is missing.
 Status Node::AwaitStart(const Patience& patience, StartBody* parent) {
-  const Patience longer{patience.deadline + kGrace, patience.abort};
+  const Patience longer{patience.deadline + kGrace, patience.stop};
   AXCCL_RETURN_IF_ERROR(Wait(longer, "waiting for the other ranks to come", [this] { return starts_awaited_ == 0; }));
   std::lock_guard lock(mutex_);
   *parent = start_;
@@ -376,7 +376,7 @@ Status Node::AwaitBlame(const Patience& patience, const Status& seen, const std:
     patience_text_ = seconds;
     Expire();
   }));
-  const Status status = Wait(Patience{Clock::now() + kGrace, patience.abort}, "", done);
+  const Status status = Wait(Patience{Clock::now() + kGrace, patience.stop}, "", done);
   return status.code() == Code::kTimeout && failure().ok() ? seen : status;
 }
 
@@ -410,8 +410,8 @@ Status Node::GiveUp(const Status& mine) {
   return failure();
 }
 
-Status Node::AwaitReason(const Status& seen, const std::atomic<bool>* abort) {
-  const Status status = Wait(Patience{Clock::now() + kGrace, abort}, "", [] { return false; });
+Status Node::AwaitReason(const Status& seen, const service::Stop& stop) {
+  const Status status = Wait(Patience{Clock::now() + kGrace, stop}, "", [] { return false; });
   return status.code() == Code::kTimeout && failure().ok() ? seen : status;
 }
 

@@ -67,7 +67,7 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   // T. Ends the rendezvous for all, unless it has ended already. Gives the reason of the end.
   Status GiveUp(const Status& mine);
   // T. The reason of an end that shows as `seen` here, for which somebody may still be about to give the reason.
-  Status AwaitReason(const Status& seen, const std::atomic<bool>* abort);
+  Status AwaitReason(const Status& seen, const service::Stop& stop);
   // T. Leaves: what is queued is still sent.
   void Leave();
 

@@ -25,7 +25,7 @@ Result<std::unique_ptr<Hub::Lease>> ServeWhereDue(const IdFields& id, int rank, 
     Result<std::unique_ptr<Hub::Lease>> lease = hub->Serve(id, &busy);
     if (lease.ok() || !busy || Clock::now() >= give_up) return lease;
     const auto retry = std::min(give_up, Clock::now() + std::chrono::milliseconds(10));
-    const service::Wait wait = service::PollUntil(-1, 0, retry, patience.abort);
+    const service::Wait wait = service::PollUntil(-1, 0, retry, patience.stop);
     if (wait != service::Wait::kTimeout)
       return WaitFailed(wait, rank, nranks, ToText(id.address[0]), "waiting for the port of NCCL_COMM_ID");
   }
@@ -42,12 +42,12 @@ Result<UniqueId> CreateUniqueId() {
 }
 
 Result<std::unique_ptr<Session>> Session::Join(const UniqueId& id, int rank, int nranks, Clock::time_point deadline,
-                                               const std::atomic<bool>* abort) {
-  return Join(std::span(&id, 1), rank, nranks, deadline, abort);
+                                               const service::Stop& stop) {
+  return Join(std::span(&id, 1), rank, nranks, deadline, stop);
 }
 
 Result<std::unique_ptr<Session>> Session::Join(std::span<const UniqueId> ids, int rank, int nranks,
-                                               Clock::time_point deadline, const std::atomic<bool>* abort) {
+                                               Clock::time_point deadline, const service::Stop& stop) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclCommInitRank"));
   service::BindToProcess();
   if (sodium_init() < 0)
@@ -68,7 +68,7 @@ Result<std::unique_ptr<Session>> Session::Join(std::span<const UniqueId> ids, in
       fields.push_back(next);
     }
   }
-  const Patience patience{deadline, abort};
+  const Patience patience{deadline, stop};
   if (nranks < param::GetInt("AXCCL_TREE_RANKS")) return JoinStar(fields.front(), rank, nranks, patience);
   return JoinTree(fields, rank, nranks, patience);
 }

@@ -78,7 +78,7 @@ class TreeSession : public Session {
       const Status status = Climb(parent, start);
       // Whoever is above may have been told why it ended before this rank is.
       if (status.code() == Code::kTimeout) return status;
-      if (!status.ok()) return node_->AwaitReason(status, patience_.abort);
+      if (!status.ok()) return node_->AwaitReason(status, patience_.stop);
     }
     AXCCL_RETURN_IF_ERROR(node_->AwaitLinks(patience_));
     // A group may be complete long before the others are.

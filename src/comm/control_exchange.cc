@@ -175,6 +175,12 @@ void MakingCall::SetLimits(Clock::time_point deadline, const std::atomic<bool>* 
 
 // Why there is no use in waiting for those ranks any longer, if so.
 Trouble MakingCall::WhyStop(const std::vector<int>& missing) {
+  Trouble trouble = TroubleAmong(missing);
+  if (trouble.why.ok() && Clock::now() >= deadline_) return comm_->control().log().NotInTime(call_, missing);
+  return trouble;
+}
+
+Trouble MakingCall::TroubleAmong(const std::vector<int>& missing) {
   ControlLog& log = comm_->control().log();
   Trouble trouble = log.FindTrouble(&call_, missing);
   if (!trouble.why.ok()) return trouble;
@@ -190,16 +196,31 @@ Trouble MakingCall::WhyStop(const std::vector<int>& missing) {
       return {MakeStatus(Code::kRemoteError, "the communicator of rank %d failed while a new one was being made from it",
                          rank)};
   }
-  const int self = comm_->identity().rank;
-  if (abort_ != nullptr && abort_->load(std::memory_order_relaxed))
-    return {MakeStatus(Code::kInvalidUsage, "rank %d aborted while a new communicator was being made", self)};
+  if (const Trouble aborted = Aborted(); !aborted.why.ok()) return aborted;
   if (heeds_failures && comm_->failed()) {
     const Status failure = comm_->Failure();
     return {MakeStatus(failure.code(), "the communicator of rank %d failed while a new one was being made from it: %.*s",
-                       self, static_cast<int>(failure.message().size()), failure.message().data())};
+                       comm_->identity().rank, static_cast<int>(failure.message().size()), failure.message().data())};
   }
-  if (Clock::now() >= deadline_) return log.NotInTime(call_, missing);
   return {};
+}
+
+Trouble MakingCall::Aborted() const {
+  if (abort_ == nullptr || !abort_->load(std::memory_order_relaxed)) return {};
+  return {MakeStatus(Code::kInvalidUsage, "rank %d aborted while a new communicator was being made",
+                     comm_->identity().rank)};
+}
+
+// Once one has finished, all have met: what is true of their communicator then is no reason to stop.
+Status MakingCall::WhyBroken() {
+  Trouble trouble;
+  const auto finished = [this](int rank) { return comm_->control().log().Finished(rank, call_.name); };
+  const auto why = [&]() -> Trouble {
+    const Trouble found = TroubleAmong(call_.group);
+    return std::any_of(call_.group.begin(), call_.group.end(), finished) ? Aborted() : found;
+  };
+  (void)MustStop(why, &trouble);
+  return trouble.why;
 }
 
 // Who has no memory to find out stops for that.

@@ -39,6 +39,8 @@ class MakingCall : public Exchange {
   // Ends as well when a rank dies, leaves the communicator, gives up or makes a call that does not go with this one. Splits
   // and grows also when the communicator fails; to shrink one that has failed is what shrinks are for.
   Status AllGather(const void* mine, size_t bytes, void* all) override;
+  // For ranks that meet elsewhere until all have finished this call: why they never will, as far as this communicator knows.
+  Status WhyBroken();
   void Fail(const Status& reason) override;
   void Finish();
   // What some of the ranks of a split do further.
@@ -48,6 +50,8 @@ class MakingCall : public Exchange {
   class Wait;
   Status TakeSlot();
   Trouble WhyStop(const std::vector<int>& missing);
+  Trouble TroubleAmong(const std::vector<int>& missing);
+  Trouble Aborted() const;
   template <class Why>
   bool MustStop(const Why& why, Trouble* trouble) const;
   void End(const Trouble& trouble);

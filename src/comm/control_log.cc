@@ -240,6 +240,14 @@ bool ControlLog::Ended(int rank, uint64_t name) const {
   return ended;
 }
 
+bool ControlLog::Finished(int rank, uint64_t name) const {
+  bool finished = true;
+  ForEachEntry(rank, [&](ControlEntry*, uint64_t word) {
+    if (NameIn(word) == name) finished = StateIn(word) == ControlEntry::kDone;
+  });
+  return finished;
+}
+
 ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
   Sight sight;
   uint64_t last = 0;

@@ -61,6 +61,8 @@ class ControlLog {
   bool IsTurnOf(const LoggedCall& call);
   // Whether `rank`, which has made the call, has ended it.
   bool Ended(int rank, uint64_t name) const;
+  // Whether it has, and well.
+  bool Finished(int rank, uint64_t name) const;
 
   // Whether this rank waits in vain for those of `missing` to contribute.
   Trouble FindTrouble(LoggedCall* call, std::span<const int> missing);

@@ -112,7 +112,8 @@ Result<DeviceId> CurrentDevice() {
 Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks, DeviceId device,
                                                    const Config& config, const std::atomic<bool>* abort) {
   const SetupOptions options = MakeOptions(rank, ranks, device, config, abort);
-  AXCCL_ASSIGN_OR_RETURN(auto session, boot::Session::Join(ids, rank, ranks, options.deadline, abort));
+  AXCCL_ASSIGN_OR_RETURN(auto session,
+                         boot::Session::Join(ids, rank, ranks, options.deadline, service::StopOn(abort)));
   const auto exchange = MakeBootExchange(std::move(session));
   return Setup(exchange.get(), options);
 }
@@ -192,25 +193,35 @@ Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& con
 Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const boot::UniqueId* id, const Config& config,
                                            const std::atomic<bool>* abort) {
   const Identity& identity = call->comm()->identity();
-  call->SetLimits(Deadline(), abort);
+  const SetupOptions options = MakeOptions(identity.rank, ranks, identity.device, config, abort);
+  call->SetLimits(options.deadline, abort);
   const Offer mine{id != nullptr, ranks, id != nullptr ? *id : boot::UniqueId{}};
   std::vector<Offer> offers(call->group().size());
   AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), offers.data()));
-  // The rendezvous does not learn of a rank that gives up before it gets there. So every rank waits until all have read the
-  // offers: a rank that gave up earlier never says so, and its failure ends this exchange.
-  const char ready = 1;
-  std::vector<char> all_ready(call->group().size());
-  AXCCL_RETURN_IF_ERROR(call->AllGather(&ready, sizeof(ready), all_ready.data()));
-  call->Finish();
   const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
-  if (other != offers.end())
+  const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
+  if (other != offers.end()) {
+    call->Finish();  // the others find the same
     return MakeStatus(Code::kInvalidUsage, "ncclCommGrow: rank %d grows to %d ranks and rank %d to %d; pass the same nRanks "
                       "on all", identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
-  const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
-  if (offer == offers.end())
+  }
+  if (offer == offers.end()) {
+    call->Finish();
     return MakeStatus(Code::kInvalidArgument, "ncclCommGrow: no rank passed uniqueId; one rank gets it from "
                       "ncclCommGetUniqueId and passes it");
-  return CreateFromId(std::span(&offer->id, 1), identity.rank, ranks, identity.device, config, abort);
+  }
+  // The rendezvous does not learn of a rank that gives up on its way there; the call does.
+  Status broken;
+  const auto stop = [&] { return !(broken = call->WhyBroken()).ok(); };
+  auto session = boot::Session::Join(offer->id, identity.rank, ranks, options.deadline, stop);
+  if (!session.ok()) {
+    const Status& why = broken.ok() ? session.status() : broken;
+    call->Fail(why);
+    return why;
+  }
+  call->Finish();
+  const auto exchange = MakeBootExchange(std::move(session).value());
+  return Setup(exchange.get(), options);
 }
 
 }  // namespace axccl::comm

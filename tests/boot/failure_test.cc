@@ -139,8 +139,8 @@ TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
       return;
     }
     if (context.rank() == 1) context.Await(0);  // one that nobody knows yet can tell nobody that it gives up
-    const Status status =
-        Session::Join(id, context.rank(), 3, Patient(), context.rank() == 0 ? &abort : nullptr).status();
+    const service::Stop stop = [] { return abort.load(); };
+    const Status status = Session::Join(id, context.rank(), 3, Patient(), context.rank() == 0 ? stop : nullptr).status();
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
     EXPECT_SAYS(status, "aborted by the caller");
     if (context.rank() == 1) {
@@ -153,8 +153,7 @@ TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
 TEST(FailureTest, AbortBeforeAnything) {
   harness::RunRanks(harness::Processes(1), [](RankContext& context) {
     const UniqueId id = ShareId(context);
-    const std::atomic<bool> abort{true};
-    const Status status = Session::Join(id, 0, 2, Patient(), &abort).status();
+    const Status status = Session::Join(id, 0, 2, Patient(), [] { return true; }).status();
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
     EXPECT_SAYS(status, "aborted");
   });

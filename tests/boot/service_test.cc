@@ -275,7 +275,7 @@ TEST(LoopTest, ForkedChildOfABoundProcessIsTold) {
   });
 }
 
-TEST(PollTest, EndsWithDataDeadlineOrAbort) {
+TEST(PollTest, EndsWithDataDeadlineOrStop) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const auto now = Clock::now();
@@ -283,10 +283,10 @@ TEST(PollTest, EndsWithDataDeadlineOrAbort) {
   EXPECT_EQ(PollUntil(ends[0], POLLIN, now, nullptr), Wait::kTimeout);
   EXPECT_EQ(PollUntil(ends[0], POLLIN, now + std::chrono::milliseconds(25), nullptr), Wait::kTimeout);
   EXPECT_GE(Clock::now(), now + std::chrono::milliseconds(25));
-  std::atomic<bool> abort{false};
-  std::thread aborter([&] { abort.store(true); });
-  EXPECT_EQ(PollUntil(ends[0], POLLIN, later, &abort), Wait::kAborted);
-  aborter.join();
+  std::atomic<bool> stop{false};
+  std::thread stopper([&] { stop.store(true); });
+  EXPECT_EQ(PollUntil(ends[0], POLLIN, later, [&] { return stop.load(); }), Wait::kStopped);
+  stopper.join();
   ASSERT_EQ(write(ends[1], "x", 1), 1);
   EXPECT_EQ(PollUntil(ends[0], POLLIN, later, nullptr), Wait::kReady);
   close(ends[1]);

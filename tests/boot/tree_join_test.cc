@@ -237,8 +237,9 @@ TEST(TreeFailureTest, AbortAndReasonsReachAll) {
       [](RankContext& context) {
         const std::vector<UniqueId> ids = ShareIds(context, 2);
         std::atomic<bool> abort{false};
+        const service::Stop stop = [&] { return abort.load(); };
         Result<std::unique_ptr<Session>> session =
-            Session::Join(ids, context.rank(), kRanks, Patient(), context.rank() == 14 ? &abort : nullptr);
+            Session::Join(ids, context.rank(), kRanks, Patient(), context.rank() == 14 ? stop : nullptr);
         ASSERT_TRUE(session.ok()) << session.status().message();
         if (context.rank() == 14) abort.store(true);
         uint64_t mine = 0, all[kRanks];

@@ -3,10 +3,18 @@
 // so which thread carries them out, and when, is nobody's business.
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "src/boot/unique_id.h"
 #include "tests/harness/client.h"
 #include "tests/harness/timing.h"
 
@@ -310,6 +318,69 @@ TEST(Making, WhatAPeerHasGivenUpEnds) {
     ExpectShape(child, 2, context.rank());
     ASSERT_OK(ncclCommDestroy(child));
   });
+}
+
+// The rendezvous of a grow, at which nobody is let in.
+class DeafRendezvous {
+ public:
+  DeafRendezvous() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    boot::IdFields fields;
+    fields.num_addresses = 1;
+    fields.address[0].family = 4;
+    fields.address[0].ip = {127, 0, 0, 1};
+    socklen_t bytes;
+    sockaddr_storage where = boot::ToSockaddr(fields.address[0], &bytes);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&where), bytes), 0);
+    EXPECT_EQ(listen(fd_, 8), 0);
+    EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&where), &bytes), 0);
+    fields.address[0] = boot::FromSockaddr(reinterpret_cast<const sockaddr*>(&where));
+    const boot::UniqueId id = boot::Pack(fields);
+    static_assert(sizeof(id_) == sizeof(id));
+    std::memcpy(&id_, &id, sizeof(id));
+  }
+  ~DeafRendezvous() {
+    for (const int guest : guests_) close(guest);
+    close(fd_);
+  }
+  const ncclUniqueId* id() const { return &id_; }
+  void AwaitGuest() { guests_.push_back(accept(fd_, nullptr, nullptr)); }
+
+ private:
+  const int fd_;
+  std::vector<int> guests_;
+  ncclUniqueId id_;
+};
+
+// All present ranks have found the rendezvous, and none has been let in, when rank 1 gives up as `give_up` does.
+void EndGrowBy(int living, std::string_view says, const std::function<void(RankContext&, Clique&, ncclComm_t child)>& give_up) {
+  RunCliques(Processes(3), [&](RankContext& context, Clique& clique) {
+    std::optional<DeafRendezvous> rendezvous;
+    if (context.rank() == 0) rendezvous.emplace();
+    ncclComm_t child = nullptr;
+    ncclConfig_t config = NonBlocking();
+    ASSERT_EQ(ncclCommGrow(clique.comm(), 4, rendezvous.has_value() ? rendezvous->id() : nullptr, -1, &child, &config),
+              ncclInProgress);
+    for (int i = 0; rendezvous.has_value() && i < 3; ++i) rendezvous->AwaitGuest();
+    ASSERT_TRUE(context.Barrier());
+    const int64_t begin = NowNs();
+    if (context.rank() == 1) {
+      give_up(context, clique, child);
+    } else {
+      EXPECT_EQ(AwaitComm(context, child), ncclRemoteError);
+      EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
+      EXPECT_NE(std::string_view(ncclGetLastError(child)).find(says), std::string_view::npos) << ncclGetLastError(child);
+      EXPECT_OK(ncclCommAbort(child));
+    }
+    ASSERT_TRUE(context.Barrier(1, living));
+  });
+}
+
+TEST(Making, AGrowEndsWithTheAbortOfAPeerOnItsWay) {
+  EndGrowBy(3, "rank 1 aborted", [](RankContext&, Clique&, ncclComm_t child) { EXPECT_OK(ncclCommAbort(child)); });
+}
+
+TEST(Making, AGrowEndsWithTheDeathOfAPeerOnItsWay) {
+  EndGrowBy(2, "died", [](RankContext& context, Clique&, ncclComm_t) { context.Die(); });
 }
 
 // AXCCL_INIT_TIMEOUT is how long ranks wait for each other when a communicator is made, however it is made.

@@ -85,12 +85,12 @@ class MappedProcess : public PeerProcess {
 // How long and for whom an Attach waits.
 struct Patience {
   Clock::time_point deadline;
-  const std::atomic<bool>* abort;
+  service::Stop stop;
   uint32_t pid;  // of the peer, for messages
 };
 
 Status WaitError(Wait wait, const Patience& patience, const char* what) {
-  if (wait == Wait::kAborted) {
+  if (wait == Wait::kStopped) {
     return MakeStatus(Code::kInvalidUsage, "attaching to process %u: aborted by the caller while %s", patience.pid,
                       what);
   }
@@ -132,7 +132,7 @@ Result<Fd> Connect(const ProcessAddress& to, const Patience& patience) {
     if (errno != EAGAIN) return SystemError(errno, "attaching to process %u: connect", patience.pid);
     // The peer's queue of connections is full, and Unix sockets cannot be polled for room in it.
     const auto retry = std::min(patience.deadline, Clock::now() + std::chrono::milliseconds(1));
-    const Wait wait = service::PollUntil(-1, 0, retry, patience.abort);
+    const Wait wait = service::PollUntil(-1, 0, retry, patience.stop);
     if (wait != Wait::kTimeout || retry == patience.deadline) return WaitError(wait, patience, "waiting for a place");
   }
   AXCCL_RETURN_IF_ERROR(CheckServerUser(fd.get(), patience));
@@ -238,7 +238,7 @@ Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, c
   // Who has hung up already may have said why.
   if (send(socket.get(), &request, sizeof request, MSG_NOSIGNAL) != sizeof request && errno != EPIPE && errno != ECONNRESET)
     return SystemError(errno, "attaching to process %u: send", address.pid);
-  const Wait wait = service::PollUntil(socket.get(), POLLIN, patience.deadline, patience.abort);
+  const Wait wait = service::PollUntil(socket.get(), POLLIN, patience.deadline, patience.stop);
   if (wait != Wait::kReady) return WaitError(wait, patience, "waiting for its heap");
   Reply reply;
   AXCCL_ASSIGN_OR_RETURN(const Fd file, ReceiveHeap(socket.get(), &reply, patience));
@@ -270,8 +270,8 @@ class Cache {
       }
       // Another thread is at it. It may fail for reasons of its own (abort, deadline), so its result is looked up, not
       // shared.
-      if (patience.abort != nullptr && patience.abort->load(std::memory_order_relaxed)) {
-        return WaitError(Wait::kAborted, patience, "another thread attaches to it");
+      if (patience.stop && patience.stop()) {
+        return WaitError(Wait::kStopped, patience, "another thread attaches to it");
       }
       if (Clock::now() >= patience.deadline)
         return WaitError(Wait::kTimeout, patience, "another thread attaches to it");
@@ -320,7 +320,7 @@ Result<std::shared_ptr<PeerProcess>> Attach(const ProcessAddress& address, Clock
     AXCCL_ASSIGN_OR_RETURN(Heap* const heap, Heap::Get());
     return std::shared_ptr<PeerProcess>(std::make_shared<OwnProcess>(*heap));
   }
-  return cache->Get(address, self.host_id, Patience{deadline, abort, address.pid});
+  return cache->Get(address, self.host_id, Patience{deadline, service::StopOn(abort), address.pid});
 }
 
 }  // namespace axccl::shm
