@@ -3,19 +3,24 @@
  *
  * Results. Every function returns ncclResult_t unless it says otherwise; ncclGetLastError tells, for the calling
  * thread, what was wrong and what to do. ncclInvalidArgument leaves the communicator usable.
- * Threads. All functions may be called from any thread; calls on one communicator from several threads are put in
- * some order, and that order must be the same on all ranks.
+ *
+ * Threads. Any thread may call any function; calls on one communicator must have the same order on all ranks.
+ *
  * Ranks. A communicator has ranks 0..n-1. All ranks call the same collectives in the same order with the same counts,
  * datatype, op and root. `count` is in elements of `datatype`, never in bytes.
- * Order. What a rank calls on a communicator, collectives and messages, is carried out in the order of its calls; those of
- * a group are one step. A collective may wait for all ranks, a message for both of its ends. Where ranks call different
- * things, or keep each other waiting by their orders (one is in ncclSend, and its peer in ncclAllReduce before the
- * ncclRecv; or each sends to the next, in a circle, and then receives), all get ncclInvalidUsage with the calls named, if no
- * call still to come could help. On GPUs the second, and anywhere a rank that does not call, is found by AXCCL_TIMEOUT only.
- * Buffers. What is sent and what is received have nothing in common, or are in place as it says below. All else is
- * ncclInvalidArgument.
+ *
+ * Order. What a rank calls on a communicator, collectives and messages, is carried out in the order of its calls; those
+ * of a group are one step. A collective may wait for all ranks, a message for both of its ends. Where ranks call
+ * different things, or keep each other waiting by their orders (one is in ncclSend, and its peer in ncclAllReduce
+ * before the ncclRecv; or each sends to the next, in a circle, and then receives), all get ncclInvalidUsage with the
+ * calls named, if no call still to come could help. On GPUs the second, and anywhere a rank that does not call, is
+ * found by AXCCL_TIMEOUT only.
+ *
+ * Buffers. Input and output are apart, or in place as it says below; all else is ncclInvalidArgument.
+ *
  * Streams. Where a rank lives in host memory, `stream` is a host stream of axccl/axccl.h (axcclStreamToCuda) or NULL.
  * Collectives return once the work is enqueued; buffers belong to the operation until the stream has passed it.
+ *
  * Twins. Every ncclX has a pncclX with the same arguments at the same address; ncclX is weak, so that a profiler can
  * define its own ncclX and call pncclX. Twins are declared at the end.
  *
@@ -39,16 +44,14 @@
 #endif
 
 /* The version of NCCL whose behaviour this header and library (ncclGetVersion) offer. Programs switch features on by
- * it, so it names the newest version whose host-side functions are served rather than merely present. The functions
- * and struct fields of 2.29 to 2.31 declared below exist as well and can be used without asking for the version; the
- * ones not served yet return ncclInvalidUsage and say so. */
+ * it, so it names the newest version whose host-side functions are served rather than merely present. What is declared
+ * below of 2.29 to 2.31 exists as well; what is not served yet returns ncclInvalidUsage and says so. */
 #define NCCL_MAJOR 2
 #define NCCL_MINOR 28
 #define NCCL_PATCH 9
 #define NCCL_SUFFIX ""
 #define NCCL_VERSION_CODE 22809
-#define NCCL_VERSION(X, Y, Z) \
-  (((X) <= 2 && (Y) <= 8) ? (X) * 1000 + (Y) * 100 + (Z) : (X) * 10000 + (Y) * 100 + (Z))
+#define NCCL_VERSION(X, Y, Z) (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
 
 /* The NCCL version whose struct layouts this header has. It travels in the `version` field of the structs, where a
  * reader takes it for "fields up to this version are meant", hence it is newer than NCCL_VERSION_CODE. */
@@ -75,8 +78,7 @@ typedef struct ncclParamHandle* ncclParamHandle_t;
 
 #define NCCL_COMM_NULL NULL
 
-/* Where the ranks of a new communicator meet. Opaque; copied between processes as 128 bytes. Contains a secret:
- * whoever knows it can join. */
+/* Where the ranks of a new communicator meet. 128 opaque bytes, to be copied between processes. Who has it can join. */
 #define NCCL_UNIQUE_ID_BYTES 128
 typedef struct {
   char internal[NCCL_UNIQUE_ID_BYTES];
@@ -95,6 +97,7 @@ typedef enum {
   ncclNumResults = 9
 } ncclResult_t;
 
+/* clang-format off */
 typedef enum {
   ncclInt8 = 0, ncclChar = 0,
   ncclUint8 = 1,
@@ -111,13 +114,14 @@ typedef enum {
   ncclNumTypes = 12,
   axcclMaxDatatype = 0x7fffffff /* not NCCL's: room for the types of axccl/types.h */
 } ncclDataType_t;
+/* clang-format on */
 
 typedef enum {
   ncclSum = 0,
   ncclProd = 1,
   ncclMax = 2,
   ncclMin = 3,
-  ncclAvg = 4,    /* of integers: the sum, which wraps, divided and rounded towards zero, as NCCL does: -3 over 2 is -1 */
+  ncclAvg = 4, /* of integers: the sum, which wraps, divided and rounded towards zero, as NCCL does: -3 over 2 is -1 */
   ncclNumOps = 5, /* this and above: made by ncclRedOpCreatePreMulSum, and those of axccl/types.h */
   ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
@@ -167,31 +171,31 @@ typedef enum {
 /* Settings of one communicator. The environment overrides them. Fields that speak of hardware the ranks do not have
  * are checked for range and otherwise without effect. Out of range: ncclInvalidArgument. */
 typedef struct ncclConfig_v23100 {
-  size_t size;          /* the first three fields belong to the initializer */
+  size_t size; /* the first three fields belong to the initializer */
   unsigned int magic;
   unsigned int version;
-  int blocking;         /* 0: calls may return ncclInProgress. Default 1 */
-  int cgaClusterSize;   /* 0..8 */
-  int minCTAs;          /* >= 1, <= maxCTAs: lanes an operation may use */
+  int blocking;       /* 0: calls may return ncclInProgress. Default 1 */
+  int cgaClusterSize; /* 0..8 */
+  int minCTAs;        /* >= 1, <= maxCTAs: lanes an operation may use */
   int maxCTAs;
-  const char* netName;  /* copied */
-  int splitShare;       /* 1: children of ncclCommSplit share resources */
+  const char* netName; /* copied */
+  int splitShare;      /* 1: children of ncclCommSplit share resources */
   int trafficClass;
   const char* commName; /* copied; appears in logs and messages */
   int collnetEnable;
-  int CTAPolicy;        /* NCCL_CTA_POLICY_* */
+  int CTAPolicy; /* NCCL_CTA_POLICY_* */
   int shrinkShare;
   int nvlsCTAs;
   int nChannelsPerNetPeer;
   int nvlinkCentricSched;
-  int graphUsageMode;   /* 0 no graphs, 1 one graph, 2 mixed (since 2.29) */
+  int graphUsageMode; /* 0 no graphs, 1 one graph, 2 mixed (since 2.29) */
   int numRmaCtx;
-  int maxP2pPeers;      /* since 2.30 */
+  int maxP2pPeers; /* since 2.30 */
   int graphStreamOrdering;
   int launchOrderImplicit; /* since 2.31 */
   int numRmaSig;
   int rmaEagerInit;
-  int hostCftMode;      /* ncclHostCftMode_t */
+  int hostCftMode; /* ncclHostCftMode_t */
 } ncclConfig_t;
 
 /* clang-format off */
@@ -238,12 +242,12 @@ typedef struct ncclCollConfig_v23100 {
   int maxCTAs;
   int nvlsCTAs;
   int cgaClusterSize;
-  /* As NCCL_ALGO; NULL or "": automatic. Not served yet: any name is ncclInvalidUsage where it is forced, and else has no
-   * effect. NCCL_ALGO says it for all calls. */
+  /* As NCCL_ALGO; NULL or "": automatic. Not served yet: a name is ncclInvalidUsage where it is forced, else ignored.
+   */
   const char* algSelection;
-  int forceAlgSelection;     /* 1: a selection that cannot be met is an error. 0: it is a wish */
+  int forceAlgSelection; /* 1: a selection that cannot be met is an error. 0: it is a wish */
   int CTAPolicy;
-  uint64_t userProfilerTag;  /* top bit clear */
+  uint64_t userProfilerTag; /* top bit clear */
 } ncclCollConfig_t;
 
 /* clang-format off */
@@ -264,7 +268,8 @@ typedef struct ncclSimInfo_v22200 {
   float estimatedTime; /* microseconds */
 } ncclSimInfo_t;
 
-#define NCCL_SIM_INFO_INITIALIZER { sizeof(ncclSimInfo_t), 0x74685283, NCCL_LAYOUT_VERSION_CODE, NCCL_UNDEF_FLOAT }
+#define NCCL_SIM_INFO_INITIALIZER \
+  { sizeof(ncclSimInfo_t), 0x74685283, NCCL_LAYOUT_VERSION_CODE, NCCL_UNDEF_FLOAT }
 
 /* `opCnt` signals expected from `peer` at a signal index of a context. */
 typedef struct {
@@ -281,16 +286,16 @@ ncclResult_t ncclGetVersion(int* version);
 /* A static text for a result; "unknown result code" for numbers that are none. */
 const char* ncclGetErrorString(ncclResult_t result);
 /* Why the calling thread's last failing call failed, or what broke `comm` when it is given and broken. Never NULL; ""
- * if nothing failed. Valid until the thread's next call of this function. Since 2.13. */
+ * if nothing failed. Valid until the thread's next such call. Since 2.13. */
 const char* ncclGetLastError(ncclComm_t comm);
 /* Deprecated in NCCL. Reads NCCL_DEBUG and its siblings again. Since 2.24. */
 void ncclResetDebugInit(void);
 
 /* ---- making and ending communicators ---- */
 
-/* A fresh id. The calling process must live until all ranks have joined. Children that it forks may be ranks, as with NCCL,
- * as long as it has only made ids: once it has joined a communicator, made a stream or allocated memory, those that it forks
- * from then on get ncclInvalidUsage from every call. No other thread may be in a call of the library during the fork. */
+/* A fresh id. The calling process must live until all ranks have joined. Children that it forks may be ranks, as with
+ * NCCL, as long as it has only made ids: once it has joined a communicator, made a stream or allocated memory, those
+ * that it forks get ncclInvalidUsage from every call. No other thread may be in a call of the library at the fork. */
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId);
 
 /* Joins a communicator of `nranks` ranks as `rank`; returns when all have joined. Several calls of one thread belong
@@ -308,33 +313,32 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 /* Collective. Waits for (or, non-blocking, starts waiting for) all work of the communicator; afterwards only
  * ncclCommDestroy and queries. Once only. Since 2.14. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
-/* Ends the handle when its work is done, which it is by AXCCL_TIMEOUT at the latest; at once while it is being made.
- * NULL: ncclSuccess. */
+/* Ends the handle when its work is done, by AXCCL_TIMEOUT at the latest; at once while it is made. NULL: no effect. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 /* Ends the handle and all its work at once, whatever the peers do, and what is being made from it; any thread, also
- * while an init blocks another one. NULL: ncclSuccess. When it has returned, buffers of the calls it has ended may be freed
- * or used for something else: no rank writes into them any more, not even one that was stopped in the middle of a call and
- * goes on later, and no rank of this process reads them. What is waited for is a step of at most some MiB, and a reduction's
- * callback in this process (one that calls this itself has its buffers back when it has returned). A peer of another process
- * still in its step after half a second, stopped or in a callback, loses its way to the outputs: their pages (4 KiB) are this
- * process's alone from then on, as if not from ncclMemAlloc, and nobody gets them again after ncclMemFree. Ranks of other
- * processes may still read, and then report an error. So it is when a call has failed and its stream says so. Host ranks. */
+ * while an init blocks another one. NULL: ncclSuccess. When it has returned, buffers of the calls it has ended may be
+ * freed or used for something else: no rank writes into them any more, not even one that was stopped in the middle of a
+ * call and goes on later, and no rank of this process reads them. What is waited for is a step of at most some MiB, and
+ * a reduction's callback in this process (one that calls this itself has its buffers back when it has returned). A peer
+ * of another process still in its step after half a second, stopped or in a callback, loses its way to the outputs:
+ * their pages (4 KiB) are this process's alone from then on, as if not from ncclMemAlloc, and nobody gets them again
+ * after ncclMemFree. Ranks of other processes may still read, and then report an error. All this holds for host
+ * ranks, and also when a call has failed and its stream says so. */
 ncclResult_t ncclCommAbort(ncclComm_t comm);
-/* Ends all work and refuses new, keeps the handle for split and shrink. revokeFlags: NCCL_REVOKE_DEFAULT. Since
- * 2.28.7. */
+/* Ends all work, refuses new, keeps the handle for split and shrink. revokeFlags: NCCL_REVOKE_DEFAULT. Since 2.28.7. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
 
 /* Collective. Ranks of one colour (>= 0) form a new communicator, ordered by (key, rank); NCCL_SPLIT_NOCOLOR:
  * *newcomm = NULL. config NULL: the parent's. Since 2.18.
  *
  * Splits, shrinks and grows of one communicator may be under way at the same time (in a group, or non-blocking). Calls
- * meet in the order in which they are made, whichever ends first: any two ranks make those that both take part in in the
- * same order. Each ends by AXCCL_INIT_TIMEOUT, with the abort of the communicator or of the new one, and when a rank that
- * takes part dies or fails. One that has failed can only be shrunk. */
+ * meet in the order in which they are made, whichever ends first: any two ranks make those that both take part in in
+ * the same order. Each ends by AXCCL_INIT_TIMEOUT, with the abort of the communicator or of the new one, and when a
+ * rank that takes part dies or fails. One that has failed can only be shrunk. */
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config);
 /* Called by the ranks that stay: a communicator without the listed ranks. shrinkFlags: NCCL_SHRINK_*. Since 2.27.
- * Ranks that list different ones get ncclInvalidUsage within a second, with both lists in the text, and may call again. So
- * does a rank that others have left out, if they do not make its call, too, within 0.6 s: most likely they take it for dead. */
+ * Ranks that list different ones get ncclInvalidUsage within a second, with both lists in the text, and may call again.
+ * So does a rank that others have left out, if they do not make its call within 0.6 s: they may take it for dead. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags);
 /* An id by which new ranks can join an existing communicator. Since 2.29. */
@@ -347,11 +351,11 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
 
 /* *asyncError = ncclSuccess, ncclInProgress, or what broke the communicator. Cheap.
  *
- * A peer that ends, aborts or destroys its communicator is an error (ncclRemoteError) of the operations that need it: of
- * those under way, within some 20 ms, and of the next one that is called, at once, by the call or by its stream. A
- * communicator of which nothing is under way stays ncclSuccess. An operation that has waited for a peer for AXCCL_TIMEOUT
- * (600 s unless set; each rank's own setting counts) fails with ncclTimeout; after AXCCL_WAIT_NOTICE (30 s) a line on
- * stderr says who waits for whom, and in what. */
+ * A peer that ends, aborts or destroys its communicator is an error (ncclRemoteError) of the operations that need it:
+ * of those under way, within some 20 ms, and of the next one that is called, at once, by the call or by its stream. A
+ * communicator of which nothing is under way stays ncclSuccess. An operation that has waited for a peer for
+ * AXCCL_TIMEOUT (600 s unless set; each rank's own setting counts) fails with ncclTimeout; after AXCCL_WAIT_NOTICE (30
+ * s) a line on stderr says who waits for whom, and in what. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError);
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count);
 /* The device number the rank lives on (host devices: axccl/axccl.h). */
@@ -364,8 +368,7 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t*
 
 /* ---- memory ---- */
 
-/* Memory that peers can address directly; at least `size` bytes, and 0 is ncclInvalidArgument. Works before any
- * communicator exists. Since 2.19. */
+/* Memory that peers can address directly. A size of 0 is ncclInvalidArgument. Needs no communicator. Since 2.19. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 /* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. */
 ncclResult_t ncclMemFree(void* ptr);
@@ -380,7 +383,7 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUser
 
 /* ---- reductions of one's own ---- */
 
-/* Sum of inputs, each first multiplied by the calling rank's *scalar (of `datatype`). For `comm` and `datatype` only. */
+/* Sum of inputs, each first multiplied by its rank's *scalar (of `datatype`). For `comm` and `datatype` only. */
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
                                       ncclScalarResidence_t residence, ncclComm_t comm);
 /* Allowed as soon as the last call that was given `op` has returned. */
@@ -440,8 +443,8 @@ ncclResult_t ncclScatterConfig(const void* sendbuff, void* recvbuff, size_t coun
 /* ---- two ranks ---- */
 
 /* The k-th send to a peer meets the peer's k-th receive from here. Counts and datatypes must agree: both ranks get
- * ncclInvalidUsage where they do not, and where one end is axcclSend or axcclRecv (axccl/views.h). Sends and receives that
- * need each other belong in one group. */
+ * ncclInvalidUsage where they do not, and where one end is axcclSend or axcclRecv (axccl/views.h). Sends and receives
+ * that need each other belong in one group. */
 ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
@@ -481,8 +484,7 @@ ncclResult_t ncclParamGetStr(ncclParamHandle_t h, const char** out);
 /* The value as stored: 8 bytes of int64_t for numbers, 8 bytes of double for seconds, characters without a terminator
  * for text. *len = its bytes, also when maxLen is too small (ncclInvalidArgument then). */
 ncclResult_t ncclParamGet(ncclParamHandle_t h, void* out, int maxLen, int* len);
-/* The value as text by name. *valueLen (may be NULL): characters. Valid until the thread's next call of this
- * function. */
+/* The value as text by name. *valueLen (may be NULL): characters. Valid until the thread's next such call. */
 ncclResult_t ncclParamGetParameter(const char* key, const char** value, int* valueLen);
 /* All names. The table belongs to the library. */
 ncclResult_t ncclParamGetAllParameterKeys(const char*** table, int* tableLen);

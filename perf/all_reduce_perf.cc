@@ -8,9 +8,7 @@ namespace {
 
 std::vector<Segment> Expected(const Counts& counts, const Position&) { return {{0, counts.recv, kReduced, 0}}; }
 
-ncclResult_t Run(const Call& c) {
-  return ncclAllReduce(c.send, c.recv, c.count, c.type, c.op, c.comm, c.stream);
-}
+ncclResult_t Run(const Call& c) { return ncclAllReduce(c.send, c.recv, c.count, c.type, c.op, c.comm, c.stream); }
 
 ncclResult_t RunViews(const ViewCall& c) {
   return axcclAllReduce(c.count, c.in, c.out, c.op, c.channel, nullptr, c.stream);

@@ -7,9 +7,7 @@ namespace {
 
 std::vector<Segment> Expected(const Counts& counts, const Position& at) { return {{0, counts.recv, at.root, 0}}; }
 
-ncclResult_t Run(const Call& c) {
-  return ncclBroadcast(c.send, c.recv, c.count, c.type, c.at.root, c.comm, c.stream);
-}
+ncclResult_t Run(const Call& c) { return ncclBroadcast(c.send, c.recv, c.count, c.type, c.at.root, c.comm, c.stream); }
 
 ncclResult_t RunViews(const ViewCall& c) {
   return axcclBroadcast(c.count, c.in, c.out, c.root, c.channel, nullptr, c.stream);

@@ -14,9 +14,7 @@ std::vector<Segment> Expected(const Counts& counts, const Position& at) {
   return at.rank == at.root ? AllParts(counts) : std::vector<Segment>();
 }
 
-ncclResult_t Run(const Call& c) {
-  return ncclGather(c.send, c.recv, c.count, c.type, c.at.root, c.comm, c.stream);
-}
+ncclResult_t Run(const Call& c) { return ncclGather(c.send, c.recv, c.count, c.type, c.at.root, c.comm, c.stream); }
 
 ncclResult_t RunViews(const ViewCall& c) {
   return axcclGather(c.count, c.in, c.out, c.concat_dim, c.root, c.channel, nullptr, c.stream);

@@ -15,9 +15,7 @@ std::vector<Segment> Expected(const Counts& counts, const Position& at) {
   return {{0, counts.recv, kReduced, static_cast<size_t>(at.rank) * counts.recv}};
 }
 
-ncclResult_t Run(const Call& c) {
-  return ncclReduceScatter(c.send, c.recv, c.count, c.type, c.op, c.comm, c.stream);
-}
+ncclResult_t Run(const Call& c) { return ncclReduceScatter(c.send, c.recv, c.count, c.type, c.op, c.comm, c.stream); }
 
 ncclResult_t RunViews(const ViewCall& c) {
   return axcclReduceScatter(c.count, c.in, c.out, c.split_dim, c.op, c.channel, nullptr, c.stream);

@@ -14,9 +14,7 @@ std::vector<Segment> Expected(const Counts& counts, const Position& at) {
   return {{0, counts.recv, at.root, static_cast<size_t>(at.rank) * counts.recv}};
 }
 
-ncclResult_t Run(const Call& c) {
-  return ncclScatter(c.send, c.recv, c.count, c.type, c.at.root, c.comm, c.stream);
-}
+ncclResult_t Run(const Call& c) { return ncclScatter(c.send, c.recv, c.count, c.type, c.at.root, c.comm, c.stream); }
 
 ncclResult_t RunViews(const ViewCall& c) {
   return axcclScatter(c.count, c.in, c.out, c.split_dim, c.root, c.channel, nullptr, c.stream);

@@ -38,6 +38,9 @@ ccache have_command ccache
 LIST
 }
 
+# What tools/test looks at the formatting with.
+formatting_packages() { echo "clang-format have_command clang-format"; }
+
 # What tools/test needs besides, to fuzz.
 fuzzing_packages() {
   cat <<'LIST'

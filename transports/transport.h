@@ -1,9 +1,9 @@
 // What a transport offers and what processes on one machine share.
 //
-// Every process that has a communicator owns one *heap*: a sparse file in memory, of which every local peer process maps
-// as much as it uses. All shared memory of AxCCL lives in heaps: control lines, scratch, and what the user gets from
-// ncclMemAlloc. A peer's object is therefore an offset in the peer's heap, with no descriptor or mapping per object.
-// Offset 0 is the ProcessPage.
+// Every process that has a communicator owns one *heap*: a sparse file in memory, of which every local peer process
+// maps as much as it uses. All shared memory of AxCCL lives in heaps: control lines, scratch, and what the user gets
+// from ncclMemAlloc. A peer's object is therefore an offset in the peer's heap, with no descriptor or mapping per
+// object. Offset 0 is the ProcessPage.
 #pragma once
 
 #include <pthread.h>
@@ -30,9 +30,9 @@ inline constexpr int kDoorbells = 62;
 
 inline constexpr size_t kPageBytes = 4096;  // granule of heaps
 
-// The first two pages of a heap. Peers can only read the first, so that a peer that writes where it must not does not make
-// a live process look dead, or like something else; any peer may ring the doorbells in the second. Peers treat everything
-// in it as data to check, never as a bound or an index.
+// The first two pages of a heap. Peers can only read the first, so that a peer that writes where it must not does not
+// make a live process look dead, or like something else; any peer may ring the doorbells in the second. Peers treat
+// everything in it as data to check, never as a bound or an index.
 struct ProcessPage {
   static constexpr uint64_t kMagic = 0x6c63637841ull;
   static constexpr uint32_t kVersion = 2;
@@ -81,8 +81,8 @@ struct ProcessAddress {
   uint8_t reserved = 0;
 };
 
-// A peer process whose heap is mapped here. Shared by all communicators of this process; unmapped when the last one lets
-// go. Thread-safe.
+// A peer process whose heap is mapped here. Shared by all communicators of this process; unmapped when the last one
+// lets go. Thread-safe.
 //
 // The heap is mapped in *windows*, each from its start and twice as long as the one before, when something is asked for
 // that lies behind the last. Windows stay, and so do addresses in them: address space is not taken by what a heap might
@@ -93,8 +93,8 @@ class PeerProcess {
   // The first window: where the ProcessPage is. Own process: the own heap.
   std::byte* heap() const { return heap_; }
   size_t heap_bytes() const { return heap_bytes_; }
-  // Where [offset, offset + bytes) of the heap is in this process. kRemoteError: there is no such range. kSystemError: no
-  // address space is left for it, or no memory may be locked any more; the text has the limit.
+  // Where [offset, offset + bytes) of the heap is in this process. kRemoteError: there is no such range. kSystemError:
+  // no address space is left for it, or no memory may be locked any more; the text has the limit.
   Result<std::byte*> At(uint64_t offset, uint64_t bytes) {
     const uint64_t window = window_bytes_.load(std::memory_order_acquire);
     if (bytes <= window && offset <= window - bytes) return window_.load(std::memory_order_relaxed) + offset;
@@ -109,7 +109,8 @@ class PeerProcess {
   // Of a range that is not in the window.
   virtual Result<std::byte*> MapMore(uint64_t offset, uint64_t bytes) {
     return MakeStatus(Code::kRemoteError, "%llu bytes at %llu of the heap of process %u, which has %zu",
-                      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(offset), pid_, heap_bytes_);
+                      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(offset), pid_,
+                      heap_bytes_);
   }
   // Later windows are longer: whoever sees a length sees the window that has it, or a later one.
   void SetWindow(std::byte* base, uint64_t bytes) {
@@ -127,9 +128,9 @@ class PeerProcess {
   std::atomic<uint64_t> window_bytes_{0};
 };
 
-// A rank whose memory this process does not reach. What it publishes arrives in a *mirror* here: a heap of a page and its
-// block, laid out as its own. What this rank publishes is sent to the mirror that the peer has of its block, or, where it
-// has written a slot of the peer's in the mirror here, to the peer's block itself.
+// A rank whose memory this process does not reach. What it publishes arrives in a *mirror* here: a heap of a page and
+// its block, laid out as its own. What this rank publishes is sent to the mirror that the peer has of its block, or,
+// where it has written a slot of the peer's in the mirror here, to the peer's block itself.
 //
 // One for each pair of ranks of a communicator, on each side. All functions are thread-safe.
 class RemoteRank : public PeerProcess {
@@ -158,16 +159,16 @@ class RemoteRank : public PeerProcess {
   virtual Result<std::shared_ptr<Area>> AddArea(uint64_t key, std::byte* own, uint64_t bytes) = 0;
 
   // Sends the stretches, and then the line at that offset of the own block, whose first word is stored last there. What
-  // was sent before arrives before it, but stretches of kLargeBytes or more, together, may be stored at any time from now on:
-  // the peer must have told that it has done with what is there. Stretches must keep their bytes until the peer has answered
-  // them. `area`: null, or what offsets are in instead of the block.
+  // was sent before arrives before it, but stretches of kLargeBytes or more, together, may be stored at any time from
+  // now on: the peer must have told that it has done with what is there. Stretches must keep their bytes until the peer
+  // has answered them. `area`: null, or what offsets are in instead of the block.
   static constexpr size_t kLargeBytes = 16u << 10;
   virtual void Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) = 0;
 
   // Takes in what has come for any rank of this process, where no other thread is at it.
   virtual void Progress() = 0;
-  // Between these a thread calls Progress again and again; else a thread of the library sees to it: at once if the caller is
-  // still `waiting` for a message, in a moment if not.
+  // Between these a thread calls Progress again and again; else a thread of the library sees to it: at once if the
+  // caller is still `waiting` for a message, in a moment if not.
   virtual void BeginPolling() = 0;
   virtual void EndPolling(bool waiting) = 0;
 

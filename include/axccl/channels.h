@@ -12,26 +12,29 @@
  *
  * Example, 4 replicas x 2 partitions: the list {0, 1, 2, 3} cross_replica is two groups, ranks 0 2 4 6 and 1 3 5 7; the
  * list {0, 1} cross_partition is four groups, 0 1, 2 3, 4 5 and 6 7; the lists {0, 1}, {2, 3}
- * cross_replica_and_partition are two groups, 0 2 1 3 and 4 6 5 7. The position in a group is the rank in the group: the
- * order in which parts are concatenated, and what a root means. Groups are computed locally and say nothing to anybody.
+ * cross_replica_and_partition are two groups, 0 2 1 3 and 4 6 5 7. The position in a group is the rank in the group:
+ * the order in which parts are concatenated, and what a root means. Groups are computed locally and say nothing to
+ * anybody.
  *
- * Channels. Calls on one channel are carried out in the order in which they are made, the same on all its ranks. Calls on
- * different channels have nothing to do with each other: on streams of their own, or in one group, two ranks may make
- * them in opposite orders. Every communicator has a default channel of all its ranks, on which NCCL's own collectives
- * take place; others are created for a group and an id. This needs no new connections and does not wait for anybody:
- * a channel's first operation waits for the others of the group to create it and to get there. Thousands may live at a
- * time; each holds a few KiB before its first operation, and scratch as its operations need it, 1 MiB at most.
+ * Channels. Calls on one channel are carried out in the order in which they are made, the same on all its ranks. Calls
+ * on different channels have nothing to do with each other: on streams of their own, or in one group, two ranks may
+ * make them in opposite orders. Every communicator has a default channel of all its ranks, on which NCCL's own
+ * collectives take place; others are created for a group and an id. This needs no new connections and does not wait for
+ * anybody: a channel's first operation waits for the others of the group to create it and to get there. Thousands may
+ * live at a time; each holds a few KiB before its first operation, and scratch as its operations need it, 1 MiB at
+ * most.
  *
- * Lives. A channel lives on a rank until it has been destroyed as often as it was created, and may then be created again.
- * All ranks of its group must do so equally often, and make the same calls in each of its lives. When they do it is theirs:
- * nobody waits, and a rank may destroy its end as soon as it has made its last call, whatever others have yet to do. (A
- * language that collects garbage must not leave it to its collector whether an end is gone before the next is created: give
- * the next one another id, or destroy it by hand.) A call that waits for a rank whose end is gone is ncclRemoteError, and
- * one in a life that another rank is past or has not come to is ncclInvalidUsage, both with the rank and the channel named.
+ * Lives. A channel lives on a rank until it has been destroyed as often as it was created, and may then be created
+ * again. All ranks of its group must do so equally often, and make the same calls in each of its lives. When they do it
+ * is theirs: nobody waits, and a rank may destroy its end as soon as it has made its last call, whatever others have
+ * yet to do. (A language that collects garbage must not leave it to its collector whether an end is gone before the
+ * next is created: give the next one another id, or destroy it by hand.) A call that waits for a rank whose end is gone
+ * is ncclRemoteError, and one in a life that another rank is past or has not come to is ncclInvalidUsage, both with the
+ * rank and the channel named.
  *
- * Order. As in nccl.h, for each channel by itself: its collectives, and the messages between its ranks (axcclSend). Ranks
- * that wait for each other on different channels, each in one that the other has yet to come to, do so until AXCCL_TIMEOUT:
- * calls on different channels are in no order, so either could still come.
+ * Order. As in nccl.h, for each channel by itself: its collectives, and the messages between its ranks (axcclSend).
+ * Ranks that wait for each other on different channels, each in one that the other has yet to come to, do so until
+ * AXCCL_TIMEOUT: calls on different channels are in no order, so either could still come.
  *
  * Errors. ncclInvalidArgument for ids, meshes and handles that cannot be right; the text names the constraint of the
  * specification. All functions may be called from any thread.
@@ -59,10 +62,11 @@ typedef enum {
   axcclFlattenedIds = 3
 } axcclGroupMode_t;
 
-/* Whose constraints the lists must meet. axcclRulesAny: ids in range, none twice, no empty list; lists may be of different
- * lengths, padded with -1, and leave processes out; no lists at all mean one of all ids (in modes with replica or partition
- * ids). The others: what StableHLO demands of that operation, besides. Its collective_broadcast and collective_reduce may
- * leave processes out; all_gather, reduce_scatter and all_to_all want lists of one length that name every id. */
+/* Whose constraints the lists must meet. axcclRulesAny: ids in range, none twice, no empty list; lists may be of
+ * different lengths, padded with -1, and leave processes out; no lists at all mean one of all ids (in modes with
+ * replica or partition ids). The others: what StableHLO demands of that operation, besides. Its collective_broadcast
+ * and collective_reduce may leave processes out; all_gather, reduce_scatter and all_to_all want lists of one length
+ * that name every id. */
 typedef enum {
   axcclRulesAny = 0,
   axcclRulesAllGather = 1,
@@ -76,19 +80,20 @@ typedef enum {
 /* Lists of ids. Rectangular: num_groups rows of group_size ids, -1 filling up short ones. Ragged: list i is
  * ids[offsets[i]] .. ids[offsets[i + 1] - 1], with num_groups + 1 offsets; group_size is ignored then. */
 typedef struct axcclGroupSpec {
-  size_t size;             /* bytes of this struct: set by AXCCL_GROUP_SPEC_INITIALIZER */
+  size_t size; /* bytes of this struct: set by AXCCL_GROUP_SPEC_INITIALIZER */
   axcclGroupMode_t mode;
   axcclGroupRules_t rules;
-  int64_t num_replicas;    /* the grid; the product is the number of ranks of the communicators it is for, 2^24 at most */
+  int64_t num_replicas; /* the grid; the product is the number of ranks of the communicators it is for, 2^24 at most */
   int64_t num_partitions;
-  const int64_t* ids;      /* read during the call only; NULL without lists */
-  size_t num_groups;       /* lists */
-  size_t group_size;       /* ids of a list */
-  const size_t* offsets;   /* NULL: rectangular */
-  int64_t split_count;     /* not 0: every list must have so many ids (all_to_all) */
+  const int64_t* ids;    /* read during the call only; NULL without lists */
+  size_t num_groups;     /* lists */
+  size_t group_size;     /* ids of a list */
+  const size_t* offsets; /* NULL: rectangular */
+  int64_t split_count;   /* not 0: every list must have so many ids (all_to_all) */
 } axcclGroupSpec_t;
 
-#define AXCCL_GROUP_SPEC_INITIALIZER {sizeof(axcclGroupSpec_t), axcclFlattenedIds, axcclRulesAny, 1, 1, NULL, 0, 0, NULL, 0}
+#define AXCCL_GROUP_SPEC_INITIALIZER \
+  { sizeof(axcclGroupSpec_t), axcclFlattenedIds, axcclRulesAny, 1, 1, NULL, 0, 0, NULL, 0 }
 
 /* Example, ranks 0 and 1 in this and ranks 2 and 3 in opposite order, of 4:
  *   int64_t ids[] = {0, 1, 3, 2};
@@ -105,21 +110,22 @@ typedef struct axcclMeshAxis {
 /* A mesh of devices, of which each is a rank. Source: StableHLO, "Process groups" by mesh axes; Shardy, meshes and
  * sub-axes. */
 typedef struct axcclMesh {
-  size_t size;                  /* bytes of this struct: set by AXCCL_MESH_INITIALIZER */
-  const axcclMeshAxis_t* axes;  /* major to minor */
+  size_t size;                 /* bytes of this struct: set by AXCCL_MESH_INITIALIZER */
+  const axcclMeshAxis_t* axes; /* major to minor */
   int num_axes;
-  const int64_t* device_ids;    /* the rank at each coordinate, row-major; NULL: 0, 1, 2, ... */
+  const int64_t* device_ids; /* the rank at each coordinate, row-major; NULL: 0, 1, 2, ... */
   size_t num_device_ids;
-  int64_t num_ranks;            /* of the communicator; 0: as many as the mesh has devices */
+  int64_t num_ranks; /* of the communicator; 0: as many as the mesh has devices */
 } axcclMesh_t;
 
-#define AXCCL_MESH_INITIALIZER {sizeof(axcclMesh_t), NULL, 0, NULL, 0, 0}
+#define AXCCL_MESH_INITIALIZER \
+  { sizeof(axcclMesh_t), NULL, 0, NULL, 0, 0 }
 
 /* An axis, or the sub-axis (pre_size)size of it: the axis seen as [pre_size, size, rest], and the middle meant. */
 typedef struct axcclAxisRef {
   const char* name;
-  int64_t pre_size;  /* 1 for the whole axis */
-  int64_t size;      /* 0 for the whole axis */
+  int64_t pre_size; /* 1 for the whole axis */
+  int64_t size;     /* 0 for the whole axis */
 } axcclAxisRef_t;
 
 /* The groups of ranks that differ in nothing but the coordinates along `axes`, ordered by those, the first slowest. No
@@ -136,7 +142,7 @@ typedef struct axcclGroupsInfo {
   size_t size;
   int num_ranks;
   int num_groups;
-  int largest_group;  /* ranks of it */
+  int largest_group; /* ranks of it */
 } axcclGroupsInfo_t;
 ncclResult_t axcclGroupsGetInfo(axcclGroups_t groups, axcclGroupsInfo_t* info);
 
@@ -171,13 +177,13 @@ typedef struct axcclChannel* axcclChannel_t;
 /* The communicator's default channel. It lives as long as the communicator and needs no destroying. */
 static inline axcclChannel_t axcclDefaultChannel(ncclComm_t comm) { return (axcclChannel_t)(void*)comm; }
 
-/* This rank's end of the channel `channel_id` of the group it is in. All ranks of the group create it; NULL for `groups`
- * is one group of all ranks in order, on a grid of one replica. Groups are for exactly the communicator's ranks. A rank in
- * no group gets a channel, too, on which it can call nothing.
+/* This rank's end of the channel `channel_id` of the group it is in. All ranks of the group create it; NULL for
+ * `groups` is one group of all ranks in order, on a grid of one replica. Groups are for exactly the communicator's
+ * ranks. A rank in no group gets a channel, too, on which it can call nothing.
  *
- * Creating a channel of the same id and the same group again while it lives gives the same channel, which then needs to be
- * destroyed as often. Groups are the same when they have the same ranks in the same order. Channels of one id and different
- * groups are different channels; ranks must create those that they share in the same order.
+ * Creating a channel of the same id and the same group again while it lives gives the same channel, which then needs to
+ * be destroyed as often. Groups are the same when they have the same ranks in the same order. Channels of one id and
+ * different groups are different channels; ranks must create those that they share in the same order.
  *
  * ncclInvalidUsage: about 4096 live already, the same channel lives with other flags, or the communicator cannot take
  * calls. Later, from the first operation: on all
@@ -189,20 +195,20 @@ static inline axcclChannel_t axcclDefaultChannel(ncclComm_t comm) { return (axcc
 ncclResult_t axcclChannelCreate(axcclChannel_t* channel, ncclComm_t comm, axcclGroups_t groups, int64_t channel_id,
                                 unsigned int flags /* 0 or axcclGroupOrder */);
 
-/* Calls made before are still carried out. A channel whose communicator has been destroyed or aborted takes no calls any
- * more, but must be destroyed all the same. */
+/* Calls made before are still carried out. A channel whose communicator has been destroyed or aborted takes no calls
+ * any more, but must be destroyed all the same. */
 ncclResult_t axcclChannelDestroy(axcclChannel_t channel);
 
 /* Set `size` = sizeof(axcclChannelInfo_t) before the call; later versions append fields. */
 typedef struct axcclChannelInfo {
   size_t size;
-  int64_t channel_id;   /* 0 for the default channel */
-  int rank;             /* of the communicator */
+  int64_t channel_id; /* 0 for the default channel */
+  int rank;           /* of the communicator */
   int num_ranks;
-  int group;            /* index of this rank's group, -1: in none. Of the groups that the channel was first created with */
-  int group_rank;       /* position in it, -1 */
-  int group_size;       /* 0 */
-  int64_t replica_id;   /* this rank's place on the grid */
+  int group;      /* index of this rank's group, -1: in none. Of the groups that the channel was first created with */
+  int group_rank; /* position in it, -1 */
+  int group_size; /* 0 */
+  int64_t replica_id; /* this rank's place on the grid */
   int64_t partition_id;
 } axcclChannelInfo_t;
 ncclResult_t axcclChannelGetInfo(axcclChannel_t channel, axcclChannelInfo_t* info);

@@ -29,8 +29,7 @@ extern "C" {
 
 #define axcclInt16 ((ncclDataType_t)64)
 #define axcclUint16 ((ncclDataType_t)65)
-/* A byte; any but 0 is true. Sum and max are "or", prod and min are "and", as in StableHLO; what is computed is 0 or 1.
- */
+/* A byte; any but 0 is true. Sum and max are "or", prod and min are "and", as in StableHLO; results are 0 or 1. */
 #define axcclBool ((ncclDataType_t)66)
 /* Real part, then imaginary part: two floats, two doubles; as C's float complex and double complex. Products are
  * (ac - bd) + (ad + bc)i, every operation rounded by itself, without C's rules for infinities. */

@@ -53,11 +53,11 @@ struct Context {
   uint32_t strands;  // of the task
   uint32_t element;  // bytes
   uint32_t window_begin, window_size;
-  bool scales;     // inputs are multiplied as they are read
+  bool scales;  // inputs are multiplied as they are read
   bool scales_result;
   Packing packing;  // of slots of the stage
-  bool has_steps;  // the program has such a lane
-  bool broken;     // the channel was, before the strand began
+  bool has_steps;   // the program has such a lane
+  bool broken;      // the channel was, before the strand began
   bool unmet;
   Step window[kStepWindow];
 };

@@ -1,18 +1,18 @@
 // What a block copies in bulk with, where the processor has that (primitives.h): a ring of stages in shared memory. The
 // first thread alone uses it: nobody else loads or stores the stages.
 //
-// A copy runs through the ring: loads are on their way to most of the stages while what has come leaves from the others.
-// Between two copies all stages are free. The ring is made ready when a kernel starts, and counts its stages from then on,
-// as the gates count how often they have opened.
+// A copy runs through the ring: loads are on their way to most of the stages while what has come leaves from the
+// others. Between two copies all stages are free. The ring is made ready when a kernel starts, and counts its stages
+// from then on, as the gates count how often they have opened.
 //
 // What orders memory. Data to be copied was acquired, or written by threads of the block, before a barrier of the block
 // that is before the move, and so was what they read of the places that are written now. The first thread's BulkFence()
-// comes after that barrier, so all of this is before the loads and the stores of the unit. The loads of a stage are before
-// the opening of its gate, which the thread waits for before it begins the stores of that stage; both are of the unit.
-// Those stores have read a stage before it is loaded again (AwaitBulkRead), and have written when the copy ends
-// (AwaitBulkWritten; that they have read would not do): then the thread sees what they wrote, by the barrier after the move
-// all threads do, and by the flag that is stored with release behind that barrier whoever acquires it. Loads have read
-// what they are of by then, too, so it may be written again.
+// comes after that barrier, so all of this is before the loads and the stores of the unit. The loads of a stage are
+// before the opening of its gate, which the thread waits for before it begins the stores of that stage; both are of the
+// unit. Those stores have read a stage before it is loaded again (AwaitBulkRead), and have written when the copy ends
+// (AwaitBulkWritten; that they have read would not do): then the thread sees what they wrote, by the barrier after the
+// move all threads do, and by the flag that is stored with release behind that barrier whoever acquires it. Loads have
+// read what they are of by then, too, so it may be written again.
 #pragma once
 
 #include <cstdint>

@@ -499,8 +499,8 @@ AXCCL_DEVICE void Interpreter::Announce() {
   StoreRelaxed(&announcement->factor, c.own_factor.u64);
 }
 
-// After the barrier before a task of two programs, by all threads: which one all ranks take. Other lanes see it by the end
-// of the barrier.
+// After the barrier before a task of two programs, by all threads: which one all ranks take. Other lanes see it by the
+// end of the barrier.
 AXCCL_DEVICE void Interpreter::Agree() {
   bool unmapped = false;
   for (uint32_t p = ThreadIndex(); p < channel().size; p += NumThreads()) {

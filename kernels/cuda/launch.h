@@ -19,9 +19,9 @@ namespace axccl::kernels::cuda {
 
 inline constexpr int kRotation = 2;  // copies of every line and slot, as plan::kRotation
 inline constexpr uint32_t kMaxLanes = 64;
-inline constexpr size_t kPackedBytes = 512;  // of data in a packed slot of words
+inline constexpr size_t kPackedBytes = 512;     // of data in a packed slot of words
 inline constexpr size_t kRowedBytes = 8 << 10;  // of rows
-inline constexpr uint32_t kMaxThreads = 512;  // of a block; any number from 1 will do
+inline constexpr uint32_t kMaxThreads = 512;    // of a block; any number from 1 will do
 inline constexpr uint32_t kMaxStrands = 256;  // of a block: a launch has num_tasks * lanes / kMaxStrands blocks or more
 inline constexpr uint32_t kMaxOperands = 256;  // of a step: programs with more cannot run
 
@@ -57,9 +57,9 @@ inline constexpr size_t kRowedSlotBytes = StoredRows(kRowedBytes) * kRowBytes;
 // The first so many endpoints of a channel have slots of rows, which are large. Schedules pack slots of no other one.
 inline constexpr uint32_t kRowedEndpoints = 1;
 
-// What a rank tells its peers before a direct program, or before a task of two programs (Task::staged): where its buffers
-// are. One for each parity of the sequence number. An address is `offset` bytes into what `map` stands for in the reader's
-// Member::maps; map 0 is the address space itself.
+// What a rank tells its peers before a direct program, or before a task of two programs (Task::staged): where its
+// buffers are. One for each parity of the sequence number. An address is `offset` bytes into what `map` stands for in
+// the reader's Member::maps; map 0 is the address space itself.
 inline constexpr uint32_t kUnmapped = ~0u;  // a map: not all members reach the buffer
 struct alignas(64) Announcement {
   uint64_t input_offset, output_offset;
@@ -77,7 +77,7 @@ inline constexpr uint32_t kMaxViewStrides = 1536;  // of all operands of a step,
 struct ViewPlace {
   uint64_t input_offset = 0, output_offset = 0;  // of the first element, as in Announcement
   uint32_t input_map = 0, output_map = 0;
-  int64_t input_step = 0, output_step = 0;  // bytes from one block to the next
+  int64_t input_step = 0, output_step = 0;                                      // bytes from one block to the next
   int64_t input_strides[kMaxViewDims] = {}, output_strides[kMaxViewDims] = {};  // elements
 };
 static_assert(sizeof(ViewPlace) == 168);
@@ -91,10 +91,10 @@ inline constexpr int16_t kAllPeers = -1;
 // As exec::Step; `parts` counts the parts of each operand.
 struct Step {
   StepKind kind = StepKind::kSignal;
-  uint8_t finish = 0;      // writes final results
-  int16_t peer = 0;        // signal: destination or kAllPeers; wait: source
-  uint8_t from_lane = 0;   // wait
-  uint8_t packed = 0;      // signals and waits, where slots are packed: of the packed slot of the endpoint
+  uint8_t finish = 0;     // writes final results
+  int16_t peer = 0;       // signal: destination or kAllPeers; wait: source
+  uint8_t from_lane = 0;  // wait
+  uint8_t packed = 0;     // signals and waits, where slots are packed: of the packed slot of the endpoint
   uint16_t endpoint = 0;
   uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
   uint16_t num_dst = 0, num_src = 0;
@@ -154,7 +154,7 @@ struct Cut {
   uint64_t set_bytes = 0;
   uint32_t sets = 1, turns_per_set = 1;
   Packing packing = Packing::kNone;  // how slots are packed, where the program's may be
-  uint8_t whole = 0;  // every move is of a whole block: no partition to resolve
+  uint8_t whole = 0;                 // every move is of a whole block: no partition to resolve
   uint8_t reserved[6] = {};
 
   AXCCL_HD uint64_t SetOffset(uint64_t turn) const {
@@ -179,12 +179,12 @@ struct alignas(64) Control {
   uint64_t mapped = 0;  // operations so far that took the first of two programs (Task::staged)
 };
 
-// What an operation waits for, in host memory that the device sees; one for each channel of a rank. A strand that waits in
-// vain writes it now and then, `look` last: so the host sees which operation has not ended, and that it waits.
+// What an operation waits for, in host memory that the device sees; one for each channel of a rank. A strand that waits
+// in vain writes it now and then, `look` last: so the host sees which operation has not ended, and that it waits.
 struct alignas(64) Wait {
-  uint64_t call = 0;   // Task::call
-  uint64_t count = 0;  // elements of a block
-  uint64_t look = 0;   // see Look
+  uint64_t call = 0;        // Task::call
+  uint64_t count = 0;       // elements of a block
+  uint64_t look = 0;        // see Look
   uint64_t packed[2] = {};  // operations of the channel so far whose slots were packed: in words, in rows
 
   // The operation's number (32 bits of it), the member waited for, and a number that is another one each time.
@@ -314,11 +314,11 @@ struct Task {
   uint64_t input_offset = 0, output_offset = 0;  // announced, see Announcement
   uint32_t input_map = 0, output_map = 0;
   Cut cut;
-  // Null, or what runs instead of `program` and `cut` unless all members say of their buffers that all reach them. Ranks
-  // announce them before a barrier, which always comes before such an operation, and take the same program after it. The
-  // announcements of two operations before are not read any more when they are written over: a rank that begins an
-  // operation knows that all have ended the one before the last, as between two that could run side by side further apart
-  // there is a barrier (see NeedsBarrier; after a task like this it is not left out for being the same plan).
+  // Null, or what runs instead of `program` and `cut` unless all members say of their buffers that all reach them.
+  // Ranks announce them before a barrier, which always comes before such an operation, and take the same program after
+  // it. The announcements of two operations before are not read any more when they are written over: a rank that begins
+  // an operation knows that all have ended the one before the last, as between two that could run side by side further
+  // apart there is a barrier (see NeedsBarrier; after a task like this it is not left out for being the same plan).
   const Program* staged = nullptr;
   Cut staged_cut;
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: `scalar`

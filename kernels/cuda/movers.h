@@ -3,8 +3,8 @@
 // As kernels/host/mover.h, to the bit: every source is read once and every destination written once, a destination may
 // be one of the sources, pointers need only the alignment of the element, and an operand has at most 2^30 bytes. All
 // threads of the block call these functions with the same arguments, behind a barrier after what the operands are of
-// was acquired or written. Only a copy by tiles has barriers, within and after it, and what is stored to packed slots of
-// rows, before that. Those want whole warps.
+// was acquired or written. Only a copy by tiles has barriers, within and after it, and what is stored to packed slots
+// of rows, before that. Those want whole warps.
 //
 // The arithmetic does not know where pieces lie: of strided operands (box.h) only the places of a piece are found in
 // another way (Pieces).
@@ -57,8 +57,8 @@ AXCCL_DEVICE_CALL void SealRows(const Move& move);
 AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box);
 AXCCL_DEVICE_CALL void ReduceBox(const Move& move, const Box& box);
 #if defined(AXCCL_CUDA_HAS_BULK)
-// Of a copy, by the first thread alone: `pieces` pieces of 16 bytes from byte `head` on, which are aligned; or a box whose
-// words are 16 bytes.
+// Of a copy, by the first thread alone: `pieces` pieces of 16 bytes from byte `head` on, which are aligned; or a box
+// whose words are 16 bytes.
 AXCCL_DEVICE_CALL void CopyRunInBulk(const Move& move, BulkRing* ring, uint32_t pieces, uint32_t head);
 AXCCL_DEVICE_CALL void CopyBoxInBulk(const Move& move, BulkRing* ring, const Box& box);
 #endif

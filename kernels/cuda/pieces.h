@@ -1,9 +1,9 @@
 // How the threads of a block share out operands, those that lie in one piece of memory each 16 bytes at a time.
 //
 // Where all operands are aligned alike all pieces but the first and the last are whole and aligned; else every piece is
-// taken apart into words. Of strided operands the box says what the pieces are. Packed slots of rows have pieces at other
-// places, and are ordinary memory otherwise: who stores rows there sees to their flags. Pure functions, but for the loads
-// and stores.
+// taken apart into words. Of strided operands the box says what the pieces are. Packed slots of rows have pieces at
+// other places, and are ordinary memory otherwise: who stores rows there sees to their flags. Pure functions, but for
+// the loads and stores.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace axccl::kernels::cuda {
 
 // An operand has at most 2^30 bytes, so what counts them takes one register.
 struct Pieces {
-  uint32_t bytes;    // of an operand
-  uint32_t aligned;  // how many aligned pieces there are, one after the other
-  uint32_t head;     // bytes before them
-  uint32_t word;     // bytes of the words of which all the rest is made, at most 4
+  uint32_t bytes;            // of an operand
+  uint32_t aligned;          // how many aligned pieces there are, one after the other
+  uint32_t head;             // bytes before them
+  uint32_t word;             // bytes of the words of which all the rest is made, at most 4
   const Box* box = nullptr;  // of strided operands; `bytes` is that of a piece then
   bool rows = false;         // some operand is a slot of rows, and so aligned to 16: there is no head
 

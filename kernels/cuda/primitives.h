@@ -120,9 +120,9 @@ AXCCL_DEVICE void StoreRaw(uint8_t* p, const Raw& raw) {
                "r"(raw.word[2]), "r"(raw.word[3])
                : "memory");
 }
-// Stores rows of 128 aligned bytes, eight neighbouring threads one of them: each a place. By all threads of the block, or
-// those of a warp have none (null). A barrier is passed by the threads of a warp together, so behind one they store in
-// one instruction.
+// Stores rows of 128 aligned bytes, eight neighbouring threads one of them: each a place. By all threads of the block,
+// or those of a warp have none (null). A barrier is passed by the threads of a warp together, so behind one they store
+// in one instruction.
 AXCCL_DEVICE void StoreRow(uint8_t* place, const Raw& raw) {
   Barrier();
   if (place == nullptr) return;
@@ -162,10 +162,11 @@ AXCCL_DEVICE void StoreWord(uint8_t* p, Word word) {
 
 // ---- copies in bulk ----
 
-// Of 16 bytes and multiples of that, between global and shared memory. A unit of the processor makes them by itself, while
-// the thread that has begun them goes on. It reaches memory by another way (the async proxy, in the words of PTX) than
-// threads do: what comes before a copy by the order above is seen by it if the thread has made a BulkFence() in between.
-// The other way round nothing is needed: who has seen that a copy has ended sees what it has written, and passes that on.
+// Of 16 bytes and multiples of that, between global and shared memory. A unit of the processor makes them by itself,
+// while the thread that has begun them goes on. It reaches memory by another way (the async proxy, in the words of PTX)
+// than threads do: what comes before a copy by the order above is seen by it if the thread has made a BulkFence() in
+// between. The other way round nothing is needed: who has seen that a copy has ended sees what it has written, and
+// passes that on.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define AXCCL_CUDA_HAS_BULK 1
 
@@ -190,9 +191,10 @@ AXCCL_DEVICE void ExpectBulk(BulkGate* gate, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(Shared(gate)), "r"(bytes) : "memory");
 }
 AXCCL_DEVICE void LoadBulk(uint8_t* to, const uint8_t* from, uint32_t bytes, BulkGate* gate) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(Shared(to)),
-               "l"(Global(from)), "r"(bytes), "r"(Shared(gate))
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(Shared(to)),
+      "l"(Global(from)), "r"(bytes), "r"(Shared(gate))
+      : "memory");
 }
 // Until the gate has opened; `parity` of how often it had before.
 AXCCL_DEVICE void AwaitGate(BulkGate* gate, uint32_t parity) {

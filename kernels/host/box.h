@@ -8,8 +8,8 @@
 // Every source is read once and every destination written once. Pointers need only the alignment of the element (of a
 // byte, for copies). A destination may be identical to a source (in place: same data, same places); destinations must
 // not overlap themselves or each other, and any other overlap is undefined. Functions are pure and thread-safe.
-// They take up to 48 KiB of stack, and never fail; a move of more than 256 operands allocates, and throws std::bad_alloc.
-// Sizes may multiply to more than 2^64 as long as the range and what it touches do not.
+// They take up to 48 KiB of stack, and never fail; a move of more than 256 operands allocates, and throws
+// std::bad_alloc. Sizes may multiply to more than 2^64 as long as the range and what it touches do not.
 #pragma once
 
 #include <cstddef>

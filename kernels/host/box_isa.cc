@@ -232,8 +232,9 @@ template <bool kUpper, int kGroup, class V, int... kIndex>
 AXCCL_INLINE V Woven(V a, V b, Indices<kIndex...>) {
   constexpr int kLanes = sizeof...(kIndex);
   if constexpr (kGroup == kLanes) return kUpper ? b : a;
-  return __builtin_shufflevector(a, b, (kIndex / kGroup / 2 * kGroup + kIndex % kGroup + (kUpper ? kLanes / 2 : 0) +
-                                        kIndex / kGroup % 2 * kLanes)...);
+  return __builtin_shufflevector(
+      a, b,
+      (kIndex / kGroup / 2 * kGroup + kIndex % kGroup + (kUpper ? kLanes / 2 : 0) + kIndex / kGroup % 2 * kLanes)...);
 }
 
 template <int kElement>

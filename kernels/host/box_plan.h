@@ -24,7 +24,7 @@ struct BoxOperands {
 
 // The merged dimensions, all of more than one element unless there is only one.
 struct BoxPlan {
-  int num_dims;                  // at least 1
+  int num_dims;  // at least 1
   uint64_t size[kMaxBoxDims];
   uint64_t packed[kMaxBoxDims];  // elements from one step to the next in logical order; 2^64 - 1 if it is more
   int dim[kMaxBoxDims];          // the caller's dimension that has the strides, -1: none, as there is one element

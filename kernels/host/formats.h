@@ -148,16 +148,14 @@ AXCCL_INLINE U32s<kBytes> Widened(U32s<kBytes> code) {
   const U32s<kBytes> normal = shifted + S::kRebias;
   // A subnormal is read as if it had the exponent of the smallest normal and an implicit one, which is taken off again.
   // Unlike scaling an f32 subnormal this also holds where the thread flushes those to zero.
-  const F32s<kBytes> subnormal =
-      (F32s<kBytes>)(normal + (1u << 23)) - (F32s<kBytes>)(U32s<kBytes>{} + S::kMinNormal);
+  const F32s<kBytes> subnormal = (F32s<kBytes>)(normal + (1u << 23)) - (F32s<kBytes>)(U32s<kBytes>{} + S::kMinNormal);
   return (I32s<kBytes>)normal < static_cast<int32_t>(S::kMinNormal) ? (U32s<kBytes>)subnormal : normal;
 }
 
 // f32 magnitude bits to the code of magnitude, rounded to nearest even. Larger than `limit` (f32 bits) becomes `limit`.
 template <class S, int kBytes>
 AXCCL_INLINE U32s<kBytes> Narrowed(U32s<kBytes> magnitude, uint32_t limit) {
-  const U32s<kBytes> m =
-      (I32s<kBytes>)magnitude > static_cast<int32_t>(limit) ? (U32s<kBytes>{} + limit) : magnitude;
+  const U32s<kBytes> m = (I32s<kBytes>)magnitude > static_cast<int32_t>(limit) ? (U32s<kBytes>{} + limit) : magnitude;
   const U32s<kBytes> half = ((1u << (S::kDropped - 1)) - 1) + ((m >> S::kDropped) & 1u);
   const U32s<kBytes> normal = (m + half - S::kRebias) >> S::kDropped;
   const F32s<kBytes> grid = (F32s<kBytes>)(U32s<kBytes>{} + S::kGrid);
@@ -193,8 +191,8 @@ AXCCL_INLINE U16s<kBytes> HalvesDown(F32s<kBytes> first, F32s<kBytes> second) {
   if constexpr (kBytes == 16) {
     return (U16s<16>)_mm_unpacklo_epi64(_mm_cvtps_ph((__m128)first, kNearest), _mm_cvtps_ph((__m128)second, kNearest));
   } else if constexpr (kBytes == 32) {
-    return (U16s<32>)_mm256_inserti128_si256(
-        _mm256_castsi128_si256(_mm256_cvtps_ph((__m256)first, kNearest)), _mm256_cvtps_ph((__m256)second, kNearest), 1);
+    return (U16s<32>)_mm256_inserti128_si256(_mm256_castsi128_si256(_mm256_cvtps_ph((__m256)first, kNearest)),
+                                             _mm256_cvtps_ph((__m256)second, kNearest), 1);
   } else {
 #if defined(__AVX512F__)
     return (U16s<64>)_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph((__m512)first, kNearest)),

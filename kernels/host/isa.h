@@ -30,7 +30,7 @@ struct IsaTable {
   // One of several rows of a reduction, around the cache without a fence. Meanwhile has fetched what the sources hold
   // in the next row, to the first-level cache, and in a later one, to the second; null: there is none.
   void (*reduce_row)(const ReduceRequest& request, const void* const* next_row, const void* const* later_row);
-  void (*stream_fence)();                   // orders streamed stores before later ones
+  void (*stream_fence)();  // orders streamed stores before later ones
 };
 
 // The table of this machine, and that of an index below NumIsas().
@@ -41,14 +41,14 @@ const IsaTable& TableOf(int isa);
 namespace baseline {
 extern const IsaTable kTable;
 void MoveNest(const CopyNest& nest);
-}
+}  // namespace baseline
 namespace avx2 {
 extern const IsaTable kTable;
 void MoveNest(const CopyNest& nest);
-}
+}  // namespace avx2
 namespace avx512 {
 extern const IsaTable kTable;
 void MoveNest(const CopyNest& nest);
-}
+}  // namespace avx512
 
 }  // namespace axccl::kernels

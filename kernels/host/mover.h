@@ -10,10 +10,10 @@
 // with SATFINITE. min/max: NaN in any source gives NaN, and -0 is less than +0, so both are associative bit for bit.
 // A NaN result is the positive quiet one without payload (f32 0x7fc00000, f16 0x7e00, bf16 0x7fc0, fp8 0x7f).
 // Complex numbers are added part by part and multiplied by the rule, (ac - bd) + (ad + bc)i, every operation rounded by
-// itself; NaN is per part. Of bools sum and max are or, prod and min are and. Logical operations, and all on bools, take
-// any element but 0 as true and give 0 and 1.
-// All this gives the same bits on every instruction set. Exception: one source with neither factors nor divisor is a
-// copy, bit for bit. The calling thread's rounding mode must be to-nearest (the default).
+// itself; NaN is per part. Of bools sum and max are or, prod and min are and. Logical operations, and all on bools,
+// take any element but 0 as true and give 0 and 1. All this gives the same bits on every instruction set. Exception:
+// one source with neither factors nor divisor is a copy, bit for bit. The calling thread's rounding mode must be
+// to-nearest (the default).
 //
 // One source is compiled once per instruction set and chosen at the first call; ActiveIsa() says which.
 #pragma once
@@ -26,21 +26,21 @@
 namespace axccl::kernels {
 
 struct ReduceRequest {
-  void* const* dst;           // num_dst >= 1 destinations, each `count` elements
+  void* const* dst;  // num_dst >= 1 destinations, each `count` elements
   int num_dst;
-  const void* const* src;     // num_src >= 1 sources, each `count` elements
+  const void* const* src;  // num_src >= 1 sources, each `count` elements
   int num_src;
-  size_t count;               // elements
-  DataType type;              // Combines(type, combine)
+  size_t count;   // elements
+  DataType type;  // Combines(type, combine)
   Combine combine;
   const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null; with kSum to
                                 // kMin only, complex with kSum only, never bool
   // Floats of 8 and 16 bits: every source is rounded to `type` once it is multiplied by its factor, as if it had been
   // stored; else only the result is rounded.
   bool round_factored = false;
-  uint64_t post_divisor = 0;    // integers only, as factors: divide the result (signed: toward zero); 0 = none
+  uint64_t post_divisor = 0;     // integers only, as factors: divide the result (signed: toward zero); 0 = none
   const Factor* post = nullptr;  // floats, complex with kSum: what the result is multiplied by before it is rounded
-  bool non_temporal = false;    // write around the cache (for data larger than it)
+  bool non_temporal = false;     // write around the cache (for data larger than it)
 };
 
 void Reduce(const ReduceRequest& request);

@@ -162,12 +162,12 @@ void Run(const ReduceRequest& request, size_t begin, size_t end) {
 
 // The kernels of one (type, combination).
 struct Kernels {
-  Kernel two_to_one;  // 2 sources, 1 destination, no scaling: what a reduction between two ranks is made of
-  Kernel two_to_two;  // the same for both ranks at once
+  Kernel two_to_one;           // 2 sources, 1 destination, no scaling: what a reduction between two ranks is made of
+  Kernel two_to_two;           // the same for both ranks at once
   Kernel two_to_one_streamed;  // around the cache, to aligned destinations
   Kernel two_to_two_streamed;
-  Kernel many;        // any numbers, no scaling
-  Kernel scaled;      // any numbers, factors, divisor
+  Kernel many;    // any numbers, no scaling
+  Kernel scaled;  // any numbers, factors, divisor
 };
 
 // `Plain` is the format used where nothing is scaled.

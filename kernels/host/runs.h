@@ -42,8 +42,7 @@ struct Chunk {
 };
 
 template <int kBytes>
-  requires(kBytes <= 8)
-struct Chunk<kBytes> {
+requires(kBytes <= 8) struct Chunk<kBytes> {
   typename WordOf<kBytes>::Type word;
   AXCCL_INLINE void Load(const char* from) { word = LoadWord<decltype(word)>(from); }
   AXCCL_INLINE void Store(char* to) const { StoreWord(to, word); }

@@ -25,8 +25,8 @@ struct IndicesTo<0, kIndex...> {
 template <bool kUpper, int kPer16, class V, int... kIndex>
 AXCCL_INLINE V Zip(V a, V b, Indices<kIndex...>) {
   constexpr int kLanes = sizeof...(kIndex);
-  return __builtin_shufflevector(a, b, (kIndex / kPer16 * kPer16 + kIndex % kPer16 / 2 + (kUpper ? kPer16 / 2 : 0) +
-                                        (kIndex % 2) * kLanes)...);
+  return __builtin_shufflevector(
+      a, b, (kIndex / kPer16 * kPer16 + kIndex % kPer16 / 2 + (kUpper ? kPer16 / 2 : 0) + (kIndex % 2) * kLanes)...);
 }
 
 // 16 bytes each from rows that lie `pitch` apart, in one vector.
@@ -127,7 +127,7 @@ struct Transposition {
       rows = 1;
     }
     for (uint64_t r = 0; r < rows; ++r, dst += pitch, block += bytes) {
-      non_temporal && bytes >= kMinStreamedRun ? Stream(dst, block, bytes) : CopyRun(dst, block, bytes);
+      non_temporal&& bytes >= kMinStreamedRun ? Stream(dst, block, bytes) : CopyRun(dst, block, bytes);
     }
   }
 

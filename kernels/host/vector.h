@@ -136,8 +136,7 @@ AXCCL_INLINE void StreamWord(char* to, Raw<kVectorBytes> word) {
 
 // Stores one cache line around the cache. `to` is aligned to kCacheLine.
 AXCCL_INLINE void StreamLine(char* to, const char* from) {
-  for (size_t at = 0; at < kCacheLine; at += kVectorBytes)
-    StreamWord(to + at, LoadWord<Raw<kVectorBytes>>(from + at));
+  for (size_t at = 0; at < kCacheLine; at += kVectorBytes) StreamWord(to + at, LoadWord<Raw<kVectorBytes>>(from + at));
 }
 
 // Non-temporal stores are not ordered by a later release store; this makes them so.

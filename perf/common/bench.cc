@@ -17,9 +17,7 @@ constexpr uint64_t kTimingRep = 99;  // data of the timed loop; checks use 1, 2,
 constexpr size_t kLargestElement = 8;
 constexpr unsigned char kStale = 0xa5;  // what receive buffers hold before a check
 
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 size_t AvailableMemory() {
   FILE* file = std::fopen("/proc/meminfo", "r");
@@ -100,8 +98,11 @@ void Bench::AgreeOnMaxBytes() {
   fits = exchange_->Combine(fits, Average::kMin);
   if (static_cast<double>(max_bytes_) <= fits) return;
   if (!run_->options.views.shapes.empty()) {
-    Fail(reports() ? kExitUsage : kExitPeerFailed, reports() ? "option %s: needs two buffers of %zu bytes a rank, %.0f "
-         "are free; give smaller sizes" : "", ViewText(run_->options.views).c_str(), max_bytes_, fits);
+    Fail(reports() ? kExitUsage : kExitPeerFailed,
+         reports() ? "option %s: needs two buffers of %zu bytes a rank, %.0f "
+                     "are free; give smaller sizes"
+                   : "",
+         ViewText(run_->options.views).c_str(), max_bytes_, fits);
   }
   max_bytes_ = static_cast<size_t>(fits) / 4096 * 4096;
   if (reports()) std::printf("#\n# Reducing maxBytes to %zu due to memory limitation\n", max_bytes_);
@@ -186,9 +187,16 @@ Call Bench::CallOf(const LocalRank& rank, bool in_place, size_t shift) const {
   } else if (in_place) {
     std::swap(send, recv);
   }
-  return {send, recv, counts_.argument, static_cast<ncclDataType_t>(type_), element_bytes_,
-          static_cast<ncclRedOp_t>(std::max(op_, 0)), {rank.place, run_->data_ranks, root_}, rank.comm,
-          axcclStreamToCuda(rank.stream), 0};
+  return {send,
+          recv,
+          counts_.argument,
+          static_cast<ncclDataType_t>(type_),
+          element_bytes_,
+          static_cast<ncclRedOp_t>(std::max(op_, 0)),
+          {rank.place, run_->data_ranks, root_},
+          rank.comm,
+          axcclStreamToCuda(rank.stream),
+          0};
 }
 
 ncclResult_t Bench::RunCall(size_t local, bool in_place, const Call& call) {
@@ -304,7 +312,8 @@ uint64_t Bench::CountWrongHere(bool in_place) const {
       continue;
     }
     for (const Segment& segment : segments) {
-      Sequence sequence{type_, collective_.reduces ? op_ : kMove, RepOf(ranks_[i], rep_), run_->data_ranks, segment.source};
+      Sequence sequence{type_, collective_.reduces ? op_ : kMove, RepOf(ranks_[i], rep_), run_->data_ranks,
+                        segment.source};
       wrong += CountWrong(sequence, segment.source_first, segment.count, call.recv + segment.begin * element_bytes_);
     }
   }

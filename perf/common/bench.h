@@ -79,7 +79,7 @@ class Bench {
   size_t element_bytes_ = 1;
   size_t misalignment_ = 0;
   Counts counts_;
-  size_t span_ = 0;                   // bytes of a buffer that one operation reaches over
+  size_t span_ = 0;                    // bytes of a buffer that one operation reaches over
   std::vector<Operands> operands_[2];  // on views: of every rank of the thread, out of place and in place
   int failed_checks_ = 0;
   uint64_t rep_ = 0;

@@ -7,7 +7,8 @@
 namespace axccl::perf {
 
 inline void CheckCall(ncclResult_t result, const char* call) {
-  if (result == ncclSuccess) [[likely]] return;
+  if (result == ncclSuccess) [[likely]]
+    return;
   Fail(kExitFailed, "%s returned %d (%s): %s", call, static_cast<int>(result), ncclGetErrorString(result),
        ncclGetLastError(nullptr));
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "nccl.h"
 #include "axccl/views.h"
+#include "nccl.h"
 #include "perf/common/collective_rules.h"
 #include "perf/common/view_options.h"
 

@@ -68,11 +68,16 @@ double FloatInput(const Sequence& s, const Draw& draw, int rank) {
   uint64_t ranks = static_cast<uint64_t>(s.ranks);
   uint64_t budget = ExactUpTo(s.type);
   switch (s.op) {
-    case kSum: return CommonScale(draw) * SumInput(draw, rank, ranks, budget);
-    case kMulSum: return CommonScale(draw) * SumInput(draw, rank, ranks, budget / 2);
-    case kAvg: return CommonScale(draw) * AvgInput(draw, rank, ranks, budget);
-    case kProd: return ProdInput(draw, rank, ranks);
-    default: return CommonScale(draw) * SumInput(draw, rank, 1, budget);  // max, min
+    case kSum:
+      return CommonScale(draw) * SumInput(draw, rank, ranks, budget);
+    case kMulSum:
+      return CommonScale(draw) * SumInput(draw, rank, ranks, budget / 2);
+    case kAvg:
+      return CommonScale(draw) * AvgInput(draw, rank, ranks, budget);
+    case kProd:
+      return ProdInput(draw, rank, ranks);
+    default:
+      return CommonScale(draw) * SumInput(draw, rank, 1, budget);  // max, min
   }
 }
 
@@ -81,11 +86,20 @@ double FloatResult(const Sequence& s, const Draw& draw) {
   for (int rank = 1; rank < s.ranks; ++rank) {
     double x = FloatInput(s, draw, rank);
     switch (s.op) {
-      case kProd: result *= x; break;
-      case kMax: result = std::max(result, x); break;
-      case kMin: result = std::min(result, x); break;
-      case kMulSum: result += x * MulSumScalar(rank); break;
-      default: result += x;
+      case kProd:
+        result *= x;
+        break;
+      case kMax:
+        result = std::max(result, x);
+        break;
+      case kMin:
+        result = std::min(result, x);
+        break;
+      case kMulSum:
+        result += x * MulSumScalar(rank);
+        break;
+      default:
+        result += x;
     }
   }
   return s.op == kAvg ? result / s.ranks : result;
@@ -116,15 +130,18 @@ uint64_t AvgIntegerInput(const Sequence& s, const Draw& draw, int rank) {
 
 uint64_t IntegerInput(const Sequence& s, const Draw& draw, int rank) {
   switch (s.op) {
-    case kAvg: return AvgIntegerInput(s, draw, rank);
-    case kProd: return draw.OfRank(rank) | 1;  // odd numbers keep all bits in play
-    default: return draw.OfRank(rank);
+    case kAvg:
+      return AvgIntegerInput(s, draw, rank);
+    case kProd:
+      return draw.OfRank(rank) | 1;  // odd numbers keep all bits in play
+    default:
+      return draw.OfRank(rank);
   }
 }
 
 uint64_t Larger(const NumberFormat& f, uint64_t a, uint64_t b) {
-  bool a_wins = f.is_signed ? SignExtend(a, f.bits) > SignExtend(b, f.bits)
-                            : (a & LowBits(f.bits)) > (b & LowBits(f.bits));
+  bool a_wins =
+      f.is_signed ? SignExtend(a, f.bits) > SignExtend(b, f.bits) : (a & LowBits(f.bits)) > (b & LowBits(f.bits));
   return a_wins ? a : b;
 }
 
@@ -134,11 +151,20 @@ uint64_t IntegerResult(const Sequence& s, const Draw& draw) {
   for (int rank = 1; rank < s.ranks; ++rank) {
     uint64_t x = IntegerInput(s, draw, rank);
     switch (s.op) {
-      case kProd: result *= x; break;
-      case kMax: result = Larger(f, result, x); break;
-      case kMin: result = Larger(f, result, x) == x ? result : x; break;
-      case kMulSum: result += x * static_cast<uint64_t>(MulSumScalar(rank)); break;
-      default: result += x;
+      case kProd:
+        result *= x;
+        break;
+      case kMax:
+        result = Larger(f, result, x);
+        break;
+      case kMin:
+        result = Larger(f, result, x) == x ? result : x;
+        break;
+      case kMulSum:
+        result += x * static_cast<uint64_t>(MulSumScalar(rank));
+        break;
+      default:
+        result += x;
     }
   }
   if (s.op != kAvg) return result;
@@ -167,10 +193,14 @@ void Generate(const Sequence& s, size_t first, size_t count, char* out) {
 
 void GenerateAny(const Sequence& s, size_t first, size_t count, char* out) {
   switch (ElementBytes(s.type)) {
-    case 1: return Generate<uint8_t>(s, first, count, out);
-    case 2: return Generate<uint16_t>(s, first, count, out);
-    case 4: return Generate<uint32_t>(s, first, count, out);
-    default: return Generate<uint64_t>(s, first, count, out);
+    case 1:
+      return Generate<uint8_t>(s, first, count, out);
+    case 2:
+      return Generate<uint16_t>(s, first, count, out);
+    case 4:
+      return Generate<uint32_t>(s, first, count, out);
+    default:
+      return Generate<uint64_t>(s, first, count, out);
   }
 }
 

@@ -10,10 +10,14 @@ double Exchange::Combine(double mine, Average how) {
   std::vector<double> all(static_cast<size_t>(size()));
   AllGather(&mine, sizeof(mine), all.data());
   switch (how) {
-    case Average::kRank0: return all[0];
-    case Average::kMin: return *std::min_element(all.begin(), all.end());
-    case Average::kMax: return *std::max_element(all.begin(), all.end());
-    default: break;
+    case Average::kRank0:
+      return all[0];
+    case Average::kMin:
+      return *std::min_element(all.begin(), all.end());
+    case Average::kMax:
+      return *std::max_element(all.begin(), all.end());
+    default:
+      break;
   }
   double sum = 0;
   for (double x : all) sum += x;

@@ -7,10 +7,17 @@ namespace axccl::perf {
 void JsonWriter::BeforeValue() {
   if (open_.empty()) return;
   switch (open_.back()) {
-    case State::kKey: open_.pop_back(); break;
-    case State::kEmptyList: open_.back() = State::kList; break;
-    case State::kList: std::fputc(',', out_); break;
-    default: break;  // a value straight inside an object is a bug of the caller; the tests parse what is written
+    case State::kKey:
+      open_.pop_back();
+      break;
+    case State::kEmptyList:
+      open_.back() = State::kList;
+      break;
+    case State::kList:
+      std::fputc(',', out_);
+      break;
+    default:
+      break;  // a value straight inside an object is a bug of the caller; the tests parse what is written
   }
 }
 
@@ -18,10 +25,18 @@ void JsonWriter::Quote(const std::string& text) {
   std::fputc('"', out_);
   for (unsigned char c : text) {
     switch (c) {
-      case '"': std::fputs("\\\"", out_); break;
-      case '\\': std::fputs("\\\\", out_); break;
-      case '\n': std::fputs("\\n", out_); break;
-      case '\t': std::fputs("\\t", out_); break;
+      case '"':
+        std::fputs("\\\"", out_);
+        break;
+      case '\\':
+        std::fputs("\\\\", out_);
+        break;
+      case '\n':
+        std::fputs("\\n", out_);
+        break;
+      case '\t':
+        std::fputs("\\t", out_);
+        break;
       default:
         // Bytes above ASCII may not be valid UTF-8 (environment, paths): shown as Latin-1 code points.
         if (c < 0x20 || c >= 0x7f) {
@@ -91,10 +106,15 @@ void JsonWriter::Bool(bool value) { String(value ? "true" : "false"); }
 void JsonWriter::CloseTo(size_t depth) {
   while (open_.size() > depth) {
     switch (open_.back()) {
-      case State::kKey: Null(); break;
+      case State::kKey:
+        Null();
+        break;
       case State::kEmptyObject:
-      case State::kObject: EndObject(); break;
-      default: EndList();
+      case State::kObject:
+        EndObject();
+        break;
+      default:
+        EndList();
     }
   }
   if (depth == 0) std::fputc('\n', out_);

@@ -65,11 +65,23 @@ struct Variables {
 // In this order: srun with a PMI plugin sets PMI_* too, and SLURM_* alone are also set in a batch script that srun did
 // not start, which is why the step is asked for.
 const Variables kLaunchers[] = {
-    {"torchrun", "MASTER_PORT", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_WORLD_SIZE"},
+    {"torchrun",
+     "MASTER_PORT",
+     {"RANK"},
+     {"WORLD_SIZE"},
+     {"LOCAL_WORLD_SIZE"},
      {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
-    {"Open MPI", "OMPI_COMM_WORLD_SIZE", {"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"},
-     {"OMPI_COMM_WORLD_LOCAL_SIZE"}, {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}},
-    {"srun", "SLURM_STEP_ID", {"SLURM_PROCID"}, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {},
+    {"Open MPI",
+     "OMPI_COMM_WORLD_SIZE",
+     {"OMPI_COMM_WORLD_RANK"},
+     {"OMPI_COMM_WORLD_SIZE"},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"},
+     {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}},
+    {"srun",
+     "SLURM_STEP_ID",
+     {"SLURM_PROCID"},
+     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+     {},
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
     {"PMI", "PMI_SIZE", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALNRANKS"}, {"PMI_JOBID", "PMIX_NAMESPACE"}},
 };
@@ -94,8 +106,8 @@ int NumberAt(const std::string& list, int index) {
   return 0;
 }
 
-// srun tells how many processes every machine has, and the machines' names. It opens no port, so one is made of what only
-// this job step has.
+// srun tells how many processes every machine has, and the machines' names. It opens no port, so one is made of what
+// only this job step has.
 void FindSlurmMachines(const Lookup& get, Launched* found) {
   const std::string machines = TextOf(get, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"});
   if (machines == "1") found->local_size = found->size;
@@ -103,7 +115,8 @@ void FindSlurmMachines(const Lookup& get, Launched* found) {
   const int machine = std::atoi(TextOf(get, {"SLURM_NODEID"}).c_str());
   found->local_size = NumberAt(TextOf(get, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}), machine);
   const std::string first = FirstOfHosts(TextOf(get, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}));
-  const long job = std::atol(TextOf(get, {"SLURM_JOB_ID"}).c_str()), step = std::atol(TextOf(get, {"SLURM_STEP_ID"}).c_str());
+  const long job = std::atol(TextOf(get, {"SLURM_JOB_ID"}).c_str()),
+             step = std::atol(TextOf(get, {"SLURM_STEP_ID"}).c_str());
   if (!first.empty() && found->coordinator.empty())
     found->coordinator = first + ":" + std::to_string(20000 + (job * 64 + step) % 10000);
 }
@@ -116,8 +129,7 @@ int DefaultProcesses(const Options& options) {
 Result<World> ForkWorld(const Options& options) {
   World world;
   world.processes = world.local_processes = DefaultProcesses(options);
-  AXCCL_ASSIGN_OR_RETURN(world.page,
-                         SharedPage::CreateAnonymous(world.processes, world.processes * options.threads));
+  AXCCL_ASSIGN_OR_RETURN(world.page, SharedPage::CreateAnonymous(world.processes, world.processes * options.threads));
   if (world.processes > 1) {
     int ranks = options.threads * options.ranks_per_thread;
     AXCCL_ASSIGN_OR_RETURN(world.process, ForkProcesses(world.processes, ranks, world.page.get()));
@@ -131,16 +143,18 @@ Result<World> JoinWorld(const Launched& launched, const Options& options) {
   world.processes = launched.size;
   world.process = launched.rank;
   // A launcher that tells of an address, but not who is here, may have started processes anywhere.
-  const bool anywhere = launched.local_size == 0 && (!launched.coordinator.empty() || std::getenv("NCCL_COMM_ID") != nullptr);
+  const bool anywhere =
+      launched.local_size == 0 && (!launched.coordinator.empty() || std::getenv("NCCL_COMM_ID") != nullptr);
   world.local_processes = launched.local_size > 0 ? launched.local_size : anywhere ? 1 : launched.size;
   if (world.local_processes == world.processes) {
-    AXCCL_ASSIGN_OR_RETURN(world.page, MeetThroughFile(launched.key, world.process, world.processes,
-                                                       world.processes * options.threads));
+    AXCCL_ASSIGN_OR_RETURN(
+        world.page, MeetThroughFile(launched.key, world.process, world.processes, world.processes * options.threads));
     return world;
   }
   if (std::getenv("NCCL_COMM_ID") == nullptr) {
     if (launched.coordinator.empty()) {
-      return MakeStatus(Code::kInvalidUsage, "%s started %d processes, %d of them on this machine: set NCCL_COMM_ID, "
+      return MakeStatus(Code::kInvalidUsage,
+                        "%s started %d processes, %d of them on this machine: set NCCL_COMM_ID, "
                         "or MASTER_ADDR and MASTER_PORT, to an address of process 0 that all can reach",
                         launched.launcher.c_str(), launched.size, launched.local_size);
     }
@@ -174,10 +188,11 @@ Result<std::optional<Launched>> DetectLauncher(const Lookup& get) {
 // Started by hand, one by one, wherever.
 Result<World> JoinByHand(const Options& options) {
   if (options.rank >= options.ranks)
-    return MakeStatus(Code::kInvalidUsage, "option --rank %d: with it, --ranks has to say of how many (%d)", options.rank,
-                      options.ranks);
+    return MakeStatus(Code::kInvalidUsage, "option --rank %d: with it, --ranks has to say of how many (%d)",
+                      options.rank, options.ranks);
   if (std::getenv("NCCL_COMM_ID") == nullptr)
-    return MakeStatus(Code::kInvalidUsage, "option --rank: set NCCL_COMM_ID to host:port of the machine of rank 0, and "
+    return MakeStatus(Code::kInvalidUsage,
+                      "option --rank: set NCCL_COMM_ID to host:port of the machine of rank 0, and "
                       "AXCCL_SECRET_FILE to a file with the same random text everywhere");
   World world;
   world.processes = options.ranks;

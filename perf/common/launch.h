@@ -29,7 +29,7 @@ Result<World> EnterWorld(const Options& options);
 
 // What a launcher's variables say.
 struct Launched {
-  std::string launcher;     // "torchrun", "Open MPI", "srun", "PMI"
+  std::string launcher;  // "torchrun", "Open MPI", "srun", "PMI"
   int rank = 0;
   int size = 1;
   int local_size = 0;       // processes on this machine; 0 = not told

@@ -22,8 +22,8 @@ namespace {
 // Valid or the end of the program with its usage status.
 template <class T>
 T OrUsage(Result<T> result) {
-  if (!result.ok()) Fail(kExitUsage, "%.*s", static_cast<int>(result.status().message().size()),
-                         result.status().message().data());
+  if (!result.ok())
+    Fail(kExitUsage, "%.*s", static_cast<int>(result.status().message().size()), result.status().message().data());
   return std::move(result).value();
 }
 
@@ -117,9 +117,7 @@ void NumberRanks(Run* run) {
   SetWho(run->group == 0 ? who : "group " + std::to_string(run->group) + " " + who);
 }
 
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Runs all threads; the calling one is thread 0.
 Outcome RunThreads(Run* run) {

@@ -15,7 +15,19 @@ namespace axccl::perf {
 namespace {
 
 // Long options without a letter.
-enum LongOnly { kRanks = 256, kRank, kMalloc, kShape, kList, kDim, kSplitDim, kConcatDim, kStrides, kOutStrides, kGroups };
+enum LongOnly {
+  kRanks = 256,
+  kRank,
+  kMalloc,
+  kShape,
+  kList,
+  kDim,
+  kSplitDim,
+  kConcatDim,
+  kStrides,
+  kOutStrides,
+  kGroups
+};
 
 const option kLongOptions[] = {
     {"nthreads", required_argument, nullptr, 't'},
@@ -118,8 +130,9 @@ Status RefuseUnlessZero(int letter, const char* what) {
 Status StoreName(int letter, int (*lookup)(const char*), int all, int* field) {
   int found = std::strcmp(optarg, "all") == 0 ? all : lookup(optarg);
   if (found < 0 && std::strcmp(optarg, "all") != 0) {
-    return BadValue(OptionName(letter), optarg, letter == 'o' ? "sum, prod, max, min, avg, mulsum or all"
-                                                              : "one of " + DataTypeNames() + " or all");
+    return BadValue(
+        OptionName(letter), optarg,
+        letter == 'o' ? "sum, prod, max, min, avg, mulsum or all" : "one of " + DataTypeNames() + " or all");
   }
   *field = found;
   return Status();
@@ -151,8 +164,9 @@ Status RefuseSecondShape(int letter, const ViewOptions& views) {
 Status StoreShape(int letter, ViewOptions* views) {
   Shape shape;
   AXCCL_RETURN_IF_ERROR(RefuseSecondShape(letter, *views));
-  AXCCL_RETURN_IF_ERROR(StoreParsed(letter, "a shape such as 64,512: sizes of at most 8 dimensions",
-                                    [](const char* text) { return ParseShape(text, ','); }, &shape));
+  AXCCL_RETURN_IF_ERROR(StoreParsed(
+      letter, "a shape such as 64,512: sizes of at most 8 dimensions",
+      [](const char* text) { return ParseShape(text, ','); }, &shape));
   views->shapes = {shape};
   return Status();
 }
@@ -161,28 +175,39 @@ Status ParseViewOption(int letter, ViewOptions* views) {
   const char* strides = "a list of strides in elements such as 1,64, one for each dimension";
   views->given = true;
   switch (letter) {
-    case kShape: return StoreShape(letter, views);
+    case kShape:
+      return StoreShape(letter, views);
     case kList:
       AXCCL_RETURN_IF_ERROR(RefuseSecondShape(letter, *views));
       views->is_list = true;
       return StoreParsed(letter, "a number of operands such as 200, or shapes such as 128x64,64,256x128", ParseList,
                          &views->shapes);
-    case kDim: return StoreDim(letter, &views->dim);
-    case kSplitDim: return StoreDim(letter, &views->split_dim);
-    case kConcatDim: return StoreDim(letter, &views->concat_dim);
-    case kStrides: return StoreParsed(letter, strides, ParseStrides, &views->strides);
-    case kOutStrides: return StoreParsed(letter, strides, ParseStrides, &views->out_strides);
-    default: return StoreParsed(letter, "lists of ranks such as [[0,1],[2,3]]", ParseGroups, &views->groups);
+    case kDim:
+      return StoreDim(letter, &views->dim);
+    case kSplitDim:
+      return StoreDim(letter, &views->split_dim);
+    case kConcatDim:
+      return StoreDim(letter, &views->concat_dim);
+    case kStrides:
+      return StoreParsed(letter, strides, ParseStrides, &views->strides);
+    case kOutStrides:
+      return StoreParsed(letter, strides, ParseStrides, &views->out_strides);
+    default:
+      return StoreParsed(letter, "lists of ranks such as [[0,1],[2,3]]", ParseGroups, &views->groups);
   }
 }
 
 Status ParseSizeOption(int letter, Options* o) {
   o->sizes_given = true;
   switch (letter) {
-    case 'b': return StoreSize(letter, &o->min_bytes);
-    case 'e': return StoreSize(letter, &o->max_bytes);
-    case 'i': return StoreSize(letter, &o->step_bytes);
-    default: return Store(letter, 0, LONG_MAX, &o->step_factor);
+    case 'b':
+      return StoreSize(letter, &o->min_bytes);
+    case 'e':
+      return StoreSize(letter, &o->max_bytes);
+    case 'i':
+      return StoreSize(letter, &o->step_bytes);
+    default:
+      return Store(letter, 0, LONG_MAX, &o->step_factor);
   }
 }
 
@@ -194,10 +219,15 @@ Status ParseLayoutOption(int letter, Options* o) {
 Status ParseOne(int letter, Options* o) {
   switch (letter) {
     case 't':
-    case 'g': return ParseLayoutOption(letter, o);
-    case kRanks: return Store(letter, 1, 1024, &o->ranks);
-    case kRank: return Store(letter, 0, 1023, &o->rank);
-    case kMalloc: o->malloc_buffers = true; return Status();
+    case 'g':
+      return ParseLayoutOption(letter, o);
+    case kRanks:
+      return Store(letter, 1, 1024, &o->ranks);
+    case kRank:
+      return Store(letter, 0, 1023, &o->rank);
+    case kMalloc:
+      o->malloc_buffers = true;
+      return Status();
     case kShape:
     case kList:
     case kDim:
@@ -205,37 +235,68 @@ Status ParseOne(int letter, Options* o) {
     case kConcatDim:
     case kStrides:
     case kOutStrides:
-    case kGroups: return ParseViewOption(letter, &o->views);
+    case kGroups:
+      return ParseViewOption(letter, &o->views);
     case 'b':
     case 'e':
     case 'i':
-    case 'f': return ParseSizeOption(letter, o);
-    case 'n': return Store(letter, 1, INT_MAX, &o->iterations);
-    case 'm': return Store(letter, 1, INT_MAX, &o->aggregate);
-    case 'w': return Store(letter, 0, INT_MAX, &o->warmup);
-    case 'N': return Store(letter, 0, INT_MAX, &o->cycles);
-    case 'p': return Store(letter, 0, 1, &o->parallel_init);
-    case 'c': return Store(letter, 0, INT_MAX, &o->checks);
-    case 'o': return StoreName(letter, FindOp, kAllOps, &o->op);
-    case 'd': return StoreName(letter, FindDataType, kAllTypes, &o->type);
-    case 'r': return Store(letter, -1, INT_MAX, &o->root);
-    case 'z': return Store(letter, 0, 3, &o->blocking);
-    case 'y': return Store(letter, 0, 1, &o->null_stream);
-    case 'T': return Store(letter, 0, 86400, &o->timeout_seconds);
-    case 'G': return RefuseUnlessZero(letter, "CUDA graphs");
-    case 'C': return Store(letter, 0, 1, &o->report_cpu_time);
-    case 'S': return Store(letter, 0, 1, &o->report_timestamps);
-    case 'J': o->json_path = optarg; return Status();
-    case 'a': return Store(letter, 0, 3, &o->average);
-    case 'R': return Store(letter, 0, 2, &o->registration);
-    case 'x': return Store(letter, 0, 2, &o->cta_policy);
-    case 'D': return RefuseUnlessZero(letter, "device kernels");
-    case 'V': { int unused; return Store(letter, 1, 128, &unused); }  // only shapes device kernels
-    case 'M': return Store(letter, 0, 1, &o->memory_report);
-    case 'u': return Store(letter, 0, 1 << 20, &o->unalign);
-    case 'I': return Store(letter, 0, 1, &o->per_iteration);
-    case 'K': return Store(letter, 0, INT_MAX, &o->per_iteration_skip);
-    default: return MakeStatus(Code::kInternalError, "option %d has no meaning", letter);
+    case 'f':
+      return ParseSizeOption(letter, o);
+    case 'n':
+      return Store(letter, 1, INT_MAX, &o->iterations);
+    case 'm':
+      return Store(letter, 1, INT_MAX, &o->aggregate);
+    case 'w':
+      return Store(letter, 0, INT_MAX, &o->warmup);
+    case 'N':
+      return Store(letter, 0, INT_MAX, &o->cycles);
+    case 'p':
+      return Store(letter, 0, 1, &o->parallel_init);
+    case 'c':
+      return Store(letter, 0, INT_MAX, &o->checks);
+    case 'o':
+      return StoreName(letter, FindOp, kAllOps, &o->op);
+    case 'd':
+      return StoreName(letter, FindDataType, kAllTypes, &o->type);
+    case 'r':
+      return Store(letter, -1, INT_MAX, &o->root);
+    case 'z':
+      return Store(letter, 0, 3, &o->blocking);
+    case 'y':
+      return Store(letter, 0, 1, &o->null_stream);
+    case 'T':
+      return Store(letter, 0, 86400, &o->timeout_seconds);
+    case 'G':
+      return RefuseUnlessZero(letter, "CUDA graphs");
+    case 'C':
+      return Store(letter, 0, 1, &o->report_cpu_time);
+    case 'S':
+      return Store(letter, 0, 1, &o->report_timestamps);
+    case 'J':
+      o->json_path = optarg;
+      return Status();
+    case 'a':
+      return Store(letter, 0, 3, &o->average);
+    case 'R':
+      return Store(letter, 0, 2, &o->registration);
+    case 'x':
+      return Store(letter, 0, 2, &o->cta_policy);
+    case 'D':
+      return RefuseUnlessZero(letter, "device kernels");
+    case 'V': {
+      int unused;
+      return Store(letter, 1, 128, &unused);
+    }  // only shapes device kernels
+    case 'M':
+      return Store(letter, 0, 1, &o->memory_report);
+    case 'u':
+      return Store(letter, 0, 1 << 20, &o->unalign);
+    case 'I':
+      return Store(letter, 0, 1, &o->per_iteration);
+    case 'K':
+      return Store(letter, 0, INT_MAX, &o->per_iteration_skip);
+    default:
+      return MakeStatus(Code::kInternalError, "option %d has no meaning", letter);
   }
 }
 
@@ -270,10 +331,20 @@ Result<size_t> ParseSize(const char* text) {
   double unit = 1;
   if (end != text && *end != '\0') {
     switch (*end++) {
-      case 'k': case 'K': unit = 1024.0; break;
-      case 'm': case 'M': unit = 1024.0 * 1024; break;
-      case 'g': case 'G': unit = 1024.0 * 1024 * 1024; break;
-      default: unit = -1;
+      case 'k':
+      case 'K':
+        unit = 1024.0;
+        break;
+      case 'm':
+      case 'M':
+        unit = 1024.0 * 1024;
+        break;
+      case 'g':
+      case 'G':
+        unit = 1024.0 * 1024 * 1024;
+        break;
+      default:
+        unit = -1;
     }
   }
   // 2^53 is where a double stops holding every whole number.
@@ -321,7 +392,8 @@ std::string UsageText(const std::string& program) {
     [-p,--parallel_init <0/1> every thread initializes its own ranks] (0)
     [-c,--check <check iteration count>] (1)
     [-o,--op <sum/prod/min/max/avg/mulsum/all>] (sum)
-    [-d,--datatype <)" + DataTypeNames() + R"(/all>] (float)
+    [-d,--datatype <)" +
+         DataTypeNames() + R"(/all>] (float)
     [-r,--root <root, -1=every rank>] (0)
     [-z,--blocking <0/1/2/3> 1=wait and barrier after each operation, 2=wait only, 3=wait and barrier after each
         iteration, barrier not counted] (0)

@@ -15,10 +15,10 @@ namespace axccl::perf {
 
 // -z: how far the host waits inside the timed loop.
 enum class Blocking {
-  kNone = 0,           // enqueue all, wait once at the end
-  kInnerBarrier = 1,   // wait and meet at a barrier after every operation
-  kInner = 2,          // wait after every operation: the latency of enqueue + synchronise
-  kOuterBarrier = 3,   // wait and meet after every -m operations; the barrier is not counted
+  kNone = 0,          // enqueue all, wait once at the end
+  kInnerBarrier = 1,  // wait and meet at a barrier after every operation
+  kInner = 2,         // wait after every operation: the latency of enqueue + synchronise
+  kOuterBarrier = 3,  // wait and meet after every -m operations; the barrier is not counted
 };
 
 // -a: what one time stands for when ranks measured different ones.
@@ -47,8 +47,8 @@ struct Options {
   int warmup = 1;
   int cycles = 1;  // -N, 0 = endless
   bool parallel_init = false;
-  int checks = 1;  // -c
-  int op = 0;      // index into the op names, or kAllOps
+  int checks = 1;          // -c
+  int op = 0;              // index into the op names, or kAllOps
   int type = ncclFloat32;  // ncclDataType_t, or kAllTypes
   int root = 0;            // or kAllRoots
   Blocking blocking = Blocking::kNone;

@@ -2,8 +2,8 @@
 //
 // The file lies in a directory of the user alone (0700, checked) and is created exclusively with mode 0600. Process 0
 // holds a lock on it until all have come; a file without that lock is the leftover of a run that died and counts for
-// nothing. Then the name is removed; the mapping and the empty directory stay. Others only ask whether the lock is held:
-// one that took it, for however short a time, would look like another run's process 0.
+// nothing. Then the name is removed; the mapping and the empty directory stay. Others only ask whether the lock is
+// held: one that took it, for however short a time, would look like another run's process 0.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -52,8 +52,10 @@ Result<int> OpenPrivateDirectory(const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
     close(fd);
-    return MakeStatus(Code::kInvalidUsage, "%s is not a directory of this user alone (mode 0700); remove it or point "
-                      "TMPDIR elsewhere", path.c_str());
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s is not a directory of this user alone (mode 0700); remove it or point "
+                      "TMPDIR elsewhere",
+                      path.c_str());
   }
   return fd;
 }
@@ -100,8 +102,10 @@ Result<int> Create(int directory, const std::string& name, size_t bytes) {
     if (errno != EEXIST) return SystemError(errno, "creating the rendezvous file %s", name.c_str());
     Descriptor old(openat(directory, name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
     if (old.get() >= 0 && IsLocked(old.get())) {
-      return MakeStatus(Code::kInvalidUsage, "another run of this job is meeting under the rendezvous file %s; start "
-                        "one at a time", name.c_str());
+      return MakeStatus(Code::kInvalidUsage,
+                        "another run of this job is meeting under the rendezvous file %s; start "
+                        "one at a time",
+                        name.c_str());
     }
     unlinkat(directory, name.c_str(), 0);
   }
@@ -120,8 +124,10 @@ Result<std::unique_ptr<SharedPage>> TryJoin(int directory, const std::string& na
   if (fstat(file.get(), &info) != 0) return SystemError(errno, "fstat of the rendezvous file %s", name.c_str());
   if (info.st_size == 0) return not_yet;
   if (static_cast<size_t>(info.st_size) != SharedPage::BytesNeeded(processes, threads)) {
-    return MakeStatus(Code::kInvalidUsage, "process 0 of the run was started for other numbers than %d processes with "
-                      "%d threads in all; start all with the same options", processes, threads);
+    return MakeStatus(Code::kInvalidUsage,
+                      "process 0 of the run was started for other numbers than %d processes with "
+                      "%d threads in all; start all with the same options",
+                      processes, threads);
   }
   return SharedPage::MapFile(file.get(), processes, threads, false);
 }
@@ -133,8 +139,10 @@ Result<std::unique_ptr<SharedPage>> Join(int directory, const std::string& name,
     if (page.ok() || page.status().code() != Code::kInProgress) return page;
     nanosleep(&pause, nullptr);
   }
-  return MakeStatus(Code::kTimeout, "process 0 of the run did not come to %s/%s within %d s; do all processes run on "
-                    "this machine with the same TMPDIR?", DirectoryName().c_str(), name.c_str(), kPatienceSeconds);
+  return MakeStatus(Code::kTimeout,
+                    "process 0 of the run did not come to %s/%s within %d s; do all processes run on "
+                    "this machine with the same TMPDIR?",
+                    DirectoryName().c_str(), name.c_str(), kPatienceSeconds);
 }
 
 }  // namespace

@@ -121,10 +121,11 @@ void Report::Start() {
   std::printf("# nccl-tests version %s nccl-headers=%d nccl-library=%d\n", kVersion, NCCL_VERSION_CODE,
               library_version_);
   std::printf("# Collective test starting: %s\n", ProgramName().c_str());
-  std::printf("# nThread %d nGpus %d minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: %d agg iters: %d "
-              "validation: %d graph: 0 unalign: %zu\n", o.threads, o.ranks_per_thread, o.min_bytes, o.max_bytes,
-              by_factor ? o.step_factor : o.step_bytes, by_factor ? "factor" : "bytes", o.warmup, o.iterations,
-              o.aggregate, o.checks, o.unalign);
+  std::printf(
+      "# nThread %d nGpus %d minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: %d agg iters: %d "
+      "validation: %d graph: 0 unalign: %zu\n",
+      o.threads, o.ranks_per_thread, o.min_bytes, o.max_bytes, by_factor ? o.step_factor : o.step_bytes,
+      by_factor ? "factor" : "bytes", o.warmup, o.iterations, o.aggregate, o.checks, o.unalign);
   const char* blocking[] = {"", "wait and barrier after each inner iteration (-m)",
                             "wait after each inner iteration (-m), no barrier",
                             "wait and barrier after each outer iteration (-n); time excludes barrier"};
@@ -132,8 +133,9 @@ void Report::Start() {
     std::printf("# Blocking Enabled: %s \n", blocking[static_cast<int>(o.blocking)]);
   }
   if (o.per_iteration) {
-    std::printf("# Per-Iteration Report: host clock, wait after each iteration; i_* uses max over process rows%s \n",
-                o.per_iteration_skip ? Format("; summary skips first %d iterations", o.per_iteration_skip).c_str() : "");
+    std::printf(
+        "# Per-Iteration Report: host clock, wait after each iteration; i_* uses max over process rows%s \n",
+        o.per_iteration_skip ? Format("; summary skips first %d iterations", o.per_iteration_skip).c_str() : "");
   }
   if (o.parallel_init) std::printf("# Parallel Init Enabled: threads call into NcclInitRank concurrently \n");
   if (o.views.given) std::printf("# Views: %s \n", ViewText(o.views).c_str());
@@ -228,9 +230,10 @@ void Report::TableHeader() {
     units += Format("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
     if (options_.per_iteration) units += Format("  %7s  %7s  %7s  %7s", "(us)", "(us)", "(us)", "(%)");
   }
-  const char* titles = options_.per_iteration
-      ? "              out-of-place (+ per-iteration)                                in-place (+ per-iteration)"
-      : "           out-of-place                       in-place          ";
+  const char* titles =
+      options_.per_iteration
+          ? "              out-of-place (+ per-iteration)                                in-place (+ per-iteration)"
+          : "           out-of-place                       in-place          ";
   std::printf("#\n# %10s  %12s  %8s  %6s  %6s%s\n", "", "", "", "", "", titles);
   std::printf("# %10s  %12s  %8s  %6s  %6s%s%s %*s\n", "size", "count", "type", "redop", "root", columns[0].c_str(),
               columns[1].c_str(), stamps ? 19 : 0, stamps ? "timestamp" : "");

@@ -104,18 +104,17 @@ Result<std::unique_ptr<SharedPage>> SharedPage::MapFile(int fd, int processes, i
   } else if (h->ready.load(std::memory_order_acquire) != kReady) {
     return MakeStatus(Code::kInProgress, "the shared page is not initialised yet");
   } else if (h->processes != processes || h->meetings[1].participants != static_cast<uint32_t>(threads)) {
-    return MakeStatus(Code::kInvalidUsage, "the run has %d processes with %u threads in all, this process was told %d "
-                      "and %d; start all with the same options", h->processes, h->meetings[1].participants, processes,
-                      threads);
+    return MakeStatus(Code::kInvalidUsage,
+                      "the run has %d processes with %u threads in all, this process was told %d "
+                      "and %d; start all with the same options",
+                      h->processes, h->meetings[1].participants, processes, threads);
   }
   return page;
 }
 
 SharedPage::~SharedPage() { munmap(base_, bytes_); }
 
-void SharedPage::Register(int process, pid_t pid) {
-  header()->pids[process].store(pid, std::memory_order_release);
-}
+void SharedPage::Register(int process, pid_t pid) { header()->pids[process].store(pid, std::memory_order_release); }
 
 void SharedPage::Meet(Room room, int participant, const void* mine, size_t bytes, void* all) {
   Meeting* meeting = &header()->meetings[static_cast<int>(room)];

@@ -39,14 +39,20 @@ Result<int> SplitGroup(const char* mask, const char* rule, int process) {
     if (behind == nullptr || !ParseOperand(behind, &value)) continue;
     if ((*r.sign == '%' || *r.sign == '/') && value == 0) break;
     switch (*r.sign) {
-      case '&': return process & static_cast<int>(value);
-      case '|': return process | static_cast<int>(value);
-      case '%': return process % static_cast<int>(value);
-      default: return process / static_cast<int>(value);
+      case '&':
+        return process & static_cast<int>(value);
+      case '|':
+        return process | static_cast<int>(value);
+      case '%':
+        return process % static_cast<int>(value);
+      default:
+        return process / static_cast<int>(value);
     }
   }
-  return MakeStatus(Code::kInvalidArgument, "NCCL_TESTS_SPLIT '%s' is not AND, OR, MOD or DIV (or & | %% /) with a "
-                    "number", rule);
+  return MakeStatus(Code::kInvalidArgument,
+                    "NCCL_TESTS_SPLIT '%s' is not AND, OR, MOD or DIV (or & | %% /) with a "
+                    "number",
+                    rule);
 }
 
 }  // namespace axccl::perf

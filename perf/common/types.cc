@@ -11,9 +11,9 @@ namespace {
 const char* const kTypeNames[kNumDataTypes] = {"int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
                                                "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
 const NumberFormat kFormats[kNumDataTypes] = {
-    {false, true, 8, 0, 0},  {false, false, 8, 0, 0},  {false, true, 32, 0, 0}, {false, false, 32, 0, 0},
-    {false, true, 64, 0, 0}, {false, false, 64, 0, 0}, {true, true, 16, 5, 10}, {true, true, 32, 8, 23},
-    {true, true, 64, 11, 52}, {true, true, 16, 8, 7},  {true, true, 8, 4, 3},   {true, true, 8, 5, 2}};
+    {false, true, 8, 0, 0},   {false, false, 8, 0, 0},  {false, true, 32, 0, 0}, {false, false, 32, 0, 0},
+    {false, true, 64, 0, 0},  {false, false, 64, 0, 0}, {true, true, 16, 5, 10}, {true, true, 32, 8, 23},
+    {true, true, 64, 11, 52}, {true, true, 16, 8, 7},   {true, true, 8, 4, 3},   {true, true, 8, 5, 2}};
 const char* const kOpNames[kNumOps] = {"sum", "prod", "max", "min", "avg", "mulsum"};
 
 int Find(const char* const* names, int count, const char* name) {

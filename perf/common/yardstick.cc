@@ -21,9 +21,10 @@ YardstickTask ParseYardstick(int argc, char** argv, const std::string& what) {
   SetProgramName(argv[0]);
   YardstickTask task;
   if (argc < 2 || std::strcmp(argv[1], "-h") == 0 || std::strcmp(argv[1], "--help") == 0) {
-    std::printf("USAGE: %s COLLECTIVE [-b min] [-e max] [-i step | -f factor] [-n iterations] [-w warm-up] [--ranks N] "
-                "[-J file]\n%s\nCOLLECTIVE: %s. Type float, reduction sum.\n", ProgramName().c_str(), what.c_str(),
-                RuleNames().c_str());
+    std::printf(
+        "USAGE: %s COLLECTIVE [-b min] [-e max] [-i step | -f factor] [-n iterations] [-w warm-up] [--ranks N] "
+        "[-J file]\n%s\nCOLLECTIVE: %s. Type float, reduction sum.\n",
+        ProgramName().c_str(), what.c_str(), RuleNames().c_str());
     std::exit(argc < 2 ? kExitUsage : kExitOk);
   }
   task.rule = FindRule(argv[1]);

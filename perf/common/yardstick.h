@@ -2,7 +2,8 @@
 // sizes, and a table with JSON that perf/compare reads.
 //
 // The element type is float and the reduction sum. Of the perf options they use -b -e -i -f -n -w -J --ranks, mpi_perf
-// also -I, -N and, of all_gather, --shape, --dim and -d; they ignore the others. One object in the process that reports. Not thread-safe.
+// also -I, -N and, of all_gather, --shape, --dim and -d; they ignore the others. One object in the process that
+// reports. Not thread-safe.
 #pragma once
 
 #include <cstdio>

@@ -19,9 +19,7 @@
 namespace axccl::perf {
 namespace {
 
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // An input and an output buffer of every rank.
 struct Buffers {
@@ -66,8 +64,9 @@ Time Measure(Exchange* exchange, const std::vector<Job>& jobs, Way way, int warm
 }
 
 int FloorMain(int argc, char** argv) {
-  YardstickTask task = ParseYardstick(argc, argv, "What the memory system allows: every input byte read once, every "
-                                                  "output byte written once.");
+  YardstickTask task = ParseYardstick(argc, argv,
+                                      "What the memory system allows: every input byte read once, every "
+                                      "output byte written once.");
   int ranks = task.options.ranks > 0 ? task.options.ranks : 2;
   if (ranks > 64) Fail(kExitUsage, "option --ranks %d: at most 64", ranks);
   std::vector<YardstickSize> sizes = SizesOf(task, ranks);

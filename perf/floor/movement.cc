@@ -34,9 +34,14 @@ void RepMovsb(char* to, const char* from, size_t bytes) {
 
 void CopyBlock(char* to, const char* from, size_t bytes, Way way, SumFunction sum) {
   switch (way) {
-    case Way::kBlockMemcpy: std::memcpy(to, from, bytes); break;
-    case Way::kBlockRepMovsb: RepMovsb(to, from, bytes); break;
-    default: sum(&from, 1, &to, 1, bytes, true);
+    case Way::kBlockMemcpy:
+      std::memcpy(to, from, bytes);
+      break;
+    case Way::kBlockRepMovsb:
+      RepMovsb(to, from, bytes);
+      break;
+    default:
+      sum(&from, 1, &to, 1, bytes, true);
   }
 }
 

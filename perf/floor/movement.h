@@ -8,11 +8,11 @@
 namespace axccl::perf {
 
 enum class Way {
-  kLoop = 0,            // vector loads and plain stores
-  kStream = 1,          // vector loads and non-temporal stores
-  kBlockMemcpy = 2,     // cache-sized blocks, memcpy to every destination
-  kBlockRepMovsb = 3,   // the same with rep movsb
-  kBlockStream = 4,     // the same with non-temporal stores, one destination after the other
+  kLoop = 0,           // vector loads and plain stores
+  kStream = 1,         // vector loads and non-temporal stores
+  kBlockMemcpy = 2,    // cache-sized blocks, memcpy to every destination
+  kBlockRepMovsb = 3,  // the same with rep movsb
+  kBlockStream = 4,    // the same with non-temporal stores, one destination after the other
   kNumWays = 5
 };
 const char* WayName(Way way);

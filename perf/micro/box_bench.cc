@@ -122,15 +122,11 @@ void RegisterRuns(size_t bytes, const std::string& size) {
   const Pattern scatter = {{rows, kRun / kElement}, kStrides, nullptr, kElement};
   const std::string end = "/" + std::to_string(kRun) + "B/" + size;
   Register("gather" + end, [=](auto& state) { CopyBench(state, gather, false, false); });
-  Register("gather/floor" + end,
-           [=](auto& state) { FloorBench(state, PlainRuns<kRun, kRun, 2 * kRun>, bytes); });
-  Register("gather/floor_avx2" + end,
-           [=](auto& state) { FloorBench(state, WideRuns<kRun, kRun, 2 * kRun>, bytes); });
+  Register("gather/floor" + end, [=](auto& state) { FloorBench(state, PlainRuns<kRun, kRun, 2 * kRun>, bytes); });
+  Register("gather/floor_avx2" + end, [=](auto& state) { FloorBench(state, WideRuns<kRun, kRun, 2 * kRun>, bytes); });
   Register("scatter" + end, [=](auto& state) { CopyBench(state, scatter, false, false); });
-  Register("scatter/floor" + end,
-           [=](auto& state) { FloorBench(state, PlainRuns<kRun, 2 * kRun, kRun>, bytes); });
-  Register("scatter/floor_avx2" + end,
-           [=](auto& state) { FloorBench(state, WideRuns<kRun, 2 * kRun, kRun>, bytes); });
+  Register("scatter/floor" + end, [=](auto& state) { FloorBench(state, PlainRuns<kRun, 2 * kRun, kRun>, bytes); });
+  Register("scatter/floor_avx2" + end, [=](auto& state) { FloorBench(state, WideRuns<kRun, 2 * kRun, kRun>, bytes); });
   if (bytes == kLarge) {
     Register("gather/tiles" + end, [=](auto& state) { CopyBench(state, gather, true, false); });
     Register("gather/nt" + end, [=](auto& state) { CopyBench(state, gather, false, true); });
@@ -169,12 +165,9 @@ void RegisterTranspose(const std::string& type, DataType data_type) {
   Register(name + "/tiles/nt", [=](auto& state) { CopyBench(state, reading, true, true); });
   Register(name + "/tiles/to_strided", [=](auto& state) { CopyBench(state, writing, true, false); });
   Register(name + "/reduce", [=](auto& state) { ReduceBench(state, reading, data_type); });
-  Register(name + "/floor/whole", [=](auto& state) {
-    FloorBench(state, PlainTranspose<Word, kN>, kBytes);
-  });
+  Register(name + "/floor/whole", [=](auto& state) { FloorBench(state, PlainTranspose<Word, kN>, kBytes); });
   Register(name + "/floor/8", [=](auto& state) { FloorBench(state, PlainTranspose<Word, 8>, kBytes); });
-  Register(name + "/floor/32",
-           [=](auto& state) { FloorBench(state, PlainTranspose<Word, 32>, kBytes); });
+  Register(name + "/floor/32", [=](auto& state) { FloorBench(state, PlainTranspose<Word, 32>, kBytes); });
 }
 
 // One rank's part of an all_gather in dimension 1: rows of 16 KiB side by side with another rank's.
@@ -188,8 +181,7 @@ void RegisterRows() {
   Register("rows/16KiB/tiles", [=](auto& state) { CopyBench(state, rows, true, false); });
   Register("rows/16KiB/nt", [=](auto& state) { CopyBench(state, rows, false, true); });
   Register("rows/16KiB/tiles/nt", [=](auto& state) { CopyBench(state, rows, true, true); });
-  Register("rows/16KiB/floor",
-           [=](auto& state) { FloorBench(state, PlainRuns<16384, 32768, 16384>, kBytes); });
+  Register("rows/16KiB/floor", [=](auto& state) { FloorBench(state, PlainRuns<16384, 32768, 16384>, kBytes); });
 }
 
 // What a call costs beside the bytes.

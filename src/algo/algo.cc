@@ -29,7 +29,7 @@ struct Family {
 
 constexpr Family kFamilies[] = {
     {"bruck", Bruck}, {kDirect, Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise}, {kPull, Pull},
-    {"push", Push},   {"rhd", Rhd},       {"tree", Tree},       {"twoshot", Twoshot},
+    {"push", Push},   {"rhd", Rhd},      {"tree", Tree},       {"twoshot", Twoshot},
 };
 constexpr std::string_view kRing = "ring";
 
@@ -69,8 +69,10 @@ Status CheckArguments(const Contract& c, std::string_view algorithm, int lanes, 
   }
   for (size_t i = 0; i < only.size(); ++i) {
     if (only[i] < (i == 0 ? 0 : only[i - 1] + 1) || only[i] >= c.ranks)
-      return MakeStatus(Code::kInvalidArgument, "Generate(%s): the program of rank %d is asked for; must be ranks of the %d, "
-                        "in ascending order", kind, only[i], c.ranks);
+      return MakeStatus(Code::kInvalidArgument,
+                        "Generate(%s): the program of rank %d is asked for; must be ranks of the %d, "
+                        "in ascending order",
+                        kind, only[i], c.ranks);
   }
   if (c.kind == Kind::kSendRecv && c.ranks != 2) {
     return MakeStatus(Code::kInvalidArgument, "Generate(%s): %d ranks; must be 2, the sender and the receiver", kind,
@@ -154,10 +156,11 @@ Result<plan::Schedule> Generate(const Contract& contract, std::string_view algor
   AXCCL_RETURN_IF_ERROR(CheckArguments(contract, algorithm, lanes, placement, only));
   const auto& known = Algorithms(contract.kind, placement);
   if (std::find(known.begin(), known.end(), algorithm) == known.end()) {
-    return MakeStatus(Code::kInvalidArgument, "Generate(%s): no algorithm '%.*s' for this kind%s; there is %s",
-                      plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data(),
-                      IsHierarchical(algorithm) ? " and placement (it takes several machines, one of several ranks)" : "",
-                      Join(known, ", ").c_str());
+    return MakeStatus(
+        Code::kInvalidArgument, "Generate(%s): no algorithm '%.*s' for this kind%s; there is %s",
+        plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data(),
+        IsHierarchical(algorithm) ? " and placement (it takes several machines, one of several ranks)" : "",
+        Join(known, ", ").c_str());
   }
   if (contract.ranks == 1) return Alone(contract, algorithm, lanes);
   if (IsHierarchical(algorithm)) return Hierarchical(contract, algorithm, placement, lanes, only);

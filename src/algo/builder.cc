@@ -30,7 +30,7 @@ struct SlotUsers {
 // Who writes and who reads each slot, by (owner, slot).
 std::map<std::pair<int, int>, SlotUsers> CollectSlotUsers(const std::vector<Lane>& program) {
   std::map<std::pair<int, int>, SlotUsers> users;
-  const auto each = [&](const std::vector<Operand>& operands, int rank, std::set<int> SlotUsers::* role) {
+  const auto each = [&](const std::vector<Operand>& operands, int rank, std::set<int> SlotUsers::*role) {
     for (const Operand& o : operands) {
       if (o.buffer != plan::Buffer::kScratch) continue;
       for (int i = 0; i < o.parts; ++i) (users[{o.rank, o.part + i}].*role).insert(rank);
@@ -95,7 +95,11 @@ bool AllContainAll(const std::vector<RankSet>& sets) {
 }
 
 Builder::Builder(const plan::Contract& contract, std::string_view algorithm, int parts, std::span<const int> only)
-    : contract_(contract), algorithm_(algorithm), parts_(parts), programmed_(only.begin(), only.end()), program_(contract.ranks) {
+    : contract_(contract),
+      algorithm_(algorithm),
+      parts_(parts),
+      programmed_(only.begin(), only.end()),
+      program_(contract.ranks) {
   if (!programmed_.empty()) return;
   programmed_.resize(static_cast<size_t>(contract.ranks));
   std::iota(programmed_.begin(), programmed_.end(), 0);

@@ -52,8 +52,7 @@ class Builder {
   int Shift(int rank, int step) const { return ((rank + step) % ranks() + ranks()) % ranks(); }
 
   void Copy(int rank, std::vector<plan::Operand> dst, plan::Operand src, State state = State::kPartial);
-  void Reduce(int rank, std::vector<plan::Operand> dst, std::vector<plan::Operand> src,
-              State state = State::kPartial);
+  void Reduce(int rank, std::vector<plan::Operand> dst, std::vector<plan::Operand> src, State state = State::kPartial);
   void Signal(int rank, int peer, int endpoint = 0);
   void Wait(int rank, int source, int endpoint = 0, int value = 1);
   // Waits for the same value of every other rank, in ascending order.
@@ -68,8 +67,8 @@ class Builder {
   // slot that another rank reads and nothing in the turn tells the writer that the reader has begun it, the reader
   // signals the writer as its first operation and the writer waits for that as its last. So when a writer begins turn
   // t + 1 the reader has left turn t - 1, whose copy of the slot turn t + 1 writes, and the writer may run one turn
-  // ahead of the reader. Credits follow from the programs of all ranks: a pattern that is written for some of them alone
-  // has to be one that needs none.
+  // ahead of the reader. Credits follow from the programs of all ranks: a pattern that is written for some of them
+  // alone has to be one that needs none.
   plan::Schedule Build(int lanes);
   // For schedules that differ between lanes: the program written so far becomes the next lane of `schedule`, and the
   // builder is empty again. No credits. Seal() completes the schedule.

@@ -1,20 +1,21 @@
 // Direct: data goes from the user's input to the user's output in one operation, whoever owns the two.
 //
 // A first exchange of signals tells every rank that all buffers are ready (and carries their addresses), a last one
-// that nobody touches them any more. The closing exchange names only the ranks whose buffers were touched. One turn, hence
-// no credits.
+// that nobody touches them any more. The closing exchange names only the ranks whose buffers were touched. One turn,
+// hence no credits.
 //
-// In "direct" each byte is read once from every input that holds it and written once to every output that wants it, whoever
-// does it: the least the memory system can do, with the work split evenly. That takes ranks that write into each other's
-// outputs, and an owner that gives up must see to it that nobody is in the middle of that (exec/operation_leave.cc).
+// In "direct" each byte is read once from every input that holds it and written once to every output that wants it,
+// whoever does it: the least the memory system can do, with the work split evenly. That takes ranks that write into
+// each other's outputs, and an owner that gives up must see to it that nobody is in the middle of that
+// (exec/operation_leave.cc).
 //
-// In "pull" a rank writes nothing but its own output. It is for memory that is only read, by system call: an owner could not
-// take that back. An all-reduce takes a second step for it, in which a rank reads what the others have reduced, and where one
-// rank alone gets anything that one does the work. It also serves where blocks lie side by side in short runs: no cache
-// line of an output is written by two ranks.
+// In "pull" a rank writes nothing but its own output. It is for memory that is only read, by system call: an owner
+// could not take that back. An all-reduce takes a second step for it, in which a rank reads what the others have
+// reduced, and where one rank alone gets anything that one does the work. It also serves where blocks lie side by side
+// in short runs: no cache line of an output is written by two ranks.
 //
-// An all-to-all, a reduce-scatter and a scatter are pulled in "direct". In "push" a rank reads its own input, whole pages of
-// it in order, where its blocks are rows side by side; in a reduce-scatter it reduces its part of all blocks.
+// An all-to-all, a reduce-scatter and a scatter are pulled in "direct". In "push" a rank reads its own input, whole
+// pages of it in order, where its blocks are rows side by side; in a reduce-scatter it reduces its part of all blocks.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -28,8 +29,8 @@ namespace {
 
 // Endpoints. kOpen carries the prologue and, as its further signals, all other exchanges between all ranks.
 constexpr int kOpen = 0;
-constexpr int kRelease = 1;   // token: lane 0 has heard of every peer
-constexpr int kToRoot = 2;    // closing, where only the root's buffers were touched
+constexpr int kRelease = 1;  // token: lane 0 has heard of every peer
+constexpr int kToRoot = 2;   // closing, where only the root's buffers were touched
 
 enum class Style : uint8_t { kDirect, kPull, kPush };
 
@@ -50,9 +51,12 @@ int Parts(const Contract& c, Style style) {
   switch (c.kind) {
     case Kind::kAllReduce:
     case Kind::kReduce:
-    case Kind::kBroadcast: return c.ranks;
-    case Kind::kSendRecv: return 2;
-    default: return 1;
+    case Kind::kBroadcast:
+      return c.ranks;
+    case Kind::kSendRecv:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -120,7 +124,8 @@ void PullBlocks(Strand* s) {
 void Pull(Strand* s) {
   const int r = s->r, root = Root(s->c);
   switch (s->c.kind) {
-    case Kind::kAllReduce: return PullAllReduce(s);
+    case Kind::kAllReduce:
+      return PullAllReduce(s);
     case Kind::kAllGather:
       PullBlocks(s);
       return Exchange(s);
@@ -157,11 +162,21 @@ void Direct(Strand* s) {
   Builder* const b = s->b;
   const int r = s->r, root = Root(s->c);
   switch (s->c.kind) {
-    case Kind::kAllReduce: b->Reduce(r, AllOutputs(*b, 0, r), AllInputs(*b, 0, r), State::kFinal); break;
-    case Kind::kReduce: b->Reduce(r, {Out(root, 0, r)}, AllInputs(*b, 0, r), State::kFinal); break;
-    case Kind::kReduceScatter: b->Reduce(r, {Out(r)}, AllInputs(*b, r, 0), State::kFinal); break;
-    case Kind::kBroadcast: b->Copy(r, AllOutputs(*b, 0, r), In(root, 0, r)); break;
-    case Kind::kAllGather: b->Copy(r, AllOutputs(*b, r, 0), In(r)); break;
+    case Kind::kAllReduce:
+      b->Reduce(r, AllOutputs(*b, 0, r), AllInputs(*b, 0, r), State::kFinal);
+      break;
+    case Kind::kReduce:
+      b->Reduce(r, {Out(root, 0, r)}, AllInputs(*b, 0, r), State::kFinal);
+      break;
+    case Kind::kReduceScatter:
+      b->Reduce(r, {Out(r)}, AllInputs(*b, r, 0), State::kFinal);
+      break;
+    case Kind::kBroadcast:
+      b->Copy(r, AllOutputs(*b, 0, r), In(root, 0, r));
+      break;
+    case Kind::kAllGather:
+      b->Copy(r, AllOutputs(*b, r, 0), In(r));
+      break;
     case Kind::kAllToAll:
       // Pulled, so that what this rank uses next is in its own cache.
       for (int step = 0; step < b->ranks(); ++step) {
@@ -178,7 +193,8 @@ void Direct(Strand* s) {
     case Kind::kSendRecv:  // the sender pushes half, the receiver pulls half
       b->Copy(r, {Out(1, 0, r)}, In(0, 0, r));
       break;
-    case Kind::kBarrier: break;
+    case Kind::kBarrier:
+      break;
   }
   Exchange(s);
 }

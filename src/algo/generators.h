@@ -1,6 +1,6 @@
 // The generators behind Generate(), one family a file. Each takes a contract of two or more ranks whose kind algo.cc
-// lists for it, and is a pure function of its arguments. Those that are told `only` write the program of these ranks alone
-// where the kind has no root: then what ranks do needs no credits (builder.h), and follows from a rank's number.
+// lists for it, and is a pure function of its arguments. Those that are told `only` write the program of these ranks
+// alone where the kind has no root: then what ranks do needs no credits (builder.h), and follows from a rank's number.
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@ namespace axccl::algo {
 plan::Schedule Bruck(const plan::Contract& contract, int lanes);
 plan::Schedule Direct(const plan::Contract& contract, int lanes);
 // For placements that have levels: one of HierarchicalAlgorithms().
-plan::Schedule Hierarchical(const plan::Contract& contract, std::string_view algorithm, const plan::Placement& placement,
-                            int lanes, std::span<const int> only);
+plan::Schedule Hierarchical(const plan::Contract& contract, std::string_view algorithm,
+                            const plan::Placement& placement, int lanes, std::span<const int> only);
 plan::Schedule Oneshot(const plan::Contract& contract, int lanes);
 plan::Schedule Pairwise(const plan::Contract& contract, int lanes);
 plan::Schedule Pull(const plan::Contract& contract, int lanes);

@@ -1,18 +1,18 @@
-// Hierarchical: what crosses between machines is folded before it leaves and spread after it arrives by ranks that share
-// memory (levels.h). The algorithms differ in what is done between the machines; those that make few messages of it pay
-// where machines are many, or data is little.
+// Hierarchical: what crosses between machines is folded before it leaves and spread after it arrives by ranks that
+// share memory (levels.h). The algorithms differ in what is done between the machines; those that make few messages of
+// it pay where machines are many, or data is little.
 //
-//                          all_reduce   all_gather  reduce_scatter  broadcast, reduce  all_to_all, barrier  gather, scatter
-//   hierarchical           direct       direct      direct          chain              direct               direct
-//   hierarchical_ring      ring         ring        ring
-//   hierarchical_tree      two trees                                two trees
-//   hierarchical_rhd       doubling                 doubling
-//   hierarchical_bruck     by gather    doubling                                       logarithmic
-//   hierarchical_leader    by gather, of one rank a machine
+//                        all_reduce  all_gather  reduce_scatter  broadcast, reduce  all_to_all, barrier  the others
+//   hierarchical         direct      direct      direct          chain              direct               direct
+//   hierarchical_ring    ring        ring        ring
+//   hierarchical_tree    two trees                               two trees
+//   hierarchical_rhd     doubling                doubling
+//   hierarchical_bruck   by gather   doubling                                       logarithmic
+//   hierarchical_leader  by gather, of one rank a machine
 //
 // What is left out would be one of the others under another name: chains are the ring of broadcast and reduce, Bruck's
-// all-gather is the doubling half of recursive halving and doubling. Gather and scatter are bound by the root's link, which
-// trees do not relieve.
+// all-gather is the doubling half of recursive halving and doubling. Gather and scatter are bound by the root's link,
+// which trees do not relieve.
 #include "src/algo/hierarchical.h"
 
 #include "src/algo/generators.h"

@@ -1,5 +1,5 @@
-// The forms of hierarchical schedules: what happens between machines. hierarchical.cc says which form is which algorithm
-// of which kind, and each form's file what it is good for.
+// The forms of hierarchical schedules: what happens between machines. hierarchical.cc says which form is which
+// algorithm of which kind, and each form's file what it is good for.
 #pragma once
 
 #include <span>

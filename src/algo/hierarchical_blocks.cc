@@ -1,11 +1,11 @@
 // Between machines, what folds nothing and repeats nothing: all-to-all, gather and scatter; and the barrier.
 //
-//   direct       each rank's blocks for another are put beside those of its machine and go there in one message, which is a
-//                message for every rank elsewhere. Gather and scatter make one message of all blocks of a machine.
-//   logarithmic  all-to-all and barrier in as many rounds: in round j every machine sends to the one 2^j places on what has
-//                this bit in its distance. A block crosses once for each bit, so this is for small ones on many machines.
-//                (J. Bruck et al., IEEE TPDS 8(11), 1997; D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier
-//                synchronization", IJPP 17(1), 1988.)
+//   direct       each rank's blocks for another are put beside those of its machine and go there in one message, which
+//                is a message for every rank elsewhere. Gather and scatter make one message of all blocks of a machine.
+//   logarithmic  all-to-all and barrier in as many rounds: in round j every machine sends to the one 2^j places on what
+//                has this bit in its distance. A block crosses once for each bit, so this is for small ones on many
+//                machines. (J. Bruck et al., IEEE TPDS 8(11), 1997; D. Hensgen, R. Finkel, U. Manber, "Two algorithms
+//                for barrier synchronization", IJPP 17(1), 1988.)
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -166,7 +166,8 @@ void Gather(const Levels& levels, Builder* b, int root) {
   }
 }
 
-// Slot 1 + q of a leader has the block of rank q, and slot 0 of a rank its own. The root has those of its machine itself.
+// Slot 1 + q of a leader has the block of rank q, and slot 0 of a rank its own. The root has those of its machine
+// itself.
 void Scatter(const Levels& levels, Builder* b, int root) {
   const int root_machine = levels.MachineOf(root);
   for (const int r : b->programmed()) {
@@ -214,7 +215,8 @@ void Barrier(const Levels& levels, Builder* b, Messages messages) {
       w.Signal(levels.Leader(levels.Machine(machine, skip)));
       if (!direct) w.Wait(levels.Leader(levels.Machine(machine, -skip)));
     }
-    for (int skip = 1; direct && skip < levels.machines(); ++skip) w.Wait(levels.Leader(levels.Machine(machine, -skip)));
+    for (int skip = 1; direct && skip < levels.machines(); ++skip)
+      w.Wait(levels.Leader(levels.Machine(machine, -skip)));
     w.SignalPeers();
   }
 }
@@ -233,9 +235,15 @@ plan::Schedule ExchangeBlocks(const Form& form, Messages messages) {
   const Levels levels(form.placement, direct ? Carriers::kAll : Carriers::kRails);
   Builder b(form.contract, form.algorithm, 1, form.only);
   switch (form.contract.kind) {
-    case Kind::kGather: Gather(levels, &b, form.contract.root); break;
-    case Kind::kScatter: Scatter(levels, &b, form.contract.root); break;
-    case Kind::kBarrier: Barrier(levels, &b, messages); break;
+    case Kind::kGather:
+      Gather(levels, &b, form.contract.root);
+      break;
+    case Kind::kScatter:
+      Scatter(levels, &b, form.contract.root);
+      break;
+    case Kind::kBarrier:
+      Barrier(levels, &b, messages);
+      break;
     default:
       if (direct) {
         AllToAll(levels, &b);

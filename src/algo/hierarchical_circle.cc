@@ -4,23 +4,24 @@
 // machines at distances [first, last) after itself: that sender has them at distances [first - skip, last - skip), from
 // the rounds before. Each distance comes in one round, so every byte reaches a machine once whatever the rounds are:
 //
-//   direct   skip s brings distance s, and nothing is passed on: two hops in all and the fewest waits, but a message for
-//            every machine. Best for few machines, and where bytes matter more than messages.
+//   direct   skip s brings distance s, and nothing is passed on: two hops in all and the fewest waits, but a message
+//            for every machine. Best for few machines, and where bytes matter more than messages.
 //   ring     skip 1, machines - 1 times: each rank has two neighbours, so that links elsewhere need not exist; a step a
 //            machine.
 //   doubling skip 2^j brings distances [2^j, 2^(j+1)): a logarithmic number of rounds, for any number of machines. Best
 //            where messages are dear. (J. Bruck et al., IEEE TPDS 8(11), 1997.)
 //
-// A reduce-scatter is the same run backwards: a machine sends its partial fold for the machine at distance d to where the
-// all-gather would have had that machine's block from, with all that others have sent it for d till then folded in at
-// once, so that no partial fold is written that nobody else reads. An all-reduce is the one, then the other. Unlike
+// A reduce-scatter is the same run backwards: a machine sends its partial fold for the machine at distance d to where
+// the all-gather would have had that machine's block from, with all that others have sent it for d till then folded in
+// at once, so that no partial fold is written that nobody else reads. An all-reduce is the one, then the other. Unlike
 // recursive halving between pairs this needs no special case for numbers that are no powers of two, and all machines do
 // the same.
 // (J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", 2024.)
 //
-// Where there is little data an all-reduce may as well gather the machines' shares and fold all of them everywhere, in the
-// order of the machines, so that all have the same bits: half the rounds, more bytes. With very little data not even several
-// ranks of a machine should send: one of them has all of it, and the machine sends as few messages as there can be.
+// Where there is little data an all-reduce may as well gather the machines' shares and fold all of them everywhere, in
+// the order of the machines, so that all have the same bits: half the rounds, more bytes. With very little data not
+// even several ranks of a machine should send: one of them has all of it, and the machine sends as few messages as
+// there can be.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -89,7 +90,8 @@ class Circle {
   int Part(int rank) const { return levels_.PlaceOf(rank).index * machines() + levels_.MachineOf(rank); }
   std::vector<Piece> Pieces(const Place& at, int distance) const;
 
-  // What comes from or for a distance has arrival slots; first those of the reduce-scatter, then those of the all-gather.
+  // What comes from or for a distance has arrival slots; first those of the reduce-scatter, then those of the
+  // all-gather.
   int arrivals() const { return (machines() - 1) * width_; }
   int Arrival(int distance, int position) const { return (distance - 1) * width_ + position; }
   int scattered() const { return by_parts() ? levels_.rails() * machines() : levels_.ranks(); }
@@ -134,7 +136,8 @@ Circle::Circle(const Contract& contract, const Levels& levels, Circuit circuit, 
       takers_(static_cast<size_t>(levels.machines())),
       width_(by_parts() ? 1 : levels.most_carried()) {
   for (size_t i = 0; i < rounds_.size(); ++i) {
-    for (int d = rounds_[i].first; d < rounds_[i].last; ++d) takers_[static_cast<size_t>(d - rounds_[i].skip)].push_back(i);
+    for (int d = rounds_[i].first; d < rounds_[i].last; ++d)
+      takers_[static_cast<size_t>(d - rounds_[i].skip)].push_back(i);
   }
 }
 
@@ -166,8 +169,8 @@ std::vector<Operand> Circle::Share(Writer* w, int distance, const Piece& piece) 
   return {w->OwnShare(own, slot)};
 }
 
-void Circle::FoldPiece(Writer* w, int distance, const Piece& piece, std::vector<Operand> share, std::vector<Operand> dst,
-                       State state) const {
+void Circle::FoldPiece(Writer* w, int distance, const Piece& piece, std::vector<Operand> share,
+                       std::vector<Operand> dst, State state) const {
   for (size_t i : takers_[static_cast<size_t>(distance)])
     share.push_back(Slot(w->rank(), scattered() + Arrival(distance + rounds_[i].skip, piece.position)));
   w->Fold(std::move(dst), std::move(share), state);
@@ -238,8 +241,8 @@ std::vector<Operand> Circle::Spread(const Place& at, int distance, const Piece& 
   return dst;
 }
 
-// Tells those who have got the last they want of what is at distances [first, last), which has just been sent onward. From
-// ranks that are on no rail they want their own alone.
+// Tells those who have got the last they want of what is at distances [first, last), which has just been sent onward.
+// From ranks that are on no rail they want their own alone.
 void Circle::SignalReady(Writer* w, int first, int last) const {
   for (int d = first; d < last; ++d) {
     for (size_t i : takers_[static_cast<size_t>(d)]) {
@@ -325,8 +328,8 @@ void Circle::AllReduce() {
   }
 }
 
-// The share of the machine at a distance is in slot rails + distance; that of a machine which sends its own is read where that
-// one has written it.
+// The share of the machine at a distance is in slot rails + distance; that of a machine which sends its own is read
+// where that one has written it.
 void Circle::AllReduceByGather() {
   const auto slot = [&](int distance) { return levels_.rails() + distance; };
   const auto direct = [&](int distance) {
@@ -376,9 +379,14 @@ plan::Schedule OnCircle(const Form& form, Circuit circuit) {
   Builder b(form.contract, form.algorithm, by_parts ? levels.rails() * levels.machines() : 1, form.only);
   Circle circle(form.contract, levels, circuit, &b);
   switch (form.contract.kind) {
-    case Kind::kAllReduce: circle.AllReduce(); break;
-    case Kind::kAllGather: circle.AllGather(); break;
-    default: circle.ReduceScatter();
+    case Kind::kAllReduce:
+      circle.AllReduce();
+      break;
+    case Kind::kAllGather:
+      circle.AllGather();
+      break;
+    default:
+      circle.ReduceScatter();
   }
   return b.Build(form.lanes);
 }

@@ -1,10 +1,10 @@
-// Between machines, on trees of them: all-reduce, broadcast and reduce. Each rail carries its share over trees of its own,
-// and consecutive turns are the pipeline, so that a turn costs what the busiest machine does in it, and the depth of the
-// tree is paid once.
+// Between machines, on trees of them: all-reduce, broadcast and reduce. Each rail carries its share over trees of its
+// own, and consecutive turns are the pipeline, so that a turn costs what the busiest machine does in it, and the depth
+// of the tree is paid once.
 //
 //   chain       every link carries the data once: the most bandwidth, and a step a machine. For large data.
-//   two trees   complementary binary ones, each for half of the share: logarithmic depth at the price of a second copy sent
-//               by some machines. For what is too small to fill a chain of many machines.
+//   two trees   complementary binary ones, each for half of the share: logarithmic depth at the price of a second copy
+//               sent by some machines. For what is too small to fill a chain of many machines.
 //
 // An all-reduce goes up the trees and down again, which takes as many steps as halving and doubling and more bytes; but
 // its messages have few senders and receivers, turns overlap, and no number of machines is worse than another.
@@ -58,8 +58,8 @@ class Forest {
   int UpEndpoint(int t) const { return levels_.near_endpoints() + 3 * t; }
   int DownEndpoint(int t, int child_index) const { return UpEndpoint(t) + 1 + child_index; }
 
-  // The trees in the order in which they reach a rank, for a lane does its operations in order: then neither waits for the
-  // other.
+  // The trees in the order in which they reach a rank, for a lane does its operations in order: then neither waits for
+  // the other.
   template <class F>
   void ForEachTreeUp(const Place& at, F f) const {
     const bool swap = trees() == 2 && Height(trees_[1], at.machine) < Height(trees_[0], at.machine);
@@ -234,9 +234,14 @@ plan::Schedule OnTrees(const Form& form, Shape shape) {
   Builder b(form.contract, form.algorithm, static_cast<int>(trees.size()) * levels.rails(), form.only);
   Forest forest(form.contract, levels, std::move(trees), &b);
   switch (form.contract.kind) {
-    case Kind::kAllReduce: forest.AllReduce(); break;
-    case Kind::kBroadcast: forest.Broadcast(); break;
-    default: forest.Reduce();
+    case Kind::kAllReduce:
+      forest.AllReduce();
+      break;
+    case Kind::kBroadcast:
+      forest.Broadcast();
+      break;
+    default:
+      forest.Reduce();
   }
   return b.Build(form.lanes);
 }

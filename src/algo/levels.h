@@ -1,16 +1,16 @@
-// What all hierarchical schedules share: where ranks are, who carries what between machines, and the writing of one rank's
-// program.
+// What all hierarchical schedules share: where ranks are, who carries what between machines, and the writing of one
+// rank's program.
 //
-// Inside a machine ranks publish in their own scratch, as in one-shot and two-shot. Between machines the work is cut among
-// the ranks: a *rail* is one rank of every machine, and as many rails as the smallest machine has ranks carry a share of
-// the data each, so that all links of a machine are used and no rank moves more than its share. Ranks beyond those take
-// part inside their machine only. What concerns a single rank (its block of a reduce-scatter or all-to-all) goes to and
-// comes from the rank that *carries* it on the other machine, which has the same place there.
+// Inside a machine ranks publish in their own scratch, as in one-shot and two-shot. Between machines the work is cut
+// among the ranks: a *rail* is one rank of every machine, and as many rails as the smallest machine has ranks carry a
+// share of the data each, so that all links of a machine are used and no rank moves more than its share. Ranks beyond
+// those take part inside their machine only. What concerns a single rank (its block of a reduce-scatter or all-to-all)
+// goes to and comes from the rank that *carries* it on the other machine, which has the same place there.
 //
-// No rank is told of another machine's data by a third rank, and none finds it in a third rank's scratch, for the slots a
-// rank sends go with its own signals to the rank that reads them (src/exec/outbound.h): who passes something on stores it
-// once more, in a slot of its own. A rank sends what it has for other machines first and does what is left inside while
-// that travels.
+// No rank is told of another machine's data by a third rank, and none finds it in a third rank's scratch, for the slots
+// a rank sends go with its own signals to the rank that reads them (src/exec/outbound.h): who passes something on
+// stores it once more, in a slot of its own. A rank sends what it has for other machines first and does what is left
+// inside while that travels.
 //
 // A rank's program depends on the contract, the placement and the rank alone.
 #pragma once
@@ -63,7 +63,8 @@ class Levels {
 
   // The rank of a machine that carries the blocks of `rank`, which is on another.
   int Carrier(int machine, int rank) const { return Rail(machine, p_.LocalIndex(rank) % CarriersOf(machine)); }
-  // The ranks of another machine whose blocks the rank carries, ascending, and where in that list `rank` is on a machine.
+  // The ranks of another machine whose blocks the rank carries, ascending, and where in that list `rank` is on a
+  // machine.
   std::vector<int> Carried(const Place& at, int machine) const;
   int PositionAt(int machine, int rank) const { return p_.LocalIndex(rank) / CarriersOf(machine); }
   // No list is longer.
@@ -71,8 +72,8 @@ class Levels {
   // Of a machine.
   int most_ranks() const { return most_; }
 
-  // The endpoint of a rank's signals to another. On machines of one size a rank signals only the rank in its own place on
-  // another machine, or a single one in its stead; then few endpoints will do, else there is one for every rank.
+  // The endpoint of a rank's signals to another. On machines of one size a rank signals only the rank in its own place
+  // on another machine, or a single one in its stead; then few endpoints will do, else there is one for every rank.
   int Endpoint(int from, int to) const;
   // None from this one on is for a rank of the own machine.
   int near_endpoints() const { return even_ ? most_ : ranks(); }
@@ -103,7 +104,8 @@ class Writer {
   }
   // The fold of `src`; of a single one a copy.
   void Fold(std::vector<plan::Operand> dst, std::vector<plan::Operand> src, State state = State::kPartial);
-  // What the ranks of the machine contribute to a part or block, in ascending order: the own input and the others' slots.
+  // What the ranks of the machine contribute to a part or block, in ascending order: the own input and the others'
+  // slots.
   std::vector<plan::Operand> Contributions(const plan::Operand& own, int slot) const;
   // The machine's share of a fold, made ready in the own slot while those of others travel: the input where there is
   // nothing to fold.
@@ -127,8 +129,8 @@ class Writer {
   // Takes from each of the machine's other rails what it has put into the slots of its parts number `first` and the
   // `count` - 1 after that, round the circle, before its next signal.
   void CollectParts(int per_rail, int first, int count);
-  // Input blocks, in the slots of the numbers of the ranks they are for: for each peer what it carries to other machines,
-  // which has the farther to go, then its own.
+  // Input blocks, in the slots of the numbers of the ranks they are for: for each peer what it carries to other
+  // machines, which has the farther to go, then its own.
   void PublishBlocks();
 
  private:

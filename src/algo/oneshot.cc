@@ -164,16 +164,36 @@ void Barrier(Builder* b) {
 plan::Schedule Oneshot(const Contract& contract, int lanes) {
   Builder b(contract, "oneshot", 1);
   switch (contract.kind) {
-    case Kind::kAllReduce: AllReduce(&b); break;
-    case Kind::kReduce: Reduce(&b, contract.root); break;
-    case Kind::kReduceScatter: ReduceScatter(&b); break;
-    case Kind::kBroadcast: Broadcast(&b, contract.root, true); break;
-    case Kind::kAllGather: AllGather(&b); break;
-    case Kind::kAllToAll: AllToAll(&b); break;
-    case Kind::kGather: Gather(&b, contract.root); break;
-    case Kind::kScatter: Scatter(&b, contract.root); break;
-    case Kind::kSendRecv: Broadcast(&b, 0, false); break;
-    case Kind::kBarrier: Barrier(&b); break;
+    case Kind::kAllReduce:
+      AllReduce(&b);
+      break;
+    case Kind::kReduce:
+      Reduce(&b, contract.root);
+      break;
+    case Kind::kReduceScatter:
+      ReduceScatter(&b);
+      break;
+    case Kind::kBroadcast:
+      Broadcast(&b, contract.root, true);
+      break;
+    case Kind::kAllGather:
+      AllGather(&b);
+      break;
+    case Kind::kAllToAll:
+      AllToAll(&b);
+      break;
+    case Kind::kGather:
+      Gather(&b, contract.root);
+      break;
+    case Kind::kScatter:
+      Scatter(&b, contract.root);
+      break;
+    case Kind::kSendRecv:
+      Broadcast(&b, 0, false);
+      break;
+    case Kind::kBarrier:
+      Barrier(&b);
+      break;
   }
   return b.Build(lanes);
 }

@@ -93,7 +93,7 @@ class HalvingDoubling {
   const Kind kind_;
   Builder* const b_;
   const int n_;
-  const int steps_;    // log2 of members
+  const int steps_;  // log2 of members
   const int members_;
   const int guests_;
   const int chunks_;
@@ -172,9 +172,8 @@ void HalvingDoubling::Double(int index) const {
     });
     b_->Signal(r, RankOf(partner), bit);
     b_->Wait(r, RankOf(partner), bit, exchange);
-    ForEachPiece(theirs, [&](Run piece) {
-      b_->Copy(r, {Output(r, piece)}, At(r, doubling_base_[bit], theirs, piece));
-    });
+    ForEachPiece(theirs,
+                 [&](Run piece) { b_->Copy(r, {Output(r, piece)}, At(r, doubling_base_[bit], theirs, piece)); });
   }
   if (!is_host(index)) return;
   const int guest = GuestRank(index);

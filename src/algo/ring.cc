@@ -110,10 +110,18 @@ plan::Schedule Ring(const Contract& contract, int lanes, std::span<const int> on
   Builder b(contract, "ring", contract.kind == Kind::kAllReduce ? contract.ranks : 1,
             all_round ? only : std::span<const int>());
   switch (contract.kind) {
-    case Kind::kAllReduce: AllReduce(&b); break;
-    case Kind::kAllGather: AllGather(&b); break;
-    case Kind::kBroadcast: Broadcast(&b, contract.root); break;
-    case Kind::kReduce: Reduce(&b, contract.root); break;
+    case Kind::kAllReduce:
+      AllReduce(&b);
+      break;
+    case Kind::kAllGather:
+      AllGather(&b);
+      break;
+    case Kind::kBroadcast:
+      Broadcast(&b, contract.root);
+      break;
+    case Kind::kReduce:
+      Reduce(&b, contract.root);
+      break;
     default:
       for (const int r : b.programmed()) ReduceScatterSteps(&b, contract.kind, r, {Out(r)});
   }

@@ -10,11 +10,7 @@ namespace {
 
 // A call that waits in a group keeps its stream and its channel alive.
 comm::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  return {comm->core(),
-          channel,
-          call,
-          stream,
-          stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
+  return {comm->core(),   channel, call, stream, stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
           channel->Hold()};
 }
 

@@ -13,8 +13,8 @@ namespace axccl::api {
 // Stands for "no reduction" in calls that only move data.
 inline constexpr ncclRedOp_t kNoReduction = static_cast<ncclRedOp_t>(-1);
 
-// The type of that number, NCCL's or one of axccl/types.h. False when there is none. Numbers, because C lets any stand in
-// an enumeration and C++ does not: they must not be read as one before they are checked.
+// The type of that number, NCCL's or one of axccl/types.h. False when there is none. Numbers, because C lets any stand
+// in an enumeration and C++ does not: they must not be read as one before they are checked.
 bool FindDatatype(unsigned number, DataType* type);
 template <class Enum>
 unsigned NumberOf(const Enum& value) {

@@ -84,16 +84,19 @@ Status Create(axcclChannel_t* out, ncclComm_t handle, comm::Communicator* core, 
   const axcclChannel_t made = *out = object->handle;
   if (name.ranks.empty()) return Status();
   const Status found = CatchAll("axcclChannelCreate", [&] {
-    return core->channels().Acquire(std::move(name), group_order, [&](GroupChannel* channel, bool is_new) {
-      if (is_new) {
-        object->channel = channel;
-        channel->user = object.get();
-        return;
-      }
-      auto* known = static_cast<ChannelObject*>(channel->user);
-      known->references.fetch_add(1, std::memory_order_relaxed);
-      *out = known->handle;
-    }).status();
+    return core->channels()
+        .Acquire(std::move(name), group_order,
+                 [&](GroupChannel* channel, bool is_new) {
+                   if (is_new) {
+                     object->channel = channel;
+                     channel->user = object.get();
+                     return;
+                   }
+                   auto* known = static_cast<ChannelObject*>(channel->user);
+                   known->references.fetch_add(1, std::memory_order_relaxed);
+                   *out = known->handle;
+                 })
+        .status();
   });
   if (!found.ok()) *out = nullptr;
   if (*out != made) (void)Channels().Remove(made);

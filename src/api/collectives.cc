@@ -25,8 +25,8 @@ struct Request {
   bool second_name = false;  // as exec::Call has it
 };
 
-// Buffers of `block` bytes each that lie over each other, and not where the call has a form in place. Those of most calls
-// are found apart by two comparisons.
+// Buffers of `block` bytes each that lie over each other, and not where the call has a form in place. Those of most
+// calls are found apart by two comparisons.
 bool Overlap(const Request& r, const plan::Contract& contract, int rank, size_t block, int inputs, int outputs) {
   const auto send = reinterpret_cast<uintptr_t>(r.send), recv = reinterpret_cast<uintptr_t>(r.recv);
   const size_t sent = block * static_cast<size_t>(inputs), received = block * static_cast<size_t>(outputs);
@@ -40,12 +40,18 @@ bool Overlap(const Request& r, const plan::Contract& contract, int rank, size_t 
 
 const char* InPlaceForm(Kind kind) {
   switch (kind) {
-    case Kind::kAllToAll: return "the call has no form in place; pass";
-    case Kind::kAllGather: return "in place is sendbuff == recvbuff + rank * sendcount; pass that, or";
-    case Kind::kGather: return "in place is sendbuff == recvbuff + root * count; pass that, or";
-    case Kind::kReduceScatter: return "in place is recvbuff == sendbuff + rank * recvcount; pass that, or";
-    case Kind::kScatter: return "in place is recvbuff == sendbuff + root * count; pass that, or";
-    default: return "in place is sendbuff == recvbuff; pass that, or";
+    case Kind::kAllToAll:
+      return "the call has no form in place; pass";
+    case Kind::kAllGather:
+      return "in place is sendbuff == recvbuff + rank * sendcount; pass that, or";
+    case Kind::kGather:
+      return "in place is sendbuff == recvbuff + root * count; pass that, or";
+    case Kind::kReduceScatter:
+      return "in place is recvbuff == sendbuff + rank * recvcount; pass that, or";
+    case Kind::kScatter:
+      return "in place is recvbuff == sendbuff + root * count; pass that, or";
+    default:
+      return "in place is sendbuff == recvbuff; pass that, or";
   }
 }
 
@@ -61,14 +67,15 @@ bool CheckRequest(const Request& r, int rank, int ranks, DataType* type, ncclRes
     return false;
   }
   if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(ranks)) {
-    *result = InvalidArgument("%s: argument %s is %d; pass a rank of the communicator (0..%d)", r.name, r.root_name, r.root,
-                              ranks - 1);
+    *result = InvalidArgument("%s: argument %s is %d; pass a rank of the communicator (0..%d)", r.name, r.root_name,
+                              r.root, ranks - 1);
     return false;
   }
   size_t bytes;
   if (__builtin_mul_overflow(r.count, ElementSize(*type), &bytes) ||
       __builtin_mul_overflow(bytes, static_cast<size_t>(ranks), &bytes) || bytes > (size_t{1} << 56)) {
-    *result = InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name, r.count, ranks);
+    *result = InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name,
+                              r.count, ranks);
     return false;
   }
   if (r.count == 0 || r.kind == Kind::kSendRecv) return true;  // Message() looks at its one buffer
@@ -83,8 +90,8 @@ bool CheckRequest(const Request& r, int rank, int ranks, DataType* type, ncclRes
     return false;
   }
   if (!Overlap(r, contract, rank, r.count * ElementSize(*type), inputs, outputs)) return true;
-  *result = InvalidArgument("%s: arguments sendbuff (%p) and recvbuff (%p) overlap with count %zu; %s buffers apart", r.name,
-                            r.send, r.recv, r.count, InPlaceForm(r.kind));
+  *result = InvalidArgument("%s: arguments sendbuff (%p) and recvbuff (%p) overlap with count %zu; %s buffers apart",
+                            r.name, r.send, r.recv, r.count, InPlaceForm(r.kind));
   return false;
 }
 
@@ -105,10 +112,12 @@ ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cud
   if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
   comm::StreamRef stream;
   if (!FindStream(*comm, stream_handle, r.name, &stream, &result)) return result;
-  AXCCL_INFO(kColl, "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
-             r.name + 4, static_cast<unsigned long long>(comm->core()->operations()), r.send, r.recv, r.count,
-             static_cast<int>(NumberOf(r.type)), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
-             static_cast<void*>(stream_handle));
+  AXCCL_INFO(
+      kColl,
+      "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
+      r.name + 4, static_cast<unsigned long long>(comm->core()->operations()), r.send, r.recv, r.count,
+      static_cast<int>(NumberOf(r.type)), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
+      static_cast<void*>(stream_handle));
   return Report(Enqueue(comm.get(), comm->core()->channel(), call, stream));
 }
 
@@ -143,8 +152,10 @@ ncclResult_t CheckCallConfig(const char* name, const ncclCollConfig_t* config) {
     return InvalidArgument("%s: argument config is not initialised; start from NCCL_COLLCONFIG_INITIALIZER", name);
   if (config->size > offsetof(ncclCollConfig_t, forceAlgSelection) && config->algSelection != nullptr &&
       config->algSelection[0] != 0 && config->forceAlgSelection != 0)
-    return Report(MakeStatus(Code::kInvalidUsage, "%s: argument config forces algorithm \"%s\"; selection per call is not served "
-                             "yet: set NCCL_ALGO, or forceAlgSelection = 0", name, config->algSelection));
+    return Report(MakeStatus(Code::kInvalidUsage,
+                             "%s: argument config forces algorithm \"%s\"; selection per call is not served "
+                             "yet: set NCCL_ALGO, or forceAlgSelection = 0",
+                             name, config->algSelection));
   return ncclSuccess;
 }
 
@@ -170,62 +181,67 @@ AXCCL_API ncclResult_t pncclReduce(const void* sendbuff, void* recvbuff, size_t 
 }
 AXCCL_TWIN(Reduce)
 
-AXCCL_API ncclResult_t pncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-                                      ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclBroadcast", Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm,
-                    stream);
+AXCCL_API ncclResult_t pncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                      int root, ncclComm_t comm, cudaStream_t stream) try {
+  return Collective(Request{"ncclBroadcast", Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root}, kNoReduction,
+                    comm, stream);
 }
 AXCCL_TWIN(Broadcast)
 
 AXCCL_API ncclResult_t pncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                                   cudaStream_t stream) try {
-  return Collective(Request{"ncclBcast", Kind::kBroadcast, buff, buff, count, datatype, root, "root", true}, kNoReduction,
-                    comm, stream);
+  return Collective(Request{"ncclBcast", Kind::kBroadcast, buff, buff, count, datatype, root, "root", true},
+                    kNoReduction, comm, stream);
 }
 AXCCL_TWIN(Bcast)
 
 AXCCL_API ncclResult_t pncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
                                       ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclAllGather", Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype}, kNoReduction, comm,
-                    stream);
+  return Collective(Request{"ncclAllGather", Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype}, kNoReduction,
+                    comm, stream);
 }
 AXCCL_TWIN(AllGather)
 
-AXCCL_API ncclResult_t pncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
-                                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclReduceScatter", Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype}, op, comm,
-                    stream);
+AXCCL_API ncclResult_t pncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                          ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                          cudaStream_t stream) try {
+  return Collective(Request{"ncclReduceScatter", Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype}, op,
+                    comm, stream);
 }
 AXCCL_TWIN(ReduceScatter)
 
 AXCCL_API ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                      ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclAlltoAll", Kind::kAllToAll, sendbuff, recvbuff, count, datatype}, kNoReduction, comm, stream);
+  return Collective(Request{"ncclAlltoAll", Kind::kAllToAll, sendbuff, recvbuff, count, datatype}, kNoReduction, comm,
+                    stream);
 }
 AXCCL_TWIN(AlltoAll)
 
-AXCCL_API ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-                                   ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclGather", Kind::kGather, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream);
+AXCCL_API ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                   int root, ncclComm_t comm, cudaStream_t stream) try {
+  return Collective(Request{"ncclGather", Kind::kGather, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm,
+                    stream);
 }
 AXCCL_TWIN(Gather)
 
-AXCCL_API ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-                                    ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclScatter", Kind::kScatter, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm,
-                    stream);
+AXCCL_API ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                    int root, ncclComm_t comm, cudaStream_t stream) try {
+  return Collective(Request{"ncclScatter", Kind::kScatter, sendbuff, recvbuff, count, datatype, root}, kNoReduction,
+                    comm, stream);
 }
 AXCCL_TWIN(Scatter)
 
 AXCCL_API ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                                  cudaStream_t stream) try {
-  return Message(Request{"ncclSend", Kind::kSendRecv, sendbuff, nullptr, count, datatype, peer, "peer"}, true, comm, stream);
+  return Message(Request{"ncclSend", Kind::kSendRecv, sendbuff, nullptr, count, datatype, peer, "peer"}, true, comm,
+                 stream);
 }
 AXCCL_TWIN(Send)
 
 AXCCL_API ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                                  cudaStream_t stream) try {
-  return Message(Request{"ncclRecv", Kind::kSendRecv, nullptr, recvbuff, count, datatype, peer, "peer"}, false, comm, stream);
+  return Message(Request{"ncclRecv", Kind::kSendRecv, nullptr, recvbuff, count, datatype, peer, "peer"}, false, comm,
+                 stream);
 }
 AXCCL_TWIN(Recv)
 
@@ -248,14 +264,16 @@ AXCCL_API ncclResult_t pncclReduceConfig(const void* sendbuff, void* recvbuff, s
 AXCCL_TWIN(ReduceConfig)
 
 AXCCL_API ncclResult_t pncclBroadcastConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                            int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
+                                            int root, ncclComm_t comm, cudaStream_t stream,
+                                            const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclBroadcastConfig", config);
   return checked != ncclSuccess ? checked : pncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream);
 }
 AXCCL_TWIN(BroadcastConfig)
 
-AXCCL_API ncclResult_t pncclAllGatherConfig(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
-                                            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
+AXCCL_API ncclResult_t pncclAllGatherConfig(const void* sendbuff, void* recvbuff, size_t sendcount,
+                                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream,
+                                            const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclAllGatherConfig", config);
   return checked != ncclSuccess ? checked : pncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream);
 }
@@ -265,7 +283,8 @@ AXCCL_API ncclResult_t pncclReduceScatterConfig(const void* sendbuff, void* recv
                                                 ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                                 cudaStream_t stream, const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclReduceScatterConfig", config);
-  return checked != ncclSuccess ? checked : pncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
+  return checked != ncclSuccess ? checked
+                                : pncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
 }
 AXCCL_TWIN(ReduceScatterConfig)
 
@@ -276,15 +295,17 @@ AXCCL_API ncclResult_t pncclAlltoAllConfig(const void* sendbuff, void* recvbuff,
 }
 AXCCL_TWIN(AlltoAllConfig)
 
-AXCCL_API ncclResult_t pncclGatherConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-                                         ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
+AXCCL_API ncclResult_t pncclGatherConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                         int root, ncclComm_t comm, cudaStream_t stream,
+                                         const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclGatherConfig", config);
   return checked != ncclSuccess ? checked : pncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream);
 }
 AXCCL_TWIN(GatherConfig)
 
 AXCCL_API ncclResult_t pncclScatterConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                          int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
+                                          int root, ncclComm_t comm, cudaStream_t stream,
+                                          const ncclCollConfig_t* config) try {
   const ncclResult_t checked = CheckCallConfig("ncclScatterConfig", config);
   return checked != ncclSuccess ? checked : pncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream);
 }

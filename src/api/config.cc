@@ -47,14 +47,18 @@ constexpr IntField kFields[] = {
 Status CheckHeader(const char* call, const ncclConfig_t* config) {
   constexpr size_t kHeader = offsetof(ncclConfig_t, blocking);
   if (config->size < kHeader || config->size > 4096)
-    return MakeStatus(Code::kInvalidArgument, "%s: argument config has size %zu; start from NCCL_CONFIG_INITIALIZER", call,
-                      config->size);
+    return MakeStatus(Code::kInvalidArgument, "%s: argument config has size %zu; start from NCCL_CONFIG_INITIALIZER",
+                      call, config->size);
   if (config->magic != NCCL_API_MAGIC)
-    return MakeStatus(Code::kInvalidArgument, "%s: argument config has magic 0x%x, expected 0x%x; start from "
-                      "NCCL_CONFIG_INITIALIZER", call, config->magic, NCCL_API_MAGIC);
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: argument config has magic 0x%x, expected 0x%x; start from "
+                      "NCCL_CONFIG_INITIALIZER",
+                      call, config->magic, NCCL_API_MAGIC);
   if (config->version < NCCL_VERSION(2, 14, 0))
-    return MakeStatus(Code::kInvalidArgument, "%s: argument config has version %u, older than configs are; start from "
-                      "NCCL_CONFIG_INITIALIZER", call, config->version);
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: argument config has version %u, older than configs are; start from "
+                      "NCCL_CONFIG_INITIALIZER",
+                      call, config->version);
   return Status();
 }
 
@@ -88,15 +92,15 @@ Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, co
     for (const IntField& field : kFields) {
       const int value = read(field);
       if (value != kUndefined && (value < field.least || value > field.most))
-        return MakeStatus(Code::kInvalidArgument, "%s: argument config has %s %d; pass %d..%d or leave it undefined", call,
-                          field.name, value, field.least, field.most);
+        return MakeStatus(Code::kInvalidArgument, "%s: argument config has %s %d; pass %d..%d or leave it undefined",
+                          call, field.name, value, field.least, field.most);
     }
     if (const int value = read(kFields[0]); value != kUndefined) blocking = value;
     least = read(kFields[2]);
     most = read(kFields[3]);
     if (const int value = read(kFields[4]); value != kUndefined) out.split_share = value != 0;
-    const bool has_name = version >= NCCL_VERSION(2, 27, 0) &&
-                          offsetof(ncclConfig_t, commName) + sizeof(char*) <= config->size;
+    const bool has_name =
+        version >= NCCL_VERSION(2, 27, 0) && offsetof(ncclConfig_t, commName) + sizeof(char*) <= config->size;
     if (has_name && known.commName != nullptr) out.name = known.commName;
   }
   ApplyEnvironment(&blocking, &least, &most);

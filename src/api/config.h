@@ -7,8 +7,8 @@
 
 namespace axccl::api {
 
-// Reads `config` (null: `fallback`) by NCCL's rule: no more bytes than the caller's struct has, and no field newer than the
-// version it names. `call` is named in errors. NCCL_COMM_BLOCKING, NCCL_MIN_CTAS and NCCL_MAX_CTAS override.
+// Reads `config` (null: `fallback`) by NCCL's rule: no more bytes than the caller's struct has, and no field newer than
+// the version it names. `call` is named in errors. NCCL_COMM_BLOCKING, NCCL_MIN_CTAS and NCCL_MAX_CTAS override.
 Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, const comm::Config& fallback);
 
 }  // namespace axccl::api

@@ -80,7 +80,8 @@ ncclResult_t InvalidArgument(const char* format, ...) {
 }
 
 ncclResult_t Unsupported(const char* function, const char* what_is_missing) {
-  return Report(MakeStatus(Code::kInvalidUsage, "%s: not served by this version of AxCCL: %s", function, what_is_missing));
+  return Report(
+      MakeStatus(Code::kInvalidUsage, "%s: not served by this version of AxCCL: %s", function, what_is_missing));
 }
 
 const char* LastError(ncclComm_t comm) {
@@ -108,8 +109,9 @@ CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result) {
   }
   CommPin pin = Comms().Get(comm);
   if (!pin)
-    *result = InvalidArgument("%s: argument comm is %s (%p); pass a communicator that has been created and not destroyed",
-                              call, comm == nullptr ? "NULL" : "not a live communicator", static_cast<void*>(comm));
+    *result =
+        InvalidArgument("%s: argument comm is %s (%p); pass a communicator that has been created and not destroyed",
+                        call, comm == nullptr ? "NULL" : "not a live communicator", static_cast<void*>(comm));
   return pin;
 }
 
@@ -143,17 +145,20 @@ bool FindHostStream(const void* handle, const char* call, device::host::Stream**
     *stream = own.value();
     return true;
   }
-  *result = InvalidArgument("%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
-                            "NULL", call, handle);
+  *result = InvalidArgument(
+      "%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
+      "NULL",
+      call, handle);
   return false;
 }
 
 bool FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream, ncclResult_t* result) {
   if (comm.core()->gpu() == nullptr) return FindHostStream(handle, call, &stream->host, result);
   if (device::host::Streams().Peek(handle) != nullptr) {
-    *result = InvalidArgument("%s: argument stream (%p) is a host stream, and the communicator's rank is on CUDA device %d; pass a "
-                              "stream of CUDA, or make the communicator with AXCCL_DEVICE=host", call, handle,
-                              comm.core()->identity().device.ordinal);
+    *result = InvalidArgument(
+        "%s: argument stream (%p) is a host stream, and the communicator's rank is on CUDA device %d; pass a "
+        "stream of CUDA, or make the communicator with AXCCL_DEVICE=host",
+        call, handle, comm.core()->identity().device.ordinal);
     return false;
   }
   stream->cuda = handle;  // whether it is one of CUDA's, the driver says

@@ -45,8 +45,8 @@ Status Insert(HandleTable<T>* table, const char* call, const char* kind, std::sh
                     HandleTable<T>::kMost, kind);
 }
 
-// The host stream behind a stream argument in *stream, null for the NULL stream. Not pinned: a stream may not be destroyed
-// while another thread's call is using it, as in CUDA.
+// The host stream behind a stream argument in *stream, null for the NULL stream. Not pinned: a stream may not be
+// destroyed while another thread's call is using it, as in CUDA.
 bool FindHostStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result);
 // Likewise for calls on a communicator that is ready, whose ranks may be on GPUs.
 bool FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream, ncclResult_t* result);

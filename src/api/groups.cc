@@ -26,7 +26,8 @@ AXCCL_API ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) try {
   // A wrong argument cancels the group like that of any call in it.
   if (Group::Current().open() && simInfo != nullptr &&
       (simInfo->magic != kMagic || simInfo->size < sizeof(ncclSimInfo_t)))
-    (void)InvalidArgument("ncclGroupSimulateEnd: argument simInfo is not initialised; start from NCCL_SIM_INFO_INITIALIZER");
+    (void)InvalidArgument(
+        "ncclGroupSimulateEnd: argument simInfo is not initialised; start from NCCL_SIM_INFO_INITIALIZER");
   double seconds = 0;
   const axccl::Status status = Group::Current().End(&seconds);
   if (status.ok() && simInfo != nullptr) simInfo->estimatedTime = static_cast<float>(seconds * 1e6);

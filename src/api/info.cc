@@ -51,7 +51,8 @@ AXCCL_API ncclResult_t axcclCommGetLink(ncclComm_t handle, int peer, const char*
   if (link == nullptr) return InvalidArgument("axcclCommGetLink: argument link is NULL");
   if (!comm->ready()) return Report(comm->Ready("axcclCommGetLink").status());
   if (peer < 0 || peer >= comm->core()->identity().ranks)
-    return InvalidArgument("axcclCommGetLink: argument peer is %d; pass 0..%d", peer, comm->core()->identity().ranks - 1);
+    return InvalidArgument("axcclCommGetLink: argument peer is %d; pass 0..%d", peer,
+                           comm->core()->identity().ranks - 1);
   *link = comm->core()->LinkName(peer);
   return ncclSuccess;
 }

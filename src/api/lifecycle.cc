@@ -41,9 +41,10 @@ void Store(ncclComm_t comm, ncclComm_t* out) {
   std::atomic_ref<ncclComm_t>(*out).store(comm, std::memory_order_release);
 }
 
-// Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or (non-blocking) in
-// the background. *out is set right away and cleared again when a blocking creation fails, or the creation does not begin.
-// Without `out` (a rank that asks a split for none) there is no handle. `parent`: that it is made from, if any.
+// Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or
+// (non-blocking) in the background. *out is set right away and cleared again when a blocking creation fails, or the
+// creation does not begin. Without `out` (a rank that asks a split for none) there is no handle. `parent`: that it is
+// made from, if any.
 ncclResult_t Create(ncclComm_t* out, const comm::Config& config, Comm::Job job, Comm* parent = nullptr) {
   auto comm = std::make_shared<Comm>(config);
   if (parent != nullptr) parent->AddChild(comm);
@@ -83,8 +84,7 @@ ncclResult_t InitRank(const char* call, ncclComm_t* out, int nranks, std::span<c
   Store(nullptr, out);
   if (nranks < 1) return InvalidArgument("%s: argument nranks is %d; pass 1 or more", call, nranks);
   if (nranks > 4096) return InvalidArgument("%s: argument nranks is %d; at most 4096 ranks are served", call, nranks);
-  if (rank < 0 || rank >= nranks)
-    return InvalidArgument("%s: argument rank is %d; pass 0..%d", call, rank, nranks - 1);
+  if (rank < 0 || rank >= nranks) return InvalidArgument("%s: argument rank is %d; pass 0..%d", call, rank, nranks - 1);
   std::vector<boot::UniqueId> meeting;
   for (const ncclUniqueId& id : ids) {
     meeting.push_back(ToId(id));
@@ -114,11 +114,14 @@ Status FindDevices(const char* call, int ndev, const int* devlist, std::vector<c
   for (int i = 0; i < ndev; ++i) {
     const int device = devlist != nullptr ? devlist[i] : i % count;
     if (device < 0 || device >= count)
-      return MakeStatus(Code::kInvalidArgument, "%s: argument devlist has device %d; pass 0..%d", call, device, count - 1);
+      return MakeStatus(Code::kInvalidArgument, "%s: argument devlist has device %d; pass 0..%d", call, device,
+                        count - 1);
     const auto same = [device](const comm::DeviceId& other) { return other.ordinal == device; };
     if (!on_gpus && std::any_of(devices->begin(), devices->end(), same))
-      return MakeStatus(Code::kInvalidArgument, "%s: argument devlist names a device twice; each rank needs a host device of its "
-                        "own", call);
+      return MakeStatus(Code::kInvalidArgument,
+                        "%s: argument devlist names a device twice; each rank needs a host device of its "
+                        "own",
+                        call);
     devices->push_back({device, on_gpus, on_gpus ? nullptr : device::host::Device::Get(device)->Hold()});
   }
   return Status();
@@ -154,7 +157,8 @@ using namespace axccl::api;  // NOLINT
 
 AXCCL_API ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) try {
   if (const Status status = CheckProcess("ncclGetUniqueId"); !status.ok()) return Report(status);
-  if (uniqueId == nullptr) return InvalidArgument("ncclGetUniqueId: argument uniqueId is NULL; pass where to put the id");
+  if (uniqueId == nullptr)
+    return InvalidArgument("ncclGetUniqueId: argument uniqueId is NULL; pass where to put the id");
   const auto id = boot::CreateUniqueId();
   if (!id.ok()) return Report(id.status());
   std::memcpy(uniqueId->internal, id.value().bytes, sizeof(uniqueId->internal));
@@ -178,7 +182,8 @@ AXCCL_API ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks
   if (commIds == nullptr) return InvalidArgument("ncclCommInitRankScalable: argument commIds is NULL; pass nId ids");
   if (nId < 1 || nId > std::max(nranks, 1))
     return InvalidArgument("ncclCommInitRankScalable: argument nId is %d; pass 1..nranks (%d)", nId, nranks);
-  return InitRank("ncclCommInitRankScalable", newcomm, nranks, std::span(commIds, static_cast<size_t>(nId)), myrank, config);
+  return InitRank("ncclCommInitRankScalable", newcomm, nranks, std::span(commIds, static_cast<size_t>(nId)), myrank,
+                  config);
 }
 AXCCL_TWIN(CommInitRankScalable)
 
@@ -217,7 +222,8 @@ AXCCL_API ncclResult_t pncclCommFinalize(ncclComm_t handle) try {
   const CommPin pin = PinComm(handle, "ncclCommFinalize", &result);
   if (!pin) return result;
   auto comm = pin->shared_from_this();
-  if (comm->phase() == comm::Phase::kFinalizing || comm->phase() == comm::Phase::kFinalized) return Report(comm->Finalize());
+  if (comm->phase() == comm::Phase::kFinalizing || comm->phase() == comm::Phase::kFinalized)
+    return Report(comm->Finalize());
   if (!comm->config().blocking) {
     if (comm->phase() != comm::Phase::kReady) return Report(comm->Ready("ncclCommFinalize").status());
     return Report(comm->FinalizeInBackground());
@@ -240,7 +246,8 @@ AXCCL_API ncclResult_t pncclCommDestroy(ncclComm_t handle) try {
   auto close = [comm, handle]() -> Status {
     comm->Close();
     if (Comms().Remove(handle) == nullptr)
-      return MakeStatus(Code::kInvalidArgument, "ncclCommDestroy: argument comm was destroyed by another thread meanwhile");
+      return MakeStatus(Code::kInvalidArgument,
+                        "ncclCommDestroy: argument comm was destroyed by another thread meanwhile");
     return Status();
   };
   if (comm::Group& group = comm::Group::Current(); group.open()) {
@@ -259,8 +266,8 @@ AXCCL_API ncclResult_t pncclCommAbort(ncclComm_t handle) try {
   const auto comm = pin->shared_from_this();
   pin.Drop();
   comm->Abort();
-  // Calls of other threads that are still in the communicator have seen the abort and are on their way out. A creation that
-  // blocks another thread has taken its handle back itself.
+  // Calls of other threads that are still in the communicator have seen the abort and are on their way out. A creation
+  // that blocks another thread has taken its handle back itself.
   if (Comms().Remove(handle) == nullptr && comm->phase() != comm::Phase::kFailed)
     return InvalidArgument("ncclCommAbort: argument comm was destroyed by another thread meanwhile");
   return ncclSuccess;
@@ -278,9 +285,11 @@ AXCCL_API ncclResult_t pncclCommRevoke(ncclComm_t handle, int revokeFlags) try {
 }
 AXCCL_TWIN(CommRevoke)
 
-AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) try {
+AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* newcomm,
+                                      ncclConfig_t* config) try {
   constexpr const char* kCall = "ncclCommSplit";
-  if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
+  if (newcomm == nullptr)
+    return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
   Store(nullptr, newcomm);
   ncclResult_t result = ncclSuccess;
   const auto parent = Parent(handle, kCall, &result);
@@ -300,16 +309,18 @@ AXCCL_API ncclResult_t pncclCommSplit(ncclComm_t handle, int color, int key, ncc
 }
 AXCCL_TWIN(CommSplit)
 
-AXCCL_API ncclResult_t pncclCommShrink(ncclComm_t handle, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
-                                       ncclConfig_t* config, int shrinkFlags) try {
+AXCCL_API ncclResult_t pncclCommShrink(ncclComm_t handle, int* excludeRanksList, int excludeRanksCount,
+                                       ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) try {
   constexpr const char* kCall = "ncclCommShrink";
-  if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
+  if (newcomm == nullptr)
+    return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
   Store(nullptr, newcomm);
   ncclResult_t result = ncclSuccess;
   const auto parent = Parent(handle, kCall, &result);
   if (parent == nullptr) return result;
   if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT)
-    return InvalidArgument("%s: argument shrinkFlags is %d; pass NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT", kCall, shrinkFlags);
+    return InvalidArgument("%s: argument shrinkFlags is %d; pass NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT", kCall,
+                           shrinkFlags);
   if (excludeRanksList == nullptr || excludeRanksCount < 1)
     return InvalidArgument("%s: argument excludeRanksCount is %d; name at least one rank to leave out", kCall,
                            excludeRanksCount);
@@ -330,9 +341,10 @@ AXCCL_API ncclResult_t pncclCommShrink(ncclComm_t handle, int* excludeRanksList,
     parent->core()->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
   const auto call = comm::BeginWithout(parent->core(), excluded);
   if (!call.ok()) return Report(call.status());
-  return Create(newcomm, settings, [=, call = call.value()](const std::atomic<bool>* abort) {
-    return comm::Shrink(call.get(), settings, abort);
-  }, parent.get());
+  return Create(
+      newcomm, settings,
+      [=, call = call.value()](const std::atomic<bool>* abort) { return comm::Shrink(call.get(), settings, abort); },
+      parent.get());
 }
 AXCCL_TWIN(CommShrink)
 
@@ -344,11 +356,13 @@ AXCCL_API ncclResult_t pncclCommGetUniqueId(ncclComm_t handle, ncclUniqueId* uni
 }
 AXCCL_TWIN(CommGetUniqueId)
 
-// Present ranks keep their numbers and meet the new ones through the id, which the rank that has it hands to the others.
+// Present ranks keep their numbers and meet the new ones through the id, which the rank that has it hands to the
+// others.
 AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUniqueId* uniqueId, int rank,
                                      ncclComm_t* newcomm, ncclConfig_t* config) try {
   constexpr const char* kCall = "ncclCommGrow";
-  if (newcomm == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
+  if (newcomm == nullptr)
+    return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", kCall);
   Store(nullptr, newcomm);
   if (handle == nullptr) {
     if (uniqueId == nullptr) return InvalidArgument("%s: argument uniqueId is NULL; a new rank needs the id", kCall);
@@ -358,7 +372,8 @@ AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUn
   const auto parent = Parent(handle, kCall, &result);
   if (parent == nullptr) return result;
   const comm::Identity& identity = parent->core()->identity();
-  if (rank != -1) return InvalidArgument("%s: argument rank is %d; ranks of the present communicator pass -1", kCall, rank);
+  if (rank != -1)
+    return InvalidArgument("%s: argument rank is %d; ranks of the present communicator pass -1", kCall, rank);
   if (nRanks <= identity.ranks)
     return InvalidArgument("%s: argument nRanks is %d; pass more than the present %d", kCall, nRanks, identity.ranks);
   const auto read = ReadConfig(kCall, config, parent->config());
@@ -368,9 +383,12 @@ AXCCL_API ncclResult_t pncclCommGrow(ncclComm_t handle, int nRanks, const ncclUn
   if (uniqueId != nullptr) id = ToId(*uniqueId);
   const auto call = Begin(*parent, comm::Making::kGrow, kCall);
   if (!call.ok()) return Report(call.status());
-  return Create(newcomm, settings, [=, call = call.value()](const std::atomic<bool>* abort) {
-    return comm::Grow(call.get(), nRanks, id.has_value() ? &*id : nullptr, settings, abort);
-  }, parent.get());
+  return Create(
+      newcomm, settings,
+      [=, call = call.value()](const std::atomic<bool>* abort) {
+        return comm::Grow(call.get(), nRanks, id.has_value() ? &*id : nullptr, settings, abort);
+      },
+      parent.get());
 }
 AXCCL_TWIN(CommGrow)
 
@@ -408,7 +426,8 @@ AXCCL_API ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) try {
 AXCCL_TWIN(CommCount)
 
 AXCCL_API ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) try {
-  return AskIdentity(comm, "ncclCommCuDevice", "device", device, [](const comm::Identity& i) { return i.device.ordinal; });
+  return AskIdentity(comm, "ncclCommCuDevice", "device", device,
+                     [](const comm::Identity& i) { return i.device.ordinal; });
 }
 AXCCL_TWIN(CommCuDevice)
 

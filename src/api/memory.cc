@@ -34,7 +34,8 @@ Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const
   if (heap->Contains(buff, bytes, &offset)) return Status();
   if (heap->TakenBack(buff, bytes))
     return MakeStatus(Code::kInvalidArgument,
-                      "%s: argument buff has pages that peers cannot map any more, since a call on them was given up while a peer was "
+                      "%s: argument buff has pages that peers cannot map any more, since a call on them was given up "
+                      "while a peer was "
                       "in the middle of it (ncclCommAbort); free it and allocate again",
                       call);
   return MakeStatus(Code::kInvalidArgument,
@@ -65,8 +66,8 @@ AXCCL_API ncclResult_t pncclMemFree(void* ptr) try {
   const auto heap = shm::Heap::Get();
   const Status freed = heap.ok() ? heap.value()->Free(ptr) : heap.status();
   if (freed.ok()) return ncclSuccess;
-  return Report(MakeStatus(freed.code(), "ncclMemFree: %.*s", static_cast<int>(freed.message().size()),
-                           freed.message().data()));
+  return Report(
+      MakeStatus(freed.code(), "ncclMemFree: %.*s", static_cast<int>(freed.message().size()), freed.message().data()));
 }
 AXCCL_TWIN(MemFree)
 

@@ -70,7 +70,8 @@ Status FindNeighbours(const char* name, const int64_t* pairs, int num_pairs, con
       return MakeStatus(Code::kInvalidArgument,
                         "%s: argument pairs: the %s of pair %d is %lld; pass ranks of the channel's group (0..%d) "
                         "[StableHLO collective_permute (C4)]",
-                        name, i % 2 == 0 ? "source" : "target", i / 2, static_cast<long long>(pairs[i]), place.ranks - 1);
+                        name, i % 2 == 0 ? "source" : "target", i / 2, static_cast<long long>(pairs[i]),
+                        place.ranks - 1);
   }
   plan::PairRequest request;
   request.call = name;
@@ -131,7 +132,8 @@ Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, int position
   for (exec::Call& call : received) call.permutes = true;
   if (!sent.empty()) AXCCL_RETURN_IF_ERROR(EnqueueMessage(pin, neighbours.target, true, sent, stream));
   if (neighbours.source >= 0 && !to_self) return EnqueueMessage(pin, neighbours.source, false, received, stream);
-  for (const exec::Call& call : received) AXCCL_RETURN_IF_ERROR(EnqueueLocal(pin.comm.get(), pin.channel, call, stream));
+  for (const exec::Call& call : received)
+    AXCCL_RETURN_IF_ERROR(EnqueueLocal(pin.comm.get(), pin.channel, call, stream));
   return Status();
 }
 

@@ -2,6 +2,7 @@
 // Includable from C.
 #pragma once
 
+// clang-format off
 #define AXCCL_NCCL_FUNCTIONS(X) \
   X(AllGather) X(AllGatherConfig) X(AllReduce) X(AllReduceConfig) X(AlltoAll) X(AlltoAllConfig) X(Bcast)           \
   X(Broadcast) X(BroadcastConfig) X(CommAbort) X(CommCount) X(CommCuDevice) X(CommDeregister) X(CommDestroy)       \
@@ -18,3 +19,4 @@
   X(PutSignal) X(Recv) X(RedOpCreatePreMulSum) X(RedOpDestroy) X(Reduce) X(ReduceConfig) X(ReduceScatter)          \
   X(ReduceScatterConfig) X(ResetDebugInit) X(Scatter) X(ScatterConfig) X(Send) X(Signal) X(TeamLsa) X(TeamRail)    \
   X(TeamRankToLsa) X(TeamRankToWorld) X(TeamWorld) X(WaitSignal) X(WinGetUserPtr)
+// clang-format on

@@ -93,7 +93,9 @@ AXCCL_API ncclResult_t pncclParamBind(ncclParamHandle_t* out, const char* key) t
 }
 AXCCL_TWIN(ParamBind)
 
-AXCCL_API ncclResult_t pncclParamGetI8(ncclParamHandle_t h, int8_t* out) try { return GetNumber("ncclParamGetI8", h, out); }
+AXCCL_API ncclResult_t pncclParamGetI8(ncclParamHandle_t h, int8_t* out) try {
+  return GetNumber("ncclParamGetI8", h, out);
+}
 AXCCL_TWIN(ParamGetI8)
 AXCCL_API ncclResult_t pncclParamGetI16(ncclParamHandle_t h, int16_t* out) try {
   return GetNumber("ncclParamGetI16", h, out);
@@ -155,8 +157,10 @@ AXCCL_API ncclResult_t pncclParamGetParameter(const char* key, const char** valu
     return InvalidArgument("ncclParamGetParameter: argument %s is NULL; pass both", key == nullptr ? "key" : "value");
   const param::Info* const info = param::Find(key);
   if (info == nullptr)
-    return InvalidArgument("ncclParamGetParameter: argument key is \"%s\", which is no parameter; see "
-                           "ncclParamGetAllParameterKeys", key);
+    return InvalidArgument(
+        "ncclParamGetParameter: argument key is \"%s\", which is no parameter; see "
+        "ncclParamGetAllParameterKeys",
+        key);
   std::string& text = axccl::PerThread<axccl::api::Answers>::Get().by_key;
   text = param::GetShown(info->name);
   *value = text.c_str();

@@ -184,7 +184,8 @@ AXCCL_API ncclResult_t axcclGroupsGetInfo(axcclGroups_t handle, axcclGroupsInfo_
 }
 AXCCL_CATCH(axcclGroupsGetInfo)
 
-AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* group, int* position, int* group_size) try {
+AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* group, int* position,
+                                           int* group_size) try {
   ncclResult_t result = ncclSuccess;
   const GroupsPin pin = PinGroups(handle, "axcclGroupsGetPlace", &result);
   if (!pin) return result;
@@ -198,7 +199,8 @@ AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* 
 }
 AXCCL_CATCH(axcclGroupsGetPlace)
 
-AXCCL_API ncclResult_t axcclGroupsGetRanks(axcclGroups_t handle, int group, int* ranks, int max_ranks, int* num_ranks) try {
+AXCCL_API ncclResult_t axcclGroupsGetRanks(axcclGroups_t handle, int group, int* ranks, int max_ranks,
+                                           int* num_ranks) try {
   ncclResult_t result = ncclSuccess;
   const GroupsPin pin = PinGroups(handle, "axcclGroupsGetRanks", &result);
   if (!pin) return result;

@@ -15,7 +15,8 @@ namespace {
 
 using EventPin = HandleTable<Event>::Pin;
 
-// A stream argument with the device it belongs to; neither for what the thread means by NULL, where that is not one stream.
+// A stream argument with the device it belongs to; neither for what the thread means by NULL, where that is not one
+// stream.
 struct Target {
   Device* device = nullptr;
   Stream* stream = nullptr;
@@ -40,16 +41,15 @@ std::vector<Target> Parts(const Target& target) {
   return parts;
 }
 
-bool IsNull(const Target& target) {
-  return target.stream == nullptr || target.stream == target.device->null_stream();
-}
+bool IsNull(const Target& target) { return target.stream == nullptr || target.stream == target.device->null_stream(); }
 
 // Work of the caller's, no call of a rank. On NULL the thread's ranks on other devices wait for it, too.
 ncclResult_t SubmitTo(const char* call, const Target& target, Result<std::shared_ptr<Work>> work) {
   Status status = Scheduler::Process().StartProgress();
   if (status.ok()) status = work.status();
   if (!status.ok())
-    return Report(MakeStatus(status.code(), "%s: %.*s", call, static_cast<int>(status.message().size()), status.message().data()));
+    return Report(MakeStatus(status.code(), "%s: %.*s", call, static_cast<int>(status.message().size()),
+                             status.message().data()));
   if (IsNull(target)) {
     SubmitToNull(std::move(work).value());
   } else {
@@ -103,10 +103,12 @@ AXCCL_CATCH(axcclHostDeviceSynchronize)
 
 AXCCL_API ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags) try {
   if (const Status status = CheckProcess("axcclStreamCreate"); !status.ok()) return Report(status);
-  if (stream == nullptr) return InvalidArgument("axcclStreamCreate: argument stream is NULL; pass where to put the stream");
+  if (stream == nullptr)
+    return InvalidArgument("axcclStreamCreate: argument stream is NULL; pass where to put the stream");
   *stream = nullptr;
   if ((flags & ~axcclStreamNonBlocking) != 0)
-    return InvalidArgument("axcclStreamCreate: argument flags is 0x%x; pass axcclStreamDefault or axcclStreamNonBlocking", flags);
+    return InvalidArgument(
+        "axcclStreamCreate: argument flags is 0x%x; pass axcclStreamDefault or axcclStreamNonBlocking", flags);
   const int device = CurrentDevice();
   auto made = std::make_shared<Stream>(device, (flags & axcclStreamNonBlocking) == 0);
   Device::Get(device)->AddStream(made);
@@ -116,7 +118,8 @@ AXCCL_CATCH(axcclStreamCreate)
 
 AXCCL_API ncclResult_t axcclStreamDestroy(axcclStream_t stream) try {
   if (stream == nullptr || Streams().Remove(stream) == nullptr)
-    return InvalidArgument("axcclStreamDestroy: argument stream (%p) is not a live host stream", static_cast<void*>(stream));
+    return InvalidArgument("axcclStreamDestroy: argument stream (%p) is not a live host stream",
+                           static_cast<void*>(stream));
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclStreamDestroy)
@@ -125,7 +128,8 @@ AXCCL_API ncclResult_t axcclStreamSynchronize(axcclStream_t handle) try {
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclStreamSynchronize", &target, &result)) return result;
-  if (target.stream != nullptr && Through(target.device, target.stream)) return Report(target.stream->timeline()->TakeError());
+  if (target.stream != nullptr && Through(target.device, target.stream))
+    return Report(target.stream->timeline()->TakeError());
   Status error;
   for (const Target& part : Parts(target)) {
     // Waiting is no work on the stream: a Nothing there, as of RecordMark, would hold back the blocking streams.
@@ -182,8 +186,8 @@ AXCCL_CATCH(axcclLaunchHostFunc)
 
 AXCCL_API ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStream_t handle) try {
   if (bytes != 0 && (dst == nullptr || src == nullptr))
-    return InvalidArgument("axcclMemcpyAsync: argument %s is NULL with %zu bytes; pass a buffer", dst == nullptr ? "dst" : "src",
-                           bytes);
+    return InvalidArgument("axcclMemcpyAsync: argument %s is NULL with %zu bytes; pass a buffer",
+                           dst == nullptr ? "dst" : "src", bytes);
   ncclResult_t result = ncclSuccess;
   Target target;
   if (!FindTarget(handle, "axcclMemcpyAsync", &target, &result)) return result;

@@ -28,7 +28,8 @@ T* RowAt(T* first, const exec::ViewOperand& operand, const int64_t* strides, con
 // What an uneven call is made of, enqueued on the channel and its pair channels.
 class Parts {
  public:
-  Parts(const char* name, const ChannelPin& pin, const GroupPlace& place, const exec::Call& call, comm::StreamRef stream)
+  Parts(const char* name, const ChannelPin& pin, const GroupPlace& place, const exec::Call& call,
+        comm::StreamRef stream)
       : name_(name), pin_(pin), place_(place), call_(call), stream_(stream) {}
 
   Status Enqueue() {

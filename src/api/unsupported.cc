@@ -22,7 +22,9 @@ constexpr char kDevice[] =
 
 // ---- memory of a communicator ----
 
-AXCCL_API ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) try { return Unsupported("ncclCommSuspend", kSuspend); }
+AXCCL_API ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) try {
+  return Unsupported("ncclCommSuspend", kSuspend);
+}
 AXCCL_TWIN(CommSuspend)
 
 AXCCL_API ncclResult_t pncclCommResume(ncclComm_t comm) try { return Unsupported("ncclCommResume", kSuspend); }
@@ -135,7 +137,9 @@ AXCCL_TWIN_ELSE(TeamLsa, ncclTeam{})
 AXCCL_API ncclTeam pncclTeamRail(ncclComm_t comm) try { return NoTeam("ncclTeamRail"); }
 AXCCL_TWIN_ELSE(TeamRail, ncclTeam{})
 
-AXCCL_API int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam team, int rank) try { return NoRank("ncclTeamRankToWorld"); }
+AXCCL_API int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam team, int rank) try {
+  return NoRank("ncclTeamRankToWorld");
+}
 AXCCL_TWIN_ELSE(TeamRankToWorld, -1)
 
 AXCCL_API int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam team, int rank) try { return NoRank("ncclTeamRankToLsa"); }

@@ -30,7 +30,8 @@ ncclResult_t Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t s
   std::vector<exec::Call> calls;
   if (const Status status = MakeCalls(r, std::move(list), &calls); !status.ok()) return Report(status);
   for (const exec::Call& call : calls) {
-    if (const Status status = EnqueueLocal(pin.comm.get(), pin.channel, call, stream); !status.ok()) return Report(status);
+    if (const Status status = EnqueueLocal(pin.comm.get(), pin.channel, call, stream); !status.ok())
+      return Report(status);
   }
   return ncclSuccess;
 }
@@ -64,8 +65,8 @@ ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle
                exec::DescribeCall(call).c_str(), static_cast<void*>(handle), place.ranks,
                static_cast<void*>(stream_handle));
     const bool in_pieces = call.uneven() && comm->core()->gpu() != nullptr;
-    const Status status = in_pieces ? EnqueuePieces(r.name, pin, place, call, stream)
-                                    : Enqueue(comm.get(), pin.channel, call, stream);
+    const Status status =
+        in_pieces ? EnqueuePieces(r.name, pin, place, call, stream) : Enqueue(comm.get(), pin.channel, call, stream);
     if (!status.ok()) return Report(status);
   }
   return ncclSuccess;
@@ -209,7 +210,8 @@ AXCCL_CATCH(axcclAllToAllV)
 AXCCL_API ncclResult_t axcclRaggedAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                            const int64_t* input_offsets, const int64_t* send_extents,
                                            const int64_t* output_offsets, const int64_t* receive_extents,
-                                           axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
+                                           axcclChannel_t channel, const axcclOptions_t* options,
+                                           cudaStream_t stream) try {
   return OnLate(ViewRequest{"axcclRaggedAllToAll", Kind::kAllToAll, count, in, out, options, dim},
                 {input_offsets, send_extents, output_offsets, receive_extents, nullptr},
                 {input_offsets, send_extents, output_offsets, receive_extents}, kNoReduction, channel, stream);

@@ -1,5 +1,6 @@
-// Calls of the application's functions from inside the library, where locks are held and others wait for the outcome: what such
-// a function throws becomes the error of the work it belongs to. (That a thread is ended in it, by pthread_exit, goes on.)
+// Calls of the application's functions from inside the library, where locks are held and others wait for the outcome:
+// what such a function throws becomes the error of the work it belongs to. (That a thread is ended in it, by
+// pthread_exit, goes on.)
 #pragma once
 
 #include <cxxabi.h>

@@ -1,6 +1,6 @@
 // Closes things on a thread of its own, in the order in which they were given up: those whose end may have to wait for
-// what the calling thread does next. Such is memory of another process's device: to unmap it, drivers wait for all kernels
-// of this process.
+// what the calling thread does next. Such is memory of another process's device: to unmap it, drivers wait for all
+// kernels of this process.
 //
 // There is one in a process, and it outlives every static object. Its thread is there as long as there is something to
 // close, so none is left where a program ends in peace; what is not closed by then, the system closes. Thread-safe.
@@ -18,11 +18,11 @@ class Closer {
  public:
   static Closer& Process();
 
-  // Runs `close` after all that was added before, on the other thread. Where there is none to be had, with the next Add or
-  // Await.
+  // Runs `close` after all that was added before, on the other thread. Where there is none to be had, with the next Add
+  // or Await.
   void Add(std::function<void()> close);
-  // Waits until nothing is left to close, but no longer than `patience`; says whether that came to pass. Where there is no
-  // other thread to be had, this one closes, however long that takes. Not to be called from what is closed.
+  // Waits until nothing is left to close, but no longer than `patience`; says whether that came to pass. Where there is
+  // no other thread to be had, this one closes, however long that takes. Not to be called from what is closed.
   bool Await(std::chrono::milliseconds patience);
 
  private:

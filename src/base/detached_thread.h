@@ -1,5 +1,5 @@
-// Threads of the library that end by themselves, or with the process. They leave the application's signals alone, and may run
-// where the application's may, though a thread starts them that was placed elsewhere (processors.h).
+// Threads of the library that end by themselves, or with the process. They leave the application's signals alone, and
+// may run where the application's may, though a thread starts them that was placed elsewhere (processors.h).
 #pragma once
 
 #include <pthread.h>
@@ -16,8 +16,8 @@
 
 namespace axccl {
 
-// Runs fn() on a thread named in an error as `what`. Not ok, and fn not run, where there is no thread to be had. Binds the
-// library to the process (service_fd.h), as children would lack the thread.
+// Runs fn() on a thread named in an error as `what`. Not ok, and fn not run, where there is no thread to be had. Binds
+// the library to the process (service_fd.h), as children would lack the thread.
 template <class Fn>
 Status StartDetached(const char* what, Fn fn) {
   // A thread begins with the mask of the one that starts it.
@@ -41,9 +41,12 @@ Status StartDetached(const char* what, Fn fn) {
       fn();
     }).detach();
   } catch (const std::system_error& error) {
-    return SystemError(error.code().value(), "%s: no thread can be started; raise the limit of threads (ulimit -u, the pids "
-                       "limit of the container), of address space (ulimit -v) or, after mlockall(MCL_FUTURE), of locked "
-                       "memory (ulimit -l)", what);
+    return SystemError(
+        error.code().value(),
+        "%s: no thread can be started; raise the limit of threads (ulimit -u, the pids "
+        "limit of the container), of address space (ulimit -v) or, after mlockall(MCL_FUTURE), of locked "
+        "memory (ulimit -l)",
+        what);
   } catch (const std::bad_alloc&) {
     return MakeStatus(Code::kSystemError, "%s: no thread can be started: out of memory", what);
   }

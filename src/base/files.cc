@@ -51,7 +51,8 @@ Status MakeFolders(const std::string& folder, mode_t mode) {
   Status status;
   for (size_t at = folder.find('/', 1); !folder.empty(); at = folder.find('/', at + 1)) {
     const std::string part = folder.substr(0, at);
-    if (mkdir(part.c_str(), mode) != 0 && errno != EEXIST && status.ok()) status = SystemError(errno, "mkdir(%s)", part.c_str());
+    if (mkdir(part.c_str(), mode) != 0 && errno != EEXIST && status.ok())
+      status = SystemError(errno, "mkdir(%s)", part.c_str());
     if (at == std::string::npos) break;
   }
   return status;
@@ -81,7 +82,8 @@ Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
   close(fd);
   if (!good) return SystemError(error, "read(%s)", path.c_str());
   if (text.size() > most_bytes)
-    return MakeStatus(Code::kInvalidArgument, "%s: more than %zu bytes, which is no file of this kind", path.c_str(), most_bytes);
+    return MakeStatus(Code::kInvalidArgument, "%s: more than %zu bytes, which is no file of this kind", path.c_str(),
+                      most_bytes);
   return text;
 }
 

@@ -19,8 +19,8 @@ std::string FirstLine(const std::string& path);
 // Replaces what is there, or writes to it where it is no file (/dev/stdout).
 Status WriteWholeFile(const std::string& path, std::string_view text);
 
-// Replaces a file whole or not at all, so that processes may race and the last one's stays: written beside it under a name of
-// its own, then renamed. Makes the folders it is in where they are missing.
+// Replaces a file whole or not at all, so that processes may race and the last one's stays: written beside it under a
+// name of its own, then renamed. Makes the folders it is in where they are missing.
 Status ReplaceFile(const std::string& path, std::string_view text);
 
 // Makes the folder and those it is in where they are missing and can be made, with these permissions.

@@ -1,8 +1,8 @@
 // Handles that can be checked: a handle is (index, generation) dressed as a pointer and never dereferenced, so stale,
 // foreign and garbage handles are told from live ones without touching freed memory.
 //
-// Thread-safe. Pin() keeps the object alive until the pin is dropped; Remove() makes the handle invalid at once and waits
-// for pins of other threads before it gives the object back. Slots live as long as the process and are reused.
+// Thread-safe. Pin() keeps the object alive until the pin is dropped; Remove() makes the handle invalid at once and
+// waits for pins of other threads before it gives the object back. Slots live as long as the process and are reused.
 #pragma once
 
 #include <sched.h>

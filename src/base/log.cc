@@ -30,10 +30,16 @@ constexpr struct {
   const char* name;
   uint32_t bits;
 } kSubsystems[] = {
-    {"INIT", kInit},   {"COLL", kColl},   {"P2P", kP2p},     {"SHM", kShm},         {"NET", kNet},
-    {"GRAPH", kGraph}, {"TUNING", kTuning}, {"ENV", kEnv},   {"ALLOC", kAlloc},     {"ALLOC_HOST", kAllocHost},
-    {"CALL", kCall},   {"PROXY", kProxy}, {"NVLS", kNvls},   {"BOOTSTRAP", kBootstrap}, {"REG", kReg},
-    {"PROFILE", kProfile}, {"RAS", kRas}, {"DESTROY", kDestroy}, {"ALL", ~0u},
+    {"INIT", kInit},     {"COLL", kColl},
+    {"P2P", kP2p},       {"SHM", kShm},
+    {"NET", kNet},       {"GRAPH", kGraph},
+    {"TUNING", kTuning}, {"ENV", kEnv},
+    {"ALLOC", kAlloc},   {"ALLOC_HOST", kAllocHost},
+    {"CALL", kCall},     {"PROXY", kProxy},
+    {"NVLS", kNvls},     {"BOOTSTRAP", kBootstrap},
+    {"REG", kReg},       {"PROFILE", kProfile},
+    {"RAS", kRas},       {"DESTROY", kDestroy},
+    {"ALL", ~0u},
 };
 
 // Where lines go. Shared, so that a line being written keeps its file open while Reset replaces it.
@@ -232,7 +238,8 @@ void Tell(const char* format, ...) {
   va_start(args, format);
   const std::string text = FormatV(format, args);
   va_end(args);
-  const std::string line = HostName() + ":" + std::to_string(getpid()) + ":" + std::to_string(gettid()) + " AxCCL: " + text + "\n";
+  const std::string line =
+      HostName() + ":" + std::to_string(getpid()) + ":" + std::to_string(gettid()) + " AxCCL: " + text + "\n";
   WriteAll(STDERR_FILENO, line.data(), line.size());
 }
 

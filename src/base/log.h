@@ -13,9 +13,23 @@ namespace axccl::log {
 enum class Level : int { kNone = 0, kVersion = 1, kWarn = 2, kInfo = 3, kTrace = 4 };
 
 enum Subsystem : uint32_t {
-  kInit = 1u << 0, kColl = 1u << 1, kP2p = 1u << 2, kShm = 1u << 3, kNet = 1u << 4, kGraph = 1u << 5,
-  kTuning = 1u << 6, kEnv = 1u << 7, kAlloc = 1u << 8, kCall = 1u << 9, kProxy = 1u << 10, kNvls = 1u << 11,
-  kBootstrap = 1u << 12, kReg = 1u << 13, kProfile = 1u << 14, kRas = 1u << 15, kDestroy = 1u << 16,
+  kInit = 1u << 0,
+  kColl = 1u << 1,
+  kP2p = 1u << 2,
+  kShm = 1u << 3,
+  kNet = 1u << 4,
+  kGraph = 1u << 5,
+  kTuning = 1u << 6,
+  kEnv = 1u << 7,
+  kAlloc = 1u << 8,
+  kCall = 1u << 9,
+  kProxy = 1u << 10,
+  kNvls = 1u << 11,
+  kBootstrap = 1u << 12,
+  kReg = 1u << 13,
+  kProfile = 1u << 14,
+  kRas = 1u << 15,
+  kDestroy = 1u << 16,
   kAllocHost = 1u << 17,
 };
 
@@ -32,9 +46,9 @@ void Reset();
 
 }  // namespace axccl::log
 
-#define AXCCL_INFO(subsystem, ...)                                                                     \
-  do {                                                                                                 \
-    if (::axccl::log::Enabled(::axccl::log::Level::kInfo, ::axccl::log::subsystem))                    \
-      ::axccl::log::Write(::axccl::log::Level::kInfo, ::axccl::log::subsystem, -1, __VA_ARGS__);       \
+#define AXCCL_INFO(subsystem, ...)                                                               \
+  do {                                                                                           \
+    if (::axccl::log::Enabled(::axccl::log::Level::kInfo, ::axccl::log::subsystem))              \
+      ::axccl::log::Write(::axccl::log::Level::kInfo, ::axccl::log::subsystem, -1, __VA_ARGS__); \
   } while (0)
 #define AXCCL_WARN(...) ::axccl::log::Write(::axccl::log::Level::kWarn, ~0u, -1, __VA_ARGS__)

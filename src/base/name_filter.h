@@ -1,7 +1,7 @@
 // Names of devices chosen by a list, as NCCL_SOCKET_IFNAME and NCCL_IB_HCA have it.
 //
-// Prefixes, separated by commas; `=` in front of the list asks for exact names, `^` for all but those listed (`^=`: both).
-// Where devices have ports, an entry may name one behind a colon: "mlx5_0:1".
+// Prefixes, separated by commas; `=` in front of the list asks for exact names, `^` for all but those listed (`^=`:
+// both). Where devices have ports, an entry may name one behind a colon: "mlx5_0:1".
 #pragma once
 
 #include <string>

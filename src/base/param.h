@@ -16,16 +16,16 @@ namespace axccl::param {
 enum class Source : uint8_t { kDefault, kEnvironment, kUserFile, kSystemFile };
 
 struct Info {
-  const char* name;         // "NCCL_ALGO"
-  const char* type;         // "int", "bytes", "string", "seconds"
-  const char* fallback;     // default as text
-  const char* meaning;      // one sentence
+  const char* name;      // "NCCL_ALGO"
+  const char* type;      // "int", "bytes", "string", "seconds"
+  const char* fallback;  // default as text
+  const char* meaning;   // one sentence
   // What else than parsing as the type is asked. Strings: the accepted words, separated by `|`, compared without regard
   // to case, "" = any text. Numbers: the range, both ends included.
   const char* words = "";
   int64_t least = 0;
   int64_t most = INT64_MAX;
-  bool secret = false;      // never shown
+  bool secret = false;  // never shown
 };
 
 // All parameters, in table order.

@@ -1,10 +1,11 @@
 // One T for each thread that asks: PerThread<T>::Get().
 //
-// Unlike a thread_local T, it is there until the last instruction of the thread and of the process. Programs call the library
-// from destructors of statics and of thread-locals of their own (a communicator that a static object ends), and those run
-// after the thread-locals of the library would be gone. So the thread's storage holds a pointer without a destructor, and a
-// key of pthreads frees the object: after all destructors of the thread's thread-locals, and never for the thread that ends
-// the process. Whoever asks still later gets a new object. It takes 8 bytes of static TLS for each T.
+// Unlike a thread_local T, it is there until the last instruction of the thread and of the process. Programs call the
+// library from destructors of statics and of thread-locals of their own (a communicator that a static object ends), and
+// those run after the thread-locals of the library would be gone. So the thread's storage holds a pointer without a
+// destructor, and a key of pthreads frees the object: after all destructors of the thread's thread-locals, and never
+// for the thread that ends the process. Whoever asks still later gets a new object. It takes 8 bytes of static TLS for
+// each T.
 #pragma once
 
 #include <pthread.h>

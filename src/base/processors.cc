@@ -24,7 +24,8 @@ constexpr size_t kSetBytes = CPU_ALLOC_SIZE(kMaxProcessor + 1);
 
 // Larger than cpu_set_t, which ends at 1024 processors.
 struct Set {
-  std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> bits{CPU_ALLOC(kMaxProcessor + 1), [](cpu_set_t* set) { CPU_FREE(set); }};
+  std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> bits{CPU_ALLOC(kMaxProcessor + 1),
+                                                        [](cpu_set_t* set) { CPU_FREE(set); }};
 
   Set() {
     if (bits == nullptr) throw std::bad_alloc();

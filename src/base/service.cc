@@ -111,9 +111,12 @@ bool Loop::HasDescriptors() const {
 }
 
 Status Loop::Lost() const {
-  return MakeStatus(Code::kInvalidUsage, "service thread: somebody closed descriptor %d, which is the library's (closefrom, or "
-                    "a daemon's start?); ranks meet and attach over its descriptors: close only what the program has opened, or "
-                    "close all before it uses the library", wake_.get());
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "service thread: somebody closed descriptor %d, which is the library's (closefrom, or "
+      "a daemon's start?); ranks meet and attach over its descriptors: close only what the program has opened, or "
+      "close all before it uses the library",
+      wake_.get());
 }
 
 // The thread holds the liveness mutex.
@@ -163,8 +166,8 @@ void Loop::Serve(std::span<const epoll_event> events) {
   RunTimers();
 }
 
-// Whether the handler had taken in what came, nobody knows. The other side is told by the end of the connection, and so is the
-// handler by the next event; should it throw again, it is left alone.
+// Whether the handler had taken in what came, nobody knows. The other side is told by the end of the connection, and so
+// is the handler by the next event; should it throw again, it is left alone.
 void Loop::EndConnection(uint64_t key, const Status& why) {
   AXCCL_WARN("%s", why.message().data());
   const int fd = static_cast<int>(key & 0xffffffffu);
@@ -236,7 +239,8 @@ Status Loop::Run(const Task& task) {
 Status Loop::Ring() const {
   const char byte = 0;
   for (int tries = 0;; ++tries) {
-    if (send(wake_.get(), &byte, sizeof byte, MSG_NOSIGNAL) >= 0 || errno == EAGAIN) return Status();  // EAGAIN: many have rung
+    if (send(wake_.get(), &byte, sizeof byte, MSG_NOSIGNAL) >= 0 || errno == EAGAIN)
+      return Status();  // EAGAIN: many have rung
     // A kernel that is short of memory says so for a moment, and nothing tells when it is over.
     const bool short_of_memory = errno == ENOBUFS || errno == ENOMEM;
     if (short_of_memory && tries >= kTriesToRing) return SystemError(errno, "service thread: waking it");

@@ -2,12 +2,12 @@
 //
 // It serves the rendezvous of the process's unique ids (src/boot), hands out the heap (transports/shm) and holds the
 // liveness mutex. It starts at first use, blocks every signal, is detached and lives until the process ends, however it
-// ends: nothing joins it, and it owns no object with a destructor. A forked child that may use the library starts another.
-// Where an application closes descriptors that are not its own (closefrom, a daemon's start), it serves nobody any more, but
-// stays: peers take its end for that of the process.
+// ends: nothing joins it, and it owns no object with a destructor. A forked child that may use the library starts
+// another. Where an application closes descriptors that are not its own (closefrom, a daemon's start), it serves nobody
+// any more, but stays: peers take its end for that of the process.
 //
-// Handlers and tasks run on it one at a time and must not block. When a handler throws, its connection is ended; a task of a
-// timer runs again a little later; Run returns the error.
+// Handlers and tasks run on it one at a time and must not block. When a handler throws, its connection is ended; a task
+// of a timer runs again a little later; Run returns the error.
 //
 // Get and Run may be called from any thread; what follows them in the class only on the service thread (from a handler,
 // a task or a function given to Run), which is what makes locks unnecessary there.
@@ -35,13 +35,13 @@ class Loop {
   using Task = std::function<void()>;
   using Handler = std::function<void(uint32_t events)>;  // epoll bits
 
-  // Starts the thread at the process's first call. kInvalidUsage where Forked(), and where the application has closed the
-  // thread's descriptors; kSystemError when the thread or its descriptors cannot be had (a later call tries again).
+  // Starts the thread at the process's first call. kInvalidUsage where Forked(), and where the application has closed
+  // the thread's descriptors; kSystemError when the thread or its descriptors cannot be had (a later call tries again).
   static Result<Loop*> Get();
 
   // Runs `task` on the service thread and returns once it has run; everything before happens before the task, and the
-  // task before the return. On the service thread itself: runs it at once. kInvalidUsage as for Get, and in a forked child
-  // that has another thread; it has not run then.
+  // task before the return. On the service thread itself: runs it at once. kInvalidUsage as for Get, and in a forked
+  // child that has another thread; it has not run then.
   Status Run(const Task& task);
 
   // False in a forked child, whose parent it is that has the thread.
@@ -89,7 +89,8 @@ class Loop {
 
   const uint32_t generation_ = Generation();
   Fd epoll_;
-  Fd wake_;  // a socket that is connected to itself: unlike an eventfd it can be told from what gets its number after it
+  // A socket that is connected to itself: unlike an eventfd it can be told from what gets its number after it.
+  Fd wake_;
   uint64_t wake_inode_ = 0;
   pthread_t thread_{};
   uint32_t next_generation_ = 1;
@@ -101,7 +102,7 @@ class Loop {
   std::mutex mutex_;
   // Under mutex_:
   Posted* first_posted_ = nullptr;  // the others follow it: who has no memory may have to give something back
-  bool lost_ = false;  // its descriptors
+  bool lost_ = false;               // its descriptors
 };
 
 }  // namespace axccl::service

@@ -71,12 +71,13 @@ bool Untrack(int fd) {
 }
 
 Status NoRoom(int64_t needed, int64_t open, const rlimit& limit, const std::string& what) {
-  return MakeStatus(Code::kSystemError,
-                    "%s needs %lld file descriptor%s, but process %d has %lld of its %lld open already; raise the limit on "
-                    "open files to %lld or more (ulimit -n; hard limit %lld)",
-                    what.c_str(), static_cast<long long>(needed), needed == 1 ? "" : "s", static_cast<int>(getpid()),
-                    static_cast<long long>(open), static_cast<long long>(limit.rlim_cur),
-                    static_cast<long long>(open + needed), static_cast<long long>(limit.rlim_max));
+  return MakeStatus(
+      Code::kSystemError,
+      "%s needs %lld file descriptor%s, but process %d has %lld of its %lld open already; raise the limit on "
+      "open files to %lld or more (ulimit -n; hard limit %lld)",
+      what.c_str(), static_cast<long long>(needed), needed == 1 ? "" : "s", static_cast<int>(getpid()),
+      static_cast<long long>(open), static_cast<long long>(limit.rlim_cur), static_cast<long long>(open + needed),
+      static_cast<long long>(limit.rlim_max));
 }
 
 }  // namespace
@@ -111,12 +112,13 @@ std::mutex& Serving() { return g_serving; }
 
 Status CheckNotForked(const char* call) {
   if (!Forked()) return Status();
-  return MakeStatus(
-      Code::kInvalidUsage,
-      "%s: process %d was forked after its parent had used the library for more than ncclGetUniqueId; threads, memory and "
-      "connections do not survive a fork: call exec in the child, or fork before the parent makes a communicator, a stream or "
-      "memory",
-      call, static_cast<int>(getpid()));
+  return MakeStatus(Code::kInvalidUsage,
+                    "%s: process %d was forked after its parent had used the library for more than ncclGetUniqueId; "
+                    "threads, memory and "
+                    "connections do not survive a fork: call exec in the child, or fork before the parent makes a "
+                    "communicator, a stream or "
+                    "memory",
+                    call, static_cast<int>(getpid()));
 }
 
 Status CheckRoom(int64_t needed, const std::string& what) {
@@ -151,8 +153,7 @@ Wait PollUntil(int fd, short events, Clock::time_point deadline, const Stop& sto
   for (;;) {
     if (stop && stop()) return Wait::kStopped;
     const auto left = std::max<std::chrono::nanoseconds>(deadline - Clock::now(), std::chrono::nanoseconds(0));
-    const auto slice =
-        stop ? std::min(left, kSlice) : std::min<std::chrono::nanoseconds>(left, std::chrono::hours(1));
+    const auto slice = stop ? std::min(left, kSlice) : std::min<std::chrono::nanoseconds>(left, std::chrono::hours(1));
     const timespec timeout{static_cast<time_t>(slice.count() / 1000000000),
                            static_cast<long>(slice.count() % 1000000000)};
     pollfd entry{fd, events, 0};

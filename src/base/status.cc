@@ -35,7 +35,8 @@ Status::Status(Code code, std::string message) noexcept {
 
 Status Status::WithoutText(Code code) noexcept {
   static constexpr char kText[] =
-      "out of memory, and so without a text of its own; free some, or raise the limit of the process (ulimit -v) or of its "
+      "out of memory, and so without a text of its own; free some, or raise the limit of the process (ulimit -v) or of "
+      "its "
       "container";
   // Never let go of: each holds itself. Nor destroyed, as statuses are made until the process has ended.
   struct Forever {
@@ -87,13 +88,18 @@ Status StatusOfException(const char* call) noexcept {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return MakeStatus(Code::kSystemError, "%s: out of memory; free some, or raise the limit of the process (ulimit -v) or of its "
-                      "container", call);
+    return MakeStatus(Code::kSystemError,
+                      "%s: out of memory; free some, or raise the limit of the process (ulimit -v) or of its "
+                      "container",
+                      call);
   } catch (const std::system_error& error) {
-    return SystemError(error.code().value(), "%s: a thread or another resource of the system cannot be had; raise the limit "
-                       "(ulimit -u, the container's on processes) or end some", call);
+    return SystemError(error.code().value(),
+                       "%s: a thread or another resource of the system cannot be had; raise the limit "
+                       "(ulimit -u, the container's on processes) or end some",
+                       call);
   } catch (const std::exception& error) {
-    return MakeStatus(Code::kInternalError, "%s: an exception that nobody expected: %s; please report it", call, error.what());
+    return MakeStatus(Code::kInternalError, "%s: an exception that nobody expected: %s; please report it", call,
+                      error.what());
   } catch (...) {
     return MakeStatus(Code::kInternalError, "%s: an exception that nobody expected; please report it", call);
   }

@@ -4,8 +4,8 @@
 // and what to do; callers pass it on unchanged. An OK status is one null pointer. Values are movable and copyable,
 // share their text, and may be used from any thread (not the same object from two at once).
 //
-// Nothing here throws: a status tells that memory has run out as well, and is made and copied where nothing may throw. Where
-// there is no memory for a text, the code is kept and the text says so.
+// Nothing here throws: a status tells that memory has run out as well, and is made and copied where nothing may throw.
+// Where there is no memory for a text, the code is kept and the text says so.
 #pragma once
 
 #include <cxxabi.h>
@@ -78,8 +78,8 @@ class [[nodiscard]] Status {
 [[gnu::format(printf, 2, 3)]] Status MakeStatus(Code code, const char* format, ...) noexcept;
 // As MakeStatus with kSystemError; appends ": <strerror(error)> (errno N)".
 [[gnu::format(printf, 2, 3)]] Status SystemError(int error, const char* format, ...) noexcept;
-// What the exception says that is being handled, of which `call` is the victim: kSystemError when memory or threads ran out,
-// else kInternalError. For handlers where exceptions must go no further.
+// What the exception says that is being handled, of which `call` is the victim: kSystemError when memory or threads ran
+// out, else kInternalError. For handlers where exceptions must go no further.
 Status StatusOfException(const char* call) noexcept;
 // What fn() returns (a Status or a Result), or the status of what it throws.
 template <class Fn>
@@ -97,7 +97,7 @@ auto CatchAll(const char* call, Fn&& fn) -> decltype(fn()) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT: implicit by design
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT: implicit by design
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT: implicit by design
 
   bool ok() const { return state_.index() == 0; }
@@ -115,13 +115,13 @@ class [[nodiscard]] Result {
 #define AXCCL_CONCAT_(a, b) a##b
 #define AXCCL_CONCAT(a, b) AXCCL_CONCAT_(a, b)
 // Returns from the enclosing function when `expr` is an error.
-#define AXCCL_RETURN_IF_ERROR(expr)                            \
-  do {                                                         \
+#define AXCCL_RETURN_IF_ERROR(expr)                                                        \
+  do {                                                                                     \
     if (::axccl::Status axccl_status_ = (expr); !axccl_status_.ok()) return axccl_status_; \
   } while (0)
 // AXCCL_ASSIGN_OR_RETURN(auto x, Fallible()); declares or assigns `lhs`, or returns the error.
-#define AXCCL_ASSIGN_OR_RETURN(lhs, expr)                      \
-  auto AXCCL_CONCAT(axccl_result_, __LINE__) = (expr);         \
+#define AXCCL_ASSIGN_OR_RETURN(lhs, expr)                                                                 \
+  auto AXCCL_CONCAT(axccl_result_, __LINE__) = (expr);                                                    \
   if (!AXCCL_CONCAT(axccl_result_, __LINE__).ok()) return AXCCL_CONCAT(axccl_result_, __LINE__).status(); \
   lhs = std::move(AXCCL_CONCAT(axccl_result_, __LINE__)).value()
 

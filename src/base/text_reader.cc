@@ -19,8 +19,9 @@ bool TextReader::Fail(const std::string& expected) {
   const std::string_view before = text_.substr(0, at_);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const size_t start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-  status_ = MakeStatus(Code::kInvalidArgument, "%.*s, line %td column %zu: %s, found %s", static_cast<int>(title_.size()),
-                       title_.data(), line, at_ - start + 1, expected.c_str(), Found().c_str());
+  status_ =
+      MakeStatus(Code::kInvalidArgument, "%.*s, line %td column %zu: %s, found %s", static_cast<int>(title_.size()),
+                 title_.data(), line, at_ - start + 1, expected.c_str(), Found().c_str());
   return false;
 }
 

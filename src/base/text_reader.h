@@ -1,7 +1,7 @@
 // A cursor over a text of a strict line-based form, as of a plan or a machine.
 //
-// The first failure is kept, with the line and column where it happened; afterwards everything fails, so that callers may
-// chain reads and look once. Views of the text are valid as long as the text. Not thread-safe.
+// The first failure is kept, with the line and column where it happened; afterwards everything fails, so that callers
+// may chain reads and look once. Views of the text are valid as long as the text. Not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 //
 // The process that created the id serves it from one background thread (epoll, shared by all its ids). Every rank
 // connects over TCP, proves that it knows the id's secret (keyed BLAKE2b over both hellos, mutual), and takes part in a
-// few exchanges (through that process, or, where ranks are many, in a tree); then the connection is closed. Every wait ends
-// with data, a closed peer, the caller's `stop`, or the deadline.
+// few exchanges (through that process, or, where ranks are many, in a tree); then the connection is closed. Every wait
+// ends with data, a closed peer, the caller's `stop`, or the deadline.
 #pragma once
 
 #include <chrono>
@@ -28,15 +28,15 @@ struct UniqueId {
 
 // A fresh id, served by this process. With NCCL_COMM_ID=host:port set, the id of that address instead (served by the
 // process in which rank 0 joins); its secret comes from AXCCL_SECRET or AXCCL_SECRET_FILE, else only loopback is
-// allowed, for ranks of one user (secret.h). Fresh ids are served on the first interface that leads out of the machine, or on the one
-// NCCL_SOCKET_IFNAME names (see interfaces.h).
+// allowed, for ranks of one user (secret.h). Fresh ids are served on the first interface that leads out of the machine,
+// or on the one NCCL_SOCKET_IFNAME names (see interfaces.h).
 Result<UniqueId> CreateUniqueId();
 // Whether the bytes are an id of this library version (an all-zero or foreign id is an error that says so).
 Status CheckUniqueId(const UniqueId& id);
 
 // One rank's part in a rendezvous. Used by one thread at a time; sessions of different ranks are independent, in any
-// number of threads. Processes that one forks before it joins are as good as any; those that it forks later get kInvalidUsage
-// from everything here.
+// number of threads. Processes that one forks before it joins are as good as any; those that it forks later get
+// kInvalidUsage from everything here.
 class Session {
  public:
   // Leaves. A rank may leave once it has what it wants; a rank that others still wait for ends their wait with an
@@ -47,14 +47,14 @@ class Session {
   // nranks, reused a rank while one is missing, has another protocol version (kInvalidUsage), or is gone (kRemoteError
   // naming it). The first deadline that passes ends the rendezvous for all: kTimeout naming who waited for whom. (Where
   // the process that serves the id does not answer any more, up to half a second later.) `stop` (may be
-  // empty) is asked on the rank's thread while it waits, also later in the session: once it is true, the wait ends within
-  // 20 ms with kInvalidUsage, and the other ranks are told.
-  // An id of CreateUniqueId serves one rendezvous; later calls are told so, or how it failed.
+  // empty) is asked on the rank's thread while it waits, also later in the session: once it is true, the wait ends
+  // within 20 ms with kInvalidUsage, and the other ranks are told. An id of CreateUniqueId serves one rendezvous; later
+  // calls are told so, or how it failed.
   static Result<std::unique_ptr<Session>> Join(const UniqueId& id, int rank, int nranks, Clock::time_point deadline,
                                                const service::Stop& stop);
   // The same with several ids, in the same order on every rank, whose makers share the work of the first meeting. Many
-  // ranks (AXCCL_TREE_RANKS) meet in a tree: no rank then holds more than a handful of connections, and an exchange takes
-  // a logarithmic number of steps. Fewer ranks meet at the first id.
+  // ranks (AXCCL_TREE_RANKS) meet in a tree: no rank then holds more than a handful of connections, and an exchange
+  // takes a logarithmic number of steps. Fewer ranks meet at the first id.
   static Result<std::unique_ptr<Session>> Join(std::span<const UniqueId> ids, int rank, int nranks,
                                                Clock::time_point deadline, const service::Stop& stop);
 

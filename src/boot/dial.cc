@@ -28,16 +28,16 @@ constexpr std::chrono::milliseconds kLastRetry{200};
 
 Status WaitFailed(Wait wait, int rank, int nranks, const std::string& whom, const char* what) {
   if (wait == Wait::kStopped) {
-    return MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d of %d: aborted by the caller while %s", rank, nranks,
-                      what);
+    return MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d of %d: aborted by the caller while %s", rank,
+                      nranks, what);
   }
   if (wait == Wait::kTimeout) {
     // With none left this process cannot take the connections of others, if it is what is waited for.
-    const Status room = service::CheckRoom(
-        1, "ncclCommInitRank: rank " + std::to_string(rank) + ": deadline passed while " + what + "; taking a connection");
+    const Status room = service::CheckRoom(1, "ncclCommInitRank: rank " + std::to_string(rank) +
+                                                  ": deadline passed while " + what + "; taking a connection");
     if (!room.ok()) return room;
-    return MakeStatus(Code::kTimeout, "ncclCommInitRank: rank %d of %d: deadline passed while %s%s%s%s", rank, nranks, what,
-                      whom.empty() ? "" : " (", whom.c_str(), whom.empty() ? "" : ")");
+    return MakeStatus(Code::kTimeout, "ncclCommInitRank: rank %d of %d: deadline passed while %s%s%s%s", rank, nranks,
+                      what, whom.empty() ? "" : " (", whom.c_str(), whom.empty() ? "" : ")");
   }
   return SystemError(errno, "ncclCommInitRank: rank %d of %d: poll", rank, nranks);
 }
@@ -52,7 +52,12 @@ JoinBody Self(Clock::time_point deadline) {
 }
 
 Dial::Dial(const IdFields& id, Role role, int rank, int nranks, const Patience& patience, std::string whom)
-    : id_(id), role_(role), rank_(rank), nranks_(nranks), patience_(patience), whom_(std::move(whom)),
+    : id_(id),
+      role_(role),
+      rank_(rank),
+      nranks_(nranks),
+      patience_(patience),
+      whom_(std::move(whom)),
       cipher_(Key{}, Role::kRank) {
   if (whom_.empty()) whom_ = "the process at " + Where() + " that serves the unique id";
 }
@@ -171,8 +176,10 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
   } else {
     const Wait wait = service::PollUntil(fd_.get(), POLLOUT, patience_.deadline, patience_.stop);
     if (wait != Wait::kReady) {
-      return {Failed(wait, ("connecting to " + whom_ + " (no answer: a firewall between, or another network? "
-                            "NCCL_SOCKET_IFNAME chooses where it listens)").c_str())};
+      return {Failed(wait, ("connecting to " + whom_ +
+                            " (no answer: a firewall between, or another network? "
+                            "NCCL_SOCKET_IFNAME chooses where it listens)")
+                               .c_str())};
     }
     socklen_t length = sizeof error;
     if (getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
@@ -187,20 +194,24 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
 Status Dial::ConnectFailed(const Address& address, int error) const {
   const std::string at = ToText(address);
   if (from_environment()) {
-    return SystemError(error, "ncclCommInitRank: rank %d: NCCL_COMM_ID: rank 0 does not answer at %s", rank_, at.c_str());
+    return SystemError(error, "ncclCommInitRank: rank %d: NCCL_COMM_ID: rank 0 does not answer at %s", rank_,
+                       at.c_str());
   }
-  if (role_ == Role::kChild) return SystemError(error, "ncclCommInitRank: rank %d: connect to %s", rank_, whom_.c_str());
+  if (role_ == Role::kChild)
+    return SystemError(error, "ncclCommInitRank: rank %d: connect to %s", rank_, whom_.c_str());
   if (error != ECONNREFUSED) {
-    return SystemError(error,
-                       "ncclCommInitRank: rank %d: connect to %s, where the process that called ncclGetUniqueId listens (a "
-                       "firewall between, or set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
-                       rank_, at.c_str());
+    return SystemError(
+        error,
+        "ncclCommInitRank: rank %d: connect to %s, where the process that called ncclGetUniqueId listens (a "
+        "firewall between, or set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
+        rank_, at.c_str());
   }
-  return MakeStatus(Code::kRemoteError,
-                    "ncclCommInitRank: rank %d: nobody listens at %s: the id has made its communicator already (call "
-                    "ncclGetUniqueId for each), or the process that called ncclGetUniqueId is gone, or that is not its address "
-                    "here (then set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
-                    rank_, at.c_str());
+  return MakeStatus(
+      Code::kRemoteError,
+      "ncclCommInitRank: rank %d: nobody listens at %s: the id has made its communicator already (call "
+      "ncclGetUniqueId for each), or the process that called ncclGetUniqueId is gone, or that is not its address "
+      "here (then set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
+      rank_, at.c_str());
 }
 
 Dial::Attempt Dial::Greet() {
@@ -224,12 +235,12 @@ Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
                        Where().c_str())};
   }
   if (hub.role == Role::kUnknownId) {
-    return {MakeStatus(Code::kInvalidUsage,
-                       "ncclCommInitRank: rank %d: the process at %s does not know the unique id: %s", rank_,
-                       Where().c_str(),
-                       from_environment() ? "set the same AXCCL_SECRET_FILE on all ranks (where there is none, all must be of one "
-                                            "user), and another port if another job has this"
-                                          : "it was used long ago, or the process that made it is gone")};
+    return {MakeStatus(
+        Code::kInvalidUsage, "ncclCommInitRank: rank %d: the process at %s does not know the unique id: %s", rank_,
+        Where().c_str(),
+        from_environment() ? "set the same AXCCL_SECRET_FILE on all ranks (where there is none, all must be of one "
+                             "user), and another port if another job has this"
+                           : "it was used long ago, or the process that made it is gone")};
   }
   Proof proof;
   const Status status = ReceiveAll(&proof, sizeof proof, patience_.deadline, nullptr);

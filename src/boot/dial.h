@@ -37,9 +37,9 @@ class Dial {
   Dial(const Dial&) = delete;
   Dial& operator=(const Dial&) = delete;
 
-  // Connects, lets the other side prove itself, calls `fill` (may be null) for what to tell it, and is let in. Tries again
-  // while NCCL_COMM_ID's server may still come, and when it is cut off because others press in. Patience, pid and host
-  // are filled in.
+  // Connects, lets the other side prove itself, calls `fill` (may be null) for what to tell it, and is let in. Tries
+  // again while NCCL_COMM_ID's server may still come, and when it is cut off because others press in. Patience, pid and
+  // host are filled in.
   Status Enter(const std::function<Status(JoinBody*)>& fill);
   Status Send(FrameType type, std::span<const std::byte> payload);
   // Sends what the socket takes at once, and closes.

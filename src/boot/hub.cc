@@ -184,7 +184,8 @@ Status Hub::CheckOpen(const IdBytes& id) {
   Status status;
   AXCCL_RETURN_IF_ERROR(hub->loop_->Run([&] {
     const auto found = hub->records_.find(id);
-    if (found != hub->records_.end() && found->second.over && !found->second.from_environment) status = found->second.ending;
+    if (found != hub->records_.end() && found->second.over && !found->second.from_environment)
+      status = found->second.ending;
   }));
   return status;
 }
@@ -223,7 +224,8 @@ void Hub::Release(const IdBytes& id) {
       .ok();  // fails only in a forked child, where nothing is served
 }
 
-// The last call may come from the acceptor itself, which minds that least of all. Late ranks want to know how it failed.
+// The last call may come from the acceptor itself, which minds that least of all. Late ranks want to know how it
+// failed.
 void Hub::CloseWhenIdle(const IdBytes& id, Record* record) {
   if (record->leases != 0 || record->current != nullptr || record->idle_timer != 0) return;
   if (!record->over) {
@@ -333,8 +335,8 @@ void Hub::Enter(Arrival arrival) {
   const std::shared_ptr<Rendezvous> meeting = record.current;
   // Better now, and said to all, than when the last have come and hang in the queue.
   if (first) {
-    if (const Status room = service::CheckRoom(meeting->expected(), "ncclCommInitRank: a rendezvous of " +
-                                                                        std::to_string(hello.nranks) + " ranks");
+    if (const Status room = service::CheckRoom(
+            meeting->expected(), "ncclCommInitRank: a rendezvous of " + std::to_string(hello.nranks) + " ranks");
         !room.ok()) {
       link->Reject(room);
       return meeting->Fail(room);

@@ -2,11 +2,12 @@
 //
 // It also lets in those who come to a node of a tree (see node.h) in this process.
 //
-// Nobody listens who need not. Ids made by Create are served on listeners that open when there is one to serve and close when
-// each has made its communicator; of one that failed, late ranks are told how as long as ranks that began together may take to come
-// (AXCCL_INIT_TIMEOUT). An id of NCCL_COMM_ID is served while rank 0 of this process serves it or ranks are gathered, and a second
-// longer where it failed; nodes of trees, while there are any. An id serves one rendezvous (one after the other for
-// NCCL_COMM_ID); how it ended is remembered for the last 256 ids. An id nobody joins costs about 200 bytes.
+// Nobody listens who need not. Ids made by Create are served on listeners that open when there is one to serve and
+// close when each has made its communicator; of one that failed, late ranks are told how as long as ranks that began
+// together may take to come (AXCCL_INIT_TIMEOUT). An id of NCCL_COMM_ID is served while rank 0 of this process serves
+// it or ranks are gathered, and a second longer where it failed; nodes of trees, while there are any. An id serves one
+// rendezvous (one after the other for NCCL_COMM_ID); how it ended is remembered for the last 256 ids. An id nobody
+// joins costs about 200 bytes.
 //
 // Public functions may be called from any thread. Lives as long as the process.
 #pragma once
@@ -70,7 +71,7 @@ class Hub {
     size_t meetings = 0;  // under way
     size_t guests = 0;    // connections not yet authenticated
     size_t listeners = 0;
-    size_t watched = 0;   // descriptors the service thread watches
+    size_t watched = 0;  // descriptors the service thread watches
     size_t timers = 0;
     size_t nodes = 0;  // of ranks of this process that meet in a tree
   };
@@ -110,7 +111,7 @@ class Hub {
   const Hub* const parents_;  // of the process this one was forked from: kept, as its ids are served over there
   std::map<IdBytes, Record> records_;
   std::deque<IdBytes> remembered_;  // over, oldest first
-  size_t open_ids_ = 0;  // of Create, for which ranks may still come
+  size_t open_ids_ = 0;             // of Create, for which ranks may still come
   std::vector<Address> standing_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;
   std::map<IdBytes, std::shared_ptr<Node>> nodes_;

@@ -38,7 +38,7 @@ bool IsDockerNetwork(std::string_view name) {
 }
 
 bool IsOfContainers(std::string_view name) {
-  static constexpr std::string_view kPrefixes[] = {"docker", "virbr",  "veth", "vnet",  "cni",
+  static constexpr std::string_view kPrefixes[] = {"docker", "virbr",   "veth", "vnet",  "cni",
                                                    "cali",   "flannel", "lxc",  "lxdbr", "podman"};
   return IsDockerNetwork(name) || std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                                               [&](std::string_view prefix) { return name.starts_with(prefix); });
@@ -73,8 +73,9 @@ class Choice {
     return "";
   }
 
-  // Those to use, best first. Excluding names leaves open which of the others is meant: one that leads out of the machine,
-  // if there is any. Where nothing is asked for, loopback serves the ranks of this machine when nothing better does.
+  // Those to use, best first. Excluding names leaves open which of the others is meant: one that leads out of the
+  // machine, if there is any. Where nothing is asked for, loopback serves the ranks of this machine when nothing better
+  // does.
   std::vector<const Interface*> Usable(const std::vector<Interface>& interfaces) const {
     std::vector<const Interface*> usable;
     for (const Interface& interface : interfaces) {

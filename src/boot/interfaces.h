@@ -1,11 +1,11 @@
 // Which addresses a process listens on for its unique ids.
 //
 // The addresses (IPv4, then IPv6) of one interface, never of all: an id says where its process listens, and who is on
-// another network has no business there. Without NCCL_SOCKET_IFNAME it is the first interface, in the system's order, that
-// leads out of the machine: up, with carrier, not loopback, and no bridge or cable of containers or virtual machines
-// (those have the same addresses on every machine). Where there is none, loopback. With NCCL_SOCKET_IFNAME it is the first
-// that is up and matches: a comma-separated list of name prefixes, `=` in front asks for exact names, `^` excludes those
-// listed. NCCL_SOCKET_FAMILY=AF_INET or AF_INET6 keeps only one family. Thread-safe.
+// another network has no business there. Without NCCL_SOCKET_IFNAME it is the first interface, in the system's order,
+// that leads out of the machine: up, with carrier, not loopback, and no bridge or cable of containers or virtual
+// machines (those have the same addresses on every machine). Where there is none, loopback. With NCCL_SOCKET_IFNAME it
+// is the first that is up and matches: a comma-separated list of name prefixes, `=` in front asks for exact names, `^`
+// excludes those listed. NCCL_SOCKET_FAMILY=AF_INET or AF_INET6 keeps only one family. Thread-safe.
 #pragma once
 
 #include <string>
@@ -29,8 +29,8 @@ struct Interface {
 // All interfaces, in the system's order, with their IPv4 and global IPv6 addresses.
 Result<std::vector<Interface>> ListInterfaces();
 
-// At most two addresses out of `interfaces` by the rules above. When nothing matches: kInvalidUsage, listing what there is
-// and why each was not taken.
+// At most two addresses out of `interfaces` by the rules above. When nothing matches: kInvalidUsage, listing what there
+// is and why each was not taken.
 Result<std::vector<Address>> SelectAddresses(const std::vector<Interface>& interfaces, std::string_view ifname,
                                              std::string_view family);
 // The network of one of an interface's addresses: "10.0.0.0/24"; empty where it is not known.

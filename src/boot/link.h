@@ -39,7 +39,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void SendError(const Status& reason);
   // Whether the kernel has taken all that was queued.
   bool idle() const { return queue_.empty(); }
-  // Sends the error and finishes; where there is no memory for it, the end of the connection has to do. Nothing is thrown.
+  // Sends the error and finishes; where there is no memory for it, the end of the connection has to do. Nothing is
+  // thrown.
   void End(const Status& reason);
   // As End, for a link that may not have been started.
   void Reject(const Status& reason);

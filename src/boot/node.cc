@@ -37,7 +37,8 @@ std::vector<Node::Neighbour*> Node::Everybody() {
 
 // ---- Links ----
 
-// A new link to somebody who has heard of this rank: whatever has happened meanwhile, it must not look as if the rank died.
+// A new link to somebody who has heard of this rank: whatever has happened meanwhile, it must not look as if the rank
+// died.
 Status Node::Take(int from) {
   const std::shared_ptr<Link> link = At(from).link;
   AXCCL_RETURN_IF_ERROR(link->Start(shared_from_this(), from));
@@ -94,8 +95,9 @@ void Node::Enter(service::Fd fd, const FrameCipher& cipher, const Hello& hello, 
   const int index = static_cast<int>(found - branch_.children.begin());
   Neighbour& child = At(index);
   if (failed_ || child.came) {
-    return link->Reject(failed_ ? told_ : MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d came twice to rank %d",
-                                                        hello.rank, rank_));
+    return link->Reject(failed_ ? told_
+                                : MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d came twice to rank %d",
+                                             hello.rank, rank_));
   }
   child.came = true;
   child.name = DescribeRank(hello.rank, join);
@@ -138,7 +140,8 @@ void Node::NoteProgress() {
 std::string Node::Missing() {
   std::string text;
   const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
-  if (branch_.parent >= 0 && !parent_.came) add(parent_.name.empty() ? "rank " + std::to_string(branch_.parent) : parent_.name);
+  if (branch_.parent >= 0 && !parent_.came)
+    add(parent_.name.empty() ? "rank " + std::to_string(branch_.parent) : parent_.name);
   for (const Neighbour& child : children_) {
     if (!child.came) add(child.name);
   }
@@ -148,7 +151,8 @@ std::string Node::Missing() {
 // A frame that was half taken, for want of memory, is the end: whoever was not told of it would wait.
 void Node::OnFrame(int from, FrameType type, std::span<const std::byte> payload) {
   const auto keep = shared_from_this();
-  const Status taken = CatchAll("ncclCommInitRank: a rendezvous", [&] { return Handle(from, type, payload), Status(); });
+  const Status taken =
+      CatchAll("ncclCommInitRank: a rendezvous", [&] { return Handle(from, type, payload), Status(); });
   if (!taken.ok()) Fail(taken);
 }
 
@@ -188,7 +192,8 @@ void Node::OnClosed(int from, const std::string& reason) {
   Neighbour& peer = At(from);
   peer.link.reset();
   if (failed_ || peer.left) return;
-  Fail(MakeStatus(Code::kRemoteError, "%s is gone: %s during the exchange of addresses", peer.name.c_str(), reason.c_str()));
+  Fail(MakeStatus(Code::kRemoteError, "%s is gone: %s during the exchange of addresses", peer.name.c_str(),
+                  reason.c_str()));
 }
 
 void Node::Fail(const Status& told, const Status& mine) {
@@ -213,8 +218,8 @@ bool Node::Begin(size_t bytes, int rank) {
     return true;
   }
   if (bytes == bytes_) return true;
-  Fail(MakeStatus(Code::kInternalError, "exchange %d: rank %d contributed %zu bytes, rank %d %zu", UserExchanges(), rank, bytes,
-                  first_, bytes_));
+  Fail(MakeStatus(Code::kInternalError, "exchange %d: rank %d contributed %zu bytes, rank %d %zu", UserExchanges(),
+                  rank, bytes, first_, bytes_));
   return false;
 }
 
@@ -222,8 +227,8 @@ void Node::Contribute(std::span<const std::byte> mine) {
   if (failed_) return;
   for (const Neighbour* each : Everybody()) {
     if (!each->left || each == &hubs_[0] || each == &hubs_[1]) continue;
-    return Fail(MakeStatus(Code::kRemoteError, "%s left after %d exchanges, but %s takes part in another", each->name.c_str(),
-                           UserExchanges(), self_.c_str()));
+    return Fail(MakeStatus(Code::kRemoteError, "%s left after %d exchanges, but %s takes part in another",
+                           each->name.c_str(), UserExchanges(), self_.c_str()));
   }
   if (!Begin(mine.size(), rank_)) return;
   std::copy(mine.begin(), mine.end(), gather_.begin());
@@ -235,17 +240,21 @@ void Node::ChildContributed(int index, std::span<const std::byte> payload) {
   Neighbour& child = At(index);
   const int rank = branch_.children[static_cast<size_t>(index)];
   const size_t ranks = static_cast<size_t>(branch_.ends[static_cast<size_t>(index)] - rank);
-  if (child.contributed || payload.empty() || payload.size() % ranks != 0 || payload.size() / ranks > kMaxContribution) {
+  if (child.contributed || payload.empty() || payload.size() % ranks != 0 ||
+      payload.size() / ranks > kMaxContribution) {
     return Fail(MakeStatus(Code::kRemoteError, "%s contributed to an exchange at the wrong time", child.name.c_str()));
   }
   if (!Begin(payload.size() / ranks, rank)) return;
   child.contributed = true;
-  std::copy(payload.begin(), payload.end(), gather_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(rank - rank_) * bytes_));
+  std::copy(payload.begin(), payload.end(),
+            gather_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(rank - rank_) * bytes_));
   Advance();
 }
 
 void Node::Advance() {
-  if (!own_ || std::any_of(children_.begin(), children_.end(), [](const Neighbour& child) { return !child.contributed; })) return;
+  if (!own_ ||
+      std::any_of(children_.begin(), children_.end(), [](const Neighbour& child) { return !child.contributed; }))
+    return;
   if (branch_.parent < 0) return Deliver(gather_);
   sent_up_ = true;
   if (parent_.link != nullptr) parent_.link->Send(FrameType::kContribute, gather_);
@@ -307,18 +316,20 @@ void Node::Expire() {
   Expired(kNobody, static_cast<uint32_t>(exchanges_), self_ + " waited until its deadline (" + patience_text_ + ")");
 }
 
-// Who has not contributed is whom they wait for; who has, or still misses a link, passes the question on to those it waits
-// for itself.
+// Who has not contributed is whom they wait for; who has, or still misses a link, passes the question on to those it
+// waits for itself.
 void Node::Expired(int from, uint32_t exchange, const std::string& text) {
   if (expired_ || exchange != static_cast<uint32_t>(exchanges_)) return;
   expired_ = true;
   if (!own_ && linked_) {
-    return Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s for the addresses of %s", text.c_str(), self_.c_str()));
+    return Fail(
+        MakeStatus(Code::kTimeout, "ncclCommInitRank: %s for the addresses of %s", text.c_str(), self_.c_str()));
   }
   std::string payload(reinterpret_cast<const char*>(&exchange), sizeof exchange);
   payload += text.substr(0, kMaxText);
   const auto ask = [&](const Neighbour& who) {
-    if ((from == kNobody || &who != &At(from)) && who.link != nullptr) who.link->Send(FrameType::kExpired, std::as_bytes(std::span(payload)));
+    if ((from == kNobody || &who != &At(from)) && who.link != nullptr)
+      who.link->Send(FrameType::kExpired, std::as_bytes(std::span(payload)));
   };
   for (const Neighbour& hub : hubs_) ask(hub);
   if (sent_up_) return ask(parent_);
@@ -341,7 +352,7 @@ Status Node::Wait(const Patience& patience, const char* what, const std::functio
     const auto now = Clock::now();
     if (now >= patience.deadline) return WaitFailed(service::Wait::kTimeout, rank_, nranks_, "", what);
     const auto slice = patience.stop ? std::min(patience.deadline, now + kSlice)
-                                                 : std::min(patience.deadline, now + std::chrono::hours(1));
+                                     : std::min(patience.deadline, now + std::chrono::hours(1));
     changed_.wait_until(lock, slice);
   }
 }
@@ -371,7 +382,8 @@ Status Node::AwaitLinks(const Patience& patience) {
 // Somebody will say who it is that everybody waits for, unless that one has stopped altogether.
 Status Node::AwaitBlame(const Patience& patience, const Status& seen, const std::function<bool()>& done) {
   char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.3g s", std::chrono::duration<double>(patience.deadline - patience.start).count());
+  std::snprintf(seconds, sizeof seconds, "%.3g s",
+                std::chrono::duration<double>(patience.deadline - patience.start).count());
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
     patience_text_ = seconds;
     Expire();

@@ -1,20 +1,20 @@
 // A rank's place in the tree in which many ranks meet (see tree.h).
 //
-// Its links, to the hubs it checked in at, to the rank above and to those below, live on the service thread, which passes
-// on what comes whatever the rank's own thread does: so a failure reaches everybody at once, and a rank that is late can
-// be told from one that waits for others. The rank's thread only waits for what the node has for it.
+// Its links, to the hubs it checked in at, to the rank above and to those below, live on the service thread, which
+// passes on what comes whatever the rank's own thread does: so a failure reaches everybody at once, and a rank that is
+// late can be told from one that waits for others. The rank's thread only waits for what the node has for it.
 //
 //   check in       at the hub: who I am and where those below me can reach me
 //   kStart         from the hub: all ranks of the group are there, and who is above me
 //   connect        to the rank above; those below connect to me
-//   kLeave         to the hubs, once all links stand. From here on a rank that dies is missed by those next to it in the
-//                  tree; before, by the hub, which everybody who still misses a link listens to.
+//   kLeave         to the hubs, once all links stand. From here on a rank that dies is missed by those next to it in
+//                  the tree; before, by the hub, which everybody who still misses a link listens to.
 //   kContribute    (first of all one byte each, so that all know that all are there)
 //                  upwards, once the rank and all below have contributed: one block
 //   kGathered      downwards
-//   kExpired       from one whose deadline has passed, to those it may be waiting for, and through the hubs while links are
-//                  missing; a rank that has not contributed is the answer, and fails the rendezvous in its own name, or a
-//                  hub that knows who has not come
+//   kExpired       from one whose deadline has passed, to those it may be waiting for, and through the hubs while links
+//                  are missing; a rank that has not contributed is the answer, and fails the rendezvous in its own
+//                  name, or a hub that knows who has not come
 //   kError         in all directions, the first time something goes wrong
 //
 // Methods marked T may be called by the rank's thread, and serialise with the service thread themselves.
@@ -129,18 +129,18 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   Neighbour parent_;
   Neighbour hubs_[2];
   std::vector<Neighbour> children_;
-  bool failed_ = false;             // or has left
-  Status told_;                     // to the neighbours
+  bool failed_ = false;  // or has left
+  Status told_;          // to the neighbours
   bool expired_ = false;
-  bool started_ = false;            // the rank has heard that all are there
-  int exchanges_ = 0;               // finished, that of the start included
-  bool open_ = false;               // somebody has contributed to the next
-  bool own_ = false;                // this rank has
+  bool started_ = false;  // the rank has heard that all are there
+  int exchanges_ = 0;     // finished, that of the start included
+  bool open_ = false;     // somebody has contributed to the next
+  bool own_ = false;      // this rank has
   bool sent_up_ = false;
   size_t bytes_ = 0;
-  int first_ = -1;                  // who contributed first
-  std::vector<std::byte> gather_;   // of this subtree
-  std::vector<std::byte> ready_;    // of all, not yet the rank's
+  int first_ = -1;                 // who contributed first
+  std::vector<std::byte> gather_;  // of this subtree
+  std::vector<std::byte> ready_;   // of all, not yet the rank's
 
   // Between the two threads.
   std::mutex mutex_;

@@ -61,19 +61,19 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
     return Fail(reason);
   }
   if (join.roots != static_cast<uint32_t>(roots_) || (roots_ != 0 && join.root != static_cast<uint32_t>(root_))) {
-    const Status reason = MakeStatus(
-        Code::kInvalidUsage,
-        "ncclCommInitRank: %s came with %u ids in a tree (0: none) to id %u, %s with %d to id %d; pass the same ids in the "
-        "same order, and set AXCCL_TREE_RANKS alike, on all ranks",
-        DescribeRank(hello.rank, join).c_str(), join.roots, join.root, first_ < 0 ? "another" : Name(first_).c_str(), roots_,
-        root_);
+    const Status reason = MakeStatus(Code::kInvalidUsage,
+                                     "ncclCommInitRank: %s came with %u ids in a tree (0: none) to id %u, %s with %d "
+                                     "to id %d; pass the same ids in the "
+                                     "same order, and set AXCCL_TREE_RANKS alike, on all ranks",
+                                     DescribeRank(hello.rank, join).c_str(), join.roots, join.root,
+                                     first_ < 0 ? "another" : Name(first_).c_str(), roots_, root_);
     link->Reject(reason);
     return Fail(reason);
   }
   Seat& seat = seats_[hello.rank];
   if (!seat.expected) {
-    return link->Reject(MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d does not meet at id %d of %d", hello.rank,
-                                   root_, roots_));
+    return link->Reject(MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d does not meet at id %d of %d",
+                                   hello.rank, root_, roots_));
   }
   if (seat.came) return RejectDuplicate(link, hello, join);
   seat.came = true;
@@ -231,7 +231,8 @@ void Rendezvous::OnDeadline(int rank) {
   const double seconds = static_cast<double>(seats_[rank].join.patience_ns) * 1e-9;
   if (!started()) {
     return Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited %.3g s for %s of %d", Name(rank).c_str(),
-                           seconds, ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(), nranks_));
+                           seconds, ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(),
+                           nranks_));
   }
   if (!seats_[rank].contributed) return;  // it waits for nobody; its own next call sees the deadline
   Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited until its deadline (%.3g s) for the addresses of %s",
@@ -246,7 +247,8 @@ void Rendezvous::Expired(int rank, std::span<const std::byte> payload) {
   }
   if (started()) {
     for (size_t other = 0; other < seats_.size(); ++other) {
-      if (static_cast<int>(other) != rank && seats_[other].link != nullptr) seats_[other].link->Send(FrameType::kExpired, payload);
+      if (static_cast<int>(other) != rank && seats_[other].link != nullptr)
+        seats_[other].link->Send(FrameType::kExpired, payload);
     }
     return;
   }

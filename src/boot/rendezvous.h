@@ -2,9 +2,9 @@
 //
 // A rank enters once authenticated. When all have, each is told to start; then they exchange any number of
 // contributions; then they leave. Ranks that meet in a tree (see tree.h) are told who is above them in it instead, and
-// leave once they have found each other; several hubs may then serve a part of them each. The first thing that goes wrong (a rank gone, a disagreement, a deadline) fails the
-// meeting: everybody present is told the same reason and the meeting is over. All on the service thread; kept alive by
-// its members' links.
+// leave once they have found each other; several hubs may then serve a part of them each. The first thing that goes
+// wrong (a rank gone, a disagreement, a deadline) fails the meeting: everybody present is told the same reason and the
+// meeting is over. All on the service thread; kept alive by its members' links.
 #pragma once
 
 #include <cstddef>

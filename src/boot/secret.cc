@@ -31,13 +31,14 @@ Status CheckFileIsPrivate(const std::string& path, int fd) {
   if (fstat(fd, &info) != 0) return SystemError(errno, "AXCCL_SECRET_FILE=%s: fstat", path.c_str());
   if (!S_ISREG(info.st_mode)) return Status();  // a pipe of the shell's, say
   if (info.st_uid == geteuid() && (info.st_mode & 077) != 0) {
-    return MakeStatus(Code::kInvalidUsage, "AXCCL_SECRET_FILE=%s: other users may read or write it (mode %03o); chmod 600 it",
-                      path.c_str(), info.st_mode & 0777);
+    return MakeStatus(Code::kInvalidUsage,
+                      "AXCCL_SECRET_FILE=%s: other users may read or write it (mode %03o); chmod 600 it", path.c_str(),
+                      info.st_mode & 0777);
   }
   static std::atomic<bool> told{false};
   if ((info.st_mode & 07) != 0 && !told.exchange(true))
     log::Tell("AXCCL_SECRET_FILE=%s: every user of this machine may read it (mode %03o), and so join", path.c_str(),
-                info.st_mode & 0777);
+              info.st_mode & 0777);
   return Status();
 }
 
@@ -182,10 +183,11 @@ Result<std::optional<Secret>> EnvironmentSecret() {
     from = "AXCCL_SECRET_FILE=" + path;
   }
   if (text.size() < kLeastSecretBytes) {
-    return MakeStatus(Code::kInvalidUsage,
-                      "%s: %zu bytes%s, and at least %zu are needed, of random text: who guesses it can join (make some with "
-                      "head -c 32 /dev/urandom | base64)",
-                      from.c_str(), text.size(), text.empty() ? " (the file is empty)" : "", kLeastSecretBytes);
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "%s: %zu bytes%s, and at least %zu are needed, of random text: who guesses it can join (make some with "
+        "head -c 32 /dev/urandom | base64)",
+        from.c_str(), text.size(), text.empty() ? " (the file is empty)" : "", kLeastSecretBytes);
   }
   AXCCL_ASSIGN_OR_RETURN(const Secret secret, StretchOnce(text));
   sodium_memzero(text.data(), text.size());
@@ -201,11 +203,12 @@ Result<Secret> UserSecret(const std::string& what) {
     if (secret.ok()) return secret;
     why.append(why.empty() ? "" : "; ").append(secret.status().message());
   }
-  return MakeStatus(Code::kInvalidUsage,
-                    "%s without AXCCL_SECRET or AXCCL_SECRET_FILE: ranks of this machine share a secret in a file that only "
-                    "their user can read, which cannot be had (%s); set AXCCL_CACHE_DIR to a folder of this user's, or "
-                    "AXCCL_SECRET_FILE",
-                    what.c_str(), why.c_str());
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "%s without AXCCL_SECRET or AXCCL_SECRET_FILE: ranks of this machine share a secret in a file that only "
+      "their user can read, which cannot be had (%s); set AXCCL_CACHE_DIR to a folder of this user's, or "
+      "AXCCL_SECRET_FILE",
+      what.c_str(), why.c_str());
 }
 
 }  // namespace axccl::boot

@@ -57,7 +57,8 @@ Result<std::unique_ptr<Session>> Session::Join(std::span<const UniqueId> ids, in
                       rank, nranks, kMaxRanks);
   }
   if (ids.empty() || ids.size() > static_cast<size_t>(nranks)) {
-    return MakeStatus(Code::kInvalidArgument, "ncclCommInitRank: %zu ids for %d ranks: need 1 to as many", ids.size(), nranks);
+    return MakeStatus(Code::kInvalidArgument, "ncclCommInitRank: %zu ids for %d ranks: need 1 to as many", ids.size(),
+                      nranks);
   }
   // With NCCL_COMM_ID all ids are the same one.
   std::vector<IdFields> fields;

@@ -33,7 +33,8 @@ Result<service::Fd> Listen(Address* address, bool reuse, bool* busy) {
   sockaddr_storage storage = ToSockaddr(*address, &bytes);
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), bytes) != 0) {
     if (busy != nullptr) *busy = errno == EADDRINUSE;
-    return SystemError(errno, "listening on %s: bind (another process or job on the port, or not an address of this machine?)",
+    return SystemError(errno,
+                       "listening on %s: bind (another process or job on the port, or not an address of this machine?)",
                        text.c_str());
   }
   if (listen(fd.get(), SOMAXCONN) != 0) return SystemError(errno, "listening on %s: listen", text.c_str());

@@ -16,7 +16,8 @@ Secret TreeSecret(const std::vector<IdFields>& ids) {
   Secret secret;
   crypto_generichash_state state;
   constexpr std::string_view kPurpose = "axccl secret of a tree";
-  crypto_generichash_init(&state, reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(), secret.size());
+  crypto_generichash_init(&state, reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(),
+                          secret.size());
   for (const IdFields& id : ids) {
     crypto_generichash_update(&state, id.id.data(), id.id.size());
     crypto_generichash_update(&state, id.secret.data(), id.secret.size());
@@ -135,7 +136,8 @@ class TreeSession : public Session {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> JoinTree(const std::vector<IdFields>& ids, int rank, int nranks, const Patience& patience) {
+Result<std::unique_ptr<Session>> JoinTree(const std::vector<IdFields>& ids, int rank, int nranks,
+                                          const Patience& patience) {
   AXCCL_ASSIGN_OR_RETURN(Hub* const hub, Hub::Get());
   AXCCL_ASSIGN_OR_RETURN(service::Loop* const loop, service::Loop::Get());
   auto node = std::make_shared<Node>(loop, rank, nranks, static_cast<int>(ids.size()), TreeSecret(ids));

@@ -50,9 +50,10 @@ Result<Address> Resolve(const std::string& host, const std::string& port) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (error != 0) {
-    return MakeStatus(Code::kInvalidUsage,
-                      "NCCL_COMM_ID: cannot resolve host '%s': %s; an address does as well, as in NCCL_COMM_ID=10.0.0.1:%s",
-                      host.c_str(), gai_strerror(error), port.c_str());
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "NCCL_COMM_ID: cannot resolve host '%s': %s; an address does as well, as in NCCL_COMM_ID=10.0.0.1:%s",
+        host.c_str(), gai_strerror(error), port.c_str());
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
   // IPv4 first: "localhost" must mean the same address to every rank.
@@ -117,10 +118,11 @@ Result<UniqueId> IdFromText(const std::string& host_port) {
     AXCCL_ASSIGN_OR_RETURN(fields.secret, UserSecret("NCCL_COMM_ID=" + host_port));
     fields.flags |= kUserSecret;
   } else {
-    return MakeStatus(Code::kInvalidUsage,
-                      "NCCL_COMM_ID=%s: not a loopback address, so the ranks need a shared secret: set AXCCL_SECRET_FILE to "
-                      "a file with the same random text on every rank (or AXCCL_SECRET to the text)",
-                      host_port.c_str());
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "NCCL_COMM_ID=%s: not a loopback address, so the ranks need a shared secret: set AXCCL_SECRET_FILE to "
+        "a file with the same random text on every rank (or AXCCL_SECRET to the text)",
+        host_port.c_str());
   }
   const std::string_view key(reinterpret_cast<const char*>(fields.secret.data()), fields.secret.size());
   const Secret derived = HashText(key, "axccl environment id " + std::to_string(address.port));

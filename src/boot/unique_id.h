@@ -65,15 +65,15 @@ UniqueId Pack(IdFields fields);
 // The fields of a valid id, else the error of CheckUniqueId.
 Result<IdFields> Unpack(const UniqueId& id);
 
-// The id of "host:port" or "[v6]:port" (the value of NCCL_COMM_ID), with the secret of the environment, or on loopback of
-// this user (secret.h). Equal port and secret give equal ids, however the host is written.
+// The id of "host:port" or "[v6]:port" (the value of NCCL_COMM_ID), with the secret of the environment, or on loopback
+// of this user (secret.h). Equal port and secret give equal ids, however the host is written.
 Result<UniqueId> IdFromText(const std::string& host_port);
 
 // Conversions to and from what the socket calls take; `bytes` is the length to pass. FromSockaddr: other families give
 // family 0.
 sockaddr_storage ToSockaddr(const Address& address, socklen_t* bytes);
 Address FromSockaddr(const sockaddr* address);
-std::string ToText(const Address& address);  // "127.0.0.1:4711", "[::1]:4711"
+std::string ToText(const Address& address);    // "127.0.0.1:4711", "[::1]:4711"
 std::string HostText(const Address& address);  // "127.0.0.1", "[::1]"
 bool IsLoopback(const Address& address);
 

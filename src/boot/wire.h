@@ -31,8 +31,8 @@
 
 namespace axccl::boot {
 
-// Of all that ranks tell each other: here, when a communicator is set up (src/comm), and in messages (transports/ucx). Ranks
-// whose numbers differ do not meet. Counted up whenever any of it changes.
+// Of all that ranks tell each other: here, when a communicator is set up (src/comm), and in messages (transports/ucx).
+// Ranks whose numbers differ do not meet. Counted up whenever any of it changes.
 inline constexpr uint32_t kProtocolVersion = 12;
 inline constexpr int kMaxRanks = 1 << 16;
 inline constexpr size_t kMaxContribution = 4096;
@@ -71,8 +71,9 @@ enum class FrameType : uint16_t {
   kError = 5,       // both: u32 code, text; the rendezvous has failed, or this rank gives up
   kLeave = 6,       // rank -> hub, both ways in a tree: done; empty
   kFailed = 7,      // rank -> hub of a tree: as kError, but not about this rank
-  kExpired = 8,     // both ways, where ranks meet in a tree: u32 number of the exchange, text; somebody's deadline has passed
-  kAdmitted = 9,    // hub -> rank, parent -> child: you are in; empty
+  kExpired =
+      8,  // both ways, where ranks meet in a tree: u32 number of the exchange, text; somebody's deadline has passed
+  kAdmitted = 9,  // hub -> rank, parent -> child: you are in; empty
 };
 
 // Longest payload `receiver` accepts in a rendezvous of `nranks`; false for a type it never gets.

@@ -42,7 +42,8 @@ bool MayGo(const Released& released) {
   if (released.block->sending()) return false;
   const Block& block = *released.block;
   for (size_t rank = 0; rank < released.holders.size(); ++rank) {
-    const bool let_go = block.layout().ReleasedBy(block.data(), static_cast<int>(rank))->load(std::memory_order_acquire) != 0;
+    const bool let_go =
+        block.layout().ReleasedBy(block.data(), static_cast<int>(rank))->load(std::memory_order_acquire) != 0;
     if (!let_go && !released.holders[rank].Gone()) return false;
   }
   return true;
@@ -53,8 +54,8 @@ void LookAgain(service::Loop* loop) {
     Block::SweepLimbo();
     Limbo& limbo = TheLimbo();
     std::lock_guard lock(limbo.mutex);
-    limbo.watched = std::any_of(limbo.blocks.begin(), limbo.blocks.end(),
-                                [](const Released& r) { return r.block->urgent(); });
+    limbo.watched =
+        std::any_of(limbo.blocks.begin(), limbo.blocks.end(), [](const Released& r) { return r.block->urgent(); });
     if (limbo.watched) LookAgain(loop);
   });
 }
@@ -76,7 +77,8 @@ Result<std::unique_ptr<Block>> Block::Create(int rank, int ranks, const exec::Bl
   if (node != topo::kNowhere) {
     block->node_ = topo::PreferNode(memory, layout.bytes, node) ? node : topo::kNowhere;
     AXCCL_INFO(kInit, "placement: scratch memory of rank %d %s node %d", rank,
-               block->node_ == node ? "comes from" : "comes from where it is touched: the system does not give it from", node);
+               block->node_ == node ? "comes from" : "comes from where it is touched: the system does not give it from",
+               node);
   }
   if (!heap->Contains(memory, layout.bytes, &block->heap_offset_))
     return MakeStatus(Code::kInternalError, "the heap does not know a block it has just given out");
@@ -131,7 +133,8 @@ uint64_t Block::resident_bytes() const {
 uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
   std::vector<unsigned char> pages(bytes / kPage);
   if (mincore(const_cast<std::byte*>(memory), bytes, pages.data()) != 0) return 0;
-  return kPage * static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; }));
+  return kPage *
+         static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; }));
 }
 
 void Block::Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders) {

@@ -1,9 +1,9 @@
 // A rank's block of shared memory and when it may be given back.
 //
-// Peers may still read a block for a while after its owner has destroyed the communicator, so it goes back to the heap only
-// when every rank has let go of it or is dead. Until then it is in limbo, which every creation and release looks through, and
-// the service thread as long as there is a block in it that a companion hangs on: memory of a GPU is scarce.
-// Thread-safe.
+// Peers may still read a block for a while after its owner has destroyed the communicator, so it goes back to the heap
+// only when every rank has let go of it or is dead. Until then it is in limbo, which every creation and release looks
+// through, and the service thread as long as there is a block in it that a companion hangs on: memory of a GPU is
+// scarce. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,8 @@ class Block {
   // Whether it should go as soon as it can, and not at the next occasion.
   bool urgent() const { return companion_ != nullptr || !remotes_.empty(); }
 
-  // Gives the block up: closed for peers, and freed once all `holders` (by rank) have let go or died. Until then nothing else
-  // gets its address.
+  // Gives the block up: closed for peers, and freed once all `holders` (by rank) have let go or died. Until then
+  // nothing else gets its address.
   static void Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders);
   // Frees what can be freed of the released blocks.
   static void SweepLimbo();

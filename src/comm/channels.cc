@@ -76,7 +76,8 @@ uint64_t ChannelName::Hash() const { return Mix(plan::ReplicaGroups::GroupHash(r
 std::string ChannelName::Text() const {
   constexpr size_t kShown = 16;
   if (!messages_on.empty())
-    return "messages from rank " + std::to_string(ranks[0]) + " to rank " + std::to_string(ranks[1]) + " on " + messages_on;
+    return "messages from rank " + std::to_string(ranks[0]) + " to rank " + std::to_string(ranks[1]) + " on " +
+           messages_on;
   std::string text = "channel " + std::to_string(id) + " of ranks [";
   for (size_t i = 0; i < ranks.size() && i < kShown; ++i) text += (i == 0 ? "" : " ") + std::to_string(ranks[i]);
   if (ranks.size() > kShown) text += " ... of " + std::to_string(ranks.size());
@@ -96,7 +97,8 @@ GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std
   order_key = part_.key;
 }
 
-// Nothing is thrown: where there is no memory to note it for later, the part is lost to the heap until the communicator ends.
+// Nothing is thrown: where there is no memory to note it for later, the part is lost to the heap until the communicator
+// ends.
 GroupChannel::~GroupChannel() {
   const Status left = CatchAll("axcclChannelDestroy", [this] { return Leave(), Status(); });
   if (!left.ok()) AXCCL_WARN("%s", left.message().data());
@@ -254,25 +256,28 @@ Status GroupChannel::CheckMissing(int position) const {
 Status GroupChannel::CheckLeft(int position) const {
   const Member& peer = member(position);
   if (PlaceAt(peer) != kNotFound) return Status();
-  return MakeStatus(Code::kRemoteError,
-                    "rank %d waits for rank %d, which has destroyed its end of %s after fewer calls; all ranks must create, "
-                    "use and destroy a channel equally often",
-                    own().rank, peer.rank, name_.Text().c_str());
+  return MakeStatus(
+      Code::kRemoteError,
+      "rank %d waits for rank %d, which has destroyed its end of %s after fewer calls; all ranks must create, "
+      "use and destroy a channel equally often",
+      own().rank, peer.rank, name_.Text().c_str());
 }
 
 // Of a member that has created the channel.
 Status GroupChannel::CheckUnused(int position) const {
   const Member& peer = member(position);
   if (PlaceAt(peer) != kNotFound || HasJoined(position)) return Status();
-  return MakeStatus(Code::kRemoteError, "rank %d waits for rank %d, which has destroyed %s without calling anything on it",
-                    own().rank, peer.rank, name_.Text().c_str());
+  return MakeStatus(Code::kRemoteError,
+                    "rank %d waits for rank %d, which has destroyed %s without calling anything on it", own().rank,
+                    peer.rank, name_.Text().c_str());
 }
 
 Status GroupChannel::CheckOther(const Member& peer, uint32_t place) const {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   const uint64_t word = layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst);
   ChannelSlot* slot = layout.SlotOf(BlockOf(peer), SlotIn(word));
-  if (word == 0 || SlotIn(word) == exec::kGoneSlot || KeyIn(word) == part_.key || slot->id.load(std::memory_order_relaxed) != name_.id)
+  if (word == 0 || SlotIn(word) == exec::kGoneSlot || KeyIn(word) == part_.key ||
+      slot->id.load(std::memory_order_relaxed) != name_.id)
     return Status();
   ChannelName other{name_.id, {}};
   uint32_t generation;
@@ -315,16 +320,18 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
     channel->group_order = group_order;
     it = channels_.emplace(std::move(name), std::move(channel)).first;
   } else if (it->second->group_order != group_order) {
-    return MakeStatus(Code::kInvalidUsage,
-                      "axcclChannelCreate: argument flags is %s axcclGroupOrder, and %s lives %s it; pass the same flags "
-                      "or another channel_id",
-                      group_order ? "with" : "without", name.Text().c_str(), group_order ? "without" : "with");
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "axcclChannelCreate: argument flags is %s axcclGroupOrder, and %s lives %s it; pass the same flags "
+        "or another channel_id",
+        group_order ? "with" : "without", name.Text().c_str(), group_order ? "without" : "with");
   }
   note(it->second.get(), made);
   return it->second.get();
 }
 
-Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order, std::shared_ptr<GroupChannel>* channel) {
+Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order,
+                          std::shared_ptr<GroupChannel>* channel) {
   Sweep();
   const Identity& identity = comm_->identity();
   const auto size = static_cast<uint32_t>(name.ranks.size());
@@ -353,7 +360,8 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
   AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(part.bytes, kPage));
   part.memory = members[static_cast<size_t>(self)].block = static_cast<std::byte*>(memory);
   const Status made = CatchAll("axcclChannelCreate", [&] {
-    *channel = std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self), std::move(order));
+    *channel =
+        std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self), std::move(order));
     return Status();
   });
   if (!made.ok()) {
@@ -435,7 +443,10 @@ std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const
 
 void ChannelTable::Withdraw(const GroupChannel::Part& part) {
   std::lock_guard lock(mutex_);
-  comm_->block().layout().KeyOf(comm_->block().data(), part.place)->store(part.key | exec::kGoneSlot, std::memory_order_seq_cst);
+  comm_->block()
+      .layout()
+      .KeyOf(comm_->block().data(), part.place)
+      ->store(part.key | exec::kGoneSlot, std::memory_order_seq_cst);
   SendEntry(part, {});
   if (!TryFree(part)) limbo_.push_back(part);
 }
@@ -444,7 +455,8 @@ void ChannelTable::SendEntry(const GroupChannel::Part& part,
                              std::span<const transport::RemoteRank::Stretch> stretches) const {
   const uint64_t word = OffsetIn(comm_->block(), comm_->block().layout().KeyOf(comm_->block().data(), part.place));
   const uint64_t line = word / transport::RemoteRank::kLineBytes * transport::RemoteRank::kLineBytes;
-  // In parts that take effect in their turn: until a line sent before has said that the slot is nobody's, it may be read.
+  // In parts that take effect in their turn: until a line sent before has said that the slot is nobody's, it may be
+  // read.
   constexpr uint32_t kPart = transport::RemoteRank::kLargeBytes / 2;
   for (transport::RemoteRank* remote : part.remotes) {
     std::vector<transport::RemoteRank::Stretch> last;
@@ -463,7 +475,8 @@ bool ChannelTable::TryFree(const GroupChannel::Part& part) {
   const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
   // What is still under way holds them, too.
-  if (std::any_of(part.areas.begin(), part.areas.end(), [](const auto& area) { return area.use_count() > 1; })) return false;
+  if (std::any_of(part.areas.begin(), part.areas.end(), [](const auto& area) { return area.use_count() > 1; }))
+    return false;
   free_slots_.push_back(part.slot);  // first: what is thrown leaves all as it was
   FreeMemory(part.memory);
   if (part.area >= 0) areas_[static_cast<size_t>(part.area)] = false;

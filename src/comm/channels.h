@@ -1,10 +1,10 @@
 // The channels that the ranks of a communicator create for themselves, on the side of one rank.
 //
 // Creating is local: a rank lays out its part in its heap, touching none of it, and enters it, under a key that all
-// members of the group compute alike, in a table in its block (exec/layout.h). A channel's first operation finds the parts
-// of the others and waits until they have found each other; from then on it runs like any. The key counts how often a rank
-// has created a channel of the same id and group after the last one was gone, so that a rank that is ahead never meets a
-// rank's earlier channel.
+// members of the group compute alike, in a table in its block (exec/layout.h). A channel's first operation finds the
+// parts of the others and waits until they have found each other; from then on it runs like any. The key counts how
+// often a rank has created a channel of the same id and group after the last one was gone, so that a rank that is ahead
+// never meets a rank's earlier channel.
 //
 // A part goes back to the heap when its channel is gone here and no peer uses it any more, which is looked at whenever
 // a channel comes or goes, and at the latest together with the communicator's block.
@@ -38,7 +38,8 @@ class Communicator;
 struct ChannelName {
   int64_t id = 0;
   std::vector<int32_t> ranks;  // of the communicator, in group order
-  std::string messages_on = {};  // of a pair (sender, receiver): the text of their channel; the id is made of its key then
+  std::string messages_on =
+      {};  // of a pair (sender, receiver): the text of their channel; the id is made of its key then
 
   uint64_t Hash() const;
   std::string Text() const;  // "channel 7 of ranks [0 2]"
@@ -55,9 +56,10 @@ class GroupChannel : private exec::Connector, public exec::Channel {
     uint32_t place = 0;  // of the word that leads there
     uint64_t key = 0;
     uint32_t generation = 0;
-    int area = -1;  // see exec::Connector
+    int area = -1;                                // see exec::Connector
     std::vector<transport::RemoteRank*> remotes;  // members that have been sent the entry
-    std::vector<std::shared_ptr<transport::RemoteRank::Area>> areas;  // by which members on other machines have the part
+    std::vector<std::shared_ptr<transport::RemoteRank::Area>>
+        areas;  // by which members on other machines have the part
   };
 
   GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self,
@@ -140,10 +142,10 @@ class ChannelTable {
   std::mutex mutex_;  // guards everything below
   std::map<ChannelName, std::shared_ptr<GroupChannel>> channels_;
   std::unordered_map<uint64_t, uint32_t> created_;  // how often, by hash of the name; grows with the names ever used
-  std::bitset<exec::kChannelWords> taken_;  // words of the table
-  std::vector<uint32_t> free_slots_;        // of those used before, so that few pages are touched
-  uint32_t used_slots_ = 0;                 // slots from here on never were
-  std::vector<bool> areas_;                 // of a GPU rank: those that are taken
+  std::bitset<exec::kChannelWords> taken_;          // words of the table
+  std::vector<uint32_t> free_slots_;                // of those used before, so that few pages are touched
+  uint32_t used_slots_ = 0;                         // slots from here on never were
+  std::vector<bool> areas_;                         // of a GPU rank: those that are taken
   std::vector<GroupChannel::Part> limbo_;           // withdrawn, in use by peers
   std::vector<device::host::TimelinePtr> retired_;  // orders of released channels that may have work left
 };

@@ -77,16 +77,20 @@ void Comm::AddChild(const std::shared_ptr<Comm>& child) {
 Result<Communicator*> Comm::Ready(const char* call) const {
   switch (phase()) {
     case Phase::kInitialising:
-      return MakeStatus(Code::kInvalidUsage, "%s: the communicator is still being initialised; poll ncclCommGetAsyncError "
-                        "until it no longer returns ncclInProgress", call);
+      return MakeStatus(Code::kInvalidUsage,
+                        "%s: the communicator is still being initialised; poll ncclCommGetAsyncError "
+                        "until it no longer returns ncclInProgress",
+                        call);
     case Phase::kFailed:
       return MakeStatus(Code::kInvalidUsage, "%s: the communicator's initialisation failed; abort it", call);
     case Phase::kFinalizing:
     case Phase::kFinalized:
       return MakeStatus(Code::kInvalidUsage, "%s: the communicator has been finalized; destroy it", call);
-    case Phase::kReady: break;
+    case Phase::kReady:
+      break;
   }
-  if (revoked()) return MakeStatus(Code::kInvalidUsage, "%s: the communicator has been revoked; split, shrink or destroy it", call);
+  if (revoked())
+    return MakeStatus(Code::kInvalidUsage, "%s: the communicator has been revoked; split, shrink or destroy it", call);
   if (core_->failed()) {
     const Status failure = core_->Failure();
     return MakeStatus(failure.code(), "%s: the communicator has failed: %.*s; abort it", call,
@@ -97,14 +101,17 @@ Result<Communicator*> Comm::Ready(const char* call) const {
 
 Status Comm::AsyncError() const {
   switch (phase()) {
-    case Phase::kInitialising: return MakeStatus(Code::kInProgress, "initialisation in progress");
-    case Phase::kFinalizing: return MakeStatus(Code::kInProgress, "finalization in progress");
+    case Phase::kInitialising:
+      return MakeStatus(Code::kInProgress, "initialisation in progress");
+    case Phase::kFinalizing:
+      return MakeStatus(Code::kInProgress, "finalization in progress");
     case Phase::kFailed: {
       std::lock_guard lock(mutex_);
       return error_;
     }
     case Phase::kReady:
-    case Phase::kFinalized: break;
+    case Phase::kFinalized:
+      break;
   }
   return core_->AsyncError();
 }
@@ -212,9 +219,10 @@ int Comm::AddReduction(Reduction reduction) {
 Status Comm::RemoveReduction(int index) {
   std::lock_guard lock(mutex_);
   if (index < 0 || static_cast<size_t>(index) >= reductions_.size() || !reductions_[static_cast<size_t>(index)].live)
-    return MakeStatus(Code::kInvalidArgument,
-                      "ncclRedOpDestroy: argument op is not a live operator of this communicator (built in, destroyed, or made "
-                      "on another)");
+    return MakeStatus(
+        Code::kInvalidArgument,
+        "ncclRedOpDestroy: argument op is not a live operator of this communicator (built in, destroyed, or made "
+        "on another)");
   reductions_[static_cast<size_t>(index)] = Reduction();
   return Status();
 }
@@ -241,7 +249,8 @@ Status Comm::RemoveRegion(const void* handle, bool window) {
                       window ? "window" : "registration");
   const void* const base = it->second.base;
   regions_.erase(it);
-  const bool again = std::any_of(regions_.begin(), regions_.end(), [&](const auto& r) { return r.second.base == base; });
+  const bool again =
+      std::any_of(regions_.begin(), regions_.end(), [&](const auto& r) { return r.second.base == base; });
   lock.unlock();
   // Applications deregister what they free next.
   const bool created = phase() != Phase::kInitialising && core_ != nullptr;

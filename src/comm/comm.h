@@ -45,8 +45,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   explicit Comm(Config config) : config_(std::move(config)) {}
 
   // Creation: runs `job` here, or on a thread of its own with InProgress as the answer until it is done. What stops the
-  // creation (Abort, Close, the abort of the parent) sets the flag that the job gets, and the communicator is none then,
-  // however far the job came.
+  // creation (Abort, Close, the abort of the parent) sets the flag that the job gets, and the communicator is none
+  // then, however far the job came.
   Status Create(const Job& job);
   Status CreateInBackground(Job job);
   // `child` is being made from this one: Abort stops that, too.
@@ -81,8 +81,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Tells operators of different communicators apart.
   uint32_t salt() const { return salt_; }
 
-  // Registered buffers and windows: local bookkeeping, since every heap is mapped by all peers anyway, and memory of GPUs
-  // when it is first used. Peers let go of what is removed.
+  // Registered buffers and windows: local bookkeeping, since every heap is mapped by all peers anyway, and memory of
+  // GPUs when it is first used. Peers let go of what is removed.
   void* AddRegion(void* base, size_t bytes, bool window);
   Status RemoveRegion(const void* handle, bool window);
   bool FindWindow(const void* handle, void** base) const;

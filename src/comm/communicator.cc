@@ -30,8 +30,8 @@ struct Remains {
   bool failed = false;
 };
 
-// Ranks on other machines are told with a line of the block, and what they still have to get is waited for: nobody sends
-// it once the process has ended. They hold nothing of this rank, so none of them has to let go.
+// Ranks on other machines are told with a line of the block, and what they still have to get is waited for: nobody
+// sends it once the process has ended. They hold nothing of this rank, so none of them has to let go.
 void PartFromRemotes(Remains* remains) {
   constexpr std::chrono::milliseconds kPatience(10'000), kShortPatience(50);
   std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
@@ -43,7 +43,8 @@ void PartFromRemotes(Remains* remains) {
   }
   remains->block->header()->closed.store(1, std::memory_order_seq_cst);
   for (const auto& remote : remotes) remote->Send(nullptr, {}, offsetof(exec::BlockHeader, closed));
-  // Of a communicator that has failed it is why, which is worth a moment; all of them together, as aborting takes no longer.
+  // Of a communicator that has failed it is why, which is worth a moment; all of them together, as aborting takes no
+  // longer.
   const auto limit = std::chrono::steady_clock::now() + (remains->failed ? kShortPatience : kPatience);
   for (const auto& remote : remotes) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
@@ -53,8 +54,8 @@ void PartFromRemotes(Remains* remains) {
   remains->block->KeepWhileSending(std::move(remotes));
 }
 
-// Nothing is thrown: destructors let go. Where memory runs out, the block stays what it is for as long as the process lives,
-// as peers may still write to it.
+// Nothing is thrown: destructors let go. Where memory runs out, the block stays what it is for as long as the process
+// lives, as peers may still write to it.
 void LetGo(Remains* remains) {
   const Status gone = CatchAll("ncclCommDestroy", [&] {
     std::vector<Holder> holders(remains->processes.size());
@@ -124,7 +125,8 @@ Communicator::~Communicator() {
   }
   const Status kept = CatchAll("ncclCommDestroy", [&] { return block_->Keep(channels_.Close()), Status(); });
   if (!kept.ok()) AXCCL_WARN("%s", kept.message().data());
-  Remains remains{identity_.rank, std::move(gpu_), std::move(block_), std::move(members_), std::move(processes_), failed()};
+  Remains remains{identity_.rank,      std::move(gpu_),       std::move(block_),
+                  std::move(members_), std::move(processes_), failed()};
   const bool maps = remains.gpu != nullptr && (!channel_.all_same_process() || remains.gpu->on_host());
   maps ? LetGoInBackground(std::move(remains)) : LetGo(&remains);
 }
@@ -144,8 +146,8 @@ const char* Communicator::LinkName(int peer) const {
   return member.call_copy ? "shm+cma" : "shm";
 }
 
-// A pair's group is (source, destination): position 0 sends. Its scratch is there before it signals, so that it need not wait
-// for the other.
+// A pair's group is (source, destination): position 0 sends. Its scratch is there before it signals, so that it need
+// not wait for the other.
 Result<std::vector<exec::Member>> Communicator::PairMembers(int src, int dst) {
   std::vector<exec::Member> pair{members_[static_cast<size_t>(src)], members_[static_cast<size_t>(dst)]};
   for (exec::Member& member : pair)
@@ -176,8 +178,8 @@ Status Communicator::Failure() const {
   return failure_;
 }
 
-// What peers are told names the rank that tells it, where it does not begin with who did or found what: another rank's limits are
-// not theirs.
+// What peers are told names the rank that tells it, where it does not begin with who did or found what: another rank's
+// limits are not theirs.
 Status Communicator::ToPeers(const Status& status) const {
   const std::string_view text = status.message();
   if (text.starts_with("rank ") || text.starts_with("mismatch")) return status;
@@ -192,8 +194,8 @@ void Communicator::Fail(const Status& status) {
   Tell();
 }
 
-// The first failure stays, and so does what peers were told first. Peers that read this rank's buffers can see it before
-// anybody here does, and so before the application gets its buffers back: see exec::Operation::ReadWhileOwned.
+// The first failure stays, and so does what peers were told first. Peers that read this rank's buffers can see it
+// before anybody here does, and so before the application gets its buffers back: see exec::Operation::ReadWhileOwned.
 bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
   std::lock_guard lock(failure_mutex_);
   if (!failure_.ok()) return false;
@@ -207,8 +209,8 @@ bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
   return true;
 }
 
-// Wakes the peers, and sends the failure to those that share no memory. Nothing is thrown: whoever fails may be on the way out of
-// what it has no memory for.
+// Wakes the peers, and sends the failure to those that share no memory. Nothing is thrown: whoever fails may be on the
+// way out of what it has no memory for.
 void Communicator::Tell() {
   const transport::RemoteRank::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
@@ -253,8 +255,9 @@ bool Communicator::TakenBack(const void* p, size_t bytes) const {
   return heap.ok() && heap.value()->TakenBack(p, bytes);
 }
 
-// Operations that wait look after their peers themselves (Operation::SlowCheck, CudaWaits): a peer that leaves harms nobody
-// who needs nothing from it. But calls that differ are everybody's error, also of those that have done their part of one.
+// Operations that wait look after their peers themselves (Operation::SlowCheck, CudaWaits): a peer that leaves harms
+// nobody who needs nothing from it. But calls that differ are everybody's error, also of those that have done their
+// part of one.
 Status Communicator::AsyncError() {
   if (!failed()) {
     Status status = channel_.CheckFailures();
@@ -265,7 +268,8 @@ Status Communicator::AsyncError() {
 }
 
 void Communicator::Abort(const Status& reason) {
-  const bool first = SetFailure(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
+  const bool first =
+      SetFailure(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   Interrupt();
   if (first) Tell();
   // The steps that may be under way here are the last ones: of this rank, and of ranks of this process that work on its
@@ -290,7 +294,8 @@ bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
   std::vector<device::host::Mark> marks = channels_.Outstanding();
   marks.push_back({launches_, launches_->issued()});
   return Scheduler::Process().Wait(
-      device_->queue(), [&] { return std::all_of(marks.begin(), marks.end(), [](const auto& m) { return m.Reached(); }); },
+      device_->queue(),
+      [&] { return std::all_of(marks.begin(), marks.end(), [](const auto& m) { return m.Reached(); }); },
       [&] { return give_up != nullptr && give_up->load(std::memory_order_relaxed); });
 }
 

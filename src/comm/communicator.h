@@ -1,8 +1,8 @@
 // A communicator on the side of one rank: who its peers are, its channels, and whether it is in order.
 //
-// Made by Setup (setup.h) once all ranks agree; shared by the API handle and the work in flight. It is closed when the handle
-// is destroyed or aborted and freed when the last work lets go of it. Thread-safe; calls of several threads are put in some
-// order, and that order must be the same on all ranks.
+// Made by Setup (setup.h) once all ranks agree; shared by the API handle and the work in flight. It is closed when the
+// handle is destroyed or aborted and freed when the last work lets go of it. Thread-safe; calls of several threads are
+// put in some order, and that order must be the same on all ranks.
 #pragma once
 
 #include <atomic>
@@ -33,15 +33,15 @@ struct Settings {
   cost::Machine machine;
   NetworkSource network = NetworkSource::kFixed;
   uint64_t scratch_bytes = 0;
-  uint64_t map_bytes = 0;     // AXCCL_MAP_BYTES
+  uint64_t map_bytes = 0;  // AXCCL_MAP_BYTES
   uint32_t lanes = 1;
   uint32_t allow_calls = 1;   // AXCCL_CMA
   uint32_t group_order = 0;   // AXCCL_ORDER
   uint32_t gpu_channels = 0;  // AXCCL_GPU_CHANNELS
   // Each rank has its own of these.
-  double timeout_seconds = 0; // AXCCL_TIMEOUT
-  double notice_seconds = 0;  // AXCCL_WAIT_NOTICE
-  char algorithms[512] = {};  // NCCL_ALGO
+  double timeout_seconds = 0;  // AXCCL_TIMEOUT
+  double notice_seconds = 0;   // AXCCL_WAIT_NOTICE
+  char algorithms[512] = {};   // NCCL_ALGO
 };
 
 // Where a rank lives: a device of the host, or a GPU.
@@ -61,11 +61,11 @@ struct Identity {
 
 class Communicator : public exec::Host, public std::enable_shared_from_this<Communicator> {
  public:
-  // Takes the block and the GPU's part only once nothing can be thrown any more: peers may already use them, and the caller
-  // sees to how they are given up.
-  Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser, std::unique_ptr<Block>&& block,
-               std::vector<exec::Member> members, std::vector<std::shared_ptr<transport::PeerProcess>> processes,
-               std::unique_ptr<exec::GpuRank>&& gpu);
+  // Takes the block and the GPU's part only once nothing can be thrown any more: peers may already use them, and the
+  // caller sees to how they are given up.
+  Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
+               std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
+               std::vector<std::shared_ptr<transport::PeerProcess>> processes, std::unique_ptr<exec::GpuRank>&& gpu);
   ~Communicator() override;
 
   const Identity& identity() const { return identity_; }
@@ -91,7 +91,8 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   Status Failure() const override;
   void Fail(const Status& status) override;
   Result<std::shared_ptr<const exec::Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
-                                                          int lanes, int rank, const plan::Placement& placement) override;
+                                                          int lanes, int rank,
+                                                          const plan::Placement& placement) override;
   const tune::Chooser& chooser() const override { return *chooser_; }
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
@@ -102,13 +103,13 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   double timeout_seconds() const override { return settings_.timeout_seconds; }
   double notice_seconds() const override { return settings_.notice_seconds; }
 
-  // The failure of this rank, or of a peer that an operation of it needs; ok when there is none. Cheap enough to be asked after
-  // every call.
+  // The failure of this rank, or of a peer that an operation of it needs; ok when there is none. Cheap enough to be
+  // asked after every call.
   Status AsyncError();
   // Ends all operations with `reason` and wakes whoever waits for them. Local; any thread.
   void Abort(const Status& reason);
-  // Once it has failed: until ranks of other processes do not write into this rank's buffers any more, which does not take
-  // longer than exec::Operation::Leave. Not for a callback of a reduction, which would wait for itself.
+  // Once it has failed: until ranks of other processes do not write into this rank's buffers any more, which does not
+  // take longer than exec::Operation::Leave. Not for a callback of a reduction, which would wait for itself.
   void WaitUntilUnreached();
   // On GPU ranks: makes kernels end that wait for peers, so that WaitIdle returns.
   void Interrupt();

@@ -37,8 +37,8 @@ void LoadWords(const std::atomic<uint64_t>* words, size_t bytes, void* to) {
 
 // ---- slots ----
 
-ControlExchange::ControlExchange(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout,
-                                 int self)
+ControlExchange::ControlExchange(const std::vector<exec::Member>* members, std::byte* block,
+                                 const exec::BlockLayout& layout, int self)
     : members_(members), block_(block), layout_(layout), self_(self), log_(members, block, layout, self) {}
 
 std::byte* ControlExchange::BlockOf(int rank) const {
@@ -80,7 +80,9 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   std::atomic_thread_fence(std::memory_order_release);  // before what follows: others may be reading
   StoreWords(data, bytes, words);
   tag.store(TagOf(call.name, round), std::memory_order_seq_cst);
-  const auto offset_of = [&](const void* p) { return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_); };
+  const auto offset_of = [&](const void* p) {
+    return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_);
+  };
   const transport::RemoteRank::Stretch stretch{offset_of(words), static_cast<uint32_t>(bytes), false, false};
   for (const int rank : call.group) {
     const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
@@ -109,8 +111,13 @@ bool ControlExchange::Read(int rank, uint64_t name, uint64_t round, void* data, 
 class MakingCall::Wait : public device::host::Work {
  public:
   Wait(std::shared_ptr<Communicator> comm, const LoggedCall& call, uint64_t round, size_t bytes)
-      : comm_(std::move(comm)), group_(call.group), name_(call.name), round_(round), bytes_(bytes),
-        found_(group_.size()), data_(bytes * group_.size()) {}
+      : comm_(std::move(comm)),
+        group_(call.group),
+        name_(call.name),
+        round_(round),
+        bytes_(bytes),
+        found_(group_.size()),
+        data_(bytes * group_.size()) {}
 
   Poll Progress() override {
     std::lock_guard lock(mutex_);
@@ -125,8 +132,8 @@ class MakingCall::Wait : public device::host::Work {
     return Poll::kDone;
   }
   void Arm(int doorbell) override {
-    comm_->members()[static_cast<size_t>(comm_->identity().rank)].header->waiter.store(static_cast<uint32_t>(doorbell) + 1,
-                                                                                       std::memory_order_seq_cst);
+    comm_->members()[static_cast<size_t>(comm_->identity().rank)].header->waiter.store(
+        static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
   }
   bool done() const { return done_.load(std::memory_order_acquire); }
   void Cancel() {
@@ -193,13 +200,14 @@ Trouble MakingCall::TroubleAmong(const std::vector<int>& missing) {
       return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
                          member.process->pid(), closed ? "destroyed its communicator" : "died")};
     if (heeds_failures && member.header->error.load(std::memory_order_acquire) != 0)
-      return {MakeStatus(Code::kRemoteError, "the communicator of rank %d failed while a new one was being made from it",
-                         rank)};
+      return {MakeStatus(Code::kRemoteError,
+                         "the communicator of rank %d failed while a new one was being made from it", rank)};
   }
   if (const Trouble aborted = Aborted(); !aborted.why.ok()) return aborted;
   if (heeds_failures && comm_->failed()) {
     const Status failure = comm_->Failure();
-    return {MakeStatus(failure.code(), "the communicator of rank %d failed while a new one was being made from it: %.*s",
+    return {MakeStatus(failure.code(),
+                       "the communicator of rank %d failed while a new one was being made from it: %.*s",
                        comm_->identity().rank, static_cast<int>(failure.message().size()), failure.message().data())};
   }
   return {};
@@ -263,10 +271,12 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
     }
   } const cancel{wait.get(), queue};
   queue->Push(std::move(item));
-  // What is a reason to stop may have come after what is waited for. So it is told to others only when the wait is over.
+  // What is a reason to stop may have come after what is waited for. So it is told to others only when the wait is
+  // over.
   Trouble trouble;
   const bool done = Scheduler::Process().Wait(
-      queue, [&] { return wait->done(); }, [&] { return MustStop([&] { return WhyStop(wait->Missing()); }, &trouble); });
+      queue, [&] { return wait->done(); },
+      [&] { return MustStop([&] { return WhyStop(wait->Missing()); }, &trouble); });
   if (!done) {
     End(trouble);
     return trouble.why;

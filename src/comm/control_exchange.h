@@ -1,9 +1,9 @@
 // What ranks of a communicator tell each other to make others from it: split, shrink and grow.
 //
-// A call takes part from the moment it is made (BeginMaking), whatever thread carries it out and when: calls that are under
-// way at the same time never meet each other's (control_log.h). What a rank contributes is in a slot of its block, or, for
-// ranks on other machines, is sent to the mirror of it. A slot becomes another call's when the logs of all that take part say
-// that they have read it, so nothing is overwritten under a rank that stands still. Thread-safe.
+// A call takes part from the moment it is made (BeginMaking), whatever thread carries it out and when: calls that are
+// under way at the same time never meet each other's (control_log.h). What a rank contributes is in a slot of its
+// block, or, for ranks on other machines, is sent to the mirror of it. A slot becomes another call's when the logs of
+// all that take part say that they have read it, so nothing is overwritten under a rank that stands still. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -36,10 +36,11 @@ class MakingCall : public Exchange {
 
   // Until when to wait at most, and the flag that ends it. Before the first exchange.
   void SetLimits(Clock::time_point deadline, const std::atomic<bool>* abort);
-  // Ends as well when a rank dies, leaves the communicator, gives up or makes a call that does not go with this one. Splits
-  // and grows also when the communicator fails; to shrink one that has failed is what shrinks are for.
+  // Ends as well when a rank dies, leaves the communicator, gives up or makes a call that does not go with this one.
+  // Splits and grows also when the communicator fails; to shrink one that has failed is what shrinks are for.
   Status AllGather(const void* mine, size_t bytes, void* all) override;
-  // For ranks that meet elsewhere until all have finished this call: why they never will, as far as this communicator knows.
+  // For ranks that meet elsewhere until all have finished this call: why they never will, as far as this communicator
+  // knows.
   Status WhyBroken();
   void Fail(const Status& reason) override;
   void Finish();
@@ -69,7 +70,8 @@ class MakingCall : public Exchange {
 class ControlExchange {
  public:
   // `members`, `block` and `layout` as of the communicator, and as long.
-  ControlExchange(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout, int self);
+  ControlExchange(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout,
+                  int self);
   ControlLog& log() { return log_; }
 
   // A slot for the call, -1 while there is none or it is not its turn.

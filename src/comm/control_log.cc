@@ -12,13 +12,13 @@ namespace {
 
 using exec::ControlEntry;
 
-// How long a rank whose last call is another one may be about to make this one: it has left this rank out of that, or has
-// threads that are not as quick as this rank's.
+// How long a rank whose last call is another one may be about to make this one: it has left this rank out of that, or
+// has threads that are not as quick as this rank's.
 constexpr std::chrono::milliseconds kGrace(600);
 
-// Of the calls of a rank that are under way the first so many contribute. Were slots given to whoever comes, a rank's might all be
-// with calls that its peers come to later, and theirs with others. Some remain for calls that have ended here, and that others
-// have still to read.
+// Of the calls of a rank that are under way the first so many contribute. Were slots given to whoever comes, a rank's
+// might all be with calls that its peers come to later, and theirs with others. Some remain for calls that have ended
+// here, and that others have still to read.
 constexpr size_t kAtATime = exec::kControlSlots / 2;
 // Calls that may be under way. Those that contribute take a second entry of the log for a moment, when a split goes on.
 constexpr size_t kMostUnderWay = exec::kControlCalls - kAtATime;
@@ -65,15 +65,19 @@ bool Contains(const std::vector<int>& group, int rank) { return std::binary_sear
 
 const char* NameOf(Making what) {
   switch (what) {
-    case Making::kShrink: return "ncclCommShrink";
-    case Making::kGrow: return "ncclCommGrow";
+    case Making::kShrink:
+      return "ncclCommShrink";
+    case Making::kGrow:
+      return "ncclCommGrow";
     case Making::kSplit:
-    case Making::kColor: break;
+    case Making::kColor:
+      break;
   }
   return "ncclCommSplit";
 }
 
-ControlLog::ControlLog(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout, int self)
+ControlLog::ControlLog(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout,
+                       int self)
     : members_(members), block_(block), layout_(layout), self_(self) {}
 
 ControlEntry* ControlLog::EntryOf(int rank, uint64_t place) const {
@@ -81,8 +85,8 @@ ControlEntry* ControlLog::EntryOf(int rank, uint64_t place) const {
   return layout_.ControlCall(block, place);
 }
 
-// fn(entry, word) for those that are not being written. They are filled in their order, so what is behind one that never was
-// takes up no memory.
+// fn(entry, word) for those that are not being written. They are filled in their order, so what is behind one that
+// never was takes up no memory.
 template <class Fn>
 void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
   for (uint64_t place = 0; place < exec::kControlCalls; ++place) {
@@ -100,7 +104,9 @@ void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
 
 // Sends bytes of an entry, and what is first in it, to the ranks that do not see it here.
 void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
-  const auto offset_of = [&](const void* p) { return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_); };
+  const auto offset_of = [&](const void* p) {
+    return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_);
+  };
   const transport::RemoteRank::Stretch stretch{offset_of(from), static_cast<uint32_t>(bytes), false, false};
   for (const exec::Member& member : *members_) {
     if (member.rank != self_) exec::WakeMember(member);
@@ -112,8 +118,10 @@ void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
 Result<LoggedCall> ControlLog::Begin(Making what, Group group) {
   std::lock_guard lock(mutex_);
   if (under_way_.size() >= kMostUnderWay)
-    return MakeStatus(Code::kInvalidUsage, "%s: %zu calls that make communicators from this one are under way; wait for the "
-                      "first of them to end", NameOf(what), kMostUnderWay);
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s: %zu calls that make communicators from this one are under way; wait for the "
+                      "first of them to end",
+                      NameOf(what), kMostUnderWay);
   uint64_t& count = counts_[group];
   const uint64_t name = NameCall(0, group, count + 1);
   LoggedCall call = Write(what, std::move(group), name, count + 1, 0, calls_ + 1);
@@ -204,8 +212,8 @@ bool ControlLog::Made(const Group& group, uint64_t count) {
   return found != counts_.end() && found->second >= count;
 }
 
-// After a refusal ranks do not have the same calls behind them. Whatever another one has called, of whichever group, this
-// one now has, too: so they meet when they agree and call again.
+// After a refusal ranks do not have the same calls behind them. Whatever another one has called, of whichever group,
+// this one now has, too: so they meet when they agree and call again.
 void ControlLog::CatchUp() {
   for (int rank = 0; rank < ranks(); ++rank) {
     ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
@@ -304,8 +312,10 @@ Trouble ControlLog::FindTrouble(LoggedCall* call, std::span<const int> missing) 
 
 Trouble ControlLog::NotInTime(const LoggedCall& call, std::span<const int> missing) const {
   const auto in = [&](int rank) { return std::find(missing.begin(), missing.end(), rank) != missing.end(); };
-  return {MakeStatus(Code::kTimeout, "%s: rank %d has waited for %s of %d for as long as AXCCL_INIT_TIMEOUT says; all ranks "
-                     "that take part must make the call", NameOf(call.what), self_, ListRanks(ranks(), in).c_str(), ranks())};
+  return {MakeStatus(Code::kTimeout,
+                     "%s: rank %d has waited for %s of %d for as long as AXCCL_INIT_TIMEOUT says; all ranks "
+                     "that take part must make the call",
+                     NameOf(call.what), self_, ListRanks(ranks(), in).c_str(), ranks())};
 }
 
 std::string ControlLog::Describe(int rank, uint64_t what, const Group& group) const {
@@ -317,12 +327,13 @@ std::string ControlLog::Describe(int rank, uint64_t what, const Group& group) co
 
 // Because of an entry of `rank`.
 Trouble ControlLog::Refusal(const LoggedCall& call, int rank, ControlEntry* entry) const {
-  return {MakeStatus(Code::kInvalidUsage,
-                     "%s and %s; ranks that stay together make the same calls in the same order, and leave out the same "
-                     "ranks",
-                     Describe(self_, static_cast<uint64_t>(call.what), call.group).c_str(),
-                     Describe(rank, entry->kind.load(std::memory_order_relaxed), MembersOf(entry)).c_str()),
-          true, NameIn(entry->name.load(std::memory_order_acquire))};
+  return {
+      MakeStatus(Code::kInvalidUsage,
+                 "%s and %s; ranks that stay together make the same calls in the same order, and leave out the same "
+                 "ranks",
+                 Describe(self_, static_cast<uint64_t>(call.what), call.group).c_str(),
+                 Describe(rank, entry->kind.load(std::memory_order_relaxed), MembersOf(entry)).c_str()),
+      true, NameIn(entry->name.load(std::memory_order_acquire))};
 }
 
 // What another rank of the call has said: those who look at this one read the same.

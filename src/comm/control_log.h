@@ -1,9 +1,10 @@
 // The calls of ranks that make communicators from one that they have, as all its ranks see them.
 //
-// Each call of a rank gets a name when it is made, which is the same on all ranks that take part: the k-th call of that group.
-// The log in a rank's block (exec/layout.h) says which calls it has made, in their order, and how they ended. So a rank that
-// waits for another sees whether that one has ended the call, or is in one that does not go with it: every two ranks must make
-// those calls that both take part in in the same order, and shrinks at the same time must leave out the same ranks.
+// Each call of a rank gets a name when it is made, which is the same on all ranks that take part: the k-th call of that
+// group. The log in a rank's block (exec/layout.h) says which calls it has made, in their order, and how they ended. So
+// a rank that waits for another sees whether that one has ended the call, or is in one that does not go with it: every
+// two ranks must make those calls that both take part in in the same order, and shrinks at the same time must leave out
+// the same ranks.
 //
 // Thread-safe but for a LoggedCall, which is its call's.
 #pragma once
@@ -30,10 +31,10 @@ struct LoggedCall {
   using Clock = std::chrono::steady_clock;
   Making what = Making::kSplit;
   uint64_t name = 0;
-  uint64_t place = 0;      // in the rank's log
-  std::vector<int> group;  // ranks that take part, ascending
-  uint64_t split = 0;      // kColor: of this name
-  uint64_t order = 0;      // among those of this rank; kColor: the split's
+  uint64_t place = 0;                                        // in the rank's log
+  std::vector<int> group;                                    // ranks that take part, ascending
+  uint64_t split = 0;                                        // kColor: of this name
+  uint64_t order = 0;                                        // among those of this rank; kColor: the split's
   Clock::time_point apart_since = Clock::time_point::max();  // a rank's last call is another one
 };
 
@@ -101,7 +102,7 @@ class ControlLog {
   const int self_;
   std::mutex mutex_;
   uint64_t calls_ = 0;
-  std::map<Group, uint64_t> counts_;     // calls so far, by group
+  std::map<Group, uint64_t> counts_;   // calls so far, by group
   std::map<uint64_t, int> under_way_;  // by order; how many entries of each, as a split goes on with its colour
 };
 

@@ -40,8 +40,8 @@ class ChildExchange : public Exchange {
     std::vector<std::byte> gathered(bytes * total_);
     AXCCL_RETURN_IF_ERROR(parent_->AllGather(mine, bytes, gathered.data()));
     for (size_t i = 0; i < positions_.size(); ++i)
-      std::memcpy(static_cast<std::byte*>(all) + i * bytes, gathered.data() + bytes * static_cast<size_t>(positions_[i]),
-                  bytes);
+      std::memcpy(static_cast<std::byte*>(all) + i * bytes,
+                  gathered.data() + bytes * static_cast<size_t>(positions_[i]), bytes);
     return Status();
   }
   void Fail(const Status& reason) override { parent_->Fail(reason); }
@@ -70,7 +70,8 @@ int PositionOf(int rank, const std::vector<int>& group) {
 }
 
 // The communicator of the call's ranks, in the order of `members`.
-Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::vector<int>& members, SetupOptions options) {
+Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::vector<int>& members,
+                                                 SetupOptions options) {
   std::vector<int> positions;
   for (const int rank : members) positions.push_back(PositionOf(rank, call->group()));
   ChildExchange child(call, positions);
@@ -109,11 +110,11 @@ Result<DeviceId> CurrentDevice() {
   return DeviceId{gpu, true};
 }
 
-Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks, DeviceId device,
-                                                   const Config& config, const std::atomic<bool>* abort) {
+Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks,
+                                                   DeviceId device, const Config& config,
+                                                   const std::atomic<bool>* abort) {
   const SetupOptions options = MakeOptions(rank, ranks, device, config, abort);
-  AXCCL_ASSIGN_OR_RETURN(auto session,
-                         boot::Session::Join(ids, rank, ranks, options.deadline, service::StopOn(abort)));
+  AXCCL_ASSIGN_OR_RETURN(auto session, boot::Session::Join(ids, rank, ranks, options.deadline, service::StopOn(abort)));
   const auto exchange = MakeBootExchange(std::move(session));
   return Setup(exchange.get(), options);
 }
@@ -122,9 +123,8 @@ std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<D
                                                              const std::atomic<bool>* abort) {
   const int ranks = static_cast<int>(devices.size());
   LocalMeeting meeting(ranks);
-  std::vector<Result<std::shared_ptr<Communicator>>> results(devices.size(),
-                                                             Result<std::shared_ptr<Communicator>>(Status(
-                                                                 Code::kInternalError, "not created")));
+  std::vector<Result<std::shared_ptr<Communicator>>> results(
+      devices.size(), Result<std::shared_ptr<Communicator>>(Status(Code::kInternalError, "not created")));
   // Whoever is missing from the meeting the others wait for: so all have a seat before it begins.
   std::vector<std::unique_ptr<Exchange>> seats;
   std::vector<SetupOptions> options;
@@ -184,8 +184,8 @@ Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key
 Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& config, const std::atomic<bool>* abort) {
   const Identity& identity = call->comm()->identity();
   const std::vector<int>& members = call->group();
-  const SetupOptions options = MakeOptions(PositionOf(identity.rank, members), static_cast<int>(members.size()),
-                                           identity.device, config, abort);
+  const SetupOptions options =
+      MakeOptions(PositionOf(identity.rank, members), static_cast<int>(members.size()), identity.device, config, abort);
   call->SetLimits(options.deadline, abort);
   return SetupAmong(call, members, options);
 }
@@ -202,12 +202,15 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
   const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
   if (other != offers.end()) {
     call->Finish();  // the others find the same
-    return MakeStatus(Code::kInvalidUsage, "ncclCommGrow: rank %d grows to %d ranks and rank %d to %d; pass the same nRanks "
-                      "on all", identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
+    return MakeStatus(Code::kInvalidUsage,
+                      "ncclCommGrow: rank %d grows to %d ranks and rank %d to %d; pass the same nRanks "
+                      "on all",
+                      identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
   }
   if (offer == offers.end()) {
     call->Finish();
-    return MakeStatus(Code::kInvalidArgument, "ncclCommGrow: no rank passed uniqueId; one rank gets it from "
+    return MakeStatus(Code::kInvalidArgument,
+                      "ncclCommGrow: no rank passed uniqueId; one rank gets it from "
                       "ncclCommGetUniqueId and passes it");
   }
   // The rendezvous does not learn of a rank that gives up on its way there; the call does.

@@ -12,15 +12,16 @@
 
 namespace axccl::comm {
 
-// Where a rank lives that the calling thread creates: on what AXCCL_DEVICE says, and there on the device the thread has chosen
-// (cudaSetDevice, axcclHostSetDevice).
+// Where a rank lives that the calling thread creates: on what AXCCL_DEVICE says, and there on the device the thread has
+// chosen (cudaSetDevice, axcclHostSetDevice).
 Result<DeviceId> CurrentDevice();
 // Whether that is a GPU. With AXCCL_DEVICE=auto it is where there are GPUs and the thread has not chosen a host device.
 Result<bool> RanksOnGpus();
 
 // Rank `rank` of `ranks`, meeting the others through the ids, usually one.
-Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks, DeviceId device,
-                                                   const Config& config, const std::atomic<bool>* abort);
+Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks,
+                                                   DeviceId device, const Config& config,
+                                                   const std::atomic<bool>* abort);
 
 // All ranks of a communicator at once, rank i on devices[i].
 std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<DeviceId>& devices, const Config& config,
@@ -31,8 +32,8 @@ Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communica
 Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent,
                                                  const std::vector<int>& excluded);
 
-// Of those ranks, the ones with equal `color` >= 0 form a communicator, ordered by (key, parent rank). A null communicator
-// for color -1.
+// Of those ranks, the ones with equal `color` >= 0 form a communicator, ordered by (key, parent rank). A null
+// communicator for color -1.
 Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key, const Config& config,
                                             const std::atomic<bool>* abort);
 // All ranks of the call do, in their order.

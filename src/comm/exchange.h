@@ -1,8 +1,8 @@
 // How ranks that are about to form a communicator tell each other about themselves, whatever connects them: the
 // rendezvous of a unique id, a parent communicator, or just the memory of one process.
 //
-// Used by one thread per rank. Every wait ends with data, a gone peer, an abort or a deadline; after an error the exchange
-// is of no more use, and the other ranks get an error too.
+// Used by one thread per rank. Every wait ends with data, a gone peer, an abort or a deadline; after an error the
+// exchange is of no more use, and the other ranks get an error too.
 #pragma once
 
 #include <condition_variable>

@@ -52,8 +52,8 @@ Status JoinSelf(const StreamCall& send, StreamCall* receive) {
                        ? to.views == send.call.views && to.count == send.call.count && to.type == send.call.type
                        : to.views->Hash() == send.call.views->Hash();
   if (!fit)
-    return MakeStatus(Code::kInvalidUsage, "ncclGroupEnd: rank %d sends itself %s and receives %s; they must agree", rank,
-                      exec::DescribeCall(send.call).c_str(), exec::DescribeCall(to).c_str());
+    return MakeStatus(Code::kInvalidUsage, "ncclGroupEnd: rank %d sends itself %s and receives %s; they must agree",
+                      rank, exec::DescribeCall(send.call).c_str(), exec::DescribeCall(to).c_str());
   to.input = send.call.input;
   if (to.views == nullptr) return Status();
   auto list = std::make_shared<exec::ViewList>(*to.views);
@@ -78,9 +78,11 @@ Status Group::MatchSelf() {
   for (auto& [channel, both] : messages) {
     auto& [sends, receives] = both;
     if (sends.size() != receives.size())
-      return MakeStatus(Code::kInvalidUsage,
-                        "ncclGroupEnd: rank %d has %zu sends and %zu receives to itself in the group; each needs its match in "
-                        "the same group", channel->own().rank, sends.size(), receives.size());
+      return MakeStatus(
+          Code::kInvalidUsage,
+          "ncclGroupEnd: rank %d has %zu sends and %zu receives to itself in the group; each needs its match in "
+          "the same group",
+          channel->own().rank, sends.size(), receives.size());
     for (size_t i = 0; i < sends.size(); ++i) {
       AXCCL_RETURN_IF_ERROR(JoinSelf(*sends[i], receives[i]));
       // The copy belongs to both streams; the send's part is a call of no bytes.
@@ -101,7 +103,8 @@ void Group::Discard() {
 
 Status Group::RunJobs() {
   std::vector<Status> results;
-  if (const Status room = CatchAll("ncclGroupEnd", [&] { return results.resize(jobs_.size()), Status(); }); !room.ok()) {
+  if (const Status room = CatchAll("ncclGroupEnd", [&] { return results.resize(jobs_.size()), Status(); });
+      !room.ok()) {
     Discard();
     return room;
   }

@@ -1,8 +1,8 @@
 // Groups: what ncclGroupStart and ncclGroupEnd bracket. One per thread; only the outermost end acts.
 //
-// Calls are collected and launched together. Jobs (creations, finalizations) are run at the end, each on a thread of its
-// own because they wait for each other; where there are not so many threads to be had, none is, or one after the other those
-// that can be. An error inside a group is kept: its end returns it and launches nothing.
+// Calls are collected and launched together. Jobs (creations, finalizations) are run at the end, each on a thread of
+// its own because they wait for each other; where there are not so many threads to be had, none is, or one after the
+// other those that can be. An error inside a group is kept: its end returns it and launches nothing.
 #pragma once
 
 #include <functional>

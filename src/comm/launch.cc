@@ -26,8 +26,9 @@ using device::host::Stream;
 using device::host::Timeline;
 using device::host::TimelinePtr;
 
-// Looks a lone call gives its peers before it returns with the operation under way: peers that call at the same time are
-// a fraction of a microsecond apart, and finishing here saves the hand-over to the queue. Messages take longer than that.
+// Looks a lone call gives its peers before it returns with the operation under way: peers that call at the same time
+// are a fraction of a microsecond apart, and finishing here saves the hand-over to the queue. Messages take longer than
+// that.
 constexpr int kLooks = 48;
 
 class Launch : public device::host::Work {
@@ -54,7 +55,8 @@ class Launch : public device::host::Work {
     if (poll != Poll::kBlocked) return poll;
     // A look that there is no memory for is made again.
     bool stands_still = false;
-    (void)CatchAll("looking for ranks that wait for each other", [&] { return stands_still = StandsStill(), Status(); });
+    (void)CatchAll("looking for ranks that wait for each other",
+                   [&] { return stands_still = StandsStill(), Status(); });
     return stands_still ? Poll::kAgain : Poll::kBlocked;
   }
 
@@ -72,7 +74,8 @@ class Launch : public device::host::Work {
     lines_.ForEach([&](exec::Operation& first, size_t) { asks |= first.TakeStandstill(); });
     if (!asks) return false;
     std::vector<exec::Standstill::Calls> left;
-    lines_.ForEach([&](exec::Operation& first, size_t count) { left.push_back(exec::Standstill::CallsOf(first, count)); });
+    lines_.ForEach(
+        [&](exec::Operation& first, size_t count) { left.push_back(exec::Standstill::CallsOf(first, count)); });
     return standstill_.Check(left);
   }
 
@@ -101,8 +104,9 @@ bool Ordered(const Stream* a, const Stream* b) {
   return a == b || ((a_null || b_null) && a->blocking() && b->blocking());
 }
 
-// Calls that share an order of launches or a stream, or whose streams order each other, directly or through others: if one
-// waited for another, as they would enqueued one by one, a peer that meets them the other way round would wait for ever.
+// Calls that share an order of launches or a stream, or whose streams order each other, directly or through others: if
+// one waited for another, as they would enqueued one by one, a peer that meets them the other way round would wait for
+// ever.
 struct Cluster {
   std::vector<Communicator*> comms;
   std::vector<const TimelinePtr*> orders;
@@ -111,7 +115,8 @@ struct Cluster {
 
   bool Touches(const TimelinePtr& order, const Stream* stream) const {
     return std::any_of(orders.begin(), orders.end(), [&](const TimelinePtr* o) { return *o == order; }) ||
-           std::any_of(streams.begin(), streams.end(), [&](const Stream* s) { return stream != nullptr && Ordered(s, stream); });
+           std::any_of(streams.begin(), streams.end(),
+                       [&](const Stream* s) { return stream != nullptr && Ordered(s, stream); });
   }
   void Absorb(Cluster&& other) {
     for (Communicator* comm : other.comms) AddOnce(&comms, comm);
@@ -164,7 +169,8 @@ void Submit(Cluster cluster) {
     device->AddLegacyMarks(stream, &item->after);
     if (stream == device->null_stream()) device::host::AddOtherNullMarks(device, &item->after);
   }
-  for (const TimelinePtr* order : cluster.orders) item->places.push_back(device::host::Place{*order, (*order)->Issue()});
+  for (const TimelinePtr* order : cluster.orders)
+    item->places.push_back(device::host::Place{*order, (*order)->Issue()});
   for (Stream* stream : cluster.streams) item->places.push_back({stream->timeline(), stream->timeline()->Issue()});
   locks.clear();
 
@@ -205,7 +211,8 @@ Status SubmitToGpus(const std::vector<StreamCall>& calls, const std::vector<exec
 
 }  // namespace
 
-Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call, StreamRef stream) {
+Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call,
+                 StreamRef stream) {
   if (comm->gpu() != nullptr) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, channel->Hold()}});
   Stream* effective = Effective(*comm, stream.host);
   device::host::Queue* queue = comm->device()->queue();
@@ -243,7 +250,8 @@ Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* chann
     return queue->AddStarted(std::move(item)), Status();
   });
   if (!added.ok()) {
-    // It is under way, and nobody will go on with it. Ranks of this process are let out of their steps with the buffers.
+    // It is under way, and nobody will go on with it. Ranks of this process are let out of their steps with the
+    // buffers.
     comm->Fail(added);
     while (operation.Progress() != Poll::kDone) sched_yield();
     order->Done(launch_ticket);

@@ -1,7 +1,7 @@
 // The operations of a launch: those on one channel run one after the other, those on different channels concurrently.
 //
-// Only the first of each line is looked at, so a launch of n operations costs n times what one costs, on one channel or on many.
-// Op: moveable, with channel(), Progress(), Arm(doorbell) and status().
+// Only the first of each line is looked at, so a launch of n operations costs n times what one costs, on one channel or
+// on many. Op: moveable, with channel(), Progress(), Arm(doorbell) and status().
 #pragma once
 
 #include <deque>

@@ -18,7 +18,8 @@ sockaddr_storage Sockaddr(const boot::Address& address) {
 }
 
 const boot::Interface& Named(const std::vector<boot::Interface>& interfaces, const std::string& name) {
-  return *std::find_if(interfaces.begin(), interfaces.end(), [&](const boot::Interface& each) { return each.name == name; });
+  return *std::find_if(interfaces.begin(), interfaces.end(),
+                       [&](const boot::Interface& each) { return each.name == name; });
 }
 
 // Of an interface that data may go over, the address that others are told first.
@@ -71,24 +72,29 @@ Status TakeRails(const std::vector<boot::Interface>& interfaces, LocalNetwork* n
   return Status();
 }
 
-// UCX checks nothing of who connects: a packet of its protocol writes wherever it says. Once a process, and by one of a machine.
+// UCX checks nothing of who connects: a packet of its protocol writes wherever it says. Once a process, and by one of a
+// machine.
 void TellOfOpenPorts(const LocalRanks& local, const std::vector<std::string>& devices, const boot::Address& address) {
   const bool tcp = std::any_of(devices.begin(), devices.end(),
                                [](const std::string& device) { return device.find(':') == std::string::npos; });
-  if (!tcp || local.self != 0 || !param::Get("NCCL_SOCKET_IFNAME").empty() || param::GetInt("AXCCL_TRUST_NETWORK") != 0) return;
+  if (!tcp || local.self != 0 || !param::Get("NCCL_SOCKET_IFNAME").empty() || param::GetInt("AXCCL_TRUST_NETWORK") != 0)
+    return;
   static std::atomic<bool> told{false};
   if (told.exchange(true)) return;
-  log::Tell("ranks on several machines meet over UCX, whose TCP ports (here at %s) accept anybody who reaches them and let him "
-              "write any memory of this process; use a network that nobody else reaches, and name it by NCCL_SOCKET_IFNAME or "
-              "set AXCCL_TRUST_NETWORK=1 (docs/two-machines.md)",
-              boot::HostText(address).c_str());
+  log::Tell(
+      "ranks on several machines meet over UCX, whose TCP ports (here at %s) accept anybody who reaches them and let "
+      "him "
+      "write any memory of this process; use a network that nobody else reaches, and name it by NCCL_SOCKET_IFNAME or "
+      "set AXCCL_TRUST_NETWORK=1 (docs/two-machines.md)",
+      boot::HostText(address).c_str());
 }
 
 }  // namespace
 
 Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
   const std::string family = param::Get("NCCL_SOCKET_FAMILY");
-  const ucx::DeviceWishes wishes{param::Get("NCCL_NET"), param::GetInt("NCCL_IB_DISABLE") != 0, param::Get("NCCL_IB_HCA")};
+  const ucx::DeviceWishes wishes{param::Get("NCCL_NET"), param::GetInt("NCCL_IB_DISABLE") != 0,
+                                 param::Get("NCCL_IB_HCA")};
   LocalNetwork found;
   AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Interface> interfaces, boot::ListInterfaces());
   AXCCL_ASSIGN_OR_RETURN(const std::vector<std::string> names,

@@ -23,8 +23,10 @@ Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& 
   size_t used = 0, needed = 0;
   for (const ucx::RailAddress& rail : address.rails) needed += rail.worker.size();
   if (needed > sizeof(network.data))
-    return MakeStatus(Code::kSystemError, "UCX's address of this process takes %zu bytes, at most %zu can be told: choose "
-                      "fewer network devices (NCCL_IB_HCA, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)", needed, sizeof(network.data));
+    return MakeStatus(Code::kSystemError,
+                      "UCX's address of this process takes %zu bytes, at most %zu can be told: choose "
+                      "fewer network devices (NCCL_IB_HCA, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)",
+                      needed, sizeof(network.data));
   for (size_t i = 0; i < address.rails.size(); ++i) {
     const ucx::RailAddress& rail = address.rails[i];
     WireNetwork::Rail& wire = network.rail[i];
@@ -46,7 +48,8 @@ Result<ucx::NetworkAddress> Unpack(const WireNetwork& network, size_t rank) {
   for (size_t i = 0; good && i < network.rails; ++i) {
     const WireNetwork::Rail& wire = network.rail[i];
     good = wire.bytes > 0 && wire.bytes <= sizeof(network.data) - used &&
-           (wire.lifeline.family == 4 || wire.lifeline.family == 6) && std::memchr(wire.network, 0, sizeof(wire.network));
+           (wire.lifeline.family == 4 || wire.lifeline.family == 6) &&
+           std::memchr(wire.network, 0, sizeof(wire.network));
     if (!good) break;
     ucx::RailAddress rail;
     rail.network = wire.network;

@@ -33,20 +33,19 @@ constexpr uint64_t kWarmUp = 2;  // the connection is made by the first message
 constexpr size_t kRounds = 16, kFewestRounds = 5;
 constexpr double kRoundsBudget = 2e-3;
 constexpr int kBursts = 3;
-constexpr uint64_t kBurst = 32;  // messages
+constexpr uint64_t kBurst = 32;    // messages
 constexpr uint64_t kInFlight = 4;  // pieces
 constexpr double kGrowing = 2e-3, kSending = 5e-3;
 // Of one transfer: enough for a mean over what buffers on the way take at once, and no more than is of use.
 constexpr uint64_t kFewestBytes = 128u << 10, kMostBytes = 1u << 20;
 constexpr int kTransfers = 3;  // where there is time for them
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
-// What both sides have in common: work that takes messages in, goes a step further with each, and is rung where it sleeps.
+// What both sides have in common: work that takes messages in, goes a step further with each, and is rung where it
+// sleeps.
 class NetworkProbe::Side : public device::host::Work {
  public:
   explicit Side(const NetworkProbe& probe)
@@ -128,7 +127,8 @@ class NetworkProbe::Asker final : public Side {
   cost::Network Result() const {
     // Of the way of a message there and back, each end's work is a part, too.
     const double one_way = round_trip_ / 2;
-    return cost::Plausible({std::max(one_way - message_, one_way / 2), std::min(message_, one_way / 2), bytes_per_second_});
+    return cost::Plausible(
+        {std::max(one_way - message_, one_way / 2), std::min(message_, one_way / 2), bytes_per_second_});
   }
 
  private:
@@ -194,8 +194,9 @@ class NetworkProbe::Asker final : public Side {
     // Twice as large whenever four have arrived, as long as that takes no time to speak of.
     while (news && now - begin_ < kGrowing && piece_ < kMostPiece && arrived >= 2 * kInFlight * piece_) piece_ *= 2;
     bool moved = news;
-    const uint64_t under_way = asked_ - before_ - static_cast<uint64_t>(std::count_if(
-                                                    sent_.begin(), sent_.end(), [&](uint64_t s) { return s <= arrived; }));
+    const uint64_t under_way =
+        asked_ - before_ -
+        static_cast<uint64_t>(std::count_if(sent_.begin(), sent_.end(), [&](uint64_t s) { return s <= arrived; }));
     for (uint64_t room = kInFlight - std::min(kInFlight, under_way); room > 0 && WantsMore(now); --room, moved = true) {
       const RemoteRank::Stretch data{kData, piece_, false, false};
       sent_.push_back(Sent() + piece_);
@@ -206,14 +207,13 @@ class NetworkProbe::Asker final : public Side {
   }
 
   uint64_t Sent() const { return sent_.empty() ? 0 : sent_.back(); }
-  bool WantsMore(double now) const {
-    return Sent() < kMostBytes && (now - begin_ < kSending || Sent() < kFewestBytes);
-  }
+  bool WantsMore(double now) const { return Sent() < kMostBytes && (now - begin_ < kSending || Sent() < kFewestBytes); }
 
   // The second half of it counts: before that, pieces may be small, and buffers on the way empty.
   void EndTransfer() {
     const Mark last = marks_.back();
-    const auto half = std::find_if(marks_.rbegin(), marks_.rend(), [&](const Mark& m) { return m.bytes <= last.bytes / 2; });
+    const auto half =
+        std::find_if(marks_.rbegin(), marks_.rend(), [&](const Mark& m) { return m.bytes <= last.bytes / 2; });
     const double rate = static_cast<double>(last.bytes - half->bytes) / std::max(last.time - half->time, 1e-9);
     bytes_per_second_ = std::max(bytes_per_second_, rate);
     if (++transfers_ < kTransfers && last.time - bulk_began_ < kSending) return BeginTransfer();
@@ -231,7 +231,7 @@ class NetworkProbe::Asker final : public Side {
   double message_ = std::numeric_limits<double>::infinity();
   double bulk_began_ = 0;
   int transfers_ = 0;
-  uint64_t before_ = 0;         // the last message before the first piece of the transfer
+  uint64_t before_ = 0;  // the last message before the first piece of the transfer
   uint32_t piece_ = kLeastPiece;
   std::vector<uint64_t> sent_;  // [piece] bytes up to its end
   std::vector<Mark> marks_;
@@ -252,9 +252,7 @@ NetworkProbe::~NetworkProbe() {
   if (memory_ != nullptr && heap.ok()) (void)heap.value()->Free(memory_).ok();
 }
 
-void* NetworkProbe::TakeMemory() {
-  return peer_.remote->sending() ? std::exchange(memory_, nullptr) : nullptr;
-}
+void* NetworkProbe::TakeMemory() { return peer_.remote->sending() ? std::exchange(memory_, nullptr) : nullptr; }
 
 void NetworkProbe::GiveUp() {
   if (std::exchange(over_, true) || peer_.remote->Died()) return;
@@ -272,8 +270,8 @@ Status NetworkProbe::Trouble(const Patience& patience) const {
   if (patience.abort != nullptr && patience.abort->load(std::memory_order_relaxed))
     return MakeStatus(Code::kInvalidUsage, "aborted by the caller %s", measuring);
   if (std::chrono::steady_clock::now() < patience.deadline) return Status();
-  return MakeStatus(Code::kTimeout, "rank %d (pid %u on host %s) did not answer in time %s (AXCCL_INIT_TIMEOUT)", peer_.rank,
-                    remote.pid(), remote.host().c_str(), measuring);
+  return MakeStatus(Code::kTimeout, "rank %d (pid %u on host %s) did not answer in time %s (AXCCL_INIT_TIMEOUT)",
+                    peer_.rank, remote.pid(), remote.host().c_str(), measuring);
 }
 
 Status NetworkProbe::Wait(const std::shared_ptr<Side>& side, device::host::Queue* queue, const Patience& patience) {
@@ -281,20 +279,22 @@ Status NetworkProbe::Wait(const std::shared_ptr<Side>& side, device::host::Queue
   item->work = side;
   queue->Push(std::move(item));
   Status trouble;
-  const bool done = Scheduler::Process().Wait(queue, [&] { return side->done(); },
-                                              [&] {
-                                                trouble = CatchAll("ncclCommInitRank", [&] { return Trouble(patience); });
-                                                return !trouble.ok();
-                                              });
+  const bool done = Scheduler::Process().Wait(
+      queue, [&] { return side->done(); },
+      [&] {
+        trouble = CatchAll("ncclCommInitRank", [&] { return Trouble(patience); });
+        return !trouble.ok();
+      });
   if (!done) {
     side->Cancel();
     // Whoever drives it next ends it, and then no thread touches the block on its behalf any more.
-    (void)Scheduler::Process().Wait(queue, [&] { return side->done(); }, [] { return false; });
+    (void)Scheduler::Process().Wait(
+        queue, [&] { return side->done(); }, [] { return false; });
     return trouble;
   }
   if (side->gave_up())
-    return MakeStatus(Code::kRemoteError, "rank %d (pid %u on host %s) gave up while the network was measured", peer_.rank,
-                      peer_.remote->pid(), peer_.remote->host().c_str());
+    return MakeStatus(Code::kRemoteError, "rank %d (pid %u on host %s) gave up while the network was measured",
+                      peer_.rank, peer_.remote->pid(), peer_.remote->host().c_str());
   over_ = true;
   return Status();
 }

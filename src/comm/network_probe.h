@@ -1,15 +1,16 @@
 // Measures what goes between this rank and one on another machine: one of the two asks, the other answers.
 //
-// What is measured is the path of collective operations: messages of transport::RemoteRank, taken in by threads that wait
-// for them. The asker sends
-// - lines that are answered, one after the other: half of the median is how long a message takes, both ends' work included;
+// What is measured is the path of collective operations: messages of transport::RemoteRank, taken in by threads that
+// wait for them. The asker sends
+// - lines that are answered, one after the other: half of the median is how long a message takes, both ends' work
+// included;
 // - lines of which only the last is answered: what each costs the end that is slower at it;
 // - pieces of data, several under way at a time, larger ones where they go fast: how many bytes cross in a second.
 // That takes a few milliseconds, some ten where the link carries 100 Mbit/s, and more where it is slower than that or a
 // message takes long.
 //
-// Made by both ranks before either begins, e.g. with an exchange between; each side's end is told to the other. All waiting
-// ends with the measurement, the peer's death or its giving up, an abort, or a deadline. Used by one thread.
+// Made by both ranks before either begins, e.g. with an exchange between; each side's end is told to the other. All
+// waiting ends with the measurement, the peer's death or its giving up, an abort, or a deadline. Used by one thread.
 #pragma once
 
 #include <atomic>
@@ -44,13 +45,14 @@ class NetworkProbe {
   NetworkProbe(const NetworkProbe&) = delete;
   NetworkProbe& operator=(const NetworkProbe&) = delete;
 
-  // One of the two calls the former, the other the latter. kRemoteError names the peer that died or gave up, kInvalidUsage
-  // is an abort, kTimeout the deadline.
+  // One of the two calls the former, the other the latter. kRemoteError names the peer that died or gave up,
+  // kInvalidUsage is an abort, kTimeout the deadline.
   Result<cost::Network> Measure(device::host::Queue* queue, const Patience& patience);
   Status Answer(device::host::Queue* queue, const Patience& patience);
   // Tells the peer that nothing more comes from here. No-op once the measurement has ended well.
   void GiveUp();
-  // Memory of the heap that may still be sent: to be freed once the peer's RemoteRank is not sending. Null where it is not.
+  // Memory of the heap that may still be sent: to be freed once the peer's RemoteRank is not sending. Null where it is
+  // not.
   void* TakeMemory();
 
  private:

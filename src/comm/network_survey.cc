@@ -9,9 +9,12 @@ namespace axccl::comm {
 
 const char* TextOf(NetworkSource source) {
   switch (source) {
-    case NetworkSource::kFixed: return "fixed figures";
-    case NetworkSource::kMeasured: return "measured";
-    case NetworkSource::kKept: return "measured before";
+    case NetworkSource::kFixed:
+      return "fixed figures";
+    case NetworkSource::kMeasured:
+      return "measured";
+    case NetworkSource::kKept:
+      return "measured before";
   }
   return "";
 }
@@ -51,8 +54,9 @@ void NetworkSurvey::SetFigures(NetworkSource source, News* news) const {
 
 void NetworkSurvey::Log(size_t i, const std::string& source) const {
   const cost::Network& network = known_[i];
-  AXCCL_INFO(kInit, "network %s: messages take %.2f us, and %.2f us of each end; %.1f MB/s; %s", classes_[i].name.c_str(),
-             1e6 * network.signal_seconds, 1e6 * network.message_seconds, 1e-6 * network.link_bytes_per_second, source.c_str());
+  AXCCL_INFO(kInit, "network %s: messages take %.2f us, and %.2f us of each end; %.1f MB/s; %s",
+             classes_[i].name.c_str(), 1e6 * network.signal_seconds, 1e6 * network.message_seconds,
+             1e-6 * network.link_bytes_per_second, source.c_str());
 }
 
 Status NetworkSurvey::Prepare(const News& news, exec::BlockHeader* own, const RemoteOf& remote_of) {

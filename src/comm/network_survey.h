@@ -1,12 +1,12 @@
 // What the ranks of a communicator that is being made learn of the network between their machines.
 //
 // Rank 0 recalls what it has kept of each class of pairs of machines (pair_class.h), measures what it has not, with the
-// first rank of the class (network_probe.h), and tells all ranks one set of figures, those of the slowest class, by which
-// every rank chooses the same plans. AXCCL_NET_MEASURE says whether it measures at all. A communicator that is made from another
-// has the figures of that, if they are more than fixed ones.
+// first rank of the class (network_probe.h), and tells all ranks one set of figures, those of the slowest class, by
+// which every rank chooses the same plans. AXCCL_NET_MEASURE says whether it measures at all. A communicator that is
+// made from another has the figures of that, if they are more than fixed ones.
 //
-// One object on each rank; its functions are called in the order in which they stand here, the first three on all ranks with
-// exchanges between them that all ranks take part in. Used by one thread.
+// One object on each rank; its functions are called in the order in which they stand here, the first three on all ranks
+// with exchanges between them that all ranks take part in. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ class NetworkSurvey {
   // With rank 0's news, once this rank can reach the others.
   Status Prepare(const News& news, exec::BlockHeader* own, const RemoteOf& remote_of);
   // Once all ranks have prepared. Puts the figures into the settings.
-  Status Learn(Exchange* exchange, device::host::Queue* queue, const NetworkProbe::Patience& patience, Settings* settings);
+  Status Learn(Exchange* exchange, device::host::Queue* queue, const NetworkProbe::Patience& patience,
+               Settings* settings);
   // Instead of Learn, or after it has failed: tells a rank that may wait for this one.
   void GiveUp();
   // Lets go of everything; what may still be sent goes with the block, whose owner sees to when that is.
@@ -58,7 +59,7 @@ class NetworkSurvey {
 
   const int self_, ranks_;
   std::vector<PairClass> classes_;
-  std::vector<cost::Network> known_;  // by class; rank 0's
+  std::vector<cost::Network> known_;                                      // by class; rank 0's
   std::vector<std::pair<size_t, std::unique_ptr<NetworkProbe>>> probes_;  // and their classes
   News news_{};
 };

@@ -22,7 +22,8 @@ void Store(std::string_view text, char (&field)[N]) {
 template <size_t N>
 std::string Load(const char (&field)[N]) {
   std::string text(field, std::find(field, field + N, '\0'));
-  std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
 }
 

@@ -1,6 +1,6 @@
-// Which pairs of machines are alike, as far as can be known without sending anything: those whose network devices have the
-// same names, speeds and MTUs, and that are on one subnet, or not. What is measured between one pair of a class is taken for
-// all of it.
+// Which pairs of machines are alike, as far as can be known without sending anything: those whose network devices have
+// the same names, speeds and MTUs, and that are on one subnet, or not. What is measured between one pair of a class is
+// taken for all of it.
 //
 // Pairs are those of rank 0's machine and each other one. All ranks find the same classes, as they hold the same
 // descriptions, one of each rank. Stateless functions.
@@ -22,8 +22,8 @@ struct NetworkText {
   char address[56];   // "10.77.0.1"
 };
 
-// Of this machine, and the devices by which ranks are to reach each other, the first at `address`. `networks`: of each device,
-// where they are of several, so that peers that share all of them are told from those that share some.
+// Of this machine, and the devices by which ranks are to reach each other, the first at `address`. `networks`: of each
+// device, where they are of several, so that peers that share all of them are told from those that share some.
 NetworkText DescribeNetwork(const std::vector<std::string>& devices, const boot::Address& address,
                             const std::vector<std::string>& networks = {});
 

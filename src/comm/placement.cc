@@ -72,8 +72,9 @@ int PlaceRank(int device, const LocalRanks& local) {
   return entry->second;
 }
 
-std::vector<std::string> NearInterfaces(const topo::Machine& machine, const LocalRanks& local, const std::vector<int>& allowed,
-                                        const std::vector<boot::Interface>& interfaces, std::vector<std::string> names) {
+std::vector<std::string> NearInterfaces(const topo::Machine& machine, const LocalRanks& local,
+                                        const std::vector<int>& allowed, const std::vector<boot::Interface>& interfaces,
+                                        std::vector<std::string> names) {
   using Sort = std::tuple<std::set<std::string>, topo::NicKind, uint64_t>;
   std::map<Sort, std::vector<const topo::Nic*>> alike;
   for (const boot::Interface& interface : interfaces) {

@@ -46,7 +46,7 @@ Programs::Usage Programs::usage() const {
 Result<std::shared_ptr<const exec::Program>> Programs::Get(const Request& request) {
   const std::lock_guard lock(mutex_);
   const plan::Contract& contract = request.contract;
-  const PlanKey plan_key{contract.kind,  contract.ranks, contract.root, std::string(request.algorithm),
+  const PlanKey plan_key{contract.kind, contract.ranks,   contract.root, std::string(request.algorithm),
                          request.lanes, request.placement};
   const Key key{plan_key, request.rank, request.whole};
   if (auto used = FindUsed(key); used != nullptr) return used;
@@ -80,8 +80,8 @@ Result<Programs::Known*> Programs::GetPlan(const PlanKey& key, const Request& re
   verify_seconds_ += seconds;
   ++made_;
   AXCCL_INFO(kTuning, "plan %s: %s of %d ranks, root %d, %d lanes: verified in %.3f ms",
-             plan::ToString(known.plan->hash).c_str(), known.plan->schedule.algorithm.c_str(), contract.ranks, contract.root,
-             request.lanes, seconds * 1e3);
+             plan::ToString(known.plan->hash).c_str(), known.plan->schedule.algorithm.c_str(), contract.ranks,
+             contract.root, request.lanes, seconds * 1e3);
   known.head = WithoutOperations(*known.plan);
   const size_t bytes = BytesOf(known.plan->schedule);
   return plans_.Insert(key, std::move(known), bytes);

@@ -1,9 +1,9 @@
 // The programs of a process, which its communicators share: they depend on nothing but what they are for.
 //
-// A plan has the operations of all ranks, and with them is as large as the square of their number; of broadcasts from every
-// root their plans are as large as its cube. So a rank keeps its own program and of the plan only what it says of the whole,
-// and the plan itself is kept while other ranks of the process may ask for theirs. What nobody uses is kept up to a limit.
-// Thread-safe.
+// A plan has the operations of all ranks, and with them is as large as the square of their number; of broadcasts from
+// every root their plans are as large as its cube. So a rank keeps its own program and of the plan only what it says of
+// the whole, and the plan itself is kept while other ranks of the process may ask for theirs. What nobody uses is kept
+// up to a limit. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,8 @@ class Programs {
 
   static Programs& Process();
   // What is kept beside what somebody uses.
-  Programs(size_t most_plan_bytes, size_t most_program_bytes) : plans_(most_plan_bytes), programs_(most_program_bytes) {}
+  Programs(size_t most_plan_bytes, size_t most_program_bytes)
+      : plans_(most_plan_bytes), programs_(most_program_bytes) {}
 
   Result<std::shared_ptr<const exec::Program>> Get(const Request& request);
   Usage usage() const;

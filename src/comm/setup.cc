@@ -45,8 +45,8 @@ struct Introduction {
 };
 static_assert(sizeof(Introduction) <= 3000);
 
-// Second round: where my block is; rank 0 also about the network. Third: which peers' plain memory I can reach. Between the
-// first two, where ranks are on several machines: how to send to my process (WireNetwork).
+// Second round: where my block is; rank 0 also about the network. Third: which peers' plain memory I can reach. Between
+// the first two, where ranks are on several machines: how to send to my process (WireNetwork).
 struct BlockAddress {
   uint64_t offset;  // in my heap
   uint64_t probe;   // address of the block's probe word in my address space
@@ -76,8 +76,8 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
     settings.gpu_channels = static_cast<uint32_t>(param::GetInt("AXCCL_GPU_CHANNELS"));
     const std::string algorithms = param::Get("NCCL_ALGO");
     if (algorithms.size() >= sizeof(settings.algorithms))
-      return MakeStatus(Code::kInvalidUsage, "NCCL_ALGO has %zu characters, at most %zu are accepted", algorithms.size(),
-                        sizeof(settings.algorithms) - 1);
+      return MakeStatus(Code::kInvalidUsage, "NCCL_ALGO has %zu characters, at most %zu are accepted",
+                        algorithms.size(), sizeof(settings.algorithms) - 1);
     std::memcpy(settings.algorithms, algorithms.data(), algorithms.size());
   }
   settings.machine.ranks = options.identity.ranks;
@@ -96,7 +96,8 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
 // "ranks 0-3 (another machine), rank 7 (another PID namespace)": those that share no memory with this one; "": none.
 std::string ListApart(const std::vector<Introduction>& peers, size_t self) {
   const auto why = [&](int rank) {
-    const char* const reason = shm::WhyApart(peers[static_cast<size_t>(rank)].address.host_id, peers[self].address.host_id);
+    const char* const reason =
+        shm::WhyApart(peers[static_cast<size_t>(rank)].address.host_id, peers[self].address.host_id);
     return std::string_view(reason == nullptr ? "" : reason);
   };
   const int ranks = static_cast<int>(peers.size());
@@ -158,13 +159,17 @@ class Builder {
     for (Introduction& peer : peers_) {
       peer.host[sizeof(peer.host) - 1] = 0;
       if (peer.on_gpu != peers_[0].on_gpu)
-        return MakeStatus(Code::kInvalidUsage, "rank 0 lives on %s and rank %u on %s; all ranks of a communicator need one kind "
-                          "of device: set AXCCL_DEVICE alike", DeviceText(peers_[0]).c_str(), peer.rank, DeviceText(peer).c_str());
+        return MakeStatus(Code::kInvalidUsage,
+                          "rank 0 lives on %s and rank %u on %s; all ranks of a communicator need one kind "
+                          "of device: set AXCCL_DEVICE alike",
+                          DeviceText(peers_[0]).c_str(), peer.rank, DeviceText(peer).c_str());
       spans_machines_ |= peer.address.host_id != peers_[0].address.host_id;
       if (spans_machines_ && peer.on_gpu != 0)
-        return MakeStatus(Code::kInvalidUsage,
-                          "rank %u cannot share memory with rank 0 (%s), and ranks on GPUs need to in this version; set "
-                          "AXCCL_DEVICE=host", peer.rank, shm::WhyApart(peer.address.host_id, peers_[0].address.host_id));
+        return MakeStatus(
+            Code::kInvalidUsage,
+            "rank %u cannot share memory with rank 0 (%s), and ranks on GPUs need to in this version; set "
+            "AXCCL_DEVICE=host",
+            peer.rank, shm::WhyApart(peer.address.host_id, peers_[0].address.host_id));
     }
     if (spans_machines_)
       AXCCL_INFO(kInit, "comm %s %016llx rank %zu shares no memory with these and sends them messages: %s",
@@ -182,9 +187,9 @@ class Builder {
 
   // With several processes of one call (threads) the filter is parsed by each: all get the same error.
   Status MakeChooser() {
-    AXCCL_ASSIGN_OR_RETURN(chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
-                                                           settings_.scratch_bytes / plan::kRotation,
-                                                           static_cast<int>(settings_.lanes)));
+    AXCCL_ASSIGN_OR_RETURN(
+        chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
+                                        settings_.scratch_bytes / plan::kRotation, static_cast<int>(settings_.lanes)));
     return Status();
   }
 
@@ -193,7 +198,8 @@ class Builder {
     for (size_t rank = 0; rank < ranks(); ++rank) {
       if (IsRemote(rank)) continue;
       if (rank == self()) local_.self = local_.count;
-      if (peers_[rank].address.process_id == peers_[self()].address.process_id) local_.of_process.push_back(local_.count);
+      if (peers_[rank].address.process_id == peers_[self()].address.process_id)
+        local_.of_process.push_back(local_.count);
       ++local_.count;
     }
     if (options_.inherit == nullptr) DumpTopology(options_.identity.rank);
@@ -341,9 +347,9 @@ class Builder {
     return MakeChooser();
   }
 
-  // UCX connects two processes at the first message between them, and does not bear a network that breaks meanwhile (1.13.1
-  // aborts the process). So that is now, not when ranks tell each other of their failures; unless they are too many, or it
-  // takes too long.
+  // UCX connects two processes at the first message between them, and does not bear a network that breaks meanwhile
+  // (1.13.1 aborts the process). So that is now, not when ranks tell each other of their failures; unless they are too
+  // many, or it takes too long.
   void MeetRemoteRanks() const {
     const auto is_remote = [](const exec::Member& member) { return member.remote != nullptr; };
     if (std::count_if(members_.begin(), members_.end(), is_remote) > kMostToMeet) return;
@@ -365,22 +371,24 @@ class Builder {
     if (comm->gpu() != nullptr) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
     AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, link to rank %zu %s",
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
-               options_.identity.device.gpu ? "cudaDev" : "device", options_.identity.device.ordinal, comm->local_processes(), (self() + 1) % ranks(),
+               options_.identity.device.gpu ? "cudaDev" : "device", options_.identity.device.ordinal,
+               comm->local_processes(), (self() + 1) % ranks(),
                comm->LinkName(static_cast<int>((self() + 1) % ranks())));
     if (spans_machines_) {
       const cost::Network network = cost::NetworkOf(settings_.machine);
-      AXCCL_INFO(kInit,
-                 "comm %s %016llx rank %zu: plans are chosen for messages of %.6g us, %.6g us of each end, %.6g MB/s: %s",
-                 options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(),
-                 1e6 * network.signal_seconds, 1e6 * network.message_seconds, 1e-6 * network.link_bytes_per_second,
-                 TextOf(settings_.network));
+      AXCCL_INFO(
+          kInit,
+          "comm %s %016llx rank %zu: plans are chosen for messages of %.6g us, %.6g us of each end, %.6g MB/s: %s",
+          options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(),
+          1e6 * network.signal_seconds, 1e6 * network.message_seconds, 1e-6 * network.link_bytes_per_second,
+          TextOf(settings_.network));
     }
     return comm;
   }
 
  public:
-  // Tells the others, and lets go of what they may already use. Nothing is thrown. Where memory runs out, the block stays what
-  // it is for as long as the process lives, as peers may still write to it.
+  // Tells the others, and lets go of what they may already use. Nothing is thrown. Where memory runs out, the block
+  // stays what it is for as long as the process lives, as peers may still write to it.
   void GiveUp(const Status& status) {
     const Status told = CatchAll("ncclCommInitRank", [&] { return exchange_->Fail(status), Status(); });
     if (!told.ok()) AXCCL_WARN("cannot tell the others that this rank gives up: %s", told.message().data());
@@ -418,7 +426,8 @@ class Builder {
     Block::Release(std::move(block_), std::move(holders));
   }
 
-  // Of the blocks of this process that this rank will not attach to any more. Those of other processes wait for its end.
+  // Of the blocks of this process that this rank will not attach to any more. Those of other processes wait for its
+  // end.
   void LetGoUnseen() {
     if (!located_ || self_process_ == nullptr) return;
     for (size_t rank = members_.size(); rank < ranks(); ++rank) {

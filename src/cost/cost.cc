@@ -11,14 +11,15 @@
 namespace axccl::cost {
 
 using plan::Op;
-using plan::OpKind;
 using plan::Operand;
+using plan::OpKind;
 using plan::Schedule;
 
 namespace {
 
 constexpr int kTurns = 3;  // on paper: the first, and two more for the difference
-// A machine's network devices take the messages of its ranks one after the other. Not measured: what adapters are good for.
+// A machine's network devices take the messages of its ranks one after the other. Not measured: what adapters are good
+// for.
 constexpr double kDeviceSeconds = 2.5e-7;
 
 // The time of an operation under one of the views of Model::Cost.
@@ -78,7 +79,7 @@ class Paper {
   }
 
   // When the last strand ends each turn, counting only `member` of the weights, and hops where they are fixed costs.
-  std::vector<double> Run(double Weight::* member) const;
+  std::vector<double> Run(double Weight::*member) const;
   // Seconds per byte of a part that a turn keeps the busiest link busy.
   double LinkSeconds() const;
 
@@ -104,8 +105,8 @@ class Paper {
   std::vector<double> sent_, received_;  // [machine] parts a turn
   double load_ = 1;
   double hop_ = 0;
-  double far_hop_ = 0;           // between machines
-  std::vector<bool> sends_;      // [rank] whether it has anything for other machines
+  double far_hop_ = 0;       // between machines
+  std::vector<bool> sends_;  // [rank] whether it has anything for other machines
   std::vector<Strand> strands_;
 };
 
@@ -114,7 +115,9 @@ Weight Paper::Work(const Op& op, int rank) const {
   w.fixed = machine_.op_seconds;
   // Reading and writing are each half of a copy.
   const double cached = 0.5 / machine_.cached_bytes_per_second, memory = 0.5 / machine_.memory_bytes_per_second;
-  const auto by_call = [&](const Operand& o) { return by_call_ && o.buffer != plan::Buffer::kScratch && o.rank != rank; };
+  const auto by_call = [&](const Operand& o) {
+    return by_call_ && o.buffer != plan::Buffer::kScratch && o.rank != rank;
+  };
   // A call takes what is copied to its first destination, and what is reduced to working space.
   const bool brought = op.kind == OpKind::kCopy && by_call(op.src[0]);
   for (const auto* operands : {&op.dst, &op.src}) {
@@ -178,7 +181,7 @@ double Paper::LinkSeconds() const {
   return most * copies_ / machine_.link_bytes_per_second;
 }
 
-std::vector<double> Paper::Run(double Weight::* member) const {
+std::vector<double> Paper::Run(double Weight::*member) const {
   const bool fixed = member == &Weight::fixed;
   const double hop = fixed ? hop_ : 0;
   const double far_hop = fixed ? far_hop_ : 0;
@@ -221,7 +224,8 @@ std::vector<double> Paper::Run(double Weight::* member) const {
         }
         time[s] = std::max(time[s] + step.work.*member, since);
         if (step.kind != OpKind::kSignal) continue;
-        if (step.cargo_parts > 0) link_free[s] = std::max(time[s], link_free[s]) + step.cargo_parts * seconds_per_part[s];
+        if (step.cargo_parts > 0)
+          link_free[s] = std::max(time[s], link_free[s]) + step.cargo_parts * seconds_per_part[s];
         const double left = step.far ? time[s] + device_seconds[s] : time[s];
         signalled[step.endpoint].push_back({time[s], std::max(left, link_free[s])});
       }
@@ -234,10 +238,11 @@ std::vector<double> Paper::Run(double Weight::* member) const {
 
 }  // namespace
 
-Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement, int copies)
+Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement,
+             int copies)
     : parts_(schedule.parts), lanes_(schedule.lanes * copies), cache_bytes_(static_cast<double>(machine.cache_bytes)) {
   const Paper paper(schedule, machine, by_call, placement, copies);
-  const auto derive = [&](double Weight::* member, double Cost::* into) {
+  const auto derive = [&](double Weight::*member, double Cost::*into) {
     const std::vector<double> ends = paper.Run(member);
     first_.*into = ends[0];
     next_.*into = std::isinf(ends[0]) ? ends[0] : (ends[kTurns - 1] - ends[0]) / (kTurns - 1);

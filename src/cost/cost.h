@@ -6,9 +6,9 @@
 // a prediction afterwards is a handful of multiplications. Where ranks outnumber cores they share them evenly and
 // every hop waits for its core.
 //
-// Between machines a signal is a message that carries the slots it publishes for its reader. It takes longer, costs both
-// ends something, and goes at the speed of the machine's link; and as all ranks of a machine share that, no turn is
-// shorter than what crosses any link in it, each way, takes in all.
+// Between machines a signal is a message that carries the slots it publishes for its reader. It takes longer, costs
+// both ends something, and goes at the speed of the machine's link; and as all ranks of a machine share that, no turn
+// is shorter than what crosses any link in it, each way, takes in all.
 //
 // Good enough to order algorithms and sizes, and an honest figure in the right magnitude; no claim beyond that.
 // Immutable, thread-safe, deterministic in its arguments.
@@ -23,8 +23,9 @@ namespace axccl::cost {
 
 class Model {
  public:
-  // `by_call`: user buffers of other ranks are reached by system call instead of loads and stores. `copies`: of a schedule
-  // with as many times the lanes, all of which do the same; cheaper than to ask for that one, and no different.
+  // `by_call`: user buffers of other ranks are reached by system call instead of loads and stores. `copies`: of a
+  // schedule with as many times the lanes, all of which do the same; cheaper than to ask for that one, and no
+  // different.
   Model(const plan::Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement = {},
         int copies = 1);
 
@@ -34,9 +35,9 @@ class Model {
 
  private:
   struct Cost {
-    double fixed = 0;      // seconds
-    double cached = 0;     // seconds per byte of a part, user data in the cache
-    double memory = 0;     // the same, user data in memory
+    double fixed = 0;   // seconds
+    double cached = 0;  // seconds per byte of a part, user data in the cache
+    double memory = 0;  // the same, user data in memory
   };
 
   Cost first_;  // the first turn

@@ -47,14 +47,12 @@ bool FigureReader::Next() {
 }
 
 Status FigureReader::Bad(std::string_view expected) const {
-  return MakeStatus(Code::kInvalidArgument, "%.*s, line %d: found '%.*s', expected %.*s", static_cast<int>(what_.size()),
-                    what_.data(), number_, static_cast<int>(line_.size()), line_.data(), static_cast<int>(expected.size()),
-                    expected.data());
+  return MakeStatus(Code::kInvalidArgument, "%.*s, line %d: found '%.*s', expected %.*s",
+                    static_cast<int>(what_.size()), what_.data(), number_, static_cast<int>(line_.size()), line_.data(),
+                    static_cast<int>(expected.size()), expected.data());
 }
 
-Status FigureReader::Expect(std::string_view line) {
-  return Next() && line_ == line ? Status() : Bad(line);
-}
+Status FigureReader::Expect(std::string_view line) { return Next() && line_ == line ? Status() : Bad(line); }
 
 Result<std::string_view> FigureReader::Value(std::string_view name) {
   Next();

@@ -1,9 +1,9 @@
 // How measured figures are written down and kept: small text files in a folder of the user's.
 //
-// A file has a title with a version, then `name value` lines in a fixed order; numbers have all their digits. Whoever reads
-// one takes exactly what would have been written, so that a damaged file misleads nobody. A file that is missing, damaged or
-// cannot be written is never an error to those who measure. Values; the functions are thread-safe, and processes may race:
-// the last file stays, whole.
+// A file has a title with a version, then `name value` lines in a fixed order; numbers have all their digits. Whoever
+// reads one takes exactly what would have been written, so that a damaged file misleads nobody. A file that is missing,
+// damaged or cannot be written is never an error to those who measure. Values; the functions are thread-safe, and
+// processes may race: the last file stays, whole.
 #pragma once
 
 #include <cstddef>

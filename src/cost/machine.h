@@ -1,6 +1,6 @@
 // What the machine can do, as a few measured constants. Plain data: broadcast as bytes from rank 0 at init, so that all
-// ranks of a communicator predict with the same numbers. Where they are on several machines, all are taken to be like it,
-// and all links between them to be like the slowest that was measured.
+// ranks of a communicator predict with the same numbers. Where they are on several machines, all are taken to be like
+// it, and all links between them to be like the slowest that was measured.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 namespace axccl::cost {
 
 struct Machine {
-  double signal_seconds = 1.5e-7;      // store of a line until another core has seen it
-  double op_seconds = 1.5e-8;          // fixed cost of one operation of a schedule
-  double switch_seconds = 2e-6;        // handing a core to another rank, paid where ranks outnumber cores
-  double cached_bytes_per_second = 4e10;   // copy, working set within the last-level cache share
-  double memory_bytes_per_second = 1.2e10; // copy, beyond it
-  double call_seconds = 5e-7;          // one process_vm_readv
-  double call_bytes_per_second = 8e9;  // its bandwidth
+  double signal_seconds = 1.5e-7;           // store of a line until another core has seen it
+  double op_seconds = 1.5e-8;               // fixed cost of one operation of a schedule
+  double switch_seconds = 2e-6;             // handing a core to another rank, paid where ranks outnumber cores
+  double cached_bytes_per_second = 4e10;    // copy, working set within the last-level cache share
+  double memory_bytes_per_second = 1.2e10;  // copy, beyond it
+  double call_seconds = 5e-7;               // one process_vm_readv
+  double call_bytes_per_second = 8e9;       // its bandwidth
   // Between machines, as network.h has them; no part of the file. Fixed figures until communicators have measured.
   double network_signal_seconds = 1e-5;   // a message without data, until a rank of another machine has seen it
   double network_message_seconds = 1e-6;  // of the core of the rank that sends one, and of the one that takes it in
-  double link_bytes_per_second = 2e9;     // what the ranks of a machine send to others in all; as much comes in meanwhile
+  double link_bytes_per_second = 2e9;  // what the ranks of a machine send to others in all; as much comes in meanwhile
   uint64_t cache_bytes = 16u << 20;    // last-level cache share of one rank
   int32_t cores = 2;                   // cores the ranks of this machine share
   int32_t ranks = 2;                   // ranks of the communicator on this machine

@@ -17,7 +17,7 @@ constexpr std::string_view kTitle = "axccl-machine 1";
 
 struct Field {
   std::string_view name;
-  double Machine::* value;
+  double Machine::*value;
   double least;
   double most;
 };

@@ -21,8 +21,8 @@ constexpr time_t kDay = 24 * 3600;
 
 struct Field {
   std::string_view name;
-  double Network::* value;
-  double Machine::* of_machine;
+  double Network::*value;
+  double Machine::*of_machine;
   double least;
   double most;
 };

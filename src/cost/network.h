@@ -1,8 +1,9 @@
 // What goes between machines, as a few measured figures, and where they are kept.
 //
-// A pair of machines is of a class: what kind of link one has, what kind the other, and what is known of the way between
-// them; see comm/pair_class.h for how it is found. Pairs of one class are taken to be alike, so that one of them is measured
-// for all; figures are kept by class, for a day, as cables, switches and their other users change. Plain data.
+// A pair of machines is of a class: what kind of link one has, what kind the other, and what is known of the way
+// between them; see comm/pair_class.h for how it is found. Pairs of one class are taken to be alike, so that one of
+// them is measured for all; figures are kept by class, for a day, as cables, switches and their other users change.
+// Plain data.
 #pragma once
 
 #include <string>
@@ -43,8 +44,8 @@ std::string NetworkFile(std::string_view pair_class);
 std::vector<std::string> NetworkFiles();
 // As NetworkFromText, with the file named; kSystemError where it cannot be read.
 Result<KeptNetwork> ReadNetwork(const std::string& file);
-// Figures of that class that are not older than a day. kSystemError where there are none, else kInvalidArgument: why what
-// there is does not count.
+// Figures of that class that are not older than a day. kSystemError where there are none, else kInvalidArgument: why
+// what there is does not count.
 Result<Network> RecallNetwork(std::string_view pair_class);
 // Replaces them. Never an error; see figures.h.
 void KeepNetwork(std::string_view pair_class, const Network& network);

@@ -31,8 +31,8 @@ T Load(const void* p) {
 
 // As the program called it.
 std::string CallName(plan::Kind kind, uint64_t packed) {
-  static constexpr const char* kNames[plan::kNumKinds] = {"AllReduce", "Broadcast", "Reduce",  "AllGather", "ReduceScatter",
-                                                          "AllToAll",  "Gather",    "Scatter", "Send",      ""};
+  static constexpr const char* kNames[plan::kNumKinds] = {
+      "AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter", "Send", ""};
   const auto form = static_cast<Call::Form>(packed >> Call::kFormShift & 3);
   const bool second = (packed & Call::kSecondName) != 0;
   if (kind == plan::Kind::kBarrier) return "barrier";
@@ -52,21 +52,50 @@ std::string CallName(plan::Kind kind, uint64_t packed) {
 Factor LoadFactor(DataType type, const void* scalar) {
   Factor factor{};
   switch (type) {
-    case DataType::kInt16: factor.i64 = Load<int16_t>(scalar); break;
-    case DataType::kUint16: factor.u64 = Load<uint16_t>(scalar); break;
-    case DataType::kInt8: factor.i64 = Load<int8_t>(scalar); break;
-    case DataType::kUint8: factor.u64 = Load<uint8_t>(scalar); break;
-    case DataType::kInt32: factor.i64 = Load<int32_t>(scalar); break;
-    case DataType::kUint32: factor.u64 = Load<uint32_t>(scalar); break;
-    case DataType::kInt64: factor.i64 = Load<int64_t>(scalar); break;
-    case DataType::kUint64: factor.u64 = Load<uint64_t>(scalar); break;
-    case DataType::kFloat16: factor.f32 = DecodeSmallFloat(Load<uint16_t>(scalar), 5, 10, true); break;
-    case DataType::kBfloat16: factor.f32 = std::bit_cast<float>(uint32_t{Load<uint16_t>(scalar)} << 16); break;
-    case DataType::kFloat8E4M3: factor.f32 = DecodeSmallFloat(Load<uint8_t>(scalar), 4, 3, false); break;
-    case DataType::kFloat8E5M2: factor.f32 = DecodeSmallFloat(Load<uint8_t>(scalar), 5, 2, true); break;
-    case DataType::kFloat32: factor.f32 = Load<float>(scalar); break;
-    case DataType::kFloat64: factor.f64 = Load<double>(scalar); break;
-    default: break;  // no other type is scaled
+    case DataType::kInt16:
+      factor.i64 = Load<int16_t>(scalar);
+      break;
+    case DataType::kUint16:
+      factor.u64 = Load<uint16_t>(scalar);
+      break;
+    case DataType::kInt8:
+      factor.i64 = Load<int8_t>(scalar);
+      break;
+    case DataType::kUint8:
+      factor.u64 = Load<uint8_t>(scalar);
+      break;
+    case DataType::kInt32:
+      factor.i64 = Load<int32_t>(scalar);
+      break;
+    case DataType::kUint32:
+      factor.u64 = Load<uint32_t>(scalar);
+      break;
+    case DataType::kInt64:
+      factor.i64 = Load<int64_t>(scalar);
+      break;
+    case DataType::kUint64:
+      factor.u64 = Load<uint64_t>(scalar);
+      break;
+    case DataType::kFloat16:
+      factor.f32 = DecodeSmallFloat(Load<uint16_t>(scalar), 5, 10, true);
+      break;
+    case DataType::kBfloat16:
+      factor.f32 = std::bit_cast<float>(uint32_t{Load<uint16_t>(scalar)} << 16);
+      break;
+    case DataType::kFloat8E4M3:
+      factor.f32 = DecodeSmallFloat(Load<uint8_t>(scalar), 4, 3, false);
+      break;
+    case DataType::kFloat8E5M2:
+      factor.f32 = DecodeSmallFloat(Load<uint8_t>(scalar), 5, 2, true);
+      break;
+    case DataType::kFloat32:
+      factor.f32 = Load<float>(scalar);
+      break;
+    case DataType::kFloat64:
+      factor.f64 = Load<double>(scalar);
+      break;
+    default:
+      break;  // no other type is scaled
   }
   return factor;
 }
@@ -77,11 +106,13 @@ namespace {
 std::string Describe(uint64_t packed, const std::string& operands) {
   const auto kind = static_cast<unsigned>(packed & 0xff), type = static_cast<unsigned>(packed >> 8 & 0xff);
   const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 3);
-  if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine > kNumCombines || scaling > 2) return "unreadable call";
+  if (kind >= plan::kNumKinds || type >= kNumDataTypes || combine > kNumCombines || scaling > 2)
+    return "unreadable call";
   std::string text = CallName(static_cast<plan::Kind>(kind), packed) + " " + operands;
   if (plan::Reduces(static_cast<plan::Kind>(kind))) {
-    text += std::string(" ") +
-            (scaling == 1 ? "avg" : scaling == 2 ? "premulsum" : CombineName(static_cast<Combine>(combine)));
+    text += std::string(" ") + (scaling == 1   ? "avg"
+                                : scaling == 2 ? "premulsum"
+                                               : CombineName(static_cast<Combine>(combine)));
     if (combine == static_cast<unsigned>(Combine::kCallback)) text += " " + std::to_string(packed >> 48);
     if ((packed & Call::kGroupOrder) != 0) text += " in group order";
   }
@@ -99,7 +130,8 @@ std::string DescribeCall(uint64_t packed, uint64_t count) {
 
 std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type, double scale) {
   const std::string blocks = "of blocks " + Text(first, type);
-  std::string text = Describe(packed, operands == 1 ? blocks : "of " + std::to_string(operands) + " operands, first " + blocks);
+  std::string text =
+      Describe(packed, operands == 1 ? blocks : "of " + std::to_string(operands) + " operands, first " + blocks);
   if (scale == 0) return text;
   char number[32];
   std::snprintf(number, sizeof(number), "%.9g", scale);

@@ -17,7 +17,8 @@ enum class Scaling : uint8_t {
   kPreMultiply,  // each rank's input by that rank's scalar
 };
 
-// A reduction of the application's own: accumulator[i] = accumulator[i] op operand[i], i < count. `operand` is not written.
+// A reduction of the application's own: accumulator[i] = accumulator[i] op operand[i], i < count. `operand` is not
+// written.
 struct Callback {
   void (*function)(void* accumulator, const void* operand, size_t count, void* context) = nullptr;
   void* context = nullptr;
@@ -36,7 +37,8 @@ struct Call {
   bool second_name = false;  // the program said ncclBcast for ncclBroadcast, or kSendRecv: it receives. Texts only
   const void* input = nullptr;
   void* output = nullptr;
-  // kPreMultiply: the scalar, an element of `type`: behind the pointer, read when the operation starts, or the bytes here.
+  // kPreMultiply: the scalar, an element of `type`: behind the pointer, read when the operation starts, or the bytes
+  // here.
   const void* scalar_pointer = nullptr;
   uint64_t scalar_bytes = 0;
   // Null: one operand, whose blocks are dense and follow each other. Else `count` and `type` are the list's BlockCount
@@ -57,7 +59,9 @@ struct Call {
   Form form() const {
     if (permutes) return Form::kPermute;
     if (!uneven()) return Form::kUsual;
-    return views->late.input_extents != nullptr ? Form::kRagged : views->late.roots != nullptr ? Form::kRooted : Form::kUsual;
+    return views->late.input_extents != nullptr ? Form::kRagged
+           : views->late.roots != nullptr       ? Form::kRooted
+                                                : Form::kUsual;
   }
 
   // What all ranks must agree on, packed: kind, type, combine, scaling, root, the callback's number, whether on views,
@@ -79,8 +83,7 @@ struct Call {
 std::string DescribeCall(uint64_t packed, uint64_t count);
 // Likewise of a call on views, from their number and the form of the first: "axcclAllGather of blocks [2, 4]
 // float concatenated along dimension 1", "axcclAllGather of 3 operands, first of blocks [2, 4] float ...".
-std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type,
-                         double scale = 0);
+std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type, double scale = 0);
 std::string DescribeCall(const Call& call);
 
 // `scalar` (an element of `type`) in the type the movers compute in.

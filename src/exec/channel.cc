@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint64_t kCacheLine = 64;
 
-// Sets of slots smaller than this stay at one place: of a few lines it costs less to get them back from a peer than to go
-// on to memory that no cache near has.
+// Sets of slots smaller than this stay at one place: of a few lines it costs less to get them back from a peer than to
+// go on to memory that no cache near has.
 constexpr uint64_t kLeastSet = 2048;
 
 // Of larger calls the bytes take the time.
@@ -30,8 +30,8 @@ uint64_t Mix(uint64_t a, uint64_t b, uint64_t c) {
   return (h ^ h >> 32 ^ c) * 0xff51afd7ed558ccdull;
 }
 
-// What a rank runs for a call, in a word for its op record: 48 bits of hash of the plan and of how the data is cut for it,
-// and so many of lanes and algorithm as people want to be told.
+// What a rank runs for a call, in a word for its op record: 48 bits of hash of the plan and of how the data is cut for
+// it, and so many of lanes and algorithm as people want to be told.
 uint64_t PlanWord(const Prepared& prepared) {
   const plan::Plan& plan = *prepared.program->plan;
   const uint64_t hash = Mix(plan.hash.low, prepared.partition.tile, prepared.slot_bytes + prepared.inline_slots);
@@ -44,8 +44,8 @@ std::string PlanText(uint64_t word) {
   const auto lanes = static_cast<unsigned>(word >> 8 & 0xff);
   const std::string_view algorithm = tune::AlgorithmOf(static_cast<unsigned>(word & 0xff) - 1);
   char text[96];
-  std::snprintf(text, sizeof(text), "%.*s in %u %s (plan %012llx)", static_cast<int>(algorithm.size()), algorithm.data(),
-                lanes, lanes == 1 ? "lane" : "lanes", static_cast<unsigned long long>(word >> 16));
+  std::snprintf(text, sizeof(text), "%.*s in %u %s (plan %012llx)", static_cast<int>(algorithm.size()),
+                algorithm.data(), lanes, lanes == 1 ? "lane" : "lanes", static_cast<unsigned long long>(word >> 16));
   return text;
 }
 
@@ -162,8 +162,8 @@ Result<std::byte*> FindApart(const Member& peer, const std::atomic<uint64_t>& wo
 Status Channel::FindScratch(int position) {
   Member& sender = members_[0];
   if (position != 0 || has_scratch_) return Status();
-  AXCCL_ASSIGN_OR_RETURN(sender.scratch, FindApart(sender, sender.layout.ApartOf(sender.block)->scratch,
-                                                   sender.layout.scratch_bytes));
+  AXCCL_ASSIGN_OR_RETURN(sender.scratch,
+                         FindApart(sender, sender.layout.ApartOf(sender.block)->scratch, sender.layout.scratch_bytes));
   has_scratch_ = true;
   return Status();
 }
@@ -233,8 +233,9 @@ Result<const Prepared*> Channel::Prepare(const Call& call, tune::Access access, 
 Result<const Prepared*> Channel::PrepareBarrier() {
   if (barrier_.program == nullptr) {
     Prepared barrier;  // kept once it is whole
-    AXCCL_ASSIGN_OR_RETURN(barrier.program, host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0},
-                                                              tune::BarrierAlgorithm(placement_), 1, self_, placement_));
+    AXCCL_ASSIGN_OR_RETURN(barrier.program,
+                           host_->GetProgram(plan::Contract{plan::Kind::kBarrier, size(), 0},
+                                             tune::BarrierAlgorithm(placement_), 1, self_, placement_));
     barrier.signature = static_cast<uint32_t>(Mix(Call().Packed(), 0, barrier.program->plan->hash.low) >> 32);
     AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier));
     barrier_ = std::move(barrier);
@@ -250,8 +251,8 @@ Result<Prepared> Channel::Build(const Call& call, tune::Access access, bool shor
     // The algorithms whose every move is of one block of some rank, so that it is known how long.
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
-    choice = host_->chooser().Choose(
-        tune::Query{contract, call.count * element, call.type, access, call.group_order, short_runs, split_rows, placement_});
+    choice = host_->chooser().Choose(tune::Query{contract, call.count * element, call.type, access, call.group_order,
+                                                 short_runs, split_rows, placement_});
   }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(own().layout.lanes));
@@ -287,7 +288,8 @@ Status Channel::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* 
   const ChannelLayout& layout = own().layout;
   if (schedule.endpoints > layout.endpoints || schedule.lanes > layout.lanes)
     return MakeStatus(Code::kInternalError, "%s of %d ranks needs %u endpoints and %u lanes, a channel has %u and %u",
-                      schedule.algorithm.c_str(), size(), schedule.endpoints, schedule.lanes, layout.endpoints, layout.lanes);
+                      schedule.algorithm.c_str(), size(), schedule.endpoints, schedule.lanes, layout.endpoints,
+                      layout.lanes);
   const uint64_t element = ElementSize(call.type);
   plan::Partition& cut = prepared->partition;
   cut.count = call.count;
@@ -332,12 +334,13 @@ OperandPlace Channel::PlaceOfSlot(const Prepared& prepared, uint32_t lane, const
   const bool in_line = prepared.inline_slots && endpoint >= 0;
   OperandPlace place{in_line || owner.layout.apart == 0 ? &owner.block : &owner.scratch, {}, prepared.slot_bytes};
   for (uint64_t copy = 0; copy < plan::kRotation; ++copy) {
-    // Each turn has its half of the scratch, whatever the plan and the size of its slots: what the next operation writes
-    // does not lie across what members may still read of this one.
+    // Each turn has its half of the scratch, whatever the plan and the size of its slots: what the next operation
+    // writes does not lie across what members may still read of this one.
     const uint64_t half = copy * (owner.layout.scratch_bytes / plan::kRotation);
     const uint64_t index = uint64_t{lane} * program.plan->schedule.slots + operand.part;
-    place.offset[copy] = in_line ? owner.layout.OffsetOfLine(lane, static_cast<uint32_t>(endpoint), copy) + offsetof(Line, data)
-                                 : owner.layout.scratch + half + index * prepared.slot_bytes;
+    place.offset[copy] =
+        in_line ? owner.layout.OffsetOfLine(lane, static_cast<uint32_t>(endpoint), copy) + offsetof(Line, data)
+                : owner.layout.scratch + half + index * prepared.slot_bytes;
   }
   return place;
 }
@@ -389,17 +392,19 @@ Status Channel::CompareCalls(int position, uint64_t seq) const {
   if (same_call && !call.RunsOtherPlan(my_call)) return Status();
   const std::string mine_text = my_call.Text(), their_text = call.Text();
   if (same_call)
-    return MakeStatus(Code::kInternalError,
-                      "mismatch at operation %llu: ranks %d and %d both called %s, but rank %d does it by %s and rank %d by "
-                      "%s; ranks choose from what rank 0 tells them (NCCL_ALGO and the figures of its machine), so only "
-                      "different builds of the library choose differently: let all ranks load the same libaxccl",
-                      static_cast<unsigned long long>(seq), own().rank, member(position).rank, mine_text.c_str(), own().rank,
-                      PlanText(my_call.plan).c_str(), member(position).rank, PlanText(call.plan).c_str());
-  return MakeStatus(Code::kInvalidUsage,
-                    "mismatch at operation %llu: rank %d called %s, rank %d called %s%s%s; all ranks of a communicator must "
-                    "make the same calls in the same order",
-                    static_cast<unsigned long long>(seq), own().rank, mine_text.c_str(), member(position).rank,
-                    their_text.c_str(), mine_text == their_text ? my_call.Hidden() : "", CountSides(position, seq).c_str());
+    return MakeStatus(
+        Code::kInternalError,
+        "mismatch at operation %llu: ranks %d and %d both called %s, but rank %d does it by %s and rank %d by "
+        "%s; ranks choose from what rank 0 tells them (NCCL_ALGO and the figures of its machine), so only "
+        "different builds of the library choose differently: let all ranks load the same libaxccl",
+        static_cast<unsigned long long>(seq), own().rank, member(position).rank, mine_text.c_str(), own().rank,
+        PlanText(my_call.plan).c_str(), member(position).rank, PlanText(call.plan).c_str());
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "mismatch at operation %llu: rank %d called %s, rank %d called %s%s%s; all ranks of a communicator must "
+      "make the same calls in the same order",
+      static_cast<unsigned long long>(seq), own().rank, mine_text.c_str(), member(position).rank, their_text.c_str(),
+      mine_text == their_text ? my_call.Hidden() : "", CountSides(position, seq).c_str());
 }
 
 // Where there are more than two ranks: how many have called what this one did, and how many what the other one did.
@@ -460,8 +465,8 @@ Status Channel::CompareCalls(int position) const {
   return Status();
 }
 
-// What a member has told of its failure. Sequentially consistent: it is told before the steps under way are looked at, and
-// looked for in every step (Operation::Leave).
+// What a member has told of its failure. Sequentially consistent: it is told before the steps under way are looked at,
+// and looked for in every step (Operation::Leave).
 Status Channel::FailureOf(const Member& peer) {
   const uint32_t error = peer.header->error.load(std::memory_order_seq_cst);
   if (error == 0) return Status();
@@ -494,21 +499,23 @@ Status Channel::CheckMembers(int waiting_for) const {
     AXCCL_RETURN_IF_ERROR(FailureOf(peer));
     const bool closed = peer.header->closed.load(std::memory_order_acquire) != 0;
     if (closed && p == waiting_for)
-      return MakeStatus(Code::kRemoteError, "rank %d waits for rank %d, which has destroyed or aborted its communicator",
-                        own().rank, peer.rank);
-    if (!closed && peer.remote != nullptr && peer.process->Died())
       return MakeStatus(Code::kRemoteError,
-                        "rank %d cannot reach rank %d (pid %u on host %s) any more: %s; abort the communicator and make a "
-                        "new one without it",
-                        own().rank, peer.rank, peer.process->pid(), peer.remote->host().c_str(), peer.remote->Trouble().c_str());
+                        "rank %d waits for rank %d, which has destroyed or aborted its communicator", own().rank,
+                        peer.rank);
+    if (!closed && peer.remote != nullptr && peer.process->Died())
+      return MakeStatus(
+          Code::kRemoteError,
+          "rank %d cannot reach rank %d (pid %u on host %s) any more: %s; abort the communicator and make a "
+          "new one without it",
+          own().rank, peer.rank, peer.process->pid(), peer.remote->host().c_str(), peer.remote->Trouble().c_str());
     if (!closed && peer.process->Died()) return DeathOf(peer);
   }
   return Status();
 }
 
 Status Channel::DeathOf(const Member& peer) {
-  return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it", peer.rank,
-                    peer.process->pid());
+  return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it",
+                    peer.rank, peer.process->pid());
 }
 
 }  // namespace axccl::exec

@@ -1,8 +1,9 @@
-// A channel: one replica group of a communicator, its shared memory, sequence numbers and plans, on the side of one rank.
+// A channel: one replica group of a communicator, its shared memory, sequence numbers and plans, on the side of one
+// rank.
 //
 // Operations of a channel run one after the other (the communicator sees to that); a channel is used by one thread at a
-// time, namely the one that drives the operation. Sequence and turn numbers advance equally on all ranks because all ranks
-// run the same operations; op records and line signatures tell when they do not.
+// time, namely the one that drives the operation. Sequence and turn numbers advance equally on all ranks because all
+// ranks run the same operations; op records and line signatures tell when they do not.
 #pragma once
 
 #include <algorithm>
@@ -32,20 +33,22 @@ namespace axccl::exec {
 
 // How this rank reaches a member of the group (itself included).
 struct Member {
-  int rank = 0;                  // in the communicator, for messages
-  BlockHeader* header = nullptr; // of its block in the communicator, as mapped here
-  std::byte* block = nullptr;    // memory that holds its part of the channel, as mapped here; null until connected
-  ChannelLayout layout;          // of this channel in that memory
-  std::byte* scratch = nullptr;  // where layout.apart: memory that has its scratch, as mapped here; null until it is needed
+  int rank = 0;                   // in the communicator, for messages
+  BlockHeader* header = nullptr;  // of its block in the communicator, as mapped here
+  std::byte* block = nullptr;     // memory that holds its part of the channel, as mapped here; null until connected
+  ChannelLayout layout;           // of this channel in that memory
+  std::byte* scratch =
+      nullptr;  // where layout.apart: memory that has its scratch, as mapped here; null until it is needed
   std::byte* announcements = nullptr;  // likewise
   transport::PeerProcess* process = nullptr;
-  transport::RemoteRank* remote = nullptr;  // the process, where block is a mirror: the rank shares no memory with this one
+  transport::RemoteRank* remote =
+      nullptr;  // the process, where block is a mirror: the rank shares no memory with this one
   std::shared_ptr<transport::RemoteRank::Area> remote_area;  // of a created channel: what the mirror is of
   bool same_process = false;
-  int device = 0;                // host device, where same_process
-  int machine = 0;               // the same number for ranks that share memory, on every rank
-  bool call_copy = false;        // process_vm_readv works in both directions
-  int area = -1;  // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
+  int device = 0;          // host device, where same_process
+  int machine = 0;         // the same number for ranks that share memory, on every rank
+  bool call_copy = false;  // process_vm_readv works in both directions
+  int area = -1;           // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
 };
 
 // After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
@@ -76,9 +79,9 @@ class Host {
   virtual bool TakenBack(const void* p, size_t bytes) const = 0;
   // Shared memory of this rank, zeroed, and its place in the heap. Until the communicator is gone.
   virtual Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) = 0;
-  virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
-  virtual double timeout_seconds() const = 0; // of one operation, 0 = none
-  virtual double notice_seconds() const = 0;  // after which the user is told of a wait, 0 = never
+  virtual uint64_t cache_bytes() const = 0;    // a rank's share of the last-level cache
+  virtual double timeout_seconds() const = 0;  // of one operation, 0 = none
+  virtual double notice_seconds() const = 0;   // after which the user is told of a wait, 0 = never
 
   // Operations whose outputs ranks of other processes may write to.
   std::atomic<int> exposed{0};
@@ -86,8 +89,8 @@ class Host {
   std::atomic<const char*> last_algorithm{""};
 };
 
-// How a channel whose ranks make their parts of it on their own, without telling each other, finds the others' parts. Used
-// by the thread that drives the channel's operations.
+// How a channel whose ranks make their parts of it on their own, without telling each other, finds the others' parts.
+// Used by the thread that drives the channel's operations.
 class Connector {
  public:
   virtual ~Connector() = default;
@@ -96,8 +99,8 @@ class Connector {
   virtual Result<int> Connect(std::vector<Member>* members) = 0;
   // An error when the member at `position` will never make its part.
   virtual Status CheckMissing(int position) const = 0;
-  // Once connected: an error when the member at `position` has let go of its part. What it has not done by then it never
-  // will.
+  // Once connected: an error when the member at `position` has let go of its part. What it has not done by then it
+  // never will.
   virtual Status CheckLeft(int position) const = 0;
   // GPU ranks: takes an area of this rank's device for the channel, until that is gone. The others find the part only
   // after it has been told.
@@ -106,8 +109,8 @@ class Connector {
   virtual std::string Name() const = 0;  // "channel 7 of ranks [0 2]"
 };
 
-// Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it. Slots
-// in scratch are further on by SetOffset(turn).
+// Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it.
+// Slots in scratch are further on by SetOffset(turn).
 struct OperandPlace {
   std::byte* const* base = nullptr;  // of a member's block, or in Channel::bindings
   uint64_t offset[plan::kRotation] = {};
@@ -119,27 +122,28 @@ struct Prepared {
   std::shared_ptr<const Program> program;
   plan::Partition partition;
   uint64_t turns = 1;
-  uint64_t slot_bytes = 0;   // stride between scratch slots
-  uint64_t set_bytes = 0;    // the slots of one turn
-  uint64_t sets = 1;         // sets of a half of the scratch, which its turns take one after the other; see SetOffset
-  bool inline_slots = false; // slots live in endpoint lines
-  bool whole = false;        // a tile of one part on one lane: every move is of the whole block
-  bool plain = false;        // whole, in one turn and through scratch alone, with no more than a slot an operand: see RunPlain
-  bool together = false;     // copies that follow each other are made at once: blocks lie side by side
-  bool around_cache = false; // inputs and outputs are too large for the cache: outputs go past it
-  uint64_t plan_word = 0;    // of plan and tiles, for the op record: see PlanWord
-  uint32_t signature = 0;    // of call, plan and tiles, for the lines
+  uint64_t slot_bytes = 0;    // stride between scratch slots
+  uint64_t set_bytes = 0;     // the slots of one turn
+  uint64_t sets = 1;          // sets of a half of the scratch, which its turns take one after the other; see SetOffset
+  bool inline_slots = false;  // slots live in endpoint lines
+  bool whole = false;         // a tile of one part on one lane: every move is of the whole block
+  bool plain =
+      false;  // whole, in one turn and through scratch alone, with no more than a slot an operand: see RunPlain
+  bool together = false;                     // copies that follow each other are made at once: blocks lie side by side
+  bool around_cache = false;                 // inputs and outputs are too large for the cache: outputs go past it
+  uint64_t plan_word = 0;                    // of plan and tiles, for the op record: see PlanWord
+  uint32_t signature = 0;                    // of call, plan and tiles, for the lines
   std::shared_ptr<const Outbound> outbound;  // where some members are remote
-  std::vector<OperandPlace> places;  // of the program's operands
-  // Of a small direct call whose ranks turned out to have plain memory: what runs instead, for the next so many of these
-  // calls, without asking again. All ranks have seen the same announcements, so they agree.
+  std::vector<OperandPlace> places;          // of the program's operands
+  // Of a small direct call whose ranks turned out to have plain memory: what runs instead, for the next so many of
+  // these calls, without asking again. All ranks have seen the same announcements, so they agree.
   mutable const Prepared* instead = nullptr;
   mutable uint32_t instead_for = 0;
 
-  // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again, as
-  // their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.
-  // Every kTurnsPerSet turns of the channel there is one more, so that few operations take few pages of memory. What is sent
-  // to other machines the own core reads: there is one set then, which stays in its cache.
+  // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again,
+  // as their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.
+  // Every kTurnsPerSet turns of the channel there is one more, so that few operations take few pages of memory. What is
+  // sent to other machines the own core reads: there is one set then, which stays in its cache.
   uint64_t SetOffset(uint64_t turn) const {
     if (sets == 1) return 0;
     return turn / plan::kRotation % std::min(sets, 1 + turn / kTurnsPerSet) * set_bytes;
@@ -160,8 +164,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Host* host() const { return host_; }
   const plan::Placement& placement() const { return placement_; }
   const device::host::TimelinePtr& order() const { return order_; }
-  // The channel whose messages between two ranks this one carries; itself, if it is not for messages. A created one must
-  // be held with those of its messages: see Hold.
+  // The channel whose messages between two ranks this one carries; itself, if it is not for messages. A created one
+  // must be held with those of its messages: see Hold.
   Channel* main() { return main_ != nullptr ? main_ : this; }
   const Channel* main() const { return main_ != nullptr ? main_ : this; }
   // Makes `pair` carry this channel's messages to the rank, or from it.
@@ -190,11 +194,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Applications use few shapes, and building one again is cheap.
   static constexpr size_t kMaxPrepared = 4096;
   static constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
-  // Whether a barrier must separate this from what ran before on the channel. Complete plans (plan::Plan::complete) follow each
-  // other freely: who has ended a turn knows that all others have ended the turn before it, and with it are done with the
-  // scratch of the next. Others may only follow themselves, with their slots at the same places: the verifier has seen that what
-  // touches a slot in a turn comes before what touches it two turns later, and so before all later turns of the same half,
-  // one of which is the next to use the same set.
+  // Whether a barrier must separate this from what ran before on the channel. Complete plans (plan::Plan::complete)
+  // follow each other freely: who has ended a turn knows that all others have ended the turn before it, and with it are
+  // done with the scratch of the next. Others may only follow themselves, with their slots at the same places: the
+  // verifier has seen that what touches a slot in a turn comes before what touches it two turns later, and so before
+  // all later turns of the same half, one of which is the next to use the same set.
   bool NeedsBarrier(const Prepared& next) const;
   // That it has run on the channel, to its end.
   void NoteEnd(const Prepared& prepared, bool barrier) {
@@ -205,7 +209,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     last_complete = plan.complete;
     last_was_barrier = barrier;
   }
-  // That the prologue of a direct plan has, in whose place another plan begins: a barrier of its own, which took a turn.
+  // That the prologue of a direct plan has, in whose place another plan begins: a barrier of its own, which took a
+  // turn.
   void NotePrologue() {
     ++turn;
     ForgetLast();
@@ -242,9 +247,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool last_complete = true;
   bool last_was_barrier = true;
   uint64_t inline_bytes = kLineData;  // slots that are not larger live in lines; set before its first operation
-  bool minds_runs = true;    // plans are chosen by the runs of views, too; set before its first operation
-  bool group_order = false;  // all its reductions are in group order; set before its first operation
-  uint64_t order_key = 1;    // of the communicator's channels, the same on all ranks: this one and those of its messages
+  bool minds_runs = true;             // plans are chosen by the runs of views, too; set before its first operation
+  bool group_order = false;           // all its reductions are in group order; set before its first operation
+  uint64_t order_key = 1;  // of the communicator's channels, the same on all ranks: this one and those of its messages
 
   // Weakest access any two members have to plain memory, and whether all share one process.
   bool all_same_process() const { return all_same_process_; }
@@ -254,16 +259,17 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Of a prepared call's slot: its place in the block of the member that `operand` names.
   OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
-  // Where scratch is apart: whether this rank has all it needs of it. The member that sends has taken it before it signals,
-  // and who has seen it signal finds it.
+  // Where scratch is apart: whether this rank has all it needs of it. The member that sends has taken it before it
+  // signals, and who has seen it signal finds it.
   bool has_scratch() const { return has_scratch_; }
   Status FindScratch(int position);
-  // Where the member's announcements of that operation are: to be written by this rank, or once the peer's has been written.
+  // Where the member's announcements of that operation are: to be written by this rank, or once the peer's has been
+  // written.
   Result<std::atomic<uint64_t>*> AnnouncementOf(int position, uint64_t sequence);
 
   // Working space of the one operation that runs.
   struct Binding {
-    std::byte* input = nullptr;   // addresses in this process, or in the peer's where by_call
+    std::byte* input = nullptr;  // addresses in this process, or in the peer's where by_call
     std::byte* output = nullptr;
     bool input_by_call = false;
     bool output_by_call = false;
@@ -279,8 +285,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     Pieces pieces;
   };
   std::vector<ViewBinding> view_bindings;  // [position * operands + operand]; empty until the first such call
-  std::vector<uint64_t> words;  // of an announcement
-  std::vector<uint64_t> told;   // by position: 1 + the operation whose record a remote member has been sent last
+  std::vector<uint64_t> words;             // of an announcement
+  std::vector<uint64_t> told;  // by position: 1 + the operation whose record a remote member has been sent last
   std::vector<transport::RemoteRank::Stretch> stretches;
   std::vector<kernels::BoxOperand> boxes;
   std::vector<void*> dst;

@@ -18,8 +18,8 @@ using device::cuda::Driver;
 using device::cuda::Scope;
 namespace cuda = kernels::cuda;
 
-// Threads of a block: as many as there are words of 16 bytes to move, so that small calls wait for few at their barriers.
-// Whole warps, which rows want.
+// Threads of a block: as many as there are words of 16 bytes to move, so that small calls wait for few at their
+// barriers. Whole warps, which rows want.
 constexpr unsigned kLeastThreads = 64, kMostThreads = cuda::kMaxThreads;
 
 unsigned ThreadsFor(const cuda::Task& task) {
@@ -44,7 +44,8 @@ Result<Interpreter> Load(const Device& device) {
   const Scope scope(device);
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&interpreter.run, module, "axccl_run"));
   int of_multiprocessor = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, interpreter.run, kMostThreads, 0));
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, interpreter.run, kMostThreads, 0));
   interpreter.resident_blocks = static_cast<uint32_t>(std::max(1, of_multiprocessor * device.multiprocessors()));
   return interpreter;
 }
@@ -119,7 +120,8 @@ class DeviceLaunch {
     return Status();
   }
   Status Send(const Lent& lent, size_t bytes) {
-    return Check(Driver::Loaded().cuMemcpyHtoDAsync(lent.on_device, lent.memory, bytes, streams_[0]), "cuMemcpyHtoDAsync");
+    return Check(Driver::Loaded().cuMemcpyHtoDAsync(lent.on_device, lent.memory, bytes, streams_[0]),
+                 "cuMemcpyHtoDAsync");
   }
 
   // Calls on different channels run side by side, those on one channel one after the other.
@@ -137,7 +139,8 @@ class DeviceLaunch {
       AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables), captured_));
       tables += TableBytes(*call);
       waves_[wave].push_back(task);
-      lanes_ = std::max({lanes_, task.cut.partition.lanes, task.staged != nullptr ? task.staged_cut.partition.lanes : 1});
+      lanes_ =
+          std::max({lanes_, task.cut.partition.lanes, task.staged != nullptr ? task.staged_cut.partition.lanes : 1});
       threads_ = std::max(threads_, ThreadsFor(task));
     }
     return Status();
@@ -185,13 +188,16 @@ class DeviceLaunch {
     const uint64_t share = std::max<uint64_t>(resident * ranks_.size() / neighbours, 1);
     const uint64_t strands = tasks.size() * uint64_t{launch.lanes};
     if (strands > share * cuda::kMaxStrands)
-      return MakeStatus(Code::kInvalidUsage, "%zu calls of one group on CUDA device %d need %llu blocks at a time, and their ranks "
-                        "have room for %llu; use more groups", tasks.size(), device_->ordinal(),
-                        static_cast<unsigned long long>(strands / cuda::kMaxStrands + 1), static_cast<unsigned long long>(share));
+      return MakeStatus(Code::kInvalidUsage,
+                        "%zu calls of one group on CUDA device %d need %llu blocks at a time, and their ranks "
+                        "have room for %llu; use more groups",
+                        tasks.size(), device_->ordinal(),
+                        static_cast<unsigned long long>(strands / cuda::kMaxStrands + 1),
+                        static_cast<unsigned long long>(share));
     const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, share));
     void* parameters[] = {&launch};
-    AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuLaunchKernel(interpreter->run, blocks, 1, 1, threads_, 1, 1, 0, streams_[0],
-                                                                parameters, nullptr),
+    AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuLaunchKernel(interpreter->run, blocks, 1, 1, threads_, 1, 1, 0,
+                                                                streams_[0], parameters, nullptr),
                                 "cuLaunchKernel"));
     return launch.more != nullptr ? ranks_[0]->Return(more, streams_[0]) : Status();
   }

@@ -1,5 +1,5 @@
-// What a rank has in device memory: lines, packed slots of both kinds, announcements and scratch of the default channel and of its pair channels.
-// All ranks compute the same layout from the same numbers.
+// What a rank has in device memory: lines, packed slots of both kinds, announcements and scratch of the default channel
+// and of its pair channels. All ranks compute the same layout from the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace axccl::exec {
 
-// Offsets from the start of a rank's device memory. ChannelLayout::announcements has one kernels::cuda::Announcement for each
-// parity, and behind them announcement_words of views for each; records there are none. A rank needs no pair with itself, and
-// has the place of one for what it copies alone.
+// Offsets from the start of a rank's device memory. ChannelLayout::announcements has one kernels::cuda::Announcement
+// for each parity, and behind them announcement_words of views for each; records there are none. A rank needs no pair
+// with itself, and has the place of one for what it copies alone.
 struct CudaLayout {
   ChannelLayout channel;
   uint64_t pairs = 0;       // two control parts for each peer: sending to it, receiving from it

@@ -40,7 +40,8 @@ class CudaPacking {
   bool packs_;
 };
 
-// How a prepared call of blocks of `block_bytes` packs its slots, if its plan may and the protocols allow it for `kind`.
+// How a prepared call of blocks of `block_bytes` packs its slots, if its plan may and the protocols allow it for
+// `kind`.
 kernels::cuda::Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind,
                                      const Protocols& allowed);
 

@@ -36,13 +36,17 @@ Status Ask(const Device& device, const void* pointer, const char* name, Known* k
   void* values[] = {&type, &ordinal, &managed, &seen};
   AXCCL_RETURN_IF_ERROR(Check(driver.cuPointerGetAttributes(4, attributes, values, address), "cuPointerGetAttributes"));
   if (type == CUmemorytype{} || (type == CU_MEMORYTYPE_HOST && seen == 0))
-    return device.sees_host_memory() ? Status()
-                                     : MakeStatus(Code::kInvalidArgument,
-                                                  "%s (%p) is not memory that CUDA device %d sees; pass device memory (cudaMalloc, "
-                                                  "ncclMemAlloc), or set AXCCL_DEVICE=host", name, pointer, device.ordinal());
+    return device.sees_host_memory()
+               ? Status()
+               : MakeStatus(Code::kInvalidArgument,
+                            "%s (%p) is not memory that CUDA device %d sees; pass device memory (cudaMalloc, "
+                            "ncclMemAlloc), or set AXCCL_DEVICE=host",
+                            name, pointer, device.ordinal());
   if (type == CU_MEMORYTYPE_DEVICE && managed == 0 && ordinal != device.ordinal())
-    return MakeStatus(Code::kInvalidArgument, "%s (%p) is memory of CUDA device %d, and the communicator's rank is on device %d; "
-                      "pass memory of that", name, pointer, ordinal, device.ordinal());
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s (%p) is memory of CUDA device %d, and the communicator's rank is on device %d; "
+                      "pass memory of that",
+                      name, pointer, ordinal, device.ordinal());
   CUdeviceptr base = 0;
   size_t bytes = 0;
   if (driver.cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS) *known = {&device, base, base + bytes};

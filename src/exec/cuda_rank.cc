@@ -82,8 +82,8 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.announcements = block + member.layout.announcements;
   on_device.scratch = block + member.layout.scratch;
   const bool shared = rank_->buffers() != nullptr && member.rank != rank_->rank();
-  on_device.maps = reinterpret_cast<const uint64_t*>(
-      shared ? rank_->buffers()->maps_of(static_cast<size_t>(member.rank)) : maps_);
+  on_device.maps =
+      reinterpret_cast<const uint64_t*>(shared ? rank_->buffers()->maps_of(static_cast<size_t>(member.rank)) : maps_);
   return on_device;
 }
 
@@ -91,8 +91,8 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
 Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct) {
   if (place_ == CudaPlace::kSelf) {
     const std::vector<ViewOperand>& operands = call->views->operands;
-    const bool copies =
-        std::any_of(operands.begin(), operands.end(), [](const ViewOperand& operand) { return operand.input != nullptr; });
+    const bool copies = std::any_of(operands.begin(), operands.end(),
+                                    [](const ViewOperand& operand) { return operand.input != nullptr; });
     call->kind = copies ? plan::Kind::kAllGather : plan::Kind::kBarrier;
     if (!copies) return preparer_->PrepareBarrier();
   }
@@ -357,10 +357,11 @@ Status CudaRank::CheckReport() {
     std::lock_guard lock(launching_);
     for (const auto& [on_host, channel] : channels_) AXCCL_RETURN_IF_ERROR(on_host->FindMismatch());
   }
-  return MakeStatus(Code::kInvalidUsage,
-                    "mismatch at operation %llu: rank %d and the member at position %u of its group made different calls; all "
-                    "ranks of a communicator must make the same calls in the same order",
-                    static_cast<unsigned long long>(control_->sequence), options_.rank, control_->position);
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "mismatch at operation %llu: rank %d and the member at position %u of its group made different calls; all "
+      "ranks of a communicator must make the same calls in the same order",
+      static_cast<unsigned long long>(control_->sequence), options_.rank, control_->position);
 }
 
 void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }
@@ -437,7 +438,8 @@ Result<Lent> CudaRank::Lend(size_t bytes, bool captured) {
   const Driver& driver = Driver::Loaded();
   if (!captured) {
     for (Loan& old : loans_) {
-      if (old.lent || old.done == nullptr || old.bytes < bytes || driver.cuEventQuery(old.done) != CUDA_SUCCESS) continue;
+      if (old.lent || old.done == nullptr || old.bytes < bytes || driver.cuEventQuery(old.done) != CUDA_SUCCESS)
+        continue;
       old.lent = true;
       return old.what;
     }
@@ -450,7 +452,8 @@ Result<Lent> CudaRank::Lend(size_t bytes, bool captured) {
 }
 
 Status CudaRank::Return(const Lent& lent, CUstream stream) {
-  const auto loan = std::find_if(loans_.begin(), loans_.end(), [&](const Loan& l) { return l.what.memory == lent.memory; });
+  const auto loan =
+      std::find_if(loans_.begin(), loans_.end(), [&](const Loan& l) { return l.what.memory == lent.memory; });
   if (loan->done == nullptr) return Status();
   loan->lent = false;
   return Check(Driver::Loaded().cuEventRecord(loan->done, stream), "cuEventRecord");

@@ -1,4 +1,5 @@
-// The CUDA side of a rank: its device memory, what it maps of its peers, its channels there, and the programs it has uploaded.
+// The CUDA side of a rank: its device memory, what it maps of its peers, its channels there, and the programs it has
+// uploaded.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Whether a store of a whole row of 128 bytes by a device arrives as a whole at peers (kernels/cuda/launch.h). That is no
-// promise of CUDA: it is so on processors of compute capability 8.0 and later, within a device and over NVLink.
+// Whether a store of a whole row of 128 bytes by a device arrives as a whole at peers (kernels/cuda/launch.h). That is
+// no promise of CUDA: it is so on processors of compute capability 8.0 and later, within a device and over NVLink.
 #pragma once
 
 #include <string>

@@ -16,8 +16,8 @@ bool CudaViewsFit(const ViewList& views, uint64_t bytes);
 Status CheckCudaViews(const Call& call, const Program& program);
 
 size_t CudaViewTableBytes(const ViewList& views);
-// Fills memory of that size with the table of an even call, for the rank at `position`. A barrier on views fills the outputs
-// with zeros.
+// Fills memory of that size with the table of an even call, for the rank at `position`. A barrier on views fills the
+// outputs with zeros.
 void MakeCudaViewTable(const Call& call, const plan::Contract& contract, int position, void* memory);
 
 }  // namespace axccl::exec

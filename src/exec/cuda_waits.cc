@@ -105,13 +105,16 @@ Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls)
   return TimedOut(record, *watched);
 }
 
-double CudaWaits::SecondsSince(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
+double CudaWaits::SecondsSince(Clock::time_point since) {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
 
 void CudaWaits::Tell(const Wait& record, Watched* watched) const {
   if (watched->told || notice_seconds_ <= 0 || SecondsSince(watched->since) <= notice_seconds_) return;
   watched->told = true;
   log::Tell("rank %d has waited %.3g s for %s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
-            watched->channel->own().rank, notice_seconds_, DescribeWait(record, *watched).c_str(), Absent(*watched).c_str());
+            watched->channel->own().rank, notice_seconds_, DescribeWait(record, *watched).c_str(),
+            Absent(*watched).c_str());
 }
 
 std::string CudaWaits::DescribeWait(const Wait& record, const Watched& watched) const {
@@ -122,7 +125,8 @@ std::string CudaWaits::DescribeWait(const Wait& record, const Watched& watched) 
   const int waiting_for = unmet ? watched.missing : static_cast<int>(position);
   std::string call = unmet || watched.replays ? "" : channel.RecordedText(sequence);
   if (call.empty())
-    call = DescribeCall(__atomic_load_n(&record.call, __ATOMIC_RELAXED), __atomic_load_n(&record.count, __ATOMIC_RELAXED));
+    call =
+        DescribeCall(__atomic_load_n(&record.call, __ATOMIC_RELAXED), __atomic_load_n(&record.count, __ATOMIC_RELAXED));
   const std::string rank = "rank " + std::to_string(channel.member(waiting_for).rank);
   if (unmet) return rank + " to create and use " + watched.created + ", in " + call;
   return rank + " in " + call + " (operation " + std::to_string(sequence) + ")";
@@ -141,7 +145,8 @@ std::string CudaWaits::Absent(const Watched& watched) const {
 
 Status CudaWaits::TimedOut(const Wait& record, const Watched& watched) const {
   return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed%s",
-                    watched.channel->own().rank, seconds_, DescribeWait(record, watched).c_str(), Absent(watched).c_str());
+                    watched.channel->own().rank, seconds_, DescribeWait(record, watched).c_str(),
+                    Absent(watched).c_str());
 }
 
 }  // namespace axccl::exec

@@ -1,5 +1,5 @@
-// Which operations on a GPU wait, and for how long: what kernels write down (kernels::cuda::Wait) judged by the host. And
-// how many went by which protocol, which is written down there, too.
+// Which operations on a GPU wait, and for how long: what kernels write down (kernels::cuda::Wait) judged by the host.
+// And how many went by which protocol, which is written down there, too.
 //
 // An operation waits as long as its strands tell so; what only computes, or is behind other work on its stream, tells
 // nothing. Thread-safe.
@@ -33,8 +33,9 @@ class CudaWaits {
   // Calls of the channel are replayed, so that the numbers of operations are not those that the host has counted.
   void Replays(const kernels::cuda::Wait* record);
 
-  // kRemoteError when an operation waits and a member of its group is gone, kTimeout when one has waited too long, or what was
-  // called differently if that is why. `calls` guards what the channels have written down, and is not waited for.
+  // kRemoteError when an operation waits and a member of its group is gone, kTimeout when one has waited too long, or
+  // what was called differently if that is why. `calls` guards what the channels have written down, and is not waited
+  // for.
   Status Check(std::mutex& calls);
 
   // Of all channels there are and were.

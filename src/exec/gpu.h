@@ -36,8 +36,8 @@ struct GpuOptions {
   double timeout_seconds = 0;  // of one operation, 0 = none
   double notice_seconds = 0;   // after which the user is told of a wait, 0 = never
   uint64_t map_bytes = 0;      // of a call's group: for less, buffers of peers in other processes are not mapped
-  bool direct = true;  // false (NCCL_P2P_DISABLE): Connect refuses
-  Protocols protocols;  // that the user allows
+  bool direct = true;          // false (NCCL_P2P_DISABLE): Connect refuses
+  Protocols protocols;         // that the user allows
 };
 
 // Operations so far whose data went in slots of words (LL) or rows (LL128).
@@ -65,8 +65,8 @@ class GpuRank {
   // At the end of all that: what this rank allows, and then what each of all ranks does. They take what all allow.
   virtual Protocols allowed() const = 0;
   virtual void Agree(const std::vector<Protocols>& allowed) = 0;
-  // After Connect: `tables`, each of table_bytes() of memory of the host, zeroed, by rank, through which ranks of several
-  // processes tell each other where their buffers are. Until then none reads or writes another's.
+  // After Connect: `tables`, each of table_bytes() of memory of the host, zeroed, by rank, through which ranks of
+  // several processes tell each other where their buffers are. Until then none reads or writes another's.
   virtual size_t table_bytes() const = 0;
   virtual Status ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) = 0;
   // The application does not mean to use the buffer soon: peers of other processes need not keep it mapped.
@@ -78,8 +78,8 @@ class GpuRank {
   virtual Status CheckCall(const Call& call) const = 0;
   // kInvalidArgument unless kernels here may use all of it; `name` is what it is called.
   virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
-  // What a kernel found wrong or went wrong with, and whether one waits for a member that is gone or for too long; ok when
-  // nothing. To be asked again and again.
+  // What a kernel found wrong or went wrong with, and whether one waits for a member that is gone or for too long; ok
+  // when nothing. To be asked again and again.
   virtual Status CheckReport() = 0;
   // Makes all kernels of this rank end, soon.
   virtual void Abort() = 0;
@@ -106,8 +106,8 @@ struct GpuCall {
 // An error unless the streams of all calls are part of one capture on each device, or none is of any (says in the calls
 // which it is), and unless there is room for all channels. Nothing has been enqueued then.
 Status PrepareLaunch(std::vector<GpuCall>* calls);
-// After that. Enqueues calls that run concurrently (those on one channel one after the other), in as few launches as there are devices
-// and calls on a channel.
+// After that. Enqueues calls that run concurrently (those on one channel one after the other), in as few launches as
+// there are devices and calls on a channel.
 Status LaunchOnGpus(const std::vector<GpuCall>& calls);
 
 }  // namespace axccl::exec

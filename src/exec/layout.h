@@ -1,11 +1,12 @@
 // What ranks of a communicator share: the layout of a rank's block of shared memory.
 //
-// Every rank owns one block, allocated in its process's heap and mapped by all local peers: a header, and for each of its
-// channels op records, endpoint lines and scratch. All ranks compute the same layout from the same numbers, so offsets never travel.
+// Every rank owns one block, allocated in its process's heap and mapped by all local peers: a header, and for each of
+// its channels op records, endpoint lines and scratch. All ranks compute the same layout from the same numbers, so
+// offsets never travel.
 //
-// The owner writes a block, others only its waiter word, the flag by which they let go of it, and that they have found and
-// use a channel that the owner has created.
-// Nothing read from a peer's block is used as an index, a length or an unchecked address.
+// The owner writes a block, others only its waiter word, the flag by which they let go of it, and that they have found
+// and use a channel that the owner has created. Nothing read from a peer's block is used as an index, a length or an
+// unchecked address.
 #pragma once
 
 #include <atomic>
@@ -38,16 +39,25 @@ enum class Reach : uint64_t { kUnused = 0, kHeap = 1, kPlain = 2 };
 // seqlock (0 = being written), so that peers may read it at any time.
 struct OpRecord {
   enum Word {
-    kCall, kCount,
-    kPlan,                      // what the rank runs for the call (PlanWord); 0: it does not say
-    kInputReach, kOutputReach,  // announced: of several operands, the farthest
-    kInput, kOutput,            // announced, of calls without views
-    kFactor,                    // announced, where each rank has its own
+    kCall,
+    kCount,
+    kPlan,  // what the rank runs for the call (PlanWord); 0: it does not say
+    kInputReach,
+    kOutputReach,  // announced: of several operands, the farthest
+    kInput,
+    kOutput,  // announced, of calls without views
+    kFactor,  // announced, where each rank has its own
     // Of calls on views: how many, the hash of all their forms, the scale, and the form and type of the first.
-    kOperands, kHash, kScale, kForm, kType, kSizes,
-    // Announced, of calls on views: how many words the operands take, and those words where there is room for them; more
-    // are in the announcements of the channel (see operation_view.cc).
-    kDetails = kSizes + plan::kMaxDims, kDetailWords,
+    kOperands,
+    kHash,
+    kScale,
+    kForm,
+    kType,
+    kSizes,
+    // Announced, of calls on views: how many words the operands take, and those words where there is room for them;
+    // more are in the announcements of the channel (see operation_view.cc).
+    kDetails = kSizes + plan::kMaxDims,
+    kDetailWords,
     kWords = 39
   };
   static constexpr uint64_t kRoom = kWords - kDetailWords;
@@ -56,20 +66,22 @@ struct OpRecord {
 };
 static_assert(sizeof(OpRecord) == 320 && OpRecord::kRoom >= 12);
 
-// Ranks run at most a few operations ahead of each other on a channel (scratch reuse sees to it), so a short ring will do.
+// Ranks run at most a few operations ahead of each other on a channel (scratch reuse sees to it), so a short ring will
+// do.
 inline constexpr int kRecords = 16;
 
 inline constexpr size_t kErrorText = 448;
 
-// How communicators are made from one (comm/control_exchange.h): each call of a rank that does so has an entry in a log in
-// the rank's block, and while it goes on a slot that holds what the rank contributes.
+// How communicators are made from one (comm/control_exchange.h): each call of a rank that does so has an entry in a log
+// in the rank's block, and while it goes on a slot that holds what the rank contributes.
 inline constexpr size_t kControlBytes = 4096;  // of a contribution
 inline constexpr size_t kControlText = 320;
 inline constexpr int kControlCalls = 64;
 inline constexpr int kControlSlots = 16;
 
-// Of the log. `name` is stored last, and says which call it is and, in the low bits, how far it has come. After it has ended
-// its rank reads nothing any more that others have contributed to it. The ranks that take part follow, a bit each.
+// Of the log. `name` is stored last, and says which call it is and, in the low bits, how far it has come. After it has
+// ended its rank reads nothing any more that others have contributed to it. The ranks that take part follow, a bit
+// each.
 struct ControlEntry {
   enum State : uint64_t { kUnderWay = 1, kDone, kFailed, kRefused, kStateBits = 7 };
   alignas(64) std::atomic<uint64_t> name;  // 0: being written
@@ -85,14 +97,14 @@ struct ControlEntry {
   std::atomic<uint64_t>* Members() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
 };
 
-// Of a slot, one for each of two rounds: who begins a round knows that all have contributed to the one before, and so read
-// the one before that.
+// Of a slot, one for each of two rounds: who begins a round knows that all have contributed to the one before, and so
+// read the one before that.
 struct ControlTag {
   alignas(64) std::atomic<uint64_t> value;  // of call and round; stored last
 };
 
-// What a launch that stands still waits in, for those it waits for (standstill.h). Told as a whole: what does not fit its
-// checksum is being written, or came in part.
+// What a launch that stands still waits in, for those it waits for (standstill.h). Told as a whole: what does not fit
+// its checksum is being written, or came in part.
 struct alignas(64) WaitBoard {
   static constexpr size_t kMost = 16, kTextBytes = 160, kMostWaits = 8;
   enum EntryWord { kKind, kPeer, kBegin, kEnd, kText, kEntryWords = kText + kTextBytes / sizeof(uint64_t) };
@@ -120,23 +132,25 @@ struct BlockHeader {
   uint64_t magic;
   uint32_t rank;
   uint32_t ranks;
-  uint64_t probe;  // kProbe: a known word for testing process_vm_readv
+  uint64_t probe;                            // kProbe: a known word for testing process_vm_readv
   alignas(64) std::atomic<uint32_t> waiter;  // 1 + doorbell of the thread that sleeps for this rank, 0 = none
   alignas(64) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
   alignas(64) std::atomic<uint32_t> error;   // Code of the owner's failure, 0 = none; written after error_text
   char error_text[kErrorText];
-  alignas(64) std::atomic<uint32_t> writing;  // steps under way in which the owner may write into buffers of other processes
+  alignas(64)
+      std::atomic<uint32_t> writing;  // steps under way in which the owner may write into buffers of other processes
   WaitBoard boards[kWaitBoards];
 };
 
-// Channels that a rank has created (channels.h of the API) have a slot in its block each: which channel it is and where this
-// rank's part of it is, so that peers can check what they have found, and for each member a byte that says it has. Members'
-// ranks follow, then these bytes. Slots lie close together, so that a channel that nothing is done on takes no pages for
-// itself.
+// Channels that a rank has created (channels.h of the API) have a slot in its block each: which channel it is and where
+// this rank's part of it is, so that peers can check what they have found, and for each member a byte that says it has.
+// Members' ranks follow, then these bytes. Slots lie close together, so that a channel that nothing is done on takes no
+// pages for itself.
 //
-// Slots are found by a table with open addressing: a word that is not 0 is the channel's key and, in the low bits, its slot,
-// and says that the slot is that channel's; kGoneSlot: it was the rank's and is gone. A peer counts itself as a user of the slot before it looks at the word again; the
-// owner frees slot and part when it has taken the word away and there are no users.
+// Slots are found by a table with open addressing: a word that is not 0 is the channel's key and, in the low bits, its
+// slot, and says that the slot is that channel's; kGoneSlot: it was the rank's and is gone. A peer counts itself as a
+// user of the slot before it looks at the word again; the owner frees slot and part when it has taken the word away and
+// there are no users.
 struct ChannelSlot {
   std::atomic<uint64_t> offset;  // of the part in the owner's heap
   std::atomic<int64_t> id;
@@ -152,7 +166,8 @@ struct ChannelSlot {
   static uint64_t Bytes(uint32_t ranks) { return RoundUp(sizeof(ChannelSlot) + ranks * (sizeof(int32_t) + 1), 64); }
 };
 inline constexpr uint32_t kChannelWords = 8192;
-// Slots; channels a rank may have at a time are one less: half of the words, so that a key is found within a few of its place.
+// Slots; channels a rank may have at a time are one less: half of the words, so that a key is found within a few of its
+// place.
 inline constexpr uint32_t kMaxChannels = kChannelWords / 2;
 inline constexpr uint64_t kSlotBits = kMaxChannels - 1;  // of a word
 inline constexpr uint32_t kGoneSlot = kMaxChannels - 1;
@@ -162,13 +177,13 @@ inline uint32_t PlaceOfKey(uint64_t key, uint32_t n) {
   return static_cast<uint32_t>((key / kMaxChannels + n) % kChannelWords);
 }
 
-// Room for what is announced: of thousands of operands, or of hundreds with pieces for 64 ranks. Only what is used takes up
-// memory.
+// Room for what is announced: of thousands of operands, or of hundreds with pieces for 64 ranks. Only what is used
+// takes up memory.
 inline constexpr uint64_t kAnnouncementWords = (256u << 10) / sizeof(uint64_t);
 inline constexpr uint64_t kPairAnnouncementWords = (128u << 10) / sizeof(uint64_t);
 
-// Of a pair channel: where its owner has further memory for it, which it takes when it first needs it. Offsets in its heap;
-// 0: nowhere yet.
+// Of a pair channel: where its owner has further memory for it, which it takes when it first needs it. Offsets in its
+// heap; 0: nowhere yet.
 struct Apart {
   std::atomic<uint64_t> scratch, announcements;
 };
@@ -176,7 +191,7 @@ struct Apart {
 struct ChannelLayout {
   uint32_t endpoints = 0;  // per lane
   uint32_t lanes = 0;
-  uint64_t records = 0;    // offsets from the start of the block
+  uint64_t records = 0;  // offsets from the start of the block
   uint64_t lines = 0;
   uint64_t scratch = 0;
   uint64_t scratch_bytes = 0;
@@ -186,7 +201,7 @@ struct ChannelLayout {
   uint64_t announcement_words = 0;  // of each piece
   // 0, or the offset of the Apart that says where scratch and announcements are; their offsets are in that memory then.
   uint64_t apart = 0;
-  uint64_t packed = 0, rows = 0;    // on devices: packed slots of words and of rows, see CudaLayout
+  uint64_t packed = 0, rows = 0;  // on devices: packed slots of words and of rows, see CudaLayout
 
   // `memory`: the block, unless they are apart.
   std::atomic<uint64_t>* AnnouncementOf(std::byte* memory, uint64_t sequence) const {
@@ -207,23 +222,23 @@ struct ChannelLayout {
   static ChannelLayout Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes);
 };
 
-// The blocks of a communicator with `ranks` ranks: the default channel, and one channel for each ordered pair. Few pairs are
-// used, so their scratch and announcements are apart from the blocks; inside of them where ranks share no memory and have
-// mirrors of each other's.
+// The blocks of a communicator with `ranks` ranks: the default channel, and one channel for each ordered pair. Few
+// pairs are used, so their scratch and announcements are apart from the blocks; inside of them where ranks share no
+// memory and have mirrors of each other's.
 struct BlockLayout {
   ChannelLayout channel;
   uint32_t ranks = 0;
-  uint64_t released = 0;      // offset of one atomic byte a rank: set when that rank lets go of the block
-  uint64_t calls = 0;         // offset of kControlCalls control entries
-  uint64_t tags = 0;          // offset of the tags of kControlSlots slots, two each
-  uint64_t contributions = 0; // offset of what they hold, likewise
-  uint64_t keys = 0;          // offset of the words of created channels, kChannelWords
-  uint64_t slots = 0;         // offset of their slots, kMaxChannels
-  uint64_t pairs = 0;         // offset of the pair channels
-  uint64_t pair_bytes = 0;    // control part of one pair channel
-  uint64_t pair_scratch = 0;  // offset of the pair channels' scratch; 0: apart
+  uint64_t released = 0;            // offset of one atomic byte a rank: set when that rank lets go of the block
+  uint64_t calls = 0;               // offset of kControlCalls control entries
+  uint64_t tags = 0;                // offset of the tags of kControlSlots slots, two each
+  uint64_t contributions = 0;       // offset of what they hold, likewise
+  uint64_t keys = 0;                // offset of the words of created channels, kChannelWords
+  uint64_t slots = 0;               // offset of their slots, kMaxChannels
+  uint64_t pairs = 0;               // offset of the pair channels
+  uint64_t pair_bytes = 0;          // control part of one pair channel
+  uint64_t pair_scratch = 0;        // offset of the pair channels' scratch; 0: apart
   uint64_t pair_announcements = 0;  // likewise, announcements
-  uint64_t bytes = 0;         // of the whole block
+  uint64_t bytes = 0;               // of the whole block
 
   std::atomic<uint8_t>* ReleasedBy(std::byte* block, int rank) const {
     return reinterpret_cast<std::atomic<uint8_t>*>(block + released) + rank;

@@ -1,12 +1,13 @@
-// The operands of a call on views as the executor sees them: checked, dimensions normalised, blocks found (plan::Blocks).
+// The operands of a call on views as the executor sees them: checked, dimensions normalised, blocks found
+// (plan::Blocks).
 //
 // A block of the call holds a block of every operand, one after the other, each from a multiple of kOperandAlignment
 // bytes on. So what moves and waits for blocks need not know how many operands there are, and a cut between cache lines
 // cuts no element.
 //
-// In an uneven call the blocks of an operand differ in one dimension: a form is that of one row, which has size 1 there,
-// and a block is a piece of rows. (Where there is no dimension, a block is all of the operand or nothing.) Pieces may be
-// told when the call is made or be in memory that is read when it starts.
+// In an uneven call the blocks of an operand differ in one dimension: a form is that of one row, which has size 1
+// there, and a block is a piece of rows. (Where there is no dimension, a block is all of the operand or nothing.)
+// Pieces may be told when the call is made or be in memory that is read when it starts.
 #pragma once
 
 #include <cstdint>
@@ -91,9 +92,9 @@ struct ViewList {
   // The type of all operands, or bytes where they differ, and how many of them a block of the call has.
   DataType CommonType() const;
   uint64_t BlockCount() const;
-  // By the forms only, so that ranks agree: whether most of the data are blocks that lie side by side in the outputs, in
-  // short runs that are not whole cache lines; and in the inputs, in rows of a few KiB that are farther apart than in the
-  // outputs.
+  // By the forms only, so that ranks agree: whether most of the data are blocks that lie side by side in the outputs,
+  // in short runs that are not whole cache lines; and in the inputs, in rows of a few KiB that are farther apart than
+  // in the outputs.
   bool ShortRuns() const;
   bool SplitRows() const;
 

@@ -18,8 +18,8 @@ constexpr int64_t kBudget = 2 << 20;
 // Announcing buffers costs a small call a quarter of its time, and an application's buffers are of one kind mostly.
 constexpr uint64_t kSmallBlock = 128u << 10;
 constexpr uint32_t kUnasked = 31;
-// A blocked operation looks at the clock every so many polls, and first when it has been blocked for a few: a peer that was
-// gone before is found then, and a call that comes at the same time as the peers' has not paid for it.
+// A blocked operation looks at the clock every so many polls, and first when it has been blocked for a few: a peer that
+// was gone before is found then, and a call that comes at the same time as the peers' has not paid for it.
 constexpr uint32_t kPollsPerClock = 256;
 constexpr uint32_t kPollsToFirstLook = 32;
 // Work that moves does so sooner.
@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kStandstill(60);
 
 uint64_t Target(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 
-// A step in which ranks of other processes may be written to. Sequentially consistent, as are a member's failure and its look
-// at this: either the step sees the failure, or the member sees the step.
+// A step in which ranks of other processes may be written to. Sequentially consistent, as are a member's failure and
+// its look at this: either the step sees the failure, or the member sees the step.
 class Writing {
  public:
   // Null: none.
@@ -81,10 +81,14 @@ Poll Operation::Progress() try {
   budget_ = kBudget;
   for (;;) {
     switch (call_.callback == nullptr ? RunStage() : RunStageWithCallback()) {
-      case Run::kBlocked: return Poll::kBlocked;
-      case Run::kAgain: return Poll::kAgain;
-      case Run::kFailed: return Fail(std::move(status_));
-      case Run::kSwitched: continue;
+      case Run::kBlocked:
+        return Poll::kBlocked;
+      case Run::kAgain:
+        return Poll::kAgain;
+      case Run::kFailed:
+        return Fail(std::move(status_));
+      case Run::kSwitched:
+        continue;
       case Run::kDone:
         if (Status status = CheckOutputs(); !status.ok()) return Fail(std::move(status));
         EndStage();
@@ -95,14 +99,15 @@ Poll Operation::Progress() try {
   throw;
 } catch (...) {
   const Status thrown = StatusOfException(plan::KindName(call_.kind));
-  // The communicator has failed in any case, and this operation leaves in its next step where there was no memory for that.
+  // The communicator has failed in any case, and this operation leaves in its next step where there was no memory for
+  // that.
   Poll poll = Poll::kAgain;
   (void)CatchAll("leaving", [&] { return poll = Fail(thrown), Status(); });
   return poll;
 }
 
-// Before the first operation of a channel: no rank goes on before all have found each other, for one that is done may take
-// its part of the channel away.
+// Before the first operation of a channel: no rank goes on before all have found each other, for one that is done may
+// take its part of the channel away.
 Operation::Run Operation::Connect() {
   for (int waited_for = -1;;) {
     const Result<int> missing = channel_->Connect();
@@ -125,7 +130,8 @@ Operation::Run Operation::Connect() {
 Status Operation::Start() {
   sequence_ = channel_->sequence++;
   Channel::Binding& own = channel_->bindings[static_cast<size_t>(channel_->self())];
-  own = {static_cast<std::byte*>(const_cast<void*>(call_.input)), static_cast<std::byte*>(call_.output), false, false, {}};
+  own = {
+      static_cast<std::byte*>(const_cast<void*>(call_.input)), static_cast<std::byte*>(call_.output), false, false, {}};
   if (call_.scaling == Scaling::kPreMultiply)
     own.factor = LoadFactor(call_.type, call_.scalar_pointer != nullptr ? call_.scalar_pointer : &call_.scalar_bytes);
   if (call_.scaling == Scaling::kAverage) {
@@ -302,8 +308,8 @@ bool Operation::PassedPlain(const Step& step, uint64_t turn) const {
          line->sequence.load(std::memory_order_relaxed) == static_cast<uint32_t>(sequence_);
 }
 
-// A member that fails or aborts takes its buffers away: no step that begins after that may touch them. It waits for steps that
-// have begun and may write (Leave); in those of other processes that read, it is what ReadWhileOwned is for.
+// A member that fails or aborts takes its buffers away: no step that begins after that may touch them. It waits for
+// steps that have begun and may write (Leave); in those of other processes that read, it is what ReadWhileOwned is for.
 bool Operation::MembersPresent() {
   if (members_checked_ || !prepared_->program->plan->schedule.direct) return true;
   members_checked_ = true;
@@ -311,10 +317,10 @@ bool Operation::MembersPresent() {
   return status_.ok();
 }
 
-// Whether what has been read of members' buffers was theirs to show, and so is what they called with: a member that fails
-// says so before the application has its buffers again, and until this rank has signalled none of those it has read from can
-// have ended well. So nobody hears of what a late reader found in memory that was used for something else by then. The reads
-// are ordered before the look as in a seqlock.
+// Whether what has been read of members' buffers was theirs to show, and so is what they called with: a member that
+// fails says so before the application has its buffers again, and until this rank has signalled none of those it has
+// read from can have ended well. So nobody hears of what a late reader found in memory that was used for something else
+// by then. The reads are ordered before the look as in a seqlock.
 bool Operation::ReadWhileOwned() {
   if (!prepared_->program->plan->schedule.direct) return true;
   std::atomic_thread_fence(std::memory_order_acquire);
@@ -380,12 +386,14 @@ Status Operation::SlowCheck(int waiting_for) {
   const double waited = std::chrono::duration<double>(now - started_).count();
   stands_still_ = now - started_ >= kStandstill;
   if (const double limit = host->timeout_seconds(); limit > 0 && waited > limit) {
-    return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed; %s", channel_->own().rank,
-                      limit, DescribeWait(waiting_for).c_str(),
-                      connector != nullptr ? "all ranks of a group must create its channel and take part in its operations"
-                                           : channel_->LastCallOf(waiting_for).c_str());
+    return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed; %s",
+                      channel_->own().rank, limit, DescribeWait(waiting_for).c_str(),
+                      connector != nullptr
+                          ? "all ranks of a group must create its channel and take part in its operations"
+                          : channel_->LastCallOf(waiting_for).c_str());
   }
-  if (const double patience = host->notice_seconds(); patience > 0 && waited > patience && !std::exchange(told_, true)) {
+  if (const double patience = host->notice_seconds();
+      patience > 0 && waited > patience && !std::exchange(told_, true)) {
     log::Tell("rank %d has waited %.3g s for %s%s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
               channel_->own().rank, patience, DescribeWait(waiting_for).c_str(), connector != nullptr ? "" : "; ",
               connector != nullptr ? "" : channel_->LastCallOf(waiting_for).c_str());
@@ -455,8 +463,8 @@ Status Operation::Bind(int position) {
                                   block * static_cast<uint64_t>(plan::InputBlocks(contract, position)), &binding.input,
                                   &binding.input_by_call));
   AXCCL_RETURN_IF_ERROR(MapBuffer(member, word(OpRecord::kOutput), word(OpRecord::kOutputReach),
-                                  block * static_cast<uint64_t>(plan::OutputBlocks(contract, position)), &binding.output,
-                                  &binding.output_by_call));
+                                  block * static_cast<uint64_t>(plan::OutputBlocks(contract, position)),
+                                  &binding.output, &binding.output_by_call));
   if (call_.scaling == Scaling::kPreMultiply) binding.factor.u64 = word(OpRecord::kFactor);
   return Status();
 }
@@ -469,8 +477,10 @@ Result<bool> Operation::ChooseAccess() {
   for (int p = 0; p < channel_->size(); ++p) {
     const Member& member = channel_->member(p);
     const OpRecord* record = member.layout.RecordOf(member.block, sequence_);
-    plain |= record->word[OpRecord::kInputReach].load(std::memory_order_relaxed) == static_cast<uint64_t>(Reach::kPlain);
-    plain |= record->word[OpRecord::kOutputReach].load(std::memory_order_relaxed) == static_cast<uint64_t>(Reach::kPlain);
+    plain |=
+        record->word[OpRecord::kInputReach].load(std::memory_order_relaxed) == static_cast<uint64_t>(Reach::kPlain);
+    plain |=
+        record->word[OpRecord::kOutputReach].load(std::memory_order_relaxed) == static_cast<uint64_t>(Reach::kPlain);
   }
   if (!plain || channel_->all_same_process()) return true;
   // Views go through scratch, as a system call would take a list of every run in them.

@@ -90,13 +90,15 @@ class Operation {
   using Stretches = std::vector<transport::RemoteRank::Stretch>;
   void SendSignal(const Step& step, uint32_t lane, uint64_t turn);
   void AppendRecord(Stretches* stretches) const;
-  void AppendSlot(const Outbound::Slot& slot, uint32_t lane, uint16_t endpoint, uint64_t turn, Stretches* stretches) const;
+  void AppendSlot(const Outbound::Slot& slot, uint32_t lane, uint16_t endpoint, uint64_t turn,
+                  Stretches* stretches) const;
   void TakeMessages();
 
   // Announced buffers (direct programs).
   Status Bind(int position);
   Result<bool> ChooseAccess();
-  Status MapBuffer(const Member& member, uint64_t address, uint64_t reach, uint64_t bytes, std::byte** where, bool* by_call);
+  Status MapBuffer(const Member& member, uint64_t address, uint64_t reach, uint64_t bytes, std::byte** where,
+                   bool* by_call);
 
   // Data movement (operation_move.cc). A portion is what one call of a mover is about.
   struct Portion {
@@ -191,7 +193,7 @@ class Operation {
   const Prepared* main_ = nullptr;  // after a barrier
   uint64_t sequence_ = 0;
   uint32_t signature_ = 0;
-  uint32_t form_hash_ = 0;  // of a call on views
+  uint32_t form_hash_ = 0;     // of a call on views
   bool around_cache_ = false;  // outputs go past it
   bool averages_floats_ = false;
   bool scales_ = false;         // some inputs are multiplied as they are read

@@ -1,10 +1,11 @@
 // How an operation that failed gives the application its buffers back.
 //
-// Peers that mapped a buffer write into it, and a peer in the middle of a step continues to the end of the step. So a rank
-// first publishes its failure, after which no peer begins a step on its buffers, and then waits for the steps under way: for
-// those of its own process through the queues, for those of other processes through BlockHeader::writing. A step takes about
-// a millisecond. A process that is stopped in the middle of one, or runs a callback of the application there, may take
-// forever; so after kPatience the rank takes the pages of its outputs back, and later writes have no effect.
+// Peers that mapped a buffer write into it, and a peer in the middle of a step continues to the end of the step. So a
+// rank first publishes its failure, after which no peer begins a step on its buffers, and then waits for the steps
+// under way: for those of its own process through the queues, for those of other processes through
+// BlockHeader::writing. A step takes about a millisecond. A process that is stopped in the middle of one, or runs a
+// callback of the application there, may take forever; so after kPatience the rank takes the pages of its outputs back,
+// and later writes have no effect.
 #include "src/base/log.h"
 #include "src/exec/operation.h"
 
@@ -34,9 +35,7 @@ void Operation::Expose(bool exposed) {
 }
 
 // Whether ranks of different processes write into each other's buffers in this plan.
-bool Operation::OthersMayWrite() const {
-  return !channel_->all_same_process() && prepared_->program->plan->pushes;
-}
+bool Operation::OthersMayWrite() const { return !channel_->all_same_process() && prepared_->program->plan->pushes; }
 
 bool Operation::OthersHaveLeft() {
   if (!exposed_) return true;
@@ -45,10 +44,11 @@ bool Operation::OthersHaveLeft() {
   if (std::chrono::steady_clock::now() - left_ < kPatience) return false;
   const Status taken = CatchAll("taking buffers back", [this] { return TakeBackOutputs(); });
   if (!taken.ok()) {
-    log::Tell("rank %d has given up %s while rank %d (process %u) was in the middle of it; do not use the output before that "
-              "process has ended, which may still write there: %.*s",
-              channel_->own().rank, DescribeCall(call_).c_str(), writer->rank, writer->process->pid(),
-              static_cast<int>(taken.message().size()), taken.message().data());
+    log::Tell(
+        "rank %d has given up %s while rank %d (process %u) was in the middle of it; do not use the output before that "
+        "process has ended, which may still write there: %.*s",
+        channel_->own().rank, DescribeCall(call_).c_str(), writer->rank, writer->process->pid(),
+        static_cast<int>(taken.message().size()), taken.message().data());
   }
   return true;
 }
@@ -57,7 +57,8 @@ bool Operation::OthersHaveLeft() {
 const Member* Operation::Writer() const {
   for (int p = 0; p < channel_->size(); ++p) {
     const Member& peer = channel_->member(p);
-    if (!peer.same_process && peer.header->writing.load(std::memory_order_seq_cst) != 0 && !peer.process->Died()) return &peer;
+    if (!peer.same_process && peer.header->writing.load(std::memory_order_seq_cst) != 0 && !peer.process->Died())
+      return &peer;
   }
   return nullptr;
 }
@@ -75,20 +76,22 @@ Status Operation::ForEachOutput(Visit visit) const {
 }
 
 Status Operation::TakeBackOutputs() {
-  return ForEachOutput([this](const Memory& output) { return channel_->host()->TakeBack(output.lowest, output.bytes); });
+  return ForEachOutput(
+      [this](const Memory& output) { return channel_->host()->TakeBack(output.lowest, output.bytes); });
 }
 
-// Call when the operation has finished its last step. Memory is taken back in whole pages, and two operations may have outputs
-// in the same page: the peers' writes for this one may then be lost.
+// Call when the operation has finished its last step. Memory is taken back in whole pages, and two operations may have
+// outputs in the same page: the peers' writes for this one may then be lost.
 Status Operation::CheckOutputs() const {
   if (!exposed_) return Status();
   return ForEachOutput([this](const Memory& output) {
     if (!channel_->host()->TakenBack(output.lowest, output.bytes)) return Status();
-    return MakeStatus(Code::kSystemError,
-                      "rank %d: a page of the output of %s is not shared any more: a call that was given up while a process was "
-                      "in the middle of it had its output there, too; keep what several communicators work on at the same time "
-                      "in different pages of 4 KiB",
-                      channel_->own().rank, DescribeCall(call_).c_str());
+    return MakeStatus(
+        Code::kSystemError,
+        "rank %d: a page of the output of %s is not shared any more: a call that was given up while a process was "
+        "in the middle of it had its output there, too; keep what several communicators work on at the same time "
+        "in different pages of 4 KiB",
+        channel_->own().rank, DescribeCall(call_).c_str());
   });
 }
 

@@ -9,8 +9,8 @@ namespace axccl::exec {
 namespace {
 
 using plan::Buffer;
-using plan::OpKind;
 using plan::Operand;
+using plan::OpKind;
 
 // Bytes of one mover call: long enough to stream, short enough to come back for aborts.
 constexpr uint64_t kMoveBytes = 512u << 10;
@@ -78,7 +78,8 @@ void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count
   const uint64_t divisor = step.finish ? post_divisor_ : 0;
   const bool non_temporal = around_cache_ && places.to_user_only;
   if (PlainCopy(step, places)) {
-    kernels::Copy(channel_->dst.data(), places.num_dst, channel_->src[0], count * ElementSize(call_.type), non_temporal);
+    kernels::Copy(channel_->dst.data(), places.num_dst, channel_->src[0], count * ElementSize(call_.type),
+                  non_temporal);
     return;
   }
   if (call_.callback != nullptr) return FoldFlat(places, count);
@@ -106,9 +107,7 @@ void Operation::MovePlain(const Step& step, uint64_t turn, uint64_t set) {
   Places places{.num_dst = step.num_dst, .num_src = step.num_src, .to_user_only = false};
   const OperandPlace* place = &prepared_->places[step.operands];
   const uint64_t copy = turn % plan::kRotation;
-  const auto address = [&](const OperandPlace& p) {
-    return *p.base + p.offset[copy] + (p.part_bytes != 0 ? set : 0);
-  };
+  const auto address = [&](const OperandPlace& p) { return *p.base + p.offset[copy] + (p.part_bytes != 0 ? set : 0); };
   for (int i = 0; i < places.num_dst; ++i) channel_->dst[static_cast<size_t>(i)] = address(*place++);
   for (int i = 0; i < places.num_src; ++i) channel_->src[static_cast<size_t>(i)] = address(*place++);
   if (!PlainCopy(step, places)) return MoveLocal(step, places, call_.count);
@@ -131,7 +130,8 @@ Status Operation::Fetch(uint32_t operand, uint64_t from, std::byte* to, uint64_t
   return status;
 }
 
-// Some sources are plain memory of other processes: a copy has them brought where they belong, a reduction into bounce space.
+// Some sources are plain memory of other processes: a copy has them brought where they belong, a reduction into bounce
+// space.
 Status Operation::MoveByCall(const Step& step, const Portion& portion) {
   const uint64_t bytes = portion.count * ElementSize(call_.type);
   Places places = Gather(step, portion);

@@ -33,8 +33,8 @@ void Operation::AppendRecord(std::vector<Sent>* stretches) const {
   const ChannelLayout& layout = channel_->own().layout;
   const OpRecord* record = layout.RecordOf(channel_->own().block, sequence_);
   const bool short_one = call_.views == nullptr;
-  const auto bytes = static_cast<uint32_t>(short_one ? offsetof(OpRecord, word) + (OpRecord::kPlan + 1) * sizeof(uint64_t)
-                                                     : sizeof(OpRecord));
+  const auto bytes = static_cast<uint32_t>(
+      short_one ? offsetof(OpRecord, word) + (OpRecord::kPlan + 1) * sizeof(uint64_t) : sizeof(OpRecord));
   const uint64_t told = record->word[OpRecord::kDetails].load(std::memory_order_relaxed);
   if (call_.uneven() && told > OpRecord::kRoom) {
     const uint64_t offset = layout.announcements + sequence_ % 2 * layout.announcement_words * sizeof(uint64_t);
@@ -52,8 +52,8 @@ void Operation::AppendSlot(const Outbound::Slot& slot, uint32_t lane, uint16_t e
                              ? call_.count
                              : plan::Resolve(prepared_->partition, lane, turn - channel_->turn, slot.data_part).count;
   if (count == 0) return;
-  plan::Operand operand{plan::Buffer::kScratch, slot.of_reader ? slot.reader : static_cast<uint16_t>(channel_->self()), 0,
-                        slot.slot, 1};
+  plan::Operand operand{plan::Buffer::kScratch, slot.of_reader ? slot.reader : static_cast<uint16_t>(channel_->self()),
+                        0, slot.slot, 1};
   const OperandPlace place = channel_->PlaceOfSlot(*prepared_, lane, operand);
   const uint64_t offset = place.offset[turn % plan::kRotation] + (in_line < 0 ? prepared_->SetOffset(turn) : 0);
   Append(stretches, Sent{offset, static_cast<uint32_t>(count * ElementSize(call_.type)), slot.of_reader, false});

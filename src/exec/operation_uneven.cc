@@ -32,7 +32,8 @@ Status Operation::StartUneven() {
       const int32_t root = late.roots[i];
       if (root < 0 || root >= n)
         return MakeStatus(Code::kInvalidUsage,
-                          "%s: root %" PRId32 " of operand %zu, which rank %d read when the call started: pass a rank of the "
+                          "%s: root %" PRId32
+                          " of operand %zu, which rank %d read when the call started: pass a rank of the "
                           "channel (0..%d)",
                           DescribeCall(call_).c_str(), root, i, channel_->self(), n - 1);
       // One block has all rows, and the others none. What each rank is told by the call is how many that is.
@@ -51,9 +52,10 @@ Status Operation::StartUneven() {
       if (!Inside(pieces.input[r], pieces.input_rows))
         return MakeStatus(Code::kInvalidUsage,
                           "%s: input offset %" PRId64 " and size %" PRId64
-                          " for rank %zu, which rank %d read when the call started, leave the %" PRId64 " rows of its input",
-                          DescribeCall(call_).c_str(), late.input_offsets[r], late.input_extents[r], r, channel_->self(),
-                          pieces.input_rows);
+                          " for rank %zu, which rank %d read when the call started, leave the %" PRId64
+                          " rows of its input",
+                          DescribeCall(call_).c_str(), late.input_offsets[r], late.input_extents[r], r,
+                          channel_->self(), pieces.input_rows);
     }
   }
   call_.views = std::move(list);
@@ -134,7 +136,8 @@ bool Operation::LeavesCache() const {
   for (size_t k = 0; k < NumViews(); ++k) {
     const Pieces& pieces = ViewAt(channel_->self(), k).pieces;
     for (const std::vector<Piece>* blocks : {&pieces.input, &pieces.output}) {
-      for (const Piece& piece : *blocks) bytes += call_.views->operands[k].block_bytes * static_cast<uint64_t>(piece.extent);
+      for (const Piece& piece : *blocks)
+        bytes += call_.views->operands[k].block_bytes * static_cast<uint64_t>(piece.extent);
     }
   }
   return bytes > channel_->host()->cache_bytes();

@@ -115,11 +115,11 @@ Status Operation::Publish(OpRecord* record) {
   const std::vector<uint64_t>& words = channel_->words;
   const Member& own = channel_->own();
   if (words.size() > own.layout.announcement_words)
-    return MakeStatus(Code::kInvalidUsage,
-                      "%s: what has to be told of its operands takes %zu words, a channel has room for %llu: pass fewer "
-                      "operands in one call",
-                      DescribeCall(call_).c_str(), words.size(),
-                      static_cast<unsigned long long>(own.layout.announcement_words));
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "%s: what has to be told of its operands takes %zu words, a channel has room for %llu: pass fewer "
+        "operands in one call",
+        DescribeCall(call_).c_str(), words.size(), static_cast<unsigned long long>(own.layout.announcement_words));
   std::atomic<uint64_t>* to = record->word + OpRecord::kDetailWords;
   if (words.size() > OpRecord::kRoom) {
     AXCCL_ASSIGN_OR_RETURN(to, channel_->AnnouncementOf(channel_->self(), sequence_));

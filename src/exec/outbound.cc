@@ -12,8 +12,8 @@ namespace {
 
 using plan::Buffer;
 using plan::Op;
-using plan::OpKind;
 using plan::Operand;
+using plan::OpKind;
 using plan::Schedule;
 
 // Notes who wrote what every rank reads.
@@ -83,8 +83,10 @@ class Tracker {
     const uint32_t signal = SignalAfter(writer, lane, written.step, reader);
     const uint32_t heard = heard_[Place(reader, lane) * schedule_.program.size() + writer];
     if ((src.rank != writer && src.rank != reader) || signal >= heard)
-      return MakeStatus(Code::kInvalidUsage, "%s of %zu ranks needs memory that its ranks share; between machines take "
-                        "another algorithm (NCCL_ALGO)", schedule_.algorithm.c_str(), schedule_.program.size());
+      return MakeStatus(Code::kInvalidUsage,
+                        "%s of %zu ranks needs memory that its ranks share; between machines take "
+                        "another algorithm (NCCL_ALGO)",
+                        schedule_.algorithm.c_str(), schedule_.program.size());
     if (writer != rank_) return Status();
     const Outbound::Slot slot{signal, static_cast<uint16_t>(reader), static_cast<uint16_t>(src.part + i), written.part,
                               src.rank == reader};
@@ -142,8 +144,8 @@ size_t Outbound::bytes() const {
 
 std::span<const Outbound::Slot> Outbound::With(uint32_t lane, uint32_t step) const {
   const std::vector<Slot>& slots = lanes_[lane];
-  const auto [first, last] =
-      std::equal_range(slots.begin(), slots.end(), Slot{step}, [](const Slot& a, const Slot& b) { return a.step < b.step; });
+  const auto [first, last] = std::equal_range(slots.begin(), slots.end(), Slot{step},
+                                              [](const Slot& a, const Slot& b) { return a.step < b.step; });
   return {first, last};
 }
 

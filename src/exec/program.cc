@@ -14,8 +14,8 @@ namespace {
 
 using plan::Buffer;
 using plan::Op;
-using plan::OpKind;
 using plan::Operand;
+using plan::OpKind;
 using plan::Schedule;
 
 Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {

@@ -14,13 +14,13 @@ namespace axccl::exec {
 struct Step {
   plan::OpKind kind = plan::OpKind::kNop;
   bool finish = false;
-  int16_t peer = 0;         // signal: destination or kAllPeers; wait: source
-  uint16_t from_lane = 0;   // wait
+  int16_t peer = 0;        // signal: destination or kAllPeers; wait: source
+  uint16_t from_lane = 0;  // wait
   uint16_t endpoint = 0;
-  uint16_t value = 0;       // signal: the value it sets; wait: the value it needs
+  uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
   uint16_t num_dst = 0;
   uint16_t num_src = 0;
-  uint16_t parts = 0;       // moves: how many parts
+  uint16_t parts = 0;  // moves: how many parts
   // How many steps from here on may be made at once (plan::FindTogether).
   uint16_t together = 1;
   uint32_t operands = 0;    // moves: first of num_dst + num_src operands
@@ -39,8 +39,8 @@ struct Program {
   // Slots that may live in an endpoint's line, as plan::Schedule::inline_endpoint, -1 where two slots share one. All -1
   // where slots are moved several at a time.
   std::vector<int16_t> inline_endpoint;
-  size_t max_operands = 0;  // of one step
-  size_t plan_operands = 0; // of all ranks together: the same number on each of them
+  size_t max_operands = 0;                   // of one step
+  size_t plan_operands = 0;                  // of all ranks together: the same number on each of them
   std::shared_ptr<const Outbound> outbound;  // where ranks are on several machines and the plan has no operations
 
   size_t bytes() const;  // without the plan

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <deque>
 #include <cstring>
+#include <deque>
 #include <string>
 
 namespace axccl::exec {
@@ -140,7 +140,8 @@ const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
   for (size_t w = 0; w < WaitBoard::kWords; ++w) held->board->word[w].store(told.words[w], std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Member& own = step.main->own();
-  const auto at = static_cast<uint64_t>(reinterpret_cast<std::byte*>(held->board) - reinterpret_cast<std::byte*>(own.header));
+  const auto at =
+      static_cast<uint64_t>(reinterpret_cast<std::byte*>(held->board) - reinterpret_cast<std::byte*>(own.header));
   const transport::RemoteRank::Stretch all{at, sizeof(WaitBoard), false, false};
   for (int p = 0; p < step.main->size(); ++p) {
     if (transport::RemoteRank* const remote = step.main->member(p).remote; remote != nullptr)
@@ -149,8 +150,8 @@ const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
   return held->board;
 }
 
-// Whether this rank's step and that of the member of `mine` at `position` each have something that the other one lacks. Notes
-// that the other one lacks `mine`.
+// Whether this rank's step and that of the member of `mine` at `position` each have something that the other one lacks.
+// Notes that the other one lacks `mine`.
 Status Standstill::CompareWith(const Step& step, const Calls& mine, int position, Waits* waits) {
   const Channel& channel = *mine.channel;
   const Member& peer = channel.member(position);
@@ -182,11 +183,12 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
     if (comes_to_it) continue;
     waits->push_back({&mine, peer.rank, theirs.words[WaitBoard::kStep]});
     if (lacking == nullptr) continue;
-    return MakeStatus(Code::kInvalidUsage,
-                      "mismatch: rank %d called %s and waits for rank %d, which called %s and waits for rank %d; ranks must "
-                      "make the same calls in the same order, and the two ends of a message between the same collectives",
-                      channel.own().rank, TextOf(channel, *mine.first).c_str(), peer.rank, Copy::TextOf(lacking).c_str(),
-                      channel.own().rank);
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "mismatch: rank %d called %s and waits for rank %d, which called %s and waits for rank %d; ranks must "
+        "make the same calls in the same order, and the two ends of a message between the same collectives",
+        channel.own().rank, TextOf(channel, *mine.first).c_str(), peer.rank, Copy::TextOf(lacking).c_str(),
+        channel.own().rank);
   }
   return Status();
 }
@@ -211,8 +213,8 @@ struct Stop {
   const uint64_t* entry;  // of the board before: what that rank waits in
 };
 
-// "rank 0 called ncclSend count 4 float to rank 1 and waits for rank 1, which called ... and waits for rank 0": from the own
-// stop to `last`, which waits in `entry` for the own rank.
+// "rank 0 called ncclSend count 4 float to rank 1 and waits for rank 1, which called ... and waits for rank 0": from
+// the own stop to `last`, which waits in `entry` for the own rank.
 std::string DescribeCircle(const Stop& last, const uint64_t* entry) {
   constexpr size_t kShown = 3;  // and the last: texts are short
   std::vector<std::string> calls;
@@ -253,10 +255,13 @@ Status Standstill::FindCircle(const Step& step, const WaitBoard& own) {
       if (wait[WaitBoard::kEntry] >= stop.board.words[WaitBoard::kEntries]) continue;
       const uint64_t* const entry = stop.board.Entry(wait[WaitBoard::kEntry]);
       if (rank == self && their_step == own_step)
-        return MakeStatus(Code::kInvalidUsage,
-                          "mismatch: %s; ranks must make the same calls in the same order, and messages that go round in a "
-                          "circle belong in groups", DescribeCircle(stop, entry).c_str());
-      const bool known = std::any_of(stops.begin(), stops.end(), [&](const Stop& s) { return static_cast<uint64_t>(s.rank) == rank; });
+        return MakeStatus(
+            Code::kInvalidUsage,
+            "mismatch: %s; ranks must make the same calls in the same order, and messages that go round in a "
+            "circle belong in groups",
+            DescribeCircle(stop, entry).c_str());
+      const bool known =
+          std::any_of(stops.begin(), stops.end(), [&](const Stop& s) { return static_cast<uint64_t>(s.rank) == rank; });
       const Member* const peer = known || stops.size() == kMostStops ? nullptr : MemberOf(*step.main, rank);
       if (peer == nullptr) continue;
       for (const WaitBoard& board : peer->header->boards) {
@@ -272,11 +277,13 @@ Status Standstill::FindCircle(const Step& step, const WaitBoard& own) {
 
 bool Standstill::Check(std::span<const Calls> left) {
   for (const Step& step : StepsOf(left)) {
-    const bool lacks = std::any_of(step.calls.begin(), step.calls.end(), [](const Calls& calls) { return Lacks(calls); });
+    const bool lacks =
+        std::any_of(step.calls.begin(), step.calls.end(), [](const Calls& calls) { return Lacks(calls); });
     if (!lacks) continue;
     Waits waits;
     Status status = Compare(step, &waits);
-    if (const WaitBoard* const board = Tell(step, waits); status.ok() && board != nullptr) status = FindCircle(step, *board);
+    if (const WaitBoard* const board = Tell(step, waits); status.ok() && board != nullptr)
+      status = FindCircle(step, *board);
     if (status.ok()) continue;
     step.main->host()->Fail(status);
     return true;

@@ -1,21 +1,22 @@
 // Ranks that wait for each other for ever, because they called things in different orders.
 //
 // The rule. On a channel of a communicator (its collectives, and the messages between any two of its ranks) every rank
-// carries out its calls in the order in which it made them; the calls of a group are one step. A collective may wait until
-// all its ranks have come to it, a message waits until both have. So when rank a is in a step with something that rank b
-// has not come to in its own step or before, and rank b's step has something that rank a has not come to, neither will ever
-// get any further. That does not depend on how long anybody has looked, nor on how fresh what was looked at is: rank b
-// cannot have left its step since, as that takes rank a. Nor will three ranks or more that wait for each other in a circle, each
-// in its step for something that the next has not come to: the first of them to leave its step would need another to have left
-// its own before.
+// carries out its calls in the order in which it made them; the calls of a group are one step. A collective may wait
+// until all its ranks have come to it, a message waits until both have. So when rank a is in a step with something that
+// rank b has not come to in its own step or before, and rank b's step has something that rank a has not come to,
+// neither will ever get any further. That does not depend on how long anybody has looked, nor on how fresh what was
+// looked at is: rank b cannot have left its step since, as that takes rank a. Nor will three ranks or more that wait
+// for each other in a circle, each in its step for something that the next has not come to: the first of them to leave
+// its step would need another to have left its own before.
 //
-// Calls on different channels or communicators are not ordered by this rule, and nothing is said about them: whatever a rank
-// stands still in, another of its threads or streams may yet make the call that others wait for.
+// Calls on different channels or communicators are not ordered by this rule, and nothing is said about them: whatever a
+// rank stands still in, another of its threads or streams may yet make the call that others wait for.
 //
-// A launch that has stood still for a while (kStandstill) writes down in its rank's block, on a *board*, what it waits in,
-// and looks at the boards of those it waits for. When it has seen that such a rank is in a step that does not have what it waits
-// for, it notes that on its board, too, so that a circle shows to all that are in it. A program that keeps to the rule is never
-// found; ranks that break it are, with the names of what they called. Nothing is done while work moves.
+// A launch that has stood still for a while (kStandstill) writes down in its rank's block, on a *board*, what it waits
+// in, and looks at the boards of those it waits for. When it has seen that such a rank is in a step that does not have
+// what it waits for, it notes that on its board, too, so that a circle shows to all that are in it. A program that
+// keeps to the rule is never found; ranks that break it are, with the names of what they called. Nothing is done while
+// work moves.
 #pragma once
 
 #include <chrono>
@@ -42,9 +43,9 @@ class Standstill {
   };
   static Calls CallsOf(const Operation& first, size_t count);
 
-  // `left`: all that a launch has left, of which nothing can be done. True when ranks were found to wait for each other: the
-  // communicator has failed then. To be called by the thread that drives them, and destroyed with the launch, while the
-  // channels live.
+  // `left`: all that a launch has left, of which nothing can be done. True when ranks were found to wait for each
+  // other: the communicator has failed then. To be called by the thread that drives them, and destroyed with the
+  // launch, while the channels live.
   bool Check(std::span<const Calls> left);
 
  private:

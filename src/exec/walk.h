@@ -14,9 +14,9 @@
 
 namespace axccl::exec {
 
-// Visit: Status(size_t rank, size_t lane, const plan::Op& op, std::span<const uint16_t> parts). Called for every operation
-// but kNop when it is done, for a wait when it has passed. `parts` of a move: which part of a tile each of its parts is; a
-// slot's part is that of the data it holds.
+// Visit: Status(size_t rank, size_t lane, const plan::Op& op, std::span<const uint16_t> parts). Called for every
+// operation but kNop when it is done, for a wait when it has passed. `parts` of a move: which part of a tile each of
+// its parts is; a slot's part is that of the data it holds.
 template <class Visit>
 class Walk {
  public:
@@ -41,8 +41,8 @@ class Walk {
     for (size_t rank = 0; rank < schedule_.program.size(); ++rank) {
       for (size_t lane = 0; lane < schedule_.lanes; ++lane) {
         if (next_[Place(rank, lane)] != schedule_.program[rank][lane].ops.size())
-          return MakeStatus(Code::kInternalError, "plan %s: rank %zu lane %zu never ends", schedule_.algorithm.c_str(), rank,
-                            lane);
+          return MakeStatus(Code::kInternalError, "plan %s: rank %zu lane %zu never ends", schedule_.algorithm.c_str(),
+                            rank, lane);
       }
     }
     return Status();

@@ -1,9 +1,10 @@
 // What the signals of a schedule carry between machines.
 //
-// Between ranks that share memory a signal says that slots may be read; between others the slots have to travel, and they
-// travel with the signal: what a rank has written and ranks of other machines read, their slots or its own, goes with its
-// next signal to them. This is how much that is; which slots they are is the executor's concern (src/exec/outbound.h), which
-// also refuses schedules that need memory in common. A slot of a rank elsewhere is taken to be written for it to read.
+// Between ranks that share memory a signal says that slots may be read; between others the slots have to travel, and
+// they travel with the signal: what a rank has written and ranks of other machines read, their slots or its own, goes
+// with its next signal to them. This is how much that is; which slots they are is the executor's concern
+// (src/exec/outbound.h), which also refuses schedules that need memory in common. A slot of a rank elsewhere is taken
+// to be written for it to read.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ class CargoFinder {
 
   const Schedule& schedule_;
   const Placement& placement_;
-  std::vector<Read> reads_;  // ascending, each once
+  std::vector<Read> reads_;        // ascending, each once
   std::vector<uint32_t> waiting_;  // [reader]: parts
   std::vector<int> touched_;       // readers that anything waited for
   std::vector<Cargo> found_;

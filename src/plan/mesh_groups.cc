@@ -96,9 +96,8 @@ Status CutAxes(const char* call, const Mesh& mesh, std::span<const AxisRef> axes
   }
   for (size_t i = 0; i < refs.size(); ++i) {
     if (refs[i].size == 1) continue;  // one coordinate: nothing varies
-    const auto found = std::find_if(factors->begin(), factors->end(), [&](const Factor& f) {
-      return f.axis == axis_of[i] && f.pre == refs[i].pre_size;
-    });
+    const auto found = std::find_if(factors->begin(), factors->end(),
+                                    [&](const Factor& f) { return f.axis == axis_of[i] && f.pre == refs[i].pre_size; });
     // A factor shorter than the reference was cut by another reference inside this one.
     if (found == factors->end() || found->size != refs[i].size || found->grouped)
       return BadSubAxis(call, refs[i], mesh.axes[axis_of[i]].size, "it overlaps another axis of the same list");

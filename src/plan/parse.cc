@@ -63,7 +63,8 @@ bool ReadMachines(Reader* in, int ranks, Placement* placement) {
   for (int r = 0; r < ranks; ++r) {
     int machine = 0;
     const int least = r + 1 == ranks && machines == 1 ? 1 : 0;
-    if (!in->Expect(" ") || !in->Number(static_cast<uint64_t>(least), static_cast<uint64_t>(machines), &machine)) return false;
+    if (!in->Expect(" ") || !in->Number(static_cast<uint64_t>(least), static_cast<uint64_t>(machines), &machine))
+      return false;
     machine_of.push_back(machine);
     machines = std::max(machines, machine + 1);
   }

@@ -1,8 +1,8 @@
 // Which ranks of a group are on one machine, and so share memory; between machines data goes in messages.
 //
-// Canonical: machines are numbered by their first rank, so that groups which are spread alike have equal placements, and a
-// group on one machine has the default one, whatever its size. All ranks of a group hold the same placement. An immutable
-// value.
+// Canonical: machines are numbered by their first rank, so that groups which are spread alike have equal placements,
+// and a group on one machine has the default one, whatever its size. All ranks of a group hold the same placement. An
+// immutable value.
 #pragma once
 
 #include <compare>

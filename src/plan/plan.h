@@ -25,13 +25,13 @@ struct Plan {
   // with this property may follow each other on a channel freely; the executor puts a barrier around the others (see
   // exec). Computed by the verifier.
   bool complete = false;
-  // Every output is one left fold of all ranks' contributions in ascending order, each taken from the input or as a copy
-  // has stored it. Where storing a contribution changes nothing, or every contribution is brought to what storing makes
-  // of it (kernels::ReduceRequest::round_factored), all such plans give the same bits. True where nothing is reduced.
-  // Computed by the verifier.
+  // Every output is one left fold of all ranks' contributions in ascending order, each taken from the input or as a
+  // copy has stored it. Where storing a contribution changes nothing, or every contribution is brought to what storing
+  // makes of it (kernels::ReduceRequest::round_factored), all such plans give the same bits. True where nothing is
+  // reduced. Computed by the verifier.
   bool group_order = false;
-  // Some rank writes into another's output (Pushes): for ranks that cannot outlive the owner's call, as those of its own
-  // process.
+  // Some rank writes into another's output (Pushes): for ranks that cannot outlive the owner's call, as those of its
+  // own process.
   bool pushes = false;
 };
 

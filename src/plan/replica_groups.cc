@@ -93,8 +93,10 @@ Status OutOfRange(const char* call, Kind kind, GroupMode mode, const Grid& grid,
   const int64_t n = IdSpace(grid, mode);
   const char* hint = "";
   if (id == -1 && kind != Kind::kSendRecv) hint = "; -1 pads short rows only where ragged groups are legal";
-  if (id >= n && id < grid.Ranks()) hint = "; ids of all processes need the mode flattened_ids (a channel and "
-                                            "use_global_device_ids)";
+  if (id >= n && id < grid.Ranks())
+    hint =
+        "; ids of all processes need the mode flattened_ids (a channel and "
+        "use_global_device_ids)";
   return MakeStatus(Code::kInvalidArgument,
                     "%s: %s %" PRId64 " in %s is out of range: in mode %s the ids of a grid of %" PRId64
                     " replicas x %" PRId64 " partitions are 0..%" PRId64 "%s%s",
@@ -152,7 +154,8 @@ Status CheckRow(const GroupRequest& q, size_t row, std::vector<uint32_t>* seen, 
     uint32_t& mark = (*seen)[static_cast<size_t>(id)];
     if (mark != 0)
       return MakeStatus(Code::kInvalidArgument,
-                        "%s: %s %" PRId64 " is in group %u and again in group %zu at position %zu; a process belongs "
+                        "%s: %s %" PRId64
+                        " is in group %u and again in group %zu at position %zu; a process belongs "
                         "to one group and once, list the id once%s",
                         call, IdWord(q.mode), id, mark - 1, row, i, Cite(q.kind, CitationsOf(q.kind).unique).c_str());
     mark = static_cast<uint32_t>(row) + 1;
@@ -211,7 +214,8 @@ Status CheckPair(const char* call, const PairRequest& q, size_t i, SeenPairs* se
     size_t& mark = (*seen)[side][static_cast<size_t>(id)];
     if (mark != 0)
       return MakeStatus(Code::kInvalidArgument,
-                        "%s: duplicate %s: %s %" PRId64 " is the %s of pair %zu and of pair %zu; a process sends once "
+                        "%s: duplicate %s: %s %" PRId64
+                        " is the %s of pair %zu and of pair %zu; a process sends once "
                         "and receives once [StableHLO collective_permute %s]",
                         call, word, IdWord(q.mode), id, word, mark - 1, i, side == 0 ? "(C2)" : "(C3)");
     mark = i + 1;
@@ -282,9 +286,8 @@ Result<IdLists> IdLists::FromTensor(const char* call, Kind kind, std::span<const
   const bool pairs = kind == Kind::kSendRecv;
   const char* attribute = pairs ? "source_target_pairs" : "replica_groups";
   if (shape.size() != 2)
-    return MakeStatus(Code::kInvalidArgument,
-                      "%s: %s has %zu dimensions (shape [%s]); it must have 2, %s%s", call, attribute,
-                      shape.size(), text.c_str(), pairs ? "(pairs, 2)" : "(groups, ids of a group)",
+    return MakeStatus(Code::kInvalidArgument, "%s: %s has %zu dimensions (shape [%s]); it must have 2, %s%s", call,
+                      attribute, shape.size(), text.c_str(), pairs ? "(pairs, 2)" : "(groups, ids of a group)",
                       Cite(kind, CitationsOf(kind).shape).c_str());
   const size_t rows = static_cast<size_t>(shape[0]), width = static_cast<size_t>(shape[1]);
   const bool agree = width == 0 ? ids.empty() : ids.size() % width == 0 && ids.size() / width == rows;
@@ -301,8 +304,8 @@ std::span<const int64_t> IdLists::row(size_t i) const {
 
 GroupRules StableHloRules(Kind kind) {
   GroupRules rules;
-  rules.cover = kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kAllToAll ||
-                kind == Kind::kAllReduce;
+  rules.cover =
+      kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kAllToAll || kind == Kind::kAllReduce;
   rules.padding = kind == Kind::kAllReduce;
   rules.uniform = kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kAllToAll;
   rules.implicit = kind != Kind::kAllToAll;

@@ -84,10 +84,10 @@ class IdLists {
 
 // What a caller demands of the lists beyond what every group needs (ids in range, none twice, no empty group).
 struct GroupRules {
-  bool cover = false;      // every id is in some list; else ranks may be in no group
-  bool padding = true;     // -1 is skipped
-  bool uniform = false;    // all lists have one length
-  bool implicit = true;    // no lists = one list of all ids, in modes other than kFlattenedIds
+  bool cover = false;                  // every id is in some list; else ranks may be in no group
+  bool padding = true;                 // -1 is skipped
+  bool uniform = false;                // all lists have one length
+  bool implicit = true;                // no lists = one list of all ids, in modes other than kFlattenedIds
   std::optional<int64_t> split_count;  // the length that all lists have
 };
 
@@ -98,7 +98,7 @@ struct GroupRules {
 GroupRules StableHloRules(Kind kind);
 
 struct GroupRequest {
-  const char* call = nullptr;  // named in messages; null = the kind's name
+  const char* call = nullptr;    // named in messages; null = the kind's name
   Kind kind = Kind::kAllReduce;  // whose constraints messages cite
   Grid grid;
   GroupMode mode = GroupMode::kFlattenedIds;
@@ -147,9 +147,9 @@ class ReplicaGroups {
   void Close();
   void Finish();
 
-  std::vector<int32_t> ranks_;   // group after group
+  std::vector<int32_t> ranks_;        // group after group
   std::vector<size_t> begins_ = {0};  // of the groups in ranks_, and the end
-  std::vector<Spot> places_;     // of every rank
+  std::vector<Spot> places_;          // of every rank
   uint64_t hash_ = 0;
 };
 

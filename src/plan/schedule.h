@@ -81,8 +81,8 @@ struct Lane {
 struct Schedule {
   std::string algorithm;  // as src/algo names it: "oneshot", "ring", "hierarchical", ...
   Contract contract;
-  // What an algorithm for several machines was told of them; flat for all others. Says what the schedule is good for, not
-  // what is right: the verifier has no use for it.
+  // What an algorithm for several machines was told of them; flat for all others. Says what the schedule is good for,
+  // not what is right: the verifier has no use for it.
   Placement placement;
   uint16_t parts = 1;      // parts a tile of a block is cut into
   uint16_t lanes = 1;      // lanes of every rank
@@ -90,8 +90,8 @@ struct Schedule {
   uint16_t endpoints = 0;  // endpoints of a rank and lane
   // The schedule reads or writes input or output of other ranks. Its first operations on lane 0 of every rank are then
   // signal(all, endpoint 0) and one wait (peer, endpoint 0, 1) per other rank, in ascending order of rank: the executor
-  // announces buffer addresses with that exchange. Other lanes begin with a wait for a token of lane 0. The schedule moves
-  // all data in one turn (no tiles).
+  // announces buffer addresses with that exchange. Other lanes begin with a wait for a token of lane 0. The schedule
+  // moves all data in one turn (no tiles).
   bool direct = false;
   // inline_endpoint[slot]: the endpoint whose first signal after the slot is written publishes it, or -1. Slots of a
   // few bytes may then live in the endpoint's cache line. A hint: it changes no ordering.

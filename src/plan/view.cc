@@ -77,8 +77,8 @@ class StrideSums {
       gcd_[i] = std::gcd(gcd_[i + 1], stride);
       // The last term alone reaches every multiple of its stride. A further stride that is a multiple of the step so
       // far, and no larger than what lies below it plus one step, leaves no gap either.
-      gap_free_[i] = i + 1 == count_ ||
-                     (gap_free_[i + 1] && gcd_[i] == gcd_[i + 1] && Wide{stride} <= max_[i + 1] + gcd_[i + 1]);
+      gap_free_[i] =
+          i + 1 == count_ || (gap_free_[i + 1] && gcd_[i] == gcd_[i + 1] && Wide{stride} <= max_[i + 1] + gcd_[i + 1]);
     }
   }
 
@@ -264,8 +264,8 @@ void Collapse(Shape* shape, std::span<int64_t* const> strides) {
     const int64_t size = shape->sizes[d];
     if (size == 1) continue;
     const bool merge = kept > 0 && std::all_of(strides.begin(), strides.end(), [&](const int64_t* s) {
-      return Wide{s[kept - 1]} == Wide{s[d]} * size;
-    });
+                         return Wide{s[kept - 1]} == Wide{s[d]} * size;
+                       });
     if (merge) {
       shape->sizes[kept - 1] *= size;
       for (int64_t* s : strides) s[kept - 1] = s[d];
@@ -286,9 +286,8 @@ Result<int> NormaliseDim(const OperandName& operand, const char* argument, int64
   if (dims == 0)
     return MakeStatus(Code::kInvalidArgument, "%s: %s is %" PRId64 ", but %s has no dimensions; give it one%s",
                       operand.call, argument, dim, Name(operand).c_str(), constraint);
-  return MakeStatus(Code::kInvalidArgument,
-                    "%s: %s is %" PRId64 ", but %s has %d dimensions; it must be in %d..%d%s%s", operand.call, argument,
-                    dim, Name(operand).c_str(), dims, from_end ? -dims : 0, dims - 1,
+  return MakeStatus(Code::kInvalidArgument, "%s: %s is %" PRId64 ", but %s has %d dimensions; it must be in %d..%d%s%s",
+                    operand.call, argument, dim, Name(operand).c_str(), dims, from_end ? -dims : 0, dims - 1,
                     from_end ? " (negative ones count from the end)" : "", constraint);
 }
 

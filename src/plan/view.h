@@ -40,7 +40,8 @@ struct View {
 };
 
 // The row-major view without gaps. `shape` has at most kMaxDims dimensions and need not have been checked: strides that
-// cannot be told are INT64_MAX, which is of a view that CheckView refuses or of an empty one, where strides mean nothing.
+// cannot be told are INT64_MAX, which is of a view that CheckView refuses or of an empty one, where strides mean
+// nothing.
 View DenseView(void* data, uint32_t element_size, const Shape& shape);
 
 // How messages call an operand: "axcclAllGather: output 1 ...".
@@ -112,11 +113,11 @@ Status OutputShape(const Collective& collective, const Shape& input, Shape* outp
 // element i of an input block is element i of the output block that holds it.
 struct Blocks {
   Shape shape;
-  int64_t elements = 0;      // of a block
-  int input_blocks = 0;      // 0: no input on this rank
+  int64_t elements = 0;  // of a block
+  int input_blocks = 0;  // 0: no input on this rank
   int output_blocks = 0;
-  int split = -1;            // the dimension of the input along which its blocks follow each other; -1: there is one block
-  int concat = -1;           // likewise of the output
+  int split = -1;   // the dimension of the input along which its blocks follow each other; -1: there is one block
+  int concat = -1;  // likewise of the output
   int64_t input_stride = 0;  // 0 where there is at most one block, or no element
   int64_t output_stride = 0;
 };

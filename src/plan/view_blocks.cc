@@ -122,9 +122,9 @@ Status CompareOutput(const Collective& c, const Form& form, const Dims& dims, co
   const std::string cite = Cite(c.kind, form.result);
   if (output.dims != expected.dims)
     return MakeStatus(Code::kInvalidArgument,
-                      "%s: %s has %d dimensions (sizes %s), %s has %d (sizes %s); they must agree%s",
-                      CallOf(c), Name(c, "output").c_str(), output.dims, Text(output).c_str(),
-                      Name(c, "input").c_str(), input.dims, Text(input).c_str(), cite.c_str());
+                      "%s: %s has %d dimensions (sizes %s), %s has %d (sizes %s); they must agree%s", CallOf(c),
+                      Name(c, "output").c_str(), output.dims, Text(output).c_str(), Name(c, "input").c_str(),
+                      input.dims, Text(input).c_str(), cite.c_str());
   for (int d = 0; d < expected.dims; ++d) {
     if (output.sizes[d] == expected.sizes[d]) continue;
     std::string why = std::to_string(input.sizes[d]) + " of " + Name(c, "input");
@@ -151,10 +151,9 @@ Status CheckPresence(const Collective& c, const View* input, const View* output)
                       missing);
   if (input == nullptr || output == nullptr || Reduces(c.kind) || input->element_size == output->element_size)
     return Status();
-  return MakeStatus(Code::kInvalidArgument,
-                    "%s: %s has elements of %u bytes, %s of %u; the element types must agree%s", CallOf(c),
-                    Name(c, "output").c_str(), output->element_size, Name(c, "input").c_str(), input->element_size,
-                    Cite(c.kind, FormOf(c.kind).result).c_str());
+  return MakeStatus(Code::kInvalidArgument, "%s: %s has elements of %u bytes, %s of %u; the element types must agree%s",
+                    CallOf(c), Name(c, "output").c_str(), output->element_size, Name(c, "input").c_str(),
+                    input->element_size, Cite(c.kind, FormOf(c.kind).result).c_str());
 }
 
 // From one block to the next; 0 where nothing follows, because the strides of such dimensions mean nothing.

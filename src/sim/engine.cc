@@ -10,8 +10,8 @@ using plan::OpKind;
 
 namespace {
 
-// When a lane goes on, or a message reaches a NIC. Of what happens at the same time machines decide alike: whose number a
-// machine has comes last, and nothing that happens on one at a time depends on what happens then on another.
+// When a lane goes on, or a message reaches a NIC. Of what happens at the same time machines decide alike: whose number
+// a machine has comes last, and nothing that happens on one at a time depends on what happens then on another.
 struct Event {
   static constexpr uint32_t kMessage = 1u << 31;
 
@@ -53,8 +53,8 @@ class Arrivals {
 struct Strand {
   size_t next = 0;  // step
   uint64_t turn = 0;
-  double time = 0;      // at which it waits
-  bool waits = false;   // for what the step before `next` names
+  double time = 0;     // at which it waits
+  bool waits = false;  // for what the step before `next` names
 };
 
 class Engine {
@@ -180,8 +180,8 @@ void Engine::Arrive(uint32_t counter, double time) {
   queue_.push(Resumption(index, strand.time));
 }
 
-// As far as it gets. What it shares with others it takes when nothing comes before that any more; signals and waits only
-// tell times, so with those it may run ahead.
+// As far as it gets. What it shares with others it takes when nothing comes before that any more; signals and waits
+// only tell times, so with those it may run ahead.
 void Engine::Advance(uint32_t index, double time) {
   Strand& strand = strands_[index];
   for (; strand.turn < turns_; ++strand.turn, strand.next = program_.begin[index]) {
@@ -208,9 +208,11 @@ void Engine::Advance(uint32_t index, double time) {
 
 Status Engine::Complain(size_t index) const {
   const Strand& strand = strands_[index];
-  return MakeStatus(Code::kInvalidUsage, "Simulate: rank %u, lane %zu waits for ever at operation %zu of turn %llu: no such "
-                    "signal comes; verify the plan", RankOf(index), index % program_.lanes,
-                    strand.next - program_.begin[index] - 1, static_cast<unsigned long long>(strand.turn));
+  return MakeStatus(Code::kInvalidUsage,
+                    "Simulate: rank %u, lane %zu waits for ever at operation %zu of turn %llu: no such "
+                    "signal comes; verify the plan",
+                    RankOf(index), index % program_.lanes, strand.next - program_.begin[index] - 1,
+                    static_cast<unsigned long long>(strand.turn));
 }
 
 Result<Outcome> Engine::Run() {

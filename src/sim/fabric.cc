@@ -10,7 +10,7 @@ Status Check(const Fabric& f) {
     double value;
     bool may_be_zero;
   } figures[] = {
-      {"time of an operation", f.op_seconds, true},   {"memory bandwidth", f.memory_bytes_per_second, false},
+      {"time of an operation", f.op_seconds, true},       {"memory bandwidth", f.memory_bytes_per_second, false},
       {"link bandwidth", f.link_bytes_per_second, false}, {"time of a signal", f.signal_seconds, true},
       {"NIC bandwidth", f.nic_bytes_per_second, false},   {"time of a message", f.message_seconds, true},
       {"network latency", f.network_seconds, false},

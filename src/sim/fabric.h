@@ -1,7 +1,8 @@
-// What a simulated group runs on: ranks with a memory each, links inside machines and a NIC a rank between them. Plain data.
+// What a simulated group runs on: ranks with a memory each, links inside machines and a NIC a rank between them. Plain
+// data.
 //
-// All ranks are alike. The figures that stand here are those of eight H100 GPUs a machine with 400 Gbit/s each: bandwidths
-// from the data sheets, the rest assumed (perf/README.md, "Beyond the machines at hand").
+// All ranks are alike. The figures that stand here are those of eight H100 GPUs a machine with 400 Gbit/s each:
+// bandwidths from the data sheets, the rest assumed (perf/README.md, "Beyond the machines at hand").
 #pragma once
 
 #include "src/base/status.h"
@@ -25,8 +26,8 @@ struct Fabric {
   double network_seconds = 5e-6;
 };
 
-// kInvalidArgument naming the figure that no machine has: rates have to be finite and more than nothing, as has the time
-// between NICs; no time may be negative.
+// kInvalidArgument naming the figure that no machine has: rates have to be finite and more than nothing, as has the
+// time between NICs; no time may be negative.
 Status Check(const Fabric& fabric);
 
 }  // namespace axccl::sim

@@ -113,7 +113,8 @@ Status Compiler::CollectLines(int rank, int lane) {
   for (const Op& op : OpsOf(rank, lane)) {
     if (op.kind == OpKind::kWait) waits_.push_back(WaitLine(rank, op));
     if (op.kind != OpKind::kSignal) continue;
-    if (one() && op.peer == plan::kAllPeers) return Refuse("a rank signals all others at once; only all ranks show its time");
+    if (one() && op.peer == plan::kAllPeers)
+      return Refuse("a rank signals all others at once; only all ranks show its time");
     ForEachReached(rank, op, [&](int to) { signals_.push_back(SignalLine(rank, lane, op, to)); });
   }
   return Status();
@@ -134,7 +135,8 @@ void Compiler::MakeCounters() {
   for (const int rank : ranks_) {
     for (int lane = 0; lane < schedule_.lanes; ++lane) {
       for (const Op& op : OpsOf(rank, lane)) {
-        if (op.kind == OpKind::kWait) waiters_.push_back({Find(waits_, WaitLine(rank, op)), Strand(Number(rank), lane)});
+        if (op.kind == OpKind::kWait)
+          waiters_.push_back({Find(waits_, WaitLine(rank, op)), Strand(Number(rank), lane)});
       }
     }
   }

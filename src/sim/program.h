@@ -1,10 +1,10 @@
 // A schedule with everything looked up that a simulation of it needs.
 //
-// Of all ranks, or of one machine that stands for all. The latter is for schedules that look the same from every machine:
-// machine m + 1 does what machine m does with every rank that occurs moved on by one machine, all counted round. Then so do
-// the times, for all machines are alike, and it suffices to run one: what it sends to the machine `distance` after it, it
-// gets at the same time from the machine `distance` before it. Numbers of blocks, parts, slots and endpoints may differ from
-// machine to machine, as they concern no time. Immutable values.
+// Of all ranks, or of one machine that stands for all. The latter is for schedules that look the same from every
+// machine: machine m + 1 does what machine m does with every rank that occurs moved on by one machine, all counted
+// round. Then so do the times, for all machines are alike, and it suffices to run one: what it sends to the machine
+// `distance` after it, it gets at the same time from the machine `distance` before it. Numbers of blocks, parts, slots
+// and endpoints may differ from machine to machine, as they concern no time. Immutable values.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +43,10 @@ struct Delivery {
 
 struct Step {
   plan::OpKind kind = plan::OpKind::kNop;  // kReduce is kCopy here
-  bool shared = false;  // whether it takes what other strands take, too
-  uint32_t first = 0;   // copy: of shares; signal: of deliveries; wait: the counter
-  uint32_t count = 0;   // copy, signal
-  uint32_t value = 0;   // wait
+  bool shared = false;                     // whether it takes what other strands take, too
+  uint32_t first = 0;                      // copy: of shares; signal: of deliveries; wait: the counter
+  uint32_t count = 0;                      // copy, signal
+  uint32_t value = 0;                      // wait
 
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -73,15 +73,15 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-// Of all ranks, whose programs are all there. `placement` says where they are: that of the schedule may be flat where its
-// algorithm does not mind. kInvalidUsage for a schedule that needs memory in common between machines.
+// Of all ranks, whose programs are all there. `placement` says where they are: that of the schedule may be flat where
+// its algorithm does not mind. kInvalidUsage for a schedule that needs memory in common between machines.
 Result<Program> CompileAll(const plan::Schedule& schedule, const plan::Placement& placement);
 
 // Whether machine after machine has equally many ranks, in ascending order, and there are several.
 bool AreAlike(const plan::Placement& placement);
 // Of one machine, where placements are alike; the programs of its ranks are there. Machines that do the same have equal
-// ones. kInvalidUsage where that does not say it all: where what one sends to others is not what such machines wait for, for
-// signals to all ranks at once, and for reading in the scratch of other machines.
+// ones. kInvalidUsage where that does not say it all: where what one sends to others is not what such machines wait
+// for, for signals to all ranks at once, and for reading in the scratch of other machines.
 Result<Program> CompileOne(const plan::Schedule& schedule, const plan::Placement& placement, int machine);
 
 }  // namespace axccl::sim

@@ -40,8 +40,10 @@ double BlocksOf(const Contract& c) {
     case Kind::kReduceScatter:
     case Kind::kAllToAll:
     case Kind::kGather:
-    case Kind::kScatter: return c.ranks;
-    default: return 1;
+    case Kind::kScatter:
+      return c.ranks;
+    default:
+      return 1;
   }
 }
 
@@ -73,11 +75,13 @@ std::string NameOf(size_t resource) {
 
 Result<Report> Run(const Program& program, const Schedule& s, const Request& q) {
   const double span = static_cast<double>(q.bytes) / BlocksOf(q.contract) / s.lanes;
-  const double turns = q.tile_bytes == 0 || s.direct ? 1 : std::max(1.0, std::ceil(span / static_cast<double>(q.tile_bytes)));
+  const double turns =
+      q.tile_bytes == 0 || s.direct ? 1 : std::max(1.0, std::ceil(span / static_cast<double>(q.tile_bytes)));
   const double operations = turns * static_cast<double>(program.steps.size());
   if (operations > kMostRun)
-    return Refuse(q, Code::kInvalidUsage, Rough(operations) + " operations in " + Rough(turns) +
-                  " turns are more than can be simulated; take a larger tile");
+    return Refuse(q, Code::kInvalidUsage,
+                  Rough(operations) + " operations in " + Rough(turns) +
+                      " turns are more than can be simulated; take a larger tile");
   Report report;
   report.turns = static_cast<uint64_t>(turns);
   report.ranks = static_cast<int>(program.ranks);
@@ -99,11 +103,13 @@ Result<Report> Run(const Program& program, const Schedule& s, const Request& q) 
 Status CheckRequest(const Request& q) {
   AXCCL_RETURN_IF_ERROR(Check(q.fabric));
   if (!q.placement.is_flat() && q.placement.ranks() != q.contract.ranks)
-    return Refuse(q, Code::kInvalidArgument, "machines of " + std::to_string(q.placement.ranks()) + " ranks; must be of all");
+    return Refuse(q, Code::kInvalidArgument,
+                  "machines of " + std::to_string(q.placement.ranks()) + " ranks; must be of all");
   return Status();
 }
 
-// Those of machine 0 and others: all, or as many as the bound on operations allows, evenly spread with the last among them.
+// Those of machine 0 and others: all, or as many as the bound on operations allows, evenly spread with the last among
+// them.
 std::vector<int> MachinesToCompare(int machines, size_t operations_each) {
   const size_t most = std::max(size_t{4}, kMostCompared / std::max(size_t{1}, operations_each));
   const int count = static_cast<int>(std::min(most, static_cast<size_t>(machines - 1)));
@@ -176,9 +182,12 @@ Result<Report> Simulate(const Request& q) {
   if (HasAll(schedule)) return SimulateAll(schedule, q);
   const double operations = static_cast<double>(CountOps(schedule, 0)) * q.contract.ranks;
   if (operations > kMostHeld)
-    return Refuse(q, Code::kInvalidUsage, Rough(operations) + " operations are more than can be held, and "
-                  "no machine stands for all (that takes a kind without root, and as many ranks on each, in ascending order): " +
-                  differ);
+    return Refuse(q, Code::kInvalidUsage,
+                  Rough(operations) +
+                      " operations are more than can be held, and "
+                      "no machine stands for all (that takes a kind without root, and as many ranks on each, in "
+                      "ascending order): " +
+                      differ);
   AXCCL_ASSIGN_OR_RETURN(schedule, Generate(q, {}));
   return SimulateAll(schedule, q);
 }

@@ -45,10 +45,10 @@ std::string Describe(const Machine& machine) {
   size_t cores = 0;
   for (const Package& package : machine.packages)
     for (const Group& group : package.groups) cores += group.cores.size();
-  return (machine.processor.empty() ? "machine" : machine.processor) + ": " + Several(machine.packages.size(), "package") + ", " +
-         Several(machine.nodes.size(), "node") + ", " + Several(cores, "core") + ", " +
-         Several(machine.Processors().size(), "processor") + ", " + Several(machine.nics.size(), "NIC") + ", " +
-         Several(machine.gpus.size(), "GPU");
+  return (machine.processor.empty() ? "machine" : machine.processor) + ": " +
+         Several(machine.packages.size(), "package") + ", " + Several(machine.nodes.size(), "node") + ", " +
+         Several(cores, "core") + ", " + Several(machine.Processors().size(), "processor") + ", " +
+         Several(machine.nics.size(), "NIC") + ", " + Several(machine.gpus.size(), "GPU");
 }
 
 }  // namespace axccl::topo

@@ -1,8 +1,9 @@
 // What this machine is made of: as hwloc tells, where that is installed, else as far as Linux tells in /sys.
 //
-// hwloc (2.x) is loaded when it is first asked, so that the library runs where it is absent; its own variables (HWLOC_XMLFILE,
-// HWLOC_SYNTHETIC) work, and then nothing is said about this machine's own interfaces. It is asked for what the control group
-// of the process allows, whatever the process is bound to. Thread-safe; takes tens of milliseconds on a large machine.
+// hwloc (2.x) is loaded when it is first asked, so that the library runs where it is absent; its own variables
+// (HWLOC_XMLFILE, HWLOC_SYNTHETIC) work, and then nothing is said about this machine's own interfaces. It is asked for
+// what the control group of the process allows, whatever the process is bound to. Thread-safe; takes tens of
+// milliseconds on a large machine.
 #pragma once
 
 #include <string>

@@ -6,8 +6,8 @@
 namespace axccl::topo {
 namespace {
 
-constexpr int kWidth = 1200, kGap = 8, kLine = 16;   // pixels
-constexpr int kLetter = 7;                           // of the monospaced letters, rounded up
+constexpr int kWidth = 1200, kGap = 8, kLine = 16;  // pixels
+constexpr int kLetter = 7;                          // of the monospaced letters, rounded up
 constexpr std::array<const char*, 8> kRankColours = {"#8ecae6", "#ffb703", "#b5e48c", "#e0aaff",
                                                      "#ff9f9f", "#80ded9", "#f2cc8f", "#a3b1ff"};
 
@@ -30,17 +30,28 @@ std::string Escape(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
     switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '"': escaped += "&quot;"; break;
-      default: escaped += c;
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
     }
   }
   return escaped;
 }
 
-std::string Attribute(const char* name, int value) { return std::string(" ") + name + "=\"" + std::to_string(value) + "\""; }
+std::string Attribute(const char* name, int value) {
+  return std::string(" ") + name + "=\"" + std::to_string(value) + "\"";
+}
 
 class Painter {
  public:
@@ -52,8 +63,9 @@ class Painter {
     for (const Grid& grid : box.grids) height += DrawGrid(grid, x + kGap, y + height, width - 2 * kGap);
     if (!box.grids.empty()) height += kGap / 2;
     text_.insert(rect, "<g><title>" + Escape(box.details.empty() ? box.title : box.details) + "</title><rect class=\"" +
-                           box.style + "\"" + (box.fill.empty() ? "" : " style=\"fill:" + box.fill + "\"") + Attribute("x", x) +
-                           Attribute("y", y) + Attribute("width", width) + Attribute("height", height) + " rx=\"3\"/>");
+                           box.style + "\"" + (box.fill.empty() ? "" : " style=\"fill:" + box.fill + "\"") +
+                           Attribute("x", x) + Attribute("y", y) + Attribute("width", width) +
+                           Attribute("height", height) + " rx=\"3\"/>");
     text_ += "</g>\n";
     return height;
   }
@@ -128,7 +140,8 @@ class Plan {
     const std::string numbers = RangeText(processors);
     Box box{numbers, WithRanks(Describe(core) + ", processors " + numbers, mine), "core", "", {}};
     const auto first = std::find_if(seats_.begin(), seats_.end(), mine);
-    if (first != seats_.end()) box.fill = kRankColours[static_cast<size_t>(first - seats_.begin()) % kRankColours.size()];
+    if (first != seats_.end())
+      box.fill = kRankColours[static_cast<size_t>(first - seats_.begin()) % kRankColours.size()];
     return box;
   }
 
@@ -145,7 +158,8 @@ class Plan {
     Grid devices{190, {}};
     for (size_t i = 0; i < machine_.nics.size(); ++i) {
       const Nic& nic = machine_.nics[i];
-      const std::string title = WithRanks(Describe(nic), [i](const Seat& seat) { return seat.nic == static_cast<int>(i); });
+      const std::string title =
+          WithRanks(Describe(nic), [i](const Seat& seat) { return seat.nic == static_cast<int>(i); });
       if (nic.node == node) devices.boxes.push_back({title, "", "nic", "", {}});
     }
     for (const Gpu& gpu : machine_.gpus)

@@ -14,8 +14,9 @@ struct Branch {
 
 // But for how many they stand for.
 bool Alike(const Branch& a, const Branch& b) {
-  return a.label == b.label && std::equal(a.branches.begin(), a.branches.end(), b.branches.begin(), b.branches.end(),
-                                          [](const Branch& x, const Branch& y) { return x.count == y.count && Alike(x, y); });
+  return a.label == b.label &&
+         std::equal(a.branches.begin(), a.branches.end(), b.branches.begin(), b.branches.end(),
+                    [](const Branch& x, const Branch& y) { return x.count == y.count && Alike(x, y); });
 }
 
 // `into` stands for `other`, too.
@@ -117,7 +118,8 @@ std::string DrawSeats(const Machine& machine, const std::vector<Seat>& seats) {
     const Seat& seat = seats[rank];
     const std::string number = std::to_string(rank);
     const std::string nic = seat.nic == kNowhere ? "-" : machine.nics[static_cast<size_t>(seat.nic)].name;
-    text += Blanks(number, 4) + number + "  " + Cell(ShortRanges(seat.processors), width) + Cell(RangeText(seat.nodes), 5);
+    text +=
+        Blanks(number, 4) + number + "  " + Cell(ShortRanges(seat.processors), width) + Cell(RangeText(seat.nodes), 5);
     text += nic + "\n";
   }
   return text;

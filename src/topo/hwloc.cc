@@ -11,11 +11,13 @@
 namespace axccl::topo {
 namespace {
 
+// clang-format off
 #define AXCCL_HWLOC_FUNCTIONS(X)                                                                                      \
   X(hwloc_bitmap_next) X(hwloc_bitmap_weight) X(hwloc_get_api_version) X(hwloc_get_nbobjs_by_depth)                   \
   X(hwloc_get_obj_by_depth) X(hwloc_get_type_depth) X(hwloc_topology_destroy) X(hwloc_topology_init)                  \
   X(hwloc_topology_is_thissystem) X(hwloc_topology_load) X(hwloc_topology_set_components)                             \
   X(hwloc_topology_set_io_types_filter)
+// clang-format on
 
 struct Library {
 #define AXCCL_HWLOC_MEMBER(name) decltype(&::name) name = nullptr;
@@ -29,13 +31,14 @@ Status Load(Library* library) {
     return MakeStatus(Code::kInvalidUsage, "hwloc 2 is not there: %s (Debian: libhwloc15)", dlerror());
 #define AXCCL_HWLOC_FIND(name)                                                     \
   library->name = reinterpret_cast<decltype(library->name)>(dlsym(handle, #name)); \
-  if (library->name == nullptr) return MakeStatus(Code::kInvalidUsage, "hwloc lacks %s: version 2.1 or newer is needed", #name);
+  if (library->name == nullptr)                                                    \
+    return MakeStatus(Code::kInvalidUsage, "hwloc lacks %s: version 2.1 or newer is needed", #name);
   AXCCL_HWLOC_FUNCTIONS(AXCCL_HWLOC_FIND)
 #undef AXCCL_HWLOC_FIND
   const unsigned version = library->hwloc_get_api_version();
   if (version >> 16 != HWLOC_API_VERSION >> 16)
-    return MakeStatus(Code::kInvalidUsage, "hwloc's interface has version 0x%x, this library was built for 0x%x", version,
-                      static_cast<unsigned>(HWLOC_API_VERSION));
+    return MakeStatus(Code::kInvalidUsage, "hwloc's interface has version 0x%x, this library was built for 0x%x",
+                      version, static_cast<unsigned>(HWLOC_API_VERSION));
   return Status();
 }
 
@@ -70,7 +73,8 @@ class Survey {
     ForAll(HWLOC_TYPE_DEPTH_OS_DEVICE, [this](hwloc_obj_t device) { AddNic(device); });
     ForAll(HWLOC_TYPE_DEPTH_PCI_DEVICE, [this](hwloc_obj_t device) { AddGpu(device); });
     std::sort(machine_.nics.begin(), machine_.nics.end(), [](const Nic& a, const Nic& b) { return a.name < b.name; });
-    std::sort(machine_.gpus.begin(), machine_.gpus.end(), [](const Gpu& a, const Gpu& b) { return a.address < b.address; });
+    std::sort(machine_.gpus.begin(), machine_.gpus.end(),
+              [](const Gpu& a, const Gpu& b) { return a.address < b.address; });
     if (hwloc_.hwloc_topology_is_thissystem(topology_) != 0) AddWhatTheKernelKnows();
     return std::move(machine_);
   }
@@ -126,7 +130,8 @@ class Survey {
     const auto& pci = device->attr->pcidev;
     if (!IsGpu(pci.class_id, pci.vendor_id)) return;
     char address[32];
-    std::snprintf(address, sizeof(address), "%04x:%02x:%02x.%01x", static_cast<unsigned>(pci.domain), pci.bus, pci.dev, pci.func);
+    std::snprintf(address, sizeof(address), "%04x:%02x:%02x.%01x", static_cast<unsigned>(pci.domain), pci.bus, pci.dev,
+                  pci.func);
     machine_.gpus.push_back({address, NodeOf(device)});
   }
 
@@ -160,7 +165,8 @@ Result<Machine> DiscoverByHwloc() {
     (void)hwloc->hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   (void)hwloc->hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc->hwloc_topology_load(topology) != 0)
-    return MakeStatus(Code::kSystemError, "hwloc_topology_load failed: HWLOC_XMLFILE or HWLOC_SYNTHETIC that do not fit?");
+    return MakeStatus(Code::kSystemError,
+                      "hwloc_topology_load failed: HWLOC_XMLFILE or HWLOC_SYNTHETIC that do not fit?");
   return Survey(*hwloc, topology).Run();
 }
 

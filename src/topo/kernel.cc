@@ -32,7 +32,8 @@ int NodeOf(const fs::path& device) {
 std::vector<fs::path> List(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) entries.push_back(it->path());
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    entries.push_back(it->path());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -49,9 +50,12 @@ NicKind KindOf(const fs::path& interface) {
   std::error_code error;
   if (!fs::exists(interface / "device", error)) return NicKind::kVirtual;
   switch (NumberOr(interface / "type", 0)) {
-    case kArpEthernet: return NicKind::kEthernet;
-    case kArpInfiniband: return NicKind::kInfiniband;
-    default: return NicKind::kOther;
+    case kArpEthernet:
+      return NicKind::kEthernet;
+    case kArpInfiniband:
+      return NicKind::kInfiniband;
+    default:
+      return NicKind::kOther;
   }
 }
 

@@ -24,7 +24,8 @@ Status CheckCores(const Machine& machine, const std::set<int>& nodes) {
   for (const Package& package : machine.packages) {
     if (package.groups.empty()) return Bad("a package has no cores");
     for (const Group& group : package.groups) {
-      if (!nodes.contains(group.node)) return Bad("cores are of node " + std::to_string(group.node) + ", which is not listed");
+      if (!nodes.contains(group.node))
+        return Bad("cores are of node " + std::to_string(group.node) + ", which is not listed");
       if (group.cores.empty()) return Bad("a group has no cores");
       for (const Core& core : group.cores) {
         if (core.processors.empty()) return Bad("a core has no processors");

@@ -1,8 +1,9 @@
 // What a machine is made of, as far as it matters where ranks, their memory and their messages go.
 //
-// A plain value. A machine has packages (sockets); a package has groups of cores that share a third-level cache and a NUMA
-// node; network interfaces (NICs) and GPUs hang off a node. Nodes are listed beside the packages, since one may span several
-// of these, and some have memory only. Processors are what the operating system schedules threads on, by its numbers.
+// A plain value. A machine has packages (sockets); a package has groups of cores that share a third-level cache and a
+// NUMA node; network interfaces (NICs) and GPUs hang off a node. Nodes are listed beside the packages, since one may
+// span several of these, and some have memory only. Processors are what the operating system schedules threads on, by
+// its numbers.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace axccl::topo {
 
-inline constexpr int kNowhere = -1;  // node of what is as near to every node, or where that is not known
+inline constexpr int kNowhere = -1;               // node of what is as near to every node, or where that is not known
 inline constexpr int kMaxNumber = kMaxProcessor;  // of a node, too
 
 struct Core {

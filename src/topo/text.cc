@@ -76,7 +76,8 @@ bool ReadGpu(TextReader* in, Gpu* gpu) {
 
 bool ReadMachine(TextReader* in, Machine* machine) {
   uint64_t version = 0;
-  if (!in->Expect("axccl-topology ") || !in->Number(kTextVersion, kTextVersion, &version) || !in->Expect("\n")) return false;
+  if (!in->Expect("axccl-topology ") || !in->Number(kTextVersion, kTextVersion, &version) || !in->Expect("\n"))
+    return false;
   if (in->Try("processor ")) {
     machine->processor = in->Line();
     if (machine->processor.empty()) return in->Fail("expected the model of the processor");
@@ -90,7 +91,8 @@ bool ReadMachine(TextReader* in, Machine* machine) {
   while (in->Try("package\n")) {
     if (!ReadPackage(in, &machine->packages.emplace_back())) return false;
   }
-  if (machine->packages.empty()) return in->Fail(machine->nodes.empty() ? "expected 'node '" : "expected 'node ' or 'package'");
+  if (machine->packages.empty())
+    return in->Fail(machine->nodes.empty() ? "expected 'node '" : "expected 'node ' or 'package'");
   while (in->Try("nic ")) {
     if (!ReadNic(in, &machine->nics.emplace_back())) return false;
   }
@@ -111,7 +113,8 @@ std::string Print(const Machine& machine) {
     for (const Group& group : package.groups) text += PrintGroup(group);
   }
   for (const Nic& nic : machine.nics)
-    text += "nic " + nic.name + " kind " + Name(nic.kind) + KnownField("speed", nic.megabits) + NodeField(nic.node) + "\n";
+    text +=
+        "nic " + nic.name + " kind " + Name(nic.kind) + KnownField("speed", nic.megabits) + NodeField(nic.node) + "\n";
   for (const Gpu& gpu : machine.gpus) text += "gpu " + gpu.address + NodeField(gpu.node) + "\n";
   return text;
 }

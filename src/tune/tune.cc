@@ -66,7 +66,8 @@ uint64_t TileFor(const Costed& c, uint64_t turn_bytes) {
 bool Pays(Kind kind, std::string_view algorithm, const plan::Placement& placement) {
   if (algorithm == algo::kHierarchical || !placement.has_levels()) return true;
   if (algorithm.starts_with(algo::kHierarchical)) {
-    // A direct exchange has the bytes and messages of a ring and fewer hops. Two machines pass nothing on, but may gather.
+    // A direct exchange has the bytes and messages of a ring and fewer hops. Two machines pass nothing on, but may
+    // gather.
     const bool gathers = kind == Kind::kAllReduce && (algorithm == "hierarchical_bruck" || algorithm == kLeader);
     return algorithm != "hierarchical_ring" && (gathers || placement.machines() > 2);
   }
@@ -93,7 +94,11 @@ std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, s
   if (!schedule.ok()) return std::nullopt;
   const double barrier = algo::Complete(*schedule) ? 0 : BarrierSeconds(machine, query.contract.ranks, query.placement);
   return Costed{cost::Model(*schedule, machine, query.access == Access::kCall, query.placement, joined ? 1 : lanes),
-                schedule->slots, schedule->parts, schedule->direct, plan::Pushes(*schedule), barrier};
+                schedule->slots,
+                schedule->parts,
+                schedule->direct,
+                plan::Pushes(*schedule),
+                barrier};
 }
 
 // The one with the shortest time, and the first of these; -1: none may be chosen.
@@ -138,8 +143,8 @@ std::string_view BarrierAlgorithm(const plan::Placement& placement) {
 
 uint64_t NumCosted() { return g_costed.load(std::memory_order_relaxed); }
 
-// What algorithms cost on a machine, found when it is asked for; thread-safe. Those of the machines that were asked for last
-// stay for the communicators to come.
+// What algorithms cost on a machine, found when it is asked for; thread-safe. Those of the machines that were asked for
+// last stay for the communicators to come.
 class Chooser::Costs {
  public:
   // The one there is for such a machine, else a new one.
@@ -189,7 +194,8 @@ std::optional<Costed> Chooser::Costs::Find(const Query& query, std::string_view 
   const Contract& contract = query.contract;
   const bool by_call = query.access == Access::kCall;
   if (costs_.size() >= kMost) costs_.clear();
-  // Remembered once it is known: what a search that ran out of memory leaves behind would have this rank choose other plans.
+  // Remembered once it is known: what a search that ran out of memory leaves behind would have this rank choose other
+  // plans.
   const CostKey key{contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement};
   auto it = costs_.find(key);
   if (it == costs_.end()) it = costs_.emplace(key, CostOf(machine_, query, algorithm, lanes)).first;
@@ -309,7 +315,8 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
                  query.group_order ? " in group order" : " of such memory");
   }
   if (d.chosen < 0) {
-    // Scratch too small for a line in every slot. The executor says so when it lays out the slots; oneshot needs fewest.
+    // Scratch too small for a line in every slot. The executor says so when it lays out the slots; oneshot needs
+    // fewest.
     d.choice = Choice{"oneshot", 1, kLineBytes, 0};
     d.reason = Reason::kNoScratch;
     return d;
@@ -321,8 +328,8 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
     d.chosen = other;
     d.reason = reason;
   };
-  // The model knows nothing of cache lines that several ranks write at the same time, nor of pages that every rank reads a
-  // part of.
+  // The model knows nothing of cache lines that several ranks write at the same time, nor of pages that every rank
+  // reads a part of.
   if (query.short_runs) prefer(algo::kPull, Reason::kShortRuns);
   if (query.split_rows) prefer(kPush, Reason::kSplitRows);
   d.choice = d.candidates[static_cast<size_t>(d.chosen)].choice;

@@ -1,6 +1,7 @@
 // The choice of algorithm, lanes and tile for one operation. Deterministic in its inputs: ranks that hold the same
-// Machine and filter choose the same. Thread-safe. What algorithms cost is found once a process, whichever of the Choosers
-// for equal Machines asks first: only the first choice for a kind and group size is dear (it generates the candidates).
+// Machine and filter choose the same. Thread-safe. What algorithms cost is found once a process, whichever of the
+// Choosers for equal Machines asks first: only the first choice for a kind and group size is dear (it generates the
+// candidates).
 #pragma once
 
 #include <cstdint>

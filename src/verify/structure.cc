@@ -276,16 +276,17 @@ Status MatchWaits(const Schedule& s, const SignalTable& t) {
   });
 }
 
-// Lanes above 0 do nothing before lane 0 has passed the prologue: an executor that learns from it that buffers are out of
-// reach runs another plan in the place of all lanes, whose lines and turns then begin anew.
+// Lanes above 0 do nothing before lane 0 has passed the prologue: an executor that learns from it that buffers are out
+// of reach runs another plan in the place of all lanes, whose lines and turns then begin anew.
 Status CheckTokens(const Schedule& s, int rank) {
   for (int l = 1; l < s.lanes; ++l) {
     const auto& ops = s.program[rank][l].ops;
     const auto first = std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind != OpKind::kNop; });
     if (first != ops.end() && first->kind == OpKind::kWait && first->peer == rank && first->from_lane == 0) continue;
-    return Broken("rank " + std::to_string(rank) + " lane " + std::to_string(l) +
-                  " of a direct schedule must begin with a wait for a token of lane 0, which gives it after the exchange "
-                  "of addresses");
+    return Broken(
+        "rank " + std::to_string(rank) + " lane " + std::to_string(l) +
+        " of a direct schedule must begin with a wait for a token of lane 0, which gives it after the exchange "
+        "of addresses");
   }
   return Status();
 }

@@ -66,15 +66,16 @@ class RowChecker {
     return places_.IsAliasedInput(src) ? " where rank " + std::to_string(src.rank) + " runs in place" : std::string();
   }
   Status Bad(size_t op, size_t other, const std::string& what) const {
-    return MakeStatus(Code::kInvalidArgument, "together: %s is made at once with %s, %s", Where(s_, rank_, lane_, op).c_str(),
-                      Where(s_, rank_, lane_, other).c_str(), what.c_str());
+    return MakeStatus(Code::kInvalidArgument, "together: %s is made at once with %s, %s",
+                      Where(s_, rank_, lane_, op).c_str(), Where(s_, rank_, lane_, other).c_str(), what.c_str());
   }
 
   const Schedule& s_;
   const Places places_;
   int rank_ = 0, lane_ = 0;  // at hand
   uint64_t done_ = 0;        // operations of the lanes before
-  std::vector<uint64_t> writer_;  // [place] 1 + the number of the operation that wrote it last, counted through all lanes
+  std::vector<uint64_t>
+      writer_;  // [place] 1 + the number of the operation that wrote it last, counted through all lanes
 };
 
 }  // namespace

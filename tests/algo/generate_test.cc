@@ -33,7 +33,8 @@ TEST_P(EveryAlgorithm, IsVerifiedAndAsCompleteAsPredicted) {
       const Status status = verify::Verify(*schedule, &facts);
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(facts.complete, Complete(*schedule));
-      // All sources in one operation, in order of ranks. (Two ranks' inputs have two orders; relays may hit the right one.)
+      // All sources in one operation, in order of ranks. (Two ranks' inputs have two orders; relays may hit the right
+      // one.)
       static const std::set<std::string_view> kAtOnce = {"direct", "pull", "push", "oneshot", "twoshot"};
       const bool at_once = kAtOnce.count(algorithm) != 0;
       const bool ordered = at_once || ranks == 1 || !plan::Reduces(contract.kind);

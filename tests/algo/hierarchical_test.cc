@@ -114,12 +114,14 @@ TEST(Hierarchical, IsForPlacementsWithLevelsOnly) {
       EXPECT_EQ(std::count(known.begin(), known.end(), algorithm), 0);
       const auto result = Generate(Contract{Kind::kAllReduce, 4, 0}, algorithm, 1, placement);
       ASSERT_FALSE(result.ok());
-      EXPECT_NE(result.status().message().find("several machines"), std::string_view::npos) << result.status().message();
+      EXPECT_NE(result.status().message().find("several machines"), std::string_view::npos)
+          << result.status().message();
     }
   }
   const auto result = Generate(Contract{Kind::kAllReduce, 5, 0}, "ring", 1, Even(2, 2));
   ASSERT_FALSE(result.ok());
-  EXPECT_NE(result.status().message().find("placement of 4 ranks"), std::string_view::npos) << result.status().message();
+  EXPECT_NE(result.status().message().find("placement of 4 ranks"), std::string_view::npos)
+      << result.status().message();
 }
 
 // Algorithms that do not mind machines have one schedule wherever ranks are.
@@ -134,7 +136,8 @@ TEST(HierarchicalVolume, EveryByteCrossesOnceAndFoldsDoNotCrossTwice) {
     const Placement p = Even(h, g);
     const double n = p.ranks();
     const Traffic all_reduce = Count(Make(Kind::kAllReduce, p), p), all_gather = Count(Make(Kind::kAllGather, p), p),
-                  reduce_scatter = Count(Make(Kind::kReduceScatter, p), p), all_to_all = Count(Make(Kind::kAllToAll, p), p);
+                  reduce_scatter = Count(Make(Kind::kReduceScatter, p), p),
+                  all_to_all = Count(Make(Kind::kAllToAll, p), p);
     for (int m = 0; m < h; ++m) {
       SCOPED_TRACE(std::to_string(h) + " x " + std::to_string(g) + " machine " + std::to_string(m));
       for (const auto way : {&Traffic::out, &Traffic::in}) {
@@ -176,7 +179,8 @@ TEST(HierarchicalVolume, ChainsCarryTheDataOnceOverEveryLink) {
     const Placement p = Placement::Of(machine_of);
     for (int root = 0; root < p.ranks(); ++root) {
       SCOPED_TRACE(Describe(p) + " root " + std::to_string(root));
-      const Traffic broadcast = Count(Make(Kind::kBroadcast, p, root), p), reduce = Count(Make(Kind::kReduce, p, root), p);
+      const Traffic broadcast = Count(Make(Kind::kBroadcast, p, root), p),
+                    reduce = Count(Make(Kind::kReduce, p, root), p);
       const Traffic gather = Count(Make(Kind::kGather, p, root), p), scatter = Count(Make(Kind::kScatter, p, root), p);
       for (int m = 0; m < p.machines(); ++m) {
         const bool at_root = m == p.MachineOf(root);
@@ -326,8 +330,8 @@ TEST(HierarchicalVolume, BundlesCrossOnceForEveryBit) {
   }
 }
 
-// What a rank does in a turn: its signals and waits, and between these how many parts it writes to whom, in the words of
-// the rank `on` places before it.
+// What a rank does in a turn: its signals and waits, and between these how many parts it writes to whom, in the words
+// of the rank `on` places before it.
 std::vector<std::tuple<OpKind, int, int, int>> DoneBy(const Schedule& s, int rank, int on) {
   const int n = s.contract.ranks;
   std::vector<std::tuple<OpKind, int, int, int>> done;
@@ -351,7 +355,8 @@ TEST(Hierarchical, AllMachinesOnACircleDoTheSame) {
       if (plan::HasRoot(contract.kind) || algorithm == "hierarchical_tree") return;
       const Schedule s = Generate(contract, algorithm, 1, p).value();
       for (int r = 0; r < p.ranks(); ++r)
-        EXPECT_EQ(DoneBy(s, r, 0), DoneBy(s, (r + g) % p.ranks(), g)) << Describe(contract, algorithm, 1) << " rank " << r;
+        EXPECT_EQ(DoneBy(s, r, 0), DoneBy(s, (r + g) % p.ranks(), g))
+            << Describe(contract, algorithm, 1) << " rank " << r;
     });
   }
 }

@@ -53,7 +53,8 @@ void ExpectPartOfAll(const Contract& contract, std::string_view algorithm, const
 
 TEST(Subset, IsThatPartOfTheWholeProgram) {
   for (const int ranks : {3, 8, 13}) {
-    ForEachAlgorithm(ranks, [](const Contract& contract, std::string_view algorithm) { ExpectPartOfAll(contract, algorithm); });
+    ForEachAlgorithm(
+        ranks, [](const Contract& contract, std::string_view algorithm) { ExpectPartOfAll(contract, algorithm); });
   }
 }
 
@@ -66,7 +67,8 @@ TEST(Subset, IsThatPartOfTheWholeProgramInTwoLevels) {
       if (contract.kind == Kind::kSendRecv) continue;
       const auto& flat = Algorithms(contract.kind);
       for (const std::string_view algorithm : Algorithms(contract.kind, placement)) {
-        if (std::find(flat.begin(), flat.end(), algorithm) == flat.end()) ExpectPartOfAll(contract, algorithm, placement);
+        if (std::find(flat.begin(), flat.end(), algorithm) == flat.end())
+          ExpectPartOfAll(contract, algorithm, placement);
       }
     }
   }

@@ -17,8 +17,8 @@ using plan::Buffer;
 using plan::Contract;
 using plan::Kind;
 using plan::Op;
-using plan::OpKind;
 using plan::Operand;
+using plan::OpKind;
 using plan::Schedule;
 
 // Blocks that `rank` writes to memory of other ranks.
@@ -39,7 +39,9 @@ double BlocksGot(const Schedule& s, int rank) {
   return parts / s.parts;
 }
 
-int Hops(const Schedule& s) { return LongestChain(s, [](int, int) { return true; }); }
+int Hops(const Schedule& s) {
+  return LongestChain(s, [](int, int) { return true; });
+}
 
 int CountOps(const Schedule& s, int rank, OpKind kind) {
   int count = 0;

@@ -15,11 +15,11 @@ struct Fact {
 };
 
 #define OFFSET(type, field, expected) \
-  { #type "." #field, static_cast<long long>(offsetof(type, field)), expected }
+  { #type "." #field, static_cast < long long>(offsetof(type, field)), expected }
 #define SIZE(type, expected) \
   { "sizeof " #type, static_cast<long long>(sizeof(type)), expected }
 #define VALUE(name, expected) \
-  { #name, static_cast<long long>(name), expected }
+  { #name, static_cast < long long>(name), expected }
 
 void Check(const Fact* facts, size_t count) {
   for (size_t i = 0; i < count; ++i) EXPECT_EQ(facts[i].found, facts[i].expected) << facts[i].what;
@@ -97,21 +97,56 @@ TEST(Abi, OtherStructs) {
 
 TEST(Abi, Enums) {
   const Fact facts[] = {
-      SIZE(ncclResult_t, 4), SIZE(ncclDataType_t, 4), SIZE(ncclRedOp_t, 4), SIZE(ncclScalarResidence_t, 4),
-      SIZE(ncclCommMemStat_t, 4), SIZE(ncclHostCftMode_t, 4),
-      VALUE(ncclSuccess, 0), VALUE(ncclUnhandledCudaError, 1), VALUE(ncclSystemError, 2), VALUE(ncclInternalError, 3),
-      VALUE(ncclInvalidArgument, 4), VALUE(ncclInvalidUsage, 5), VALUE(ncclRemoteError, 6), VALUE(ncclInProgress, 7),
-      VALUE(ncclTimeout, 8), VALUE(ncclNumResults, 9),
-      VALUE(ncclInt8, 0), VALUE(ncclChar, 0), VALUE(ncclUint8, 1), VALUE(ncclInt32, 2), VALUE(ncclInt, 2),
-      VALUE(ncclUint32, 3), VALUE(ncclInt64, 4), VALUE(ncclUint64, 5), VALUE(ncclFloat16, 6), VALUE(ncclHalf, 6),
-      VALUE(ncclFloat32, 7), VALUE(ncclFloat, 7), VALUE(ncclFloat64, 8), VALUE(ncclDouble, 8), VALUE(ncclBfloat16, 9),
-      VALUE(ncclFloat8e4m3, 10), VALUE(ncclFloat8e5m2, 11), VALUE(ncclNumTypes, 12),
-      VALUE(ncclSum, 0), VALUE(ncclProd, 1), VALUE(ncclMax, 2), VALUE(ncclMin, 3), VALUE(ncclAvg, 4),
-      VALUE(ncclNumOps, 5), VALUE(ncclMaxRedOp, 0x7fffffff),
-      VALUE(ncclScalarDevice, 0), VALUE(ncclScalarHostImmediate, 1),
-      VALUE(ncclStatGpuMemSuspend, 0), VALUE(ncclStatGpuMemSuspended, 1), VALUE(ncclStatGpuMemPersist, 2),
+      SIZE(ncclResult_t, 4),
+      SIZE(ncclDataType_t, 4),
+      SIZE(ncclRedOp_t, 4),
+      SIZE(ncclScalarResidence_t, 4),
+      SIZE(ncclCommMemStat_t, 4),
+      SIZE(ncclHostCftMode_t, 4),
+      VALUE(ncclSuccess, 0),
+      VALUE(ncclUnhandledCudaError, 1),
+      VALUE(ncclSystemError, 2),
+      VALUE(ncclInternalError, 3),
+      VALUE(ncclInvalidArgument, 4),
+      VALUE(ncclInvalidUsage, 5),
+      VALUE(ncclRemoteError, 6),
+      VALUE(ncclInProgress, 7),
+      VALUE(ncclTimeout, 8),
+      VALUE(ncclNumResults, 9),
+      VALUE(ncclInt8, 0),
+      VALUE(ncclChar, 0),
+      VALUE(ncclUint8, 1),
+      VALUE(ncclInt32, 2),
+      VALUE(ncclInt, 2),
+      VALUE(ncclUint32, 3),
+      VALUE(ncclInt64, 4),
+      VALUE(ncclUint64, 5),
+      VALUE(ncclFloat16, 6),
+      VALUE(ncclHalf, 6),
+      VALUE(ncclFloat32, 7),
+      VALUE(ncclFloat, 7),
+      VALUE(ncclFloat64, 8),
+      VALUE(ncclDouble, 8),
+      VALUE(ncclBfloat16, 9),
+      VALUE(ncclFloat8e4m3, 10),
+      VALUE(ncclFloat8e5m2, 11),
+      VALUE(ncclNumTypes, 12),
+      VALUE(ncclSum, 0),
+      VALUE(ncclProd, 1),
+      VALUE(ncclMax, 2),
+      VALUE(ncclMin, 3),
+      VALUE(ncclAvg, 4),
+      VALUE(ncclNumOps, 5),
+      VALUE(ncclMaxRedOp, 0x7fffffff),
+      VALUE(ncclScalarDevice, 0),
+      VALUE(ncclScalarHostImmediate, 1),
+      VALUE(ncclStatGpuMemSuspend, 0),
+      VALUE(ncclStatGpuMemSuspended, 1),
+      VALUE(ncclStatGpuMemPersist, 2),
       VALUE(ncclStatGpuMemTotal, 3),
-      VALUE(ncclHostCftDefault, INT_MIN), VALUE(ncclHostCftEnable, 1), VALUE(ncclHostCftDisable, 2),
+      VALUE(ncclHostCftDefault, INT_MIN),
+      VALUE(ncclHostCftEnable, 1),
+      VALUE(ncclHostCftDisable, 2),
       VALUE(ncclHostCftFallback, 3),
   };
   Check(facts, std::size(facts));
@@ -119,12 +154,24 @@ TEST(Abi, Enums) {
 
 TEST(Abi, Constants) {
   const Fact facts[] = {
-      VALUE(NCCL_UNIQUE_ID_BYTES, 128), VALUE(NCCL_CONFIG_UNDEF_INT, INT_MIN), VALUE(NCCL_SPLIT_NOCOLOR, -1),
-      VALUE(NCCL_API_MAGIC, 0xcafebeefll), VALUE(NCCL_WIN_DEFAULT, 0), VALUE(NCCL_WIN_COLL_SYMMETRIC, 1),
-      VALUE(NCCL_WIN_STRICT_ORDERING, 2), VALUE(NCCL_WIN_REQUIRED_ALIGNMENT, 4096), VALUE(NCCL_CTA_POLICY_DEFAULT, 0),
-      VALUE(NCCL_CTA_POLICY_EFFICIENCY, 1), VALUE(NCCL_CTA_POLICY_ZERO, 2), VALUE(NCCL_SHRINK_DEFAULT, 0),
-      VALUE(NCCL_SHRINK_ABORT, 1), VALUE(NCCL_REVOKE_DEFAULT, 0), VALUE(NCCL_SUSPEND_MEM, 1),
-      VALUE(NCCL_VERSION(2, 7, 8), 2708), VALUE(NCCL_VERSION(2, 8, 3), 2803), VALUE(NCCL_VERSION(2, 9, 0), 20900),
+      VALUE(NCCL_UNIQUE_ID_BYTES, 128),
+      VALUE(NCCL_CONFIG_UNDEF_INT, INT_MIN),
+      VALUE(NCCL_SPLIT_NOCOLOR, -1),
+      VALUE(NCCL_API_MAGIC, 0xcafebeefll),
+      VALUE(NCCL_WIN_DEFAULT, 0),
+      VALUE(NCCL_WIN_COLL_SYMMETRIC, 1),
+      VALUE(NCCL_WIN_STRICT_ORDERING, 2),
+      VALUE(NCCL_WIN_REQUIRED_ALIGNMENT, 4096),
+      VALUE(NCCL_CTA_POLICY_DEFAULT, 0),
+      VALUE(NCCL_CTA_POLICY_EFFICIENCY, 1),
+      VALUE(NCCL_CTA_POLICY_ZERO, 2),
+      VALUE(NCCL_SHRINK_DEFAULT, 0),
+      VALUE(NCCL_SHRINK_ABORT, 1),
+      VALUE(NCCL_REVOKE_DEFAULT, 0),
+      VALUE(NCCL_SUSPEND_MEM, 1),
+      VALUE(NCCL_VERSION(2, 7, 8), 2708),
+      VALUE(NCCL_VERSION(2, 8, 3), 2803),
+      VALUE(NCCL_VERSION(2, 9, 0), 20900),
       VALUE(NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH), NCCL_VERSION_CODE),
   };
   Check(facts, std::size(facts));

@@ -1,6 +1,6 @@
-// Calls from destructors of statics and of thread-locals, which run when thread-locals of the library would be gone: programs
-// keep communicators in such objects and end them there. C++ destroys thread-locals of the thread that calls exit before all
-// statics ([basic.start.term]), and those of a thread in the reverse order of their making.
+// Calls from destructors of statics and of thread-locals, which run when thread-locals of the library would be gone:
+// programs keep communicators in such objects and end them there. C++ destroys thread-locals of the thread that calls
+// exit before all statics ([basic.start.term]), and those of a thread in the reverse order of their making.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

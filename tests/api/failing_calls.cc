@@ -36,8 +36,8 @@ void* Next(const char* name, std::atomic<void*>* known) {
 }  // namespace
 
 const char* NameOf(Failing kind) {
-  constexpr const char* kNames[] = {"none",          "malloc",    "mmap",          "memfd_create", "socket",
-                                    "epoll_create1", "epoll_ctl", "pthread_create"};
+  constexpr const char* kNames[] = {"none",   "malloc",        "mmap",      "memfd_create",
+                                    "socket", "epoll_create1", "epoll_ctl", "pthread_create"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -62,9 +62,9 @@ using axccl::test::Fails;
 using axccl::test::Next;
 
 // The C library's function of the name.
-#define NEXT(name)                                            \
-  [] {                                                        \
-    static std::atomic<void*> known{nullptr};                 \
+#define NEXT(name)                                                 \
+  [] {                                                             \
+    static std::atomic<void*> known{nullptr};                      \
     return reinterpret_cast<decltype(&name)>(Next(#name, &known)); \
   }()
 
@@ -81,7 +81,9 @@ void* malloc(size_t bytes) { return Fails(Failing::kMalloc, ENOMEM) ? nullptr : 
 void* calloc(size_t count, size_t bytes) {
   return Fails(Failing::kMalloc, ENOMEM) ? nullptr : __libc_calloc(count, bytes);
 }
-void* realloc(void* old, size_t bytes) { return Fails(Failing::kMalloc, ENOMEM) ? nullptr : __libc_realloc(old, bytes); }
+void* realloc(void* old, size_t bytes) {
+  return Fails(Failing::kMalloc, ENOMEM) ? nullptr : __libc_realloc(old, bytes);
+}
 void* aligned_alloc(size_t alignment, size_t bytes) {
   return Fails(Failing::kMalloc, ENOMEM) ? nullptr : __libc_memalign(alignment, bytes);
 }

@@ -1,5 +1,5 @@
-// The k-th call of a kind fails: malloc, mmap and others of the C library, replaced in the test's own program, so that the
-// library under test, the C++ library and the C library's callers all meet them.
+// The k-th call of a kind fails: malloc, mmap and others of the C library, replaced in the test's own program, so that
+// the library under test, the C++ library and the C library's callers all meet them.
 //
 // Counts calls of all threads of the process from Arm on. Thread-safe. Not for programs built with a sanitizer, which
 // replaces the same functions.

@@ -82,7 +82,8 @@ bool Rank::Begin() {
   config_.blocking = round_->ways.blocking;
   if (!Meet()) return false;
   const ncclResult_t started = ncclCommInitRankConfig(&comms_[1], kRanks, round_->id, rank_, &config_);
-  return Await(comms_[1], started, "ncclCommInitRankConfig") && Good(axcclStreamCreate(&stream_, 0), "axcclStreamCreate") &&
+  return Await(comms_[1], started, "ncclCommInitRankConfig") &&
+         Good(axcclStreamCreate(&stream_, 0), "axcclStreamCreate") &&
          Good(ncclMemAlloc(&buffer_, 2 * kCount * sizeof(int)), "ncclMemAlloc");
 }
 
@@ -148,14 +149,16 @@ int EntriesOf(const char* folder) {
 int SharedMappings() {
   std::FILE* const maps = std::fopen("/proc/self/maps", "r");
   int shared = 0;
-  for (char line[4096]; std::fgets(line, sizeof(line), maps) != nullptr;) shared += std::strstr(line, "memfd:") != nullptr;
+  for (char line[4096]; std::fgets(line, sizeof(line), maps) != nullptr;)
+    shared += std::strstr(line, "memfd:") != nullptr;
   std::fclose(maps);
   return shared;
 }
 
 }  // namespace
 
-Held::Held() : descriptors(EntriesOf("/proc/self/fd")), threads(EntriesOf("/proc/self/task")), mappings(SharedMappings()) {}
+Held::Held()
+    : descriptors(EntriesOf("/proc/self/fd")), threads(EntriesOf("/proc/self/task")), mappings(SharedMappings()) {}
 
 Held Held::WhenWithin(const Held& usual) {
   Held now;

@@ -1,5 +1,6 @@
-// What ranks do while calls of the C library fail (failing_calls.h): they make a communicator, split it, reduce, send and
-// receive, and end all of it. Whatever fails, each call returns in time, with an error that has a text or with right data.
+// What ranks do while calls of the C library fail (failing_calls.h): they make a communicator, split it, reduce, send
+// and receive, and end all of it. Whatever fails, each call returns in time, with an error that has a text or with
+// right data.
 //
 // Uses no memory of its own from malloc: the faults are for the library. What is wrong ends the process (Die).
 #pragma once

@@ -1,7 +1,7 @@
 // Every call that may fail for want of memory, mappings, descriptors or threads fails once, the k-th of its kind, for
 // k = 1, 2, ... until none is left, while two ranks go through all of faulty_round.h: as threads of a process, or as
-// processes of which one meets the fault; blocking or not. Afterwards nothing is left open, and the same processes do the
-// same again, without a fault this time.
+// processes of which one meets the fault; blocking or not. Afterwards nothing is left open, and the same processes do
+// the same again, without a fault this time.
 //
 // POSIX lets any of these calls fail at any time.
 #include <gtest/gtest.h>
@@ -114,10 +114,11 @@ class Experiment {
   bool EndedWell(pid_t pid, int process, Failing kind, long k) {
     int status = 0;
     waitpid(pid, &status, 0);
-    const std::string what = std::string(NameOf(kind)) + " number " + std::to_string(k) + ", process " + std::to_string(process);
+    const std::string what =
+        std::string(NameOf(kind)) + " number " + std::to_string(k) + ", process " + std::to_string(process);
     if (WIFSIGNALED(status))
-      ADD_FAILURE() << what << ": the process ended by signal " << WTERMSIG(status) << " (" << strsignal(WTERMSIG(status))
-                    << (WTERMSIG(status) == SIGALRM ? ", a call never returned)" : ")");
+      ADD_FAILURE() << what << ": the process ended by signal " << WTERMSIG(status) << " ("
+                    << strsignal(WTERMSIG(status)) << (WTERMSIG(status) == SIGALRM ? ", a call never returned)" : ")");
     else
       EXPECT_TRUE(shared_->report[process].whole && status == 0) << what << ": see the line above";
     return status == 0;
@@ -172,13 +173,14 @@ TEST_P(KthFailure, IsAnErrorAndTheLibraryWorksAfterwards) {
     fired = with.report().fired;
     faults += fired;
     EXPECT_TRUE(held.Within(usual)) << NameOf(kind) << " number " << k << ": " << held.descriptors << " descriptors, "
-                                    << held.threads << " threads, " << held.mappings << " shared mappings are left; usual are "
-                                    << usual.descriptors << ", " << usual.threads << ", " << usual.mappings;
+                                    << held.threads << " threads, " << held.mappings
+                                    << " shared mappings are left; usual are " << usual.descriptors << ", "
+                                    << usual.threads << ", " << usual.mappings;
   }
   std::printf("%s: %ld calls in a round, %ld made to fail\n", NameOfSetting(setting).c_str(), usual_calls, faults);
 }
 
-constexpr Failing kKinds[] = {Failing::kMmap,        Failing::kMemfd,    Failing::kSocket, Failing::kEpollCreate,
+constexpr Failing kKinds[] = {Failing::kMmap,     Failing::kMemfd,  Failing::kSocket, Failing::kEpollCreate,
                               Failing::kEpollCtl, Failing::kThread, Failing::kMalloc};
 
 std::vector<Setting> Settings() {

@@ -1,7 +1,7 @@
-/* Loads the library as Python does after `import torch`: into a process that is not linked with the C++ library, whose C++
- * library came with a dlopen and whose thread-locals are in use. glibc gives each thread-local of a library that is loaded
- * late a place of its own at first use; a library that reaches them as static ones (relocations of kind TPOFF) is refused
- * from then on: "cannot allocate memory in static TLS block". */
+/* Loads the library as Python does after `import torch`: into a process that is not linked with the C++ library, whose
+ * C++ library came with a dlopen and whose thread-locals are in use. glibc gives each thread-local of a library that is
+ * loaded late a place of its own at first use; a library that reaches them as static ones (relocations of kind TPOFF)
+ * is refused from then on: "cannot allocate memory in static TLS block". */
 #include <dlfcn.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -14,10 +14,12 @@ static int Fail(const char* what) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return Fail("usage: late_load LIBRARY");
-  if (dlsym(RTLD_DEFAULT, "__cxa_get_globals") != NULL) return Fail("the C++ library is here already, which proves nothing");
+  if (dlsym(RTLD_DEFAULT, "__cxa_get_globals") != NULL)
+    return Fail("the C++ library is here already, which proves nothing");
   void* const cxx = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL);
   if (cxx == NULL) return Fail("dlopen(libstdc++.so.6)");
-  /* What std::call_once uses. The address of a thread-local is that of the calling thread's, which exists from now on. */
+  /* What std::call_once uses. The address of a thread-local is that of the calling thread's, which exists from now on.
+   */
   void** const of_this_thread = dlsym(cxx, "_ZSt15__once_callable");
   if (of_this_thread == NULL) return Fail("libstdc++ has no thread-local __once_callable");
   *of_this_thread = NULL;

@@ -23,7 +23,8 @@ static int MixNames(const char* path) {
   ncclComm_t comms[2];
   if (ncclCommInitAll(comms, 2, NULL) != ncclSuccess) return Fail("ncclCommInitAll failed");
   int ranks = 0;
-  if (count(comms[1], &ranks) != ncclSuccess || ranks != 2) return Fail("libaxccl does not know libnccl's communicator");
+  if (count(comms[1], &ranks) != ncclSuccess || ranks != 2)
+    return Fail("libaxccl does not know libnccl's communicator");
   if (destroy(comms[0]) != ncclSuccess || pncclCommDestroy(comms[1]) != ncclSuccess) return Fail("destroying failed");
   if (ncclCommDestroy(comms[0]) != ncclInvalidArgument) return Fail("what libaxccl destroyed still lives in libnccl");
   if (strcmp(last(NULL), ncclGetLastError(NULL)) != 0) return Fail("there are two last errors");

@@ -7,7 +7,7 @@
 namespace axccl::test {
 
 struct SourceFile {
-  std::string path;                // from the repository root, "src/base/log.cc"
+  std::string path;  // from the repository root, "src/base/log.cc"
   std::vector<std::string> lines;
   // The lines with comments, literals and preprocessor directives blanked out: what is left is code.
   std::vector<std::string> code;

@@ -33,12 +33,12 @@ const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
     // The address and wait types of transport.h are the words in which a device shares memory.
     t["src/device"] = {"src/base", "transports/transport.h"};
     // The executor asks the chooser when it binds a call.
-    t["src/exec"] = {"src/base", "src/plan", "src/device", "src/tune", "transports/transport.h", "transports/cuda_ipc", "kernels"};
-    t["src/comm"] = {"src/base", "src/plan",  "src/algo", "src/verify", "src/cost",   "src/tune", "src/topo",
-                     "src/boot", "src/trace", "src/exec", "src/device", "transports"};
+    t["src/exec"] = {"src/base", "src/plan", "src/device", "src/tune", "transports/transport.h", "transports/cuda_ipc",
+                     "kernels"};
+    t["src/comm"] = {"src/base", "src/plan", "src/algo",  "src/verify", "src/cost",   "src/tune",
+                     "src/topo", "src/boot", "src/trace", "src/exec",   "src/device", "transports"};
     // Streams and ncclMemAlloc concern no communicator, so the API reaches the device and the heap itself.
-    t["src/api"] = {"include",   "src/base",   "src/plan",                "src/exec",
-                    "src/comm",  "src/device", "transports/shm/heap.h"};
+    t["src/api"] = {"include", "src/base", "src/plan", "src/exec", "src/comm", "src/device", "transports/shm/heap.h"};
     t["tools/axccl-info"] = {"include", "src/base", "src/topo"};
     t["tools/axccl-plan"] = {"src/base", "src/plan", "src/algo", "src/verify", "src/cost", "src/tune", "src/sim"};
     // The software GPU stands alone.
@@ -119,8 +119,8 @@ TEST(Structure, FunctionsStayReadable) {
   EXPECT_GT(found, 500u) << "the test finds no functions any more";
 }
 
-// Exceptions end in src/api/export.h's handlers. AXCCL_TWIN and AXCCL_CATCH do not compile without a try-block before them, so
-// it is enough that each entry point has one. A function-try-block needs a handler.
+// Exceptions end in src/api/export.h's handlers. AXCCL_TWIN and AXCCL_CATCH do not compile without a try-block before
+// them, so it is enough that each entry point has one. A function-try-block needs a handler.
 TEST(Structure, EntryPointsCatchWhatIsThrown) {
   int entries = 0;
   for (const SourceFile& file : ReadSources({"src/api"})) {
@@ -151,6 +151,18 @@ TEST(Structure, HeadersAreReadOnce) {
     const bool guarded = file.path.starts_with("include/") ||
                          std::find(file.lines.begin(), file.lines.end(), "#pragma once") != file.lines.end();
     EXPECT_TRUE(guarded) << file.path << " has no #pragma once";
+  }
+}
+
+// PTX in a raw string is as wide as it is.
+TEST(Structure, LinesAreShort) {
+  constexpr size_t kColumns = 120;
+  std::vector<std::string> folders = kLibrary;
+  for (const char* folder : {"include", "tests", "perf", "tools"}) folders.push_back(folder);
+  for (const SourceFile& file : ReadSources(folders)) {
+    if (file.path.starts_with("tools/softgpu/tests/")) continue;
+    for (size_t i = 0; i < file.lines.size(); ++i)
+      EXPECT_LE(file.lines[i].size(), kColumns) << file.path << ":" << i + 1;
   }
 }
 
@@ -217,25 +229,25 @@ TEST(FirstLine, IsWhatTheCompilerSeesFirst) {
 
 TEST(FindFunctions, TellsFunctionsFromOtherBraces) {
   const std::vector<Function> found = FindFunctions(Parse({
-      "namespace a {",                         // 1
-      "struct S : T {",                        // 2
-      "  int x{3};",                           // 3
-      "  S(int y) : x(y) {}",                  // 4: a function of 1 line
-      "  bool operator==(const S& o) const {", // 5: 3 lines
-      "    return x == o.x;",                  // 6
-      "  }",                                   // 7
-      "};",                                    // 8
-      "enum class E { kA, kB };",              // 9
-      "const int kTable[] = {F(1), F(2)};",    // 10
-      "void G(int a = 1,",                     // 11: 7 lines
-      "       int b = 2) {",                   // 12
-      "  if (a) {",                            // 13
-      "    H([&] { return b; });",             // 14
-      "  }",                                   // 15
-      "",                                      // 16
-      "}",                                     // 17
-      "TEST(A, B) { C(); }",                   // 18: 1 line
-      "}",                                     // 19
+      "namespace a {",                          // 1
+      "struct S : T {",                         // 2
+      "  int x{3};",                            // 3
+      "  S(int y) : x(y) {}",                   // 4: a function of 1 line
+      "  bool operator==(const S& o) const {",  // 5: 3 lines
+      "    return x == o.x;",                   // 6
+      "  }",                                    // 7
+      "};",                                     // 8
+      "enum class E { kA, kB };",               // 9
+      "const int kTable[] = {F(1), F(2)};",     // 10
+      "void G(int a = 1,",                      // 11: 7 lines
+      "       int b = 2) {",                    // 12
+      "  if (a) {",                             // 13
+      "    H([&] { return b; });",              // 14
+      "  }",                                    // 15
+      "",                                       // 16
+      "}",                                      // 17
+      "TEST(A, B) { C(); }",                    // 18: 1 line
+      "}",                                      // 19
   }));
   ASSERT_EQ(found.size(), 4u);
   EXPECT_EQ(found[0].first_line, 4);

@@ -65,8 +65,8 @@ std::vector<Entry> ReadTable(std::ifstream* file, uint64_t offset, uint64_t byte
   return entries;
 }
 
-// Thread-locals are static, which is fast, and what dlopen has left for static ones in a program is little (1664 bytes with
-// glibc, for all libraries together). Beyond that, Python and others cannot load the library.
+// Thread-locals are static, which is fast, and what dlopen has left for static ones in a program is little (1664 bytes
+// with glibc, for all libraries together). Beyond that, Python and others cannot load the library.
 TEST(Symbols, ThreadLocalsLeaveRoomForDlopen) {
   std::ifstream file(AXCCL_TEST_LIBRARY, std::ios::binary);
   const Elf64_Ehdr header = ReadTable<Elf64_Ehdr>(&file, 0, sizeof(Elf64_Ehdr))[0];
@@ -78,8 +78,8 @@ bool IsStaticThreadLocal(uint32_t machine, uint64_t type) {
   return (machine == EM_X86_64 && type == R_X86_64_TPOFF64) || (machine == EM_AARCH64 && type == R_AARCH64_TLS_TPREL);
 }
 
-// A static relocation to a thread-local of another library (libstdc++ has them for std::call_once) is refused by dlopen once
-// that library was loaded late and the thread-local is in use: always, after `import torch`.
+// A static relocation to a thread-local of another library (libstdc++ has them for std::call_once) is refused by dlopen
+// once that library was loaded late and the thread-local is in use: always, after `import torch`.
 TEST(Symbols, ThreadLocalsOfOthersAreNotStatic) {
   std::ifstream file(AXCCL_TEST_LIBRARY, std::ios::binary);
   const Elf64_Ehdr header = ReadTable<Elf64_Ehdr>(&file, 0, sizeof(Elf64_Ehdr))[0];

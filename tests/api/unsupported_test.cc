@@ -37,10 +37,10 @@ void ExpectNamed(const char* call) {
   EXPECT_EQ(std::string(ncclGetLastError(nullptr)).find(function + ": not served"), 0u) << ncclGetLastError(nullptr);
 }
 
-#define EXPECT_UNSUPPORTED(call)            \
-  do {                                      \
-    EXPECT_EQ(call, ncclInvalidUsage);      \
-    ExpectNamed(#call);                     \
+#define EXPECT_UNSUPPORTED(call)       \
+  do {                                 \
+    EXPECT_EQ(call, ncclInvalidUsage); \
+    ExpectNamed(#call);                \
   } while (0)
 
 TEST(Unsupported, Memory) {

@@ -31,8 +31,8 @@ void Nap() {
   nanosleep(&time, nullptr);
 }
 
-// Two ranks as threads. Rank 0 waits for rank 1, looking now and then for what may have become of it, and the k-th malloc of
-// these looks fails; then rank 1 makes the call, too.
+// Two ranks as threads. Rank 0 waits for rank 1, looking now and then for what may have become of it, and the k-th
+// malloc of these looks fails; then rank 1 makes the call, too.
 class Waiting {
  public:
   Waiting(bool in_split, long k) : in_split_(in_split), k_(k) {}
@@ -122,7 +122,8 @@ TEST(WaitingFailure, HarmsNoneButTheCall) {
       }
       int status = 0;
       waitpid(pid, &status, 0);
-      EXPECT_EQ(status, 0) << (in_split ? "split, " : "reduction, ") << "malloc number " << k << ": signal " << WTERMSIG(status);
+      EXPECT_EQ(status, 0) << (in_split ? "split, " : "reduction, ") << "malloc number " << k << ": signal "
+                           << WTERMSIG(status);
     }
   }
 }

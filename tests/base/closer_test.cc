@@ -39,9 +39,7 @@ TEST(Closer, WaitsForWhatIsAddedMeanwhile) {
   std::atomic<bool> inner{false};
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> seen = held;
-  Closer::Process().Add([&inner, held = std::move(held)] {
-    Closer::Process().Add([&inner] { inner = true; });
-  });
+  Closer::Process().Add([&inner, held = std::move(held)] { Closer::Process().Add([&inner] { inner = true; }); });
   ASSERT_TRUE(Closer::Process().Await(kLong));
   EXPECT_TRUE(inner);
   EXPECT_TRUE(seen.expired());

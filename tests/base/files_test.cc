@@ -51,7 +51,8 @@ TEST(FilesTest, NothingIsLeftBesideWhatCannotBeReplaced) {
   const Folder folder;
   ASSERT_EQ(mkdir(folder.Path("taken").c_str(), 0700), 0);
   std::ofstream(folder.Path("plain")) << "kept";
-  const Status taken = ReplaceFile(folder.Path("taken"), "text"), below = ReplaceFile(folder.Path("plain/file"), "text");
+  const Status taken = ReplaceFile(folder.Path("taken"), "text"),
+               below = ReplaceFile(folder.Path("plain/file"), "text");
   EXPECT_EQ(taken.code(), Code::kSystemError);
   EXPECT_NE(taken.message().find("rename("), std::string_view::npos) << taken.message();
   EXPECT_EQ(below.code(), Code::kSystemError);

@@ -44,7 +44,9 @@ TEST(Log, WhatUsersMustKnowGoesToStderrWhateverTheLevel) {
   testing::internal::CaptureStderr();
   Tell("mind the %s", "gap");
   const std::string line = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(Matches(line, "[^:. ]+:" + std::to_string(getpid()) + ":" + std::to_string(gettid()) + " AxCCL: mind the gap\n")) << line;
+  EXPECT_TRUE(
+      Matches(line, "[^:. ]+:" + std::to_string(getpid()) + ":" + std::to_string(gettid()) + " AxCCL: mind the gap\n"))
+      << line;
 }
 
 TEST(Log, LevelsIncludeTheLowerOnes) {
@@ -62,9 +64,9 @@ TEST(Log, SubsystemsSelectAndExclude) {
   const struct {
     const char* list;
     bool init, coll, p2p;
-  } cases[] = {{"", true, false, false},       {"COLL", false, true, false},    {"coll,P2P", false, true, true},
-               {"ALL", true, true, true},      {"^COLL", true, false, true},    {"^INIT,P2P", false, true, false},
-               {"^ALL", false, false, false},  {",COLL,,", false, true, false}};
+  } cases[] = {{"", true, false, false},      {"COLL", false, true, false},   {"coll,P2P", false, true, true},
+               {"ALL", true, true, true},     {"^COLL", true, false, true},   {"^INIT,P2P", false, true, false},
+               {"^ALL", false, false, false}, {",COLL,,", false, true, false}};
   for (const auto& c : cases) {
     Environment environment{{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", c.list}};
     EXPECT_EQ(Enabled(Level::kInfo, kInit), c.init) << c.list;

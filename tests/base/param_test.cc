@@ -117,23 +117,19 @@ TEST_P(BadValueTest, KeepsTheDefaultAndIsReportedOnce) {
       environment.CountLog({"NCCL WARN", bad.name, std::string("=") + bad.value + " (environment)", bad.accepted}), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Values, BadValueTest,
-                         testing::Values(BadValue{"AXCCL_DEVICE", "gpu", "auto|host|cuda"},
-                                         BadValue{"AXCCL_DEVICE", "hos", "auto|host|cuda"},
-                                         BadValue{"AXCCL_DEVICE", "auto|host", "auto|host|cuda"},
-                                         BadValue{"NCCL_COMM_BLOCKING", "2", "from 0 to 1"},
-                                         BadValue{"NCCL_COMM_BLOCKING", "yes", "from 0 to 1"},
-                                         BadValue{"NCCL_COMM_BLOCKING", "1x", "from 0 to 1"},
-                                         BadValue{"NCCL_MAX_CTAS", "0", "from 1 to 64"},
-                                         BadValue{"NCCL_MAX_CTAS", "99999999999999999999", "from 1 to 64"},
-                                         BadValue{"AXCCL_HEAP_BYTES", "-1", "K, M, G or T"},
-                                         BadValue{"AXCCL_HEAP_BYTES", "M", "K, M, G or T"},
-                                         BadValue{"AXCCL_HEAP_BYTES", "1MB", "K, M, G or T"},
-                                         BadValue{"AXCCL_HEAP_BYTES", "9000000000T", "K, M, G or T"},
-                                         BadValue{"AXCCL_TIMEOUT", "-0.5", "seconds"},
-                                         BadValue{"AXCCL_TIMEOUT", "nan", "seconds"},
-                                         BadValue{"AXCCL_TIMEOUT", "inf", "seconds"},
-                                         BadValue{"AXCCL_TIMEOUT", "5s", "seconds"}));
+INSTANTIATE_TEST_SUITE_P(
+    Values, BadValueTest,
+    testing::Values(
+        BadValue{"AXCCL_DEVICE", "gpu", "auto|host|cuda"}, BadValue{"AXCCL_DEVICE", "hos", "auto|host|cuda"},
+        BadValue{"AXCCL_DEVICE", "auto|host", "auto|host|cuda"}, BadValue{"NCCL_COMM_BLOCKING", "2", "from 0 to 1"},
+        BadValue{"NCCL_COMM_BLOCKING", "yes", "from 0 to 1"}, BadValue{"NCCL_COMM_BLOCKING", "1x", "from 0 to 1"},
+        BadValue{"NCCL_MAX_CTAS", "0", "from 1 to 64"},
+        BadValue{"NCCL_MAX_CTAS", "99999999999999999999", "from 1 to 64"},
+        BadValue{"AXCCL_HEAP_BYTES", "-1", "K, M, G or T"}, BadValue{"AXCCL_HEAP_BYTES", "M", "K, M, G or T"},
+        BadValue{"AXCCL_HEAP_BYTES", "1MB", "K, M, G or T"},
+        BadValue{"AXCCL_HEAP_BYTES", "9000000000T", "K, M, G or T"}, BadValue{"AXCCL_TIMEOUT", "-0.5", "seconds"},
+        BadValue{"AXCCL_TIMEOUT", "nan", "seconds"}, BadValue{"AXCCL_TIMEOUT", "inf", "seconds"},
+        BadValue{"AXCCL_TIMEOUT", "5s", "seconds"}));
 
 TEST(Param, BadValueInTheEnvironmentGivesWayToTheFile) {
   Environment environment{{"AXCCL_TIMEOUT", "soon"}};
@@ -143,9 +139,9 @@ TEST(Param, BadValueInTheEnvironmentGivesWayToTheFile) {
 }
 
 TEST(Param, BytesTakeBinarySuffixes) {
-  const std::pair<const char*, int64_t> cases[] = {{"1048576", 1 << 20}, {"64k", 64 << 10}, {"64K", 64 << 10},
-                                                   {"3M", 3 << 20},      {"5g", int64_t{5} << 30},
-                                                   {"1T", int64_t{1} << 40}};
+  const std::pair<const char*, int64_t> cases[] = {{"1048576", 1 << 20},     {"64k", 64 << 10},
+                                                   {"64K", 64 << 10},        {"3M", 3 << 20},
+                                                   {"5g", int64_t{5} << 30}, {"1T", int64_t{1} << 40}};
   for (const auto& [text, expected] : cases) {
     Environment environment{{"AXCCL_SCRATCH_BYTES", text}};
     EXPECT_EQ(GetInt("AXCCL_SCRATCH_BYTES"), expected) << text;

@@ -13,7 +13,8 @@ TEST(OpenError, NamesTheLimitThoughThereIsRoomByNow) {
   ASSERT_TRUE(CheckRoom(1, "a socket").ok());
   const Status error = OpenError(EMFILE, "a socket");
   EXPECT_EQ(error.code(), Code::kSystemError);
-  EXPECT_NE(error.message().find("a socket needs 1 file descriptor, but process "), std::string::npos) << error.message();
+  EXPECT_NE(error.message().find("a socket needs 1 file descriptor, but process "), std::string::npos)
+      << error.message();
   EXPECT_NE(error.message().find("ulimit -n"), std::string::npos) << error.message();
 }
 

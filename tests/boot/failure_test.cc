@@ -31,7 +31,8 @@ namespace {
 
 using harness::RankContext;
 
-#define EXPECT_SAYS(status, text) EXPECT_NE(std::string((status).message()).find(text), std::string::npos) << (status).message()
+#define EXPECT_SAYS(status, text) \
+  EXPECT_NE(std::string((status).message()).find(text), std::string::npos) << (status).message()
 
 std::chrono::milliseconds OneSecond() { return std::chrono::milliseconds(1000) * harness::TimeScale(); }
 
@@ -129,7 +130,7 @@ TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
   harness::RunRanks(harness::Threads(3), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     static std::atomic<bool> abort{false};
-    if (context.rank() == 2) {  // never joins
+    if (context.rank() == 2) {                                                  // never joins
       while (Hub::Get().value()->Count().value().meetings != 1) sched_yield();  // rank 0 is in
       context.Set(0, 1);
       const size_t all = Unpack(id).value().num_addresses + size_t{2};  // the listeners and both
@@ -140,7 +141,8 @@ TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
     }
     if (context.rank() == 1) context.Await(0);  // one that nobody knows yet can tell nobody that it gives up
     const service::Stop stop = [] { return abort.load(); };
-    const Status status = Session::Join(id, context.rank(), 3, Patient(), context.rank() == 0 ? stop : nullptr).status();
+    const Status status =
+        Session::Join(id, context.rank(), 3, Patient(), context.rank() == 0 ? stop : nullptr).status();
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
     EXPECT_SAYS(status, "aborted by the caller");
     if (context.rank() == 1) {

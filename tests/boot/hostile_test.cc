@@ -256,7 +256,8 @@ uint64_t ResidentBytes() {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Everything a stranger may try, by turns. What needs the secret (a replay has heard it used) has a use of it that is past.
+// Everything a stranger may try, by turns. What needs the secret (a replay has heard it used) has a use of it that is
+// past.
 class Besieger {
  public:
   explicit Besieger(const UniqueId& id) : id_(id), honest_(id) {
@@ -341,8 +342,9 @@ TEST(SiegeTest, EightRanksStartThroughTwoThousandSocketsAndEverythingStrangersSa
             const uint64_t grown = std::max(ResidentBytes(), resident) - resident;
             EXPECT_LT(grown, uint64_t{10} << 20);
             EXPECT_LE(Counts().guests, 64u + 2 * 8);
-            std::printf("             8 ranks joined in %.2f ms, under siege in %.2f ms, resident memory grew by %llu KiB\n",
-                        before_ms, ms, static_cast<unsigned long long>(grown >> 10));
+            std::printf(
+                "             8 ranks joined in %.2f ms, under siege in %.2f ms, resident memory grew by %llu KiB\n",
+                before_ms, ms, static_cast<unsigned long long>(grown >> 10));
           }
           context.Barrier(2);
           return;

@@ -107,8 +107,9 @@ TEST(InterfacesTest, NoMatchListsWhatThereIs) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     }
   }
-  EXPECT_NE(Selected("eth1", "AF_INET6").find("eth0 10.0.0.5 [2000::7] 10.0.0.6 (not asked for), eth1 10.1.0.5 (no global"),
-            std::string::npos);
+  EXPECT_NE(
+      Selected("eth1", "AF_INET6").find("eth0 10.0.0.5 [2000::7] 10.0.0.6 (not asked for), eth1 10.1.0.5 (no global"),
+      std::string::npos);
   EXPECT_NE(Selected("^lo,eth,ib").find("lo 127.0.0.1 [::1] (excluded)"), std::string::npos);
   EXPECT_NE(Selected("eth", "AF_UNIX").find("expected AF_INET or AF_INET6"), std::string::npos);
 }

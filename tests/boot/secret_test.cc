@@ -101,8 +101,8 @@ TEST(SecretTest, ShortOnesAreRefused) {
   });
 }
 
-// As ssh's of private keys (ssh(1), FILES: "These files ... should be readable by the user but not accessible by others. ssh
-// will simply ignore a private key file if it is accessible by others").
+// As ssh's of private keys (ssh(1), FILES: "These files ... should be readable by the user but not accessible by
+// others. ssh will simply ignore a private key file if it is accessible by others").
 TEST(SecretTest, FilesThatOthersMayReadAreRefused) {
   const Folder folder;
   InProcesses(1, {}, [&](RankContext&) {
@@ -135,8 +135,8 @@ TEST(SecretTest, FilesOfOthersThatAllMayReadAreSaidOnceOnStandardError) {
   });
 }
 
-// The id, which is sent in clear, depends on the secret: whoever listens may try texts. RFC 9106, and OWASP's Password Storage
-// Cheat Sheet for the least cost.
+// The id, which is sent in clear, depends on the secret: whoever listens may try texts. RFC 9106, and OWASP's Password
+// Storage Cheat Sheet for the least cost.
 TEST(SecretTest, TryingATextCostsAnArgon2) {
   InProcesses(1, {}, [](RankContext&) {
     const std::string text = "open sesame, please";
@@ -159,7 +159,8 @@ TEST(UserSecretTest, ProcessesThatBeginAtOnceShareOneThatNobodyElseCanRead) {
     ASSERT_TRUE(context.Barrier(1));
     const Result<UniqueId> id = IdFromText(kHere);
     ASSERT_TRUE(id.ok()) << id.status().message();
-    std::memcpy(context.board() + sizeof(UniqueId) * static_cast<size_t>(context.rank()), &id.value(), sizeof(UniqueId));
+    std::memcpy(context.board() + sizeof(UniqueId) * static_cast<size_t>(context.rank()), &id.value(),
+                sizeof(UniqueId));
     ASSERT_TRUE(context.Barrier(2));
     EXPECT_EQ(std::memcmp(context.board(), &id.value(), sizeof(UniqueId)), 0);
     if (context.rank() != 0) return;
@@ -189,7 +190,8 @@ TEST(UserSecretTest, IsNotTheSameOnTwoMachines) {
   });
 }
 
-// A file that somebody else put there, or can read, or that leads elsewhere, is no secret of this user's: another place serves.
+// A file that somebody else put there, or can read, or that leads elsewhere, is no secret of this user's: another place
+// serves.
 TEST(UserSecretTest, FilesThatAreNotThisUsersAloneAreNotTaken) {
   const Folder folder;
   const std::string text = std::string(64, 'a') + "\n";
@@ -199,7 +201,8 @@ TEST(UserSecretTest, FilesThatAreNotThisUsersAloneAreNotTaken) {
   using Spoil = std::pair<const char*, std::function<void()>>;
   std::vector<Spoil> spoils{
       {"others may read it", [&] { WriteFile(path, text, 0644); }},
-      {"a link", [&] {
+      {"a link",
+       [&] {
          WriteFile(folder.Path("elsewhere"), text, 0600);
          ASSERT_EQ(symlink(folder.Path("elsewhere").c_str(), path.c_str()), 0);
        }},
@@ -243,8 +246,8 @@ TEST(UserSecretTest, WithoutAHomeItIsInTmp) {
 
 // ---- other users ----
 
-// Rank 0 waits at a loopback address without secret. Another user of the machine who claims rank 1 is turned away, by his own
-// secret and by the one that all once shared, and gets nothing; then rank 1 comes, and all is well.
+// Rank 0 waits at a loopback address without secret. Another user of the machine who claims rank 1 is turned away, by
+// his own secret and by the one that all once shared, and gets nothing; then rank 1 comes, and all is well.
 TEST(UserSecretTest, AnotherUserCanNeitherJoinNorGetData) {
   if (!harness::MayActForOthers()) GTEST_SKIP() << "only root may act for other users, and not in every container";
   const Folder folder;

@@ -166,8 +166,8 @@ TEST(LoopTest, TakesNoSignalsOfTheApplication) {
   });
 }
 
-// POSIX lets a program close any descriptor of its own, and daemons close all. The thread that says to peers that the process
-// lives must outlive its own, and nobody may wait for what it does no more.
+// POSIX lets a program close any descriptor of its own, and daemons close all. The thread that says to peers that the
+// process lives must outlive its own, and nobody may wait for what it does no more.
 TEST(LoopTest, StaysWhenTheApplicationClosesItsDescriptors) {
   auto* const held = static_cast<pthread_mutex_t*>(
       mmap(nullptr, sizeof(pthread_mutex_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -183,12 +183,14 @@ TEST(LoopTest, StaysWhenTheApplicationClosesItsDescriptors) {
     if (!loop.ok() || !loop.value()->Run([&] { (void)pthread_mutex_lock(held); }).ok()) _exit(2);
     // The timer sees it that the descriptors are gone.
     std::promise<void> closed, looked;
-    if (!loop.value()->Run([&] {
-          loop.value()->CallAt(Clock::now(), [&] {
-            closed.get_future().wait();
-            looked.set_value();
-          });
-        }).ok())
+    if (!loop.value()
+             ->Run([&] {
+               loop.value()->CallAt(Clock::now(), [&] {
+                 closed.get_future().wait();
+                 looked.set_value();
+               });
+             })
+             .ok())
       _exit(3);
     closefrom(3);
     const int reused = open("/dev/null", O_WRONLY);  // gets a number of the library's

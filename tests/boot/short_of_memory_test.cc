@@ -1,5 +1,5 @@
-// A kernel that is short of memory for a moment: send(2) fails with ENOBUFS ("The output queue for a network interface was full")
-// or ENOMEM ("No memory available"), and nothing tells when it would not. That costs time, and no frame.
+// A kernel that is short of memory for a moment: send(2) fails with ENOBUFS ("The output queue for a network interface
+// was full") or ENOMEM ("No memory available"), and nothing tells when it would not. That costs time, and no frame.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>

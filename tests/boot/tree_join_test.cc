@@ -1,5 +1,6 @@
-// Rendezvous in a tree (src/boot/node.h), with one id and with several: who is connected to whom, and how everybody learns
-// of what goes wrong, wherever it does. The other tests of the rendezvous run a second time in trees, see CMakeLists.txt.
+// Rendezvous in a tree (src/boot/node.h), with one id and with several: who is connected to whom, and how everybody
+// learns of what goes wrong, wherever it does. The other tests of the rendezvous run a second time in trees, see
+// CMakeLists.txt.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -31,7 +32,8 @@ namespace {
 
 using harness::RankContext;
 
-#define EXPECT_SAYS(status, text) EXPECT_NE(std::string((status).message()).find(text), std::string_view::npos) << (status).message()
+#define EXPECT_SAYS(status, text) \
+  EXPECT_NE(std::string((status).message()).find(text), std::string_view::npos) << (status).message()
 
 constexpr int kRanks = 23;
 
@@ -143,7 +145,8 @@ bool IsLastOfGroup(int rank, int without, int roots) {
 }
 
 TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherIsToldToAll) {
-  // Who dies before it has come to its id is simply missing, and a deadline is waited for: a long one under a sanitizer.
+  // Who dies before it has come to its id is simply missing, and a deadline is waited for: a long one under a
+  // sanitizer.
   const int runs = harness::FullTests() ? 300 : harness::TimeScale() > 1 ? 3 : 6;
   harness::Random random(harness::Seed());
   for (int run = 0; run < runs; ++run) {
@@ -159,8 +162,8 @@ TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherIsToldToAll) {
             context.Set(0, 1);
             context.Die();
           }
-          // One rank of each group is in a hurry, and its hub says whom it has waited for in vain. The others hear of that,
-          // however long it takes; that one itself may not wait for it.
+          // One rank of each group is in a hurry, and its hub says whom it has waited for in vain. The others hear of
+          // that, however long it takes; that one itself may not wait for it.
           const bool hasty = IsLastOfGroup(context.rank(), victim, roots);
           const auto deadline = Clock::now() + std::chrono::milliseconds(hasty ? 1500 : 12000) * harness::TimeScale();
           Result<std::unique_ptr<Session>> session = Session::Join(ids, context.rank(), kRanks, deadline, nullptr);
@@ -172,8 +175,8 @@ TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherIsToldToAll) {
           EXPECT_TRUE(status.code() == Code::kRemoteError || status.code() == Code::kTimeout) << status.message();
           // Ranks that come to an id of the dead may find nobody there.
           const std::string text(status.message());
-          EXPECT_TRUE(text.find("rank " + std::to_string(victim) + (status.code() == Code::kTimeout ? " of" : " (pid")) !=
-                          std::string::npos ||
+          EXPECT_TRUE(text.find("rank " + std::to_string(victim) +
+                                (status.code() == Code::kTimeout ? " of" : " (pid")) != std::string::npos ||
                       text.find("the process") != std::string::npos ||
                       (hasty && text.find("deadline passed") != std::string::npos))
               << victim << ": " << text;
@@ -213,7 +216,8 @@ TEST(TreeFailureTest, ARankThatDoesNotContributeIsNamed) {
         harness::Processes(kRanks),
         [late](RankContext& context) {
           const std::vector<UniqueId> ids = ShareIds(context, 2);
-          const auto deadline = Clock::now() + std::chrono::milliseconds(context.rank() == 9 ? 600 : 20000) * harness::TimeScale();
+          const auto deadline =
+              Clock::now() + std::chrono::milliseconds(context.rank() == 9 ? 600 : 20000) * harness::TimeScale();
           Result<std::unique_ptr<Session>> session = Session::Join(ids, context.rank(), kRanks, deadline, nullptr);
           ASSERT_TRUE(session.ok()) << session.status().message();
           uint64_t mine = 0, all[kRanks];
@@ -310,9 +314,11 @@ TEST(TreeJoinTest, Times) {
               ASSERT_TRUE(context.Barrier());
             }
             if (context.rank() == 0) {
-              std::printf("             %3d processes, %s: best of 5 %.1f ms; the serving process used %.1f ms of its cores and "
-                          "holds %d connections\n",
-                          ranks, *tree_ranks == '2' ? "tree" : "star", best, cpu_ms, connections);
+              std::printf(
+                  "             %3d processes, %s: best of 5 %.1f ms; the serving process used %.1f ms of its cores "
+                  "and "
+                  "holds %d connections\n",
+                  ranks, *tree_ranks == '2' ? "tree" : "star", best, cpu_ms, connections);
             }
           },
           options);

@@ -80,8 +80,8 @@ TEST_P(AlgorithmTest, ForcedAndRight) {
   std::vector<Case> cases;
   for (const size_t count : {1, 5, 64, 1009, 12011}) {
     for (const Case& c : AllCases(layout.nranks(), {count}, Scramble(Seed(), count))) {
-      // Calls that do not have the algorithm take what they take unforced, and are tested so by the grid: here they only
-      // go by, small and in turns.
+      // Calls that do not have the algorithm take what they take unforced, and are tested so by the grid: here they
+      // only go by, small and in turns.
       const bool goes_by = c.type == ncclFloat32 && c.fold == Fold::kSum && (count == 64 || count == 12011);
       if (!forced.Has(c.call) && !goes_by) continue;
       const bool type = c.type == ncclFloat32 || c.type == ncclFloat16 || c.type == ncclInt64;
@@ -96,14 +96,12 @@ TEST_P(AlgorithmTest, ForcedAndRight) {
       layout, [&, forced = forced](RankContext& context) { RunForced(context, forced, cases); }, options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmTest,
-                         testing::Combine(testing::ValuesIn(AllForced()),
-                                          testing::Values(harness::Threads(2), harness::Threads(5),
-                                                          harness::Processes(3), harness::Processes(4),
-                                                          harness::Processes(8), harness::OneThread(7))),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + std::get<1>(info.param).Text();
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Algorithms, AlgorithmTest,
+    testing::Combine(testing::ValuesIn(AllForced()),
+                     testing::Values(harness::Threads(2), harness::Threads(5), harness::Processes(3),
+                                     harness::Processes(4), harness::Processes(8), harness::OneThread(7))),
+    [](const auto& info) { return std::string(std::get<0>(info.param).name) + std::get<1>(info.param).Text(); });
 
 const std::vector<Forced>& AllHierarchical() {
   static const std::vector<Forced> all = {
@@ -119,19 +117,20 @@ const std::vector<Forced>& AllHierarchical() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, AlgorithmTest,
-                         testing::Combine(testing::ValuesIn(AllHierarchical()),
-                                          testing::Values(harness::Processes(3), harness::Processes(4), Layout{2, 2, 1})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + std::get<1>(info.param).Text();
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Machines, AlgorithmTest,
+    testing::Combine(testing::ValuesIn(AllHierarchical()),
+                     testing::Values(harness::Processes(3), harness::Processes(4), Layout{2, 2, 1})),
+    [](const auto& info) { return std::string(std::get<0>(info.param).name) + std::get<1>(info.param).Text(); });
 
 TEST(Algorithm, UnknownNameFailsInitAndListsTheKnown) {
   RunOptions options;
   options.environment = {{"NCCL_ALGO", "quicksort"}};
   RunRanks(
       harness::Processes(2),
-      [](RankContext& context) { harness::ExpectNoInit(context, ncclInvalidArgument, {"quicksort", "ring"}); },
+      [](RankContext& context) {
+        harness::ExpectNoInit(context, ncclInvalidArgument, {"quicksort", "ring"});
+      },
       options);
 }
 

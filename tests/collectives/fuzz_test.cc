@@ -1,8 +1,9 @@
-// Random programs of NCCL's collectives under random settings: kinds, types, roots, counts, memory, in place or not, several
-// outstanding, ranks that dawdle, little scratch memory, several lanes, one algorithm only. Every element is checked.
+// Random programs of NCCL's collectives under random settings: kinds, types, roots, counts, memory, in place or not,
+// several outstanding, ranks that dawdle, little scratch memory, several lanes, one algorithm only. Every element is
+// checked.
 //
-// Each run has a seed of its own, which is printed with a failure: AXCCL_TEST_SEED=<printed> replays all of them. How many runs
-// there are is a matter of time (20 s, or 10 min with AXCCL_TEST_FULL=1), what they are is not.
+// Each run has a seed of its own, which is printed with a failure: AXCCL_TEST_SEED=<printed> replays all of them. How
+// many runs there are is a matter of time (20 s, or 10 min with AXCCL_TEST_FULL=1), what they are is not.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -41,7 +42,9 @@ Program MakeProgram(uint64_t seed) {
   Random random(seed);
   Program program{seed, {}, {}, "seed " + std::to_string(seed)};
   const int n = static_cast<int>(2 + random.Below(4));
-  program.layout = random.OneIn(3) ? harness::Threads(n) : random.OneIn(4) ? Layout{2, n / 2, 1} : harness::Processes(n);
+  program.layout = random.OneIn(3)   ? harness::Threads(n)
+                   : random.OneIn(4) ? Layout{2, n / 2, 1}
+                                     : harness::Processes(n);
 #if defined(__SANITIZE_THREAD__)  // it sees no order between two threads that comes from another process
   if (program.layout.processes > 1) program.layout = harness::Processes(program.layout.nranks());
 #endif
@@ -54,7 +57,8 @@ Program MakeProgram(uint64_t seed) {
   if (random.OneIn(3)) set("NCCL_MIN_CTAS", random.OneIn(2) ? "3" : "4");
   if (random.OneIn(4)) set("AXCCL_CMA", "0");
   if (random.OneIn(3))
-    set("NCCL_ALGO", random.Pick(std::vector<const char*>{"ring", "tree", "rhd", "bruck", "pairwise", "direct", "oneshot"}));
+    set("NCCL_ALGO",
+        random.Pick(std::vector<const char*>{"ring", "tree", "rhd", "bruck", "pairwise", "direct", "oneshot"}));
   program.options.deadline = std::chrono::seconds(60);
   return program;
 }
@@ -100,7 +104,8 @@ TEST(Fuzz, RandomProgramsUnderRandomSettings) {
   for (; runs == 0 || (NowNs() < end && !HasFailure()); ++runs) {
     const Program program = MakeProgram(Scramble(Seed(), 77, static_cast<uint64_t>(runs)));
     SCOPED_TRACE("run " + std::to_string(runs) + ": " + program.text);
-    harness::RunRanks(program.layout, [&](RankContext& context) { RunProgram(context, program.seed); }, program.options);
+    harness::RunRanks(
+        program.layout, [&](RankContext& context) { RunProgram(context, program.seed); }, program.options);
   }
   std::printf("%d programs of 120 calls\n", runs);
 }

@@ -18,8 +18,8 @@ using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
 
-// What an element's type makes of it does not depend on the number of ranks: with more than 16 of them each call, fold and
-// count has one of three types, in turn.
+// What an element's type makes of it does not depend on the number of ranks: with more than 16 of them each call, fold
+// and count has one of three types, in turn.
 bool IsTurnOf(const Case& c) {
   const int type = c.type == ncclFloat32 ? 0 : c.type == ncclInt8 ? 1 : 2;
   const int count = c.count == 1 ? 0 : c.count == 65 ? 1 : 2;

@@ -48,8 +48,8 @@ void RunPermutes(RankContext& context, uint64_t seed) {
     for (int m = 0; m < clique.size(); ++m)
       parts.push_back(std::make_unique<PermutePart>(c, clique.rank(m), &arenas[static_cast<size_t>(m)]));
     if (clique.size() > 1) {
-    ASSERT_OK(ncclGroupStart());
-  }
+      ASSERT_OK(ncclGroupStart());
+    }
     for (size_t m = 0; m < parts.size(); ++m) {
       const int member = static_cast<int>(m);
       EXPECT_OK(parts[m]->Launch(on_default ? axcclDefaultChannel(clique.comm(member)) : created[m],

@@ -93,16 +93,16 @@ TEST_P(SendRecvTest, RingOfEverySize) {
     ASSERT_TRUE(clique.Init(context));
     Mailbag bag(Seed(), (size_t{40} << 20) * static_cast<size_t>(clique.size()));
     const int n = context.nranks();
-    for (size_t bytes : {0, 1, 3, 8, 63, 64, 65, 255, 1024, 4095, 8192, 16385, 65536, 131071, 1 << 18, (1 << 20) + 1,
-                         8 << 20}) {
+    for (size_t bytes :
+         {0, 1, 3, 8, 63, 64, 65, 255, 1024, 4095, 8192, 16385, 65536, 131071, 1 << 18, (1 << 20) + 1, 8 << 20}) {
       ASSERT_TRUE(context.Step("ring of %zu bytes", bytes));
       ASSERT_OK(ncclGroupStart());
       for (int i = 0; i < clique.size(); ++i) {
         const int r = clique.rank(i);
         const int next = (r + 1) % n;
         const int previous = (r + n - 1) % n;
-        ASSERT_OK(ncclSend(bag.AddSend(r, next, 0, bytes), bytes, ncclUint8, next, clique.comm(i),
-                           Cuda(clique.stream(i))));
+        ASSERT_OK(
+            ncclSend(bag.AddSend(r, next, 0, bytes), bytes, ncclUint8, next, clique.comm(i), Cuda(clique.stream(i))));
         ASSERT_OK(ncclRecv(bag.AddRecv(previous, r, 0, bytes), bytes, ncclUint8, previous, clique.comm(i),
                            Cuda(clique.stream(i))));
       }
@@ -178,11 +178,11 @@ TEST_P(SendRecvTest, UngroupedPairsAreFirstInFirstOut) {
       const size_t bytes = random.Below(size_t{1} << random.Below(17));
       const bool forward = (r % 2 == 0) == random.OneIn(2);
       if (forward) {
-        ASSERT_OK(ncclSend(bag.AddSend(r, peer, k, bytes), bytes, ncclUint8, peer, clique.comm(),
-                           Cuda(clique.stream())));
+        ASSERT_OK(
+            ncclSend(bag.AddSend(r, peer, k, bytes), bytes, ncclUint8, peer, clique.comm(), Cuda(clique.stream())));
       } else {
-        ASSERT_OK(ncclRecv(bag.AddRecv(peer, r, k, bytes), bytes, ncclUint8, peer, clique.comm(),
-                           Cuda(clique.stream())));
+        ASSERT_OK(
+            ncclRecv(bag.AddRecv(peer, r, k, bytes), bytes, ncclUint8, peer, clique.comm(), Cuda(clique.stream())));
       }
     }
     ASSERT_TRUE(clique.Synchronize());
@@ -235,10 +235,9 @@ TEST_P(SendRecvTest, MixedWithCollectivesInOneGroup) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, SendRecvTest,
-                         testing::Values(harness::Threads(2), harness::Threads(4),
-                                         harness::Processes(1), harness::Processes(2), harness::Processes(3),
-                                         harness::Processes(6), harness::OneThread(2), harness::OneThread(4),
-                                         Layout{2, 2, 1}),
+                         testing::Values(harness::Threads(2), harness::Threads(4), harness::Processes(1),
+                                         harness::Processes(2), harness::Processes(3), harness::Processes(6),
+                                         harness::OneThread(2), harness::OneThread(4), Layout{2, 2, 1}),
                          [](const auto& info) { return info.param.Text(); });
 
 TEST(SendRecv, OneDirectionAtATimeFloods) {

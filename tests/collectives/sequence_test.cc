@@ -185,8 +185,8 @@ TEST(RepeatedRuns, SameInputsGiveTheSameBits) {
     for (float& value : in) value = static_cast<float>(random.Next() % 1000003) * 1e-4f;
     for (int round = 0; round < 30; ++round) {
       std::vector<float>& out = round == 0 ? first : again;
-      ASSERT_OK(ncclAllReduce(in.data(), out.data(), kCount, ncclFloat32, ncclSum, clique.comm(),
-                              Cuda(clique.stream())));
+      ASSERT_OK(
+          ncclAllReduce(in.data(), out.data(), kCount, ncclFloat32, ncclSum, clique.comm(), Cuda(clique.stream())));
       ASSERT_TRUE(clique.Synchronize());
       if (round > 0) {
         ASSERT_EQ(std::memcmp(first.data(), again.data(), kCount * sizeof(float)), 0) << round;

@@ -102,14 +102,16 @@ TEST(Uneven, WrongExtentsAreNamed) {
             "axcclReduceScatterV: input has size 5 along dimension 0, its pieces take 6");
     refused(axcclAllGatherV(1, three, square, 0, sum5, channel, nullptr, stream), "output has 2 dimensions");
     refused(axcclAllGatherV(1, three, five, 1, sum5, channel, nullptr, stream), "dim is 1, but input has 1 dimensions");
-    refused(axcclAllGatherV(1, scalar, scalar, 0, sum5, channel, nullptr, stream), "dim is 0, but input has no dimensions");
+    refused(axcclAllGatherV(1, scalar, scalar, 0, sum5, channel, nullptr, stream),
+            "dim is 0, but input has no dimensions");
     refused(axcclAllToAllV(1, five, three, 0, sum5, nullptr, channel, nullptr, stream),
             "argument receive_extents is NULL");
     refused(axcclAllToAllV(1, five, five, 0, sum5, sum5, channel, nullptr, stream), "no form in place");
     refused(axcclRaggedAllToAll(1, five, three, 0, sum5, sum5, nullptr, sum5, channel, nullptr, stream),
             "axcclRaggedAllToAll: an array that is read when the call starts is NULL");
     refused(axcclBroadcastFrom(1, five, three, nullptr, channel, nullptr, stream), "axcclBroadcastFrom: an array");
-    refused(axcclBroadcastFrom(0, five, five, nullptr, channel, nullptr, stream), "axcclBroadcastFrom: argument count is 0");
+    refused(axcclBroadcastFrom(0, five, five, nullptr, channel, nullptr, stream),
+            "axcclBroadcastFrom: argument count is 0");
     EXPECT_EQ(memory, Values(64, 7));
     ASSERT_TRUE(clique.Synchronize());
   });

@@ -44,7 +44,8 @@ void RunCases(RankContext& context, uint64_t seed, int cases) {
       parts.push_back(std::make_unique<UnevenPart>(c, clique.rank(m), &arenas[static_cast<size_t>(m)]));
     ASSERT_OK(ncclGroupStart());
     for (int m = 0; m < clique.size(); ++m)
-      EXPECT_OK(parts[static_cast<size_t>(m)]->Launch(axcclDefaultChannel(clique.comm(m)), Cuda(clique.stream(m)))) << c.Text();
+      EXPECT_OK(parts[static_cast<size_t>(m)]->Launch(axcclDefaultChannel(clique.comm(m)), Cuda(clique.stream(m))))
+          << c.Text();
     ASSERT_OK(ncclGroupEnd()) << c.Text();
     ASSERT_TRUE(clique.Synchronize()) << c.Text();
     for (const auto& part : parts) part->Check();

@@ -97,8 +97,8 @@ Element Encode(ncclDataType_t type, const Number& value) {
 std::vector<ncclRedOp_t> OperatorsOf(ncclDataType_t type) {
   if (harness::IsComplexType(type)) return {ncclSum, ncclProd, ncclAvg};
   if (harness::IsFloatType(type)) return {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
-  std::vector<ncclRedOp_t> all = {ncclSum,  ncclProd, ncclMax,         ncclMin,       axcclAnd,
-                                  axcclOr,  axcclXor, axcclLogicalAnd, axcclLogicalOr};
+  std::vector<ncclRedOp_t> all = {ncclSum, ncclProd, ncclMax,         ncclMin,       axcclAnd,
+                                  axcclOr, axcclXor, axcclLogicalAnd, axcclLogicalOr};
   if (type != axcclBool) all.push_back(ncclAvg);
   return all;
 }
@@ -116,15 +116,24 @@ uint64_t InputHash(const ViewCase& c, int rank, const Sizes& index) {
 // Of two integers, the first one or the result of others.
 int64_t Combined(ncclRedOp_t fold, int64_t a, int64_t b) {
   switch (static_cast<unsigned>(fold)) {
-    case ncclProd: return a * b;
-    case ncclMax: return std::max(a, b);
-    case ncclMin: return std::min(a, b);
-    case axcclAnd: return a & b;
-    case axcclOr: return a | b;
-    case axcclXor: return a ^ b;
-    case axcclLogicalAnd: return a != 0 && b != 0;
-    case axcclLogicalOr: return a != 0 || b != 0;
-    default: return a + b;
+    case ncclProd:
+      return a * b;
+    case ncclMax:
+      return std::max(a, b);
+    case ncclMin:
+      return std::min(a, b);
+    case axcclAnd:
+      return a & b;
+    case axcclOr:
+      return a | b;
+    case axcclXor:
+      return a ^ b;
+    case axcclLogicalAnd:
+      return a != 0 && b != 0;
+    case axcclLogicalOr:
+      return a != 0 || b != 0;
+    default:
+      return a + b;
   }
 }
 
@@ -153,7 +162,9 @@ bool ViewCase::Reduces() const {
 bool ViewCase::HasInput(int rank) const { return (op != ViewOp::kScatter && op != ViewOp::kBroadcast) || rank == root; }
 // Of a reduction's ranks other than the root, some want their zeros.
 bool ViewCase::HasOutput(int rank) const {
-  if (op == ViewOp::kReduce && Scramble(static_cast<uint64_t>(root * 5 + fold), 0x2e05, static_cast<uint64_t>(rank)) % 2 == 0) return true;
+  if (op == ViewOp::kReduce &&
+      Scramble(static_cast<uint64_t>(root * 5 + fold), 0x2e05, static_cast<uint64_t>(rank)) % 2 == 0)
+    return true;
   return (op != ViewOp::kGather && op != ViewOp::kReduce) || rank == root;
 }
 Sizes ViewCase::InputSizes() const { return Times(block, split, nranks); }

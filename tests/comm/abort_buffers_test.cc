@@ -1,9 +1,9 @@
 // Whose a buffer is after ncclCommAbort, and after a call that has failed: the application's, and nobody else's.
 //
-// NCCL says that ncclCommAbort frees what the communicator has and that its memory may then be freed; a library that goes on
-// writing there corrupts whatever the application does next, silently. So here the buffers are filled with a canary as soon
-// as the call is over, and every byte is looked at when all peers have ended, however late they go on: they are stopped
-// (SIGSTOP) in the middle of a step.
+// NCCL says that ncclCommAbort frees what the communicator has and that its memory may then be freed; a library that
+// goes on writing there corrupts whatever the application does next, silently. So here the buffers are filled with a
+// canary as soon as the call is over, and every byte is looked at when all peers have ended, however late they go on:
+// they are stopped (SIGSTOP) in the middle of a step.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -93,22 +93,31 @@ class Buffers {
 };
 
 enum class Op { kAllReduce, kAllGather, kBroadcast, kReduce, kReduceScatter, kAllToAll, kGather, kScatter, kSendRecv };
-constexpr std::array kOps = {Op::kAllReduce, Op::kAllGather, Op::kBroadcast, Op::kReduce, Op::kReduceScatter,
+constexpr std::array kOps = {Op::kAllReduce, Op::kAllGather, Op::kBroadcast, Op::kReduce,  Op::kReduceScatter,
                              Op::kAllToAll,  Op::kGather,    Op::kScatter,   Op::kSendRecv};
 
 // Rank 0 is the root, and sends to all others.
 ncclResult_t Start(Op op, const Buffers& b, ncclComm_t comm, int rank, int ranks, cudaStream_t stream) {
   const size_t n = b.block();
   switch (op) {
-    case Op::kAllReduce: return ncclAllReduce(b.in(), b.out(), n, ncclUint8, ncclMax, comm, stream);
-    case Op::kAllGather: return ncclAllGather(b.in(), b.out(), n, ncclUint8, comm, stream);
-    case Op::kBroadcast: return ncclBroadcast(b.in(), b.out(), n, ncclUint8, 0, comm, stream);
-    case Op::kReduce: return ncclReduce(b.in(), b.out(), n, ncclUint8, ncclMax, 0, comm, stream);
-    case Op::kReduceScatter: return ncclReduceScatter(b.in(), b.out(), n, ncclUint8, ncclMax, comm, stream);
-    case Op::kAllToAll: return ncclAlltoAll(b.in(), b.out(), n, ncclUint8, comm, stream);
-    case Op::kGather: return ncclGather(b.in(), b.out(), n, ncclUint8, 0, comm, stream);
-    case Op::kScatter: return ncclScatter(b.in(), b.out(), n, ncclUint8, 0, comm, stream);
-    case Op::kSendRecv: break;
+    case Op::kAllReduce:
+      return ncclAllReduce(b.in(), b.out(), n, ncclUint8, ncclMax, comm, stream);
+    case Op::kAllGather:
+      return ncclAllGather(b.in(), b.out(), n, ncclUint8, comm, stream);
+    case Op::kBroadcast:
+      return ncclBroadcast(b.in(), b.out(), n, ncclUint8, 0, comm, stream);
+    case Op::kReduce:
+      return ncclReduce(b.in(), b.out(), n, ncclUint8, ncclMax, 0, comm, stream);
+    case Op::kReduceScatter:
+      return ncclReduceScatter(b.in(), b.out(), n, ncclUint8, ncclMax, comm, stream);
+    case Op::kAllToAll:
+      return ncclAlltoAll(b.in(), b.out(), n, ncclUint8, comm, stream);
+    case Op::kGather:
+      return ncclGather(b.in(), b.out(), n, ncclUint8, 0, comm, stream);
+    case Op::kScatter:
+      return ncclScatter(b.in(), b.out(), n, ncclUint8, 0, comm, stream);
+    case Op::kSendRecv:
+      break;
   }
   ncclResult_t result = ncclGroupStart();
   for (int peer = 1; peer < ranks && result == ncclSuccess; ++peer) {
@@ -119,17 +128,24 @@ ncclResult_t Start(Op op, const Buffers& b, ncclComm_t comm, int rank, int ranks
   return result == ncclSuccess ? end : result;
 }
 
-// What a call that has ended well has left in block `block` of the output, where inputs are of the rank's number + 1; 0: nothing.
+// What a call that has ended well has left in block `block` of the output, where inputs are of the rank's number + 1;
+// 0: nothing.
 unsigned char Wanted(Op op, int block, int rank, int ranks) {
   switch (op) {
     case Op::kAllReduce:
-    case Op::kReduceScatter: return static_cast<unsigned char>(block == 0 ? ranks : 0);
-    case Op::kReduce: return static_cast<unsigned char>(block == 0 && rank == 0 ? ranks : 0);
+    case Op::kReduceScatter:
+      return static_cast<unsigned char>(block == 0 ? ranks : 0);
+    case Op::kReduce:
+      return static_cast<unsigned char>(block == 0 && rank == 0 ? ranks : 0);
     case Op::kBroadcast:
-    case Op::kScatter: return block == 0 ? 1 : 0;
-    case Op::kSendRecv: return block == 0 && rank != 0 ? 1 : 0;
-    case Op::kGather: return static_cast<unsigned char>(rank == 0 ? block + 1 : 0);
-    default: return static_cast<unsigned char>(block + 1);
+    case Op::kScatter:
+      return block == 0 ? 1 : 0;
+    case Op::kSendRecv:
+      return block == 0 && rank != 0 ? 1 : 0;
+    case Op::kGather:
+      return static_cast<unsigned char>(rank == 0 ? block + 1 : 0);
+    default:
+      return static_cast<unsigned char>(block + 1);
   }
 }
 
@@ -138,7 +154,8 @@ void ExpectRight(Op op, const Buffers& b, int rank, int ranks) {
     const unsigned char* p = b.out() + static_cast<size_t>(block) * b.block();
     const unsigned char wanted = Wanted(op, block, rank, ranks);
     ASSERT_TRUE(p[0] == wanted && std::memcmp(p, p + 1, b.block() - 1) == 0)
-        << "operation " << static_cast<int>(op) << ", rank " << rank << ", block " << block << " is not all " << +wanted;
+        << "operation " << static_cast<int>(op) << ", rank " << rank << ", block " << block << " is not all "
+        << +wanted;
   }
 }
 
@@ -248,14 +265,15 @@ void RunTrials(const std::vector<Trial>& trials) {
   RunRanks(Processes(3), body, options);
 }
 
-// A rank that is stopped in the middle of a step, for longer than anybody waits, goes on when the others have given up and use
-// their memory for something else.
+// A rank that is stopped in the middle of a step, for longer than anybody waits, goes on when the others have given up
+// and use their memory for something else.
 TEST(BuffersOfAFailedCall, AreNotTouchedByARankThatWasStopped) {
   Random random(Scramble(Seed(), 1));
   std::vector<Trial> trials;
   for (int round = 0; round < (FullTests() ? 20 : 1); ++round) {
     for (const Op op : kOps) {
-      for (const bool heap : {true, false}) trials.push_back({op, heap, true, false, 300'000 + random.Below(6'000'000)});
+      for (const bool heap : {true, false})
+        trials.push_back({op, heap, true, false, 300'000 + random.Below(6'000'000)});
     }
   }
   RunTrials(trials);
@@ -329,7 +347,8 @@ class TwoDevices {
   float data[3] = {1, 2, 3};
 };
 
-// Calls of a group that share a stream are driven together, in the queue of one of their devices, whoever's ranks they are of.
+// Calls of a group that share a stream are driven together, in the queue of one of their devices, whoever's ranks they
+// are of.
 TEST(BuffersOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
   RunRanks(Processes(1), [](RankContext&) {
     for (const bool shared : {false, true}) {
@@ -353,7 +372,8 @@ TEST(BuffersOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
       while (!two.slow[1].in) std::this_thread::yield();
       aborting = true;
       EXPECT_OK(ncclCommAbort(two.comms[1]));
-      EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still under way, " << (shared ? "in a group" : "alone");
+      EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still under way, "
+                                   << (shared ? "in a group" : "alone");
       second.join();
       EXPECT_OK(ncclCommAbort(two.comms[0]));
       first.join();
@@ -422,7 +442,8 @@ class TwoProcesses {
   }
   size_t Changed() const {
     const auto* const bytes = reinterpret_cast<const unsigned char*>(out_);
-    return static_cast<size_t>(std::count_if(bytes, bytes + kFloats * sizeof(float), [](unsigned char b) { return b != kCanary; }));
+    return static_cast<size_t>(
+        std::count_if(bytes, bytes + kFloats * sizeof(float), [](unsigned char b) { return b != kCanary; }));
   }
   // Rank 1's part, from its call to the end of all it does with it.
   void Follow(size_t count) {
@@ -459,8 +480,8 @@ RunOptions WritingIntoOthers() {
   return options;
 }
 
-// Rank 1 is in the middle of its step when rank 0 aborts, and ends it a while afterwards, or long after rank 0 has its buffers
-// back.
+// Rank 1 is in the middle of its step when rank 0 aborts, and ends it a while afterwards, or long after rank 0 has its
+// buffers back.
 TEST(BuffersOfAFailedCall, AreNotWrittenByTheStepOfAnotherProcess) {
   for (const int cell : {kAborting, kGoOn}) {
     const auto body = [cell](RankContext& context) {
@@ -490,8 +511,8 @@ TEST(BuffersOfAFailedCall, AreNotWrittenByTheStepOfAnotherProcess) {
   }
 }
 
-// What is taken back is pages. A call of another communicator, under way at the same time, whose output ends in one of them may
-// have a part of it written where nobody reads it, and must not pass for done.
+// What is taken back is pages. A call of another communicator, under way at the same time, whose output ends in one of
+// them may have a part of it written where nobody reads it, and must not pass for done.
 TEST(BuffersOfAFailedCall, WhatSharesAPageWithThemIsNotLostInSilence) {
   for (const bool shared : {false, true}) {
     const auto body = [shared](RankContext& context) {
@@ -502,8 +523,8 @@ TEST(BuffersOfAFailedCall, WhatSharesAPageWithThemIsNotLostInSilence) {
       // A hundred pages less one float, and what follows or the next page.
       const size_t first = 100 * 1024 - 1, second = shared ? first : first + 1;
       const auto reduce_rest = [&] {
-        EXPECT_OK(ncclAllReduce(two.in() + second, two.out() + second, kFloats - second, ncclFloat32, ncclSum, other.comm(),
-                                Cuda(other.stream())));
+        EXPECT_OK(ncclAllReduce(two.in() + second, two.out() + second, kFloats - second, ncclFloat32, ncclSum,
+                                other.comm(), Cuda(other.stream())));
       };
       if (context.rank() == 0) {
         reduce_rest();  // goes on when rank 1 does so, too
@@ -519,7 +540,8 @@ TEST(BuffersOfAFailedCall, WhatSharesAPageWithThemIsNotLostInSilence) {
           harness::ExpectLastErrorHas({"a page of the output", "different pages of 4 KiB"});
         } else {
           EXPECT_OK(axcclStreamSynchronize(other.stream()));
-          EXPECT_EQ(std::count(two.out() + second, two.out() + kFloats, 3.0f), static_cast<ptrdiff_t>(kFloats - second));
+          EXPECT_EQ(std::count(two.out() + second, two.out() + kFloats, 3.0f),
+                    static_cast<ptrdiff_t>(kFloats - second));
         }
       } else {
         std::thread following([&] { two.Follow(first); });

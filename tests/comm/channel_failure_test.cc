@@ -148,7 +148,8 @@ TEST_P(ChannelFailureTest, ARankThatDestroysItUnusedIsTold) {
 }
 
 // Rank 1 destroys the channel. The next call on it fails on ranks 0 and 2, with that text.
-void ExpectDestroyedByOne(RankContext& context, Clique* clique, axcclChannel_t channel, Gather* gather, const char* text) {
+void ExpectDestroyedByOne(RankContext& context, Clique* clique, axcclChannel_t channel, Gather* gather,
+                          const char* text) {
   if (context.rank() == 1) {
     EXPECT_OK(axcclChannelDestroy(channel));
   }
@@ -169,7 +170,8 @@ TEST_P(ChannelFailureTest, ARankThatHasDestroyedItUnusedIsTold) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     Gather gather(3, 10, context.rank());
-    ExpectDestroyedByOne(context, &clique, MakeChannel(clique.comm(), 3, {}, 8), &gather, "rank 1, which has destroyed channel 8");
+    ExpectDestroyedByOne(context, &clique, MakeChannel(clique.comm(), 3, {}, 8), &gather,
+                         "rank 1, which has destroyed channel 8");
   });
 }
 

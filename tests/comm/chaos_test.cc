@@ -1,8 +1,8 @@
-// Processes killed at random moments, and random calls that differ: no survivor hangs, crashes, or takes wrong data for right; all
-// are told in time; and the survivors go on.
+// Processes killed at random moments, and random calls that differ: no survivor hangs, crashes, or takes wrong data for
+// right; all are told in time; and the survivors go on.
 //
-// Every trial has a seed of its own, printed with a failure; AXCCL_TEST_SEED=<printed> replays all of them. AXCCL_TEST_FULL=1 makes
-// 1,500 kills and 300 mismatches of the few that are made otherwise.
+// Every trial has a seed of its own, printed with a failure; AXCCL_TEST_SEED=<printed> replays all of them.
+// AXCCL_TEST_FULL=1 makes 1,500 kills and 300 mismatches of the few that are made otherwise.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,8 +43,8 @@ using harness::Seed;
 constexpr int kDeathCell = 60;
 constexpr int kInitCell = 0;  // + rank: 1 + the result of its initialisation
 
-constexpr std::array kCalls = {Call::kAllReduce, Call::kReduce, Call::kReduceScatter, Call::kBroadcast, Call::kAllGather,
-                               Call::kAllToAll, Call::kGather, Call::kScatter};
+constexpr std::array kCalls = {Call::kAllReduce, Call::kReduce,   Call::kReduceScatter, Call::kBroadcast,
+                               Call::kAllGather, Call::kAllToAll, Call::kGather,        Call::kScatter};
 
 // Memory of a rank's operands, as ncclMemAlloc or malloc gives it.
 class Memory {
@@ -78,7 +78,8 @@ ncclResult_t RunCase(const Case& c, int n, int rank, bool mapped, ncclComm_t com
   const Memory send(harness::SendElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
   const Memory recv(harness::RecvElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
   harness::FillSend(c, n, rank, send.get());
-  const ncclResult_t called = harness::Launch(c, send.get(), recv.get(), harness::BuiltinOp(c.fold), comm, Cuda(stream));
+  const ncclResult_t called =
+      harness::Launch(c, send.get(), recv.get(), harness::BuiltinOp(c.fold), comm, Cuda(stream));
   const ncclResult_t ended = axcclStreamSynchronize(stream);
   if (called != ncclSuccess || ended != ncclSuccess) return called != ncclSuccess ? called : ended;
   EXPECT_EQ(harness::CheckRecv(c, n, rank, recv.get()), "") << c.Text();
@@ -99,7 +100,9 @@ struct Kill {
   RunOptions options;
   std::string text;
 
-  bool Dies(int rank) const { return std::find(victims.begin(), victims.end(), rank / layout.threads) != victims.end(); }
+  bool Dies(int rank) const {
+    return std::find(victims.begin(), victims.end(), rank / layout.threads) != victims.end();
+  }
 };
 
 Kill MakeKill(uint64_t seed) {
@@ -161,7 +164,8 @@ void Survive(RankContext& context, const Kill& kill, const ncclUniqueId& id) {
   const ncclResult_t init = ncclCommInitRank(&comm, n, id, rank);
   context.Set(kInitCell + rank, 1 + static_cast<uint64_t>(init));
   if (init != ncclSuccess) {
-    EXPECT_TRUE(init == ncclRemoteError || (init == ncclTimeout && kill.phase == Phase::kInit)) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(init == ncclRemoteError || (init == ncclTimeout && kill.phase == Phase::kInit))
+        << ncclGetLastError(nullptr);
     EXPECT_LT(NowNs(), context.Await(kDeathCell) + AllowedNs(3000));
     EXPECT_OK(ncclCommAbort(comm));
     return;
@@ -219,7 +223,8 @@ void RunKill(RankContext& context, const Kill& kill) {
     Clique clique;
     if (clique.Adopt(comm)) {
       Case next = kill.what;
-      for (next.seed = 0; RunCase(next, context.nranks(), context.rank(), kill.mapped, comm, clique.stream()) == ncclSuccess;)
+      for (next.seed = 0;
+           RunCase(next, context.nranks(), context.rank(), kill.mapped, comm, clique.stream()) == ncclSuccess;)
         ++next.seed;
     }
     clique.ForgetComms();
@@ -232,7 +237,8 @@ TEST(Chaos, ProcessesAreKilledAtAnyMoment) {
   for (int i = 0; i < trials && !HasFailure(); ++i) {
     const Kill kill = MakeKill(Scramble(Seed(), 31, static_cast<uint64_t>(i)));
     SCOPED_TRACE("trial " + std::to_string(i) + ": " + kill.text);
-    harness::RunRanks(kill.layout, [&](RankContext& context) { RunKill(context, kill); }, kill.options);
+    harness::RunRanks(
+        kill.layout, [&](RankContext& context) { RunKill(context, kill); }, kill.options);
   }
 }
 
@@ -259,8 +265,12 @@ Case Alter(const Case& c, int n, Random* random) {
     case 0:
       while (odd.call == c.call) odd = RandomCall(random, n);
       return odd;
-    case 1: odd.count = random->OneIn(2) ? c.count + 1 : c.count * 2; return odd;
-    case 2: odd.type = random->OneIn(2) ? ncclFloat32 : ncclInt64; return odd;
+    case 1:
+      odd.count = random->OneIn(2) ? c.count + 1 : c.count * 2;
+      return odd;
+    case 2:
+      odd.type = random->OneIn(2) ? ncclFloat32 : ncclInt64;
+      return odd;
     case 3:
       if (!harness::Folds(c.call)) break;
       odd.fold = Fold::kMax;
@@ -290,13 +300,15 @@ TEST(Chaos, RanksMakeRandomCallsThatDiffer) {
             ASSERT_OK(RunCase(RandomCall(&random, n), n, rank, random.OneIn(2), clique.comm(), clique.stream()));
           const Case common = RandomCall(&random, n), odd = Alter(common, n, &random), second = RandomCall(&random, n);
           const int who = static_cast<int>(random.Below(static_cast<uint64_t>(n)));
-          ASSERT_TRUE(context.Step("trial %d: rank %d calls %s, the others %s", i, who, odd.Text().c_str(), common.Text().c_str()));
+          ASSERT_TRUE(context.Step("trial %d: rank %d calls %s, the others %s", i, who, odd.Text().c_str(),
+                                   common.Text().c_str()));
           ASSERT_TRUE(context.Barrier());  // who is slow would be told before it has done what came before
           const uint64_t start = NowNs();
           (void)RunCase(rank == who ? odd : common, n, rank, i % 2 == 0, clique.comm(), clique.stream());
           (void)RunCase(second, n, rank, i % 2 == 0, clique.comm(), clique.stream());
           ncclResult_t state = ncclSuccess;
-          while (state == ncclSuccess && NowNs() - start < AllowedNs(1000)) ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+          while (state == ncclSuccess && NowNs() - start < AllowedNs(1000))
+            ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
           EXPECT_EQ(state, ncclInvalidUsage);
           const std::string text = ncclGetLastError(nullptr);
           EXPECT_TRUE(LastErrorHas("mismatch")) << text;

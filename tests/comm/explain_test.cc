@@ -22,7 +22,8 @@ struct Question {
   size_t bytes;  // of a block
 };
 
-void Call(Clique& clique, const Question& question, const std::vector<std::byte*>& in, const std::vector<std::byte*>& out) {
+void Call(Clique& clique, const Question& question, const std::vector<std::byte*>& in,
+          const std::vector<std::byte*>& out) {
   const std::string op = question.op;
   const size_t count = question.bytes / sizeof(float);
   ASSERT_OK(ncclGroupStart());
@@ -65,7 +66,8 @@ TEST_P(ExplainTest, NamesTheAlgorithmThatRuns) {
         constexpr size_t kMost = size_t{4} << 20;
         std::vector<std::byte*> in(kRanks), out(kRanks);
         for (auto* buffers : {&in, &out}) {
-          for (std::byte*& buffer : *buffers) ASSERT_OK(ncclMemAlloc(reinterpret_cast<void**>(&buffer), kMost * kRanks));
+          for (std::byte*& buffer : *buffers)
+            ASSERT_OK(ncclMemAlloc(reinterpret_cast<void**>(&buffer), kMost * kRanks));
         }
         for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}) {
           for (const size_t bytes : {size_t{16}, size_t{4096}, size_t{64} << 10, kMost}) {

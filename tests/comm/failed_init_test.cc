@@ -23,52 +23,57 @@ using harness::RunOptions;
 using harness::RunRanks;
 using harness::ShareUniqueId;
 
-// ncclMemAlloc promises zeroed memory that is the application's alone. Rank 0 cannot map rank 1's heap and gives up, while
-// rank 1 has rank 0's memory mapped already and learns of the failure later.
+// ncclMemAlloc promises zeroed memory that is the application's alone. Rank 0 cannot map rank 1's heap and gives up,
+// while rank 1 has rank 0's memory mapped already and learns of the failure later.
 TEST(FailedInit, LeavesPeersNothingToWriteTo) {
   constexpr size_t kBytes = size_t{5} << 20;
-  RunRanks(Processes(2), [](RankContext& context) {
-    void* first = nullptr;  // the own heap is there already
-    ASSERT_OK(ncclMemAlloc(&first, 4096));
-    ASSERT_OK(ncclMemFree(first));
-    for (int round = 0; round < 30; ++round) {
-      ncclUniqueId id;
-      ASSERT_TRUE(context.Step("round %d", round));
-      ASSERT_TRUE(ShareUniqueId(context, &id));
-      ncclComm_t comm = nullptr;
-      if (context.rank() == 0) {
-        g_full = true;
-        EXPECT_NE(ncclCommInitRank(&comm, 2, id, 0), ncclSuccess);
-        g_full = false;
-        void* memory = nullptr;
-        ASSERT_OK(ncclMemAlloc(&memory, kBytes));
-        const auto* bytes = static_cast<const char*>(memory);
-        std::memset(memory, 0x55, 1 << 16);  // at once: what the peer does comes within microseconds
-        std::memset(memory, 0x55, kBytes);
-        ASSERT_TRUE(context.Barrier());  // rank 1 has given up, too
-        EXPECT_TRUE(std::all_of(bytes, bytes + kBytes, [](char byte) { return byte == 0x55; })) << "written to by a peer";
-        ASSERT_OK(ncclMemFree(memory));
-      } else {
-        EXPECT_NE(ncclCommInitRank(&comm, 2, id, 1), ncclSuccess);
-        ASSERT_TRUE(context.Barrier());
-      }
-      EXPECT_EQ(comm, nullptr);
-    }
-    // Nothing stands in the way of another try.
-    if (context.rank() == 0) return;
-    ncclUniqueId own;
-    ncclComm_t alone = nullptr;
-    ASSERT_OK(ncclGetUniqueId(&own));
-    ASSERT_OK(ncclCommInitRank(&alone, 1, own, 0));
-    EXPECT_OK(ncclCommDestroy(alone));
-  }, RunOptions{});
+  RunRanks(
+      Processes(2),
+      [](RankContext& context) {
+        void* first = nullptr;  // the own heap is there already
+        ASSERT_OK(ncclMemAlloc(&first, 4096));
+        ASSERT_OK(ncclMemFree(first));
+        for (int round = 0; round < 30; ++round) {
+          ncclUniqueId id;
+          ASSERT_TRUE(context.Step("round %d", round));
+          ASSERT_TRUE(ShareUniqueId(context, &id));
+          ncclComm_t comm = nullptr;
+          if (context.rank() == 0) {
+            g_full = true;
+            EXPECT_NE(ncclCommInitRank(&comm, 2, id, 0), ncclSuccess);
+            g_full = false;
+            void* memory = nullptr;
+            ASSERT_OK(ncclMemAlloc(&memory, kBytes));
+            const auto* bytes = static_cast<const char*>(memory);
+            std::memset(memory, 0x55, 1 << 16);  // at once: what the peer does comes within microseconds
+            std::memset(memory, 0x55, kBytes);
+            ASSERT_TRUE(context.Barrier());  // rank 1 has given up, too
+            EXPECT_TRUE(std::all_of(bytes, bytes + kBytes, [](char byte) { return byte == 0x55; }))
+                << "written to by a peer";
+            ASSERT_OK(ncclMemFree(memory));
+          } else {
+            EXPECT_NE(ncclCommInitRank(&comm, 2, id, 1), ncclSuccess);
+            ASSERT_TRUE(context.Barrier());
+          }
+          EXPECT_EQ(comm, nullptr);
+        }
+        // Nothing stands in the way of another try.
+        if (context.rank() == 0) return;
+        ncclUniqueId own;
+        ncclComm_t alone = nullptr;
+        ASSERT_OK(ncclGetUniqueId(&own));
+        ASSERT_OK(ncclCommInitRank(&alone, 1, own, 0));
+        EXPECT_OK(ncclCommDestroy(alone));
+      },
+      RunOptions{});
 }
 
 }  // namespace
 }  // namespace axccl::tests
 
 // Stands before the C library's in the program.
-extern "C" [[gnu::visibility("default")]] void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
+extern "C" [[gnu::visibility("default")]] void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
+                                                     off_t offset) noexcept {
   using Mmap = void* (*)(void*, size_t, int, int, int, off_t);
   static const auto system = reinterpret_cast<Mmap>(dlsym(RTLD_NEXT, "mmap"));
   if (axccl::tests::g_full && fd >= 0 && (flags & MAP_SHARED) != 0) {
@@ -77,6 +82,7 @@ extern "C" [[gnu::visibility("default")]] void* mmap(void* address, size_t bytes
   }
   return system(address, bytes, protection, flags, fd, offset);
 }
-extern "C" [[gnu::visibility("default")]] void* mmap64(void* address, size_t bytes, int protection, int flags, int fd, off64_t offset) noexcept {
+extern "C" [[gnu::visibility("default")]] void* mmap64(void* address, size_t bytes, int protection, int flags, int fd,
+                                                       off64_t offset) noexcept {
   return mmap(address, bytes, protection, flags, fd, offset);
 }

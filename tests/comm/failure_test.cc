@@ -85,8 +85,8 @@ TEST_P(DeathTest, WhileOthersWaitForItsCall) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     std::vector<int> data(GetParam(), 1);
-    ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(),
-                            Cuda(clique.stream())));
+    ASSERT_OK(
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
     ASSERT_TRUE(clique.Synchronize());
     ASSERT_TRUE(context.Step("second operation"));
     if (context.rank() != kVictim) {
@@ -397,8 +397,8 @@ TEST(Abort, StormInTheMiddleOfOperations) {
         });
         ncclResult_t result = ncclSuccess;
         while (result == ncclSuccess) {
-          result = ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, comm,
-                                 Cuda(clique.stream()));
+          result =
+              ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, comm, Cuda(clique.stream()));
           if (result == ncclSuccess) result = axcclStreamSynchronize(clique.stream());
         }
         aborter.join();

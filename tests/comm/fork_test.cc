@@ -1,6 +1,6 @@
-// Ranks made by fork: what programs for NCCL on one node do. The parent calls ncclGetUniqueId and forks; each child calls
-// ncclCommInitRank. The parent may be a rank itself, or wait for its children and serve their meeting. Nothing else survives
-// a fork, and children that come too late are told so.
+// Ranks made by fork: what programs for NCCL on one node do. The parent calls ncclGetUniqueId and forks; each child
+// calls ncclCommInitRank. The parent may be a rank itself, or wait for its children and serve their meeting. Nothing
+// else survives a fork, and children that come too late are told so.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,8 @@ using harness::RunRanks;
 
 // A process of its own, as the test's never uses the library.
 void InAProcess(const std::function<void()>& body, RunOptions options = {}) {
-  RunRanks(Processes(1), [&](RankContext&) { body(); }, options);
+  RunRanks(
+      Processes(1), [&](RankContext&) { body(); }, options);
 }
 
 // Exits with what `body` returns; ends in any case.
@@ -62,7 +63,8 @@ int JoinAndAdd(const ncclUniqueId& id, int rank, int nranks) {
 
 std::vector<pid_t> ForkRanks(const ncclUniqueId& id, int first, int nranks) {
   std::vector<pid_t> children;
-  for (int rank = first; rank < nranks; ++rank) children.push_back(Fork([&, rank] { return JoinAndAdd(id, rank, nranks); }));
+  for (int rank = first; rank < nranks; ++rank)
+    children.push_back(Fork([&, rank] { return JoinAndAdd(id, rank, nranks); }));
   return children;
 }
 
@@ -73,7 +75,8 @@ int ForkRefused() {
     ncclComm_t comm = nullptr;
     if (ncclGetUniqueId(&id) != ncclInvalidUsage) return 1;
     const char* const why = ncclGetLastError(nullptr);
-    if (std::strstr(why, "forked after its parent had used the library for more than ncclGetUniqueId") == nullptr) return 2;
+    if (std::strstr(why, "forked after its parent had used the library for more than ncclGetUniqueId") == nullptr)
+      return 2;
     if (ncclCommInitRank(&comm, 1, id, 0) != ncclInvalidUsage) return 3;
     void* memory = nullptr;
     if (ncclMemAlloc(&memory, 64) != ncclInvalidUsage) return 4;
@@ -146,26 +149,28 @@ TEST(ForkedRanks, AreRefusedOnceTheParentHasDoneMore) {
   });
 }
 
-// The service thread reads parameters and writes log lines, under locks that a child must not find taken by a thread that it
-// does not have. It is busy with the ranks of a round while more children are forked.
+// The service thread reads parameters and writes log lines, under locks that a child must not find taken by a thread
+// that it does not have. It is busy with the ranks of a round while more children are forked.
 TEST(ForkedRanks, FindNoLockTakenByTheThreadThatServesOthers) {
   RunOptions options;
   options.environment = {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", "/dev/null"}};
-  InAProcess([] {
-    std::vector<pid_t> children;
-    for (int round = 0; round < 50; ++round) {
-      ncclUniqueId id;
-      ASSERT_OK(ncclGetUniqueId(&id));
-      children = ForkRanks(id, 0, 2);
-      for (int i = 0; i < 4; ++i) {
-        children.push_back(Fork([] {
-          ncclUniqueId own;
-          return ncclGetUniqueId(&own) == ncclSuccess ? 0 : 1;
-        }));
-      }
-      ASSERT_EQ(Await(children), 0) << "round " << round;
-    }
-  }, options);
+  InAProcess(
+      [] {
+        std::vector<pid_t> children;
+        for (int round = 0; round < 50; ++round) {
+          ncclUniqueId id;
+          ASSERT_OK(ncclGetUniqueId(&id));
+          children = ForkRanks(id, 0, 2);
+          for (int i = 0; i < 4; ++i) {
+            children.push_back(Fork([] {
+              ncclUniqueId own;
+              return ncclGetUniqueId(&own) == ncclSuccess ? 0 : 1;
+            }));
+          }
+          ASSERT_EQ(Await(children), 0) << "round " << round;
+        }
+      },
+      options);
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ TEST(Group, ManyOperationsOfManyCommunicators) {
     for (int k = 0; k < kOps; ++k) {
       for (int c = 0; c < kComms; ++c) {
         int64_t* value = &data[static_cast<size_t>(c * kOps + k)];
-        ASSERT_OK(ncclAllReduce(value, value, 1, ncclInt64, ncclSum, cliques[c].comm(),
-                                Cuda(cliques[c].stream(0, k % 2))));
+        ASSERT_OK(
+            ncclAllReduce(value, value, 1, ncclInt64, ncclSum, cliques[c].comm(), Cuda(cliques[c].stream(0, k % 2))));
       }
     }
     ASSERT_OK(ncclGroupEnd());
@@ -195,8 +195,8 @@ TEST(Simulate, EstimatesGrowWithSizeAndMoveNothing) {
     for (const size_t count : {size_t{1}, size_t{1} << 16, size_t{1} << 20, size_t{8} << 20}) {
       ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
       ASSERT_OK(ncclGroupStart());
-      ASSERT_OK(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, clique.comm(),
-                              Cuda(clique.stream())));
+      ASSERT_OK(
+          ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, clique.comm(), Cuda(clique.stream())));
       ASSERT_OK(ncclGroupSimulateEnd(&info));
       EXPECT_GT(info.estimatedTime, previous) << count;
       EXPECT_LT(info.estimatedTime, 1e9f);

@@ -281,8 +281,8 @@ TEST(Library, LinksAndParametersAreVisible) {
   });
 }
 
-// A program that becomes a daemon closes what it has not opened. What needs the library's descriptors is an error from then on,
-// and what has been made works.
+// A program that becomes a daemon closes what it has not opened. What needs the library's descriptors is an error from
+// then on, and what has been made works.
 TEST(ClosedDescriptors, AreAnErrorOfWhatNeedsThem) {
   RunRanks(Processes(2), [](RankContext& context) {
     Clique clique;

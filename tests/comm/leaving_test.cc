@@ -1,8 +1,8 @@
 // Peers that leave a communicator at rest, and waits that last: what the ranks that stay are told, and when.
 //
-// NCCL has ncclCommGetAsyncError report what went wrong with work of the communicator, and applications tear themselves down when it
-// says anything (PyTorch's watchdog does). So a peer that ends, aborts or destroys after all work is done is nobody's error;
-// it is an error of the operations that need it.
+// NCCL has ncclCommGetAsyncError report what went wrong with work of the communicator, and applications tear themselves
+// down when it says anything (PyTorch's watchdog does). So a peer that ends, aborts or destroys after all work is done
+// is nobody's error; it is an error of the operations that need it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,8 +36,8 @@ constexpr int kLeftCell = 20, kPidCell = 21;
 
 ncclResult_t AllReduce(Clique& clique, ncclComm_t comm = nullptr) {
   int data = 1;
-  const ncclResult_t result = ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, comm != nullptr ? comm : clique.comm(),
-                                            Cuda(clique.stream()));
+  const ncclResult_t result =
+      ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, comm != nullptr ? comm : clique.comm(), Cuda(clique.stream()));
   return result == ncclSuccess ? axcclStreamSynchronize(clique.stream()) : result;
 }
 
@@ -78,8 +78,12 @@ class LeavingTest : public testing::TestWithParam<Leaving> {
       case Way::kExits:
         context.Set(kPidCell, static_cast<uint64_t>(getpid()));
         _exit(0);
-      case Way::kAborts: EXPECT_OK(ncclCommAbort(clique->comm())); break;
-      case Way::kDestroys: EXPECT_OK(ncclCommDestroy(clique->comm())); break;
+      case Way::kAborts:
+        EXPECT_OK(ncclCommAbort(clique->comm()));
+        break;
+      case Way::kDestroys:
+        EXPECT_OK(ncclCommDestroy(clique->comm()));
+        break;
     }
     clique->ForgetComms();
     context.Set(kLeftCell, 1);
@@ -145,7 +149,8 @@ TEST_P(LeavingTest, FailsTheNextCallAtOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LeavingTest,
-                         testing::Values(Leaving{"Dies", Processes(3), Way::kDies}, Leaving{"Exits", Processes(3), Way::kExits},
+                         testing::Values(Leaving{"Dies", Processes(3), Way::kDies},
+                                         Leaving{"Exits", Processes(3), Way::kExits},
                                          Leaving{"Aborts", Processes(3), Way::kAborts},
                                          Leaving{"Destroys", Processes(3), Way::kDestroys},
                                          Leaving{"ThreadAborts", Threads(3), Way::kAborts},
@@ -168,7 +173,8 @@ TEST(Deadline, IsEachRanksOwn) {
     EXPECT_EQ(AllReduce(clique), ncclTimeout);
     EXPECT_TRUE(LastErrorHas("rank 2 waited 0.2 s for rank 0 in ncclAllReduce count 1 int32 sum (operation 1)"))
         << ncclGetLastError(nullptr);
-    EXPECT_TRUE(LastErrorHas("rank 0 last called ncclAllReduce count 1 int32 sum (operation 0)")) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(LastErrorHas("rank 0 last called ncclAllReduce count 1 int32 sum (operation 0)"))
+        << ncclGetLastError(nullptr);
     EXPECT_TRUE(context.Barrier(1));
     EXPECT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();
@@ -198,7 +204,8 @@ TEST_P(EndingTest, EndsByTheDeadline) {
       [](RankContext& context, Clique& clique) {
         if (context.rank() == 0) {
           std::vector<int> data(1000, 1);
-          ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+          ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(),
+                                  Cuda(clique.stream())));
           ASSERT_TRUE(context.Step("ending"));
           const uint64_t start = NowNs();
           const bool destroys = GetParam() == Ending::kDestroy;
@@ -268,7 +275,8 @@ TEST(LongWait, IsToldOnStderrWithoutAnyLogging) {
           ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
           ASSERT_TRUE(context.Step("the line"));
           const std::string line = errors.LineWith("has waited");
-          EXPECT_NE(line.find("rank 0 has waited 0.1 s for rank 1 in ncclAllReduce count 1 int32 sum (operation 1); rank 1 last called "
+          EXPECT_NE(line.find("rank 0 has waited 0.1 s for rank 1 in ncclAllReduce count 1 int32 sum (operation 1); "
+                              "rank 1 last called "
                               "ncclAllReduce count 1 int32 sum (operation 0)"),
                     std::string::npos)
               << line;

@@ -41,14 +41,14 @@ TEST(Lifecycle, NullIsNothingToDestroyOrAbort) {
 TEST(Lifecycle, FinalizeThenDestroy) {
   RunCliques(Processes(3), [](RankContext& context, Clique& clique) {
     std::vector<int> data(10000, 1);
-    ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(),
-                            Cuda(clique.stream())));
+    ASSERT_OK(
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
     ASSERT_OK(ncclCommFinalize(clique.comm()));
     // Finalize of a blocking communicator has waited for what was enqueued.
     EXPECT_EQ(data[9999], 3);
     EXPECT_EQ(ncclCommFinalize(clique.comm()), ncclInvalidArgument);
-    const ncclResult_t late = ncclAllReduce(data.data(), data.data(), 1, ncclInt32, ncclSum, clique.comm(),
-                                            Cuda(clique.stream()));
+    const ncclResult_t late =
+        ncclAllReduce(data.data(), data.data(), 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream()));
     EXPECT_TRUE(late == ncclInvalidUsage || late == ncclInvalidArgument) << late;
     EXPECT_OK(ncclCommDestroy(clique.comm()));
     EXPECT_EQ(ncclCommDestroy(clique.comm()), ncclInvalidArgument);
@@ -111,66 +111,75 @@ RunOptions PatientInit() {
 }
 
 TEST(BeingMade, DestroyOrAbortEndsTheWait) {
-  RunRanks(Processes(1), [](RankContext&) {
-    for (int i = 0; i < 4; ++i) {
-      const ncclComm_t comm = BeginAlone();
-      ASSERT_NE(comm, nullptr);
-      const int64_t begin = NowNs();
-      EXPECT_OK(i % 2 == 0 ? ncclCommDestroy(comm) : ncclCommAbort(comm));
-      EXPECT_LT(NowNs() - begin, AllowedNs(1'000'000'000));
-      ncclResult_t state = ncclSuccess;
-      EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclInvalidArgument);
-    }
-  }, PatientInit());
+  RunRanks(
+      Processes(1),
+      [](RankContext&) {
+        for (int i = 0; i < 4; ++i) {
+          const ncclComm_t comm = BeginAlone();
+          ASSERT_NE(comm, nullptr);
+          const int64_t begin = NowNs();
+          EXPECT_OK(i % 2 == 0 ? ncclCommDestroy(comm) : ncclCommAbort(comm));
+          EXPECT_LT(NowNs() - begin, AllowedNs(1'000'000'000));
+          ncclResult_t state = ncclSuccess;
+          EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclInvalidArgument);
+        }
+      },
+      PatientInit());
 }
 
 // NCCL lets another thread abort a communicator whose init blocks; its handle is there from the start.
 TEST(BeingMade, AbortEndsAnInitThatBlocksAnotherThread) {
-  RunRanks(Processes(1), [](RankContext& context) {
-    ncclUniqueId id;
-    ASSERT_OK(ncclGetUniqueId(&id));
-    alignas(std::atomic_ref<ncclComm_t>::required_alignment) ncclComm_t comm = nullptr;
-    ncclResult_t made = ncclSuccess;
-    std::thread blocked([&] { made = ncclCommInitRank(&comm, 2, id, 0); });
-    ncclComm_t seen = nullptr;
-    while (seen == nullptr && !context.AnyFailed()) {
-      seen = std::atomic_ref<ncclComm_t>(comm).load(std::memory_order_acquire);
-      std::this_thread::yield();
-    }
-    EXPECT_OK(ncclCommAbort(seen));
-    blocked.join();
-    EXPECT_EQ(made, ncclInvalidUsage);
-    EXPECT_EQ(comm, nullptr);
-  }, PatientInit());
+  RunRanks(
+      Processes(1),
+      [](RankContext& context) {
+        ncclUniqueId id;
+        ASSERT_OK(ncclGetUniqueId(&id));
+        alignas(std::atomic_ref<ncclComm_t>::required_alignment) ncclComm_t comm = nullptr;
+        ncclResult_t made = ncclSuccess;
+        std::thread blocked([&] { made = ncclCommInitRank(&comm, 2, id, 0); });
+        ncclComm_t seen = nullptr;
+        while (seen == nullptr && !context.AnyFailed()) {
+          seen = std::atomic_ref<ncclComm_t>(comm).load(std::memory_order_acquire);
+          std::this_thread::yield();
+        }
+        EXPECT_OK(ncclCommAbort(seen));
+        blocked.join();
+        EXPECT_EQ(made, ncclInvalidUsage);
+        EXPECT_EQ(comm, nullptr);
+      },
+      PatientInit());
 }
 
 // Whatever comes first, an init that returns success has made a communicator, and an abort that does has ended it.
 TEST(BeingMade, AnInitThatIsAbortedAtAnyTimeNeverGivesADeadHandle) {
-  RunRanks(Processes(1), [](RankContext& context) {
-    for (int round = 0; round < 40; ++round) {
-      ASSERT_TRUE(context.Step("round %d", round));
-      ncclUniqueId id;
-      ASSERT_OK(ncclGetUniqueId(&id));
-      alignas(std::atomic_ref<ncclComm_t>::required_alignment) ncclComm_t comm = nullptr;
-      ncclResult_t made = ncclSuccess;
-      std::thread blocked([&] { made = ncclCommInitRank(&comm, 1, id, 0); });
-      ncclComm_t seen = nullptr;
-      while (seen == nullptr && !context.AnyFailed()) {
-        seen = std::atomic_ref<ncclComm_t>(comm).load(std::memory_order_acquire);
-        std::this_thread::yield();
-      }
-      for (int i = 0; i < round; ++i) std::this_thread::yield();
-      EXPECT_OK(ncclCommAbort(seen));
-      blocked.join();
-      if (made == ncclSuccess) {
-        EXPECT_EQ(comm, seen);
-      } else {
-        EXPECT_EQ(comm, nullptr);
-      }
-      ncclResult_t state = ncclSuccess;
-      EXPECT_EQ(ncclCommGetAsyncError(seen, &state), ncclInvalidArgument);
-    }
-  }, PatientInit());
+  RunRanks(
+      Processes(1),
+      [](RankContext& context) {
+        for (int round = 0; round < 40; ++round) {
+          ASSERT_TRUE(context.Step("round %d", round));
+          ncclUniqueId id;
+          ASSERT_OK(ncclGetUniqueId(&id));
+          alignas(std::atomic_ref<ncclComm_t>::required_alignment) ncclComm_t comm = nullptr;
+          ncclResult_t made = ncclSuccess;
+          std::thread blocked([&] { made = ncclCommInitRank(&comm, 1, id, 0); });
+          ncclComm_t seen = nullptr;
+          while (seen == nullptr && !context.AnyFailed()) {
+            seen = std::atomic_ref<ncclComm_t>(comm).load(std::memory_order_acquire);
+            std::this_thread::yield();
+          }
+          for (int i = 0; i < round; ++i) std::this_thread::yield();
+          EXPECT_OK(ncclCommAbort(seen));
+          blocked.join();
+          if (made == ncclSuccess) {
+            EXPECT_EQ(comm, seen);
+          } else {
+            EXPECT_EQ(comm, nullptr);
+          }
+          ncclResult_t state = ncclSuccess;
+          EXPECT_EQ(ncclCommGetAsyncError(seen, &state), ncclInvalidArgument);
+        }
+      },
+      PatientInit());
 }
 
 // ---- non-blocking ----

@@ -32,7 +32,8 @@ using harness::ReplaceDevShm;
 using harness::RunOptions;
 using harness::RunRanks;
 
-// Every rank sends to the next and receives from the one before: small ones and one that takes several turns of the scratch.
+// Every rank sends to the next and receives from the one before: small ones and one that takes several turns of the
+// scratch.
 void PassOn(Clique& clique) {
   const int n = clique.nranks();
   for (const size_t bytes : {size_t{8}, size_t{5000}, size_t{700'000}}) {
@@ -152,7 +153,8 @@ TEST(Limits, AddressSpace) {
   });
 }
 
-// "SIGXFSZ is generated for the thread" that makes a file longer than its limit (POSIX, setrlimit): the library never does.
+// "SIGXFSZ is generated for the thread" that makes a file longer than its limit (POSIX, setrlimit): the library never
+// does.
 TEST(Limits, FileSize) {
   RunRanks(Layout{2, 2, 1}, [](RankContext& context) {
     ASSERT_TRUE(Limit(RLIMIT_FSIZE, rlim_t{256} << 20));
@@ -251,7 +253,8 @@ TEST_P(ForbiddenTest, EverythingWorks) {
 
 std::vector<Refused> ContainerWithCopies() {
   std::vector<Refused> calls = harness::RefusedInContainers();
-  std::erase_if(calls, [](const Refused& r) { return r.call == SYS_process_vm_readv || r.call == SYS_process_vm_writev; });
+  std::erase_if(calls,
+                [](const Refused& r) { return r.call == SYS_process_vm_readv || r.call == SYS_process_vm_writev; });
   return calls;
 }
 
@@ -260,14 +263,15 @@ std::string NameOfCalls(const testing::TestParamInfo<std::vector<Refused>>& info
   return names[info.index];
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Calls, ForbiddenTest,
-    testing::Values(std::vector<Refused>{{SYS_process_vm_readv, EPERM}}, std::vector<Refused>{{SYS_process_vm_writev, EPERM}},
-                    std::vector<Refused>{{SYS_fallocate, EOPNOTSUPP}}, std::vector<Refused>{{SYS_memfd_create, EPERM}}),
-    NameOfCalls);
+INSTANTIATE_TEST_SUITE_P(Calls, ForbiddenTest,
+                         testing::Values(std::vector<Refused>{{SYS_process_vm_readv, EPERM}},
+                                         std::vector<Refused>{{SYS_process_vm_writev, EPERM}},
+                                         std::vector<Refused>{{SYS_fallocate, EOPNOTSUPP}},
+                                         std::vector<Refused>{{SYS_memfd_create, EPERM}}),
+                         NameOfCalls);
 
-// Docker's default profile and 64 MiB of /dev/shm, with and without the calls that copy between processes, which it allows on
-// kernels from 4.8.
+// Docker's default profile and 64 MiB of /dev/shm, with and without the calls that copy between processes, which it
+// allows on kernels from 4.8.
 TEST(Container, RunsEverything) {
   for (const bool copies : {true, false}) {
     RunRanks(Processes(4), [copies](RankContext& context) {

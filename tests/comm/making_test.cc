@@ -141,7 +141,8 @@ TEST(Making, ARankMayBeFarAheadOfItsPeer) {
     made.resize(ahead);
     for (size_t i = 0; i < ahead; ++i) {
       ASSERT_TRUE(context.Step("split %zu of %zu", i, ahead));
-      ASSERT_OK(context.rank() == 0 ? AwaitComm(context, made[i]) : ncclCommSplit(clique.comm(), 0, 0, &made[i], nullptr));
+      ASSERT_OK(context.rank() == 0 ? AwaitComm(context, made[i])
+                                    : ncclCommSplit(clique.comm(), 0, 0, &made[i], nullptr));
     }
     for (const ncclComm_t comm : made) ASSERT_OK(ncclCommDestroy(comm));
     // What was refused counts for nothing.
@@ -352,7 +353,8 @@ class DeafRendezvous {
 };
 
 // All present ranks have found the rendezvous, and none has been let in, when rank 1 gives up as `give_up` does.
-void EndGrowBy(int living, std::string_view says, const std::function<void(RankContext&, Clique&, ncclComm_t child)>& give_up) {
+void EndGrowBy(int living, std::string_view says,
+               const std::function<void(RankContext&, Clique&, ncclComm_t child)>& give_up) {
   RunCliques(Processes(3), [&](RankContext& context, Clique& clique) {
     std::optional<DeafRendezvous> rendezvous;
     if (context.rank() == 0) rendezvous.emplace();
@@ -368,7 +370,8 @@ void EndGrowBy(int living, std::string_view says, const std::function<void(RankC
     } else {
       EXPECT_EQ(AwaitComm(context, child), ncclRemoteError);
       EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
-      EXPECT_NE(std::string_view(ncclGetLastError(child)).find(says), std::string_view::npos) << ncclGetLastError(child);
+      EXPECT_NE(std::string_view(ncclGetLastError(child)).find(says), std::string_view::npos)
+          << ncclGetLastError(child);
       EXPECT_OK(ncclCommAbort(child));
     }
     ASSERT_TRUE(context.Barrier(1, living));
@@ -385,36 +388,40 @@ TEST(Making, AGrowEndsWithTheDeathOfAPeerOnItsWay) {
 
 // AXCCL_INIT_TIMEOUT is how long ranks wait for each other when a communicator is made, however it is made.
 TEST(Making, EveryWayEndsInTime) {
-  RunCliques(Processes(3), [](RankContext& context, Clique& clique) {
-    ncclUniqueId id;
-    if (context.rank() == 0) {
-      ASSERT_OK(ncclCommGetUniqueId(clique.comm(), &id));
-    }
-    if (context.rank() != 1) {
-      ncclComm_t child = nullptr;
-      EXPECT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclTimeout);
-      ExpectLastErrorHas({"ncclCommSplit", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
-      EXPECT_EQ(child, nullptr);
-      EXPECT_EQ(ncclCommGrow(clique.comm(), 4, context.rank() == 0 ? &id : nullptr, -1, &child, nullptr), ncclTimeout);
-      ExpectLastErrorHas({"ncclCommGrow", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
-      int out[] = {2};
-      if (context.rank() == 0) {
-        EXPECT_EQ(ncclCommShrink(clique.comm(), out, 1, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclTimeout);
-        ExpectLastErrorHas({"ncclCommShrink", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
-      }
-    }
-    ASSERT_TRUE(context.Barrier());
-    // Who comes when the others have given up learns it, and then all are where they were.
-    if (context.rank() == 1) {
-      ncclComm_t child = nullptr;
-      EXPECT_NE(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclSuccess);
-      EXPECT_NE(ncclCommGrow(clique.comm(), 4, nullptr, -1, &child, nullptr), ncclSuccess);
-    }
-    ncclComm_t child = nullptr;
-    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
-    ExpectShape(child, 3, context.rank());
-    ASSERT_OK(ncclCommDestroy(child));
-  }, WithInitTimeout("0.2"));
+  RunCliques(
+      Processes(3),
+      [](RankContext& context, Clique& clique) {
+        ncclUniqueId id;
+        if (context.rank() == 0) {
+          ASSERT_OK(ncclCommGetUniqueId(clique.comm(), &id));
+        }
+        if (context.rank() != 1) {
+          ncclComm_t child = nullptr;
+          EXPECT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclTimeout);
+          ExpectLastErrorHas({"ncclCommSplit", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
+          EXPECT_EQ(child, nullptr);
+          EXPECT_EQ(ncclCommGrow(clique.comm(), 4, context.rank() == 0 ? &id : nullptr, -1, &child, nullptr),
+                    ncclTimeout);
+          ExpectLastErrorHas({"ncclCommGrow", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
+          int out[] = {2};
+          if (context.rank() == 0) {
+            EXPECT_EQ(ncclCommShrink(clique.comm(), out, 1, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclTimeout);
+            ExpectLastErrorHas({"ncclCommShrink", "rank 1 of 3", "AXCCL_INIT_TIMEOUT"});
+          }
+        }
+        ASSERT_TRUE(context.Barrier());
+        // Who comes when the others have given up learns it, and then all are where they were.
+        if (context.rank() == 1) {
+          ncclComm_t child = nullptr;
+          EXPECT_NE(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclSuccess);
+          EXPECT_NE(ncclCommGrow(clique.comm(), 4, nullptr, -1, &child, nullptr), ncclSuccess);
+        }
+        ncclComm_t child = nullptr;
+        ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+        ExpectShape(child, 3, context.rank());
+        ASSERT_OK(ncclCommDestroy(child));
+      },
+      WithInitTimeout("0.2"));
 }
 
 // ---- ranks that do not agree ----
@@ -426,15 +433,14 @@ struct Lists {
 };
 
 class DisagreeingTest : public testing::TestWithParam<Lists> {};
-INSTANTIATE_TEST_SUITE_P(
-    Shrinks, DisagreeingTest,
-    testing::Values(Lists{"AsOneHasSeenMoreDeaths", {{3}, {2, 3}, {3}, {}}, 3},
-                    Lists{"AndEachIsWithoutTheOther", {{1}, {0}, {0, 1}, {0, 1}}},
-                    Lists{"AllInADifferentWay", {{1}, {2}, {3}, {0}}}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Shrinks, DisagreeingTest,
+                         testing::Values(Lists{"AsOneHasSeenMoreDeaths", {{3}, {2, 3}, {3}, {}}, 3},
+                                         Lists{"AndEachIsWithoutTheOther", {{1}, {0}, {0, 1}, {0, 1}}},
+                                         Lists{"AllInADifferentWay", {{1}, {2}, {3}, {0}}}),
+                         [](const auto& info) { return info.param.name; });
 
-// Each rank that takes part with one that has another list learns it within a second, with both lists, and when they agree
-// they may call again.
+// Each rank that takes part with one that has another list learns it within a second, with both lists, and when they
+// agree they may call again.
 TEST_P(DisagreeingTest, LearnBothListsAndMayAgree) {
   const Lists& lists = GetParam();
   RunCliques(Processes(4), [&](RankContext& context, Clique& clique) {

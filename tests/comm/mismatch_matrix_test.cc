@@ -1,6 +1,6 @@
-// Every pair of different calls that two ranks can make at one place of their programs: ncclInvalidUsage on both, within a
-// second, in a text that names both calls as the programs did. Point-to-point calls against collectives included, for
-// which NCCL hangs. What is right stays right, however late a rank comes.
+// Every pair of different calls that two ranks can make at one place of their programs: ncclInvalidUsage on both,
+// within a second, in a text that names both calls as the programs did. Point-to-point calls against collectives
+// included, for which NCCL hangs. What is right stays right, however late a rank comes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,13 +50,19 @@ struct Made {
   int family;  // calls of one family are the same call, or two ends of one message
 };
 
-#define FLAT(family, name, ...) \
-  {"nccl" #name, [](Site* s) { return nccl##name(__VA_ARGS__); }, family}
+#define FLAT(family, name, ...)                                           \
+  {                                                                       \
+    "nccl" #name, [](Site* s) { return nccl##name(__VA_ARGS__); }, family \
+  }
 #define VIEWS(family, name, in_sizes, out_sizes, ...)                                    \
-  {"axccl" #name, [](Site* s) {                                                          \
-     const axcclView_t in = View(s->in, in_sizes), out = View(s->out, out_sizes);        \
-     return axccl##name(1, &in, &out, __VA_ARGS__, s->channel, nullptr, s->stream);      \
-   }, family}
+  {                                                                                      \
+    "axccl" #name,                                                                       \
+        [](Site* s) {                                                                    \
+          const axcclView_t in = View(s->in, in_sizes), out = View(s->out, out_sizes);   \
+          return axccl##name(1, &in, &out, __VA_ARGS__, s->channel, nullptr, s->stream); \
+        },                                                                               \
+        family                                                                           \
+  }
 
 constexpr int64_t kThere[2] = {0, 1}, kBack[2] = {1, 0}, kBoth[4] = {0, 1, 1, 0};
 
@@ -176,7 +182,8 @@ void RunPairs(RankContext& context, const std::vector<Pair>& pairs, bool created
       const Made& made = *pairs[begin + i].made[rank];
       ASSERT_TRUE(context.Step("%s", made.name));
       const ncclResult_t called = made.call(&sites[i]);
-      EXPECT_TRUE(called == ncclSuccess || called == ncclInvalidUsage) << made.name << ": " << ncclGetLastError(nullptr);
+      EXPECT_TRUE(called == ncclSuccess || called == ncclInvalidUsage)
+          << made.name << ": " << ncclGetLastError(nullptr);
     }
     const uint64_t deadline = NowNs() + AllowedNs(1000);
     for (size_t i = 0; i < count; ++i) ExpectBothNamed(pairs[begin + i], sites[i].comm, deadline);
@@ -242,8 +249,9 @@ void RunInCircle(RankContext& context, const Circle& circle) {
   const std::string text = ncclGetLastError(nullptr);
   const std::string call = circle.permutes ? "axcclCollectivePermute " : circle.created ? "axcclSend " : "ncclSend ";
   for (int rank = 0; rank < n && n <= 4; ++rank) {
-    const std::string called = "rank " + std::to_string(rank) + (text.find("mismatch: rank " + std::to_string(rank)) !=
-                               std::string::npos ? " called " : ", which called ");
+    const std::string called =
+        "rank " + std::to_string(rank) +
+        (text.find("mismatch: rank " + std::to_string(rank)) != std::string::npos ? " called " : ", which called ");
     EXPECT_NE(text.find(called + call), std::string::npos) << called << " is not in: " << text;
   }
   EXPECT_NE(text.find("to rank " + std::to_string(next)), std::string::npos) << text;
@@ -256,8 +264,11 @@ void RunInCircle(RankContext& context, const Circle& circle) {
 }
 
 TEST(MismatchMatrix, ACircleIsTold) {
-  const Circle circles[] = {{Threads(3), false, false},  {Processes(3), false, false}, {Processes(3), true, false},
-                            {Processes(3), false, true}, {Threads(4), true, true}};
+  const Circle circles[] = {{Threads(3), false, false},
+                            {Processes(3), false, false},
+                            {Processes(3), true, false},
+                            {Processes(3), false, true},
+                            {Threads(4), true, true}};
   for (const Circle& circle : circles)
     RunRanks(circle.layout, [&](RankContext& context) { RunInCircle(context, circle); });
 }
@@ -268,14 +279,15 @@ TEST(MismatchMatrix, ALongCircleIsTold) {
     harness::Clique clique;
     ASSERT_TRUE(clique.Init(context));
     std::vector<float> data(1 << 18);
-    ASSERT_OK(ncclSend(data.data(), data.size(), ncclFloat32, (context.rank() + 1) % 7, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(ncclSend(data.data(), data.size(), ncclFloat32, (context.rank() + 1) % 7, clique.comm(),
+                       Cuda(clique.stream())));
     clique.ExpectMismatch({"ncclSend count 262144 float to rank", "3 more like it, the last of which waits for rank"});
   });
 }
 
 // Programs made of events that all ranks see in one order: collectives and messages, of which every rank puts some that
-// follow each other into groups as it likes. By the rule (nccl.h, "Order") they must run, also when ranks come so late that
-// the others have stood still, in whatever they had come to.
+// follow each other into groups as it likes. By the rule (nccl.h, "Order") they must run, also when ranks come so late
+// that the others have stood still, in whatever they had come to.
 void RunInOrder(RankContext& context, bool created) {
   constexpr int kEvents = 24, kWords = 512;
   harness::Clique clique;
@@ -342,7 +354,8 @@ TEST(MismatchMatrix, TheOddOneOutIsCounted) {
     float data[5] = {};
     const size_t count = context.rank() == 2 ? 5 : 4;
     ASSERT_OK(ncclAllReduce(data, data, count, ncclFloat32, ncclSum, clique.comm(), Cuda(clique.stream())));
-    clique.ExpectMismatch({"ncclAllReduce count 4 float sum", "rank 2 called ncclAllReduce count 5 float sum", "of 4 ranks"});
+    clique.ExpectMismatch(
+        {"ncclAllReduce count 4 float sum", "rank 2 called ncclAllReduce count 5 float sum", "of 4 ranks"});
   });
 }
 

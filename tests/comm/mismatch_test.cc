@@ -52,33 +52,38 @@ const CallFunction kBroadcastFrom0 = [](const Args& a) {
 };
 
 const Mismatch kMismatches[] = {
-    {"Operation", {"AllReduce", "AllGather"},
+    {"Operation",
+     {"AllReduce", "AllGather"},
      [](const Args& a) { return ncclAllGather(a.send, a.recv, a.count, ncclFloat32, a.comm, a.stream); },
      kAllReduceSum},
     {"OperationBroadcast", {"AllReduce", "Broadcast"}, kAllReduceSum, kBroadcastFrom0, true},
-    {"OperationAlltoAll", {"ReduceScatter", "AlltoAll"},
+    {"OperationAlltoAll",
+     {"ReduceScatter", "AlltoAll"},
      [](const Args& a) { return ncclAlltoAll(a.send, a.recv, a.count, ncclFloat32, a.comm, a.stream); },
-     [](const Args& a) {
-       return ncclReduceScatter(a.send, a.recv, a.count, ncclFloat32, ncclSum, a.comm, a.stream);
-     }},
-    {"Count", {"AllReduce", "count"},
-     [](const Args& a) {
-       return ncclAllReduce(a.send, a.recv, a.count + 1, ncclFloat32, ncclSum, a.comm, a.stream);
-     },
+     [](const Args& a) { return ncclReduceScatter(a.send, a.recv, a.count, ncclFloat32, ncclSum, a.comm, a.stream); }},
+    {"Count",
+     {"AllReduce", "count"},
+     [](const Args& a) { return ncclAllReduce(a.send, a.recv, a.count + 1, ncclFloat32, ncclSum, a.comm, a.stream); },
      kAllReduceSum},
-    {"Type", {"float", "int32"},
+    {"Type",
+     {"float", "int32"},
      [](const Args& a) { return ncclAllReduce(a.send, a.recv, a.count, ncclInt32, ncclSum, a.comm, a.stream); },
      kAllReduceSum},
-    {"Reduction", {"sum", "max"},
+    {"Reduction",
+     {"sum", "max"},
      [](const Args& a) { return ncclAllReduce(a.send, a.recv, a.count, ncclFloat32, ncclMax, a.comm, a.stream); },
      kAllReduceSum},
-    {"Average", {"sum", "avg"},
+    {"Average",
+     {"sum", "avg"},
      [](const Args& a) { return ncclAllReduce(a.send, a.recv, a.count, ncclFloat32, ncclAvg, a.comm, a.stream); },
      kAllReduceSum},
-    {"Root", {"Broadcast", "root"},
+    {"Root",
+     {"Broadcast", "root"},
      [](const Args& a) { return ncclBroadcast(a.send, a.recv, a.count, ncclFloat32, 1, a.comm, a.stream); },
-     kBroadcastFrom0, true},
-    {"GatherRoot", {"Gather", "root"},
+     kBroadcastFrom0,
+     true},
+    {"GatherRoot",
+     {"Gather", "root"},
      [](const Args& a) { return ncclGather(a.send, a.recv, a.count, ncclFloat32, 1, a.comm, a.stream); },
      [](const Args& a) { return ncclGather(a.send, a.recv, a.count, ncclFloat32, 0, a.comm, a.stream); },
      true},
@@ -130,19 +135,18 @@ void RunMismatch(RankContext& context, const Mismatch& mismatch, size_t count) {
 
 TEST_P(MismatchTest, IsInvalidUsageOnEveryRankWithBothCallsNamed) {
   const auto& [mismatch, layout, count] = GetParam();
-  RunRanks(layout, [&, mismatch = mismatch, count = count](RankContext& context) {
-    RunMismatch(context, mismatch, count);
-  });
+  RunRanks(layout,
+           [&, mismatch = mismatch, count = count](RankContext& context) { RunMismatch(context, mismatch, count); });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Pairs, MismatchTest,
-    testing::Combine(testing::ValuesIn(kMismatches), testing::Values(Processes(2), Processes(4), Threads(3)),
-                     testing::Values(size_t{1}, size_t{3000}, size_t{300000})),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param).name) + std::get<1>(info.param).Text() + "x" +
-             std::to_string(std::get<2>(info.param));
-    });
+INSTANTIATE_TEST_SUITE_P(Pairs, MismatchTest,
+                         testing::Combine(testing::ValuesIn(kMismatches),
+                                          testing::Values(Processes(2), Processes(4), Threads(3)),
+                                          testing::Values(size_t{1}, size_t{3000}, size_t{300000})),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + std::get<1>(info.param).Text() + "x" +
+                                  std::to_string(std::get<2>(info.param));
+                         });
 
 TEST(Mismatch, OrderOfTwoOperations) {
   RunRanks(Processes(2), [](RankContext& context) {

@@ -19,11 +19,14 @@ topo::Machine Machine() {
   return machine;
 }
 
-Interface On(const char* name, std::vector<std::string> networks) { return {name, false, {}, true, true, std::move(networks)}; }
+Interface On(const char* name, std::vector<std::string> networks) {
+  return {name, false, {}, true, true, std::move(networks)};
+}
 
 std::vector<Interface> Interfaces() {
-  return {On("fast0", {"10.0.0.0/24"}), On("fast1", {"10.0.0.0/24"}), On("slow0", {"10.0.0.0/24"}), On("ib0", {"10.0.0.0/24"}),
-          On("rail1", {"10.0.1.0/24"}), On("lost", {"10.0.0.0/24"}),  On("vlan7", {"10.0.0.0/24"})};
+  return {On("fast0", {"10.0.0.0/24"}), On("fast1", {"10.0.0.0/24"}), On("slow0", {"10.0.0.0/24"}),
+          On("ib0", {"10.0.0.0/24"}),   On("rail1", {"10.0.1.0/24"}), On("lost", {"10.0.0.0/24"}),
+          On("vlan7", {"10.0.0.0/24"})};
 }
 
 struct Case {
@@ -47,7 +50,11 @@ TEST(NearInterfaces, AreChosenOnlyAmongThoseThatCanStandForEachOther) {
       {"another kind", {"fast0", "ib0"}, {4, 0, {0}}, {}, {"fast0", "ib0"}},
       {"nobody knows where it is", {"fast0", "lost"}, {4, 3, {3}}, {}, {"fast0", "lost"}},
       {"no hardware that is known", {"fast0", "vlan7"}, {4, 3, {3}}, {}, {"fast0", "vlan7"}},
-      {"all at once", {"rail1", "fast1", "slow0", "fast0", "lost"}, {4, 1, {1}}, {}, {"rail1", "slow0", "fast0", "lost"}},
+      {"all at once",
+       {"rail1", "fast1", "slow0", "fast0", "lost"},
+       {4, 1, {1}},
+       {},
+       {"rail1", "slow0", "fast0", "lost"}},
       {"not among the names", {"fast1", "slow0"}, {4, 0, {0}}, {}, {"fast1", "slow0"}},
   };
   for (const Case& c : cases)

@@ -30,9 +30,7 @@ class Wire final : public transport::RemoteRank {
     a->other_ = b;
     b->other_ = a;
   }
-  void Die() {
-    __atomic_store_n(reinterpret_cast<uint32_t*>(&page_.liveness), 0x40000000u, __ATOMIC_SEQ_CST);
-  }
+  void Die() { __atomic_store_n(reinterpret_cast<uint32_t*>(&page_.liveness), 0x40000000u, __ATOMIC_SEQ_CST); }
   void Cut() { cut_ = true; }
   // What the peer seems to say.
   void Hear(uint64_t word) {
@@ -91,7 +89,9 @@ class NetworkProbeTest : public testing::Test {
     }
   }
   static device::host::Queue* Queue(int i) { return device::host::Device::Get(i)->queue(); }
-  NetworkProbe::Patience Patience(milliseconds limit = milliseconds(60000)) const { return {Clock::now() + limit, &abort_}; }
+  NetworkProbe::Patience Patience(milliseconds limit = milliseconds(60000)) const {
+    return {Clock::now() + limit, &abort_};
+  }
 
   // What `side` (0 asks, 1 answers) ends with, alone, while `meanwhile` happens.
   Status Alone(int side, const std::function<void()>& meanwhile, milliseconds limit = milliseconds(60000)) {
@@ -113,7 +113,9 @@ class NetworkProbeTest : public testing::Test {
   std::atomic<bool> abort_{false};
 };
 
-bool Has(const Status& status, const char* text) { return std::string(status.message()).find(text) != std::string::npos; }
+bool Has(const Status& status, const char* text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
 
 TEST_F(NetworkProbeTest, EndsWithFiguresOfTheWire) {
   Status answered;
@@ -125,14 +127,18 @@ TEST_F(NetworkProbeTest, EndsWithFiguresOfTheWire) {
   const auto plausible = cost::NetworkFromText(cost::ToText(cost::KeptNetwork{"wire", network.value()}));
   EXPECT_TRUE(plausible.ok()) << plausible.status().message();
   EXPECT_GE(wires_[0]->sent_bytes, 128u << 10);
-  EXPECT_LE(wires_[0]->sent_bytes, 3 * ((1u << 20) + (128u << 10))) << "three transfers of 1 MiB, and a piece that was begun";
+  EXPECT_LE(wires_[0]->sent_bytes, 3 * ((1u << 20) + (128u << 10)))
+      << "three transfers of 1 MiB, and a piece that was begun";
   EXPECT_EQ(wires_[1]->sent_bytes, 0u);
   EXPECT_EQ(wires_[0]->polling, 0);
   EXPECT_EQ(wires_[1]->polling, 0);
   // After it has ended well nobody is told of anything.
   wires_[1]->Hear(0);
   probes_[0]->GiveUp();
-  EXPECT_EQ(Alone(1, [] {}, milliseconds(50)).code(), Code::kTimeout);
+  EXPECT_EQ(Alone(
+                1, [] {}, milliseconds(50))
+                .code(),
+            Code::kTimeout);
 }
 
 TEST_F(NetworkProbeTest, EndsWithTheDeathOfThePeer) {
@@ -165,7 +171,8 @@ TEST_F(NetworkProbeTest, EndsWithAnAbort) {
 
 TEST_F(NetworkProbeTest, EndsAtTheDeadline) {
   for (const int side : {0, 1}) {
-    const Status status = Alone(side, [] {}, milliseconds(30));
+    const Status status = Alone(
+        side, [] {}, milliseconds(30));
     EXPECT_EQ(status.code(), Code::kTimeout);
     EXPECT_TRUE(Has(status, "did not answer in time while the network was measured (AXCCL_INIT_TIMEOUT)"))
         << status.message();
@@ -181,7 +188,8 @@ TEST_F(NetworkProbeTest, BelievesNothingThatCannotBe) {
       std::this_thread::yield();
     }
   });
-  const Status status = Alone(0, [] {}, milliseconds(100 * harness::TimeScale()));
+  const Status status = Alone(
+      0, [] {}, milliseconds(100 * harness::TimeScale()));
   over = true;
   liar.join();
   EXPECT_TRUE(status.ok() || status.code() == Code::kTimeout) << status.message();

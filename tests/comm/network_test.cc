@@ -33,7 +33,12 @@ TEST(ChooseRails, TakesOneOfEachNetworkTheFastestFirst) {
       {"unknown speed", {{"eth0", "a", 0}, {"eth1", "b", 10}}, "eth1,eth0"},
       {"unknown network", {{"eth0", "a", 10}, {"eth1", "", 10}}, "eth0; eth1 (unknown network)"},
       {"too many",
-       {{"slow", "s", 1}, {"eth0", "a", 10}, {"eth1", "b", 10}, {"eth2", "c", 10}, {"eth3", "d", 10}, {"eth4", "e", 10}},
+       {{"slow", "s", 1},
+        {"eth0", "a", 10},
+        {"eth1", "b", 10},
+        {"eth2", "c", 10},
+        {"eth3", "d", 10},
+        {"eth4", "e", 10}},
        "eth0,eth1,eth2,eth3; eth4 (there are 4 already), slow (there are 4 already)"},
   };
   for (const auto& c : cases) EXPECT_EQ(Names(ChooseRails(c.ways)), c.expected) << c.why;
@@ -43,7 +48,8 @@ ucx::NetworkAddress Address(size_t rails, size_t bytes) {
   ucx::NetworkAddress address;
   address.key.fill(7);
   for (size_t i = 0; i < rails; ++i) {
-    ucx::RailAddress rail{"10." + std::to_string(i) + ".0.0/16", 1000 * i, std::vector<std::byte>(bytes, std::byte(i + 1)), {}};
+    ucx::RailAddress rail{
+        "10." + std::to_string(i) + ".0.0/16", 1000 * i, std::vector<std::byte>(bytes, std::byte(i + 1)), {}};
     boot::Address lifeline;
     lifeline.family = i % 2 == 0 ? 4 : 6;
     lifeline.port = static_cast<uint16_t>(4000 + i);
@@ -98,7 +104,8 @@ TEST(WireNetworks, AreRefusedWhereTheyAreNone) {
   refused("a very long address", [](WireNetwork* n) { n->rail[0].bytes = ~0u; });
   refused("no lifeline", [](WireNetwork* n) { n->rail[0].lifeline.family = 5; });
   refused("a network twice", [](WireNetwork* n) { std::memcpy(n->rail[1].network, n->rail[0].network, 56); });
-  refused("a name without end", [](WireNetwork* n) { std::memset(n->rail[0].network, 'x', sizeof n->rail[0].network); });
+  refused("a name without end",
+          [](WireNetwork* n) { std::memset(n->rail[0].network, 'x', sizeof n->rail[0].network); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Making and ending communicators where the system gives no more threads (ulimit -u, the pids limit of a container): errors of
-// the call, after which everything is as it was.
+// Making and ending communicators where the system gives no more threads (ulimit -u, the pids limit of a container):
+// errors of the call, after which everything is as it was.
 #include <dlfcn.h>
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(NoThreads, InitAllFailsAndWorksLater) {
 
 TEST(NoThreads, GroupOfSplitsFailsAndWorksLater) {
   RunCliques(OneThread(3), [](RankContext& context, Clique& clique) {
-    const auto split = [&](ncclComm_t (&children)[3]) {
+    const auto split = [&](ncclComm_t(&children)[3]) {
       EXPECT_OK(ncclGroupStart());
       for (int i = 0; i < 3; ++i) EXPECT_OK(ncclCommSplit(clique.comm(i), 0, -i, &children[i], nullptr));
       return ncclGroupEnd();

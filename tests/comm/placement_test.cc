@@ -1,5 +1,5 @@
-// What a communicator does about the machine it is made on. The machine is a pretended one: the first two processors that the
-// test may use, each in a package and at a node of its own.
+// What a communicator does about the machine it is made on. The machine is a pretended one: the first two processors
+// that the test may use, each in a package and at a node of its own.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -103,26 +103,32 @@ class PlacementTest : public testing::Test {
 };
 
 TEST_F(PlacementTest, OwnThreadsOfARankRunWhereItIsPlacedAndNoOthers) {
-  RunRanks(Processes(2), [this](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
-    EXPECT_EQ(Allowed(0), all_) << "the application's";
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [this](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
+        EXPECT_EQ(Allowed(0), all_) << "the application's";
+      },
+      options_);
   for (const char* rank : {"0", "1"}) {
     const auto at = static_cast<size_t>(rank[0] - '0');
-    ExpectLogged(std::string("placement: rank ") + rank + " of 2 on this machine: processors " + std::to_string(all_[at]) +
-                 ", node " + rank);
+    ExpectLogged(std::string("placement: rank ") + rank + " of 2 on this machine: processors " +
+                 std::to_string(all_[at]) + ", node " + rank);
   }
 }
 
 TEST_F(PlacementTest, ScratchMemoryComesFromTheNodeOfItsRank) {
   if (Contents("/proc/self/numa_maps").empty()) GTEST_SKIP() << "the kernel knows no nodes";
-  RunRanks(Processes(2), [this](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    if (context.rank() == 0) std::ofstream(folder_.Path("maps")) << Contents("/proc/self/numa_maps");
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [this](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        if (context.rank() == 0) std::ofstream(folder_.Path("maps")) << Contents("/proc/self/numa_maps");
+      },
+      options_);
   // Node 0 is everywhere, but some containers do not let a process choose. What is logged is what is.
   const std::string maps = Contents(folder_.Path("maps"));
   ASSERT_FALSE(maps.empty());
@@ -131,87 +137,110 @@ TEST_F(PlacementTest, ScratchMemoryComesFromTheNodeOfItsRank) {
 }
 
 TEST_F(PlacementTest, RanksOfOneProcessShareTheirPlaces) {
-  RunRanks(Threads(2), [this](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    ASSERT_TRUE(context.Barrier());
-    ExpectOwnThreadsOn({all_[0], all_[1]});
-    ASSERT_TRUE(context.Barrier());
-  }, options_);
+  RunRanks(
+      Threads(2),
+      [this](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ASSERT_TRUE(context.Barrier());
+        ExpectOwnThreadsOn({all_[0], all_[1]});
+        ASSERT_TRUE(context.Barrier());
+      },
+      options_);
 }
 
 TEST_F(PlacementTest, ABoundProcessStaysWhereItIs) {
-  RunRanks(Processes(2), [this](RankContext& context) {
-    Bind(all_[1]);
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    ExpectOwnThreadsOn({all_[1]});
-    EXPECT_EQ(Allowed(0), std::vector<int>{all_[1]});
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [this](RankContext& context) {
+        Bind(all_[1]);
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ExpectOwnThreadsOn({all_[1]});
+        EXPECT_EQ(Allowed(0), std::vector<int>{all_[1]});
+      },
+      options_);
   ExpectLogged("placement: rank 0 of 2 on this machine: processors " + std::to_string(all_[1]) + ", node 1");
 }
 
 TEST_F(PlacementTest, ABindingCanBeIgnored) {
   Set("NCCL_IGNORE_CPU_AFFINITY", "1");
-  RunRanks(Processes(2), [this](RankContext& context) {
-    Bind(all_[1]);
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
-    EXPECT_EQ(Allowed(0), std::vector<int>{all_[1]}) << "the application's";
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [this](RankContext& context) {
+        Bind(all_[1]);
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
+        EXPECT_EQ(Allowed(0), std::vector<int>{all_[1]}) << "the application's";
+      },
+      options_);
 }
 
 TEST_F(PlacementTest, CanBeTurnedOff) {
   Set("AXCCL_PLACE", "0");
-  RunRanks(Processes(2), [this](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    ExpectOwnThreadsOn(all_);
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [this](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ExpectOwnThreadsOn(all_);
+      },
+      options_);
   ExpectLogged("placement:", false);
 }
 
 TEST_F(PlacementTest, NothingIsDoneWhereThereIsOneNode) {
   if (fs::exists("/sys/devices/system/node/node1")) GTEST_SKIP() << "there are more";
   Set("NCCL_TOPO_FILE", "");
-  RunRanks(Processes(2), [this](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    ExpectOwnThreadsOn(all_);
-    EXPECT_EQ(Contents("/proc/self/maps").find("libhwloc"), std::string::npos) << "loaded for nothing";
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [this](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ExpectOwnThreadsOn(all_);
+        EXPECT_EQ(Contents("/proc/self/maps").find("libhwloc"), std::string::npos) << "loaded for nothing";
+      },
+      options_);
   ExpectLogged("placement:", false);
 }
 
 TEST_F(PlacementTest, TheFirstCommunicatorDecides) {
-  RunRanks(Processes(2), [this](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    ncclComm_t alone = nullptr;
-    ASSERT_OK(ncclCommSplit(clique.comm(0), context.rank(), 0, &alone, nullptr));
-    // As a lone rank it would have got everything.
-    ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
-    ASSERT_OK(ncclCommDestroy(alone));
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [this](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ncclComm_t alone = nullptr;
+        ASSERT_OK(ncclCommSplit(clique.comm(0), context.rank(), 0, &alone, nullptr));
+        // As a lone rank it would have got everything.
+        ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
+        ASSERT_OK(ncclCommDestroy(alone));
+      },
+      options_);
 }
 
 // A thread that runs the application's callbacks may be started by one of the library's own.
 void KeepProcessors(void* processors) { *static_cast<std::vector<int>*>(processors) = Allowed(0); }
 
 TEST_F(PlacementTest, CallbacksMayUseWhatTheApplicationMay) {
-  RunRanks(Processes(2), [this](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    float value = 1;
-    std::vector<int> seen;
-    // The callback comes after an operation that ends only once the other rank calls: whoever drives it then, starts it.
-    ASSERT_OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, clique.comm(0), harness::Cuda(clique.stream(0))));
-    ASSERT_OK(axcclLaunchHostFunc(clique.stream(0), KeepProcessors, &seen));
-    ASSERT_OK(axcclStreamSynchronize(clique.stream(0)));
-    EXPECT_EQ(seen, all_);
-    EXPECT_EQ(value, 2);
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [this](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        float value = 1;
+        std::vector<int> seen;
+        // The callback comes after an operation that ends only once the other rank calls: whoever drives it then,
+        // starts it.
+        ASSERT_OK(
+            ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, clique.comm(0), harness::Cuda(clique.stream(0))));
+        ASSERT_OK(axcclLaunchHostFunc(clique.stream(0), KeepProcessors, &seen));
+        ASSERT_OK(axcclStreamSynchronize(clique.stream(0)));
+        EXPECT_EQ(seen, all_);
+        EXPECT_EQ(value, 2);
+      },
+      options_);
 }
 
 // ---- files ----
@@ -219,36 +248,48 @@ TEST_F(PlacementTest, CallbacksMayUseWhatTheApplicationMay) {
 TEST_F(PlacementTest, TheMachineIsWrittenByTheRankThatIsAsked) {
   const std::string dump = folder_.Path("dump");
   Set("NCCL_TOPO_DUMP_FILE", dump);
-  RunRanks(Processes(2), [&](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+      },
+      options_);
   EXPECT_EQ(Contents(dump), text_);
 
   fs::remove(dump);
   Set("NCCL_TOPO_DUMP_FILE_RANK", "2");  // nobody
-  RunRanks(Processes(2), [&](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+      },
+      options_);
   EXPECT_FALSE(fs::exists(dump));
 
   Set("NCCL_TOPO_DUMP_FILE_RANK", "1");
   Set("AXCCL_PLACE", "0");  // has nothing to do with it
-  RunRanks(Processes(2), [&](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+      },
+      options_);
   EXPECT_EQ(Contents(dump), text_);
 }
 
 TEST_F(PlacementTest, FilesThatCannotBeUsedAreReportedAndNoMore) {
   std::ofstream(folder_.Path("machine")) << "<system version=\"1\">\n</system>\n";
   Set("NCCL_TOPO_DUMP_FILE", "/nowhere/at/all");
-  RunRanks(Processes(2), [&](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-  }, options_);
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+      },
+      options_);
   ExpectLogged("NCCL_TOPO_FILE is not used: " + folder_.Path("machine") + ": topology text: this is XML");
   ExpectLogged("NCCL_TOPO_DUMP_FILE: open(/nowhere/at/all) to write");
 }
@@ -257,13 +298,16 @@ TEST_F(PlacementTest, FilesThatCannotBeUsedAreReportedAndNoMore) {
 // Two pretended machines of two ranks each.
 TEST_F(PlacementTest, TheThreadForMessagesIsPlacedToo) {
   if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
-  RunRanks(Processes(4), [this](RankContext& context) {
-    setenv("NCCL_HOSTID", context.rank() < 2 ? "one" : "two", 1);
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    EXPECT_EQ(ThreadsOfThis().count("axccl-ucx"), 1u);
-    ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank() % 2)]});
-  }, options_);
+  RunRanks(
+      Processes(4),
+      [this](RankContext& context) {
+        setenv("NCCL_HOSTID", context.rank() < 2 ? "one" : "two", 1);
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        EXPECT_EQ(ThreadsOfThis().count("axccl-ucx"), 1u);
+        ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank() % 2)]});
+      },
+      options_);
 }
 #endif
 

@@ -66,8 +66,8 @@ struct Holdings {
   size_t resident = ResidentBytes();
 };
 
-// The rendezvous' sockets are closed by a thread of its own, after the communicator is there: a descriptor counts as left
-// behind when it has not gone within AllowedNs. The bounds themselves are the caller's.
+// The rendezvous' sockets are closed by a thread of its own, after the communicator is there: a descriptor counts as
+// left behind when it has not gone within AllowedNs. The bounds themselves are the caller's.
 Holdings WhenSettled(size_t descriptors) {
   const uint64_t give_up = harness::NowNs() + harness::AllowedNs(1000);
   Holdings now;
@@ -109,10 +109,11 @@ TEST_P(SoakTest, CyclesLeaveNothingBehind) {
         ASSERT_TRUE(context.Barrier());
         const Holdings after = WhenSettled(before.descriptors);
         if (context.rank() == 0) {
-          std::printf("%d cycles, from the %dth on: descriptors %zu -> %zu, threads %zu -> %zu, mappings %zu -> %zu, resident "
-                      "%zu -> %zu KiB\n",
-                      cycles, cycles / 3, before.descriptors, after.descriptors, before.threads, after.threads,
-                      before.mappings, after.mappings, before.resident >> 10, after.resident >> 10);
+          std::printf(
+              "%d cycles, from the %dth on: descriptors %zu -> %zu, threads %zu -> %zu, mappings %zu -> %zu, resident "
+              "%zu -> %zu KiB\n",
+              cycles, cycles / 3, before.descriptors, after.descriptors, before.threads, after.threads, before.mappings,
+              after.mappings, before.resident >> 10, after.resident >> 10);
           std::fflush(stdout);
         }
         // Threads of one process see each other's streams and sockets come and go.

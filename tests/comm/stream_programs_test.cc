@@ -1,9 +1,10 @@
-// Random programs of streams, events, waits and host functions against what CUDA's rules say of them (stream_rules_test.cc).
+// Random programs of streams, events, waits and host functions against what CUDA's rules say of them
+// (stream_rules_test.cc).
 //
-// An oracle keeps for every stream and event the host functions that they stand for. One function of each program is a gate
-// that stays shut at first. What the rules put behind it must not run, or be complete, before it opens; everything else must
-// come to an end while it is shut (else the program hangs, and the run's deadline says so): so order is neither missing nor
-// made up. Then the gate opens and every function must have run after all those before it.
+// An oracle keeps for every stream and event the host functions that they stand for. One function of each program is a
+// gate that stays shut at first. What the rules put behind it must not run, or be complete, before it opens; everything
+// else must come to an end while it is shut (else the program hangs, and the run's deadline says so): so order is
+// neither missing nor made up. Then the gate opens and every function must have run after all those before it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +49,9 @@ class Program {
   explicit Program(uint64_t seed) : random_(seed) {
     for (const Kind kind : {kNull, kBlocking, kBlocking, kNonBlocking, kNonBlocking}) {
       kinds_.push_back(kind);
-      made_.push_back(kind == kNull ? nullptr : std::make_unique<Stream>(kind == kBlocking ? axcclStreamDefault : axcclStreamNonBlocking));
+      made_.push_back(kind == kNull
+                          ? nullptr
+                          : std::make_unique<Stream>(kind == kBlocking ? axcclStreamDefault : axcclStreamNonBlocking));
     }
     work_.resize(kinds_.size());
     recorded_.resize(events_.size());
@@ -65,10 +68,18 @@ class Program {
         continue;
       }
       switch (random_.Below(4)) {
-        case 0: Launch(stream, false); break;
-        case 1: Record(event, stream); break;
-        case 2: Wait(stream, event); break;
-        case 3: Copy(stream); break;
+        case 0:
+          Launch(stream, false);
+          break;
+        case 1:
+          Record(event, stream);
+          break;
+        case 2:
+          Wait(stream, event);
+          break;
+        case 3:
+          Copy(stream);
+          break;
       }
     }
     CheckWhileShut();

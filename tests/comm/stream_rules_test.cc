@@ -1,17 +1,19 @@
 // CUDA's rules of streams, events and the legacy NULL stream, one by one, over the public API.
 //
-// What CUDA promises (CUDA Runtime API, "Stream synchronization behavior", cudaStreamWaitEvent, cudaEventRecord, cudaEventQuery):
+// What CUDA promises (CUDA Runtime API, "Stream synchronization behavior", cudaStreamWaitEvent, cudaEventRecord,
+// cudaEventQuery):
 //   - Work of a stream runs in order; streams are independent, but for what follows.
-//   - Legacy default stream: "when an action is taken in the legacy stream such as a kernel launch or cudaStreamWaitEvent(), the
-//     legacy stream first waits on all blocking streams, the action is queued in the legacy stream, and then all blocking streams
-//     wait on the legacy stream." Non-blocking streams take no part. The per-thread default stream is a blocking stream.
-//   - An event captures "the contents of the stream at the time of the call"; a later record "does not affect" waits that were
-//     enqueued before. A wait is an action of the stream: "makes all future work submitted to stream wait".
+//   - Legacy default stream: "when an action is taken in the legacy stream such as a kernel launch or
+//     cudaStreamWaitEvent(), the legacy stream first waits on all blocking streams, the action is queued in the legacy
+//     stream, and then all blocking streams wait on the legacy stream." Non-blocking streams take no part. The
+//     per-thread default stream is a blocking stream.
+//   - An event captures "the contents of the stream at the time of the call"; a later record "does not affect" waits
+//     that were enqueued before. A wait is an action of the stream: "makes all future work submitted to stream wait".
 //   - An event that was never recorded is complete, and waiting for it "is a functional no-op".
 //   - Destroying an event or a stream does not take back what was enqueued.
 //
-// Work is held up by a gate that only the test opens, so "has not run" is not a matter of time: Settle() lets everything run
-// that may, and what runs too early says so itself, by finding the gate closed.
+// Work is held up by a gate that only the test opens, so "has not run" is not a matter of time: Settle() lets
+// everything run that may, and what runs too early says so itself, by finding the gate closed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +71,8 @@ class Probe {
 // Returns when everything that may run by now has been started.
 void Settle() {
   Stream apart;
-  ASSERT_OK(axcclLaunchHostFunc(apart, [](void*) {}, nullptr));
+  ASSERT_OK(axcclLaunchHostFunc(
+      apart, [](void*) {}, nullptr));
   ASSERT_OK(axcclStreamSynchronize(apart));
 }
 
@@ -155,11 +158,22 @@ TEST(StreamRules, WhoWaitsBehindAWaitWaits) {
 void ActOnNullStream(int action, const Event& complete, Event* recorded) {
   static char from, to;
   switch (action) {
-    case 0: ASSERT_OK(axcclLaunchHostFunc(nullptr, [](void*) {}, nullptr)); break;
-    case 1: ASSERT_OK(axcclMemcpyAsync(&to, &from, 1, nullptr)); break;
-    case 2: ASSERT_OK(axcclEventRecord(*recorded, nullptr)); break;
-    case 3: ASSERT_OK(axcclStreamWaitEvent(nullptr, complete)); break;
-    case 4: ASSERT_OK(axcclMemcpyAsync(&to, &from, 1, reinterpret_cast<axcclStream_t>(1))); break;  // cudaStreamLegacy
+    case 0:
+      ASSERT_OK(axcclLaunchHostFunc(
+          nullptr, [](void*) {}, nullptr));
+      break;
+    case 1:
+      ASSERT_OK(axcclMemcpyAsync(&to, &from, 1, nullptr));
+      break;
+    case 2:
+      ASSERT_OK(axcclEventRecord(*recorded, nullptr));
+      break;
+    case 3:
+      ASSERT_OK(axcclStreamWaitEvent(nullptr, complete));
+      break;
+    case 4:
+      ASSERT_OK(axcclMemcpyAsync(&to, &from, 1, reinterpret_cast<axcclStream_t>(1)));
+      break;  // cudaStreamLegacy
   }
 }
 
@@ -168,7 +182,8 @@ TEST(NullStreamRules, AnyActionOnItOrdersTheBlockingStreams) {
     for (int action = 0; action < 5; ++action) {
       for (const Kind before : {kBlocking, kNonBlocking}) {
         for (const Kind after : {kBlocking, kNonBlocking}) {
-          SCOPED_TRACE(std::string("action ") + std::to_string(action) + ": " + kKindNames[before] + ", " + kKindNames[after]);
+          SCOPED_TRACE(std::string("action ") + std::to_string(action) + ": " + kKindNames[before] + ", " +
+                       kKindNames[after]);
           AnyStream a(before), b(after);
           Event complete, recorded;
           ASSERT_OK(axcclEventRecord(complete, b));
@@ -257,8 +272,8 @@ TEST(NullStreamRules, BlockingStreamsStandForItsWork) {
       EXPECT_EQ(axcclStreamQuery(blocking), ncclInProgress);
       EXPECT_EQ(axcclStreamQuery(apart), ncclSuccess);
       EXPECT_EQ(axcclEventQuery(event), ncclInProgress);
-      ExpectWaitsForTheGate(&gate,
-                            [&] { EXPECT_OK(how == 0 ? axcclStreamSynchronize(blocking) : axcclEventSynchronize(event)); });
+      ExpectWaitsForTheGate(
+          &gate, [&] { EXPECT_OK(how == 0 ? axcclStreamSynchronize(blocking) : axcclEventSynchronize(event)); });
     }
   });
 }
@@ -301,7 +316,8 @@ TEST(NullStreamRules, DevicesHaveOneEach) {
     ASSERT_OK(axcclHostSetDevice(2));
     Stream blocking(axcclStreamDefault);
     bool ran = false;
-    ASSERT_OK(axcclLaunchHostFunc(nullptr, [](void* r) { *static_cast<bool*>(r) = true; }, &ran));
+    ASSERT_OK(axcclLaunchHostFunc(
+        nullptr, [](void* r) { *static_cast<bool*>(r) = true; }, &ran));
     ASSERT_OK(axcclStreamSynchronize(blocking));
     ASSERT_OK(axcclStreamSynchronize(nullptr));
     EXPECT_TRUE(ran);
@@ -359,7 +375,8 @@ TEST(EventRules, WorkAfterTheRecordIsNotPartOfIt) {
     Stream a, b;
     Event event;
     Gate gate;
-    ASSERT_OK(axcclLaunchHostFunc(a, [](void*) {}, nullptr));
+    ASSERT_OK(axcclLaunchHostFunc(
+        a, [](void*) {}, nullptr));
     ASSERT_OK(axcclEventRecord(event, a));
     Block(a, &gate);
     ASSERT_OK(axcclEventSynchronize(event));
@@ -380,7 +397,8 @@ TEST(EventRules, OneNeverRecordedIsComplete) {
     Block(blocking, &gate);
     ASSERT_OK(axcclStreamWaitEvent(nullptr, never));  // "a functional no-op": no action on the NULL stream either
     bool ran = false;
-    ASSERT_OK(axcclLaunchHostFunc(other, [](void* r) { *static_cast<bool*>(r) = true; }, &ran));
+    ASSERT_OK(axcclLaunchHostFunc(
+        other, [](void* r) { *static_cast<bool*>(r) = true; }, &ran));
     ASSERT_OK(axcclStreamSynchronize(other));
     EXPECT_TRUE(ran);
     gate.Open();
@@ -467,8 +485,8 @@ TEST(EventRules, DestroyingThemTakesNothingBack) {
 
 // ---- with collectives ----
 
-// The input comes from a host function on one stream and the result goes by a copy on another; the collective between them is on
-// a third of each kind, and only events order the three.
+// The input comes from a host function on one stream and the result goes by a copy on another; the collective between
+// them is on a third of each kind, and only events order the three.
 TEST(EventRules, OrderCollectivesBehindTheirInputAndBeforeWhatReadsThem) {
   RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     for (const Kind kind : {kNull, kBlocking, kNonBlocking}) {

@@ -100,8 +100,8 @@ TEST(Stream, EventsOrderStreams) {
           &state));
       ASSERT_OK(axcclEventRecord(event, a));
       ASSERT_OK(axcclStreamWaitEvent(b, event));
-      ASSERT_OK(axcclLaunchHostFunc(b, [](void* s) { static_cast<State*>(s)->seen = static_cast<State*>(s)->value; },
-                                    &state));
+      ASSERT_OK(axcclLaunchHostFunc(
+          b, [](void* s) { static_cast<State*>(s)->seen = static_cast<State*>(s)->value; }, &state));
       EXPECT_EQ(axcclStreamQuery(b), ncclInProgress);
       state.gate.Open();
       ASSERT_OK(axcclStreamSynchronize(b));
@@ -137,7 +137,8 @@ TEST(Stream, DeviceSynchronizeCoversAllItsStreams) {
     std::atomic<int> count{0};
     for (const axcclStream_t stream : {axcclStream_t(a), axcclStream_t(b)}) {
       for (int i = 0; i < 20; ++i) {
-        ASSERT_OK(axcclLaunchHostFunc(stream, [](void* c) { ++*static_cast<std::atomic<int>*>(c); }, &count));
+        ASSERT_OK(axcclLaunchHostFunc(
+            stream, [](void* c) { ++*static_cast<std::atomic<int>*>(c); }, &count));
       }
     }
     ASSERT_OK(axcclHostDeviceSynchronize());
@@ -153,7 +154,8 @@ TEST(Stream, ManyThreadsMaySynchronizeOneStream) {
     Stream stream;
     std::atomic<int> count{0};
     for (int i = 0; i < 500; ++i) {
-      ASSERT_OK(axcclLaunchHostFunc(stream, [](void* c) { ++*static_cast<std::atomic<int>*>(c); }, &count));
+      ASSERT_OK(axcclLaunchHostFunc(
+          stream, [](void* c) { ++*static_cast<std::atomic<int>*>(c); }, &count));
     }
     std::atomic<int> wrong{0};
     std::vector<std::thread> threads;
@@ -206,7 +208,8 @@ TEST(NullStream, WaitsForEarlierWorkOfBlockingStreamsAndHoldsBackLater) {
                                              [](void* s) { static_cast<State*>(s)->order.push_back(2); }};
       return notes[n];
     };
-    ASSERT_OK(axcclLaunchHostFunc(blocking, [](void* s) { static_cast<State*>(s)->gate.Wait(); }, &state));
+    ASSERT_OK(axcclLaunchHostFunc(
+        blocking, [](void* s) { static_cast<State*>(s)->gate.Wait(); }, &state));
     ASSERT_OK(axcclLaunchHostFunc(blocking, note(0), &state));
     ASSERT_OK(axcclLaunchHostFunc(nullptr, note(1), &state));
     ASSERT_OK(axcclLaunchHostFunc(blocking, note(2), &state));
@@ -258,15 +261,15 @@ TEST_P(CollectiveStreamTest, CallReturnsBeforeThePeerHasCalled) {
         ASSERT_TRUE(context.Step("round %d count %zu", round, count));
         const int cell = round * 3 + (count == 1 ? 0 : count == 1000 ? 1 : 2);
         if (context.rank() == 0) {
-          ASSERT_OK(ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclSum, clique.comm(),
-                                  Cuda(clique.stream())));
+          ASSERT_OK(
+              ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
           // The peers are waiting for this, so the operation cannot have finished.
           EXPECT_EQ(axcclStreamQuery(clique.stream()), ncclInProgress);
           context.Set(cell, 1);
         } else {
           ASSERT_EQ(context.Await(cell), 1u);
-          ASSERT_OK(ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclSum, clique.comm(),
-                                  Cuda(clique.stream())));
+          ASSERT_OK(
+              ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
         }
         ASSERT_TRUE(clique.Synchronize());
         EXPECT_EQ(data.front(), context.nranks());

@@ -1,5 +1,5 @@
-// Where threads cannot be started (ulimit -u, the pids limit of a container): calls say so, nothing stays half begun behind them,
-// and all works when there are threads again. And functions of the application that throw.
+// Where threads cannot be started (ulimit -u, the pids limit of a container): calls say so, nothing stays half begun
+// behind them, and all works when there are threads again. And functions of the application that throw.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -35,7 +35,9 @@ class NoThreads {
     const rlimit none{0, before_.rlim_max};
     EXPECT_EQ(setrlimit(RLIMIT_NPROC, &none), 0);
     pthread_t thread;
-    EXPECT_NE(pthread_create(&thread, nullptr, [](void*) -> void* { return nullptr; }, nullptr), 0);
+    EXPECT_NE(pthread_create(
+                  &thread, nullptr, [](void*) -> void* { return nullptr; }, nullptr),
+              0);
   }
   ~NoThreads() { EXPECT_EQ(setrlimit(RLIMIT_NPROC, &before_), 0); }
 
@@ -142,13 +144,16 @@ TEST(Throwing, AHostFunctionFailsItsStreamAlone) {
       Stream made, other;
       const axcclStream_t stream = null ? nullptr : axcclStream_t(made);
       bool ran = false;
-      ASSERT_OK(axcclLaunchHostFunc(stream, [](void*) { throw std::runtime_error("out of luck"); }, nullptr));
-      ASSERT_OK(axcclLaunchHostFunc(stream, [](void* r) { *static_cast<bool*>(r) = true; }, &ran));
+      ASSERT_OK(axcclLaunchHostFunc(
+          stream, [](void*) { throw std::runtime_error("out of luck"); }, nullptr));
+      ASSERT_OK(axcclLaunchHostFunc(
+          stream, [](void* r) { *static_cast<bool*>(r) = true; }, &ran));
       EXPECT_EQ(axcclStreamSynchronize(stream), ncclInvalidUsage);
       harness::ExpectLastErrorHas({"axcclLaunchHostFunc", "out of luck"});
       EXPECT_TRUE(ran) << "work behind a failure still runs";
       EXPECT_OK(axcclStreamSynchronize(stream)) << "told once";
-      ASSERT_OK(axcclLaunchHostFunc(stream, [](void*) { throw 7; }, nullptr));
+      ASSERT_OK(axcclLaunchHostFunc(
+          stream, [](void*) { throw 7; }, nullptr));
       EXPECT_EQ(axcclStreamSynchronize(stream), ncclInvalidUsage);
       harness::ExpectLastErrorHas({"axcclLaunchHostFunc"});
       EXPECT_OK(axcclStreamSynchronize(other));
@@ -166,7 +171,8 @@ TEST(Throwing, AReductionFailsItsCommunicatorAlone) {
           &op, [](void*, const void*, size_t, void*) { throw std::runtime_error("cannot add"); }, nullptr, ncclInt32,
           clique.comm()));
       std::vector<int> data(1000, 1);
-      ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, op, clique.comm(), Cuda(clique.stream())));
+      ASSERT_OK(
+          ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, op, clique.comm(), Cuda(clique.stream())));
       const ncclResult_t result = axcclStreamSynchronize(clique.stream());
       EXPECT_TRUE(result == ncclInvalidUsage || result == ncclRemoteError) << result;
       harness::ExpectLastErrorHas({"cannot add"});

@@ -1,4 +1,5 @@
-// Host streams and events that end with their scope, and gates that host functions wait at: what tests of order are made of.
+// Host streams and events that end with their scope, and gates that host functions wait at: what tests of order are
+// made of.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-// The NULL stream of threads that chose no device, which is most of them on a CPU: pools whose threads make, call and wait for each
-// other's communicators, and ranks that are threads of one process.
+// The NULL stream of threads that chose no device, which is most of them on a CPU: pools whose threads make, call and
+// wait for each other's communicators, and ranks that are threads of one process.
 //
-// In CUDA all of them are on device 0 until they say otherwise, and NULL is one stream. Here each rank has a host device, so
-// NULL has to mean those that the thread uses.
+// In CUDA all of them are on device 0 until they say otherwise, and NULL is one stream. Here each rank has a host
+// device, so NULL has to mean those that the thread uses.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -189,7 +189,8 @@ TEST(Model, CopiesOfALaneAreAsManyLanes) {
         const Schedule four = algo::Generate(Contract{kind, 5, 0}, algorithm, 4, placement).value();
         const Model copied(one, few, false, placement, 4), generated(four, few, false, placement);
         for (uint64_t block : {uint64_t{0}, uint64_t{8}, uint64_t{64} << 10, uint64_t{16} << 20})
-          EXPECT_DOUBLE_EQ(copied.Seconds(block, 4096), generated.Seconds(block, 4096)) << plan::KindName(kind) << algorithm;
+          EXPECT_DOUBLE_EQ(copied.Seconds(block, 4096), generated.Seconds(block, 4096))
+              << plan::KindName(kind) << algorithm;
       }
     }
   }

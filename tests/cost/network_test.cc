@@ -67,7 +67,8 @@ TEST(NetworkText, RefusesWhatItDidNotWrite) {
     const auto result = NetworkFromText(text);
     ASSERT_FALSE(result.ok()) << text;
     EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
-    EXPECT_NE(result.status().message().find("network file, line"), std::string_view::npos) << result.status().message();
+    EXPECT_NE(result.status().message().find("network file, line"), std::string_view::npos)
+        << result.status().message();
   }
 }
 

@@ -2,8 +2,8 @@
 //
 // What a program may do: capture calls of a communicator, also its first ones; launch the graph any number of times, on
 // all ranks alike, ordered by the program with the communicator's other calls; destroy graph and communicator in any
-// order. What it may not: launch a graph after the communicator is gone, or make calls of one group on streams of which only
-// some are captured.
+// order. What it may not: launch a graph after the communicator is gone, or make calls of one group on streams of which
+// only some are captured.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -201,7 +201,8 @@ TEST_P(CaptureTest, Views) {
     ASSERT_TRUE(clique.Init(context));
     constexpr int64_t kRows = 7, kColumns = 33;
     const int n = context.nranks();
-    const RankWords in = WordsFor(clique, kRows * kColumns), out = WordsFor(clique, static_cast<size_t>(kRows * kColumns * n));
+    const RankWords in = WordsFor(clique, kRows * kColumns),
+                    out = WordsFor(clique, static_cast<size_t>(kRows * kColumns * n));
     // The columns of all ranks side by side: dimension 1.
     const auto gather = [&](int64_t columns) {
       ASSERT_OK(ncclGroupStart());
@@ -280,7 +281,8 @@ TEST(Mixed, InOneGroup) {
         sum(1, first == 0 ? eager : captured);
         EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
         const std::string captures = "rank " + std::to_string(first) + " calls ncclAllReduce";
-        const std::string does_not = "which is being captured, and rank " + std::to_string(1 - first) + " calls ncclAllReduce";
+        const std::string does_not =
+            "which is being captured, and rank " + std::to_string(1 - first) + " calls ncclAllReduce";
         for (const std::string& part : {captures, does_not, std::string("which is not; capture both")})
           EXPECT_TRUE(harness::LastErrorHas(part)) << ncclGetLastError(nullptr);
       }));
@@ -332,50 +334,46 @@ constexpr size_t kBlock = 100;
 std::vector<std::pair<const char*, RankCall>> AllCalls() {
   constexpr ncclDataType_t kType = ncclInt32;
   return {
-      {"AllReduce", [](auto* in, auto* out, int, int, auto comm, auto stream) {
-         return ncclAllReduce(in, out, kBlock, kType, ncclMax, comm, stream);
-       }},
-      {"AllGather", [](auto* in, auto* out, int, int, auto comm, auto stream) {
-         return ncclAllGather(in, out, kBlock, kType, comm, stream);
-       }},
-      {"ReduceScatter", [](auto* in, auto* out, int, int, auto comm, auto stream) {
-         return ncclReduceScatter(in, out, kBlock, kType, ncclSum, comm, stream);
-       }},
-      {"Broadcast", [](auto* in, auto* out, int, int n, auto comm, auto stream) {
-         return ncclBroadcast(in, out, kBlock, kType, n - 1, comm, stream);
-       }},
-      {"Reduce", [](auto* in, auto* out, int, int n, auto comm, auto stream) {
-         return ncclReduce(in, out, kBlock, kType, ncclSum, n - 1, comm, stream);
-       }},
-      {"AlltoAll", [](auto* in, auto* out, int, int, auto comm, auto stream) {
-         return ncclAlltoAll(in, out, kBlock, kType, comm, stream);
-       }},
-      {"Gather", [](auto* in, auto* out, int, int, auto comm, auto stream) {
-         return ncclGather(in, out, kBlock, kType, 0, comm, stream);
-       }},
-      {"Scatter", [](auto* in, auto* out, int, int, auto comm, auto stream) {
-         return ncclScatter(in, out, kBlock, kType, 0, comm, stream);
-       }},
-      {"Send and Recv", [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
+      {"AllReduce", [](auto* in, auto* out, int, int, auto comm,
+                       auto stream) { return ncclAllReduce(in, out, kBlock, kType, ncclMax, comm, stream); }},
+      {"AllGather", [](auto* in, auto* out, int, int, auto comm,
+                       auto stream) { return ncclAllGather(in, out, kBlock, kType, comm, stream); }},
+      {"ReduceScatter", [](auto* in, auto* out, int, int, auto comm,
+                           auto stream) { return ncclReduceScatter(in, out, kBlock, kType, ncclSum, comm, stream); }},
+      {"Broadcast", [](auto* in, auto* out, int, int n, auto comm,
+                       auto stream) { return ncclBroadcast(in, out, kBlock, kType, n - 1, comm, stream); }},
+      {"Reduce", [](auto* in, auto* out, int, int n, auto comm,
+                    auto stream) { return ncclReduce(in, out, kBlock, kType, ncclSum, n - 1, comm, stream); }},
+      {"AlltoAll", [](auto* in, auto* out, int, int, auto comm,
+                      auto stream) { return ncclAlltoAll(in, out, kBlock, kType, comm, stream); }},
+      {"Gather", [](auto* in, auto* out, int, int, auto comm,
+                    auto stream) { return ncclGather(in, out, kBlock, kType, 0, comm, stream); }},
+      {"Scatter", [](auto* in, auto* out, int, int, auto comm,
+                     auto stream) { return ncclScatter(in, out, kBlock, kType, 0, comm, stream); }},
+      {"Send and Recv",
+       [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
          const ncclResult_t sent = ncclSend(in, kBlock, kType, (rank + 1) % n, comm, stream);
          return sent != ncclSuccess ? sent : ncclRecv(out, kBlock, kType, (rank + n - 1) % n, comm, stream);
        }},
-      {"CollectivePermute", [](auto* in, auto* out, int, int, auto comm, auto stream) {
+      {"CollectivePermute",
+       [](auto* in, auto* out, int, int, auto comm, auto stream) {
          const int64_t pairs[] = {0, 1, 1, 0};
          return axcclCollectivePermute(1, View(in, {10, 10}), View(out, {10, 10}, {1, 10}), pairs, 2,
                                        axcclDefaultChannel(comm), nullptr, stream);
        }},
-      {"AllGatherV", [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
+      {"AllGatherV",
+       [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
          std::vector<int64_t> rows;
          for (int r = 0; r < n; ++r) rows.push_back(r);
          return axcclAllGatherV(1, View(in, {rank, 5}), View(out, {n * (n - 1) / 2, 5}), 0, rows.data(),
                                 axcclDefaultChannel(comm), nullptr, stream);
        }},
-      {"AllToAllV", [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
+      {"AllToAllV",
+       [](auto* in, auto* out, int rank, int n, auto comm, auto stream) {
          std::vector<int64_t> sent, received;
          for (int r = 0; r < n; ++r) sent.push_back(rank + 2 * r), received.push_back(r + 2 * rank);
-         return axcclAllToAllV(1, View(in, {n * rank + n * (n - 1), 2}), View(out, {n * (n - 1) / 2 + 2 * n * rank, 2}), 0,
-                               sent.data(), received.data(), axcclDefaultChannel(comm), nullptr, stream);
+         return axcclAllToAllV(1, View(in, {n * rank + n * (n - 1), 2}), View(out, {n * (n - 1) / 2 + 2 * n * rank, 2}),
+                               0, sent.data(), received.data(), axcclDefaultChannel(comm), nullptr, stream);
        }},
   };
 }
@@ -409,7 +407,8 @@ TEST_P(CaptureTest, EveryKindOfCall) {
         ASSERT_NO_FATAL_FAILURE(call(expected));
         ASSERT_TRUE(clique.Synchronize());
         for (int i = 0; i < clique.size(); ++i)
-          ASSERT_TRUE(std::equal(out[i]->get(), out[i]->get() + size, expected[i]->get())) << name << ", round " << round;
+          ASSERT_TRUE(std::equal(out[i]->get(), out[i]->get() + size, expected[i]->get()))
+              << name << ", round " << round;
       }
     }
   });

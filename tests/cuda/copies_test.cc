@@ -100,7 +100,8 @@ TEST_P(CopiesTest, OfLongRowsAreRight) {
     for (const int32_t* const out : outs) {
       for (int64_t k = 0; k < n * kRows * kColumns; ++k) {
         const int64_t row = k / (n * kColumns), column = k % (n * kColumns);
-        ASSERT_EQ(out[k], row * kColumns + column % kColumns + 1'000'000 * (column / kColumns)) << row << ", " << column;
+        ASSERT_EQ(out[k], row * kColumns + column % kColumns + 1'000'000 * (column / kColumns))
+            << row << ", " << column;
       }
     }
     context.Barrier();

@@ -58,9 +58,10 @@ TEST_P(DeadlineTest, OneRankNeverCalls) {
     if (context.rank() != 1) {
       ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
     }
-    ASSERT_NO_FATAL_FAILURE(ExpectTimeout(context, &clique,
-                                          {"waited 1.5 s for rank", "in ncclAllReduce count 3000 int32 sum (operation 1)",
-                                           "AXCCL_TIMEOUT", "have not called it: 1"}));
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectTimeout(context, &clique,
+                      {"waited 1.5 s for rank", "in ncclAllReduce count 3000 int32 sum (operation 1)", "AXCCL_TIMEOUT",
+                       "have not called it: 1"}));
   };
   RunRanks(GetParam(), body, Within("1.5"));
 }
@@ -112,9 +113,9 @@ TEST_P(DeadlineTest, GraphThatOneRankDoesNotLaunch) {
     if (context.rank() != 1) {
       ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
     }
-    ASSERT_NO_FATAL_FAILURE(
-        ExpectTimeout(context, &clique,
-                      {"waited 1.5 s for rank", "in ncclAllReduce count 3000 int32 sum (operation 20)", "AXCCL_TIMEOUT"}));
+    ASSERT_NO_FATAL_FAILURE(ExpectTimeout(
+        context, &clique,
+        {"waited 1.5 s for rank", "in ncclAllReduce count 3000 int32 sum (operation 20)", "AXCCL_TIMEOUT"}));
   };
   RunRanks(GetParam(), body, Within("1.5"));
 }

@@ -182,7 +182,8 @@ TEST(Faults, MemoryFreedByTheApplication) {
       EXPECT_TRUE(harness::LastErrorHas("freed")) << ncclGetLastError(nullptr);
     }
     EXPECT_EQ(AwaitError(clique.comm(), 1000), ncclUnhandledCudaError) << ncclGetLastError(nullptr);
-    EXPECT_TRUE(harness::LastErrorHas("rank 0: CUDA device 0") && harness::LastErrorHas("freed")) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(harness::LastErrorHas("rank 0: CUDA device 0") && harness::LastErrorHas("freed"))
+        << ncclGetLastError(nullptr);
     ASSERT_TRUE(context.Barrier());
     ASSERT_OK(ncclCommAbort(clique.comm()));
     ASSERT_OK(ncclCommAbort(other.comm()));

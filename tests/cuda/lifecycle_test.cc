@@ -52,8 +52,8 @@ void MakeUseAndDestroy(RankContext& context, Words* data) {
   ASSERT_TRUE(clique.Destroy());
 }
 
-// What peers had mapped is given back soon after they have let go of it, and what lets go of theirs may be a thread that ends
-// soon: waits for as much free memory and as few threads.
+// What peers had mapped is given back soon after they have let go of it, and what lets go of theirs may be a thread
+// that ends soon: waits for as much free memory and as few threads.
 Held Await(size_t memory, size_t threads) {
   Held held = Look();
   for (const uint64_t start = NowNs();
@@ -85,8 +85,8 @@ TEST(Lifecycle, NothingIsLeft) {
   });
 }
 
-// Rank 0 waits for calls that the others, some of them in its process, make only after they have destroyed a communicator
-// of theirs, and with a plan that is new on the device.
+// Rank 0 waits for calls that the others, some of them in its process, make only after they have destroyed a
+// communicator of theirs, and with a plan that is new on the device.
 void DestroyWhileAnotherWaits(RankContext& context) {
   Clique clique;
   ASSERT_TRUE(clique.Init(context));

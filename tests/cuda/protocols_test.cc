@@ -145,7 +145,8 @@ TEST_P(ProtocolsOfFewTest, InGraphs) {
         for (const size_t size : {size_t{100}, size_t{129}, size_t{2049}}) {
           graph.Destroy();
           ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] {
-            ASSERT_OK(ncclAllReduce(in.get(), out.get(), size, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+            ASSERT_OK(
+                ncclAllReduce(in.get(), out.get(), size, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
           }));
           const Counts before = CountsOf(clique);
           for (int round = 1; round <= 8; ++round) {
@@ -198,7 +199,8 @@ TEST(Protocols, AreWhatMediumCallsTake) {
 // ---- who may forbid them ----
 
 // Of one call of 100 words and one of 1000.
-void ExpectCounts(const Layout& layout, const RunOptions& options, const Counts& counts, const char* of_rank_1 = nullptr) {
+void ExpectCounts(const Layout& layout, const RunOptions& options, const Counts& counts,
+                  const char* of_rank_1 = nullptr) {
   const auto body = [counts, of_rank_1](RankContext& context) {
     if (of_rank_1 != nullptr && context.rank() == 1) {
       ASSERT_EQ(setenv("NCCL_PROTO", of_rank_1, 1), 0);
@@ -265,7 +267,8 @@ TEST(Protocols, UnknownOnesAreErrorsOnAllRanks) {
         EXPECT_EQ(result, ncclInvalidArgument);
       }
       EXPECT_NE(result, ncclSuccess);
-      EXPECT_TRUE(harness::LastErrorHas("NCCL_PROTO='LL,LL256': unknown protocol 'LL256'; known are ll, ll128, simple"));
+      EXPECT_TRUE(
+          harness::LastErrorHas("NCCL_PROTO='LL,LL256': unknown protocol 'LL256'; known are ll, ll128, simple"));
     };
     RunRanks(harness::Processes(2), body, SmallGpu(2));
   }
@@ -282,8 +285,9 @@ TEST(Protocols, TheReasonIsInTheLog) {
     const std::string own = file + std::to_string(getpid());
     std::ifstream stream(own);
     const std::string log{std::istreambuf_iterator<char>(stream), {}};
-    const std::string wanted = "rank " + std::to_string(context.rank()) +
-                               ": blocks of up to 512 bytes go by LL (yes), of up to 8192 bytes by LL128 (no: CUDA devices ";
+    const std::string wanted =
+        "rank " + std::to_string(context.rank()) +
+        ": blocks of up to 512 bytes go by LL (yes), of up to 8192 bytes by LL128 (no: CUDA devices ";
     EXPECT_NE(log.find(wanted), std::string::npos) << log;
     EXPECT_EQ(std::remove(own.c_str()), 0);
     ASSERT_TRUE(context.Barrier());

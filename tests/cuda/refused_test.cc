@@ -89,9 +89,9 @@ TEST(Arguments, RootsInMemoryAndCallbacks) {
     view.num_dims = 1;
     view.sizes = &size;
     view.strides = &stride;
-    EXPECT_EQ(axcclBroadcastFrom(1, &view, &view, &root, axcclDefaultChannel(clique.comm()), nullptr,
-                                 Cuda(clique.stream())),
-              ncclInvalidUsage);
+    EXPECT_EQ(
+        axcclBroadcastFrom(1, &view, &view, &root, axcclDefaultChannel(clique.comm()), nullptr, Cuda(clique.stream())),
+        ncclInvalidUsage);
     ExpectLastErrorHas({"axcclBroadcastFrom", "read when the call starts", "host ranks"});
     ncclRedOp_t op;
     ASSERT_OK(axcclRedOpCreateCallback(&op, Callback, nullptr, ncclInt32, clique.comm()));

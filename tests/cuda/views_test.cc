@@ -90,12 +90,12 @@ TEST(CudaViews, RanksThatGiveDifferentNumbersOfRowsAreTold) {
       const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
       const int64_t none[] = {2, 0}, some[] = {2, 3}, three[] = {3, 3};
       if (messages) {
-        ASSERT_OK(axcclAllToAllV(1, View(in, {5, 2}), View(out, {6, 2}), 0, some, context.rank() == 0 ? none : three, channel,
-                                 nullptr, Cuda(clique.stream())));
+        ASSERT_OK(axcclAllToAllV(1, View(in, {5, 2}), View(out, {6, 2}), 0, some, context.rank() == 0 ? none : three,
+                                 channel, nullptr, Cuda(clique.stream())));
       } else {
         const int64_t rows = context.rank() == 0 ? 2 : 3;
-        ASSERT_OK(axcclAllGatherV(1, View(in, {rows, 2}), View(out, {5, 2}), 0, context.rank() == 0 ? none : some, channel,
-                                  nullptr, Cuda(clique.stream())));
+        ASSERT_OK(axcclAllGatherV(1, View(in, {rows, 2}), View(out, {5, 2}), 0, context.rank() == 0 ? none : some,
+                                  channel, nullptr, Cuda(clique.stream())));
       }
       harness::SynchronizeStream(clique.stream());
       EXPECT_EQ(AwaitError(clique.comm(), 5000), ncclInvalidUsage);
@@ -184,7 +184,8 @@ TEST(CudaMessages, BetweenLayouts) {
           const auto at = static_cast<size_t>(i);
           for (int e = 0; e < 6; ++e) {
             const int value = 10 * i + e, row = e / 3, column = e % 3;
-            ASSERT_EQ(static_cast<int32_t*>(received[at].data)[row + 2 * column], 1000 * peer + value) << i << " of " << count;
+            ASSERT_EQ(static_cast<int32_t*>(received[at].data)[row + 2 * column], 1000 * peer + value)
+                << i << " of " << count;
             ASSERT_EQ(static_cast<int32_t*>(kept[at].data)[5 * row + column], 1000 * context.rank() + value) << i;
           }
         }
@@ -218,7 +219,8 @@ TEST(CudaMessages, Permutations) {
     for (int i = 0; i < clique.size(); ++i) {
       const int source = sources[clique.rank(i)];
       for (int e = 0; e < 6; ++e)
-        EXPECT_EQ(outputs[static_cast<size_t>(i)][e / 3 * 4 + e % 3], source < 0 ? 0 : 10 * source + e) << clique.rank(i);
+        EXPECT_EQ(outputs[static_cast<size_t>(i)][e / 3 * 4 + e % 3], source < 0 ? 0 : 10 * source + e)
+            << clique.rank(i);
       EXPECT_EQ(outputs[static_cast<size_t>(i)][3], -1);
     }
     ASSERT_TRUE(context.Barrier());
@@ -239,7 +241,8 @@ TEST(CudaMessages, MismatchIsToldBothSides) {
     }
     harness::SynchronizeStream(clique.stream());
     EXPECT_EQ(AwaitError(clique.comm(), 5000), ncclInvalidUsage);
-    EXPECT_TRUE(LastErrorHas("of blocks [4] int32") && LastErrorHas("of blocks [2, 2] int32")) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(LastErrorHas("of blocks [4] int32") && LastErrorHas("of blocks [2, 2] int32"))
+        << ncclGetLastError(nullptr);
     ASSERT_TRUE(context.Barrier());
     EXPECT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();

@@ -49,7 +49,8 @@ inline ncclResult_t Sum(Words* in, Words* out, ncclComm_t comm, axcclStream_t st
 // tests allow on top).
 inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
   ncclResult_t state = ncclSuccess;
-  for (const uint64_t start = harness::NowNs(); state == ncclSuccess && harness::NowNs() < start + harness::AllowedNs(limit_ms);) {
+  for (const uint64_t start = harness::NowNs();
+       state == ncclSuccess && harness::NowNs() < start + harness::AllowedNs(limit_ms);) {
     EXPECT_OK(ncclCommGetAsyncError(comm, &state));
     std::this_thread::yield();
   }

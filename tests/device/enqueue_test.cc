@@ -9,12 +9,13 @@ namespace {
 // Work in whose only step a thread stays until it is let go.
 class Station {
  public:
-  Station() : work(std::make_shared<TestWork>([this] {
-    inside = true;
-    AwaitTrue([this] { return leave.load(); });
-    left = true;
-    return Poll::kDone;
-  })) {}
+  Station()
+      : work(std::make_shared<TestWork>([this] {
+          inside = true;
+          AwaitTrue([this] { return leave.load(); });
+          left = true;
+          return Poll::kDone;
+        })) {}
   std::atomic<bool> inside{false}, leave{false}, left{false};
   const std::shared_ptr<TestWork> work;
 };

@@ -13,7 +13,8 @@ std::shared_ptr<TestWork> Instant() {
   return std::make_shared<TestWork>([] { return Poll::kDone; });
 }
 
-// Looks at items for each of `n` operations on one stream: while they are enqueued behind one that is blocked, and as they run.
+// Looks at items for each of `n` operations on one stream: while they are enqueued behind one that is blocked, and as
+// they run.
 std::pair<double, double> LooksBehindOne(int n) {
   Queue* queue = NewQueue();
   const auto stream = std::make_shared<Timeline>();
@@ -54,7 +55,8 @@ TEST(Outstanding, AnOperationCostsTheSameBesideFewAndMany) {
   }
 }
 
-// Work that waits for several streams and marks starts when the last of them is there, and has been looked at once for each.
+// Work that waits for several streams and marks starts when the last of them is there, and has been looked at once for
+// each.
 TEST(Outstanding, WaitsForSeveralInWhateverOrderTheyEnd) {
   Queue* queue = NewQueue();
   constexpr int kStreams = 6;

@@ -57,7 +57,8 @@ TEST(Scheduler, GivesUpWhenAsked) {
   auto work = std::make_shared<GatedWork>();
   queue->Push(MakeItem(work));
   int asked = 0;
-  EXPECT_FALSE(Scheduler::Process().Wait(queue, [&] { return work->done.load(); }, [&] { return ++asked == 3; }));
+  EXPECT_FALSE(Scheduler::Process().Wait(
+      queue, [&] { return work->done.load(); }, [&] { return ++asked == 3; }));
   EXPECT_EQ(asked, 3);
   EXPECT_FALSE(work->done);
   work->open = true;
@@ -69,10 +70,12 @@ TEST(Scheduler, LooksOnceMoreBeforeItGivesUp) {
   Queue* queue = NewQueue();
   auto work = std::make_shared<GatedWork>();
   queue->Push(MakeItem(work));
-  EXPECT_TRUE(Scheduler::Process().Wait(queue, [&] { return work->done.load(); }, [&] {
-    work->open = true;
-    return true;
-  }));
+  EXPECT_TRUE(Scheduler::Process().Wait(
+      queue, [&] { return work->done.load(); },
+      [&] {
+        work->open = true;
+        return true;
+      }));
 }
 
 TEST(Scheduler, AWaitOnOneDeviceDrivesAll) {
@@ -149,25 +152,27 @@ TEST(Scheduler, BlockedCallbacksDoNotHoldEachOtherUp) {
   for (int i = 0; i < kCallbacks; ++i) {
     streams.push_back(std::make_shared<Stream>(device->null_stream()->device(), false));
     device->AddStream(streams.back());
-    Submit(device, streams.back().get(), Callback(
-                                             [](void* argument) {
-                                               auto& m = *static_cast<Meeting*>(argument);
-                                               std::unique_lock lock(m.mutex);
-                                               ++m.arrived;
-                                               m.changed.notify_all();
-                                               m.changed.wait(lock, [&] { return m.arrived == kCallbacks; });
-                                             },
-                                             &meeting));
+    Submit(device, streams.back().get(),
+           Callback(
+               [](void* argument) {
+                 auto& m = *static_cast<Meeting*>(argument);
+                 std::unique_lock lock(m.mutex);
+                 ++m.arrived;
+                 m.changed.notify_all();
+                 m.changed.wait(lock, [&] { return m.arrived == kCallbacks; });
+               },
+               &meeting));
   }
-  for (const auto& stream : streams) EXPECT_TRUE(WaitThrough(device->queue(), [&] { return stream->timeline()->Idle(); }));
+  for (const auto& stream : streams)
+    EXPECT_TRUE(WaitThrough(device->queue(), [&] { return stream->timeline()->Idle(); }));
   EXPECT_EQ(meeting.arrived, kCallbacks);
 }
 
 TEST(Scheduler, CallbacksRunOnNeitherCallerNorWaiter) {
   Device* device = Device::Get(NextDevice());
   std::thread::id ran;
-  Submit(device, device->null_stream(), Callback([](void* id) { *static_cast<std::thread::id*>(id) = std::this_thread::get_id(); },
-                                                     &ran));
+  Submit(device, device->null_stream(),
+         Callback([](void* id) { *static_cast<std::thread::id*>(id) = std::this_thread::get_id(); }, &ran));
   EXPECT_TRUE(WaitThrough(device->queue(), [&] { return device->null_stream()->timeline()->Idle(); }));
   EXPECT_NE(ran, std::thread::id());
   EXPECT_NE(ran, std::this_thread::get_id());
@@ -182,19 +187,21 @@ TEST(Scheduler, CallbacksMayEnqueueAndWait) {
     Stream* stream;
     int inner = 0;
   } context{device, stream.get()};
-  Submit(device, device->null_stream(), Callback(
-                                            [](void* argument) {
-                                              auto& c = *static_cast<Context*>(argument);
-                                              Submit(c.device, c.stream, Callback([](void* n) { ++*static_cast<int*>(n); }, &c.inner));
-                                              EXPECT_TRUE(WaitThrough(c.device->queue(), [&] { return c.stream->timeline()->Idle(); }));
-                                              EXPECT_EQ(c.inner, 1);
-                                            },
-                                            &context));
+  Submit(device, device->null_stream(),
+         Callback(
+             [](void* argument) {
+               auto& c = *static_cast<Context*>(argument);
+               Submit(c.device, c.stream, Callback([](void* n) { ++*static_cast<int*>(n); }, &c.inner));
+               EXPECT_TRUE(WaitThrough(c.device->queue(), [&] { return c.stream->timeline()->Idle(); }));
+               EXPECT_EQ(c.inner, 1);
+             },
+             &context));
   EXPECT_TRUE(WaitThrough(device->queue(), [&] { return device->null_stream()->timeline()->Idle(); }));
   EXPECT_EQ(context.inner, 1);
 }
 
-// Completions, sleepers and newcomers all at once: a wake-up that gets lost costs an interval each time and shows as a timeout.
+// Completions, sleepers and newcomers all at once: a wake-up that gets lost costs an interval each time and shows as a
+// timeout.
 TEST(Scheduler, PingPongOfTwoWaitersOverCallbacks) {
   Device* device = Device::Get(NextDevice());
   std::vector<std::thread> threads;

@@ -97,8 +97,8 @@ TEST(ShortOfMemory, AWaitThatThrowsLeavesWorkToOthers) {
   Device* device = Device::Get(NextDevice());
   auto work = std::make_shared<GatedWork>();
   Submit(device, device->null_stream(), work);
-  EXPECT_THROW(Scheduler::Process().Wait(device->queue(), [&] { return work->done.load(); },
-                                         []() -> bool { throw std::bad_alloc(); }),
+  EXPECT_THROW(Scheduler::Process().Wait(
+                   device->queue(), [&] { return work->done.load(); }, []() -> bool { throw std::bad_alloc(); }),
                std::bad_alloc);
   work->open = true;
   AwaitTrue([&] { return work->done.load(); });  // not in the library

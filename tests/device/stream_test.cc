@@ -41,9 +41,12 @@ class StreamTest : public testing::Test {
     ASSERT_TRUE(WaitThrough(device_->queue(), [&] { return gate->done.load(); }));
   }
   void Finish() {
-    for (const Mark& mark : device_->AllWork()) ASSERT_TRUE(WaitThrough(device_->queue(), [&] { return mark.Reached(); }));
+    for (const Mark& mark : device_->AllWork())
+      ASSERT_TRUE(WaitThrough(device_->queue(), [&] { return mark.Reached(); }));
   }
-  bool Reaches(const Mark& mark) { return WaitThrough(device_->queue(), [&] { return mark.Reached(); }); }
+  bool Reaches(const Mark& mark) {
+    return WaitThrough(device_->queue(), [&] { return mark.Reached(); });
+  }
 
   Device* const device_ = Device::Get(NextDevice());
 };
@@ -229,8 +232,8 @@ TEST_F(StreamTest, AFailureIsToldOnceByTheStream) {
   EXPECT_TRUE(stream->timeline()->TakeError().ok());
 }
 
-// Several threads on one stream and on the NULL stream: every ticket is taken once, all work is done, the legacy order makes no
-// deadlock.
+// Several threads on one stream and on the NULL stream: every ticket is taken once, all work is done, the legacy order
+// makes no deadlock.
 TEST_F(StreamTest, ManyThreadsEnqueueOnSharedStreams) {
   constexpr int kThreads = 4, kEach = 500;
   const auto shared = NewStream(true);

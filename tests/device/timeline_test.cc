@@ -53,7 +53,8 @@ TEST(Timeline, OneOfManyTakersGetsTheError) {
   }
 }
 
-// What happened before a ticket was completed is visible to whoever sees it reached; tickets taken under one lock are unique.
+// What happened before a ticket was completed is visible to whoever sees it reached; tickets taken under one lock are
+// unique.
 TEST(Timeline, CarriesDataBetweenThreadsInTicketOrder) {
   constexpr int kThreads = 4, kEach = 2000;
   Timeline timeline;

@@ -52,7 +52,8 @@ TEST(Doorbells, MoreSleepersThanDoorbellsShare) {
   for (int slot : slots) bells.Release(slot);
 }
 
-// The protocol of every wait: the sleeper says that it is there and looks, the other changes the world and looks for sleepers.
+// The protocol of every wait: the sleeper says that it is there and looks, the other changes the world and looks for
+// sleepers.
 TEST(Doorbells, NoWakeUpIsLost) {
   constexpr int kRounds = 4000;
   Doorbells& bells = Doorbells::Process();

@@ -17,7 +17,8 @@ namespace axccl::device::host {
 // Polls `step`; notes who polled and which doorbells it was armed with.
 class TestWork : public Work {
  public:
-  explicit TestWork(std::function<Poll()> step, Status result = Status()) : step_(std::move(step)), result_(std::move(result)) {}
+  explicit TestWork(std::function<Poll()> step, Status result = Status())
+      : step_(std::move(step)), result_(std::move(result)) {}
 
   Poll Progress() override {
     last_thread = std::this_thread::get_id();
@@ -46,7 +47,8 @@ class GatedWork : public TestWork {
   std::atomic<bool> open{false};
 };
 
-inline std::unique_ptr<Item> MakeItem(std::shared_ptr<Work> work, std::vector<Place> places = {}, std::vector<Mark> after = {}) {
+inline std::unique_ptr<Item> MakeItem(std::shared_ptr<Work> work, std::vector<Place> places = {},
+                                      std::vector<Mark> after = {}) {
   auto item = std::make_unique<Item>();
   item->work = std::move(work);
   item->places = std::move(places);

@@ -87,7 +87,8 @@ TEST(DescribeCall, NamesTheFormOfBlocks) {
   EXPECT_EQ(DescribeCall(call.Packed(), 1, form, call.type),
             "axcclAllToAll of blocks [2, 4] float split along dimension 1 concatenated along dimension 0");
   EXPECT_EQ(DescribeCall(call.Packed(), 3, form, DataType::kInt8),
-            "axcclAllToAll of 3 operands, first of blocks [2, 4] int8 split along dimension 1 concatenated along dimension 0");
+            "axcclAllToAll of 3 operands, first of blocks [2, 4] int8 split along dimension 1 concatenated along "
+            "dimension 0");
   BlockForm read;
   ASSERT_TRUE(read.Unpack(form.Packed()));
   std::copy_n(form.shape.sizes, 2, read.shape.sizes);

@@ -146,7 +146,8 @@ Protocols Parsed(const char* text) {
   return protocols.value();
 }
 
-cuda::Packing Choose(uint64_t bytes, const char* protocols, plan::Kind kind = plan::Kind::kAllReduce, bool whole = true) {
+cuda::Packing Choose(uint64_t bytes, const char* protocols, plan::Kind kind = plan::Kind::kAllReduce,
+                     bool whole = true) {
   Prepared prepared;
   prepared.whole = whole;
   return ChoosePacking(prepared, bytes, kind, Parsed(protocols));
@@ -215,7 +216,8 @@ TEST(CudaPacking, HasRowsForTheFirstEndpoints) {
   auto plan = std::make_shared<plan::Plan>();
   plan->schedule = std::move(schedule).value();
   plan->schedule.endpoints += cuda::kRowedEndpoints;
-  for (int16_t& endpoint : plan->schedule.inline_endpoint) endpoint = static_cast<int16_t>(endpoint + cuda::kRowedEndpoints);
+  for (int16_t& endpoint : plan->schedule.inline_endpoint)
+    endpoint = static_cast<int16_t>(endpoint + cuda::kRowedEndpoints);
   for (auto& lanes : plan->schedule.program) {
     for (plan::Op& op : lanes[0].ops) op.endpoint = static_cast<uint16_t>(op.endpoint + cuda::kRowedEndpoints);
   }

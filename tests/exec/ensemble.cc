@@ -25,7 +25,8 @@ cost::Machine MakeMachine(const EnsembleOptions& options) {
   cost::Machine machine = options.machine.value_or(cost::Machine());
   machine.ranks = options.ranks;
   machine.cores = options.ranks * options.lanes;
-  if (options.lanes > 1 && !options.machine) machine.signal_seconds = machine.op_seconds = machine.switch_seconds = 1e-15;
+  if (options.lanes > 1 && !options.machine)
+    machine.signal_seconds = machine.op_seconds = machine.switch_seconds = 1e-15;
   return machine;
 }
 
@@ -183,8 +184,7 @@ Member Ensemble::MakeMember(int viewer, int rank) {
 
 std::byte* Ensemble::Allocate(int rank, size_t bytes, size_t alignment, bool heap) {
   if (options_.layout == Layout::kHeap) heap = true;
-  if (options_.layout == Layout::kCall || options_.layout == Layout::kNothing ||
-      options_.layout == Layout::kRemote)
+  if (options_.layout == Layout::kCall || options_.layout == Layout::kNothing || options_.layout == Layout::kRemote)
     heap = false;
   return heap ? process(rank).AllocateHeap(bytes, alignment) : process(rank).AllocatePrivate(bytes, alignment);
 }

@@ -1,8 +1,9 @@
 // Ranks without a communicator: channels over pretended processes, all driven by the thread of the test.
 //
-// An Ensemble has the channels of `ranks` ranks that share one group; every rank is a pretended process of its own, or all are
-// one. It stands in for what the communicator gives to channels. Step() lets one rank's operation make one step, with only
-// that rank's private memory in reach. Not thread-safe, except that ranks of Layout::kThreads may be stepped by a thread each.
+// An Ensemble has the channels of `ranks` ranks that share one group; every rank is a pretended process of its own, or
+// all are one. It stands in for what the communicator gives to channels. Step() lets one rank's operation make one
+// step, with only that rank's private memory in reach. Not thread-safe, except that ranks of Layout::kThreads may be
+// stepped by a thread each.
 #pragma once
 
 #include <atomic>
@@ -35,10 +36,10 @@ const char* LayoutName(Layout layout);
 struct EnsembleOptions {
   int ranks = 2;
   Layout layout = Layout::kThreads;
-  std::string algorithms;         // NCCL_ALGO's grammar
+  std::string algorithms;                       // NCCL_ALGO's grammar
   std::vector<std::string> algorithms_of = {};  // of each rank, where they differ
-  int lanes = 1;                  // 2: two lanes wherever the chooser sees any gain
-  uint64_t scratch_bytes = 8192;  // small, so that few elements make several turns
+  int lanes = 1;                                // 2: two lanes wherever the chooser sees any gain
+  uint64_t scratch_bytes = 8192;                // small, so that few elements make several turns
   size_t process_bytes = 16u << 20;
   double timeout_seconds = 0;
   // Layout::kRemote: the machine of each rank. Empty: two, by turns.
@@ -56,8 +57,8 @@ class FakeHost : public Host {
   bool failed() const override { return failed_.load(std::memory_order_acquire); }
   Status Failure() const override;
   void Fail(const Status& status) override;
-  Result<std::shared_ptr<const Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm, int lanes,
-                                                    int rank, const plan::Placement& placement) override;
+  Result<std::shared_ptr<const Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
+                                                    int lanes, int rank, const plan::Placement& placement) override;
   const tune::Chooser& chooser() const override;
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
   Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
@@ -102,7 +103,9 @@ class Ensemble {
   Channel* channel(int rank) { return channels_[static_cast<size_t>(rank)].get(); }
   BlockHeader* header(int rank) { return reinterpret_cast<BlockHeader*>(Block(rank)); }
   FakeProcess& process(int rank);
-  const tune::Chooser& chooser(int rank) const { return *choosers_[choosers_.size() == 1 ? 0 : static_cast<size_t>(rank)]; }
+  const tune::Chooser& chooser(int rank) const {
+    return *choosers_[choosers_.size() == 1 ? 0 : static_cast<size_t>(rank)];
+  }
 
   // Members as `viewer` sees them, for channels of another layout.
   Member MakeMember(int viewer, int rank);

@@ -1,6 +1,7 @@
 // Operations that cannot succeed: ranks that call different things, members that die, close or abort, deadlines.
 //
-// The checks for these look at the clock, so ranks are polled until they have ended; nothing depends on how long that takes.
+// The checks for these look at the clock, so ranks are polled until they have ended; nothing depends on how long that
+// takes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -156,7 +157,8 @@ TEST_P(MismatchTest, FormsOfViewsAreCompared) {
       ++failures;
       EXPECT_EQ(status.code(), Code::kInvalidUsage) << Text(status);
       EXPECT_NE(Text(status).find("called axcclAllGather of blocks [4, 25] int32 concatenated along dimension 1"),
-                std::string::npos) << Text(status);
+                std::string::npos)
+          << Text(status);
       EXPECT_NE(Text(status).find("rank 1 called " + words), std::string::npos) << Text(status);
     }
     EXPECT_GE(failures, ranks - 1) << words;
@@ -167,8 +169,8 @@ INSTANTIATE_TEST_SUITE_P(All, MismatchTest,
                          testing::Combine(testing::Values(2, 3, 5),
                                           testing::Values("oneshot", "direct", "all_reduce:ring", "all_reduce:tree")));
 
-// Rank 1 does the call that all ranks make by another algorithm, or cuts the data in other tiles, as another build of the
-// library might: nobody takes its signals for those of the own plan.
+// Rank 1 does the call that all ranks make by another algorithm, or cuts the data in other tiles, as another build of
+// the library might: nobody takes its signals for those of the own plan.
 TEST_F(FailureTest, PlansThatDifferAreToldApart) {
   struct Difference {
     Kind kind;
@@ -177,9 +179,12 @@ TEST_F(FailureTest, PlansThatDifferAreToldApart) {
     Layout layout;
   };
   const Difference differences[] = {
-      {Kind::kAllReduce, "ring", "rhd", 100, Layout::kThreads},     {Kind::kAllReduce, "oneshot", "twoshot", 100, Layout::kHeap},
-      {Kind::kAllGather, "direct", "oneshot", 100, Layout::kHeap},  {Kind::kAllGather, "direct", "pull", 100, Layout::kHeap},
-      {Kind::kAllToAll, "pairwise", "bruck", 10, Layout::kNothing}, {Kind::kAllGather, "bruck", "ring", 9000, Layout::kThreads},
+      {Kind::kAllReduce, "ring", "rhd", 100, Layout::kThreads},
+      {Kind::kAllReduce, "oneshot", "twoshot", 100, Layout::kHeap},
+      {Kind::kAllGather, "direct", "oneshot", 100, Layout::kHeap},
+      {Kind::kAllGather, "direct", "pull", 100, Layout::kHeap},
+      {Kind::kAllToAll, "pairwise", "bruck", 10, Layout::kNothing},
+      {Kind::kAllGather, "bruck", "ring", 9000, Layout::kThreads},
       {Kind::kAllReduce, "oneshot", "tree", 100, Layout::kRemote},
   };
   for (const Difference& d : differences) {
@@ -278,7 +283,8 @@ TEST_P(RemoteTest, MemberThatLeftAfterItsPartIsNotMissed) {
   }
   FinishAll();
   for (int rank : {0, 1, 2})
-    EXPECT_TRUE(operations_[static_cast<size_t>(rank)]->status().ok()) << Text(operations_[static_cast<size_t>(rank)]->status());
+    EXPECT_TRUE(operations_[static_cast<size_t>(rank)]->status().ok())
+        << Text(operations_[static_cast<size_t>(rank)]->status());
 }
 
 TEST_P(RemoteTest, FailureOfAMemberIsToldInItsWords) {
@@ -300,7 +306,8 @@ TEST_P(RemoteTest, DeadlineNamesOperationAndRank) {
   Begin(0, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
   const Status status = Finish(0);
   EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_NE(Text(status).find("for rank 1 in ncclAllReduce count 100 int32 sum (operation 0)"), std::string::npos) << Text(status);
+  EXPECT_NE(Text(status).find("for rank 1 in ncclAllReduce count 100 int32 sum (operation 0)"), std::string::npos)
+      << Text(status);
 }
 
 TEST_P(RemoteTest, OwnFailureEndsTheOperation) {
@@ -335,8 +342,8 @@ TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
   }
 }
 
-// Rank 0 has done its part and waits for nothing but rank 1, which is late: it reads when rank 0 has failed and its memory is
-// used for something else. What it finds there is never reported as data.
+// Rank 0 has done its part and waits for nothing but rank 1, which is late: it reads when rank 0 has failed and its
+// memory is used for something else. What it finds there is never reported as data.
 TEST_F(FailureTest, WhatALateReaderFindsIsNoResult) {
   for (const bool fails : {false, true}) {
     EnsembleOptions options;
@@ -410,7 +417,8 @@ TEST_P(AnnouncementTest, BufferOutsideTheHeapIsRefused) {
   EXPECT_NE(Text(status).find("rank 0 announced a buffer outside its heap"), std::string::npos) << Text(status);
 }
 
-// Distance of the buffer of 400 bytes from the end of the heap; "negative" ones lie behind it, up to the end of all addresses.
+// Distance of the buffer of 400 bytes from the end of the heap; "negative" ones lie behind it, up to the end of all
+// addresses.
 INSTANTIATE_TEST_SUITE_P(All, AnnouncementTest, testing::Values(399, 1, 0, ~uint64_t{0}, uint64_t{1} << 63));
 
 // Of a view, the address, the strides and with them the extent.
@@ -423,13 +431,20 @@ TEST_F(FailureTest, ViewOutsideTheHeapIsRefused) {
   const int kOutput = OpRecord::kDetailWords + 2, kInputStrides = kOutput + 2, kOutputStrides = kInputStrides + 2;
   const uint64_t heap = 64u << 20;  // larger than the one there is
   const Lie lies[] = {
-      {kOutput, heap}, {kOutput, ~uint64_t{0}}, {kOutput, uint64_t{1} << 63},
-      {kOutput + 1, static_cast<uint64_t>(Reach::kUnused)}, {kOutput + 1, static_cast<uint64_t>(Reach::kPlain)},
-      {kOutputStrides, heap}, {kOutputStrides, uint64_t{1} << 62},
-      {kOutputStrides + 1, ~heap}, {kOutputStrides, uint64_t{1} << 63},
-      {kInputStrides + 1, uint64_t{1} << 40}, {kInputStrides, ~uint64_t{0} << 61},
+      {kOutput, heap},
+      {kOutput, ~uint64_t{0}},
+      {kOutput, uint64_t{1} << 63},
+      {kOutput + 1, static_cast<uint64_t>(Reach::kUnused)},
+      {kOutput + 1, static_cast<uint64_t>(Reach::kPlain)},
+      {kOutputStrides, heap},
+      {kOutputStrides, uint64_t{1} << 62},
+      {kOutputStrides + 1, ~heap},
+      {kOutputStrides, uint64_t{1} << 63},
+      {kInputStrides + 1, uint64_t{1} << 40},
+      {kInputStrides, ~uint64_t{0} << 61},
       {OpRecord::kDetails, 7},
-      {OpRecord::kDetails, ~uint64_t{0}}, {OpRecord::kDetails, uint64_t{1} << 61 | 8},
+      {OpRecord::kDetails, ~uint64_t{0}},
+      {OpRecord::kDetails, uint64_t{1} << 61 | 8},
   };
   for (const Lie& lie : lies) {
     EnsembleOptions options;

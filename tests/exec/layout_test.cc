@@ -57,7 +57,8 @@ TEST_P(LayoutTest, RegionsDoNotOverlapAndAreAligned) {
     for (const uint64_t scratch : {1ull, 4096ull, 65536ull, (2ull << 20) + 5}) {
       const BlockLayout layout = BlockLayout::Make(ranks, lanes, scratch, lanes == 2);
       EXPECT_GE(layout.channel.scratch_bytes, scratch);
-      EXPECT_EQ(layout.channel.scratch_bytes / plan::kRotation % 64, 0u) << "a turn's part of the scratch begins within a line";
+      EXPECT_EQ(layout.channel.scratch_bytes / plan::kRotation % 64, 0u)
+          << "a turn's part of the scratch begins within a line";
       EXPECT_EQ(layout.bytes % 4096, 0u);
       for (uint32_t owner = 0; owner < ranks; owner += std::max(1u, ranks / 3)) {
         std::vector<Region> regions = Regions(layout, owner);

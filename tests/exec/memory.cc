@@ -69,7 +69,9 @@ std::byte* FakeProcess::Take(const TwiceMapped& memory, size_t* used, size_t byt
   return memory.own() + at;
 }
 
-std::byte* FakeProcess::AllocateHeap(size_t bytes, size_t alignment) { return Take(heap_, &heap_used_, bytes, alignment); }
+std::byte* FakeProcess::AllocateHeap(size_t bytes, size_t alignment) {
+  return Take(heap_, &heap_used_, bytes, alignment);
+}
 std::byte* FakeProcess::AllocatePrivate(size_t bytes, size_t alignment) {
   return Take(private_, &private_used_, bytes, alignment);
 }

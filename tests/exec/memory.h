@@ -1,9 +1,9 @@
-// Memory of pretended processes: each owns a heap that peers map at another address, and private memory that peers can only
-// reach by calls.
+// Memory of pretended processes: each owns a heap that peers map at another address, and private memory that peers can
+// only reach by calls.
 //
-// Both kinds are mapped twice. The owner uses its own view; peers use the other one, as they would in reality, so a pointer
-// that is passed on where an offset belongs does not work by accident. The owner's view of private memory is inaccessible
-// while another process runs: touching it directly instead of by call is a fault.
+// Both kinds are mapped twice. The owner uses its own view; peers use the other one, as they would in reality, so a
+// pointer that is passed on where an offset belongs does not work by accident. The owner's view of private memory is
+// inaccessible while another process runs: touching it directly instead of by call is a fault.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Operations of every kind and algorithm, over all the ways ranks can reach each other's memory, in random interleavings.
+// Operations of every kind and algorithm, over all the ways ranks can reach each other's memory, in random
+// interleavings.
 #include "src/exec/operation.h"
 
 #include <gtest/gtest.h>
@@ -31,9 +32,10 @@ EnsembleOptions OnlyWith(const plan::Contract& contract, std::string_view algori
   return options;
 }
 
-// Whether that ran where an algorithm was asked for: plain memory of other processes ranks only read, so "push" is asked for in
-// vain.
-testing::AssertionResult Ran(Ensemble* ensemble, const plan::Contract& contract, std::string_view algorithm, Layout layout) {
+// Whether that ran where an algorithm was asked for: plain memory of other processes ranks only read, so "push" is
+// asked for in vain.
+testing::AssertionResult Ran(Ensemble* ensemble, const plan::Contract& contract, std::string_view algorithm,
+                             Layout layout) {
   const std::string_view ran = ensemble->host(0)->last_algorithm.load();
   const bool plain = layout == Layout::kCall || layout == Layout::kMixed;
   const bool stands_in = algorithm == "direct" && ran == algo::ReadingAlgorithm(contract.kind);
@@ -41,31 +43,36 @@ testing::AssertionResult Ran(Ensemble* ensemble, const plan::Contract& contract,
   return testing::AssertionFailure() << ran << " ran";
 }
 
-bool IsDirect(std::string_view algorithm) { return algorithm == "direct" || algorithm == "pull" || algorithm == "push"; }
+bool IsDirect(std::string_view algorithm) {
+  return algorithm == "direct" || algorithm == "pull" || algorithm == "push";
+}
 
 class OperationTest : public testing::TestWithParam<std::tuple<int, Layout>> {};
 
 TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
   const auto [ranks, layout] = GetParam();
-  harness::Random random(harness::Scramble(harness::Seed(), static_cast<uint64_t>(ranks), static_cast<uint64_t>(layout)));
+  harness::Random random(
+      harness::Scramble(harness::Seed(), static_cast<uint64_t>(ranks), static_cast<uint64_t>(layout)));
   SCOPED_TRACE(SeedText());
-  algo::ForEachAlgorithm(ranks, [&, ranks = ranks, layout = layout](const plan::Contract& contract, std::string_view algorithm) {
-    for (const int lanes : {1, 2}) {
-      Ensemble ensemble(OnlyWith(contract, algorithm, lanes, layout));
-      std::vector<std::unique_ptr<Exchange>> exchanges;
-      for (const uint64_t count : {97, 4099, 0, 1, 0, 11, 4099, 4099, 1, 97}) {
-        Shape shape{contract, contract.kind == Kind::kBarrier ? 0 : count, Combine::kSum, Scaling::kNone, 0, 0};
-        Scatter(&shape, &random);
-        exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
-      }
-      const auto pace = static_cast<Pace>(random.Below(3));
-      ASSERT_TRUE(Drive(&ensemble, exchanges, pace, &random))
-          << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout) << " pace " << static_cast<int>(pace);
-      // For which these are no choice.
-      if ((layout == Layout::kNothing || layout == Layout::kRemote) && IsDirect(algorithm) && ranks > 1) continue;
-      ASSERT_TRUE(Ran(&ensemble, contract, algorithm, layout)) << algo::Describe(contract, algorithm, lanes);
-    }
-  });
+  algo::ForEachAlgorithm(
+      ranks, [&, ranks = ranks, layout = layout](const plan::Contract& contract, std::string_view algorithm) {
+        for (const int lanes : {1, 2}) {
+          Ensemble ensemble(OnlyWith(contract, algorithm, lanes, layout));
+          std::vector<std::unique_ptr<Exchange>> exchanges;
+          for (const uint64_t count : {97, 4099, 0, 1, 0, 11, 4099, 4099, 1, 97}) {
+            Shape shape{contract, contract.kind == Kind::kBarrier ? 0 : count, Combine::kSum, Scaling::kNone, 0, 0};
+            Scatter(&shape, &random);
+            exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+          }
+          const auto pace = static_cast<Pace>(random.Below(3));
+          ASSERT_TRUE(Drive(&ensemble, exchanges, pace, &random))
+              << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout) << " pace "
+              << static_cast<int>(pace);
+          // For which these are no choice.
+          if ((layout == Layout::kNothing || layout == Layout::kRemote) && IsDirect(algorithm) && ranks > 1) continue;
+          ASSERT_TRUE(Ran(&ensemble, contract, algorithm, layout)) << algo::Describe(contract, algorithm, lanes);
+        }
+      });
 }
 
 // The same on views; flat calls in between share channels, scratch and records with them.
@@ -98,7 +105,8 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightViews) {
 INSTANTIATE_TEST_SUITE_P(All, OperationTest,
                          testing::Combine(testing::Values(1, 2, 3, 4, 5, 6), testing::ValuesIn(kLayouts)),
                          [](const auto& info) {
-                           return std::string(LayoutName(std::get<1>(info.param))) + std::to_string(std::get<0>(info.param));
+                           return std::string(LayoutName(std::get<1>(info.param))) +
+                                  std::to_string(std::get<0>(info.param));
                          });
 
 TEST(OperationCoverage, TwoLanesAndSeveralTurnsAreReached) {
@@ -114,13 +122,13 @@ TEST(OperationCoverage, TwoLanesAndSeveralTurnsAreReached) {
   EXPECT_GT(ensemble.channel(0)->Prepare(call, tune::Access::kMapped).value()->turns, 2u);
 }
 
-// Private buffers are told by the exchange that opens a direct plan. What is chosen then may be a direct plan again, with an
-// opening of its own, which must not lead to a third.
+// Private buffers are told by the exchange that opens a direct plan. What is chosen then may be a direct plan again,
+// with an opening of its own, which must not lead to a third.
 TEST(OperationAccess, AnotherDirectPlanMayTakeOver) {
   harness::Random random(harness::Seed());
   cost::Machine machine;
-  machine.switch_seconds = 1e-3;          // too dear for the first choice,
-  machine.call_bytes_per_second = 1e4;    // worth while for the second
+  machine.switch_seconds = 1e-3;        // too dear for the first choice,
+  machine.call_bytes_per_second = 1e4;  // worth while for the second
   EnsembleOptions options;
   options.layout = Layout::kCall;
   options.lanes = 2;
@@ -137,13 +145,14 @@ TEST(OperationAccess, AnotherDirectPlanMayTakeOver) {
   EXPECT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
 }
 
-// Of a call with these options every stretch of every message is needed: whichever is lost, some rank has a wrong result.
+// Of a call with these options every stretch of every message is needed: whichever is lost, some rank has a wrong
+// result.
 void LoseEachStretch(const plan::Contract& contract, const EnsembleOptions& options, harness::Random* random) {
   for (uint64_t nth = 1;; ++nth) {
     Ensemble ensemble(options);
     std::vector<std::unique_ptr<Exchange>> exchanges;
-    exchanges.push_back(std::make_unique<Exchange>(
-        &ensemble, Shape{contract, 97, Combine::kSum, Scaling::kNone, 0, 0}, random->Next()));
+    exchanges.push_back(std::make_unique<Exchange>(&ensemble, Shape{contract, 97, Combine::kSum, Scaling::kNone, 0, 0},
+                                                   random->Next()));
     ensemble.post().LoseStretchOf(nth);
     const testing::AssertionResult result = Drive(&ensemble, exchanges, Pace::kUniform, random);
     if (!ensemble.post().lost()) break;
@@ -160,13 +169,13 @@ TEST(OperationRemote, NoStretchIsSentForNothing) {
   });
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     if (machine_of.size() > 5) continue;
-    algo::ForEachHierarchical(static_cast<int>(machine_of.size()), [&](const plan::Contract& contract,
-                                                                       std::string_view algorithm) {
-      if (contract.kind == Kind::kBarrier || contract.root % 2 != 0) return;
-      EnsembleOptions options = OnlyWith(contract, algorithm, 1, Layout::kRemote);
-      options.machine_of = machine_of;
-      LoseEachStretch(contract, options, &random);
-    });
+    algo::ForEachHierarchical(static_cast<int>(machine_of.size()),
+                              [&](const plan::Contract& contract, std::string_view algorithm) {
+                                if (contract.kind == Kind::kBarrier || contract.root % 2 != 0) return;
+                                EnsembleOptions options = OnlyWith(contract, algorithm, 1, Layout::kRemote);
+                                options.machine_of = machine_of;
+                                LoseEachStretch(contract, options, &random);
+                              });
   }
 }
 
@@ -175,26 +184,26 @@ TEST(OperationRemote, HierarchicalPlansMoveTheRightData) {
   harness::Random random(harness::Scramble(harness::Seed(), 2));
   SCOPED_TRACE(SeedText());
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
-    algo::ForEachHierarchical(static_cast<int>(machine_of.size()), [&](const plan::Contract& contract,
-                                                                       std::string_view algorithm) {
-      if (machine_of.size() > 5 && contract.root % 3 != 0) return;
-      const int lanes = 1 + static_cast<int>(random.Below(2));
-      EnsembleOptions options = OnlyWith(contract, algorithm, lanes, Layout::kRemote);
-      options.machine_of = machine_of;
-      Ensemble ensemble(options);
-      std::vector<std::unique_ptr<Exchange>> exchanges;
-      for (const uint64_t count : {97, 1, 0, 0, 1501, 11, 97, 1}) {
-        Shape shape{contract, contract.kind == Kind::kBarrier ? 0 : count, Combine::kSum, Scaling::kNone, 0, 0};
-        if (plan::Reduces(contract.kind)) shape.scaling = static_cast<Scaling>(random.Below(3));
-        Scatter(&shape, &random);
-        if (contract.kind != Kind::kBarrier && random.OneIn(3)) AnyForm(&shape, &random);
-        exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
-      }
-      const std::string what =
-          algo::Describe(contract, algorithm, lanes) + " " + algo::Describe(ensemble.channel(0)->placement());
-      ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random)) << what;
-      ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm) << what;
-    });
+    algo::ForEachHierarchical(
+        static_cast<int>(machine_of.size()), [&](const plan::Contract& contract, std::string_view algorithm) {
+          if (machine_of.size() > 5 && contract.root % 3 != 0) return;
+          const int lanes = 1 + static_cast<int>(random.Below(2));
+          EnsembleOptions options = OnlyWith(contract, algorithm, lanes, Layout::kRemote);
+          options.machine_of = machine_of;
+          Ensemble ensemble(options);
+          std::vector<std::unique_ptr<Exchange>> exchanges;
+          for (const uint64_t count : {97, 1, 0, 0, 1501, 11, 97, 1}) {
+            Shape shape{contract, contract.kind == Kind::kBarrier ? 0 : count, Combine::kSum, Scaling::kNone, 0, 0};
+            if (plan::Reduces(contract.kind)) shape.scaling = static_cast<Scaling>(random.Below(3));
+            Scatter(&shape, &random);
+            if (contract.kind != Kind::kBarrier && random.OneIn(3)) AnyForm(&shape, &random);
+            exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+          }
+          const std::string what =
+              algo::Describe(contract, algorithm, lanes) + " " + algo::Describe(ensemble.channel(0)->placement());
+          ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random)) << what;
+          ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm) << what;
+        });
   }
 }
 
@@ -206,15 +215,15 @@ double BytesSent(const plan::Contract& contract, std::string_view algorithm, con
   options.scratch_bytes = 1u << 20;
   Ensemble ensemble(options);
   std::vector<std::unique_ptr<Exchange>> exchanges;
-  exchanges.push_back(std::make_unique<Exchange>(
-      &ensemble, Shape{contract, count, Combine::kSum, Scaling::kNone, 0, 0}, random->Next()));
+  exchanges.push_back(std::make_unique<Exchange>(&ensemble, Shape{contract, count, Combine::kSum, Scaling::kNone, 0, 0},
+                                                 random->Next()));
   EXPECT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, random));
   EXPECT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm);
   return static_cast<double>(ensemble.post().bytes());
 }
 
-// An all-reduce: twice the share of the other machines each way, and little beside it. An all-gather and a reduce-scatter:
-// every block to, or fold for, every other machine.
+// An all-reduce: twice the share of the other machines each way, and little beside it. An all-gather and a
+// reduce-scatter: every block to, or fold for, every other machine.
 TEST(OperationRemote, HierarchicalPlansSendNoMoreThanTheyMust) {
   harness::Random random(harness::Scramble(harness::Seed(), 3));
   const uint64_t count = 100000;
@@ -229,7 +238,7 @@ TEST(OperationRemote, HierarchicalPlansSendNoMoreThanTheyMust) {
         if (std::find(names.begin(), names.end(), algorithm) == names.end()) continue;
         const bool gathers = kind == Kind::kAllReduce && (algorithm == std::string_view("hierarchical_bruck") ||
                                                           algorithm == std::string_view("hierarchical_leader"));
-        const double least = gathers                   ? machines * (machines - 1) * block
+        const double least = gathers                    ? machines * (machines - 1) * block
                              : kind == Kind::kAllReduce ? 2 * (machines - 1) * block
                                                         : ranks * (machines - 1) * block;
         const double sent = BytesSent(plan::Contract{kind, ranks, 0}, algorithm, machine_of, count, &random);
@@ -247,8 +256,8 @@ TEST(OperationRemote, EveryRankKnowsWhatToSend) {
       const plan::Schedule schedule = algo::Generate(contract, algorithm, 2, placement).value();
       for (int rank = 0; rank < placement.ranks(); ++rank) {
         const auto outbound = Outbound::Make(schedule, rank);
-        EXPECT_TRUE(outbound.ok()) << outbound.status().message() << ": "
-                                   << algo::Describe(contract, algorithm, 2) << " " << algo::Describe(placement);
+        EXPECT_TRUE(outbound.ok()) << outbound.status().message() << ": " << algo::Describe(contract, algorithm, 2)
+                                   << " " << algo::Describe(placement);
       }
     });
   }

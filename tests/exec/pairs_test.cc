@@ -1,11 +1,13 @@
-// Plans after each other on a channel, proved with vector clocks over what the executor runs: the programs, the places that it
-// has prepared for their slots, in lines or in scratch, and its rule when a barrier goes between two operations.
+// Plans after each other on a channel, proved with vector clocks over what the executor runs: the programs, the places
+// that it has prepared for their slots, in lines or in scratch, and its rule when a barrier goes between two
+// operations.
 //
-// The verifier proves plans one by one, of slots that stay where they are. Here operations of other plans, lanes and slot
-// sizes share the same memory, slots of one plan are in lines at times and in scratch at others, wander through the scratch from
-// turn to turn, and a direct plan is left behind its prologue for another. As in the verifier one run is a proof of the
-// sequence at hand: a conflict that the order does not decide is found whichever of the two accesses comes first. Sequences
-// are drawn from the seed. The users' buffers are not looked at: each rank has its own order for these.
+// The verifier proves plans one by one, of slots that stay where they are. Here operations of other plans, lanes and
+// slot sizes share the same memory, slots of one plan are in lines at times and in scratch at others, wander through
+// the scratch from turn to turn, and a direct plan is left behind its prologue for another. As in the verifier one run
+// is a proof of the sequence at hand: a conflict that the order does not decide is found whichever of the two accesses
+// comes first. Sequences are drawn from the seed. The users' buffers are not looked at: each rank has its own order for
+// these.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +35,8 @@ struct Stage {
 class Clocks {
  public:
   Clocks(const std::vector<Stage>& stages, int ranks) : stages_(stages), ranks_(static_cast<uint32_t>(ranks)) {
-    for (const Stage& stage : stages) lanes_ = std::max(lanes_, static_cast<uint32_t>(stage.of[0]->program->lanes.size()));
+    for (const Stage& stage : stages)
+      lanes_ = std::max(lanes_, static_cast<uint32_t>(stage.of[0]->program->lanes.size()));
     strands_.resize(size_t{ranks_} * lanes_);
     clock_.resize(strands_.size() * strands_.size());
     arrived_.resize(ranks_);
@@ -136,15 +139,15 @@ class Clocks {
   }
 
   static uint64_t Key(uint32_t rank, uint32_t lane, const Step& step, uint64_t turn) {
-    return uint64_t{rank} << 56 | uint64_t{lane} << 48 | (turn & 0xffff) << 32 | uint64_t{step.endpoint} << 16 | step.value;
+    return uint64_t{rank} << 56 | uint64_t{lane} << 48 | (turn & 0xffff) << 32 | uint64_t{step.endpoint} << 16 |
+           step.value;
   }
 
   void Move(uint32_t x, const Prepared& prepared, const Step& step, uint64_t turn) {
     const Program& program = *prepared.program;
     for (uint32_t part = 0; part < step.parts; ++part) {
       const uint32_t data_part = program.data_parts[step.data_parts + part];
-      const uint64_t count =
-          plan::Resolve(prepared.partition, x % lanes_, strands_[x].turn, data_part).count;
+      const uint64_t count = plan::Resolve(prepared.partition, x % lanes_, strands_[x].turn, data_part).count;
       if (count == 0) continue;
       for (uint32_t i = 0; i < uint32_t{step.num_dst} + step.num_src; ++i) {
         const uint32_t o = i < step.num_src ? step.num_dst + i : i - step.num_src;  // sources first
@@ -187,9 +190,9 @@ class Clocks {
   const std::vector<Stage>& stages_;
   const uint32_t ranks_;
   uint32_t lanes_ = 1;
-  std::vector<Strand> strands_;   // [rank * lanes_ + lane]
-  std::vector<uint32_t> clock_;   // [strand][strand] operations known to be done
-  std::vector<uint32_t> arrived_; // [rank] lanes at the end of the stage
+  std::vector<Strand> strands_;    // [rank * lanes_ + lane]
+  std::vector<uint32_t> clock_;    // [strand][strand] operations known to be done
+  std::vector<uint32_t> arrived_;  // [rank] lanes at the end of the stage
   std::map<uint64_t, std::vector<uint32_t>> signals_;
   std::unordered_map<uintptr_t, History> history_;
   std::string fault_;
@@ -207,7 +210,8 @@ struct Item {
 };
 
 std::string Text(const Item& item) {
-  return DescribeCall(item.call) + (item.access == tune::Access::kMapped ? " mapped" : " staged") + (item.leaves ? " left" : "");
+  return DescribeCall(item.call) + (item.access == tune::Access::kMapped ? " mapped" : " staged") +
+         (item.leaves ? " left" : "");
 }
 
 class Chain {
@@ -229,7 +233,8 @@ class Chain {
     const bool leaves = item.leaves && main.of[0]->program->plan->schedule.direct;
     main.prologue_only = leaves;
     Add(main, false);
-    if (leaves) Add(Make([&](Channel* channel) { return channel->PrepareBeside(item.call, tune::Access::kNone); }), false);
+    if (leaves)
+      Add(Make([&](Channel* channel) { return channel->PrepareBeside(item.call, tune::Access::kNone); }), false);
   }
 
   std::string Fault() const { return Clocks(stages_, ensemble_->ranks()).Run(); }
@@ -352,7 +357,8 @@ TEST(PairsTest, AMissingBarrierIsFoundForEveryPlanThatNeedsOne) {
           Ensemble ensemble(options);
           for (int root = 0; root < (plan::HasRoot(static_cast<Kind>(other)) ? 4 : 1) && !found; ++root) {
             const Item a = MakeItem(contract, 300), b = MakeItem({static_cast<Kind>(other), 4, root}, 300);
-            for (const auto& items : {std::vector<Item>{a, b, a, b}, std::vector<Item>{a, a, b, b}, std::vector<Item>{b, b, a, a}}) {
+            for (const auto& items :
+                 {std::vector<Item>{a, b, a, b}, std::vector<Item>{a, a, b, b}, std::vector<Item>{b, b, a, a}}) {
               ASSERT_EQ(FaultOf(&ensemble, items, 0, AsTheExecutor), "");
               found |= !FaultOf(&ensemble, items, 0, Never).empty();
             }
@@ -365,8 +371,8 @@ TEST(PairsTest, AMissingBarrierIsFoundForEveryPlanThatNeedsOne) {
   EXPECT_GT(needed, 0);
 }
 
-// Slots of one plan that are of one size, in lines and in scratch by turns, without barriers between the calls; and sets
-// of slots that wander while they do.
+// Slots of one plan that are of one size, in lines and in scratch by turns, without barriers between the calls; and
+// sets of slots that wander while they do.
 TEST(PairsTest, SlotsMoveBetweenLinesAndScratch) {
   long both = 0, wandering = 0;
   for (int k = 0; k < plan::kNumKinds - 1; ++k) {

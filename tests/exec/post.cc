@@ -17,8 +17,7 @@ constexpr size_t kPage = 4096;
 
 class Post::Remote : public transport::RemoteRank {
  public:
-  Remote(Post* post, int viewer, int rank, std::byte* own)
-      : post_(post), viewer_(viewer), rank_(rank), own_(own) {
+  Remote(Post* post, int viewer, int rank, std::byte* own) : post_(post), viewer_(viewer), rank_(rank), own_(own) {
     // Pages that are never used cost nothing.
     memory_.reset(static_cast<std::byte*>(std::calloc(kBlockOffset + post->block_bytes_ + kPage, 1)));
     heap_ = memory_.get() + (kPage - reinterpret_cast<uintptr_t>(memory_.get()) % kPage) % kPage;
@@ -34,7 +33,8 @@ class Post::Remote : public transport::RemoteRank {
     Message message{{stretches.begin(), stretches.end()}, line, {}};
     if (line != kNoLine) std::copy_n(own_ + line, kLineBytes, message.bytes.data());
     if (++post_->messages_ == post_->lose_) {
-      const auto lost = std::find_if(message.stretches.begin(), message.stretches.end(), [](const Stretch& s) { return !s.guarded; });
+      const auto lost =
+          std::find_if(message.stretches.begin(), message.stretches.end(), [](const Stretch& s) { return !s.guarded; });
       if (lost != message.stretches.end()) {
         message.stretches.erase(lost);
         post_->lost_ = true;

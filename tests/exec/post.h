@@ -1,9 +1,9 @@
 // Messages between pretended processes that share no memory: what a transport does, without one.
 //
-// They are delivered when the receiver takes them in, some at a time, and what is in them is read no sooner than that: a
-// rank that writes again what it has sent, before it knows that it has arrived, sends the new bytes. Two ranks' messages
-// keep their order, those of different ranks come in any. Whoever sends must poll, or nobody would see to what cannot be sent at
-// once. Not thread-safe.
+// They are delivered when the receiver takes them in, some at a time, and what is in them is read no sooner than that:
+// a rank that writes again what it has sent, before it knows that it has arrived, sends the new bytes. Two ranks'
+// messages keep their order, those of different ranks come in any. Whoever sends must poll, or nobody would see to what
+// cannot be sent at once. Not thread-safe.
 #pragma once
 
 #include <array>

@@ -83,7 +83,8 @@ rank 2 lane 0
 #12 wait 1 e0 v1
 )";
 
-// A barrier whose messages could not be planned is not taken for one that is ready: the next that is asked for is whole.
+// A barrier whose messages could not be planned is not taken for one that is ready: the next that is asked for is
+// whole.
 TEST(PrepareBarrierTest, IsWholeOrNotThere) {
   EnsembleOptions options;
   options.ranks = 3;

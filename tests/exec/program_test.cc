@@ -12,8 +12,8 @@ namespace axccl::exec {
 namespace {
 
 using plan::Buffer;
-using plan::OpKind;
 using plan::Operand;
+using plan::OpKind;
 
 using Programs = std::vector<std::shared_ptr<const Program>>;
 
@@ -27,8 +27,8 @@ Programs MakeAll(const std::shared_ptr<const plan::Plan>& plan) {
   return programs;
 }
 
-// Runs all ranks' programs on symbols: which part of a block every slot holds. Every move must take and leave data of the
-// part its program says.
+// Runs all ranks' programs on symbols: which part of a block every slot holds. Every move must take and leave data of
+// the part its program says.
 class Simulation {
  public:
   explicit Simulation(const Programs& programs) : programs_(programs) {}
@@ -152,7 +152,8 @@ TEST_P(ProgramTest, PrologueAndInlineSlotsAreAsTheExecutorExpects) {
   });
 }
 
-// The least that can be done: every byte of every input is read once, every byte of every output written once, nothing else.
+// The least that can be done: every byte of every input is read once, every byte of every output written once, nothing
+// else.
 class DirectProgramTest : public testing::TestWithParam<int> {};
 
 TEST_P(DirectProgramTest, TouchesEveryByteOnce) {
@@ -171,7 +172,8 @@ TEST_P(DirectProgramTest, TouchesEveryByteOnce) {
         for (uint32_t i = 0; i < uint32_t{step.num_dst} + step.num_src; ++i) {
           const Operand& o = program->operands[step.operands + i];
           ASSERT_EQ(o.buffer, i < step.num_dst ? Buffer::kOutput : Buffer::kInput);
-          for (int part = o.part; part < o.part + o.parts; ++part) ++(i < step.num_dst ? writes : reads)[{o.rank, o.block, part}];
+          for (int part = o.part; part < o.part + o.parts; ++part)
+            ++(i < step.num_dst ? writes : reads)[{o.rank, o.block, part}];
         }
       }
     }
@@ -197,7 +199,8 @@ TEST(Program, ScheduleThatNeverEndsIsAnError) {
   const auto program = Program::Make(plan, 0);
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.status().code(), Code::kInternalError);
-  EXPECT_NE(program.status().message().find("rank 0 lane 0 never ends"), std::string::npos) << program.status().message();
+  EXPECT_NE(program.status().message().find("rank 0 lane 0 never ends"), std::string::npos)
+      << program.status().message();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Different operations one after the other on the same channels, no rank waiting for the others between them: the reuse of
-// scratch and lines by operations of other plans, sizes and shapes, and the rule when a barrier has to separate two plans.
+// Different operations one after the other on the same channels, no rank waiting for the others between them: the reuse
+// of scratch and lines by operations of other plans, sizes and shapes, and the rule when a barrier has to separate two
+// plans.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +55,8 @@ TEST_P(SequenceTest, SizesOfOnePlanAlternate) {
       std::vector<std::unique_ptr<Exchange>> exchanges;
       const plan::Contract contract{kind, options.ranks, 0};
       for (int i = 0; i < 20; ++i) {
-        Shape shape{contract, random.Pick(std::vector<uint64_t>{1, 40, 150, 600, 1500}), Combine::kSum, Scaling::kNone, 0, 0};
+        Shape shape{
+            contract, random.Pick(std::vector<uint64_t>{1, 40, 150, 600, 1500}), Combine::kSum, Scaling::kNone, 0, 0};
         Scatter(&shape, &random);
         exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
       }
@@ -64,8 +66,8 @@ TEST_P(SequenceTest, SizesOfOnePlanAlternate) {
   }
 }
 
-// Calls of one kind whose buffers are mapped at times and private at others: what was learnt from a call must be right for
-// those that run without asking, and be forgotten in time.
+// Calls of one kind whose buffers are mapped at times and private at others: what was learnt from a call must be right
+// for those that run without asking, and be forgotten in time.
 TEST(Unasked, BuffersOfBothKindsInOneSeries) {
   for (uint64_t round = 0; round < 10; ++round) {
     SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()) + " round " + std::to_string(round));
@@ -95,15 +97,16 @@ TEST(Unasked, OneCallIn32Announces) {
   Ensemble ensemble(options);
   const Shape shape{{Kind::kAllGather, 2, 0}, 200, Combine::kSum, Scaling::kNone, 0, 0};
   std::vector<std::unique_ptr<Exchange>> exchanges;
-  for (int i = 0; i < 64; ++i) exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, static_cast<uint64_t>(i)));
+  for (int i = 0; i < 64; ++i)
+    exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, static_cast<uint64_t>(i)));
   harness::Random random(harness::Seed());
   ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
   EXPECT_EQ(ensemble.channel(0)->turn, 64u + 2u);
   EXPECT_EQ(ensemble.channel(1)->turn, 64u + 2u);
 }
 
-// Long runs of one plan, which take the sets of slots that the scratch has room for one after the other and begin again,
-// between runs of other sizes and plans, for which the sets lie elsewhere. Between machines there is one set.
+// Long runs of one plan, which take the sets of slots that the scratch has room for one after the other and begin
+// again, between runs of other sizes and plans, for which the sets lie elsewhere. Between machines there is one set.
 TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
   harness::Random random(harness::Scramble(harness::Seed(), 78, static_cast<uint64_t>(GetParam())));
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
@@ -131,7 +134,8 @@ TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
         const uint64_t sets = prepared.value()->sets;
         most_sets = std::max(most_sets, sets);
         const uint64_t calls = std::min<uint64_t>(plan::kRotation * sets + random.Below(8), 60);
-        for (uint64_t i = 0; i < calls; ++i) exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+        for (uint64_t i = 0; i < calls; ++i)
+          exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
       }
       ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random))
           << plan::KindName(kind) << " " << algorithm << " " << options.ranks << " ranks";

@@ -1,6 +1,6 @@
-// Where the slots of calls are, turn after turn: in the part of the scratch that the turn has, apart from each other, at the
-// same place for all ranks, and over all of that part one set after the other; or, when they are small, in the lines of the
-// signals that publish them.
+// Where the slots of calls are, turn after turn: in the part of the scratch that the turn has, apart from each other,
+// at the same place for all ranks, and over all of that part one set after the other; or, when they are small, in the
+// lines of the signals that publish them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ bool AddSlots(Channel* channel, const Prepared& prepared, uint64_t turn, std::ma
         const OperandPlace& place = prepared.places[o];
         if (*place.base != channel->member(operand.rank).block) return false;
         for (uint32_t i = 0; i < operand.parts; ++i) {
-          const uint64_t offset = place.offset[turn % plan::kRotation] + prepared.SetOffset(turn) + i * place.part_bytes;
+          const uint64_t offset =
+              place.offset[turn % plan::kRotation] + prepared.SetOffset(turn) + i * place.part_bytes;
           const auto [at, is_new] = (*slots)[operand.rank].emplace(std::pair(lane, operand.part + i), offset);
           if (!is_new && at->second != offset) return false;
         }
@@ -167,7 +168,8 @@ TEST(InlineSlots, SmallDataTravelsWithItsSignal) {
     const ChannelLayout& layout = ensemble.layout().channel;
     for (int rank = 0; rank < 2; ++rank) {
       const std::byte* scratch = ensemble.channel(rank)->own().block + layout.scratch;
-      const bool untouched = std::all_of(scratch, scratch + layout.scratch_bytes, [](std::byte b) { return b == std::byte{}; });
+      const bool untouched =
+          std::all_of(scratch, scratch + layout.scratch_bytes, [](std::byte b) { return b == std::byte{}; });
       EXPECT_EQ(untouched, in_line) << "rank " << rank;
     }
   }

@@ -29,13 +29,14 @@ constexpr int kIdleRounds = 1000;
 
 std::string Describe(const Shape& shape) {
   const char* scaling[] = {"", " avg", " premulsum"};
-  return std::string(plan::KindName(shape.contract.kind)) + " ranks " + std::to_string(shape.contract.ranks) + " root " +
-         std::to_string(shape.contract.root) + " count " + std::to_string(shape.count) +
+  return std::string(plan::KindName(shape.contract.kind)) + " ranks " + std::to_string(shape.contract.ranks) +
+         " root " + std::to_string(shape.contract.root) + " count " + std::to_string(shape.count) +
          scaling[static_cast<int>(shape.scaling)] + " in_place " + std::to_string(shape.in_place) + " in_heap " +
          std::to_string(shape.in_heap) + (shape.form ? " as " + Text(*shape.form, DataType::kInt32) : "");
 }
 
-Exchange::Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt) : ensemble_(ensemble), shape_(shape), salt_(salt) {
+Exchange::Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt)
+    : ensemble_(ensemble), shape_(shape), salt_(salt) {
   for (int rank = 0; rank < shape.contract.ranks; ++rank) {
     Buffers b;
     const auto inputs = static_cast<uint64_t>(plan::InputBlocks(shape.contract, rank));
@@ -43,7 +44,8 @@ Exchange::Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt) : ense
     int input_block = 0, output_block = 0;
     b.in_place = (shape.in_place >> rank & 1) != 0 &&
                  plan::InPlaceBlocks(shape.contract, rank, &input_block, &output_block) && inputs != 0 && outputs != 0;
-    const bool input_heap = (shape.in_heap >> (2 * rank) & 1) != 0, output_heap = (shape.in_heap >> (2 * rank + 1) & 1) != 0;
+    const bool input_heap = (shape.in_heap >> (2 * rank) & 1) != 0,
+               output_heap = (shape.in_heap >> (2 * rank + 1) & 1) != 0;
     const uint64_t shift = Scramble(salt, static_cast<uint64_t>(rank)) % 16;
     const int split = shape.form ? shape.form->split : -1, concat = shape.form ? shape.form->concat : -1;
     if (!b.in_place || inputs >= outputs) b.input = MakeOperand(rank, split, inputs, input_heap, shift);
@@ -171,13 +173,19 @@ int32_t Exchange::Expected(int rank, uint64_t block, uint64_t element) const {
   const plan::Contract& c = shape_.contract;
   const uint64_t own_block = static_cast<uint64_t>(rank) * shape_.count;
   switch (c.kind) {
-    case Kind::kBroadcast: return InputValue(c.root, element);
+    case Kind::kBroadcast:
+      return InputValue(c.root, element);
     case Kind::kAllGather:
-    case Kind::kGather: return InputValue(static_cast<int>(block), element);
-    case Kind::kAllToAll: return InputValue(static_cast<int>(block), own_block + element);
-    case Kind::kScatter: return InputValue(c.root, own_block + element);
-    case Kind::kSendRecv: return InputValue(0, element);
-    default: break;
+    case Kind::kGather:
+      return InputValue(static_cast<int>(block), element);
+    case Kind::kAllToAll:
+      return InputValue(static_cast<int>(block), own_block + element);
+    case Kind::kScatter:
+      return InputValue(c.root, own_block + element);
+    case Kind::kSendRecv:
+      return InputValue(0, element);
+    default:
+      break;
   }
   const uint64_t at = c.kind == Kind::kReduceScatter ? own_block + element : element;
   int32_t folded = Contribution(0, at);
@@ -192,7 +200,8 @@ testing::AssertionResult Exchange::Ended(int rank) {
   const Buffers& b = buffers_[static_cast<size_t>(rank)];
   auto failure = [&] { return testing::AssertionFailure() << Describe(shape_) << ": rank " << rank << ": "; };
   const uint64_t all = (uint64_t{1} << (shape_.contract.ranks - 1) << 1) - 1;
-  if (shape_.contract.kind == Kind::kBarrier && begun_ != all) return failure() << "left the barrier before all ranks came";
+  if (shape_.contract.kind == Kind::kBarrier && begun_ != all)
+    return failure() << "left the barrier before all ranks came";
   for (uint64_t i = 0; i < b.output.elements; ++i) {
     const int32_t expected = Expected(rank, i / shape_.count, i % shape_.count);
     if (Element(b.output, i) != expected)
@@ -286,8 +295,8 @@ testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique
     if (pace == Pace::kStarve && rank == starved && !random->OneIn(20)) rank = (rank + 1) % ranks;
     idle = moved ? 0 : idle + 1;
     if (idle < 10 * static_cast<int>(ranks)) continue;
-    // Chance may have left somebody out, so everybody by turns. In each round of a live system somebody takes a step, most
-    // of which end blocked again.
+    // Chance may have left somebody out, so everybody by turns. In each round of a live system somebody takes a step,
+    // most of which end blocked again.
     bool any = false;
     for (int step = 0; step < kIdleRounds * ensemble->ranks() && !any; ++step) {
       if (auto result = driver.Step(step % ensemble->ranks(), &moved); !result) return result;
@@ -315,9 +324,9 @@ testing::AssertionResult DriveInParallel(Ensemble* ensemble, const std::vector<s
       }
       if (stop) return;
       auto& result = results[static_cast<size_t>(rank)];
-      result = operation.status().ok() ? exchange->Ended(rank)
-                                       : testing::AssertionFailure() << Describe(exchange->shape()) << ": "
-                                                                     << operation.status().message();
+      result = operation.status().ok()
+                   ? exchange->Ended(rank)
+                   : testing::AssertionFailure() << Describe(exchange->shape()) << ": " << operation.status().message();
       if (!result) stop = true;
     }
   };
@@ -377,7 +386,8 @@ Shape AnyShape(int ranks, harness::Random* random) {
   do {
     shape.contract = plan::Contract{static_cast<Kind>(random->Below(plan::kNumKinds)), ranks, 0};
   } while (shape.contract.kind == Kind::kSendRecv && ranks != 2);
-  if (plan::HasRoot(shape.contract.kind)) shape.contract.root = static_cast<int>(random->Below(static_cast<uint64_t>(ranks)));
+  if (plan::HasRoot(shape.contract.kind))
+    shape.contract.root = static_cast<int>(random->Below(static_cast<uint64_t>(ranks)));
   constexpr std::array<uint64_t, 4> kMost = {2, 13, 200, 2500};
   shape.count = shape.contract.kind == Kind::kBarrier ? 0 : random->Below(random->Pick(kMost));
   if (random->OneIn(4)) shape.combine = Combine::kMax;

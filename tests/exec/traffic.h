@@ -24,7 +24,7 @@ struct Shape {
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
   uint64_t in_place = 0;
-  uint64_t in_heap = 0;  // Layout::kMixed: bit 2r for the input of rank r, 2r + 1 for the output
+  uint64_t in_heap = 0;                // Layout::kMixed: bit 2r for the input of rank r, 2r + 1 for the output
   std::optional<BlockForm> form = {};  // of `count` elements: operands are views, and lie differently on each rank
 };
 std::string Describe(const Shape& shape);
@@ -38,8 +38,8 @@ class Exchange {
   const Shape& shape() const { return shape_; }
   Call CallOf(int rank) const;
 
-  // Notes that a rank has begun, and what it found when it ended. `Ended` checks the rank's output and, where it must be
-  // unchanged, its input, and then spoils both: the user may reuse them.
+  // Notes that a rank has begun, and what it found when it ended. `Ended` checks the rank's output and, where it must
+  // be unchanged, its input, and then spoils both: the user may reuse them.
   void Began(int rank) { begun_.fetch_or(uint64_t{1} << rank, std::memory_order_relaxed); }
   testing::AssertionResult Ended(int rank);
   // After all ranks ended: nobody wrote to spoiled buffers or beside them.
@@ -47,8 +47,8 @@ class Exchange {
 
  private:
   struct Place {
-    std::byte* own = nullptr;     // as the rank calls it
-    std::byte* data = nullptr;    // always accessible
+    std::byte* own = nullptr;   // as the rank calls it
+    std::byte* data = nullptr;  // always accessible
     uint64_t elements = 0;
     // Views: what lies between the guards, and where in it are the elements, block after block.
     std::byte* memory = nullptr;
@@ -86,8 +86,8 @@ enum class Pace : uint8_t {
   kStarve,   // one rank hardly ever gets its turn
 };
 
-// Every rank makes all exchanges in order, each as soon as its last is done, whatever the other ranks are at. Fails on the
-// first wrong result, error, or when no rank gets on.
+// Every rank makes all exchanges in order, each as soon as its last is done, whatever the other ranks are at. Fails on
+// the first wrong result, error, or when no rank gets on.
 testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique_ptr<Exchange>>& exchanges, Pace pace,
                                harness::Random* random);
 

@@ -1,4 +1,5 @@
-// Runs every target over its corpus, then over seeded mutations of it for a bounded time: `fuzz_replay CORPUS [SECONDS]`.
+// Runs every target over its corpus, then over seeded mutations of it for a bounded time: `fuzz_replay CORPUS
+// [SECONDS]`.
 //
 // AXCCL_TEST_SEED replays a run; a crash says target and seed, and leaves the input in fuzz-crash.
 #include <signal.h>
@@ -26,8 +27,8 @@ const char* g_target = "";
 Bytes g_input;
 
 void OnCrash(int signal) {
-  std::fprintf(stderr, "fuzz_replay: target %s died of signal %d on %zu bytes, seed %llu; they are in fuzz-crash\n", g_target,
-               signal, g_input.size(), static_cast<unsigned long long>(harness::Seed()));
+  std::fprintf(stderr, "fuzz_replay: target %s died of signal %d on %zu bytes, seed %llu; they are in fuzz-crash\n",
+               g_target, signal, g_input.size(), static_cast<unsigned long long>(harness::Seed()));
   if (FILE* const file = std::fopen("fuzz-crash", "wb")) {
     (void)!std::fwrite(g_input.data(), 1, g_input.size(), file);
     std::fclose(file);
@@ -73,11 +74,13 @@ Bytes Mutate(const std::vector<Bytes>& corpus, harness::Random* random) {
         if (other.empty()) break;
         const size_t from = random->Below(other.size());
         const size_t count = 1 + random->Below(std::min<size_t>(other.size() - from, 40));
-        bytes.insert(where, other.begin() + static_cast<ptrdiff_t>(from), other.begin() + static_cast<ptrdiff_t>(from + count));
+        bytes.insert(where, other.begin() + static_cast<ptrdiff_t>(from),
+                     other.begin() + static_cast<ptrdiff_t>(from + count));
         break;
       }
       case 5: {  // numbers at their ends
-        static constexpr const char* kNumbers[] = {"-1", "0", "2147483647", "4294967296", "9223372036854775807", "1e999", "18446744073709551616"};
+        static constexpr const char* kNumbers[] = {
+            "-1", "0", "2147483647", "4294967296", "9223372036854775807", "1e999", "18446744073709551616"};
         const std::string_view number = kNumbers[random->Below(std::size(kNumbers))];
         bytes.insert(where, number.begin(), number.end());
         break;

@@ -73,7 +73,8 @@ void HostPort(const uint8_t* data, size_t size) {
   std::string host = text.substr(0, text.rfind(':'));
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   in6_addr address;
-  const bool numeric = inet_pton(AF_INET, host.c_str(), &address) == 1 || inet_pton(AF_INET6, host.c_str(), &address) == 1;
+  const bool numeric =
+      inet_pton(AF_INET, host.c_str(), &address) == 1 || inet_pton(AF_INET6, host.c_str(), &address) == 1;
   if (!numeric && !host.empty() && text.find(':') != std::string::npos) return;
   const auto id = boot::IdFromText(text);
   if (id.ok()) Check(boot::CheckUniqueId(id.value()).ok(), "an id that its own check refuses");
@@ -155,7 +156,8 @@ void TreeLink(const uint8_t* data, size_t size) {
           for (const int from : {-1, -2, -3}) {
             size_t limit = 0;
             const auto as = from == -1 ? boot::Role::kChild : boot::Role::kRank;
-            if (boot::PayloadLimit(as, static_cast<boot::FrameType>(type), 9, &limit) && bytes <= limit && (type & 64) == 0)
+            if (boot::PayloadLimit(as, static_cast<boot::FrameType>(type), 9, &limit) && bytes <= limit &&
+                (type & 64) == 0)
               node->OnFrame(from, static_cast<boot::FrameType>(type), payload);
           }
           data += 2 + bytes;
@@ -185,7 +187,8 @@ void ConfFile(const uint8_t* data, size_t size) {
     // These would open files or silence the driver.
     if (std::string_view(info.name).starts_with("NCCL_DEBUG")) continue;
     const std::string text = param::Get(info.name);
-    if (*info.words != '\0' && !text.empty()) Check(std::string_view(info.words).find(text) != std::string_view::npos, "a word that is none");
+    if (*info.words != '\0' && !text.empty())
+      Check(std::string_view(info.words).find(text) != std::string_view::npos, "a word that is none");
     if (std::string_view(info.type) == "int" || std::string_view(info.type) == "bytes") {
       const int64_t value = param::GetInt(info.name);
       Check(value >= info.least && value <= info.most, "a number out of range");
@@ -199,8 +202,10 @@ void Number(const uint8_t* data, size_t size) {
   for (const param::Info& info : param::Table()) {
     int64_t value = 0;
     double seconds = 0;
-    if (param::ParseInt(info, Text(data, size), &value)) Check(value >= info.least && value <= info.most, "a number out of range");
-    if (param::ParseSeconds(info, Text(data, size), &seconds)) Check(seconds >= 0 && seconds <= 1e12, "seconds out of range");
+    if (param::ParseInt(info, Text(data, size), &value))
+      Check(value >= info.least && value <= info.most, "a number out of range");
+    if (param::ParseSeconds(info, Text(data, size), &seconds))
+      Check(seconds >= 0 && seconds <= 1e12, "seconds out of range");
   }
 }
 
@@ -235,13 +240,15 @@ void Filter(const uint8_t* data, size_t size) {
 
 // ---- transports/ucx ----
 
-// What a stranger says to who waits for a lifeline's call, from a process that is known and not: he is never taken for it.
+// What a stranger says to who waits for a lifeline's call, from a process that is known and not: he is never taken for
+// it.
 void Line(const uint8_t* data, size_t size) {
   static const ucx::LineIdentity self = ucx::LineIdentity::Make().value(), peer = ucx::LineIdentity::Make().value();
   static const ucx::LineKeys keys = self.KeysWith(peer.public_key(), false).value();
   constexpr ucx::LineProcess kSelf{0xff}, kPeer{0x01};
   bool known = size % 2 == 0;
-  ucx::LineGuest guest(kSelf, [&](const ucx::LineProcess& process) { return known && process == kPeer ? &keys : nullptr; });
+  ucx::LineGuest guest(kSelf,
+                       [&](const ucx::LineProcess& process) { return known && process == kPeer ? &keys : nullptr; });
   using Verdict = ucx::LineGuest::Verdict;
   while (size > 0) {
     const std::span<std::byte> room = guest.room();
@@ -295,7 +302,8 @@ void NetworkAddress(const uint8_t* data, size_t size) {
   Check(again.ok() && again.value().rails.size() == address.value().rails.size(), "the rails change");
   for (size_t i = 0; i < address.value().rails.size(); ++i) {
     const ucx::RailAddress &one = address.value().rails[i], &other = again.value().rails[i];
-    Check(one.network == other.network && one.megabits == other.megabits && one.worker == other.worker, "a rail changes");
+    Check(one.network == other.network && one.megabits == other.megabits && one.worker == other.worker,
+          "a rail changes");
   }
 }
 
@@ -309,11 +317,14 @@ void Topology(const uint8_t* data, size_t size) {
 }
 
 constexpr Target kTargets[] = {
-    {"conf_file", ConfFile},     {"filter", Filter},     {"frame", Frame},       {"host_port", HostPort},
-    {"interfaces", Interfaces},  {"line", Line},         {"machine", Machine},   {"message", Message},
-    {"network", Network},        {"network_address", NetworkAddress},            {"number", Number},
-    {"schedule", Schedule},
-    {"topology", Topology},      {"tree_link", TreeLink}, {"unique_id", UniqueId},
+    {"conf_file", ConfFile},    {"filter", Filter},
+    {"frame", Frame},           {"host_port", HostPort},
+    {"interfaces", Interfaces}, {"line", Line},
+    {"machine", Machine},       {"message", Message},
+    {"network", Network},       {"network_address", NetworkAddress},
+    {"number", Number},         {"schedule", Schedule},
+    {"topology", Topology},     {"tree_link", TreeLink},
+    {"unique_id", UniqueId},
 };
 
 }  // namespace

@@ -26,22 +26,31 @@ void OverwrittenRange(const Case& c, int nranks, int rank, size_t* begin, size_t
 }  // namespace
 
 ncclRedOp_t BuiltinOp(Fold fold) {
-  constexpr ncclRedOp_t kOps[kNumFolds] = {ncclSum, ncclProd, ncclMax, ncclMin,         ncclAvg,       ncclSum,
-                                           axcclAnd, axcclOr, axcclXor, axcclLogicalAnd, axcclLogicalOr};
+  constexpr ncclRedOp_t kOps[kNumFolds] = {ncclSum,  ncclProd, ncclMax,  ncclMin,         ncclAvg,       ncclSum,
+                                           axcclAnd, axcclOr,  axcclXor, axcclLogicalAnd, axcclLogicalOr};
   return kOps[static_cast<int>(fold)];
 }
 
 ncclResult_t Launch(const Case& c, const void* send, void* recv, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   switch (c.call) {
-    case Call::kAllReduce: return ncclAllReduce(send, recv, c.count, c.type, op, comm, stream);
-    case Call::kReduce: return ncclReduce(send, recv, c.count, c.type, op, c.root, comm, stream);
-    case Call::kReduceScatter: return ncclReduceScatter(send, recv, c.count, c.type, op, comm, stream);
-    case Call::kBroadcast: return ncclBroadcast(send, recv, c.count, c.type, c.root, comm, stream);
-    case Call::kBcast: return ncclBcast(recv, c.count, c.type, c.root, comm, stream);
-    case Call::kAllGather: return ncclAllGather(send, recv, c.count, c.type, comm, stream);
-    case Call::kAllToAll: return ncclAlltoAll(send, recv, c.count, c.type, comm, stream);
-    case Call::kGather: return ncclGather(send, recv, c.count, c.type, c.root, comm, stream);
-    default: return ncclScatter(send, recv, c.count, c.type, c.root, comm, stream);
+    case Call::kAllReduce:
+      return ncclAllReduce(send, recv, c.count, c.type, op, comm, stream);
+    case Call::kReduce:
+      return ncclReduce(send, recv, c.count, c.type, op, c.root, comm, stream);
+    case Call::kReduceScatter:
+      return ncclReduceScatter(send, recv, c.count, c.type, op, comm, stream);
+    case Call::kBroadcast:
+      return ncclBroadcast(send, recv, c.count, c.type, c.root, comm, stream);
+    case Call::kBcast:
+      return ncclBcast(recv, c.count, c.type, c.root, comm, stream);
+    case Call::kAllGather:
+      return ncclAllGather(send, recv, c.count, c.type, comm, stream);
+    case Call::kAllToAll:
+      return ncclAlltoAll(send, recv, c.count, c.type, comm, stream);
+    case Call::kGather:
+      return ncclGather(send, recv, c.count, c.type, c.root, comm, stream);
+    default:
+      return ncclScatter(send, recv, c.count, c.type, c.root, comm, stream);
   }
 }
 
@@ -155,8 +164,8 @@ ncclResult_t CaseRunner::LaunchPart(const Part& part, cudaStream_t stream) {
   ncclRedOp_t op = BuiltinOp(c.fold);
   if (part.scalar == nullptr) return Launch(c, part.send, part.recv, op, comm, stream);
   const bool device = (c.seed & 1) != 0;
-  const ncclResult_t made = ncclRedOpCreatePreMulSum(
-      &op, part.scalar, c.type, device ? ncclScalarDevice : ncclScalarHostImmediate, comm);
+  const ncclResult_t made =
+      ncclRedOpCreatePreMulSum(&op, part.scalar, c.type, device ? ncclScalarDevice : ncclScalarHostImmediate, comm);
   if (made != ncclSuccess) return made;
   // An immediate scalar has been read: what follows must not matter.
   if (!device) std::memset(part.scalar, 0xee, TypeBytes(c.type));

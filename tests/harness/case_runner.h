@@ -22,7 +22,7 @@ enum class Choice : uint8_t { kNo, kYes, kRandom };  // random: each rank and ca
 
 struct Style {
   Choice in_place = Choice::kRandom;
-  Choice mem_alloc = Choice::kRandom;  // ncclMemAlloc memory, else malloc
+  Choice mem_alloc = Choice::kRandom;   // ncclMemAlloc memory, else malloc
   Choice misaligned = Choice::kRandom;  // start at a multiple of the element only
 };
 
@@ -33,7 +33,8 @@ ncclResult_t Launch(const Case& c, const void* send, void* recv, ncclRedOp_t op,
 
 class CaseRunner {
  public:
-  // `arena_bytes`: memory of each kind for each rank; a case that does not fit waits for the earlier ones, and fails alone.
+  // `arena_bytes`: memory of each kind for each rank; a case that does not fit waits for the earlier ones, and fails
+  // alone.
   CaseRunner(RankContext& context, Clique& clique, size_t arena_bytes);
   ~CaseRunner();
 

@@ -187,7 +187,8 @@ void Clique::ExpectMismatch(std::initializer_list<const char*> words) {
   ForgetComms();
 }
 
-void RunCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body, const RunOptions& options) {
+void RunCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body,
+                const RunOptions& options) {
   const auto with_clique = [&](RankContext& context) {
     Clique clique;
     if (clique.Init(context)) body(context, clique);

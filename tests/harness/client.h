@@ -41,8 +41,8 @@ bool LastErrorHas(const std::string& part);
 // All of them.
 void ExpectLastErrorHas(std::initializer_list<const char*> words);
 
-// No communicator of all ranks can be made: soon said on every rank, with that result and a last-error text that has all of
-// `words`. Collective over the run, of one rank a thread.
+// No communicator of all ranks can be made: soon said on every rank, with that result and a last-error text that has
+// all of `words`. Collective over the run, of one rank a thread.
 void ExpectNoInit(RankContext& context, ncclResult_t expected, std::initializer_list<const char*> words);
 
 // The communicators of the ranks that one thread drives, with streams on their devices.
@@ -72,8 +72,8 @@ class Clique {
   bool Destroy();
   // Forgets the communicators (the test has destroyed or aborted them); streams are still destroyed.
   void ForgetComms();
-  // The first stream ends with ncclInvalidUsage, as ranks called different things, and a last-error text that has all of
-  // `words`. Aborts the (only) communicator.
+  // The first stream ends with ncclInvalidUsage, as ranks called different things, and a last-error text that has all
+  // of `words`. Aborts the (only) communicator.
   void ExpectMismatch(std::initializer_list<const char*> words);
 
  private:
@@ -91,6 +91,7 @@ class Clique {
 };
 
 // RunRanks, each of whose threads has a clique of all ranks.
-void RunCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body, const RunOptions& options = {});
+void RunCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body,
+                const RunOptions& options = {});
 
 }  // namespace axccl::harness

@@ -1,8 +1,8 @@
-// Containers for tests: PID namespaces of this machine, whose processes see no others and have a /proc of their own. The
-// network is everybody's, unless they also enter a host (test_hosts.h).
+// Containers for tests: PID namespaces of this machine, whose processes see no others and have a /proc of their own.
+// The network is everybody's, unless they also enter a host (test_hosts.h).
 //
-// Each is held by a process of its own, which is all that is left to be ended; it ends with the test. Needs root, as hosts
-// do. Used by the test process's only thread.
+// Each is held by a process of its own, which is all that is left to be ended; it ends with the test. Needs root, as
+// hosts do. Used by the test process's only thread.
 #pragma once
 
 #include <sys/types.h>

@@ -47,7 +47,7 @@ Format FormatOf(ncclDataType_t type) {
 }  // namespace
 
 const char* TypeName(ncclDataType_t type) {
-  constexpr const char* kNames[] = {"int8", "uint8",  "int32",  "uint32", "int64",  "uint64",
+  constexpr const char* kNames[] = {"int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
                                     "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
   constexpr const char* kMore[] = {"int16", "uint16", "bool", "complex64", "complex128"};
   if (IsOpaqueType(type)) return "bits";

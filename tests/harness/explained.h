@@ -5,8 +5,8 @@
 
 namespace axccl::harness {
 
-// The algorithm that `program` explain `question` names, with the environment of this process; all it says where it names
-// none.
+// The algorithm that `program` explain `question` names, with the environment of this process; all it says where it
+// names none.
 std::string ExplainedAlgorithm(const std::string& program, const std::string& question);
 
 }  // namespace axccl::harness

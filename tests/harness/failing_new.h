@@ -1,13 +1,14 @@
-// operator new that throws when a test wants it to. For tests of the library's parts, which find it before the C++ library's:
-// name failing_new.cc among their sources. (tests/api/failing_calls.h does the same to a whole process, through malloc.)
+// operator new that throws when a test wants it to. For tests of the library's parts, which find it before the C++
+// library's: name failing_new.cc among their sources. (tests/api/failing_calls.h does the same to a whole process,
+// through malloc.)
 #pragma once
 
 #include <new>
 
 namespace axccl::harness {
 
-// While it lives, the k-th operator new of this thread fails, counted from 1: it throws std::bad_alloc, or returns null where it may
-// not. One at a time on a thread.
+// While it lives, the k-th operator new of this thread fails, counted from 1: it throws std::bad_alloc, or returns null
+// where it may not. One at a time on a thread.
 class FailingNew {
  public:
   explicit FailingNew(long k);

@@ -27,7 +27,8 @@ void* GpuAllocate(size_t bytes) {
   const bool managed = kind == nullptr || std::string_view(kind) != "device";
   uint64_t memory = 0;
   if (driver == nullptr) return nullptr;
-  const int error = managed ? driver->allocate_managed(&memory, bytes, kAttachGlobal) : driver->allocate(&memory, bytes);
+  const int error =
+      managed ? driver->allocate_managed(&memory, bytes, kAttachGlobal) : driver->allocate(&memory, bytes);
   if (error != 0) return nullptr;
   return reinterpret_cast<void*>(memory);
 }

@@ -1,6 +1,7 @@
-// Runs the suites on GPU ranks: AXCCL_TEST_DEVICE=cuda puts buffers into managed memory, which ranks see and tests can read and
-// write, and uses streams of CUDA. AXCCL_TEST_GPU_MEMORY=device takes memory that processes can share instead, which tests can
-// use on the GPU in software alone. The driver is loaded by name, so the tests build without a CUDA toolkit.
+// Runs the suites on GPU ranks: AXCCL_TEST_DEVICE=cuda puts buffers into managed memory, which ranks see and tests can
+// read and write, and uses streams of CUDA. AXCCL_TEST_GPU_MEMORY=device takes memory that processes can share instead,
+// which tests can use on the GPU in software alone. The driver is loaded by name, so the tests build without a CUDA
+// toolkit.
 //
 // Failures are GoogleTest failures.
 #pragma once
@@ -17,7 +18,8 @@ namespace axccl::harness {
 // Whether this run is on GPUs.
 bool OnGpu();
 
-// On the device of the calling thread, 0 if it has none (gpu_driver.h); it has its context afterwards. Null after a failure.
+// On the device of the calling thread, 0 if it has none (gpu_driver.h); it has its context afterwards. Null after a
+// failure.
 void* GpuAllocate(size_t bytes);
 void GpuFree(void* memory);
 

@@ -93,6 +93,7 @@ int main(int argc, char** argv) {
   if (what == "make") return axccl::harness::Make(argc - 2, argv + 2);
   if (what == "run") return axccl::harness::Run(argv + 2);
   if (what == "agent") return axccl::harness::Agent(argc - 2, argv + 2);
-  std::fprintf(stderr, "usage: on_hosts make N [--nics N] [--rate R] COMMAND.. | run K COMMAND.. | agent ADDRESS WORDS..\n");
+  std::fprintf(stderr,
+               "usage: on_hosts make N [--nics N] [--rate R] COMMAND.. | run K COMMAND.. | agent ADDRESS WORDS..\n");
   return 2;
 }

@@ -177,8 +177,8 @@ uint64_t InputElement(const Case& c, int nranks, int rank, size_t index) {
   return IntegerInput(c, rank, index) & mask;
 }
 
-// Averages of floats: 2 ulp, or half an ulp each for 1/n, for the product with it, and for every addition. Summands have
-// one sign, so that none of these is of more than the result.
+// Averages of floats: 2 ulp, or half an ulp each for 1/n, for the product with it, and for every addition. Summands
+// have one sign, so that none of these is of more than the result.
 bool CloseEnough(const Case& c, int nranks, size_t element, uint64_t got) {
   const double expected = FoldFloats(c, nranks, element);
   const double ulps = std::max(2.0, (nranks + 1) / 2.0);

@@ -2,8 +2,8 @@
 //
 // Inputs are pure functions of (case, rank, index), so every rank computes its expectation alone, without communication
 // and without a line of the library's code. Reduction inputs are chosen so that every order of combination gives the
-// same exact result (small integers times a power of two for floats, wrapping arithmetic for integers); then results are
-// compared bit for bit. The exception is the average of floats, compared within a few units in the last place.
+// same exact result (small integers times a power of two for floats, wrapping arithmetic for integers); then results
+// are compared bit for bit. The exception is the average of floats, compared within a few units in the last place.
 #pragma once
 
 #include <cstddef>

@@ -48,11 +48,31 @@ bool Refuse(const std::vector<Refused>& calls) {
 
 std::vector<Refused> RefusedInContainers() {
   std::vector<Refused> refused{{SYS_clone3, ENOSYS}};
-  for (const int call :
-       {SYS_add_key, SYS_bpf, SYS_get_mempolicy, SYS_kcmp, SYS_keyctl, SYS_lookup_dcookie, SYS_mbind, SYS_migrate_pages,
-        SYS_mount, SYS_move_pages, SYS_open_by_handle_at, SYS_perf_event_open, SYS_pidfd_getfd, SYS_process_madvise,
-        SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_quotactl, SYS_request_key, SYS_set_mempolicy, SYS_setns,
-        SYS_umount2, SYS_unshare, SYS_userfaultfd, SYS_vhangup})
+  for (const int call : {SYS_add_key,
+                         SYS_bpf,
+                         SYS_get_mempolicy,
+                         SYS_kcmp,
+                         SYS_keyctl,
+                         SYS_lookup_dcookie,
+                         SYS_mbind,
+                         SYS_migrate_pages,
+                         SYS_mount,
+                         SYS_move_pages,
+                         SYS_open_by_handle_at,
+                         SYS_perf_event_open,
+                         SYS_pidfd_getfd,
+                         SYS_process_madvise,
+                         SYS_process_vm_readv,
+                         SYS_process_vm_writev,
+                         SYS_ptrace,
+                         SYS_quotactl,
+                         SYS_request_key,
+                         SYS_set_mempolicy,
+                         SYS_setns,
+                         SYS_umount2,
+                         SYS_unshare,
+                         SYS_userfaultfd,
+                         SYS_vhangup})
     refused.push_back({call, EPERM});
   return refused;
 }

@@ -17,8 +17,8 @@ struct Refused {
 // These calls fail from now on, in all threads. False with a GoogleTest failure where the kernel takes no filter.
 bool Refuse(const std::vector<Refused>& calls);
 
-// What Docker's default profile (moby/profiles/seccomp/default.json) keeps from a process without capabilities, of all that a
-// library could want; process_vm_readv and process_vm_writev only on kernels before 4.8.
+// What Docker's default profile (moby/profiles/seccomp/default.json) keeps from a process without capabilities, of all
+// that a library could want; process_vm_readv and process_vm_writev only on kernels before 4.8.
 std::vector<Refused> RefusedInContainers();
 
 // An empty /dev/shm for this process, mounted with such options ("size=64m"). False where the test may not mount.

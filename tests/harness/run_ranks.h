@@ -43,8 +43,8 @@ class TestHosts;
 struct RunOptions {
   // Wall time for the whole run; sanitizers get more (see TimeScale).
   std::chrono::milliseconds deadline{20000};
-  // Set in the children before `body`, on top of AXCCL_DEVICE=host (or what AXCCL_TEST_DEVICE says) and, unless it is set,
-  // AXCCL_NET_MEASURE=never. An empty value unsets.
+  // Set in the children before `body`, on top of AXCCL_DEVICE=host (or what AXCCL_TEST_DEVICE says) and, unless it is
+  // set, AXCCL_NET_MEASURE=never. An empty value unsets.
   std::vector<std::pair<std::string, std::string>> environment;
   // Process p lives on host p % hosts->size(), and the library uses that host's network. Null: all on this machine.
   const TestHosts* hosts = nullptr;
@@ -106,7 +106,8 @@ void RunRanks(const Layout& layout, const Body& body, const RunOptions& options 
 
 // How much longer everything may take under a sanitizer: 1 without.
 int TimeScale();
-// Whether AXCCL_TEST_FULL=1 asks for the large grids, and for random and sampled tests that go on and leave nothing out.
+// Whether AXCCL_TEST_FULL=1 asks for the large grids, and for random and sampled tests that go on and leave nothing
+// out.
 bool FullTests();
 
 }  // namespace axccl::harness

@@ -52,9 +52,8 @@ TEST(RunRanks, CarriesAssertionsWithRankAndStep) {
 }
 
 TEST(RunRanks, SeesAssertionsOnThreadsOfTheBody) {
-  const auto texts = RunRanksReport(Processes(1), [](RankContext&) {
-    std::thread([] { EXPECT_TRUE(false) << "expected in this test"; }).join();
-  });
+  const auto texts = RunRanksReport(
+      Processes(1), [](RankContext&) { std::thread([] { EXPECT_TRUE(false) << "expected in this test"; }).join(); });
   EXPECT_TRUE(Contains(texts, "thread of the test's own")) << Join(texts);
 }
 

@@ -71,7 +71,9 @@ bool Batch(int name_space, const char* tool, const std::string& lines) {
 }
 
 // Of a bridge, where a NIC's cable ends.
-std::string Port(int host, int nic) { return "port" + std::to_string(host) + (nic > 0 ? "-" + std::to_string(nic) : ""); }
+std::string Port(int host, int nic) {
+  return "port" + std::to_string(host) + (nic > 0 ? "-" + std::to_string(nic) : "");
+}
 std::string Bridge(int nic) { return "hub" + std::to_string(nic); }
 
 // Classic BPF, so that no compiler is needed: drops a packet where a random number is below the threshold. 2 is
@@ -94,15 +96,16 @@ int64_t TestHosts::Counter(int nic, const std::string& name) {
 std::string TestHosts::Address(int host, int nic) {
   return "10." + std::to_string(77 + nic) + ".0." + std::to_string(host + 1);
 }
-std::string TestHosts::Address6(int host, int nic) { return "fd" + std::to_string(77 + nic) + "::" + std::to_string(host + 1); }
+std::string TestHosts::Address6(int host, int nic) {
+  return "fd" + std::to_string(77 + nic) + "::" + std::to_string(host + 1);
+}
 
 const std::string& TestHosts::Missing() {
   static const std::string why = [] {
     const int made = MakeNetwork();
     if (made < 0) return std::string("making a network namespace: ") + std::strerror(errno);
     close(made);
-    if (!Batch(-1, "ip", "") || !Batch(-1, "tc", ""))
-      return std::string("no ip or tc (Debian: iproute2)");
+    if (!Batch(-1, "ip", "") || !Batch(-1, "tc", "")) return std::string("no ip or tc (Debian: iproute2)");
     if (const int error = TryMounts(); error != 0)
       return std::string("mounting /sys anew: ") + std::strerror(error) +
              (error == EINVAL ? " (a chroot? Make its folder a mount point first: mount --rbind DIR DIR)" : "");
@@ -150,18 +153,20 @@ bool TestHosts::AddNic(int nic) const {
                        "link set " + Bridge(nic) + " up\n";
   const std::string own = "/proc/" + std::to_string(getpid()) + "/fd/", eth = Interface(nic);
   for (int i = 0; i < size(); ++i) {
-    ip += "link add " + Port(i, nic) + " type veth peer name " + eth + " netns " + own + std::to_string(descriptor(i)) + "\n";
+    ip += "link add " + Port(i, nic) + " type veth peer name " + eth + " netns " + own + std::to_string(descriptor(i)) +
+          "\n";
     ip += "link set " + Port(i, nic) + " master " + Bridge(nic) + " up\n";
     tc += "qdisc add dev " + Port(i, nic) + " clsact\n";
   }
   if (!Batch(bridge_, "ip", ip) || !Batch(bridge_, "tc", tc)) return false;
   for (int i = 0; i < size(); ++i) {
-    // The kernel adds an IPv6 address's route to itself some time after the address; until then, it would be looked for on
-    // the network.
-    const std::string lines = "link set " + eth + " up\nroute add local " + Address6(i, nic) + " dev lo table local\naddr add " +
-                              Address(i, nic) + "/24 dev " + eth + "\naddr add " + Address6(i, nic) + "/64 dev " + eth +
-                              " nodad\n";
-    if (!Batch(descriptor(i), "ip", lines) || !Batch(descriptor(i), "tc", "qdisc add dev " + eth + " clsact\n")) return false;
+    // The kernel adds an IPv6 address's route to itself some time after the address; until then, it would be looked for
+    // on the network.
+    const std::string lines = "link set " + eth + " up\nroute add local " + Address6(i, nic) +
+                              " dev lo table local\naddr add " + Address(i, nic) + "/24 dev " + eth + "\naddr add " +
+                              Address6(i, nic) + "/64 dev " + eth + " nodad\n";
+    if (!Batch(descriptor(i), "ip", lines) || !Batch(descriptor(i), "tc", "qdisc add dev " + eth + " clsact\n"))
+      return false;
   }
   return true;
 }

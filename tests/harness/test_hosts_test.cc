@@ -243,7 +243,8 @@ TEST(TestHosts, NothingIsLeftWhenTheTestIsKilled) {
       const std::string path = "/proc/" + std::to_string(doomed) + "/fd/" + std::to_string(fd);
       char target[64] = {};
       if (readlink(path.c_str(), target, sizeof(target) - 1) < 0 || std::strncmp(target, "net:", 4) != 0) continue;
-      const std::string add = "ip link add watch" + std::to_string(links++) + " type veth peer name watch netns " + path;
+      const std::string add =
+          "ip link add watch" + std::to_string(links++) + " type veth peer name watch netns " + path;
       if (system(add.c_str()) != 0) _exit(6);
     }
     if (links != 3) _exit(7);

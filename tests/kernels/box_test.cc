@@ -335,6 +335,16 @@ struct Reduction {
   std::vector<Factor> post = {};  // one, or none
 };
 
+// By the flat mover.
+void ReduceFlat(const Reduction& reduction, const std::vector<const void*>& src, uint64_t count, void* dst) {
+  ReduceRequest request = {&dst, 1, src.data(), static_cast<int>(src.size()), count, reduction.type, reduction.combine};
+  request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
+  request.round_factored = reduction.round_factored;
+  request.post_divisor = reduction.post_divisor;
+  request.post = reduction.post.empty() ? nullptr : reduction.post.data();
+  Reduce(request);
+}
+
 // Element by element into flat arrays, through the flat mover and back.
 void ExpectReduced(const Reduction& reduction, Case* c, int num_src) {
   const size_t element = ElementSize(reduction.type);
@@ -348,14 +358,7 @@ void ExpectReduced(const Reduction& reduction, Case* c, int num_src) {
     src.push_back(flat[k].data());
   }
   std::vector<uint8_t> result(c->box.count * element);
-  void* const dst = result.data();
-  ReduceRequest request = {.dst = &dst, .num_dst = 1, .src = src.data(), .num_src = num_src, .count = c->box.count,
-                           .type = reduction.type, .combine = reduction.combine};
-  request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
-  request.post_divisor = reduction.post_divisor;
-  request.round_factored = reduction.round_factored;
-  request.post = reduction.post.empty() ? nullptr : reduction.post.data();
-  Reduce(request);
+  ReduceFlat(reduction, src, c->box.count, result.data());
   for (Operand& operand : c->operands) operand.wanted = operand.initial;
   for (int d = 0; d < c->num_dst; ++d) {
     Operand& to = c->Dst(d);
@@ -383,8 +386,8 @@ void CheckReduce(const Reduction& reduction, int num_dst, int num_src) {
       c.Reset();
       const std::vector<BoxOperand> dst = c.Get(0, num_dst);
       const std::vector<BoxOperand> src = c.Get(num_dst, num_src);
-      BoxReduceRequest request = {c.box.Range(), dst.data(), num_dst, src.data(), num_src, reduction.type,
-                                  reduction.combine};
+      BoxReduceRequest request = {c.box.Range(), dst.data(),     num_dst,          src.data(),
+                                  num_src,       reduction.type, reduction.combine};
       request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
       request.post_divisor = reduction.post_divisor;
       request.round_factored = reduction.round_factored;
@@ -510,11 +513,7 @@ void MakeBlockReductions(const Reduction& reduction, int num, int num_src, Block
         src.push_back(tensor.initial.data() + tensor.Place(b->block, e, element));
       }
       Operand& to = in_place < 0 ? b->outputs[i] : b->tensors[in_place];
-      void* const dst = to.wanted.data() + to.Place(b->block, e, element);
-      Reduce({.dst = &dst, .num_dst = 1, .src = src.data(), .num_src = num_src, .count = 1, .type = reduction.type,
-              .combine = reduction.combine, .pre = reduction.pre.empty() ? nullptr : reduction.pre.data(),
-              .round_factored = reduction.round_factored, .post_divisor = reduction.post_divisor,
-              .post = reduction.post.empty() ? nullptr : reduction.post.data()});
+      ReduceFlat(reduction, src, 1, to.wanted.data() + to.Place(b->block, e, element));
     }
   }
 }
@@ -530,8 +529,8 @@ TEST_P(BoxReduceTest, SideBySide) {
         for (auto* operands : {&b.tensors, &b.outputs}) {
           for (Operand& o : *operands) std::memcpy(o.memory.data(), o.initial.data(), o.memory.size());
         }
-        BoxReduceRequest requests = {b.block.Range(), b.dst.data(), num, b.src.data(), num_src, reduction.type,
-                                     reduction.combine};
+        BoxReduceRequest requests = {b.block.Range(), b.dst.data(),     num, b.src.data(), num_src,
+                                     reduction.type,  reduction.combine};
         requests.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
         requests.round_factored = reduction.round_factored;
         requests.post_divisor = reduction.post_divisor;
@@ -562,7 +561,8 @@ TEST(BoxTest, ManySourcesTakeNoMoreStack) {
   std::vector<int64_t> matrix(kSize * kSize, 2), sum(matrix.size(), 0);
   std::vector<BoxOperand> sources(kSources, BoxOperand{matrix.data(), across});
   const BoxOperand to{sum.data(), along};
-  BoxReduceRequest request{{2, sizes, 0, kSize * kSize}, &to, 1, sources.data(), kSources, DataType::kInt64, Combine::kSum};
+  BoxReduceRequest request{
+      {2, sizes, 0, kSize * kSize}, &to, 1, sources.data(), kSources, DataType::kInt64, Combine::kSum};
   pthread_attr_t attributes;
   ASSERT_EQ(pthread_attr_init(&attributes), 0);
   ASSERT_EQ(pthread_attr_setstacksize(&attributes, size_t{160} << 10), 0);

@@ -34,7 +34,12 @@ TEST(IsaTest, TheFirstCallsWorkAndKeepTheChoice) {
   void* copy_dst[1] = {copy};
   const void* src[2] = {a, b};
   const std::string before = ActiveIsa();
-  Reduce({.dst = sum_dst, .num_dst = 1, .src = src, .num_src = 2, .count = 3, .type = DataType::kFloat32,
+  Reduce({.dst = sum_dst,
+          .num_dst = 1,
+          .src = src,
+          .num_src = 2,
+          .count = 3,
+          .type = DataType::kFloat32,
           .combine = Combine::kSum});
   Copy(copy_dst, 1, sum, sizeof(sum), false);
   EXPECT_EQ(copy[0], 11);

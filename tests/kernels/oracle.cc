@@ -180,9 +180,7 @@ uint64_t ExpectedDouble(const OracleRequest& request, size_t index) {
 }
 
 // Sign- or zero-extends the low bits of an element.
-int64_t SignExtended(uint64_t bits, int width) {
-  return static_cast<int64_t>(bits << (64 - width)) >> (64 - width);
-}
+int64_t SignExtended(uint64_t bits, int width) { return static_cast<int64_t>(bits << (64 - width)) >> (64 - width); }
 
 uint64_t ExpectedInteger(const OracleRequest& request, size_t index) {
   const bool is_signed = request.type == DataType::kInt8 || request.type == DataType::kInt16 ||
@@ -293,14 +291,15 @@ Generator& Random() {
   return random;
 }
 
-// The code of an ordinary value in [-8, 8) of a format of two bytes or less: one of 2^16, as many as the largest has codes,
-// because searching for each takes most of the time of the tests.
+// The code of an ordinary value in [-8, 8) of a format of two bytes or less: one of 2^16, as many as the largest has
+// codes, because searching for each takes most of the time of the tests.
 uint32_t OrdinaryCode(DataType type, uint16_t choice) {
   static std::vector<uint16_t> tables[kNumDataTypes];
   static const bool filled = [] {
     for (DataType t : {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4M3, DataType::kFloat8E5M2}) {
       for (int i = 0; i < 1 << 16; ++i)
-        tables[static_cast<int>(t)].push_back(static_cast<uint16_t>(Encode(t, static_cast<float>((i * 0x1p-16 - 0.5) * 16))));
+        tables[static_cast<int>(t)].push_back(
+            static_cast<uint16_t>(Encode(t, static_cast<float>((i * 0x1p-16 - 0.5) * 16))));
     }
     return true;
   }();

@@ -103,8 +103,13 @@ class ReduceTest : public testing::TestWithParam<Pair> {
       const bool in_place = d < num_src && (place == Place::kEach || (place == Place::kFirst && d == 0));
       dst[d] = in_place ? src_[d].data() : dst_[d].data();
     }
-    ReduceRequest request = {.dst = dst, .num_dst = num_dst, .src = src, .num_src = num_src, .count = count,
-                             .type = type_, .combine = combine_};
+    ReduceRequest request = {.dst = dst,
+                             .num_dst = num_dst,
+                             .src = src,
+                             .num_src = num_src,
+                             .count = count,
+                             .type = type_,
+                             .combine = combine_};
     request.pre = oracle_.pre.empty() ? nullptr : oracle_.pre.data();
     request.round_factored = oracle_.round_factored;
     request.post_divisor = oracle_.post_divisor;
@@ -136,8 +141,8 @@ class ReduceTest : public testing::TestWithParam<Pair> {
         if (HasFatalFailure()) {
           ADD_FAILURE() << IsaName(isa) << ", " << oracle_.src.size() << " sources, " << num_dst
                         << " destinations, count " << count << ", placement " << static_cast<int>(place)
-                        << ", non-temporal " << non_temporal
-                        << ", factors " << !oracle_.pre.empty() << ", divisor " << oracle_.post_divisor;
+                        << ", non-temporal " << non_temporal << ", factors " << !oracle_.pre.empty() << ", divisor "
+                        << oracle_.post_divisor;
           return;
         }
       }
@@ -171,8 +176,8 @@ class ReduceTest : public testing::TestWithParam<Pair> {
 };
 
 TEST_P(ReduceTest, Plain) { CheckAll(false, false); }
-// Destinations on cache lines, which chance alone hardly ever makes of both of two: those of two sources have a kernel of
-// their own, and everything is written around the cache from the first byte on.
+// Destinations on cache lines, which chance alone hardly ever makes of both of two: those of two sources have a kernel
+// of their own, and everything is written around the cache from the first byte on.
 TEST_P(ReduceTest, DestinationsOnLines) {
   dst_on_lines_ = true;
   for (int num_src : {2, 3}) {

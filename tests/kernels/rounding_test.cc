@@ -27,15 +27,20 @@ void Check(int isa, DataType type, Combine combine, const std::vector<std::vecto
   for (const std::vector<uint8_t>& s : src) oracle.src.push_back(s.data());
   std::vector<uint8_t> result(src[0].size());
   void* dst[1] = {result.data()};
-  ReduceRequest request = {.dst = dst, .num_dst = 1, .src = oracle.src.data(),
-                           .num_src = static_cast<int>(src.size()), .count = count, .type = type, .combine = combine};
+  ReduceRequest request = {.dst = dst,
+                           .num_dst = 1,
+                           .src = oracle.src.data(),
+                           .num_src = static_cast<int>(src.size()),
+                           .count = count,
+                           .type = type,
+                           .combine = combine};
   if (!pre.empty()) request.pre = pre.data();
   ReduceWithIsa(isa, request);
   for (size_t i = 0; i < count; ++i) {
     ASSERT_EQ(LoadElement(result.data(), i, size), Expected(oracle, i))
         << IsaName(isa) << " " << DataTypeName(type) << " combine " << static_cast<int>(combine) << " of "
-        << LoadElement(src[0].data(), i, size) << " and "
-        << (src.size() > 1 ? LoadElement(src[1].data(), i, size) : 0) << " factor " << (pre.empty() ? 1 : pre[0].f32);
+        << LoadElement(src[0].data(), i, size) << " and " << (src.size() > 1 ? LoadElement(src[1].data(), i, size) : 0)
+        << " factor " << (pre.empty() ? 1 : pre[0].f32);
   }
 }
 

@@ -74,7 +74,8 @@ void RunViews(RankContext& context, Clique& clique, const Load& load) {
   ViewRunner runner(context, clique);
   Random random(Scramble(Seed(), 2));
   for (int i = 0; i < load.views; ++i) {
-    ASSERT_TRUE(runner.Enqueue({AnyViewCase(&random, clique.nranks(), random.OneIn(8) ? load.most_elements : 300)}, true));
+    ASSERT_TRUE(
+        runner.Enqueue({AnyViewCase(&random, clique.nranks(), random.OneIn(8) ? load.most_elements : 300)}, true));
   }
   ASSERT_TRUE(runner.Finish());
 }
@@ -113,7 +114,8 @@ void SendAround(Clique& clique, size_t elements) {
     in.emplace_back(elements, rank + 1);
     out.emplace_back(elements, -1);
     ASSERT_OK(ncclSend(in.back().data(), elements, ncclInt32, (rank + 1) % n, clique.comm(i), Cuda(clique.stream(i))));
-    ASSERT_OK(ncclRecv(out.back().data(), elements, ncclInt32, (rank + n - 1) % n, clique.comm(i), Cuda(clique.stream(i))));
+    ASSERT_OK(
+        ncclRecv(out.back().data(), elements, ncclInt32, (rank + n - 1) % n, clique.comm(i), Cuda(clique.stream(i))));
   }
   ASSERT_OK(ncclGroupEnd());
   ASSERT_TRUE(clique.Synchronize());
@@ -293,15 +295,16 @@ constexpr Load kLittle{20, size_t{32} << 10, 10, 3000, 20000};
 
 INSTANTIATE_TEST_SUITE_P(
     Networks, NetworkTest,
-    testing::Values(Network{"TwoHosts", 2, {2, 1, 1}}, Network{"TwoHostsIPv6", 2, {2, 1, 1}, "AF_INET6"},
-                    Network{"TwoHostsOfTwo", 2, {4, 1, 1}}, Network{"TwoHostsOfTwoThreads", 2, {2, 2, 1}, "AF_INET6"},
-                    Network{"FourHostsOfTwo", 4, {8, 1, 1}, "AF_INET", 0, nullptr, {40, 65536, 15, 3000, 20000}},
-                    Network{"OnePercentLost", 2, {2, 1, 1}, "AF_INET", 1, nullptr, {400, 100000, 100, 20000, 100000}},
-                    Network{"TenPercentLost", 2, {2, 1, 1}, "AF_INET", 10, nullptr, {100, 65536, 30, 3000, 20000}},
-                    Network{"TwoNics", 2, {2, 1, 1}, "AF_INET", 0, nullptr, {60, 200000, 40, 20000, 1000000}, 2},
-                    Network{"ThreeNicsIPv6", 3, {3, 2, 1}, "AF_INET6", 0, nullptr, {40, 200000, 15, 20000, 300000}, 3},
-                    Network{"TwoNicsOnePercentLost", 2, {2, 1, 1}, "AF_INET", 1, nullptr, {200, 200000, 50, 20000, 1000000}, 2},
-                    Network{"TenMegabits", 2, {4, 1, 1}, "AF_INET6", 0, "10mbit", kLittle}),
+    testing::Values(
+        Network{"TwoHosts", 2, {2, 1, 1}}, Network{"TwoHostsIPv6", 2, {2, 1, 1}, "AF_INET6"},
+        Network{"TwoHostsOfTwo", 2, {4, 1, 1}}, Network{"TwoHostsOfTwoThreads", 2, {2, 2, 1}, "AF_INET6"},
+        Network{"FourHostsOfTwo", 4, {8, 1, 1}, "AF_INET", 0, nullptr, {40, 65536, 15, 3000, 20000}},
+        Network{"OnePercentLost", 2, {2, 1, 1}, "AF_INET", 1, nullptr, {400, 100000, 100, 20000, 100000}},
+        Network{"TenPercentLost", 2, {2, 1, 1}, "AF_INET", 10, nullptr, {100, 65536, 30, 3000, 20000}},
+        Network{"TwoNics", 2, {2, 1, 1}, "AF_INET", 0, nullptr, {60, 200000, 40, 20000, 1000000}, 2},
+        Network{"ThreeNicsIPv6", 3, {3, 2, 1}, "AF_INET6", 0, nullptr, {40, 200000, 15, 20000, 300000}, 3},
+        Network{"TwoNicsOnePercentLost", 2, {2, 1, 1}, "AF_INET", 1, nullptr, {200, 200000, 50, 20000, 1000000}, 2},
+        Network{"TenMegabits", 2, {4, 1, 1}, "AF_INET6", 0, "10mbit", kLittle}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

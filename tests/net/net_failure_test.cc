@@ -1,5 +1,5 @@
-// Processes that die and networks that break: every surviving rank learns of it in time, on both sides, and which rank on
-// which host it was. What only looks like it is not taken for it.
+// Processes that die and networks that break: every surviving rank learns of it in time, on both sides, and which rank
+// on which host it was. What only looks like it is not taken for it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -41,11 +41,13 @@ constexpr uint64_t kPromisedNs = 4'000'000'000;
 constexpr uint64_t kSettledNs = 5'000'000'000;
 
 std::string NameOf(int rank, int hosts, uint64_t pid) {
-  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on host " + TestHosts::Name(rank % hosts) + ")";
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on host " + TestHosts::Name(rank % hosts) +
+         ")";
 }
 
 // The error, within the time promised since `kTimeCell`, names one of `culprits`; then aborting takes no time.
-void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const std::vector<int>& culprits, int hosts) {
+void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const std::vector<int>& culprits,
+                int hosts) {
   const uint64_t now = NowNs(), since = context.Await(kTimeCell);
   EXPECT_EQ(result, ncclRemoteError) << ncclGetLastError(nullptr);
   EXPECT_LT(now - since, kPromisedNs * static_cast<uint64_t>(harness::TimeScale())) << "ns";
@@ -60,7 +62,8 @@ void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const
   if (reach == std::string::npos) {
     EXPECT_NE(text.find("died"), std::string::npos) << text;
   } else {
-    EXPECT_EQ(std::sscanf(text.c_str() + text.rfind("rank ", reach), "rank %d cannot reach rank %d", &who, &whom), 2) << text;
+    EXPECT_EQ(std::sscanf(text.c_str() + text.rfind("rank ", reach), "rank %d cannot reach rank %d", &who, &whom), 2)
+        << text;
     EXPECT_NE(who % hosts, whom % hosts) << text;
   }
   ncclResult_t state = ncclSuccess;
@@ -74,8 +77,8 @@ void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const
 }
 
 ncclResult_t AllReduce(Clique& clique, std::vector<int>* data) {
-  const ncclResult_t result = ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclMax, clique.comm(),
-                                            Cuda(clique.stream()));
+  const ncclResult_t result =
+      ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclMax, clique.comm(), Cuda(clique.stream()));
   return result == ncclSuccess ? axcclStreamSynchronize(clique.stream()) : result;
 }
 
@@ -110,40 +113,46 @@ struct Break {
 
 class PartitionTest : public testing::TestWithParam<Break> {};
 
-// Two hosts of two ranks; one is cut off. Once it is back, what was sent to the old communicator means nothing to a new one.
+// Two hosts of two ranks; one is cut off. Once it is back, what was sent to the old communicator means nothing to a new
+// one.
 TEST_P(PartitionTest, BothSidesLearnOfItAndMeetAgain) {
-  RunOnHosts(2, 4, [](const TestHosts& hosts, RankContext& context) {
-    const int rank = context.rank();
-    Clique clique;
-    ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
-    std::vector<int> data(50000, 7);
-    std::thread breaker;
-    if (rank == 0)
-      breaker = std::thread([&] {
-        usleep(50000);  // the others are at work then
-        const bool cut = hosts.Cut(1, GetParam().way);
-        context.Set(kTimeCell, NowNs());
-        EXPECT_TRUE(cut);
-      });
-    ASSERT_TRUE(context.Step("until it breaks"));
-    const ncclResult_t result = AwaitTrouble(context, clique, GetParam().busy, &data);
-    if (breaker.joinable()) breaker.join();
-    // One way, what the others have found about this side may still get here.
-    std::vector<int> culprits = {(rank + 1) % 2, (rank + 1) % 2 + 2};
-    if (GetParam().way != Way::kBoth) culprits = {0, 1, 2, 3};
-    ASSERT_NO_FATAL_FAILURE(ExpectLost(context, &clique, result, culprits, 2));
-    ASSERT_TRUE(context.Barrier(2));
-    ASSERT_TRUE(rank != 0 || hosts.Heal(1));
-    ASSERT_TRUE(context.Barrier(3));
-    Clique again;
-    ASSERT_NO_FATAL_FAILURE(Begin(context, &again));
-  }, {}, GetParam().nics);
+  RunOnHosts(
+      2, 4,
+      [](const TestHosts& hosts, RankContext& context) {
+        const int rank = context.rank();
+        Clique clique;
+        ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
+        std::vector<int> data(50000, 7);
+        std::thread breaker;
+        if (rank == 0)
+          breaker = std::thread([&] {
+            usleep(50000);  // the others are at work then
+            const bool cut = hosts.Cut(1, GetParam().way);
+            context.Set(kTimeCell, NowNs());
+            EXPECT_TRUE(cut);
+          });
+        ASSERT_TRUE(context.Step("until it breaks"));
+        const ncclResult_t result = AwaitTrouble(context, clique, GetParam().busy, &data);
+        if (breaker.joinable()) breaker.join();
+        // One way, what the others have found about this side may still get here.
+        std::vector<int> culprits = {(rank + 1) % 2, (rank + 1) % 2 + 2};
+        if (GetParam().way != Way::kBoth) culprits = {0, 1, 2, 3};
+        ASSERT_NO_FATAL_FAILURE(ExpectLost(context, &clique, result, culprits, 2));
+        ASSERT_TRUE(context.Barrier(2));
+        ASSERT_TRUE(rank != 0 || hosts.Heal(1));
+        ASSERT_TRUE(context.Barrier(3));
+        Clique again;
+        ASSERT_NO_FATAL_FAILURE(Begin(context, &again));
+      },
+      {}, GetParam().nics);
 }
 
 INSTANTIATE_TEST_SUITE_P(Breaks, PartitionTest,
                          testing::Values(Break{"BusyBothWays", true, Way::kBoth}, Break{"BusyOneWay", true, Way::kIn},
-                                         Break{"BusyOtherWay", true, Way::kOut}, Break{"IdleBothWays", false, Way::kBoth},
-                                         Break{"IdleOneWay", false, Way::kOut}, Break{"BusyTwoNics", true, Way::kBoth, 2},
+                                         Break{"BusyOtherWay", true, Way::kOut},
+                                         Break{"IdleBothWays", false, Way::kBoth},
+                                         Break{"IdleOneWay", false, Way::kOut},
+                                         Break{"BusyTwoNics", true, Way::kBoth, 2},
                                          Break{"IdleTwoNics", false, Way::kBoth, 2}),
                          [](const auto& info) { return info.param.name; });
 
@@ -176,7 +185,8 @@ TEST_P(KillTest, EverySurvivorLearnsWhoItWas) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Times, KillTest, testing::Bool(), [](const auto& info) { return info.param ? "Busy" : "Idle"; });
+INSTANTIATE_TEST_SUITE_P(Times, KillTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Busy" : "Idle"; });
 
 // ---- connections that are reset ----
 
@@ -187,14 +197,15 @@ std::vector<int> Connections() {
     sockaddr_in own{}, peer{};
     socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
     if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 && own.sin_family == AF_INET &&
-        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 && own.sin_addr.s_addr != peer.sin_addr.s_addr)
+        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 &&
+        own.sin_addr.s_addr != peer.sin_addr.s_addr)
       found.push_back(fd);
   }
   return found;
 }
 
-// Ends it as the network's equipment does that has forgotten a connection, or the other side's kernel: with a reset, and no
-// word to who uses it here.
+// Ends it as the network's equipment does that has forgotten a connection, or the other side's kernel: with a reset,
+// and no word to who uses it here.
 bool Reset(int fd) {
   const sockaddr nobody{};  // AF_UNSPEC
   return connect(fd, &nobody, sizeof nobody) == 0;
@@ -318,53 +329,59 @@ class Residue : public testing::TestWithParam<int> {};
 
 // Made and dropped again and again, by destroying and by aborting.
 TEST_P(Residue, NothingIsLeftOfACommunicator) {
-  RunOnHosts(2, 4, [](const TestHosts&, RankContext& context) {
-    int descriptors = 0, threads = 0, mappings = 0;
-    for (int round = 0; round < 12; ++round) {
-      Clique clique;
-      ASSERT_TRUE(clique.Init(context));
-      std::vector<int> data(50000, round);
-      ASSERT_OK(AllReduce(clique, &data));
-      ASSERT_TRUE(context.Barrier(1));
-      if (round % 2 == 0) {
-        ASSERT_OK(ncclCommDestroy(clique.comm()));
-      } else {
-        ASSERT_OK(ncclCommAbort(clique.comm()));
-      }
-      clique.ForgetComms();
-      ASSERT_TRUE(context.Barrier(2));
-      if (round == 3) {
-        descriptors = Entries("/proc/self/fd");
-        threads = Entries("/proc/self/task");
-        mappings = Mappings();
-      }
-    }
-    const uint64_t limit = NowNs() + kSettledNs;
-    while (Entries("/proc/self/fd") > descriptors && NowNs() < limit) usleep(1000);
-    EXPECT_LE(Entries("/proc/self/fd"), descriptors);
-    EXPECT_LE(Entries("/proc/self/task"), threads);
-    EXPECT_LE(Mappings(), mappings + 8) << "eight communicators had 16 mirrors";
-  }, {}, GetParam());
+  RunOnHosts(
+      2, 4,
+      [](const TestHosts&, RankContext& context) {
+        int descriptors = 0, threads = 0, mappings = 0;
+        for (int round = 0; round < 12; ++round) {
+          Clique clique;
+          ASSERT_TRUE(clique.Init(context));
+          std::vector<int> data(50000, round);
+          ASSERT_OK(AllReduce(clique, &data));
+          ASSERT_TRUE(context.Barrier(1));
+          if (round % 2 == 0) {
+            ASSERT_OK(ncclCommDestroy(clique.comm()));
+          } else {
+            ASSERT_OK(ncclCommAbort(clique.comm()));
+          }
+          clique.ForgetComms();
+          ASSERT_TRUE(context.Barrier(2));
+          if (round == 3) {
+            descriptors = Entries("/proc/self/fd");
+            threads = Entries("/proc/self/task");
+            mappings = Mappings();
+          }
+        }
+        const uint64_t limit = NowNs() + kSettledNs;
+        while (Entries("/proc/self/fd") > descriptors && NowNs() < limit) usleep(1000);
+        EXPECT_LE(Entries("/proc/self/fd"), descriptors);
+        EXPECT_LE(Entries("/proc/self/task"), threads);
+        EXPECT_LE(Mappings(), mappings + 8) << "eight communicators had 16 mirrors";
+      },
+      {}, GetParam());
 }
 
 // What was held for a peer goes with it.
 TEST_P(Residue, NothingIsLeftOfADeadPeer) {
-  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    std::vector<int> data(1 << 20, 7);
-    ASSERT_OK(AllReduce(clique, &data));
-    const int with_peer = Entries("/proc/self/fd");
-    ASSERT_TRUE(context.Barrier(1));
-    if (context.rank() == 1) context.Die();
-    EXPECT_EQ(AwaitTrouble(context, clique, true, &data), ncclRemoteError);
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
-    const uint64_t limit = NowNs() + kSettledNs;
-    while (Entries("/proc/self/fd") > with_peer - 2 * GetParam() && NowNs() < limit) usleep(1000);
-    // A lifeline and a connection for each NIC.
-    EXPECT_LE(Entries("/proc/self/fd"), with_peer - 2 * GetParam());
-  }, {}, GetParam());
+  RunOnHosts(
+      2, 2,
+      [](const TestHosts&, RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        std::vector<int> data(1 << 20, 7);
+        ASSERT_OK(AllReduce(clique, &data));
+        const int with_peer = Entries("/proc/self/fd");
+        ASSERT_TRUE(context.Barrier(1));
+        if (context.rank() == 1) context.Die();
+        EXPECT_EQ(AwaitTrouble(context, clique, true, &data), ncclRemoteError);
+        ASSERT_OK(ncclCommAbort(clique.comm()));
+        clique.ForgetComms();
+        const uint64_t limit = NowNs() + kSettledNs;
+        while (Entries("/proc/self/fd") > with_peer - 2 * GetParam() && NowNs() < limit) usleep(1000);
+        // A lifeline and a connection for each NIC.
+        EXPECT_LE(Entries("/proc/self/fd"), with_peer - 2 * GetParam());
+      },
+      {}, GetParam());
 }
 
 std::multiset<std::string> WhatExecKeeps() {
@@ -379,27 +396,32 @@ std::multiset<std::string> WhatExecKeeps() {
   return kept;
 }
 
-// Neither a descriptor of the library's nor one of UCX's is left to the program that this one becomes; the application's are.
+// Neither a descriptor of the library's nor one of UCX's is left to the program that this one becomes; the
+// application's are.
 TEST_P(Residue, NothingIsLeftToTheNextProgram) {
-  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
-    int own[2];
-    ASSERT_EQ(pipe(own), 0);
-    const int watching = epoll_create1(0);
-    epoll_event event{};
-    ASSERT_EQ(epoll_ctl(watching, EPOLL_CTL_ADD, own[0], &event), 0);
-    const std::multiset<std::string> before = WhatExecKeeps();
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    std::vector<int> data(1 << 20, 7);
-    ASSERT_OK(AllReduce(clique, &data));
-    const uint64_t limit = NowNs() + kSettledNs;
-    while (WhatExecKeeps() != before && NowNs() < limit) usleep(1000);
-    EXPECT_EQ(WhatExecKeeps(), before);
-    ASSERT_TRUE(context.Barrier(1));
-  }, {}, GetParam());
+  RunOnHosts(
+      2, 2,
+      [](const TestHosts&, RankContext& context) {
+        int own[2];
+        ASSERT_EQ(pipe(own), 0);
+        const int watching = epoll_create1(0);
+        epoll_event event{};
+        ASSERT_EQ(epoll_ctl(watching, EPOLL_CTL_ADD, own[0], &event), 0);
+        const std::multiset<std::string> before = WhatExecKeeps();
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        std::vector<int> data(1 << 20, 7);
+        ASSERT_OK(AllReduce(clique, &data));
+        const uint64_t limit = NowNs() + kSettledNs;
+        while (WhatExecKeeps() != before && NowNs() < limit) usleep(1000);
+        EXPECT_EQ(WhatExecKeeps(), before);
+        ASSERT_TRUE(context.Barrier(1));
+      },
+      {}, GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Nics, Residue, testing::Values(1, 2), [](const auto& info) { return std::to_string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Nics, Residue, testing::Values(1, 2),
+                         [](const auto& info) { return std::to_string(info.param); });
 
 }  // namespace
 }  // namespace axccl::tests

@@ -74,7 +74,8 @@ class Eavesdropper {
     const std::span<const std::byte> text = packet.subspan(tcp.doff * 4u);
     std::lock_guard lock(mutex_);
     for (Talk& talk : talks_) {
-      if (talk.from.sin_addr.s_addr != ip.saddr || talk.from.sin_port != tcp.source || talk.to.sin_port != tcp.dest) continue;
+      if (talk.from.sin_addr.s_addr != ip.saddr || talk.from.sin_port != tcp.source || talk.to.sin_port != tcp.dest)
+        continue;
       talk.said.emplace_back(text.begin(), text.end());
       return;
     }
@@ -100,13 +101,15 @@ void AllReduce(Clique& clique, int rounds) {
   std::vector<int> data(1000);
   for (int round = 0; round < rounds; ++round) {
     std::fill(data.begin(), data.end(), round);
-    ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
     ASSERT_OK(axcclStreamSynchronize(clique.stream()));
     ASSERT_EQ(data, std::vector<int>(1000, 2 * round));
   }
 }
 
-// Says all of it again, and holds the line. Waits for an answer to each, which one that has been there before need not give.
+// Says all of it again, and holds the line. Waits for an answer to each, which one that has been there before need not
+// give.
 Fd SayAgain(const Talk& talk) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval look{0, 300000};
@@ -144,8 +147,8 @@ TEST(HostileNetwork, ALifelineThatIsSaidAgainIsNone) {
     ASSERT_TRUE(context.Barrier(3));
     if (context.rank() == 1) context.Die();
     std::vector<int> data(1000);
-    ncclResult_t result = ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(),
-                                        Cuda(clique.stream()));
+    ncclResult_t result =
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream()));
     if (result == ncclSuccess) result = axcclStreamSynchronize(clique.stream());
     EXPECT_EQ(result, ncclRemoteError);
     ASSERT_OK(ncclCommAbort(clique.comm()));

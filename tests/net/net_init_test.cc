@@ -35,7 +35,8 @@ TEST_P(UnreachableTest, AddressIsNamedByTheDeadline) {
   ASSERT_TRUE(hosts->Cut(0, TestHosts::Way::kBoth));
   RunOptions options;
   options.hosts = hosts.get();
-  options.environment = {{"NCCL_COMM_ID", GetParam().comm_id}, {"AXCCL_SECRET", "nobody's but theirs"}, {"AXCCL_INIT_TIMEOUT", "0.5"}};
+  options.environment = {
+      {"NCCL_COMM_ID", GetParam().comm_id}, {"AXCCL_SECRET", "nobody's but theirs"}, {"AXCCL_INIT_TIMEOUT", "0.5"}};
   RunRanks(
       Processes(2),
       [](RankContext& context) {
@@ -59,20 +60,20 @@ INSTANTIATE_TEST_SUITE_P(Addresses, UnreachableTest,
 
 // An id leads to where nothing comes through: both sides say of whom they wait.
 TEST(Unreachable, IdOfAnotherHost) {
-  RunOnHosts(
-      2, 2,
-      [](const TestHosts& hosts, RankContext& context) {
-        ncclUniqueId id;
-        ASSERT_TRUE(harness::ShareUniqueId(context, &id));
-        if (context.rank() == 0) {
-          ASSERT_TRUE(hosts.Cut(1, TestHosts::Way::kBoth));
-        }
-        ASSERT_TRUE(context.Barrier(1));
-        ncclComm_t comm = nullptr;
-        EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
-        EXPECT_TRUE(LastErrorHas(context.rank() == 0 ? "for rank 1 of 2" : "10.77.0.1:")) << ncclGetLastError(nullptr);
-      },
-      {{"AXCCL_INIT_TIMEOUT", "0.5"}});
+  RunOnHosts(2, 2,
+             [](const TestHosts& hosts, RankContext& context) {
+               ncclUniqueId id;
+               ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+               if (context.rank() == 0) {
+                 ASSERT_TRUE(hosts.Cut(1, TestHosts::Way::kBoth));
+               }
+               ASSERT_TRUE(context.Barrier(1));
+               ncclComm_t comm = nullptr;
+               EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
+               EXPECT_TRUE(LastErrorHas(context.rank() == 0 ? "for rank 1 of 2" : "10.77.0.1:"))
+                   << ncclGetLastError(nullptr);
+             },
+             {{"AXCCL_INIT_TIMEOUT", "0.5"}});
 }
 
 // In a chroot, say, in which nobody has mounted it.
@@ -87,8 +88,8 @@ TEST(Unreachable, NetworksWithoutSys) {
   });
 }
 
-// UCX's ports take whatever comes. It is said once a process on standard error, though nobody asked for a log, unless the user
-// has said which network it is, or that it is trusted.
+// UCX's ports take whatever comes. It is said once a process on standard error, though nobody asked for a log, unless
+// the user has said which network it is, or that it is trusted.
 struct Trust {
   const char* name;
   std::vector<std::pair<std::string, std::string>> environment;
@@ -124,7 +125,8 @@ TEST_P(OpenPortsTest, AreSaidUnlessTheNetworkIsNamedOrTrusted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, OpenPortsTest,
-                         testing::Values(Trust{"NothingSaid", {}, 1}, Trust{"Named", {{"NCCL_SOCKET_IFNAME", "eth"}}, 0},
+                         testing::Values(Trust{"NothingSaid", {}, 1},
+                                         Trust{"Named", {{"NCCL_SOCKET_IFNAME", "eth"}}, 0},
                                          Trust{"Trusted", {{"AXCCL_TRUST_NETWORK", "1"}}, 0},
                                          Trust{"NotTrusted", {{"AXCCL_TRUST_NETWORK", "0"}}, 1}),
                          [](const auto& info) { return info.param.name; });

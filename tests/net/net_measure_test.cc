@@ -1,5 +1,5 @@
-// What ranks on several hosts know of the network between them: measured, kept, the same for all, and no trouble where it
-// goes wrong.
+// What ranks on several hosts know of the network between them: measured, kept, the same for all, and no trouble where
+// it goes wrong.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -97,8 +97,8 @@ class NetMeasureTest : public testing::Test {
   std::unique_ptr<TestHosts> hosts_;
 };
 
-// A link of 1 Gbit/s carries 125 MB/s, of 100 Mbit/s a tenth of that. Whatever else goes on makes both slower, hence the
-// best of as many as it takes; and buffers that were empty make it look faster, but not by much.
+// A link of 1 Gbit/s carries 125 MB/s, of 100 Mbit/s a tenth of that. Whatever else goes on makes both slower, hence
+// the best of as many as it takes; and buffers that were empty make it look faster, but not by much.
 TEST_F(NetMeasureTest, KnowsHowMuchTheLinkCarries) {
   Run("always", 4, [&](RankContext& context) {
     const auto best = [&](const char* rate, double enough) {

@@ -1,5 +1,5 @@
-// Ranks on several hosts that call different things: as on one host (comm/mismatch_matrix_test.cc), a text on every rank
-// that names both calls. What a rank waits in must be told to the other hosts here.
+// Ranks on several hosts that call different things: as on one host (comm/mismatch_matrix_test.cc), a text on every
+// rank that names both calls. What a rank waits in must be told to the other hosts here.
 #include <gtest/gtest.h>
 
 #include <cstring>

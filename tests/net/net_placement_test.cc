@@ -52,19 +52,25 @@ TEST(NetPlacement, EachProcessUsesTheNearNicAndReachesAll) {
   std::ofstream(folder.Path("machine")) << machine;
   harness::RunOptions options;
   options.hosts = hosts.get();
-  options.environment = {{"NCCL_TOPO_FILE", folder.Path("machine")}, {"NCCL_SOCKET_IFNAME", "eth"},
-                         {"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", "NET"}};
-  RunRanks(harness::Processes(4), [&](RankContext& context) {
-    setenv("NCCL_DEBUG_FILE", folder.Path("log." + std::to_string(context.rank())).c_str(), 1);
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    CaseRunner runner(context, clique, size_t{4} << 20);
-    harness::Random random(harness::Scramble(harness::Seed(), 1));
-    for (int i = 0; i < 20; ++i) ASSERT_TRUE(runner.Run(RandomCase(&random, clique.nranks(), 100000), {}));
-  }, options);
+  options.environment = {{"NCCL_TOPO_FILE", folder.Path("machine")},
+                         {"NCCL_SOCKET_IFNAME", "eth"},
+                         {"NCCL_DEBUG", "INFO"},
+                         {"NCCL_DEBUG_SUBSYS", "NET"}};
+  RunRanks(
+      harness::Processes(4),
+      [&](RankContext& context) {
+        setenv("NCCL_DEBUG_FILE", folder.Path("log." + std::to_string(context.rank())).c_str(), 1);
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        CaseRunner runner(context, clique, size_t{4} << 20);
+        harness::Random random(harness::Scramble(harness::Seed(), 1));
+        for (int i = 0; i < 20; ++i) ASSERT_TRUE(runner.Run(RandomCase(&random, clique.nranks(), 100000), {}));
+      },
+      options);
   // Ranks 0 and 2 share a host, and so do 1 and 3.
   for (int rank = 0; rank < 4; ++rank) {
-    const std::string log = harness::Contents(folder.Path("log." + std::to_string(rank))), near = rank < 2 ? "eth0" : "eth1";
+    const std::string log = harness::Contents(folder.Path("log." + std::to_string(rank))),
+                      near = rank < 2 ? "eth0" : "eth1";
     EXPECT_NE(log.find("placement: of eth0,eth1 this process uses " + near + ","), std::string::npos) << log;
     EXPECT_NE(log.find(" over " + near + ": an address takes"), std::string::npos) << log;
   }

@@ -1,5 +1,5 @@
-// Ranks on hosts with several NICs: large messages go over all that the hosts share, and the failure of one is the failure of
-// the peer. That results are right is seen in net_collectives_test.cc, too.
+// Ranks on hosts with several NICs: large messages go over all that the hosts share, and the failure of one is the
+// failure of the peer. That results are right is seen in net_collectives_test.cc, too.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,8 +28,8 @@ using harness::RunOptions;
 using harness::RunRanks;
 using harness::TestHosts;
 
-constexpr int kTimeCell = 20;  // when it happened, ns
-constexpr int kPidCell = 30;   // + rank
+constexpr int kTimeCell = 20;   // when it happened, ns
+constexpr int kPidCell = 30;    // + rank
 constexpr int kNamedCell = 40;  // + rank: 2 where its error names the NIC, else 1
 constexpr uint64_t kPromisedNs = 4'000'000'000;
 constexpr size_t kLarge = 4 << 20;  // floats: 16 MiB
@@ -38,7 +38,8 @@ constexpr size_t kLarge = 4 << 20;  // floats: 16 MiB
 class Machine {
  public:
   explicit Machine(const std::string& nics) {
-    std::ofstream(path()) << "axccl-topology 1\nnode 0 bytes 1073741824\npackage\nl3 0 node 0\ncore processors 0\n" << nics;
+    std::ofstream(path()) << "axccl-topology 1\nnode 0 bytes 1073741824\npackage\nl3 0 node 0\ncore processors 0\n"
+                          << nics;
   }
   std::string path() const { return folder_.Path("machine"); }
 
@@ -72,7 +73,8 @@ void AllReduce(const Clique& clique, size_t count, int rounds = 1) {
     ASSERT_OK(ncclAllReduce(in.data(), out.data(), count, ncclFloat32, ncclSum, clique.comm(), Cuda(clique.stream())));
   ASSERT_OK(axcclStreamSynchronize(clique.stream()));
   for (size_t i = 0; i < count; ++i)
-    ASSERT_EQ(out[i], static_cast<float>(i % 1000) * static_cast<float>(ranks) + static_cast<float>(ranks * (ranks - 1) / 2));
+    ASSERT_EQ(out[i],
+              static_cast<float>(i % 1000) * static_cast<float>(ranks) + static_cast<float>(ranks * (ranks - 1) / 2));
 }
 
 // To the next rank and from the one before, all at once.
@@ -92,7 +94,7 @@ void SendAround(const Clique& clique, size_t count) {
 struct Setting {
   int hosts = 2;
   const char* interfaces = "eth";
-  std::string machine = {};      // NCCL_TOPO_FILE
+  std::string machine = {};       // NCCL_TOPO_FILE
   const char* comm_id = nullptr;  // else by the first interface
 };
 
@@ -110,11 +112,14 @@ void RunOnNics(const Setting& setting, const std::function<bool(const TestHosts&
     options.environment.emplace_back("NCCL_COMM_ID", setting.comm_id);
     options.environment.emplace_back("AXCCL_SECRET", "of these ranks alone");
   }
-  RunRanks(Processes(setting.hosts), [&](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    body(*hosts, context, &clique);
-  }, options);
+  RunRanks(
+      Processes(setting.hosts),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        body(*hosts, context, &clique);
+      },
+      options);
 }
 
 bool Nothing(const TestHosts&) { return true; }
@@ -139,8 +144,8 @@ TEST(NetRails, ShareWhatIsLarge) {
 // One way is much slower than the other, whatever the system says: what comes by the fast one is often before its turn.
 TEST(NetRails, KeepTheOrderThoughOneIsSlow) {
   const auto slow = [](const TestHosts& hosts) {
-    const std::vector<std::string> limit = {"tc", "qdisc", "replace", "dev", "eth1", "root", "tbf", "burst", "64kb", "latency",
-                                            "100ms", "rate", "50mbit"};
+    const std::vector<std::string> limit = {"tc",    "qdisc", "replace", "dev",   "eth1", "root",  "tbf",
+                                            "burst", "64kb",  "latency", "100ms", "rate", "50mbit"};
     return hosts.Run(0, limit) == 0 && hosts.Run(1, limit) == 0;
   };
   RunOnNics({}, slow, [](const TestHosts&, RankContext&, Clique* clique) {
@@ -193,14 +198,15 @@ TEST(NetRails, AreThoseThatBothHave) {
 TEST(NetRails, SlowOnesAreTakenWhereNoOtherLeads) {
   const Machine machine("nic eth0 kind ethernet speed 25000\nnic eth1 kind ethernet speed 1000\n");
   const auto pull = [](const TestHosts& hosts) { return hosts.PullCable(2, 0); };
-  RunOnNics({3, "eth", machine.path(), "10.78.0.1:4800"}, pull, [](const TestHosts&, RankContext& context, Clique* clique) {
-    ASSERT_TRUE(context.Barrier(1));
-    const Traffic traffic(2);
-    ASSERT_NO_FATAL_FAILURE(SendAround(*clique, kLarge));
-    ASSERT_TRUE(context.Barrier(2));
-    const double expected = context.rank() == 2 ? 1 : 0.5;
-    EXPECT_NEAR(traffic.Share(1), expected, 0.06);
-  });
+  RunOnNics({3, "eth", machine.path(), "10.78.0.1:4800"}, pull,
+            [](const TestHosts&, RankContext& context, Clique* clique) {
+              ASSERT_TRUE(context.Barrier(1));
+              const Traffic traffic(2);
+              ASSERT_NO_FATAL_FAILURE(SendAround(*clique, kLarge));
+              ASSERT_TRUE(context.Barrier(2));
+              const double expected = context.rank() == 2 ? 1 : 0.5;
+              EXPECT_NEAR(traffic.Share(1), expected, 0.06);
+            });
 }
 
 // ---- failures ----
@@ -226,7 +232,8 @@ TEST_P(PulledTest, BothSidesNameEachOther) {
     std::vector<float> data(300000);
     ncclResult_t result = ncclSuccess;
     while (result == ncclSuccess && !context.AnyFailed()) {
-      result = ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclMax, clique->comm(), Cuda(clique->stream()));
+      result = ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclMax, clique->comm(),
+                             Cuda(clique->stream()));
       if (result == ncclSuccess) result = axcclStreamSynchronize(clique->stream());
     }
     const uint64_t took = NowNs() - context.Await(kTimeCell);
@@ -234,8 +241,9 @@ TEST_P(PulledTest, BothSidesNameEachOther) {
     EXPECT_EQ(result, ncclRemoteError) << ncclGetLastError(nullptr);
     EXPECT_LT(took, kPromisedNs * static_cast<uint64_t>(harness::TimeScale())) << "ns";
     const int other = 1 - context.rank();
-    const std::string culprit = "rank " + std::to_string(other) + " (pid " + std::to_string(context.Get(kPidCell + other)) +
-                                " on host " + TestHosts::Name(other) + ")";
+    const std::string culprit = "rank " + std::to_string(other) + " (pid " +
+                                std::to_string(context.Get(kPidCell + other)) + " on host " + TestHosts::Name(other) +
+                                ")";
     EXPECT_TRUE(harness::LastErrorHas(culprit)) << ncclGetLastError(nullptr);
     // Whoever notices first says which way is gone, and lets the other know that it gives up.
     context.Set(kNamedCell + context.rank(), 1 + (harness::LastErrorHas("over eth" + std::to_string(nic)) ? 1 : 0));

@@ -23,7 +23,8 @@ inline void RunOnHosts(int number, int ranks,
   options.hosts = hosts.get();
   options.environment = std::move(environment);
   if (nics > 1) options.environment.insert(options.environment.begin(), {"NCCL_SOCKET_IFNAME", "eth"});
-  harness::RunRanks(harness::Processes(ranks), [&](harness::RankContext& context) { body(*hosts, context); }, options);
+  harness::RunRanks(
+      harness::Processes(ranks), [&](harness::RankContext& context) { body(*hosts, context); }, options);
 }
 
 }  // namespace axccl::tests

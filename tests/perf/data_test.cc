@@ -77,10 +77,14 @@ TEST(Numbers, KnownValues) {
 
 double Apply(int op, double a, double b) {
   switch (op) {
-    case kProd: return a * b;
-    case kMax: return std::max(a, b);
-    case kMin: return std::min(a, b);
-    default: return a + b;
+    case kProd:
+      return a * b;
+    case kMax:
+      return std::max(a, b);
+    case kMin:
+      return std::min(a, b);
+    default:
+      return a + b;
   }
 }
 

@@ -22,9 +22,7 @@ pid_t PidOfRank(const std::string& line) {
   return std::regex_search(line, m, std::regex("Pid +(\\d+)")) ? std::stoi(m[1]) : -1;
 }
 
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A run that would never end, stopped at its first row.
 std::vector<std::string> Endless() { return {"--ranks", "3", "-b", "64", "-e", "64", "-N", "0", "-n", "2"}; }
@@ -61,7 +59,8 @@ TEST(PerfFailure, AKilledRankEndsTheRunAndIsNamed) {
   EXPECT_EQ(run.Finish(), 128 + SIGKILL);
   EXPECT_LT(Seconds() - start, 10);
   EXPECT_NE(run.err().find("rank 2 (pid " + std::to_string(victim) + ") was killed by signal 9 (Killed)"),
-            std::string::npos) << run.err();
+            std::string::npos)
+      << run.err();
   for (const char* rank : {"#  Rank  0", "#  Rank  1"}) {
     size_t at = devices.find(rank);
     ASSERT_NE(at, std::string::npos);
@@ -106,8 +105,8 @@ TEST(PerfFailure, AWaitLongerThanTheTimeoutEndsTheRun) {
 }
 
 TEST(PerfFailure, BadInputIsAUsageErrorInOneLine) {
-  const std::vector<std::string> cases[] = {{"-n", "x"}, {"-G", "1"}, {"--nonsense"}, {"-b", "2M", "-e", "1M"},
-                                            {"-r", "2", "-t", "2"}};
+  const std::vector<std::string> cases[] = {
+      {"-n", "x"}, {"-G", "1"}, {"--nonsense"}, {"-b", "2M", "-e", "1M"}, {"-r", "2", "-t", "2"}};
   for (const auto& arguments : cases) {
     Tool run("broadcast_perf", arguments);
     EXPECT_EQ(run.Finish(), 2) << arguments[0];

@@ -149,10 +149,12 @@ int ForkAndRun(int count, const std::function<int(int, SharedPage*)>& body) {
 }
 
 TEST(Fork, AllFineIsZero) {
-  EXPECT_EQ(ForkAndRun(4, [](int process, SharedPage* page) {
-    page->Meet(Room::kProcesses, process, nullptr, 0, nullptr);
-    return 0;
-  }), 0);
+  EXPECT_EQ(ForkAndRun(4,
+                       [](int process, SharedPage* page) {
+                         page->Meet(Room::kProcesses, process, nullptr, 0, nullptr);
+                         return 0;
+                       }),
+            0);
 }
 
 TEST(Fork, TheCauseDecidesTheStatus) {

@@ -53,17 +53,36 @@ TEST(Options, DefaultsAreThoseOfNcclTests) {
 }
 
 TEST(Options, LettersAndNamesMeanTheSame) {
-  const char* pairs[][3] = {{"-t", "--nthreads", "3"}, {"-g", "--ngpus", "2"}, {"-b", "--minbytes", "8"},
-                            {"-e", "--maxbytes", "64M"}, {"-i", "--stepbytes", "4K"}, {"-f", "--stepfactor", "4"},
-                            {"-n", "--iters", "7"}, {"-m", "--agg_iters", "2"}, {"-w", "--warmup_iters", "0"},
-                            {"-N", "--run_cycles", "0"}, {"-p", "--parallel_init", "1"}, {"-c", "--check", "2"},
-                            {"-o", "--op", "mulsum"}, {"-d", "--datatype", "f8e5m2"}, {"-r", "--root", "-1"},
-                            {"-z", "--blocking", "3"}, {"-y", "--stream_null", "1"}, {"-T", "--timeout", "9"},
-                            {"-G", "--cudagraph", "0"}, {"-C", "--report_cputime", "1"},
-                            {"-S", "--report_timestamps", "1"}, {"-J", "--output_file", "x.json"},
-                            {"-a", "--average", "3"}, {"-R", "--local_register", "2"}, {"-x", "--cta_policy", "2"},
-                            {"-D", "--device_implementation", "0"}, {"-V", "--device_cta_count", "8"},
-                            {"-M", "--memory", "1"}, {"-u", "--unalign", "1"}, {"-I", "--per_iter_timing", "1"}};
+  const char* pairs[][3] = {{"-t", "--nthreads", "3"},
+                            {"-g", "--ngpus", "2"},
+                            {"-b", "--minbytes", "8"},
+                            {"-e", "--maxbytes", "64M"},
+                            {"-i", "--stepbytes", "4K"},
+                            {"-f", "--stepfactor", "4"},
+                            {"-n", "--iters", "7"},
+                            {"-m", "--agg_iters", "2"},
+                            {"-w", "--warmup_iters", "0"},
+                            {"-N", "--run_cycles", "0"},
+                            {"-p", "--parallel_init", "1"},
+                            {"-c", "--check", "2"},
+                            {"-o", "--op", "mulsum"},
+                            {"-d", "--datatype", "f8e5m2"},
+                            {"-r", "--root", "-1"},
+                            {"-z", "--blocking", "3"},
+                            {"-y", "--stream_null", "1"},
+                            {"-T", "--timeout", "9"},
+                            {"-G", "--cudagraph", "0"},
+                            {"-C", "--report_cputime", "1"},
+                            {"-S", "--report_timestamps", "1"},
+                            {"-J", "--output_file", "x.json"},
+                            {"-a", "--average", "3"},
+                            {"-R", "--local_register", "2"},
+                            {"-x", "--cta_policy", "2"},
+                            {"-D", "--device_implementation", "0"},
+                            {"-V", "--device_cta_count", "8"},
+                            {"-M", "--memory", "1"},
+                            {"-u", "--unalign", "1"},
+                            {"-I", "--per_iter_timing", "1"}};
   for (auto& [letter, name, value] : pairs) {
     std::vector<std::string> sizes = {"-b", "4", "-e", "128M"};
     auto with = [&](const char* option) {
@@ -79,8 +98,8 @@ TEST(Options, LettersAndNamesMeanTheSame) {
       return std::make_tuple(o.threads, o.ranks_per_thread, o.min_bytes, o.max_bytes, o.step_bytes, o.step_factor,
                              o.iterations, o.aggregate, o.warmup, o.cycles, o.parallel_init, o.checks, o.op, o.type,
                              o.root, o.blocking, o.null_stream, o.timeout_seconds, o.report_cpu_time,
-                             o.report_timestamps, o.json_path, o.average, o.registration, o.cta_policy,
-                             o.memory_report, o.unalign, o.per_iteration);
+                             o.report_timestamps, o.json_path, o.average, o.registration, o.cta_policy, o.memory_report,
+                             o.unalign, o.per_iteration);
     };
     EXPECT_EQ(key(by_letter.value()), key(by_name.value())) << letter;
     bool without_effect = std::string("-G -D -V").find(letter) != std::string::npos;
@@ -89,8 +108,9 @@ TEST(Options, LettersAndNamesMeanTheSame) {
 }
 
 TEST(Options, ValuesLandInTheirFields) {
-  Options o = Parse({"-t4", "-g", "2", "-o", "all", "-d", "all", "-K", "2", "-I", "1", "-n", "5", "--ranks", "6",
-                     "--malloc", "-R", "1", "-z", "2"}).value();
+  Options o = Parse({"-t4", "-g", "2", "-o",      "all", "-d",       "all", "-K", "2",  "-I",
+                     "1",   "-n", "5", "--ranks", "6",   "--malloc", "-R",  "1",  "-z", "2"})
+                  .value();
   EXPECT_EQ(o.threads, 4);
   EXPECT_EQ(o.ranks_per_thread, 2);
   EXPECT_TRUE(o.layout_given);
@@ -106,9 +126,10 @@ TEST(Options, ValuesLandInTheirFields) {
 }
 
 TEST(Options, ErrorsNameOptionAndValue) {
-  const std::vector<std::string> bad[] = {
-      {"-n", "abc"}, {"-n", "0"}, {"-n", "-3"}, {"-t", "0"}, {"-b", "12Q"}, {"-b", "-1"}, {"-e", "nan"}, {"-d", "real"},
-      {"-o", "xor"}, {"-z", "4"}, {"-a", "4"}, {"-r", "-2"}, {"--ranks", "0"}, {"--ranks", "2.5"}, {"-x", "3"}};
+  const std::vector<std::string> bad[] = {{"-n", "abc"},    {"-n", "0"},        {"-n", "-3"},  {"-t", "0"},
+                                          {"-b", "12Q"},    {"-b", "-1"},       {"-e", "nan"}, {"-d", "real"},
+                                          {"-o", "xor"},    {"-z", "4"},        {"-a", "4"},   {"-r", "-2"},
+                                          {"--ranks", "0"}, {"--ranks", "2.5"}, {"-x", "3"}};
   for (const auto& arguments : bad) {
     std::string error = ErrorOf(arguments);
     EXPECT_NE(error.find(arguments[0]), std::string::npos) << arguments[0] << ": " << error;
@@ -143,16 +164,20 @@ TEST(Options, HelpListsEveryOption) {
   EXPECT_TRUE(Parse({"-h"}).value().help);
   EXPECT_TRUE(Parse({"--help"}).value().help);
   std::string usage = UsageText("tool");
-  for (const char* option : {"-t,", "-g,", "-b,", "-e,", "-i,", "-f,", "-n,", "-m,", "-w,", "-N,", "-p,", "-c,", "-o,",
-                             "-d,", "-r,", "-z,", "-y,", "-T,", "-G,", "-C,", "-S,", "-J,", "-a,", "-R,", "-x,", "-D,",
-                             "-V,", "-M,", "-u,", "-I,", "-K,", "-h,", "--ranks", "--malloc", "--shape", "--list", "--dim",
-                             "--split-dim", "--concat-dim", "--strides", "--out-strides", "--groups"}) {
+  for (const char* option :
+       {"-t,",    "-g,",   "-b,",         "-e,",          "-i,",       "-f,",           "-n,",
+        "-m,",    "-w,",   "-N,",         "-p,",          "-c,",       "-o,",           "-d,",
+        "-r,",    "-z,",   "-y,",         "-T,",          "-G,",       "-C,",           "-S,",
+        "-J,",    "-a,",   "-R,",         "-x,",          "-D,",       "-V,",           "-M,",
+        "-u,",    "-I,",   "-K,",         "-h,",          "--ranks",   "--malloc",      "--shape",
+        "--list", "--dim", "--split-dim", "--concat-dim", "--strides", "--out-strides", "--groups"}) {
     EXPECT_NE(usage.find(std::string("[") + option), std::string::npos) << option;
   }
 }
 
 TEST(ViewOptions, ValuesLandInTheirFields) {
-  ViewOptions v = Parse({"--shape", "64,512", "--dim", "-1", "--strides", "1,-64", "--out-strides", "1024,2"}).value().views;
+  ViewOptions v =
+      Parse({"--shape", "64,512", "--dim", "-1", "--strides", "1,-64", "--out-strides", "1024,2"}).value().views;
   EXPECT_TRUE(v.given);
   EXPECT_EQ(v.shapes, (std::vector<Shape>{{64, 512}}));
   EXPECT_EQ(v.dim, -1);
@@ -176,13 +201,25 @@ TEST(ViewOptions, ValuesLandInTheirFields) {
 }
 
 TEST(ViewOptions, ErrorsNameOptionAndValue) {
-  const std::vector<std::string> bad[] = {{"--shape", "4,x"}, {"--shape", ""}, {"--shape", "4,,4"}, {"--shape", "-1"},
-                                          {"--shape", "1,2,3,4,5,6,7,8,9"}, {"--list", "0"}, {"--list", "4x,3"},
-                                          {"--dim", "8"}, {"--split-dim", "one"}, {"--strides", "1;2"},
-                                          {"--groups", ""}, {"--groups", "[]"}, {"--groups", "[[]]"},
-                                          {"--groups", "[0,1]"}, {"--groups", "[[0,1],[2,3]"},
-                                          {"--groups", "[[0,1]]]"}, {"--groups", "[[0,-1]]"},
-                                          {"--groups", "[[0,one]]"}, {"--groups", "[[0,1],]"},
+  const std::vector<std::string> bad[] = {{"--shape", "4,x"},
+                                          {"--shape", ""},
+                                          {"--shape", "4,,4"},
+                                          {"--shape", "-1"},
+                                          {"--shape", "1,2,3,4,5,6,7,8,9"},
+                                          {"--list", "0"},
+                                          {"--list", "4x,3"},
+                                          {"--dim", "8"},
+                                          {"--split-dim", "one"},
+                                          {"--strides", "1;2"},
+                                          {"--groups", ""},
+                                          {"--groups", "[]"},
+                                          {"--groups", "[[]]"},
+                                          {"--groups", "[0,1]"},
+                                          {"--groups", "[[0,1],[2,3]"},
+                                          {"--groups", "[[0,1]]]"},
+                                          {"--groups", "[[0,-1]]"},
+                                          {"--groups", "[[0,one]]"},
+                                          {"--groups", "[[0,1],]"},
                                           {"--groups", "[[0,99999999999999999999]]"}};
   for (const auto& arguments : bad) {
     std::string error = ErrorOf(arguments);
@@ -271,8 +308,13 @@ TEST(Launcher, NoneWithoutItsVariables) {
 }
 
 TEST(Launcher, Torchrun) {
-  Launched l = *Detect({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node0"},
-                        {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "run7"}}).value();
+  Launched l = *Detect({{"RANK", "3"},
+                        {"WORLD_SIZE", "8"},
+                        {"LOCAL_WORLD_SIZE", "4"},
+                        {"MASTER_ADDR", "node0"},
+                        {"MASTER_PORT", "29500"},
+                        {"TORCHELASTIC_RUN_ID", "run7"}})
+                    .value();
   EXPECT_EQ(l.launcher, "torchrun");
   EXPECT_EQ(l.rank, 3);
   EXPECT_EQ(l.size, 8);
@@ -282,14 +324,22 @@ TEST(Launcher, Torchrun) {
 }
 
 TEST(Launcher, OpenMpiSrunAndPmi) {
-  Launched mpi = *Detect({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
-                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_MCA_ess_base_jobid", "77"}}).value();
+  Launched mpi = *Detect({{"OMPI_COMM_WORLD_RANK", "1"},
+                          {"OMPI_COMM_WORLD_SIZE", "2"},
+                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                          {"OMPI_MCA_ess_base_jobid", "77"}})
+                      .value();
   EXPECT_EQ(mpi.launcher, "Open MPI");
   EXPECT_EQ(mpi.local_size, 2);
   EXPECT_NE(mpi.key.find("77"), std::string::npos);
-  Launched srun = *Detect({{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "2"},
-                           {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_NUM_NODES", "1"}, {"PMI_RANK", "2"},
-                           {"PMI_SIZE", "3"}}).value();
+  Launched srun = *Detect({{"SLURM_STEP_ID", "0"},
+                           {"SLURM_JOB_ID", "5"},
+                           {"SLURM_PROCID", "2"},
+                           {"SLURM_STEP_NUM_TASKS", "3"},
+                           {"SLURM_STEP_NUM_NODES", "1"},
+                           {"PMI_RANK", "2"},
+                           {"PMI_SIZE", "3"}})
+                       .value();
   EXPECT_EQ(srun.launcher, "srun");
   EXPECT_EQ(srun.size, 3);
   EXPECT_EQ(srun.local_size, 3);
@@ -299,9 +349,14 @@ TEST(Launcher, OpenMpiSrunAndPmi) {
 }
 
 TEST(Launcher, SrunOnSeveralMachines) {
-  Environment variables = {{"SLURM_STEP_ID", "3"}, {"SLURM_JOB_ID", "1234"}, {"SLURM_PROCID", "5"},
-                           {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_STEP_NUM_NODES", "4"}, {"SLURM_NODEID", "3"},
-                           {"SLURM_STEP_TASKS_PER_NODE", "2,1(x2),2"}, {"SLURM_STEP_NODELIST", "gpu[07-09,12]"}};
+  Environment variables = {{"SLURM_STEP_ID", "3"},
+                           {"SLURM_JOB_ID", "1234"},
+                           {"SLURM_PROCID", "5"},
+                           {"SLURM_STEP_NUM_TASKS", "6"},
+                           {"SLURM_STEP_NUM_NODES", "4"},
+                           {"SLURM_NODEID", "3"},
+                           {"SLURM_STEP_TASKS_PER_NODE", "2,1(x2),2"},
+                           {"SLURM_STEP_NODELIST", "gpu[07-09,12]"}};
   Launched srun = *Detect(variables).value();
   EXPECT_EQ(srun.local_size, 2);
   EXPECT_EQ(srun.coordinator.substr(0, 6), "gpu07:");

@@ -1,5 +1,6 @@
-// Preloaded into a perf tool: after every ncclAllReduce of rank 1, the middle element of its result is spoilt, and after
-// every axcclAllGather the last one of its last operand, in stream order. What a broken library would do, and what the tool must see.
+// Preloaded into a perf tool: after every ncclAllReduce of rank 1, the middle element of its result is spoilt, and
+// after every axcclAllGather the last one of its last operand, in stream order. What a broken library would do, and
+// what the tool must see.
 
 #include <dlfcn.h>
 

@@ -175,8 +175,8 @@ bool ParseHeader(std::istringstream* lines, Output* o) {
   std::vector<std::string> with_cpu_time = want;  // -C
   with_cpu_time[6] = with_cpu_time[10] = "cputime";
   if (fields(names) != want && fields(names) != with_cpu_time) o->error = "columns: " + names;
-  if (fields(units) != std::vector<std::string>{"#", "(B)", "(elements)", "(us)", "(GB/s)", "(GB/s)", "(us)", "(GB/s)",
-                                                "(GB/s)"}) {
+  if (fields(units) !=
+      std::vector<std::string>{"#", "(B)", "(elements)", "(us)", "(GB/s)", "(GB/s)", "(us)", "(GB/s)", "(GB/s)"}) {
     o->error = "units: " + units;
   }
   return o->error.empty();

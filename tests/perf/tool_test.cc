@@ -29,11 +29,11 @@ struct Traits {
   const char* op;
   int root;
 };
-const Traits kTools[] = {{"all_reduce", 1, true, "sum", -1},      {"all_gather", 0.5, true, "none", -1},
-                             {"reduce_scatter", 0.5, true, "sum", -1}, {"broadcast", 1, true, "none", 0},
-                             {"reduce", 1, true, "sum", 0},            {"alltoall", 0.5, false, "none", -1},
-                             {"gather", 0.5, true, "none", 0},         {"scatter", 0.5, true, "none", 0},
-                             {"sendrecv", 1, false, "sum", -1},        {"hypercube", 1, true, "none", -1}};
+const Traits kTools[] = {
+    {"all_reduce", 1, true, "sum", -1}, {"all_gather", 0.5, true, "none", -1}, {"reduce_scatter", 0.5, true, "sum", -1},
+    {"broadcast", 1, true, "none", 0},  {"reduce", 1, true, "sum", 0},         {"alltoall", 0.5, false, "none", -1},
+    {"gather", 0.5, true, "none", 0},   {"scatter", 0.5, true, "none", 0},     {"sendrecv", 1, false, "sum", -1},
+    {"hypercube", 1, true, "none", -1}};
 
 Output RunFine(const std::string& tool, std::vector<std::string> arguments, const Tool::Environment& environment = {}) {
   arguments.insert(arguments.end(), {"-T", "60"});
@@ -90,8 +90,7 @@ TEST_P(EveryTool, RightWithThreeAndFourRanksInEveryLayout) {
   EXPECT_EQ(with({"-t", "1", "-g", "3", "--malloc"}).ranks.size(), 3u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Perf, EveryTool, testing::ValuesIn(kTools),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Perf, EveryTool, testing::ValuesIn(kTools), [](const auto& info) { return info.param.name; });
 
 TEST(PerfTool, AllTypesAndReductions) {
   Output o = RunFine("all_reduce_perf", {"-d", "all", "-o", "all", "-b", "1000", "-e", "1000", "-n", "1", "-t", "3"});
@@ -226,18 +225,35 @@ TEST(PerfLaunch, TorchrunOpenMpiSrunPmi) {
     more.insert(common.begin(), common.end());
     return more;
   };
-  EXPECT_EQ(RunLaunched(3, [&](int r) {
-    return with({{"RANK", number(r)}, {"WORLD_SIZE", "3"}, {"LOCAL_WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"},
-                 {"MASTER_PORT", "29599"}});
-  }).ranks.size(), 3u);
-  EXPECT_EQ(RunLaunched(2, [&](int r) {
-    return with({{"OMPI_COMM_WORLD_RANK", number(r)}, {"OMPI_COMM_WORLD_SIZE", "2"},
-                 {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "job" + pid}});
-  }).ranks.size(), 2u);
-  EXPECT_EQ(RunLaunched(2, [&](int r) {
-    return with({{"SLURM_PROCID", number(r)}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_ID", "0"},
-                 {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_JOB_ID", pid}});
-  }).ranks.size(), 2u);
+  EXPECT_EQ(RunLaunched(3,
+                        [&](int r) {
+                          return with({{"RANK", number(r)},
+                                       {"WORLD_SIZE", "3"},
+                                       {"LOCAL_WORLD_SIZE", "3"},
+                                       {"MASTER_ADDR", "127.0.0.1"},
+                                       {"MASTER_PORT", "29599"}});
+                        })
+                .ranks.size(),
+            3u);
+  EXPECT_EQ(RunLaunched(2,
+                        [&](int r) {
+                          return with({{"OMPI_COMM_WORLD_RANK", number(r)},
+                                       {"OMPI_COMM_WORLD_SIZE", "2"},
+                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                       {"PMIX_NAMESPACE", "job" + pid}});
+                        })
+                .ranks.size(),
+            2u);
+  EXPECT_EQ(RunLaunched(2,
+                        [&](int r) {
+                          return with({{"SLURM_PROCID", number(r)},
+                                       {"SLURM_STEP_NUM_TASKS", "2"},
+                                       {"SLURM_STEP_ID", "0"},
+                                       {"SLURM_STEP_NUM_NODES", "1"},
+                                       {"SLURM_JOB_ID", pid}});
+                        })
+                .ranks.size(),
+            2u);
   EXPECT_EQ(RunLaunched(2, [&](int r) { return with({{"PMI_RANK", number(r)}, {"PMI_SIZE", "2"}}); }).ranks.size(), 2u);
 }
 
@@ -257,8 +273,11 @@ int FreePort() {
 TEST(PerfLaunch, SeveralMachines) {
   int port = FreePort() - 1;  // the tools use the port behind the launcher's
   Output o = RunLaunched(3, [&](int r) {
-    return Tool::Environment{{"RANK", std::to_string(r)}, {"WORLD_SIZE", "3"}, {"LOCAL_WORLD_SIZE", "1"},
-                             {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}};
+    return Tool::Environment{{"RANK", std::to_string(r)},
+                             {"WORLD_SIZE", "3"},
+                             {"LOCAL_WORLD_SIZE", "1"},
+                             {"MASTER_ADDR", "127.0.0.1"},
+                             {"MASTER_PORT", std::to_string(port)}};
   });
   EXPECT_EQ(o.ranks.size(), 3u);
   EXPECT_EQ(o.rows.size(), 3u);
@@ -266,8 +285,8 @@ TEST(PerfLaunch, SeveralMachines) {
 
 // NCCL_TESTS_SPLIT: two communicators of two ranks, in one report.
 TEST(PerfLaunch, Split) {
-  Output o = RunFine("all_gather_perf", {"--ranks", "4", "-b", "1K", "-e", "1K", "-n", "2"},
-                     {{"NCCL_TESTS_SPLIT", "MOD 2"}});
+  Output o =
+      RunFine("all_gather_perf", {"--ranks", "4", "-b", "1K", "-e", "1K", "-n", "2"}, {{"NCCL_TESTS_SPLIT", "MOD 2"}});
   ASSERT_EQ(o.ranks.size(), 4u);
   EXPECT_NE(o.ranks[1].find("Rank  0 Group  1"), std::string::npos) << o.ranks[1];
   EXPECT_NE(o.ranks[2].find("Rank  1 Group  0"), std::string::npos) << o.ranks[2];
@@ -275,9 +294,9 @@ TEST(PerfLaunch, Split) {
 }
 
 TEST(PerfCompare, PrintsATable) {
-  Tool run("/usr/bin/env", {"python3", AXCCL_COMPARE, "--build", std::string(AXCCL_PERF_DIR) + "/..", "--collectives",
-                            "all_gather", "-b", "64", "-e", "16K", "-f", "256", "--rounds", "1", "--no-bars",
-                            "--no-mpi", "--markdown"});
+  Tool run("/usr/bin/env",
+           {"python3", AXCCL_COMPARE, "--build", std::string(AXCCL_PERF_DIR) + "/..", "--collectives", "all_gather",
+            "-b", "64", "-e", "16K", "-f", "256", "--rounds", "1", "--no-bars", "--no-mpi", "--markdown"});
   int status = run.Finish();
   if (status == 127) GTEST_SKIP() << "no python3";
   EXPECT_EQ(status, 0) << run.err();

@@ -150,8 +150,8 @@ TEST(ViewToolFailure, AWrongElementOfAListIsSeen) {
 
 TEST(ViewToolJson, SaysWhichViews) {
   std::string path = testing::TempDir() + "axccl-views-" + std::to_string(getpid()) + ".json";
-  Tool run("all_gather_perf", {"--shape", "6,40", "--dim", "1", "--strides", "1,6", "--groups", "[[1,0]]", "-n", "2",
-                           "-J", path});
+  Tool run("all_gather_perf",
+           {"--shape", "6,40", "--dim", "1", "--strides", "1,6", "--groups", "[[1,0]]", "-n", "2", "-J", path});
   ASSERT_EQ(run.Finish(), 0) << run.err();
   std::ifstream file(path);
   nlohmann::json views = nlohmann::json::parse(file)["config"]["views"];

@@ -60,8 +60,10 @@ class Placed {
 
 // What rank `rank` must receive into its block `block`: the source ranks and the number of the block they send.
 inline std::vector<int> Sources(const Contract& contract, int rank, int block, int* source_block) {
-  *source_block = contract.kind == Kind::kReduceScatter || contract.kind == Kind::kAllToAll ||
-                  contract.kind == Kind::kScatter ? rank : 0;
+  *source_block =
+      contract.kind == Kind::kReduceScatter || contract.kind == Kind::kAllToAll || contract.kind == Kind::kScatter
+          ? rank
+          : 0;
   switch (contract.kind) {
     case Kind::kAllGather:
     case Kind::kAllToAll:

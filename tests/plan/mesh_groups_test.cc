@@ -77,15 +77,14 @@ TEST(MeshGroupsTest, RandomMeshesAgreeWithTheDefinition) {
                             1 + static_cast<int64_t>(random.Below(3))};
       mesh.push_back({names[i], f[0] * f[1] * f[2]});
       devices *= mesh.back().size;
-      factors.insert(factors.end(),
-                     {{names[i], 1, f[0]}, {names[i], f[0], f[1]}, {names[i], f[0] * f[1], f[2]}});
+      factors.insert(factors.end(), {{names[i], 1, f[0]}, {names[i], f[0], f[1]}, {names[i], f[0] * f[1], f[2]}});
     }
     std::vector<AxisRef> chosen;
     std::vector<bool> is_chosen(factors.size());
     for (size_t i = 0; i < factors.size(); ++i) {
       is_chosen[i] = random.OneIn(2);
-      if (is_chosen[i]) chosen.insert(chosen.begin() + static_cast<ptrdiff_t>(random.Below(chosen.size() + 1)),
-                                      factors[i]);
+      if (is_chosen[i])
+        chosen.insert(chosen.begin() + static_cast<ptrdiff_t>(random.Below(chosen.size() + 1)), factors[i]);
     }
     Result<IdTable> groups = Groups(mesh, chosen);
     ASSERT_TRUE(groups.ok()) << groups.status().message() << ", AXCCL_TEST_SEED=" << harness::Seed();

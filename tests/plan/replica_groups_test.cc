@@ -102,13 +102,10 @@ TEST(ReplicaGroupsTest, RandomListsAgreeWithTheDefinition) {
     }
     Result<ReplicaGroups> groups = Make(grid, mode, rows);
     ASSERT_TRUE(groups.ok()) << groups.status().message() << ", AXCCL_TEST_SEED=" << harness::Seed();
-    const auto id_of = [&](int64_t rank) {
-      return mode == kFlat ? rank : mode == kPartition ? rank % p : rank / p;
-    };
+    const auto id_of = [&](int64_t rank) { return mode == kFlat ? rank : mode == kPartition ? rank % p : rank / p; };
     const auto list_of = [&](int64_t rank) {
-      return std::find_if(rows.begin(), rows.end(), [&](const auto& row) {
-        return std::find(row.begin(), row.end(), id_of(rank)) != row.end();
-      });
+      return std::find_if(rows.begin(), rows.end(),
+                          [&](const auto& row) { return std::find(row.begin(), row.end(), id_of(rank)) != row.end(); });
     };
     for (int rank = 0; rank < groups->num_ranks(); ++rank) {
       const auto list = list_of(rank);
@@ -135,10 +132,8 @@ TEST(ReplicaGroupsTest, RandomListsAgreeWithTheDefinition) {
 TEST(ReplicaGroupsTest, EqualHoweverWritten) {
   const ReplicaGroups a = Make({4, 1}, kReplica, {{0, 2}, {1, 3}}).value();
   const ReplicaGroups same[] = {
-      Make({4, 1}, kReplica, {{1, 3}, {0, 2}}).value(),
-      Make({4, 1}, kReplica, {{-1, 0, -1, 2}, {1, 3}}).value(),
-      Make({1, 4}, kPartition, {{0, 2}, {1, 3}}).value(),
-      Make({2, 2}, kFlat, {{0, 2}, {1, 3}}).value(),
+      Make({4, 1}, kReplica, {{1, 3}, {0, 2}}).value(),   Make({4, 1}, kReplica, {{-1, 0, -1, 2}, {1, 3}}).value(),
+      Make({1, 4}, kPartition, {{0, 2}, {1, 3}}).value(), Make({2, 2}, kFlat, {{0, 2}, {1, 3}}).value(),
       Make({2, 2}, kReplica, {{0, 1}}).value(),
   };
   for (const ReplicaGroups& b : same) {
@@ -147,12 +142,9 @@ TEST(ReplicaGroupsTest, EqualHoweverWritten) {
     EXPECT_EQ(a.Text(), b.Text());
   }
   const ReplicaGroups different[] = {
-      Make({4, 1}, kReplica, {{2, 0}, {1, 3}}).value(),
-      Make({4, 1}, kReplica, {{0, 2}, {3, 1}}).value(),
-      Make({4, 1}, kReplica, {{0, 2}}).value(),
-      Make({4, 1}, kReplica, {{0, 2}, {1}, {3}}).value(),
-      Make({5, 1}, kReplica, {{0, 2}, {1, 3}}).value(),
-      Make({4, 1}, kReplica, {{0, 2, 1, 3}}).value(),
+      Make({4, 1}, kReplica, {{2, 0}, {1, 3}}).value(), Make({4, 1}, kReplica, {{0, 2}, {3, 1}}).value(),
+      Make({4, 1}, kReplica, {{0, 2}}).value(),         Make({4, 1}, kReplica, {{0, 2}, {1}, {3}}).value(),
+      Make({5, 1}, kReplica, {{0, 2}, {1, 3}}).value(), Make({4, 1}, kReplica, {{0, 2, 1, 3}}).value(),
   };
   for (const ReplicaGroups& b : different) {
     EXPECT_NE(a, b) << b.Text();

@@ -130,7 +130,8 @@ TEST(TextTest, ErrorsNameLineAndColumn) {
             "plan text, line 6 column 12: expected a number from 1 to 1, found '0\\n'");
   EXPECT_EQ(ErrorOf("root 0\n", "root 0\nmachines 1 0\n"),
             "plan text, line 6 column 10: expected a number from 0 to 0, found '1 0\\n'");
-  EXPECT_EQ(ErrorOf("root 0\n", "root 0\nmachines 0 1 1\n"), "plan text, line 6 column 13: expected '\\n', found ' 1\\n'");
+  EXPECT_EQ(ErrorOf("root 0\n", "root 0\nmachines 0 1 1\n"),
+            "plan text, line 6 column 13: expected '\\n', found ' 1\\n'");
   EXPECT_EQ(ErrorOf("parts 3", "pieces 3"), "plan text, line 6 column 1: expected 'parts', found 'pieces 3\\n'");
   EXPECT_EQ(ErrorOf("kind reduce_scatter", "kind allreduce"),
             "plan text, line 3 column 6: expected the name of a collective, such as all_reduce, found 'allreduce\\n'");

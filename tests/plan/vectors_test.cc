@@ -99,9 +99,7 @@ Json Combine(const std::string& dtype, const std::string& computation, const Jso
   return wrapped;
 }
 
-Tensor<Json> TensorOf(const Json& tensor) {
-  return {ShapeOf(tensor), tensor.at("data").get<std::vector<Json>>()};
-}
+Tensor<Json> TensorOf(const Json& tensor) { return {ShapeOf(tensor), tensor.at("data").get<std::vector<Json>>()}; }
 
 // A tensor of zeros like `like`.
 Tensor<Json> Zeros(const Json& like) {
@@ -286,8 +284,8 @@ void CheckIdTable(const Json& test) {
   // They are groups of flattened ids that cover the devices.
   GroupRules rules = StableHloRules(Kind::kAllGather);
   const Grid grid = {static_cast<int64_t>(table->ids.size()), 1};
-  Result<ReplicaGroups> groups = ReplicaGroups::Make(
-      {.grid = grid, .mode = GroupMode::kFlattenedIds, .ids = table->lists(), .rules = rules});
+  Result<ReplicaGroups> groups =
+      ReplicaGroups::Make({.grid = grid, .mode = GroupMode::kFlattenedIds, .ids = table->lists(), .rules = rules});
   ASSERT_TRUE(groups.ok()) << groups.status().message();
   if (expected.contains("replica_groups")) {
     EXPECT_EQ(RowsOf(*groups), expected.at("replica_groups").get<Rows>());

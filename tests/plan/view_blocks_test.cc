@@ -194,8 +194,8 @@ TEST(BlocksTest, RefusalsNameTheDimensionAndBothSizes) {
 TEST(BlocksTest, RefuseMissingOperandsAndElementsOfOtherSizes) {
   const View view = MakeView({4}, {1}), wide = MakeView({4}, {1}, 0, 8);
   Blocks blocks;
-  for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kAllToAll, Kind::kReduce,
-                    Kind::kGather})
+  for (Kind kind :
+       {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kAllToAll, Kind::kReduce, Kind::kGather})
     ExpectRefused(FindBlocks({.kind = kind}, nullptr, &view, &blocks), {KindName(kind), "input is missing"});
   for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kAllToAll, Kind::kScatter})
     ExpectRefused(FindBlocks({.kind = kind}, &view, nullptr, &blocks), {KindName(kind), "output is missing"});

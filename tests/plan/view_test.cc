@@ -76,8 +76,9 @@ TEST(CheckViewTest, OverlapWithinAViewIsExact) {
     const bool distinct = std::set<int64_t>(offsets.begin(), offsets.end()).size() == offsets.size();
     ++(distinct ? once : twice);
     ASSERT_EQ(CheckView(kOut, Role::kOutput, view).ok(), distinct)
-        << Text(view.shape) << " strides " << Text({view.shape.dims, {view.strides[0], view.strides[1],
-        view.strides[2], view.strides[3]}}) << ", " << Replay();
+        << Text(view.shape) << " strides "
+        << Text({view.shape.dims, {view.strides[0], view.strides[1], view.strides[2], view.strides[3]}}) << ", "
+        << Replay();
   }
   EXPECT_GT(once, 400);
   EXPECT_GT(twice, 400);
@@ -152,11 +153,16 @@ TEST(CollapseTest, KeepsOnlyWhatIsNotContiguous) {
     std::vector<int64_t> sizes, strides, other;
     int dims;
   } table[] = {
-      {{2, 3, 4}, {12, 4, 1}, {12, 4, 1}, 1}, {{2, 3, 4}, {24, 8, 2}, {12, 4, 1}, 1},
-      {{2, 3, 4}, {24, 4, 1}, {12, 4, 1}, 2}, {{2, 3, 4}, {12, 4, 1}, {20, 5, 1}, 3},
-      {{2, 1, 4}, {4, 9, 1}, {4, 7, 1}, 1},   {{1, 1}, {5, 5}, {0, 3}, 0},
-      {{2, 3}, {0, 0}, {3, 1}, 1},            {{2, 3}, {0, 0}, {0, 0}, 1},
-      {{2, 3}, {-3, -1}, {3, 1}, 1},          {{3, 0, 2}, {1, 1, 1}, {2, 2, 1}, 1},
+      {{2, 3, 4}, {12, 4, 1}, {12, 4, 1}, 1},
+      {{2, 3, 4}, {24, 8, 2}, {12, 4, 1}, 1},
+      {{2, 3, 4}, {24, 4, 1}, {12, 4, 1}, 2},
+      {{2, 3, 4}, {12, 4, 1}, {20, 5, 1}, 3},
+      {{2, 1, 4}, {4, 9, 1}, {4, 7, 1}, 1},
+      {{1, 1}, {5, 5}, {0, 3}, 0},
+      {{2, 3}, {0, 0}, {3, 1}, 1},
+      {{2, 3}, {0, 0}, {0, 0}, 1},
+      {{2, 3}, {-3, -1}, {3, 1}, 1},
+      {{3, 0, 2}, {1, 1, 1}, {2, 2, 1}, 1},
       {{}, {}, {}, 0},
   };
   for (const auto& c : table) {

@@ -43,7 +43,8 @@ std::vector<Fabric> Fabrics() {
 void ExpectSameTimes(const Program& one, const Program& all, int machines) {
   for (const Fabric& fabric : Fabrics()) {
     for (const uint64_t turns : {1, 4}) {
-      const Outcome some = Execute(one, fabric, 12345, turns).value(), every = Execute(all, fabric, 12345, turns).value();
+      const Outcome some = Execute(one, fabric, 12345, turns).value(),
+                    every = Execute(all, fabric, 12345, turns).value();
       EXPECT_EQ(some.seconds, every.seconds) << turns << " turns";
       EXPECT_EQ(some.operations * static_cast<uint64_t>(machines), every.operations);
       EXPECT_EQ(some.messages * static_cast<uint64_t>(machines), every.messages);
@@ -56,8 +57,8 @@ void ExpectSameTimes(const Program& one, const Program& all, int machines) {
 
 class Alike : public ::testing::TestWithParam<std::pair<int, int>> {};
 INSTANTIATE_TEST_SUITE_P(Machines, Alike,
-                         ::testing::Values(std::pair(2, 2), std::pair(2, 8), std::pair(3, 5), std::pair(4, 4), std::pair(4, 8),
-                                           std::pair(16, 2), std::pair(8, 8), std::pair(7, 1)),
+                         ::testing::Values(std::pair(2, 2), std::pair(2, 8), std::pair(3, 5), std::pair(4, 4),
+                                           std::pair(4, 8), std::pair(16, 2), std::pair(8, 8), std::pair(7, 1)),
                          [](const auto& info) {
                            return std::to_string(info.param.first) + "x" + std::to_string(info.param.second);
                          });
@@ -87,7 +88,8 @@ TEST_P(Alike, OneMachineTakesTheTimeOfAll) {
     for (const char* kind : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
       expected.insert(std::string(kind) + " hierarchical");
   }
-  EXPECT_TRUE(std::includes(done.begin(), done.end(), expected.begin(), expected.end())) << ::testing::PrintToString(done);
+  EXPECT_TRUE(std::includes(done.begin(), done.end(), expected.begin(), expected.end()))
+      << ::testing::PrintToString(done);
 }
 
 // Generated for its ranks alone, a machine has the same program.
@@ -127,7 +129,9 @@ std::string WhyNot(const Schedule& s, const Placement& p) {
 
 TEST(Alike, IsRefusedWhereOneMachineDoesNotSayItAll) {
   const Placement p = Even(4, 2);
-  const auto make = [&](Kind kind, const char* algorithm) { return algo::Generate({kind, 8, 0}, algorithm, 1, p).value(); };
+  const auto make = [&](Kind kind, const char* algorithm) {
+    return algo::Generate({kind, 8, 0}, algorithm, 1, p).value();
+  };
   EXPECT_NE(WhyNot(make(Kind::kAllReduce, "tree"), p).find("do"), std::string::npos);
   EXPECT_NE(WhyNot(make(Kind::kAllReduce, "oneshot"), p).find("signals all others at once"), std::string::npos);
   EXPECT_NE(WhyNot(make(Kind::kAllReduce, "rhd"), p).find("machine"), std::string::npos);

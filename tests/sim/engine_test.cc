@@ -21,7 +21,7 @@ using plan::Placement;
 using plan::Schedule;
 
 constexpr double kOp = 1e-6, kSignal = 1e-5, kMessage = 1e-4, kNetwork = 1e-3;
-constexpr double kPart = 1000;                                // bytes
+constexpr double kPart = 1000;                               // bytes
 constexpr double kMemory = 1e-9, kLink = 1e-8, kNic = 1e-6;  // seconds per byte
 constexpr double kClose = 1e-15;
 
@@ -80,7 +80,8 @@ TEST(Engine, RanksThatReadFromOneShareItsLink) {
 }
 
 TEST(Engine, LanesShareTheMemoryOfTheirRankButNotItsOperations) {
-  const Schedule s = Make(1, [](Builder* b) { b->Copy(0, {Out(0)}, In(0)); }, 3);
+  const Schedule s = Make(
+      1, [](Builder* b) { b->Copy(0, {Out(0)}, In(0)); }, 3);
   EXPECT_NEAR(RunTurns(s, {0}).seconds, kOp + 3 * 2 * kPart * kMemory, kClose);
 }
 
@@ -116,9 +117,9 @@ void WriteSend(Builder* b) {
   b->Copy(1, {Out(1)}, Slot(1, 0));
 }
 
-constexpr double kCopy = kOp + 2 * kPart * kMemory;     // in local memory
-constexpr double kNicTime = kMessage + kPart * kNic;    // that a message keeps a NIC busy
-constexpr double kLeaves = kCopy + kOp;                 // the signal of WriteSend
+constexpr double kCopy = kOp + 2 * kPart * kMemory;   // in local memory
+constexpr double kNicTime = kMessage + kPart * kNic;  // that a message keeps a NIC busy
+constexpr double kLeaves = kCopy + kOp;               // the signal of WriteSend
 
 TEST(Engine, AMessageIsSeenWhenItHasArrived) {
   const Outcome sent = RunTurns(Make(2, WriteSend), {0, 1});
@@ -185,7 +186,8 @@ TEST(Engine, ADeadlockIsAnErrorThatSaysWhere) {
   const Result<Outcome> result = Execute(program, TestFabric(), kPart, 1);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), Code::kInvalidUsage);
-  EXPECT_NE(result.status().message().find("rank 0, lane 0 waits for ever at operation 1 of turn 0"), std::string_view::npos)
+  EXPECT_NE(result.status().message().find("rank 0, lane 0 waits for ever at operation 1 of turn 0"),
+            std::string_view::npos)
       << result.status().message();
   // A turn later: what two turns signal is not enough for the value that is waited for.
   const Schedule second = Make(2, [](Builder* b) {
@@ -199,16 +201,17 @@ TEST(Engine, ADeadlockIsAnErrorThatSaysWhere) {
 
 TEST(Engine, RefusesFiguresThatNoMachineHas) {
   const Program program = CompileAll(Make(2, WriteSend), Placement()).value();
-  double Fabric::* const rates[] = {&Fabric::memory_bytes_per_second, &Fabric::link_bytes_per_second,
-                                    &Fabric::nic_bytes_per_second, &Fabric::network_seconds};
-  double Fabric::* const times[] = {&Fabric::op_seconds, &Fabric::signal_seconds, &Fabric::message_seconds};
-  const auto refused = [&](double Fabric::* figure, double value) {
+  double Fabric::*const rates[] = {&Fabric::memory_bytes_per_second, &Fabric::link_bytes_per_second,
+                                   &Fabric::nic_bytes_per_second, &Fabric::network_seconds};
+  double Fabric::*const times[] = {&Fabric::op_seconds, &Fabric::signal_seconds, &Fabric::message_seconds};
+  const auto refused = [&](double Fabric::*figure, double value) {
     Fabric f = TestFabric();
     f.*figure = value;
     return !Execute(program, f, kPart, 1).ok();
   };
   for (const auto rate : rates) {
-    for (const double bad : {0.0, -1.0, std::numeric_limits<double>::infinity()}) EXPECT_TRUE(refused(rate, bad)) << bad;
+    for (const double bad : {0.0, -1.0, std::numeric_limits<double>::infinity()})
+      EXPECT_TRUE(refused(rate, bad)) << bad;
   }
   for (const auto time : times) {
     EXPECT_FALSE(refused(time, 0));

@@ -20,9 +20,12 @@ TEST(Size, SixteenThousandRanksFitIntoTwoGigabytes) {
   q.bytes = 1 << 30;
   q.placement = algo::Even(2048, 8);
   using plan::Kind;
-  for (const auto& [kind, algorithm] :
-       {std::pair(Kind::kAllReduce, "hierarchical"), {Kind::kAllReduce, "ring"}, {Kind::kAllReduce, "tree"},
-        {Kind::kAllReduce, "hierarchical_ring"}, {Kind::kAllReduce, "hierarchical_tree"}, {Kind::kAllToAll, "hierarchical"}}) {
+  for (const auto& [kind, algorithm] : {std::pair(Kind::kAllReduce, "hierarchical"),
+                                        {Kind::kAllReduce, "ring"},
+                                        {Kind::kAllReduce, "tree"},
+                                        {Kind::kAllReduce, "hierarchical_ring"},
+                                        {Kind::kAllReduce, "hierarchical_tree"},
+                                        {Kind::kAllToAll, "hierarchical"}}) {
     SCOPED_TRACE(std::string(plan::KindName(kind)) + " " + algorithm);
     q.contract = {kind, 16384, 0};
     q.algorithm = algorithm;

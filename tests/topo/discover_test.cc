@@ -32,7 +32,7 @@ Machine Found(const Result<Machine>& machine) {
 class ThisMachine : public testing::TestWithParam<Result<Machine> (*)()> {};
 
 // hwloc is an optional package.
-#define SKIP_WITHOUT_HWLOC(machine) \
+#define SKIP_WITHOUT_HWLOC(machine)                                                            \
   if (!(machine).ok() && (machine).status().message().find("hwloc") != std::string_view::npos) \
   GTEST_SKIP() << (machine).status().message()
 
@@ -70,7 +70,9 @@ TEST_P(ThisMachine, HasItsNodesAndMemory) {
         if (group.node != node.id) continue;
         for (const topo::Core& core : group.cores) {
           for (const int p : core.processors)
-            EXPECT_TRUE(fs::exists("/sys/devices/system/cpu/cpu" + std::to_string(p) + "/node" + std::to_string(node.id))) << p;
+            EXPECT_TRUE(
+                fs::exists("/sys/devices/system/cpu/cpu" + std::to_string(p) + "/node" + std::to_string(node.id)))
+                << p;
         }
       }
     }

@@ -96,7 +96,8 @@ TEST(DrawText, UnitsAreTheLargestThatFit) {
 
 // ---- SVG ----
 
-// Elements as "name attributes", with every one that is opened closed in turn; empty if the text is no XML of that sort.
+// Elements as "name attributes", with every one that is opened closed in turn; empty if the text is no XML of that
+// sort.
 std::vector<std::string> Elements(const std::string& xml) {
   std::vector<std::string> elements, open;
   for (size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
@@ -143,7 +144,8 @@ TEST(DrawSvg, HasABoxForEveryPart) {
 
 // The boxes of one style do not overlap, and all are within the picture.
 TEST(DrawSvg, BoxesLieSideBySide) {
-  for (const topo::Machine& machine : {ReadMachine("two_packages"), ReadMachine("laptop"), ReadMachine("odd"), Large()}) {
+  for (const topo::Machine& machine :
+       {ReadMachine("two_packages"), ReadMachine("laptop"), ReadMachine("odd"), Large()}) {
     const std::vector<std::string> elements = Elements(topo::DrawSvg(machine, {}));
     ASSERT_FALSE(elements.empty());
     EXPECT_EQ(Value(elements[0], "width"), 1200);

@@ -39,7 +39,10 @@ TEST(Place, DealsRanksOverPackagesNodesAndCaches) {
       // As even as it gets: one has a package, two share the other.
       {"two_packages", 3, "", {"0-15,32-47 @0-1 eth0", "16-23,48-55 @2 eth1", "24-31,56-63 @3 eth1"}},
       // A node each; the NIC is at a neighbour node, but in the package.
-      {"two_packages", 4, "", {"0-7,32-39 @0 eth0", "8-15,40-47 @1 eth0", "16-23,48-55 @2 eth1", "24-31,56-63 @3 eth1"}},
+      {"two_packages",
+       4,
+       "",
+       {"0-7,32-39 @0 eth0", "8-15,40-47 @1 eth0", "16-23,48-55 @2 eth1", "24-31,56-63 @3 eth1"}},
       // More ranks than caches share them.
       {"laptop", 2, "", {"0-5 @0 wlan0", "0-5 @0 wlan0"}},
       // A node in two packages; NICs that are at no node: the fastest.
@@ -61,8 +64,8 @@ TEST(Place, DealsRanksOverPackagesNodesAndCaches) {
   }
 }
 
-// Whatever the number of ranks: every processor is used where there are ranks enough not to leave any out, nobody crosses a
-// node unless there are fewer ranks than nodes, and loads differ by one at most between packages.
+// Whatever the number of ranks: every processor is used where there are ranks enough not to leave any out, nobody
+// crosses a node unless there are fewer ranks than nodes, and loads differ by one at most between packages.
 TEST(Place, IsEvenForAnyNumberOfRanks) {
   const Machine machine = ReadMachine("two_packages");
   const std::vector<int> all = machine.Processors();
@@ -93,13 +96,16 @@ TEST(Place, IsEvenForAnyNumberOfRanks) {
 
 TEST(Place, NicsThatAreEquallyNearTakeTurns) {
   Machine machine = ReadMachine("two_packages");
-  machine.nics = {{"a0", topo::NicKind::kEthernet, 100000, 0}, {"a1", topo::NicKind::kEthernet, 100000, 0},
-                  {"slow", topo::NicKind::kEthernet, 1000, 0}, {"far", topo::NicKind::kEthernet, 100000, 3},
+  machine.nics = {{"a0", topo::NicKind::kEthernet, 100000, 0},
+                  {"a1", topo::NicKind::kEthernet, 100000, 0},
+                  {"slow", topo::NicKind::kEthernet, 1000, 0},
+                  {"far", topo::NicKind::kEthernet, 100000, 3},
                   {"veth", topo::NicKind::kVirtual, 200000, topo::kNowhere}};
   topo::PlaceOptions options;
   options.ranks = 8;
   std::vector<std::string> nics;
-  for (const Seat& seat : topo::Place(machine, options)) nics.push_back(machine.nics[static_cast<size_t>(seat.nic)].name);
+  for (const Seat& seat : topo::Place(machine, options))
+    nics.push_back(machine.nics[static_cast<size_t>(seat.nic)].name);
   EXPECT_EQ(nics, (std::vector<std::string>{"a0", "a1", "a0", "a1", "far", "far", "far", "far"}));
 }
 
@@ -108,7 +114,8 @@ TEST(Place, OnlyTheNamedNicsAreChosen) {
   topo::PlaceOptions options;
   options.ranks = 2;
   options.nics = {"eth1", "eth9"};
-  for (const Seat& seat : topo::Place(machine, options)) EXPECT_EQ(machine.nics[static_cast<size_t>(seat.nic)].name, "eth1");
+  for (const Seat& seat : topo::Place(machine, options))
+    EXPECT_EQ(machine.nics[static_cast<size_t>(seat.nic)].name, "eth1");
   options.nics = {"eth9"};
   for (const Seat& seat : topo::Place(machine, options)) EXPECT_EQ(seat.nic, topo::kNowhere);
 }

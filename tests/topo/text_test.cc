@@ -45,7 +45,8 @@ TEST(TopologyText, ReadsWhatItSays) {
 }
 
 TEST(TopologyText, PrintsWhatItRead) {
-  for (const char* name : {"two_packages", "laptop", "odd"}) EXPECT_EQ(topo::Print(ReadMachine(name)), MachineText(name)) << name;
+  for (const char* name : {"two_packages", "laptop", "odd"})
+    EXPECT_EQ(topo::Print(ReadMachine(name)), MachineText(name)) << name;
 }
 
 // Every text that is one character short, or has one too many, is refused or another machine's canonical text.
@@ -70,10 +71,12 @@ TEST(TopologyText, SaysWhereItFailsToRead) {
       {"", "line 1 column 1: expected 'axccl-topology ', found the end of the text"},
       {"axccl-topology 2\n", "line 1 column 16: expected a number from 1 to 1"},
       {Replaced(text, "node 0 bytes", "node 0 byte"), "line 3 column 7: expected ' bytes '"},
-      {Replaced(text, "processors 0 1\n", "processors 0 65536\n"), "line 6 column 39: expected a number from 0 to 65535"},
+      {Replaced(text, "processors 0 1\n", "processors 0 65536\n"),
+       "line 6 column 39: expected a number from 0 to 65535"},
       {Replaced(text, "core l1", "core l3"), "line 6 column 5: expected ' processors'"},
       {Replaced(text, "l1 49152", "l1 049152"), "line 6 column 9: expected a number from 1"},
-      {Replaced(text, "kind ethernet", "kind token-ring"), "line 10 column 16: expected ethernet, infiniband, virtual or other"},
+      {Replaced(text, "kind ethernet", "kind token-ring"),
+       "line 10 column 16: expected ethernet, infiniband, virtual or other"},
       {Replaced(text, "nic docker0", "nick docker0"), "line 11 column 1: expected the next line of an axccl-topology"},
       {Replaced(text, "l3 12582912 node 0\n", ""), "line 5 column 1: expected 'l3 '"},
       {text + "\n", "line 13 column 1"},
@@ -115,7 +118,8 @@ TEST(Ranges, AreThoseOfLinux) {
   EXPECT_EQ(topo::RangeText({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
   EXPECT_EQ(topo::RangeText({}), "");
   EXPECT_EQ(topo::ParseRanges("0-2,5,7-8"), (std::vector<int>{0, 1, 2, 5, 7, 8}));
-  for (const char* bad : {"", "x", "3-1", "1-", "1;2", "0-70000", "-1"}) EXPECT_TRUE(topo::ParseRanges(bad).empty()) << bad;
+  for (const char* bad : {"", "x", "3-1", "1-", "1;2", "0-70000", "-1"})
+    EXPECT_TRUE(topo::ParseRanges(bad).empty()) << bad;
 }
 
 }  // namespace

@@ -166,7 +166,8 @@ TEST(AttachTest, ThreadsGrowWindowsAtTheSameTime) {
       // Words at 64 MiB, 128 MiB, ... of the heap, each with its place.
       auto* const all = static_cast<std::byte*>(heap->Allocate(uint64_t{2} << 30, 64).value());
       ASSERT_LE(all - heap->base(), 2 << 20);
-      for (uint64_t at = 64 << 20; at < uint64_t{2} << 30; at += 64 << 20) *reinterpret_cast<uint64_t*>(heap->base() + at) = at;
+      for (uint64_t at = 64 << 20; at < uint64_t{2} << 30; at += 64 << 20)
+        *reinterpret_cast<uint64_t*>(heap->base() + at) = at;
     }
     ASSERT_TRUE(context.Barrier());
     ASSERT_ATTACHED(peer, Published(context, 1 - process));
@@ -298,9 +299,11 @@ TEST(RestrictedTest, WithoutMemfdAndDevShmAProcessIsAlone) {
     EXPECT_TRUE(heap->Free(memory).ok());
     ASSERT_EQ(heap->Allocate(1 << 20, 64).value(), memory);
     EXPECT_EQ(*static_cast<char*>(memory), 0);
-    const Status status = Attach(Published(context, 1 - context.rank()), In(std::chrono::seconds(10)), nullptr).status();
+    const Status status =
+        Attach(Published(context, 1 - context.rank()), In(std::chrono::seconds(10)), nullptr).status();
     EXPECT_EQ(status.code(), Code::kInvalidUsage);
-    EXPECT_NE(status.message().find("only its own threads reach its memory"), std::string_view::npos) << status.message();
+    EXPECT_NE(status.message().find("only its own threads reach its memory"), std::string_view::npos)
+        << status.message();
     ASSERT_TRUE(context.Barrier());
   });
 }

@@ -1,4 +1,5 @@
-// A process that cannot hand out its heap for a moment says so: it is not taken for dead, and the next attempt succeeds.
+// A process that cannot hand out its heap for a moment says so: it is not taken for dead, and the next attempt
+// succeeds.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>

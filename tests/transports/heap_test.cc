@@ -243,7 +243,8 @@ TEST(HeapTest, ExplicitSize) {
         EXPECT_EQ(p.status().code(), Code::kSystemError) << "6 MiB is the most at a boundary of 2 MiB";
         p = heap->Allocate(6 * kMiB, 64);
         ASSERT_TRUE(p.ok()) << p.status().message();
-        EXPECT_TRUE(heap->Allocate(2 * kMiB - sizeof(transport::ProcessPage), 64).ok()) << "what lies before the boundary is usable";
+        EXPECT_TRUE(heap->Allocate(2 * kMiB - sizeof(transport::ProcessPage), 64).ok())
+            << "what lies before the boundary is usable";
       },
       options);
 }
@@ -314,7 +315,8 @@ uint64_t ResidentBytes() {
   return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// mlock(2): MCL_FUTURE locks "all pages which will become mapped", which for a heap would be all of the memory there is.
+// mlock(2): MCL_FUTURE locks "all pages which will become mapped", which for a heap would be all of the memory there
+// is.
 TEST(HeapTest, LockedMemory) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
   if (!harness::LocksWithoutLimit()) GTEST_SKIP() << "this process may lock memory up to a limit only";
@@ -348,8 +350,8 @@ TEST(HeapTest, LimitedLocking) {
 
 // Where memory cannot be given back, what is allocated is zero all the same, and what was never touched stays so.
 TEST(HeapTest, FreeingDoesNotTouchWhatWasNot) {
-  const std::vector<std::vector<harness::Refused>> refusals = {
-      {{SYS_fallocate, EOPNOTSUPP}}, {{SYS_fallocate, EOPNOTSUPP}, {SYS_madvise, EINVAL}}};
+  const std::vector<std::vector<harness::Refused>> refusals = {{{SYS_fallocate, EOPNOTSUPP}},
+                                                               {{SYS_fallocate, EOPNOTSUPP}, {SYS_madvise, EINVAL}}};
   for (const auto& refused : refusals) {
     harness::RunRanks(harness::Processes(1), [&](RankContext&) {
       ASSERT_TRUE(harness::Refuse(refused));
@@ -385,7 +387,8 @@ class AsMapped {
   const size_t bytes_;
 };
 
-// A peer that goes on writing changes nothing any more, wherever in the pages it writes, and they are nobody else's later.
+// A peer that goes on writing changes nothing any more, wherever in the pages it writes, and they are nobody else's
+// later.
 TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     ASSERT_HEAP(heap);
@@ -401,8 +404,11 @@ TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
     uint64_t offset;
     // Parts of pages, parts that are back already, and in between of them.
     std::vector<bool> taken(64, false);
-    for (const Part& part : {Part{5 * 4096 + 17, 7 * 4096 + 1}, {20 * 4096, 21 * 4096}, {6 * 4096, 10 * 4096},
-                             {4 * 4096 + 4095, 30 * 4096 + 1}, {63 * 4096 + 1, 63 * 4096 + 2}}) {
+    for (const Part& part : {Part{5 * 4096 + 17, 7 * 4096 + 1},
+                             {20 * 4096, 21 * 4096},
+                             {6 * 4096, 10 * 4096},
+                             {4 * 4096 + 4095, 30 * 4096 + 1},
+                             {63 * 4096 + 1, 63 * 4096 + 2}}) {
       EXPECT_TRUE(heap->Contains(own + part.end - 1, 1, &offset) || taken[(part.end - 1) / 4096]);
       ASSERT_TRUE(heap->TakeBack(own + part.begin, part.end - part.begin).ok());
       for (size_t page = part.begin / 4096; page <= (part.end - 1) / 4096; ++page) taken[page] = true;
@@ -416,7 +422,8 @@ TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
     EXPECT_FALSE(heap->TakenBack(own + 31 * 4096, 32 * 4096));
     EXPECT_TRUE(AllBytes(own, kBytes, 1)) << "it keeps what is in it";
     std::memset(peer + 0, 2, kBytes);
-    for (size_t page = 0; page < 64; ++page) EXPECT_TRUE(AllBytes(own + page * 4096, 4096, taken[page] ? 1 : 2)) << page;
+    for (size_t page = 0; page < 64; ++page)
+      EXPECT_TRUE(AllBytes(own + page * 4096, 4096, taken[page] ? 1 : 2)) << page;
     std::memset(own, 3, kBytes);
     for (size_t page = 0; page < 64; ++page)
       EXPECT_TRUE(AllBytes(peer + page * 4096, 4096, taken[page] ? 2 : 3)) << page;

@@ -42,7 +42,8 @@ class LineProofTest : public testing::Test {
 
   LineHello Hello() const { return {.from = kCaller, .to = kCalled, .nonce = FreshNonce()}; }
   LineGuest Guest() {
-    return LineGuest(kCalled, [this](const LineProcess& process) { return process == kCaller ? &of_called_ : nullptr; });
+    return LineGuest(kCalled,
+                     [this](const LineProcess& process) { return process == kCaller ? &of_called_ : nullptr; });
   }
 
   LineIdentity caller_, called_;

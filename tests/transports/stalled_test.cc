@@ -52,7 +52,8 @@ class Watched : public testing::Test {
     EXPECT_EQ(epoll_ctl(by.get(), EPOLL_CTL_ADD, fd.get(), &event), 0);
   }
   // Of two such, the first watches nothing.
-  const Fd other_{epoll_create1(EPOLL_CLOEXEC)}, outer_{epoll_create1(EPOLL_CLOEXEC)}, inner_{epoll_create1(EPOLL_CLOEXEC)};
+  const Fd other_{epoll_create1(EPOLL_CLOEXEC)}, outer_{epoll_create1(EPOLL_CLOEXEC)},
+      inner_{epoll_create1(EPOLL_CLOEXEC)};
   const std::vector<int> watched_{other_.get(), outer_.get()};
 };
 

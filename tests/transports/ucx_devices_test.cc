@@ -102,11 +102,12 @@ std::string Refusal(const std::vector<Port>& ports, const DeviceWishes& wishes) 
 
 TEST(DeviceErrorTest, ListsThePortsThereAreAndWhyEachWasNotTaken) {
   EXPECT_NE(Refusal({}, {"IB", false, ""}).find("there are: none;"), std::string::npos);
-  EXPECT_NE(Refusal(Ports(), {"IB", false, "mlx5_0:2,shut0"})
-                .find("NCCL_NET=IB NCCL_IB_HCA=mlx5_0:2,shut0: no port of an InfiniBand or RoCE adapter to use; there are: "
-                      "mlx5_0:1 (not asked for), mlx5_0:2 (DOWN), mlx5_1:1 (not asked for), mlx5_10:1 (not asked for), "
-                      "shut0:1 (no access to it); "),
-            std::string::npos);
+  EXPECT_NE(
+      Refusal(Ports(), {"IB", false, "mlx5_0:2,shut0"})
+          .find("NCCL_NET=IB NCCL_IB_HCA=mlx5_0:2,shut0: no port of an InfiniBand or RoCE adapter to use; there are: "
+                "mlx5_0:1 (not asked for), mlx5_0:2 (DOWN), mlx5_1:1 (not asked for), mlx5_10:1 (not asked for), "
+                "shut0:1 (no access to it); "),
+      std::string::npos);
   EXPECT_NE(Refusal(Ports(), {"", false, "=nosuch"}).find("mlx5_1:1 (not asked for)"), std::string::npos);
   EXPECT_NE(Refusal(Ports(), {"IB", false, "^mlx5"}).find("mlx5_1:1 (excluded)"), std::string::npos);
   EXPECT_NE(Refusal(Ports(), {"IB", true, ""}).find("mlx5_1:1 (NCCL_IB_DISABLE=1)"), std::string::npos);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -64,8 +65,7 @@ TEST(Choose, SmallMessagesTakeOneHop) {
   for (Access access : {Access::kNone, Access::kCall, Access::kMapped}) {
     for (int ranks : {2, 4, 8}) {
       for (Kind kind : {Kind::kAllReduce, Kind::kBroadcast, Kind::kAllGather, Kind::kReduceScatter, Kind::kReduce}) {
-        EXPECT_EQ(chooser->Choose(Ask(kind, ranks, 8, access)).algorithm, "oneshot")
-            << plan::KindName(kind) << " " << ranks;
+        EXPECT_EQ(chooser->Choose(Ask(kind, ranks, 8, access)).algorithm, "oneshot") << KindName(kind) << ranks;
       }
     }
   }
@@ -105,12 +105,12 @@ TEST(Choose, RanksThatWouldShareCacheLinesPullAndThoseThatWouldSharePagesPush) {
   }
 }
 
-// Whoever wrote into plain memory of another process might do so when that is the application's again, however late: it may
-// have been stopped, and such memory cannot be taken back. A filter is no exception.
+// Whoever wrote into plain memory of another process might do so when that is the application's again, however late: it
+// may have been stopped, and such memory cannot be taken back. A filter is no exception.
 TEST(Choose, RanksThatReadByCallNeverWriteIntoOthersBuffers) {
   constexpr Access access = Access::kCall;
-  for (const char* filter : {"", "direct", "push", "pull", "direct,ring", "push;allreduce:direct", "^oneshot,twoshot"}) {
-    const auto chooser = MakeChooser(filter, kScratch, 2);
+  for (const char* only : {"", "direct", "push", "pull", "direct,ring", "push;allreduce:direct", "^oneshot,twoshot"}) {
+    const auto chooser = MakeChooser(only, kScratch, 2);
     for (int k = 0; k < plan::kNumKinds; ++k) {
       const auto kind = static_cast<Kind>(k);
       for (int ranks = 2; ranks <= (kind == Kind::kSendRecv ? 2 : 8); ++ranks) {
@@ -124,9 +124,10 @@ TEST(Choose, RanksThatReadByCallNeverWriteIntoOthersBuffers) {
               query.split_rows = look == 3;
               const Choice choice = chooser->Choose(query);
               const auto [known, fresh] = pushes.try_emplace(choice.algorithm);
-              if (fresh) known->second = plan::Pushes(algo::Generate(query.contract, choice.algorithm, choice.lanes).value());
-              EXPECT_FALSE(known->second) << filter << " " << plan::KindName(kind) << " " << ranks << " " << bytes << ": "
-                                          << choice.algorithm;
+              if (fresh)
+                known->second = plan::Pushes(algo::Generate(query.contract, choice.algorithm, choice.lanes).value());
+              EXPECT_FALSE(known->second)
+                  << only << " " << plan::KindName(kind) << " " << ranks << " " << bytes << ": " << choice.algorithm;
             }
           }
           if (kind == Kind::kBarrier) continue;
@@ -190,7 +191,7 @@ TEST(Choose, GroupOrderGoesBeforeTheFilter) {
       if (!plan::Reduces(query.contract.kind) || query.contract.ranks == 1) {
         EXPECT_EQ(taken, freely);
       } else if (query.contract.ranks > 2) {
-        EXPECT_TRUE(taken == "direct" || taken == "pull" || taken == "oneshot" || taken == "twoshot") << filter << ": " << taken;
+        EXPECT_TRUE((std::set<std::string>{"direct", "pull", "oneshot", "twoshot"}.contains(taken))) << taken;
         if (std::string_view(filter) == "oneshot,ring") {
           EXPECT_EQ(taken, "oneshot");
         }
@@ -336,7 +337,7 @@ TEST(ChooseAcrossMachines, LanesCoverWaits) {
   EXPECT_LT(choice.seconds, one->Choose(query).seconds);
   EXPECT_EQ(four->Choose(AskAcross(Kind::kAllReduce, 2, 4, 8)).lanes, 1);
   // The slots of all lanes fit.
-  const plan::Schedule schedule = algo::Generate(query.contract, choice.algorithm, choice.lanes, query.placement).value();
+  const auto schedule = algo::Generate(query.contract, choice.algorithm, choice.lanes, query.placement).value();
   EXPECT_LE(choice.tile_bytes / schedule.parts * schedule.slots * schedule.lanes, kScratch);
 }
 
@@ -406,8 +407,8 @@ TEST(ChooseAcrossMachines, TwoMachinesPassNothingOnUnlessAsked) {
     for (uint64_t bytes : {uint64_t{8}, 64 * kKi, 16 * kMi}) {
       const std::string_view taken = chooser->Choose(AskAcross(kind, 2, 4, bytes)).algorithm;
       // That all-reduce is one hop instead of two, with the same bytes on two machines.
-      const bool gathers = kind == Kind::kAllReduce &&
-                           taken == (bytes == 8 ? "hierarchical_leader" : bytes == 64 * kKi ? "hierarchical_bruck" : "");
+      const char* const few = bytes == 8 ? "hierarchical_leader" : bytes == 64 * kKi ? "hierarchical_bruck" : "";
+      const bool gathers = kind == Kind::kAllReduce && taken == few;
       EXPECT_TRUE(gathers || !taken.starts_with("hierarchical_")) << plan::KindName(kind) << " " << taken;
     }
     for (std::string_view algorithm : algo::HierarchicalAlgorithms(kind)) {
@@ -437,8 +438,7 @@ TEST(ChooseAcrossMachines, WhatIsLeftOutIsNoBetter) {
             const Choice free = chooser->Choose(AskAcross(kind, h, g, bytes));
             if (asked.algorithm == algorithm) {  // and not one that needs what there is not
               EXPECT_LE(free.seconds, asked.seconds * 1.1)
-                  << plan::KindName(kind) << " " << h << " x " << g << " " << bytes << ": " << free.algorithm << " before "
-                  << algorithm;
+                  << plan::KindName(kind) << " " << h << " x " << g << " " << bytes << ": not " << algorithm;
             }
           }
         }
@@ -456,7 +456,7 @@ TEST(ChooseAcrossMachines, ABarrierOfManyMachinesIsPassedOn) {
     const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
     const auto kept = MakeChooser(BarrierAlgorithm(Machines(h, 2)), kScratch, 1, SlowLink());
     EXPECT_LE(kept->Choose(AskAcross(Kind::kBarrier, h, 2, 0)).seconds,
-              1.5 * chooser->Choose(AskAcross(Kind::kBarrier, h, 2, 0)).seconds) << h;
+              1.5 * chooser->Choose(AskAcross(Kind::kBarrier, h, 2, 0)).seconds);
   }
 }
 
@@ -508,7 +508,8 @@ TEST(Explain, SplitsTheTimeIntoPartsThatAddUp) {
       if (across) query.placement = Machines(query.contract.ranks, 1);
       const Choice choice = chooser->Choose(query);
       const Split split = chooser->SplitTime(query, choice);
-      EXPECT_NEAR(split.steps + split.copies + split.messages + split.link, choice.seconds, 1e-9 + 1e-9 * choice.seconds);
+      const double sum = split.steps + split.copies + split.messages + split.link;
+      EXPECT_NEAR(sum, choice.seconds, 1e-9 + 1e-9 * choice.seconds);
       for (const double part : {split.steps, split.copies, split.messages, split.link}) EXPECT_GE(part, -1e-12);
       EXPECT_EQ(split.steps > 0, choice.seconds > 0) << plan::KindName(query.contract.kind);
       EXPECT_EQ(split.messages > 0, across) << plan::KindName(query.contract.kind);
@@ -557,7 +558,7 @@ TEST(Explain, SaysWhatIsExcludedAndWhy) {
   EXPECT_EQ(MakeChooser()->Explain(query).reason, Reason::kSplitRows);
 }
 
-// Every rank of every communicator has a Chooser: what one has found out, those of the same machine know, also after it.
+// Every rank of every communicator has a Chooser: what one has found out, those of the same machine know.
 TEST(Choose, CostsAreFoundOnceAProcess) {
   cost::Machine machine;
   machine.op_seconds = 1.25e-8;  // of this test alone
@@ -590,8 +591,8 @@ TEST(Choose, IsSafeFromSeveralThreads) {
     });
   }
   for (std::thread& t : threads) t.join();
-  for (const auto& mine : choices) {
-    for (size_t i = 0; i < queries.size(); ++i) ExpectSame(mine[i], alone->Choose(queries[i]));
+  for (size_t i = 0; i < queries.size(); ++i) {
+    for (const auto& mine : choices) ExpectSame(mine[i], alone->Choose(queries[i]));
   }
 }
 

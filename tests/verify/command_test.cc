@@ -72,7 +72,8 @@ TEST(CommandTest, ShowsVerifiesAndHashes) {
   EXPECT_EQ(o.exit, 0);
   EXPECT_EQ(o.text,
             "right: ring all_reduce, 4 ranks, root 0, 1 lanes, 76 operations, staged, complete, hash " + hash + "\n");
-  EXPECT_NE(RunProgram("verify --op all_reduce --algo direct --ranks 4").text.find(", in group order, hash "), std::string::npos);
+  EXPECT_NE(RunProgram("verify --op all_reduce --algo direct --ranks 4").text.find(", in group order, hash "),
+            std::string::npos);
   const TempFile file(text);
   EXPECT_EQ(RunProgram(std::string("verify ") + file.path()).text, o.text);
   EXPECT_EQ(RunProgram(std::string("verify - < ") + file.path()).text, o.text);
@@ -104,7 +105,9 @@ TEST(CommandTest, Simulates) {
   const std::string simulate = "simulate --op all_reduce --algo hierarchical --machines 8x4 --bytes 1G";
   Outcome o = RunProgram(simulate + " --lanes 2 --tile 256M");
   EXPECT_EQ(o.exit, 0) << o.text;
-  const auto expect = [&o](const char* line) { EXPECT_NE(o.text.find(line), std::string::npos) << line << "\n" << o.text; };
+  const auto expect = [&o](const char* line) {
+    EXPECT_NE(o.text.find(line), std::string::npos) << line << "\n" << o.text;
+  };
   expect("all_reduce by hierarchical: 1073741824 bytes, 32 ranks on 4 machines, 2 lanes, 2 turns\n");
   expect(" of the link limit of 500.00 GB/s\n");
   expect("over NICs      1610612736 bytes out of a machine, 1610612736 into one\n");
@@ -188,7 +191,8 @@ TEST(ExplainTest, SaysWhatIsChosenBetweenWhatAndWhy) {
   Outcome o = RunProgram("explain --op all_reduce --bytes 64K --ranks 4" + with);
   EXPECT_EQ(o.exit, 0) << o.text;
   EXPECT_TRUE(Has(o.text, "all_reduce of 65536 bytes, 4 ranks: blocks of 65536 bytes\n")) << o.text;
-  EXPECT_TRUE(Has(o.text, std::string("machine: from ") + machine.path() + "\n  signal 0.100 us, operation 0.0100 us")) << o.text;
+  EXPECT_TRUE(Has(o.text, std::string("machine: from ") + machine.path() + "\n  signal 0.100 us, operation 0.0100 us"))
+      << o.text;
   EXPECT_FALSE(Has(o.text, "network:")) << o.text;
   EXPECT_EQ(Rows(o.text).size(), 7u) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: direct, 1 lanes: the shortest predicted time\n")) << o.text;
@@ -210,7 +214,8 @@ TEST(ExplainTest, HeedsTheSettingsOfRankZero) {
   EXPECT_TRUE(Has(o.text, "\nNCCL_ALGO=ring,tree\n")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["oneshot 1"], "excluded by NCCL_ALGO")) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: tree, ")) << o.text;
-  EXPECT_TRUE(Has(explain("NCCL_ALGO=bruck").text, "\nNCCL_ALGO leaves nothing here, so it is not heeded.\nchosen: oneshot, "));
+  EXPECT_TRUE(
+      Has(explain("NCCL_ALGO=bruck").text, "\nNCCL_ALGO leaves nothing here, so it is not heeded.\nchosen: oneshot, "));
   o = explain("NCCL_ALGO=wring");
   EXPECT_EQ(o.exit, 2);
   EXPECT_TRUE(Has(o.text, "unknown algorithm 'wring'")) << o.text;
@@ -225,8 +230,10 @@ TEST(ExplainTest, KnowsTheNetwork) {
   const std::string question = "explain --op all_reduce --bytes 16M --ranks 8 --machines 4,4" + with;
   Outcome o = RunProgram(question + " --network fixed");
   EXPECT_TRUE(Has(o.text, "8 ranks on 2 machines: blocks")) << o.text;
-  EXPECT_TRUE(Has(o.text, "\nnetwork: fixed figures\n  message 10.00 us on its way and 1.00 us of each end, link of a machine "
-                          "2.000 GB/s each way\n")) << o.text;
+  EXPECT_TRUE(Has(o.text,
+                  "\nnetwork: fixed figures\n  message 10.00 us on its way and 1.00 us of each end, link of a machine "
+                  "2.000 GB/s each way\n"))
+      << o.text;
   EXPECT_TRUE(Has(o.text, "at most 4 lanes")) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: hierarchical_bruck, ")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["hierarchical_ring 1"], "another one is as good or better for such a group")) << o.text;
@@ -235,7 +242,8 @@ TEST(ExplainTest, KnowsTheNetwork) {
   // Figures of a file, and those that were kept last.
   const char kNetwork[] =
       "axccl-network 1\nclass eth0 - eth0\nsignal_seconds 2e-05\nmessage_seconds 3e-06\nlink_bytes_per_second 1e+08\n";
-  const std::string figures = "\n  message 20.00 us on its way and 3.00 us of each end, link of a machine 0.100 GB/s each way\n";
+  const std::string figures =
+      "\n  message 20.00 us on its way and 3.00 us of each end, link of a machine 0.100 GB/s each way\n";
   const TempFile network(kNetwork);
   o = RunProgram(question + " --network " + network.path());
   EXPECT_TRUE(Has(o.text, std::string("\nnetwork: from ") + network.path() + ", of eth0 - eth0" + figures)) << o.text;
@@ -287,7 +295,8 @@ TEST(ExplainTest, WrongUseSaysWhatIsWrong) {
   says(question + "--machine /nonexistent", "open(/nonexistent): No such file");
   const std::string file = damaged.path();
   says(question + "--machine " + file, file + ": machine file, line 10: found 'more 1', expected the end");
-  says(question + "--machines 2,2 --network " + file, file + ": network file, line 1: found 'axccl-machine 1', expected axccl-");
+  says(question + "--machines 2,2 --network " + file,
+       file + ": network file, line 1: found 'axccl-machine 1', expected axccl-");
   says("--op send_recv --bytes 8 --ranks 4", "must be 2");
   says("--op broadcast --bytes 8 --ranks 4 --root 4", "root 4");
   const Outcome o = RunProgram("show --op all_reduce --algo ring --ranks 4 --bytes 8");
@@ -341,7 +350,8 @@ TEST(CommandTest, HelpAndList) {
   o = RunProgram("list --op barrier");
   EXPECT_EQ(o.exit, 0);
   EXPECT_EQ(o.text, "barrier         oneshot\n");
-  EXPECT_EQ(RunProgram("list --op barrier --machines 2,2").text, "barrier         oneshot hierarchical hierarchical_bruck\n");
+  EXPECT_EQ(RunProgram("list --op barrier --machines 2,2").text,
+            "barrier         oneshot hierarchical hierarchical_bruck\n");
   o = RunProgram("list");
   for (int k = 0; k < plan::kNumKinds; ++k) {
     EXPECT_NE(o.text.find(plan::KindName(static_cast<plan::Kind>(k))), std::string::npos) << o.text;

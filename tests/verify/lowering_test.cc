@@ -1,5 +1,5 @@
-// What executors make of plans beside running them in order: they leave a direct plan behind its prologue for another, and
-// they make neighbouring operations at once. The verifier refuses plans for which that would be wrong.
+// What executors make of plans beside running them in order: they leave a direct plan behind its prologue for another,
+// and they make neighbouring operations at once. The verifier refuses plans for which that would be wrong.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -53,8 +53,8 @@ void ForEachDirect(int lanes, F f) {
 
 // ---- lanes of direct plans -----------------------------------------------------------------------------------------
 
-// A lane above 0 that exchanges signals of its own before it waits for lane 0: in order in every other way, but where the
-// executor changes to another plan after the prologue, that plan would find these signals in its lines.
+// A lane above 0 that exchanges signals of its own before it waits for lane 0: in order in every other way, but where
+// the executor changes to another plan after the prologue, that plan would find these signals in its lines.
 TEST(PrologueTest, LanesThatBeginBeforeItAreRefused) {
   for (const int lanes : {2, 3}) {
     ForEachDirect(lanes, [&](const Schedule& schedule) {
@@ -109,15 +109,17 @@ Schedule Parse(const std::string& head, const std::string& program) {
   return schedule.ok() ? *schedule : Schedule();
 }
 
-constexpr const char* kAlone = "kind all_to_all\nranks 1\nroot 0\nparts 1\nlanes 1\nslots 0\nendpoints 0\ndirect no\ninline\n";
+constexpr const char* kAlone =
+    "kind all_to_all\nranks 1\nroot 0\nparts 1\nlanes 1\nslots 0\nendpoints 0\ndirect no\ninline\n";
 
 // One after the other both are right; byte by byte in any order the second would read what is not there yet.
 TEST(TogetherTest, WhatOneWritesAnotherMustNotRead) {
-  const std::string head = "kind gather\nranks 2\nroot 0\nparts 1\nlanes 1\nslots 1\nendpoints 2\ndirect no\ninline -\n";
-  const std::string rank1 =
-      "rank 1 lane 0\n#10 copy slot[0].0 <- in[1].0.0\n#11 signal 0 e0\n#12 wait 0 e1 v1\n";
+  const std::string head =
+      "kind gather\nranks 2\nroot 0\nparts 1\nlanes 1\nslots 1\nendpoints 2\ndirect no\ninline -\n";
+  const std::string rank1 = "rank 1 lane 0\n#10 copy slot[0].0 <- in[1].0.0\n#11 signal 0 e0\n#12 wait 0 e1 v1\n";
   const std::string right =
-      "rank 0 lane 0\n#0 copy out[0].0.0 <- in[0].0.0\n#1 wait 1 e0 v1\n#2 copy out[0].1.0 <- slot[0].0\n#3 signal 1 e1\n";
+      "rank 0 lane 0\n#0 copy out[0].0.0 <- in[0].0.0\n#1 wait 1 e0 v1\n#2 copy out[0].1.0 <- slot[0].0\n#3 signal 1 "
+      "e1\n";
   EXPECT_EQ(Verdict(Parse(head, right + rank1)), "ok");
   const std::string detour =
       "rank 0 lane 0\n#0 copy out[0].1.0 <- in[0].0.0\n#4 copy out[0].0.0 <- out[0].1.0\n#1 wait 1 e0 v1\n"
@@ -125,8 +127,9 @@ TEST(TogetherTest, WhatOneWritesAnotherMustNotRead) {
   const Schedule schedule = Parse(head, detour + rank1);
   EXPECT_TRUE(Says(Verdict(schedule), "together: ")) << Verdict(schedule);
   const Status status = CheckTogether(schedule, 0, 0, plan::FindTogether(schedule.program[0][0]));
-  EXPECT_EQ(status.message(), "together: rank 0 lane 0 op 0 is made at once with rank 0 lane 0 op 4, which writes "
-                              "input[0].block 0.part 0 that it reads where rank 0 runs in place");
+  EXPECT_EQ(status.message(),
+            "together: rank 0 lane 0 op 0 is made at once with rank 0 lane 0 op 4, which writes "
+            "input[0].block 0.part 0 that it reads where rank 0 runs in place");
   // Alone each of them is right.
   const size_t ops = schedule.program[0][0].ops.size();
   EXPECT_TRUE(CheckTogether(schedule, 0, 0, std::vector<uint16_t>(ops, 1)).ok());

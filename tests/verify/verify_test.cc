@@ -285,7 +285,8 @@ TEST(VerifyTest, LanesOfADirectScheduleNeedTheToken) {
   lanes.lanes = 2;
   lanes.endpoints = 3;
   const std::string rank0 =
-      "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#6 signal 0 e2\n#2 copy out[0].0.0 <- in[0].0.0\n#3 wait 1 e1 v1\n"
+      "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#6 signal 0 e2\n#2 copy out[0].0.0 <- in[0].0.0\n"
+      "#3 wait 1 e1 v1\n"
       "rank 0 lane 1\n#7 wait 0 l0 e2 v1\n#4 copy out[0].0.0 <- in[0].0.0\n#5 wait 1 e1 v1\n";
   const std::string lane0 = "rank 1 lane 0\n#10 signal all e0\n#11 wait 0 e0 v1\n";
   const std::string copy = "#12 copy out[1].0.0 <- in[0].0.0\n#13 signal 0 e1\n";
@@ -294,11 +295,11 @@ TEST(VerifyTest, LanesOfADirectScheduleNeedTheToken) {
       Verdict(Make(lanes, rank0 + lane0 + "#16 signal 1 e2\n" + copy + "rank 1 lane 1\n#17 wait 1 l0 e2 v1\n" + lane1)),
       "ok");
   EXPECT_EQ(Verdict(Make(lanes, rank0 + lane0 + copy + "rank 1 lane 1\n" + lane1)),
-            "structure: rank 1 lane 1 of a direct schedule must begin with a wait for a token of lane 0, which gives it after "
-            "the exchange of addresses");
+            "structure: rank 1 lane 1 of a direct schedule must begin with a wait for a token of lane 0, "
+            "which gives it after the exchange of addresses");
 }
 
-// ---- lanes ---------------------------------------------------------------------------------------------------------
+// ---- lanes ----
 
 TEST(VerifyTest, EveryLaneIsLookedAt) {
   Schedule s = algo::Generate({plan::Kind::kAllGather, 3, 0}, "ring", 3).value();
@@ -546,10 +547,10 @@ TEST(VerifyTest, TellsWhichFoldsAreInGroupOrder) {
   EXPECT_FALSE(in_order(Make({}, OneShot("reduce finish out[0].0.0 <- slot[1].0 slot[0].0",
                                          "reduce finish out[1].0.0 <- slot[1].0 slot[0].0"))));
   // As the input is read and as it was stored are the same contribution.
-  EXPECT_TRUE(in_order(
-      Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- slot[0].0 in[1].0.0"))));
-  EXPECT_FALSE(in_order(
-      Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- in[1].0.0 slot[0].0"))));
+  EXPECT_TRUE(
+      in_order(Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- slot[0].0 in[1].0.0"))));
+  EXPECT_FALSE(
+      in_order(Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- in[1].0.0 slot[0].0"))));
 }
 
 TEST(MakePlanTest, CarriesHashAndFacts) {

@@ -1,4 +1,5 @@
-// axccl-info: what this library is, how it is set up, how ranks on this machine reach each other, and the machine itself.
+// axccl-info: what this library is, how it is set up, how ranks on this machine reach each other, and the machine
+// itself.
 #include <unistd.h>
 
 #include <cstdio>

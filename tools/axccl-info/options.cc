@@ -51,7 +51,8 @@ axccl::Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
   }
   if (drawn && !options.topology) return MakeStatus(Code::kInvalidArgument, "--format and --output go with --topology");
   const int most = options.topology ? kMaxPlacedRanks : kMaxRanks;
-  if (options.ranks > most) return Bad("--ranks", std::to_string(options.ranks), ("at most " + std::to_string(most)).c_str());
+  if (options.ranks > most)
+    return Bad("--ranks", std::to_string(options.ranks), ("at most " + std::to_string(most)).c_str());
   return options;
 }
 

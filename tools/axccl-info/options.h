@@ -28,9 +28,11 @@ inline constexpr char kUsage[] =
     "       axccl-info --topology [--ranks N] [--format text|svg|file] [--output FILE]\n"
     "  Prints versions, processor, devices and parameters.\n"
     "  --ranks N     also starts N processes (1..64), makes a communicator of them, and prints the link between every\n"
-    "                two ranks, the time of init, and the memory a rank holds before first use and after an all_reduce\n"
+    "                two ranks, the time of init, and the memory a rank holds before first use and after an "
+    "all_reduce\n"
     "                of 64 MiB. Needs 64 MiB per rank.\n"
-    "  --topology    draws what the machine is made of instead: this one, or that of NCCL_TOPO_FILE. Nothing is started.\n"
+    "  --topology    draws what the machine is made of instead: this one, or that of NCCL_TOPO_FILE. Nothing is "
+    "started.\n"
     "  --ranks N     with --topology: also where each of N ranks (1..4096) would be placed\n"
     "  --format F    text (default), svg, or file: what NCCL_TOPO_FILE reads (docs/topology.md)\n"
     "  --output FILE writes there instead of standard output\n";

@@ -11,15 +11,15 @@ inline constexpr int kMaxRanks = 64;
 
 // What one rank found out. Plain data: it crosses a process boundary.
 struct RankReport {
-  int done;               // 1 once everything below is filled in
+  int done;  // 1 once everything below is filled in
   int pid;
   int device;
-  double init_seconds;    // ncclCommInitRank, wall clock
-  uint64_t memory_before; // bytes held for the rank after init
-  uint64_t memory_after;  // and after one all_reduce of `kReduceBytes`
-  char algorithm[32];     // of that all_reduce
+  double init_seconds;     // ncclCommInitRank, wall clock
+  uint64_t memory_before;  // bytes held for the rank after init
+  uint64_t memory_after;   // and after one all_reduce of `kReduceBytes`
+  char algorithm[32];      // of that all_reduce
   char links[kMaxRanks][16];
-  char error[512];        // why the rank gave up; empty if it did not
+  char error[512];  // why the rank gave up; empty if it did not
 };
 
 inline constexpr uint64_t kReduceBytes = 64u << 20;

@@ -26,9 +26,12 @@ Result<std::string> Draw(const Options& options) {
   if (axccl::param::Get("NCCL_TOPO_FILE").empty()) place.allowed = axccl::AllowedProcessors();
   const std::vector<topo::Seat> seats = topo::Place(machine, place);
   switch (options.format) {
-    case Format::kSvg: return topo::DrawSvg(machine, seats);
-    case Format::kFile: return topo::Print(machine);
-    case Format::kText: break;
+    case Format::kSvg:
+      return topo::DrawSvg(machine, seats);
+    case Format::kFile:
+      return topo::Print(machine);
+    case Format::kText:
+      break;
   }
   return topo::DrawText(machine, seats);
 }

@@ -79,7 +79,9 @@ Result<Figures> MachineFigures(const Options& o) {
     const std::string file = cost::CacheFile();
     const bool known = !file.empty() && cost::ReadMachine(file).ok();
     f.machine = cost::MeasureOnce(file);
-    f.source = known ? "measured before, from " + file : file.empty() ? "measured now" : "measured now, kept in " + file;
+    f.source = known          ? "measured before, from " + file
+               : file.empty() ? "measured now"
+                              : "measured now, kept in " + file;
   }
   f.machine.cores = o.cores > 0 ? o.cores : cost::Cores();
   f.machine.ranks = o.contract.ranks;
@@ -106,9 +108,12 @@ void PrintNetwork(const Figures& f, std::string* out) {
 
 const char* AccessText(tune::Access access) {
   switch (access) {
-    case tune::Access::kNone: return "none (only scratch is shared)";
-    case tune::Access::kCall: return "call (read by system call)";
-    case tune::Access::kMapped: return "mapped (loads and stores)";
+    case tune::Access::kNone:
+      return "none (only scratch is shared)";
+    case tune::Access::kCall:
+      return "call (read by system call)";
+    case tune::Access::kMapped:
+      return "mapped (loads and stores)";
   }
   return "";
 }
@@ -136,14 +141,22 @@ std::string Bound(const tune::Split& split, double seconds) {
 
 std::string ExclusionText(Exclusion why) {
   switch (why) {
-    case Exclusion::kNone: return "";
-    case Exclusion::kFilter: return "excluded by NCCL_ALGO";
-    case Exclusion::kNoGain: return "another one is as good or better for such a group";
-    case Exclusion::kGroupOrder: return "does not fold in group order";
-    case Exclusion::kAccess: return "needs access to the other ranks' buffers";
-    case Exclusion::kPushes: return "writes into the other ranks' buffers";
-    case Exclusion::kScratch: return "its slots do not fit into the scratch (AXCCL_SCRATCH_BYTES)";
-    case Exclusion::kNoPlan: return "has no plan for such a group";
+    case Exclusion::kNone:
+      return "";
+    case Exclusion::kFilter:
+      return "excluded by NCCL_ALGO";
+    case Exclusion::kNoGain:
+      return "another one is as good or better for such a group";
+    case Exclusion::kGroupOrder:
+      return "does not fold in group order";
+    case Exclusion::kAccess:
+      return "needs access to the other ranks' buffers";
+    case Exclusion::kPushes:
+      return "writes into the other ranks' buffers";
+    case Exclusion::kScratch:
+      return "its slots do not fit into the scratch (AXCCL_SCRATCH_BYTES)";
+    case Exclusion::kNoPlan:
+      return "has no plan for such a group";
   }
   return "";
 }
@@ -160,7 +173,8 @@ std::vector<size_t> InOrder(const std::vector<Candidate>& candidates) {
   return order;
 }
 
-void PrintTable(const tune::Chooser& chooser, const tune::Query& query, const tune::Decision& decision, std::string* out) {
+void PrintTable(const tune::Chooser& chooser, const tune::Query& query, const tune::Decision& decision,
+                std::string* out) {
   *out += Format("  %-19s %5s %9s %12s %12s %12s %12s %12s  %s\n", "algorithm", "lanes", "tile B", "time us",
                  "steps us", "copies us", "messages us", "link us", "mostly");
   for (const size_t i : InOrder(decision.candidates)) {
@@ -189,10 +203,18 @@ void PrintChoice(const tune::Decision& decision, std::string* out) {
   if (decision.choice.tile_bytes > 0)
     *out += Format(", tiles of %llu bytes", static_cast<unsigned long long>(decision.choice.tile_bytes));
   switch (decision.reason) {
-    case tune::Reason::kFastest: *out += ": the shortest predicted time\n"; break;
-    case tune::Reason::kShortRuns: *out += ": as direct, whose ranks would write to the same cache lines here\n"; break;
-    case tune::Reason::kSplitRows: *out += ": as direct, whose ranks would read parts of the same pages here\n"; break;
-    case tune::Reason::kNoScratch: *out += ": nothing fits into the scratch, and this will say so when called\n"; break;
+    case tune::Reason::kFastest:
+      *out += ": the shortest predicted time\n";
+      break;
+    case tune::Reason::kShortRuns:
+      *out += ": as direct, whose ranks would write to the same cache lines here\n";
+      break;
+    case tune::Reason::kSplitRows:
+      *out += ": as direct, whose ranks would read parts of the same pages here\n";
+      break;
+    case tune::Reason::kNoScratch:
+      *out += ": nothing fits into the scratch, and this will say so when called\n";
+      break;
   }
 }
 

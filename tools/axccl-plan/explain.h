@@ -8,8 +8,8 @@
 
 namespace axccl::tools {
 
-// What is printed. Measures this machine where that has not been done, as the first communicator would. An error names the
-// file or setting that cannot be used.
+// What is printed. Measures this machine where that has not been done, as the first communicator would. An error names
+// the file or setting that cannot be used.
 Result<std::string> Explain(const Options& options);
 
 }  // namespace axccl::tools

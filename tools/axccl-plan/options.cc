@@ -41,8 +41,10 @@ Status ParseInt(const std::string& option, const std::string& text, int least, i
 }
 
 Status ParseType(const std::string& text, DataType* type) {
-  static constexpr std::pair<const char*, DataType> kShort[] = {{"f16", DataType::kFloat16}, {"bf16", DataType::kBfloat16},
-                                                                {"f32", DataType::kFloat32}, {"f64", DataType::kFloat64}};
+  static constexpr std::pair<const char*, DataType> kShort[] = {{"f16", DataType::kFloat16},
+                                                                {"bf16", DataType::kBfloat16},
+                                                                {"f32", DataType::kFloat32},
+                                                                {"f64", DataType::kFloat64}};
   for (const auto& [name, named] : kShort) {
     if (text == name) return *type = named, Status();
   }
@@ -99,7 +101,7 @@ Status ParseMachines(const std::string& text, plan::Placement* placement, int* r
 
 struct FabricOption {
   const char* name;
-  double sim::Fabric::* figure;
+  double sim::Fabric::*figure;
   bool rate;
 };
 
@@ -147,8 +149,8 @@ bool SaysWhatToGenerate(const std::string& word) {
   return IsIn(word, {"--op", "--algo", "--ranks", "--root", "--lanes", "--machines"});
 }
 bool IsOfSimulate(const std::string& word) {
-  return IsIn(word, {"--bytes", "--tile"}) ||
-         std::any_of(std::begin(kFabricOptions), std::end(kFabricOptions), [&](const auto& f) { return word == f.name; });
+  return IsIn(word, {"--bytes", "--tile"}) || std::any_of(std::begin(kFabricOptions), std::end(kFabricOptions),
+                                                          [&](const auto& f) { return word == f.name; });
 }
 bool IsOfExplain(const std::string& word) {
   return IsIn(word, {"--bytes", "--dtype", "--machine", "--network", "--access", "--max-lanes", "--cores", "--blocks"});
@@ -252,7 +254,10 @@ Status CheckComplete(const Options& o, const Given& given) {
     const bool simulated = IsOfSimulate(word), explained = IsOfExplain(word);
     if (SaysWhatToGenerate(word) || (simulated && o.command == Command::kSimulate)) continue;
     if (explained && o.command == Command::kExplain) continue;
-    return BadUse(word + " is for " + (simulated && explained ? "simulate and explain" : simulated ? "simulate" : "explain"));
+    return BadUse(word + " is for " +
+                  (simulated && explained ? "simulate and explain"
+                   : simulated            ? "simulate"
+                                          : "explain"));
   }
   return o.command == Command::kExplain ? CheckExplain(o, given) : CheckPlan(o, given);
 }
@@ -325,17 +330,22 @@ const char* HelpText() {
          "                  rank has, or, of all_gather, reduce_scatter, all_to_all, gather and scatter, the parts\n"
          "                  of all ranks together (a part is a multiple of 16 bytes)\n"
          "  --dtype T       type of an element (default f32)\n"
-         "  --access A      how ranks reach each other's buffers: mapped (default: threads, ncclMemAlloc), call (plain\n"
+         "  --access A      how ranks reach each other's buffers: mapped (default: threads, ncclMemAlloc), call "
+         "(plain\n"
          "                  memory of other processes) or none (where that is forbidden; on several machines)\n"
-         "  --blocks B      how a view's blocks lie: plain (default), short-runs (side by side, sharing cache lines) or\n"
+         "  --blocks B      how a view's blocks lie: plain (default), short-runs (side by side, sharing cache lines) "
+         "or\n"
          "                  split-rows (side by side, in rows of a few KiB)\n"
          "  --max-lanes L   lanes there are (default 1, on several machines 4; see NCCL_MIN_CTAS)\n"
          "  --cores C       cores the ranks of a machine share (default: those of this one)\n"
-         "  --machine FILE  what a machine can do, as measured elsewhere (~/.cache/axccl/machine-*); default: what was\n"
+         "  --machine FILE  what a machine can do, as measured elsewhere (~/.cache/axccl/machine-*); default: what "
+         "was\n"
          "                  measured here, or is now\n"
-         "  --network FILE  what goes between machines (~/.cache/axccl/network-*); default: what was measured last by ranks\n"
+         "  --network FILE  what goes between machines (~/.cache/axccl/network-*); default: what was measured last by "
+         "ranks\n"
          "                  here, if anything was; fixed: the figures of AXCCL_NET_MEASURE=never\n"
-         "NCCL_ALGO, AXCCL_ORDER and AXCCL_SCRATCH_BYTES are heeded as by rank 0. Of each candidate explain prints the\n"
+         "NCCL_ALGO, AXCCL_ORDER and AXCCL_SCRATCH_BYTES are heeded as by rank 0. Of each candidate explain prints "
+         "the\n"
          "predicted time and where it goes: steps (operations and signals inside machines), copies (bytes inside\n"
          "machines), messages (signals between machines) and link (bytes between machines).\n"
          "\n"

@@ -36,8 +36,8 @@ struct Options {
   std::string machine_file;  // empty: that of this machine
   std::string network_file;  // empty: what was measured last; "fixed": nothing that was measured
   std::optional<tune::Access> access;
-  int max_lanes = 0;  // 0: what a communicator has
-  int cores = 0;      // 0: those of this machine
+  int max_lanes = 0;                            // 0: what a communicator has
+  int cores = 0;                                // 0: those of this machine
   bool short_runs = false, split_rows = false;  // as in tune::Query
 };
 

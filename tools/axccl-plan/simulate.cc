@@ -12,10 +12,10 @@ const char* PluralOf(double count) { return count == 1 ? "" : "s"; }
 
 std::string Describe(const sim::Request& q, const sim::Report& r) {
   const int machines = q.placement.machines();
-  return Format("%s by %s: %llu bytes, %d rank%s on %d machine%s, %d lane%s, %llu turn%s\n", plan::KindName(q.contract.kind),
-                q.algorithm.c_str(), static_cast<unsigned long long>(q.bytes), q.contract.ranks, PluralOf(q.contract.ranks),
-                machines, PluralOf(machines), q.lanes, PluralOf(q.lanes), static_cast<unsigned long long>(r.turns),
-                PluralOf(static_cast<double>(r.turns)));
+  return Format("%s by %s: %llu bytes, %d rank%s on %d machine%s, %d lane%s, %llu turn%s\n",
+                plan::KindName(q.contract.kind), q.algorithm.c_str(), static_cast<unsigned long long>(q.bytes),
+                q.contract.ranks, PluralOf(q.contract.ranks), machines, PluralOf(machines), q.lanes, PluralOf(q.lanes),
+                static_cast<unsigned long long>(r.turns), PluralOf(static_cast<double>(r.turns)));
 }
 
 std::string Describe(const sim::Report& r, int machines) {
@@ -26,8 +26,8 @@ std::string Describe(const sim::Report& r, int machines) {
   text += Format("busiest        %s, %.1f %% of the time\n", r.busiest.c_str(), 100 * r.busiest_share);
   if (machines > 1)
     text += Format("over NICs      %.0f bytes out of a machine, %.0f into one%s\n",
-                   *std::max_element(r.sent.begin(), r.sent.end()), *std::max_element(r.received.begin(), r.received.end()),
-                   r.sent.size() > 1 ? ", at most" : "");
+                   *std::max_element(r.sent.begin(), r.sent.end()),
+                   *std::max_element(r.received.begin(), r.received.end()), r.sent.size() > 1 ? ", at most" : "");
   return text;
 }
 

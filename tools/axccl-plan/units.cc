@@ -47,8 +47,10 @@ bool ParseBytes(const std::string& text, uint64_t* bytes) {
 
 bool ParseRate(const std::string& text, double* bytes_per_second) {
   double rate = 0;
-  const bool parsed = ParseScaled(text, {{"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8},
-                                         {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}}, &rate);
+  const bool parsed = ParseScaled(
+      text,
+      {{"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}},
+      &rate);
   if (!parsed || rate <= 0) return false;
   *bytes_per_second = rate;
   return true;

@@ -6,9 +6,11 @@
 
 namespace axccl::tools {
 
-// A whole number of bytes, with K, M, G or T for powers of 1024: "4096", "64K", "1G". False, and `bytes` untouched, otherwise.
+// A whole number of bytes, with K, M, G or T for powers of 1024: "4096", "64K", "1G". False, and `bytes` untouched,
+// otherwise.
 bool ParseBytes(const std::string& text, uint64_t* bytes);
-// More than 0, in Mbit/s, Gbit/s, Tbit/s, MB/s, GB/s or TB/s (powers of 1000): "400Gbit/s", "3.35TB/s". In bytes a second.
+// More than 0, in Mbit/s, Gbit/s, Tbit/s, MB/s, GB/s or TB/s (powers of 1000): "400Gbit/s", "3.35TB/s". In bytes a
+// second.
 bool ParseRate(const std::string& text, double* bytes_per_second);
 // At least 0, in ns, us, ms or s: "1.5us". In seconds.
 bool ParseTime(const std::string& text, double* seconds);

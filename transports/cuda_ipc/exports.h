@@ -60,8 +60,8 @@ class Exports {
   Place Find(CUdeviceptr pointer, uint64_t bytes, bool kept = false);
   // Whether a peer can use the allocation.
   bool Has(size_t rank, uint32_t number) const;
-  // The allocation that `pointer` is in will not be used soon: peers let go of it at their next look, and when it is used
-  // all the same, it is exported anew. Nothing that uses its number may be under way; one that is kept stays.
+  // The allocation that `pointer` is in will not be used soon: peers let go of it at their next look, and when it is
+  // used all the same, it is exported anew. Nothing that uses its number may be under way; one that is kept stays.
   void LetGo(CUdeviceptr pointer);
   // Likewise, of all ranks of the process, what begins at `base` and is freed next, kept or not.
   static void Freed(CUdeviceptr base);
@@ -88,7 +88,7 @@ class Exports {
   const std::vector<ExportTable*> tables_;
   std::mutex mutex_;
   KnownMap known_;
-  CUdeviceptr next_ = 0;                // to be looked at, whether it was freed
+  CUdeviceptr next_ = 0;  // to be looked at, whether it was freed
   uint64_t generations_ = 0;
   bool explained_ = false;
 };

@@ -69,8 +69,8 @@ class MappedProcess : public PeerProcess {
     while (mapped_ < offset + bytes) {
       const uint64_t next = std::min<uint64_t>(std::max(2 * mapped_, std::bit_ceil(offset + bytes)), heap_bytes_);
       AXCCL_ASSIGN_OR_RETURN(last_, windows_.Map(next));
-      AXCCL_INFO(kShm, "heap of process %u: mapped %llu MiB of it at %p", pid_, static_cast<unsigned long long>(next >> 20),
-                 static_cast<void*>(last_));
+      AXCCL_INFO(kShm, "heap of process %u: mapped %llu MiB of it at %p", pid_,
+                 static_cast<unsigned long long>(next >> 20), static_cast<void*>(last_));
       SetWindow(last_, mapped_ = next);
     }
     return last_ + offset;
@@ -78,7 +78,7 @@ class MappedProcess : public PeerProcess {
 
   std::mutex mutex_;
   Windows windows_;
-  uint64_t mapped_ = 0;         // of the last window; under mutex_
+  uint64_t mapped_ = 0;  // of the last window; under mutex_
   std::byte* last_ = nullptr;
 };
 
@@ -169,8 +169,9 @@ Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
   if (n < 0 && error != ECONNRESET) return SystemError(error, "attaching to process %u: recvmsg", patience.pid);
   if (n <= 0) return Gone(patience);
   if (n == sizeof *reply && reply->magic == Reply::kMagic && reply->heap_bytes == 0 && reply->trouble[0] != 0) {
-    return MakeStatus(Code::kRemoteError, "attaching to process %u: it lives, but could not hand out its heap: %s", patience.pid,
-                      Printable({reply->trouble.data(), strnlen(reply->trouble.data(), reply->trouble.size())}).c_str());
+    return MakeStatus(
+        Code::kRemoteError, "attaching to process %u: it lives, but could not hand out its heap: %s", patience.pid,
+        Printable({reply->trouble.data(), strnlen(reply->trouble.data(), reply->trouble.size())}).c_str());
   }
   if (n == sizeof *reply && reply->magic == Reply::kMagic && reply->heap_bytes == 0) {
     return MakeStatus(
@@ -213,30 +214,32 @@ Status CheckHeapFile(int fd, const Reply& reply, const ProcessAddress& address) 
 // Of a process whose heap is of its own memory.
 Status KeptToItself(const ProcessAddress& address) {
   if (address.memfd_error == EFBIG)
-    return MakeStatus(Code::kInvalidUsage,
-                      "attaching to process %u: only its own threads reach its memory, as it may have no file that is long "
-                      "enough to share; raise its limit on the size of files (ulimit -f), or lower AXCCL_HEAP_BYTES",
-                      address.pid);
-  return MakeStatus(Code::kInvalidUsage,
-                    "attaching to process %u: only its own threads reach its memory, as memfd_create failed there (%s) and so "
-                    "did a file in /dev/shm (%s); allow one of them, or put all ranks into one process",
-                    address.pid,
-                    std::generic_category().message(address.memfd_error).c_str(),
-                    std::generic_category().message(address.tmpfs_error).c_str());
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "attaching to process %u: only its own threads reach its memory, as it may have no file that is long "
+        "enough to share; raise its limit on the size of files (ulimit -f), or lower AXCCL_HEAP_BYTES",
+        address.pid);
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "attaching to process %u: only its own threads reach its memory, as memfd_create failed there (%s) and so "
+      "did a file in /dev/shm (%s); allow one of them, or put all ranks into one process",
+      address.pid, std::generic_category().message(address.memfd_error).c_str(),
+      std::generic_category().message(address.tmpfs_error).c_str());
 }
 
 Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, const transport::HostId& self,
                                                 const Patience& patience) {
   if (const char* const apart = WhyApart(address.host_id, self); apart != nullptr) {
-    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: it shares no memory with this one: %s", address.pid,
-                      apart);
+    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: it shares no memory with this one: %s",
+                      address.pid, apart);
   }
   if (address.heap_kind == transport::HeapKind::kPrivate) return KeptToItself(address);
   AXCCL_ASSIGN_OR_RETURN(const Fd socket, Connect(address, patience));
   Request request;
   request.token = address.token;
   // Who has hung up already may have said why.
-  if (send(socket.get(), &request, sizeof request, MSG_NOSIGNAL) != sizeof request && errno != EPIPE && errno != ECONNRESET)
+  if (send(socket.get(), &request, sizeof request, MSG_NOSIGNAL) != sizeof request && errno != EPIPE &&
+      errno != ECONNRESET)
     return SystemError(errno, "attaching to process %u: send", address.pid);
   const Wait wait = service::PollUntil(socket.get(), POLLIN, patience.deadline, patience.stop);
   if (wait != Wait::kReady) return WaitError(wait, patience, "waiting for its heap");

@@ -3,8 +3,8 @@
 // The service thread of each process (src/base/service.h; started at first use, asleep otherwise) hands the heap's
 // descriptor to whoever connects to its abstract Unix socket as the same user with the token of its ProcessAddress. It
 // also holds the liveness mutex of the ProcessPage. Sizes and seals are checked before mapping; descriptors are
-// close-on-exec and closed once mapped. /dev/shm is needed only where memfd_create is forbidden (heap_file.h). All functions
-// are thread-safe; in a child forked after their first use they fail with kInvalidUsage.
+// close-on-exec and closed once mapped. /dev/shm is needed only where memfd_create is forbidden (heap_file.h). All
+// functions are thread-safe; in a child forked after their first use they fail with kInvalidUsage.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,10 @@ using Clock = std::chrono::steady_clock;
 // This process's address; creates the heap and starts the service. Constant until fork.
 Result<transport::ProcessAddress> SelfAddress();
 
-// Maps the start of the peer's heap (see PeerProcess), or returns the mapping there already is. Own address: the own heap.
-// Waits until `deadline` at most, and gives up within 20 ms when *abort (may be null) becomes true or the peer is gone.
-// kRemoteError: the peer is dead. kInvalidUsage: its host id is another one (the text says in what), its heap cannot be
-// shared, or what answered is not it. kTimeout: it did not answer (stopped?).
+// Maps the start of the peer's heap (see PeerProcess), or returns the mapping there already is. Own address: the own
+// heap. Waits until `deadline` at most, and gives up within 20 ms when *abort (may be null) becomes true or the peer is
+// gone. kRemoteError: the peer is dead. kInvalidUsage: its host id is another one (the text says in what), its heap
+// cannot be shared, or what answered is not it. kTimeout: it did not answer (stopped?).
 Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address,
                                                        Clock::time_point deadline, const std::atomic<bool>* abort);
 

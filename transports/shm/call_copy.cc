@@ -24,9 +24,9 @@ Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
     const int error = n == 0 ? EIO : errno;
     if (error == EINTR) continue;
     if (error == ESRCH) return MakeStatus(Code::kRemoteError, "process_vm_readv: process %u is gone", pid);
-    return SystemError(error,
-                       "process_vm_readv: %zu bytes at 0x%llx of process %u, %zu done (is the buffer still allocated there?)",
-                       bytes, static_cast<unsigned long long>(remote), pid, done);
+    return SystemError(
+        error, "process_vm_readv: %zu bytes at 0x%llx of process %u, %zu done (is the buffer still allocated there?)",
+        bytes, static_cast<unsigned long long>(remote), pid, done);
   }
   return Status();
 }

@@ -19,8 +19,8 @@ class FreeList {
   // Everything in [begin, end) is free.
   FreeList(uint64_t begin, uint64_t end);
 
-  // The lowest `bytes` > 0 bytes at a multiple of `alignment` (a power of two), or an empty one. Where it throws for want of
-  // memory, nothing has been taken.
+  // The lowest `bytes` > 0 bytes at a multiple of `alignment` (a power of two), or an empty one. Where it throws for
+  // want of memory, nothing has been taken.
   Range Take(uint64_t bytes, uint64_t alignment);
   // Gives back a range that was taken; the caller vouches that it is not free.
   void Give(Range range) noexcept;

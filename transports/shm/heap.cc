@@ -183,8 +183,8 @@ Status Heap::Free(void* p) {
   return Status();
 }
 
-// Replaces the shared mapping by a private one of the same file, atomically, and then makes the kernel copy each page by
-// writing to it. Threads that write to a page at the same time wait for the copy, so none of their writes is lost.
+// Replaces the shared mapping by a private one of the same file, atomically, and then makes the kernel copy each page
+// by writing to it. Threads that write to a page at the same time wait for the copy, so none of their writes is lost.
 Status Heap::TakeBack(const void* p, size_t bytes) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("taking shared memory back"));
   const uint64_t distance = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
@@ -208,8 +208,8 @@ Status Heap::MapPrivately(uint64_t offset, uint64_t bytes) {
   any_taken_back_.store(true, std::memory_order_seq_cst);
   Mark(offset, bytes, false);
   std::byte* const at = base_ + offset;
-  if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd(), static_cast<off_t>(offset)) ==
-      MAP_FAILED)
+  if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd(),
+           static_cast<off_t>(offset)) == MAP_FAILED)
     return SystemError(errno, "taking %llu bytes of shared memory back", static_cast<unsigned long long>(bytes));
   for (uint64_t page = 0; page < bytes; page += kPageBytes)
     reinterpret_cast<std::atomic<uint8_t>*>(at + page)->fetch_or(0, std::memory_order_relaxed);
@@ -224,16 +224,16 @@ bool Heap::AnyTakenBack(const void* p, size_t bytes) const {
   return next != taken_back_.begin() && std::prev(next)->second > distance;
 }
 
-// Memory that goes back to the system comes again as zeros. Where both ways of giving it back are forbidden (a system call
-// filter; the second is not possible with locked memory) it stays ours, and its content must not.
+// Memory that goes back to the system comes again as zeros. Where both ways of giving it back are forbidden (a system
+// call filter; the second is not possible with locked memory) it stays ours, and its content must not.
 void Heap::Zero(uint64_t offset, uint64_t bytes) {
   const auto at = static_cast<off_t>(offset), length = static_cast<off_t>(bytes);
   if (fd() >= 0 && fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, length) == 0) return;
   if (madvise(base_ + offset, bytes, MADV_REMOVE) != 0) ZeroTouched(offset, bytes);
 }
 
-// What was never touched is not touched now. The file tells; without one that is not known (mincore has nothing to say of
-// what is swapped out).
+// What was never touched is not touched now. The file tells; without one that is not known (mincore has nothing to say
+// of what is swapped out).
 void Heap::ZeroTouched(uint64_t offset, uint64_t bytes) {
   const uint64_t end = offset + bytes;
   for (uint64_t at = offset; at < end;) {

@@ -1,9 +1,10 @@
 // The heap of this process: memory every local peer process can address (see transports/transport.h).
 //
-// Of fixed size, which is address space and no memory: AXCCL_HEAP_BYTES, else four times the physical memory rounded up to a
-// power of two, from 256 GiB to 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` and `ulimit -f` where those are less).
-// Pages cost memory only once touched; freed pages are returned to the system at once. The heap lives as long as the
-// process. What it is made of where that is restricted: heap_file.h, which see also for who can attach to it.
+// Of fixed size, which is address space and no memory: AXCCL_HEAP_BYTES, else four times the physical memory rounded up
+// to a power of two, from 256 GiB to 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` and `ulimit -f` where those
+// are less). Pages cost memory only once touched; freed pages are returned to the system at once. The heap lives as
+// long as the process. What it is made of where that is restricted: heap_file.h, which see also for who can attach to
+// it.
 //
 // Thread-safe. After fork the child must not use it: Get, Allocate and Free fail with kInvalidUsage there. The child
 // does keep the mapping, so memory it inherited stays readable and is shared with its parent.
@@ -30,13 +31,15 @@ class Heap {
   // Zeroed memory; alignment a power of two <= 2 MiB. Whole pages (4 KiB); allocations of 2 MiB and more are aligned to
   // 2 MiB. 0 bytes give a page. kSystemError when no free range is long enough, or the file has no room.
   Result<void*> Allocate(size_t bytes, size_t alignment);
-  // `p` from Allocate. kInvalidArgument when it is not, or was freed already. Needs no memory, so that it throws nothing.
+  // `p` from Allocate. kInvalidArgument when it is not, or was freed already. Needs no memory, so that it throws
+  // nothing.
   Status Free(void* p);
 
-  // Makes the pages that [p, p + bytes) touches private to this process and keeps their content. Writes of peers no longer
-  // change them, not even those of a peer in the middle of one, and Contains returns false for them. This is permanent: Free
-  // does not reuse the address space of an allocation that lost pages, because a late peer would write into the memory of its
-  // next owner. Does nothing for memory outside this heap. kSystemError: some pages are still shared.
+  // Makes the pages that [p, p + bytes) touches private to this process and keeps their content. Writes of peers no
+  // longer change them, not even those of a peer in the middle of one, and Contains returns false for them. This is
+  // permanent: Free does not reuse the address space of an allocation that lost pages, because a late peer would write
+  // into the memory of its next owner. Does nothing for memory outside this heap. kSystemError: some pages are still
+  // shared.
   Status TakeBack(const void* p, size_t bytes);
   // Whether TakeBack was called for any page that [p, p + bytes) touches.
   bool TakenBack(const void* p, size_t bytes) const {

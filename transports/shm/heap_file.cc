@@ -75,10 +75,11 @@ Result<HeapFile> HeapFile::Create(size_t least, size_t wanted) {
     file.tmpfs_error_ = MakeTmpfs(file.bytes_, &file.fd_);
     if (file.tmpfs_error_ == 0) return file;
   }
-  AXCCL_INFO(kAlloc,
-             "shared heap: only threads of this process reach it: memfd_create failed (errno %d), and so did a file in %s "
-             "(errno %d)",
-             file.memfd_error_, kFolder, file.tmpfs_error_);
+  AXCCL_INFO(
+      kAlloc,
+      "shared heap: only threads of this process reach it: memfd_create failed (errno %d), and so did a file in %s "
+      "(errno %d)",
+      file.memfd_error_, kFolder, file.tmpfs_error_);
   file.kind_ = HeapKind::kPrivate;
   file.fd_ = Fd();
   file.bytes_ = wanted;

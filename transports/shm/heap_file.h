@@ -1,9 +1,10 @@
 // The file of a heap: of what it is made where the first choice is not to be had.
 //
 // - A memfd of sealed size. Nothing needs to be mounted, and what is not touched takes no memory.
-// - Where memfd_create is forbidden (a system call filter): a file without a name in /dev/shm. Such a folder may be small
-//   (64 MiB in a container by default), and who touches a page that it has no room for is killed by SIGBUS; so memory is
-//   reserved as it is allocated (Commit), and takes room from then on.
+// - Where memfd_create is forbidden (a system call filter): a file without a name in /dev/shm. Such a folder may be
+// small
+//   (64 MiB in a container by default), and who touches a page that it has no room for is killed by SIGBUS; so memory
+//   is reserved as it is allocated (Commit), and takes room from then on.
 // - Else memory without a file, which only the threads of this process reach. Enough where all ranks live in it; other
 //   processes are told why they cannot attach (transport::ProcessAddress).
 //

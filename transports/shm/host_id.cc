@@ -18,7 +18,8 @@ namespace {
 std::array<uint8_t, 16> Hash(std::string_view text) {
   std::array<uint8_t, 16> hash;
   static_assert(sizeof hash >= crypto_generichash_BYTES_MIN);
-  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(), nullptr, 0);
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                     nullptr, 0);
   return hash;
 }
 

@@ -22,10 +22,11 @@ std::string LimitText(decltype(RLIMIT_AS) resource) {
 Status Refused(int error, size_t bytes) {
   // Of all that is refused a mapping, only memory that is to be locked is told to try again.
   if (error == EAGAIN)
-    return SystemError(error,
-                       "mapping a shared heap: %zu MiB may not be locked, limit (ulimit -l) %s, and this process has called "
-                       "mlockall(MCL_FUTURE); raise the limit, or lower AXCCL_HEAP_BYTES",
-                       bytes >> 20, LimitText(RLIMIT_MEMLOCK).c_str());
+    return SystemError(
+        error,
+        "mapping a shared heap: %zu MiB may not be locked, limit (ulimit -l) %s, and this process has called "
+        "mlockall(MCL_FUTURE); raise the limit, or lower AXCCL_HEAP_BYTES",
+        bytes >> 20, LimitText(RLIMIT_MEMLOCK).c_str());
   return SystemError(error,
                      "mapping a shared heap: %zu MiB of address space needed, limit (ulimit -v) %s; raise it, or lower "
                      "AXCCL_HEAP_BYTES",
@@ -86,9 +87,9 @@ Status Windows::Open(int fd) {
 
 Result<std::byte*> Windows::Map(size_t bytes) {
   if (count_ == kMost) return MakeStatus(Code::kInternalError, "mapping a shared heap: more than %d windows", kMost);
-  AXCCL_ASSIGN_OR_RETURN(std::byte* base, Reserve(bytes));
-  // An old size of 0 makes another mapping of the same file, as long as is asked for: see mremap(2). By the system call, as UCX
-  // (1.13) puts a function of its own in the place of the C library's, which knows no fifth argument.
+  AXCCL_ASSIGN_OR_RETURN(std::byte * base, Reserve(bytes));
+  // An old size of 0 makes another mapping of the same file, as long as is asked for: see mremap(2). By the system
+  // call, as UCX (1.13) puts a function of its own in the place of the C library's, which knows no fifth argument.
   if (syscall(SYS_mremap, seed_, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base) == -1) {
     const int error = errno;
     munmap(base, bytes);

@@ -2,9 +2,9 @@
 //
 // The boundary makes offsets of a heap equally aligned in every process, so that vectorised and huge-page paths agree.
 //
-// Pages take memory when they are touched and not before, whatever the process has asked for: mlockall(MCL_FUTURE) fills
-// and locks what is mapped with access, so that heaps are mapped without it and get it afterwards; and a core dump would
-// fill them, so that heaps are not in core dumps. Thread-safe.
+// Pages take memory when they are touched and not before, whatever the process has asked for: mlockall(MCL_FUTURE)
+// fills and locks what is mapped with access, so that heaps are mapped without it and get it afterwards; and a core
+// dump would fill them, so that heaps are not in core dumps. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,13 @@ namespace axccl::shm {
 using transport::kPageBytes;
 inline constexpr size_t kHugeBytes = size_t{2} << 20;
 
-// All of the own heap. fd -1: memory of this process alone. kSystemError (with the limit in force) when the address space is
-// refused. Unmap with UnmapHeap.
+// All of the own heap. fd -1: memory of this process alone. kSystemError (with the limit in force) when the address
+// space is refused. Unmap with UnmapHeap.
 Result<std::byte*> MapHeap(int fd, size_t bytes);
 void UnmapHeap(std::byte* base, size_t bytes);
 
-// The mappings that a process has of a peer's heap; see transport::PeerProcess. No descriptor is kept for those to come.
+// The mappings that a process has of a peer's heap; see transport::PeerProcess. No descriptor is kept for those to
+// come.
 class Windows {
  public:
   Windows() = default;

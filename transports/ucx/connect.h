@@ -27,8 +27,8 @@ struct RailOptions {
   sockaddr_storage local{};  // to listen at for lifelines; the port does not count
 };
 struct SelfOptions {
-  std::vector<RailOptions> rails;  // 1 to kMostRails, of different networks, the best first
-  std::string families;  // of addresses, as UCX names them ("inet", "inet6"), for TCP; empty: any
+  std::vector<RailOptions> rails;     // 1 to kMostRails, of different networks, the best first
+  std::string families;               // of addresses, as UCX names them ("inet", "inet6"), for TCP; empty: any
   std::array<uint8_t, 16> process{};  // ProcessAddress::process_id
 };
 
@@ -54,7 +54,7 @@ struct RemoteOptions {
   std::array<uint8_t, 16> process{};  // the peer's, ProcessAddress::process_id
   NetworkAddress address;             // its SelfAddress
   uint32_t pid = 0;
-  std::string host;  // its name
+  std::string host;            // its name
   std::byte* block = nullptr;  // own
   uint64_t block_bytes = 0;
   std::function<void()> arrived;  // called when a line has come, from within Progress and Send: must not block

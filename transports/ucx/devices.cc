@@ -78,8 +78,8 @@ std::vector<Port> ListPorts(const std::string& root) {
   return ports;
 }
 
-Result<std::vector<std::string>> SelectDevices(const std::vector<Port>& ports, const std::vector<std::string>& interfaces,
-                                               const DeviceWishes& wishes) {
+Result<std::vector<std::string>> SelectDevices(const std::vector<Port>& ports,
+                                               const std::vector<std::string>& interfaces, const DeviceWishes& wishes) {
   std::vector<std::string> names;
   if (wishes.net == "Socket") return interfaces;
   const NameFilter filter(wishes.ports);

@@ -1,9 +1,9 @@
 // A process that this one sends to: a UCX endpoint for each pair of rails.
 //
-// Over TCP no message is sent before the connection is there, both ways. UCX makes connections by messages of its own, which
-// it puts aside while TCP is at it; if the peer dies then, UCX 1.13 comes upon what it put aside and ends the process (an
-// assertion). A greeting is short, so that UCX sends it at once or not at all and puts nothing aside. When one has gone, and the
-// peer's has come, by every pair, the endpoint is open and messages go.
+// Over TCP no message is sent before the connection is there, both ways. UCX makes connections by messages of its own,
+// which it puts aside while TCP is at it; if the peer dies then, UCX 1.13 comes upon what it put aside and ends the
+// process (an assertion). A greeting is short, so that UCX sends it at once or not at all and puts nothing aside. When
+// one has gone, and the peer's has come, by every pair, the endpoint is open and messages go.
 //
 // Whoever calls holds the lock of worker.h.
 #pragma once
@@ -28,7 +28,7 @@ class Endpoint {
   struct Lane {
     Rail* rail = nullptr;
     ucp_ep_h ep = nullptr;
-    uint64_t unsent = 0;  // bytes that UCX has not done with yet
+    uint64_t unsent = 0;                    // bytes that UCX has not done with yet
     bool to_greet = false, greeted = true;  // the peer; by the peer
   };
 
@@ -43,8 +43,8 @@ class Endpoint {
 
   // Messages may be sent.
   bool open() const { return open_; }
-  // Greets the peer wherever that can be done now, in the name of `self`, and opens if all is said, or kPatience over. True: there
-  // is nothing more to do.
+  // Greets the peer wherever that can be done now, in the name of `self`, and opens if all is said, or kPatience over.
+  // True: there is nothing more to do.
   bool Greet(const Library& ucx, const ProcessId& self);
   // The peer's greeting has come.
   void Hear(const Rail* rail, bool asks);

@@ -16,14 +16,14 @@ namespace axccl::ucx {
 namespace {
 
 constexpr size_t kMostStrangers = 256;
-constexpr int kSynTries = 3;               // 15 s
+constexpr int kSynTries = 3;  // 15 s
 constexpr std::chrono::seconds kMeeting{20};
 constexpr std::chrono::milliseconds kAgain{50};
 
 void SetInt(int fd, int option, int value) { (void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)); }
 
-// A byte that is lost is sent again every 200 ms, not after ever longer times: within kPatience often enough that a network
-// that loses every tenth packet is no broken one.
+// A byte that is lost is sent again every 200 ms, not after ever longer times: within kPatience often enough that a
+// network that loses every tenth packet is no broken one.
 void Tune(int fd) {
   SetInt(fd, TCP_NODELAY, 1);
   SetInt(fd, TCP_THIN_LINEAR_TIMEOUTS, 1);
@@ -77,7 +77,9 @@ std::string Reason(int error, const std::string& rail) {
 class Lifelines::Stranger : public service::Guest {
  public:
   Stranger(Lifelines* lines, uint8_t rail, service::Fd fd)
-      : Guest(std::move(fd)), lines_(lines), rail_(rail),
+      : Guest(std::move(fd)),
+        lines_(lines),
+        rail_(rail),
         guest_(lines->self_, [lines](const ProcessId& process) { return lines->KeysOf(process); }) {}
 
   Verdict OnEvent() override {
@@ -95,7 +97,8 @@ class Lifelines::Stranger : public service::Guest {
         case LineGuest::Verdict::kUnknown:
           return Verdict::kWait;
         case LineGuest::Verdict::kAnswer:
-          if (send(fd(), &guest_.answer(), sizeof(LineAnswer), MSG_NOSIGNAL) != sizeof(LineAnswer)) return Verdict::kDrop;
+          if (send(fd(), &guest_.answer(), sizeof(LineAnswer), MSG_NOSIGNAL) != sizeof(LineAnswer))
+            return Verdict::kDrop;
           continue;
         case LineGuest::Verdict::kProved:
           return Verdict::kAdmit;
@@ -119,7 +122,8 @@ std::atomic<Lifelines*> made{nullptr};
 
 Lifelines* Lifelines::Made() { return made.load(std::memory_order_acquire); }
 
-Result<Lifelines*> Lifelines::Get(const ProcessId& self, const std::vector<sockaddr_storage>& local, const Calls& calls) {
+Result<Lifelines*> Lifelines::Get(const ProcessId& self, const std::vector<sockaddr_storage>& local,
+                                  const Calls& calls) {
   static Lifelines* const lines = new Lifelines;
   static const Status* const status = new Status(lines->Start(self, local, calls));
   if (!status->ok()) return *status;
@@ -140,7 +144,8 @@ Status Lifelines::Start(const ProcessId& self, const std::vector<sockaddr_storag
 Status Lifelines::Listen(uint8_t rail) {
   AXCCL_ASSIGN_OR_RETURN(service::Fd listener, ListenAt(&addresses_[rail]));
   acceptors_.push_back(std::make_unique<service::Acceptor>(
-      loop_, std::move(listener), [this, rail](service::Fd fd) { return std::make_unique<Stranger>(this, rail, std::move(fd)); },
+      loop_, std::move(listener),
+      [this, rail](service::Fd fd) { return std::make_unique<Stranger>(this, rail, std::move(fd)); },
       [] { return kMostStrangers; }));
   Status started;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] { started = acceptors_.back()->Start(); }));
@@ -167,9 +172,10 @@ Status Lifelines::Hold(const Key& key, const sockaddr_storage& address, const Li
         lines_.erase(key);
       }
     }
-    if (!held && key.process < self_) loop_->CallAt(service::Clock::now() + kMeeting, [this, key] {
-      if (lines_.find(key) == lines_.end()) End(key.process, "it has not called back");
-    });
+    if (!held && key.process < self_)
+      loop_->CallAt(service::Clock::now() + kMeeting, [this, key] {
+        if (lines_.find(key) == lines_.end()) End(key.process, "it has not called back");
+      });
     if (!std::exchange(beating_, true)) loop_->CallAt(service::Clock::now() + kBeat, [this] { Beat(); });
   }));
   return status;
@@ -248,7 +254,8 @@ bool Lifelines::Greet(Line* line, const ProcessId& peer) {
   AskWhileIdle(fd);
   call.hello = LineHello{.from = self_, .to = peer, .nonce = FreshNonce()};
   call.stage = Call::kGreeted;
-  return send(fd, &call.hello, sizeof(call.hello), MSG_NOSIGNAL) == sizeof(call.hello) && loop_->Modify(fd, EPOLLIN).ok();
+  return send(fd, &call.hello, sizeof(call.hello), MSG_NOSIGNAL) == sizeof(call.hello) &&
+         loop_->Modify(fd, EPOLLIN).ok();
 }
 
 void Lifelines::CallAgain(const Key& key) {
@@ -260,7 +267,8 @@ void Lifelines::CallAgain(const Key& key) {
     line.fd.Close();
     cut = line.cut;
   }
-  if (cut || service::Clock::now() >= line.call->limit) return End(key.process, "it does not take the call of this one");
+  if (cut || service::Clock::now() >= line.call->limit)
+    return End(key.process, "it does not take the call of this one");
   line.call->timer = loop_->CallAt(service::Clock::now() + kAgain, [this, key] {
     lines_[key].call->timer = 0;
     if (const Status status = Dial(key); !status.ok()) End(key.process, std::string(status.message()));

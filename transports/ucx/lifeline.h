@@ -1,20 +1,20 @@
 // Tells that a process on another machine, or the way to it, is gone.
 //
-// Two processes that have ranks for each other hold a TCP connection of their own, the lifeline, for each pair of their rails
-// that they use. It ends with the process at its other end. Once a second each side writes a byte, which the other side's
-// kernel acknowledges, whatever the process itself is doing: one that is stopped, or starved for seconds, is not taken for
-// dead; a machine that has not answered for kPatience is, and both sides find that out, as each waits for its own
-// acknowledgements. Whoever gives the other one up cuts the lines, so that it learns of it as soon as it can. One line that
-// fails is the failure of the peer: what was sent over its rail may be lost.
+// Two processes that have ranks for each other hold a TCP connection of their own, the lifeline, for each pair of their
+// rails that they use. It ends with the process at its other end. Once a second each side writes a byte, which the
+// other side's kernel acknowledges, whatever the process itself is doing: one that is stopped, or starved for seconds,
+// is not taken for dead; a machine that has not answered for kPatience is, and both sides find that out, as each waits
+// for its own acknowledgements. Whoever gives the other one up cuts the lines, so that it learns of it as soon as it
+// can. One line that fails is the failure of the peer: what was sent over its rail may be lost.
 //
 // UCX finds out only where it sends, and after its own time, which not every version lets a program set.
 //
-// Of two processes, one calls; both prove who they are (line_proof.h) before the line counts for anything. A line that lives is never
-// replaced: a second one between the same two is refused until the first has ended. Who is cut off before his line is taken, because
-// strangers press in or the other side does not know of him yet, calls again.
+// Of two processes, one calls; both prove who they are (line_proof.h) before the line counts for anything. A line that
+// lives is never replaced: a second one between the same two is refused until the first has ended. Who is cut off
+// before his line is taken, because strangers press in or the other side does not know of him yet, calls again.
 //
-// One for the process. Lives on the service thread; its functions may be called from any thread but with the worker's lock
-// only where said.
+// One for the process. Lives on the service thread; its functions may be called from any thread but with the worker's
+// lock only where said.
 #pragma once
 
 #include <array>
@@ -50,7 +50,7 @@ class Lifelines {
 
   struct Calls {
     std::function<void(const ProcessId&, const std::string& why)> lost;
-    std::function<bool()> in_use;  // whether there is any rank to ask for
+    std::function<bool()> in_use;                   // whether there is any rank to ask for
     std::function<std::string(uint8_t rail)> name;  // of this process's rail, for those who look for the cable
   };
 
@@ -62,8 +62,8 @@ class Lifelines {
   // Of each rail, and for all of them.
   const sockaddr_storage& address(size_t rail) const { return addresses_[rail]; }
   const LineKey& public_key() const { return identity_.public_key(); }
-  // Has that line from now on, to the peer's rail at `address`, who proves himself by `peer`. Of the two, one calls and the other
-  // one waits for it.
+  // Has that line from now on, to the peer's rail at `address`, who proves himself by `peer`. Of the two, one calls and
+  // the other one waits for it.
   Status Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer);
   // Ends the lines, where there are any, and nobody here is told. May be called with the worker's lock.
   void Cut(const ProcessId& process);
@@ -116,9 +116,9 @@ class Lifelines {
   std::map<ProcessId, Known> known_;  // on the service thread
   Calls calls_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
-  bool beating_ = false;        // on the service thread
+  bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;
-  std::map<Key, Line> lines_;   // changed on the service thread and under mutex_
+  std::map<Key, Line> lines_;  // changed on the service thread and under mutex_
 };
 
 }  // namespace axccl::ucx

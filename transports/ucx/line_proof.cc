@@ -7,7 +7,8 @@
 namespace axccl::ucx {
 namespace {
 
-static_assert(sizeof(LineKey) == crypto_kx_PUBLICKEYBYTES && crypto_kx_SECRETKEYBYTES == 32 && crypto_kx_SESSIONKEYBYTES == 32);
+static_assert(sizeof(LineKey) == crypto_kx_PUBLICKEYBYTES && crypto_kx_SECRETKEYBYTES == 32 &&
+              crypto_kx_SESSIONKEYBYTES == 32);
 
 const unsigned char* Bytes(const void* p) { return static_cast<const unsigned char*>(p); }
 

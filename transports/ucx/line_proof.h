@@ -5,10 +5,11 @@
 //   who calls  -> who is called   LineProof
 //   who is called -> who calls    one byte: the line is taken
 //
-// Each process has a pair of X25519 keys of its own; the public one goes with its address, by the authenticated exchange of
-// those who form a communicator, and what two make of their keys (crypto_kx: one key for each direction) nobody else has. A proof is
-// BLAKE2b, keyed with the prover's, over the hello and the other side's fresh nonce: worthless when said again, to another process,
-// or back to who said it. No connection and no state but a guest's; thread-safe.
+// Each process has a pair of X25519 keys of its own; the public one goes with its address, by the authenticated
+// exchange of those who form a communicator, and what two make of their keys (crypto_kx: one key for each direction)
+// nobody else has. A proof is BLAKE2b, keyed with the prover's, over the hello and the other side's fresh nonce:
+// worthless when said again, to another process, or back to who said it. No connection and no state but a guest's;
+// thread-safe.
 #pragma once
 
 #include <array>

@@ -5,8 +5,9 @@ namespace axccl::ucx {
 namespace {
 
 Status None() {
-  return MakeStatus(Code::kInvalidUsage, "ranks on several machines (or with different NCCL_HOSTID) meet over UCX, and this "
-                                         "library was built without it: build it where libucx-dev is installed");
+  return MakeStatus(Code::kInvalidUsage,
+                    "ranks on several machines (or with different NCCL_HOSTID) meet over UCX, and this "
+                    "library was built without it: build it where libucx-dev is installed");
 }
 
 }  // namespace

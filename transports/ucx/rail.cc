@@ -13,9 +13,11 @@ namespace {
 
 // What is on one machine goes over shared memory of the library's own (transports/shm).
 constexpr const char* kNotOfNetworks = "^sm,self";
-// TCP copies data anyway, and asking the receiver to fetch them costs it a round trip. An adapter would write them in place.
+// TCP copies data anyway, and asking the receiver to fetch them costs it a round trip. An adapter would write them in
+// place.
 constexpr const char* kNeverToBeFetched = "inf";
-// What UCX sends over TCP in one piece, without the header. The receiver puts pieces together in memory of its own first.
+// What UCX sends over TCP in one piece, without the header. The receiver puts pieces together in memory of its own
+// first.
 constexpr size_t kPieceOfTcp = 56u << 10;
 
 bool HasAdapters(const std::string& devices) { return devices.empty() || devices.find(':') != std::string::npos; }
@@ -45,13 +47,14 @@ Status Rail::Start(const std::string& families) {
     const ucs_status_t made = ucx_.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
     const bool blind = access("/sys/class/net", R_OK | X_OK) != 0;
     if (made != UCS_OK)
-      status = ucx_.Error(made, blind ? "starting, with no /sys/class/net to find networks in (is /sys mounted?)" : "starting");
+      status = ucx_.Error(
+          made, blind ? "starting, with no /sys/class/net to find networks in (is /sys mounted?)" : "starting");
   }
   ucx_.ucp_config_release(config);
   AXCCL_RETURN_IF_ERROR(status);
   AXCCL_RETURN_IF_ERROR(CreateWorker());
-  AXCCL_INFO(kNet, "UCX %s over %s: an address takes %zu bytes", ucx_.ucp_get_version_string(),
-             name().c_str(), address_.size());
+  AXCCL_INFO(kNet, "UCX %s over %s: an address takes %zu bytes", ucx_.ucp_get_version_string(), name().c_str(),
+             address_.size());
   return Status();
 }
 
@@ -63,7 +66,8 @@ Status Rail::Configure(const std::string& families, ucp_config_t* config) const 
     if (std::getenv(("UCX_" + prefix + name).c_str()) != nullptr) return Status();
     // Before 1.17, a setting of a transport goes by its last name when it is made by a program.
     const bool last_name = major == 1 && minor < 17;
-    const ucs_status_t status = ucx_.ucp_config_modify(config, ((last_name ? "" : prefix) + name).c_str(), value.c_str());
+    const ucs_status_t status =
+        ucx_.ucp_config_modify(config, ((last_name ? "" : prefix) + name).c_str(), value.c_str());
     return status == UCS_OK ? Status() : ucx_.Error(status, ("setting " + prefix + name + " to " + value).c_str());
   };
   AXCCL_RETURN_IF_ERROR(set("", "TLS", kNotOfNetworks));
@@ -91,8 +95,9 @@ Status Rail::CreateWorker() {
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   if (const ucs_status_t status = ucx_.ucp_worker_create(context_, &params, &worker_); status != UCS_OK)
-    return ucx_.Error(status, "creating a worker (no network device that works? NCCL_NET=Socket keeps to TCP; UCX_TLS and "
-                              "UCX_NET_DEVICES restrict what is used)");
+    return ucx_.Error(status,
+                      "creating a worker (no network device that works? NCCL_NET=Socket keeps to TCP; UCX_TLS and "
+                      "UCX_NET_DEVICES restrict what is used)");
   ucp_worker_attr_t attributes{};
   attributes.field_mask =
       UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
@@ -104,7 +109,8 @@ Status Rail::CreateWorker() {
   ucx_.ucp_worker_release_address(worker_, attributes.address);
   constexpr size_t kHeader = sizeof(WireHeader) + kMaxStretches * sizeof(WireStretch);
   if (attributes.max_am_header < kHeader)
-    return MakeStatus(Code::kSystemError, "UCX takes headers of %zu bytes, %zu are needed", attributes.max_am_header, kHeader);
+    return MakeStatus(Code::kSystemError, "UCX takes headers of %zu bytes, %zu are needed", attributes.max_am_header,
+                      kHeader);
   const ucs_status_t status = ucx_.ucp_worker_get_efd(worker_, &event_fd_);
   return status == UCS_OK ? Status() : ucx_.Error(status, "asking for the worker's descriptor");
 }

@@ -1,8 +1,8 @@
 // One way to other machines: a network device, or all of them together, with a context and a worker of UCX's.
 //
-// UCX (1.13) sends active messages over one TCP interface only, however many it is given; several rails, each of a network of
-// its own, carry data side by side. Adapters (InfiniBand, RoCE) it uses together itself, so they are one rail.
-// Whoever calls holds the lock of worker.h. Lives as long as the process.
+// UCX (1.13) sends active messages over one TCP interface only, however many it is given; several rails, each of a
+// network of its own, carry data side by side. Adapters (InfiniBand, RoCE) it uses together itself, so they are one
+// rail. Whoever calls holds the lock of worker.h. Lives as long as the process.
 #pragma once
 
 #include <cstddef>

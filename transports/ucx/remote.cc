@@ -15,8 +15,8 @@ namespace {
 
 using Stretch = transport::RemoteRank::Stretch;
 
-constexpr std::chrono::milliseconds kLook(5);       // while waiting for a flush
-constexpr uint32_t kOwnerDied = 0x40000000u;        // what the kernel sets in a robust futex
+constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
+constexpr uint32_t kOwnerDied = 0x40000000u;   // what the kernel sets in a robust futex
 
 // The first word last, as readers take it for the number of what follows.
 void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
@@ -70,10 +70,10 @@ namespace {
 
 // Pages that nothing comes for cost nothing.
 Result<std::byte*> MapMirror(uint64_t bytes, uint32_t peer) {
-  void* const memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    return SystemError(errno, "mapping %llu bytes for what comes from rank %u", static_cast<unsigned long long>(bytes), peer);
+    return SystemError(errno, "mapping %llu bytes for what comes from rank %u", static_cast<unsigned long long>(bytes),
+                       peer);
   return static_cast<std::byte*>(memory);
 }
 
@@ -315,7 +315,8 @@ void Remote::Store(const Message& message, const Memory& memory, const void* dat
 ucs_status_t Remote::Fetch(const Rail& rail, std::shared_ptr<Incoming> message, void* data, size_t bytes) {
   for (const WireStretch& stretch : message->message.stretches())
     message->places.push_back(
-        {(stretch.of_receiver != 0 ? message->memory->own : message->memory->mirror()) + stretch.offset, stretch.bytes});
+        {(stretch.of_receiver != 0 ? message->memory->own : message->memory->mirror()) + stretch.offset,
+         stretch.bytes});
   message->owner = shared_from_this();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -433,15 +434,20 @@ void Remote::Flush(std::chrono::milliseconds patience) {
   for (size_t lane = 0; lane < endpoint_->lanes.size(); ++lane) {
     auto flush = std::make_unique<Outgoing>();
     flush->lane = lane;
-    flush->flush = {options_.comm, options_.self,   options_.peer,
-                    WireControl::kFlush, ++flushes_, static_cast<uint32_t>(sent_++), 0};
+    flush->flush = {options_.comm,
+                    options_.self,
+                    options_.peer,
+                    WireControl::kFlush,
+                    ++flushes_,
+                    static_cast<uint32_t>(sent_++),
+                    0};
     Post(std::move(flush));
   }
   const uint32_t number = flushes_;
   while (flushed_ < number && !endpoint_->failed) {
     if (std::chrono::steady_clock::now() > limit) {
-      AXCCL_INFO(kNet, "rank %u on another machine (pid %u) does not answer; what it was sent last may be lost", options_.peer,
-                 options_.pid);
+      AXCCL_INFO(kNet, "rank %u on another machine (pid %u) does not answer; what it was sent last may be lost",
+                 options_.peer, options_.pid);
       return;
     }
     worker_->Drive();

@@ -1,11 +1,11 @@
 // A rank on another machine: its mirror, and what goes to and fro. See transport::RemoteRank.
 //
-// Messages of one sender take effect in the order they were sent: one that is yet to come, by another rail, or whose data is
-// still being fetched (UCX's rendezvous), holds back those behind it. Of these, large ones have their data stored meanwhile:
-// that is of slots and announcements, which their writer writes again only after the reader has told, by a message of its
-// own, that it has done with what was there; that was so when the message was sent, whatever else is on its way. Small ones
-// are kept: what a line tells of them to a reader (that an entry of a table is gone, say, and its place somebody else's) it
-// must tell before they are there.
+// Messages of one sender take effect in the order they were sent: one that is yet to come, by another rail, or whose
+// data is still being fetched (UCX's rendezvous), holds back those behind it. Of these, large ones have their data
+// stored meanwhile: that is of slots and announcements, which their writer writes again only after the reader has told,
+// by a message of its own, that it has done with what was there; that was so when the message was sent, whatever else
+// is on its way. Small ones are kept: what a line tells of them to a reader (that an entry of a table is gone, say, and
+// its place somebody else's) it must tell before they are there.
 #pragma once
 
 #include <atomic>
@@ -75,8 +75,8 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
   uint64_t sent_ = 0, taken_ = 0;  // messages so far; those that have come before their turn are not taken yet:
   std::map<uint64_t, std::shared_ptr<Incoming>> incoming_;  // by number, `taken_` and above
-  std::vector<std::unique_ptr<Outgoing>> delayed_;  // until the endpoint opens
-  std::unique_ptr<Outgoing> spare_;                 // of one that was sent at once, for the next
+  std::vector<std::unique_ptr<Outgoing>> delayed_;          // until the endpoint opens
+  std::unique_ptr<Outgoing> spare_;                         // of one that was sent at once, for the next
   std::atomic<int> in_flight_{0};
   std::string trouble_;
   bool detached_ = false, lost_ = false;

@@ -15,8 +15,8 @@ namespace axccl::ucx {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(20);
-constexpr int kDepth = 4;      // of descriptors for events that watch others
-constexpr int kProbes = 2;     // one may be under way to a peer that answers
+constexpr int kDepth = 4;                        // of descriptors for events that watch others
+constexpr int kProbes = 2;                       // one may be under way to a peer that answers
 constexpr int kEstablished = 1, kCloseWait = 8;  // states of TCP, as the kernel numbers them
 
 bool Ask(int fd, tcp_info* info) {

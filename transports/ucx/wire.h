@@ -1,8 +1,8 @@
-// What messages between ranks look like. Their header is this, and the stretches; their data, those of the stretches one
-// after the other. Bytes of the machine (little-endian only). A receiver checks all of it.
+// What messages between ranks look like. Their header is this, and the stretches; their data, those of the stretches
+// one after the other. Bytes of the machine (little-endian only). A receiver checks all of it.
 //
-// What one rank sends to another is numbered from 0, messages and flushes alike, since it may come by several rails, and takes
-// effect in that order. Numbers wrap.
+// What one rank sends to another is numbered from 0, messages and flushes alike, since it may come by several rails,
+// and takes effect in that order. Numbers wrap.
 #pragma once
 
 #include <array>
@@ -16,7 +16,8 @@ namespace axccl::ucx {
 
 inline constexpr unsigned kMessage = 1, kControl = 2, kGreeting = 3;  // ids of active messages
 inline constexpr uint32_t kMaxStretches = 32;
-// A message with as many bytes of data is large: it goes by any rail, and its data are stored when they come, not in its turn.
+// A message with as many bytes of data is large: it goes by any rail, and its data are stored when they come, not in
+// its turn.
 inline constexpr size_t kLargeBytes = transport::RemoteRank::kLargeBytes;
 // Messages that come before one that is missing; a peer that is so far ahead sends nonsense.
 inline constexpr uint32_t kMostAhead = 1u << 18;

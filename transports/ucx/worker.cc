@@ -186,14 +186,15 @@ Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const 
   Greet();
   // The own thread hears of the rails that were used when it was last told to listen.
   if (used_.size() > used_before) Listen();
-  if (endpoint->failed) return MakeStatus(Code::kSystemError, "UCX: another machine is not reached over %s", ways.c_str());
+  if (endpoint->failed)
+    return MakeStatus(Code::kSystemError, "UCX: another machine is not reached over %s", ways.c_str());
   return endpoint;
 }
 
 Status Worker::AddLane(Endpoint* endpoint, Rail* rail, const RailAddress& address) {
   ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(address.worker.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = OnError;
@@ -208,7 +209,8 @@ Status Worker::AddLane(Endpoint* endpoint, Rail* rail, const RailAddress& addres
 
 void Worker::Greet() {
   // Who has been greeted has connections, both ways.
-  if (std::erase_if(greeting_, [&](const auto& endpoint) { return endpoint->Greet(*ucx_, self_); }) != 0) CloseOnExec(epolls_);
+  if (std::erase_if(greeting_, [&](const auto& endpoint) { return endpoint->Greet(*ucx_, self_); }) != 0)
+    CloseOnExec(epolls_);
 }
 
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
@@ -217,7 +219,8 @@ void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   // UCX does not tell a process that has ended from a network that is broken; its lifelines may.
   std::string why = "its process has ended, or has given this one up";
   if (!Lifelines::Made()->HaveEnded(endpoint->process)) {
-    why = std::string("its process has ended, or the network to it is broken (UCX: ") + worker->ucx_->ucs_status_string(status);
+    why = std::string("its process has ended, or the network to it is broken (UCX: ") +
+          worker->ucx_->ucs_status_string(status);
     for (const Endpoint::Lane& lane : endpoint->lanes) {
       if (lane.ep == ep) why += " over " + lane.rail->name();
     }

@@ -1,12 +1,13 @@
-// What this process has of UCX: its rails, endpoints to other processes, what arrives for whom, and who sees to progress.
+// What this process has of UCX: its rails, endpoints to other processes, what arrives for whom, and who sees to
+// progress.
 //
-// One lock guards all of it and all calls into UCX, whichever the rail. Threads that wait for messages poll (Progress); while
-// none does, a thread of the library's sleeps on UCX's descriptors and does it, so that a message is taken in, and an answer
-// given, though the process is elsewhere. It lives as long as the process.
+// One lock guards all of it and all calls into UCX, whichever the rail. Threads that wait for messages poll (Progress);
+// while none does, a thread of the library's sleeps on UCX's descriptors and does it, so that a message is taken in,
+// and an answer given, though the process is elsewhere. It lives as long as the process.
 //
-// To have that thread told of the next message costs system calls, and waking it a core. So it is told where a waiting thread
-// goes to sleep, or leaves something unsent behind. A thread that is done leaves it be: while operations keep coming, it only
-// looks now and then (kDoze) whether they still do, and listens once they do not.
+// To have that thread told of the next message costs system calls, and waking it a core. So it is told where a waiting
+// thread goes to sleep, or leaves something unsent behind. A thread that is done leaves it be: while operations keep
+// coming, it only looks now and then (kDoze) whether they still do, and listens once they do not.
 #pragma once
 
 #include <array>
@@ -41,8 +42,8 @@ class Worker {
   // The first call counts.
   static Result<Worker*> Get(const SelfOptions& options);
 
-  // What others need to send to this process, by rail; `lifeline` is where it is to listen. Those that do not work are not
-  // among them.
+  // What others need to send to this process, by rail; `lifeline` is where it is to listen. Those that do not work are
+  // not among them.
   const std::vector<RailAddress>& addresses() const { return addresses_; }
 
   // Of a rail of these, for people.
@@ -97,7 +98,7 @@ class Worker {
   const Library* ucx_ = nullptr;
   std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<RailAddress> addresses_;
-  service::Fd epoll_;  // of the descriptors of all rails
+  service::Fd epoll_;        // of the descriptors of all rails
   std::vector<int> epolls_;  // UCX's own; see descriptors.h
 
   std::mutex mutex_;
@@ -110,12 +111,12 @@ class Worker {
   std::vector<Rail*> used_;       // the rails that endpoints go over
   std::vector<ucp_ep_h> failed_;  // to be closed
   std::atomic<int> unsent_{0};
-  bool ending_ = false;           // the process exits, and UCX is being taken down: it is called no more
-  // Threads that poll, and how many began to. They do not take the lock for that: whoever has just been woken would find it
-  // held by the one who woke it.
+  bool ending_ = false;  // the process exits, and UCX is being taken down: it is called no more
+  // Threads that poll, and how many began to. They do not take the lock for that: whoever has just been woken would
+  // find it held by the one who woke it.
   std::atomic<int> polling_{0};
   std::atomic<uint32_t> uses_{0};
-  bool listening_ = false;        // the own thread is told of the next event; else it dozes
+  bool listening_ = false;  // the own thread is told of the next event; else it dozes
 };
 
 }  // namespace axccl::ucx

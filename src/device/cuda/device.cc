@@ -131,8 +131,10 @@ Result<CUdeviceptr> Device::Allocate(size_t bytes) const {
     size_t free = 0, total = 0;
     driver.cuMemGetInfo(&free, &total);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return Check(result, "cuMemAlloc");
-    return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s): %zu bytes are needed and %zu of %zu are free; free some, "
-                      "or lower AXCCL_SCRATCH_BYTES", ordinal_, name_.c_str(), bytes, free, total);
+    return MakeStatus(Code::kUnhandledCudaError,
+                      "CUDA device %d (%s): %zu bytes are needed and %zu of %zu are free; free some, "
+                      "or lower AXCCL_SCRATCH_BYTES",
+                      ordinal_, name_.c_str(), bytes, free, total);
   }
   const Status cleared = Clear(memory, bytes);
   if (cleared.ok()) return memory;
@@ -195,7 +197,8 @@ Status Device::EnablePeer(const Device& peer) const {
   int can = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceCanAccessPeer(&can, device_, peer.device_));
   if (can == 0)
-    return MakeStatus(Code::kInvalidUsage, "CUDA device %d cannot access the memory of device %d", ordinal_, peer.ordinal_);
+    return MakeStatus(Code::kInvalidUsage, "CUDA device %d cannot access the memory of device %d", ordinal_,
+                      peer.ordinal_);
   const Scope scope(*this);
   const CUresult result = driver.cuCtxEnablePeerAccess(peer.context_, 0);
   return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? Status() : Check(result, "cuCtxEnablePeerAccess");

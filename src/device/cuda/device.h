@@ -1,6 +1,7 @@
 // One GPU: its primary context (which CUDA's runtime uses, too), memory, and modules.
 //
-// Devices live as long as the process. Thread-safe. Functions work whatever context the calling thread has, and leave it so.
+// Devices live as long as the process. Thread-safe. Functions work whatever context the calling thread has, and leave
+// it so.
 #pragma once
 
 #include <cuda.h>

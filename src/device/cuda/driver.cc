@@ -12,23 +12,27 @@ Status Load(Driver* driver) {
   constexpr const char* kLibrary = "libcuda.so.1";
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    return MakeStatus(Code::kInvalidUsage, "no CUDA driver: %s; install NVIDIA's driver, or set AXCCL_DEVICE=host", dlerror());
+    return MakeStatus(Code::kInvalidUsage, "no CUDA driver: %s; install NVIDIA's driver, or set AXCCL_DEVICE=host",
+                      dlerror());
   using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
   const auto find = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
   const auto get_version = reinterpret_cast<CUresult (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
   int version = 0;
   // Before anything else is looked for: what an old driver lacks says less than its age.
   if (get_version == nullptr || get_version(&version) != CUDA_SUCCESS || version < kOldestDriver || find == nullptr)
-    return MakeStatus(Code::kInvalidUsage, "the CUDA driver is of CUDA %d.%d, at least %d.%d is needed; update it, or set "
-                      "AXCCL_DEVICE=host", version / 1000, version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
+    return MakeStatus(Code::kInvalidUsage,
+                      "the CUDA driver is of CUDA %d.%d, at least %d.%d is needed; update it, or set "
+                      "AXCCL_DEVICE=host",
+                      version / 1000, version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
   void* function = nullptr;
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
 #define AXCCL_CUDA_TEXT_(name) #name
-#define AXCCL_CUDA_FIND(name)                                                                                   \
-  if (find(BaseName(AXCCL_CUDA_TEXT_(name)).c_str(), &function, kOldestDriver, CU_GET_PROC_ADDRESS_DEFAULT,     \
-           &found) != CUDA_SUCCESS || function == nullptr)                                                      \
-    return MakeStatus(Code::kInvalidUsage, "the CUDA driver lacks %s; update it, or set AXCCL_DEVICE=host",     \
-                      AXCCL_CUDA_TEXT_(name));                                                                  \
+#define AXCCL_CUDA_FIND(name)                                                                                          \
+  if (find(BaseName(AXCCL_CUDA_TEXT_(name)).c_str(), &function, kOldestDriver, CU_GET_PROC_ADDRESS_DEFAULT, &found) != \
+          CUDA_SUCCESS ||                                                                                              \
+      function == nullptr)                                                                                             \
+    return MakeStatus(Code::kInvalidUsage, "the CUDA driver lacks %s; update it, or set AXCCL_DEVICE=host",            \
+                      AXCCL_CUDA_TEXT_(name));                                                                         \
   driver->name = reinterpret_cast<decltype(driver->name)>(function);
   // The header's macros have put version suffixes to some of the names by now.
   auto BaseName = [](std::string name) {
@@ -41,8 +45,10 @@ Status Load(Driver* driver) {
   if (const CUresult result = driver->cuInit(0); result != CUDA_SUCCESS) {
     const char* text = nullptr;
     driver->cuGetErrorString(result, &text);
-    return MakeStatus(Code::kUnhandledCudaError, "the CUDA driver does not start: %s (cuInit: %d); set AXCCL_DEVICE=host to do "
-                      "without", text != nullptr ? text : "unknown error", static_cast<int>(result));
+    return MakeStatus(Code::kUnhandledCudaError,
+                      "the CUDA driver does not start: %s (cuInit: %d); set AXCCL_DEVICE=host to do "
+                      "without",
+                      text != nullptr ? text : "unknown error", static_cast<int>(result));
   }
   return Status();
 }
@@ -91,9 +97,10 @@ Status Check(CUresult result, const char* call) {
   const std::string function = expression.substr(begin, expression.find('(', begin) - begin);
   return MakeStatus(Code::kUnhandledCudaError, "%s failed: %s (%s)%s", function.c_str(),
                     text != nullptr ? text : "unknown error", name != nullptr ? name : std::to_string(result).c_str(),
-                    IsOfKernel(result) ? "; a kernel, of this library or the application, went wrong: look for memory that "
-                                         "was freed while it was in use"
-                                       : "");
+                    IsOfKernel(result)
+                        ? "; a kernel, of this library or the application, went wrong: look for memory that "
+                          "was freed while it was in use"
+                        : "");
 }
 
 }  // namespace axccl::device::cuda

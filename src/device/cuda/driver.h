@@ -1,5 +1,6 @@
-// The CUDA driver, loaded when it is first asked for: the same library runs where there is none, and beside any CUDA runtime
-// of the application. Documented functions only, each found by cuGetProcAddress in the version of the header compiled against.
+// The CUDA driver, loaded when it is first asked for: the same library runs where there is none, and beside any CUDA
+// runtime of the application. Documented functions only, each found by cuGetProcAddress in the version of the header
+// compiled against.
 #pragma once
 
 #include <cuda.h>
@@ -11,12 +12,13 @@
 namespace axccl::device::cuda {
 
 // Every function used. One that a driver may lack is left out here and asked for where it is used.
+// clang-format off
 #define AXCCL_CUDA_FUNCTIONS(X)                                                                                     \
   X(cuInit) X(cuGetErrorName) X(cuGetErrorString)                                                                   \
   X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute)                                     \
   X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) X(cuDeviceGetUuid)                                            \
   X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)           \
-  X(cuCtxEnablePeerAccess) X(cuCtxSynchronize)                                                                                          \
+  X(cuCtxEnablePeerAccess) X(cuCtxSynchronize)                                                                      \
   X(cuMemAlloc) X(cuMemFree) X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemHostAlloc)            \
   X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer)                                          \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemsetD8Async)                                     \
@@ -29,6 +31,7 @@ namespace axccl::device::cuda {
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
   X(cuModuleLoadData) X(cuModuleGetFunction)                                                                        \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel)
+// clang-format on
 
 struct Driver {
 #define AXCCL_CUDA_MEMBER(name) decltype(&::name) name = nullptr;

@@ -1,14 +1,14 @@
 // Which host devices the calling thread means.
 //
-// A thread that has called axcclHostSetDevice chose one, and its NULL stream is that device's. On a CPU few programs do: there a
-// communicator's rank gets a device that nothing else uses, claimed for the thread that makes it, and any thread of the
-// program may call it, a pool's say. For a thread that chose none, therefore, the NULL streams of the ranks it has called with NULL
-// are one: what it does with NULL (wait, query, record, host functions, copies) is about all of them, and its own work on them runs
-// in the order of its calls. Calls on ranks of ncclCommInitAll, whose devices are different on purpose, do not wait for each
-// other.
+// A thread that has called axcclHostSetDevice chose one, and its NULL stream is that device's. On a CPU few programs
+// do: there a communicator's rank gets a device that nothing else uses, claimed for the thread that makes it, and any
+// thread of the program may call it, a pool's say. For a thread that chose none, therefore, the NULL streams of the
+// ranks it has called with NULL are one: what it does with NULL (wait, query, record, host functions, copies) is about
+// all of them, and its own work on them runs in the order of its calls. Calls on ranks of ncclCommInitAll, whose
+// devices are different on purpose, do not wait for each other.
 //
-// A device is in use, and not claimed for another thread, while a communicator or a stream is on it, or the thread it was claimed
-// for lives.
+// A device is in use, and not claimed for another thread, while a communicator or a stream is on it, or the thread it
+// was claimed for lives.
 #pragma once
 
 #include <vector>
@@ -31,11 +31,13 @@ Result<int> ClaimDevice();
 bool ChoseDevice();
 void ChooseDevice(int ordinal);
 
-// The devices whose NULL streams the thread means by NULL, its current one first; all there are if it has none and used none.
+// The devices whose NULL streams the thread means by NULL, its current one first; all there are if it has none and used
+// none.
 std::vector<Device*> NullDevices();
 // The only one of them; null if there are several.
 Device* OnlyNullDevice();
-// Notes that the thread calls a rank on the NULL stream of `device`. Whether the call has to wait for others' NULL streams.
+// Notes that the thread calls a rank on the NULL stream of `device`. Whether the call has to wait for others' NULL
+// streams.
 inline bool OtherNullStreamsHold(Device* device) {
   return device != internal::t_only_null && internal::OtherNullStreamsHold(device);
 }

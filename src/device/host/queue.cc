@@ -9,8 +9,8 @@
 namespace axccl::device::host {
 namespace {
 
-// Work that others have left under way and that a newcomer gives a turn: few enough to cost nothing, and enough that a thread
-// which enqueues all the time moves on what it enqueued.
+// Work that others have left under way and that a newcomer gives a turn: few enough to cost nothing, and enough that a
+// thread which enqueues all the time moves on what it enqueued.
 constexpr size_t kTurns = 4;
 
 }  // namespace
@@ -89,8 +89,8 @@ bool Queue::TakeInbox() {
   return advanced;
 }
 
-// Starts what has come in, or parks it. A start counts as an advance even if it leads nowhere yet: nobody has armed this work, so
-// sleepers must look again.
+// Starts what has come in, or parks it. A start counts as an advance even if it leads nowhere yet: nobody has armed
+// this work, so sleepers must look again.
 bool Queue::Start(std::unique_ptr<Item> item) {
   if (item->run_elsewhere) {
     End(item.get());

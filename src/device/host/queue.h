@@ -1,9 +1,11 @@
 // Work and the queues it waits in, one for each host device. Who drives them, see scheduler.h.
 //
-// Work that has to wait for others is parked with a timeline it waits for, and comes back when that has got there, so a queue only
-// looks at what is under way, however much is outstanding: an operation costs the same behind one and behind 100,000.
+// Work that has to wait for others is parked with a timeline it waits for, and comes back when that has got there, so a
+// queue only looks at what is under way, however much is outstanding: an operation costs the same behind one and behind
+// 100,000.
 //
-// Thread-safe. Items start and complete under the queue's run lock; Work::Progress is never called by two threads at once.
+// Thread-safe. Items start and complete under the queue's run lock; Work::Progress is never called by two threads at
+// once.
 #pragma once
 
 #include <atomic>
@@ -42,8 +44,8 @@ class Queue;
 // Work on its timelines.
 struct Item : Waiter {
   std::shared_ptr<Work> work;
-  std::vector<Place> places;  // starts when each place's predecessors are done
-  std::vector<Mark> after;    // and each of these is reached
+  std::vector<Place> places;   // starts when each place's predecessors are done
+  std::vector<Mark> after;     // and each of these is reached
   bool run_elsewhere = false;  // by a worker, which has finished
   Queue* queue = nullptr;
   std::unique_ptr<Item> next;  // in its list of the queue: what is handed over must not need memory
@@ -60,12 +62,12 @@ class Queue {
   void Push(std::unique_ptr<Item> item);
   // Polls everything that is under way, if nobody else is doing so. True if something advanced.
   bool Drive() { return Serve(SIZE_MAX); }
-  // As Drive, arming what stays blocked with `doorbell`. False if that was not all: another thread is driving, or something
-  // advanced or was started meanwhile.
+  // As Drive, arming what stays blocked with `doorbell`. False if that was not all: another thread is driving, or
+  // something advanced or was started meanwhile.
   bool Arm(int doorbell);
   bool pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
-  // For the progress thread alone: notes where things stand, and tells whether work is pending of which nobody has been at
-  // the queue since they were noted.
+  // For the progress thread alone: notes where things stand, and tells whether work is pending of which nobody has been
+  // at the queue since they were noted.
   void Note() { noted_ = turns_.load(std::memory_order_relaxed); }
   bool Left() const {
     return pending() && !running_.load(std::memory_order_relaxed) && turns_.load(std::memory_order_relaxed) == noted_;
@@ -75,8 +77,8 @@ class Queue {
   // call Leave().
   bool TryEnterIdle();
   void Leave();
-  // Leave() for the holder that has just done a ticket on each of two timelines (Timeline::Done): lets go on what waits for
-  // them, and notifies sleepers, with one fence for all.
+  // Leave() for the holder that has just done a ticket on each of two timelines (Timeline::Done): lets go on what waits
+  // for them, and notifies sleepers, with one fence for all.
   void LeaveAndNotify(Timeline* a, Timeline* b);
   // Hands work that was started on the fast path to the queue. By the holder of the run lock.
   void AddStarted(std::unique_ptr<Item> item);
@@ -88,8 +90,8 @@ class Queue {
  private:
   friend class Scheduler;
   friend class StepsUnderWay;
-  // Whoever fails here counts on the holder to look at the inbox after it has left. Like that look, this one is sequentially
-  // consistent: of a pusher and a leaving holder at least one sees the other.
+  // Whoever fails here counts on the holder to look at the inbox after it has left. Like that look, this one is
+  // sequentially consistent: of a pusher and a leaving holder at least one sees the other.
   bool TryEnter() {
     if (running_.load(std::memory_order_seq_cst) || running_.exchange(true, std::memory_order_seq_cst)) return false;
     driver_.store(ThisThread(), std::memory_order_relaxed);
@@ -127,8 +129,8 @@ class Queue {
   std::mutex inbox_mutex_;
   std::unique_ptr<Item> inbox_;  // the last that came first
   // Guarded by the run lock.
-  std::unique_ptr<Item> started_;  // but for what workers run
-  size_t count_ = 0;               // of these
+  std::unique_ptr<Item> started_;            // but for what workers run
+  size_t count_ = 0;                         // of these
   std::unique_ptr<Item>* turn_ = &started_;  // holds the one whose turn it is; null: the first one's
   uint64_t looks_ = 0;
 };

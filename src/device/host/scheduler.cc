@@ -21,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// While operations keep coming the progress thread wakes by itself instead of being woken for each: often where it has found
-// work that nobody drives, seldom where users wait for what they start.
+// While operations keep coming the progress thread wakes by itself instead of being woken for each: often where it has
+// found work that nobody drives, seldom where users wait for what they start.
 constexpr std::chrono::microseconds kDoze{250}, kLongestDoze{2000};
 constexpr std::chrono::milliseconds kQuiet{10};
 // Work that nobody has driven for this long is left to it.
@@ -40,8 +40,8 @@ void WakeWord(std::atomic<uint32_t>* word) {
 }
 
 constexpr int kFewestLooks = 8;
-// A look for messages is a system call, which keeps the core from those who have something to do, and the kernel from the very
-// connection that is looked at.
+// A look for messages is a system call, which keeps the core from those who have something to do, and the kernel from
+// the very connection that is looked at.
 constexpr int kMessageLooks = 1;
 constexpr int kMostLooks = 1 << 10;
 std::atomic<int> g_looks{kMostLooks};
@@ -50,9 +50,9 @@ void SetLooks(int looks) {
   if (looks != g_looks.load(std::memory_order_relaxed)) g_looks.store(looks, std::memory_order_relaxed);
 }
 
-// Giving the core away hands it to whoever is ready to run. Among ranks that is what is wanted, but a stranger, a compiler
-// say, keeps it for a time slice of milliseconds. When that has happened threads look longer and then sleep for a while: one
-// that is woken goes before one that computes all the time.
+// Giving the core away hands it to whoever is ready to run. Among ranks that is what is wanted, but a stranger, a
+// compiler say, keeps it for a time slice of milliseconds. When that has happened threads look longer and then sleep
+// for a while: one that is woken goes before one that computes all the time.
 class Strangers {
  public:
   bool MayYield(Clock::time_point now) {
@@ -83,9 +83,9 @@ void NoteYield(Clock::time_point before) {
   if (!ExpectsMessages()) g_strangers.Yielded(before, Clock::now());
 }
 
-// Notices that this thread shares its core with the one it waits for, though there are cores enough: looking never pays,
-// and giving the core away always does. The kernel may leave two such threads together for a hundred milliseconds, as
-// both look busy and neither sleeps for long.
+// Notices that this thread shares its core with the one it waits for, though there are cores enough: looking never
+// pays, and giving the core away always does. The kernel may leave two such threads together for a hundred
+// milliseconds, as both look busy and neither sleeps for long.
 class SharedCore {
  public:
   void LookingPaid() {
@@ -205,7 +205,8 @@ void Scheduler::Quiesce() {
 
 bool Scheduler::InStep() const {
   bool here = false;
-  ForEachQueue([&](const Queue* queue) { here |= queue->driver_.load(std::memory_order_relaxed) == Queue::ThisThread(); });
+  ForEachQueue(
+      [&](const Queue* queue) { here |= queue->driver_.load(std::memory_order_relaxed) == Queue::ThisThread(); });
   return here;
 }
 
@@ -284,7 +285,8 @@ Scheduler::Helping::~Helping() {
 
 void Scheduler::LeftPending() {
   activity_.store(activity_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // Waiting users drive everything, so the progress thread stays out of their way; one that sleeps must learn of new work.
+  // Waiting users drive everything, so the progress thread stays out of their way; one that sleeps must learn of new
+  // work.
   if (helpers_.load(std::memory_order_seq_cst) != 0) Notify();
   const uint32_t state = progress_state_.load(std::memory_order_seq_cst);
   if (state == kAsleep) {

@@ -1,11 +1,11 @@
 // The host device's scheduler: runs enqueued work when the timelines allow it, on whichever thread is there to do it.
 //
-// Work is cooperative: Work::Progress does what can be done without waiting and returns. Each host device has a queue; whoever
-// calls (an enqueueing thread, a synchronising thread, the progress thread) takes the queue's run lock if it is free and
-// polls its items. So the common case, enqueue then synchronise, needs no hand-over between threads, and nothing depends on
-// the progress thread for speed. The progress thread is the driver of last resort: it looks now and then, and takes over when
-// work is pending, no user thread is waiting in the library, and nobody has driven that queue for a while. Callbacks may block,
-// so they run on worker threads, never on a user's.
+// Work is cooperative: Work::Progress does what can be done without waiting and returns. Each host device has a queue;
+// whoever calls (an enqueueing thread, a synchronising thread, the progress thread) takes the queue's run lock if it is
+// free and polls its items. So the common case, enqueue then synchronise, needs no hand-over between threads, and
+// nothing depends on the progress thread for speed. The progress thread is the driver of last resort: it looks now and
+// then, and takes over when work is pending, no user thread is waiting in the library, and nobody has driven that queue
+// for a while. Callbacks may block, so they run on worker threads, never on a user's.
 //
 // Thread-safe.
 #pragma once
@@ -21,8 +21,9 @@
 
 namespace axccl::device::host {
 
-// What other threads were in the middle of when this was made, in whichever queue: a group of calls on several devices is
-// driven in the queue of one of them. Ends in bounded time, as a step does, unless it calls a function of the application.
+// What other threads were in the middle of when this was made, in whichever queue: a group of calls on several devices
+// is driven in the queue of one of them. Ends in bounded time, as a step does, unless it calls a function of the
+// application.
 class StepsUnderWay {
  public:
   // Nothing.
@@ -56,8 +57,8 @@ class Scheduler {
 
   // Work was left pending by a thread that goes on with other things: makes sure somebody will drive it.
   void LeftPending();
-  // Something completed or changed: wakes sleepers of this process that may wait for it. A sleeper counts itself as parked,
-  // then looks again: the fence between the change and the look at the count excludes a lost wake-up.
+  // Something completed or changed: wakes sleepers of this process that may wait for it. A sleeper counts itself as
+  // parked, then looks again: the fence between the change and the look at the count excludes a lost wake-up.
   void Notify() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     NotifyFenced();
@@ -68,8 +69,8 @@ class Scheduler {
   void Quiesce();
   // Whether the calling thread is in one: in a function of the application that it calls.
   bool InStep() const;
-  // Makes sure that there is a progress thread. Before work is enqueued that nobody may wait for: where there can be none, that is
-  // an error of the call that enqueues.
+  // Makes sure that there is a progress thread. Before work is enqueued that nobody may wait for: where there can be
+  // none, that is an error of the call that enqueues.
   Status StartProgress() {
     return progress_state_.load(std::memory_order_relaxed) != kAbsent ? Status() : StartProgressThread();
   }
@@ -114,8 +115,9 @@ class Scheduler {
   std::atomic<uint32_t> activity_{0};  // bumped by LeftPending, read by the dozing progress thread
 };
 
-// Number of pause-separated looks SpinUntil makes: adapts to whether looking has paid lately. It does not when the rank waited
-// for shares this core, or comes late anyway; then the core is given up almost at once, as it is between looks for messages.
+// Number of pause-separated looks SpinUntil makes: adapts to whether looking has paid lately. It does not when the rank
+// waited for shares this core, or comes late anyway; then the core is given up almost at once, as it is between looks
+// for messages.
 int SpinLooks();
 void NoteSpin(bool paid);
 void SpinPause();

@@ -16,7 +16,8 @@ constexpr size_t kCopyStep = 1u << 20;
 
 class Callback : public Work {
  public:
-  Callback(void (*fn)(void*), void* argument, Workers::Lease lease) : fn_(fn), argument_(argument), lease_(std::move(lease)) {}
+  Callback(void (*fn)(void*), void* argument, Workers::Lease lease)
+      : fn_(fn), argument_(argument), lease_(std::move(lease)) {}
   Poll Progress() override {
     result_ = CallUser("axcclLaunchHostFunc: the host function", [this] { fn_(argument_); });
     return Poll::kDone;
@@ -105,7 +106,8 @@ DeviceHold Device::Hold() {
 
 void Device::LetGo(Device* device) {
   std::lock_guard lock(g_claims_mutex);
-  if (device->holds_.fetch_sub(1, std::memory_order_relaxed) == 1) device->claimed_.store(false, std::memory_order_relaxed);
+  if (device->holds_.fetch_sub(1, std::memory_order_relaxed) == 1)
+    device->claimed_.store(false, std::memory_order_relaxed);
 }
 
 Result<DeviceHold> Device::Claim() {
@@ -119,9 +121,12 @@ Result<DeviceHold> Device::Claim() {
     lock.unlock();  // LetGo takes it
     return DeviceHold(device, LetGo);
   }
-  return MakeStatus(Code::kInvalidUsage, "all %d host devices of the process are in use, and the calling thread has none: destroy "
-                    "communicators and streams, or end threads, that are no longer needed, or share a device on purpose with "
-                    "axcclHostSetDevice", kMaxDevices);
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "all %d host devices of the process are in use, and the calling thread has none: destroy "
+      "communicators and streams, or end threads, that are no longer needed, or share a device on purpose with "
+      "axcclHostSetDevice",
+      kMaxDevices);
 }
 
 bool Device::InUse() {

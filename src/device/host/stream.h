@@ -1,8 +1,9 @@
 // Host devices, their streams and events (the objects behind axccl.h's handles).
 //
-// A stream is a timeline; what it waits for is work on it like any other. The NULL stream of a device is a timeline of its own
-// with CUDA's legacy rule: what is enqueued on it waits for the blocking streams, and they wait for it. So who asks about a
-// stream (synchronises, queries, records an event) asks about what the legacy rule makes it wait for as well.
+// A stream is a timeline; what it waits for is work on it like any other. The NULL stream of a device is a timeline of
+// its own with CUDA's legacy rule: what is enqueued on it waits for the blocking streams, and they wait for it. So who
+// asks about a stream (synchronises, queries, records an event) asks about what the legacy rule makes it wait for as
+// well.
 //
 // Thread-safe, like CUDA's streams: calls from several threads on one stream are legal and ordered somehow.
 #pragma once
@@ -68,13 +69,15 @@ class Device {
   Stream* null_stream() { return &null_stream_; }
   const Stream* null_stream() const { return &null_stream_; }
 
-  // Held while tickets of the device's streams, or of communicators on it, are taken. Several devices: in order of address.
+  // Held while tickets of the device's streams, or of communicators on it, are taken. Several devices: in order of
+  // address.
   SpinLock& submission() { return submission_; }
   // Adds what new work on `stream` has to wait for besides the stream's own earlier work, by the legacy rule. Work asks
-  // this under the submission lock, and of all streams it joins before it takes its first ticket, or it would wait for itself.
+  // this under the submission lock, and of all streams it joins before it takes its first ticket, or it would wait for
+  // itself.
   void AddLegacyMarks(const Stream* stream, std::vector<Mark>* marks);
-  // The next ticket of a stream on which new work need not wait for anything; false (nothing taken) otherwise. Under the
-  // submission lock.
+  // The next ticket of a stream on which new work need not wait for anything; false (nothing taken) otherwise. Under
+  // the submission lock.
   bool EnqueueIdle(Stream* stream, uint64_t* ticket) {
     Timeline* timeline = stream->timeline().get();
     if (!timeline->Idle() || LegacyHolds(stream)) return false;

@@ -1,13 +1,13 @@
 // Timelines: in-order progress as a pair of counters.
 //
-// A stream is a timeline, the order of a communicator's launches is another. Enqueued work takes the next ticket of every
-// timeline it belongs to, starts when all its predecessors there are done, and completes its tickets when it is done
-// itself. An event is just (timeline, ticket): recording or waiting for it enqueues nothing.
+// A stream is a timeline, the order of a communicator's launches is another. Enqueued work takes the next ticket of
+// every timeline it belongs to, starts when all its predecessors there are done, and completes its tickets when it is
+// done itself. An event is just (timeline, ticket): recording or waiting for it enqueues nothing.
 //
-// Memory ordering: Complete() is a release store, Reached() an acquire load: what happened before a ticket was completed is
-// visible to whoever has seen it reached. Whoever completes tells sleepers afterwards (Scheduler::Notify has the fence).
-// Issue() is called under the submission lock of the device the timeline belongs to (stream.h), so that of any two items that
-// share two timelines one is first on both.
+// Memory ordering: Complete() is a release store, Reached() an acquire load: what happened before a ticket was
+// completed is visible to whoever has seen it reached. Whoever completes tells sleepers afterwards (Scheduler::Notify
+// has the fence). Issue() is called under the submission lock of the device the timeline belongs to (stream.h), so that
+// of any two items that share two timelines one is first on both.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@
 
 namespace axccl::device::host {
 
-// Something that goes on once a timeline has got somewhere. It is linked by itself: to park it, or to let it go on, must not
-// need memory, as nobody could do without.
+// Something that goes on once a timeline has got somewhere. It is linked by itself: to park it, or to let it go on,
+// must not need memory, as nobody could do without.
 class Waiter {
  public:
   virtual ~Waiter() = default;
@@ -64,14 +64,14 @@ class Timeline {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     LetGoOn();
   }
-  // The two halves of Complete, for callers who have a sequentially consistent fence between them anyway: without it a waiter
-  // could be parked and forgotten.
+  // The two halves of Complete, for callers who have a sequentially consistent fence between them anyway: without it a
+  // waiter could be parked and forgotten.
   void Done(uint64_t ticket) { completed_.store(ticket + 1, std::memory_order_release); }
   void LetGoOn() {
     if (has_waiters_.load(std::memory_order_relaxed)) LetWaitersGoOn();
   }
-  // Keeps *waiter until Reached(ticket), then calls its GoOn on the thread that completes. False, and nothing taken, if that is
-  // so already.
+  // Keeps *waiter until Reached(ticket), then calls its GoOn on the thread that completes. False, and nothing taken, if
+  // that is so already.
   bool Park(uint64_t ticket, std::unique_ptr<Waiter>* waiter);
   // The ticket that the next Issue() will return: Reached(issued()) means idle.
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }

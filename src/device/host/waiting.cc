@@ -19,14 +19,16 @@ namespace {
 
 // Shared futexes (no PRIVATE flag): doorbells are rung across processes.
 void FutexWait(const std::atomic<uint32_t>* word, uint32_t seen, std::chrono::nanoseconds timeout) {
-  const timespec limit{static_cast<time_t>(timeout.count() / 1000000000), static_cast<long>(timeout.count() % 1000000000)};
+  const timespec limit{static_cast<time_t>(timeout.count() / 1000000000),
+                       static_cast<long>(timeout.count() % 1000000000)};
   syscall(SYS_futex, word, FUTEX_WAIT, seen, &limit, nullptr, 0);
 }
 
 void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-// What the threads that have waited may use, taken together: one that is bound does not speak for the others. Nothing is thrown,
-// as nobody in the middle of a wait could go on: a thread that has no memory to count them counts them at its next wait.
+// What the threads that have waited may use, taken together: one that is bound does not speak for the others. Nothing
+// is thrown, as nobody in the middle of a wait could go on: a thread that has no memory to count them counts them at
+// its next wait.
 int AllowedCores() {
   static std::atomic<int> cores{1};
   static thread_local bool counted = false;
@@ -44,7 +46,7 @@ int AllowedCores() {
   return cores.load(std::memory_order_relaxed);
 }
 
-std::atomic<int> g_crowd{1};         // ranks of the largest
+std::atomic<int> g_crowd{1};          // ranks of the largest
 std::atomic<int> g_with_messages{0};  // crowds
 
 class Crowds {

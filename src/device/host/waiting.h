@@ -1,11 +1,12 @@
 // The one way a thread of AxCCL waits: spin briefly, yield, then sleep on a doorbell.
 //
-// A thread that is about to sleep claims a doorbell of its process page, tells those who may have news (Arm: peers' signals;
-// parked count: completions inside the process), looks once more, and sleeps until rung, at most kCheckInterval. Peers find the
-// doorbell through the waiter word next to the counters they signal; ringing it is a futex wake across processes.
+// A thread that is about to sleep claims a doorbell of its process page, tells those who may have news (Arm: peers'
+// signals; parked count: completions inside the process), looks once more, and sleeps until rung, at most
+// kCheckInterval. Peers find the doorbell through the waiter word next to the counters they signal; ringing it is a
+// futex wake across processes.
 //
-// Lost wake-ups are excluded by the usual pairing: the sleeper stores "I am here" and then looks, the signaller stores the
-// news and then looks for sleepers, all sequentially consistent.
+// Lost wake-ups are excluded by the usual pairing: the sleeper stores "I am here" and then looks, the signaller stores
+// the news and then looks for sleepers, all sequentially consistent.
 #pragma once
 
 #include <atomic>
@@ -70,9 +71,9 @@ struct Patience {
   int spins = 1000;
   std::chrono::microseconds yielding{300};  // time of looks with a yield between, before sleeping
 };
-// What a communicator of this process says of its ranks, as long as it lives. `local_ranks`, of the communicator with the most,
-// lower the process's patience when they outnumber the cores it may use. `remote`: this process has peers on other machines; its
-// looks ask the kernel for messages, and take as long as giving the core away.
+// What a communicator of this process says of its ranks, as long as it lives. `local_ranks`, of the communicator with
+// the most, lower the process's patience when they outnumber the cores it may use. `remote`: this process has peers on
+// other machines; its looks ask the kernel for messages, and take as long as giving the core away.
 class Crowd {
  public:
   Crowd(int local_ranks, bool remote);

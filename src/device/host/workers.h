@@ -1,9 +1,9 @@
 // The threads that run what may block: as many as host functions run at once, as far as threads can be had.
 //
-// Work that needs a worker takes a lease before it is enqueued, and with it a place to be enqueued at: Run fails for want of
-// nothing. While there are leases there is a worker, so what is enqueued will run, in turn with others where the system grants
-// no more threads (as CUDA allows: host functions "may be serialized").
-// Workers without work end after a while, but for that one. Thread-safe.
+// Work that needs a worker takes a lease before it is enqueued, and with it a place to be enqueued at: Run fails for
+// want of nothing. While there are leases there is a worker, so what is enqueued will run, in turn with others where
+// the system grants no more threads (as CUDA allows: host functions "may be serialized"). Workers without work end
+// after a while, but for that one. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // Copies in bulk for fibers: the unit of a block that makes them, in small pieces and random order, at random times.
 //
-// Used by one thread of the block. It reaches memory itself, not through what the block's stores wait in, so a copy that
-// begins without what orders it finds old bytes; one that begins without a fence since the last barrier is spoilt.
+// Used by one thread of the block. It reaches memory itself, not through what the block's stores wait in, so a copy
+// that begins without what orders it finds old bytes; one that begins without a fence since the last barrier is spoilt.
 #pragma once
 
 #include <cstddef>

@@ -98,7 +98,7 @@ struct Block {
   std::vector<Fiber*> ready;
   std::vector<Pending> pending;
   std::deque<std::array<uint8_t, kRowBytes>> rows;  // that were stored
-  std::vector<PartialRow> partial_rows;  // by thread / kRowThreads
+  std::vector<PartialRow> partial_rows;             // by thread / kRowThreads
   std::unique_ptr<uint64_t[]> shared = std::make_unique<uint64_t[]>(kSharedBytes / 8);
   size_t shared_bytes = 0;
   uint32_t arrived = 0, count = 0, result = 0, left = 0;

@@ -6,11 +6,11 @@
 // interrupted at every primitive.
 //
 // Memory is weak: stores of data, and relaxed ones, wait in a buffer of their block and reach memory in any order, at
-// random times while the block runs. Rows of bytes that neighbouring threads store together reach it as a whole. Threads
-// see their own, and after a barrier those from before it of their whole block. A release store or an atomic operation
-// first brings out what its thread sees, and the end of a block all. Copies in bulk go on by themselves while the block
-// runs (bulk.h). Under ThreadSanitizer memory is not weak: there flags are atomics, data is accessed plainly, and a race
-// is what it reports; copies in bulk are made by the thread that waits for them.
+// random times while the block runs. Rows of bytes that neighbouring threads store together reach it as a whole.
+// Threads see their own, and after a barrier those from before it of their whole block. A release store or an atomic
+// operation first brings out what its thread sees, and the end of a block all. Copies in bulk go on by themselves while
+// the block runs (bulk.h). Under ThreadSanitizer memory is not weak: there flags are atomics, data is accessed plainly,
+// and a race is what it reports; copies in bulk are made by the thread that waits for them.
 #pragma once
 
 #include <cstddef>
@@ -64,9 +64,9 @@ uint64_t Load(const void* p, size_t bytes);
 void Store(void* p, uint64_t value, size_t bytes);
 void BringOut();  // as a release does
 
-// A row of kRowBytes aligned bytes is stored by kRowThreads neighbouring threads in one instruction, each its part. Takes
-// the part at `p`; the last thread gets the row, which lasts until the next barrier, the others null. A row that has not
-// got all its parts by then, or from threads that are no neighbours, ends the program.
+// A row of kRowBytes aligned bytes is stored by kRowThreads neighbouring threads in one instruction, each its part.
+// Takes the part at `p`; the last thread gets the row, which lasts until the next barrier, the others null. A row that
+// has not got all its parts by then, or from threads that are no neighbours, ends the program.
 inline constexpr size_t kRowBytes = 128, kPartBytes = 16, kRowThreads = kRowBytes / kPartBytes;
 const uint8_t* Gather(void* p, const void* part);
 void StoreRow(void* p, const uint8_t* row);

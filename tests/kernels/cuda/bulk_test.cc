@@ -1,5 +1,5 @@
-// Copies in bulk on fibers (the twin has small stages: 64 bytes, from 128 on): which moves are made so, and that they give
-// the bytes of the others.
+// Copies in bulk on fibers (the twin has small stages: 64 bytes, from 128 on): which moves are made so, and that they
+// give the bytes of the others.
 
 #include <gtest/gtest.h>
 
@@ -125,8 +125,8 @@ TEST(CudaBulk, LeavesOtherCopiesAlone) {
 
 struct Rows {
   int64_t sizes[3];
-  uint64_t begin, count;    // bytes
-  int64_t strides[3][3];    // of operands, in bytes; the source is the last
+  uint64_t begin, count;  // bytes
+  int64_t strides[3][3];  // of operands, in bytes; the source is the last
   size_t base[3];
   int num_dst;
 
@@ -180,10 +180,11 @@ uint64_t CheckRows(const Rows& rows, fibers::Bulk bulk) {
       operands[device][i] = {memory[device][i].data()->bytes + rows.base[i], rows.strides[i]};
   }
   CopyBox(rows.Range(), operands[0], rows.num_dst, operands[0][2], 1, false);
-  const BoxReduceRequest request{rows.Range(),     operands[1], rows.num_dst, &operands[1][2], 1,
+  const BoxReduceRequest request{rows.Range(),    operands[1],  rows.num_dst, &operands[1][2], 1,
                                  DataType::kInt8, Combine::kSum};
   const uint64_t in_bulk = InBulk([&] {
-    ASSERT_TRUE(cuda::MoveBoxOnFibers(request, 1 + static_cast<uint32_t>(Below(6)), Random()(), nullptr, nullptr, bulk));
+    ASSERT_TRUE(
+        cuda::MoveBoxOnFibers(request, 1 + static_cast<uint32_t>(Below(6)), Random()(), nullptr, nullptr, bulk));
   });
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(std::memcmp(memory[0][i].data(), memory[1][i].data(), memory[0][i].size() * sizeof(Words)), 0)

@@ -129,7 +129,8 @@ class CudaRowsTest : public testing::TestWithParam<Pair> {
     ASSERT_TRUE(cuda::ReduceRowsOnFibers(request, rows, kFlag, threads, random()));
     for (size_t i = 0; i < num; ++i) {
       SCOPED_TRACE(testing::Message() << "operand " << i << " of " << num_dst << " + " << num_src << ", " << count
-                                      << " elements, rows " << rows << ", aligned " << aligned << ", " << threads << " threads");
+                                      << " elements, rows " << rows << ", aligned " << aligned << ", " << threads
+                                      << " threads");
       const bool rowed = (rows >> i & 1) != 0;
       const uint8_t* const want = i < num_dst ? wanted.data() : data[i - num_dst].data();
       ASSERT_TRUE(rowed ? slots[i].Has(want, bytes) : std::memcmp(place[i], want, bytes) == 0);
@@ -148,8 +149,7 @@ class CudaRowsTest : public testing::TestWithParam<Pair> {
 
 TEST_P(CudaRowsTest, GiveTheBitsOfTheHost) {
   for (const size_t count : kCounts) {
-    for (const size_t num_src : {1, 3})
-      ASSERT_NO_FATAL_FAILURE(CheckOne(count, num_src, 1 + Random()() % 3));
+    for (const size_t num_src : {1, 3}) ASSERT_NO_FATAL_FAILURE(CheckOne(count, num_src, 1 + Random()() % 3));
   }
 }
 

@@ -13,7 +13,8 @@ constexpr uint64_t kMostSwitches = 3'000'000;
 
 World::Shape RandomShape(int ranks, int lanes, bool together, harness::Random* random, bool rows = false) {
   World::Shape shape;
-  shape.threads = rows ? 8 * (1 + static_cast<uint32_t>(random->Below(2))) : 1 + static_cast<uint32_t>(random->Below(6));
+  shape.threads =
+      rows ? 8 * (1 + static_cast<uint32_t>(random->Below(2))) : 1 + static_cast<uint32_t>(random->Below(6));
   shape.together = together;
   const auto strands = static_cast<uint64_t>(lanes * (together ? ranks : 1));
   shape.blocks = 1 + static_cast<uint32_t>(random->Below(strands + 1));
@@ -123,9 +124,11 @@ std::string RunRowedCalls(Kernel kernel, uint64_t seed) {
     call.rows = !random.OneIn(8);
     // From nothing to what a slot holds and more, mostly a few rows and often just as much as they hold.
     constexpr uint64_t kRowData = 16 * kRowPieces;
-    const uint64_t element = ElementSize(call.type), rows = random.OneIn(16) ? PackedRows(kRowedBytes) : random.Below(7);
+    const uint64_t element = ElementSize(call.type),
+                   rows = random.OneIn(16) ? PackedRows(kRowedBytes) : random.Below(7);
     const uint64_t end = rows == PackedRows(kRowedBytes) ? kRowedBytes : rows * kRowData;
-    call.count = random.OneIn(2) ? std::max<uint64_t>(end / element + random.Below(5), 2) - 2 : random.Below(end + 1) / element;
+    call.count =
+        random.OneIn(2) ? std::max<uint64_t>(end / element + random.Below(5), 2) - 2 : random.Below(end + 1) / element;
     Legalize(&call);
     calls.push_back(call);
   }
@@ -136,9 +139,9 @@ std::string RunRowedCalls(Kernel kernel, uint64_t seed) {
 
 namespace {
 
-// A root that waits for hardly anybody gets two calls ahead, where it announces the next in the place of the first: so the
-// second has a barrier before it (turns tell), though it is of the plan that has just run. Schedules that starve a rank for
-// so long are rare.
+// A root that waits for hardly anybody gets two calls ahead, where it announces the next in the place of the first: so
+// the second has a barrier before it (turns tell), though it is of the plan that has just run. Schedules that starve a
+// rank for so long are rare.
 std::string RunOffersOfRoot(Kernel kernel, uint64_t seed) {
   CallSpec out_of_reach;
   out_of_reach.kind = plan::Kind::kBroadcast;
@@ -232,7 +235,8 @@ std::string RunAborted(Kernel kernel, uint64_t seed) {
     // One that takes no part in the barrier may still be at what was called before.
     const bool unhurt = report == static_cast<uint32_t>(Report::kNone);
     if (rank == absent ? !unhurt && !(aborted && before > 0) : !aborted)
-      return "rank " + std::to_string(rank) + " reports " + std::to_string(report) + " wrongly; seed " + std::to_string(seed);
+      return "rank " + std::to_string(rank) + " reports " + std::to_string(report) + " wrongly; seed " +
+             std::to_string(seed);
   }
   return "";
 }

@@ -101,13 +101,14 @@ uint32_t SignatureOf(const CallSpec& call, const plan::Plan& plan) {
 
 std::string CallSpec::Text() const {
   char text[200];
-  std::snprintf(text, sizeof(text),
-                "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, packs %d%d, %zu views, "
-                "else by %.*s, %d lanes, unmapped %x",
-                plan::KindName(kind), static_cast<int>(algorithm.size()), algorithm.data(), lanes, root,
-                static_cast<unsigned long long>(count), static_cast<unsigned long long>(tile), DataTypeName(type),
-                CombineName(combine), static_cast<int>(scaling), in_place, packs, rows, views.size(),
-                static_cast<int>(staged.size()), staged.data(), staged_lanes, unmapped);
+  std::snprintf(
+      text, sizeof(text),
+      "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, packs %d%d, %zu views, "
+      "else by %.*s, %d lanes, unmapped %x",
+      plan::KindName(kind), static_cast<int>(algorithm.size()), algorithm.data(), lanes, root,
+      static_cast<unsigned long long>(count), static_cast<unsigned long long>(tile), DataTypeName(type),
+      CombineName(combine), static_cast<int>(scaling), in_place, packs, rows, views.size(),
+      static_cast<int>(staged.size()), staged.data(), staged_lanes, unmapped);
   return text;
 }
 

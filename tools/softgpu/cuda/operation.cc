@@ -113,8 +113,8 @@ void CopyCorrupted(const Context& context, CopyShape shape) {
 
 std::unique_ptr<Work> CopyOperation::Begin() const {
   if (Knobs().corrupt_peer) {
-    return std::make_unique<FunctionWork>(
-        context_, [shape = shape_, context = context_] { CopyCorrupted(*context, shape); });
+    return std::make_unique<FunctionWork>(context_,
+                                          [shape = shape_, context = context_] { CopyCorrupted(*context, shape); });
   }
   return std::make_unique<FunctionWork>(context_, [shape = shape_] { Copy(shape); });
 }

@@ -102,8 +102,8 @@ void BulkUnit::EndGroups(uint32_t thread, uint32_t but, bool read) {
   const uint32_t open = open_groups_[thread];
   if (open <= but) return;
   EndAll([=](const BulkCopy& copy) {
-    const bool waited_for = copy.mbarrier == nullptr && copy.group < open - but &&
-                            copy.warp->index * kWarpLanes + copy.lane == thread;
+    const bool waited_for =
+        copy.mbarrier == nullptr && copy.group < open - but && copy.warp->index * kWarpLanes + copy.lane == thread;
     return waited_for && (read ? copy.read != copy.bytes : !copy.Done());
   });
 }

@@ -1,8 +1,9 @@
-// Runs kernels, given as PTX, on the CPU: the part of the software GPU that knows instructions, and nothing of CUDA's API.
+// Runs kernels, given as PTX, on the CPU: the part of the software GPU that knows instructions, and nothing of CUDA's
+// API.
 //
-// Device memory is host memory: a global (or generic) address is a pointer of this process. A module's variables live as
-// long as the module. Modules are immutable once loaded (their variables' contents aside) and may be used by any number of
-// launches at once, from different threads.
+// Device memory is host memory: a global (or generic) address is a pointer of this process. A module's variables live
+// as long as the module. Modules are immutable once loaded (their variables' contents aside) and may be used by any
+// number of launches at once, from different threads.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,7 @@ struct KernelInfo {
   uint32_t shared_bytes = 0;  // static
   uint32_t local_bytes = 0;   // of a thread
   uint32_t max_threads = 1024;
-  uint32_t registers = 0;     // virtual ones
+  uint32_t registers = 0;  // virtual ones
 };
 
 class Kernel;
@@ -59,10 +60,10 @@ class AddressMap {
 };
 
 struct Options {
-  uint64_t seed = 0;            // order of blocks and warps; 0 = in order
-  uint32_t burst = 256;         // instructions a warp runs before another one may
+  uint64_t seed = 0;              // order of blocks and warps; 0 = in order
+  uint32_t burst = 256;           // instructions a warp runs before another one may
   uint32_t resident_blocks = 64;  // at a time
-  bool detect_races = false;    // between blocks, on global memory
+  bool detect_races = false;      // between blocks, on global memory
 };
 
 struct LaunchConfig {

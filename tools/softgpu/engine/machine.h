@@ -244,8 +244,8 @@ struct Barrier {
   uint32_t true_count = 0;
 };
 
-// Memory as it comes, since PTX writes what it reads: kernels that switch over types have ten thousands of registers and use few
-// of them in a launch, and clearing the others would take longer than the launch.
+// Memory as it comes, since PTX writes what it reads: kernels that switch over types have ten thousands of registers
+// and use few of them in a launch, and clearing the others would take longer than the launch.
 template <class T>
 using RawArray = std::unique_ptr<T[]>;
 template <class T>

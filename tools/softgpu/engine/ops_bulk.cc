@@ -63,8 +63,7 @@ void BeginOne(Warp& w, const Instr& in, uint32_t lane) {
   copy.bytes = bytes;
   copy.from_global = direction == Bulk::kGlobalToShared;
   copy.to_global = direction == Bulk::kSharedToGlobal;
-  copy.from =
-      copy.from_global ? GlobalPointer(w, in, lane, source, bytes) : SharedPointer(w, in, lane, source, bytes);
+  copy.from = copy.from_global ? GlobalPointer(w, in, lane, source, bytes) : SharedPointer(w, in, lane, source, bytes);
   copy.to = copy.to_global ? GlobalPointer(w, in, lane, target, bytes) : SharedPointer(w, in, lane, target, bytes);
   if (copy.from == nullptr || copy.to == nullptr) return;
   if (!copy.from_global && unit.HasUnfencedWrite(static_cast<uint32_t>(source), bytes))

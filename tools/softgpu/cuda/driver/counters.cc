@@ -4,6 +4,4 @@
 #include "tools/softgpu/engine/engine.h"
 
 // Bytes that kernels of this process have copied to global memory in bulk.
-extern "C" __attribute__((visibility("default"))) uint64_t softgpu_bulk_bytes() {
-  return softgpu::engine::BulkBytes();
-}
+extern "C" __attribute__((visibility("default"))) uint64_t softgpu_bulk_bytes() { return softgpu::engine::BulkBytes(); }

@@ -287,10 +287,14 @@ TEST(Bulk, RacesAreFound) {
   // A flag orders the two blocks, once the first has waited.
   const auto passed_on = [&](const std::string& wait) {
     return race(R"(st.shared.u32 [%r2+1024], 5; fence.proxy.async; mov.u32 %r6, %ctaid.x; setp.ne.u32 %p0, %r6, 0;
-      @%p0 bra OTHER;)" + std::string(kStore) + wait + R"(st.release.gpu.global.u32 [%rd1+512], 1; cp.async.bulk.wait_group 0; ret;
-      OTHER: ld.acquire.gpu.global.u32 %r7, [%rd1+512]; setp.ne.u32 %p1, %r7, 1; @%p1 bra OTHER; )" + kInit + R"(
+      @%p0 bra OTHER;)" +
+                std::string(kStore) + wait +
+                R"(st.release.gpu.global.u32 [%rd1+512], 1; cp.async.bulk.wait_group 0; ret;
+      OTHER: ld.acquire.gpu.global.u32 %r7, [%rd1+512]; setp.ne.u32 %p1, %r7, 1; @%p1 bra OTHER; )" +
+                kInit + R"(
       mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 64;
-      cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+1024], [%rd1], 64, [%r2];)" + kWait);
+      cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+1024], [%rd1], 64, [%r2];)" +
+                kWait);
   };
   EXPECT_EQ(passed_on(kEnd), "");
   EXPECT_NE(passed_on("").find("races"), std::string::npos);

@@ -259,7 +259,8 @@ TEST(Races, AreFoundBetweenBlocks) {
   // Bytes side by side are different places.
   const std::string at_own_byte = "mov.u32 %r1, %ctaid.x; cvt.u64.u32 %rd2, %r1; add.s64 %rd2, %rd2, %rd0; ";
   EXPECT_EQ(race(at_own_byte + "st.global.u8 [%rd2], %r1;"), "");
-  EXPECT_NE(race(at_own_byte + "ld.global.u8 %r2, [%rd2+1]; st.global.u8 [%rd2], %r1;").find("races"), std::string::npos);
+  EXPECT_NE(race(at_own_byte + "ld.global.u8 %r2, [%rd2+1]; st.global.u8 [%rd2], %r1;").find("races"),
+            std::string::npos);
   EXPECT_EQ(race(kPass), "");
   std::string relaxed = kPass;
   relaxed.replace(relaxed.find("st.release"), 10, "st.relaxed");
