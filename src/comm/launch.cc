@@ -11,9 +11,9 @@
 #include "src/comm/lines.h"
 #include "src/device/host/current.h"
 #include "src/device/host/waiting.h"
-#include "src/exec/local_copy.h"
-#include "src/exec/operation.h"
-#include "src/exec/standstill.h"
+#include "src/exec/host/local_copy.h"
+#include "src/exec/host/operation.h"
+#include "src/exec/host/standstill.h"
 
 namespace axccl::comm {
 namespace {

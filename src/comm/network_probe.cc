@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/exec/polling.h"
+#include "src/exec/host/polling.h"
 #include "transports/shm/heap.h"
 
 namespace axccl::comm {

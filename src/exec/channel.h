@@ -293,7 +293,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::vector<const void*> src;
   std::vector<Factor> factors;
   std::vector<std::byte> bounce;
-  // Where a callback folds; made by the first one. See operation_fold.cc.
+  // Where a callback folds; made by the first one. See host/operation_fold.cc.
   struct FoldSpace {
     static constexpr size_t kBytes = 64u << 10;
     alignas(64) std::byte accumulator[kBytes];

@@ -1,14 +1,14 @@
 // Programs and cuts for the CUDA interpreter: what they say, and what is refused. That they run is tested in
 // tests/kernels/cuda.
 
-#include "src/exec/cuda_program.h"
+#include "src/exec/cuda/program.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "src/algo/algo.h"
-#include "src/exec/cuda_packing.h"
+#include "src/exec/cuda/packing.h"
 #include "src/verify/verify.h"
 
 namespace axccl::exec {

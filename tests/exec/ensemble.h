@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "src/exec/channel.h"
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 #include "tests/exec/memory.h"
 #include "tests/exec/post.h"
 

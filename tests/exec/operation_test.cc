@@ -1,6 +1,6 @@
 // Operations of every kind and algorithm, over all the ways ranks can reach each other's memory, in random
 // interleavings.
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "src/algo/algo.h"
-#include "src/exec/cuda_packing.h"
-#include "src/exec/cuda_program.h"
+#include "src/exec/cuda/packing.h"
+#include "src/exec/cuda/program.h"
 #include "src/verify/verify.h"
 
 namespace axccl::kernels::cuda {

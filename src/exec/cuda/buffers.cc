@@ -1,4 +1,4 @@
-#include "src/exec/cuda_buffers.h"
+#include "src/exec/cuda/buffers.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "src/exec/cuda_pointers.h"
+#include "src/exec/cuda/pointers.h"
 
 #include <array>
 #include <cstdint>

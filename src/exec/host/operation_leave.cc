@@ -7,7 +7,7 @@
 // callback of the application there, may take forever; so after kPatience the rank takes the pages of its outputs back,
 // and later writes have no effect.
 #include "src/base/log.h"
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 
 namespace axccl::exec {
 

@@ -1,14 +1,14 @@
-#include "src/exec/cuda_rank.h"
+#include "src/exec/cuda/rank.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "src/base/log.h"
-#include "src/exec/cuda_packing.h"
-#include "src/exec/cuda_pointers.h"
-#include "src/exec/cuda_program.h"
-#include "src/exec/cuda_rows.h"
-#include "src/exec/cuda_views.h"
+#include "src/exec/cuda/packing.h"
+#include "src/exec/cuda/pointers.h"
+#include "src/exec/cuda/program.h"
+#include "src/exec/cuda/rows.h"
+#include "src/exec/cuda/views.h"
 
 namespace axccl::exec {
 

@@ -10,9 +10,9 @@
 #include "kernels/cuda/launch.h"
 #include "src/device/cuda/device.h"
 #include "src/device/host/timeline.h"
-#include "src/exec/cuda_buffers.h"
-#include "src/exec/cuda_layout.h"
-#include "src/exec/cuda_waits.h"
+#include "src/exec/cuda/buffers.h"
+#include "src/exec/cuda/layout.h"
+#include "src/exec/cuda/waits.h"
 #include "src/exec/gpu.h"
 #include "transports/cuda_ipc/blocks.h"
 

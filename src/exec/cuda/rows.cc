@@ -1,4 +1,4 @@
-#include "src/exec/cuda_rows.h"
+#include "src/exec/cuda/rows.h"
 
 #include <cstdio>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "src/exec/cuda_views.h"
+#include "src/exec/cuda/views.h"
 
 #include <algorithm>
 #include <new>

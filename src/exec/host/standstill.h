@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 
 namespace axccl::exec {
 

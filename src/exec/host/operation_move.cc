@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "kernels/host/mover.h"
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 
 namespace axccl::exec {
 namespace {

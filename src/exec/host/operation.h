@@ -11,7 +11,7 @@
 
 #include "src/device/host/scheduler.h"
 #include "src/exec/channel.h"
-#include "src/exec/polling.h"
+#include "src/exec/host/polling.h"
 
 namespace axccl::exec {
 

@@ -1,8 +1,8 @@
-#include "src/exec/cuda_program.h"
+#include "src/exec/cuda/program.h"
 
 #include <cstring>
 
-#include "src/exec/cuda_packing.h"
+#include "src/exec/cuda/packing.h"
 
 namespace axccl::exec {
 namespace {

@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "kernels/host/box.h"
-#include "src/exec/local_copy.h"
-#include "src/exec/operation.h"
+#include "src/exec/host/local_copy.h"
+#include "src/exec/host/operation.h"
 
 namespace axccl::exec {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/exec/cuda_packing.h"
+#include "src/exec/cuda/packing.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "src/exec/standstill.h"
+#include "src/exec/host/standstill.h"
 
 #include <algorithm>
 #include <atomic>

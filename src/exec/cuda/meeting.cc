@@ -8,7 +8,7 @@
 #include <atomic>
 #include <new>
 
-#include "src/exec/cuda_rank.h"
+#include "src/exec/cuda/rank.h"
 
 namespace axccl::exec {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernels/host/mover.h"
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 
 namespace axccl::exec {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/exec/cuda_waits.h"
+#include "src/exec/cuda/waits.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "src/exec/cuda_layout.h"
+#include "src/exec/cuda/layout.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 
 namespace axccl::exec {
 namespace {

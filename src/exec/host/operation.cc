@@ -1,4 +1,4 @@
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "src/exec/cuda_rank.h"
+#include "src/exec/cuda/rank.h"
 
 namespace axccl::exec {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "src/exec/operation.h"
+#include "src/exec/host/operation.h"
 
 namespace axccl::exec {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/cuda/fatbin.h"
-#include "src/exec/cuda_rank.h"
-#include "src/exec/cuda_views.h"
+#include "src/exec/cuda/rank.h"
+#include "src/exec/cuda/views.h"
 
 namespace axccl::exec {
 namespace {

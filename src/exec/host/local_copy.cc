@@ -1,4 +1,4 @@
-#include "src/exec/local_copy.h"
+#include "src/exec/host/local_copy.h"
 
 #include <cstring>
 
