@@ -38,6 +38,7 @@ class Client : public Session {
 };
 
 Status Client::Join() {
+  AXCCL_RETURN_IF_ERROR(Hub::CheckOpen(id_.id));
   AXCCL_ASSIGN_OR_RETURN(lease_, ServeWhereDue(id_, rank_, nranks_, patience_));
   Status status = dial_.Enter(nullptr);
   if (status.ok()) status = dial_.Receive(FrameType::kStart, {});

@@ -69,14 +69,20 @@ class TreeSession : public Session {
   Status Meet() {
     const int root = RootOf(rank_, nranks_, roots());
     AXCCL_ASSIGN_OR_RETURN(lease_, ServeWhereDue(ids_[static_cast<size_t>(root)], rank_, nranks_, patience_));
-    AXCCL_RETURN_IF_ERROR(CheckIn(root, false));
+    Status status = CheckIn(root, false);
+    // A group may have failed before its leader came: the hub above, which waits for the leader, has to hear of it.
+    if (!status.ok()) status = node_->GiveUp(status);
     const int parent = node_->branch().parent;
     const int above = parent < 0 ? root : RootOf(parent, nranks_, roots());
-    if (above != root) AXCCL_RETURN_IF_ERROR(CheckIn(above, true));
+    if (above != root) {
+      const Status there = CheckIn(above, true);
+      if (status.ok()) status = there;
+    }
+    AXCCL_RETURN_IF_ERROR(status);
     StartBody start;
     AXCCL_RETURN_IF_ERROR(node_->AwaitStart(patience_, &start));
     if (parent >= 0) {
-      const Status status = Climb(parent, start);
+      status = Climb(parent, start);
       // Whoever is above may have been told why it ended before this rank is.
       if (status.code() == Code::kTimeout) return status;
       if (!status.ok()) return node_->AwaitReason(status, patience_.stop);
@@ -89,7 +95,9 @@ class TreeSession : public Session {
   }
 
   Status CheckIn(int root, bool above) {
-    Dial dial(ids_[static_cast<size_t>(root)], Role::kRank, rank_, nranks_, patience_);
+    const IdFields& id = ids_[static_cast<size_t>(root)];
+    AXCCL_RETURN_IF_ERROR(Hub::CheckOpen(id.id));
+    Dial dial(id, Role::kRank, rank_, nranks_, patience_);
     const auto introduce = [&](JoinBody* join) -> Status {
       if (!above) {
         AXCCL_ASSIGN_OR_RETURN(const Address local, dial.LocalAddress());

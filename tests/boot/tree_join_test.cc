@@ -190,6 +190,25 @@ TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherIsToldToAll) {
   }
 }
 
+// A group may have failed before its leader comes, which is then not let in there. The other groups wait for it.
+TEST(TreeFailureTest, ALeaderOfAGroupThatHasFailedTellsTheOtherGroups) {
+  harness::RunRanks(
+      harness::Processes(kRanks),
+      [](RankContext& context) {
+        constexpr int kLeader = 7, kWrong = 11;  // of the middle group
+        const std::vector<UniqueId> ids = ShareIds(context, 3);
+        if (context.rank() == kLeader) context.Await(0);
+        const int nranks = context.rank() == kWrong ? kRanks + 1 : kRanks;
+        const Status status = Session::Join(ids, context.rank(), nranks, Patient(), nullptr).status();
+        if (context.rank() == kWrong) context.Set(0, 1);
+        EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
+        EXPECT_SAYS(status, "rank 11 (pid");
+        EXPECT_SAYS(status, "with nranks 24");
+        ASSERT_TRUE(context.Barrier());
+      },
+      InTrees());
+}
+
 TEST(TreeFailureTest, ARankThatIsMissingIsNamedInEveryGroup) {
   harness::RunRanks(
       harness::Processes(kRanks),
