@@ -80,6 +80,26 @@ TEST(CommandTest, ShowsVerifiesAndHashes) {
   EXPECT_EQ(RunProgram(std::string("hash ") + file.path()).text, hash + "\n");
 }
 
+// The example of docs/plan-format.md is a plan, and what is shown of it there is what a reader gets.
+TEST(CommandTest, TheDocumentedPlanIsRight) {
+  const std::string page = harness::Contents(AXCCL_TEST_SOURCE_DIR "/docs/plan-format.md"), fence = "```\n";
+  const size_t begin = page.find(fence + "axccl-plan 1\n") + fence.size();
+  ASSERT_GE(begin, fence.size());
+  const std::string text = page.substr(begin, page.find(fence, begin) - begin);
+  const Result<plan::Schedule> parsed = plan::Parse(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(plan::Print(parsed.value()), text);
+  const Outcome right = RunProgram("verify " + std::string(TempFile(text).path()));
+  EXPECT_EQ(right.exit, 0);
+  EXPECT_NE(page.find(fence + right.text + fence), std::string::npos) << right.text;
+  const size_t wait = text.find("#2 ");
+  std::string without = text;
+  without.erase(wait, text.find('\n', wait) + 1 - wait);
+  const Outcome wrong = RunProgram("verify " + std::string(TempFile(without).path()));
+  EXPECT_EQ(wrong.exit, 1);
+  EXPECT_NE(page.find(fence + wrong.text + fence), std::string::npos) << wrong.text;
+}
+
 TEST(CommandTest, TakesThePlacementOfRanks) {
   const std::string plan = "--op all_reduce --algo hierarchical --ranks 5 --machines ";
   Outcome o = RunProgram("show " + plan + "2,3");
