@@ -27,7 +27,7 @@ struct Block;
 
 // ThreadSanitizer's view: each fiber is a thread.
 #if defined(AXCCL_FIBERS_TSAN)
-constexpr bool kSanitized = true;  // each fiber of a run needs a stack of its own
+constexpr bool kSanitized = true;  // each fiber of a run needs a stack and a thread of its own
 
 struct Sanitizer {
   void* fiber = nullptr;
@@ -51,14 +51,22 @@ struct Sanitizer {
 };
 #endif
 
+// Where a fiber runs.
+struct Place {
+  explicit Place(size_t bytes) : stack(bytes) { sanitizer.Create(); }
+  ~Place() { sanitizer.Destroy(); }
+
+  Stack stack;
+  Sanitizer sanitizer;
+};
+
 struct Fiber {
   Block* block = nullptr;
   uint32_t thread = 0;
   bool waits = false;  // in a barrier
   bool ended = false;
   bool fenced = false;  // since its last barrier
-  Stack* stack = nullptr;
-  Sanitizer sanitizer;
+  Place* place = nullptr;
 };
 
 // A store that has not reached memory.
@@ -112,7 +120,7 @@ struct Machine {
   std::vector<Progress> streams;
   std::vector<std::unique_ptr<Block>> blocks;  // that run
   std::vector<std::unique_ptr<Block>> ended;
-  std::vector<Stack*> free_stacks;
+  std::vector<Place*> free_places;
   Fiber* now = nullptr;
   Sanitizer scheduler;
   const Options* options = nullptr;
@@ -123,10 +131,11 @@ struct Machine {
 
 Machine* machine = nullptr;
 
-// Stacks are used again; a thread has at most one machine at a time.
-std::vector<std::unique_ptr<Stack>>& Stacks() {
-  static std::vector<std::unique_ptr<Stack>> stacks;
-  return stacks;
+// Used again, as ThreadSanitizer takes longer over a new thread than over most runs; a thread has at most one machine
+// at a time.
+std::vector<std::unique_ptr<Place>>& Places() {
+  static std::vector<std::unique_ptr<Place>> places;
+  return places;
 }
 
 uint64_t Next(uint64_t* state) {
@@ -138,7 +147,7 @@ uint64_t Next(uint64_t* state) {
 
 void Leave(Fiber* fiber) {
   machine->scheduler.Enter();
-  fiber->stack->Leave();
+  fiber->place->stack.Leave();
 }
 
 void Entry() {
@@ -153,14 +162,14 @@ void Entry() {
 
 void Remove(std::vector<Fiber*>* list, Fiber* fiber) { list->erase(std::find(list->begin(), list->end(), fiber)); }
 
-Stack* TakeStack() {
-  if (machine->free_stacks.empty()) {
-    Stacks().push_back(std::make_unique<Stack>(kStackBytes));
-    return Stacks().back().get();
+Place* TakePlace() {
+  if (machine->free_places.empty()) {
+    Places().push_back(std::make_unique<Place>(kStackBytes));
+    return Places().back().get();
   }
-  Stack* const stack = machine->free_stacks.back();
-  machine->free_stacks.pop_back();
-  return stack;
+  Place* const place = machine->free_places.back();
+  machine->free_places.pop_back();
+  return place;
 }
 
 void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
@@ -178,9 +187,8 @@ void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
     Fiber& fiber = block->fibers[t];
     fiber.block = block.get();
     fiber.thread = t;
-    fiber.stack = TakeStack();
-    fiber.stack->Prepare(Entry);
-    fiber.sanitizer.Create();
+    fiber.place = TakePlace();
+    fiber.place->stack.Prepare(Entry);
     block->ready.push_back(&fiber);
   }
   machine->blocks.push_back(std::move(block));
@@ -215,9 +223,8 @@ void OpenBarrier(Block* block) {
 void EndBlock(Block* block) {
   RequireWholeRows(*block);
   for (const Pending& store : block->pending) store.Write();
-  for (Fiber& fiber : block->fibers) {
-    fiber.sanitizer.Destroy();
-    if (!kSanitized) machine->free_stacks.push_back(fiber.stack);
+  for (const Fiber& fiber : block->fibers) {
+    if (!kSanitized) machine->free_places.push_back(fiber.place);
   }
   Progress* const progress = block->progress;
   if (machine->favourite == block) machine->favourite = nullptr;
@@ -264,8 +271,8 @@ void CopyPiece(BulkUnit* bulk) {
 void RunOne(Block* block) {
   Fiber* const fiber = block->ready[Draw(block->ready.size())];
   machine->now = fiber;
-  fiber->sanitizer.Enter();
-  fiber->stack->Enter();
+  fiber->place->sanitizer.Enter();
+  fiber->place->stack.Enter();
   machine->now = nullptr;
   if (fiber->ended || fiber->waits) Remove(&block->ready, fiber);
   // Even a block that stores nothing more.
@@ -283,7 +290,7 @@ bool Run(const std::vector<Stream>& streams, const Options& options) {
   here.options = &options;
   here.random = options.seed;
   here.scheduler.Current();
-  for (const auto& stack : Stacks()) here.free_stacks.push_back(stack.get());
+  for (const auto& place : Places()) here.free_places.push_back(place.get());
   here.streams.resize(streams.size());
   for (size_t i = 0; i < streams.size(); ++i) {
     here.streams[i].stream = &streams[i];
@@ -296,9 +303,8 @@ bool Run(const std::vector<Stream>& streams, const Options& options) {
     if (++switches % options.host_interval == 0 && options.host) options.host();
   }
   for (Progress& progress : here.streams) Sanitizer::Acquire(&progress.order);
-  for (const auto& hung : here.blocks) {
-    for (Fiber& fiber : hung->fibers) fiber.sanitizer.Destroy();
-  }
+  // What is left in the middle of something is no good any more.
+  if (!here.blocks.empty()) Places().clear();
   machine = nullptr;
   return here.blocks.empty();
 }
