@@ -124,6 +124,7 @@ Channel::Channel(Host* host, std::vector<Member> members, int self, device::host
                  Connector* connector)
     : host_(host),
       members_(std::move(members)),
+      workspace_(members_.size()),
       self_(self),
       placement_(PlacementOf(members_)),
       order_(std::move(order)),
@@ -135,8 +136,7 @@ Channel::Channel(Host* host, std::vector<Member> members, int self, device::host
     if (member.remote != nullptr) remote_ = member.remote;
   }
   has_scratch_ = members_[0].layout.apart == 0 || members_[0].scratch != nullptr;
-  if (remote_ != nullptr) told.resize(members_.size());
-  bindings.resize(members_.size());
+  if (remote_ != nullptr) workspace_.MakeRoomForMessages();
 }
 
 Result<int> Channel::Connect() {
@@ -357,9 +357,9 @@ void Channel::Locate(const Call& call, Prepared* prepared) const {
           prepared->places[i] = PlaceOfSlot(*prepared, lane, operand);
           continue;
         }
-        const Binding& binding = bindings[operand.rank];
+        const MemberBuffers& buffers = workspace_.BuffersOf(operand.rank);
         OperandPlace& place = prepared->places[i];
-        place.base = operand.buffer == plan::Buffer::kInput ? &binding.input : &binding.output;
+        place.base = operand.buffer == plan::Buffer::kInput ? &buffers.input : &buffers.output;
         std::fill_n(place.offset, plan::kRotation, operand.block * block_bytes);
       }
     }

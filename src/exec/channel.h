@@ -18,10 +18,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kernels/host/box.h"
 #include "src/base/status.h"
 #include "src/device/host/timeline.h"
 #include "src/exec/call.h"
+#include "src/exec/host/workspace.h"
 #include "src/exec/layout.h"
 #include "src/exec/outbound.h"
 #include "src/exec/program.h"
@@ -112,7 +112,7 @@ class Connector {
 // Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it.
 // Slots in scratch are further on by SetOffset(turn).
 struct OperandPlace {
-  std::byte* const* base = nullptr;  // of a member's block, or in Channel::bindings
+  std::byte* const* base = nullptr;  // of a member's block, or in a Workspace
   uint64_t offset[plan::kRotation] = {};
   uint64_t part_bytes = 0;  // scratch only: parts of a buffer are where the partition says
 };
@@ -267,47 +267,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // written.
   Result<std::atomic<uint64_t>*> AnnouncementOf(int position, uint64_t sequence);
 
-  // Working space of the one operation that runs.
-  struct Binding {
-    std::byte* input = nullptr;  // addresses in this process, or in the peer's where by_call
-    std::byte* output = nullptr;
-    bool input_by_call = false;
-    bool output_by_call = false;
-    Factor factor{};
-  };
-  std::vector<Binding> bindings;  // by position; never resized, as prepared calls point into it
-  // The same of one operand of a call on views.
-  struct ViewBinding {
-    std::byte* input = nullptr;
-    std::byte* output = nullptr;
-    int64_t input_strides[plan::kMaxDims], output_strides[plan::kMaxDims];
-    int64_t input_step = 0, output_step = 0;  // bytes from one block to the next, or one row
-    Pieces pieces;
-  };
-  std::vector<ViewBinding> view_bindings;  // [position * operands + operand]; empty until the first such call
-  std::vector<uint64_t> words;             // of an announcement
-  std::vector<uint64_t> told;  // by position: 1 + the operation whose record a remote member has been sent last
-  std::vector<transport::RemoteRank::Stretch> stretches;
-  std::vector<kernels::BoxOperand> boxes;
-  std::vector<void*> dst;
-  std::vector<const void*> src;
-  std::vector<Factor> factors;
-  std::vector<std::byte> bounce;
-  // Where a callback folds; made by the first one. See host/operation_fold.cc.
-  struct FoldSpace {
-    static constexpr size_t kBytes = 64u << 10;
-    alignas(64) std::byte accumulator[kBytes];
-    alignas(64) std::byte operand[kBytes];
-  };
-  std::unique_ptr<FoldSpace> fold_space;
+  Workspace& workspace() { return workspace_; }
   std::atomic<size_t> plans{0};  // prepared so far
-  // Of dst, src and factors, for steps of so many operands.
-  void MakeRoom(size_t operands) {
-    if (operands <= src.size()) return;
-    dst.resize(operands);
-    src.resize(operands);
-    factors.resize(operands);
-  }
 
  private:
   struct Key {
@@ -338,6 +299,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   Host* const host_;
   std::vector<Member> members_;  // never resized, as prepared calls point into it
+  Workspace workspace_;          // of the one operation that runs
   const int self_;
   const plan::Placement placement_;
   const device::host::TimelinePtr order_;

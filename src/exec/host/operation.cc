@@ -129,7 +129,7 @@ Operation::Run Operation::Connect() {
 
 Status Operation::Start() {
   sequence_ = channel_->sequence++;
-  Channel::Binding& own = channel_->bindings[static_cast<size_t>(channel_->self())];
+  MemberBuffers& own = workspace_.BuffersOf(channel_->self());
   own = {
       static_cast<std::byte*>(const_cast<void*>(call_.input)), static_cast<std::byte*>(call_.output), false, false, {}};
   if (call_.scaling == Scaling::kPreMultiply)
@@ -180,7 +180,7 @@ Status Operation::WriteRecord() {
   if (call_.views != nullptr) WriteForm(*call_.views, form_hash_, record);
   if (main_->program->plan->schedule.direct) {
     AXCCL_RETURN_IF_ERROR(Announce(record));
-    const Factor factor = channel_->bindings[static_cast<size_t>(channel_->self())].factor;
+    const Factor factor = workspace_.BuffersOf(channel_->self()).factor;
     if (call_.scaling == Scaling::kPreMultiply)
       record->word[OpRecord::kFactor].store(factor.u64, std::memory_order_relaxed);
   }
@@ -210,7 +210,7 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
   // A barrier is the same for all calls.
   signature_ = prepared->signature ^ (stage == Stage::kMain ? form_hash_ : 0);
   first_lane_ = LaneState();
-  channel_->MakeRoom(prepared->program->max_operands);
+  workspace_.MakeRoom(prepared->program->max_operands);
   if (prepared->program->lanes.size() > 1) more_lanes_.assign(prepared->program->lanes.size() - 1, LaneState());
 }
 
@@ -458,7 +458,7 @@ Status Operation::Bind(int position) {
   auto word = [record](OpRecord::Word w) { return record->word[w].load(std::memory_order_relaxed); };
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
   const uint64_t block = call_.count * ElementSize(call_.type);
-  Channel::Binding& binding = channel_->bindings[static_cast<size_t>(position)];
+  MemberBuffers& binding = workspace_.BuffersOf(position);
   AXCCL_RETURN_IF_ERROR(MapBuffer(member, word(OpRecord::kInput), word(OpRecord::kInputReach),
                                   block * static_cast<uint64_t>(plan::InputBlocks(contract, position)), &binding.input,
                                   &binding.input_by_call));

@@ -18,7 +18,7 @@ namespace axccl::exec {
 class Operation {
  public:
   // `channel` and the buffers in `call` must outlive the operation.
-  Operation(Channel* channel, const Call& call) : channel_(channel), call_(call) {
+  Operation(Channel* channel, const Call& call) : channel_(channel), workspace_(channel->workspace()), call_(call) {
     call_.group_order = (call.group_order || channel->group_order) && call.OrderMatters();
   }
 
@@ -125,10 +125,6 @@ class Operation {
   Status MoveByCall(const Step& step, const Portion& portion);
   Status Fetch(uint32_t operand, uint64_t from, std::byte* to, uint64_t bytes);
 
-  // Reductions by callback (operation_fold.cc).
-  void FoldFlat(const Places& places, uint64_t count);
-  void FoldBoxes(const kernels::BoxReduceRequest& request);
-
   // Calls on views (operation_view.cc). What a peer announces is read word by word, each once.
   struct AnnouncedReader {
     const std::atomic<uint64_t>* at;
@@ -137,9 +133,7 @@ class Operation {
   };
   enum class Side : uint8_t { kInput, kOutput };
   size_t NumViews() const { return call_.views->operands.size(); }
-  Channel::ViewBinding& ViewAt(int position, size_t index) const {
-    return channel_->view_bindings[static_cast<size_t>(position) * NumViews() + index];
-  }
+  MemberView& ViewAt(int position, size_t index) const { return workspace_.ViewOf(position, index); }
   void StartViews();
   void SetBlockSteps(int position, size_t index);
   Status AnnounceViews(OpRecord* record);
@@ -180,13 +174,13 @@ class Operation {
   kernels::BoxOperand Box(uint32_t operand, const Portion& portion, const Stretch& stretch) const;
   void FillZerosOfOthers() const;
   void MoveBoxes(const Step& step, uint32_t together, const Portion& portion);
-  kernels::BoxOperand* RoomForBoxes(size_t num);
   void MoveTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch);
   void ReduceTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch);
   kernels::BoxReduceRequest BoxReduction(const Step& step, const kernels::BoxRange& range, bool scaled);
   void MoveBox(const Step& step, const Portion& portion, const Stretch& stretch);
 
   Channel* const channel_;
+  Workspace& workspace_;
   Call call_;
   Stage stage_ = Stage::kNew;
   const Prepared* prepared_ = nullptr;

@@ -28,7 +28,7 @@ std::byte* Operation::Address(uint32_t operand, const Portion& portion) const {
 // Whether the operand is plain memory of another process; no plan that runs then writes there.
 bool Operation::ByCall(uint32_t index) const {
   const Operand& operand = prepared_->program->operands[index];
-  const Channel::Binding& binding = channel_->bindings[operand.rank];
+  const MemberBuffers& binding = workspace_.BuffersOf(operand.rank);
   return (operand.buffer == Buffer::kInput && binding.input_by_call) ||
          (operand.buffer == Buffer::kOutput && binding.output_by_call);
 }
@@ -37,10 +37,10 @@ bool Operation::ByCall(uint32_t index) const {
 void Operation::GatherFactors(const Step& step) {
   const Operand* sources = &prepared_->program->operands[step.operands + step.num_dst];
   for (int i = 0; i < step.num_src; ++i) {
-    Factor& factor = channel_->factors[static_cast<size_t>(i)];
+    Factor& factor = workspace_.factors()[i];
     const bool raw = sources[i].buffer == Buffer::kInput;
     if (raw && call_.scaling == Scaling::kPreMultiply) {
-      factor = channel_->bindings[sources[i].rank].factor;
+      factor = workspace_.BuffersOf(sources[i].rank).factor;
     } else {
       factor = FactorOf(call_.type, raw && averages_floats_ ? 1.0 / channel_->size() : 1.0);
     }
@@ -50,7 +50,7 @@ void Operation::GatherFactors(const Step& step) {
 Operation::Places Operation::Gather(const Step& step, const Portion& portion) {
   const Operand* operand = &prepared_->program->operands[step.operands];
   Places places;
-  const void** src = channel_->src.data();
+  const void** src = workspace_.sources();
   for (uint32_t i = 0; i < step.num_src; ++i) {
     const uint32_t o = step.num_dst + i;
     src[i] = Address(step.operands + o, portion);
@@ -58,7 +58,7 @@ Operation::Places Operation::Gather(const Step& step, const Portion& portion) {
   }
   places.num_src = step.num_src;
   if (places.scaled) GatherFactors(step);
-  void** dst = channel_->dst.data();
+  void** dst = workspace_.destinations();
   const bool plain_copy = PlainCopy(step, places);
   for (uint32_t i = 0; i < step.num_dst; ++i) {
     std::byte* where = Address(step.operands + i, portion);
@@ -78,23 +78,23 @@ void Operation::MoveLocal(const Step& step, const Places& places, uint64_t count
   const uint64_t divisor = step.finish ? post_divisor_ : 0;
   const bool non_temporal = around_cache_ && places.to_user_only;
   if (PlainCopy(step, places)) {
-    kernels::Copy(channel_->dst.data(), places.num_dst, channel_->src[0], count * ElementSize(call_.type),
+    kernels::Copy(workspace_.destinations(), places.num_dst, workspace_.sources()[0], count * ElementSize(call_.type),
                   non_temporal);
     return;
   }
-  if (call_.callback != nullptr) return FoldFlat(places, count);
   kernels::ReduceRequest request;
-  request.dst = channel_->dst.data();
+  request.dst = workspace_.destinations();
   request.num_dst = places.num_dst;
-  request.src = channel_->src.data();
+  request.src = workspace_.sources();
   request.num_src = places.num_src;
   request.count = count;
   request.type = call_.type;
   request.combine = call_.combine;
-  request.pre = places.scaled ? channel_->factors.data() : nullptr;
+  request.pre = places.scaled ? workspace_.factors() : nullptr;
   request.round_factored = call_.group_order;
   request.post_divisor = divisor;
   request.non_temporal = non_temporal;
+  if (call_.callback != nullptr) return Fold(request, *call_.callback, &workspace_.fold_space());
   kernels::Reduce(request);
 }
 
@@ -108,12 +108,12 @@ void Operation::MovePlain(const Step& step, uint64_t turn, uint64_t set) {
   const OperandPlace* place = &prepared_->places[step.operands];
   const uint64_t copy = turn % plan::kRotation;
   const auto address = [&](const OperandPlace& p) { return *p.base + p.offset[copy] + (p.part_bytes != 0 ? set : 0); };
-  for (int i = 0; i < places.num_dst; ++i) channel_->dst[static_cast<size_t>(i)] = address(*place++);
-  for (int i = 0; i < places.num_src; ++i) channel_->src[static_cast<size_t>(i)] = address(*place++);
+  for (int i = 0; i < places.num_dst; ++i) workspace_.destinations()[i] = address(*place++);
+  for (int i = 0; i < places.num_src; ++i) workspace_.sources()[i] = address(*place++);
   if (!PlainCopy(step, places)) return MoveLocal(step, places, call_.count);
-  const void* from = channel_->src[0];
+  const void* from = workspace_.sources()[0];
   for (int i = 0; i < places.num_dst; ++i) {
-    void* to = channel_->dst[static_cast<size_t>(i)];
+    void* to = workspace_.destinations()[i];
     if (to != from) std::memcpy(to, from, bytes);
   }
 }
@@ -137,18 +137,18 @@ Status Operation::MoveByCall(const Step& step, const Portion& portion) {
   Places places = Gather(step, portion);
   // An address of another process may be that of a destination, too: nothing is in place here.
   places.num_dst = step.num_dst;
-  for (uint32_t i = 0; i < step.num_dst; ++i) channel_->dst[i] = Address(step.operands + i, portion);
+  for (uint32_t i = 0; i < step.num_dst; ++i) workspace_.destinations()[i] = Address(step.operands + i, portion);
   const uint32_t sources = step.operands + step.num_dst;
-  const auto address = [&](uint32_t i) { return reinterpret_cast<uint64_t>(channel_->src[i]); };
+  const auto address = [&](uint32_t i) { return reinterpret_cast<uint64_t>(workspace_.sources()[i]); };
   if (PlainCopy(step, places) && places.num_dst == 1)
-    return Fetch(sources, address(0), static_cast<std::byte*>(channel_->dst[0]), bytes);
+    return Fetch(sources, address(0), static_cast<std::byte*>(workspace_.destinations()[0]), bytes);
   const size_t stride = (bytes + 63) / 64 * 64;
-  channel_->bounce.resize(std::max(channel_->bounce.size(), stride * step.num_src));
+  std::byte* const bounce = workspace_.Bounce(stride * step.num_src);
   for (uint32_t i = 0; i < step.num_src; ++i) {
     if (!ByCall(sources + i)) continue;
-    std::byte* const local = channel_->bounce.data() + stride * i;
+    std::byte* const local = bounce + stride * i;
     AXCCL_RETURN_IF_ERROR(Fetch(sources + i, address(i), local, bytes));
-    channel_->src[i] = local;
+    workspace_.sources()[i] = local;
   }
   MoveLocal(step, places, portion.count);
   return Status();

@@ -63,14 +63,14 @@ void Operation::SendSignal(const Step& step, uint32_t lane, uint64_t turn) {
   const uint32_t index = static_cast<uint32_t>(&step - prepared_->program->lanes[lane].data());
   const std::span<const Outbound::Slot> slots = prepared_->outbound->With(lane, index);
   const uint64_t line = channel_->own().layout.OffsetOfLine(lane, step.endpoint, turn);
-  std::vector<Sent>& stretches = channel_->stretches;
+  std::vector<Sent>& stretches = workspace_.stretches();
   const int first = step.peer == plan::kAllPeers ? 0 : step.peer;
   const int last = step.peer == plan::kAllPeers ? channel_->size() - 1 : step.peer;
   for (int p = first; p <= last; ++p) {
     const Member& member = channel_->member(p);
     if (member.remote == nullptr) continue;
     stretches.clear();
-    uint64_t& told = channel_->told[static_cast<size_t>(p)];
+    uint64_t& told = workspace_.SentTo(p);
     if (told != sequence_ + 1) AppendRecord(&stretches);
     told = sequence_ + 1;
     for (const Outbound::Slot& slot : slots) {

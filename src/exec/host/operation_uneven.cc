@@ -73,7 +73,7 @@ size_t Operation::PieceWords(int position) const {
 }
 
 void Operation::AnnouncePieces(const ViewOperand& operand) {
-  std::vector<uint64_t>& words = channel_->words;
+  std::vector<uint64_t>& words = workspace_.announcement();
   const Pieces& pieces = operand.pieces;
   words.insert(words.end(), {static_cast<uint64_t>(pieces.input_rows), static_cast<uint64_t>(pieces.output_rows)});
   for (const std::vector<Piece>* blocks : {&pieces.input, &pieces.output}) {

@@ -29,7 +29,7 @@ plan::View Operation::ViewOf(Side side, int position, size_t index) const {
   const BlockForm& form = operand.form;
   const bool input = side == Side::kInput;
   const int blocks = input ? plan::InputBlocks(contract, position) : plan::OutputBlocks(contract, position);
-  const Channel::ViewBinding& binding = ViewAt(position, index);
+  const MemberView& binding = ViewAt(position, index);
   plan::View view;
   view.element_size = static_cast<uint32_t>(ElementSize(operand.type));
   if (blocks == 0) {
@@ -47,10 +47,10 @@ plan::View Operation::ViewOf(Side side, int position, size_t index) const {
 
 void Operation::StartViews() {
   form_hash_ = call_.views->Hash();
-  channel_->view_bindings.resize(channel_->bindings.size() * NumViews());
+  workspace_.MakeRoomForViews(NumViews());
   for (size_t i = 0; i < NumViews(); ++i) {
     const ViewOperand& operand = call_.views->operands[i];
-    Channel::ViewBinding& own = ViewAt(channel_->self(), i);
+    MemberView& own = ViewAt(channel_->self(), i);
     own.input = static_cast<std::byte*>(const_cast<void*>(operand.input));
     own.output = static_cast<std::byte*>(operand.output);
     std::copy_n(operand.input_strides, plan::kMaxDims, own.input_strides);
@@ -63,7 +63,7 @@ void Operation::StartViews() {
 void Operation::SetBlockSteps(int position, size_t index) {
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
   const ViewOperand& operand = call_.views->operands[index];
-  Channel::ViewBinding& binding = ViewAt(position, index);
+  MemberView& binding = ViewAt(position, index);
   if (call_.uneven()) {
     // A stride that means nothing, as there is one row, may be any number.
     const uint64_t size = operand.dim < 0 ? 0 : ElementSize(operand.type);
@@ -81,7 +81,7 @@ void Operation::SetBlockSteps(int position, size_t index) {
 // ---- announcements ----
 
 Status Operation::AnnounceViews(OpRecord* record) {
-  std::vector<uint64_t>& words = channel_->words;
+  std::vector<uint64_t>& words = workspace_.announcement();
   words.clear();
   Reach reach[2] = {Reach::kUnused, Reach::kUnused};
   for (size_t i = 0; i < NumViews(); ++i) {
@@ -110,9 +110,9 @@ size_t Operation::AnnouncedWords(int position) const {
   return words;
 }
 
-// Puts channel_->words where peers find them.
+// Puts the announcement where peers find them.
 Status Operation::Publish(OpRecord* record) {
-  const std::vector<uint64_t>& words = channel_->words;
+  const std::vector<uint64_t>& words = workspace_.announcement();
   const Member& own = channel_->own();
   if (words.size() > own.layout.announcement_words)
     return MakeStatus(
@@ -159,7 +159,7 @@ Status Operation::BindViews(int position) {
     AXCCL_ASSIGN_OR_RETURN(words.at, channel_->AnnouncementOf(position, sequence_));
   }
   for (size_t i = 0; i < NumViews(); ++i) {
-    Channel::ViewBinding& view = ViewAt(position, i);
+    MemberView& view = ViewAt(position, i);
     Spot spots[2];
     for (Spot& spot : spots) {
       spot.address = words.Next();
@@ -174,7 +174,7 @@ Status Operation::BindViews(int position) {
     SetBlockSteps(position, i);
   }
   if (call_.scaling == Scaling::kPreMultiply)
-    channel_->bindings[static_cast<size_t>(position)].factor.u64 = Word(record, OpRecord::kFactor);
+    workspace_.BuffersOf(position).factor.u64 = Word(record, OpRecord::kFactor);
   return Status();
 }
 
@@ -215,7 +215,7 @@ void Operation::FillZerosOfOthers() const {
 kernels::BoxOperand Operation::Box(uint32_t index, const Portion& portion, const Stretch& stretch) const {
   const plan::Operand& operand = prepared_->program->operands[index];
   if (operand.buffer == Buffer::kScratch) return {Address(index, portion) + stretch.in_portion, nullptr};
-  const Channel::ViewBinding& view = ViewAt(operand.rank, stretch.operand);
+  const MemberView& view = ViewAt(operand.rank, stretch.operand);
   const int64_t step = call_.uneven() ? PieceOf(operand, stretch.operand).offset : operand.block;
   if (operand.buffer == Buffer::kInput) return {view.input + step * view.input_step, view.input_strides};
   return {view.output + step * view.output_step, view.output_strides};
@@ -236,15 +236,10 @@ void Operation::MoveBoxes(const Step& step, uint32_t together, const Portion& po
   }
 }
 
-kernels::BoxOperand* Operation::RoomForBoxes(size_t num) {
-  if (channel_->boxes.size() < num) channel_->boxes.resize(num + 8);
-  return channel_->boxes.data();
-}
-
 // Copies to outputs, or reductions of inputs, that lie side by side. Copies that are in place are left out.
 void Operation::MoveTogether(const Step* steps, uint32_t num, const Portion& portion, const Stretch& stretch) {
   if (steps->kind == plan::OpKind::kReduce) return ReduceTogether(steps, num, portion, stretch);
-  kernels::BoxOperand* const dst = RoomForBoxes(2 * size_t{num});
+  kernels::BoxOperand* const dst = workspace_.Boxes(2 * size_t{num});
   kernels::BoxOperand* const src = dst + num;
   int moved = 0;
   for (uint32_t i = 0; i < num; ++i) {
@@ -265,7 +260,7 @@ void Operation::ReduceTogether(const Step* steps, uint32_t num, const Portion& p
     return;
   }
   const uint32_t num_src = steps->num_src;
-  kernels::BoxOperand* const dst = RoomForBoxes(num * (size_t{1} + num_src));
+  kernels::BoxOperand* const dst = workspace_.Boxes(num * (size_t{1} + num_src));
   kernels::BoxOperand* src = dst + num;
   for (uint32_t i = 0; i < num; ++i) {
     dst[i] = Box(steps[i].operands, portion, stretch);
@@ -288,7 +283,7 @@ void Operation::ReduceTogether(const Step* steps, uint32_t num, const Portion& p
 kernels::BoxReduceRequest Operation::BoxReduction(const Step& step, const kernels::BoxRange& range, bool scaled) {
   if (scaled) GatherFactors(step);
   kernels::BoxReduceRequest request{range, nullptr, 0, nullptr, 0, call_.type, call_.combine};
-  request.pre = scaled ? channel_->factors.data() : nullptr;
+  request.pre = scaled ? workspace_.factors() : nullptr;
   request.round_factored = call_.group_order;
   request.post_divisor = step.finish ? post_divisor_ : 0;
   request.post = step.finish && scales_result_ ? &post_factor_ : nullptr;
@@ -297,7 +292,7 @@ kernels::BoxReduceRequest Operation::BoxReduction(const Step& step, const kernel
 
 void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch& stretch) {
   const plan::Operand* operand = &prepared_->program->operands[step.operands];
-  kernels::BoxOperand* const dst = RoomForBoxes(step.num_dst + size_t{step.num_src});
+  kernels::BoxOperand* const dst = workspace_.Boxes(step.num_dst + size_t{step.num_src});
   kernels::BoxOperand* const src = dst + step.num_dst;
   Places places;
   places.num_src = step.num_src;
@@ -326,7 +321,7 @@ void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch&
   request.src = src;
   request.num_src = places.num_src;
   request.non_temporal = non_temporal;
-  if (call_.callback != nullptr) return FoldBoxes(request);
+  if (call_.callback != nullptr) return FoldBoxes(request, *call_.callback, &workspace_.fold_space());
   kernels::ReduceBox(request);
 }
 

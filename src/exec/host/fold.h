@@ -1,0 +1,26 @@
+// Reductions by a callback of the application: piece by piece, the sources are folded in order into a buffer of this
+// rank's own, and the result is copied to the destinations. So the callback sees dense elements that overlap nothing,
+// whatever the operands' strides, and a destination may be any of the sources.
+//
+// Factors and divisors of the requests are ignored: a callback's reductions have none.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/host/box.h"
+#include "kernels/host/mover.h"
+#include "src/exec/call.h"
+
+namespace axccl::exec {
+
+// Where the pieces are folded.
+struct FoldSpace {
+  static constexpr size_t kBytes = 64u << 10;
+  alignas(64) std::byte accumulator[kBytes];
+  alignas(64) std::byte operand[kBytes];
+};
+
+void Fold(const kernels::ReduceRequest& request, const Callback& callback, FoldSpace* space);
+void FoldBoxes(const kernels::BoxReduceRequest& request, const Callback& callback, FoldSpace* space);
+
+}  // namespace axccl::exec
