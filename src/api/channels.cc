@@ -28,7 +28,7 @@ axcclChannelInfo_t DefaultInfo(const comm::Identity& identity) {
 }
 
 void SetPlace(const GroupsObject& object, axcclChannelInfo_t* info) {
-  const plan::ReplicaGroups::Place place = object.groups.PlaceOf(info->rank);
+  const tensor::ReplicaGroups::Place place = object.groups.PlaceOf(info->rank);
   info->group = place.group;
   info->group_rank = place.position;
   info->group_size = place.size;

@@ -7,14 +7,14 @@
 #include "axccl/channels.h"
 #include "src/api/context.h"
 #include "src/comm/channels.h"
-#include "src/plan/replica_groups.h"
+#include "src/tensor/replica_groups.h"
 
 namespace axccl::api {
 
 // What an axcclGroups_t stands for.
 struct GroupsObject {
-  plan::ReplicaGroups groups;
-  plan::Grid grid;
+  tensor::ReplicaGroups groups;
+  tensor::Grid grid;
 };
 
 HandleTable<GroupsObject>& GroupsTable();

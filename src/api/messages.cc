@@ -11,7 +11,7 @@
 #include "src/api/operands.h"
 #include "src/base/log.h"
 #include "src/comm/group.h"
-#include "src/plan/replica_groups.h"
+#include "src/tensor/replica_groups.h"
 
 namespace axccl::api {
 namespace {
@@ -73,11 +73,11 @@ Status FindNeighbours(const char* name, const int64_t* pairs, int num_pairs, con
                         name, i % 2 == 0 ? "source" : "target", i / 2, static_cast<long long>(pairs[i]),
                         place.ranks - 1);
   }
-  plan::PairRequest request;
+  tensor::PairRequest request;
   request.call = name;
   request.grid = {1, place.ranks};
-  request.pairs = plan::IdLists::Rectangular(std::span(pairs, 2 * static_cast<size_t>(num_pairs)), 2);
-  AXCCL_ASSIGN_OR_RETURN(const plan::PermutePairs permutation, plan::PermutePairs::Make(request));
+  request.pairs = tensor::IdLists::Rectangular(std::span(pairs, 2 * static_cast<size_t>(num_pairs)), 2);
+  AXCCL_ASSIGN_OR_RETURN(const tensor::PermutePairs permutation, tensor::PermutePairs::Make(request));
   *neighbours = {permutation.TargetOf(place.rank), permutation.SourceOf(place.rank)};
   return Status();
 }
@@ -90,7 +90,7 @@ Status FindPermuted(const ViewRequest& r, bool sends, exec::ViewList* list) {
   AXCCL_RETURN_IF_ERROR(ReadOperands(context, &operands));
   for (int i = 0; i < r.count; ++i) {
     const ViewPair& operand = operands[static_cast<size_t>(i)];
-    plan::Blocks blocks;
+    tensor::Blocks blocks;
     AXCCL_RETURN_IF_ERROR(CheckOperand(context, i, operand, &blocks));
     AXCCL_RETURN_IF_ERROR(CheckInPlace(context, i, operand, nullptr, nullptr));
     AXCCL_RETURN_IF_ERROR(ConvertBlocks(context, i, operand, blocks, &list->operands.emplace_back()));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/api/calls.h"
-#include "src/plan/view.h"
+#include "src/tensor/view.h"
 
 namespace axccl::api {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 // More is a mistake; it would also take long to check.
 constexpr int kMaxOperands = 1 << 20;
 
-Status ReadView(const ViewContext& context, const char* side, int index, const axcclView_t& from, plan::View* view,
+Status ReadView(const ViewContext& context, const char* side, int index, const axcclView_t& from, tensor::View* view,
                 DataType* type) {
   const char* call = context.request.name;
   if (from.size != sizeof(axcclView_t))
@@ -28,7 +28,7 @@ Status ReadView(const ViewContext& context, const char* side, int index, const a
   view->data = from.data;
   view->element_size = static_cast<uint32_t>(ElementSize(*type));
   view->shape.dims = from.num_dims;
-  if (from.num_dims > 0 && from.num_dims <= plan::kMaxDims) {
+  if (from.num_dims > 0 && from.num_dims <= tensor::kMaxDims) {
     if (from.sizes == nullptr)
       return MakeStatus(Code::kInvalidArgument,
                         "%s: %s has %d dimensions and no sizes (a null pointer); give it one for each", call,
@@ -37,11 +37,11 @@ Status ReadView(const ViewContext& context, const char* side, int index, const a
     if (from.strides != nullptr) {
       std::copy_n(from.strides, from.num_dims, view->strides);
     } else {
-      *view = plan::DenseView(view->data, view->element_size, view->shape);
+      *view = tensor::DenseView(view->data, view->element_size, view->shape);
     }
   }
-  const plan::Role role = side[0] == 'i' ? plan::Role::kInput : plan::Role::kOutput;
-  return plan::CheckView({call, side, context.Index(index)}, role, *view);
+  const tensor::Role role = side[0] == 'i' ? tensor::Role::kInput : tensor::Role::kOutput;
+  return tensor::CheckView({call, side, context.Index(index)}, role, *view);
 }
 
 Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
@@ -66,11 +66,11 @@ Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
     return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %s, %s has %s; they must agree%s", r.name,
                       context.Name("output", index).c_str(), DataTypeName(types[0]),
                       context.Name("input", index).c_str(), DataTypeName(types[1]),
-                      plan::CiteDatatypes(r.kind).c_str());
+                      tensor::CiteDatatypes(r.kind).c_str());
   return Status();
 }
 
-bool SameElements(const plan::View& a, const plan::View& b) {
+bool SameElements(const tensor::View& a, const tensor::View& b) {
   if (a.data != b.data) return false;
   for (int d = 0; d < a.shape.dims; ++d) {
     if (a.shape.sizes[d] > 1 && a.strides[d] != b.strides[d]) return false;
@@ -79,18 +79,19 @@ bool SameElements(const plan::View& a, const plan::View& b) {
 }
 
 // In place, the blocks that contract.h says; then no other block of the input may lie under the output.
-Status CheckBlocksInPlace(const ViewContext& context, int index, const ViewPair& operand, const plan::Blocks& blocks) {
+Status CheckBlocksInPlace(const ViewContext& context, int index, const ViewPair& operand,
+                          const tensor::Blocks& blocks) {
   int input_block = 0, output_block = 0;
   const bool may = plan::InPlaceBlocks(context.contract, context.position, &input_block, &output_block) ||
                    context.request.kind == plan::Kind::kReduce;  // zeros, over what was reduced
-  const plan::View from = plan::BlockView(operand.input, blocks.shape, blocks.input_stride, input_block);
-  const plan::View to = plan::BlockView(operand.output, blocks.shape, blocks.output_stride, output_block);
+  const tensor::View from = tensor::BlockView(operand.input, blocks.shape, blocks.input_stride, input_block);
+  const tensor::View to = tensor::BlockView(operand.output, blocks.shape, blocks.output_stride, output_block);
   AXCCL_RETURN_IF_ERROR(CheckInPlace(context, index, operand, may ? &from : nullptr, may ? &to : nullptr));
-  if (!may || blocks.input_blocks < 2 || !operand.has_output || !plan::Overlap(operand.input, operand.output) ||
-      plan::CheckView({}, plan::Role::kOutput, operand.input).ok())
+  if (!may || blocks.input_blocks < 2 || !operand.has_output || !tensor::Overlap(operand.input, operand.output) ||
+      tensor::CheckView({}, tensor::Role::kOutput, operand.input).ok())
     return Status();
   for (int b = 0; b < blocks.input_blocks; ++b) {
-    if (b != input_block && plan::Overlap(plan::BlockView(operand.input, blocks.shape, blocks.input_stride, b), to))
+    if (b != input_block && tensor::Overlap(tensor::BlockView(operand.input, blocks.shape, blocks.input_stride, b), to))
       return MakeStatus(Code::kInvalidArgument, "%s: block %d of %s and %s overlap; in place only block %d may",
                         context.request.name, b, context.Name("input", index).c_str(),
                         context.Name("output", index).c_str(), input_block);
@@ -143,27 +144,27 @@ Status ReadOperands(const ViewContext& context, std::vector<ViewPair>* operands)
   return CheckTypes(r, *operands);
 }
 
-Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, plan::Blocks* blocks) {
+Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, tensor::Blocks* blocks) {
   const ViewRequest& r = context.request;
-  plan::Collective collective;
+  tensor::Collective collective;
   collective.call = r.name;
   collective.operand = context.Index(index);
   collective.kind = r.kind;
   collective.group_size = context.contract.ranks;
   collective.dim = r.dim;
   collective.concat_dim = r.concat_dim;
-  AXCCL_RETURN_IF_ERROR(plan::FindBlocks(collective, operand.Input(), operand.Output(), blocks));
+  AXCCL_RETURN_IF_ERROR(tensor::FindBlocks(collective, operand.Input(), operand.Output(), blocks));
   int64_t bytes;
   if (__builtin_mul_overflow(blocks->elements, static_cast<int64_t>(ElementSize(operand.type)), &bytes) ||
       __builtin_mul_overflow(bytes, int64_t{context.contract.ranks}, &bytes) || bytes > (int64_t{1} << 56))
     return MakeStatus(Code::kInvalidArgument, "%s: blocks of sizes %s: more bytes than can be addressed on %d ranks",
-                      r.name, plan::Text(blocks->shape).c_str(), context.contract.ranks);
+                      r.name, tensor::Text(blocks->shape).c_str(), context.contract.ranks);
   return Status();
 }
 
-Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const plan::View* from,
-                    const plan::View* to) {
-  if (!operand.has_input || !operand.has_output || !plan::Overlap(operand.input, operand.output)) return Status();
+Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const tensor::View* from,
+                    const tensor::View* to) {
+  if (!operand.has_input || !operand.has_output || !tensor::Overlap(operand.input, operand.output)) return Status();
   const char* call = context.request.name;
   const std::string in = context.Name("input", index), out = context.Name("output", index);
   if (from == nullptr)
@@ -181,13 +182,13 @@ Status CheckInPlace(const ViewContext& context, int index, const ViewPair& opera
 Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& operands) {
   struct Place {
     uintptr_t begin, end;
-    const plan::View* view;
+    const tensor::View* view;
     int index;
     bool output;
   };
   std::vector<Place> places;
-  auto add = [&](const plan::View& view, int index, bool output) {
-    const plan::Extent extent = plan::ByteExtent(view);
+  auto add = [&](const tensor::View& view, int index, bool output) {
+    const tensor::Extent extent = tensor::ByteExtent(view);
     const auto at = reinterpret_cast<uintptr_t>(view.data);
     if (extent.end != 0)
       places.push_back(
@@ -202,7 +203,7 @@ Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& opera
   for (const Place& place : places) {
     std::erase_if(open, [&](const Place* p) { return p->end <= place.begin; });
     for (const Place* p : open) {
-      if (p->index == place.index || (!p->output && !place.output) || !plan::Overlap(*p->view, *place.view)) continue;
+      if (p->index == place.index || (!p->output && !place.output) || !tensor::Overlap(*p->view, *place.view)) continue;
       const Place& out = p->output ? *p : place;
       const Place& other = p->output ? place : *p;
       return MakeStatus(Code::kInvalidArgument, "%s: output %d (%p) and %s %d (%p) overlap; give each its own memory",
@@ -214,7 +215,7 @@ Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& opera
   return Status();
 }
 
-Status ConvertBlocks(const ViewContext& context, int index, const ViewPair& operand, const plan::Blocks& blocks,
+Status ConvertBlocks(const ViewContext& context, int index, const ViewPair& operand, const tensor::Blocks& blocks,
                      exec::ViewOperand* to) {
   *to = Convert(operand);
   to->form = {blocks.shape, blocks.split, blocks.concat};
@@ -227,8 +228,8 @@ exec::ViewOperand Convert(const ViewPair& operand) {
   to.type = operand.type;
   to.input = operand.input.data;
   to.output = operand.output.data;
-  std::copy_n(operand.input.strides, plan::kMaxDims, to.input_strides);
-  std::copy_n(operand.output.strides, plan::kMaxDims, to.output_strides);
+  std::copy_n(operand.input.strides, tensor::kMaxDims, to.input_strides);
+  std::copy_n(operand.output.strides, tensor::kMaxDims, to.output_strides);
   return to;
 }
 
@@ -242,7 +243,7 @@ Status FindOutsideOperands(const ViewRequest& r, exec::ViewList* list) {
   for (const ViewPair& operand : operands) {
     exec::ViewOperand& to = list->operands.emplace_back(Convert(operand));
     to.form.shape = operand.output.shape;
-    to.block_bytes = static_cast<uint64_t>(plan::Elements(to.form.shape)) * ElementSize(operand.type);
+    to.block_bytes = static_cast<uint64_t>(tensor::Elements(to.form.shape)) * ElementSize(operand.type);
   }
   return r.count > 1 ? CheckApart(context, operands) : Status();
 }
@@ -267,7 +268,7 @@ exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
 uint64_t WordsOf(const exec::ViewOperand& operand) {
   const exec::Pieces& pieces = operand.pieces;
   const size_t blocks = std::max(pieces.input.size(), pieces.output.size());
-  return 4 + 2 * plan::kMaxDims + (blocks == 0 ? 0 : 2 + 4 * blocks + pieces.targets.size());
+  return 4 + 2 * tensor::kMaxDims + (blocks == 0 ? 0 : 2 + 4 * blocks + pieces.targets.size());
 }
 
 }  // namespace
@@ -309,17 +310,17 @@ Status MakeCalls(const ViewRequest& r, exec::ViewList list, std::vector<exec::Ca
 Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* operand) {
   const size_t size = ElementSize(operand->type);
   if (context.request.count == 1 || exec::kOperandAlignment % size == 0) return Status();
-  plan::Shape& shape = operand->form.shape;
+  tensor::Shape& shape = operand->form.shape;
   if (plan::Reduces(context.request.kind))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: operand %d of a list has elements of %zu bytes, which are reduced one operand a call only",
                       context.request.name, index, size);
-  if (shape.dims == plan::kMaxDims)
+  if (shape.dims == tensor::kMaxDims)
     return MakeStatus(
         Code::kInvalidArgument,
         "%s: operand %d of a list has elements of %zu bytes and %d dimensions; with such elements it may have "
         "at most %d",
-        context.request.name, index, size, shape.dims, plan::kMaxDims - 1);
+        context.request.name, index, size, shape.dims, tensor::kMaxDims - 1);
   for (int d = 0; d < shape.dims; ++d) {
     operand->input_strides[d] *= static_cast<int64_t>(size);
     operand->output_strides[d] *= static_cast<int64_t>(size);
@@ -336,7 +337,7 @@ Status FindOperands(const ViewRequest& r, int group_size, int position, exec::Vi
   AXCCL_RETURN_IF_ERROR(ReadOperands(context, &operands));
   for (int i = 0; i < r.count; ++i) {
     const ViewPair& operand = operands[static_cast<size_t>(i)];
-    plan::Blocks blocks;
+    tensor::Blocks blocks;
     AXCCL_RETURN_IF_ERROR(CheckOperand(context, i, operand, &blocks));
     AXCCL_RETURN_IF_ERROR(CheckBlocksInPlace(context, i, operand, blocks));
     AXCCL_RETURN_IF_ERROR(ConvertBlocks(context, i, operand, blocks, &list->operands.emplace_back()));

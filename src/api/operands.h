@@ -9,7 +9,7 @@
 #include "src/exec/call.h"
 #include "src/exec/operands.h"
 #include "src/plan/contract.h"
-#include "src/plan/view.h"
+#include "src/tensor/view.h"
 
 namespace axccl::api {
 
@@ -21,7 +21,7 @@ struct ViewRequest {
   const axcclView_t* input;
   const axcclView_t* output;
   const axcclOptions_t* options;
-  int dim = 0;  // as plan::Collective has it
+  int dim = 0;  // as tensor::Collective has it
   int concat_dim = 0;
   int root = 0;
 };
@@ -42,11 +42,11 @@ struct ViewContext {
 // One rank's views of one operand, as far as it has them.
 struct ViewPair {
   bool has_input = false, has_output = false;
-  plan::View input, output;
+  tensor::View input, output;
   DataType type = DataType::kInt8;
 
-  const plan::View* Input() const { return has_input ? &input : nullptr; }
-  const plan::View* Output() const { return has_output ? &output : nullptr; }
+  const tensor::View* Input() const { return has_input ? &input : nullptr; }
+  const tensor::View* Output() const { return has_output ? &output : nullptr; }
 };
 
 // Reads the operands, each checked by itself and for the same datatype on both sides.
@@ -55,13 +55,13 @@ Status ReadOperands(const ViewContext& context, std::vector<ViewPair>* operands)
 Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& operands);
 // That input and output of an operand have nothing in common, or that `from` and `to`, the parts of them that may
 // coincide (null: none may), are the same elements.
-Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const plan::View* from,
-                    const plan::View* to);
+Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const tensor::View* from,
+                    const tensor::View* to);
 // Finds the blocks of an operand whose blocks are alike, in the dimensions that the request names.
-Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, plan::Blocks* blocks);
+Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, tensor::Blocks* blocks);
 // What of an operand does not depend on its blocks, and all of one whose blocks are alike.
 exec::ViewOperand Convert(const ViewPair& operand);
-Status ConvertBlocks(const ViewContext& context, int index, const ViewPair& operand, const plan::Blocks& blocks,
+Status ConvertBlocks(const ViewContext& context, int index, const ViewPair& operand, const tensor::Blocks& blocks,
                      exec::ViewOperand* to);
 // Makes one of several operands one of bytes if its elements could be cut where operands of a list are.
 Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* operand);

@@ -1,5 +1,5 @@
 // channels.h: replica groups.
-#include "src/plan/replica_groups.h"
+#include "src/tensor/replica_groups.h"
 
 #include <algorithm>
 #include <cstring>
@@ -30,8 +30,8 @@ constexpr Rules kRules[] = {
     {"collective_reduce", Kind::kReduce},
 };
 
-Status Keep(axcclGroups_t* out, const plan::GroupRequest& request) {
-  AXCCL_ASSIGN_OR_RETURN(plan::ReplicaGroups groups, plan::ReplicaGroups::Make(request));
+Status Keep(axcclGroups_t* out, const tensor::GroupRequest& request) {
+  AXCCL_ASSIGN_OR_RETURN(tensor::ReplicaGroups groups, tensor::ReplicaGroups::Make(request));
   auto object = std::make_shared<GroupsObject>(GroupsObject{std::move(groups), request.grid});
   return Insert(&GroupsTable(), request.call, "groups of ranks", std::move(object), out);
 }
@@ -39,19 +39,19 @@ Status Keep(axcclGroups_t* out, const plan::GroupRequest& request) {
 Status FromSpec(axcclGroups_t* out, const axcclGroupSpec_t& spec) {
   constexpr const char* kCall = "axcclGroupsCreate";
   const unsigned mode = NumberOf(spec.mode), rules = NumberOf(spec.rules);
-  if (mode >= plan::kNumGroupModes)
+  if (mode >= tensor::kNumGroupModes)
     return MakeStatus(Code::kInvalidArgument, "%s: the mode is %d; pass one of axcclGroupMode_t (0..%d)", kCall,
-                      static_cast<int>(mode), plan::kNumGroupModes - 1);
+                      static_cast<int>(mode), tensor::kNumGroupModes - 1);
   if (rules >= std::size(kRules))
     return MakeStatus(Code::kInvalidArgument, "%s: the rules are %d; pass one of axcclGroupRules_t (0..%zu)", kCall,
                       static_cast<int>(rules), std::size(kRules) - 1);
   const std::string call = rules == 0 ? kCall : std::string(kCall) + ", for " + kRules[rules].call;
-  plan::GroupRequest request;
+  tensor::GroupRequest request;
   request.call = call.c_str();
   request.kind = kRules[rules].kind;
   request.grid = {spec.num_replicas, spec.num_partitions};
-  request.mode = static_cast<plan::GroupMode>(mode);
-  if (rules != 0) request.rules = plan::StableHloRules(request.kind);
+  request.mode = static_cast<tensor::GroupMode>(mode);
+  if (rules != 0) request.rules = tensor::StableHloRules(request.kind);
   if (spec.split_count != 0) request.rules.split_count = spec.split_count;
   size_t count = spec.num_groups;
   if (spec.offsets != nullptr && spec.num_groups != 0) {
@@ -59,9 +59,9 @@ Status FromSpec(axcclGroups_t* out, const axcclGroupSpec_t& spec) {
   } else if (__builtin_mul_overflow(spec.num_groups, spec.group_size, &count)) {
     count = ~size_t{0};
   }
-  if (count > static_cast<size_t>(plan::kMaxRanks) || spec.num_groups > static_cast<size_t>(plan::kMaxRanks))
+  if (count > static_cast<size_t>(tensor::kMaxRanks) || spec.num_groups > static_cast<size_t>(tensor::kMaxRanks))
     return MakeStatus(Code::kInvalidArgument, "%s: %zu lists with %zu ids in all; at most %lld are accepted", kCall,
-                      spec.num_groups, count, static_cast<long long>(plan::kMaxRanks));
+                      spec.num_groups, count, static_cast<long long>(tensor::kMaxRanks));
   if (count != 0 && spec.ids == nullptr)
     return MakeStatus(Code::kInvalidArgument, "%s: there are %zu lists and no ids (a null pointer)", kCall,
                       spec.num_groups);
@@ -70,9 +70,9 @@ Status FromSpec(axcclGroups_t* out, const axcclGroupSpec_t& spec) {
                       spec.num_groups);
   const std::span<const int64_t> ids(spec.ids, count);
   if (spec.offsets != nullptr && spec.num_groups != 0) {
-    AXCCL_ASSIGN_OR_RETURN(request.ids, plan::IdLists::Ragged(kCall, ids, {spec.offsets, spec.num_groups + 1}));
+    AXCCL_ASSIGN_OR_RETURN(request.ids, tensor::IdLists::Ragged(kCall, ids, {spec.offsets, spec.num_groups + 1}));
   } else {
-    request.ids = plan::IdLists::Rectangular(ids, spec.group_size);
+    request.ids = tensor::IdLists::Rectangular(ids, spec.group_size);
   }
   return Keep(out, request);
 }
@@ -87,8 +87,8 @@ Status FromMesh(axcclGroups_t* out, const axcclMesh_t& from, const axcclAxisRef_
   if (from.num_device_ids != 0 && from.device_ids == nullptr)
     return MakeStatus(Code::kInvalidArgument, "%s: the mesh has %zu device ids at a null pointer", kCall,
                       from.num_device_ids);
-  std::vector<plan::MeshAxis> mesh_axes;
-  std::vector<plan::AxisRef> refs;
+  std::vector<tensor::MeshAxis> mesh_axes;
+  std::vector<tensor::AxisRef> refs;
   for (int i = 0; i < from.num_axes; ++i) {
     if (from.axes[i].name == nullptr)
       return MakeStatus(Code::kInvalidArgument, "%s: mesh axis %d has no name (a null pointer)", kCall, i);
@@ -99,13 +99,13 @@ Status FromMesh(axcclGroups_t* out, const axcclMesh_t& from, const axcclAxisRef_
       return MakeStatus(Code::kInvalidArgument, "%s: axis %d of axes has no name (a null pointer)", kCall, i);
     refs.push_back({axes[i].name, axes[i].pre_size, axes[i].size});
   }
-  const plan::Mesh mesh{mesh_axes, {from.device_ids, from.num_device_ids}};
-  AXCCL_ASSIGN_OR_RETURN(const plan::IdTable table, plan::MeshGroups(kCall, mesh, refs));
-  plan::GroupRequest request;
+  const tensor::Mesh mesh{mesh_axes, {from.device_ids, from.num_device_ids}};
+  AXCCL_ASSIGN_OR_RETURN(const tensor::IdTable table, tensor::MeshGroups(kCall, mesh, refs));
+  tensor::GroupRequest request;
   request.call = kCall;
   request.kind = Kind::kBarrier;
   request.grid.num_partitions = from.num_ranks != 0 ? from.num_ranks : static_cast<int64_t>(table.ids.size());
-  request.mode = plan::GroupMode::kFlattenedIds;
+  request.mode = tensor::GroupMode::kFlattenedIds;
   request.ids = table.lists();
   return Keep(out, request);
 }
@@ -191,7 +191,7 @@ AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* 
   if (!pin) return result;
   if (rank < 0 || rank >= pin->groups.num_ranks())
     return InvalidArgument("axcclGroupsGetPlace: argument rank is %d; pass 0..%d", rank, pin->groups.num_ranks() - 1);
-  const plan::ReplicaGroups::Place place = pin->groups.PlaceOf(rank);
+  const tensor::ReplicaGroups::Place place = pin->groups.PlaceOf(rank);
   if (group != nullptr) *group = place.group;
   if (position != nullptr) *position = place.position;
   if (group_size != nullptr) *group_size = place.size;

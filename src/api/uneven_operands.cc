@@ -50,12 +50,12 @@ Status CheckRows(const ViewContext& context, const char* side, int index, const 
 // Both sides have the same sizes but along `dim`.
 Status CheckShapes(const ViewContext& context, int index, const ViewPair& operand, int dim) {
   if (!operand.has_input || !operand.has_output) return Status();
-  const plan::Shape &in = operand.input.shape, &out = operand.output.shape;
+  const tensor::Shape &in = operand.input.shape, &out = operand.output.shape;
   if (in.dims != out.dims)
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s has %d dimensions (sizes %s), %s has %d (sizes %s); they must agree",
-                      context.request.name, context.Name("output", index).c_str(), out.dims, plan::Text(out).c_str(),
-                      context.Name("input", index).c_str(), in.dims, plan::Text(in).c_str());
+                      context.request.name, context.Name("output", index).c_str(), out.dims, tensor::Text(out).c_str(),
+                      context.Name("input", index).c_str(), in.dims, tensor::Text(in).c_str());
   for (int d = 0; d < in.dims; ++d) {
     if (d != dim && in.sizes[d] != out.sizes[d])
       return MakeStatus(Code::kInvalidArgument,
@@ -68,7 +68,7 @@ Status CheckShapes(const ViewContext& context, int index, const ViewPair& operan
 
 // The form of a row, and how many bytes it has.
 Status FindRow(const ViewContext& context, const ViewPair& operand, int dim, exec::ViewOperand* to) {
-  const plan::View& any = operand.has_input ? operand.input : operand.output;
+  const tensor::View& any = operand.has_input ? operand.input : operand.output;
   to->form.shape = any.shape;
   to->dim = dim;
   int64_t rows = 1;
@@ -77,21 +77,21 @@ Status FindRow(const ViewContext& context, const ViewPair& operand, int dim, exe
                     operand.has_output ? operand.output.shape.sizes[dim] : 0);
     to->form.shape.sizes[dim] = 1;
   }
-  int64_t bytes = plan::Elements(to->form.shape);
+  int64_t bytes = tensor::Elements(to->form.shape);
   to->block_bytes = static_cast<uint64_t>(bytes) * ElementSize(operand.type);
   if (__builtin_mul_overflow(bytes, static_cast<int64_t>(ElementSize(operand.type)), &bytes) ||
       __builtin_mul_overflow(bytes, rows, &bytes) || bytes > (int64_t{1} << 56))
     return MakeStatus(Code::kInvalidArgument, "%s: an operand of sizes %s has more bytes than can be addressed",
-                      context.request.name, plan::Text(any.shape).c_str());
+                      context.request.name, tensor::Text(any.shape).c_str());
   return Status();
 }
 
-plan::View PieceView(const plan::View& view, const exec::ViewOperand& operand, const Piece& piece) {
-  plan::Shape shape = operand.form.shape;
-  if (operand.dim < 0) return plan::BlockView(view, shape, 0, 0);
+tensor::View PieceView(const tensor::View& view, const exec::ViewOperand& operand, const Piece& piece) {
+  tensor::Shape shape = operand.form.shape;
+  if (operand.dim < 0) return tensor::BlockView(view, shape, 0, 0);
   shape.sizes[operand.dim] = piece.extent;
   const int64_t stride = piece.offset == 0 ? 0 : view.strides[operand.dim] * piece.offset;
-  return plan::BlockView(view, shape, stride, 1);
+  return tensor::BlockView(view, shape, stride, 1);
 }
 
 Status CheckPiecesInPlace(const ViewContext& context, int index, const ViewPair& pair,
@@ -100,10 +100,10 @@ Status CheckPiecesInPlace(const ViewContext& context, int index, const ViewPair&
   if (!plan::InPlaceBlocks(context.contract, context.position, &input_block, &output_block))
     return CheckInPlace(context, index, pair, nullptr, nullptr);
   if (!pair.has_input || !pair.has_output) return Status();
-  const plan::View from = PieceView(pair.input, operand, operand.pieces.input[static_cast<size_t>(input_block)]);
-  const plan::View to = PieceView(pair.output, operand, operand.pieces.output[static_cast<size_t>(output_block)]);
+  const tensor::View from = PieceView(pair.input, operand, operand.pieces.input[static_cast<size_t>(input_block)]);
+  const tensor::View to = PieceView(pair.output, operand, operand.pieces.output[static_cast<size_t>(output_block)]);
   AXCCL_RETURN_IF_ERROR(CheckInPlace(context, index, pair, &from, &to));
-  if (!plan::Overlap(pair.input, pair.output) || plan::CheckView({}, plan::Role::kOutput, pair.input).ok())
+  if (!tensor::Overlap(pair.input, pair.output) || tensor::CheckView({}, tensor::Role::kOutput, pair.input).ok())
     return Status();
   return MakeStatus(Code::kInvalidArgument, "%s: %s reaches one element by two indices, which in place is not allowed",
                     context.request.name, context.Name("input", index).c_str());
@@ -112,9 +112,10 @@ Status CheckPiecesInPlace(const ViewContext& context, int index, const ViewPair&
 // The dimension of the rows of an operand.
 Status FindRowDim(const ViewContext& context, int index, const ViewPair& operand, int* dim) {
   const char* side = operand.has_input ? "input" : "output";
-  const plan::View& view = operand.has_input ? operand.input : operand.output;
-  AXCCL_ASSIGN_OR_RETURN(*dim, plan::NormaliseDim({context.request.name, side, context.Index(index)}, "dim",
-                                                  context.request.dim, view.shape.dims, plan::NegativeDims::kFromEnd));
+  const tensor::View& view = operand.has_input ? operand.input : operand.output;
+  AXCCL_ASSIGN_OR_RETURN(
+      *dim, tensor::NormaliseDim({context.request.name, side, context.Index(index)}, "dim", context.request.dim,
+                                 view.shape.dims, tensor::NegativeDims::kFromEnd));
   return CheckShapes(context, index, operand, *dim);
 }
 

@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/comm/block.h"
 #include "src/comm/communicator.h"
-#include "src/plan/replica_groups.h"
+#include "src/tensor/replica_groups.h"
 #include "transports/shm/heap.h"
 
 namespace axccl::comm {
@@ -71,7 +71,7 @@ class SlotUse {
 
 }  // namespace
 
-uint64_t ChannelName::Hash() const { return Mix(plan::ReplicaGroups::GroupHash(ranks), static_cast<uint64_t>(id)); }
+uint64_t ChannelName::Hash() const { return Mix(tensor::ReplicaGroups::GroupHash(ranks), static_cast<uint64_t>(id)); }
 
 std::string ChannelName::Text() const {
   constexpr size_t kShown = 16;

@@ -60,7 +60,7 @@ Status JoinSelf(const StreamCall& send, StreamCall* receive) {
   for (size_t i = 0; i < list->operands.size(); ++i) {
     const exec::ViewOperand& from = send.call.views->operands[i];
     list->operands[i].input = from.input;
-    std::copy_n(from.input_strides, plan::kMaxDims, list->operands[i].input_strides);
+    std::copy_n(from.input_strides, tensor::kMaxDims, list->operands[i].input_strides);
   }
   to.views = std::move(list);
   return Status();

@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "src/plan/schedule.h"
-#include "src/plan/view.h"
+#include "src/tensor/view.h"
 
 namespace axccl::exec {
 
@@ -56,7 +56,7 @@ struct OpRecord {
     kSizes,
     // Announced, of calls on views: how many words the operands take, and those words where there is room for them;
     // more are in the announcements of the channel (see host/operation_view.cc).
-    kDetails = kSizes + plan::kMaxDims,
+    kDetails = kSizes + tensor::kMaxDims,
     kDetailWords,
     kWords = 39
   };

@@ -12,11 +12,11 @@ bool BlockForm::Unpack(uint64_t packed) {
   split = static_cast<int8_t>(packed >> 8);
   concat = static_cast<int8_t>(packed >> 16);
   auto is_dim = [&](int dim) { return dim >= -1 && dim < shape.dims; };
-  return packed >> 24 == 0 && shape.dims >= 0 && shape.dims <= plan::kMaxDims && is_dim(split) && is_dim(concat);
+  return packed >> 24 == 0 && shape.dims >= 0 && shape.dims <= tensor::kMaxDims && is_dim(split) && is_dim(concat);
 }
 
-plan::Shape BlockForm::OperandShape(int dim, int blocks) const {
-  plan::Shape operand = shape;
+tensor::Shape BlockForm::OperandShape(int dim, int blocks) const {
+  tensor::Shape operand = shape;
   // Too many elements to count are as good as any number that no memory has.
   if (dim >= 0 && __builtin_mul_overflow(shape.sizes[dim], int64_t{blocks}, &operand.sizes[dim]))
     operand.sizes[dim] = INT64_MAX;
@@ -94,7 +94,7 @@ bool ViewList::SplitRows() const {
 }
 
 std::string Text(const BlockForm& form, DataType type) {
-  std::string text = plan::Text(form.shape) + " " + DataTypeName(type);
+  std::string text = tensor::Text(form.shape) + " " + DataTypeName(type);
   if (form.split >= 0) text += " split along dimension " + std::to_string(form.split);
   if (form.concat >= 0) text += " concatenated along dimension " + std::to_string(form.concat);
   return text;

@@ -1,5 +1,5 @@
 // The operands of a call on views as the executor sees them: checked, dimensions normalised, blocks found
-// (plan::Blocks).
+// (tensor::Blocks).
 //
 // A block of the call holds a block of every operand, one after the other, each from a multiple of kOperandAlignment
 // bytes on. So what moves and waits for blocks need not know how many operands there are, and a cut between cache lines
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "src/base/types.h"
-#include "src/plan/view.h"
+#include "src/tensor/view.h"
 
 namespace axccl::exec {
 
@@ -22,9 +22,9 @@ inline constexpr uint64_t kOperandAlignment = 64;
 
 // What ranks must agree on for one operand, besides its type.
 struct BlockForm {
-  plan::Shape shape;  // of a block
-  int split = -1;     // dimension along which the blocks of an input follow each other; -1: an input is one block
-  int concat = -1;    // likewise for outputs
+  tensor::Shape shape;  // of a block
+  int split = -1;       // dimension along which the blocks of an input follow each other; -1: an input is one block
+  int concat = -1;      // likewise for outputs
 
   // Dimensions and their number. Unpack takes any bits (false: not from Packed); sizes are set apart.
   uint64_t Packed() const {
@@ -32,7 +32,7 @@ struct BlockForm {
   }
   bool Unpack(uint64_t packed);
   // The shape of an operand of `blocks` blocks that follow each other along `dim`.
-  plan::Shape OperandShape(int dim, int blocks) const;
+  tensor::Shape OperandShape(int dim, int blocks) const;
 
   friend bool operator==(const BlockForm&, const BlockForm&) = default;
 };
@@ -60,8 +60,8 @@ struct ViewOperand {
   uint64_t block_bytes = 0;
   const void* input = nullptr;  // the first element; null where the rank has none
   void* output = nullptr;
-  int64_t input_strides[plan::kMaxDims] = {};  // elements
-  int64_t output_strides[plan::kMaxDims] = {};
+  int64_t input_strides[tensor::kMaxDims] = {};  // elements
+  int64_t output_strides[tensor::kMaxDims] = {};
   int dim = -1;  // uneven calls: the dimension of the rows; -1: the operand is one row
   Pieces pieces;
 };

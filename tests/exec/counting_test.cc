@@ -39,9 +39,9 @@ struct Form {
 struct Tensor {
   int rank = 0;
   size_t operand = 0;
-  plan::Shape shape;
+  tensor::Shape shape;
   std::byte* data = nullptr;
-  int64_t strides[plan::kMaxDims] = {};
+  int64_t strides[tensor::kMaxDims] = {};
 };
 
 struct Counted {
@@ -127,7 +127,7 @@ class Trial {
  private:
   // Bytes of a tensor, each of which must have been touched once.
   uint64_t CheckOnce(const Tensor& tensor, bool written) const {
-    const auto elements = static_cast<uint64_t>(plan::Elements(tensor.shape));
+    const auto elements = static_cast<uint64_t>(tensor::Elements(tensor.shape));
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < elements; ++i) {
       int64_t at = 0;
@@ -142,7 +142,7 @@ class Trial {
     return elements * 4;
   }
 
-  Tensor Make(int rank, size_t index, const plan::Shape& shape, const Order& order) {
+  Tensor Make(int rank, size_t index, const tensor::Shape& shape, const Order& order) {
     Tensor tensor;
     tensor.rank = rank, tensor.operand = index;
     tensor.shape = shape;
@@ -164,7 +164,7 @@ class Trial {
       const int blocks =
           input ? plan::InputBlocks(counted_.contract, rank) : plan::OutputBlocks(counted_.contract, rank);
       if (blocks == 0) continue;
-      plan::Shape shape = form.blocks.OperandShape(input ? form.blocks.split : form.blocks.concat, blocks);
+      tensor::Shape shape = form.blocks.OperandShape(input ? form.blocks.split : form.blocks.concat, blocks);
       if (form.dim >= 0) {
         const std::vector<Piece> pieces = Follow(counted_.Rows(form, rank, input));
         (input ? operand.pieces.input : operand.pieces.output) = pieces;
@@ -174,12 +174,12 @@ class Trial {
       }
       const Tensor tensor = Make(rank, list->operands.size(), shape, input ? form.input_order : form.output_order);
       (input ? inputs_ : outputs_).push_back(tensor);
-      std::copy_n(tensor.strides, plan::kMaxDims, input ? operand.input_strides : operand.output_strides);
+      std::copy_n(tensor.strides, tensor::kMaxDims, input ? operand.input_strides : operand.output_strides);
       if (input) operand.input = tensor.data;
       if (!input) operand.output = tensor.data;
     }
     if (counted_.ragged || !counted_.roots.empty()) ForgetPieces(rank, &operand);
-    operand.block_bytes = static_cast<uint64_t>(plan::Elements(form.blocks.shape)) * ElementSize(form.type);
+    operand.block_bytes = static_cast<uint64_t>(tensor::Elements(form.blocks.shape)) * ElementSize(form.type);
     list->operands.push_back(operand);
   }
 
@@ -303,7 +303,7 @@ std::vector<Order> AllOrders(int dims) {
 // Every choice of dimensions that the kind has. Blocks are as many cache lines as all numbers of ranks here divide.
 std::vector<BlockForm> AllForms(Kind kind, int dims) {
   BlockForm form;
-  form.shape = dims == 2 ? plan::Shape{2, {8, 24}} : plan::Shape{3, {4, 6, 8}};
+  form.shape = dims == 2 ? tensor::Shape{2, {8, 24}} : tensor::Shape{3, {4, 6, 8}};
   std::vector<BlockForm> forms;
   for (form.split = Splits(kind) ? 0 : -1; form.split < (Splits(kind) ? dims : 0); ++form.split) {
     for (form.concat = Joins(kind) ? 0 : -1; form.concat < (Joins(kind) ? dims : 0); ++form.concat)
@@ -432,7 +432,7 @@ TEST_P(CountingTest, PartsOfDifferentSizes) {
           Trial trial(&ensemble, &counter, counted);
           ASSERT_TRUE(trial.Drive());
           trial.Check();
-          const auto row = static_cast<uint64_t>(plan::Elements(form.blocks.shape)) * sizeof(int32_t);
+          const auto row = static_cast<uint64_t>(tensor::Elements(form.blocks.shape)) * sizeof(int32_t);
           for (int rank = 0; rank < ranks; ++rank) {
             const Volume least = LeastOf(contract, form, rank, row), found = counter.of(rank);
             EXPECT_EQ(found.read, 2 * least.read) << "rank " << rank << " of two operands";

@@ -81,13 +81,13 @@ Exchange::Place Exchange::MakePlace(int rank, uint64_t elements, bool heap, uint
 Exchange::Place Exchange::MakeOperand(int rank, int dim, uint64_t blocks, bool heap, uint64_t offset) {
   if (!shape_.form || blocks == 0) return MakePlace(rank, blocks * shape_.count, heap, offset);
   harness::Random random(Scramble(salt_, static_cast<uint64_t>(rank), blocks + (heap ? 100 : 0) + offset));
-  const plan::Shape shape = shape_.form->OperandShape(dim, static_cast<int>(blocks));
+  const tensor::Shape shape = shape_.form->OperandShape(dim, static_cast<int>(blocks));
   std::vector<int> order(static_cast<size_t>(shape.dims));
   for (int d = 0; d < shape.dims; ++d) {
     order[static_cast<size_t>(d)] = d;
     std::swap(order[static_cast<size_t>(d)], order[random.Below(static_cast<uint64_t>(d) + 1)]);
   }
-  int64_t strides[plan::kMaxDims] = {};
+  int64_t strides[tensor::kMaxDims] = {};
   int64_t step = random.OneIn(4) ? 2 : 1, first = 0, last = 0;
   for (const int d : order) {
     const int64_t reach = std::max<int64_t>(shape.sizes[d] - 1, 0) * step;
@@ -98,13 +98,13 @@ Exchange::Place Exchange::MakeOperand(int rank, int dim, uint64_t blocks, bool h
   Place place = MakePlace(rank, static_cast<uint64_t>(first + last + 1), heap, offset);
   place.own += 4 * first, place.data += 4 * first;
   place.elements = blocks * shape_.count;
-  std::copy_n(strides, plan::kMaxDims, place.strides);
+  std::copy_n(strides, tensor::kMaxDims, place.strides);
   FindElements(dim, blocks, &place);
   return place;
 }
 
 void Exchange::FindElements(int dim, uint64_t blocks, Place* place) const {
-  const plan::Shape& shape = shape_.form->shape;
+  const tensor::Shape& shape = shape_.form->shape;
   place->offsets.clear();
   for (uint64_t block = 0; block < blocks; ++block) {
     const int64_t base = dim < 0 ? 0 : static_cast<int64_t>(block) * shape.sizes[dim] * place->strides[dim];
@@ -152,8 +152,8 @@ Call Exchange::CallOf(int rank) const {
     operand.block_bytes = call.count * sizeof(int32_t);
     operand.input = call.input;
     operand.output = call.output;
-    std::copy_n(b.input.strides, plan::kMaxDims, operand.input_strides);
-    std::copy_n(b.output.strides, plan::kMaxDims, operand.output_strides);
+    std::copy_n(b.input.strides, tensor::kMaxDims, operand.input_strides);
+    std::copy_n(b.output.strides, tensor::kMaxDims, operand.output_strides);
     call.views = std::make_shared<ViewList>(ViewList{{operand}});
   }
   const int32_t factor = rank + 2;

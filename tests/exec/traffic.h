@@ -54,7 +54,7 @@ class Exchange {
     std::byte* memory = nullptr;
     uint64_t memory_elements = 0;
     std::vector<int64_t> offsets;  // in elements, from `data`
-    int64_t strides[plan::kMaxDims] = {};
+    int64_t strides[tensor::kMaxDims] = {};
   };
   struct Buffers {
     Place input, output;

@@ -11,7 +11,7 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-static_assert(plan::kMaxDims == cuda::kMaxViewDims);
+static_assert(tensor::kMaxDims == cuda::kMaxViewDims);
 
 cuda::ViewPlace MakePlace(const ViewOperand& operand, const plan::Contract& contract, int position) {
   cuda::ViewPlace place;
@@ -21,8 +21,8 @@ cuda::ViewPlace MakePlace(const ViewOperand& operand, const plan::Contract& cont
       BlockStep(operand, operand.form.split, plan::InputBlocks(contract, position), operand.input_strides);
   place.output_step =
       BlockStep(operand, operand.form.concat, plan::OutputBlocks(contract, position), operand.output_strides);
-  std::copy_n(operand.input_strides, plan::kMaxDims, place.input_strides);
-  std::copy_n(operand.output_strides, plan::kMaxDims, place.output_strides);
+  std::copy_n(operand.input_strides, tensor::kMaxDims, place.input_strides);
+  std::copy_n(operand.output_strides, tensor::kMaxDims, place.output_strides);
   return place;
 }
 
@@ -35,7 +35,7 @@ bool CudaViewsFit(const ViewList& views, uint64_t bytes) {
 Status CheckCudaViews(const Call& call, const Program& program) {
   size_t dims = 0;
   for (const ViewOperand& operand : call.views->operands) {
-    const plan::Shape& shape = operand.form.shape;
+    const tensor::Shape& shape = operand.form.shape;
     const auto many = std::count_if(shape.sizes, shape.sizes + shape.dims, [](int64_t size) { return size != 1; });
     dims = std::max(dims, static_cast<size_t>(many));
   }
@@ -68,7 +68,7 @@ void MakeCudaViewTable(const Call& call, const plan::Contract& contract, int pos
     out.element = static_cast<uint32_t>(ElementSize(operand.type));
     out.count = operand.block_bytes / out.element;
     out.num_dims = static_cast<uint32_t>(operand.form.shape.dims);
-    std::copy_n(operand.form.shape.sizes, plan::kMaxDims, out.sizes);
+    std::copy_n(operand.form.shape.sizes, tensor::kMaxDims, out.sizes);
     out.is_zero = zeros && operand.output != nullptr;
     out.own = MakePlace(operand, contract, position);
     at += operand.block_bytes;

@@ -8,7 +8,7 @@ namespace axccl::exec {
 namespace {
 
 void CopyBlock(const ViewOperand& operand, const kernels::BoxOperand& from) {
-  const plan::Shape& shape = operand.form.shape;
+  const tensor::Shape& shape = operand.form.shape;
   const kernels::BoxOperand to{operand.output, operand.output_strides};
   const uint64_t size = ElementSize(operand.type);
   kernels::CopyBox({shape.dims, shape.sizes, 0, operand.block_bytes / size}, &to, 1, from, size, false);
@@ -18,7 +18,7 @@ void CopyBlock(const ViewOperand& operand, const kernels::BoxOperand& from) {
 
 void FillZeros(const ViewOperand& operand) {
   static constexpr std::byte kZero[16] = {};
-  static constexpr int64_t kNoStrides[plan::kMaxDims] = {};
+  static constexpr int64_t kNoStrides[tensor::kMaxDims] = {};
   CopyBlock(operand, {const_cast<std::byte*>(kZero), kNoStrides});
 }
 

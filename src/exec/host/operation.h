@@ -143,7 +143,7 @@ class Operation {
   Spot FindSpot(Side side, size_t index) const;
   Status BindViews(int position);
   Status MapView(Side side, int position, size_t index, Spot spot);
-  plan::View ViewOf(Side side, int position, size_t index) const;
+  tensor::View ViewOf(Side side, int position, size_t index) const;
   // What one operand has of a portion.
   struct Stretch {
     size_t operand;

@@ -23,17 +23,17 @@ void SetWord(OpRecord* record, int word, uint64_t value) { record->word[word].st
 }  // namespace
 
 // All blocks of an operand, without its data; empty where the rank has none.
-plan::View Operation::ViewOf(Side side, int position, size_t index) const {
+tensor::View Operation::ViewOf(Side side, int position, size_t index) const {
   const plan::Contract contract{call_.kind, channel_->size(), call_.root};
   const ViewOperand& operand = call_.views->operands[index];
   const BlockForm& form = operand.form;
   const bool input = side == Side::kInput;
   const int blocks = input ? plan::InputBlocks(contract, position) : plan::OutputBlocks(contract, position);
   const MemberView& binding = ViewAt(position, index);
-  plan::View view;
+  tensor::View view;
   view.element_size = static_cast<uint32_t>(ElementSize(operand.type));
   if (blocks == 0) {
-    view.shape = plan::Shape{1, {0}};
+    view.shape = tensor::Shape{1, {0}};
   } else if (call_.uneven()) {
     view.shape = form.shape;
     if (operand.dim >= 0)
@@ -41,7 +41,7 @@ plan::View Operation::ViewOf(Side side, int position, size_t index) const {
   } else {
     view.shape = form.OperandShape(input ? form.split : form.concat, blocks);
   }
-  std::copy_n(input ? binding.input_strides : binding.output_strides, plan::kMaxDims, view.strides);
+  std::copy_n(input ? binding.input_strides : binding.output_strides, tensor::kMaxDims, view.strides);
   return view;
 }
 
@@ -53,8 +53,8 @@ void Operation::StartViews() {
     MemberView& own = ViewAt(channel_->self(), i);
     own.input = static_cast<std::byte*>(const_cast<void*>(operand.input));
     own.output = static_cast<std::byte*>(operand.output);
-    std::copy_n(operand.input_strides, plan::kMaxDims, own.input_strides);
-    std::copy_n(operand.output_strides, plan::kMaxDims, own.output_strides);
+    std::copy_n(operand.input_strides, tensor::kMaxDims, own.input_strides);
+    std::copy_n(operand.output_strides, tensor::kMaxDims, own.output_strides);
     if (call_.uneven()) own.pieces = operand.pieces;
     SetBlockSteps(channel_->self(), i);
   }
@@ -134,7 +134,7 @@ Status Operation::Publish(OpRecord* record) {
 Operation::Memory Operation::MemoryOf(Side side, size_t index) const {
   const ViewOperand& operand = call_.views->operands[index];
   const void* data = side == Side::kInput ? operand.input : operand.output;
-  const plan::Extent extent = plan::ByteExtent(ViewOf(side, channel_->self(), index));
+  const tensor::Extent extent = tensor::ByteExtent(ViewOf(side, channel_->self(), index));
   const uintptr_t lowest = reinterpret_cast<uintptr_t>(data) - static_cast<uint64_t>(-extent.begin);
   return {reinterpret_cast<const std::byte*>(lowest), static_cast<uint64_t>(extent.end - extent.begin)};
 }
@@ -180,8 +180,8 @@ Status Operation::BindViews(int position) {
 
 Status Operation::MapView(Side side, int position, size_t index, Spot spot) {
   const Member& member = channel_->member(position);
-  plan::Extent extent;
-  if (!plan::FindByteExtent(ViewOf(side, position, index), &extent) ||
+  tensor::Extent extent;
+  if (!tensor::FindByteExtent(ViewOf(side, position, index), &extent) ||
       (extent.end != 0 && spot.reach == Reach::kUnused))
     return MakeStatus(Code::kRemoteError, "rank %d announced a view outside its heap", member.rank);
   // A view that begins before the heap wraps around to an address behind it.
@@ -249,7 +249,7 @@ void Operation::MoveTogether(const Step* steps, uint32_t num, const Portion& por
   }
   if (moved == 0) return;
   const ViewOperand& view = call_.views->operands[stretch.operand];
-  const plan::Shape& shape = view.form.shape;
+  const tensor::Shape& shape = view.form.shape;
   const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
   kernels::CopyBoxes(range, dst, src, moved, ElementSize(view.type), around_cache_);
 }
@@ -267,7 +267,7 @@ void Operation::ReduceTogether(const Step* steps, uint32_t num, const Portion& p
     for (uint32_t k = 1; k <= num_src; ++k) *src++ = Box(steps[i].operands + k, portion, stretch);
   }
   const ViewOperand& view = call_.views->operands[stretch.operand];
-  const plan::Shape& shape = view.form.shape;
+  const tensor::Shape& shape = view.form.shape;
   const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
   // All sources are inputs, of the same ranks in all steps.
   kernels::BoxReduceRequest requests = BoxReduction(*steps, range, scales_);
@@ -310,7 +310,7 @@ void Operation::MoveBox(const Step& step, const Portion& portion, const Stretch&
   }
   if (places.num_dst == 0) return;
   const ViewOperand& view = call_.views->operands[stretch.operand];
-  plan::Shape shape = view.form.shape;
+  tensor::Shape shape = view.form.shape;
   if (call_.uneven() && view.dim >= 0) shape.sizes[view.dim] = PieceOf(UserOperand(step), stretch.operand).extent;
   const kernels::BoxRange range{shape.dims, shape.sizes, stretch.begin, stretch.count};
   const bool non_temporal = around_cache_ && places.to_user_only;

@@ -12,7 +12,7 @@
 #include "kernels/host/box.h"
 #include "src/exec/host/fold.h"
 #include "src/exec/operands.h"
-#include "src/plan/view.h"
+#include "src/tensor/view.h"
 #include "transports/transport.h"
 
 namespace axccl::exec {
@@ -30,7 +30,7 @@ struct MemberBuffers {
 struct MemberView {
   std::byte* input = nullptr;
   std::byte* output = nullptr;
-  int64_t input_strides[plan::kMaxDims], output_strides[plan::kMaxDims];
+  int64_t input_strides[tensor::kMaxDims], output_strides[tensor::kMaxDims];
   int64_t input_step = 0, output_step = 0;  // bytes from one block to the next, or one row
   Pieces pieces;
 };

@@ -1,16 +1,19 @@
-// The blocks of collectives in views (src/plan/view.h), against the definition of each collective by coordinates.
+// The blocks of collectives in views (src/tensor/view.h), against the definition of each collective by coordinates.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "src/plan/view.h"
-#include "tests/plan/block_simulator.h"
-#include "tests/plan/view_oracle.h"
+#include "src/tensor/view.h"
+#include "tests/tensor/block_simulator.h"
+#include "tests/tensor/view_oracle.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 namespace {
 
+using plan::HasRoot;
+using plan::KindName;
+using plan::kNumKinds;
 using Coordinates = std::vector<int64_t>;
 
 Coordinates CoordinatesOf(const Shape& shape, int64_t index) {
@@ -208,4 +211,4 @@ TEST(BlocksTest, RefuseMissingOperandsAndElementsOfOtherSizes) {
 }
 
 }  // namespace
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

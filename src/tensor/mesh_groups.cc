@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "src/plan/replica_groups.h"
+#include "src/tensor/replica_groups.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 
 namespace {
 
@@ -189,4 +189,4 @@ Result<IdTable> IotaGroups(const char* call, int64_t num_groups, int64_t group_s
   return table;
 }
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

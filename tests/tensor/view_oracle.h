@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/plan/view.h"
+#include "src/tensor/view.h"
 #include "tests/harness/random.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 
 // An address that nobody reads, `offset` bytes from that of all others.
 inline void* Address(int64_t offset) {
@@ -88,4 +88,4 @@ inline View RandomCut(harness::Random* random, int max_dims, int max_size) {
   return RandomLayout(random, 1 + static_cast<uint32_t>(random->Below(4)), shape);
 }
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

@@ -1,10 +1,13 @@
 // Where the blocks of a collective lie in its views.
 #include <cinttypes>
 
-#include "src/plan/cite.h"
-#include "src/plan/view.h"
+#include "src/tensor/cite.h"
+#include "src/tensor/view.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
+
+using plan::Kind;
+using plan::KindName;
 
 namespace {
 
@@ -214,4 +217,4 @@ View BlockView(const View& view, const Shape& block, int64_t block_stride, int i
   return result;
 }
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

@@ -1,12 +1,15 @@
-#include "src/plan/replica_groups.h"
+#include "src/tensor/replica_groups.h"
 
 #include <algorithm>
 #include <array>
 #include <cinttypes>
 
-#include "src/plan/cite.h"
+#include "src/tensor/cite.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
+
+using plan::Kind;
+using plan::KindName;
 
 namespace {
 
@@ -449,4 +452,4 @@ Result<PermutePairs> PermutePairs::Make(const PairRequest& q) {
   return result;
 }
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

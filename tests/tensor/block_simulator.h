@@ -1,5 +1,5 @@
 // A collective without communication: moves blocks between the arrays of all ranks of a group as contract.h says, with
-// nothing but the views' blocks (src/plan/view.h) to find the elements.
+// nothing but the views' blocks (src/tensor/view.h) to find the elements.
 //
 // Every rank's operands get random layouts, so that nothing depends on row-major storage. Elements are of any copyable
 // type.
@@ -10,10 +10,15 @@
 #include <functional>
 #include <vector>
 
-#include "src/plan/view.h"
-#include "tests/plan/view_oracle.h"
+#include "src/tensor/view.h"
+#include "tests/tensor/view_oracle.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
+
+using plan::Contract;
+using plan::InputBlocks;
+using plan::Kind;
+using plan::OutputBlocks;
 
 // A row-major tensor.
 template <class T>
@@ -134,4 +139,4 @@ std::vector<Tensor<T>> Simulate(const Collective& c, int root, const std::vector
   return results;
 }
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

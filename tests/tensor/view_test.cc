@@ -1,4 +1,4 @@
-#include "src/plan/view.h"
+#include "src/tensor/view.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "tests/harness/random.h"
-#include "tests/plan/view_oracle.h"
+#include "tests/tensor/view_oracle.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 namespace {
 
 constexpr OperandName kOut = {"axcclTest", "output"};
@@ -227,4 +227,4 @@ TEST(FindByteExtent, TellsWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

@@ -16,7 +16,7 @@
 #include "src/base/status.h"
 #include "src/plan/contract.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 
 inline constexpr int kMaxDims = 8;
 
@@ -87,13 +87,13 @@ Result<int> NormaliseDim(const OperandName& operand, const char* argument, int64
                          const char* constraint = "");
 
 // The constraints that say that an output has the datatype of its input, as " [StableHLO all_gather (C6)]" or empty.
-std::string CiteDatatypes(Kind kind);
+std::string CiteDatatypes(plan::Kind kind);
 
 // What the shapes of a collective depend on.
 struct Collective {
   const char* call = nullptr;  // named in messages; null = the kind's name
   int operand = -1;            // named in messages; -1 = the call has one
-  Kind kind = Kind::kAllReduce;
+  plan::Kind kind = plan::Kind::kAllReduce;
   int group_size = 1;
   int64_t dim = 0;         // kAllGather, kGather: concatenated; kReduceScatter, kScatter: split; kAllToAll: split
   int64_t concat_dim = 0;  // kAllToAll: concatenated
@@ -130,4 +130,4 @@ Status FindBlocks(const Collective& collective, const View* input, const View* o
 // Block `index` of a view, as a view.
 View BlockView(const View& view, const Shape& block, int64_t block_stride, int index);
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

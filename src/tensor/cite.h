@@ -5,25 +5,25 @@
 
 #include "src/plan/contract.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 
 // StableHLO's name of the operation, null for those it does not have. Transfers between two ranks are its
 // collective_permute.
-constexpr const char* StableHloName(Kind kind) {
+constexpr const char* StableHloName(plan::Kind kind) {
   switch (kind) {
-    case Kind::kAllGather:
+    case plan::Kind::kAllGather:
       return "all_gather";
-    case Kind::kAllReduce:
+    case plan::Kind::kAllReduce:
       return "all_reduce";
-    case Kind::kReduceScatter:
+    case plan::Kind::kReduceScatter:
       return "reduce_scatter";
-    case Kind::kAllToAll:
+    case plan::Kind::kAllToAll:
       return "all_to_all";
-    case Kind::kBroadcast:
+    case plan::Kind::kBroadcast:
       return "collective_broadcast";
-    case Kind::kReduce:
+    case plan::Kind::kReduce:
       return "collective_reduce";
-    case Kind::kSendRecv:
+    case plan::Kind::kSendRecv:
       return "collective_permute";
     default:
       return nullptr;
@@ -31,10 +31,10 @@ constexpr const char* StableHloName(Kind kind) {
 }
 
 // " [StableHLO all_gather (C2)]", or nothing where the specification has no such operation or constraint.
-inline std::string Cite(Kind kind, const char* constraint) {
+inline std::string Cite(plan::Kind kind, const char* constraint) {
   const char* op = StableHloName(kind);
   if (op == nullptr || constraint[0] == '\0') return {};
   return std::string(" [StableHLO ") + op + " " + constraint + "]";
 }
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

@@ -6,15 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/replica_groups.h"
-#include "src/plan/view.h"
+#include "src/tensor/replica_groups.h"
+#include "src/tensor/view.h"
 #include "tests/harness/vectors.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 
 using harness::Json;
 using harness::ReadVectors;
 using harness::VectorsMissing;
+using plan::Kind;
 
 // The kind that an operation's groups and shapes follow; the variable-size exchanges follow all_to_all.
 std::optional<Kind> KindOfOp(const std::string& op);
@@ -41,4 +42,4 @@ Collective ReadCollective(const std::string& op, const Json& attributes, int gro
 // StableHLO's rules for the operation, with the case's split_count.
 GroupRules ReadRules(Kind kind, const Json& attributes);
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

@@ -4,10 +4,10 @@
 #include <set>
 #include <string>
 
-#include "tests/plan/vectors.h"
-#include "tests/plan/view_oracle.h"
+#include "tests/tensor/vectors.h"
+#include "tests/tensor/view_oracle.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 namespace {
 
 uint32_t BytesOf(const std::string& dtype) {
@@ -93,4 +93,4 @@ TEST(VectorsTest, InvalidGroupsPairsDimensionsAndShapesAreRefused) {
 }
 
 }  // namespace
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

@@ -1,4 +1,4 @@
-// Groups from mesh axes and from iota lists (src/plan/replica_groups.h).
+// Groups from mesh axes and from iota lists (src/tensor/replica_groups.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/replica_groups.h"
+#include "src/tensor/replica_groups.h"
 #include "tests/harness/random.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 namespace {
 
 using Rows = std::vector<std::vector<int64_t>>;
@@ -150,4 +150,4 @@ TEST(IotaGroupsTest, RowsOfATransposedIota) {
 }
 
 }  // namespace
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

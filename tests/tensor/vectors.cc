@@ -1,10 +1,10 @@
-#include "tests/plan/vectors.h"
+#include "tests/tensor/vectors.h"
 
 #include <algorithm>
 #include <functional>
 #include <map>
 
-namespace axccl::plan {
+namespace axccl::tensor {
 
 std::optional<Kind> KindOfOp(const std::string& op) {
   static const std::map<std::string, Kind> kinds = {
@@ -74,4 +74,4 @@ GroupRules ReadRules(Kind kind, const Json& attributes) {
   return rules;
 }
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

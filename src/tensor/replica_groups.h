@@ -29,7 +29,7 @@
 #include "src/base/status.h"
 #include "src/plan/contract.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 
 // Grids and meshes beyond this are refused rather than allocated.
 inline constexpr int64_t kMaxRanks = int64_t{1} << 24;
@@ -57,7 +57,7 @@ bool FindGroupMode(std::string_view name, GroupMode* mode);
 // Global ids without a positive channel are an error everywhere. For collective_reduce with a channel StableHLO's text
 // says cross_partition and its interpreter cross_replica_and_partition; this follows the interpreter. A caller who
 // means something else gives the mode itself.
-Result<GroupMode> ModeOfChannel(const char* call, Kind kind, int64_t channel_id, bool use_global_device_ids);
+Result<GroupMode> ModeOfChannel(const char* call, plan::Kind kind, int64_t channel_id, bool use_global_device_ids);
 
 // Borrowed lists of ids, rectangular (-1 may pad short rows) or natively ragged.
 class IdLists {
@@ -69,7 +69,7 @@ class IdLists {
   static Result<IdLists> Ragged(const char* call, std::span<const int64_t> ids, std::span<const size_t> offsets);
   // A tensor constant as compilers write it: replica_groups, or source_target_pairs of kSendRecv. Refuses a shape that
   // is not rows x width.
-  static Result<IdLists> FromTensor(const char* call, Kind kind, std::span<const int64_t> ids,
+  static Result<IdLists> FromTensor(const char* call, plan::Kind kind, std::span<const int64_t> ids,
                                     std::span<const int64_t> shape);
 
   size_t rows() const { return rows_; }
@@ -95,11 +95,11 @@ struct GroupRules {
 // length without padding, all_reduce covers all ids by ragged lists; collective_broadcast and collective_reduce may
 // leave processes out. kGather and kScatter (not in StableHLO) may too. all_to_all takes no empty list of lists; its
 // split_count is for the caller to add.
-GroupRules StableHloRules(Kind kind);
+GroupRules StableHloRules(plan::Kind kind);
 
 struct GroupRequest {
-  const char* call = nullptr;    // named in messages; null = the kind's name
-  Kind kind = Kind::kAllReduce;  // whose constraints messages cite
+  const char* call = nullptr;                // named in messages; null = the kind's name
+  plan::Kind kind = plan::Kind::kAllReduce;  // whose constraints messages cite
   Grid grid;
   GroupMode mode = GroupMode::kFlattenedIds;
   IdLists ids;
@@ -217,4 +217,4 @@ Result<IdTable> MeshGroups(const char* call, const Mesh& mesh, std::span<const A
 Result<IdTable> IotaGroups(const char* call, int64_t num_groups, int64_t group_size,
                            std::span<const int64_t> reshape_dims, std::span<const int64_t> transpose_perm);
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

@@ -1,4 +1,4 @@
-#include "src/plan/replica_groups.h"
+#include "src/tensor/replica_groups.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,10 @@
 
 #include "tests/harness/random.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 namespace {
 
+using plan::Kind;
 using Rows = std::vector<std::vector<int64_t>>;
 
 // Rows as one ragged list; the storage outlives the lists that borrow it.
@@ -302,4 +303,4 @@ TEST(PermutePairsTest, RefusalsNameTheConstraintAndTheId) {
 }
 
 }  // namespace
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

@@ -1,10 +1,10 @@
-#include "src/plan/view.h"
+#include "src/tensor/view.h"
 
 #include <algorithm>
 #include <cinttypes>
 #include <numeric>
 
-namespace axccl::plan {
+namespace axccl::tensor {
 
 namespace {
 
@@ -291,4 +291,4 @@ Result<int> NormaliseDim(const OperandName& operand, const char* argument, int64
                     from_end ? " (negative ones count from the end)" : "", constraint);
 }
 
-}  // namespace axccl::plan
+}  // namespace axccl::tensor

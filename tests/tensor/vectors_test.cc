@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/plan/block_simulator.h"
-#include "tests/plan/vectors.h"
+#include "tests/tensor/block_simulator.h"
+#include "tests/tensor/vectors.h"
 
-namespace axccl::plan {
+namespace axccl::tensor {
 namespace {
 
 using Rows = std::vector<std::vector<int64_t>>;
@@ -357,4 +357,4 @@ TEST(VectorsTest, PublicCases) { CheckFile("public_cases.json"); }
 TEST(VectorsTest, StableHloInterpreter) { CheckFile("stablehlo_interpret.json"); }
 
 }  // namespace
-}  // namespace axccl::plan
+}  // namespace axccl::tensor
