@@ -1,9 +1,9 @@
 // Where threads may run: processors by the operating system's numbers, in ascending lists.
 //
 // Own threads are those that run nothing but the library's own code and last as long as the process. They begin with
-// what the thread that starts them may use; once ranks are placed (src/comm/placement.h), all of them may use what the
-// ranks of the process were given, taken together. Threads of the application are never touched, nor are those that run
-// its callbacks or that it waits for. Thread-safe.
+// what the thread that starts them may use; once ranks are placed (src/comm/net/placement.h), all of them may use what
+// the ranks of the process were given, taken together. Threads of the application are never touched, nor are those that
+// run its callbacks or that it waits for. Thread-safe.
 #pragma once
 
 #include <string>

@@ -16,6 +16,7 @@
 #include "src/comm/block.h"
 #include "src/comm/channels.h"
 #include "src/comm/control_exchange.h"
+#include "src/comm/settings.h"
 #include "src/cost/machine.h"
 #include "src/device/host/stream.h"
 #include "src/device/host/waiting.h"
@@ -24,25 +25,6 @@
 #include "src/tune/tune.h"
 
 namespace axccl::comm {
-
-// Where the figures of the network are from.
-enum class NetworkSource : uint32_t { kFixed, kMeasured, kKept };
-
-// What rank 0 decides for all ranks of a communicator. Plain data, sent as bytes.
-struct Settings {
-  cost::Machine machine;
-  NetworkSource network = NetworkSource::kFixed;
-  uint64_t scratch_bytes = 0;
-  uint64_t map_bytes = 0;  // AXCCL_MAP_BYTES
-  uint32_t lanes = 1;
-  uint32_t allow_calls = 1;   // AXCCL_CMA
-  uint32_t group_order = 0;   // AXCCL_ORDER
-  uint32_t gpu_channels = 0;  // AXCCL_GPU_CHANNELS
-  // Each rank has its own of these.
-  double timeout_seconds = 0;  // AXCCL_TIMEOUT
-  double notice_seconds = 0;   // AXCCL_WAIT_NOTICE
-  char algorithms[512] = {};   // NCCL_ALGO
-};
 
 // Where a rank lives: a device of the host, or a GPU.
 struct DeviceId {

@@ -14,10 +14,10 @@
 #include "src/base/param.h"
 #include "src/base/rank_list.h"
 #include "src/comm/gpu_blocks.h"
-#include "src/comm/network.h"
-#include "src/comm/network_address.h"
-#include "src/comm/network_survey.h"
-#include "src/comm/placement.h"
+#include "src/comm/net/address.h"
+#include "src/comm/net/network.h"
+#include "src/comm/net/placement.h"
+#include "src/comm/net/survey.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
 #include "transports/shm/attach.h"
@@ -270,7 +270,7 @@ class Builder {
                                       spans_machines_);
     AXCCL_ASSIGN_OR_RETURN(block_, Block::Create(static_cast<int>(self()), static_cast<int>(ranks()), layout_, node_));
     BlockAddress mine{block_->heap_offset(), reinterpret_cast<uint64_t>(&block_->header()->probe), {}};
-    if (self() == 0) mine.network = survey_.Recall(settings_);
+    if (self() == 0) mine.network = survey_.Recall(cost::NetworkOf(settings_.machine), settings_.network);
     blocks_.resize(ranks());
     announced_ = true;  // whatever fails from here on, others may know of the block
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), blocks_.data()));
@@ -341,9 +341,17 @@ class Builder {
 
   // By which plans are chosen from now on.
   Status LearnNetwork() {
-    AXCCL_RETURN_IF_ERROR(survey_.Learn(exchange_, device::host::Device::Get(options_.identity.device.ordinal)->queue(),
-                                        {options_.deadline, options_.abort}, &settings_));
-    survey_.LeaveTo(block_.get());
+    AXCCL_ASSIGN_OR_RETURN(NetworkSurvey::News news,
+                           survey_.Measure(device::host::Device::Get(options_.identity.device.ordinal)->queue(),
+                                           {options_.deadline, options_.abort}));
+    if (news.to_measure != 0) {
+      std::vector<NetworkSurvey::News> all(ranks());
+      AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&news, sizeof(news), all.data()));
+      news = all[0];
+    }
+    cost::SetNetwork(news.figures, &settings_.machine);
+    settings_.network = news.source;
+    block_->Keep(survey_.TakeMemory());
     return MakeChooser();
   }
 
@@ -405,7 +413,7 @@ class Builder {
     std::vector<Holder> holders(ranks());
     std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
     remotes.reserve(members_.size());
-    if (block_ != nullptr) survey_.LeaveTo(block_.get());
+    if (block_ != nullptr) block_->Keep(survey_.TakeMemory());
     if (gpu_ != nullptr) {
       gpu_->Disconnect();
       block_->Keep(std::shared_ptr<void>(std::move(gpu_)));
@@ -448,7 +456,7 @@ class Builder {
 
   Exchange* const exchange_;
   const SetupOptions& options_;
-  NetworkSurvey survey_{options_.identity.rank, options_.identity.ranks};
+  NetworkSurvey survey_{options_.identity.rank};
   std::vector<BlockAddress> blocks_;
   std::vector<Introduction> peers_;
   LocalRanks local_;

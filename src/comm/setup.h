@@ -1,5 +1,5 @@
 // From an exchange to a communicator: ranks tell each other where they are, attach to each other's memory, test it,
-// learn what goes between their machines (network_survey.h), and agree on rank 0's settings.
+// learn what goes between their machines (net/survey.h), and agree on rank 0's settings.
 #pragma once
 
 #include <atomic>

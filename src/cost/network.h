@@ -1,7 +1,7 @@
 // What goes between machines, as a few measured figures, and where they are kept.
 //
 // A pair of machines is of a class: what kind of link one has, what kind the other, and what is known of the way
-// between them; see comm/pair_class.h for how it is found. Pairs of one class are taken to be alike, so that one of
+// between them; see comm/net/pair_class.h for how it is found. Pairs of one class are taken to be alike, so that one of
 // them is measured for all; figures are kept by class, for a day, as cables, switches and their other users change.
 // Plain data.
 #pragma once

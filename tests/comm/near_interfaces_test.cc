@@ -1,7 +1,7 @@
 // Which of the interfaces that data may go over are used, by ranks that are near some of them.
 #include <gtest/gtest.h>
 
-#include "src/comm/placement.h"
+#include "src/comm/net/placement.h"
 #include "tests/topo/machines.h"
 
 namespace axccl::test {

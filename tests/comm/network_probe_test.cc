@@ -1,5 +1,5 @@
 // The measurement between two ranks, over a network of this process: it ends, whatever becomes of the other side.
-#include "src/comm/network_probe.h"
+#include "src/comm/net/probe.h"
 
 #include <gtest/gtest.h>
 

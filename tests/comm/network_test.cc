@@ -1,5 +1,5 @@
 // Which interfaces become rails, and how a process's address is told to others.
-#include "src/comm/network.h"
+#include "src/comm/net/network.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/network_address.h"
+#include "src/comm/net/address.h"
 
 namespace axccl::comm {
 namespace {

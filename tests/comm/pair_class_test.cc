@@ -1,5 +1,5 @@
 // Which pairs of machines are of one class.
-#include "src/comm/pair_class.h"
+#include "src/comm/net/pair_class.h"
 
 #include <gtest/gtest.h>
 

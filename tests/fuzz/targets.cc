@@ -20,7 +20,7 @@
 #include "src/boot/node.h"
 #include "src/boot/unique_id.h"
 #include "src/boot/wire.h"
-#include "src/comm/network_address.h"
+#include "src/comm/net/address.h"
 #include "src/cost/machine.h"
 #include "src/cost/network.h"
 #include "src/plan/text.h"

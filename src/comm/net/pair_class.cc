@@ -1,4 +1,4 @@
-#include "src/comm/pair_class.h"
+#include "src/comm/net/pair_class.h"
 
 #include <algorithm>
 #include <cstdlib>

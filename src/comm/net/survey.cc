@@ -1,4 +1,4 @@
-#include "src/comm/network_survey.h"
+#include "src/comm/net/survey.h"
 
 #include <chrono>
 
@@ -7,24 +7,12 @@
 
 namespace axccl::comm {
 
-const char* TextOf(NetworkSource source) {
-  switch (source) {
-    case NetworkSource::kFixed:
-      return "fixed figures";
-    case NetworkSource::kMeasured:
-      return "measured";
-    case NetworkSource::kKept:
-      return "measured before";
-  }
-  return "";
-}
-
 void NetworkSurvey::FindClasses(std::span<const int> machine_of, std::span<const NetworkText> networks) {
   classes_ = FindPairClasses(machine_of, networks);
 }
 
-NetworkSurvey::News NetworkSurvey::Recall(const Settings& settings) {
-  News news{cost::NetworkOf(settings.machine), settings.network, 0};
+NetworkSurvey::News NetworkSurvey::Recall(const cost::Network& figures, NetworkSource source) {
+  News news{figures, source, 0};
   const std::string when = param::Get("AXCCL_NET_MEASURE");
   if (news.source != NetworkSource::kFixed || when == "never" || classes_.empty()) return news;
   known_.resize(classes_.size());
@@ -71,40 +59,35 @@ Status NetworkSurvey::Prepare(const News& news, exec::BlockHeader* own, const Re
   return Status();
 }
 
-Status NetworkSurvey::Learn(Exchange* exchange, device::host::Queue* queue, const NetworkProbe::Patience& patience,
-                            Settings* settings) {
-  if (news_.to_measure != 0) {
-    for (const auto& [i, probe] : probes_) {
-      AXCCL_INFO(kInit, "measuring the network %s", classes_[i].name.c_str());
-      if (self_ != 0) {
-        AXCCL_RETURN_IF_ERROR(probe->Answer(queue, patience));
-        continue;
-      }
-      const auto begin = std::chrono::steady_clock::now();
-      AXCCL_ASSIGN_OR_RETURN(known_[i], probe->Measure(queue, patience));
-      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-      cost::KeepNetwork(classes_[i].name, known_[i]);
-      Log(i, "measured in " + std::to_string(took.count()) + " ms");
+Result<NetworkSurvey::News> NetworkSurvey::Measure(device::host::Queue* queue, const NetworkProbe::Patience& patience) {
+  for (const auto& [i, probe] : probes_) {
+    AXCCL_INFO(kInit, "measuring the network %s", classes_[i].name.c_str());
+    if (self_ != 0) {
+      AXCCL_RETURN_IF_ERROR(probe->Answer(queue, patience));
+      continue;
     }
-    if (self_ == 0) SetFigures(NetworkSource::kMeasured, &news_);
-    std::vector<News> all(static_cast<size_t>(ranks_));
-    AXCCL_RETURN_IF_ERROR(exchange->AllGather(&news_, sizeof(news_), all.data()));
-    news_ = all[0];
+    const auto begin = std::chrono::steady_clock::now();
+    AXCCL_ASSIGN_OR_RETURN(known_[i], probe->Measure(queue, patience));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    cost::KeepNetwork(classes_[i].name, known_[i]);
+    Log(i, "measured in " + std::to_string(took.count()) + " ms");
   }
-  cost::SetNetwork(news_.figures, &settings->machine);
-  settings->network = news_.source;
-  return Status();
+  if (self_ == 0 && news_.to_measure != 0) SetFigures(NetworkSource::kMeasured, &news_);
+  return news_;
 }
 
 void NetworkSurvey::GiveUp() {
   for (const auto& [i, probe] : probes_) probe->GiveUp();
 }
 
-void NetworkSurvey::LeaveTo(Block* block) {
+std::vector<void*> NetworkSurvey::TakeMemory() {
+  std::vector<void*> memory;
+  memory.reserve(probes_.size());
   for (const auto& [i, probe] : probes_) {
-    if (void* const memory = probe->TakeMemory(); memory != nullptr) block->Keep({memory});
+    if (void* const kept = probe->TakeMemory(); kept != nullptr) memory.push_back(kept);
   }
   probes_.clear();
+  return memory;
 }
 
 }  // namespace axccl::comm

@@ -1,4 +1,4 @@
-#include "src/comm/network_address.h"
+#include "src/comm/net/address.h"
 
 #include <algorithm>
 #include <cstring>

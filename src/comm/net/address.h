@@ -7,7 +7,7 @@
 
 #include "src/base/status.h"
 #include "src/boot/unique_id.h"
-#include "src/comm/pair_class.h"
+#include "src/comm/net/pair_class.h"
 #include "transports/ucx/connect.h"
 
 namespace axccl::comm {

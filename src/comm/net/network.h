@@ -8,7 +8,7 @@
 
 #include "src/base/status.h"
 #include "src/boot/interfaces.h"
-#include "src/comm/placement.h"
+#include "src/comm/net/placement.h"
 #include "transports/ucx/connect.h"
 
 namespace axccl::comm {

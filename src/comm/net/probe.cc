@@ -1,4 +1,4 @@
-#include "src/comm/network_probe.h"
+#include "src/comm/net/probe.h"
 
 #include <algorithm>
 #include <cstring>

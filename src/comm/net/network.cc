@@ -1,4 +1,4 @@
-#include "src/comm/network.h"
+#include "src/comm/net/network.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "src/comm/placement.h"
+#include "src/comm/net/placement.h"
 
 #include <algorithm>
 #include <map>

@@ -1,0 +1,27 @@
+// What the ranks of a communicator agree on when it is made.
+#pragma once
+
+#include <cstdint>
+
+#include "src/comm/net/network_source.h"
+#include "src/cost/machine.h"
+
+namespace axccl::comm {
+
+// What rank 0 decides for all ranks of a communicator. Plain data, sent as bytes.
+struct Settings {
+  cost::Machine machine;
+  NetworkSource network = NetworkSource::kFixed;
+  uint64_t scratch_bytes = 0;
+  uint64_t map_bytes = 0;  // AXCCL_MAP_BYTES
+  uint32_t lanes = 1;
+  uint32_t allow_calls = 1;   // AXCCL_CMA
+  uint32_t group_order = 0;   // AXCCL_ORDER
+  uint32_t gpu_channels = 0;  // AXCCL_GPU_CHANNELS
+  // Each rank has its own of these.
+  double timeout_seconds = 0;  // AXCCL_TIMEOUT
+  double notice_seconds = 0;   // AXCCL_WAIT_NOTICE
+  char algorithms[512] = {};   // NCCL_ALGO
+};
+
+}  // namespace axccl::comm
