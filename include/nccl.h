@@ -1,22 +1,22 @@
 /* The NCCL API as AxCCL serves it: same names, same numbers, same layouts, so that programs written or compiled for
- * NCCL 2 run on AxCCL unchanged. Pure C11 and C++; needs no CUDA header but where nvcc compiles it.
+ * NCCL 2 run on AxCCL unchanged. Pure C11 and C++; needs no CUDA header unless nvcc compiles it.
  *
- * Results. Every function returns ncclResult_t unless it says otherwise; ncclGetLastError tells, for the calling
- * thread, what was wrong and what to do. ncclInvalidArgument leaves the communicator usable.
+ * Results. Every function returns ncclResult_t unless it says otherwise; ncclGetLastError explains to the calling
+ * thread what was wrong and what to do. ncclInvalidArgument leaves the communicator usable.
  *
  * Threads. Any thread may call any function; calls on one communicator must have the same order on all ranks.
  *
  * Ranks. A communicator has ranks 0..n-1. All ranks call the same collectives in the same order with the same counts,
  * datatype, op and root. `count` is in elements of `datatype`, never in bytes.
  *
- * Order. What a rank calls on a communicator, collectives and messages, is carried out in the order of its calls; those
- * of a group are one step. A collective may wait for all ranks, a message for both of its ends. Where ranks call
- * different things, or keep each other waiting by their orders (one is in ncclSend, and its peer in ncclAllReduce
- * before the ncclRecv; or each sends to the next, in a circle, and then receives), all get ncclInvalidUsage with the
- * calls named, if no call still to come could help. On GPUs the second, and anywhere a rank that does not call, is
- * found by AXCCL_TIMEOUT only.
+ * Order. A rank's collectives and messages on a communicator run in the order of its calls; the calls of a group are
+ * one step. A collective may wait for all ranks, a message for both of its ends. If ranks call different things, or
+ * keep each other waiting by their orders (one is in ncclSend, and its peer in ncclAllReduce before the ncclRecv; or
+ * each sends to the next, in a circle, and then receives), all get ncclInvalidUsage with the calls named, unless a call
+ * still to come could help. AXCCL_TIMEOUT ends waits by order on GPUs, and everywhere waits for a rank that never
+ * calls.
  *
- * Buffers. Input and output are apart, or in place as it says below; all else is ncclInvalidArgument.
+ * Buffers. Input and output do not overlap, or are in place as defined below; else ncclInvalidArgument.
  *
  * Streams. Where a rank lives in host memory, `stream` is a host stream of axccl/axccl.h (axcclStreamToCuda) or NULL.
  * Collectives return once the work is enqueued; buffers belong to the operation until the stream has passed it.
@@ -24,7 +24,7 @@
  * Twins. Every ncclX has a pncclX with the same arguments at the same address; ncclX is weak, so that a profiler can
  * define its own ncclX and call pncclX. Twins are declared at the end.
  *
- * "Since" tells in which NCCL version a function appeared.
+ * "Since" names the NCCL version in which a function appeared.
  */
 #ifndef NCCL_H_
 #define NCCL_H_
@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Code for GPUs that was written for NCCL's header counts on what that brings along. */
+/* GPU code written against NVIDIA's nccl.h relies on the headers that it includes. */
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -43,9 +43,9 @@
 #endif
 #endif
 
-/* The version of NCCL whose behaviour this header and library (ncclGetVersion) offer. Programs switch features on by
- * it, so it names the newest version whose host-side functions are served rather than merely present. What is declared
- * below of 2.29 to 2.31 exists as well; what is not served yet returns ncclInvalidUsage and says so. */
+/* The version of NCCL whose behaviour this header and library (ncclGetVersion) offer. Programs enable features by it,
+ * so it names the newest version whose host-side functions are all served. Functions of 2.29 to 2.31 that are declared
+ * below exist as well; those that are not served return ncclInvalidUsage with a text that says so. */
 #define NCCL_MAJOR 2
 #define NCCL_MINOR 28
 #define NCCL_PATCH 9
@@ -53,11 +53,11 @@
 #define NCCL_VERSION_CODE 22809
 #define NCCL_VERSION(X, Y, Z) (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
 
-/* The NCCL version whose struct layouts this header has. It travels in the `version` field of the structs, where a
- * reader takes it for "fields up to this version are meant", hence it is newer than NCCL_VERSION_CODE. */
+/* The NCCL version whose struct layouts this header has. Structs carry it in their `version` field, where it means that
+ * all fields up to this version are set; hence it is newer than NCCL_VERSION_CODE. */
 #define NCCL_LAYOUT_VERSION_CODE 23100
 
-/* The CUDA runtime's own type where its headers came first, a compatible declaration where they come later or never. */
+/* The CUDA runtime's own type if its headers came first, else a compatible declaration. */
 #ifndef __DRIVER_TYPES_H__
 struct CUstream_st;
 typedef struct CUstream_st* cudaStream_t;
@@ -78,7 +78,7 @@ typedef struct ncclParamHandle* ncclParamHandle_t;
 
 #define NCCL_COMM_NULL NULL
 
-/* Where the ranks of a new communicator meet. 128 opaque bytes, to be copied between processes. Who has it can join. */
+/* Where the ranks of a new communicator meet: 128 opaque bytes to copy between processes. Whoever has it can join. */
 #define NCCL_UNIQUE_ID_BYTES 128
 typedef struct {
   char internal[NCCL_UNIQUE_ID_BYTES];
@@ -126,7 +126,7 @@ typedef enum {
   ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 
-/* Where a reduction's scalar lives: read when the operation runs, or before the creating call returns. */
+/* Where a reduction's scalar lives: it is read when the operation runs, or before the creating call returns. */
 typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
 /* What ncclCommMemStats reports. */
@@ -168,8 +168,8 @@ typedef enum {
 
 /* ---- structs: start from their initializer, then set fields ---- */
 
-/* Settings of one communicator. The environment overrides them. Fields that speak of hardware the ranks do not have
- * are checked for range and otherwise without effect. Out of range: ncclInvalidArgument. */
+/* Settings of one communicator. The environment overrides them. Fields about hardware that the ranks do not have are
+ * checked for range and have no other effect. Out of range: ncclInvalidArgument. */
 typedef struct ncclConfig_v23100 {
   size_t size; /* the first three fields belong to the initializer */
   unsigned int magic;
@@ -242,8 +242,7 @@ typedef struct ncclCollConfig_v23100 {
   int maxCTAs;
   int nvlsCTAs;
   int cgaClusterSize;
-  /* As NCCL_ALGO; NULL or "": automatic. Not served yet: a name is ncclInvalidUsage where it is forced, else ignored.
-   */
+  /* As NCCL_ALGO; NULL or "": automatic. Not served: a name is ncclInvalidUsage if it is forced, else ignored. */
   const char* algSelection;
   int forceAlgSelection; /* 1: a selection that cannot be met is an error. 0: it is a wish */
   int CTAPolicy;
@@ -285,17 +284,17 @@ typedef struct {
 ncclResult_t ncclGetVersion(int* version);
 /* A static text for a result; "unknown result code" for numbers that are none. */
 const char* ncclGetErrorString(ncclResult_t result);
-/* Why the calling thread's last failing call failed, or what broke `comm` when it is given and broken. Never NULL; ""
- * if nothing failed. Valid until the thread's next such call. Since 2.13. */
+/* Why the calling thread's last failing call failed, or what broke `comm` if it is given and broken. Never NULL; "" if
+ * nothing failed. Valid until the thread's next such call. Since 2.13. */
 const char* ncclGetLastError(ncclComm_t comm);
 /* Deprecated in NCCL. Reads NCCL_DEBUG and its siblings again. Since 2.24. */
 void ncclResetDebugInit(void);
 
 /* ---- making and ending communicators ---- */
 
-/* A fresh id. The calling process must live until all ranks have joined. Children that it forks may be ranks, as with
- * NCCL, as long as it has only made ids: once it has joined a communicator, made a stream or allocated memory, those
- * that it forks get ncclInvalidUsage from every call. No other thread may be in a call of the library at the fork. */
+/* A new id. The calling process must live until all ranks have joined. Children that it forks may be ranks, as with
+ * NCCL, as long as it has only made ids: once it has joined a communicator, made a stream or allocated memory, its
+ * later children get ncclInvalidUsage from every call. No other thread may be in a call of the library at the fork. */
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId);
 
 /* Joins a communicator of `nranks` ranks as `rank`; returns when all have joined. Several calls of one thread belong
@@ -310,35 +309,35 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myran
 /* All ranks in one call and thread: comm[i] on device devlist[i], or on device i if devlist is NULL. */
 ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 
-/* Collective. Waits for (or, non-blocking, starts waiting for) all work of the communicator; afterwards only
- * ncclCommDestroy and queries. Once only. Since 2.14. */
+/* Collective. Waits for all work of the communicator (non-blocking: starts to wait). After it, only ncclCommDestroy and
+ * queries are allowed. Once only. Since 2.14. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 /* Ends the handle when its work is done, by AXCCL_TIMEOUT at the latest; at once while it is made. NULL: no effect. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
-/* Ends the handle and all its work at once, whatever the peers do, and what is being made from it; any thread, also
- * while an init blocks another one. NULL: ncclSuccess. When it has returned, buffers of the calls it has ended may be
- * freed or used for something else: no rank writes into them any more, not even one that was stopped in the middle of a
- * call and goes on later, and no rank of this process reads them. What is waited for is a step of at most some MiB, and
- * a reduction's callback in this process (one that calls this itself has its buffers back when it has returned). A peer
- * of another process still in its step after half a second, stopped or in a callback, loses its way to the outputs:
- * their pages (4 KiB) are this process's alone from then on, as if not from ncclMemAlloc, and nobody gets them again
- * after ncclMemFree. Ranks of other processes may still read, and then report an error. All this holds for host
- * ranks, and also when a call has failed and its stream says so. */
+/* Ends at once, whatever the peers do: the handle, its work, and communicators that are being made from it. Any thread
+ * may call it, also while another one is blocked in an init. NULL: ncclSuccess. When it has returned, buffers of the
+ * calls that it ended may be freed or reused: no rank writes into them any more, not even one that was stopped in the
+ * middle of a call and goes on later, and no rank of this process reads them. For that it waits for a step of at most
+ * some MiB, and for a reduction's callback in this process (a callback that calls it gets its buffers back when the
+ * callback has returned). If a peer of another process is still in its step after half a second, stopped or in a
+ * callback, it loses access to the outputs: from then on their pages (4 KiB) belong to this process alone, as if not
+ * from ncclMemAlloc, and ncclMemFree does not recycle them. Ranks of other processes may still read, and then report an
+ * error. All this holds for host ranks, also when a call has failed and its stream reports that. */
 ncclResult_t ncclCommAbort(ncclComm_t comm);
-/* Ends all work, refuses new, keeps the handle for split and shrink. revokeFlags: NCCL_REVOKE_DEFAULT. Since 2.28.7. */
+/* Ends all work and refuses new work; split and shrink still serve. revokeFlags: NCCL_REVOKE_DEFAULT. Since 2.28.7. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
 
 /* Collective. Ranks of one colour (>= 0) form a new communicator, ordered by (key, rank); NCCL_SPLIT_NOCOLOR:
  * *newcomm = NULL. config NULL: the parent's. Since 2.18.
  *
- * Splits, shrinks and grows of one communicator may be under way at the same time (in a group, or non-blocking). Calls
- * meet in the order in which they are made, whichever ends first: any two ranks make those that both take part in in
- * the same order. Each ends by AXCCL_INIT_TIMEOUT, with the abort of the communicator or of the new one, and when a
- * rank that takes part dies or fails. One that has failed can only be shrunk. */
+ * Splits, shrinks and grows of one communicator may run at the same time (in a group, or non-blocking). Calls match in
+ * the order in which they are made, whichever ends first: any two ranks make the calls that both take part in in the
+ * same order. Each ends by AXCCL_INIT_TIMEOUT, at the abort of the communicator or of the new one, and when a rank that
+ * takes part dies or fails. A communicator that has failed can only be shrunk. */
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config);
-/* Called by the ranks that stay: a communicator without the listed ranks. shrinkFlags: NCCL_SHRINK_*. Since 2.27.
- * Ranks that list different ones get ncclInvalidUsage within a second, with both lists in the text, and may call again.
- * So does a rank that others have left out, if they do not make its call within 0.6 s: they may take it for dead. */
+/* The ranks that stay call it: a communicator without the listed ranks. shrinkFlags: NCCL_SHRINK_*. Since 2.27. Ranks
+ * that list different ones get ncclInvalidUsage within a second, with both lists in the text, and may call again. The
+ * same happens to a rank that the others list, unless they make its call within 0.6 s: they may take it for dead. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags);
 /* An id by which new ranks can join an existing communicator. Since 2.29. */
@@ -352,10 +351,10 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
 /* *asyncError = ncclSuccess, ncclInProgress, or what broke the communicator. Cheap.
  *
  * A peer that ends, aborts or destroys its communicator is an error (ncclRemoteError) of the operations that need it:
- * of those under way, within some 20 ms, and of the next one that is called, at once, by the call or by its stream. A
- * communicator of which nothing is under way stays ncclSuccess. An operation that has waited for a peer for
- * AXCCL_TIMEOUT (600 s unless set; each rank's own setting counts) fails with ncclTimeout; after AXCCL_WAIT_NOTICE (30
- * s) a line on stderr says who waits for whom, and in what. */
+ * of those under way, within some 20 ms, and of the next one, at once, by its call or its stream. A communicator with
+ * nothing under way stays ncclSuccess. An operation that has waited for a peer for AXCCL_TIMEOUT (600 s unless set;
+ * each rank's own setting counts) fails with ncclTimeout. After AXCCL_WAIT_NOTICE (30 s) a line on stderr names the
+ * rank that waits, the rank that it waits for, and the call. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError);
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count);
 /* The device number the rank lives on (host devices: axccl/axccl.h). */
@@ -368,7 +367,7 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t*
 
 /* ---- memory ---- */
 
-/* Memory that peers can address directly. A size of 0 is ncclInvalidArgument. Needs no communicator. Since 2.19. */
+/* Memory that peers reach directly. A size of 0 is ncclInvalidArgument. Needs no communicator. Since 2.19. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 /* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. */
 ncclResult_t ncclMemFree(void* ptr);
@@ -378,10 +377,10 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
 /* Collective: makes buffers known to all ranks. winFlags: NCCL_WIN_*. Since 2.27. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
-/* The own buffer behind a window. Since 2.29. */
+/* This rank's buffer behind a window. Since 2.29. */
 ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUserPtr);
 
-/* ---- reductions of one's own ---- */
+/* ---- operators of your own ---- */
 
 /* Sum of inputs, each first multiplied by its rank's *scalar (of `datatype`). For `comm` and `datatype` only. */
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
@@ -409,8 +408,8 @@ ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcoun
 /* recv[recvcount] = block `rank` of the reduction of send[n * recvcount]. In place: recv == send + rank * recvcount. */
 ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
-/* Block j of send[n * count] becomes block `rank` of rank j's recv[n * count]. Not in place: with
- * send == recv the call ends as usual, as benchmarks time that, and what is received is unspecified. Since 2.28. */
+/* Block j of send[n * count] becomes block `rank` of rank j's recv[n * count]. Not in place: a call with send == recv
+ * succeeds, because benchmarks time that, but leaves unspecified data in recv. Since 2.28. */
 ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
                           cudaStream_t stream);
 /* Root's recv[n * count] = every rank's send[count]. In place: send == recv + root * count. Since 2.28. */
@@ -420,7 +419,7 @@ ncclResult_t ncclGather(const void* sendbuff, void* recvbuff, size_t count, nccl
 ncclResult_t ncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
                          ncclComm_t comm, cudaStream_t stream);
 
-/* The same with settings for the one call; config NULL: as without. Since 2.31. */
+/* The same with settings for this call; config NULL: as without. Since 2.31. */
 ncclResult_t ncclAllReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                  ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config);
 ncclResult_t ncclReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
@@ -442,9 +441,9 @@ ncclResult_t ncclScatterConfig(const void* sendbuff, void* recvbuff, size_t coun
 
 /* ---- two ranks ---- */
 
-/* The k-th send to a peer meets the peer's k-th receive from here. Counts and datatypes must agree: both ranks get
- * ncclInvalidUsage where they do not, and where one end is axcclSend or axcclRecv (axccl/views.h). Sends and receives
- * that need each other belong in one group. */
+/* The k-th send to a peer matches the peer's k-th receive from this rank. If their counts or datatypes differ, or one
+ * of them is axcclSend or axcclRecv (axccl/views.h), both ranks get ncclInvalidUsage. Put sends and receives that need
+ * each other into one group. */
 ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
@@ -460,10 +459,10 @@ ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclCo
 /* ---- groups: per thread, may be nested; only the outermost end acts ---- */
 
 ncclResult_t ncclGroupStart(void);
-/* Starts everything called since ncclGroupStart as one; the first ncclInvalidArgument of those calls cancels all.
- * Without a start: ncclInvalidUsage. */
+/* Starts all calls since ncclGroupStart together; the first ncclInvalidArgument of those calls cancels all. Without a
+ * start: ncclInvalidUsage. */
 ncclResult_t ncclGroupEnd(void);
-/* Ends the group without running it; tells how long it would take. Since 2.22. */
+/* Ends the group without running it and estimates how long it would take. Since 2.22. */
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo);
 
 /* ---- parameters (the environment variables of the library). Since 2.30 ---- */

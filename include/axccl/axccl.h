@@ -1,29 +1,30 @@
 /* AxCCL's extensions to the NCCL API: host devices, streams and events, version and introspection here, replica groups
  * and channels in channels.h, collectives on tensor views in views.h, more types and operators in types.h. Pure C.
  *
- * Streams. A host stream is what NCCL takes as cudaStream_t when ranks live in CPU memory: work enqueued on it runs in
- * order and asynchronously. Cast with axcclStreamToCuda (the types are distinct on purpose). The NULL stream is the
+ * Streams. A host stream takes the place of cudaStream_t when ranks live in CPU memory: work enqueued on it runs in
+ * order and asynchronously. Cast it with axcclStreamToCuda (the types are distinct on purpose). The NULL stream is the
  * current host device's default stream with CUDA's legacy meaning: work on it starts after all earlier work on the
  * device's blocking streams, and later work on those starts after it. Streams made with axcclStreamNonBlocking take no
- * part in that. Streams and events mean what they mean in CUDA: a wait is work of its stream, and whoever synchronises,
- * queries or records asks about all that the stream waits for, for events and by the legacy rule. The calls of a group
- * are launched together, on whatever streams.
+ * part in that. Streams and events mean what they mean in CUDA: a wait is work of its stream, and to synchronise, query
+ * or record covers everything that the stream waits for, by events and by the legacy rule. The calls of a group are
+ * launched together, whatever their streams.
  *
- * Devices. Every rank on the host has a host device of its own, numbered within the process; ncclCommCuDevice tells the
- * number. ncclCommInitAll(comms, n, NULL) uses devices 0..n-1. ncclCommInitRank uses the calling thread's current
+ * Devices. Every rank on the host has a host device of its own, numbered within the process; ncclCommCuDevice returns
+ * the number. ncclCommInitAll(comms, n, NULL) uses devices 0..n-1. ncclCommInitRank uses the calling thread's current
  * device; a thread that never called axcclHostSetDevice gets a free device at its first init, which becomes its current
- * one. There are 1024; one is free again when the communicators and streams on it, and the thread that got it, are
- * gone. Any thread may call any rank. To a thread that never called axcclHostSetDevice NULL means the default streams
- * of all ranks that it has called with NULL: it waits, queries and records for all of them, its host functions, copies
- * and waits are ordered with all of them, and so are its calls on ranks of ncclCommInitRank with each other, as on
- * CUDA's one default stream. If it has called and made none, it waits for the default streams of all devices.
+ * one. There are 1024 devices; one is free again when the communicators and streams on it, and the thread that got it,
+ * are gone. Any thread may call any rank. For a thread that never called axcclHostSetDevice, NULL means the default
+ * streams of all ranks that it has called with NULL. It waits, queries and records for all of them. Its host functions,
+ * copies and waits are ordered with all of them, and its calls on ranks of ncclCommInitRank are ordered with each
+ * other, as on CUDA's one default stream. If it has called and made none, it waits for the default streams of all
+ * devices.
  *
  * GPUs. With AXCCL_DEVICE=auto, the default, communicators get ranks on GPUs where there are any, unless the thread has
- * called axcclHostSetDevice; AXCCL_DEVICE=host and cuda say it outright. GPU ranks take CUDA's memory and streams as in
- * NCCL; the device is the thread's current one (cudaSetDevice). A device may have any number of ranks, and
- * ncclCommInitAll(comms, n, NULL) goes round the devices.
+ * called axcclHostSetDevice. AXCCL_DEVICE=host and AXCCL_DEVICE=cuda decide outright. GPU ranks take CUDA's memory and
+ * streams as in NCCL; the device is the thread's current one (cudaSetDevice). A device may have any number of ranks,
+ * and ncclCommInitAll(comms, n, NULL) uses the devices in turn.
  *
- * All functions return ncclResult_t and are thread-safe; ncclGetLastError tells the reason of a failure.
+ * All functions return ncclResult_t and are thread-safe; ncclGetLastError returns the reason of a failure.
  */
 #ifndef AXCCL_AXCCL_H_
 #define AXCCL_AXCCL_H_
@@ -47,9 +48,9 @@ ncclResult_t axcclGetVersion(int* version);
 
 /* Makes `device` (0..1023) the calling thread's current host device. */
 ncclResult_t axcclHostSetDevice(int device);
-/* *device = the calling thread's current host device: set, got at an init, or where it first used NULL; else 0. */
+/* *device = the calling thread's current host device: the one it set, got at an init, or first used NULL on; else 0. */
 ncclResult_t axcclHostGetDevice(int* device);
-/* Waits until all work enqueued so far on the streams of the current device (those that NULL means) is done. */
+/* Waits until all work enqueued so far on the streams of the current device (those that NULL covers) is done. */
 ncclResult_t axcclHostDeviceSynchronize(void);
 
 /* ---- streams ---- */
@@ -65,18 +66,18 @@ typedef struct axcclEvent* axcclEvent_t;
 ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags);
 /* The stream's work still completes; the handle is invalid at once. NULL: ncclInvalidArgument. */
 ncclResult_t axcclStreamDestroy(axcclStream_t stream);
-/* Waits for all work enqueued so far, and what it waits for; helps to do it. Returns the first error of that work not
- * yet reported, if any. */
+/* Waits for all work enqueued so far, and for what that waits for, and helps to do it. Returns the first error of that
+ * work that has not been reported yet, if any. */
 ncclResult_t axcclStreamSynchronize(axcclStream_t stream);
 /* ncclSuccess when all work is done, ncclInProgress otherwise, or the first unreported error. Never waits. */
 ncclResult_t axcclStreamQuery(axcclStream_t stream);
-/* Work enqueued on `stream` after this call starts after what the event stands for now; a later record of the event
- * does not change that. The streams may belong to different devices. A never recorded event: no effect. */
+/* Work enqueued on `stream` after this call starts after the work that the event stands for now; a later record of the
+ * event does not change that. The streams may belong to different devices. A never recorded event has no effect. */
 ncclResult_t axcclStreamWaitEvent(axcclStream_t stream, axcclEvent_t event);
 /* Runs fn(argument) on a thread of the library when the stream gets there; the stream waits for its return. `fn` must
  * not call functions of this library that wait. Callbacks of different streams may run at the same time, or one after
- * the other where the system gives no more threads (none at all: ncclSystemError, nothing is enqueued). What `fn`
- * throws is an error of the stream; later work on it still runs. */
+ * the other where the system grants no more threads (none at all: ncclSystemError, and nothing is enqueued). An
+ * exception from `fn` is an error of the stream; later work on the stream still runs. */
 ncclResult_t axcclLaunchHostFunc(axcclStream_t stream, void (*fn)(void* argument), void* argument);
 /* Copies `bytes` bytes when the stream gets there. The ranges must not overlap. */
 ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStream_t stream);
@@ -85,8 +86,8 @@ ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStr
 
 ncclResult_t axcclEventCreate(axcclEvent_t* event);
 ncclResult_t axcclEventDestroy(axcclEvent_t event);
-/* The event stands for all work enqueued on `stream` so far, waits for other events among it, and no longer for what it
- * was recorded for before. */
+/* From now on the event stands for all work enqueued on `stream` so far, including waits for other events, and no
+ * longer for what it was recorded for before. */
 ncclResult_t axcclEventRecord(axcclEvent_t event, axcclStream_t stream);
 /* ncclSuccess when that work is done (or the event was never recorded), else ncclInProgress. */
 ncclResult_t axcclEventQuery(axcclEvent_t event);
@@ -98,33 +99,33 @@ static inline axcclStream_t axcclStreamFromCuda(cudaStream_t stream) { return (a
 
 /* ---- introspection ---- */
 
-/* What a communicator is made of. Set `size` to sizeof(axcclCommInfo_t) before; later versions append fields. */
+/* Facts about a rank's communicator. Set `size` to sizeof(axcclCommInfo_t) before; later versions append fields. */
 typedef struct axcclCommInfo {
   size_t size;           /* in: bytes of the struct the caller knows */
-  int nranks;            /* ranks */
+  int nranks;            /* ranks of the communicator */
   int rank;              /* own rank */
-  int device;            /* host device; GPU ranks: the CUDA device */
-  int local_processes;   /* processes of the machine that hold ranks of it */
-  uint64_t memory_bytes; /* memory held for this rank: control, scratch touched so far, plans (bytes) */
+  int device;            /* host ranks: the host device; GPU ranks: the CUDA device */
+  int local_processes;   /* processes of this machine that hold ranks of it */
+  uint64_t memory_bytes; /* host memory that this rank shares with others: control areas and scratch touched so far */
   uint64_t operations;   /* operations started so far */
-  uint64_t plans;        /* calls that the default channel has prepared and kept */
-  double verify_seconds; /* time that the process has spent in the verifier so far */
-  uint64_t mapped;       /* operations between GPU ranks of several processes that went from buffer to buffer so far */
-  uint64_t ll, ll128;    /* operations of this GPU rank that went by these protocols so far (NCCL_PROTO) */
+  uint64_t plans;        /* host ranks: calls that the default channel has prepared and keeps */
+  double verify_seconds; /* time that the process, not only this communicator, has spent in the verifier so far */
+  uint64_t mapped;       /* GPU ranks of several processes: operations that went from buffer to buffer so far */
+  uint64_t ll, ll128;    /* GPU ranks: operations that used these protocols so far (NCCL_PROTO) */
 } axcclCommInfo_t;
 ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
 
-/* How this rank reaches `peer`: "self", "inproc", "shm" or "shm+cma" (memory mapped; other memory by system call where
- * "+cma"), "ucx" (messages to another machine); GPU ranks: "self", "inproc", "cuda_ipc", or "pinned" (through memory of
- * the host). The text is static. */
+/* *link = how this rank reaches `peer`. "self"; host ranks: "inproc" (same process), "shm" (mapped memory), "shm+cma"
+ * (other memory also by system call), "ucx" (messages to another machine); GPU ranks: "inproc", "cuda_ipc", or "pinned"
+ * (through host memory). The text is static. */
 ncclResult_t axcclCommGetLink(ncclComm_t comm, int peer, const char** link);
 
-/* The algorithm of the last operation of the communicator that has ended (not of one that is still enqueued or
+/* *algorithm = the algorithm of the communicator's last operation that has ended (not of one that is still enqueued or
  * running), "" before the first. Static text. For tests and logs. */
 ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t comm, const char** algorithm);
 
-/* Parameter `index` of the table (0, 1, ...): name, value as text, and source ("default", "environment", a file). Past
- * the end: ncclInvalidArgument. Texts live as long as the library. */
+/* Parameter `index` of the table (0, 1, ...): name, value as text, source ("default", "environment", a file), and
+ * meaning. Past the end: ncclInvalidArgument. Texts live as long as the library. */
 ncclResult_t axcclParamGetByIndex(int index, const char** name, const char** value, const char** source,
                                   const char** meaning);
 

@@ -1,8 +1,8 @@
 /* Replica groups and channels: which ranks meet in a collective, and where. Pure C; part of axccl.h.
  *
  * Groups. A program runs on a grid of num_replicas x num_partitions processes; process (r, p) is rank
- * r * num_partitions + p. Compilers write groups of processes as lists of ids, and a mode says what an id is. The words
- * are StableHLO's (specification, "Process groups"):
+ * r * num_partitions + p. Compilers write groups of processes as lists of ids, and a mode defines what an id is. The
+ * words are StableHLO's (specification, "Process groups"):
  *
  *   mode                           an id is     a list becomes                order in a group
  *   axcclCrossReplica              a replica    a group for each partition p  (r, p) for r in the list
@@ -10,31 +10,32 @@
  *   axcclCrossReplicaAndPartition  a replica    one group                     for each p: (r, p) for r in the list
  *   axcclFlattenedIds              a rank       one group                     as listed
  *
- * Example, 4 replicas x 2 partitions: the list {0, 1, 2, 3} cross_replica is two groups, ranks 0 2 4 6 and 1 3 5 7; the
- * list {0, 1} cross_partition is four groups, 0 1, 2 3, 4 5 and 6 7; the lists {0, 1}, {2, 3}
- * cross_replica_and_partition are two groups, 0 2 1 3 and 4 6 5 7. The position in a group is the rank in the group:
- * the order in which parts are concatenated, and what a root means. Groups are computed locally and say nothing to
- * anybody.
+ * Example, 4 replicas x 2 partitions:
+ *   axcclCrossReplica {0, 1, 2, 3} -> {0, 2, 4, 6}, {1, 3, 5, 7}
+ *   axcclCrossPartition {0, 1} -> {0, 1}, {2, 3}, {4, 5}, {6, 7}
+ *   axcclCrossReplicaAndPartition {0, 1}, {2, 3} -> {0, 2, 1, 3}, {4, 6, 5, 7}
  *
- * Channels. Calls on one channel are carried out in the order in which they are made, the same on all its ranks. Calls
- * on different channels have nothing to do with each other: on streams of their own, or in one group, two ranks may
- * make them in opposite orders. Every communicator has a default channel of all its ranks, on which NCCL's own
- * collectives take place; others are created for a group and an id. This needs no new connections and does not wait for
- * anybody: a channel's first operation waits for the others of the group to create it and to get there. Thousands may
- * live at a time; each holds a few KiB before its first operation, and scratch as its operations need it, 1 MiB at
- * most.
+ * The position in a group is the rank in the group: it is the order in which parts are concatenated, and what a root
+ * means. Creating groups is local; nothing is communicated.
+ *
+ * Channels. Calls on one channel run in the order in which they are made, which is the same on all its ranks. Calls on
+ * different channels are independent: on streams of their own, or in one group, two ranks may make them in opposite
+ * orders. Every communicator has a default channel of all its ranks, which NCCL's own collectives use. Others are
+ * created for a group and an id. Creating one needs no new connections and does not wait; the first operation on it
+ * waits until the other ranks of the group have created it and made theirs. Thousands may live at a time. Each takes a
+ * few KiB before its first operation, and then as much scratch as its operations need, at most 1 MiB.
  *
  * Lives. A channel lives on a rank until it has been destroyed as often as it was created, and may then be created
- * again. All ranks of its group must do so equally often, and make the same calls in each of its lives. When they do it
- * is theirs: nobody waits, and a rank may destroy its end as soon as it has made its last call, whatever others have
- * yet to do. (A language that collects garbage must not leave it to its collector whether an end is gone before the
- * next is created: give the next one another id, or destroy it by hand.) A call that waits for a rank whose end is gone
- * is ncclRemoteError, and one in a life that another rank is past or has not come to is ncclInvalidUsage, both with the
- * rank and the channel named.
+ * again. All ranks of its group must do so equally often, and make the same calls in each of its lives. When they do so
+ * is their own choice: no rank waits, and a rank may destroy its end as soon as it has made its last call, whatever the
+ * others have yet to do. (A language with a garbage collector must not leave it to the collector whether an end is gone
+ * before the next is created: give the next one another id, or destroy it by hand.) A call that waits for a rank whose
+ * end is gone is ncclRemoteError. A call in a life that another rank has left, or not reached, is ncclInvalidUsage.
+ * Both name the rank and the channel.
  *
- * Order. As in nccl.h, for each channel by itself: its collectives, and the messages between its ranks (axcclSend).
- * Ranks that wait for each other on different channels, each in one that the other has yet to come to, do so until
- * AXCCL_TIMEOUT: calls on different channels are in no order, so either could still come.
+ * Order. As in nccl.h, for each channel by itself: its collectives, and the messages between its ranks (axcclSend). If
+ * ranks wait for each other on different channels, each in a call that the other has yet to make, they do so until
+ * AXCCL_TIMEOUT: calls on different channels have no order, so either call could still come.
  *
  * Errors. ncclInvalidArgument for ids, meshes and handles that cannot be right; the text names the constraint of the
  * specification. All functions may be called from any thread.
@@ -62,11 +63,11 @@ typedef enum {
   axcclFlattenedIds = 3
 } axcclGroupMode_t;
 
-/* Whose constraints the lists must meet. axcclRulesAny: ids in range, none twice, no empty list; lists may be of
- * different lengths, padded with -1, and leave processes out; no lists at all mean one of all ids (in modes with
- * replica or partition ids). The others: what StableHLO demands of that operation, besides. Its collective_broadcast
- * and collective_reduce may leave processes out; all_gather, reduce_scatter and all_to_all want lists of one length
- * that name every id. */
+/* The constraints that the lists must meet. axcclRulesAny: ids are in range, none appears twice, and no list is empty.
+ * Lists may differ in length, padded with -1, and leave processes out; no lists at all mean one of all ids (in modes
+ * with replica or partition ids). The others add what StableHLO demands of that operation. Its collective_broadcast and
+ * collective_reduce may leave processes out; all_gather, reduce_scatter and all_to_all need lists of one length that
+ * name every id. */
 typedef enum {
   axcclRulesAny = 0,
   axcclRulesAllGather = 1,
@@ -77,29 +78,30 @@ typedef enum {
   axcclRulesReduce = 6
 } axcclGroupRules_t;
 
-/* Lists of ids. Rectangular: num_groups rows of group_size ids, -1 filling up short ones. Ragged: list i is
- * ids[offsets[i]] .. ids[offsets[i + 1] - 1], with num_groups + 1 offsets; group_size is ignored then. */
+/* Lists of ids. Rectangular: num_groups rows of group_size ids; -1 fills up short ones. Ragged: list i is
+ * ids[offsets[i]] .. ids[offsets[i + 1] - 1], with num_groups + 1 offsets, and group_size is ignored. */
 typedef struct axcclGroupSpec {
   size_t size; /* bytes of this struct: set by AXCCL_GROUP_SPEC_INITIALIZER */
   axcclGroupMode_t mode;
   axcclGroupRules_t rules;
-  int64_t num_replicas; /* the grid; the product is the number of ranks of the communicators it is for, 2^24 at most */
+  int64_t num_replicas; /* the grid; the product is the number of ranks of the communicator, 2^24 at most */
   int64_t num_partitions;
   const int64_t* ids;    /* read during the call only; NULL without lists */
   size_t num_groups;     /* lists */
   size_t group_size;     /* ids of a list */
   const size_t* offsets; /* NULL: rectangular */
-  int64_t split_count;   /* not 0: every list must have so many ids (all_to_all) */
+  int64_t split_count;   /* not 0: every list must have this many ids (all_to_all) */
 } axcclGroupSpec_t;
 
 #define AXCCL_GROUP_SPEC_INITIALIZER \
   { sizeof(axcclGroupSpec_t), axcclFlattenedIds, axcclRulesAny, 1, 1, NULL, 0, 0, NULL, 0 }
 
-/* Example, ranks 0 and 1 in this and ranks 2 and 3 in opposite order, of 4:
+/* *groups = the groups of `spec`. Example, of 4 ranks, 0 and 1 in this order and 3 and 2 in this order:
  *   int64_t ids[] = {0, 1, 3, 2};
  *   axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;
  *   spec.num_partitions = 4, spec.ids = ids, spec.num_groups = 2, spec.group_size = 2;
- *   axcclGroupsCreate(&groups, &spec); */
+ *   axcclGroupsCreate(&groups, &spec);
+ */
 ncclResult_t axcclGroupsCreate(axcclGroups_t* groups, const axcclGroupSpec_t* spec);
 
 typedef struct axcclMeshAxis {
@@ -107,7 +109,7 @@ typedef struct axcclMeshAxis {
   int64_t size;
 } axcclMeshAxis_t;
 
-/* A mesh of devices, of which each is a rank. Source: StableHLO, "Process groups" by mesh axes; Shardy, meshes and
+/* A mesh of devices; each device is a rank. Source: StableHLO, "Process groups" by mesh axes; Shardy, meshes and
  * sub-axes. */
 typedef struct axcclMesh {
   size_t size;                 /* bytes of this struct: set by AXCCL_MESH_INITIALIZER */
@@ -121,20 +123,22 @@ typedef struct axcclMesh {
 #define AXCCL_MESH_INITIALIZER \
   { sizeof(axcclMesh_t), NULL, 0, NULL, 0, 0 }
 
-/* An axis, or the sub-axis (pre_size)size of it: the axis seen as [pre_size, size, rest], and the middle meant. */
+/* An axis, or its sub-axis (pre_size)size: the middle one when the axis is seen as [pre_size, size, rest]. */
 typedef struct axcclAxisRef {
   const char* name;
   int64_t pre_size; /* 1 for the whole axis */
   int64_t size;     /* 0 for the whole axis */
 } axcclAxisRef_t;
 
-/* The groups of ranks that differ in nothing but the coordinates along `axes`, ordered by those, the first slowest. No
- * axes: every rank alone. Example, mesh {"x" 2, "y" 4}: "y" gives 0 1 2 3 and 4 5 6 7; "x" gives 0 4, 1 5, 2 6 and 3 7;
- * the sub-axis "y":(1)2 gives 0 2, 1 3, 4 6 and 5 7. */
+/* *groups = the groups of ranks that differ only in their coordinates along `axes`, ordered by these; the first axis
+ * varies slowest. No axes: every rank alone. Example, mesh {"x" 2, "y" 4}:
+ *   "y" -> {0, 1, 2, 3}, {4, 5, 6, 7}
+ *   "x" -> {0, 4}, {1, 5}, {2, 6}, {3, 7}
+ *   "y":(1)2 -> {0, 2}, {1, 3}, {4, 6}, {5, 7} */
 ncclResult_t axcclGroupsCreateFromMesh(axcclGroups_t* groups, const axcclMesh_t* mesh, const axcclAxisRef_t* axes,
                                        int num_axes);
 
-/* Channels that were created with the groups stay. */
+/* Channels that were created with the groups keep working. */
 ncclResult_t axcclGroupsDestroy(axcclGroups_t groups);
 
 /* Set `size` = sizeof(axcclGroupsInfo_t) before the call; later versions append fields. */
@@ -146,10 +150,10 @@ typedef struct axcclGroupsInfo {
 } axcclGroupsInfo_t;
 ncclResult_t axcclGroupsGetInfo(axcclGroups_t groups, axcclGroupsInfo_t* info);
 
-/* Where a rank is: *group and *position, -1 when it is in no group, and the *group_size, 0 then. Any may be NULL. */
+/* The *group of a rank, its *position there, and the *group_size. In no group: -1, -1 and 0. Any may be NULL. */
 ncclResult_t axcclGroupsGetPlace(axcclGroups_t groups, int rank, int* group, int* position, int* group_size);
 
-/* The ranks of a group in order, as many as `max_ranks` of them; *num_ranks (may be NULL) is how many there are. */
+/* ranks[] = the ranks of a group in order, at most `max_ranks` of them; *num_ranks (may be NULL) = how many it has. */
 ncclResult_t axcclGroupsGetRanks(axcclGroups_t groups, int group, int* ranks, int max_ranks, int* num_ranks);
 
 /* ---- channels ---- */
@@ -157,9 +161,9 @@ ncclResult_t axcclGroupsGetRanks(axcclGroups_t groups, int group, int* ranks, in
 typedef struct axcclChannel* axcclChannel_t;
 
 /* Group order: a flag of a channel (for all calls on it) and of a single call (axcclOptions_t). The parameter
- * AXCCL_ORDER=group is that flag for all calls of a communicator, NCCL's, too. A reduction is then the left fold of the
- * ranks' elements in the order of the group, ((x0 op x1) op x2) op ..., and gives the same bits for every algorithm,
- * memory, number of ranks in a process, cutting into lanes and chunks, and time it is run:
+ * AXCCL_ORDER=group is that flag for all calls of a communicator, NCCL's included. A reduction is then the left fold of
+ * the ranks' elements in the order of the group, ((x0 op x1) op x2) op ..., and gives the same bits for every
+ * algorithm, memory, number of ranks in a process, division into lanes and chunks, and run:
  *
  *   float, double, complex   every operation rounds to the datatype (complex numbers: types.h)
  *   floats of 8 and 16 bits  every operation rounds to float, and the last result to the datatype
@@ -168,46 +172,56 @@ typedef struct axcclChannel* axcclChannel_t;
  *   callbacks                accumulator x0, then operand x1, x2, ...; they need be neither associative nor commutative
  *   all others               integers, bool, max and min have the same bits in any order; the flag changes nothing
  *
- * Rounding is to nearest even; floats of 8 bits saturate. What does not reduce ignores the flag. It leaves fewer
- * algorithms to choose from: those whose plans the verifier finds to fold so, which `axccl-plan verify` tells of any.
- * Where NCCL_ALGO names none of them it is ignored (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING says so). When some ranks
- * ask for it and some do not, all get ncclInvalidUsage with both calls named. */
+ * Rounding is to nearest even; floats of 8 bits saturate. Calls that do not reduce ignore the flag. It leaves fewer
+ * algorithms to choose from: those whose plans the verifier finds to fold in this order (`axccl-plan verify` shows
+ * whether a plan does). If NCCL_ALGO names none of them, it is ignored (NCCL_DEBUG=INFO with
+ * NCCL_DEBUG_SUBSYS=TUNING logs that). When some ranks ask for group order and some do not, all get ncclInvalidUsage
+ * with both calls named. */
 #define axcclGroupOrder 0x1u
 
 /* The communicator's default channel. It lives as long as the communicator and needs no destroying. */
 static inline axcclChannel_t axcclDefaultChannel(ncclComm_t comm) { return (axcclChannel_t)(void*)comm; }
 
-/* This rank's end of the channel `channel_id` of the group it is in. All ranks of the group create it; NULL for
- * `groups` is one group of all ranks in order, on a grid of one replica. Groups are for exactly the communicator's
- * ranks. A rank in no group gets a channel, too, on which it can call nothing.
+/* *channel = this rank's end of the channel `channel_id` of the rank's group. All ranks of the group create it. NULL
+ * for `groups` means one group of all ranks in order, on a grid of one replica. Groups are for exactly the
+ * communicator's ranks. A rank in no group gets a channel, too, on which it can only make the calls that views.h lists
+ * at its end.
  *
- * Creating a channel of the same id and the same group again while it lives gives the same channel, which then needs to
- * be destroyed as often. Groups are the same when they have the same ranks in the same order. Channels of one id and
+ * If a channel of the same id and the same group is alive, the call gives the same channel, which must then be
+ * destroyed once more. Groups are the same when they have the same ranks in the same order. Channels of one id and
  * different groups are different channels; ranks must create those that they share in the same order.
  *
- * ncclInvalidUsage: about 4096 live already, the same channel lives with other flags, or the communicator cannot take
- * calls. Later, from the first operation: on all
- * ranks, when the groups under an id differ. A rank that never creates its end leaves the others waiting until
- * AXCCL_TIMEOUT (10 min unless set). Example, all-reduce over groups of two neighbours:
+ * ncclInvalidUsage: about 4096 are alive already, the same channel is alive with other flags, or the communicator
+ * cannot take calls. Later, from the first operation on: on all ranks, when the groups under an id differ. If a rank
+ * never creates its end, the others wait until AXCCL_TIMEOUT (10 min unless set). Example, all-reduce over groups of
+ * two neighbours, of 4 ranks:
+ *   int64_t ids[] = {0, 1, 2, 3};
+ *   axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;
+ *   axcclGroups_t groups;
+ *   axcclChannel_t channel;
+ *   spec.num_partitions = 4, spec.ids = ids, spec.num_groups = 2, spec.group_size = 2;
+ *   axcclGroupsCreate(&groups, &spec);
  *   axcclChannelCreate(&channel, comm, groups, 0, 0);
+ *   axcclGroupsDestroy(groups);
  *   axcclAllReduce(1, &in, &out, ncclSum, channel, NULL, stream);
- *   axcclChannelDestroy(channel); */
+ *   axcclChannelDestroy(channel);
+ */
 ncclResult_t axcclChannelCreate(axcclChannel_t* channel, ncclComm_t comm, axcclGroups_t groups, int64_t channel_id,
                                 unsigned int flags /* 0 or axcclGroupOrder */);
 
-/* Calls made before are still carried out. A channel whose communicator has been destroyed or aborted takes no calls
- * any more, but must be destroyed all the same. */
+/* Calls made before still run. A channel whose communicator has been destroyed or aborted takes no more calls, but must
+ * still be destroyed. */
 ncclResult_t axcclChannelDestroy(axcclChannel_t channel);
 
 /* Set `size` = sizeof(axcclChannelInfo_t) before the call; later versions append fields. */
 typedef struct axcclChannelInfo {
   size_t size;
   int64_t channel_id; /* 0 for the default channel */
-  int rank;           /* of the communicator */
-  int num_ranks;
-  int group;      /* index of this rank's group, -1: in none. Of the groups that the channel was first created with */
-  int group_rank; /* position in it, -1 */
-  int group_size; /* 0 */
+  int rank;           /* this rank in the communicator */
+  int num_ranks;      /* ranks of the communicator */
+  int group;          /* this rank's group among those that the channel was first created with; -1: in none */
+  int group_rank;     /* position in it; -1: in none */
+  int group_size;     /* ranks of it; 0: in none */
   int64_t replica_id; /* this rank's place on the grid */
   int64_t partition_id;
 } axcclChannelInfo_t;
