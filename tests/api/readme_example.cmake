@@ -1,11 +1,14 @@
-# Writes the first ```c block of README.md to OUTPUT, so that what the README shows is what is compiled and run.
+# Writes a ```c block of README.md to OUTPUT, so that what the README shows is what is compiled and run. BLOCK says which,
+# from 1.
 file(READ ${README} text)
-string(FIND "${text}" "```c\n" begin)
-if(begin EQUAL -1)
-  message(FATAL_ERROR "README.md has no C example")
-endif()
-math(EXPR begin "${begin} + 5")
-string(SUBSTRING "${text}" ${begin} -1 text)
+foreach(i RANGE 1 ${BLOCK})
+  string(FIND "${text}" "```c\n" begin)
+  if(begin EQUAL -1)
+    message(FATAL_ERROR "README.md has no C example ${i}")
+  endif()
+  math(EXPR begin "${begin} + 5")
+  string(SUBSTRING "${text}" ${begin} -1 text)
+endforeach()
 string(FIND "${text}" "```" end)
 string(SUBSTRING "${text}" 0 ${end} text)
 file(WRITE ${OUTPUT} "${text}")
