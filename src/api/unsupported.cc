@@ -8,7 +8,6 @@ using axccl::api::Unsupported;
 
 namespace {
 
-constexpr char kGrow[] = "ranks cannot join an existing communicator; create a new one with all ranks";
 constexpr char kSuspend[] =
     "memory of a communicator cannot be released while it lives; destroy it and create it again";
 constexpr char kMemStats[] = "it reports memory on a GPU, and ranks live in host memory; see axcclCommGetInfo";
@@ -17,8 +16,6 @@ constexpr char kDevice[] =
     "the device API runs inside CUDA kernels, and ranks live in host memory; use the host functions";
 
 }  // namespace
-
-// ---- membership ----
 
 // ---- memory of a communicator ----
 

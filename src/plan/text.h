@@ -1,4 +1,4 @@
-// The canonical text form of a schedule, and its hash.
+// The canonical text form of a schedule, and its hash. docs/plan-format.md explains it to those who write one.
 //
 // One schedule has one text and one text one schedule: Parse accepts exactly what Print writes, so Print(Parse(t)) == t
 // for every text it accepts, and Parse(Print(s)) == s for every schedule that meets the verifier's structure rules

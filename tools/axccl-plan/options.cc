@@ -294,7 +294,7 @@ const char* HelpText() {
   return "axccl-plan: look at collective schedules, prove them, and simulate them on machines that are not at hand.\n"
          "\n"
          "  axccl-plan list [--op OP]       the algorithms of each collective; --machines as below\n"
-         "  axccl-plan show PLAN            the schedule in canonical text form\n"
+         "  axccl-plan show PLAN            the schedule in canonical text form (docs/plan-format.md)\n"
          "  axccl-plan verify PLAN          prove it: structure, deadlock, races, leaks, dataflow\n"
          "  axccl-plan hash PLAN            its content hash\n"
          "  axccl-plan simulate PLAN --bytes B   how long it would take\n"
