@@ -151,7 +151,7 @@ AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
   if (!context().has_steps) now_.stage = Stage::kEnded;
 }
 
-// Whether a barrier must separate this from what ran before on the channel; as exec::Channel::NeedsBarrier.
+// Whether a barrier must separate this from what ran before on the channel; as exec::Turns::NeedsBarrier.
 AXCCL_DEVICE bool NeedsBarrier(const State& state, const Program& next, const Cut& cut) {
   if (state.last_was_barrier != 0) return false;
   const bool same_plan = next.plan_id[0] == state.last_plan[0] && next.plan_id[1] == state.last_plan[1];

@@ -31,7 +31,7 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
   all.local_processes = core->local_processes();
   all.memory_bytes = core->block().resident_bytes() + core->channels().resident_bytes();
   all.operations = core->operations();
-  all.plans = core->channel()->plans.load();
+  all.plans = core->channel()->plans().size();
   all.verify_seconds = comm::Programs::Process().usage().verify_seconds;
   if (core->gpu() != nullptr) {
     all.mapped = core->gpu()->mapped_operations();
@@ -64,7 +64,7 @@ AXCCL_API ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t handle, const char**
   if (!comm) return result;
   if (algorithm == nullptr) return InvalidArgument("axcclCommGetLastAlgorithm: argument algorithm is NULL");
   if (!comm->ready()) return Report(comm->Ready("axcclCommGetLastAlgorithm").status());
-  *algorithm = comm->core()->last_algorithm.load();
+  *algorithm = comm->core()->last_algorithm();
   return ncclSuccess;
 }
 AXCCL_CATCH(axcclCommGetLastAlgorithm)

@@ -87,15 +87,14 @@ std::string ChannelName::Text() const {
 // ---- one channel ----
 
 GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<Member> members, int self,
-                           device::host::TimelinePtr order)
-    : exec::Channel(table->comm_, std::move(members), self, std::move(order), this),
+                           device::host::TimelinePtr order, bool group_order)
+    : exec::Channel(table->comm_, std::move(members), self,
+                    {.order = std::move(order), .connector = this, .group_order = group_order, .order_key = part.key}),
       table_(table),
       name_(std::move(name)),
       part_(part),
       found_(name_.ranks.size(), kNotFound),
-      created_(name_.ranks.size()) {
-  order_key = part_.key;
-}
+      created_(name_.ranks.size()) {}
 
 // Nothing is thrown: where there is no memory to note it for later, the part is lost to the heap until the communicator
 // ends.
@@ -127,7 +126,7 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     const uint64_t id = Mix(Mix(part_.key, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
     ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     std::lock_guard table_lock(table_->mutex_);
-    AXCCL_RETURN_IF_ERROR(table_->Make(name, order(), &fresh));
+    AXCCL_RETURN_IF_ERROR(table_->Make(name, order(), false, &fresh));
     fresh->main_key_ = part_.key;
     AddPair(theirs, sending, fresh.get());
     pair = std::move(fresh);
@@ -316,10 +315,9 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
   auto it = channels_.find(name);
   const bool made = it == channels_.end();
   if (made) {
-    AXCCL_RETURN_IF_ERROR(Make(name, std::make_shared<device::host::Timeline>(), &channel));
-    channel->group_order = group_order;
+    AXCCL_RETURN_IF_ERROR(Make(name, std::make_shared<device::host::Timeline>(), group_order, &channel));
     it = channels_.emplace(std::move(name), std::move(channel)).first;
-  } else if (it->second->group_order != group_order) {
+  } else if (it->second->group_order() != group_order) {
     return MakeStatus(
         Code::kInvalidUsage,
         "axcclChannelCreate: argument flags is %s axcclGroupOrder, and %s lives %s it; pass the same flags "
@@ -330,7 +328,7 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
   return it->second.get();
 }
 
-Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order,
+Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
                           std::shared_ptr<GroupChannel>* channel) {
   Sweep();
   const Identity& identity = comm_->identity();
@@ -360,8 +358,8 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
   AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(part.bytes, kPage));
   part.memory = members[static_cast<size_t>(self)].block = static_cast<std::byte*>(memory);
   const Status made = CatchAll("axcclChannelCreate", [&] {
-    *channel =
-        std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self), std::move(order));
+    *channel = std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self),
+                                              std::move(order), group_order);
     return Status();
   });
   if (!made.ok()) {

@@ -63,7 +63,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   };
 
   GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self,
-               device::host::TimelinePtr order);
+               device::host::TimelinePtr order, bool group_order);
   ~GroupChannel();
 
   const ChannelName& name() const { return name_; }
@@ -125,7 +125,8 @@ class ChannelTable {
   friend class GroupChannel;
 
   // *channel is to outlive the lock that the caller holds, as the end of a channel takes it.
-  Status Make(const ChannelName& name, device::host::TimelinePtr order, std::shared_ptr<GroupChannel>* channel);
+  Status Make(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
+              std::shared_ptr<GroupChannel>* channel);
   // Finds room for a part of that key.
   Status Enter(GroupChannel::Part* part) const;
   // By the end of a channel: nobody finds its part any more.

@@ -109,10 +109,9 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       processes_(std::move(processes)),
       device_(device::host::Device::Get(identity_.device.gpu ? 0 : identity_.device.ordinal)),
       launches_(std::make_shared<device::host::Timeline>()),
-      channel_(this, members_, identity_.rank, launches_),
+      channel_(this, members_, identity_.rank, {.order = launches_, .group_order = settings_.group_order != 0}),
       pairs_(2 * static_cast<size_t>(identity_.ranks)),
       control_(&members_, block->data(), block->layout(), identity_.rank) {
-  channel_.group_order = settings_.group_order != 0;
   block_ = std::move(block);
   gpu_ = std::move(gpu);
 }
@@ -127,7 +126,7 @@ Communicator::~Communicator() {
   if (!kept.ok()) AXCCL_WARN("%s", kept.message().data());
   Remains remains{identity_.rank,      std::move(gpu_),       std::move(block_),
                   std::move(members_), std::move(processes_), failed()};
-  const bool maps = remains.gpu != nullptr && (!channel_.all_same_process() || remains.gpu->on_host());
+  const bool maps = remains.gpu != nullptr && (!channel_.members().all_same_process() || remains.gpu->on_host());
   maps ? LetGoInBackground(std::move(remains)) : LetGo(&remains);
 }
 
@@ -167,7 +166,8 @@ Result<exec::Channel*> Communicator::PairChannel(int peer, bool sending) {
   if (pair == nullptr) {
     const int src = sending ? identity_.rank : peer, dst = sending ? peer : identity_.rank;
     AXCCL_ASSIGN_OR_RETURN(std::vector<exec::Member> members, PairMembers(src, dst));
-    pair = std::make_unique<exec::Channel>(this, std::move(members), sending ? 0 : 1, launches_);
+    pair = std::make_unique<exec::Channel>(this, std::move(members), sending ? 0 : 1,
+                                           exec::ChannelOptions{.order = launches_});
     channel_.AddPair(peer, sending, pair.get());
   }
   return pair.get();
@@ -260,7 +260,7 @@ bool Communicator::TakenBack(const void* p, size_t bytes) const {
 // part of one.
 Status Communicator::AsyncError() {
   if (!failed()) {
-    Status status = channel_.CheckFailures();
+    Status status = channel_.members().CheckFailures();
     if (status.ok() && gpu_ != nullptr) status = gpu_->CheckReport();
     if (!status.ok()) Fail(status);
   }
@@ -282,7 +282,7 @@ void Communicator::Abort(const Status& reason) {
 void Communicator::WaitUntilUnreached() {
   if (Scheduler::Process().InStep()) return;
   Scheduler::Process().Wait(
-      device_->queue(), [this] { return exposed.load(std::memory_order_acquire) == 0; }, [] { return false; });
+      device_->queue(), [this] { return !HasExposed(); }, [] { return false; });
 }
 
 void Communicator::Interrupt() {

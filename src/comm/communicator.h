@@ -41,7 +41,7 @@ struct Identity {
   std::string name;
 };
 
-class Communicator : public exec::Host, public std::enable_shared_from_this<Communicator> {
+class Communicator : public exec::ChannelOwner, public std::enable_shared_from_this<Communicator> {
  public:
   // Takes the block and the GPU's part only once nothing can be thrown any more: peers may already use them, and the
   // caller sees to how they are given up.
@@ -68,7 +68,7 @@ class Communicator : public exec::Host, public std::enable_shared_from_this<Comm
   int local_processes() const;
   const char* LinkName(int peer) const;
 
-  // exec::Host
+  // exec::ChannelOwner
   bool failed() const override { return failed_.load(std::memory_order_relaxed); }
   Status Failure() const override;
   void Fail(const Status& status) override;

@@ -136,7 +136,7 @@ double Group::Predict() const {
     tune::Query query{plan::Contract{call.call.kind, call.channel->size(), call.call.root},
                       call.call.count * ElementSize(call.call.type), call.call.type,
                       call.channel->remote() == nullptr ? tune::Access::kMapped : tune::Access::kNone};
-    query.placement = call.channel->placement();
+    query.placement = call.channel->members().placement();
     seconds[call.comm.get()] += call.comm->chooser().Choose(query).seconds;
   }
   double most = 0;

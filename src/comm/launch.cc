@@ -271,7 +271,7 @@ Status LaunchGroup(std::vector<StreamCall> calls) {
   calls.erase(on_gpus, calls.end());
   // A peer that has left before is the call's own error; a kernel would wait for it.
   for (const StreamCall& call : gpu_calls) {
-    const Status status = call.channel->CheckMembers(-1);
+    const Status status = call.channel->members().Check(-1);
     if (!status.ok()) call.comm->Fail(status);
     AXCCL_RETURN_IF_ERROR(status);
   }

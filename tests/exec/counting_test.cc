@@ -117,7 +117,7 @@ class Trial {
     EXPECT_EQ(counter_->total().written, written);
     EXPECT_EQ(counter_->flat_calls(), 0);
     for (int rank = 0; rank < ensemble_->ranks(); ++rank) {
-      EXPECT_EQ(ensemble_->host(rank)->bytes_read(), 0u) << "by system call";
+      EXPECT_EQ(ensemble_->owner(rank)->bytes_read(), 0u) << "by system call";
     }
   }
 
@@ -355,7 +355,7 @@ TEST_P(CountingTest, EveryOperationDimensionAndOrder) {
         }
       }
     }
-    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), "direct");
+    EXPECT_STREQ(ensemble.owner(0)->last_algorithm(), "direct");
   }
   std::printf("%d calls counted\n", runs);
 }
@@ -375,7 +375,7 @@ TEST_P(CountingTest, RowsThatAreSplit) {
     Trial trial(&ensemble, &counter, counted);
     ASSERT_TRUE(trial.Drive());
     trial.Check();
-    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), "push");
+    EXPECT_STREQ(ensemble.owner(0)->last_algorithm(), "push");
     for (int rank = 0; rank < ranks; ++rank) {
       const Volume least = LeastOf(contract, trial.block_bytes()), found = counter.of(rank);
       EXPECT_EQ(found.read, least.read) << "rank " << rank;
@@ -501,7 +501,7 @@ TEST_P(CountingTest, DirectOrPushIsTheChoiceForLargeBlocks) {
     const Counted counted{contract, {{form, DataType::kInt32, {1, 0, 2}, {2, 1, 0}, -1, {}}}};
     Trial trial(&ensemble, &counter, counted);
     ASSERT_TRUE(trial.Drive());
-    EXPECT_STREQ(ensemble.host(0)->last_algorithm.load(), kind == Kind::kReduceScatter ? "push" : "direct")
+    EXPECT_STREQ(ensemble.owner(0)->last_algorithm(), kind == Kind::kReduceScatter ? "push" : "direct")
         << plan::KindName(kind);
     trial.Check();
   }

@@ -37,12 +37,12 @@ const char* LayoutName(Layout layout) {
   return kNames[static_cast<int>(layout)];
 }
 
-// ---- FakeHost ----
+// ---- FakeOwner ----
 
-Status FakeHost::Failure() const { return failed() ? failure_ : Status(); }
+Status FakeOwner::Failure() const { return failed() ? failure_ : Status(); }
 
 // As the communicator does: the first failure stays, and peers can read it.
-void FakeHost::Fail(const Status& status) {
+void FakeOwner::Fail(const Status& status) {
   if (failed()) return;
   failure_ = status;
   BlockHeader* header = ensemble_->header(rank_);
@@ -52,8 +52,8 @@ void FakeHost::Fail(const Status& status) {
   failed_.store(true, std::memory_order_release);
 }
 
-Result<std::shared_ptr<const Program>> FakeHost::GetProgram(const plan::Contract& contract, std::string_view algorithm,
-                                                            int lanes, int rank, const plan::Placement& placement) {
+Result<std::shared_ptr<const Program>> FakeOwner::GetProgram(const plan::Contract& contract, std::string_view algorithm,
+                                                             int lanes, int rank, const plan::Placement& placement) {
   if (next_ != nullptr) return std::exchange(next_, nullptr);
   using Key = std::tuple<plan::Kind, int, int, std::string, int, plan::Placement>;
   struct Known {
@@ -75,24 +75,24 @@ Result<std::shared_ptr<const Program>> FakeHost::GetProgram(const plan::Contract
   return program;
 }
 
-const tune::Chooser& FakeHost::chooser() const { return ensemble_->chooser(rank_); }
-double FakeHost::timeout_seconds() const { return ensemble_->options().timeout_seconds; }
+const tune::Chooser& FakeOwner::chooser() const { return ensemble_->chooser(rank_); }
+double FakeOwner::timeout_seconds() const { return ensemble_->options().timeout_seconds; }
 
-Result<std::byte*> FakeHost::TakeShared(uint64_t bytes, uint64_t* offset) {
+Result<std::byte*> FakeOwner::TakeShared(uint64_t bytes, uint64_t* offset) {
   FakeProcess& process = ensemble_->process(rank_);
   std::byte* const memory = process.AllocateHeap(bytes, 4096);
   *offset = static_cast<uint64_t>(memory - process.heap().own());
   return memory;
 }
 
-bool FakeHost::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
+bool FakeOwner::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
   const TwiceMapped& heap = ensemble_->process(rank_).heap();
   if (!heap.Contains(p, bytes)) return false;
   *offset = static_cast<uint64_t>(static_cast<const std::byte*>(p) - heap.own());
   return true;
 }
 
-std::byte* FakeHost::Reach(uint32_t pid, uint64_t remote, size_t bytes) const {
+std::byte* FakeOwner::Reach(uint32_t pid, uint64_t remote, size_t bytes) const {
   for (const auto& process : ensemble_->processes_) {
     if (process->pid() != pid) continue;
     for (TwiceMapped* memory : {&process->secret(), &process->heap()}) {
@@ -103,14 +103,14 @@ std::byte* FakeHost::Reach(uint32_t pid, uint64_t remote, size_t bytes) const {
   return nullptr;
 }
 
-Status FakeHost::CheckThere(uint32_t pid) const {
+Status FakeOwner::CheckThere(uint32_t pid) const {
   for (const auto& process : ensemble_->processes_) {
     if (process->pid() == pid && process->gone()) return MakeStatus(Code::kRemoteError, "process %u is gone", pid);
   }
   return Status();
 }
 
-Status FakeHost::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
+Status FakeOwner::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
   if (before_reads_) before_reads_();
   AXCCL_RETURN_IF_ERROR(CheckThere(pid));
   const std::byte* from = Reach(pid, remote, bytes);
@@ -145,10 +145,11 @@ Ensemble::Ensemble(const EnsembleOptions& options)
   }
   for (int rank = 0; rank < options.ranks; ++rank) blocks_.push_back(process(rank).AllocateHeap(layout_.bytes, 4096));
   for (int rank = 0; rank < options.ranks; ++rank) {
-    hosts_.push_back(std::make_unique<FakeHost>(this, rank));
+    owners_.push_back(std::make_unique<FakeOwner>(this, rank));
     std::vector<Member> members;
     for (int peer = 0; peer < options.ranks; ++peer) members.push_back(MakeMember(rank, peer));
-    channels_.push_back(std::make_unique<Channel>(hosts_.back().get(), std::move(members), rank));
+    channels_.push_back(std::make_unique<Channel>(owners_.back().get(), std::move(members), rank,
+                                                  ChannelOptions{.plans = options.plans}));
   }
 }
 

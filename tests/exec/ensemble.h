@@ -44,15 +44,16 @@ struct EnsembleOptions {
   double timeout_seconds = 0;
   // Layout::kRemote: the machine of each rank. Empty: two, by turns.
   std::vector<int> machine_of = {};
+  PlanOptions plans = {};
   std::optional<cost::Machine> machine;  // what the chooser believes; cores and ranks are filled in
 };
 
 class Ensemble;
 
 // Stands in for a rank's communicator.
-class FakeHost : public Host {
+class FakeOwner : public ChannelOwner {
  public:
-  FakeHost(Ensemble* ensemble, int rank) : ensemble_(ensemble), rank_(rank) {}
+  FakeOwner(Ensemble* ensemble, int rank) : ensemble_(ensemble), rank_(rank) {}
 
   bool failed() const override { return failed_.load(std::memory_order_acquire); }
   Status Failure() const override;
@@ -99,7 +100,7 @@ class Ensemble {
   int ranks() const { return options_.ranks; }
   const EnsembleOptions& options() const { return options_; }
   const BlockLayout& layout() const { return layout_; }
-  FakeHost* host(int rank) { return hosts_[static_cast<size_t>(rank)].get(); }
+  FakeOwner* owner(int rank) { return owners_[static_cast<size_t>(rank)].get(); }
   Channel* channel(int rank) { return channels_[static_cast<size_t>(rank)].get(); }
   BlockHeader* header(int rank) { return reinterpret_cast<BlockHeader*>(Block(rank)); }
   FakeProcess& process(int rank);
@@ -119,7 +120,7 @@ class Ensemble {
   Post& post() { return post_; }
 
  private:
-  friend class FakeHost;
+  friend class FakeOwner;
   int MachineOf(int rank) const;
   bool one_process() const { return options_.layout == Layout::kThreads; }
   std::byte* Block(int rank) { return blocks_[static_cast<size_t>(rank)]; }
@@ -130,7 +131,7 @@ class Ensemble {
   std::vector<std::unique_ptr<tune::Chooser>> choosers_;  // one for all, or one each
   std::vector<std::unique_ptr<FakeProcess>> processes_;
   std::vector<std::byte*> blocks_;  // in the owner's view
-  std::vector<std::unique_ptr<FakeHost>> hosts_;
+  std::vector<std::unique_ptr<FakeOwner>> owners_;
   std::vector<std::unique_ptr<Channel>> channels_;
   int open_ = -1;  // the rank whose private memory is accessible
 };

@@ -217,7 +217,7 @@ TEST_F(FailureTest, MismatchOfAnEarlierOperationIsFoundInALaterOne) {
   Make(options);
   const Call small = MakeCall(Kind::kBroadcast, 10, nullptr, nullptr);
   const Call large = MakeCall(Kind::kBroadcast, 15000, nullptr, nullptr);
-  ASSERT_GT(ensemble_->channel(2)->Prepare(large, tune::Access::kMapped).value()->turns, 2u);
+  ASSERT_GT(ensemble_->channel(2)->plans().Prepare(large, tune::Access::kMapped).value()->turns, 2u);
   for (int rank : {0, 1, 2}) Begin(rank, rank == 2 ? large : small);
   // Rank 1 fails only when it hears of rank 2.
   EXPECT_EQ(Step(1), Poll::kBlocked);
@@ -251,7 +251,7 @@ TEST_P(RemoteTest, DeadMemberIsNamed) {
   const Status first = Finish(0);
   EXPECT_EQ(first.code(), Code::kRemoteError) << Text(first);
   EXPECT_NE(Text(first).find("rank 2 (pid 1002) died"), std::string::npos) << Text(first);
-  EXPECT_TRUE(ensemble_->host(0)->failed());
+  EXPECT_TRUE(ensemble_->owner(0)->failed());
   // The other learns it from the first, or finds out itself: the same words.
   EXPECT_EQ(Text(Finish(1)), Text(first));
 }
@@ -290,7 +290,7 @@ TEST_P(RemoteTest, MemberThatLeftAfterItsPartIsNotMissed) {
 TEST_P(RemoteTest, FailureOfAMemberIsToldInItsWords) {
   MakeThree(Layout::kThreads);
   for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
-  ensemble_->host(2)->Fail(MakeStatus(Code::kSystemError, "rank 2 ran out of luck"));
+  ensemble_->owner(2)->Fail(MakeStatus(Code::kSystemError, "rank 2 ran out of luck"));
   for (int rank : {0, 1}) {
     const Status status = Finish(rank);
     EXPECT_EQ(status.code(), Code::kSystemError);
@@ -314,7 +314,7 @@ TEST_P(RemoteTest, OwnFailureEndsTheOperation) {
   MakeThree(Layout::kThreads);
   Begin(0, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
   EXPECT_EQ(Step(0), Poll::kBlocked);
-  ensemble_->host(0)->Fail(MakeStatus(Code::kInvalidUsage, "aborted"));
+  ensemble_->owner(0)->Fail(MakeStatus(Code::kInvalidUsage, "aborted"));
   EXPECT_EQ(Step(0), Poll::kDone);
   EXPECT_EQ(Text(operations_[0]->status()), "aborted");
 }
@@ -336,7 +336,7 @@ TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
     }
     EXPECT_EQ(Step(0), Poll::kBlocked);
     std::memset(outputs_[0], 0x5b, kBytes);
-    ensemble_->host(0)->Fail(MakeStatus(Code::kRemoteError, "rank 0 aborted its communicator"));
+    ensemble_->owner(0)->Fail(MakeStatus(Code::kRemoteError, "rank 0 aborted its communicator"));
     EXPECT_EQ(Text(Finish(1)), "rank 0 aborted its communicator");
     for (size_t i = 0; i < kBytes; ++i) ASSERT_EQ(outputs_[0][i], std::byte{0x5b}) << "byte " << i;
   }
@@ -356,11 +356,11 @@ TEST_F(FailureTest, WhatALateReaderFindsIsNoResult) {
     for (const int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllGather, 100, nullptr, nullptr));
     EXPECT_EQ(Step(0), Poll::kBlocked);
     bool late = false;
-    ensemble_->host(1)->BeforeReads([&] {
+    ensemble_->owner(1)->BeforeReads([&] {
       if (std::exchange(late, true)) return;
       EXPECT_EQ(Step(0), Poll::kBlocked) << "it is read from";
       if (!fails) return;
-      ensemble_->host(0)->Fail(MakeStatus(Code::kTimeout, "rank 0 waited too long"));
+      ensemble_->owner(0)->Fail(MakeStatus(Code::kTimeout, "rank 0 waited too long"));
       std::memset(input, 2, kBytes);
     });
     const Status status = Finish(1);

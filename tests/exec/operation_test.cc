@@ -17,7 +17,7 @@ std::string SeedText() { return "AXCCL_TEST_SEED=" + std::to_string(harness::See
 
 // The lanes of the program a rank would run for the call.
 int LanesOf(Ensemble* ensemble, const Call& call, tune::Access access) {
-  auto prepared = ensemble->channel(0)->Prepare(call, access);
+  auto prepared = ensemble->channel(0)->plans().Prepare(call, access);
   return prepared.ok() ? static_cast<int>(prepared.value()->program->lanes.size()) : 0;
 }
 
@@ -36,7 +36,7 @@ EnsembleOptions OnlyWith(const plan::Contract& contract, std::string_view algori
 // asked for in vain.
 testing::AssertionResult Ran(Ensemble* ensemble, const plan::Contract& contract, std::string_view algorithm,
                              Layout layout) {
-  const std::string_view ran = ensemble->host(0)->last_algorithm.load();
+  const std::string_view ran = ensemble->owner(0)->last_algorithm();
   const bool plain = layout == Layout::kCall || layout == Layout::kMixed;
   const bool stands_in = algorithm == "direct" && ran == algo::ReadingAlgorithm(contract.kind);
   if (ran == algorithm || (plain && (stands_in || algorithm == "push"))) return testing::AssertionSuccess();
@@ -119,7 +119,7 @@ TEST(OperationCoverage, TwoLanesAndSeveralTurnsAreReached) {
   call.type = DataType::kInt32;
   call.count = 4099;
   EXPECT_EQ(LanesOf(&ensemble, call, tune::Access::kMapped), 2);
-  EXPECT_GT(ensemble.channel(0)->Prepare(call, tune::Access::kMapped).value()->turns, 2u);
+  EXPECT_GT(ensemble.channel(0)->plans().Prepare(call, tune::Access::kMapped).value()->turns, 2u);
 }
 
 // Private buffers are told by the exchange that opens a direct plan. What is chosen then may be a direct plan again,
@@ -199,10 +199,10 @@ TEST(OperationRemote, HierarchicalPlansMoveTheRightData) {
             if (contract.kind != Kind::kBarrier && random.OneIn(3)) AnyForm(&shape, &random);
             exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
           }
-          const std::string what =
-              algo::Describe(contract, algorithm, lanes) + " " + algo::Describe(ensemble.channel(0)->placement());
+          const std::string what = algo::Describe(contract, algorithm, lanes) + " " +
+                                   algo::Describe(ensemble.channel(0)->members().placement());
           ASSERT_TRUE(Drive(&ensemble, exchanges, static_cast<Pace>(random.Below(3)), &random)) << what;
-          ASSERT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm) << what;
+          ASSERT_EQ(ensemble.owner(0)->last_algorithm(), algorithm) << what;
         });
   }
 }
@@ -218,7 +218,7 @@ double BytesSent(const plan::Contract& contract, std::string_view algorithm, con
   exchanges.push_back(std::make_unique<Exchange>(&ensemble, Shape{contract, count, Combine::kSum, Scaling::kNone, 0, 0},
                                                  random->Next()));
   EXPECT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, random));
-  EXPECT_EQ(ensemble.host(0)->last_algorithm.load(), algorithm);
+  EXPECT_EQ(ensemble.owner(0)->last_algorithm(), algorithm);
   return static_cast<double>(ensemble.post().bytes());
 }
 

@@ -127,11 +127,11 @@ TEST_P(OrderTest, SameBitsWhateverIsDone) {
     SCOPED_TRACE(fold.Text() + ", " + plan::KindName(contract.kind) + " root " + std::to_string(contract.root) +
                  ", lanes " + std::to_string(options.lanes) + ", NCCL_ALGO=" + options.algorithms);
     Ensemble ensemble(options);
-    ensemble.host(0)->set_cache_bytes(random.OneIn(2) ? 1 : 1u << 30);  // streamed, or not
+    ensemble.owner(0)->set_cache_bytes(random.OneIn(2) ? 1 : 1u << 30);  // streamed, or not
     Reduction reduction(&ensemble, fold, contract);
     const std::vector<unsigned char> wanted = Wanted(fold, contract);
     for (int run = 0; run < 2; ++run) EXPECT_TRUE(reduction.Run(true) == wanted) << "run " << run;
-    auto prepared = ensemble.channel(0)->Prepare(reduction.CallOf(0, true), tune::Access::kMapped);
+    auto prepared = ensemble.channel(0)->plans().Prepare(reduction.CallOf(0, true), tune::Access::kMapped);
     ASSERT_TRUE(prepared.ok());
     most_lanes = std::max(most_lanes, prepared.value()->program->lanes.size());
   }

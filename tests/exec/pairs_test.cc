@@ -200,7 +200,7 @@ class Clocks {
 
 // When a barrier goes before an operation: the executor's rule, and a wrong one.
 using Rule = bool (*)(const Channel& channel, const Prepared& next);
-bool AsTheExecutor(const Channel& channel, const Prepared& next) { return channel.NeedsBarrier(next); }
+bool AsTheExecutor(const Channel& channel, const Prepared& next) { return channel.turns().NeedsBarrier(next); }
 bool Never(const Channel&, const Prepared&) { return false; }
 
 struct Item {
@@ -219,22 +219,22 @@ class Chain {
   explicit Chain(Ensemble* ensemble, uint64_t first_turn) : ensemble_(ensemble) {
     for (int rank = 0; rank < ensemble->ranks(); ++rank) {
       Channel* channel = ensemble->channel(rank);
-      channel->turn = first_turn;
-      channel->ForgetLast();
+      channel->turns() = Turns(first_turn);
     }
   }
 
   void Append(const Item& item, Rule rule) {
-    Stage main = Make([&](Channel* channel) { return channel->Prepare(item.call, item.access); });
+    Stage main = Make([&](Channel* channel) { return channel->plans().Prepare(item.call, item.access); });
     if (All([&](Channel* channel, size_t rank) { return rule(*channel, *main.of[rank]); })) {
       ++barriers_;
-      Add(Make([](Channel* channel) { return channel->PrepareBarrier(); }), true);
+      Add(Make([](Channel* channel) { return channel->plans().PrepareBarrier(); }), true);
     }
     const bool leaves = item.leaves && main.of[0]->program->plan->schedule.direct;
     main.prologue_only = leaves;
     Add(main, false);
     if (leaves)
-      Add(Make([&](Channel* channel) { return channel->PrepareBeside(item.call, tune::Access::kNone); }), false);
+      Add(Make([&](Channel* channel) { return channel->plans().PrepareBeside(item.call, tune::Access::kNone); }),
+          false);
   }
 
   std::string Fault() const { return Clocks(stages_, ensemble_->ranks()).Run(); }
@@ -245,7 +245,7 @@ class Chain {
   template <class F>
   Stage Make(F prepare) {
     Stage stage;
-    stage.first_turn = ensemble_->channel(0)->turn;
+    stage.first_turn = ensemble_->channel(0)->turns().next();
     for (int rank = 0; rank < ensemble_->ranks(); ++rank) {
       const Result<const Prepared*> prepared = prepare(ensemble_->channel(rank));
       EXPECT_TRUE(prepared.ok()) << prepared.status().message();
@@ -265,8 +265,9 @@ class Chain {
   void Add(Stage stage, bool barrier) {
     for (int rank = 0; rank < ensemble_->ranks(); ++rank) {
       Channel* channel = ensemble_->channel(rank);
-      stage.first_turn = channel->turn;
-      stage.prologue_only ? channel->NotePrologue() : channel->NoteEnd(*stage.of[static_cast<size_t>(rank)], barrier);
+      stage.first_turn = channel->turns().next();
+      stage.prologue_only ? channel->turns().NotePrologue()
+                          : channel->turns().NoteEnd(*stage.of[static_cast<size_t>(rank)], barrier);
     }
     stages_.push_back(std::move(stage));
   }

@@ -69,7 +69,7 @@ class SlotsTest : public testing::TestWithParam<int> {
           call.count = count;
           std::vector<const Prepared*> prepared;
           for (int rank = 0; rank < ranks; ++rank) {
-            auto mine = ensemble.channel(rank)->Prepare(call, tune::Access::kMapped);
+            auto mine = ensemble.channel(rank)->plans().Prepare(call, tune::Access::kMapped);
             ASSERT_TRUE(mine.ok()) << mine.status().message();
             prepared.push_back(mine.value());
           }
@@ -114,14 +114,14 @@ TEST(Slots, LiveInLinesUpToWhatTheChannelSays) {
   EnsembleOptions options;
   options.algorithms = Only(Kind::kAllReduce, "oneshot");
   for (const uint64_t most : {uint64_t{48}, uint64_t{512}}) {
+    options.plans.inline_bytes = most;
     Ensemble ensemble(options);
-    ensemble.channel(0)->inline_bytes = most;
     Call call;
     call.kind = Kind::kAllReduce;
     call.type = DataType::kUint8;
     for (const uint64_t count : {most - 1, most, most + 1}) {
       call.count = count;
-      auto prepared = ensemble.channel(0)->Prepare(call, tune::Access::kNone);
+      auto prepared = ensemble.channel(0)->plans().Prepare(call, tune::Access::kNone);
       ASSERT_TRUE(prepared.ok()) << prepared.status().message();
       EXPECT_EQ(prepared.value()->inline_slots, count <= most) << count << " of " << most;
     }
@@ -188,12 +188,13 @@ TEST(PreparedCalls, AreForgottenWhenTheyAreMany) {
     Call call;
     call.kind = Kind::kAllReduce;
     for (call.count = 1; call.count <= 10000; ++call.count) {
-      auto prepared = channel->Prepare(call, tune::Access::kMapped);
+      auto prepared = channel->plans().Prepare(call, tune::Access::kMapped);
       ASSERT_TRUE(prepared.ok());
       ASSERT_EQ(prepared.value()->partition.count, call.count);
-      ASSERT_EQ(channel->Prepare(call, tune::Access::kMapped).value(), prepared.value());
-      most_calls = std::max(most_calls, channel->plans.load());
-      most_bytes = std::max(most_bytes, channel->plans * prepared.value()->places.size() * sizeof(OperandPlace));
+      ASSERT_EQ(channel->plans().Prepare(call, tune::Access::kMapped).value(), prepared.value());
+      most_calls = std::max(most_calls, channel->plans().size());
+      most_bytes =
+          std::max(most_bytes, channel->plans().size() * prepared.value()->places.size() * sizeof(OperandPlace));
     }
     EXPECT_GT(most_calls, 100u) << ranks << " ranks";
     EXPECT_LE(most_calls, 4096u) << ranks << " ranks";

@@ -23,25 +23,25 @@ Result<std::unique_ptr<CudaBuffers>> CudaBuffers::Create(const device::cuda::Dev
   return buffers;
 }
 
-Status CudaBuffers::Place(const Call& call, const Channel& channel, bool captured, kernels::cuda::Task* task) {
+Status CudaBuffers::Place(const Call& call, const Members& members, bool captured, kernels::cuda::Task* task) {
   AXCCL_RETURN_IF_ERROR(imports_->Look());
-  const plan::Contract contract{call.kind, channel.size(), call.root};
+  const plan::Contract contract{call.kind, members.size(), call.root};
   const uint64_t block = call.count * ElementSize(call.type);
-  const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, channel.self()));
-  const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(contract, channel.self()));
-  task->input_map = Find(call.input, block * inputs, channel, captured, &task->input_offset);
-  task->output_map = Find(call.output, block * outputs, channel, captured, &task->output_offset);
+  const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, members.self()));
+  const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(contract, members.self()));
+  task->input_map = Find(call.input, block * inputs, members, captured, &task->input_offset);
+  task->output_map = Find(call.output, block * outputs, members, captured, &task->output_offset);
   return Status();
 }
 
 // A buffer that the rank does not have is out of nobody's reach.
-uint32_t CudaBuffers::Find(const void* buffer, uint64_t bytes, const Channel& channel, bool captured,
+uint32_t CudaBuffers::Find(const void* buffer, uint64_t bytes, const Members& members, bool captured,
                            uint64_t* offset) {
   if (bytes == 0) return 0;
   const cuda_ipc::Exports::Place place = exports_.Find(reinterpret_cast<CUdeviceptr>(buffer), bytes, captured);
   if (place.number == 0) return kernels::cuda::kUnmapped;
-  for (int p = 0; p < channel.size(); ++p) {
-    if (!exports_.Has(static_cast<size_t>(channel.member(p).rank), place.number)) return kernels::cuda::kUnmapped;
+  for (int p = 0; p < members.size(); ++p) {
+    if (!exports_.Has(static_cast<size_t>(members[p].rank), place.number)) return kernels::cuda::kUnmapped;
   }
   *offset = place.offset;
   return place.number;

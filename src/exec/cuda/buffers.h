@@ -9,7 +9,7 @@
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
 #include "src/exec/call.h"
-#include "src/exec/channel.h"
+#include "src/exec/members.h"
 #include "transports/cuda_ipc/exports.h"
 #include "transports/cuda_ipc/imports.h"
 
@@ -22,10 +22,10 @@ class CudaBuffers {
                                                      const std::vector<std::byte*>& tables,
                                                      const std::vector<Member>& members);
 
-  // Says in `task` where input and output of `call` are for the members of `channel`; kUnmapped where not all have
-  // mapped them by now. What has not been seen before is offered to them, and what they have offered is taken.
+  // Says in `task` where input and output of `call` are for the members; kUnmapped where not all have mapped them by
+  // now. What has not been seen before is offered to them, and what they have offered is taken.
   // `captured`: the task may run any number of times.
-  Status Place(const Call& call, const Channel& channel, bool captured, kernels::cuda::Task* task);
+  Status Place(const Call& call, const Members& members, bool captured, kernels::cuda::Task* task);
   // The buffer will not be used soon; nothing that uses it is under way.
   void LetGo(const void* buffer) { exports_.LetGo(reinterpret_cast<CUdeviceptr>(buffer)); }
   CUdeviceptr maps_of(size_t rank) const { return imports_->maps_of(rank); }
@@ -33,7 +33,7 @@ class CudaBuffers {
  private:
   CudaBuffers(const device::cuda::Device& device, size_t rank, std::vector<cuda_ipc::ExportTable*> tables)
       : exports_(device, rank, std::move(tables)) {}
-  uint32_t Find(const void* buffer, uint64_t bytes, const Channel& channel, bool captured, uint64_t* offset);
+  uint32_t Find(const void* buffer, uint64_t bytes, const Members& members, bool captured, uint64_t* offset);
 
   cuda_ipc::Exports exports_;
   std::unique_ptr<cuda_ipc::Imports> imports_;

@@ -17,19 +17,19 @@ namespace cuda = kernels::cuda;
 
 Status CudaChannel::Settle() {
   hold_ = on_host_->shared_from_this();
-  AXCCL_ASSIGN_OR_RETURN(const int area, on_host_->TakeArea());
+  AXCCL_ASSIGN_OR_RETURN(const int area, on_host_->members().TakeArea());
   AXCCL_RETURN_IF_ERROR(rank_->ClearArea(area));
   const size_t bytes = sizeof(cuda::Meeting) + static_cast<size_t>(on_host_->size()) * sizeof(cuda::Member);
   AXCCL_ASSIGN_OR_RETURN(void* const memory, rank_->device()->AllocateHost(bytes));
   meeting_ = new (memory) cuda::Meeting;
   met_ = false;
-  on_host_->TellArea();
+  on_host_->members().TellArea();
   return Status();
 }
 
 Result<int> CudaChannel::Meet() {
   if (met_) return -1;
-  AXCCL_ASSIGN_OR_RETURN(const int missing, on_host_->Connect());
+  AXCCL_ASSIGN_OR_RETURN(const int missing, on_host_->members().Connect());
   rank_->waits().Misses(wait_, missing);
   if (missing >= 0) return missing;
   const std::vector<Member> members = rank_->MembersOf(*on_host_, place_);
@@ -43,8 +43,8 @@ Status CudaChannel::CheckMeeting() {
   for (int waited_for = -1;;) {
     AXCCL_ASSIGN_OR_RETURN(const int missing, Meet());
     if (missing < 0) return Status();
-    Status status = on_host_->connector()->CheckMissing(missing);
-    if (status.ok()) status = on_host_->CheckMembers(missing);
+    Status status = on_host_->members().connector()->CheckMissing(missing);
+    if (status.ok()) status = on_host_->members().Check(missing);
     // It may have done its part and left between the two looks.
     if (status.ok() || status.code() != Code::kRemoteError || missing == waited_for) return status;
     waited_for = missing;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch.h"
-#include "src/exec/channel.h"
+#include "src/exec/plan_cache.h"
 #include "src/exec/program.h"
 #include "src/exec/protocols.h"
 

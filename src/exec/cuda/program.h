@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
-#include "src/exec/channel.h"
+#include "src/exec/plan_cache.h"
 #include "src/exec/program.h"
 
 namespace axccl::exec {

@@ -23,10 +23,10 @@ namespace cuda = kernels::cuda;
 Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(CudaRank* rank, Channel* on_host, CudaPlace place) {
   std::unique_ptr<CudaChannel> channel(new CudaChannel(rank, on_host, place));
   if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Settle());
-  channel->preparer_ = std::make_shared<Channel>(on_host->host(), rank->MembersOf(*on_host, place), on_host->self());
-  channel->preparer_->group_order = on_host->group_order;
-  channel->preparer_->minds_runs = false;
-  channel->preparer_->inline_bytes = 0;  // slots are packed in another way
+  channel->members_ = std::make_unique<Members>(on_host->owner(), rank->MembersOf(*on_host, place), on_host->self());
+  // Slots are packed in another way, and a task finds its buffers itself.
+  const PlanOptions options{.inline_bytes = 0, .by_runs = false};
+  channel->plans_ = std::make_unique<PlanCache>(channel->members_.get(), options, nullptr);
   AXCCL_RETURN_IF_ERROR(channel->Upload());
   return channel;
 }
@@ -41,9 +41,9 @@ Status CudaChannel::Upload() {
   if (place_ != CudaPlace::kSelf) {  // which never waits
     AXCCL_ASSIGN_OR_RETURN(wait_, rank_->waits().Enter(on_host_));
   }
-  AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, preparer_->PrepareBarrier());
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr barrier_program, rank_->ProgramOnDevice(barrier->program));
-  const auto size = static_cast<uint32_t>(preparer_->size());
+  const auto size = static_cast<uint32_t>(members_->size());
   const size_t members_at = RoundUp(sizeof(cuda::Channel), 64);
   const size_t bindings_at = RoundUp(members_at + size * sizeof(cuda::Member), 64);
   const size_t maps_at = RoundUp(bindings_at + size * sizeof(cuda::Binding), 64);
@@ -57,17 +57,17 @@ Status CudaChannel::Upload() {
   channel.control = rank_->control();
   channel.wait = wait_;
   channel.barrier = reinterpret_cast<const cuda::Program*>(barrier_program);
-  channel.half_bytes = preparer_->own().layout.scratch_bytes / plan::kRotation;
-  channel.endpoints = preparer_->own().layout.endpoints;
-  channel.lanes = preparer_->own().layout.lanes;
+  channel.half_bytes = members_->own().layout.scratch_bytes / plan::kRotation;
+  channel.endpoints = members_->own().layout.endpoints;
+  channel.lanes = members_->own().layout.lanes;
   channel.size = size;
-  channel.self = static_cast<uint32_t>(preparer_->self());
+  channel.self = static_cast<uint32_t>(members_->self());
   channel.members_at = static_cast<uint32_t>(members_at);
   channel.bindings_at = static_cast<uint32_t>(bindings_at);
-  channel.view_bytes = preparer_->own().layout.announcement_words * sizeof(uint64_t);
+  channel.view_bytes = members_->own().layout.announcement_words * sizeof(uint64_t);
   std::memcpy(bytes.data(), &channel, sizeof(channel));
   for (uint32_t p = 0; p < size; ++p) {
-    const cuda::Member on_device = OnDevice(preparer_->member(static_cast<int>(p)));
+    const cuda::Member on_device = OnDevice((*members_)[static_cast<int>(p)]);
     std::memcpy(bytes.data() + members_at + p * sizeof(on_device), &on_device, sizeof(on_device));
   }
   return rank_->device()->Upload(memory_, bytes.data(), bytes.size());
@@ -94,24 +94,24 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
     const bool copies = std::any_of(operands.begin(), operands.end(),
                                     [](const ViewOperand& operand) { return operand.input != nullptr; });
     call->kind = copies ? plan::Kind::kAllGather : plan::Kind::kBarrier;
-    if (!copies) return preparer_->PrepareBarrier();
+    if (!copies) return plans_->PrepareBarrier();
   }
-  const uint64_t room = preparer_->own().layout.announcement_words * sizeof(uint64_t);
+  const uint64_t room = members_->own().layout.announcement_words * sizeof(uint64_t);
   // What keeps ranks from each other's blocks keeps them from each other's buffers.
-  const bool reached = preparer_->all_same_process() && (preparer_->size() == 1 || !rank_->on_host());
+  const bool reached = members_->all_same_process() && (members_->size() == 1 || !rank_->on_host());
   const bool mapped = reached && (call->views == nullptr || CudaViewsFit(*call->views, room));
   const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
-  return direct != nullptr ? preparer_->PrepareBeside(*call, access) : preparer_->Prepare(*call, access);
+  return direct != nullptr ? plans_->PrepareBeside(*call, access) : plans_->Prepare(*call, access);
 }
 
 // What may run between processes where all ranks have mapped each other's buffers; null where that is not worth while,
 // which is the same on all ranks.
 Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
-  const bool between = rank_->buffers() != nullptr && place_ != CudaPlace::kSelf && !preparer_->all_same_process();
-  const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(preparer_->size());
+  const bool between = rank_->buffers() != nullptr && place_ != CudaPlace::kSelf && !members_->all_same_process();
+  const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
   const Prepared* direct = nullptr;
   if (!between || call.views != nullptr || bytes < std::max<uint64_t>(rank_->map_bytes(), 1)) return direct;
-  AXCCL_ASSIGN_OR_RETURN(direct, preparer_->Prepare(call, tune::Access::kMapped));
+  AXCCL_ASSIGN_OR_RETURN(direct, plans_->Prepare(call, tune::Access::kMapped));
   return direct->program->plan->schedule.direct ? direct : nullptr;
 }
 
@@ -122,25 +122,24 @@ Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool c
   task->program = reinterpret_cast<const cuda::Program*>(program);
   task->cut = MakeCudaCut(direct, cuda::Packing::kNone);
   task->signature += direct.signature;
-  AXCCL_RETURN_IF_ERROR(rank_->buffers()->Place(call, *preparer_, captured, task));
+  AXCCL_RETURN_IF_ERROR(rank_->buffers()->Place(call, *members_, captured, task));
   // What will run if it depends on this rank.
   const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
-  if (mapped && place_ == CudaPlace::kDefault)
-    on_host_->host()->last_algorithm.store(direct.program->algorithm, std::memory_order_relaxed);
+  if (mapped && place_ == CudaPlace::kDefault) on_host_->owner()->NoteAlgorithm(direct.program->algorithm);
   return Status();
 }
 
 Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured) {
   Call call = requested;
-  call.group_order = (call.group_order || preparer_->group_order) && call.OrderMatters();
+  call.group_order = (call.group_order || on_host_->group_order()) && call.OrderMatters();
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_->ProgramOnDevice(prepared->program));
   if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared->program));
-  if (place_ != CudaPlace::kSelf) on_host_->RecordCall(call);
+  if (place_ != CudaPlace::kSelf) on_host_->log().Record(call);
   if (captured && wait_ != nullptr) rank_->waits().Replays(wait_);
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
-    on_host_->host()->last_algorithm.store(prepared->program->algorithm, std::memory_order_relaxed);
+    on_host_->owner()->NoteAlgorithm(prepared->program->algorithm);
   cuda::Task task;
   task.channel = reinterpret_cast<cuda::Channel*>(memory_);
   task.program = reinterpret_cast<const cuda::Program*>(program);
@@ -160,7 +159,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   task.scaling = static_cast<cuda::Scaling>(call.scaling);
   task.group_order = call.group_order;
   if (call.views != nullptr) {
-    MakeCudaViewTable(call, plan::Contract{call.kind, preparer_->size(), call.root}, preparer_->self(), table.memory);
+    MakeCudaViewTable(call, plan::Contract{call.kind, members_->size(), call.root}, members_->self(), table.memory);
     task.views = reinterpret_cast<const cuda::ViewTable*>(table.on_device);
     task.signature += call.views->Hash();
   }
@@ -295,7 +294,8 @@ Result<CudaChannel*> CudaRank::ChannelFor(Channel* on_host, CudaPlace place) {
   if (place == CudaPlace::kSelf) {
     std::unique_ptr<Channel>& self = selves_[on_host->order().get()];
     if (self == nullptr)
-      self = std::make_unique<Channel>(on_host->host(), std::vector<Member>{on_host->own()}, 0, on_host->order());
+      self = std::make_unique<Channel>(on_host->owner(), std::vector<Member>{on_host->own()}, 0,
+                                       ChannelOptions{.order = on_host->order()});
     on_host = self.get();
   }
   const auto it = channels_.find(on_host);
@@ -355,7 +355,7 @@ Status CudaRank::CheckReport() {
   // The calls are written down on the host; those of replayed graphs are not.
   {
     std::lock_guard lock(launching_);
-    for (const auto& [on_host, channel] : channels_) AXCCL_RETURN_IF_ERROR(on_host->FindMismatch());
+    for (const auto& [on_host, channel] : channels_) AXCCL_RETURN_IF_ERROR(on_host->log().FindMismatch());
   }
   return MakeStatus(
       Code::kInvalidUsage,

@@ -38,7 +38,8 @@ enum class CudaPlace : uint8_t {
 // Other channels belong to their communicator.
 inline bool IsCreated(const Channel& channel) { return channel.weak_from_this().lock() != nullptr; }
 
-// One channel on the device of one rank: the device's structure, and a channel on the host that prepares calls for it.
+// One channel on the device of one rank: the device's structure, the members as their devices have them, and the calls
+// prepared for it. What ranks call is written down in the log of the channel on the host.
 class CudaChannel {
  public:
   static Result<std::unique_ptr<CudaChannel>> Create(CudaRank* rank, Channel* on_host, CudaPlace place);
@@ -72,7 +73,8 @@ class CudaChannel {
   CudaRank* const rank_;
   Channel* const on_host_;
   const CudaPlace place_;
-  std::shared_ptr<Channel> preparer_;  // its members' blocks are device memory
+  std::unique_ptr<const Members> members_;  // their blocks are device memory
+  std::unique_ptr<PlanCache> plans_;
   CUdeviceptr memory_ = 0, maps_ = 0;
   kernels::cuda::Wait* wait_ = nullptr;
   std::shared_ptr<Channel> hold_;              // created channels: `on_host`, while kernels may use it

@@ -29,7 +29,7 @@ Result<Wait*> CudaWaits::Enter(const Channel* channel) {
                       channel->own().rank, channels_.size());
   *free = Watched();
   free->channel = channel;
-  if (channel->connector() != nullptr) free->created = channel->connector()->Name();
+  if (channel->members().connector() != nullptr) free->created = channel->members().connector()->Name();
   Wait* const record = records_ + (free - channels_.begin());
   __atomic_store_n(&record->look, 0, __ATOMIC_RELAXED);
   for (uint64_t& packed : record->packed) __atomic_store_n(&packed, 0, __ATOMIC_RELAXED);
@@ -82,17 +82,18 @@ Status CudaWaits::Check(std::mutex& calls) {
 
 Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls) const {
   const Channel& channel = *watched->channel;
-  AXCCL_RETURN_IF_ERROR(channel.CheckMembers(-1));
+  AXCCL_RETURN_IF_ERROR(channel.members().Check(-1));
   const uint32_t position = Wait::PositionOf(watched->look);
   const bool unmet = position == Wait::kUnmet && watched->missing >= 0;
   if (!unmet && position >= static_cast<uint32_t>(channel.size())) return Status();
   if (!unmet) {
     const Member& peer = channel.member(static_cast<int>(position));
-    const Status left = channel.CheckLeft(static_cast<int>(position));
+    const Status left = channel.members().CheckLeft(static_cast<int>(position));
     const bool gone = peer.header->closed.load(std::memory_order_acquire) != 0 || !left.ok();
     watched->gone_for = !gone ? 0 : watched->gone == position ? watched->gone_for + 1 : 1;
     watched->gone = position;
-    if (watched->gone_for >= kLooksAtGone) return left.ok() ? channel.CheckMembers(static_cast<int>(position)) : left;
+    if (watched->gone_for >= kLooksAtGone)
+      return left.ok() ? channel.members().Check(static_cast<int>(position)) : left;
   }
   if (!Overdue(*watched)) {
     Tell(record, watched);
@@ -100,7 +101,7 @@ Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls)
   }
   if (!unmet) {
     if (const std::unique_lock lock(calls, std::try_to_lock); lock.owns_lock())
-      AXCCL_RETURN_IF_ERROR(channel.FindMismatch());
+      AXCCL_RETURN_IF_ERROR(channel.log().FindMismatch());
   }
   return TimedOut(record, *watched);
 }
@@ -123,7 +124,7 @@ std::string CudaWaits::DescribeWait(const Wait& record, const Watched& watched) 
   const uint64_t sequence = Wait::SequenceOf(watched.look);
   const bool unmet = position == Wait::kUnmet;
   const int waiting_for = unmet ? watched.missing : static_cast<int>(position);
-  std::string call = unmet || watched.replays ? "" : channel.RecordedText(sequence);
+  std::string call = unmet || watched.replays ? "" : channel.log().TextOf(sequence);
   if (call.empty())
     call =
         DescribeCall(__atomic_load_n(&record.call, __ATOMIC_RELAXED), __atomic_load_n(&record.count, __ATOMIC_RELAXED));
@@ -138,7 +139,8 @@ std::string CudaWaits::Absent(const Watched& watched) const {
     return "; all ranks of a group must create its channel and take part in its operations";
   std::string absent;
   for (int p = 0; p < channel.size() && !watched.replays; ++p) {
-    if (!channel.HasRecorded(p, Wait::SequenceOf(watched.look))) absent += " " + std::to_string(channel.member(p).rank);
+    if (!channel.log().HasRecorded(p, Wait::SequenceOf(watched.look)))
+      absent += " " + std::to_string(channel.member(p).rank);
   }
   return absent.empty() ? "" : "; ranks that have not called it:" + absent;
 }

@@ -47,7 +47,7 @@ class Writing {
 }  // namespace
 
 Poll Operation::Fail(Status status) {
-  channel_->host()->Fail(status);
+  channel_->owner()->Fail(status);
   status_ = std::move(status);
   return Leave();
 }
@@ -57,20 +57,20 @@ void Operation::TakeMessages() {
   transport::RemoteRank* const remote = channel_->remote();
   if (remote == nullptr) return;
   if (!std::exchange(last_look_, false)) polling_.Begin(remote);
-  if (stage_ != Stage::kNew || channel_->connector() != nullptr) remote->Progress();
+  if (stage_ != Stage::kNew || channel_->members().connector() != nullptr) remote->Progress();
 }
 
 // Whoever drives this, a thread of the library or another rank's call, is not to have what it throws.
 Poll Operation::Progress() try {
   if (stage_ == Stage::kFinished) return Poll::kDone;
   if (stage_ == Stage::kLeaving) return Leave();
-  if (channel_->host()->failed()) {
-    status_ = channel_->host()->Failure();
+  if (channel_->owner()->failed()) {
+    status_ = channel_->owner()->Failure();
     return Leave();
   }
   TakeMessages();
   if (stage_ == Stage::kNew) {
-    if (channel_->connector() != nullptr) {
+    if (channel_->members().connector() != nullptr) {
       const Run run = Connect();
       if (run == Run::kFailed) return Fail(std::move(status_));
       if (run == Run::kBlocked) return Poll::kBlocked;
@@ -110,7 +110,7 @@ Poll Operation::Progress() try {
 // take its part of the channel away.
 Operation::Run Operation::Connect() {
   for (int waited_for = -1;;) {
-    const Result<int> missing = channel_->Connect();
+    const Result<int> missing = channel_->members().Connect();
     if (!missing.ok()) {
       status_ = missing.status();
       return Run::kFailed;
@@ -128,7 +128,7 @@ Operation::Run Operation::Connect() {
 }
 
 Status Operation::Start() {
-  sequence_ = channel_->sequence++;
+  sequence_ = channel_->log().TakeNumber();
   MemberBuffers& own = workspace_.BuffersOf(channel_->self());
   own = {
       static_cast<std::byte*>(const_cast<void*>(call_.input)), static_cast<std::byte*>(call_.output), false, false, {}};
@@ -147,14 +147,12 @@ Status Operation::Start() {
   if (call_.uneven() && channel_->size() == 1) AXCCL_RETURN_IF_ERROR(SettlePieces());
   // Uneven calls begin with ranks telling each other their pieces, as direct ones do.
   const bool scratch_only = channel_->remote() != nullptr && !call_.uneven();
-  AXCCL_ASSIGN_OR_RETURN(main_, channel_->Prepare(call_, scratch_only ? tune::Access::kNone : tune::Access::kMapped));
-  if (main_->instead_for != 0) {
-    --main_->instead_for;
-    main_ = main_->instead;
-  }
+  AXCCL_ASSIGN_OR_RETURN(main_,
+                         channel_->plans().Prepare(call_, scratch_only ? tune::Access::kNone : tune::Access::kMapped));
+  main_ = channel_->plans().Redirected(main_);
   AXCCL_RETURN_IF_ERROR(WriteRecord());
-  if (channel_->NeedsBarrier(*main_)) {
-    AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, channel_->PrepareBarrier());
+  if (channel_->turns().NeedsBarrier(*main_)) {
+    AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, channel_->plans().PrepareBarrier());
     Begin(Stage::kBarrier, barrier);
   } else {
     Begin(Stage::kMain, main_);
@@ -164,27 +162,21 @@ Status Operation::Start() {
 
 Operation::Spot Operation::FindSpot(const void* p, uint64_t bytes) const {
   if (p == nullptr || bytes == 0) return {0, Reach::kUnused};
-  if (uint64_t offset; channel_->host()->InHeap(p, bytes, &offset)) return {offset, Reach::kHeap};
+  if (uint64_t offset; channel_->owner()->InHeap(p, bytes, &offset)) return {offset, Reach::kHeap};
   return {reinterpret_cast<uint64_t>(p), Reach::kPlain};
 }
 
 // Published by the release of the operation's first signal; `sequence` brackets the rewriting of a record that a late
 // reader may still look at.
 Status Operation::WriteRecord() {
-  OpRecord* record = channel_->own().layout.RecordOf(channel_->own().block, sequence_);
-  record->sequence.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  record->word[OpRecord::kCall].store(call_.Named(), std::memory_order_relaxed);
-  record->word[OpRecord::kCount].store(call_.count, std::memory_order_relaxed);
-  record->word[OpRecord::kPlan].store(main_->plan_word, std::memory_order_relaxed);
-  if (call_.views != nullptr) WriteForm(*call_.views, form_hash_, record);
+  OpRecord* record = channel_->log().Open(sequence_, call_, form_hash_, main_->plan_word);
   if (main_->program->plan->schedule.direct) {
     AXCCL_RETURN_IF_ERROR(Announce(record));
     const Factor factor = workspace_.BuffersOf(channel_->self()).factor;
     if (call_.scaling == Scaling::kPreMultiply)
       record->word[OpRecord::kFactor].store(factor.u64, std::memory_order_relaxed);
   }
-  record->sequence.store(sequence_ + 1, std::memory_order_release);
+  channel_->log().Close(record, sequence_);
   return Status();
 }
 
@@ -215,12 +207,12 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
 }
 
 void Operation::EndStage() {
-  channel_->NoteEnd(*prepared_, stage_ == Stage::kBarrier);
+  channel_->turns().NoteEnd(*prepared_, stage_ == Stage::kBarrier);
   if (stage_ == Stage::kBarrier) {
     Begin(Stage::kMain, main_);
   } else {
     if (call_.views != nullptr && call_.views->zeros) FillZerosOfOthers();
-    channel_->host()->last_algorithm.store(prepared_->program->algorithm, std::memory_order_relaxed);
+    channel_->owner()->NoteAlgorithm(prepared_->program->algorithm);
     stage_ = Stage::kFinished;
     Expose(false);
     polling_.End(false);
@@ -235,7 +227,7 @@ Operation::Run Operation::RunStageWithCallback() {
 }
 
 Operation::Run Operation::RunStage() {
-  if (prepared_->plain && channel_->has_scratch()) return RunPlain();
+  if (prepared_->plain && channel_->members().has_scratch()) return RunPlain();
   Run result = RunLane(0);
   if (result == Run::kSwitched || result == Run::kFailed) return result;
   for (uint32_t lane = 1; lane < prepared_->program->lanes.size(); ++lane) {
@@ -251,7 +243,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
   LaneState& state = State(lane);
   const std::vector<Step>& steps = prepared_->program->lanes[lane];
   for (; state.turn < prepared_->turns; ++state.turn, state.step = 0) {
-    const uint64_t turn = channel_->turn + state.turn;
+    const uint64_t turn = channel_->turns().next() + state.turn;
     while (state.step < steps.size()) {
       const Step& step = steps[state.step];
       Run run = Run::kDone;
@@ -284,7 +276,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
 // What RunLane does, for calls of which instructions are all that counts.
 Operation::Run Operation::RunPlain() {
   const std::vector<Step>& steps = prepared_->program->lanes[0];
-  const uint64_t turn = channel_->turn, set = prepared_->SetOffset(turn);
+  const uint64_t turn = channel_->turns().next(), set = prepared_->SetOffset(turn);
   uint32_t& at = first_lane_.step;
   for (; at < steps.size(); ++at) {
     const Step& step = steps[at];
@@ -313,7 +305,7 @@ bool Operation::PassedPlain(const Step& step, uint64_t turn) const {
 bool Operation::MembersPresent() {
   if (members_checked_ || !prepared_->program->plan->schedule.direct) return true;
   members_checked_ = true;
-  status_ = channel_->CheckMembers(-1);
+  status_ = channel_->members().Check(-1);
   return status_.ok();
 }
 
@@ -324,7 +316,7 @@ bool Operation::MembersPresent() {
 bool Operation::ReadWhileOwned() {
   if (!prepared_->program->plan->schedule.direct) return true;
   std::atomic_thread_fence(std::memory_order_acquire);
-  status_ = channel_->CheckOwners();
+  status_ = channel_->members().CheckOwners();
   return status_.ok();
 }
 
@@ -350,10 +342,10 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
   const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
   if (line->signature.load(std::memory_order_relaxed) != signature_ ||
       line->sequence.load(std::memory_order_relaxed) != static_cast<uint32_t>(sequence_)) {
-    if (status_ = channel_->CompareCalls(step.peer); !status_.ok()) return Run::kFailed;
+    if (status_ = channel_->log().CompareWith(step.peer); !status_.ok()) return Run::kFailed;
   }
-  if (!channel_->has_scratch()) {
-    if (status_ = channel_->FindScratch(step.peer); !status_.ok()) return Run::kFailed;
+  if (!channel_->members().has_scratch()) {
+    if (status_ = channel_->members().FindScratch(step.peer); !status_.ok()) return Run::kFailed;
   }
   if (lane == 0 && State(0).step < prepared_->program->prologue) {
     if (status_ = Bind(step.peer); !status_.ok()) return Run::kFailed;
@@ -374,29 +366,29 @@ Status Operation::SlowCheck(int waiting_for) {
   const auto now = std::chrono::steady_clock::now();
   if (started_ == std::chrono::steady_clock::time_point()) {
     started_ = checked_ = now;
-    return channel_->CheckMembers(waiting_for);
+    return channel_->members().Check(waiting_for);
   }
   if (now - checked_ < device::host::kCheckInterval) return Status();
   checked_ = now;
-  const Connector* connector = channel_->connector();
-  AXCCL_RETURN_IF_ERROR(connector != nullptr ? connector->CheckMissing(waiting_for) : channel_->FindMismatch());
-  AXCCL_RETURN_IF_ERROR(channel_->CheckMembers(waiting_for));
-  if (connector == nullptr) AXCCL_RETURN_IF_ERROR(channel_->CheckLeft(waiting_for));
-  const Host* const host = channel_->host();
+  const Connector* connector = channel_->members().connector();
+  AXCCL_RETURN_IF_ERROR(connector != nullptr ? connector->CheckMissing(waiting_for) : channel_->log().FindMismatch());
+  AXCCL_RETURN_IF_ERROR(channel_->members().Check(waiting_for));
+  if (connector == nullptr) AXCCL_RETURN_IF_ERROR(channel_->members().CheckLeft(waiting_for));
+  const ChannelOwner* const owner = channel_->owner();
   const double waited = std::chrono::duration<double>(now - started_).count();
   stands_still_ = now - started_ >= kStandstill;
-  if (const double limit = host->timeout_seconds(); limit > 0 && waited > limit) {
+  if (const double limit = owner->timeout_seconds(); limit > 0 && waited > limit) {
     return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed; %s",
                       channel_->own().rank, limit, DescribeWait(waiting_for).c_str(),
                       connector != nullptr
                           ? "all ranks of a group must create its channel and take part in its operations"
-                          : channel_->LastCallOf(waiting_for).c_str());
+                          : channel_->log().LastCallOf(waiting_for).c_str());
   }
-  if (const double patience = host->notice_seconds();
+  if (const double patience = owner->notice_seconds();
       patience > 0 && waited > patience && !std::exchange(told_, true)) {
     log::Tell("rank %d has waited %.3g s for %s%s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
               channel_->own().rank, patience, DescribeWait(waiting_for).c_str(), connector != nullptr ? "" : "; ",
-              connector != nullptr ? "" : channel_->LastCallOf(waiting_for).c_str());
+              connector != nullptr ? "" : channel_->log().LastCallOf(waiting_for).c_str());
   }
   return Status();
 }
@@ -404,7 +396,7 @@ Status Operation::SlowCheck(int waiting_for) {
 // "rank 2 in ncclAllReduce count 100 float sum (operation 10)"
 std::string Operation::DescribeWait(int waiting_for) const {
   const std::string rank = "rank " + std::to_string(channel_->member(waiting_for).rank);
-  if (const Connector* connector = channel_->connector(); connector != nullptr)
+  if (const Connector* connector = channel_->members().connector(); connector != nullptr)
     return rank + " to create and use " + connector->Name() + ", in " + DescribeCall(call_);
   return rank + " in " + DescribeCall(call_) + " (operation " + std::to_string(sequence_) + ")";
 }
@@ -482,17 +474,15 @@ Result<bool> Operation::ChooseAccess() {
     plain |=
         record->word[OpRecord::kOutputReach].load(std::memory_order_relaxed) == static_cast<uint64_t>(Reach::kPlain);
   }
-  if (!plain || channel_->all_same_process()) return true;
+  if (!plain || channel_->members().all_same_process()) return true;
   // Views go through scratch, as a system call would take a list of every run in them.
-  const bool calls = channel_->all_call_copy() && call_.views == nullptr;
+  const bool calls = channel_->members().all_call_copy() && call_.views == nullptr;
   const tune::Access access = calls ? tune::Access::kCall : tune::Access::kNone;
-  AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->PrepareBeside(call_, access));
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->plans().PrepareBeside(call_, access));
   if (other->program->plan->hash == prepared_->program->plan->hash) return true;
-  if (call_.count * ElementSize(call_.type) <= kSmallBlock && !call_.uneven()) {
-    main_->instead = other;
-    main_->instead_for = kUnasked;
-  }
-  channel_->NotePrologue();
+  if (call_.count * ElementSize(call_.type) <= kSmallBlock && !call_.uneven())
+    channel_->plans().Redirect(*main_, *other, kUnasked);
+  channel_->turns().NotePrologue();
   Begin(Stage::kMain, other);
   return false;
 }

@@ -19,7 +19,7 @@ class Operation {
  public:
   // `channel` and the buffers in `call` must outlive the operation.
   Operation(Channel* channel, const Call& call) : channel_(channel), workspace_(channel->workspace()), call_(call) {
-    call_.group_order = (call.group_order || channel->group_order) && call.OrderMatters();
+    call_.group_order = (call.group_order || channel->group_order()) && call.OrderMatters();
   }
 
   device::host::Poll Progress();

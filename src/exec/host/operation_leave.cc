@@ -30,12 +30,14 @@ Poll Operation::Leave() {
 }
 
 void Operation::Expose(bool exposed) {
-  if (exposed != exposed_) channel_->host()->exposed.fetch_add(exposed ? 1 : -1, std::memory_order_acq_rel);
+  if (exposed != exposed_) channel_->owner()->CountExposed(exposed);
   exposed_ = exposed;
 }
 
 // Whether ranks of different processes write into each other's buffers in this plan.
-bool Operation::OthersMayWrite() const { return !channel_->all_same_process() && prepared_->program->plan->pushes; }
+bool Operation::OthersMayWrite() const {
+  return !channel_->members().all_same_process() && prepared_->program->plan->pushes;
+}
 
 bool Operation::OthersHaveLeft() {
   if (!exposed_) return true;
@@ -77,7 +79,7 @@ Status Operation::ForEachOutput(Visit visit) const {
 
 Status Operation::TakeBackOutputs() {
   return ForEachOutput(
-      [this](const Memory& output) { return channel_->host()->TakeBack(output.lowest, output.bytes); });
+      [this](const Memory& output) { return channel_->owner()->TakeBack(output.lowest, output.bytes); });
 }
 
 // Call when the operation has finished its last step. Memory is taken back in whole pages, and two operations may have
@@ -85,7 +87,7 @@ Status Operation::TakeBackOutputs() {
 Status Operation::CheckOutputs() const {
   if (!exposed_) return Status();
   return ForEachOutput([this](const Memory& output) {
-    if (!channel_->host()->TakenBack(output.lowest, output.bytes)) return Status();
+    if (!channel_->owner()->TakenBack(output.lowest, output.bytes)) return Status();
     return MakeStatus(
         Code::kSystemError,
         "rank %d: a page of the output of %s is not shared any more: a call that was given up while a process was "

@@ -121,12 +121,12 @@ void Operation::MovePlain(const Step& step, uint64_t turn, uint64_t set) {
 // Reads a source that is plain memory of another process.
 Status Operation::Fetch(uint32_t operand, uint64_t from, std::byte* to, uint64_t bytes) {
   const Member& owner = channel_->member(prepared_->program->operands[operand].rank);
-  Status status = channel_->host()->CallRead(owner.process->pid(), to, from, bytes);
+  Status status = channel_->owner()->CallRead(owner.process->pid(), to, from, bytes);
   // Its process may be found to be gone before its death is, and another one may have its number by now.
-  if (status.code() == Code::kRemoteError || (status.ok() && owner.process->Died())) return Channel::DeathOf(owner);
+  if (status.code() == Code::kRemoteError || (status.ok() && owner.process->Died())) return DeathOf(owner);
   if (status.ok()) return status;
   // Whoever has failed may have given its memory back.
-  AXCCL_RETURN_IF_ERROR(channel_->CheckOwners());
+  AXCCL_RETURN_IF_ERROR(channel_->members().CheckOwners());
   return status;
 }
 
@@ -164,7 +164,7 @@ bool Operation::AnyByCall(const Step& step) const {
 
 Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state) {
   const uint64_t size = ElementSize(call_.type);
-  const uint64_t turn = channel_->turn + state->turn;
+  const uint64_t turn = channel_->turns().next() + state->turn;
   const uint64_t set = prepared_->SetOffset(turn);
   const bool by_call = binds_by_call_ && AnyByCall(step);
   const uint64_t most = by_call && step.kind == OpKind::kReduce ? kBounceBytes : kMoveBytes;

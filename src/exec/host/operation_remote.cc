@@ -48,13 +48,14 @@ void Operation::AppendSlot(const Outbound::Slot& slot, uint32_t lane, uint16_t e
   const Program& program = *prepared_->program;
   const int16_t in_line = prepared_->inline_slots ? program.inline_endpoint[slot.slot] : int16_t{-1};
   if (!slot.of_reader && in_line == static_cast<int16_t>(endpoint)) return;  // the line has it
-  const uint64_t count = prepared_->whole
-                             ? call_.count
-                             : plan::Resolve(prepared_->partition, lane, turn - channel_->turn, slot.data_part).count;
+  const uint64_t count =
+      prepared_->whole
+          ? call_.count
+          : plan::Resolve(prepared_->partition, lane, turn - channel_->turns().next(), slot.data_part).count;
   if (count == 0) return;
   plan::Operand operand{plan::Buffer::kScratch, slot.of_reader ? slot.reader : static_cast<uint16_t>(channel_->self()),
                         0, slot.slot, 1};
-  const OperandPlace place = channel_->PlaceOfSlot(*prepared_, lane, operand);
+  const OperandPlace place = channel_->plans().PlaceOfSlot(*prepared_, lane, operand);
   const uint64_t offset = place.offset[turn % plan::kRotation] + (in_line < 0 ? prepared_->SetOffset(turn) : 0);
   Append(stretches, Sent{offset, static_cast<uint32_t>(count * ElementSize(call_.type)), slot.of_reader, false});
 }

@@ -140,7 +140,7 @@ bool Operation::LeavesCache() const {
         bytes += call_.views->operands[k].block_bytes * static_cast<uint64_t>(piece.extent);
     }
   }
-  return bytes > channel_->host()->cache_bytes();
+  return bytes > channel_->owner()->cache_bytes();
 }
 
 Status Operation::CheckTransfer(const Transfer& transfer, size_t index) {

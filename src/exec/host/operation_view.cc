@@ -122,7 +122,7 @@ Status Operation::Publish(OpRecord* record) {
         DescribeCall(call_).c_str(), words.size(), static_cast<unsigned long long>(own.layout.announcement_words));
   std::atomic<uint64_t>* to = record->word + OpRecord::kDetailWords;
   if (words.size() > OpRecord::kRoom) {
-    AXCCL_ASSIGN_OR_RETURN(to, channel_->AnnouncementOf(channel_->self(), sequence_));
+    AXCCL_ASSIGN_OR_RETURN(to, channel_->members().AnnouncementOf(channel_->self(), sequence_));
   }
   for (size_t i = 0; i < words.size(); ++i) to[i].store(words[i], std::memory_order_relaxed);
   SetWord(record, OpRecord::kDetails, words.size());
@@ -156,7 +156,7 @@ Status Operation::BindViews(int position) {
     return MakeStatus(Code::kRemoteError, "rank %d announced another number of views than it called with", member.rank);
   AnnouncedReader words{record.word + OpRecord::kDetailWords};
   if (num > OpRecord::kRoom) {
-    AXCCL_ASSIGN_OR_RETURN(words.at, channel_->AnnouncementOf(position, sequence_));
+    AXCCL_ASSIGN_OR_RETURN(words.at, channel_->members().AnnouncementOf(position, sequence_));
   }
   for (size_t i = 0; i < NumViews(); ++i) {
     MemberView& view = ViewAt(position, i);

@@ -65,7 +65,7 @@ std::string TextOf(const Channel& channel, const Operation& operation) {
 template <class Calls>
 bool Lacks(const Calls& calls) {
   for (int p = 0; p < calls.channel->size(); ++p) {
-    if (p != calls.channel->self() && !calls.channel->HasRecorded(p, calls.begin)) return true;
+    if (p != calls.channel->self() && !calls.channel->log().HasRecorded(p, calls.begin)) return true;
   }
   return false;
 }
@@ -74,7 +74,7 @@ bool Lacks(const Calls& calls) {
 
 Standstill::Calls Standstill::CallsOf(const Operation& first, size_t count) {
   Channel* const channel = first.channel();
-  const uint64_t begin = channel->sequence - (first.begun() ? 1 : 0);
+  const uint64_t begin = channel->log().next() - (first.begun() ? 1 : 0);
   return Calls{channel, &first, begin, begin + count};
 }
 
@@ -100,7 +100,7 @@ Standstill::Held* Standstill::BoardFor(const Step& step) {
   held_.reserve(held_.size() + 1);  // before a board is taken that nobody would give back
   for (WaitBoard& board : step.main->own().header->boards) {
     uint64_t nobody = 0;
-    if (!board.word[WaitBoard::kOrder].compare_exchange_strong(nobody, step.main->order_key)) continue;
+    if (!board.word[WaitBoard::kOrder].compare_exchange_strong(nobody, step.main->order_key())) continue;
     return &held_.emplace_back(Held{step.main, &board, steps.fetch_add(1, std::memory_order_relaxed) + 1, 0});
   }
   return nullptr;  // as many orders stand still already as can be told
@@ -109,8 +109,8 @@ Standstill::Held* Standstill::BoardFor(const Step& step) {
 // Peers that hold a board that is no longer so draw no wrong conclusion from it: see above. Null: there is none.
 const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
   Copy told;
-  told.words[WaitBoard::kOrder] = step.main->order_key;
-  told.words[WaitBoard::kCollectives] = step.main->sequence;
+  told.words[WaitBoard::kOrder] = step.main->order_key();
+  told.words[WaitBoard::kCollectives] = step.main->log().next();
   uint64_t entries = 0;
   for (const Calls& calls : step.calls) {
     if (calls.end - calls.begin == 1 && !Lacks(calls)) continue;
@@ -158,9 +158,9 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
   const auto self = static_cast<uint64_t>(channel.own().rank);
   for (const WaitBoard& board : peer.header->boards) {
     const Copy theirs(board);
-    if (!theirs.IsOf(step.main->order_key)) continue;
+    if (!theirs.IsOf(step.main->order_key())) continue;
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (channel.HasRecorded(position, mine.begin)) return Status();
+    if (channel.log().HasRecorded(position, mine.begin)) return Status();
     const Kind kind = KindOf(channel);
     const Kind counterpart = kind == kSend ? kReceive : kind == kReceive ? kSend : kCollective;
     bool comes_to_it = kind == kCollective && theirs.words[WaitBoard::kCollectives] > mine.begin;
@@ -174,7 +174,7 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
       const Channel* const here = entry[WaitBoard::kKind] == kCollective
                                       ? step.main
                                       : step.main->FindPair(peer.rank, entry[WaitBoard::kKind] == kReceive);
-      uint64_t come_to = here == nullptr ? 0 : here->sequence;
+      uint64_t come_to = here == nullptr ? 0 : here->log().next();
       for (const Calls& calls : step.calls) {
         if (calls.channel == here) come_to = calls.end;
       }
@@ -196,7 +196,7 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
 Status Standstill::Compare(const Step& step, Waits* waits) {
   for (const Calls& mine : step.calls) {
     for (int p = 0; p < mine.channel->size(); ++p) {
-      if (p != mine.channel->self() && !mine.channel->HasRecorded(p, mine.begin))
+      if (p != mine.channel->self() && !mine.channel->log().HasRecorded(p, mine.begin))
         AXCCL_RETURN_IF_ERROR(CompareWith(step, mine, p, waits));
     }
   }
@@ -266,7 +266,7 @@ Status Standstill::FindCircle(const Step& step, const WaitBoard& own) {
       if (peer == nullptr) continue;
       for (const WaitBoard& board : peer->header->boards) {
         const Copy theirs(board);
-        if (!theirs.IsOf(step.main->order_key) || theirs.words[WaitBoard::kStep] != their_step) continue;
+        if (!theirs.IsOf(step.main->order_key()) || theirs.words[WaitBoard::kStep] != their_step) continue;
         stops.push_back({theirs, peer->rank, &stop, entry});
         break;
       }
@@ -285,7 +285,7 @@ bool Standstill::Check(std::span<const Calls> left) {
     if (const WaitBoard* const board = Tell(step, waits); status.ok() && board != nullptr)
       status = FindCircle(step, *board);
     if (status.ok()) continue;
-    step.main->host()->Fail(status);
+    step.main->owner()->Fail(status);
     return true;
   }
   return false;

@@ -1,0 +1,172 @@
+#include "src/exec/call_log.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+
+#include "src/base/format.h"
+#include "src/tune/tune.h"
+
+namespace axccl::exec {
+namespace {
+
+// In words; a peer may have written it.
+std::string PlanText(uint64_t word) {
+  const auto lanes = static_cast<unsigned>(word >> 8 & 0xff);
+  const std::string_view algorithm = tune::AlgorithmOf(static_cast<unsigned>(word & 0xff) - 1);
+  char text[96];
+  std::snprintf(text, sizeof(text), "%.*s in %u %s (plan %012llx)", static_cast<int>(algorithm.size()),
+                algorithm.data(), lanes, lanes == 1 ? "lane" : "lanes", static_cast<unsigned long long>(word >> 16));
+  return text;
+}
+
+// What a record says was called. A peer wrote it: any bits are legal.
+struct RecordedCall {
+  explicit RecordedCall(const OpRecord& record) {
+    auto word = [&](int w) { return record.word[w].load(std::memory_order_relaxed); };
+    packed = word(OpRecord::kCall);
+    count = word(OpRecord::kCount);
+    plan = word(OpRecord::kPlan);
+    on_views = (packed & Call::kOnViews) != 0;
+    if (!on_views) return;
+    operands = word(OpRecord::kOperands);
+    hash = word(OpRecord::kHash);
+    scale = std::bit_cast<double>(word(OpRecord::kScale));
+    const uint64_t type_word = word(OpRecord::kType);
+    readable = form.Unpack(word(OpRecord::kForm)) && type_word < kNumDataTypes;
+    if (readable) type = static_cast<DataType>(type_word);
+    for (int d = 0; readable && d < form.shape.dims; ++d)
+      form.shape.sizes[d] = static_cast<int64_t>(word(OpRecord::kSizes + d));
+  }
+
+  std::string Text() const {
+    if (!readable) return "unreadable call";
+    return on_views ? DescribeCall(packed, operands, form, type, scale) : DescribeCall(packed, count);
+  }
+  // What differs where the texts do not.
+  const char* Hidden() const {
+    const bool permutes = static_cast<Call::Form>(packed >> Call::kFormShift & 3) == Call::Form::kPermute;
+    return permutes ? ", with other pairs or later operands" : ", and later operands differ";
+  }
+  bool operator==(const RecordedCall& other) const {
+    return ((packed ^ other.packed) & ~Call::kSecondName) == 0 && count == other.count && readable && other.readable &&
+           operands == other.operands && hash == other.hash;
+  }
+
+  // Whether both say what they run, and it is not the same.
+  bool RunsOtherPlan(const RecordedCall& other) const { return plan != 0 && other.plan != 0 && plan != other.plan; }
+
+  uint64_t packed, count, plan;
+  bool on_views, readable = true;
+  uint64_t operands = 0, hash = 0;
+  double scale = 0;
+  BlockForm form;  // of the first
+  DataType type = DataType::kInt8;
+};
+
+}  // namespace
+
+void CallLog::WriteForm(const ViewList& views, uint32_t hash, OpRecord* record) {
+  const auto set = [record](int word, uint64_t value) { record->word[word].store(value, std::memory_order_relaxed); };
+  const ViewOperand& first = views.operands[0];
+  set(OpRecord::kOperands, views.operands.size());
+  set(OpRecord::kHash, hash);
+  set(OpRecord::kScale, std::bit_cast<uint64_t>(views.scale));
+  set(OpRecord::kForm, first.form.Packed());
+  set(OpRecord::kType, static_cast<uint64_t>(first.type));
+  for (int d = 0; d < first.form.shape.dims; ++d)
+    set(OpRecord::kSizes + d, static_cast<uint64_t>(first.form.shape.sizes[d]));
+}
+
+void CallLog::Record(const Call& call) {
+  const uint64_t sequence = TakeNumber();
+  Close(Open(sequence, call, call.views != nullptr ? call.views->Hash() : 0, 0), sequence);
+}
+
+Status CallLog::Compare(int position, uint64_t seq) const {
+  if (members_[position].block == nullptr) return Status();
+  const OpRecord* mine = RecordOf(members_.own(), seq);
+  const OpRecord* theirs = RecordOf(members_[position], seq);
+  if (mine->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
+  if (theirs->sequence.load(std::memory_order_acquire) != seq + 1) return Status();
+  const RecordedCall my_call(*mine);
+  const RecordedCall call(*theirs);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // Rewritten meanwhile: the peer is far ahead, so it had no quarrel with this one.
+  if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
+  const bool same_call = call == my_call;
+  if (same_call && !call.RunsOtherPlan(my_call)) return Status();
+  const std::string mine_text = my_call.Text(), their_text = call.Text();
+  if (same_call)
+    return MakeStatus(
+        Code::kInternalError,
+        "mismatch at operation %llu: ranks %d and %d both called %s, but rank %d does it by %s and rank %d by "
+        "%s; ranks choose from what rank 0 tells them (NCCL_ALGO and the figures of its machine), so only "
+        "different builds of the library choose differently: let all ranks load the same libaxccl",
+        static_cast<unsigned long long>(seq), members_.own().rank, members_[position].rank, mine_text.c_str(),
+        members_.own().rank, PlanText(my_call.plan).c_str(), members_[position].rank, PlanText(call.plan).c_str());
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "mismatch at operation %llu: rank %d called %s, rank %d called %s%s%s; all ranks of a communicator must "
+      "make the same calls in the same order",
+      static_cast<unsigned long long>(seq), members_.own().rank, mine_text.c_str(), members_[position].rank,
+      their_text.c_str(), mine_text == their_text ? my_call.Hidden() : "", CountSides(position, seq).c_str());
+}
+
+// Where there are more than two ranks: how many have called what this one did, and how many what the other one did.
+std::string CallLog::CountSides(int position, uint64_t seq) const {
+  if (members_.size() == 2) return "";
+  const auto call_of = [&](int p) { return RecordedCall(*RecordOf(members_[p], seq)); };
+  const RecordedCall mine = call_of(members_.self()), theirs = call_of(position);
+  int with_me = 0, with_them = 0;
+  for (int p = 0; p < members_.size(); ++p) {
+    if (members_[p].block == nullptr) continue;
+    if (RecordOf(members_[p], seq)->sequence.load(std::memory_order_acquire) != seq + 1) continue;
+    const RecordedCall call = call_of(p);
+    with_me += call == mine;
+    with_them += call == theirs;
+  }
+  return "; so far, of " + std::to_string(members_.size()) + " ranks " + std::to_string(with_me) +
+         " called the former and " + std::to_string(with_them) + " the latter";
+}
+
+std::string CallLog::TextOf(int position, uint64_t seq) const {
+  const OpRecord* record = RecordOf(members_[position], seq);
+  if (record->sequence.load(std::memory_order_acquire) != seq + 1) return "";
+  const std::string text = RecordedCall(*record).Text();
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return record->sequence.load(std::memory_order_relaxed) == seq + 1 ? text : "";
+}
+
+std::string CallLog::LastCallOf(int position) const {
+  const Member& peer = members_[position];
+  const std::string rank = "rank " + std::to_string(peer.rank);
+  uint64_t newest = 0;  // + 1
+  for (uint64_t i = 0; i < kRecords && peer.block != nullptr; ++i)
+    newest = std::max(newest, RecordOf(peer, i)->sequence.load(std::memory_order_acquire));
+  if (newest == 0) return rank + " has called nothing like it yet";
+  const std::string text = TextOf(position, newest - 1);
+  return rank + " last called " + (text.empty() ? "one" : text) + " (operation " + std::to_string(newest - 1) + ")";
+}
+
+bool CallLog::HasRecorded(int position, uint64_t seq) const {
+  const Member& peer = members_[position];
+  if (peer.block == nullptr) return false;
+  return RecordOf(peer, seq)->sequence.load(std::memory_order_acquire) > seq;
+}
+
+Status CallLog::FindMismatch() const {
+  for (uint64_t seq = Oldest(); seq < next_; ++seq) {
+    for (int p = 0; p < members_.size(); ++p) {
+      if (p != members_.self()) AXCCL_RETURN_IF_ERROR(Compare(p, seq));
+    }
+  }
+  return Status();
+}
+
+Status CallLog::CompareWith(int position) const {
+  for (uint64_t seq = Oldest(); seq < next_; ++seq) AXCCL_RETURN_IF_ERROR(Compare(position, seq));
+  return Status();
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,56 @@
+// What channels need from their communicator.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/exec/program.h"
+#include "src/plan/contract.h"
+#include "src/tune/tune.h"
+
+namespace axccl::exec {
+
+// All functions are thread-safe.
+class ChannelOwner {
+ public:
+  virtual ~ChannelOwner() = default;
+  // True once the communicator has failed or was aborted; Failure() then says why.
+  virtual bool failed() const = 0;
+  virtual Status Failure() const = 0;
+  // Makes the communicator fail, and tells the peers. The first failure stays.
+  virtual void Fail(const Status& status) = 0;
+  virtual Result<std::shared_ptr<const Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
+                                                            int lanes, int rank, const plan::Placement& placement) = 0;
+  virtual const tune::Chooser& chooser() const = 0;
+  // Whether [p, p + bytes) is in this process's heap, and where.
+  virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
+  // Copies from plain memory of another process by system call.
+  virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
+  // Of memory in this process's heap: other processes do not reach it any more, nor a step of theirs that is under way.
+  virtual Status TakeBack(const void* p, size_t bytes) = 0;
+  // Whether that has been done to any page of it.
+  virtual bool TakenBack(const void* p, size_t bytes) const = 0;
+  // Shared memory of this rank, zeroed, and its place in the heap. Until the communicator is gone.
+  virtual Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) = 0;
+  virtual uint64_t cache_bytes() const = 0;    // a rank's share of the last-level cache
+  virtual double timeout_seconds() const = 0;  // of one operation, 0 = none
+  virtual double notice_seconds() const = 0;   // after which the user is told of a wait, 0 = never
+
+  // Counts an operation whose outputs ranks of other processes may write to, until it is counted off again.
+  void CountExposed(bool exposed) { exposed_.fetch_add(exposed ? 1 : -1, std::memory_order_acq_rel); }
+  // Whether there is one now. Acquire: after false, what those ranks have written is there.
+  bool HasExposed() const { return exposed_.load(std::memory_order_acquire) != 0; }
+  // The algorithm of the operation that ended last, on whatever channel; `name` is static text.
+  void NoteAlgorithm(const char* name) { last_algorithm_.store(name, std::memory_order_relaxed); }
+  const char* last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int> exposed_{0};
+  std::atomic<const char*> last_algorithm_{""};
+};
+
+}  // namespace axccl::exec

@@ -1,0 +1,143 @@
+#include "src/exec/members.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/format.h"
+#include "src/device/host/waiting.h"
+
+namespace axccl::exec {
+namespace {
+
+constexpr uint64_t kCacheLine = 64;
+
+plan::Placement PlacementOf(const std::vector<Member>& members) {
+  std::vector<int> machine_of;
+  for (const Member& member : members) machine_of.push_back(member.machine);
+  return plan::Placement::Of(machine_of);
+}
+
+// Memory that a peer has taken, by the word that says so.
+Result<std::byte*> FindApart(const Member& peer, const std::atomic<uint64_t>& word, uint64_t bytes) {
+  const uint64_t offset = word.load(std::memory_order_acquire);
+  if (offset == 0 || offset % kCacheLine != 0)
+    return MakeStatus(Code::kRemoteError, "rank %d announced something that is not its part of a message", peer.rank);
+  return peer.process->At(offset, bytes);
+}
+
+// What a member has told of its failure. Sequentially consistent: it is told before the steps under way are looked at,
+// and looked for in every step (Operation::Leave).
+Status FailureOf(const Member& peer) {
+  const uint32_t error = peer.header->error.load(std::memory_order_seq_cst);
+  if (error == 0) return Status();
+  char text[kErrorText];
+  std::copy_n(peer.header->error_text, kErrorText, text);
+  text[kErrorText - 1] = 0;
+  const auto code = error <= static_cast<uint32_t>(Code::kTimeout) ? static_cast<Code>(error) : Code::kRemoteError;
+  return Status(code, Printable(text));  // the peer wrote it
+}
+
+}  // namespace
+
+void WakeMember(const Member& member) {
+  std::atomic<uint32_t>& waiter = member.header->waiter;
+  if (waiter.load(std::memory_order_seq_cst) == 0) return;
+  const uint32_t doorbell = waiter.exchange(0, std::memory_order_seq_cst);
+  if (doorbell != 0) device::host::RingDoorbell(member.process->page(), static_cast<int>(doorbell - 1));
+}
+
+Status DeathOf(const Member& peer) {
+  return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it",
+                    peer.rank, peer.process->pid());
+}
+
+Members::Members(ChannelOwner* owner, std::vector<Member> members, int self, Connector* connector)
+    : owner_(owner),
+      members_(std::move(members)),
+      self_(self),
+      placement_(PlacementOf(members_)),
+      connector_(connector),
+      home_(connector) {
+  for (const Member& member : members_) {
+    all_same_process_ &= member.same_process;
+    all_call_copy_ &= member.same_process || member.call_copy;
+    if (member.remote != nullptr) remote_ = member.remote;
+  }
+  has_scratch_ = members_[0].layout.apart == 0 || members_[0].scratch != nullptr;
+}
+
+Result<int> Members::Connect() {
+  if (connector_ == nullptr) return -1;
+  AXCCL_ASSIGN_OR_RETURN(const int missing, connector_->Connect(&members_));
+  if (missing < 0) connector_ = nullptr;
+  return missing;
+}
+
+Result<int> Members::TakeArea() {
+  AXCCL_ASSIGN_OR_RETURN(const int area, connector_->TakeArea());
+  members_[static_cast<size_t>(self_)].area = area;
+  return area;
+}
+
+// Of a pair: the first member sends, and has the scratch.
+Status Members::FindScratch(int position) {
+  Member& sender = members_[0];
+  if (position != 0 || has_scratch_) return Status();
+  AXCCL_ASSIGN_OR_RETURN(sender.scratch,
+                         FindApart(sender, sender.layout.ApartOf(sender.block)->scratch, sender.layout.scratch_bytes));
+  has_scratch_ = true;
+  return Status();
+}
+
+Result<std::atomic<uint64_t>*> Members::AnnouncementOf(int position, uint64_t sequence) {
+  Member& of = members_[static_cast<size_t>(position)];
+  if (of.layout.apart == 0) return of.layout.AnnouncementOf(of.block, sequence);
+  const uint64_t bytes = 2 * of.layout.announcement_words * sizeof(uint64_t);
+  std::atomic<uint64_t>& word = of.layout.ApartOf(of.block)->announcements;
+  if (of.announcements == nullptr && position == self_) {
+    uint64_t offset = 0;
+    AXCCL_ASSIGN_OR_RETURN(of.announcements, owner_->TakeShared(bytes, &offset));
+    word.store(offset, std::memory_order_release);
+  } else if (of.announcements == nullptr) {
+    AXCCL_ASSIGN_OR_RETURN(of.announcements, FindApart(of, word, bytes));
+  }
+  return of.layout.AnnouncementOf(of.announcements, sequence);
+}
+
+Status Members::CheckFailures() const {
+  for (const Member& peer : members_) {
+    Status failure = FailureOf(peer);
+    if (failure.code() != Code::kRemoteError && !failure.ok()) return failure;
+  }
+  return Status();
+}
+
+Status Members::CheckOwners() const {
+  for (int p = 0; p < size(); ++p) {
+    if (p != self_) AXCCL_RETURN_IF_ERROR(FailureOf((*this)[p]));
+  }
+  return Status();
+}
+
+Status Members::Check(int waiting_for) const {
+  for (int p = 0; p < size(); ++p) {
+    if (p == self_) continue;
+    const Member& peer = (*this)[p];
+    AXCCL_RETURN_IF_ERROR(FailureOf(peer));
+    const bool closed = peer.header->closed.load(std::memory_order_acquire) != 0;
+    if (closed && p == waiting_for)
+      return MakeStatus(Code::kRemoteError,
+                        "rank %d waits for rank %d, which has destroyed or aborted its communicator", own().rank,
+                        peer.rank);
+    if (!closed && peer.remote != nullptr && peer.process->Died())
+      return MakeStatus(
+          Code::kRemoteError,
+          "rank %d cannot reach rank %d (pid %u on host %s) any more: %s; abort the communicator and make a "
+          "new one without it",
+          own().rank, peer.rank, peer.process->pid(), peer.remote->host().c_str(), peer.remote->Trouble().c_str());
+    if (!closed && peer.process->Died()) return DeathOf(peer);
+  }
+  return Status();
+}
+
+}  // namespace axccl::exec

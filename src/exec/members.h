@@ -1,0 +1,129 @@
+// The ranks that take part in a channel, as one of them sees the others: where their memory is mapped, which kind of
+// access any two of them have, and whether they are still there.
+//
+// Members that make their parts of a channel on their own are connected by its first operation; until then their
+// blocks are null. What connects is used by the thread that drives the channel's operations, the rest by any.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/exec/channel_owner.h"
+#include "src/exec/layout.h"
+#include "src/plan/contract.h"
+#include "transports/transport.h"
+
+namespace axccl::exec {
+
+// How this rank reaches a member of the group (itself included).
+struct Member {
+  int rank = 0;                   // in the communicator, for messages
+  BlockHeader* header = nullptr;  // of its block in the communicator, as mapped here
+  std::byte* block = nullptr;     // memory that holds its part of the channel, as mapped here; null until connected
+  ChannelLayout layout;           // of this channel in that memory
+  std::byte* scratch =
+      nullptr;  // where layout.apart: memory that has its scratch, as mapped here; null until it is needed
+  std::byte* announcements = nullptr;  // likewise
+  transport::PeerProcess* process = nullptr;
+  transport::RemoteRank* remote =
+      nullptr;  // the process, where block is a mirror: the rank shares no memory with this one
+  std::shared_ptr<transport::RemoteRank::Area> remote_area;  // of a created channel: what the mirror is of
+  bool same_process = false;
+  int device = 0;          // host device, where same_process
+  int machine = 0;         // the same number for ranks that share memory, on every rank
+  bool call_copy = false;  // process_vm_readv works in both directions
+  int area = -1;           // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
+};
+
+// After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
+void WakeMember(const Member& member);
+
+// The error that says that a member's process, on this machine, died.
+Status DeathOf(const Member& peer);
+
+// How a channel whose ranks make their parts of it on their own, without telling each other, finds the others' parts.
+// Used by the thread that drives the channel's operations.
+class Connector {
+ public:
+  virtual ~Connector() = default;
+  // Fills in the memory of the members that have made their parts. The position of one that has not, or that has not
+  // found this rank's part yet; -1 when all have.
+  virtual Result<int> Connect(std::vector<Member>* members) = 0;
+  // An error when the member at `position` will never make its part.
+  virtual Status CheckMissing(int position) const = 0;
+  // Once connected: an error when the member at `position` has let go of its part. What it has not done by then it
+  // never will.
+  virtual Status CheckLeft(int position) const = 0;
+  // GPU ranks: takes an area of this rank's device for the channel, until that is gone. The others find the part only
+  // after it has been told.
+  virtual Result<int> TakeArea() = 0;
+  virtual void TellArea() = 0;
+  virtual std::string Name() const = 0;  // "channel 7 of ranks [0 2]"
+};
+
+class Members {
+ public:
+  // With a connector, which must live as long, the members are connected later.
+  Members(ChannelOwner* owner, std::vector<Member> members, int self, Connector* connector = nullptr);
+  Members(const Members&) = delete;
+  Members& operator=(const Members&) = delete;
+
+  int size() const { return static_cast<int>(members_.size()); }
+  int self() const { return self_; }
+  // Their addresses stay what they are: prepared calls point to a member's block and scratch.
+  const Member& operator[](int position) const { return members_[static_cast<size_t>(position)]; }
+  const Member& own() const { return members_[static_cast<size_t>(self_)]; }
+  ChannelOwner* owner() const { return owner_; }
+  const plan::Placement& placement() const { return placement_; }
+
+  // Weakest access any two members have to plain memory, and whether all share one process.
+  bool all_same_process() const { return all_same_process_; }
+  bool all_call_copy() const { return all_call_copy_; }
+  // Any of the members that are remote, or null: it stands for all of them where it is about progress.
+  transport::RemoteRank* remote() const { return remote_; }
+
+  // Null once the members are connected.
+  const Connector* connector() const { return connector_; }
+  // As Connector::Connect.
+  Result<int> Connect();
+  // As Connector::CheckLeft.
+  Status CheckLeft(int position) const { return home_ == nullptr ? Status() : home_->CheckLeft(position); }
+  // As Connector::TakeArea; before members are connected.
+  Result<int> TakeArea();
+  void TellArea() { connector_->TellArea(); }
+
+  // Where scratch is apart: whether this rank has all it needs of it. The member that sends has taken it before it
+  // signals, and who has seen it signal finds it.
+  bool has_scratch() const { return has_scratch_; }
+  Status FindScratch(int position);
+  // Where the member's announcements of that operation are: to be written by this rank, or once the peer's has been
+  // written.
+  Result<std::atomic<uint64_t>*> AnnouncementOf(int position, uint64_t sequence);
+
+  // An error when a member is dead or has failed, or when the one at `waiting_for` (-1: none) has closed its
+  // communicator.
+  Status Check(int waiting_for) const;
+  // What a member found wrong itself, such as calls that differ; not that it left, or misses somebody who did.
+  Status CheckFailures() const;
+  // An error when another member has failed or aborted.
+  Status CheckOwners() const;
+
+ private:
+  ChannelOwner* const owner_;
+  std::vector<Member> members_;  // never resized
+  const int self_;
+  const plan::Placement placement_;
+  Connector* connector_;
+  const Connector* const home_;  // of a created channel, for as long as it lives
+  bool has_scratch_ = true;
+  bool all_same_process_ = true;
+  bool all_call_copy_ = true;
+  transport::RemoteRank* remote_ = nullptr;
+};
+
+}  // namespace axccl::exec

@@ -1,0 +1,206 @@
+#include "src/exec/plan_cache.h"
+
+#include <utility>
+
+#include "src/base/format.h"
+
+namespace axccl::exec {
+namespace {
+
+constexpr uint64_t kCacheLine = 64;
+
+// Sets of slots smaller than this stay at one place: of a few lines it costs less to get them back from a peer than to
+// go on to memory that no cache near has.
+constexpr uint64_t kLeastSet = 2048;
+
+// Of larger calls the bytes take the time.
+constexpr uint64_t kLargestPlain = 4u << 10;
+
+bool OneSlotEach(const std::vector<Step>& steps) {
+  return std::all_of(steps.begin(), steps.end(), [](const Step& step) { return step.parts <= 1; });
+}
+
+uint64_t Mix(uint64_t a, uint64_t b, uint64_t c) {
+  uint64_t h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+  h = (h ^ h >> 32 ^ b) * 0xc4ceb9fe1a85ec53ull;
+  return (h ^ h >> 32 ^ c) * 0xff51afd7ed558ccdull;
+}
+
+// What a rank runs for a call, in a word for its op record: 48 bits of hash of the plan and of how the data is cut for
+// it, and so many of lanes and algorithm as people want to be told.
+uint64_t PlanWord(const Prepared& prepared) {
+  const plan::Plan& plan = *prepared.program->plan;
+  const uint64_t hash = Mix(plan.hash.low, prepared.partition.tile, prepared.slot_bytes + prepared.inline_slots);
+  return (hash & ~uint64_t{0xffff}) | uint64_t{plan.schedule.lanes & 0xffu} << 8 |
+         (tune::NumberOf(plan.schedule.algorithm) + 1u);
+}
+
+}  // namespace
+
+PlanCache::PlanCache(const Members* members, const PlanOptions& options, FindBuffer find_buffer)
+    : members_(*members), options_(options), find_buffer_(std::move(find_buffer)) {}
+
+Result<const Prepared*> PlanCache::Find(const Call& call, tune::Access access, bool may_forget) {
+  const bool short_runs = options_.by_runs && call.views != nullptr && call.views->ShortRuns();
+  const bool split_rows = options_.by_runs && call.views != nullptr && call.views->SplitRows();
+  const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs, split_rows};
+  if (key == last_key_) return last_prepared_;
+  auto it = prepared_.find(key);
+  if (it == prepared_.end()) {
+    AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access, short_runs, split_rows));
+    if (may_forget && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
+      prepared_.clear();
+      num_places_ = 0;
+    }
+    // All ranks forget at the same time, for what they run depends on what they remember (Redirect).
+    num_places_ += built.program->plan_operands / static_cast<size_t>(members_.size());
+    it = prepared_.emplace(key, std::move(built)).first;
+    size_.store(prepared_.size(), std::memory_order_relaxed);
+  }
+  last_key_ = key;
+  last_prepared_ = &it->second;
+  return last_prepared_;
+}
+
+Result<const Prepared*> PlanCache::PrepareBarrier() {
+  if (barrier_.program == nullptr) {
+    Prepared barrier;  // kept once it is whole
+    AXCCL_ASSIGN_OR_RETURN(
+        barrier.program, members_.owner()->GetProgram(plan::Contract{plan::Kind::kBarrier, members_.size(), 0},
+                                                      tune::BarrierAlgorithm(members_.placement()), 1, members_.self(),
+                                                      members_.placement()));
+    barrier.signature = static_cast<uint32_t>(Mix(Call().Packed(), 0, barrier.program->plan->hash.low) >> 32);
+    AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier));
+    barrier_ = std::move(barrier);
+  }
+  return &barrier_;
+}
+
+Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const {
+  const plan::Contract contract{call.kind, members_.size(), call.root};
+  const size_t element = ElementSize(call.type);
+  tune::Choice choice;
+  if (call.uneven()) {
+    // The algorithms whose every move is of one block of some rank, so that it is known how long.
+    choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
+  } else {
+    choice =
+        members_.owner()->chooser().Choose(tune::Query{contract, call.count * element, call.type, access,
+                                                       call.group_order, short_runs, split_rows, members_.placement()});
+  }
+  // The pair channels have one lane.
+  const int lanes = std::min<int>(choice.lanes, static_cast<int>(members_.own().layout.lanes));
+  Prepared prepared;
+  prepared.together = short_runs || split_rows;
+  AXCCL_ASSIGN_OR_RETURN(prepared.program, members_.owner()->GetProgram(contract, choice.algorithm, lanes,
+                                                                        members_.self(), members_.placement()));
+  if (call.group_order && !prepared.program->plan->group_order)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",
+                      prepared.program->plan->schedule.algorithm.c_str(), members_.size());
+  if (access != tune::Access::kMapped && prepared.program->plan->pushes)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks writes into buffers that its ranks have not mapped",
+                      prepared.program->plan->schedule.algorithm.c_str(), members_.size());
+  AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
+  Locate(call, &prepared);
+  AXCCL_RETURN_IF_ERROR(PlanMessages(&prepared));
+  prepared.plan_word = PlanWord(prepared);
+  prepared.signature = static_cast<uint32_t>(Mix(call.Packed(), call.count, prepared.plan_word) >> 32);
+  return prepared;
+}
+
+Status PlanCache::PlanMessages(Prepared* prepared) const {
+  if (members_.remote() == nullptr) return Status();
+  prepared->outbound = prepared->program->outbound;
+  if (prepared->outbound != nullptr) return Status();
+  AXCCL_ASSIGN_OR_RETURN(Outbound outbound, Outbound::Make(prepared->program->plan->schedule, members_.self()));
+  prepared->outbound = std::make_shared<const Outbound>(std::move(outbound));
+  return Status();
+}
+
+// Cuts the data so that the plan's slots fit the scratch there is.
+Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const {
+  const plan::Schedule& schedule = prepared->program->plan->schedule;
+  const ChannelLayout& layout = members_.own().layout;
+  if (schedule.endpoints > layout.endpoints || schedule.lanes > layout.lanes)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks needs %u endpoints and %u lanes, a channel has %u and %u",
+                      schedule.algorithm.c_str(), members_.size(), schedule.endpoints, schedule.lanes, layout.endpoints,
+                      layout.lanes);
+  const uint64_t element = ElementSize(call.type);
+  plan::Partition& cut = prepared->partition;
+  cut.count = call.count;
+  cut.granule = static_cast<uint32_t>(kCacheLine / element);
+  cut.lanes = static_cast<uint32_t>(lanes);
+  cut.parts = schedule.parts;
+  if (schedule.slots != 0) {
+    const uint64_t room = layout.scratch_bytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes);
+    const uint64_t slot = room / kCacheLine * kCacheLine;
+    if (slot == 0)
+      return MakeStatus(Code::kInvalidUsage,
+                        "%s of %d ranks needs %u scratch slots and has %llu bytes for them: raise AXCCL_SCRATCH_BYTES",
+                        schedule.algorithm.c_str(), members_.size(), schedule.slots,
+                        static_cast<unsigned long long>(layout.scratch_bytes));
+    const uint64_t granules = slot / (cut.granule * element);  // those of elements of 3 bytes do not fill their lines
+    uint64_t tile = granules * cut.granule * schedule.parts;   // elements
+    if (tile_bytes != 0) tile = std::min(tile, RoundUp(std::max<uint64_t>(tile_bytes / element, 1), cut.granule));
+    cut.tile = tile >= plan::LaneSpan(cut, lanes - 1).count ? 0 : tile;  // 0: one turn; the last span is the longest
+    const uint64_t used = plan::SlotElements(cut) * element;
+    prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
+    prepared->set_bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
+    // `used` is whole granules, the data of a single part may be less.
+    prepared->inline_slots =
+        cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= options_.inline_bytes;
+  }
+  if (!prepared->inline_slots && prepared->set_bytes >= kLeastSet && members_.placement().is_flat())
+    prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
+  prepared->turns = plan::Turns(cut);
+  prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
+  prepared->plain = prepared->whole && !schedule.direct && call.views == nullptr &&
+                    call.count * element <= kLargestPlain && OneSlotEach(prepared->program->lanes[0]);
+  const plan::Contract& contract = schedule.contract;
+  const auto blocks = static_cast<uint64_t>(plan::InputBlocks(contract, members_.self()) +
+                                            plan::OutputBlocks(contract, members_.self()));
+  prepared->around_cache = call.count * element * blocks > members_.owner()->cache_bytes();
+  return Status();
+}
+
+// A slot holds one part, from its start. Small ones live in the line of the signal that publishes them.
+OperandPlace PlanCache::PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const {
+  const Program& program = *prepared.program;
+  const Member& owner = members_[operand.rank];
+  const int16_t endpoint = program.inline_endpoint[operand.part];
+  const bool in_line = prepared.inline_slots && endpoint >= 0;
+  OperandPlace place{in_line || owner.layout.apart == 0 ? &owner.block : &owner.scratch, {}, prepared.slot_bytes};
+  for (uint64_t copy = 0; copy < plan::kRotation; ++copy) {
+    // Each turn has its half of the scratch, whatever the plan and the size of its slots: what the next operation
+    // writes does not lie across what members may still read of this one.
+    const uint64_t half = copy * (owner.layout.scratch_bytes / plan::kRotation);
+    const uint64_t index = uint64_t{lane} * program.plan->schedule.slots + operand.part;
+    place.offset[copy] =
+        in_line ? owner.layout.OffsetOfLine(lane, static_cast<uint32_t>(endpoint), copy) + offsetof(Line, data)
+                : owner.layout.scratch + half + index * prepared.slot_bytes;
+  }
+  return place;
+}
+
+void PlanCache::Locate(const Call& call, Prepared* prepared) const {
+  if (find_buffer_ == nullptr) return;
+  const Program& program = *prepared->program;
+  const uint64_t block_bytes = call.count * ElementSize(call.type);
+  prepared->places.resize(program.operands.size());
+  for (uint32_t lane = 0; lane < program.lanes.size(); ++lane) {
+    for (const Step& step : program.lanes[lane]) {
+      for (uint32_t i = step.operands; i < step.operands + step.num_dst + step.num_src; ++i) {
+        const plan::Operand& operand = program.operands[i];
+        if (operand.buffer == plan::Buffer::kScratch) {
+          prepared->places[i] = PlaceOfSlot(*prepared, lane, operand);
+          continue;
+        }
+        OperandPlace& place = prepared->places[i];
+        place.base = find_buffer_(operand);
+        std::fill_n(place.offset, plan::kRotation, operand.block * block_bytes);
+      }
+    }
+  }
+}
+
+}  // namespace axccl::exec

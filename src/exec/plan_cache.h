@@ -1,0 +1,150 @@
+// The calls that a channel has prepared: for each, which plan runs it on this rank, and how its data is cut.
+//
+// All ranks of a channel prepare the same calls in the same order and choose alike, so they run the same plan and
+// forget at the same time. Used by the thread that drives the channel's operations; size() by any.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/exec/call.h"
+#include "src/exec/layout.h"
+#include "src/exec/members.h"
+#include "src/exec/outbound.h"
+#include "src/exec/program.h"
+#include "src/plan/region.h"
+#include "src/tune/tune.h"
+
+namespace axccl::exec {
+
+// Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it.
+// Slots in scratch are further on by SetOffset(turn).
+struct OperandPlace {
+  std::byte* const* base = nullptr;  // of a member's block or scratch, or what FindBuffer has found
+  uint64_t offset[plan::kRotation] = {};
+  uint64_t part_bytes = 0;  // scratch only: parts of a buffer are where the partition says
+};
+
+// A call made ready to run: which program, and how its data is cut.
+struct Prepared {
+  std::shared_ptr<const Program> program;
+  plan::Partition partition;
+  uint64_t turns = 1;
+  uint64_t slot_bytes = 0;    // stride between scratch slots
+  uint64_t set_bytes = 0;     // the slots of one turn
+  uint64_t sets = 1;          // sets of a half of the scratch, which its turns take one after the other; see SetOffset
+  bool inline_slots = false;  // slots live in endpoint lines
+  bool whole = false;         // a tile of one part on one lane: every move is of the whole block
+  bool plain =
+      false;  // whole, in one turn and through scratch alone, with no more than a slot an operand: see RunPlain
+  bool together = false;                     // copies that follow each other are made at once: blocks lie side by side
+  bool around_cache = false;                 // inputs and outputs are too large for the cache: outputs go past it
+  uint64_t plan_word = 0;                    // of plan and tiles, for the op record: see PlanWord
+  uint32_t signature = 0;                    // of call, plan and tiles, for the lines
+  std::shared_ptr<const Outbound> outbound;  // where some members are remote
+  std::vector<OperandPlace> places;          // of the program's operands
+
+  // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again,
+  // as their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.
+  // Every kTurnsPerSet turns of the channel there is one more, so that few operations take few pages of memory. What is
+  // sent to other machines the own core reads: there is one set then, which stays in its cache.
+  uint64_t SetOffset(uint64_t turn) const {
+    if (sets == 1) return 0;
+    return turn / plan::kRotation % std::min(sets, 1 + turn / kTurnsPerSet) * set_bytes;
+  }
+  static constexpr uint64_t kTurnsPerSet = 32;
+
+ private:
+  friend class PlanCache;
+  mutable const Prepared* redirected_ = nullptr;  // see PlanCache::Redirect
+  mutable uint32_t redirected_for_ = 0;           // calls
+};
+
+struct PlanOptions {
+  uint64_t inline_bytes = kLineData;  // slots that are not larger live in lines
+  bool by_runs = true;                // plans are chosen by the runs of views, too
+};
+
+// Finds where the executor keeps the address of a member's buffer, which it knows when an operation runs: the input or
+// output that the operand names. What is found stays valid as long as the cache.
+using FindBuffer = std::function<std::byte* const*(const plan::Operand& operand)>;
+
+class PlanCache {
+ public:
+  // Without `find_buffer` prepared calls have no places: for executors that do not use them. `members` outlive the
+  // cache.
+  PlanCache(const Members* members, const PlanOptions& options, FindBuffer find_buffer);
+  PlanCache(const PlanCache&) = delete;
+  PlanCache& operator=(const PlanCache&) = delete;
+
+  // The prepared form of `call` when the ranks' buffers allow `access`. For an operation that starts: what was prepared
+  // for earlier ones may be forgotten.
+  Result<const Prepared*> Prepare(const Call& call, tune::Access access) { return Find(call, access, true); }
+  // The same while what was prepared for the operation at its start is still needed.
+  Result<const Prepared*> PrepareBeside(const Call& call, tune::Access access) { return Find(call, access, false); }
+  Result<const Prepared*> PrepareBarrier();
+
+  // Makes `to` run in place of `from`, both in the cache, for the next so many calls: of a small direct call whose
+  // ranks turned out to have plain memory, so that they need not ask each other again. All ranks have seen the same
+  // announcements, so they agree.
+  void Redirect(const Prepared& from, const Prepared& to, uint32_t calls) {
+    from.redirected_ = &to;
+    from.redirected_for_ = calls;
+  }
+  // What runs for a call whose prepared form is `from`; counts the call.
+  const Prepared* Redirected(const Prepared* from) {
+    if (from->redirected_for_ == 0) return from;
+    --from->redirected_for_;
+    return from->redirected_;
+  }
+
+  // Of a prepared call's slot: its place in the block of the member that `operand` names.
+  OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
+
+  // Calls in the cache.
+  size_t size() const { return size_.load(std::memory_order_relaxed); }
+  // Prepared calls kept, and places of operands in them (2 MiB), of which plans for many ranks have many. Applications
+  // use few shapes, and building one again is cheap.
+  static constexpr size_t kMaxPrepared = 4096;
+  static constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
+
+ private:
+  struct Key {
+    uint64_t packed, count;
+    uint32_t access;
+    bool short_runs, split_rows;  // as in tune::Query
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      uint64_t h = key.packed * 0x9e3779b97f4a7c15ull ^ key.count;
+      h ^= h >> 29;
+      return static_cast<size_t>(h * 0xbf58476d1ce4e5b9ull + key.access * 4 + key.short_runs * 2 + key.split_rows);
+    }
+  };
+
+  Result<const Prepared*> Find(const Call& call, tune::Access access, bool may_forget);
+  Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
+  Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
+  void Locate(const Call& call, Prepared* prepared) const;
+  Status PlanMessages(Prepared* prepared) const;
+
+  const Members& members_;
+  const PlanOptions options_;
+  const FindBuffer find_buffer_;
+  std::unordered_map<Key, Prepared, KeyHash> prepared_;
+  std::atomic<size_t> size_{0};  // of that
+  size_t num_places_ = 0;        // of all that is in it
+  Key last_key_{~0ull, 0, 0, false, false};
+  const Prepared* last_prepared_ = nullptr;
+  Prepared barrier_;
+};
+
+}  // namespace axccl::exec

@@ -1,0 +1,222 @@
+// What a channel keeps of the calls it has prepared, what tells them apart, and what is left where preparing one fails.
+#include "src/exec/plan_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "src/plan/text.h"
+#include "src/verify/verify.h"
+#include "tests/exec/traffic.h"
+
+namespace axccl::exec {
+namespace {
+
+using plan::Kind;
+
+class PlanCacheTest : public testing::TestWithParam<Layout> {};
+
+// A program that calls with ever other counts: the channel forgets, between operations, what it has prepared.
+TEST_P(PlanCacheTest, WhatIsKeptIsBounded) {
+  EnsembleOptions options;
+  options.layout = GetParam();
+  Ensemble ensemble(options);
+  Channel* channel = ensemble.channel(0);
+  const tune::Access access = channel->remote() != nullptr ? tune::Access::kNone : tune::Access::kMapped;
+  Call call;
+  call.kind = Kind::kAllGather;
+  size_t most = 0;
+  for (call.count = 1; call.count < 2 * PlanCache::kMaxPrepared; ++call.count) {
+    const Result<const Prepared*> prepared = channel->plans().Prepare(call, access);
+    ASSERT_TRUE(prepared.ok()) << call.count << ": " << prepared.status().message();
+    most = std::max(most, channel->plans().size());
+  }
+  EXPECT_LE(most, PlanCache::kMaxPrepared);
+  EXPECT_GT(most, PlanCache::kMaxPrepared / 2);
+}
+
+// What takes the place of a call that has begun leaves that where it is.
+TEST_P(PlanCacheTest, WhatRunsIsNotForgotten) {
+  EnsembleOptions options;
+  options.layout = GetParam();
+  Ensemble ensemble(options);
+  Channel* channel = ensemble.channel(0);
+  Call call;
+  call.kind = Kind::kAllGather;
+  for (call.count = 1; channel->plans().size() < PlanCache::kMaxPrepared - 1; ++call.count)
+    ASSERT_TRUE(channel->plans().Prepare(call, tune::Access::kMapped).ok());
+  const Result<const Prepared*> runs = channel->plans().Prepare(call, tune::Access::kMapped);
+  ASSERT_TRUE(runs.ok());
+  const std::shared_ptr<const Program> program = runs.value()->program;
+  for (const tune::Access access : {tune::Access::kCall, tune::Access::kNone})
+    ASSERT_TRUE(channel->plans().PrepareBeside(call, access).ok());
+  EXPECT_EQ(runs.value()->program, program);
+  EXPECT_EQ(channel->plans().Prepare(call, tune::Access::kMapped).value(), runs.value());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlanCacheTest, testing::Values(Layout::kThreads, Layout::kCall, Layout::kRemote),
+                         [](const auto& info) { return std::string(LayoutName(info.param)); });
+
+// What differs in what ranks agree on is prepared apart; what each rank has for itself is not.
+TEST(PlanCache, PreparesOnceWhatIsAlike) {
+  Ensemble ensemble(EnsembleOptions{});
+  PlanCache& plans = ensemble.channel(0)->plans();
+  const std::function<void(Call*)> others[] = {
+      [](Call*) {},
+      [](Call* call) { call->count = 101; },
+      [](Call* call) { call->type = DataType::kInt64; },
+      [](Call* call) { call->combine = Combine::kMax; },
+      [](Call* call) { call->scaling = Scaling::kPreMultiply; },
+      [](Call* call) { call->group_order = true; },
+      [](Call* call) { call->kind = Kind::kReduce; },
+      [](Call* call) { call->kind = Kind::kReduce, call->root = 1; },
+  };
+  std::set<const Prepared*> prepared;
+  for (const auto& change : others) {
+    Call call;
+    call.kind = Kind::kAllReduce;
+    call.type = DataType::kFloat64;
+    call.count = 100;
+    change(&call);
+    for (const tune::Access access : {tune::Access::kMapped, tune::Access::kNone}) {
+      const Result<const Prepared*> first = plans.Prepare(call, access);
+      ASSERT_TRUE(first.ok()) << first.status().message();
+      EXPECT_TRUE(prepared.insert(first.value()).second) << DescribeCall(call);
+      EXPECT_EQ(plans.size(), prepared.size());
+      Call again = call;
+      int buffer = 0;
+      again.input = again.output = &buffer;
+      again.scalar_bytes = 7;
+      again.second_name = true;
+      EXPECT_EQ(plans.Prepare(again, access).value(), first.value()) << DescribeCall(call);
+      EXPECT_EQ(plans.PrepareBeside(again, access).value(), first.value()) << DescribeCall(call);
+    }
+  }
+  EXPECT_EQ(plans.size(), 2 * std::size(others));
+}
+
+// The blocks of the one lie side by side in the outputs, in short runs.
+TEST(PlanCache, TellsRunsApartWherePlansAreChosenByThem) {
+  for (const bool by_runs : {true, false}) {
+    EnsembleOptions options;
+    options.plans.by_runs = by_runs;
+    Ensemble ensemble(options);
+    PlanCache& plans = ensemble.channel(0)->plans();
+    for (const int concat : {0, 1}) {
+      ViewOperand operand;
+      operand.form.shape = {2, {4, 25}};
+      operand.form.concat = concat;
+      operand.type = DataType::kFloat32;
+      operand.block_bytes = 400;
+      Call call;
+      call.kind = Kind::kAllGather;
+      call.views = std::make_shared<const ViewList>(ViewList{{operand}});
+      call.count = call.views->BlockCount();
+      call.type = call.views->CommonType();
+      ASSERT_EQ(call.views->ShortRuns(), concat == 1);
+      ASSERT_TRUE(plans.Prepare(call, tune::Access::kMapped).ok());
+    }
+    EXPECT_EQ(plans.size(), by_runs ? 2u : 1u);
+  }
+}
+
+// For so many calls, of that one and no other.
+TEST(PlanCache, RedirectsSomeCalls) {
+  Ensemble ensemble(EnsembleOptions{});
+  PlanCache& plans = ensemble.channel(0)->plans();
+  Call call;
+  call.kind = Kind::kAllGather;
+  call.count = 10;
+  const Prepared* const asked = plans.Prepare(call, tune::Access::kMapped).value();
+  const Prepared* const other = plans.PrepareBeside(call, tune::Access::kNone).value();
+  ASSERT_NE(asked, other);
+  EXPECT_EQ(plans.Redirected(asked), asked);
+  plans.Redirect(*asked, *other, 2);
+  EXPECT_EQ(plans.Redirected(other), other);
+  EXPECT_EQ(plans.Redirected(asked), other);
+  EXPECT_EQ(plans.Prepare(call, tune::Access::kMapped).value(), asked) << "what is prepared stays what it is";
+  EXPECT_EQ(plans.Redirected(asked), other);
+  EXPECT_EQ(plans.Redirected(asked), asked);
+}
+
+// Buffers are where the executor says; without an executor that asks, nothing is located.
+TEST(PlanCache, LocatesOperandsWhereTheExecutorKeepsThem) {
+  EnsembleOptions options;
+  options.algorithms = Only(Kind::kAllGather, "direct");
+  Ensemble ensemble(options);
+  const Members& members = ensemble.channel(0)->members();
+  std::byte* buffers[2][2] = {};
+  PlanCache plans(&members, PlanOptions{}, [&](const plan::Operand& operand) {
+    return &buffers[operand.rank][operand.buffer == plan::Buffer::kInput ? 0 : 1];
+  });
+  Call call;
+  call.kind = Kind::kAllGather;
+  call.count = 1000;
+  const Prepared* const prepared = plans.Prepare(call, tune::Access::kMapped).value();
+  ASSERT_EQ(prepared->places.size(), prepared->program->operands.size());
+  ASSERT_FALSE(prepared->places.empty());
+  for (size_t i = 0; i < prepared->places.size(); ++i) {
+    const plan::Operand& operand = prepared->program->operands[i];
+    if (operand.buffer == plan::Buffer::kScratch) continue;
+    EXPECT_EQ(prepared->places[i].base, &buffers[operand.rank][operand.buffer == plan::Buffer::kInput ? 0 : 1]);
+    EXPECT_EQ(prepared->places[i].offset[0], 1000u * operand.block);
+  }
+  PlanCache unlocated(&members, PlanOptions{}, nullptr);
+  EXPECT_TRUE(unlocated.Prepare(call, tune::Access::kMapped).value()->places.empty());
+}
+
+// Two ranks meet in the scratch of a third, which messages cannot do.
+constexpr const char* kNotByMessage = R"(axccl-plan 1
+algorithm hand
+kind broadcast
+ranks 3
+root 0
+parts 1
+lanes 1
+slots 1
+endpoints 1
+direct no
+inline -
+rank 0 lane 0
+#0 copy slot[2].0 <- in[0].0.0
+#1 copy out[0].0.0 <- in[0].0.0
+#2 signal all e0
+#3 wait 1 e0 v1
+#4 wait 2 e0 v1
+rank 1 lane 0
+#5 wait 0 e0 v1
+#6 copy out[1].0.0 <- slot[2].0
+#7 signal all e0
+#8 wait 2 e0 v1
+rank 2 lane 0
+#9 wait 0 e0 v1
+#10 copy out[2].0.0 <- slot[2].0
+#11 signal all e0
+#12 wait 1 e0 v1
+)";
+
+// A barrier whose messages could not be planned is not taken for one that is ready: the next that is asked for is
+// whole.
+TEST(PrepareBarrierTest, IsWholeOrNotThere) {
+  EnsembleOptions options;
+  options.ranks = 3;
+  options.layout = Layout::kRemote;
+  options.machine_of = {0, 1, 2};
+  Ensemble ensemble(options);
+  Result<plan::Schedule> schedule = plan::Parse(kNotByMessage);
+  ASSERT_TRUE(schedule.ok()) << schedule.status().message();
+  auto plan = verify::MakePlan(std::move(*schedule));
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  ensemble.owner(0)->GiveNext(Program::Make(*plan, 0).value());
+  const auto failed = ensemble.channel(0)->plans().PrepareBarrier();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_NE(failed.status().message().find("needs memory that its ranks share"), std::string_view::npos);
+  const auto barrier = ensemble.channel(0)->plans().PrepareBarrier();
+  ASSERT_TRUE(barrier.ok()) << barrier.status().message();
+  EXPECT_EQ(barrier.value()->program->plan->schedule.contract.kind, Kind::kBarrier);
+  EXPECT_NE(barrier.value()->outbound, nullptr);
+}
+
+}  // namespace
+}  // namespace axccl::exec
