@@ -1,0 +1,136 @@
+// What a rank knows of the others: which access they have, how they are connected, and whether they are still there.
+#include "src/exec/members.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/exec/ensemble.h"
+
+namespace axccl::exec {
+namespace {
+
+std::string Text(const Status& status) { return std::string(status.message()); }
+
+TEST(Members, KnowTheWeakestAccess) {
+  for (const Layout layout : kLayouts) {
+    EnsembleOptions options;
+    options.ranks = 3;
+    options.layout = layout;
+    Ensemble ensemble(options);
+    const Members& members = ensemble.channel(1)->members();
+    EXPECT_EQ(members.size(), 3);
+    EXPECT_EQ(members.self(), 1);
+    EXPECT_EQ(&members.own(), &members[1]);
+    EXPECT_EQ(members.owner(), ensemble.owner(1));
+    EXPECT_EQ(members.all_same_process(), layout == Layout::kThreads) << LayoutName(layout);
+    const bool calls = layout == Layout::kThreads || layout == Layout::kCall || layout == Layout::kMixed;
+    EXPECT_EQ(members.all_call_copy(), calls) << LayoutName(layout);
+    EXPECT_EQ(members.remote() != nullptr, layout == Layout::kRemote) << LayoutName(layout);
+    EXPECT_EQ(members.placement().is_flat(), layout != Layout::kRemote) << LayoutName(layout);
+    EXPECT_TRUE(members.has_scratch());
+  }
+}
+
+// Finds the second of two members at the second look.
+class LateConnector : public Connector {
+ public:
+  explicit LateConnector(std::byte* block) : block_(block) {}
+
+  Result<int> Connect(std::vector<Member>* members) override {
+    if (++looks_ == 1) return 1;
+    (*members)[1].block = block_;
+    return -1;
+  }
+  Status CheckMissing(int) const override { return Status(); }
+  Status CheckLeft(int position) const override {
+    return MakeStatus(Code::kRemoteError, "position %d has left", position);
+  }
+  Result<int> TakeArea() override { return 3; }
+  void TellArea() override { ++told_; }
+  std::string Name() const override { return "channel 7"; }
+
+  int looks() const { return looks_; }
+  int told() const { return told_; }
+
+ private:
+  std::byte* const block_;
+  int looks_ = 0, told_ = 0;
+};
+
+TEST(Members, AreConnectedOnce) {
+  Ensemble ensemble(EnsembleOptions{});
+  Member other = ensemble.MakeMember(0, 1);
+  LateConnector connector(std::exchange(other.block, nullptr));
+  Members members(ensemble.owner(0), {ensemble.MakeMember(0, 0), other}, 0, &connector);
+  ASSERT_EQ(members.connector(), &connector);
+  EXPECT_EQ(members.TakeArea().value(), 3);
+  EXPECT_EQ(members.own().area, 3);
+  EXPECT_EQ(members[1].area, -1);
+  members.TellArea();
+  EXPECT_EQ(connector.told(), 1);
+  EXPECT_EQ(members.Connect().value(), 1);
+  EXPECT_NE(members.connector(), nullptr);
+  EXPECT_EQ(members[1].block, nullptr);
+  EXPECT_EQ(members.Connect().value(), -1);
+  EXPECT_EQ(members.connector(), nullptr);
+  EXPECT_NE(members[1].block, nullptr);
+  EXPECT_EQ(members.Connect().value(), -1);
+  EXPECT_EQ(connector.looks(), 2) << "members that are connected are not looked for";
+  EXPECT_EQ(Text(members.CheckLeft(1)), "position 1 has left");
+}
+
+TEST(Members, WithoutAConnectorAreThereFromTheStart) {
+  Ensemble ensemble(EnsembleOptions{});
+  Members& members = ensemble.channel(0)->members();
+  EXPECT_EQ(members.connector(), nullptr);
+  EXPECT_EQ(members.Connect().value(), -1);
+  EXPECT_TRUE(members.CheckLeft(1).ok());
+}
+
+TEST(Members, OneThatClosesIsMissedByWhoWaitsForIt) {
+  EnsembleOptions options;
+  options.ranks = 3;
+  Ensemble ensemble(options);
+  const Members& members = ensemble.channel(0)->members();
+  ensemble.header(2)->closed.store(1);
+  for (const int waiting_for : {-1, 1}) EXPECT_TRUE(members.Check(waiting_for).ok()) << waiting_for;
+  EXPECT_EQ(Text(members.Check(2)), "rank 0 waits for rank 2, which has destroyed or aborted its communicator");
+  EXPECT_TRUE(members.CheckOwners().ok());
+}
+
+// What went wrong with a member itself is everybody's error; that it misses another one is not.
+TEST(Members, FailuresAreTold) {
+  struct Case {
+    Code code;
+    bool own;  // the member found it wrong itself
+  };
+  for (const Case& c : {Case{Code::kInvalidUsage, true}, Case{Code::kRemoteError, false}}) {
+    EnsembleOptions options;
+    options.ranks = 3;
+    Ensemble ensemble(options);
+    const Members& members = ensemble.channel(0)->members();
+    EXPECT_TRUE(members.CheckFailures().ok());
+    ensemble.owner(2)->Fail(MakeStatus(c.code, "rank 2 ran out of luck"));
+    for (const Status& status : {members.Check(-1), members.CheckOwners()}) {
+      EXPECT_EQ(status.code(), c.code);
+      EXPECT_EQ(Text(status), "rank 2 ran out of luck");
+    }
+    EXPECT_EQ(members.CheckFailures().code(), c.own ? c.code : Code::kOk);
+    EXPECT_TRUE(ensemble.channel(2)->members().CheckOwners().ok()) << "its own failure is not another's";
+  }
+}
+
+// A code that this build does not know.
+TEST(Members, FailuresOfAnyCodeAreErrors) {
+  Ensemble ensemble(EnsembleOptions{});
+  std::strcpy(ensemble.header(1)->error_text, "later");
+  ensemble.header(1)->error.store(~0u);
+  EXPECT_EQ(ensemble.channel(0)->members().CheckOwners().code(), Code::kRemoteError);
+}
+
+}  // namespace
+}  // namespace axccl::exec
