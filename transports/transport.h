@@ -17,12 +17,13 @@
 #include <span>
 #include <string>
 
+#include "src/base/sizes.h"
 #include "src/base/status.h"
 
 namespace axccl::transport {
 
 // A futex word that sleepers of this process wait on; any process may ring it.
-struct alignas(64) Doorbell {
+struct alignas(kCacheLine) Doorbell {
   std::atomic<uint32_t> rings{0};
 };
 
@@ -41,7 +42,7 @@ struct ProcessPage {
   uint32_t pid;
   // Robust, process-shared, held for the life of the process by a thread of the library. The kernel marks it when the
   // process dies, however it dies; see ProcessDied.
-  alignas(64) pthread_mutex_t liveness;
+  alignas(kCacheLine) pthread_mutex_t liveness;
   alignas(kPageBytes) std::array<Doorbell, kDoorbells> doorbell;
 };
 static_assert(sizeof(ProcessPage) == 2 * kPageBytes && offsetof(ProcessPage, doorbell) == kPageBytes);

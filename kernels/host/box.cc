@@ -10,6 +10,7 @@
 #include "kernels/host/box_tiles.h"
 #include "kernels/host/box_weave.h"
 #include "kernels/host/isa.h"
+#include "src/base/sizes.h"
 
 namespace axccl::kernels {
 namespace {
@@ -75,7 +76,7 @@ void CopySeveral(const IsaTable& isa, const BoxRange& range, const BoxCopies& co
 void MoveTiles(const IsaTable& isa, const BoxRange& range, const BoxOperands& operands, const BoxReduceRequest* reduce,
                bool non_temporal) {
   // How much depends on the number of operands, which has no limit; the stack of an application's thread has.
-  alignas(64) char on_stack[kStackBytes];
+  alignas(kCacheLine) char on_stack[kStackBytes];
   const size_t bytes = TiledMove::ScratchBytes(operands);
   struct Free {
     void operator()(char* p) const { ::operator delete[](p, std::align_val_t{64}); }

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "src/base/sizes.h"
+
 namespace axccl::kernels {
 namespace {
 
-constexpr size_t kLine = 64;
 // Together about as large as the usual first-level cache, with the sources streaming past.
 constexpr size_t kBlocksBytes = 24576;
 constexpr size_t kMaxBlockBytes = 8192;
@@ -22,7 +23,7 @@ uint64_t Distance(int64_t stride) {
   return stride < 0 ? -static_cast<uint64_t>(stride) : static_cast<uint64_t>(stride);
 }
 
-size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+size_t RoundUp(size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
 
 size_t PointersBytes(const BoxOperands& operands) {
   return RoundUp((operands.Num() + 2 * operands.num_src) * sizeof(char*));
@@ -31,8 +32,8 @@ size_t PointersBytes(const BoxOperands& operands) {
 }  // namespace
 
 size_t TiledMove::BlockBytes(const BoxOperands& operands) {
-  const size_t each = kBlocksBytes / (operands.num_src + 1) / kLine * kLine;
-  return std::clamp(each, kLine, kMaxBlockBytes);
+  const size_t each = kBlocksBytes / (operands.num_src + 1) / kCacheLine * kCacheLine;
+  return std::clamp(each, kCacheLine, kMaxBlockBytes);
 }
 
 size_t TiledMove::ScratchBytes(const BoxOperands& operands) {
@@ -186,7 +187,7 @@ void TiledMove::ChooseTile(uint64_t flat_run) {
     dim_[num_dims_ - 1].tile = std::min(dim_[num_dims_ - 1].extent, room);
     return;
   }
-  const uint64_t line = std::max<uint64_t>(1, kLine / element_bytes_);
+  const uint64_t line = std::max<uint64_t>(1, kCacheLine / element_bytes_);
   for (int k = 0; k < operands_.Num(); ++k) {
     int nearest = -1;
     uint64_t least = ~uint64_t{0};

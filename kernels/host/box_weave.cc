@@ -4,13 +4,13 @@
 
 #include "kernels/host/box_nest.h"
 #include "kernels/host/box_plan.h"
+#include "src/base/sizes.h"
 
 namespace axccl::kernels {
 namespace {
 
 // With the sources streaming past it stays in the first-level cache.
 constexpr size_t kBlockBytes = 8192;
-constexpr size_t kLine = 64;
 constexpr size_t kMaxPairedRun = 16;
 
 bool SameStrides(const BoxRange& range, const BoxOperand& a, const BoxOperand& b) {
@@ -66,7 +66,7 @@ bool Weave::FindSources(const BoxRange& range, const BoxCopies& copies, uint64_t
 // As many as a block holds, ending at a cache line where the first one begins at one.
 uint64_t Weave::RowsAtOnce() const {
   const uint64_t rows = kBlockBytes / row_bytes_;
-  const uint64_t unit = kLine / std::min(kLine, row_bytes_ & -row_bytes_);
+  const uint64_t unit = kCacheLine / std::min(kCacheLine, row_bytes_ & -row_bytes_);
   return rows > unit ? rows - rows % unit : rows;
 }
 
@@ -93,10 +93,10 @@ void Weave::Fill(char* to, uint64_t begin, uint64_t rows) const {
 }
 
 void Weave::Run(uint64_t begin, uint64_t end, bool non_temporal) const {
-  alignas(kLine) char block[kBlockBytes];
+  alignas(kCacheLine) char block[kBlockBytes];
   if (pair_ && reinterpret_cast<uintptr_t>(to_) % row_bytes_ == 0) {
     char* const to = to_ + begin * row_bytes_;
-    const uint64_t to_line = -reinterpret_cast<uintptr_t>(to) % kLine / row_bytes_;
+    const uint64_t to_line = -reinterpret_cast<uintptr_t>(to) % kCacheLine / row_bytes_;
     const uint64_t head = std::min(to_line, end - begin);
     if (head > 0) FillPair(to, begin, head, false);
     if (head < end - begin) FillPair(to + head * row_bytes_, begin + head, end - begin - head, non_temporal);

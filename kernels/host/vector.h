@@ -10,6 +10,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+
+#include "src/base/sizes.h"
 #endif
 
 #if !defined(AXCCL_KERNELS_ISA)
@@ -29,8 +31,6 @@ inline constexpr int kVectorBytes = 32;
 #else
 inline constexpr int kVectorBytes = 16;
 #endif
-
-inline constexpr size_t kCacheLine = 64;
 
 template <class Lane, int kBytes>
 struct VectorOf {

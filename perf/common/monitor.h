@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/sizes.h"
+
 namespace axccl::perf {
 
 class Monitor {
@@ -32,7 +34,7 @@ class Monitor {
   void ClearLine();
 
  private:
-  struct alignas(64) Lane {
+  struct alignas(kCacheLine) Lane {
     std::atomic<int64_t> since{0};  // ns; 0 = not waiting
   };
   void Loop();

@@ -13,6 +13,7 @@
 #include <ctime>
 
 #include "perf/common/fail.h"
+#include "src/base/sizes.h"
 
 namespace axccl::perf {
 namespace {
@@ -41,8 +42,8 @@ void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_
 
 // Arrivals and the epoch live on lines of their own: the spinning readers must not slow the arriving writers.
 struct SharedPage::Meeting {
-  alignas(64) std::atomic<uint32_t> arrived;
-  alignas(64) std::atomic<uint32_t> epoch;
+  alignas(kCacheLine) std::atomic<uint32_t> arrived;
+  alignas(kCacheLine) std::atomic<uint32_t> epoch;
   std::atomic<uint32_t> sleepers;
   uint32_t participants;
 };

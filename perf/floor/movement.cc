@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/sizes.h"
+
 namespace axccl::perf {
 
 using SumFunction = void (*)(const char* const* sources, size_t n, char* const* destinations, size_t m, size_t bytes,
@@ -48,7 +50,7 @@ void CopyBlock(char* to, const char* from, size_t bytes, Way way, SumFunction su
 // Several sources meet in a block on the stack; one source is copied from where it is, by the block only when several
 // destinations would read it again.
 void DoInBlocks(const Job& job, Way way, SumFunction sum) {
-  alignas(64) char block[kBlockBytes];
+  alignas(kCacheLine) char block[kBlockBytes];
   bool reduces = job.sources.size() > 1;
   size_t step = reduces || job.destinations.size() > 1 ? kBlockBytes : job.bytes;
   std::vector<const char*> at = job.sources;

@@ -9,6 +9,7 @@
 #include "src/api/channels.h"
 #include "src/api/export.h"
 #include "src/api/operands.h"
+#include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/comm/group.h"
 #include "src/tensor/replica_groups.h"
@@ -100,13 +101,9 @@ Status FindPermuted(const ViewRequest& r, bool sends, exec::ViewList* list) {
 
 // What ranks must agree on of the pairs: all of them, in any order.
 uint64_t HashOf(const int64_t* pairs, int num_pairs) {
-  uint64_t sum = 0x9e3779b97f4a7c15ull;
-  for (int i = 0; i < num_pairs; ++i) {
-    uint64_t h = (static_cast<uint64_t>(pairs[2 * i]) << 32 | static_cast<uint64_t>(pairs[2 * i + 1])) + 1;
-    h *= 0xff51afd7ed558ccdull;
-    h = (h ^ h >> 32) * 0xc4ceb9fe1a85ec53ull;
-    sum += h ^ h >> 29;
-  }
+  uint64_t sum = kHashSeed;
+  for (int i = 0; i < num_pairs; ++i)
+    sum += Mix(Mix(kHashSeed, static_cast<uint64_t>(pairs[2 * i])), static_cast<uint64_t>(pairs[2 * i + 1]));
   return sum | 1;
 }
 

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/sizes.h"
+
 namespace axccl {
 
 template <class T>
@@ -110,7 +112,7 @@ class HandleTable {
  private:
   static constexpr uint32_t kChunk = 256;
 
-  struct alignas(64) Slot {
+  struct alignas(kCacheLine) Slot {
     std::atomic<uint32_t> generation{0};
     std::atomic<uint32_t> pins{0};
     std::shared_ptr<T> object;

@@ -33,7 +33,7 @@ namespace axccl::boot {
 
 // Of all that ranks tell each other: here, when a communicator is set up (src/comm), and in messages (transports/ucx).
 // Ranks whose numbers differ do not meet. Counted up whenever any of it changes.
-inline constexpr uint32_t kProtocolVersion = 12;
+inline constexpr uint32_t kProtocolVersion = 13;
 inline constexpr int kMaxRanks = 1 << 16;
 inline constexpr size_t kMaxContribution = 4096;
 inline constexpr size_t kMaxText = 2048;

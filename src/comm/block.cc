@@ -12,6 +12,7 @@
 
 #include "src/base/log.h"
 #include "src/base/service.h"
+#include "src/base/sizes.h"
 #include "src/topo/machine.h"
 #include "src/topo/memory.h"
 #include "transports/shm/heap.h"
@@ -19,7 +20,6 @@
 namespace axccl::comm {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr std::chrono::milliseconds kInterval(10);  // of the service thread's looks
 
 struct Released {

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/hash.h"
 #include "src/base/log.h"
+#include "src/base/sizes.h"
 #include "src/comm/block.h"
 #include "src/comm/communicator.h"
 #include "src/tensor/replica_groups.h"
@@ -19,16 +21,8 @@ using exec::ChannelSlot;
 using exec::kChannelWords;
 using exec::Member;
 
-constexpr uint64_t kPage = 4096;
-
 // A member's table of channels is in its block of the communicator.
 std::byte* BlockOf(const Member& member) { return reinterpret_cast<std::byte*>(member.header); }
-
-uint64_t Mix(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0xff51afd7ed558ccdull;
-  hash = (hash ^ hash >> 32) * 0xc4ceb9fe1a85ec53ull;
-  return hash ^ hash >> 29;
-}
 
 // What a word of the table of channels holds.
 uint64_t KeyIn(uint64_t word) { return word & ~exec::kSlotBits; }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/hash.h"
 #include "src/comm/communicator.h"
 #include "src/device/host/scheduler.h"
 
@@ -14,7 +15,7 @@ using device::host::Poll;
 using device::host::Scheduler;
 
 // Of a round; never 0.
-uint64_t TagOf(uint64_t name, uint64_t round) { return (name ^ round * 0x9e3779b97f4a7c15ull) | 1; }
+uint64_t TagOf(uint64_t name, uint64_t round) { return Mix(name, round) | 1; }
 
 void StoreWords(const void* from, size_t bytes, std::atomic<uint64_t>* words) {
   const auto* plain = static_cast<const std::byte*>(from);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/format.h"
+#include "src/base/hash.h"
 #include "src/base/rank_list.h"
 
 namespace axccl::comm {
@@ -28,11 +29,8 @@ constexpr uint64_t StateIn(uint64_t word) { return word & ControlEntry::kStateBi
 
 // Names the `count`-th call of a group; never 0.
 uint64_t NameCall(uint64_t seed, const std::vector<int>& group, uint64_t count) {
-  uint64_t name = seed + count * 0x9e3779b97f4a7c15ull + group.size();
-  for (const int rank : group) {
-    name = (name ^ static_cast<uint64_t>(rank)) * 0xff51afd7ed558ccdull;
-    name ^= name >> 32;
-  }
+  uint64_t name = Mix(Mix(Mix(kHashSeed, seed), count), group.size());
+  for (const int rank : group) name = Mix(name, static_cast<uint64_t>(rank));
   return NameIn(name | 1ull << 63);
 }
 

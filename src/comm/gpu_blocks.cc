@@ -5,12 +5,11 @@
 
 #include "src/base/format.h"
 #include "src/base/log.h"
+#include "src/base/sizes.h"
 #include "transports/shm/heap.h"
 
 namespace axccl::comm {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 struct Verdict {
   uint32_t code = 0;

@@ -13,6 +13,7 @@
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/base/rank_list.h"
+#include "src/base/sizes.h"
 #include "src/comm/gpu_blocks.h"
 #include "src/comm/net/address.h"
 #include "src/comm/net/network.h"
@@ -285,7 +286,7 @@ class Builder {
       }
       AXCCL_ASSIGN_OR_RETURN(auto process, shm::Attach(peers_[rank].address, options_.deadline, options_.abort));
       const uint64_t offset = blocks_[rank].offset;
-      if (offset > process->heap_bytes() || layout_.bytes > process->heap_bytes() - offset || offset % 4096 != 0)
+      if (offset > process->heap_bytes() || layout_.bytes > process->heap_bytes() - offset || offset % kPage != 0)
         return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", rank);
       exec::Member member;
       member.rank = static_cast<int>(rank);

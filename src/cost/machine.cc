@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "src/base/processors.h"
+#include "src/base/sizes.h"
 #include "src/plan/region.h"
 
 namespace axccl::cost {
@@ -52,7 +53,7 @@ struct Free {
 using Bytes = std::unique_ptr<std::byte[], Free>;
 
 Bytes Allocate(size_t bytes) {
-  auto* p = static_cast<std::byte*>(std::aligned_alloc(4096, bytes));
+  auto* p = static_cast<std::byte*>(std::aligned_alloc(kPage, bytes));
   if (p != nullptr) std::memset(p, 1, bytes);  // touch every page
   return Bytes(p);
 }
@@ -133,9 +134,9 @@ struct PingPong {
   static constexpr uint64_t kBatches = 128;
   bool yields = false;  // give up the core while waiting, for two threads on one
   double deadline = 0;
-  alignas(64) std::atomic<uint64_t> ping{0};
-  alignas(64) std::atomic<uint64_t> pong{0};
-  alignas(64) std::atomic<bool> stop{false};
+  alignas(kCacheLine) std::atomic<uint64_t> ping{0};
+  alignas(kCacheLine) std::atomic<uint64_t> pong{0};
+  alignas(kCacheLine) std::atomic<bool> stop{false};
 
   bool Await(const std::atomic<uint64_t>& line, uint64_t value) {
     for (uint32_t spins = 1; line.load(std::memory_order_acquire) < value; ++spins) {

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "src/base/sizes.h"
+
 namespace axccl::exec {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairControl = kRecords * sizeof(OpRecord) + kPairEndpoints * plan::kRotation * sizeof(Line);
 constexpr uint64_t kPairScratch = 256u << 10;
@@ -18,7 +19,7 @@ uint64_t PlaceControl(uint32_t ranks, uint32_t lanes, uint64_t at, ChannelLayout
   channel->lanes = lanes;
   channel->endpoints = 2 * ranks + 64;
   channel->records = at;
-  channel->lines = at + RoundUp(kRecords * sizeof(OpRecord), 64);
+  channel->lines = at + RoundUp(kRecords * sizeof(OpRecord), kCacheLine);
   return channel->lines + uint64_t{lanes} * channel->endpoints * plan::kRotation * sizeof(Line);
 }
 
@@ -37,7 +38,7 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   layout.channel.scratch_bytes = RoundUp(scratch_bytes, kPage);
   layout.released = sizeof(BlockHeader);
   uint64_t at = PlaceControl(ranks, lanes, RoundUp(sizeof(BlockHeader) + ranks, kPage), &layout.channel);
-  layout.tags = at = RoundUp(at, 64);
+  layout.tags = at = RoundUp(at, kCacheLine);
   at += 2 * kControlSlots * sizeof(ControlTag);
   layout.calls = at;
   at += kControlCalls * ControlEntry::Bytes(ranks);
@@ -48,7 +49,7 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   layout.slots = at;
   at += kMaxChannels * ChannelSlot::Bytes(ranks);
   layout.pairs = at;
-  layout.pair_bytes = RoundUp(kPairControl + sizeof(Apart), 64);
+  layout.pair_bytes = RoundUp(kPairControl + sizeof(Apart), kCacheLine);
   at += 2 * ranks * layout.pair_bytes;
   layout.channel.scratch = at = RoundUp(at, kPage);
   at += layout.channel.scratch_bytes;

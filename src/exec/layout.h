@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/sizes.h"
 #include "src/plan/schedule.h"
 #include "src/tensor/view.h"
 
@@ -24,7 +25,7 @@ inline constexpr size_t kLineData = 48;
 
 // One copy of an endpoint: a counter, what it was signalled for, and room for a small payload that travels with it.
 // `value` is stored last, sequentially consistent (a release, and ordered before the look at the waiter word).
-struct alignas(64) Line {
+struct alignas(kCacheLine) Line {
   std::atomic<uint64_t> value;      // turn * 2^16 + v
   std::atomic<uint32_t> signature;  // of the operation and plan that signalled
   std::atomic<uint32_t> sequence;   // low 32 bits of the operation's sequence number
@@ -84,13 +85,13 @@ inline constexpr int kControlSlots = 16;
 // each.
 struct ControlEntry {
   enum State : uint64_t { kUnderWay = 1, kDone, kFailed, kRefused, kStateBits = 7 };
-  alignas(64) std::atomic<uint64_t> name;  // 0: being written
-  std::atomic<uint64_t> number;            // of all such calls of the rank
-  std::atomic<uint64_t> count;             // of those of the same ranks
+  alignas(kCacheLine) std::atomic<uint64_t> name;  // 0: being written
+  std::atomic<uint64_t> number;                    // of all such calls of the rank
+  std::atomic<uint64_t> count;                     // of those of the same ranks
   std::atomic<uint64_t> kind;
   std::atomic<uint64_t> code;     // of a failure
   std::atomic<uint64_t> against;  // of a refusal: the name of the call that does not go with this one
-  alignas(64) std::atomic<uint64_t> text[kControlText / sizeof(uint64_t)];
+  alignas(kCacheLine) std::atomic<uint64_t> text[kControlText / sizeof(uint64_t)];
   static constexpr uint64_t kMemberBits = 64;
   static uint64_t Words(uint32_t ranks) { return (ranks + kMemberBits - 1) / kMemberBits; }
   static uint64_t Bytes(uint32_t ranks) { return RoundUp(sizeof(ControlEntry) + Words(ranks) * sizeof(uint64_t), 64); }
@@ -100,12 +101,12 @@ struct ControlEntry {
 // Of a slot, one for each of two rounds: who begins a round knows that all have contributed to the one before, and so
 // read the one before that.
 struct ControlTag {
-  alignas(64) std::atomic<uint64_t> value;  // of call and round; stored last
+  alignas(kCacheLine) std::atomic<uint64_t> value;  // of call and round; stored last
 };
 
 // What a launch that stands still waits in, for those it waits for (standstill.h). Told as a whole: what does not fit
 // its checksum is being written, or came in part.
-struct alignas(64) WaitBoard {
+struct alignas(kCacheLine) WaitBoard {
   static constexpr size_t kMost = 16, kTextBytes = 160, kMostWaits = 8;
   enum EntryWord { kKind, kPeer, kBegin, kEnd, kText, kEntryWords = kText + kTextBytes / sizeof(uint64_t) };
   // In which of the entries, for which rank, and which step of that one ends before this one can.
@@ -132,12 +133,12 @@ struct BlockHeader {
   uint64_t magic;
   uint32_t rank;
   uint32_t ranks;
-  uint64_t probe;                            // kProbe: a known word for testing process_vm_readv
-  alignas(64) std::atomic<uint32_t> waiter;  // 1 + doorbell of the thread that sleeps for this rank, 0 = none
-  alignas(64) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
-  alignas(64) std::atomic<uint32_t> error;   // Code of the owner's failure, 0 = none; written after error_text
+  uint64_t probe;                                    // kProbe: a known word for testing process_vm_readv
+  alignas(kCacheLine) std::atomic<uint32_t> waiter;  // 1 + doorbell of the thread that sleeps for this rank, 0 = none
+  alignas(kCacheLine) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
+  alignas(kCacheLine) std::atomic<uint32_t> error;   // Code of the owner's failure, 0 = none; written after error_text
   char error_text[kErrorText];
-  alignas(64)
+  alignas(kCacheLine)
       std::atomic<uint32_t> writing;  // steps under way in which the owner may write into buffers of other processes
   WaitBoard boards[kWaitBoards];
 };
@@ -163,7 +164,9 @@ struct ChannelSlot {
   // `ranks`: those of the group; `size` is what the memory says.
   std::atomic<uint8_t>* Joined(size_t ranks) { return reinterpret_cast<std::atomic<uint8_t>*>(Ranks() + ranks); }
   // Of one slot, of a communicator of `ranks`.
-  static uint64_t Bytes(uint32_t ranks) { return RoundUp(sizeof(ChannelSlot) + ranks * (sizeof(int32_t) + 1), 64); }
+  static uint64_t Bytes(uint32_t ranks) {
+    return RoundUp(sizeof(ChannelSlot) + ranks * (sizeof(int32_t) + 1), kCacheLine);
+  }
 };
 inline constexpr uint32_t kChannelWords = 8192;
 // Slots; channels a rank may have at a time are one less: half of the words, so that a key is found within a few of its

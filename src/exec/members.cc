@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "src/base/format.h"
+#include "src/base/sizes.h"
 #include "src/device/host/waiting.h"
 
 namespace axccl::exec {
 namespace {
-
-constexpr uint64_t kCacheLine = 64;
 
 plan::Placement PlacementOf(const std::vector<Member>& members) {
   std::vector<int> machine_of;

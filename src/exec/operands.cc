@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/base/hash.h"
 #include "src/exec/layout.h"
 
 namespace axccl::exec {
@@ -29,18 +30,15 @@ int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t
 }
 
 uint32_t ViewList::Hash() const {
-  uint64_t h = 0x9e3779b97f4a7c15ull;
-  auto add = [&h](uint64_t word) {
-    h = (h ^ word) * 0xff51afd7ed558ccdull;
-    h ^= h >> 32;
-  };
+  uint64_t hash = kHashSeed;
+  auto add = [&hash](uint64_t word) { hash = Mix(hash, word); };
   for (const ViewOperand& operand : operands) {
     add(operand.form.Packed() | uint64_t(operand.type) << 32);
     for (int d = 0; d < operand.form.shape.dims; ++d) add(static_cast<uint64_t>(operand.form.shape.sizes[d]));
   }
   if (scale != 0) add(std::bit_cast<uint64_t>(scale));
   if (pairs != 0) add(pairs);
-  return static_cast<uint32_t>(h * 0xc4ceb9fe1a85ec53ull >> 32) | 1;
+  return static_cast<uint32_t>(hash >> 32) | 1;
 }
 
 DataType ViewList::CommonType() const {

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "src/base/format.h"
+#include "src/base/hash.h"
+#include "src/base/sizes.h"
 
 namespace axccl::exec {
 namespace {
-
-constexpr uint64_t kCacheLine = 64;
 
 // Sets of slots smaller than this stay at one place: of a few lines it costs less to get them back from a peer than to
 // go on to memory that no cache near has.
@@ -20,17 +20,13 @@ bool OneSlotEach(const std::vector<Step>& steps) {
   return std::all_of(steps.begin(), steps.end(), [](const Step& step) { return step.parts <= 1; });
 }
 
-uint64_t Mix(uint64_t a, uint64_t b, uint64_t c) {
-  uint64_t h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
-  h = (h ^ h >> 32 ^ b) * 0xc4ceb9fe1a85ec53ull;
-  return (h ^ h >> 32 ^ c) * 0xff51afd7ed558ccdull;
-}
+uint64_t HashOf(uint64_t a, uint64_t b, uint64_t c) { return Mix(Mix(Mix(kHashSeed, a), b), c); }
 
 // What a rank runs for a call, in a word for its op record: 48 bits of hash of the plan and of how the data is cut for
 // it, and so many of lanes and algorithm as people want to be told.
 uint64_t PlanWord(const Prepared& prepared) {
   const plan::Plan& plan = *prepared.program->plan;
-  const uint64_t hash = Mix(plan.hash.low, prepared.partition.tile, prepared.slot_bytes + prepared.inline_slots);
+  const uint64_t hash = HashOf(plan.hash.low, prepared.partition.tile, prepared.slot_bytes + prepared.inline_slots);
   return (hash & ~uint64_t{0xffff}) | uint64_t{plan.schedule.lanes & 0xffu} << 8 |
          (tune::NumberOf(plan.schedule.algorithm) + 1u);
 }
@@ -69,7 +65,7 @@ Result<const Prepared*> PlanCache::PrepareBarrier() {
         barrier.program, members_.owner()->GetProgram(plan::Contract{plan::Kind::kBarrier, members_.size(), 0},
                                                       tune::BarrierAlgorithm(members_.placement()), 1, members_.self(),
                                                       members_.placement()));
-    barrier.signature = static_cast<uint32_t>(Mix(Call().Packed(), 0, barrier.program->plan->hash.low) >> 32);
+    barrier.signature = static_cast<uint32_t>(HashOf(Call().Packed(), 0, barrier.program->plan->hash.low) >> 32);
     AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier));
     barrier_ = std::move(barrier);
   }
@@ -104,7 +100,7 @@ Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool sh
   Locate(call, &prepared);
   AXCCL_RETURN_IF_ERROR(PlanMessages(&prepared));
   prepared.plan_word = PlanWord(prepared);
-  prepared.signature = static_cast<uint32_t>(Mix(call.Packed(), call.count, prepared.plan_word) >> 32);
+  prepared.signature = static_cast<uint32_t>(HashOf(call.Packed(), call.count, prepared.plan_word) >> 32);
   return prepared;
 }
 

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/hash.h"
 #include "src/base/status.h"
 #include "src/exec/call.h"
 #include "src/exec/layout.h"
@@ -124,9 +125,7 @@ class PlanCache {
   };
   struct KeyHash {
     size_t operator()(const Key& key) const {
-      uint64_t h = key.packed * 0x9e3779b97f4a7c15ull ^ key.count;
-      h ^= h >> 29;
-      return static_cast<size_t>(h * 0xbf58476d1ce4e5b9ull + key.access * 4 + key.short_runs * 2 + key.split_rows);
+      return Mix(Mix(Mix(kHashSeed, key.packed), key.count), key.access * 4 + key.short_runs * 2 + key.split_rows);
     }
   };
 

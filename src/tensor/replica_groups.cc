@@ -4,6 +4,7 @@
 #include <array>
 #include <cinttypes>
 
+#include "src/base/hash.h"
 #include "src/tensor/cite.h"
 
 namespace axccl::tensor {
@@ -47,14 +48,6 @@ constexpr Citations CitationsOf(Kind kind) {
       return {};
   }
 }
-
-constexpr uint64_t Mix(uint64_t x) {  // the finaliser of SplitMix64
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
-constexpr uint64_t Fold(uint64_t hash, uint64_t value) { return Mix(hash + 0x9e3779b97f4a7c15ull + Mix(value)); }
 
 const char* IdWord(GroupMode mode) {
   switch (mode) {
@@ -350,7 +343,7 @@ void ReplicaGroups::Add(const GroupRequest& q, std::span<const int64_t> list) {
 void ReplicaGroups::Close() { begins_.push_back(ranks_.size()); }
 
 void ReplicaGroups::Finish() {
-  hash_ = Mix(places_.size());
+  hash_ = Mix(kHashSeed, places_.size());
   for (int g = 0; g < num_groups(); ++g) {
     const std::span<const int32_t> group = Group(g);
     // A sum, so that the order of the groups does not count.
@@ -388,8 +381,8 @@ ReplicaGroups::Place ReplicaGroups::PlaceOf(int rank) const {
 }
 
 uint64_t ReplicaGroups::GroupHash(std::span<const int32_t> ranks) {
-  uint64_t hash = Mix(ranks.size());
-  for (int32_t rank : ranks) hash = Fold(hash, static_cast<uint64_t>(rank));
+  uint64_t hash = Mix(kHashSeed, ranks.size());
+  for (int32_t rank : ranks) hash = Mix(hash, static_cast<uint64_t>(rank));
   return hash;
 }
 
@@ -447,8 +440,8 @@ Result<PermutePairs> PermutePairs::Make(const PairRequest& q) {
       result.sources_[static_cast<size_t>(target)] = static_cast<int32_t>(source);
     }
   }
-  result.hash_ = Mix(result.targets_.size());
-  for (int32_t target : result.targets_) result.hash_ = Fold(result.hash_, static_cast<uint32_t>(target));
+  result.hash_ = Mix(kHashSeed, result.targets_.size());
+  for (int32_t target : result.targets_) result.hash_ = Mix(result.hash_, static_cast<uint32_t>(target));
   return result;
 }
 

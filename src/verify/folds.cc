@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/base/hash.h"
+
 namespace axccl::verify {
 
 Folds::Folds(int ranks)
@@ -15,11 +17,8 @@ bool Folds::HasTerms(const Node& node, const std::vector<uint32_t>& terms) const
 }
 
 bool Folds::Combine(const std::vector<uint32_t>& terms, uint32_t* fold) {
-  uint64_t hash = terms.size();
-  for (uint32_t t : terms) {
-    hash = (hash ^ t) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-  }
+  uint64_t hash = Mix(kHashSeed, terms.size());
+  for (uint32_t t : terms) hash = Mix(hash, t);
   uint32_t& head = by_hash_[hash];
   for (uint32_t f = head; f != 0; f = nodes_[f].next) {
     if (!HasTerms(nodes_[f], terms)) continue;

@@ -26,7 +26,7 @@ const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
       t[chooser] = {"src/base", "src/plan", "src/algo", "src/verify", "src/cost"};
     for (const char* leaf : {"src/topo", "src/boot", "transports/transport.h"}) t[leaf] = {"src/base"};
     // The movers know what an element is and where it lies, nothing else.
-    t["kernels"] = {"src/base/types.h", "src/plan/region.h"};
+    t["kernels"] = {"src/base/types.h", "src/base/sizes.h", "src/plan/region.h"};
     for (const char* transport : {"shm", "cuda_ipc", "ucx"})
       t[std::string("transports/") + transport] = {"src/base", "transports/transport.h"};
     // It shares what devices have.

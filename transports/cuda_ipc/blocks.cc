@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "src/base/hash.h"
 #include "transports/cuda_ipc/pinned.h"
 
 namespace axccl::cuda_ipc {
@@ -22,13 +23,8 @@ constexpr uint64_t kPatternBytes = kPatternWords * sizeof(uint64_t), kMarkBytes 
 
 std::vector<uint64_t> PatternOf(const BlockAddress& address, size_t rank) {
   std::vector<uint64_t> words(kPatternWords);
-  uint64_t state = address.number + rank;
-  for (uint64_t& word : words) {  // SplitMix64
-    word = state += 0x9e3779b97f4a7c15ull;
-    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9ull;
-    word = (word ^ word >> 27) * 0x94d049bb133111ebull;
-    word ^= word >> 31;
-  }
+  uint64_t hash = Mix(kHashSeed, address.number + rank);
+  for (uint64_t& word : words) word = hash = Mix(hash, kHashSeed);
   return words;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/base/service_fd.h"
+#include "src/base/sizes.h"
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
 #include "transports/cuda_ipc/address.h"
@@ -31,7 +32,7 @@ struct ExportTable {
     uint64_t base;                     // in its process
     Handle handle;
   };
-  alignas(64) std::atomic<uint64_t> changes;
+  alignas(kCacheLine) std::atomic<uint64_t> changes;
   Entry entries[kNumbers];
 
   // What this rank says of allocation `number` of `rank`: 0 before it has looked, else twice its generation, and 1 if

@@ -109,7 +109,7 @@ class DeviceLaunch {
     return call.call.kind == plan::Kind::kSendRecv ? CudaPlace::kPair : CudaPlace::kDefault;
   }
   static size_t TableBytes(const GpuCall& call) {
-    return call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), 64);
+    return call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), kCacheLine);
   }
 
   // For the tables of all calls on views, in their order.

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "src/base/sizes.h"
+
 namespace axccl::exec {
 namespace {
 
 using kernels::cuda::Announcement;
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kAnnouncements = 2 * sizeof(Announcement);
 static_assert(kAnnouncements % kernels::cuda::kRowBytes == 0);
 constexpr uint64_t kViewBytes = 256u << 10;  // announced at a time: of 1500 operands

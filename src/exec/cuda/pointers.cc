@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "src/base/hash.h"
 #include "src/base/per_thread.h"
 
 namespace axccl::exec {
@@ -21,7 +22,7 @@ struct Known {
 // By address, in pieces of 2 MiB: what is allocated lies in few of them.
 using KnownAllocations = std::array<Known, 64>;
 Known& PlaceFor(uint64_t address) {
-  return PerThread<KnownAllocations>::Get()[(address >> 21) * 0x9e3779b97f4a7c15ull >> 58];
+  return PerThread<KnownAllocations>::Get()[Mix(kHashSeed, address >> 21) % std::tuple_size_v<KnownAllocations>];
 }
 
 Status Ask(const Device& device, const void* pointer, const char* name, Known* known) {

@@ -44,9 +44,9 @@ Status CudaChannel::Upload() {
   AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr barrier_program, rank_->ProgramOnDevice(barrier->program));
   const auto size = static_cast<uint32_t>(members_->size());
-  const size_t members_at = RoundUp(sizeof(cuda::Channel), 64);
-  const size_t bindings_at = RoundUp(members_at + size * sizeof(cuda::Member), 64);
-  const size_t maps_at = RoundUp(bindings_at + size * sizeof(cuda::Binding), 64);
+  const size_t members_at = RoundUp(sizeof(cuda::Channel), kCacheLine);
+  const size_t bindings_at = RoundUp(members_at + size * sizeof(cuda::Member), kCacheLine);
+  const size_t maps_at = RoundUp(bindings_at + size * sizeof(cuda::Binding), kCacheLine);
   std::vector<std::byte> bytes(maps_at + sizeof(uint64_t));  // a single map: the address space
   AXCCL_ASSIGN_OR_RETURN(memory_, rank_->device()->Allocate(bytes.size()));
   maps_ = memory_ + maps_at;

@@ -9,6 +9,7 @@
 
 #include "kernels/host/box.h"
 #include "kernels/host/mover.h"
+#include "src/base/sizes.h"
 #include "src/exec/call.h"
 
 namespace axccl::exec {
@@ -16,8 +17,8 @@ namespace axccl::exec {
 // Where the pieces are folded.
 struct FoldSpace {
   static constexpr size_t kBytes = 64u << 10;
-  alignas(64) std::byte accumulator[kBytes];
-  alignas(64) std::byte operand[kBytes];
+  alignas(kCacheLine) std::byte accumulator[kBytes];
+  alignas(kCacheLine) std::byte operand[kBytes];
 };
 
 void Fold(const kernels::ReduceRequest& request, const Callback& callback, FoldSpace* space);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "src/base/sizes.h"
 #include "src/exec/host/operation.h"
 
 namespace axccl::exec {
@@ -11,13 +12,12 @@ namespace {
 using Sent = transport::RemoteRank::Stretch;
 
 // Slots are whole lines: what is between them and less than a line belongs to the first, and is sent along.
-constexpr uint64_t kLine = 64;
 
 void Append(std::vector<Sent>* stretches, const Sent& next) {
   if (!stretches->empty()) {
     Sent& last = stretches->back();
     const uint64_t end = last.offset + last.bytes;
-    const bool follows = next.offset >= end && next.offset - end < kLine;
+    const bool follows = next.offset >= end && next.offset - end < kCacheLine;
     if (follows && last.of_peer == next.of_peer && !last.guarded && !next.guarded) {
       last.bytes = static_cast<uint32_t>(next.offset + next.bytes - last.offset);
       return;

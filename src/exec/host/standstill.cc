@@ -7,6 +7,8 @@
 #include <deque>
 #include <string>
 
+#include "src/base/hash.h"
+
 namespace axccl::exec {
 namespace {
 
@@ -19,12 +21,9 @@ struct Copy {
   }
   Copy() = default;
   uint64_t Checksum() const {
-    uint64_t h = 0x9e3779b97f4a7c15ull;
-    for (size_t w = 1; w < WaitBoard::kWords; ++w) {
-      h = (h ^ words[w]) * 0xff51afd7ed558ccdull;
-      h ^= h >> 32;
-    }
-    return h | 1;
+    uint64_t hash = kHashSeed;
+    for (size_t w = 1; w < WaitBoard::kWords; ++w) hash = Mix(hash, words[w]);
+    return hash | 1;
   }
   bool IsOf(uint64_t order) const {
     return words[WaitBoard::kOrder] == order && words[WaitBoard::kEntries] <= WaitBoard::kMost &&
