@@ -37,8 +37,8 @@ PlanCache::PlanCache(const Members* members, const PlanOptions& options, FindBuf
     : members_(*members), options_(options), find_buffer_(std::move(find_buffer)) {}
 
 Result<const Prepared*> PlanCache::Find(const Call& call, tune::Access access, bool may_forget) {
-  const bool short_runs = options_.by_runs && call.views != nullptr && call.views->ShortRuns();
-  const bool split_rows = options_.by_runs && call.views != nullptr && call.views->SplitRows();
+  const ViewList* const views = call.views == nullptr || !options_.by_runs ? nullptr : call.views.get();
+  const bool short_runs = views != nullptr && views->ShortRuns(), split_rows = views != nullptr && views->SplitRows();
   const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs, split_rows};
   if (key == last_key_) return last_prepared_;
   auto it = prepared_.find(key);
