@@ -1,7 +1,5 @@
 #include "src/api/calls.h"
 
-#include "src/comm/group.h"
-
 namespace axccl::api {
 
 using exec::Call;

@@ -6,6 +6,7 @@
 
 #include "nccl.h"
 #include "src/api/context.h"
+#include "src/comm/group.h"
 #include "src/comm/launch.h"
 
 namespace axccl::api {
@@ -26,9 +27,9 @@ unsigned NumberOf(const Enum& value) {
 // What messages tell to pass instead.
 #define AXCCL_DATATYPES "one of ncclDataType_t (0..11) or of axccl/types.h"
 
-// Puts the reduction named by `op`, built in or the communicator's own, into `call`, whose type is set. False, and the
-// error of the call `name` reported in *result, when there is none of that number and type.
-bool ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call, ncclResult_t* result);
+// Puts the reduction named by `op`, built in or the communicator's own, into `call`, whose type is set. An error of the
+// call `name` when there is none of that number and type.
+Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call);
 
 // Launches the call, or adds it to the open group.
 Status Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, comm::StreamRef stream);
@@ -37,5 +38,16 @@ Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const exec::Call& 
 // Adds a message of this rank to itself to the open group, without which it would never end: an error then.
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const exec::Call& call, bool sending,
                    comm::StreamRef stream);
+
+// Runs `enqueue`, from () to Status, in a group of its own, or of the open one. An error of it cancels the group.
+template <class Fn>
+Status InGroup(const char* name, const Fn& enqueue) {
+  comm::Group& group = comm::Group::Current();
+  group.Start();
+  const Status status = CatchAll(name, enqueue);
+  if (!status.ok()) comm::Group::Keep(status);
+  const Status end = group.End(name);
+  return status.ok() ? end : status;
+}
 
 }  // namespace axccl::api

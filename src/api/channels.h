@@ -19,7 +19,7 @@ struct GroupsObject {
 
 HandleTable<GroupsObject>& GroupsTable();
 using GroupsPin = HandleTable<GroupsObject>::Pin;
-GroupsPin PinGroups(axcclGroups_t groups, const char* call, ncclResult_t* result);
+Result<GroupsPin> PinGroups(axcclGroups_t groups, const char* call);
 
 // What an axcclChannel_t stands for that is not a communicator's handle. The communicator may be gone.
 struct ChannelObject {
@@ -31,28 +31,26 @@ struct ChannelObject {
   std::atomic<int> references{1};
 };
 
-// A channel, default or created, pinned for the time of a call.
-struct ChannelPin {
-  CommPin comm;
-  HandleTable<ChannelObject>::Pin object;  // empty for a default channel
-  exec::Channel* channel = nullptr;
-
-  explicit operator bool() const { return static_cast<bool>(comm); }
-};
-
 // This rank in the group of a channel.
 struct GroupPlace {
   int rank = 0;
   int ranks = 1;
 };
 
-// The channel behind a handle, on which this rank can call `call`. Empty, and the error reported in *result, when there
-// is none, its communicator takes no calls, or this rank is in no group of it. With `outside` such a rank gets the
-// communicator's default channel, for the order of what it does by itself, and a place with ranks = 0.
-ChannelPin PinChannel(axcclChannel_t channel, const char* call, GroupPlace* place, ncclResult_t* result,
-                      bool outside = false);
+// A channel, default or created, pinned for the time of a call.
+struct ChannelPin {
+  CommPin comm;
+  HandleTable<ChannelObject>::Pin object;  // empty for a default channel
+  exec::Channel* channel = nullptr;
+  GroupPlace place;
+};
+
+// The channel behind a handle, on which this rank can call `call`. An error when there is none, its communicator takes
+// no calls, or this rank is in no group of it. With `outside` such a rank gets the communicator's default channel, for
+// the order of what it does by itself, and a place with ranks = 0.
+Result<ChannelPin> PinChannel(axcclChannel_t channel, const char* call, bool outside = false);
 
 // The channel of the messages between this rank and another one of its group.
-Result<exec::Channel*> PairOf(const ChannelPin& pin, int peer, bool sending);
+Result<exec::Channel*> PairOf(const char* call, const ChannelPin& pin, int peer, bool sending);
 
 }  // namespace axccl::api

@@ -55,193 +55,188 @@ const char* InPlaceForm(Kind kind) {
   }
 }
 
-ncclResult_t BadBuffer(const Request& r, const char* which) {
+Status BadBuffer(const Request& r, const char* which) {
   return InvalidArgument("%s: argument %s is NULL with count %zu; pass a buffer", r.name, which, r.count);
 }
 
 // Type (which becomes *type), root, sizes and buffers. `rank` and `ranks` of the calling rank.
-bool CheckRequest(const Request& r, int rank, int ranks, DataType* type, ncclResult_t* result) {
-  if (!FindDatatype(NumberOf(r.type), type)) {
-    *result = InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, r.name,
-                              static_cast<int>(NumberOf(r.type)));
-    return false;
-  }
-  if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(ranks)) {
-    *result = InvalidArgument("%s: argument %s is %d; pass a rank of the communicator (0..%d)", r.name, r.root_name,
-                              r.root, ranks - 1);
-    return false;
-  }
+Status CheckRequest(const Request& r, int rank, int ranks, DataType* type) {
+  if (!FindDatatype(NumberOf(r.type), type))
+    return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, r.name,
+                           static_cast<int>(NumberOf(r.type)));
+  if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(ranks))
+    return InvalidArgument("%s: argument %s is %d; pass a rank of the communicator (0..%d)", r.name, r.root_name,
+                           r.root, ranks - 1);
   size_t bytes;
   if (__builtin_mul_overflow(r.count, ElementSize(*type), &bytes) ||
-      __builtin_mul_overflow(bytes, static_cast<size_t>(ranks), &bytes) || bytes > (size_t{1} << 56)) {
-    *result = InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name,
-                              r.count, ranks);
-    return false;
-  }
-  if (r.count == 0 || r.kind == Kind::kSendRecv) return true;  // Message() looks at its one buffer
+      __builtin_mul_overflow(bytes, static_cast<size_t>(ranks), &bytes) || bytes > (size_t{1} << 56))
+    return InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name, r.count,
+                           ranks);
+  if (r.count == 0 || r.kind == Kind::kSendRecv) return Status();  // Message() looks at its one buffer
   const plan::Contract contract{r.kind, ranks, r.root};
   const int inputs = plan::InputBlocks(contract, rank), outputs = plan::OutputBlocks(contract, rank);
-  if (inputs != 0 && r.send == nullptr) {
-    *result = BadBuffer(r, "sendbuff");
-    return false;
-  }
-  if (outputs != 0 && r.recv == nullptr) {
-    *result = BadBuffer(r, "recvbuff");
-    return false;
-  }
-  if (!Overlap(r, contract, rank, r.count * ElementSize(*type), inputs, outputs)) return true;
-  *result = InvalidArgument("%s: arguments sendbuff (%p) and recvbuff (%p) overlap with count %zu; %s buffers apart",
-                            r.name, r.send, r.recv, r.count, InPlaceForm(r.kind));
-  return false;
+  if (inputs != 0 && r.send == nullptr) return BadBuffer(r, "sendbuff");
+  if (outputs != 0 && r.recv == nullptr) return BadBuffer(r, "recvbuff");
+  if (!Overlap(r, contract, rank, r.count * ElementSize(*type), inputs, outputs)) return Status();
+  return InvalidArgument("%s: arguments sendbuff (%p) and recvbuff (%p) overlap with count %zu; %s buffers apart",
+                         r.name, r.send, r.recv, r.count, InPlaceForm(r.kind));
 }
 
-ncclResult_t Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, r.name, &result);
-  if (!comm) return result;
-  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
+// Settings of one call are checked as far as they can matter on the host, where no algorithm has hardware requirements.
+Status CheckSettings(const char* name, const ncclCollConfig_t& config) {
+  if (config.magic != NCCL_API_MAGIC || config.size < offsetof(ncclCollConfig_t, ext))
+    return InvalidArgument("%s: argument config is not initialised; start from NCCL_COLLCONFIG_INITIALIZER", name);
+  if (config.size > offsetof(ncclCollConfig_t, forceAlgSelection) && config.algSelection != nullptr &&
+      config.algSelection[0] != 0 && config.forceAlgSelection != 0)
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s: argument config forces algorithm \"%s\"; selection per call is not served yet: set "
+                      "NCCL_ALGO, or forceAlgSelection = 0",
+                      name, config.algSelection);
+  return Status();
+}
+
+Status Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle,
+                  const ncclCollConfig_t* config = nullptr) {
+  if (config != nullptr) AXCCL_RETURN_IF_ERROR(CheckSettings(r.name, *config));
+  AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, r.name));
+  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return comm->Ready(r.name).status();
   const comm::Identity& identity = comm->core()->identity();
   Call call;
-  if (!CheckRequest(r, identity.rank, identity.ranks, &call.type, &result)) return result;
+  AXCCL_RETURN_IF_ERROR(CheckRequest(r, identity.rank, identity.ranks, &call.type));
   call.kind = r.kind;
   call.second_name = r.second_name;
   call.root = r.root;
   call.count = r.count;
   call.input = r.send;
   call.output = r.recv;
-  if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
+  if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm.get(), r.name, op, &call));
   comm::StreamRef stream;
-  if (!FindStream(*comm, stream_handle, r.name, &stream, &result)) return result;
+  AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
   AXCCL_INFO(
       kColl,
       "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
       r.name + 4, static_cast<unsigned long long>(comm->core()->operations()), r.send, r.recv, r.count,
       static_cast<int>(NumberOf(r.type)), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
       static_cast<void*>(stream_handle));
-  return Report(Enqueue(comm.get(), comm->core()->channel(), call, stream));
+  return Enqueue(comm.get(), comm->core()->channel(), call, stream);
 }
 
-ncclResult_t Message(const Request& r, bool sending, ncclComm_t handle, cudaStream_t stream_handle) {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, r.name, &result);
-  if (!comm) return result;
-  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return Report(comm->Ready(r.name).status());
+Status Message(const Request& r, bool sending, ncclComm_t handle, cudaStream_t stream_handle) {
+  AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, r.name));
+  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return comm->Ready(r.name).status();
   comm::Communicator* core = comm->core().get();
   const int rank = core->identity().rank;
   Call call;
-  if (!CheckRequest(r, rank, core->identity().ranks, &call.type, &result)) return result;
+  AXCCL_RETURN_IF_ERROR(CheckRequest(r, rank, core->identity().ranks, &call.type));
   if (r.count != 0 && (sending ? r.send : r.recv) == nullptr) return BadBuffer(r, sending ? "sendbuff" : "recvbuff");
   comm::StreamRef stream;
-  if (!FindStream(*comm, stream_handle, r.name, &stream, &result)) return result;
+  AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
   call.kind = Kind::kSendRecv;
   call.second_name = !sending;
   call.count = r.count;
   call.input = r.send;
   call.output = r.recv;
-  if (r.root != rank) {
-    const Result<exec::Channel*> pair = core->PairChannel(r.root, sending);
-    return Report(pair.ok() ? Enqueue(comm.get(), pair.value(), call, stream) : pair.status());
-  }
-  return Report(EnqueueSelf(r.name, comm.get(), core->channel(), call, sending, stream));
-}
-
-// Per-call settings are checked as far as they can matter on the host, where no algorithm has hardware requirements.
-ncclResult_t CheckCallConfig(const char* name, const ncclCollConfig_t* config) {
-  if (config == nullptr) return ncclSuccess;
-  if (config->magic != NCCL_API_MAGIC || config->size < offsetof(ncclCollConfig_t, ext))
-    return InvalidArgument("%s: argument config is not initialised; start from NCCL_COLLCONFIG_INITIALIZER", name);
-  if (config->size > offsetof(ncclCollConfig_t, forceAlgSelection) && config->algSelection != nullptr &&
-      config->algSelection[0] != 0 && config->forceAlgSelection != 0)
-    return Report(MakeStatus(Code::kInvalidUsage,
-                             "%s: argument config forces algorithm \"%s\"; selection per call is not served "
-                             "yet: set NCCL_ALGO, or forceAlgSelection = 0",
-                             name, config->algSelection));
-  return ncclSuccess;
+  if (r.root == rank) return EnqueueSelf(r.name, comm.get(), core->channel(), call, sending, stream);
+  AXCCL_ASSIGN_OR_RETURN(exec::Channel* const pair, Prefixed(r.name, core->PairChannel(r.root, sending)));
+  return Enqueue(comm.get(), pair, call, stream);
 }
 
 }  // namespace
 }  // namespace axccl::api
 
-using axccl::api::CheckCallConfig;
 using axccl::api::Collective;
+using axccl::api::Entry;
 using axccl::api::kNoReduction;
 using axccl::api::Message;
-using axccl::api::Request;
 using axccl::plan::Kind;
 
 AXCCL_API ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                      ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclAllReduce", Kind::kAllReduce, sendbuff, recvbuff, count, datatype}, op, comm, stream);
+                                      ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return Entry("ncclAllReduce", [&](const char* call) {
+    return Collective({call, Kind::kAllReduce, sendbuff, recvbuff, count, datatype}, op, comm, stream);
+  });
 }
 AXCCL_TWIN(AllReduce)
 
 AXCCL_API ncclResult_t pncclReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                   ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclReduce", Kind::kReduce, sendbuff, recvbuff, count, datatype, root}, op, comm, stream);
+                                   ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return Entry("ncclReduce", [&](const char* call) {
+    return Collective({call, Kind::kReduce, sendbuff, recvbuff, count, datatype, root}, op, comm, stream);
+  });
 }
 AXCCL_TWIN(Reduce)
 
 AXCCL_API ncclResult_t pncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                      int root, ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclBroadcast", Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root}, kNoReduction,
-                    comm, stream);
+                                      int root, ncclComm_t comm, cudaStream_t stream) {
+  return Entry("ncclBroadcast", [&](const char* call) {
+    return Collective({call, Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream);
+  });
 }
 AXCCL_TWIN(Broadcast)
 
 AXCCL_API ncclResult_t pncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-                                  cudaStream_t stream) try {
-  return Collective(Request{"ncclBcast", Kind::kBroadcast, buff, buff, count, datatype, root, "root", true},
-                    kNoReduction, comm, stream);
+                                  cudaStream_t stream) {
+  return Entry("ncclBcast", [&](const char* call) {
+    return Collective({call, Kind::kBroadcast, buff, buff, count, datatype, root, "root", true}, kNoReduction, comm,
+                      stream);
+  });
 }
 AXCCL_TWIN(Bcast)
 
 AXCCL_API ncclResult_t pncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
-                                      ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclAllGather", Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype}, kNoReduction,
-                    comm, stream);
+                                      ncclComm_t comm, cudaStream_t stream) {
+  return Entry("ncclAllGather", [&](const char* call) {
+    return Collective({call, Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype}, kNoReduction, comm, stream);
+  });
 }
 AXCCL_TWIN(AllGather)
 
 AXCCL_API ncclResult_t pncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                           ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                          cudaStream_t stream) try {
-  return Collective(Request{"ncclReduceScatter", Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype}, op,
-                    comm, stream);
+                                          cudaStream_t stream) {
+  return Entry("ncclReduceScatter", [&](const char* call) {
+    return Collective({call, Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype}, op, comm, stream);
+  });
 }
 AXCCL_TWIN(ReduceScatter)
 
 AXCCL_API ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                     ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclAlltoAll", Kind::kAllToAll, sendbuff, recvbuff, count, datatype}, kNoReduction, comm,
-                    stream);
+                                     ncclComm_t comm, cudaStream_t stream) {
+  return Entry("ncclAlltoAll", [&](const char* call) {
+    return Collective({call, Kind::kAllToAll, sendbuff, recvbuff, count, datatype}, kNoReduction, comm, stream);
+  });
 }
 AXCCL_TWIN(AlltoAll)
 
 AXCCL_API ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                   int root, ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclGather", Kind::kGather, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm,
-                    stream);
+                                   int root, ncclComm_t comm, cudaStream_t stream) {
+  return Entry("ncclGather", [&](const char* call) {
+    return Collective({call, Kind::kGather, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream);
+  });
 }
 AXCCL_TWIN(Gather)
 
 AXCCL_API ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                    int root, ncclComm_t comm, cudaStream_t stream) try {
-  return Collective(Request{"ncclScatter", Kind::kScatter, sendbuff, recvbuff, count, datatype, root}, kNoReduction,
-                    comm, stream);
+                                    int root, ncclComm_t comm, cudaStream_t stream) {
+  return Entry("ncclScatter", [&](const char* call) {
+    return Collective({call, Kind::kScatter, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream);
+  });
 }
 AXCCL_TWIN(Scatter)
 
 AXCCL_API ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-                                 cudaStream_t stream) try {
-  return Message(Request{"ncclSend", Kind::kSendRecv, sendbuff, nullptr, count, datatype, peer, "peer"}, true, comm,
-                 stream);
+                                 cudaStream_t stream) {
+  return Entry("ncclSend", [&](const char* call) {
+    return Message({call, Kind::kSendRecv, sendbuff, nullptr, count, datatype, peer, "peer"}, true, comm, stream);
+  });
 }
 AXCCL_TWIN(Send)
 
 AXCCL_API ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-                                 cudaStream_t stream) try {
-  return Message(Request{"ncclRecv", Kind::kSendRecv, nullptr, recvbuff, count, datatype, peer, "peer"}, false, comm,
-                 stream);
+                                 cudaStream_t stream) {
+  return Entry("ncclRecv", [&](const char* call) {
+    return Message({call, Kind::kSendRecv, nullptr, recvbuff, count, datatype, peer, "peer"}, false, comm, stream);
+  });
 }
 AXCCL_TWIN(Recv)
 
@@ -249,64 +244,75 @@ AXCCL_TWIN(Recv)
 
 AXCCL_API ncclResult_t pncclAllReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
-                                            const ncclCollConfig_t* config) try {
-  const ncclResult_t checked = CheckCallConfig("ncclAllReduceConfig", config);
-  return checked != ncclSuccess ? checked : pncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream);
+                                            const ncclCollConfig_t* config) {
+  return Entry("ncclAllReduceConfig", [&](const char* call) {
+    return Collective({call, Kind::kAllReduce, sendbuff, recvbuff, count, datatype}, op, comm, stream, config);
+  });
 }
 AXCCL_TWIN(AllReduceConfig)
 
 AXCCL_API ncclResult_t pncclReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                          ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
-                                         const ncclCollConfig_t* config) try {
-  const ncclResult_t checked = CheckCallConfig("ncclReduceConfig", config);
-  return checked != ncclSuccess ? checked : pncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream);
+                                         const ncclCollConfig_t* config) {
+  return Entry("ncclReduceConfig", [&](const char* call) {
+    return Collective({call, Kind::kReduce, sendbuff, recvbuff, count, datatype, root}, op, comm, stream, config);
+  });
 }
 AXCCL_TWIN(ReduceConfig)
 
 AXCCL_API ncclResult_t pncclBroadcastConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                             int root, ncclComm_t comm, cudaStream_t stream,
-                                            const ncclCollConfig_t* config) try {
-  const ncclResult_t checked = CheckCallConfig("ncclBroadcastConfig", config);
-  return checked != ncclSuccess ? checked : pncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream);
+                                            const ncclCollConfig_t* config) {
+  return Entry("ncclBroadcastConfig", [&](const char* call) {
+    return Collective({call, Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream,
+                      config);
+  });
 }
 AXCCL_TWIN(BroadcastConfig)
 
 AXCCL_API ncclResult_t pncclAllGatherConfig(const void* sendbuff, void* recvbuff, size_t sendcount,
                                             ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream,
-                                            const ncclCollConfig_t* config) try {
-  const ncclResult_t checked = CheckCallConfig("ncclAllGatherConfig", config);
-  return checked != ncclSuccess ? checked : pncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream);
+                                            const ncclCollConfig_t* config) {
+  return Entry("ncclAllGatherConfig", [&](const char* call) {
+    return Collective({call, Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype}, kNoReduction, comm, stream,
+                      config);
+  });
 }
 AXCCL_TWIN(AllGatherConfig)
 
 AXCCL_API ncclResult_t pncclReduceScatterConfig(const void* sendbuff, void* recvbuff, size_t recvcount,
                                                 ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                                cudaStream_t stream, const ncclCollConfig_t* config) try {
-  const ncclResult_t checked = CheckCallConfig("ncclReduceScatterConfig", config);
-  return checked != ncclSuccess ? checked
-                                : pncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
+                                                cudaStream_t stream, const ncclCollConfig_t* config) {
+  return Entry("ncclReduceScatterConfig", [&](const char* call) {
+    return Collective({call, Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype}, op, comm, stream, config);
+  });
 }
 AXCCL_TWIN(ReduceScatterConfig)
 
 AXCCL_API ncclResult_t pncclAlltoAllConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                           ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) try {
-  const ncclResult_t checked = CheckCallConfig("ncclAlltoAllConfig", config);
-  return checked != ncclSuccess ? checked : pncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream);
+                                           ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return Entry("ncclAlltoAllConfig", [&](const char* call) {
+    return Collective({call, Kind::kAllToAll, sendbuff, recvbuff, count, datatype}, kNoReduction, comm, stream, config);
+  });
 }
 AXCCL_TWIN(AlltoAllConfig)
 
 AXCCL_API ncclResult_t pncclGatherConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                          int root, ncclComm_t comm, cudaStream_t stream,
-                                         const ncclCollConfig_t* config) try {
-  const ncclResult_t checked = CheckCallConfig("ncclGatherConfig", config);
-  return checked != ncclSuccess ? checked : pncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream);
+                                         const ncclCollConfig_t* config) {
+  return Entry("ncclGatherConfig", [&](const char* call) {
+    return Collective({call, Kind::kGather, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream,
+                      config);
+  });
 }
 AXCCL_TWIN(GatherConfig)
 
 AXCCL_API ncclResult_t pncclScatterConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                           int root, ncclComm_t comm, cudaStream_t stream,
-                                          const ncclCollConfig_t* config) try {
-  const ncclResult_t checked = CheckCallConfig("ncclScatterConfig", config);
-  return checked != ncclSuccess ? checked : pncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream);
+                                          const ncclCollConfig_t* config) {
+  return Entry("ncclScatterConfig", [&](const char* call) {
+    return Collective({call, Kind::kScatter, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream,
+                      config);
+  });
 }
 AXCCL_TWIN(ScatterConfig)

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "src/api/export.h"
-#include "src/api/unsupported.h"
 #include "src/base/format.h"
 #include "src/base/log.h"
 #include "src/base/per_thread.h"
@@ -60,7 +59,6 @@ void RememberError(const Status& status) noexcept {
 }
 
 ncclResult_t Report(const Status& status) noexcept {
-  if (status.ok()) return ncclSuccess;
   if (status.code() != Code::kInProgress) {
     RememberError(status);
     AXCCL_WARN("%s", status.message().data());
@@ -69,19 +67,14 @@ ncclResult_t Report(const Status& status) noexcept {
   return static_cast<ncclResult_t>(status.code());
 }
 
-ncclResult_t Caught(const char* call) noexcept { return Report(StatusOfException(call)); }
+ncclResult_t ReportException(const char* call) noexcept { return Report(StatusOfException(call)); }
 
-ncclResult_t InvalidArgument(const char* format, ...) {
+Status InvalidArgument(const char* format, ...) {
   va_list args;
   va_start(args, format);
   std::string text = FormatV(format, args);
   va_end(args);
-  return Report(Status(Code::kInvalidArgument, std::move(text)));
-}
-
-ncclResult_t Unsupported(const char* function, const char* what_is_missing) {
-  return Report(
-      MakeStatus(Code::kInvalidUsage, "%s: not served by this version of AxCCL: %s", function, what_is_missing));
+  return Status(Code::kInvalidArgument, std::move(text));
 }
 
 const char* LastError(ncclComm_t comm) {
@@ -102,17 +95,12 @@ const char* LastError(ncclComm_t comm) {
 
 Status CheckProcess(const char* call) { return service::CheckNotForked(call); }
 
-CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result) {
-  if (service::Forked()) {
-    *result = Report(CheckProcess(call));
-    return CommPin();
-  }
+Result<CommPin> PinComm(ncclComm_t comm, const char* call) {
+  if (service::Forked()) return CheckProcess(call);
   CommPin pin = Comms().Get(comm);
-  if (!pin)
-    *result =
-        InvalidArgument("%s: argument comm is %s (%p); pass a communicator that has been created and not destroyed",
-                        call, comm == nullptr ? "NULL" : "not a live communicator", static_cast<void*>(comm));
-  return pin;
+  if (pin) return pin;
+  return InvalidArgument("%s: argument comm is %s (%p); pass a communicator that has been created and not destroyed",
+                         call, comm == nullptr ? "NULL" : "not a live communicator", static_cast<void*>(comm));
 }
 
 namespace {
@@ -130,39 +118,30 @@ Result<device::host::Stream*> PerThreadStream() {
 
 }  // namespace
 
-bool FindHostStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result) {
+Status FindHostStream(const void* handle, const char* call, device::host::Stream** stream) {
   *stream = nullptr;
-  if (handle == nullptr || handle == kLegacyStream) return true;
+  if (handle == nullptr || handle == kLegacyStream) return Status();
   *stream = device::host::Streams().Peek(handle);
-  if (*stream != nullptr) return true;
-  if (handle == kPerThreadStream) {
-    const Result<device::host::Stream*> own = PerThreadStream();
-    if (!own.ok()) {
-      *result = Report(MakeStatus(own.status().code(), "%s: the thread's own stream: %.*s", call,
-                                  static_cast<int>(own.status().message().size()), own.status().message().data()));
-      return false;
-    }
-    *stream = own.value();
-    return true;
-  }
-  *result = InvalidArgument(
-      "%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
-      "NULL",
-      call, handle);
-  return false;
+  if (*stream != nullptr) return Status();
+  if (handle != kPerThreadStream)
+    return InvalidArgument(
+        "%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass NULL", call,
+        handle);
+  const Result<device::host::Stream*> own = PerThreadStream();
+  if (!own.ok()) return Prefixed(call, Prefixed("the thread's own stream", own.status()));
+  *stream = own.value();
+  return Status();
 }
 
-bool FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream, ncclResult_t* result) {
-  if (comm.core()->gpu() == nullptr) return FindHostStream(handle, call, &stream->host, result);
-  if (device::host::Streams().Peek(handle) != nullptr) {
-    *result = InvalidArgument(
+Status FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream) {
+  if (comm.core()->gpu() == nullptr) return FindHostStream(handle, call, &stream->host);
+  if (device::host::Streams().Peek(handle) != nullptr)
+    return InvalidArgument(
         "%s: argument stream (%p) is a host stream, and the communicator's rank is on CUDA device %d; pass a "
         "stream of CUDA, or make the communicator with AXCCL_DEVICE=host",
         call, handle, comm.core()->identity().device.ordinal);
-    return false;
-  }
   stream->cuda = handle;  // whether it is one of CUDA's, the driver says
-  return true;
+  return Status();
 }
 
 }  // namespace axccl::api

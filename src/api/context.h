@@ -1,7 +1,8 @@
-// What every API function shares: handles, checked arguments, and how errors are told.
+// What every API function shares: handles and checked arguments.
 //
 // Rule of the folder: a function checks its arguments, builds a request and passes it on. Texts name the call, the
-// argument, its value and the remedy.
+// argument, its value and the remedy. Nothing here reports an error: it is returned, as a Status or a Result, and the
+// entry point reports it (export.h).
 #pragma once
 
 #include <memory>
@@ -20,19 +21,16 @@ using CommPin = HandleTable<comm::Comm>::Pin;
 
 HandleTable<comm::Comm>& Comms();
 
-// Turns a status into a result: keeps the text for ncclGetLastError, logs it, and tells an open group.
-ncclResult_t Report(const Status& status) noexcept;
-// Report of a wrong argument.
-[[gnu::format(printf, 1, 2)]] ncclResult_t InvalidArgument(const char* format, ...);
+// kInvalidArgument with that text.
+[[gnu::format(printf, 1, 2)]] Status InvalidArgument(const char* format, ...);
 
-// Keeps an error's text for ncclGetLastError, without the rest of Report.
+// Keeps the text of an error that is no call's for ncclGetLastError.
 void RememberError(const Status& status) noexcept;
 // The text for ncclGetLastError; valid until the calling thread's next call of it.
 const char* LastError(ncclComm_t comm);
 
-// The communicator behind a handle, pinned for the time of a call. Empty, and the error reported in *result, when it is
-// none or CheckProcess fails.
-CommPin PinComm(ncclComm_t comm, const char* call, ncclResult_t* result);
+// The communicator behind a handle, pinned for the time of a call. An error when it is none or CheckProcess fails.
+Result<CommPin> PinComm(ncclComm_t comm, const char* call);
 // kInvalidUsage in a process forked from one that had done more than to make unique ids.
 Status CheckProcess(const char* call);
 
@@ -45,10 +43,10 @@ Status Insert(HandleTable<T>* table, const char* call, const char* kind, std::sh
                     HandleTable<T>::kMost, kind);
 }
 
-// The host stream behind a stream argument in *stream, null for the NULL stream. Not pinned: a stream may not be
-// destroyed while another thread's call is using it, as in CUDA.
-bool FindHostStream(const void* handle, const char* call, device::host::Stream** stream, ncclResult_t* result);
+// The host stream behind a stream argument, null for the NULL stream. Not pinned: a stream may not be destroyed while
+// another thread's call is using it, as in CUDA.
+Status FindHostStream(const void* handle, const char* call, device::host::Stream** stream);
 // Likewise for calls on a communicator that is ready, whose ranks may be on GPUs.
-bool FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream, ncclResult_t* result);
+Status FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream);
 
 }  // namespace axccl::api

@@ -5,24 +5,19 @@
 #include "src/api/export.h"
 #include "src/base/log.h"
 
-using axccl::api::InvalidArgument;
+using namespace axccl;       // NOLINT: the C entry points
+using namespace axccl::api;  // NOLINT
 
-AXCCL_API ncclResult_t pncclGetVersion(int* version) try {
-  if (version == nullptr) return InvalidArgument("ncclGetVersion: argument version is NULL");
-  *version = NCCL_VERSION_CODE;
-  return ncclSuccess;
-}
-AXCCL_TWIN(GetVersion)
+namespace {
 
-AXCCL_API ncclResult_t axcclGetVersion(int* version) try {
-  if (version == nullptr) return InvalidArgument("axcclGetVersion: argument version is NULL");
-  *version = AXCCL_VERSION_CODE;
-  return ncclSuccess;
+Status GiveVersion(const char* call, int code, int* version) {
+  if (version == nullptr) return InvalidArgument("%s: argument version is NULL", call);
+  *version = code;
+  return Status();
 }
-AXCCL_CATCH(axcclGetVersion)
 
 // Programs match these texts: they are NCCL's, word by word.
-AXCCL_API const char* pncclGetErrorString(ncclResult_t result) try {
+const char* TextOf(ncclResult_t result) {
   switch (result) {
     case ncclSuccess:
       return "no error";
@@ -46,10 +41,31 @@ AXCCL_API const char* pncclGetErrorString(ncclResult_t result) try {
       return "unknown result code";
   }
 }
-AXCCL_TWIN_ELSE(GetErrorString, "unknown result code")
 
-AXCCL_API const char* pncclGetLastError(ncclComm_t comm) try { return axccl::api::LastError(comm); }
-AXCCL_TWIN_ELSE(GetLastError, "out of memory")
+}  // namespace
 
-AXCCL_API void pncclResetDebugInit() try { axccl::log::Reset(); }
-AXCCL_TWIN_ELSE(ResetDebugInit, )
+AXCCL_API ncclResult_t pncclGetVersion(int* version) {
+  return Entry("ncclGetVersion", [&](const char* call) { return GiveVersion(call, NCCL_VERSION_CODE, version); });
+}
+AXCCL_TWIN(GetVersion)
+
+AXCCL_API ncclResult_t axcclGetVersion(int* version) {
+  return Entry("axcclGetVersion", [&](const char* call) { return GiveVersion(call, AXCCL_VERSION_CODE, version); });
+}
+
+AXCCL_API const char* pncclGetErrorString(ncclResult_t result) {
+  return EntryOr("ncclGetErrorString", "unknown result code",
+                 [&](const char*) -> Result<const char*> { return TextOf(result); });
+}
+AXCCL_TWIN(GetErrorString)
+
+AXCCL_API const char* pncclGetLastError(ncclComm_t comm) {
+  return EntryOr("ncclGetLastError", "out of memory",
+                 [&](const char*) -> Result<const char*> { return LastError(comm); });
+}
+AXCCL_TWIN(GetLastError)
+
+AXCCL_API void pncclResetDebugInit() {
+  (void)Entry("ncclResetDebugInit", [&](const char*) { return log::Reset(), Status(); });
+}
+AXCCL_TWIN(ResetDebugInit)

@@ -7,30 +7,35 @@
 #include "src/api/export.h"
 #include "src/comm/group.h"
 
-using axccl::api::InvalidArgument;
-using axccl::api::Report;
-using axccl::comm::Group;
+using namespace axccl;       // NOLINT: the C entry points
+using namespace axccl::api;  // NOLINT
+using comm::Group;
 
-AXCCL_API ncclResult_t pncclGroupStart() try {
-  if (const axccl::Status status = axccl::api::CheckProcess("ncclGroupStart"); !status.ok()) return Report(status);
-  Group::Current().Start();
-  return ncclSuccess;
+AXCCL_API ncclResult_t pncclGroupStart() {
+  return Entry("ncclGroupStart", [&](const char* call) -> Status {
+    AXCCL_RETURN_IF_ERROR(CheckProcess(call));
+    Group::Current().Start();
+    return Status();
+  });
 }
 AXCCL_TWIN(GroupStart)
 
-AXCCL_API ncclResult_t pncclGroupEnd() try { return Report(Group::Current().End(nullptr)); }
+AXCCL_API ncclResult_t pncclGroupEnd() {
+  return Entry("ncclGroupEnd", [&](const char* call) { return Group::Current().End(call); });
+}
 AXCCL_TWIN(GroupEnd)
 
-AXCCL_API ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) try {
-  constexpr unsigned kMagic = 0x74685283;
-  // A wrong argument cancels the group like that of any call in it.
-  if (Group::Current().open() && simInfo != nullptr &&
-      (simInfo->magic != kMagic || simInfo->size < sizeof(ncclSimInfo_t)))
-    (void)InvalidArgument(
-        "ncclGroupSimulateEnd: argument simInfo is not initialised; start from NCCL_SIM_INFO_INITIALIZER");
-  double seconds = 0;
-  const axccl::Status status = Group::Current().End(&seconds);
-  if (status.ok() && simInfo != nullptr) simInfo->estimatedTime = static_cast<float>(seconds * 1e6);
-  return Report(status);
+AXCCL_API ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
+  return Entry("ncclGroupSimulateEnd", [&](const char* call) -> Status {
+    constexpr unsigned kMagic = 0x74685283;
+    // A wrong argument cancels the group like that of any call in it.
+    if (simInfo != nullptr && (simInfo->magic != kMagic || simInfo->size < sizeof(ncclSimInfo_t)))
+      Group::Keep(
+          InvalidArgument("%s: argument simInfo is not initialised; start from NCCL_SIM_INFO_INITIALIZER", call));
+    double seconds = 0;
+    AXCCL_RETURN_IF_ERROR(Group::Current().End(call, &seconds));
+    if (simInfo != nullptr) simInfo->estimatedTime = static_cast<float>(seconds * 1e6);
+    return Status();
+  });
 }
 AXCCL_TWIN(GroupSimulateEnd)

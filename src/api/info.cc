@@ -1,7 +1,7 @@
 // axccl.h: introspection.
 #include <algorithm>
 #include <cstring>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,17 +14,10 @@
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
-AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info) try {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "axcclCommGetInfo", &result);
-  if (!comm) return result;
-  if (info == nullptr || info->size < sizeof(size_t))
-    return InvalidArgument("axcclCommGetInfo: argument info is %s; set info->size = sizeof(axcclCommInfo_t)",
-                           info == nullptr ? "NULL" : "without its size");
-  if (!comm->ready()) return Report(comm->Ready("axcclCommGetInfo").status());
-  comm::Communicator* core = comm->core().get();
+namespace {
+
+axcclCommInfo_t Describe(comm::Communicator* core) {
   axcclCommInfo_t all{};
-  all.size = std::min(info->size, sizeof(all));
   all.nranks = core->identity().ranks;
   all.rank = core->identity().rank;
   all.device = core->identity().device.ordinal;
@@ -39,62 +32,80 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
     all.ll = packed.ll;
     all.ll128 = packed.ll128;
   }
-  std::memcpy(info, &all, all.size);
-  return ncclSuccess;
+  return all;
 }
-AXCCL_CATCH(axcclCommGetInfo)
 
-AXCCL_API ncclResult_t axcclCommGetLink(ncclComm_t handle, int peer, const char** link) try {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "axcclCommGetLink", &result);
-  if (!comm) return result;
-  if (link == nullptr) return InvalidArgument("axcclCommGetLink: argument link is NULL");
-  if (!comm->ready()) return Report(comm->Ready("axcclCommGetLink").status());
-  if (peer < 0 || peer >= comm->core()->identity().ranks)
-    return InvalidArgument("axcclCommGetLink: argument peer is %d; pass 0..%d", peer,
-                           comm->core()->identity().ranks - 1);
-  *link = comm->core()->LinkName(peer);
-  return ncclSuccess;
-}
-AXCCL_CATCH(axcclCommGetLink)
+struct ShownParameter {
+  std::string value;
+  std::string source;
+};
 
-AXCCL_API ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t handle, const char** algorithm) try {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "axcclCommGetLastAlgorithm", &result);
-  if (!comm) return result;
-  if (algorithm == nullptr) return InvalidArgument("axcclCommGetLastAlgorithm: argument algorithm is NULL");
-  if (!comm->ready()) return Report(comm->Ready("axcclCommGetLastAlgorithm").status());
-  *algorithm = comm->core()->last_algorithm();
-  return ncclSuccess;
-}
-AXCCL_CATCH(axcclCommGetLastAlgorithm)
-
-AXCCL_API ncclResult_t axcclParamGetByIndex(int index, const char** name, const char** value, const char** source,
-                                            const char** meaning) try {
-  struct Row {
-    std::string value;
-    std::string source;
-  };
-  // Values never change once read.
+// In the order of the table. Values never change once read.
+const std::vector<ShownParameter>& ShownParameters() {
   static const auto* rows = [] {
-    auto* all = new std::vector<Row>;
+    auto all = std::make_unique<std::vector<ShownParameter>>();
     for (const param::Info& info : param::Table()) {
       param::Source from = param::Source::kDefault;
       (void)param::Get(info.name, &from);
-      all->push_back(Row{param::GetShown(info.name), param::SourceName(from)});
+      all->push_back({param::GetShown(info.name), param::SourceName(from)});
     }
-    return all;
+    return all.release();
   }();
-  if (index < 0 || static_cast<size_t>(index) >= rows->size())
-    return InvalidArgument("axcclParamGetByIndex: argument index is %d; there are %zu parameters", index, rows->size());
-  if (name == nullptr || value == nullptr || source == nullptr || meaning == nullptr)
-    return InvalidArgument("axcclParamGetByIndex: argument name, value, source or meaning is NULL");
-  const param::Info& info = param::Table()[static_cast<size_t>(index)];
-  const Row& row = (*rows)[static_cast<size_t>(index)];
-  *name = info.name;
-  *value = row.value.c_str();
-  *source = row.source.c_str();
-  *meaning = info.meaning;
-  return ncclSuccess;
+  return *rows;
 }
-AXCCL_CATCH(axcclParamGetByIndex)
+
+}  // namespace
+
+AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info) {
+  return Entry("axcclCommGetInfo", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    if (info == nullptr || info->size < sizeof(size_t))
+      return InvalidArgument("%s: argument info is %s; set info->size = sizeof(axcclCommInfo_t)", call,
+                             info == nullptr ? "NULL" : "without its size");
+    if (!comm->ready()) return comm->Ready(call).status();
+    axcclCommInfo_t all = Describe(comm->core().get());
+    all.size = std::min(info->size, sizeof(all));
+    std::memcpy(info, &all, all.size);
+    return Status();
+  });
+}
+
+AXCCL_API ncclResult_t axcclCommGetLink(ncclComm_t handle, int peer, const char** link) {
+  return Entry("axcclCommGetLink", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    if (link == nullptr) return InvalidArgument("%s: argument link is NULL", call);
+    if (!comm->ready()) return comm->Ready(call).status();
+    const int ranks = comm->core()->identity().ranks;
+    if (peer < 0 || peer >= ranks) return InvalidArgument("%s: argument peer is %d; pass 0..%d", call, peer, ranks - 1);
+    *link = comm->core()->LinkName(peer);
+    return Status();
+  });
+}
+
+AXCCL_API ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t handle, const char** algorithm) {
+  return Entry("axcclCommGetLastAlgorithm", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    if (algorithm == nullptr) return InvalidArgument("%s: argument algorithm is NULL", call);
+    if (!comm->ready()) return comm->Ready(call).status();
+    *algorithm = comm->core()->last_algorithm();
+    return Status();
+  });
+}
+
+AXCCL_API ncclResult_t axcclParamGetByIndex(int index, const char** name, const char** value, const char** source,
+                                            const char** meaning) {
+  return Entry("axcclParamGetByIndex", [&](const char* call) -> Status {
+    const std::vector<ShownParameter>& rows = ShownParameters();
+    if (index < 0 || static_cast<size_t>(index) >= rows.size())
+      return InvalidArgument("%s: argument index is %d; there are %zu parameters", call, index, rows.size());
+    if (name == nullptr || value == nullptr || source == nullptr || meaning == nullptr)
+      return InvalidArgument("%s: argument name, value, source or meaning is NULL", call);
+    const param::Info& info = param::Table()[static_cast<size_t>(index)];
+    const ShownParameter& row = rows[static_cast<size_t>(index)];
+    *name = info.name;
+    *value = row.value.c_str();
+    *source = row.source.c_str();
+    *meaning = info.meaning;
+    return Status();
+  });
+}

@@ -25,21 +25,31 @@ Result<void*> Allocate(size_t bytes) {
 Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const char* call) {
   const comm::Phase phase = comm.phase();
   if (phase == comm::Phase::kInitialising || phase == comm::Phase::kFailed) return comm.Ready(call).status();
-  if (const exec::GpuRank* gpu = comm.core()->gpu(); gpu != nullptr) {
-    const Status seen = gpu->CheckMemory(buff, bytes, "argument buff");
-    return seen.ok() ? seen : MakeStatus(seen.code(), "%s: %s", call, std::string(seen.message()).c_str());
-  }
-  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  if (const exec::GpuRank* gpu = comm.core()->gpu(); gpu != nullptr)
+    return Prefixed(call, gpu->CheckMemory(buff, bytes, "argument buff"));
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, Prefixed(call, shm::Heap::Get()));
   uint64_t offset = 0;
   if (heap->Contains(buff, bytes, &offset)) return Status();
   if (heap->TakenBack(buff, bytes))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: argument buff has pages that peers cannot map any more, since a call on them was given up "
-                      "while a peer was "
-                      "in the middle of it (ncclCommAbort); free it and allocate again",
+                      "while a peer was in the middle of it (ncclCommAbort); free it and allocate again",
                       call);
   return MakeStatus(Code::kInvalidArgument,
                     "%s: argument buff is not memory from ncclMemAlloc; windows need memory that peers can map", call);
+}
+
+Status Free(const char* call, void* memory) {
+  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
+  if (memory == nullptr || exec::FreeOnGpu(memory)) return Status();
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, Prefixed(call, shm::Heap::Get()));
+  return Prefixed(call, heap->Free(memory));
+}
+
+Status CheckBuffer(const char* call, const void* buff, size_t size) {
+  if (buff != nullptr && size != 0) return Status();
+  return InvalidArgument("%s: argument %s; pass a buffer of at least one byte", call,
+                         buff == nullptr ? "buff is NULL" : "size is 0");
 }
 
 }  // namespace
@@ -48,84 +58,72 @@ Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
-AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) try {
-  if (const Status status = CheckProcess("ncclMemAlloc"); !status.ok()) return Report(status);
-  if (ptr == nullptr) return InvalidArgument("ncclMemAlloc: argument ptr is NULL; pass where to put the address");
-  *ptr = nullptr;
-  if (size == 0) return InvalidArgument("ncclMemAlloc: argument size is 0; pass the bytes needed");
-  const auto memory = Allocate(size);
-  if (!memory.ok()) return Report(memory.status());
-  *ptr = memory.value();
-  return ncclSuccess;
+AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
+  return Entry("ncclMemAlloc", [&](const char* call) -> Status {
+    AXCCL_RETURN_IF_ERROR(CheckProcess(call));
+    if (ptr == nullptr) return InvalidArgument("%s: argument ptr is NULL; pass where to put the address", call);
+    *ptr = nullptr;
+    if (size == 0) return InvalidArgument("%s: argument size is 0; pass the bytes needed", call);
+    AXCCL_ASSIGN_OR_RETURN(*ptr, Prefixed(call, Allocate(size)));
+    return Status();
+  });
 }
 AXCCL_TWIN(MemAlloc)
 
-AXCCL_API ncclResult_t pncclMemFree(void* ptr) try {
-  if (const Status status = CheckProcess("ncclMemFree"); !status.ok()) return Report(status);
-  if (ptr == nullptr || axccl::exec::FreeOnGpu(ptr)) return ncclSuccess;
-  const auto heap = shm::Heap::Get();
-  const Status freed = heap.ok() ? heap.value()->Free(ptr) : heap.status();
-  if (freed.ok()) return ncclSuccess;
-  return Report(
-      MakeStatus(freed.code(), "ncclMemFree: %.*s", static_cast<int>(freed.message().size()), freed.message().data()));
+AXCCL_API ncclResult_t pncclMemFree(void* ptr) {
+  return Entry("ncclMemFree", [&](const char* call) { return Free(call, ptr); });
 }
 AXCCL_TWIN(MemFree)
 
-AXCCL_API ncclResult_t pncclCommRegister(const ncclComm_t handle, void* buff, size_t size, void** out) try {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "ncclCommRegister", &result);
-  if (!comm) return result;
-  if (buff == nullptr || size == 0)
-    return InvalidArgument("ncclCommRegister: argument %s; pass a buffer of at least one byte",
-                           buff == nullptr ? "buff is NULL" : "size is 0");
-  if (out == nullptr) return InvalidArgument("ncclCommRegister: argument handle is NULL; pass where to put the handle");
-  *out = comm->AddRegion(buff, size, false);
-  return ncclSuccess;
+AXCCL_API ncclResult_t pncclCommRegister(const ncclComm_t handle, void* buff, size_t size, void** out) {
+  return Entry("ncclCommRegister", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    AXCCL_RETURN_IF_ERROR(CheckBuffer(call, buff, size));
+    if (out == nullptr) return InvalidArgument("%s: argument handle is NULL; pass where to put the handle", call);
+    *out = comm->AddRegion(buff, size, false);
+    return Status();
+  });
 }
 AXCCL_TWIN(CommRegister)
 
-AXCCL_API ncclResult_t pncclCommDeregister(const ncclComm_t handle, void* registration) try {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "ncclCommDeregister", &result);
-  if (!comm) return result;
-  return Report(comm->RemoveRegion(registration, false));
+AXCCL_API ncclResult_t pncclCommDeregister(const ncclComm_t handle, void* registration) {
+  return Entry("ncclCommDeregister", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    return Prefixed(call, comm->RemoveRegion(registration, false));
+  });
 }
 AXCCL_TWIN(CommDeregister)
 
 AXCCL_API ncclResult_t pncclCommWindowRegister(ncclComm_t handle, void* buff, size_t size, ncclWindow_t* win,
-                                               int winFlags) try {
-  constexpr const char* kCall = "ncclCommWindowRegister";
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, kCall, &result);
-  if (!comm) return result;
-  if (win == nullptr) return InvalidArgument("%s: argument win is NULL; pass where to put the window", kCall);
-  *win = nullptr;
-  if (buff == nullptr || size == 0)
-    return InvalidArgument("%s: argument %s; pass a buffer of at least one byte", kCall,
-                           buff == nullptr ? "buff is NULL" : "size is 0");
-  if ((winFlags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)) != 0)
-    return InvalidArgument("%s: argument winFlags is 0x%x; pass a combination of NCCL_WIN_*", kCall, winFlags);
-  if (const Status status = CheckWindow(*comm, buff, size, kCall); !status.ok()) return Report(status);
-  *win = static_cast<ncclWindow_t>(comm->AddRegion(buff, size, true));
-  return ncclSuccess;
+                                               int winFlags) {
+  return Entry("ncclCommWindowRegister", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    if (win == nullptr) return InvalidArgument("%s: argument win is NULL; pass where to put the window", call);
+    *win = nullptr;
+    AXCCL_RETURN_IF_ERROR(CheckBuffer(call, buff, size));
+    if ((winFlags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)) != 0)
+      return InvalidArgument("%s: argument winFlags is 0x%x; pass a combination of NCCL_WIN_*", call, winFlags);
+    AXCCL_RETURN_IF_ERROR(CheckWindow(*comm, buff, size, call));
+    *win = static_cast<ncclWindow_t>(comm->AddRegion(buff, size, true));
+    return Status();
+  });
 }
 AXCCL_TWIN(CommWindowRegister)
 
-AXCCL_API ncclResult_t pncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) try {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "ncclCommWindowDeregister", &result);
-  if (!comm) return result;
-  return Report(comm->RemoveRegion(win, true));
+AXCCL_API ncclResult_t pncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) {
+  return Entry("ncclCommWindowDeregister", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    return Prefixed(call, comm->RemoveRegion(win, true));
+  });
 }
 AXCCL_TWIN(CommWindowDeregister)
 
-AXCCL_API ncclResult_t pncclWinGetUserPtr(ncclComm_t handle, ncclWindow_t win, void** outUserPtr) try {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "ncclWinGetUserPtr", &result);
-  if (!comm) return result;
-  if (outUserPtr == nullptr) return InvalidArgument("ncclWinGetUserPtr: argument outUserPtr is NULL");
-  if (!comm->FindWindow(win, outUserPtr))
-    return InvalidArgument("ncclWinGetUserPtr: argument win is not a live window of this communicator");
-  return ncclSuccess;
+AXCCL_API ncclResult_t pncclWinGetUserPtr(ncclComm_t handle, ncclWindow_t win, void** outUserPtr) {
+  return Entry("ncclWinGetUserPtr", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    if (outUserPtr == nullptr) return InvalidArgument("%s: argument outUserPtr is NULL", call);
+    if (comm->FindWindow(win, outUserPtr)) return Status();
+    return InvalidArgument("%s: argument win is not a live window of this communicator", call);
+  });
 }
 AXCCL_TWIN(WinGetUserPtr)

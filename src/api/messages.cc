@@ -11,7 +11,6 @@
 #include "src/api/operands.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
-#include "src/comm/group.h"
 #include "src/tensor/replica_groups.h"
 
 namespace axccl::api {
@@ -19,9 +18,9 @@ namespace {
 
 using plan::Kind;
 
-Status EnqueueMessage(const ChannelPin& pin, int peer, bool sending, const std::vector<exec::Call>& calls,
-                      comm::StreamRef stream) {
-  AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(pin, peer, sending));
+Status EnqueueMessage(const char* name, const ChannelPin& pin, int peer, bool sending,
+                      const std::vector<exec::Call>& calls, comm::StreamRef stream) {
+  AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(name, pin, peer, sending));
   for (exec::Call call : calls) {
     call.second_name = !sending;
     AXCCL_RETURN_IF_ERROR(Enqueue(pin.comm.get(), pair, call, stream));
@@ -29,29 +28,25 @@ Status EnqueueMessage(const ChannelPin& pin, int peer, bool sending, const std::
   return Status();
 }
 
-ncclResult_t Message(const char* name, int count, const axcclView_t* view, bool sending, int peer,
-                     axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream_handle) {
-  ncclResult_t result = ncclSuccess;
-  GroupPlace place;
-  const ChannelPin pin = PinChannel(channel, name, &place, &result);
-  if (!pin) return result;
-  if (static_cast<unsigned>(peer) >= static_cast<unsigned>(place.ranks))
+Status Message(const char* name, int count, const axcclView_t* view, bool sending, int peer, axcclChannel_t channel,
+               const axcclOptions_t* options, cudaStream_t stream_handle) {
+  AXCCL_ASSIGN_OR_RETURN(const ChannelPin pin, PinChannel(channel, name));
+  if (static_cast<unsigned>(peer) >= static_cast<unsigned>(pin.place.ranks))
     return InvalidArgument("%s: argument peer is %d; pass a rank of the channel's group (0..%d)", name, peer,
-                           place.ranks - 1);
+                           pin.place.ranks - 1);
   const ViewRequest request{name, Kind::kSendRecv, count, sending ? view : nullptr, sending ? nullptr : view, options};
   exec::ViewList list;
-  if (const Status status = FindOperands(request, 2, sending ? 0 : 1, &list); !status.ok()) return Report(status);
+  AXCCL_RETURN_IF_ERROR(FindOperands(request, 2, sending ? 0 : 1, &list));
   std::vector<exec::Call> calls;
-  if (const Status status = MakeCalls(request, std::move(list), &calls); !status.ok()) return Report(status);
+  AXCCL_RETURN_IF_ERROR(MakeCalls(request, std::move(list), &calls));
   comm::StreamRef stream;
-  if (!FindStream(*pin.comm, stream_handle, name, &stream, &result)) return result;
-  if (peer != place.rank) return Report(EnqueueMessage(pin, peer, sending, calls, stream));
+  AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, name, &stream));
+  if (peer != pin.place.rank) return EnqueueMessage(name, pin, peer, sending, calls, stream);
   for (exec::Call& call : calls) {
     call.second_name = !sending;
-    if (const Status status = EnqueueSelf(name, pin.comm.get(), pin.channel, call, sending, stream); !status.ok())
-      return Report(status);
+    AXCCL_RETURN_IF_ERROR(EnqueueSelf(name, pin.comm.get(), pin.channel, call, sending, stream));
   }
-  return ncclSuccess;
+  return Status();
 }
 
 // ---- collective_permute ----
@@ -119,72 +114,62 @@ exec::ViewList OneSide(exec::ViewList list, bool inputs) {
   return list;
 }
 
-Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, int position, const Neighbours& neighbours,
+Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, const Neighbours& neighbours,
                        const exec::ViewList& list, comm::StreamRef stream) {
-  const bool to_self = neighbours.target == position;
+  const bool to_self = neighbours.target == pin.place.rank;
   std::vector<exec::Call> sent, received;
   if (neighbours.target >= 0 && !to_self) AXCCL_RETURN_IF_ERROR(MakeCalls(r, OneSide(list, true), &sent));
   AXCCL_RETURN_IF_ERROR(MakeCalls(r, to_self ? list : OneSide(list, false), &received));
   for (exec::Call& call : sent) call.permutes = true;
   for (exec::Call& call : received) call.permutes = true;
-  if (!sent.empty()) AXCCL_RETURN_IF_ERROR(EnqueueMessage(pin, neighbours.target, true, sent, stream));
-  if (neighbours.source >= 0 && !to_self) return EnqueueMessage(pin, neighbours.source, false, received, stream);
+  if (!sent.empty()) AXCCL_RETURN_IF_ERROR(EnqueueMessage(r.name, pin, neighbours.target, true, sent, stream));
+  if (neighbours.source >= 0 && !to_self)
+    return EnqueueMessage(r.name, pin, neighbours.source, false, received, stream);
   for (const exec::Call& call : received)
     AXCCL_RETURN_IF_ERROR(EnqueueLocal(pin.comm.get(), pin.channel, call, stream));
   return Status();
 }
 
-ncclResult_t Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, axcclChannel_t channel,
-                     cudaStream_t stream_handle) {
-  ncclResult_t result = ncclSuccess;
-  GroupPlace place;
-  const ChannelPin pin = PinChannel(channel, r.name, &place, &result, true);
-  if (!pin) return result;
+Status Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, axcclChannel_t channel,
+               cudaStream_t stream_handle) {
+  AXCCL_ASSIGN_OR_RETURN(const ChannelPin pin, PinChannel(channel, r.name, true));
   Neighbours neighbours;
-  if (place.ranks != 0) {
-    if (const Status status = FindNeighbours(r.name, pairs, num_pairs, place, &neighbours); !status.ok())
-      return Report(status);
-  }
+  if (pin.place.ranks != 0) AXCCL_RETURN_IF_ERROR(FindNeighbours(r.name, pairs, num_pairs, pin.place, &neighbours));
   exec::ViewList list;
-  if (const Status status = FindPermuted(r, neighbours.target >= 0, &list); !status.ok()) return Report(status);
-  list.pairs = place.ranks != 0 ? HashOf(pairs, num_pairs) : 0;
+  AXCCL_RETURN_IF_ERROR(FindPermuted(r, neighbours.target >= 0, &list));
+  list.pairs = pin.place.ranks != 0 ? HashOf(pairs, num_pairs) : 0;
   comm::StreamRef stream;
-  if (!FindStream(*pin.comm, stream_handle, r.name, &stream, &result)) return result;
+  AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, r.name, &stream));
   AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,
-             neighbours.source, place.ranks, static_cast<void*>(stream_handle));
+             neighbours.source, pin.place.ranks, static_cast<void*>(stream_handle));
   // Both directions at once, whatever the order in which others come to theirs.
-  comm::Group& group = comm::Group::Current();
-  group.Start();
-  const Status status = EnqueuePermuted(r, pin, place.rank, neighbours, list, stream);
-  if (!status.ok()) group.Keep(status);
-  const Status end = group.End(nullptr);
-  return Report(status.ok() ? end : status);
+  return InGroup(r.name, [&] { return EnqueuePermuted(r, pin, neighbours, list, stream); });
 }
 
 }  // namespace
 }  // namespace axccl::api
 
+using axccl::api::Entry;
 using axccl::api::Message;
 using axccl::api::Permute;
-using axccl::api::ViewRequest;
 using axccl::plan::Kind;
 
 AXCCL_API ncclResult_t axcclSend(int count, const axcclView_t* in, int peer, axcclChannel_t channel,
-                                 const axcclOptions_t* options, cudaStream_t stream) try {
-  return Message("axcclSend", count, in, true, peer, channel, options, stream);
+                                 const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclSend",
+               [&](const char* call) { return Message(call, count, in, true, peer, channel, options, stream); });
 }
-AXCCL_CATCH(axcclSend)
 
 AXCCL_API ncclResult_t axcclRecv(int count, const axcclView_t* out, int peer, axcclChannel_t channel,
-                                 const axcclOptions_t* options, cudaStream_t stream) try {
-  return Message("axcclRecv", count, out, false, peer, channel, options, stream);
+                                 const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclRecv",
+               [&](const char* call) { return Message(call, count, out, false, peer, channel, options, stream); });
 }
-AXCCL_CATCH(axcclRecv)
 
 AXCCL_API ncclResult_t axcclCollectivePermute(int count, const axcclView_t* in, const axcclView_t* out,
                                               const int64_t* pairs, int num_pairs, axcclChannel_t channel,
-                                              const axcclOptions_t* options, cudaStream_t stream) try {
-  return Permute(ViewRequest{"axcclCollectivePermute", Kind::kSendRecv, count, in, out, options}, pairs, num_pairs,
-                 channel, stream);
+                                              const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclCollectivePermute", [&](const char* call) {
+    return Permute({call, Kind::kSendRecv, count, in, out, options}, pairs, num_pairs, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclCollectivePermute)

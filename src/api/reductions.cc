@@ -58,13 +58,19 @@ int IndexOf(const comm::Comm& comm, ncclRedOp_t op) {
 }
 
 // Puts an operator into the communicator's table.
-ncclResult_t Add(comm::Comm* comm, const char* name, comm::Reduction reduction, ncclRedOp_t* op) {
+Status Add(comm::Comm* comm, const char* name, comm::Reduction reduction, ncclRedOp_t* op) {
   const int index = comm->AddReduction(std::move(reduction));
   if (index < 0)
-    return Report(MakeStatus(Code::kInvalidUsage, "%s: the communicator has %zu operators alive; destroy some", name,
-                             comm::kMaxReductions));
+    return MakeStatus(Code::kInvalidUsage, "%s: the communicator has %zu operators alive; destroy some", name,
+                      comm::kMaxReductions);
   *op = static_cast<ncclRedOp_t>(ncclNumOps + (static_cast<int>(comm->salt()) << 12 | index));
-  return ncclSuccess;
+  return Status();
+}
+
+Status ReadDatatype(const char* call, ncclDataType_t datatype, DataType* type) {
+  if (FindDatatype(NumberOf(datatype), type)) return Status();
+  return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, call,
+                         static_cast<int>(NumberOf(datatype)));
 }
 
 }  // namespace
@@ -83,101 +89,82 @@ bool FindDatatype(unsigned number, DataType* type) {
   return true;
 }
 
-bool ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call, ncclResult_t* result) {
+Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call) {
   for (const BuiltIn& built_in : kBuiltIns) {
     if (NumberOf(op) != built_in.number) continue;
     call->combine = built_in.combine;
     call->scaling = built_in.scaling;
-    if (Has(call->type, built_in)) return true;
-    *result = InvalidArgument("%s: argument op is %s, which datatype %s does not have; %s", name, built_in.name,
-                              DataTypeName(call->type), OperatorsOf(call->type).c_str());
-    return false;
+    if (Has(call->type, built_in)) return Status();
+    return InvalidArgument("%s: argument op is %s, which datatype %s does not have; %s", name, built_in.name,
+                           DataTypeName(call->type), OperatorsOf(call->type).c_str());
   }
   comm::Reduction own;
-  if (!comm->FindReduction(IndexOf(*comm, op), &own)) {
-    *result = InvalidArgument(
+  if (!comm->FindReduction(IndexOf(*comm, op), &own))
+    return InvalidArgument(
         "%s: argument op is %d: neither built in (0..%d, and those of axccl/types.h) nor a live operator of this "
         "communicator",
         name, static_cast<int>(NumberOf(op)), ncclNumOps - 1);
-    return false;
-  }
-  if (own.type != call->type) {
-    *result = InvalidArgument("%s: argument op was made for datatype %s, the call has %s", name, DataTypeName(own.type),
-                              DataTypeName(call->type));
-    return false;
-  }
+  if (own.type != call->type)
+    return InvalidArgument("%s: argument op was made for datatype %s, the call has %s", name, DataTypeName(own.type),
+                           DataTypeName(call->type));
   if (own.callback != nullptr) {
     call->combine = Combine::kCallback;
     call->callback = std::move(own.callback);
-    return true;
+    return Status();
   }
   call->combine = Combine::kSum;
   call->scaling = exec::Scaling::kPreMultiply;
   call->scalar_pointer = own.pointer;
   call->scalar_bytes = own.bytes;
-  return true;
+  return Status();
 }
 
 }  // namespace axccl::api
 
-using axccl::DataType;
-using axccl::DataTypeName;
-using axccl::api::Add;
-using axccl::api::CommPin;
-using axccl::api::FindDatatype;
-using axccl::api::InvalidArgument;
-using axccl::api::NumberOf;
-using axccl::api::PinComm;
-using axccl::api::Report;
+using namespace axccl;       // NOLINT: the C entry points
+using namespace axccl::api;  // NOLINT
 
 AXCCL_API ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
-                                                 ncclScalarResidence_t residence, ncclComm_t handle) try {
-  constexpr const char* kCall = "ncclRedOpCreatePreMulSum";
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, kCall, &result);
-  if (!comm) return result;
-  if (op == nullptr) return InvalidArgument("%s: argument op is NULL; pass where to put the operator", kCall);
-  if (scalar == nullptr) return InvalidArgument("%s: argument scalar is NULL; pass the address of the factor", kCall);
-  axccl::comm::Reduction own;
-  if (!FindDatatype(NumberOf(datatype), &own.type))
-    return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, kCall,
-                           static_cast<int>(NumberOf(datatype)));
-  if (own.type == DataType::kBool || IsComplex(own.type) || IsOpaque(own.type))
-    return InvalidArgument("%s: argument datatype is %s; factors are integers and floats", kCall,
-                           DataTypeName(own.type));
-  if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
-    return InvalidArgument("%s: argument residence is %d; pass ncclScalarDevice or ncclScalarHostImmediate", kCall,
-                           static_cast<int>(residence));
-  if (residence == ncclScalarHostImmediate) {
-    std::memcpy(&own.bytes, scalar, ElementSize(own.type));
-  } else {
-    own.pointer = scalar;
-  }
-  return Add(comm.get(), kCall, std::move(own), op);
+                                                 ncclScalarResidence_t residence, ncclComm_t handle) {
+  return Entry("ncclRedOpCreatePreMulSum", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    if (op == nullptr) return InvalidArgument("%s: argument op is NULL; pass where to put the operator", call);
+    if (scalar == nullptr) return InvalidArgument("%s: argument scalar is NULL; pass the address of the factor", call);
+    comm::Reduction own;
+    AXCCL_RETURN_IF_ERROR(ReadDatatype(call, datatype, &own.type));
+    if (own.type == DataType::kBool || IsComplex(own.type) || IsOpaque(own.type))
+      return InvalidArgument("%s: argument datatype is %s; factors are integers and floats", call,
+                             DataTypeName(own.type));
+    if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
+      return InvalidArgument("%s: argument residence is %d; pass ncclScalarDevice or ncclScalarHostImmediate", call,
+                             static_cast<int>(residence));
+    if (residence == ncclScalarHostImmediate) {
+      std::memcpy(&own.bytes, scalar, ElementSize(own.type));
+    } else {
+      own.pointer = scalar;
+    }
+    return Add(comm.get(), call, std::move(own), op);
+  });
 }
 AXCCL_TWIN(RedOpCreatePreMulSum)
 
 AXCCL_API ncclResult_t axcclRedOpCreateCallback(ncclRedOp_t* op, axcclReduceFn_t fn, void* context,
-                                                ncclDataType_t datatype, ncclComm_t handle) try {
-  constexpr const char* kCall = "axcclRedOpCreateCallback";
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, kCall, &result);
-  if (!comm) return result;
-  if (op == nullptr) return InvalidArgument("%s: argument op is NULL; pass where to put the operator", kCall);
-  if (fn == nullptr) return InvalidArgument("%s: argument fn is NULL; pass a function", kCall);
-  axccl::comm::Reduction own;
-  if (!FindDatatype(NumberOf(datatype), &own.type))
-    return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, kCall,
-                           static_cast<int>(NumberOf(datatype)));
-  own.callback = std::make_shared<axccl::exec::Callback>(axccl::exec::Callback{fn, context});
-  return Add(comm.get(), kCall, std::move(own), op);
+                                                ncclDataType_t datatype, ncclComm_t handle) {
+  return Entry("axcclRedOpCreateCallback", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    if (op == nullptr) return InvalidArgument("%s: argument op is NULL; pass where to put the operator", call);
+    if (fn == nullptr) return InvalidArgument("%s: argument fn is NULL; pass a function", call);
+    comm::Reduction own;
+    AXCCL_RETURN_IF_ERROR(ReadDatatype(call, datatype, &own.type));
+    own.callback = std::make_shared<exec::Callback>(exec::Callback{fn, context});
+    return Add(comm.get(), call, std::move(own), op);
+  });
 }
-AXCCL_CATCH(axcclRedOpCreateCallback)
 
-AXCCL_API ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) try {
-  ncclResult_t result = ncclSuccess;
-  const CommPin comm = PinComm(handle, "ncclRedOpDestroy", &result);
-  if (!comm) return result;
-  return Report(comm->RemoveReduction(axccl::api::IndexOf(*comm.get(), op)));
+AXCCL_API ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) {
+  return Entry("ncclRedOpDestroy", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    return Prefixed(call, comm->RemoveReduction(IndexOf(*comm, op)));
+  });
 }
 AXCCL_TWIN(RedOpDestroy)

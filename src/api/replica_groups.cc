@@ -36,16 +36,15 @@ Status Keep(axcclGroups_t* out, const tensor::GroupRequest& request) {
   return Insert(&GroupsTable(), request.call, "groups of ranks", std::move(object), out);
 }
 
-Status FromSpec(axcclGroups_t* out, const axcclGroupSpec_t& spec) {
-  constexpr const char* kCall = "axcclGroupsCreate";
+Status FromSpec(const char* name, axcclGroups_t* out, const axcclGroupSpec_t& spec) {
   const unsigned mode = NumberOf(spec.mode), rules = NumberOf(spec.rules);
   if (mode >= tensor::kNumGroupModes)
-    return MakeStatus(Code::kInvalidArgument, "%s: the mode is %d; pass one of axcclGroupMode_t (0..%d)", kCall,
+    return MakeStatus(Code::kInvalidArgument, "%s: the mode is %d; pass one of axcclGroupMode_t (0..%d)", name,
                       static_cast<int>(mode), tensor::kNumGroupModes - 1);
   if (rules >= std::size(kRules))
-    return MakeStatus(Code::kInvalidArgument, "%s: the rules are %d; pass one of axcclGroupRules_t (0..%zu)", kCall,
+    return MakeStatus(Code::kInvalidArgument, "%s: the rules are %d; pass one of axcclGroupRules_t (0..%zu)", name,
                       static_cast<int>(rules), std::size(kRules) - 1);
-  const std::string call = rules == 0 ? kCall : std::string(kCall) + ", for " + kRules[rules].call;
+  const std::string call = rules == 0 ? name : std::string(name) + ", for " + kRules[rules].call;
   tensor::GroupRequest request;
   request.call = call.c_str();
   request.kind = kRules[rules].kind;
@@ -60,49 +59,49 @@ Status FromSpec(axcclGroups_t* out, const axcclGroupSpec_t& spec) {
     count = ~size_t{0};
   }
   if (count > static_cast<size_t>(tensor::kMaxRanks) || spec.num_groups > static_cast<size_t>(tensor::kMaxRanks))
-    return MakeStatus(Code::kInvalidArgument, "%s: %zu lists with %zu ids in all; at most %lld are accepted", kCall,
+    return MakeStatus(Code::kInvalidArgument, "%s: %zu lists with %zu ids in all; at most %lld are accepted", name,
                       spec.num_groups, count, static_cast<long long>(tensor::kMaxRanks));
   if (count != 0 && spec.ids == nullptr)
-    return MakeStatus(Code::kInvalidArgument, "%s: there are %zu lists and no ids (a null pointer)", kCall,
+    return MakeStatus(Code::kInvalidArgument, "%s: there are %zu lists and no ids (a null pointer)", name,
                       spec.num_groups);
   if (spec.offsets == nullptr && spec.num_groups != 0 && spec.group_size == 0)
-    return MakeStatus(Code::kInvalidArgument, "%s: %zu lists of group_size 0; leave empty lists out", kCall,
+    return MakeStatus(Code::kInvalidArgument, "%s: %zu lists of group_size 0; leave empty lists out", name,
                       spec.num_groups);
   const std::span<const int64_t> ids(spec.ids, count);
   if (spec.offsets != nullptr && spec.num_groups != 0) {
-    AXCCL_ASSIGN_OR_RETURN(request.ids, tensor::IdLists::Ragged(kCall, ids, {spec.offsets, spec.num_groups + 1}));
+    AXCCL_ASSIGN_OR_RETURN(request.ids, tensor::IdLists::Ragged(name, ids, {spec.offsets, spec.num_groups + 1}));
   } else {
     request.ids = tensor::IdLists::Rectangular(ids, spec.group_size);
   }
   return Keep(out, request);
 }
 
-Status FromMesh(axcclGroups_t* out, const axcclMesh_t& from, const axcclAxisRef_t* axes, int num_axes) {
-  constexpr const char* kCall = "axcclGroupsCreateFromMesh";
+Status FromMesh(const char* name, axcclGroups_t* out, const axcclMesh_t& from, const axcclAxisRef_t* axes,
+                int num_axes) {
   if (from.num_axes < 0 || num_axes < 0 || (from.num_axes != 0 && from.axes == nullptr) ||
       (num_axes != 0 && axes == nullptr))
     return MakeStatus(Code::kInvalidArgument,
-                      "%s: the mesh has %d axes at %p, axes are %d at %p; pass an array for them", kCall, from.num_axes,
+                      "%s: the mesh has %d axes at %p, axes are %d at %p; pass an array for them", name, from.num_axes,
                       static_cast<const void*>(from.axes), num_axes, static_cast<const void*>(axes));
   if (from.num_device_ids != 0 && from.device_ids == nullptr)
-    return MakeStatus(Code::kInvalidArgument, "%s: the mesh has %zu device ids at a null pointer", kCall,
+    return MakeStatus(Code::kInvalidArgument, "%s: the mesh has %zu device ids at a null pointer", name,
                       from.num_device_ids);
   std::vector<tensor::MeshAxis> mesh_axes;
   std::vector<tensor::AxisRef> refs;
   for (int i = 0; i < from.num_axes; ++i) {
     if (from.axes[i].name == nullptr)
-      return MakeStatus(Code::kInvalidArgument, "%s: mesh axis %d has no name (a null pointer)", kCall, i);
+      return MakeStatus(Code::kInvalidArgument, "%s: mesh axis %d has no name (a null pointer)", name, i);
     mesh_axes.push_back({from.axes[i].name, from.axes[i].size});
   }
   for (int i = 0; i < num_axes; ++i) {
     if (axes[i].name == nullptr)
-      return MakeStatus(Code::kInvalidArgument, "%s: axis %d of axes has no name (a null pointer)", kCall, i);
+      return MakeStatus(Code::kInvalidArgument, "%s: axis %d of axes has no name (a null pointer)", name, i);
     refs.push_back({axes[i].name, axes[i].pre_size, axes[i].size});
   }
   const tensor::Mesh mesh{mesh_axes, {from.device_ids, from.num_device_ids}};
-  AXCCL_ASSIGN_OR_RETURN(const tensor::IdTable table, tensor::MeshGroups(kCall, mesh, refs));
+  AXCCL_ASSIGN_OR_RETURN(const tensor::IdTable table, tensor::MeshGroups(name, mesh, refs));
   tensor::GroupRequest request;
-  request.call = kCall;
+  request.call = name;
   request.kind = Kind::kBarrier;
   request.grid.num_partitions = from.num_ranks != 0 ? from.num_ranks : static_cast<int64_t>(table.ids.size());
   request.mode = tensor::GroupMode::kFlattenedIds;
@@ -111,12 +110,10 @@ Status FromMesh(axcclGroups_t* out, const axcclMesh_t& from, const axcclAxisRef_
 }
 
 template <class Struct>
-bool Initialised(const char* call, const char* argument, const Struct* value, const char* initializer,
-                 ncclResult_t* result) {
-  if (value != nullptr && value->size == sizeof(Struct)) return true;
-  *result = InvalidArgument("%s: argument %s is %s; start from %s", call, argument,
-                            value == nullptr ? "NULL" : "not initialised (its size is wrong)", initializer);
-  return false;
+Status CheckInitialised(const char* call, const char* argument, const Struct* value, const char* initializer) {
+  if (value != nullptr && value->size == sizeof(Struct)) return Status();
+  return InvalidArgument("%s: argument %s is %s; start from %s", call, argument,
+                         value == nullptr ? "NULL" : "not initialised (its size is wrong)", initializer);
 }
 
 }  // namespace
@@ -126,12 +123,11 @@ HandleTable<GroupsObject>& GroupsTable() {
   return *table;
 }
 
-GroupsPin PinGroups(axcclGroups_t groups, const char* call, ncclResult_t* result) {
+Result<GroupsPin> PinGroups(axcclGroups_t groups, const char* call) {
   GroupsPin pin = GroupsTable().Get(groups);
-  if (!pin)
-    *result = InvalidArgument("%s: argument groups (%p) is not live; create groups with axcclGroupsCreate", call,
-                              static_cast<void*>(groups));
-  return pin;
+  if (pin) return pin;
+  return InvalidArgument("%s: argument groups (%p) is not live; create groups with axcclGroupsCreate", call,
+                         static_cast<void*>(groups));
 }
 
 }  // namespace axccl::api
@@ -139,80 +135,73 @@ GroupsPin PinGroups(axcclGroups_t groups, const char* call, ncclResult_t* result
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
-AXCCL_API ncclResult_t axcclGroupsCreate(axcclGroups_t* groups, const axcclGroupSpec_t* spec) try {
-  if (groups == nullptr) return InvalidArgument("axcclGroupsCreate: argument groups is NULL; pass where to put them");
-  *groups = nullptr;
-  ncclResult_t result = ncclSuccess;
-  if (!Initialised("axcclGroupsCreate", "spec", spec, "AXCCL_GROUP_SPEC_INITIALIZER", &result)) return result;
-  return Report(FromSpec(groups, *spec));
+AXCCL_API ncclResult_t axcclGroupsCreate(axcclGroups_t* groups, const axcclGroupSpec_t* spec) {
+  return Entry("axcclGroupsCreate", [&](const char* call) -> Status {
+    if (groups == nullptr) return InvalidArgument("%s: argument groups is NULL; pass where to put them", call);
+    *groups = nullptr;
+    AXCCL_RETURN_IF_ERROR(CheckInitialised(call, "spec", spec, "AXCCL_GROUP_SPEC_INITIALIZER"));
+    return FromSpec(call, groups, *spec);
+  });
 }
-AXCCL_CATCH(axcclGroupsCreate)
 
 AXCCL_API ncclResult_t axcclGroupsCreateFromMesh(axcclGroups_t* groups, const axcclMesh_t* mesh,
-                                                 const axcclAxisRef_t* axes, int num_axes) try {
-  if (groups == nullptr)
-    return InvalidArgument("axcclGroupsCreateFromMesh: argument groups is NULL; pass where to put them");
-  *groups = nullptr;
-  ncclResult_t result = ncclSuccess;
-  if (!Initialised("axcclGroupsCreateFromMesh", "mesh", mesh, "AXCCL_MESH_INITIALIZER", &result)) return result;
-  return Report(FromMesh(groups, *mesh, axes, num_axes));
+                                                 const axcclAxisRef_t* axes, int num_axes) {
+  return Entry("axcclGroupsCreateFromMesh", [&](const char* call) -> Status {
+    if (groups == nullptr) return InvalidArgument("%s: argument groups is NULL; pass where to put them", call);
+    *groups = nullptr;
+    AXCCL_RETURN_IF_ERROR(CheckInitialised(call, "mesh", mesh, "AXCCL_MESH_INITIALIZER"));
+    return FromMesh(call, groups, *mesh, axes, num_axes);
+  });
 }
-AXCCL_CATCH(axcclGroupsCreateFromMesh)
 
-AXCCL_API ncclResult_t axcclGroupsDestroy(axcclGroups_t groups) try {
-  if (groups == nullptr || GroupsTable().Remove(groups) == nullptr)
-    return InvalidArgument("axcclGroupsDestroy: argument groups (%p) is not live", static_cast<void*>(groups));
-  return ncclSuccess;
+AXCCL_API ncclResult_t axcclGroupsDestroy(axcclGroups_t groups) {
+  return Entry("axcclGroupsDestroy", [&](const char* call) -> Status {
+    if (groups != nullptr && GroupsTable().Remove(groups) != nullptr) return Status();
+    return InvalidArgument("%s: argument groups (%p) is not live", call, static_cast<void*>(groups));
+  });
 }
-AXCCL_CATCH(axcclGroupsDestroy)
 
-AXCCL_API ncclResult_t axcclGroupsGetInfo(axcclGroups_t handle, axcclGroupsInfo_t* info) try {
-  ncclResult_t result = ncclSuccess;
-  const GroupsPin pin = PinGroups(handle, "axcclGroupsGetInfo", &result);
-  if (!pin) return result;
-  if (info == nullptr || info->size < sizeof(size_t))
-    return InvalidArgument("axcclGroupsGetInfo: argument info is %s; set info->size = sizeof(axcclGroupsInfo_t)",
-                           info == nullptr ? "NULL" : "without its size");
-  axcclGroupsInfo_t all{};
-  all.size = std::min(info->size, sizeof(all));
-  all.num_ranks = pin->groups.num_ranks();
-  all.num_groups = pin->groups.num_groups();
-  for (int g = 0; g < all.num_groups; ++g)
-    all.largest_group = std::max(all.largest_group, static_cast<int>(pin->groups.Group(g).size()));
-  std::memcpy(info, &all, all.size);
-  return ncclSuccess;
+AXCCL_API ncclResult_t axcclGroupsGetInfo(axcclGroups_t handle, axcclGroupsInfo_t* info) {
+  return Entry("axcclGroupsGetInfo", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const GroupsPin pin, PinGroups(handle, call));
+    if (info == nullptr || info->size < sizeof(size_t))
+      return InvalidArgument("%s: argument info is %s; set info->size = sizeof(axcclGroupsInfo_t)", call,
+                             info == nullptr ? "NULL" : "without its size");
+    axcclGroupsInfo_t all{};
+    all.size = std::min(info->size, sizeof(all));
+    all.num_ranks = pin->groups.num_ranks();
+    all.num_groups = pin->groups.num_groups();
+    for (int g = 0; g < all.num_groups; ++g)
+      all.largest_group = std::max(all.largest_group, static_cast<int>(pin->groups.Group(g).size()));
+    std::memcpy(info, &all, all.size);
+    return Status();
+  });
 }
-AXCCL_CATCH(axcclGroupsGetInfo)
 
-AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* group, int* position,
-                                           int* group_size) try {
-  ncclResult_t result = ncclSuccess;
-  const GroupsPin pin = PinGroups(handle, "axcclGroupsGetPlace", &result);
-  if (!pin) return result;
-  if (rank < 0 || rank >= pin->groups.num_ranks())
-    return InvalidArgument("axcclGroupsGetPlace: argument rank is %d; pass 0..%d", rank, pin->groups.num_ranks() - 1);
-  const tensor::ReplicaGroups::Place place = pin->groups.PlaceOf(rank);
-  if (group != nullptr) *group = place.group;
-  if (position != nullptr) *position = place.position;
-  if (group_size != nullptr) *group_size = place.size;
-  return ncclSuccess;
+AXCCL_API ncclResult_t axcclGroupsGetPlace(axcclGroups_t handle, int rank, int* group, int* position, int* group_size) {
+  return Entry("axcclGroupsGetPlace", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const GroupsPin pin, PinGroups(handle, call));
+    if (rank < 0 || rank >= pin->groups.num_ranks())
+      return InvalidArgument("%s: argument rank is %d; pass 0..%d", call, rank, pin->groups.num_ranks() - 1);
+    const tensor::ReplicaGroups::Place place = pin->groups.PlaceOf(rank);
+    if (group != nullptr) *group = place.group;
+    if (position != nullptr) *position = place.position;
+    if (group_size != nullptr) *group_size = place.size;
+    return Status();
+  });
 }
-AXCCL_CATCH(axcclGroupsGetPlace)
 
-AXCCL_API ncclResult_t axcclGroupsGetRanks(axcclGroups_t handle, int group, int* ranks, int max_ranks,
-                                           int* num_ranks) try {
-  ncclResult_t result = ncclSuccess;
-  const GroupsPin pin = PinGroups(handle, "axcclGroupsGetRanks", &result);
-  if (!pin) return result;
-  if (group < 0 || group >= pin->groups.num_groups())
-    return InvalidArgument("axcclGroupsGetRanks: argument group is %d; pass 0..%d", group,
-                           pin->groups.num_groups() - 1);
-  if (max_ranks < 0 || (max_ranks > 0 && ranks == nullptr))
-    return InvalidArgument("axcclGroupsGetRanks: argument ranks is %p for max_ranks %d; pass an array",
-                           static_cast<void*>(ranks), max_ranks);
-  const std::span<const int32_t> members = pin->groups.Group(group);
-  std::copy_n(members.begin(), std::min(members.size(), static_cast<size_t>(max_ranks)), ranks);
-  if (num_ranks != nullptr) *num_ranks = static_cast<int>(members.size());
-  return ncclSuccess;
+AXCCL_API ncclResult_t axcclGroupsGetRanks(axcclGroups_t handle, int group, int* ranks, int max_ranks, int* num_ranks) {
+  return Entry("axcclGroupsGetRanks", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const GroupsPin pin, PinGroups(handle, call));
+    if (group < 0 || group >= pin->groups.num_groups())
+      return InvalidArgument("%s: argument group is %d; pass 0..%d", call, group, pin->groups.num_groups() - 1);
+    if (max_ranks < 0 || (max_ranks > 0 && ranks == nullptr))
+      return InvalidArgument("%s: argument ranks is %p for max_ranks %d; pass an array", call,
+                             static_cast<void*>(ranks), max_ranks);
+    const std::span<const int32_t> members = pin->groups.Group(group);
+    std::copy_n(members.begin(), std::min(members.size(), static_cast<size_t>(max_ranks)), ranks);
+    if (num_ranks != nullptr) *num_ranks = static_cast<int>(members.size());
+    return Status();
+  });
 }
-AXCCL_CATCH(axcclGroupsGetRanks)

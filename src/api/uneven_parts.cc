@@ -6,8 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/comm/group.h"
-
 namespace axccl::api {
 namespace {
 
@@ -68,7 +66,7 @@ class Parts {
   }
 
   Status EnqueueMessage(int peer, bool sending, int input, int output) {
-    AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(pin_, peer, sending));
+    AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(name_, pin_, peer, sending));
     AXCCL_ASSIGN_OR_RETURN(const exec::Call message, Part(Kind::kSendRecv, 0, input, output));
     return api::Enqueue(pin_.comm.get(), pair, message, stream_);
   }
@@ -118,20 +116,14 @@ class Parts {
 
 }  // namespace
 
-Status EnqueuePieces(const char* name, const ChannelPin& pin, const GroupPlace& place, const exec::Call& call,
-                     comm::StreamRef stream) {
+Status EnqueuePieces(const char* name, const ChannelPin& pin, const exec::Call& call, comm::StreamRef stream) {
   const exec::LatePieces& late = call.views->late;
   if (late.input_extents != nullptr || late.roots != nullptr)
     return MakeStatus(Code::kInvalidUsage,
                       "%s: numbers that are read when the call starts are not served on CUDA devices yet; use a call "
                       "that is told them, or host ranks",
                       name);
-  comm::Group& group = comm::Group::Current();
-  group.Start();
-  const Status status = Parts(name, pin, place, call, stream).Enqueue();
-  if (!status.ok()) group.Keep(status);
-  const Status end = group.End(nullptr);
-  return status.ok() ? end : status;
+  return InGroup(name, [&] { return Parts(name, pin, pin.place, call, stream).Enqueue(); });
 }
 
 }  // namespace axccl::api

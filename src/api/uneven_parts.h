@@ -11,7 +11,6 @@
 namespace axccl::api {
 
 // kInvalidUsage for numbers that are read when the call starts, which host ranks alone can do. `call` is uneven.
-Status EnqueuePieces(const char* name, const ChannelPin& pin, const GroupPlace& place, const exec::Call& call,
-                     comm::StreamRef stream);
+Status EnqueuePieces(const char* name, const ChannelPin& pin, const exec::Call& call, comm::StreamRef stream);
 
 }  // namespace axccl::api

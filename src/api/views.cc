@@ -21,74 +21,69 @@ namespace {
 using plan::Kind;
 
 // The call of a rank in no group of the channel: zeros, as StableHLO has it.
-ncclResult_t Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_handle) {
-  ncclResult_t result = ncclSuccess;
+Status Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_handle) {
   exec::ViewList list;
-  if (const Status status = FindOutsideOperands(r, &list); !status.ok()) return Report(status);
+  AXCCL_RETURN_IF_ERROR(FindOutsideOperands(r, &list));
   comm::StreamRef stream;
-  if (!FindStream(*pin.comm, stream_handle, r.name, &stream, &result) || list.operands.empty()) return result;
+  AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, r.name, &stream));
+  if (list.operands.empty()) return Status();
   std::vector<exec::Call> calls;
-  if (const Status status = MakeCalls(r, std::move(list), &calls); !status.ok()) return Report(status);
-  for (const exec::Call& call : calls) {
-    if (const Status status = EnqueueLocal(pin.comm.get(), pin.channel, call, stream); !status.ok())
-      return Report(status);
-  }
-  return ncclSuccess;
+  AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(list), &calls));
+  for (const exec::Call& call : calls) AXCCL_RETURN_IF_ERROR(EnqueueLocal(pin.comm.get(), pin.channel, call, stream));
+  return Status();
+}
+
+Status Resolve(const ViewRequest& r, comm::Comm* comm, ncclRedOp_t op, exec::Call* call) {
+  if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm, r.name, op, call));
+  if (call->views->scale == 0 || (NumberOf(op) == ncclSum && IsFloat(ScalarType(call->type)))) return Status();
+  return InvalidArgument(
+      "%s: the options have scale %g, which goes with ncclSum of floats and complex numbers (this is %s); pass 0",
+      r.name, call->views->scale, exec::DescribeCall(*call).c_str());
 }
 
 // `find(group_size, position, &list)` reads the operands. `zeros_outside`: not an error for a rank in no group.
 template <class Find>
-ncclResult_t OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle,
-                     bool zeros_outside, const Find& find) {
-  ncclResult_t result = ncclSuccess;
-  GroupPlace place;
-  const ChannelPin pin = PinChannel(handle, r.name, &place, &result, zeros_outside);
-  if (!pin) return result;
-  if (place.ranks == 0) return Outside(r, pin, stream_handle);
+Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle,
+               bool zeros_outside, const Find& find) {
+  AXCCL_ASSIGN_OR_RETURN(const ChannelPin pin, PinChannel(handle, r.name, zeros_outside));
+  if (pin.place.ranks == 0) return Outside(r, pin, stream_handle);
   const CommPin& comm = pin.comm;
   exec::ViewList list;
-  if (const Status status = find(place.ranks, place.rank, &list); !status.ok()) return Report(status);
+  AXCCL_RETURN_IF_ERROR(find(pin.place.ranks, pin.place.rank, &list));
   std::vector<exec::Call> calls;
-  if (const Status status = MakeCalls(r, std::move(list), &calls); !status.ok()) return Report(status);
-  for (exec::Call& call : calls) {
-    if (plan::Reduces(r.kind) && !ResolveReduction(comm.get(), r.name, op, &call, &result)) return result;
-    if (call.views->scale != 0 && !(NumberOf(op) == ncclSum && IsFloat(ScalarType(call.type))))
-      return InvalidArgument(
-          "%s: the options have scale %g, which goes with ncclSum of floats and complex numbers (this is %s); pass 0",
-          r.name, call.views->scale, exec::DescribeCall(call).c_str());
-  }
+  AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(list), &calls));
+  for (exec::Call& call : calls) AXCCL_RETURN_IF_ERROR(Resolve(r, comm.get(), op, &call));
   comm::StreamRef stream;
-  if (!FindStream(*pin.comm, stream_handle, r.name, &stream, &result)) return result;
+  AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
   for (const exec::Call& call : calls) {
     AXCCL_INFO(kColl, "%s: opCount %llx input %p output %p %s comm %p [nranks=%d] stream %p", r.name + 5,
                static_cast<unsigned long long>(comm->core()->operations()), call.input, call.output,
-               exec::DescribeCall(call).c_str(), static_cast<void*>(handle), place.ranks,
+               exec::DescribeCall(call).c_str(), static_cast<void*>(handle), pin.place.ranks,
                static_cast<void*>(stream_handle));
     const bool in_pieces = call.uneven() && comm->core()->gpu() != nullptr;
-    const Status status =
-        in_pieces ? EnqueuePieces(r.name, pin, place, call, stream) : Enqueue(comm.get(), pin.channel, call, stream);
-    if (!status.ok()) return Report(status);
+    AXCCL_RETURN_IF_ERROR(in_pieces ? EnqueuePieces(r.name, pin, call, stream)
+                                    : Enqueue(comm.get(), pin.channel, call, stream));
   }
-  return ncclSuccess;
+  return Status();
 }
 
-ncclResult_t OnEven(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
+Status OnEven(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
   const bool zeros_outside = r.kind == Kind::kBroadcast || r.kind == Kind::kReduce;
   return OnViews(r, op, channel, stream, zeros_outside, [&](int group_size, int position, exec::ViewList* list) {
     return FindOperands(r, group_size, position, list);
   });
 }
 
-ncclResult_t OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t op, axcclChannel_t channel,
-                      cudaStream_t stream) {
+Status OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t op, axcclChannel_t channel,
+                cudaStream_t stream) {
   return OnViews(r, op, channel, stream, false, [&](int group_size, int position, exec::ViewList* list) {
     return FindUnevenOperands(r, extents, group_size, position, list);
   });
 }
 
 // `told` are the arguments that are read when the call starts.
-ncclResult_t OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializer_list<const void*> told,
-                    ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
+Status OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializer_list<const void*> told,
+              ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
   // A count that cannot be right is told first: there may be no arrays then.
   for (const void* array : told) {
     if (array == nullptr && r.count > 0)
@@ -104,132 +99,142 @@ ncclResult_t OnLate(const ViewRequest& r, const exec::LatePieces& late, std::ini
 }  // namespace
 }  // namespace axccl::api
 
+using axccl::api::Entry;
 using axccl::api::kNoReduction;
 using axccl::api::OnEven;
 using axccl::api::OnLate;
 using axccl::api::OnUneven;
-using axccl::api::ViewRequest;
 using axccl::plan::Kind;
 
 AXCCL_API ncclResult_t axcclAllGather(int count, const axcclView_t* in, const axcclView_t* out, int dim,
-                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
-  return OnEven(ViewRequest{"axcclAllGather", Kind::kAllGather, count, in, out, options, dim}, kNoReduction, channel,
-                stream);
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclAllGather", [&](const char* call) {
+    return OnEven({call, Kind::kAllGather, count, in, out, options, dim}, kNoReduction, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclAllGather)
 
 AXCCL_API ncclResult_t axcclReduceScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                           ncclRedOp_t op, axcclChannel_t channel, const axcclOptions_t* options,
-                                          cudaStream_t stream) try {
-  return OnEven(ViewRequest{"axcclReduceScatter", Kind::kReduceScatter, count, in, out, options, dim}, op, channel,
-                stream);
+                                          cudaStream_t stream) {
+  return Entry("axcclReduceScatter", [&](const char* call) {
+    return OnEven({call, Kind::kReduceScatter, count, in, out, options, dim}, op, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclReduceScatter)
 
 AXCCL_API ncclResult_t axcclAllReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
-                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
-  return OnEven(ViewRequest{"axcclAllReduce", Kind::kAllReduce, count, in, out, options}, op, channel, stream);
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclAllReduce", [&](const char* call) {
+    return OnEven({call, Kind::kAllReduce, count, in, out, options}, op, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclAllReduce)
 
 AXCCL_API ncclResult_t axcclAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int split_dim,
                                      int concat_dim, axcclChannel_t channel, const axcclOptions_t* options,
-                                     cudaStream_t stream) try {
-  return OnEven(ViewRequest{"axcclAllToAll", Kind::kAllToAll, count, in, out, options, split_dim, concat_dim},
-                kNoReduction, channel, stream);
+                                     cudaStream_t stream) {
+  return Entry("axcclAllToAll", [&](const char* call) {
+    return OnEven({call, Kind::kAllToAll, count, in, out, options, split_dim, concat_dim}, kNoReduction, channel,
+                  stream);
+  });
 }
-AXCCL_CATCH(axcclAllToAll)
 
 AXCCL_API ncclResult_t axcclGather(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
-                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
-  return OnEven(ViewRequest{"axcclGather", Kind::kGather, count, in, out, options, dim, 0, root}, kNoReduction, channel,
-                stream);
+                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclGather", [&](const char* call) {
+    return OnEven({call, Kind::kGather, count, in, out, options, dim, 0, root}, kNoReduction, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclGather)
 
 AXCCL_API ncclResult_t axcclScatter(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
-                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
-  return OnEven(ViewRequest{"axcclScatter", Kind::kScatter, count, in, out, options, dim, 0, root}, kNoReduction,
-                channel, stream);
+                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclScatter", [&](const char* call) {
+    return OnEven({call, Kind::kScatter, count, in, out, options, dim, 0, root}, kNoReduction, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclScatter)
 
 AXCCL_API ncclResult_t axcclBroadcast(int count, const axcclView_t* in, const axcclView_t* out, int root,
-                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
-  return OnEven(ViewRequest{"axcclBroadcast", Kind::kBroadcast, count, in, out, options, 0, 0, root}, kNoReduction,
-                channel, stream);
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclBroadcast", [&](const char* call) {
+    return OnEven({call, Kind::kBroadcast, count, in, out, options, 0, 0, root}, kNoReduction, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclBroadcast)
 
 AXCCL_API ncclResult_t axcclReduce(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op, int root,
-                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
-  return OnEven(ViewRequest{"axcclReduce", Kind::kReduce, count, in, out, options, 0, 0, root}, op, channel, stream);
+                                   axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclReduce", [&](const char* call) {
+    return OnEven({call, Kind::kReduce, count, in, out, options, 0, 0, root}, op, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclReduce)
 
 AXCCL_API ncclResult_t axcclAllGatherV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                        const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
-                                       cudaStream_t stream) try {
-  return OnUneven(ViewRequest{"axcclAllGatherV", Kind::kAllGather, count, in, out, options, dim}, {extents, nullptr},
-                  kNoReduction, channel, stream);
+                                       cudaStream_t stream) {
+  return Entry("axcclAllGatherV", [&](const char* call) {
+    return OnUneven({call, Kind::kAllGather, count, in, out, options, dim}, {extents, nullptr}, kNoReduction, channel,
+                    stream);
+  });
 }
-AXCCL_CATCH(axcclAllGatherV)
 
 AXCCL_API ncclResult_t axcclReduceScatterV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                            ncclRedOp_t op, const int64_t* extents, axcclChannel_t channel,
-                                           const axcclOptions_t* options, cudaStream_t stream) try {
-  return OnUneven(ViewRequest{"axcclReduceScatterV", Kind::kReduceScatter, count, in, out, options, dim},
-                  {extents, nullptr}, op, channel, stream);
+                                           const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclReduceScatterV", [&](const char* call) {
+    return OnUneven({call, Kind::kReduceScatter, count, in, out, options, dim}, {extents, nullptr}, op, channel,
+                    stream);
+  });
 }
-AXCCL_CATCH(axcclReduceScatterV)
 
 AXCCL_API ncclResult_t axcclGatherV(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
                                     const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
-                                    cudaStream_t stream) try {
-  return OnUneven(ViewRequest{"axcclGatherV", Kind::kGather, count, in, out, options, dim, 0, root}, {extents, nullptr},
-                  kNoReduction, channel, stream);
+                                    cudaStream_t stream) {
+  return Entry("axcclGatherV", [&](const char* call) {
+    return OnUneven({call, Kind::kGather, count, in, out, options, dim, 0, root}, {extents, nullptr}, kNoReduction,
+                    channel, stream);
+  });
 }
-AXCCL_CATCH(axcclGatherV)
 
 AXCCL_API ncclResult_t axcclScatterV(int count, const axcclView_t* in, const axcclView_t* out, int dim, int root,
                                      const int64_t* extents, axcclChannel_t channel, const axcclOptions_t* options,
-                                     cudaStream_t stream) try {
-  return OnUneven(ViewRequest{"axcclScatterV", Kind::kScatter, count, in, out, options, dim, 0, root},
-                  {extents, nullptr}, kNoReduction, channel, stream);
+                                     cudaStream_t stream) {
+  return Entry("axcclScatterV", [&](const char* call) {
+    return OnUneven({call, Kind::kScatter, count, in, out, options, dim, 0, root}, {extents, nullptr}, kNoReduction,
+                    channel, stream);
+  });
 }
-AXCCL_CATCH(axcclScatterV)
 
 AXCCL_API ncclResult_t axcclAllToAllV(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                       const int64_t* send_extents, const int64_t* receive_extents,
-                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) try {
-  return OnUneven(ViewRequest{"axcclAllToAllV", Kind::kAllToAll, count, in, out, options, dim},
-                  {send_extents, receive_extents}, kNoReduction, channel, stream);
+                                      axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclAllToAllV", [&](const char* call) {
+    return OnUneven({call, Kind::kAllToAll, count, in, out, options, dim}, {send_extents, receive_extents},
+                    kNoReduction, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclAllToAllV)
 
 AXCCL_API ncclResult_t axcclRaggedAllToAll(int count, const axcclView_t* in, const axcclView_t* out, int dim,
                                            const int64_t* input_offsets, const int64_t* send_extents,
                                            const int64_t* output_offsets, const int64_t* receive_extents,
-                                           axcclChannel_t channel, const axcclOptions_t* options,
-                                           cudaStream_t stream) try {
-  return OnLate(ViewRequest{"axcclRaggedAllToAll", Kind::kAllToAll, count, in, out, options, dim},
-                {input_offsets, send_extents, output_offsets, receive_extents, nullptr},
-                {input_offsets, send_extents, output_offsets, receive_extents}, kNoReduction, channel, stream);
+                                           axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream) {
+  return Entry("axcclRaggedAllToAll", [&](const char* call) {
+    return OnLate({call, Kind::kAllToAll, count, in, out, options, dim},
+                  {input_offsets, send_extents, output_offsets, receive_extents, nullptr},
+                  {input_offsets, send_extents, output_offsets, receive_extents}, kNoReduction, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclRaggedAllToAll)
 
 AXCCL_API ncclResult_t axcclBroadcastFrom(int count, const axcclView_t* in, const axcclView_t* out,
                                           const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
-                                          cudaStream_t stream) try {
-  return OnLate(ViewRequest{"axcclBroadcastFrom", Kind::kAllGather, count, in, out, options},
-                {nullptr, nullptr, nullptr, nullptr, roots}, {roots}, kNoReduction, channel, stream);
+                                          cudaStream_t stream) {
+  return Entry("axcclBroadcastFrom", [&](const char* call) {
+    return OnLate({call, Kind::kAllGather, count, in, out, options}, {nullptr, nullptr, nullptr, nullptr, roots},
+                  {roots}, kNoReduction, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclBroadcastFrom)
 
 AXCCL_API ncclResult_t axcclReduceTo(int count, const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
                                      const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
-                                     cudaStream_t stream) try {
-  return OnLate(ViewRequest{"axcclReduceTo", Kind::kReduceScatter, count, in, out, options},
-                {nullptr, nullptr, nullptr, nullptr, roots}, {roots}, op, channel, stream);
+                                     cudaStream_t stream) {
+  return Entry("axcclReduceTo", [&](const char* call) {
+    return OnLate({call, Kind::kReduceScatter, count, in, out, options}, {nullptr, nullptr, nullptr, nullptr, roots},
+                  {roots}, op, channel, stream);
+  });
 }
-AXCCL_CATCH(axcclReduceTo)

@@ -51,7 +51,7 @@ Status Status::WithoutText(Code code) noexcept {
              {1, Code::kInvalidArgument, {}, kText},
              {1, Code::kInvalidUsage, {}, kText},
              {1, Code::kRemoteError, {}, kText},
-             {1, Code::kInProgress, {}, kText},
+             {1, Code::kInProgress, {}, "in progress"},
              {1, Code::kTimeout, {}, kText}} {}
     ~Forever() {}
   };
@@ -82,6 +82,11 @@ Status SystemError(int error, const char* format, ...) noexcept {
   Status status = FormatStatus(Code::kSystemError, format, args, end);
   va_end(args);
   return status;
+}
+
+Status Prefixed(const char* before, const Status& status) noexcept {
+  if (status.ok()) return status;
+  return MakeStatus(status.code(), "%s: %s", before, status.message().data());
 }
 
 Status StatusOfException(const char* call) noexcept {

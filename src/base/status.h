@@ -54,7 +54,7 @@ class [[nodiscard]] Status {
     if (rep_ != nullptr) LetGo(rep_);
   }
 
-  // One that has no memory for its text.
+  // One that has no memory for its text; of kInProgress, one that needs none.
   static Status WithoutText(Code code) noexcept;
 
   bool ok() const { return rep_ == nullptr; }
@@ -78,6 +78,8 @@ class [[nodiscard]] Status {
 [[gnu::format(printf, 2, 3)]] Status MakeStatus(Code code, const char* format, ...) noexcept;
 // As MakeStatus with kSystemError; appends ": <strerror(error)> (errno N)".
 [[gnu::format(printf, 2, 3)]] Status SystemError(int error, const char* format, ...) noexcept;
+// The same status with "<before>: " before its text, as of a call that a lower floor does not know. OK stays OK.
+Status Prefixed(const char* before, const Status& status) noexcept;
 // What the exception says that is being handled, of which `call` is the victim: kSystemError when memory or threads ran
 // out, else kInternalError. For handlers where exceptions must go no further.
 Status StatusOfException(const char* call) noexcept;
@@ -111,6 +113,13 @@ class [[nodiscard]] Result {
  private:
   std::variant<T, Status> state_;
 };
+
+// As of a status.
+template <class T>
+Result<T> Prefixed(const char* before, Result<T> result) {
+  if (result.ok()) return result;
+  return Prefixed(before, result.status());
+}
 
 #define AXCCL_CONCAT_(a, b) a##b
 #define AXCCL_CONCAT(a, b) AXCCL_CONCAT_(a, b)

@@ -93,7 +93,7 @@ GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std
 // Nothing is thrown: where there is no memory to note it for later, the part is lost to the heap until the communicator
 // ends.
 GroupChannel::~GroupChannel() {
-  const Status left = CatchAll("axcclChannelDestroy", [this] { return Leave(), Status(); });
+  const Status left = CatchAll("leaving a channel", [this] { return Leave(), Status(); });
   if (!left.ok()) AXCCL_WARN("%s", left.message().data());
 }
 
@@ -312,11 +312,10 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
     AXCCL_RETURN_IF_ERROR(Make(name, std::make_shared<device::host::Timeline>(), group_order, &channel));
     it = channels_.emplace(std::move(name), std::move(channel)).first;
   } else if (it->second->group_order() != group_order) {
-    return MakeStatus(
-        Code::kInvalidUsage,
-        "axcclChannelCreate: argument flags is %s axcclGroupOrder, and %s lives %s it; pass the same flags "
-        "or another channel_id",
-        group_order ? "with" : "without", name.Text().c_str(), group_order ? "without" : "with");
+    return MakeStatus(Code::kInvalidUsage,
+                      "argument flags is %s axcclGroupOrder, and %s lives %s it; pass the same flags "
+                      "or another channel_id",
+                      group_order ? "with" : "without", name.Text().c_str(), group_order ? "without" : "with");
   }
   note(it->second.get(), made);
   return it->second.get();
@@ -351,7 +350,7 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
   const auto self = std::find(name.ranks.begin(), name.ranks.end(), identity.rank) - name.ranks.begin();
   AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(part.bytes, kPage));
   part.memory = members[static_cast<size_t>(self)].block = static_cast<std::byte*>(memory);
-  const Status made = CatchAll("axcclChannelCreate", [&] {
+  const Status made = CatchAll("making a channel", [&] {
     *channel = std::make_shared<GroupChannel>(this, name, part, std::move(members), static_cast<int>(self),
                                               std::move(order), group_order);
     return Status();
@@ -398,11 +397,10 @@ Status ChannelTable::Enter(GroupChannel::Part* part) const {
       if (!taken_.test(part->place)) return Status();
     }
   }
-  return MakeStatus(
-      Code::kInvalidUsage,
-      "axcclChannelCreate: rank %d has %zu channels, about as many as a rank of a communicator can have at a "
-      "time (%u); destroy some, on all their ranks",
-      comm_->identity().rank, taken_.count(), exec::kGoneSlot);
+  return MakeStatus(Code::kInvalidUsage,
+                    "rank %d has %zu channels, about as many as a rank of a communicator can have at a "
+                    "time (%u); destroy some, on all their ranks",
+                    comm_->identity().rank, taken_.count(), exec::kGoneSlot);
 }
 
 Status ChannelTable::TakeArea(GroupChannel::Part* part) {

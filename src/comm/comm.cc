@@ -19,7 +19,7 @@ uint32_t Comm::NextSalt() {
   return next.fetch_add(1, std::memory_order_relaxed) & 0x3ffffu;
 }
 
-Status Comm::Finish(Result<std::shared_ptr<Communicator>> result) {
+Status Comm::Finish(const char* call, Result<std::shared_ptr<Communicator>> result) {
   std::shared_ptr<Communicator> unwanted;
   Status status;
   {
@@ -28,9 +28,10 @@ Status Comm::Finish(Result<std::shared_ptr<Communicator>> result) {
       core_ = std::move(result).value();
     } else if (result.ok()) {
       unwanted = std::move(result).value();
-      error_ = MakeStatus(Code::kInvalidUsage, "the communicator was aborted or destroyed while it was being made");
+      error_ = MakeStatus(Code::kInvalidUsage, "%s: the communicator was aborted or destroyed while it was being made",
+                          call);
     } else {
-      error_ = result.status();
+      error_ = Prefixed(call, result.status());
     }
     status = error_;
     phase_.store(core_ != nullptr ? Phase::kReady : Phase::kFailed, std::memory_order_release);
@@ -43,26 +44,26 @@ Status Comm::Finish(Result<std::shared_ptr<Communicator>> result) {
   return status;
 }
 
-Status Comm::Create(const Job& job) {
+Status Comm::Create(const char* call, const Job& job) {
   {
     std::lock_guard lock(mutex_);
     busy_ = true;
   }
-  return Finish(CatchAll("making a communicator", [&] { return job(&abort_); }));
+  return Finish(call, CatchAll("making a communicator", [&] { return job(&abort_); }));
 }
 
-Status Comm::CreateInBackground(Job job) {
+Status Comm::CreateInBackground(const char* call, Job job) {
   {
     std::lock_guard lock(mutex_);
     busy_ = true;
   }
   constexpr const char* kWhat = "making a communicator in the background";
-  auto run = [self = shared_from_this(), job = std::move(job)] {
-    const Status status = self->Finish(CatchAll(kWhat, [&] { return job(&self->abort_); }));
-    if (!status.ok()) AXCCL_WARN("%.*s", static_cast<int>(status.message().size()), status.message().data());
+  auto run = [self = shared_from_this(), call, job = std::move(job)] {
+    const Status status = self->Finish(call, CatchAll(kWhat, [&] { return job(&self->abort_); }));
+    if (!status.ok()) AXCCL_WARN("%s", status.message().data());
   };
   const Status started = StartDetached(kWhat, std::move(run));
-  return started.ok() ? MakeStatus(Code::kInProgress, "creation in progress") : Finish(started);
+  return started.ok() ? MakeStatus(Code::kInProgress, "creation in progress") : Finish(call, started);
 }
 
 void Comm::AddChild(const std::shared_ptr<Comm>& child) {
@@ -116,36 +117,36 @@ Status Comm::AsyncError() const {
   return core_->AsyncError();
 }
 
-Status Comm::StartFinalizing() {
+Status Comm::StartFinalizing(const char* call) {
   Phase ready = Phase::kReady;
   if (!phase_.compare_exchange_strong(ready, Phase::kFinalizing, std::memory_order_acq_rel)) {
-    if (ready == Phase::kReady || ready == Phase::kInitialising) return Ready("ncclCommFinalize").status();
-    return MakeStatus(Code::kInvalidArgument, "ncclCommFinalize: argument comm has been finalized already; destroy it");
+    if (ready == Phase::kReady || ready == Phase::kInitialising) return Ready(call).status();
+    return MakeStatus(Code::kInvalidArgument, "%s: argument comm has been finalized already; destroy it", call);
   }
   return Status();
 }
 
 // Nothing is thrown, as this may be a thread of the library, and whoever polls is to hear of the end.
 Status Comm::FinishFinalizing() {
-  const Status waited = CatchAll("ncclCommFinalize", [this] { return core_->WaitIdle(&abort_), Status(); });
+  const Status waited = CatchAll("waiting for outstanding work", [this] { return core_->WaitIdle(&abort_), Status(); });
   if (!waited.ok()) core_->Fail(waited);
   phase_.store(Phase::kFinalized, std::memory_order_release);
   return core_->failed() ? core_->Failure() : Status();
 }
 
-Status Comm::Finalize() {
-  AXCCL_RETURN_IF_ERROR(StartFinalizing());
+Status Comm::Finalize(const char* call) {
+  AXCCL_RETURN_IF_ERROR(StartFinalizing(call));
   return FinishFinalizing();
 }
 
 // The phase changes before this returns: whoever asks from now on is told that finalization is in progress.
-Status Comm::FinalizeInBackground() {
-  AXCCL_RETURN_IF_ERROR(StartFinalizing());
+Status Comm::FinalizeInBackground(const char* call) {
+  AXCCL_RETURN_IF_ERROR(StartFinalizing(call));
   {
     std::lock_guard lock(mutex_);
     busy_ = true;
   }
-  const Status started = StartDetached("ncclCommFinalize", [self = shared_from_this()] {
+  const Status started = StartDetached(call, [self = shared_from_this()] {
     (void)self->FinishFinalizing().ok();
     std::lock_guard lock(self->mutex_);
     self->busy_ = false;
@@ -200,7 +201,7 @@ void Comm::Abort() {
 
 Status Comm::Revoke() {
   if (revoked_.exchange(true, std::memory_order_acq_rel))
-    return MakeStatus(Code::kInvalidArgument, "ncclCommRevoke: argument comm has been revoked already");
+    return MakeStatus(Code::kInvalidArgument, "argument comm has been revoked already");
   return Status();
 }
 
@@ -219,10 +220,9 @@ int Comm::AddReduction(Reduction reduction) {
 Status Comm::RemoveReduction(int index) {
   std::lock_guard lock(mutex_);
   if (index < 0 || static_cast<size_t>(index) >= reductions_.size() || !reductions_[static_cast<size_t>(index)].live)
-    return MakeStatus(
-        Code::kInvalidArgument,
-        "ncclRedOpDestroy: argument op is not a live operator of this communicator (built in, destroyed, or made "
-        "on another)");
+    return MakeStatus(Code::kInvalidArgument,
+                      "argument op is not a live operator of this communicator (built in, destroyed, or made "
+                      "on another)");
   reductions_[static_cast<size_t>(index)] = Reduction();
   return Status();
 }
@@ -244,9 +244,8 @@ Status Comm::RemoveRegion(const void* handle, bool window) {
   std::unique_lock lock(mutex_);
   const auto it = regions_.find(RegionId(handle));
   if (it == regions_.end() || RegionHandle(it->first) != handle || it->second.window != window)
-    return MakeStatus(Code::kInvalidArgument, "%s: argument %s is not a live %s of this communicator",
-                      window ? "ncclCommWindowDeregister" : "ncclCommDeregister", window ? "win" : "handle",
-                      window ? "window" : "registration");
+    return MakeStatus(Code::kInvalidArgument, "argument %s is not a live %s of this communicator",
+                      window ? "win" : "handle", window ? "window" : "registration");
   const void* const base = it->second.base;
   regions_.erase(it);
   const bool again =

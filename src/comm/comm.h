@@ -46,9 +46,9 @@ class Comm : public std::enable_shared_from_this<Comm> {
 
   // Creation: runs `job` here, or on a thread of its own with InProgress as the answer until it is done. What stops the
   // creation (Abort, Close, the abort of the parent) sets the flag that the job gets, and the communicator is none
-  // then, however far the job came.
-  Status Create(const Job& job);
-  Status CreateInBackground(Job job);
+  // then, however far the job came. Errors name `call`, which lives as long as the process.
+  Status Create(const char* call, const Job& job);
+  Status CreateInBackground(const char* call, Job job);
   // `child` is being made from this one: Abort stops that, too.
   void AddChild(const std::shared_ptr<Comm>& child);
 
@@ -60,17 +60,17 @@ class Comm : public std::enable_shared_from_this<Comm> {
   const std::shared_ptr<Communicator>& core() const { return core_; }
   bool ready() const { return phase() == Phase::kReady; }
 
-  // What ncclCommGetAsyncError tells.
+  // How it is now: kInProgress while it is being made or finalized, else how its creation or its work has failed.
   Status AsyncError() const;
-  // Completes all outstanding work. A second call is kInvalidArgument.
-  Status Finalize();
+  // Completes all outstanding work. A second call is kInvalidArgument. Errors name `call`.
+  Status Finalize(const char* call);
   // Likewise; kInProgress once it is under way.
-  Status FinalizeInBackground();
+  Status FinalizeInBackground(const char* call);
   // Waits for outstanding work (unless it failed) and lets go. One that is being made is given up.
   void Close();
   // Ends everything now.
   void Abort();
-  // Marks the communicator so that no more operations are accepted (ncclCommRevoke). kInvalidArgument the second time.
+  // Marks the communicator so that no more operations are accepted. kInvalidArgument the second time.
   Status Revoke();
   bool revoked() const { return revoked_.load(std::memory_order_acquire); }
 
@@ -88,7 +88,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   bool FindWindow(const void* handle, void** base) const;
 
  private:
-  Status StartFinalizing();
+  Status StartFinalizing(const char* call);
   Status FinishFinalizing();
   struct Region {
     void* base;
@@ -96,7 +96,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
     bool window;
   };
 
-  Status Finish(Result<std::shared_ptr<Communicator>> result);
+  Status Finish(const char* call, Result<std::shared_ptr<Communicator>> result);
   void StopCreation();
   void WaitUntilIdle();
 

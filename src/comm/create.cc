@@ -132,7 +132,7 @@ std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<D
     seats.push_back(meeting.Join(rank));
     options.push_back(MakeOptions(rank, ranks, devices[static_cast<size_t>(rank)], config, abort));
   }
-  const Status together = RunTogether("ncclCommInitAll", devices.size(),
+  const Status together = RunTogether("making communicators", devices.size(),
                                       [&](size_t rank) { results[rank] = Setup(seats[rank].get(), options[rank]); });
   if (!together.ok()) std::fill(results.begin(), results.end(), Result<std::shared_ptr<Communicator>>(together));
   return results;
@@ -202,16 +202,13 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
   const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
   if (other != offers.end()) {
     call->Finish();  // the others find the same
-    return MakeStatus(Code::kInvalidUsage,
-                      "ncclCommGrow: rank %d grows to %d ranks and rank %d to %d; pass the same nRanks "
-                      "on all",
+    return MakeStatus(Code::kInvalidUsage, "rank %d grows to %d ranks and rank %d to %d; pass the same nRanks on all",
                       identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
   }
   if (offer == offers.end()) {
     call->Finish();
     return MakeStatus(Code::kInvalidArgument,
-                      "ncclCommGrow: no rank passed uniqueId; one rank gets it from "
-                      "ncclCommGetUniqueId and passes it");
+                      "no rank passed uniqueId; one rank gets it from ncclCommGetUniqueId and passes it");
   }
   // The rendezvous does not learn of a rank that gives up on its way there; the call does.
   Status broken;

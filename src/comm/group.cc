@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "src/base/run_together.h"
-
 #include "src/base/per_thread.h"
+#include "src/base/run_together.h"
 
 namespace axccl::comm {
 
@@ -34,26 +33,26 @@ void Group::AddJob(GroupJob job) {
   jobs_.push_back(std::move(job));
 }
 
-Status Group::Check() const {
+Status Group::Check(const char* call) const {
   AXCCL_RETURN_IF_ERROR(error_);
   if (any_blocking_ && any_nonblocking_)
     return MakeStatus(Code::kInvalidArgument,
-                      "ncclGroupEnd: the group mixes blocking and non-blocking communicators; use one group for each");
+                      "%s: the group mixes blocking and non-blocking communicators; use one group for each", call);
   return Status();
 }
 
 namespace {
 
 // Joins a send and a receive of a rank to itself into a copy, which becomes `receive`.
-Status JoinSelf(const StreamCall& send, StreamCall* receive) {
+Status JoinSelf(const char* call, const StreamCall& send, StreamCall* receive) {
   const int rank = send.comm->identity().rank;
   exec::Call& to = receive->call;
   const bool fit = to.views == nullptr || send.call.views == nullptr
                        ? to.views == send.call.views && to.count == send.call.count && to.type == send.call.type
                        : to.views->Hash() == send.call.views->Hash();
   if (!fit)
-    return MakeStatus(Code::kInvalidUsage, "ncclGroupEnd: rank %d sends itself %s and receives %s; they must agree",
-                      rank, exec::DescribeCall(send.call).c_str(), exec::DescribeCall(to).c_str());
+    return MakeStatus(Code::kInvalidUsage, "%s: rank %d sends itself %s and receives %s; they must agree", call, rank,
+                      exec::DescribeCall(send.call).c_str(), exec::DescribeCall(to).c_str());
   to.input = send.call.input;
   if (to.views == nullptr) return Status();
   auto list = std::make_shared<exec::ViewList>(*to.views);
@@ -69,7 +68,7 @@ Status JoinSelf(const StreamCall& send, StreamCall* receive) {
 }  // namespace
 
 // The k-th send to self on a channel goes to its k-th receive.
-Status Group::MatchSelf() {
+Status Group::MatchSelf(const char* call) {
   std::map<exec::Channel*, std::pair<std::vector<StreamCall*>, std::vector<StreamCall*>>> messages;
   for (SelfMessage& message : self_) {
     auto& [sends, receives] = messages[message.call.channel];
@@ -80,11 +79,10 @@ Status Group::MatchSelf() {
     if (sends.size() != receives.size())
       return MakeStatus(
           Code::kInvalidUsage,
-          "ncclGroupEnd: rank %d has %zu sends and %zu receives to itself in the group; each needs its match in "
-          "the same group",
-          channel->own().rank, sends.size(), receives.size());
+          "%s: rank %d has %zu sends and %zu receives to itself in the group; each needs its match in the same group",
+          call, channel->own().rank, sends.size(), receives.size());
     for (size_t i = 0; i < sends.size(); ++i) {
-      AXCCL_RETURN_IF_ERROR(JoinSelf(*sends[i], receives[i]));
+      AXCCL_RETURN_IF_ERROR(JoinSelf(call, *sends[i], receives[i]));
       // The copy belongs to both streams; the send's part is a call of no bytes.
       sends[i]->call.count = 0;
       sends[i]->call.views = nullptr;
@@ -101,17 +99,16 @@ void Group::Discard() {
   }
 }
 
-Status Group::RunJobs() {
+Status Group::RunJobs(const char* call) {
   std::vector<Status> results;
-  if (const Status room = CatchAll("ncclGroupEnd", [&] { return results.resize(jobs_.size()), Status(); });
-      !room.ok()) {
+  if (const Status room = CatchAll(call, [&] { return results.resize(jobs_.size()), Status(); }); !room.ok()) {
     Discard();
     return room;
   }
-  const auto run = [&](size_t i) { results[i] = CatchAll("ncclGroupEnd", [&] { return jobs_[i].run(); }); };
+  const auto run = [&](size_t i) { results[i] = CatchAll(call, [&] { return jobs_[i].run(); }); };
   if (any_nonblocking_) {
     for (size_t i = 0; i < jobs_.size(); ++i) run(i);  // which go on in the background
-  } else if (const Status together = RunTogether("ncclGroupEnd", jobs_.size(), run); !together.ok()) {
+  } else if (const Status together = RunTogether(call, jobs_.size(), run); !together.ok()) {
     if (!std::all_of(jobs_.begin(), jobs_.end(), [](const GroupJob& job) { return job.in_turn; })) {
       Discard();
       return together;
@@ -152,14 +149,14 @@ void Group::Clear() {
   jobs_.clear();
 }
 
-Status Group::End(double* seconds) {
+Status Group::End(const char* call, double* seconds) {
   if (depth_ == 0)
-    return MakeStatus(Code::kInvalidUsage, "ncclGroupEnd: called without a matching ncclGroupStart on this thread");
+    return MakeStatus(Code::kInvalidUsage, "%s: called without a matching ncclGroupStart on this thread", call);
   if (--depth_ != 0) return Status();
   // Whatever is thrown, nothing is left for the thread's next group.
-  Status status = CatchAll("ncclGroupEnd", [&] {
-    AXCCL_RETURN_IF_ERROR(Check());
-    AXCCL_RETURN_IF_ERROR(MatchSelf());
+  Status status = CatchAll(call, [&] {
+    AXCCL_RETURN_IF_ERROR(Check(call));
+    AXCCL_RETURN_IF_ERROR(MatchSelf(call));
     if (seconds != nullptr) *seconds = Predict();
     return Status();
   });
@@ -170,7 +167,7 @@ Status Group::End(double* seconds) {
   }
   // Jobs and calls may themselves use groups: leave this one first.
   std::vector<StreamCall> calls = std::move(calls_);
-  if (!jobs_.empty()) status = CatchAll("ncclGroupEnd", [&] { return RunJobs(); });
+  if (!jobs_.empty()) status = CatchAll(call, [&] { return RunJobs(call); });
   Clear();
   if (!calls.empty() && (status.ok() || status.code() == Code::kInProgress)) {
     const Status launched = LaunchGroup(std::move(calls));

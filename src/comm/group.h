@@ -30,8 +30,9 @@ class Group {
 
   bool open() const { return depth_ != 0; }
   void Start() { ++depth_; }
-  // kInvalidUsage without a start. With `seconds`: predicts instead of launching.
-  Status End(double* seconds);
+  // kInvalidUsage without a start. With `seconds`: predicts instead of launching. Errors of the group itself name
+  // `call`; those of the calls in it name these.
+  Status End(const char* call, double* seconds = nullptr);
 
   void Add(StreamCall call, bool blocking);
   // Within the own rank; matched in order at the end.
@@ -47,9 +48,9 @@ class Group {
   };
 
   void Note(bool blocking);
-  Status Check() const;
-  Status MatchSelf();
-  Status RunJobs();
+  Status Check(const char* call) const;
+  Status MatchSelf(const char* call);
+  Status RunJobs(const char* call);
   void Discard();
   double Predict() const;
   void Clear();

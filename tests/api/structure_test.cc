@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -134,21 +135,45 @@ TEST(Structure, FunctionsStayReadable) {
   EXPECT_GT(found, 500u) << "the test finds no functions any more";
 }
 
-// Exceptions end in src/api/export.h's handlers. AXCCL_TWIN and AXCCL_CATCH do not compile without a try-block before
-// them, so it is enough that each entry point has one. A function-try-block needs a handler.
-TEST(Structure, EntryPointsCatchWhatIsThrown) {
+// The name by which an entry point must call itself: `"ncclSend"` of pncclSend, `"nccl" #name` of pnccl##name.
+std::string OwnName(const std::string& function) {
+  const std::string name = function.starts_with("pnccl") ? function.substr(1) : function;
+  const size_t pasted = name.find("##");
+  if (pasted == std::string::npos) return '"' + name + '"';
+  return '"' + name.substr(0, pasted) + "\" #" + name.substr(pasted + 2);
+}
+
+// Exceptions end, and errors are reported, in Entry of src/api/export.h: it is all that an entry point does.
+TEST(Structure, EntryPointsGoThroughTheBarrier) {
+  const std::regex head(R"(^ *AXCCL_API .*?\b(pnccl[\w#]+|axccl[A-Z]\w+)[ (])");
+  const std::regex body(R"(^(return|\(void\)) *(axccl::api::)?Entry(Or)?\(("\w+"( #\w+)?),)");
   int entries = 0;
   for (const SourceFile& file : ReadSources({"src/api"})) {
     for (size_t i = 0; i < file.lines.size(); ++i) {
-      if (!file.lines[i].starts_with("AXCCL_API ")) continue;
-      size_t head = i;
-      while (head + 1 < file.lines.size() && file.lines[head].find('{') == std::string::npos) ++head;
-      EXPECT_NE(file.lines[head].find(") try {"), std::string::npos)
-          << file.path << ":" << i + 1 << ": write `) try {`, and AXCCL_TWIN or AXCCL_CATCH after the body";
+      std::smatch function, entry;
+      if (!std::regex_search(file.lines[i], function, head)) continue;
+      std::string text;
+      for (size_t line = i; line < std::min(i + 12, file.lines.size()); ++line) text += file.lines[line] + ' ';
+      text = text.substr(std::min(text.size(), text.find('{') + 1));
+      text = text.substr(std::min(text.size(), text.find_first_not_of(" \\")));
+      const bool enters = std::regex_search(text, entry, body);
+      EXPECT_TRUE(enters) << file.path << ":" << i + 1
+                          << ": write `return Entry(\"<name>\", [&](const char* call) ...`";
+      EXPECT_EQ(enters ? entry[4].str() : "", OwnName(function[1].str())) << file.path << ":" << i + 1;
       ++entries;
     }
   }
   EXPECT_GT(entries, 100) << "the test finds no entry points any more";
+}
+
+// So that a check inside a call never logs, sets the thread's error and cancels an open group by itself.
+TEST(Structure, OnlyTheBarrierReports) {
+  const std::regex reports(R"(\bReport(Exception)?\(|ncclResult_t\* result)");
+  for (const SourceFile& file : ReadSources({"src/api"})) {
+    if (file.path == "src/api/export.h" || file.path == "src/api/context.cc") continue;
+    for (size_t i = 0; i < file.lines.size(); ++i)
+      EXPECT_FALSE(std::regex_search(file.lines[i], reports)) << file.path << ":" << i + 1 << ": return a Status";
+  }
 }
 
 TEST(Structure, HeadersOpenWithTheirContract) {

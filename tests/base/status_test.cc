@@ -88,6 +88,15 @@ TEST(Status, NeedsNoMemoryForItsCode) {
   EXPECT_NE(copy.message().find("out of memory"), std::string_view::npos) << copy.message();
 }
 
+TEST(Status, PrefixSaysWhoseErrorItIs) {
+  const Status status = Prefixed("ncclX", MakeStatus(Code::kTimeout, "rank %d", 3));
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_EQ(status.message(), "ncclX: rank 3");
+  EXPECT_TRUE(Prefixed("ncclX", Status()).ok());
+  EXPECT_EQ(Prefixed("ncclX", Take(false)).value(), 6);
+  EXPECT_EQ(Prefixed("ncclX", Take(true)).status().message(), "ncclX: gone");
+}
+
 TEST(Status, ReturnIfErrorPassesTheMessageOn) {
   bool reached = false;
   EXPECT_EQ(PassOn(true, &reached).message(), "count 7");
