@@ -17,7 +17,7 @@ class Client : public Session {
   ~Client() override {
     if (!dial_ || !failure_.ok() || service::Forked()) return;
     // Where it cannot be told, the end of the connection tells.
-    (void)CatchAll("ncclCommInitRank", [&] { return dial_.Send(FrameType::kLeave, {}); }).ok();
+    (void)CatchAll("rendezvous", [&] { return dial_.Send(FrameType::kLeave, {}); }).ok();
   }
 
   Status Join();
@@ -58,7 +58,7 @@ Status Client::Failed(const Status& status) {
 }
 
 Status Client::AllGather(const void* mine, size_t bytes, void* all) {
-  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclCommInitRank"));
+  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("rendezvous"));
   AXCCL_RETURN_IF_ERROR(failure_);
   if (bytes == 0 || bytes > kMaxContribution) {
     return MakeStatus(Code::kInternalError, "rendezvous: exchange of %zu bytes, allowed are 1 to %zu", bytes,

@@ -28,18 +28,18 @@ constexpr std::chrono::milliseconds kLastRetry{200};
 
 Status WaitFailed(Wait wait, int rank, int nranks, const std::string& whom, const char* what) {
   if (wait == Wait::kStopped) {
-    return MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d of %d: aborted by the caller while %s", rank,
-                      nranks, what);
+    return MakeStatus(Code::kInvalidUsage, "rendezvous: rank %d of %d: aborted by the caller while %s", rank, nranks,
+                      what);
   }
   if (wait == Wait::kTimeout) {
     // With none left this process cannot take the connections of others, if it is what is waited for.
-    const Status room = service::CheckRoom(1, "ncclCommInitRank: rank " + std::to_string(rank) +
-                                                  ": deadline passed while " + what + "; taking a connection");
+    const Status room = service::CheckRoom(
+        1, "rendezvous: rank " + std::to_string(rank) + ": deadline passed while " + what + "; taking a connection");
     if (!room.ok()) return room;
-    return MakeStatus(Code::kTimeout, "ncclCommInitRank: rank %d of %d: deadline passed while %s%s%s%s", rank, nranks,
-                      what, whom.empty() ? "" : " (", whom.c_str(), whom.empty() ? "" : ")");
+    return MakeStatus(Code::kTimeout, "rendezvous: rank %d of %d: deadline passed while %s%s%s%s", rank, nranks, what,
+                      whom.empty() ? "" : " (", whom.c_str(), whom.empty() ? "" : ")");
   }
-  return SystemError(errno, "ncclCommInitRank: rank %d of %d: poll", rank, nranks);
+  return SystemError(errno, "rendezvous: rank %d of %d: poll", rank, nranks);
 }
 
 JoinBody Self(Clock::time_point deadline) {
@@ -73,7 +73,7 @@ std::string Dial::Where() const {
 Status Dial::Failed(Wait wait, const char* what) const { return WaitFailed(wait, rank_, nranks_, "", what); }
 
 Status Dial::Lost(const char* what) const {
-  return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d of %d: %s is gone (connection lost while %s)", rank_,
+  return MakeStatus(Code::kRemoteError, "rendezvous: rank %d of %d: %s is gone (connection lost while %s)", rank_,
                     nranks_, whom_.c_str(), what);
 }
 
@@ -141,7 +141,7 @@ Status Dial::Receive(FrameType type, std::span<std::byte> payload, bool* closed)
   AXCCL_RETURN_IF_ERROR(ReceiveAll(&header, sizeof header, deadline, closed));
   size_t limit;
   if (!PayloadLimit(Role::kRank, header.type, nranks_, &limit) || header.bytes > limit) {
-    return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d: malformed frame from %s", rank_, Where().c_str());
+    return MakeStatus(Code::kRemoteError, "rendezvous: rank %d: malformed frame from %s", rank_, Where().c_str());
   }
   std::vector<std::byte> other;
   const bool expected = header.type == type && header.bytes == payload.size();
@@ -151,20 +151,20 @@ Status Dial::Receive(FrameType type, std::span<std::byte> payload, bool* closed)
   }
   AXCCL_RETURN_IF_ERROR(ReceiveAll(payload.data(), payload.size(), deadline, nullptr));
   if (!cipher_.Open(header, payload)) {
-    return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d: a frame from %s is not authentic", rank_,
+    return MakeStatus(Code::kRemoteError, "rendezvous: rank %d: a frame from %s is not authentic", rank_,
                       Where().c_str());
   }
   if (header.type == FrameType::kError) return DecodeError(payload);
   if (!expected) {
-    return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d: %s sent frame type %u with %u bytes out of turn",
-                      rank_, Where().c_str(), static_cast<unsigned>(header.type), header.bytes);
+    return MakeStatus(Code::kRemoteError, "rendezvous: rank %d: %s sent frame type %u with %u bytes out of turn", rank_,
+                      Where().c_str(), static_cast<unsigned>(header.type), header.bytes);
   }
   return Status();
 }
 
 Dial::Attempt Dial::ConnectOnce(const Address& address) {
   fd_ = Fd(socket(address.family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd_) return {service::OpenError(errno, "ncclCommInitRank: rank " + std::to_string(rank_) + ": a TCP socket")};
+  if (!fd_) return {service::OpenError(errno, "rendezvous: rank " + std::to_string(rank_) + ": a TCP socket")};
   // 31 s: a network that loses every tenth packet loses two of these in a row often enough.
   constexpr int kSynTries = 4;
   (void)setsockopt(fd_.get(), IPPROTO_TCP, TCP_SYNCNT, &kSynTries, sizeof kSynTries);
@@ -194,21 +194,18 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
 Status Dial::ConnectFailed(const Address& address, int error) const {
   const std::string at = ToText(address);
   if (from_environment()) {
-    return SystemError(error, "ncclCommInitRank: rank %d: NCCL_COMM_ID: rank 0 does not answer at %s", rank_,
-                       at.c_str());
+    return SystemError(error, "rendezvous: rank %d: NCCL_COMM_ID: rank 0 does not answer at %s", rank_, at.c_str());
   }
-  if (role_ == Role::kChild)
-    return SystemError(error, "ncclCommInitRank: rank %d: connect to %s", rank_, whom_.c_str());
+  if (role_ == Role::kChild) return SystemError(error, "rendezvous: rank %d: connect to %s", rank_, whom_.c_str());
   if (error != ECONNREFUSED) {
-    return SystemError(
-        error,
-        "ncclCommInitRank: rank %d: connect to %s, where the process that called ncclGetUniqueId listens (a "
-        "firewall between, or set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
-        rank_, at.c_str());
+    return SystemError(error,
+                       "rendezvous: rank %d: connect to %s, where the process that called ncclGetUniqueId listens (a "
+                       "firewall between, or set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
+                       rank_, at.c_str());
   }
   return MakeStatus(
       Code::kRemoteError,
-      "ncclCommInitRank: rank %d: nobody listens at %s: the id has made its communicator already (call "
+      "rendezvous: rank %d: nobody listens at %s: the id has made its communicator already (call "
       "ncclGetUniqueId for each), or the process that called ncclGetUniqueId is gone, or that is not its address "
       "here (then set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
       rank_, at.c_str());
@@ -231,14 +228,14 @@ Dial::Attempt Dial::Greet() {
 
 Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
   if (hub.magic != Hello::kMagic || hub.id != mine_.id) {
-    return {MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d: what listens at %s is not this library", rank_,
+    return {MakeStatus(Code::kRemoteError, "rendezvous: rank %d: what listens at %s is not this library", rank_,
                        Where().c_str())};
   }
   if (hub.role == Role::kUnknownId) {
-    return {MakeStatus(
-        Code::kInvalidUsage, "ncclCommInitRank: rank %d: the process at %s does not know the unique id: %s", rank_,
-        Where().c_str(),
-        from_environment() ? "set the same AXCCL_SECRET_FILE on all ranks (where there is none, all must be of one "
+    return {MakeStatus(Code::kInvalidUsage, "rendezvous: rank %d: the process at %s does not know the unique id: %s",
+                       rank_, Where().c_str(),
+                       from_environment()
+                           ? "set the same AXCCL_SECRET_FILE on all ranks (where there is none, all must be of one "
                              "user), and another port if another job has this"
                            : "it was used long ago, or the process that made it is gone")};
   }
@@ -247,7 +244,7 @@ Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
   if (!status.ok()) return {status};
   if (hub.role != Role::kHub || !SameProof(proof, Prove(id_.secret, Role::kHub, mine_, hub))) {
     return {MakeStatus(Code::kInvalidUsage,
-                       "ncclCommInitRank: rank %d: the process at %s does not know the secret of the unique "
+                       "rendezvous: rank %d: the process at %s does not know the secret of the unique "
                        "id; was the id damaged on its way here, or the process replaced?",
                        rank_, Where().c_str())};
   }
@@ -260,7 +257,7 @@ Status Dial::SendJoin(JoinBody join) {
   if (hub_.version != kProtocolVersion) {
     (void)!SendAll(&proof, sizeof proof, patience_.deadline).ok();  // so that the hub can tell the other ranks
     return MakeStatus(Code::kInvalidUsage,
-                      "ncclCommInitRank: rank %d speaks version %u of the protocol, the process at %s "
+                      "rendezvous: rank %d speaks version %u of the protocol, the process at %s "
                       "version %u; use one version of the library on all ranks",
                       rank_, kProtocolVersion, Where().c_str(), hub_.version);
   }
@@ -323,7 +320,7 @@ Result<Address> Dial::LocalAddress() const {
   sockaddr_storage storage{};
   socklen_t bytes = sizeof storage;
   if (getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) {
-    return SystemError(errno, "ncclCommInitRank: rank %d: getsockname", rank_);
+    return SystemError(errno, "rendezvous: rank %d: getsockname", rank_);
   }
   Address address = FromSockaddr(reinterpret_cast<const sockaddr*>(&storage));
   address.port = 0;

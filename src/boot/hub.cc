@@ -317,7 +317,7 @@ void Hub::Enter(Arrival arrival) {
   const auto link = std::make_shared<Link>(loop_, std::move(arrival.fd), arrival.cipher, Role::kHub, hello.nranks);
   if (hello.nranks < 1 || hello.nranks > kMaxRanks || hello.rank < 0 || hello.rank >= hello.nranks) {
     return link->Reject(MakeStatus(Code::kInvalidArgument,
-                                   "ncclCommInitRank: rank %d of %d is out of range (at most %d ranks)", hello.rank,
+                                   "rendezvous: rank %d of %d is out of range (at most %d ranks)", hello.rank,
                                    hello.nranks, kMaxRanks));
   }
   if (record.over && (!record.from_environment || service::Clock::now() < record.over_until)) {
@@ -335,8 +335,8 @@ void Hub::Enter(Arrival arrival) {
   const std::shared_ptr<Rendezvous> meeting = record.current;
   // Better now, and said to all, than when the last have come and hang in the queue.
   if (first) {
-    if (const Status room = service::CheckRoom(
-            meeting->expected(), "ncclCommInitRank: a rendezvous of " + std::to_string(hello.nranks) + " ranks");
+    if (const Status room =
+            service::CheckRoom(meeting->expected(), "a rendezvous of " + std::to_string(hello.nranks) + " ranks");
         !room.ok()) {
       link->Reject(room);
       return meeting->Fail(room);
@@ -345,14 +345,13 @@ void Hub::Enter(Arrival arrival) {
   if (hello.version != kProtocolVersion) {
     const Status reason =
         MakeStatus(Code::kInvalidUsage,
-                   "ncclCommInitRank: rank %d speaks version %u of the protocol, the process that made the id "
+                   "rendezvous: rank %d speaks version %u of the protocol, the process that made the id "
                    "version %u; use one version of the library on all ranks",
                    hello.rank, hello.version, kProtocolVersion);
     link->Reject(reason);
     return meeting->Fail(reason);
   }
-  const Status entered =
-      CatchAll("ncclCommInitRank: a rendezvous", [&] { return meeting->Enter(link, hello, arrival.join), Status(); });
+  const Status entered = CatchAll("rendezvous", [&] { return meeting->Enter(link, hello, arrival.join), Status(); });
   if (entered.ok()) return;
   link->Reject(entered);
   meeting->Fail(entered);
@@ -372,12 +371,11 @@ void Hub::OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status) {
     return CloseWhenIdle(id, &record);
   }
   record.over = true;
-  record.ending = !status.ok()
-                      ? status
-                      : MakeStatus(Code::kInvalidUsage,
-                                   "ncclCommInitRank: the unique id has already made a communicator of %d ranks; "
-                                   "call ncclGetUniqueId for each communicator",
-                                   meeting->nranks());
+  record.ending = !status.ok() ? status
+                               : MakeStatus(Code::kInvalidUsage,
+                                            "rendezvous: the unique id has already made a communicator of %d ranks; "
+                                            "call ncclGetUniqueId for each communicator",
+                                            meeting->nranks());
   const auto close = [this] {
     --open_ids_;
     CloseUnneeded();

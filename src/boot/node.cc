@@ -89,15 +89,15 @@ void Node::Enter(service::Fd fd, const FrameCipher& cipher, const Hello& hello, 
   const auto link = std::make_shared<Link>(loop_, std::move(fd), cipher, Role::kParent, nranks_);
   const auto found = std::find(branch_.children.begin(), branch_.children.end(), hello.rank);
   if (hello.version != kProtocolVersion || hello.nranks != nranks_ || found == branch_.children.end()) {
-    return link->Reject(MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d of %d is not below rank %d of %d",
+    return link->Reject(MakeStatus(Code::kInvalidUsage, "rendezvous: rank %d of %d is not below rank %d of %d",
                                    hello.rank, hello.nranks, rank_, nranks_));
   }
   const int index = static_cast<int>(found - branch_.children.begin());
   Neighbour& child = At(index);
   if (failed_ || child.came) {
-    return link->Reject(failed_ ? told_
-                                : MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d came twice to rank %d",
-                                             hello.rank, rank_));
+    return link->Reject(
+        failed_ ? told_
+                : MakeStatus(Code::kInvalidUsage, "rendezvous: rank %d came twice to rank %d", hello.rank, rank_));
   }
   child.came = true;
   child.name = DescribeRank(hello.rank, join);
@@ -151,8 +151,7 @@ std::string Node::Missing() {
 // A frame that was half taken, for want of memory, is the end: whoever was not told of it would wait.
 void Node::OnFrame(int from, FrameType type, std::span<const std::byte> payload) {
   const auto keep = shared_from_this();
-  const Status taken =
-      CatchAll("ncclCommInitRank: a rendezvous", [&] { return Handle(from, type, payload), Status(); });
+  const Status taken = CatchAll("rendezvous", [&] { return Handle(from, type, payload), Status(); });
   if (!taken.ok()) Fail(taken);
 }
 
@@ -322,8 +321,7 @@ void Node::Expired(int from, uint32_t exchange, const std::string& text) {
   if (expired_ || exchange != static_cast<uint32_t>(exchanges_)) return;
   expired_ = true;
   if (!own_ && linked_) {
-    return Fail(
-        MakeStatus(Code::kTimeout, "ncclCommInitRank: %s for the addresses of %s", text.c_str(), self_.c_str()));
+    return Fail(MakeStatus(Code::kTimeout, "rendezvous: %s for the addresses of %s", text.c_str(), self_.c_str()));
   }
   std::string payload(reinterpret_cast<const char*>(&exchange), sizeof exchange);
   payload += text.substr(0, kMaxText);

@@ -54,15 +54,15 @@ std::string Rendezvous::ListRanks(const std::function<bool(const Seat&)>& missin
 void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const JoinBody& join) {
   const auto keep = shared_from_this();
   if (hello.nranks != nranks_) {
-    const Status reason = MakeStatus(
-        Code::kInvalidUsage, "ncclCommInitRank: %s was called with nranks %d, %s with nranks %d; they must agree",
-        DescribeRank(hello.rank, join).c_str(), hello.nranks, Name(first_).c_str(), nranks_);
+    const Status reason =
+        MakeStatus(Code::kInvalidUsage, "rendezvous: %s was called with nranks %d, %s with nranks %d; they must agree",
+                   DescribeRank(hello.rank, join).c_str(), hello.nranks, Name(first_).c_str(), nranks_);
     link->Reject(reason);
     return Fail(reason);
   }
   if (join.roots != static_cast<uint32_t>(roots_) || (roots_ != 0 && join.root != static_cast<uint32_t>(root_))) {
     const Status reason = MakeStatus(Code::kInvalidUsage,
-                                     "ncclCommInitRank: %s came with %u ids in a tree (0: none) to id %u, %s with %d "
+                                     "rendezvous: %s came with %u ids in a tree (0: none) to id %u, %s with %d "
                                      "to id %d; pass the same ids in the "
                                      "same order, and set AXCCL_TREE_RANKS alike, on all ranks",
                                      DescribeRank(hello.rank, join).c_str(), join.roots, join.root,
@@ -72,8 +72,8 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
   }
   Seat& seat = seats_[hello.rank];
   if (!seat.expected) {
-    return link->Reject(MakeStatus(Code::kInvalidUsage, "ncclCommInitRank: rank %d does not meet at id %d of %d",
-                                   hello.rank, root_, roots_));
+    return link->Reject(
+        MakeStatus(Code::kInvalidUsage, "rendezvous: rank %d does not meet at id %d of %d", hello.rank, root_, roots_));
   }
   if (seat.came) return RejectDuplicate(link, hello, join);
   seat.came = true;
@@ -129,7 +129,7 @@ void Rendezvous::TellAll(const Tell& tell) {
 
 void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello& hello, const JoinBody& join) {
   const Status reason = MakeStatus(
-      Code::kInvalidUsage, "ncclCommInitRank: rank %d was claimed twice: by %s and by %s; every rank must be used once",
+      Code::kInvalidUsage, "rendezvous: rank %d was claimed twice: by %s and by %s; every rank must be used once",
       hello.rank, Name(hello.rank).c_str(), DescribeRank(hello.rank, join).c_str());
   link->Reject(reason);
   if (started() || duplicate_timer_ != 0) return;
@@ -147,7 +147,7 @@ void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello&
 // A frame that was half taken, for want of memory, is the end: whoever was not told of it would wait.
 void Rendezvous::OnFrame(int rank, FrameType type, std::span<const std::byte> payload) {
   const auto keep = shared_from_this();
-  const Status taken = CatchAll("ncclCommInitRank: a rendezvous", [&] { return Take(rank, type, payload), Status(); });
+  const Status taken = CatchAll("rendezvous", [&] { return Take(rank, type, payload), Status(); });
   if (!taken.ok()) Fail(taken);
 }
 
@@ -220,7 +220,7 @@ void Rendezvous::OnClosed(int rank, const std::string& reason) {
   const auto keep = shared_from_this();
   if (over_) return;
   seats_[rank].link.reset();
-  Fail(CatchAll("ncclCommInitRank: a rendezvous", [&] {
+  Fail(CatchAll("rendezvous", [&] {
     return MakeStatus(Code::kRemoteError, "%s is gone: %s %s", Name(rank).c_str(), reason.c_str(),
                       started() ? "during the exchange of addresses" : "before all ranks had joined");
   }));
@@ -230,12 +230,11 @@ void Rendezvous::OnDeadline(int rank) {
   const auto keep = shared_from_this();
   const double seconds = static_cast<double>(seats_[rank].join.patience_ns) * 1e-9;
   if (!started()) {
-    return Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited %.3g s for %s of %d", Name(rank).c_str(),
-                           seconds, ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(),
-                           nranks_));
+    return Fail(MakeStatus(Code::kTimeout, "rendezvous: %s waited %.3g s for %s of %d", Name(rank).c_str(), seconds,
+                           ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(), nranks_));
   }
   if (!seats_[rank].contributed) return;  // it waits for nobody; its own next call sees the deadline
-  Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s waited until its deadline (%.3g s) for the addresses of %s",
+  Fail(MakeStatus(Code::kTimeout, "rendezvous: %s waited until its deadline (%.3g s) for the addresses of %s",
                   Name(rank).c_str(), seconds, ListRanks([](const Seat& seat) { return !seat.contributed; }).c_str()));
 }
 
@@ -253,7 +252,7 @@ void Rendezvous::Expired(int rank, std::span<const std::byte> payload) {
     return;
   }
   const std::span<const std::byte> text = payload.subspan(sizeof(uint32_t));
-  Fail(MakeStatus(Code::kTimeout, "ncclCommInitRank: %s for %s of %d",
+  Fail(MakeStatus(Code::kTimeout, "rendezvous: %s for %s of %d",
                   Printable(std::string_view(reinterpret_cast<const char*>(text.data()), text.size())).c_str(),
                   ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(), nranks_));
 }

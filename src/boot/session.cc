@@ -32,9 +32,8 @@ Result<std::unique_ptr<Hub::Lease>> ServeWhereDue(const IdFields& id, int rank, 
 }
 
 Result<UniqueId> CreateUniqueId() {
-  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclGetUniqueId"));
-  if (sodium_init() < 0)
-    return MakeStatus(Code::kSystemError, "ncclGetUniqueId: libsodium finds no source of randomness");
+  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("unique id"));
+  if (sodium_init() < 0) return MakeStatus(Code::kSystemError, "unique id: libsodium finds no source of randomness");
   const std::string host_port = param::Get("NCCL_COMM_ID");
   if (!host_port.empty()) return IdFromText(host_port);
   AXCCL_ASSIGN_OR_RETURN(Hub* const hub, Hub::Get());
@@ -48,16 +47,15 @@ Result<std::unique_ptr<Session>> Session::Join(const UniqueId& id, int rank, int
 
 Result<std::unique_ptr<Session>> Session::Join(std::span<const UniqueId> ids, int rank, int nranks,
                                                Clock::time_point deadline, const service::Stop& stop) {
-  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclCommInitRank"));
+  AXCCL_RETURN_IF_ERROR(service::CheckNotForked("rendezvous"));
   service::BindToProcess();
-  if (sodium_init() < 0)
-    return MakeStatus(Code::kSystemError, "ncclCommInitRank: libsodium finds no source of randomness");
+  if (sodium_init() < 0) return MakeStatus(Code::kSystemError, "rendezvous: libsodium finds no source of randomness");
   if (nranks < 1 || nranks > kMaxRanks || rank < 0 || rank >= nranks) {
-    return MakeStatus(Code::kInvalidArgument, "ncclCommInitRank: rank %d of nranks %d: need 0 <= rank < nranks <= %d",
-                      rank, nranks, kMaxRanks);
+    return MakeStatus(Code::kInvalidArgument, "rendezvous: rank %d of nranks %d: need 0 <= rank < nranks <= %d", rank,
+                      nranks, kMaxRanks);
   }
   if (ids.empty() || ids.size() > static_cast<size_t>(nranks)) {
-    return MakeStatus(Code::kInvalidArgument, "ncclCommInitRank: %zu ids for %d ranks: need 1 to as many", ids.size(),
+    return MakeStatus(Code::kInvalidArgument, "rendezvous: %zu ids for %d ranks: need 1 to as many", ids.size(),
                       nranks);
   }
   // With NCCL_COMM_ID all ids are the same one.

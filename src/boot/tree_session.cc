@@ -49,7 +49,7 @@ class TreeSession : public Session {
   }
 
   Status AllGather(const void* mine, size_t bytes, void* all) override {
-    AXCCL_RETURN_IF_ERROR(service::CheckNotForked("ncclCommInitRank"));
+    AXCCL_RETURN_IF_ERROR(service::CheckNotForked("rendezvous"));
     if (bytes == 0 || bytes > kMaxContribution) {
       return MakeStatus(Code::kInternalError, "rendezvous: exchange of %zu bytes, allowed are 1 to %zu", bytes,
                         kMaxContribution);
@@ -119,7 +119,7 @@ class TreeSession : public Session {
     named.host = start.host;
     const std::string whom = DescribeRank(parent, named);
     if (place.num_addresses != 1 || (place.address[0].family != 4 && place.address[0].family != 6)) {
-      return MakeStatus(Code::kRemoteError, "ncclCommInitRank: rank %d of %d was not told where %s is", rank_, nranks_,
+      return MakeStatus(Code::kRemoteError, "rendezvous: rank %d of %d was not told where %s is", rank_, nranks_,
                         whom.c_str());
     }
     IdFields id;

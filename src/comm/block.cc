@@ -150,7 +150,7 @@ void Block::Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders)
   }
   SweepLimbo();
   if (!watch) return;
-  const Status watched = CatchAll("ncclCommDestroy", [] {
+  const Status watched = CatchAll("giving memory back", [] {
     AXCCL_ASSIGN_OR_RETURN(service::Loop * loop, service::Loop::Get());
     return loop->Run([loop] { LookAgain(loop); });
   });

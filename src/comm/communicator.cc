@@ -57,7 +57,7 @@ void PartFromRemotes(Remains* remains) {
 // Nothing is thrown: destructors let go. Where memory runs out, the block stays what it is for as long as the process
 // lives, as peers may still write to it.
 void LetGo(Remains* remains) {
-  const Status gone = CatchAll("ncclCommDestroy", [&] {
+  const Status gone = CatchAll("giving memory back", [&] {
     std::vector<Holder> holders(remains->processes.size());
     if (remains->gpu != nullptr) {
       remains->gpu->Disconnect();
@@ -82,7 +82,7 @@ void LetGo(Remains* remains) {
 void LetGoInBackground(Remains remains) {
   constexpr std::chrono::milliseconds kPatience(100);
   std::shared_ptr<Remains> work;
-  const Status handed = CatchAll("ncclCommDestroy", [&] {
+  const Status handed = CatchAll("giving memory back", [&] {
     work = std::make_shared<Remains>(std::move(remains));
     return Closer::Process().Add([work] { LetGo(work.get()); }), Status();
   });
@@ -122,7 +122,7 @@ Communicator::~Communicator() {
     gpu_->WaitIdle();
     gpu_->ReleaseChannels();
   }
-  const Status kept = CatchAll("ncclCommDestroy", [&] { return block_->Keep(channels_.Close()), Status(); });
+  const Status kept = CatchAll("giving memory back", [&] { return block_->Keep(channels_.Close()), Status(); });
   if (!kept.ok()) AXCCL_WARN("%s", kept.message().data());
   Remains remains{identity_.rank,      std::move(gpu_),       std::move(block_),
                   std::move(members_), std::move(processes_), failed()};

@@ -399,11 +399,11 @@ class Builder {
   // Tells the others, and lets go of what they may already use. Nothing is thrown. Where memory runs out, the block
   // stays what it is for as long as the process lives, as peers may still write to it.
   void GiveUp(const Status& status) {
-    const Status told = CatchAll("ncclCommInitRank", [&] { return exchange_->Fail(status), Status(); });
+    const Status told = CatchAll("a message", [&] { return exchange_->Fail(status), Status(); });
     if (!told.ok()) AXCCL_WARN("cannot tell the others that this rank gives up: %s", told.message().data());
     survey_.GiveUp();
     if (announced_ && block_ == nullptr) return;  // a communicator had it, and has let go
-    const Status gone = CatchAll("ncclCommInitRank", [&] { return LetGo(), Status(); });
+    const Status gone = CatchAll("giving memory back", [&] { return LetGo(), Status(); });
     if (gone.ok()) return;
     AXCCL_WARN("%s", gone.message().data());
     if (announced_) (void)block_.release();
@@ -481,7 +481,7 @@ class Builder {
 
 Result<std::shared_ptr<Communicator>> Setup(Exchange* exchange, const SetupOptions& options) {
   Builder builder(exchange, options);
-  auto comm = CatchAll("ncclCommInitRank", [&] { return builder.Run(); });
+  auto comm = CatchAll("making a communicator", [&] { return builder.Run(); });
   if (!comm.ok()) builder.GiveUp(comm.status());
   return comm;
 }

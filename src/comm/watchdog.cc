@@ -42,7 +42,7 @@ Status Watch(Communicator* comm) {
     watched.comms.push_back(comm);
     if (std::exchange(watched.ticking, true)) return Status();
   }
-  const Status started = CatchAll("ncclCommInitRank", [] {
+  const Status started = CatchAll("watching a communicator", [] {
     AXCCL_ASSIGN_OR_RETURN(service::Loop* const loop, service::Loop::Get());
     return loop->Run([loop] { Tick(loop); });
   });

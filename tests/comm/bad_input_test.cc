@@ -1,11 +1,13 @@
 // Wrong arguments: the documented code at once, a text that names call and argument, a library that goes on working.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "tests/harness/case_runner.h"
@@ -26,6 +28,7 @@ using harness::Processes;
 using harness::RankContext;
 using harness::RunRanks;
 using harness::Seed;
+using harness::Threads;
 
 // What the rows below call with.
 struct Args {
@@ -331,6 +334,41 @@ TEST(BadInput, NeighboursMayFailDifferently) {
       ASSERT_TRUE(runner.Enqueue({Call::kAllReduce, ncclInt32, Fold::kSum, 50, 0, Seed() + i}, {}));
     }
     ASSERT_TRUE(runner.Finish());
+  });
+}
+
+// ---- errors from far below ----
+
+// An id that has made its communicator: what the rendezvous says is the error of the call that the program has made.
+TEST(UsedId, IsAnErrorOfTheCallThatUsesItAgain) {
+  RunRanks(Threads(1), [](RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    ncclComm_t first = nullptr, again = nullptr;
+    ASSERT_OK(ncclCommInitRank(&first, 1, id, 0));
+    const auto expect_named = [&](ncclResult_t result, const std::string& call) {
+      EXPECT_EQ(result, ncclInvalidUsage);
+      const std::string text = ncclGetLastError(nullptr);
+      EXPECT_TRUE(text.starts_with(call + ": ")) << text;
+      EXPECT_NE(text.find("already made a communicator"), std::string::npos) << text;
+      EXPECT_EQ(text.find("ncclComm", 1), std::string::npos) << "names another call as well: " << text;
+    };
+    expect_named(ncclCommInitRank(&again, 1, id, 0), "ncclCommInitRank");
+    expect_named(ncclCommInitRankConfig(&again, 1, id, 0, nullptr), "ncclCommInitRankConfig");
+    expect_named(ncclCommInitRankScalable(&again, 1, 0, 1, &id, nullptr), "ncclCommInitRankScalable");
+    expect_named(ncclCommGrow(nullptr, 1, &id, 0, &again, nullptr), "ncclCommGrow");
+    // A creation in the background tells it through ncclCommGetAsyncError.
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ASSERT_EQ(ncclCommInitRankConfig(&again, 1, id, 0, &config), ncclInProgress);
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) {
+      ASSERT_OK(ncclCommGetAsyncError(again, &state));
+      sched_yield();
+    }
+    expect_named(state, "ncclCommInitRankConfig");
+    EXPECT_OK(ncclCommAbort(again));
+    EXPECT_OK(ncclCommDestroy(first));
   });
 }
 

@@ -282,7 +282,7 @@ Status NetworkProbe::Wait(const std::shared_ptr<Side>& side, device::host::Queue
   const bool done = Scheduler::Process().Wait(
       queue, [&] { return side->done(); },
       [&] {
-        trouble = CatchAll("ncclCommInitRank", [&] { return Trouble(patience); });
+        trouble = CatchAll("measuring the network", [&] { return Trouble(patience); });
         return !trouble.ok();
       });
   if (!done) {

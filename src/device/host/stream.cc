@@ -19,7 +19,7 @@ class Callback : public Work {
   Callback(void (*fn)(void*), void* argument, Workers::Lease lease)
       : fn_(fn), argument_(argument), lease_(std::move(lease)) {}
   Poll Progress() override {
-    result_ = CallUser("axcclLaunchHostFunc: the host function", [this] { fn_(argument_); });
+    result_ = CallUser("a host function (axcclLaunchHostFunc)", [this] { fn_(argument_); });
     return Poll::kDone;
   }
   Status result() const override { return result_; }
