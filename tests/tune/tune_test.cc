@@ -191,7 +191,7 @@ TEST(Choose, GroupOrderGoesBeforeTheFilter) {
       if (!plan::Reduces(query.contract.kind) || query.contract.ranks == 1) {
         EXPECT_EQ(taken, freely);
       } else if (query.contract.ranks > 2) {
-        EXPECT_TRUE((std::set<std::string>{"direct", "pull", "oneshot", "twoshot"}.contains(taken))) << taken;
+        EXPECT_TRUE((std::set<std::string_view>{"direct", "pull", "oneshot", "twoshot"}.contains(taken))) << taken;
         if (std::string_view(filter) == "oneshot,ring") {
           EXPECT_EQ(taken, "oneshot");
         }
