@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "axccl/types.h"
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/comm/group.h"
@@ -16,7 +17,19 @@ inline constexpr ncclRedOp_t kNoReduction = static_cast<ncclRedOp_t>(-1);
 
 // The type of that number, NCCL's or one of axccl/types.h. False when there is none. Numbers, because C lets any stand
 // in an enumeration and C++ does not: they must not be read as one before they are checked.
-bool FindDatatype(unsigned number, DataType* type);
+inline bool FindDatatype(unsigned number, DataType* type) {
+  constexpr unsigned kFirst = axcclInt16;
+  if (number < ncclNumTypes) {
+    *type = static_cast<DataType>(number);
+  } else if (number >= kFirst && number <= axcclComplex128) {
+    *type = static_cast<DataType>(static_cast<unsigned>(DataType::kInt16) + number - kFirst);
+  } else if (number >= axcclBits(1) && number <= axcclBits(kMaxOpaqueBytes)) {
+    *type = OpaqueType(static_cast<int>(number - axcclBits(0)));
+  } else {
+    return false;
+  }
+  return true;
+}
 template <class Enum>
 unsigned NumberOf(const Enum& value) {
   unsigned number;

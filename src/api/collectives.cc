@@ -21,8 +21,8 @@ struct Request {
   size_t count = 0;
   ncclDataType_t type = ncclFloat32;
   int root = 0;
-  const char* root_name = "root";
-  bool second_name = false;  // as exec::Call has it
+  bool second_name = false;                  // as exec::Call has it
+  const ncclCollConfig_t* config = nullptr;  // settings of the one call
 };
 
 // Buffers of `block` bytes each that lie over each other, and not where the call has a form in place. Those of most
@@ -65,8 +65,8 @@ Status CheckRequest(const Request& r, int rank, int ranks, DataType* type) {
     return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, r.name,
                            static_cast<int>(NumberOf(r.type)));
   if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(ranks))
-    return InvalidArgument("%s: argument %s is %d; pass a rank of the communicator (0..%d)", r.name, r.root_name,
-                           r.root, ranks - 1);
+    return InvalidArgument("%s: argument %s is %d; pass a rank of the communicator (0..%d)", r.name,
+                           r.kind == Kind::kSendRecv ? "peer" : "root", r.root, ranks - 1);
   size_t bytes;
   if (__builtin_mul_overflow(r.count, ElementSize(*type), &bytes) ||
       __builtin_mul_overflow(bytes, static_cast<size_t>(ranks), &bytes) || bytes > (size_t{1} << 56))
@@ -95,9 +95,8 @@ Status CheckSettings(const char* name, const ncclCollConfig_t& config) {
   return Status();
 }
 
-Status Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle,
-                  const ncclCollConfig_t* config = nullptr) {
-  if (config != nullptr) AXCCL_RETURN_IF_ERROR(CheckSettings(r.name, *config));
+Status Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
+  if (r.config != nullptr) AXCCL_RETURN_IF_ERROR(CheckSettings(r.name, *r.config));
   AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, r.name));
   if (!comm->ready() || comm->revoked() || comm->core()->failed()) return comm->Ready(r.name).status();
   const comm::Identity& identity = comm->core()->identity();
@@ -177,8 +176,7 @@ AXCCL_TWIN(Broadcast)
 AXCCL_API ncclResult_t pncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                                   cudaStream_t stream) {
   return Entry("ncclBcast", [&](const char* call) {
-    return Collective({call, Kind::kBroadcast, buff, buff, count, datatype, root, "root", true}, kNoReduction, comm,
-                      stream);
+    return Collective({call, Kind::kBroadcast, buff, buff, count, datatype, root, true}, kNoReduction, comm, stream);
   });
 }
 AXCCL_TWIN(Bcast)
@@ -227,7 +225,7 @@ AXCCL_TWIN(Scatter)
 AXCCL_API ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                                  cudaStream_t stream) {
   return Entry("ncclSend", [&](const char* call) {
-    return Message({call, Kind::kSendRecv, sendbuff, nullptr, count, datatype, peer, "peer"}, true, comm, stream);
+    return Message({call, Kind::kSendRecv, sendbuff, nullptr, count, datatype, peer}, true, comm, stream);
   });
 }
 AXCCL_TWIN(Send)
@@ -235,7 +233,7 @@ AXCCL_TWIN(Send)
 AXCCL_API ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                                  cudaStream_t stream) {
   return Entry("ncclRecv", [&](const char* call) {
-    return Message({call, Kind::kSendRecv, nullptr, recvbuff, count, datatype, peer, "peer"}, false, comm, stream);
+    return Message({call, Kind::kSendRecv, nullptr, recvbuff, count, datatype, peer}, false, comm, stream);
   });
 }
 AXCCL_TWIN(Recv)
@@ -246,7 +244,8 @@ AXCCL_API ncclResult_t pncclAllReduceConfig(const void* sendbuff, void* recvbuff
                                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
                                             const ncclCollConfig_t* config) {
   return Entry("ncclAllReduceConfig", [&](const char* call) {
-    return Collective({call, Kind::kAllReduce, sendbuff, recvbuff, count, datatype}, op, comm, stream, config);
+    return Collective({call, Kind::kAllReduce, sendbuff, recvbuff, count, datatype, 0, false, config}, op, comm,
+                      stream);
   });
 }
 AXCCL_TWIN(AllReduceConfig)
@@ -255,7 +254,8 @@ AXCCL_API ncclResult_t pncclReduceConfig(const void* sendbuff, void* recvbuff, s
                                          ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
                                          const ncclCollConfig_t* config) {
   return Entry("ncclReduceConfig", [&](const char* call) {
-    return Collective({call, Kind::kReduce, sendbuff, recvbuff, count, datatype, root}, op, comm, stream, config);
+    return Collective({call, Kind::kReduce, sendbuff, recvbuff, count, datatype, root, false, config}, op, comm,
+                      stream);
   });
 }
 AXCCL_TWIN(ReduceConfig)
@@ -264,8 +264,8 @@ AXCCL_API ncclResult_t pncclBroadcastConfig(const void* sendbuff, void* recvbuff
                                             int root, ncclComm_t comm, cudaStream_t stream,
                                             const ncclCollConfig_t* config) {
   return Entry("ncclBroadcastConfig", [&](const char* call) {
-    return Collective({call, Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream,
-                      config);
+    return Collective({call, Kind::kBroadcast, sendbuff, recvbuff, count, datatype, root, false, config}, kNoReduction,
+                      comm, stream);
   });
 }
 AXCCL_TWIN(BroadcastConfig)
@@ -274,8 +274,8 @@ AXCCL_API ncclResult_t pncclAllGatherConfig(const void* sendbuff, void* recvbuff
                                             ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream,
                                             const ncclCollConfig_t* config) {
   return Entry("ncclAllGatherConfig", [&](const char* call) {
-    return Collective({call, Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype}, kNoReduction, comm, stream,
-                      config);
+    return Collective({call, Kind::kAllGather, sendbuff, recvbuff, sendcount, datatype, 0, false, config}, kNoReduction,
+                      comm, stream);
   });
 }
 AXCCL_TWIN(AllGatherConfig)
@@ -284,7 +284,8 @@ AXCCL_API ncclResult_t pncclReduceScatterConfig(const void* sendbuff, void* recv
                                                 ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                                 cudaStream_t stream, const ncclCollConfig_t* config) {
   return Entry("ncclReduceScatterConfig", [&](const char* call) {
-    return Collective({call, Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype}, op, comm, stream, config);
+    return Collective({call, Kind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, 0, false, config}, op, comm,
+                      stream);
   });
 }
 AXCCL_TWIN(ReduceScatterConfig)
@@ -292,7 +293,8 @@ AXCCL_TWIN(ReduceScatterConfig)
 AXCCL_API ncclResult_t pncclAlltoAllConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
   return Entry("ncclAlltoAllConfig", [&](const char* call) {
-    return Collective({call, Kind::kAllToAll, sendbuff, recvbuff, count, datatype}, kNoReduction, comm, stream, config);
+    return Collective({call, Kind::kAllToAll, sendbuff, recvbuff, count, datatype, 0, false, config}, kNoReduction,
+                      comm, stream);
   });
 }
 AXCCL_TWIN(AlltoAllConfig)
@@ -301,8 +303,8 @@ AXCCL_API ncclResult_t pncclGatherConfig(const void* sendbuff, void* recvbuff, s
                                          int root, ncclComm_t comm, cudaStream_t stream,
                                          const ncclCollConfig_t* config) {
   return Entry("ncclGatherConfig", [&](const char* call) {
-    return Collective({call, Kind::kGather, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream,
-                      config);
+    return Collective({call, Kind::kGather, sendbuff, recvbuff, count, datatype, root, false, config}, kNoReduction,
+                      comm, stream);
   });
 }
 AXCCL_TWIN(GatherConfig)
@@ -311,8 +313,8 @@ AXCCL_API ncclResult_t pncclScatterConfig(const void* sendbuff, void* recvbuff, 
                                           int root, ncclComm_t comm, cudaStream_t stream,
                                           const ncclCollConfig_t* config) {
   return Entry("ncclScatterConfig", [&](const char* call) {
-    return Collective({call, Kind::kScatter, sendbuff, recvbuff, count, datatype, root}, kNoReduction, comm, stream,
-                      config);
+    return Collective({call, Kind::kScatter, sendbuff, recvbuff, count, datatype, root, false, config}, kNoReduction,
+                      comm, stream);
   });
 }
 AXCCL_TWIN(ScatterConfig)

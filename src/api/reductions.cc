@@ -75,20 +75,6 @@ Status ReadDatatype(const char* call, ncclDataType_t datatype, DataType* type) {
 
 }  // namespace
 
-bool FindDatatype(unsigned number, DataType* type) {
-  constexpr unsigned kFirst = axcclInt16;
-  if (number < ncclNumTypes) {
-    *type = static_cast<DataType>(number);
-  } else if (number >= kFirst && number <= axcclComplex128) {
-    *type = static_cast<DataType>(static_cast<unsigned>(DataType::kInt16) + number - kFirst);
-  } else if (number >= axcclBits(1) && number <= axcclBits(kMaxOpaqueBytes)) {
-    *type = OpaqueType(static_cast<int>(number - axcclBits(0)));
-  } else {
-    return false;
-  }
-  return true;
-}
-
 Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call) {
   for (const BuiltIn& built_in : kBuiltIns) {
     if (NumberOf(op) != built_in.number) continue;
