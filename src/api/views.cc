@@ -12,8 +12,8 @@
 #include "src/api/export.h"
 #include "src/api/operands.h"
 #include "src/api/uneven_operands.h"
-#include "src/api/uneven_parts.h"
 #include "src/base/log.h"
+#include "src/exec/cuda/uneven_parts.h"
 
 namespace axccl::api {
 namespace {
@@ -41,6 +41,24 @@ Status Resolve(const ViewRequest& r, comm::Comm* comm, ncclRedOp_t op, exec::Cal
       r.name, call->views->scale, exec::DescribeCall(*call).c_str());
 }
 
+// An uneven call on a GPU: a group of even ones.
+Status EnqueueParts(const char* name, const ChannelPin& pin, const exec::Call& call, comm::StreamRef stream) {
+  using Part = exec::UnevenPart;
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<Part> parts,
+                         Prefixed(name, exec::PartsOfUneven(call, pin.place.rank, pin.place.ranks)));
+  return InGroup(name, [&]() -> Status {
+    for (const Part& part : parts) {
+      exec::Channel* channel = pin.channel;
+      if (part.on == Part::On::kSend || part.on == Part::On::kReceive) {
+        AXCCL_ASSIGN_OR_RETURN(channel, PairOf(name, pin, part.peer, part.on == Part::On::kSend));
+      }
+      AXCCL_RETURN_IF_ERROR(part.on == Part::On::kRank ? EnqueueLocal(pin.comm.get(), channel, part.call, stream)
+                                                       : Enqueue(pin.comm.get(), channel, part.call, stream));
+    }
+    return Status();
+  });
+}
+
 // `find(group_size, position, &list)` reads the operands. `zeros_outside`: not an error for a rank in no group.
 template <class Find>
 Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle,
@@ -61,7 +79,7 @@ Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cuda
                exec::DescribeCall(call).c_str(), static_cast<void*>(handle), pin.place.ranks,
                static_cast<void*>(stream_handle));
     const bool in_pieces = call.uneven() && comm->core()->gpu() != nullptr;
-    AXCCL_RETURN_IF_ERROR(in_pieces ? EnqueuePieces(r.name, pin, call, stream)
+    AXCCL_RETURN_IF_ERROR(in_pieces ? EnqueueParts(r.name, pin, call, stream)
                                     : Enqueue(comm.get(), pin.channel, call, stream));
   }
   return Status();

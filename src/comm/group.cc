@@ -170,7 +170,7 @@ Status Group::End(const char* call, double* seconds) {
   if (!jobs_.empty()) status = CatchAll(call, [&] { return RunJobs(call); });
   Clear();
   if (!calls.empty() && (status.ok() || status.code() == Code::kInProgress)) {
-    const Status launched = LaunchGroup(std::move(calls));
+    const Status launched = Prefixed(call, LaunchGroup(std::move(calls)));
     if (!launched.ok()) return launched;
   }
   return status;

@@ -45,14 +45,14 @@ Status CheckTogether(const GpuCall& a, uint64_t capture_of_a, const GpuCall& b, 
   if ((capture_of_a == 0) != (capture_of_b == 0)) {
     const bool a_is = capture_of_a != 0;
     return MakeStatus(Code::kInvalidUsage,
-                      "ncclGroupEnd: %s, which is being captured, and %s, which is not; capture both (let the second "
+                      "%s, which is being captured, and %s, which is not; capture both (let the second "
                       "stream wait for an event of the first), or make the calls in groups of their own",
                       Describe(a_is ? a : b).c_str(), Describe(a_is ? b : a).c_str());
   }
   const bool one_device = DeviceOf(a) == DeviceOf(b);
   if (!one_device || capture_of_a == capture_of_b) return Status();
   return MakeStatus(Code::kInvalidUsage,
-                    "ncclGroupEnd: %s and %s, and these streams are captured into different graphs; make one capture "
+                    "%s and %s, and these streams are captured into different graphs; make one capture "
                     "of them (let the second stream wait for an event of the first), or make the calls in groups of "
                     "their own",
                     Describe(a).c_str(), Describe(b).c_str());
