@@ -7,39 +7,36 @@ using exec::Call;
 namespace {
 
 // A call that waits in a group keeps its stream and its channel alive.
-comm::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  return {comm->core(),   channel, call, stream, stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
+exec::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
+  return {comm->core(),   &comm->core()->device(),
+          channel,        call,
+          stream,         stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
           channel->Hold()};
-}
-
-Status CheckDevice(const comm::Comm* comm, const Call& call) {
-  const exec::GpuRank* const gpu = comm->core()->gpu();
-  return gpu != nullptr ? gpu->CheckCall(call) : Status();
 }
 
 }  // namespace
 
-Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call));
+Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
+  AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
   comm::Group& group = comm::Group::Current();
-  if (!group.open()) return comm::LaunchOne(comm->core(), channel, call, stream);
+  if (!group.open()) return comm->core()->device().LaunchOne(comm->core().get(), channel, call, stream);
   group.Add(Kept(comm, channel, call, stream), comm->config().blocking);
   return Status();
 }
 
-Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, comm::StreamRef stream) {
-  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call));
-  comm::StreamCall local = Kept(comm, channel, call, stream);
+Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
+  AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
+  exec::StreamCall local = Kept(comm, channel, call, stream);
   local.local = true;
   comm::Group& group = comm::Group::Current();
-  if (!group.open()) return comm::LaunchGroup({std::move(local)});
+  if (!group.open()) return exec::LaunchGroup({std::move(local)});
   group.Add(std::move(local), comm->config().blocking);
   return Status();
 }
 
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const Call& call, bool sending,
-                   comm::StreamRef stream) {
-  AXCCL_RETURN_IF_ERROR(CheckDevice(comm, call));
+                   exec::StreamRef stream) {
+  AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
   comm::Group& group = comm::Group::Current();
   if (!group.open())
     return MakeStatus(Code::kInvalidUsage,

@@ -8,7 +8,7 @@
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/comm/group.h"
-#include "src/comm/launch.h"
+#include "src/exec/launch.h"
 
 namespace axccl::api {
 
@@ -45,12 +45,12 @@ unsigned NumberOf(const Enum& value) {
 Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call);
 
 // Launches the call, or adds it to the open group.
-Status Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, comm::StreamRef stream);
+Status Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
 // Likewise one that concerns no other rank: a copy, or zeros (exec/local_copy.h).
-Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, comm::StreamRef stream);
+Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
 // Adds a message of this rank to itself to the open group, without which it would never end: an error then.
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const exec::Call& call, bool sending,
-                   comm::StreamRef stream);
+                   exec::StreamRef stream);
 
 // Runs `enqueue`, from () to Status, in a group of its own, or of the open one. An error of it cancels the group.
 template <class Fn>

@@ -4,7 +4,7 @@
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/base/log.h"
-#include "src/comm/launch.h"
+#include "src/exec/launch.h"
 
 namespace axccl::api {
 namespace {
@@ -109,7 +109,7 @@ Status Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStrea
   call.input = r.send;
   call.output = r.recv;
   if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm.get(), r.name, op, &call));
-  comm::StreamRef stream;
+  exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
   AXCCL_INFO(
       kColl,
@@ -128,7 +128,7 @@ Status Message(const Request& r, bool sending, ncclComm_t handle, cudaStream_t s
   Call call;
   AXCCL_RETURN_IF_ERROR(CheckRequest(r, rank, core->identity().ranks, &call.type));
   if (r.count != 0 && (sending ? r.send : r.recv) == nullptr) return BadBuffer(r, sending ? "sendbuff" : "recvbuff");
-  comm::StreamRef stream;
+  exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
   call.kind = Kind::kSendRecv;
   call.second_name = !sending;

@@ -12,7 +12,6 @@
 #include "src/base/per_thread.h"
 #include "src/base/service_fd.h"
 #include "src/comm/group.h"
-#include "src/device/host/current.h"
 
 namespace axccl::api {
 namespace {
@@ -31,15 +30,6 @@ struct OfThread {
   Status error;
   Status answer;  // what LastError returned
 };
-
-// What stands behind cudaStreamPerThread.
-struct OwnStream {
-  std::shared_ptr<device::host::Stream> stream;
-};
-
-// What CUDA's runtime passes for its two implicit streams.
-const void* const kLegacyStream = reinterpret_cast<const void*>(1);
-const void* const kPerThreadStream = reinterpret_cast<const void*>(2);
 
 }  // namespace
 
@@ -103,44 +93,8 @@ Result<CommPin> PinComm(ncclComm_t comm, const char* call) {
                          call, comm == nullptr ? "NULL" : "not a live communicator", static_cast<void*>(comm));
 }
 
-namespace {
-
-// A blocking stream, as CUDA's: it synchronises with the NULL stream.
-Result<device::host::Stream*> PerThreadStream() {
-  std::shared_ptr<device::host::Stream>& own = PerThread<OwnStream>::Get().stream;
-  if (own == nullptr) {
-    AXCCL_ASSIGN_OR_RETURN(const int device, device::host::ClaimDevice());
-    own = std::make_shared<device::host::Stream>(device, true);
-    device::host::Device::Get(device)->AddStream(own);
-  }
-  return own.get();
-}
-
-}  // namespace
-
-Status FindHostStream(const void* handle, const char* call, device::host::Stream** stream) {
-  *stream = nullptr;
-  if (handle == nullptr || handle == kLegacyStream) return Status();
-  *stream = device::host::Streams().Peek(handle);
-  if (*stream != nullptr) return Status();
-  if (handle != kPerThreadStream)
-    return InvalidArgument(
-        "%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass NULL", call,
-        handle);
-  const Result<device::host::Stream*> own = PerThreadStream();
-  if (!own.ok()) return Prefixed(call, Prefixed("the thread's own stream", own.status()));
-  *stream = own.value();
-  return Status();
-}
-
-Status FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream) {
-  if (comm.core()->gpu() == nullptr) return FindHostStream(handle, call, &stream->host);
-  if (device::host::Streams().Peek(handle) != nullptr)
-    return InvalidArgument(
-        "%s: argument stream (%p) is a host stream, and the communicator's rank is on CUDA device %d; pass a "
-        "stream of CUDA, or make the communicator with AXCCL_DEVICE=host",
-        call, handle, comm.core()->identity().device.ordinal);
-  stream->cuda = handle;  // whether it is one of CUDA's, the driver says
+Status FindStream(const comm::Comm& comm, void* handle, const char* call, exec::StreamRef* stream) {
+  AXCCL_ASSIGN_OR_RETURN(*stream, comm.core()->device().FindStream(handle, call));
   return Status();
 }
 

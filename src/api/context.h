@@ -12,8 +12,8 @@
 #include "src/base/handle_table.h"
 #include "src/base/status.h"
 #include "src/comm/comm.h"
-#include "src/comm/launch.h"
 #include "src/device/host/stream.h"
+#include "src/exec/launch.h"
 
 namespace axccl::api {
 
@@ -43,10 +43,8 @@ Status Insert(HandleTable<T>* table, const char* call, const char* kind, std::sh
                     HandleTable<T>::kMost, kind);
 }
 
-// The host stream behind a stream argument, null for the NULL stream. Not pinned: a stream may not be destroyed while
-// another thread's call is using it, as in CUDA.
-Status FindHostStream(const void* handle, const char* call, device::host::Stream** stream);
-// Likewise for calls on a communicator that is ready, whose ranks may be on GPUs.
-Status FindStream(const comm::Comm& comm, void* handle, const char* call, comm::StreamRef* stream);
+// The stream behind a stream argument of a call on a communicator that is ready. Not pinned: a stream may not be
+// destroyed while another thread's call is using it, as in CUDA.
+Status FindStream(const comm::Comm& comm, void* handle, const char* call, exec::StreamRef* stream);
 
 }  // namespace axccl::api

@@ -26,12 +26,10 @@ axcclCommInfo_t Describe(comm::Communicator* core) {
   all.operations = core->operations();
   all.plans = core->channel()->plans().size();
   all.verify_seconds = comm::Programs::Process().usage().verify_seconds;
-  if (core->gpu() != nullptr) {
-    all.mapped = core->gpu()->mapped_operations();
-    const exec::PackedOperations packed = core->gpu()->packed_operations();
-    all.ll = packed.ll;
-    all.ll128 = packed.ll128;
-  }
+  const exec::DeviceStatistics statistics = core->device().statistics();
+  all.mapped = statistics.mapped;
+  all.ll = statistics.ll;
+  all.ll128 = statistics.ll128;
   return all;
 }
 

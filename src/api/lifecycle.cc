@@ -14,7 +14,7 @@
 #include "src/base/log.h"
 #include "src/comm/create.h"
 #include "src/comm/group.h"
-#include "src/exec/gpu.h"
+#include "src/exec/rank_device.h"
 
 namespace axccl::api {
 namespace {
@@ -89,7 +89,7 @@ Status InitRank(const char* call, ncclComm_t* out, int nranks, std::span<const n
   }
   AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadConfig(call, config, comm::Config()));
   LogVersion(rank);
-  AXCCL_ASSIGN_OR_RETURN(const comm::DeviceId device, Prefixed(call, comm::CurrentDevice()));
+  AXCCL_ASSIGN_OR_RETURN(const exec::DeviceId device, Prefixed(call, comm::CurrentDevice()));
   return Create(call, out, settings, [=](const std::atomic<bool>* abort) {
     return comm::CreateFromId(meeting, rank, nranks, device, settings, abort);
   });
@@ -104,22 +104,19 @@ Status MakeUniqueId(const char* call, ncclUniqueId* out) {
 }
 
 // The devices of ranks that one call makes. GPUs may be shared: without a list ranks go round them.
-Result<std::vector<comm::DeviceId>> FindDevices(const char* call, int ndev, const int* devlist) {
-  std::vector<comm::DeviceId> devices;
-  AXCCL_ASSIGN_OR_RETURN(const bool on_gpus, Prefixed(call, comm::RanksOnGpus()));
-  int count = device::host::kMaxDevices;
-  if (on_gpus) {
-    AXCCL_ASSIGN_OR_RETURN(count, Prefixed(call, exec::NumGpus()));
-  }
+Result<std::vector<exec::DeviceId>> FindDevices(const char* call, int ndev, const int* devlist) {
+  std::vector<exec::DeviceId> devices;
+  AXCCL_ASSIGN_OR_RETURN(const exec::Platform* const platform, Prefixed(call, comm::CurrentPlatform()));
+  AXCCL_ASSIGN_OR_RETURN(const int count, Prefixed(call, platform->Count()));
   for (int i = 0; i < ndev; ++i) {
     const int device = devlist != nullptr ? devlist[i] : i % count;
     if (device < 0 || device >= count)
       return InvalidArgument("%s: argument devlist has device %d; pass 0..%d", call, device, count - 1);
-    const auto same = [device](const comm::DeviceId& other) { return other.ordinal == device; };
-    if (!on_gpus && std::any_of(devices.begin(), devices.end(), same))
+    const auto same = [device](const exec::DeviceId& other) { return other.ordinal == device; };
+    if (!platform->shares_devices() && std::any_of(devices.begin(), devices.end(), same))
       return InvalidArgument("%s: argument devlist names a device twice; each rank needs a host device of its own",
                              call);
-    devices.push_back({device, on_gpus, on_gpus ? nullptr : device::host::Device::Get(device)->Hold()});
+    devices.push_back(platform->Take(device));
   }
   return devices;
 }
@@ -146,7 +143,7 @@ Status InitAll(const char* call, ncclComm_t* out, int ndev, const int* devlist) 
   if (out == nullptr) return InvalidArgument("%s: argument comm is NULL; pass an array of ndev communicators", call);
   if (ndev < 1 || ndev > device::host::kMaxDevices)
     return InvalidArgument("%s: argument ndev is %d; pass 1..%d", call, ndev, device::host::kMaxDevices);
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<comm::DeviceId> devices, FindDevices(call, ndev, devlist));
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<exec::DeviceId> devices, FindDevices(call, ndev, devlist));
   std::fill_n(out, ndev, nullptr);
   AXCCL_ASSIGN_OR_RETURN(const comm::Config config, ReadConfig(call, nullptr, comm::Config()));
   LogVersion(0);

@@ -2,48 +2,31 @@
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
-#include "src/base/service_fd.h"
 #include "src/comm/create.h"
-#include "src/exec/gpu.h"
-#include "transports/shm/heap.h"
+#include "src/exec/rank_device.h"
 
 namespace axccl::api {
 namespace {
 
 // Where ranks of this process live, so that peers reach it.
 Result<void*> Allocate(size_t bytes) {
-  AXCCL_ASSIGN_OR_RETURN(const bool on_gpus, comm::RanksOnGpus());
-  if (on_gpus) {
-    service::BindToProcess();
-    return exec::AllocateOnGpu(bytes);
-  }
-  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
-  return heap->Allocate(bytes, NCCL_WIN_REQUIRED_ALIGNMENT);
+  AXCCL_ASSIGN_OR_RETURN(const exec::Platform* const platform, comm::CurrentPlatform());
+  return platform->Allocate(bytes);
 }
 
 // Whether `buff` may be a window: memory that peers can map.
 Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const char* call) {
   const comm::Phase phase = comm.phase();
   if (phase == comm::Phase::kInitialising || phase == comm::Phase::kFailed) return comm.Ready(call).status();
-  if (const exec::GpuRank* gpu = comm.core()->gpu(); gpu != nullptr)
-    return Prefixed(call, gpu->CheckMemory(buff, bytes, "argument buff"));
-  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, Prefixed(call, shm::Heap::Get()));
-  uint64_t offset = 0;
-  if (heap->Contains(buff, bytes, &offset)) return Status();
-  if (heap->TakenBack(buff, bytes))
-    return MakeStatus(Code::kInvalidArgument,
-                      "%s: argument buff has pages that peers cannot map any more, since a call on them was given up "
-                      "while a peer was in the middle of it (ncclCommAbort); free it and allocate again",
-                      call);
-  return MakeStatus(Code::kInvalidArgument,
-                    "%s: argument buff is not memory from ncclMemAlloc; windows need memory that peers can map", call);
+  return Prefixed(call, comm.core()->device().CheckMemory(buff, bytes, "argument buff"));
 }
 
 Status Free(const char* call, void* memory) {
   AXCCL_RETURN_IF_ERROR(CheckProcess(call));
-  if (memory == nullptr || exec::FreeOnGpu(memory)) return Status();
-  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, Prefixed(call, shm::Heap::Get()));
-  return Prefixed(call, heap->Free(memory));
+  if (memory == nullptr) return Status();
+  AXCCL_ASSIGN_OR_RETURN(const bool was_cuda, Prefixed(call, exec::Platform::Cuda().Free(memory)));
+  // The host says of memory that is not from there what is wrong with it.
+  return was_cuda ? Status() : Prefixed(call, exec::Platform::Host().Free(memory).status());
 }
 
 Status CheckBuffer(const char* call, const void* buff, size_t size) {

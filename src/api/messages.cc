@@ -19,7 +19,7 @@ namespace {
 using plan::Kind;
 
 Status EnqueueMessage(const char* name, const ChannelPin& pin, int peer, bool sending,
-                      const std::vector<exec::Call>& calls, comm::StreamRef stream) {
+                      const std::vector<exec::Call>& calls, exec::StreamRef stream) {
   AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(name, pin, peer, sending));
   for (exec::Call call : calls) {
     call.second_name = !sending;
@@ -39,7 +39,7 @@ Status Message(const char* name, int count, const axcclView_t* view, bool sendin
   AXCCL_RETURN_IF_ERROR(FindOperands(request, 2, sending ? 0 : 1, &list));
   std::vector<exec::Call> calls;
   AXCCL_RETURN_IF_ERROR(MakeCalls(request, std::move(list), &calls));
-  comm::StreamRef stream;
+  exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, name, &stream));
   if (peer != pin.place.rank) return EnqueueMessage(name, pin, peer, sending, calls, stream);
   for (exec::Call& call : calls) {
@@ -115,7 +115,7 @@ exec::ViewList OneSide(exec::ViewList list, bool inputs) {
 }
 
 Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, const Neighbours& neighbours,
-                       const exec::ViewList& list, comm::StreamRef stream) {
+                       const exec::ViewList& list, exec::StreamRef stream) {
   const bool to_self = neighbours.target == pin.place.rank;
   std::vector<exec::Call> sent, received;
   if (neighbours.target >= 0 && !to_self) AXCCL_RETURN_IF_ERROR(MakeCalls(r, OneSide(list, true), &sent));
@@ -138,7 +138,7 @@ Status Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, axcclC
   exec::ViewList list;
   AXCCL_RETURN_IF_ERROR(FindPermuted(r, neighbours.target >= 0, &list));
   list.pairs = pin.place.ranks != 0 ? HashOf(pairs, num_pairs) : 0;
-  comm::StreamRef stream;
+  exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, r.name, &stream));
   AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,
              neighbours.source, pin.place.ranks, static_cast<void*>(stream_handle));

@@ -5,6 +5,7 @@
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/device/host/current.h"
+#include "src/device/host/find_stream.h"
 #include "src/device/host/stream.h"
 
 using namespace axccl;                // NOLINT: the C entry points
@@ -25,7 +26,7 @@ struct Target {
 Result<Target> FindTarget(axcclStream_t handle, const char* call) {
   AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   Target target;
-  AXCCL_RETURN_IF_ERROR(FindHostStream(handle, call, &target.stream));
+  AXCCL_ASSIGN_OR_RETURN(target.stream, device::host::FindStream(handle, call));
   target.device = target.stream != nullptr ? Device::Get(target.stream->device()) : OnlyNullDevice();
   if (target.stream == nullptr && target.device != nullptr) target.stream = target.device->null_stream();
   return target;

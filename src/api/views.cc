@@ -24,7 +24,7 @@ using plan::Kind;
 Status Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_handle) {
   exec::ViewList list;
   AXCCL_RETURN_IF_ERROR(FindOutsideOperands(r, &list));
-  comm::StreamRef stream;
+  exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, r.name, &stream));
   if (list.operands.empty()) return Status();
   std::vector<exec::Call> calls;
@@ -42,7 +42,7 @@ Status Resolve(const ViewRequest& r, comm::Comm* comm, ncclRedOp_t op, exec::Cal
 }
 
 // An uneven call on a GPU: a group of even ones.
-Status EnqueueParts(const char* name, const ChannelPin& pin, const exec::Call& call, comm::StreamRef stream) {
+Status EnqueueParts(const char* name, const ChannelPin& pin, const exec::Call& call, exec::StreamRef stream) {
   using Part = exec::UnevenPart;
   AXCCL_ASSIGN_OR_RETURN(const std::vector<Part> parts,
                          Prefixed(name, exec::PartsOfUneven(call, pin.place.rank, pin.place.ranks)));
@@ -71,14 +71,14 @@ Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cuda
   std::vector<exec::Call> calls;
   AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(list), &calls));
   for (exec::Call& call : calls) AXCCL_RETURN_IF_ERROR(Resolve(r, comm.get(), op, &call));
-  comm::StreamRef stream;
+  exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
   for (const exec::Call& call : calls) {
     AXCCL_INFO(kColl, "%s: opCount %llx input %p output %p %s comm %p [nranks=%d] stream %p", r.name + 5,
                static_cast<unsigned long long>(comm->core()->operations()), call.input, call.output,
                exec::DescribeCall(call).c_str(), static_cast<void*>(handle), pin.place.ranks,
                static_cast<void*>(stream_handle));
-    const bool in_pieces = call.uneven() && comm->core()->gpu() != nullptr;
+    const bool in_pieces = call.uneven() && !comm->core()->device().runs_uneven();
     AXCCL_RETURN_IF_ERROR(in_pieces ? EnqueueParts(r.name, pin, call, stream)
                                     : Enqueue(comm.get(), pin.channel, call, stream));
   }

@@ -173,7 +173,7 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   if (!IsOurs(*member, slot, offset))
     return MakeStatus(Code::kRemoteError, "rank %d announced something that is not its part of %s", member->rank,
                       name_.Text().c_str());
-  if (table_->comm_->gpu() != nullptr) {
+  if (table_->comm_->device().takes_areas()) {
     const uint32_t area = slot->area.load(std::memory_order_acquire);
     created_[position] = true;
     if (area == 0) return false;

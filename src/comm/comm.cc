@@ -192,7 +192,7 @@ void Comm::Abort() {
   for (const auto& child : children) {
     if (const auto comm = child.lock(); comm != nullptr) comm->StopCreation();
   }
-  if (core != nullptr) core->Interrupt();
+  if (core != nullptr) core->device().Abort();
   device::host::Scheduler::Process().Notify();
   WaitUntilIdle();
   // None came meanwhile: a creation that was under way has failed.
@@ -253,7 +253,7 @@ Status Comm::RemoveRegion(const void* handle, bool window) {
   lock.unlock();
   // Applications deregister what they free next.
   const bool created = phase() != Phase::kInitialising && core_ != nullptr;
-  if (created && core_->gpu() != nullptr && !again) core_->gpu()->LetGoOf(base);
+  if (created && !again) core_->device().LetGoOf(base);
   return Status();
 }
 

@@ -23,7 +23,7 @@ using device::host::Scheduler;
 // What ranks hold of each other, at the end.
 struct Remains {
   int rank;
-  std::unique_ptr<exec::GpuRank> gpu;
+  std::unique_ptr<exec::RankDevice> device;
   std::unique_ptr<Block> block;
   std::vector<exec::Member> members;
   std::vector<std::shared_ptr<transport::PeerProcess>> processes;
@@ -59,10 +59,8 @@ void PartFromRemotes(Remains* remains) {
 void LetGo(Remains* remains) {
   const Status gone = CatchAll("giving memory back", [&] {
     std::vector<Holder> holders(remains->processes.size());
-    if (remains->gpu != nullptr) {
-      remains->gpu->Disconnect();
-      remains->block->Keep(std::shared_ptr<void>(std::move(remains->gpu)));
-    }
+    remains->device->Disconnect();
+    if (remains->device->outlives_rank()) remains->block->Keep(std::shared_ptr<void>(std::move(remains->device)));
     PartFromRemotes(remains);
     for (const exec::Member& member : remains->members) {
       if (member.rank != remains->rank && member.remote == nullptr)
@@ -100,34 +98,32 @@ int LocalRanks(const std::vector<exec::Member>& members) {
 Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                            std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
                            std::vector<std::shared_ptr<transport::PeerProcess>> processes,
-                           std::unique_ptr<exec::GpuRank>&& gpu)
+                           std::unique_ptr<exec::RankDevice>&& device)
     : identity_(std::move(identity)),
       settings_(settings),
       chooser_(std::move(chooser)),
       members_(std::move(members)),
       crowd_(LocalRanks(members_), LocalRanks(members_) != identity_.ranks),
       processes_(std::move(processes)),
-      device_(device::host::Device::Get(identity_.device.gpu ? 0 : identity_.device.ordinal)),
+      host_device_(identity_.device.platform->HostDevice(identity_.device.ordinal)),
       launches_(std::make_shared<device::host::Timeline>()),
       channel_(this, members_, identity_.rank, {.order = launches_, .group_order = settings_.group_order != 0}),
       pairs_(2 * static_cast<size_t>(identity_.ranks)),
       control_(&members_, block->data(), block->layout(), identity_.rank) {
   block_ = std::move(block);
-  gpu_ = std::move(gpu);
+  device_ = std::move(device);
 }
 
 Communicator::~Communicator() {
-  if (gpu_ != nullptr) {
-    Unwatch(this);
-    gpu_->WaitIdle();
-    gpu_->ReleaseChannels();
-  }
+  if (device_->needs_watch()) Unwatch(this);
+  device_->WaitIdle();
+  device_->ReleaseChannels();
   const Status kept = CatchAll("giving memory back", [&] { return block_->Keep(channels_.Close()), Status(); });
   if (!kept.ok()) AXCCL_WARN("%s", kept.message().data());
-  Remains remains{identity_.rank,      std::move(gpu_),       std::move(block_),
+  const bool slow = device_->slow_to_disconnect();
+  Remains remains{identity_.rank,      std::move(device_),    std::move(block_),
                   std::move(members_), std::move(processes_), failed()};
-  const bool maps = remains.gpu != nullptr && (!channel_.members().all_same_process() || remains.gpu->on_host());
-  maps ? LetGoInBackground(std::move(remains)) : LetGo(&remains);
+  slow ? LetGoInBackground(std::move(remains)) : LetGo(&remains);
 }
 
 int Communicator::local_processes() const {
@@ -136,14 +132,7 @@ int Communicator::local_processes() const {
   return static_cast<int>(distinct.size());
 }
 
-const char* Communicator::LinkName(int peer) const {
-  const exec::Member& member = members_[static_cast<size_t>(peer)];
-  if (peer == identity_.rank) return "self";
-  if (gpu_ != nullptr) return gpu_->on_host() ? "pinned" : member.same_process ? "inproc" : "cuda_ipc";
-  if (member.remote != nullptr) return "ucx";
-  if (member.same_process) return "inproc";
-  return member.call_copy ? "shm+cma" : "shm";
-}
+const char* Communicator::LinkName(int peer) const { return device_->LinkName(members_[static_cast<size_t>(peer)]); }
 
 // A pair's group is (source, destination): position 0 sends. Its scratch is there before it signals, so that it need
 // not wait for the other.
@@ -153,7 +142,7 @@ Result<std::vector<exec::Member>> Communicator::PairMembers(int src, int dst) {
     member.layout = block_->layout().Pair(static_cast<uint32_t>(src), static_cast<uint32_t>(dst),
                                           static_cast<uint32_t>(member.rank));
   exec::Member& sender = pair[0];
-  if (gpu_ != nullptr || src != identity_.rank || sender.layout.apart == 0) return pair;
+  if (!device_->stages_in_block() || src != identity_.rank || sender.layout.apart == 0) return pair;
   uint64_t offset = 0;
   AXCCL_ASSIGN_OR_RETURN(sender.scratch, block_->Take(sender.layout.scratch_bytes, &offset));
   sender.layout.ApartOf(sender.block)->scratch.store(offset, std::memory_order_release);
@@ -190,7 +179,7 @@ void Communicator::Fail(const Status& status) {
   if (!SetFailure(status, ToPeers(status))) return;
   AXCCL_WARN("communicator %s rank %d of %d: %.*s", identity_.name.c_str(), identity_.rank, identity_.ranks,
              static_cast<int>(status.message().size()), status.message().data());
-  Interrupt();
+  device_->Abort();
   Tell();
 }
 
@@ -230,7 +219,8 @@ Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan
                                                                       const plan::Placement& placement) {
   const auto here = std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.same_process; });
   const int sharers = std::min(static_cast<int>(here), contract.ranks);
-  return Programs::Process().Get({contract, algorithm, lanes, rank, placement, sharers, gpu_ != nullptr});
+  return Programs::Process().Get(
+      {contract, algorithm, lanes, rank, placement, sharers, device_->wants_whole_programs()});
 }
 
 bool Communicator::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
@@ -261,7 +251,7 @@ bool Communicator::TakenBack(const void* p, size_t bytes) const {
 Status Communicator::AsyncError() {
   if (!failed()) {
     Status status = channel_.members().CheckFailures();
-    if (status.ok() && gpu_ != nullptr) status = gpu_->CheckReport();
+    if (status.ok()) status = device_->CheckReport();
     if (!status.ok()) Fail(status);
   }
   return failed() ? Failure() : Status();
@@ -270,7 +260,7 @@ Status Communicator::AsyncError() {
 void Communicator::Abort(const Status& reason) {
   const bool first =
       SetFailure(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
-  Interrupt();
+  device_->Abort();
   if (first) Tell();
   // The steps that may be under way here are the last ones: of this rank, and of ranks of this process that work on its
   // buffers, in whatever queue they are driven.
@@ -282,19 +272,15 @@ void Communicator::Abort(const Status& reason) {
 void Communicator::WaitUntilUnreached() {
   if (Scheduler::Process().InStep()) return;
   Scheduler::Process().Wait(
-      device_->queue(), [this] { return !HasExposed(); }, [] { return false; });
-}
-
-void Communicator::Interrupt() {
-  if (gpu_ != nullptr) gpu_->Abort();
+      host_device_->queue(), [this] { return !HasExposed(); }, [] { return false; });
 }
 
 bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
-  if (gpu_ != nullptr) gpu_->WaitIdle();
+  device_->WaitIdle();
   std::vector<device::host::Mark> marks = channels_.Outstanding();
   marks.push_back({launches_, launches_->issued()});
   return Scheduler::Process().Wait(
-      device_->queue(),
+      host_device_->queue(),
       [&] { return std::all_of(marks.begin(), marks.end(), [](const auto& m) { return m.Reached(); }); },
       [&] { return give_up != nullptr && give_up->load(std::memory_order_relaxed); });
 }

@@ -21,41 +21,35 @@
 #include "src/device/host/stream.h"
 #include "src/device/host/waiting.h"
 #include "src/exec/channel.h"
-#include "src/exec/gpu.h"
+#include "src/exec/rank_device.h"
 #include "src/tune/tune.h"
 
 namespace axccl::comm {
 
-// Where a rank lives: a device of the host, or a GPU.
-struct DeviceId {
-  int ordinal = 0;
-  bool gpu = false;
-  device::host::DeviceHold hold = nullptr;  // of the host device, as long as a rank lives there or is to
-};
-
 struct Identity {
   int rank = 0;
   int ranks = 1;
-  DeviceId device;
+  exec::DeviceId device;
   uint64_t hash = 0;  // equal on all ranks, for logs
   std::string name;
 };
 
-class Communicator : public exec::ChannelOwner, public std::enable_shared_from_this<Communicator> {
+class Communicator : public exec::ChannelOwner {
  public:
-  // Takes the block and the GPU's part only once nothing can be thrown any more: peers may already use them, and the
+  // Takes the block and the device only once nothing can be thrown any more: peers may already use them, and the
   // caller sees to how they are given up.
   Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
-               std::vector<std::shared_ptr<transport::PeerProcess>> processes, std::unique_ptr<exec::GpuRank>&& gpu);
+               std::vector<std::shared_ptr<transport::PeerProcess>> processes,
+               std::unique_ptr<exec::RankDevice>&& device);
   ~Communicator() override;
 
   const Identity& identity() const { return identity_; }
   const Settings& settings() const { return settings_; }
-  // Of the host, which on GPU ranks only serves what is exchanged beside the calls.
-  device::host::Device* device() const { return device_; }
-  // Null unless the rank is on a GPU.
-  exec::GpuRank* gpu() const { return gpu_.get(); }
+  // Where the rank's calls run.
+  exec::RankDevice& device() const { return *device_; }
+  // The host device that serves what is exchanged beside the calls; on the host the calls run there, too.
+  device::host::Device* host_device() const { return host_device_; }
   // The order of launches on the default channel and the pair channels.
   const device::host::TimelinePtr& launches() const { return launches_; }
   exec::Channel* channel() { return &channel_; }
@@ -93,17 +87,11 @@ class Communicator : public exec::ChannelOwner, public std::enable_shared_from_t
   // Once it has failed: until ranks of other processes do not write into this rank's buffers any more, which does not
   // take longer than exec::Operation::Leave. Not for a callback of a reduction, which would wait for itself.
   void WaitUntilUnreached();
-  // On GPU ranks: makes kernels end that wait for peers, so that WaitIdle returns.
-  void Interrupt();
-  // Waits until all launches so far are done, or *give_up (GPU ranks: Interrupt). False if given up.
+  // Waits until all launches so far are done, or *give_up; on a device that takes Abort of it. False if given up.
   bool WaitIdle(const std::atomic<bool>* give_up);
 
   // How others are made from this one.
   ControlExchange& control() { return control_; }
-
-  // Launched so far. Counted by the thread that submits; calls of several threads at once may be missed.
-  uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
-  void CountOperation() { operations_.store(operations() + 1, std::memory_order_relaxed); }
 
  private:
   Result<std::vector<exec::Member>> PairMembers(int src, int dst);
@@ -119,8 +107,8 @@ class Communicator : public exec::ChannelOwner, public std::enable_shared_from_t
   std::vector<exec::Member> members_;  // until the end
   const device::host::Crowd crowd_;
   std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
-  device::host::Device* const device_;
-  std::unique_ptr<exec::GpuRank> gpu_;  // lives on with the block
+  device::host::Device* const host_device_;
+  std::unique_ptr<exec::RankDevice> device_;  // may live on with the block
   const device::host::TimelinePtr launches_;
   exec::Channel channel_;
   std::mutex pairs_mutex_;
@@ -131,7 +119,6 @@ class Communicator : public exec::ChannelOwner, public std::enable_shared_from_t
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;
   Status failure_;
-  std::atomic<uint64_t> operations_{0};
 };
 
 }  // namespace axccl::comm

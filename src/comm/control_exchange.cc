@@ -260,7 +260,7 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
   const auto wait = std::make_shared<Wait>(comm_, call_, round, bytes);
   auto item = std::make_unique<device::host::Item>();
   item->work = wait;
-  device::host::Queue* const queue = comm_->device()->queue();
+  device::host::Queue* const queue = comm_->host_device()->queue();
   // Whatever ends the wait, nobody goes on with what it has enqueued.
   struct CancelAtEnd {
     Wait* const wait;

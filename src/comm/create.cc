@@ -18,7 +18,8 @@ std::chrono::steady_clock::time_point Deadline() {
   return std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-SetupOptions MakeOptions(int rank, int ranks, DeviceId device, const Config& config, const std::atomic<bool>* abort) {
+SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Config& config,
+                         const std::atomic<bool>* abort) {
   SetupOptions options;
   options.identity.rank = rank;
   options.identity.ranks = ranks;
@@ -84,34 +85,31 @@ Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::ve
 
 }  // namespace
 
-Result<bool> RanksOnGpus() {
+Result<const exec::Platform*> CurrentPlatform() {
   const std::string device = param::Get("AXCCL_DEVICE");
-  if (device == "host") return false;
+  const exec::Platform* const host = &exec::Platform::Host();
+  const exec::Platform* const cuda = &exec::Platform::Cuda();
+  if (device == "host") return host;
   // A driver does not come or go while a process runs.
-  static const auto* const gpus = [] {
-    auto* const found = new Result<int>(exec::NumGpus());
+  static const auto* const gpus = [cuda] {
+    auto* const found = new Result<int>(cuda->Count());
     if (const Status status = found->status(); !status.ok())
       AXCCL_INFO(kInit, "no GPUs: %.*s", static_cast<int>(status.message().size()), status.message().data());
     return found;
   }();
-  if (device == "auto") return gpus->ok() && gpus->value() > 0 && !device::host::ChoseDevice();
+  if (device == "auto") return gpus->ok() && gpus->value() > 0 && !device::host::ChoseDevice() ? cuda : host;
   AXCCL_RETURN_IF_ERROR(gpus->status());
   if (gpus->value() == 0) return MakeStatus(Code::kInvalidUsage, "AXCCL_DEVICE=cuda: this process sees no GPU");
-  return true;
+  return cuda;
 }
 
-Result<DeviceId> CurrentDevice() {
-  AXCCL_ASSIGN_OR_RETURN(const bool on_gpus, RanksOnGpus());
-  if (!on_gpus) {
-    AXCCL_ASSIGN_OR_RETURN(const int ordinal, device::host::ClaimDevice());
-    return DeviceId{ordinal, false, device::host::Device::Get(ordinal)->Hold()};
-  }
-  AXCCL_ASSIGN_OR_RETURN(const int gpu, exec::CurrentGpu());
-  return DeviceId{gpu, true};
+Result<exec::DeviceId> CurrentDevice() {
+  AXCCL_ASSIGN_OR_RETURN(const exec::Platform* const platform, CurrentPlatform());
+  return platform->Current();
 }
 
 Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks,
-                                                   DeviceId device, const Config& config,
+                                                   exec::DeviceId device, const Config& config,
                                                    const std::atomic<bool>* abort) {
   const SetupOptions options = MakeOptions(rank, ranks, device, config, abort);
   AXCCL_ASSIGN_OR_RETURN(auto session, boot::Session::Join(ids, rank, ranks, options.deadline, service::StopOn(abort)));
@@ -119,8 +117,8 @@ Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueI
   return Setup(exchange.get(), options);
 }
 
-std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<DeviceId>& devices, const Config& config,
-                                                             const std::atomic<bool>* abort) {
+std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<exec::DeviceId>& devices,
+                                                             const Config& config, const std::atomic<bool>* abort) {
   const int ranks = static_cast<int>(devices.size());
   LocalMeeting meeting(ranks);
   std::vector<Result<std::shared_ptr<Communicator>>> results(

@@ -9,23 +9,25 @@
 #include "src/base/status.h"
 #include "src/boot/boot.h"
 #include "src/comm/comm.h"
+#include "src/exec/platform.h"
 
 namespace axccl::comm {
 
 // Where a rank lives that the calling thread creates: on what AXCCL_DEVICE says, and there on the device the thread has
 // chosen (cudaSetDevice, axcclHostSetDevice).
-Result<DeviceId> CurrentDevice();
-// Whether that is a GPU. With AXCCL_DEVICE=auto it is where there are GPUs and the thread has not chosen a host device.
-Result<bool> RanksOnGpus();
+Result<exec::DeviceId> CurrentDevice();
+// The kind of device that is. With AXCCL_DEVICE=auto GPUs, where there are any and the thread has not chosen a host
+// device.
+Result<const exec::Platform*> CurrentPlatform();
 
 // Rank `rank` of `ranks`, meeting the others through the ids, usually one.
 Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueId> ids, int rank, int ranks,
-                                                   DeviceId device, const Config& config,
+                                                   exec::DeviceId device, const Config& config,
                                                    const std::atomic<bool>* abort);
 
 // All ranks of a communicator at once, rank i on devices[i].
-std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<DeviceId>& devices, const Config& config,
-                                                             const std::atomic<bool>* abort);
+std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<exec::DeviceId>& devices,
+                                                             const Config& config, const std::atomic<bool>* abort);
 
 // A call on `parent` that all its ranks make, or all but those of `excluded` (ascending). In the order of the program.
 Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communicator>& parent, Making what);

@@ -17,12 +17,12 @@ void Group::Keep(const Status& status) noexcept {
 
 void Group::Note(bool blocking) { (blocking ? any_blocking_ : any_nonblocking_) = true; }
 
-void Group::Add(StreamCall call, bool blocking) {
+void Group::Add(exec::StreamCall call, bool blocking) {
   Note(blocking);
   calls_.push_back(std::move(call));
 }
 
-void Group::AddSelf(StreamCall call, bool sending, bool blocking) {
+void Group::AddSelf(exec::StreamCall call, bool sending, bool blocking) {
   Note(blocking);
   call.local = true;
   self_.push_back(SelfMessage{std::move(call), sending});
@@ -44,8 +44,8 @@ Status Group::Check(const char* call) const {
 namespace {
 
 // Joins a send and a receive of a rank to itself into a copy, which becomes `receive`.
-Status JoinSelf(const char* call, const StreamCall& send, StreamCall* receive) {
-  const int rank = send.comm->identity().rank;
+Status JoinSelf(const char* call, const exec::StreamCall& send, exec::StreamCall* receive) {
+  const int rank = send.channel->own().rank;
   exec::Call& to = receive->call;
   const bool fit = to.views == nullptr || send.call.views == nullptr
                        ? to.views == send.call.views && to.count == send.call.count && to.type == send.call.type
@@ -69,7 +69,7 @@ Status JoinSelf(const char* call, const StreamCall& send, StreamCall* receive) {
 
 // The k-th send to self on a channel goes to its k-th receive.
 Status Group::MatchSelf(const char* call) {
-  std::map<exec::Channel*, std::pair<std::vector<StreamCall*>, std::vector<StreamCall*>>> messages;
+  std::map<exec::Channel*, std::pair<std::vector<exec::StreamCall*>, std::vector<exec::StreamCall*>>> messages;
   for (SelfMessage& message : self_) {
     auto& [sends, receives] = messages[message.call.channel];
     (message.sending ? sends : receives).push_back(&message.call);
@@ -127,14 +127,14 @@ Status Group::RunJobs(const char* call) {
 }
 
 double Group::Predict() const {
-  std::map<const Communicator*, double> seconds;
-  for (const StreamCall& call : calls_) {
+  std::map<const exec::ChannelOwner*, double> seconds;
+  for (const exec::StreamCall& call : calls_) {
     if (call.local) continue;
     tune::Query query{plan::Contract{call.call.kind, call.channel->size(), call.call.root},
                       call.call.count * ElementSize(call.call.type), call.call.type,
                       call.channel->remote() == nullptr ? tune::Access::kMapped : tune::Access::kNone};
     query.placement = call.channel->members().placement();
-    seconds[call.comm.get()] += call.comm->chooser().Choose(query).seconds;
+    seconds[call.owner.get()] += call.owner->chooser().Choose(query).seconds;
   }
   double most = 0;
   for (const auto& [comm, total] : seconds) most = std::max(most, total);
@@ -166,11 +166,11 @@ Status Group::End(const char* call, double* seconds) {
     return status;
   }
   // Jobs and calls may themselves use groups: leave this one first.
-  std::vector<StreamCall> calls = std::move(calls_);
+  std::vector<exec::StreamCall> calls = std::move(calls_);
   if (!jobs_.empty()) status = CatchAll(call, [&] { return RunJobs(call); });
   Clear();
   if (!calls.empty() && (status.ok() || status.code() == Code::kInProgress)) {
-    const Status launched = Prefixed(call, LaunchGroup(std::move(calls)));
+    const Status launched = Prefixed(call, exec::LaunchGroup(std::move(calls)));
     if (!launched.ok()) return launched;
   }
   return status;

@@ -11,7 +11,7 @@
 
 #include "src/base/status.h"
 #include "src/comm/comm.h"
-#include "src/comm/launch.h"
+#include "src/exec/launch.h"
 
 namespace axccl::comm {
 
@@ -34,16 +34,16 @@ class Group {
   // `call`; those of the calls in it name these.
   Status End(const char* call, double* seconds = nullptr);
 
-  void Add(StreamCall call, bool blocking);
+  void Add(exec::StreamCall call, bool blocking);
   // Within the own rank; matched in order at the end.
-  void AddSelf(StreamCall call, bool sending, bool blocking);
+  void AddSelf(exec::StreamCall call, bool sending, bool blocking);
   void AddJob(GroupJob job);
   // An error of a call inside the calling thread's group, if one is open.
   static void Keep(const Status& status) noexcept;
 
  private:
   struct SelfMessage {
-    StreamCall call;
+    exec::StreamCall call;
     bool sending;
   };
 
@@ -58,7 +58,7 @@ class Group {
   int depth_ = 0;
   bool any_blocking_ = false, any_nonblocking_ = false;
   Status error_;
-  std::vector<StreamCall> calls_;
+  std::vector<exec::StreamCall> calls_;
   std::vector<SelfMessage> self_;
   std::vector<GroupJob> jobs_;
 };

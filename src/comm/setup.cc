@@ -14,7 +14,7 @@
 #include "src/base/param.h"
 #include "src/base/rank_list.h"
 #include "src/base/sizes.h"
-#include "src/comm/gpu_blocks.h"
+#include "src/comm/device_setup.h"
 #include "src/comm/net/address.h"
 #include "src/comm/net/network.h"
 #include "src/comm/net/placement.h"
@@ -29,8 +29,6 @@
 namespace axccl::comm {
 namespace {
 
-constexpr int kMaxLanes = 8;
-constexpr int kMaxGpuLanes = 64;
 constexpr int kMostToMeet = 64;
 constexpr std::chrono::milliseconds kMeeting(500);
 
@@ -38,7 +36,7 @@ constexpr std::chrono::milliseconds kMeeting(500);
 struct Introduction {
   uint32_t rank;
   int32_t device;
-  uint32_t on_gpu;
+  uint32_t platform;
   uint64_t hash;  // rank 0's counts
   transport::ProcessAddress address;
   char host[64];  // name
@@ -69,7 +67,6 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
   if (options.inherit != nullptr) {
     settings = *options.inherit;
   } else {
-    if (!options.identity.device.gpu) settings.machine = cost::MeasureOnce();
     settings.scratch_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_SCRATCH_BYTES"));
     settings.map_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_MAP_BYTES"));
     settings.allow_calls = param::Get("AXCCL_CMA") != "0";
@@ -81,16 +78,12 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
                         algorithms.size(), sizeof(settings.algorithms) - 1);
     std::memcpy(settings.algorithms, algorithms.data(), algorithms.size());
   }
-  settings.machine.ranks = options.identity.ranks;
-  if (options.identity.device.gpu) {
-    AXCCL_ASSIGN_OR_RETURN(const int multiprocessors, exec::GpuMultiprocessors(options.identity.device.ordinal));
-    settings.machine = cost::GpuMachine(multiprocessors, options.identity.ranks);
-    // Every rank may have all of the device's, unless it shares the device with others.
-    settings.lanes = static_cast<uint32_t>(std::clamp(multiprocessors, options.min_lanes, kMaxGpuLanes));
-  } else {
-    settings.machine.cores = cost::Cores();
-    settings.lanes = static_cast<uint32_t>(std::clamp(options.min_lanes, 1, kMaxLanes));
-  }
+  const exec::DeviceId& device = options.identity.device;
+  AXCCL_ASSIGN_OR_RETURN(const exec::Capacity capacity,
+                         device.platform->Measure(device.ordinal, options.identity.ranks, options.min_lanes,
+                                                  options.inherit != nullptr ? &settings.machine : nullptr));
+  settings.machine = capacity.machine;
+  settings.lanes = capacity.lanes;
   return settings;
 }
 
@@ -113,8 +106,11 @@ std::string ListApart(const std::vector<Introduction>& peers, size_t self) {
   return text;
 }
 
+// A platform that this version does not know is the host, for want of a better name.
 std::string DeviceText(const Introduction& peer) {
-  return peer.on_gpu != 0 ? "CUDA device " + std::to_string(peer.device) : "the host";
+  const exec::Platform& cuda = exec::Platform::Cuda();
+  const exec::Platform& platform = peer.platform == cuda.number() ? cuda : exec::Platform::Host();
+  return platform.NameOf(peer.device);
 }
 
 // The state of one rank's setup; what it acquired is given back on every way out.
@@ -128,7 +124,7 @@ class Builder {
     FindPlace();
     if (spans_machines_) AXCCL_RETURN_IF_ERROR(ShareNetworkAddresses());
     AXCCL_RETURN_IF_ERROR(ShareBlocks());
-    if (options_.identity.device.gpu) AXCCL_RETURN_IF_ERROR(ShareGpuMemory());
+    AXCCL_RETURN_IF_ERROR(MakeDevice());
     AXCCL_RETURN_IF_ERROR(TestCalls());
     if (spans_machines_) AXCCL_RETURN_IF_ERROR(LearnNetwork());
     return Finish();
@@ -137,16 +133,15 @@ class Builder {
  private:
   size_t ranks() const { return static_cast<size_t>(options_.identity.ranks); }
   size_t self() const { return static_cast<size_t>(options_.identity.rank); }
+  const exec::Platform& platform() const { return *options_.identity.device.platform; }
 
   Status Introduce() {
     // Before others know of this rank and wait for it.
-    if (options_.identity.device.gpu) {
-      AXCCL_ASSIGN_OR_RETURN(protocols_, exec::Protocols::Parse(param::Get("NCCL_PROTO")));
-    }
+    AXCCL_RETURN_IF_ERROR(platform().ReadOptions(&device_options_));
     Introduction mine{};
     mine.rank = static_cast<uint32_t>(self());
     mine.device = options_.identity.device.ordinal;
-    mine.on_gpu = options_.identity.device.gpu;
+    mine.platform = platform().number();
     mine.hash = RandomHash();
     AXCCL_ASSIGN_OR_RETURN(mine.address, shm::SelfAddress());
     AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
@@ -159,13 +154,13 @@ class Builder {
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), peers_.data()));
     for (Introduction& peer : peers_) {
       peer.host[sizeof(peer.host) - 1] = 0;
-      if (peer.on_gpu != peers_[0].on_gpu)
+      if (peer.platform != peers_[0].platform)
         return MakeStatus(Code::kInvalidUsage,
                           "rank 0 lives on %s and rank %u on %s; all ranks of a communicator need one kind "
                           "of device: set AXCCL_DEVICE alike",
                           DeviceText(peers_[0]).c_str(), peer.rank, DeviceText(peer).c_str());
       spans_machines_ |= peer.address.host_id != peers_[0].address.host_id;
-      if (spans_machines_ && peer.on_gpu != 0)
+      if (spans_machines_ && !platform().crosses_machines())
         return MakeStatus(
             Code::kInvalidUsage,
             "rank %u cannot share memory with rank 0 (%s), and ranks on GPUs need to in this version; set "
@@ -204,7 +199,7 @@ class Builder {
       ++local_.count;
     }
     if (options_.inherit == nullptr) DumpTopology(options_.identity.rank);
-    if (!options_.identity.device.gpu) node_ = PlaceRank(options_.identity.device.ordinal, local_);
+    if (platform().works_on_host()) node_ = PlaceRank(options_.identity.device.ordinal, local_);
   }
 
   Status ShareNetworkAddresses() {
@@ -308,21 +303,19 @@ class Builder {
     });
   }
 
-  Status ShareGpuMemory() {
-    exec::GpuOptions gpu_options;
-    gpu_options.device = options_.identity.device.ordinal;
-    gpu_options.rank = options_.identity.rank;
-    gpu_options.ranks = options_.identity.ranks;
-    gpu_options.lanes = settings_.lanes;
-    gpu_options.scratch_bytes = settings_.scratch_bytes;
-    gpu_options.channels = settings_.gpu_channels;
-    gpu_options.timeout_seconds = settings_.timeout_seconds;
-    gpu_options.notice_seconds = settings_.notice_seconds;
-    gpu_options.map_bytes = settings_.map_bytes;
-    gpu_options.direct = param::GetInt("NCCL_P2P_DISABLE") == 0;
-    gpu_options.protocols = std::move(protocols_);
-    AXCCL_ASSIGN_OR_RETURN(gpu_, exec::GpuRank::Create(gpu_options));
-    return ShareGpuBlocks(exchange_, options_.identity.rank, gpu_.get(), block_.get(), members_, processes_);
+  Status MakeDevice() {
+    device_options_.device = options_.identity.device;
+    device_options_.rank = options_.identity.rank;
+    device_options_.ranks = options_.identity.ranks;
+    device_options_.lanes = settings_.lanes;
+    device_options_.scratch_bytes = settings_.scratch_bytes;
+    device_options_.areas = settings_.gpu_channels;
+    device_options_.timeout_seconds = settings_.timeout_seconds;
+    device_options_.notice_seconds = settings_.notice_seconds;
+    device_options_.map_bytes = settings_.map_bytes;
+    AXCCL_ASSIGN_OR_RETURN(device_, platform().Create(device_options_));
+    DeviceSetup setup(exchange_, block_.get(), &processes_);
+    return device_->Share(&setup, members_);
   }
 
   Status TestCalls() {
@@ -343,7 +336,7 @@ class Builder {
   // By which plans are chosen from now on.
   Status LearnNetwork() {
     AXCCL_ASSIGN_OR_RETURN(NetworkSurvey::News news,
-                           survey_.Measure(device::host::Device::Get(options_.identity.device.ordinal)->queue(),
+                           survey_.Measure(platform().HostDevice(options_.identity.device.ordinal)->queue(),
                                            {options_.deadline, options_.abort}));
     if (news.to_measure != 0) {
       std::vector<NetworkSurvey::News> all(ranks());
@@ -376,12 +369,11 @@ class Builder {
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
-                                               processes_, std::move(gpu_));
-    if (comm->gpu() != nullptr) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
+                                               processes_, std::move(device_));
+    if (comm->device().needs_watch()) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
     AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, link to rank %zu %s",
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
-               options_.identity.device.gpu ? "cudaDev" : "device", options_.identity.device.ordinal,
-               comm->local_processes(), (self() + 1) % ranks(),
+               platform().log_name(), options_.identity.device.ordinal, comm->local_processes(), (self() + 1) % ranks(),
                comm->LinkName(static_cast<int>((self() + 1) % ranks())));
     if (spans_machines_) {
       const cost::Network network = cost::NetworkOf(settings_.machine);
@@ -415,9 +407,9 @@ class Builder {
     std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
     remotes.reserve(members_.size());
     if (block_ != nullptr) block_->Keep(survey_.TakeMemory());
-    if (gpu_ != nullptr) {
-      gpu_->Disconnect();
-      block_->Keep(std::shared_ptr<void>(std::move(gpu_)));
+    if (device_ != nullptr) {
+      device_->Disconnect();
+      if (device_->outlives_rank()) block_->Keep(std::shared_ptr<void>(std::move(device_)));
     }
     for (const exec::Member& member : members_) {
       if (member.remote != nullptr) {
@@ -471,8 +463,8 @@ class Builder {
   std::shared_ptr<transport::PeerProcess> self_process_;
   bool spans_machines_ = false;
   std::vector<WireNetwork> networks_;
-  exec::Protocols protocols_;  // that this rank allows
-  std::unique_ptr<exec::GpuRank> gpu_;
+  exec::RankOptions device_options_;
+  std::unique_ptr<exec::RankDevice> device_;
   bool announced_ = false;  // this rank's block
   bool located_ = false;    // the others'
 };

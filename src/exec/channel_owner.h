@@ -15,7 +15,7 @@
 namespace axccl::exec {
 
 // All functions are thread-safe.
-class ChannelOwner {
+class ChannelOwner : public std::enable_shared_from_this<ChannelOwner> {
  public:
   virtual ~ChannelOwner() = default;
   // True once the communicator has failed or was aborted; Failure() then says why.
@@ -40,6 +40,9 @@ class ChannelOwner {
   virtual double timeout_seconds() const = 0;  // of one operation, 0 = none
   virtual double notice_seconds() const = 0;   // after which the user is told of a wait, 0 = never
 
+  // Launched so far. Counted by the thread that submits; calls of several threads at once may be missed.
+  uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
+  void CountOperation() { operations_.store(operations() + 1, std::memory_order_relaxed); }
   // Counts an operation whose outputs ranks of other processes may write to, until it is counted off again.
   void CountExposed(bool exposed) { exposed_.fetch_add(exposed ? 1 : -1, std::memory_order_acq_rel); }
   // Whether there is one now. Acquire: after false, what those ranks have written is there.
@@ -49,6 +52,7 @@ class ChannelOwner {
   const char* last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
 
  private:
+  std::atomic<uint64_t> operations_{0};
   std::atomic<int> exposed_{0};
   std::atomic<const char*> last_algorithm_{""};
 };

@@ -36,8 +36,14 @@ const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
     t["src/device"] = {"src/base", "transports/transport.h"};
     // The executor asks the chooser when it binds a call.
     t["src/exec"] = {
-        "src/base", "src/plan", "src/tensor", "src/device", "src/tune", "transports/transport.h", "transports/cuda_ipc",
+        "src/base", "src/plan", "src/tensor", "src/device", "src/cost", "src/tune", "transports/transport.h",
         "kernels"};
+    // How the ranks of a device share its memory.
+    t["src/exec/host"] = t["src/exec/cuda"] = t["src/exec"];
+    t["src/exec/host"].insert({"src/exec", "transports/shm/heap.h"});
+    t["src/exec/cuda"].insert({"src/exec", "transports/cuda_ipc"});
+    // A channel has the room that its operations work in.
+    t["src/exec"].insert("src/exec/host/workspace.h");
     t["src/comm"] = {"src/base", "src/plan", "src/tensor", "src/algo",   "src/verify",   "src/cost",  "src/tune",
                      "src/topo", "src/boot", "src/exec",   "src/device", "src/comm/net", "transports"};
     t["src/comm/net"] = {"src/base", "src/cost", "src/topo", "src/boot", "src/exec", "src/device", "transports"};

@@ -421,7 +421,7 @@ TEST(Making, EveryWayEndsInTime) {
         ExpectShape(child, 3, context.rank());
         ASSERT_OK(ncclCommDestroy(child));
       },
-      WithInitTimeout("0.2"));
+      WithInitTimeout("1"));
 }
 
 // ---- ranks that do not agree ----

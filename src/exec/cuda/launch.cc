@@ -70,11 +70,11 @@ class DeviceLaunch {
  public:
   explicit DeviceLaunch(Device* device) : device_(device) {}
 
-  void Add(const GpuCall& call) {
+  void Add(const StreamCall& call) {
     calls_.push_back(&call);
-    AddOnce(&ranks_, static_cast<CudaRank*>(call.rank));
-    AddOnce(&orders_, RankOrder{static_cast<CudaRank*>(call.rank), call.channel->order().get()});
-    AddOnce(&streams_, static_cast<CUstream>(call.stream));
+    AddOnce(&ranks_, static_cast<CudaRank*>(call.device));
+    AddOnce(&orders_, RankOrder{static_cast<CudaRank*>(call.device), call.channel->order().get()});
+    AddOnce(&streams_, static_cast<CUstream>(call.stream.cuda));
   }
 
   // Any of those on the device.
@@ -90,7 +90,7 @@ class DeviceLaunch {
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(Send(tables_, table_bytes_));
     for (const std::vector<cuda::Task>& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->Return(tables_, streams_[0]));
-    for (const GpuCall* call : calls_) {
+    for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
     // What is captured is ordered by the graph's launches.
@@ -102,19 +102,19 @@ class DeviceLaunch {
 
  private:
   using RankOrder = std::pair<CudaRank*, const device::host::Timeline*>;
-  static bool IsPlainCopy(const GpuCall& call) { return call.local && call.call.views == nullptr; }
-  static CudaPlace PlaceOf(const GpuCall& call) {
+  static bool IsPlainCopy(const StreamCall& call) { return call.local && call.call.views == nullptr; }
+  static CudaPlace PlaceOf(const StreamCall& call) {
     if (call.local) return CudaPlace::kSelf;
     if (IsCreated(*call.channel)) return CudaPlace::kCreated;
     return call.call.kind == plan::Kind::kSendRecv ? CudaPlace::kPair : CudaPlace::kDefault;
   }
-  static size_t TableBytes(const GpuCall& call) {
+  static size_t TableBytes(const StreamCall& call) {
     return call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), kCacheLine);
   }
 
   // For the tables of all calls on views, in their order.
   Status LendTables() {
-    for (const GpuCall* call : calls_) table_bytes_ += TableBytes(*call);
+    for (const StreamCall* call : calls_) table_bytes_ += TableBytes(*call);
     if (table_bytes_ == 0) return Status();
     AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->Lend(table_bytes_, captured_));
     return Status();
@@ -128,9 +128,9 @@ class DeviceLaunch {
   Status MakeWaves() {
     std::map<const CudaChannel*, size_t> made;
     size_t tables = 0;  // bytes of those made
-    for (const GpuCall* call : calls_) {
+    for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) continue;
-      auto* rank = static_cast<CudaRank*>(call->rank);
+      auto* rank = static_cast<CudaRank*>(call->device);
       const CudaPlace place = PlaceOf(*call);
       AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelFor(call->channel, place));
       const size_t wave = made[channel]++;
@@ -183,7 +183,7 @@ class DeviceLaunch {
     // Other ranks on the device need room for their blocks, in launches of their own.
     const uint32_t neighbours = std::max(ranks_[0]->neighbours(), static_cast<uint32_t>(ranks_.size()));
     const bool created =
-        std::all_of(calls_.begin(), calls_.end(), [](const GpuCall* call) { return IsCreated(*call->channel); });
+        std::all_of(calls_.begin(), calls_.end(), [](const StreamCall* call) { return IsCreated(*call->channel); });
     const uint64_t resident = interpreter->resident_blocks / ranks_[0]->Divisor(created);
     const uint64_t share = std::max<uint64_t>(resident * ranks_.size() / neighbours, 1);
     const uint64_t strands = tasks.size() * uint64_t{launch.lanes};
@@ -211,7 +211,7 @@ class DeviceLaunch {
   }
 
   Device* const device_;
-  std::vector<const GpuCall*> calls_;
+  std::vector<const StreamCall*> calls_;
   std::vector<CudaRank*> ranks_;
   std::vector<RankOrder> orders_;
   std::vector<CUstream> streams_;
@@ -225,11 +225,11 @@ class DeviceLaunch {
 
 }  // namespace
 
-Status LaunchOnGpus(const std::vector<GpuCall>& calls) {
+Status LaunchOnGpus(const std::vector<StreamCall>& calls) {
   std::map<Device*, DeviceLaunch> launches;
   std::vector<CudaRank*> ranks;
-  for (const GpuCall& call : calls) {
-    auto* rank = static_cast<CudaRank*>(call.rank);
+  for (const StreamCall& call : calls) {
+    auto* rank = static_cast<CudaRank*>(call.device);
     launches.try_emplace(rank->device(), rank->device()).first->second.Add(call);
     AddOnce(&ranks, rank);
   }

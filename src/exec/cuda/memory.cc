@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "src/device/cuda/device.h"
-#include "src/exec/gpu.h"
+#include "src/exec/cuda/rank.h"
 #include "transports/cuda_ipc/exports.h"
 #include "transports/cuda_ipc/memory.h"
 

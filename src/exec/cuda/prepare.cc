@@ -31,17 +31,17 @@ Result<uint64_t> CaptureOf(CUstream stream) {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
 
-const Device* DeviceOf(const GpuCall& call) { return static_cast<CudaRank*>(call.rank)->device(); }
+const Device* DeviceOf(const StreamCall& call) { return static_cast<CudaRank*>(call.device)->device(); }
 
-std::string Describe(const GpuCall& call) {
+std::string Describe(const StreamCall& call) {
   char text[64];
-  std::snprintf(text, sizeof(text), " on stream %p", call.stream);
-  return "rank " + std::to_string(static_cast<const CudaRank*>(call.rank)->rank()) + " calls " +
+  std::snprintf(text, sizeof(text), " on stream %p", call.stream.cuda);
+  return "rank " + std::to_string(static_cast<const CudaRank*>(call.device)->rank()) + " calls " +
          DescribeCall(call.call) + text;
 }
 
 // Of two calls of a group.
-Status CheckTogether(const GpuCall& a, uint64_t capture_of_a, const GpuCall& b, uint64_t capture_of_b) {
+Status CheckTogether(const StreamCall& a, uint64_t capture_of_a, const StreamCall& b, uint64_t capture_of_b) {
   if ((capture_of_a == 0) != (capture_of_b == 0)) {
     const bool a_is = capture_of_a != 0;
     return MakeStatus(Code::kInvalidUsage,
@@ -58,16 +58,16 @@ Status CheckTogether(const GpuCall& a, uint64_t capture_of_a, const GpuCall& b, 
                     Describe(a).c_str(), Describe(b).c_str());
 }
 
-Status CheckStreams(std::vector<GpuCall>* calls) {
+Status CheckStreams(std::vector<StreamCall>* calls) {
   std::vector<uint64_t> captures;
-  for (GpuCall& call : *calls) {
+  for (StreamCall& call : *calls) {
     // Most groups are all on one stream, of which the driver need not be asked again for every call.
-    const GpuCall* const before = captures.empty() ? nullptr : &(*calls)[captures.size() - 1];
-    if (before != nullptr && before->stream == call.stream && DeviceOf(*before) == DeviceOf(call)) {
+    const StreamCall* const before = captures.empty() ? nullptr : &(*calls)[captures.size() - 1];
+    if (before != nullptr && before->stream.cuda == call.stream.cuda && DeviceOf(*before) == DeviceOf(call)) {
       captures.push_back(captures.back());
     } else {
       const Scope scope(*DeviceOf(call));
-      AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(static_cast<CUstream>(call.stream)));
+      AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(static_cast<CUstream>(call.stream.cuda)));
       captures.push_back(capture);
     }
     call.captured = captures.back() != 0;
@@ -83,11 +83,11 @@ Status CheckStreams(std::vector<GpuCall>* calls) {
 
 }  // namespace
 
-Status PrepareLaunch(std::vector<GpuCall>* calls) {
+Status PrepareOnGpus(std::vector<StreamCall>* calls) {
   AXCCL_RETURN_IF_ERROR(CheckStreams(calls));
-  for (const GpuCall& call : *calls) {
+  for (const StreamCall& call : *calls) {
     if (call.local || !IsCreated(*call.channel)) continue;
-    auto* const rank = static_cast<CudaRank*>(call.rank);
+    auto* const rank = static_cast<CudaRank*>(call.device);
     const std::lock_guard lock(rank->launching());
     AXCCL_RETURN_IF_ERROR(rank->ChannelFor(call.channel, CudaPlace::kCreated).status());
   }

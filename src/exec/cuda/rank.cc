@@ -169,40 +169,20 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
 
 // ---- ranks ----
 
-Result<int> NumGpus() { return Device::Count(); }
-Result<int> CurrentGpu() { return Device::Current(); }
-
-Result<int> GpuMultiprocessors(int device) {
-  AXCCL_ASSIGN_OR_RETURN(const Device* found, Device::Get(device));
-  return found->multiprocessors();
-}
-
-Result<std::unique_ptr<GpuRank>> GpuRank::Create(const GpuOptions& options) {
-  AXCCL_ASSIGN_OR_RETURN(Device * device, Device::Get(options.device));
-  auto rank = std::make_unique<CudaRank>(options, device);
-  AXCCL_RETURN_IF_ERROR(rank->Allocate());
-  return std::unique_ptr<GpuRank>(std::move(rank));
-}
-
-CudaRank::CudaRank(const GpuOptions& options, Device* device)
+CudaRank::CudaRank(const RankOptions& options, Device* device)
     : options_(options),
       device_(device),
-      layout_(CudaLayout::Make(static_cast<uint32_t>(options.ranks), options.lanes, options.scratch_bytes,
-                               options.channels)),
+      layout_(
+          CudaLayout::Make(static_cast<uint32_t>(options.ranks), options.lanes, options.scratch_bytes, options.areas)),
       blocks_(*device, options.rank, layout_.bytes, layout_.channel.scratch) {}
 
 Status CudaRank::Allocate() {
   AXCCL_RETURN_IF_ERROR(blocks_.Allocate());
-  const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.channels;
+  const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.areas;
   AXCCL_ASSIGN_OR_RETURN(void* control, device_->AllocateHost(sizeof(cuda::Control) + channels * sizeof(cuda::Wait)));
   control_ = static_cast<cuda::Control*>(control);
   waits_ = std::make_unique<CudaWaits>(reinterpret_cast<cuda::Wait*>(control_ + 1), channels, options_.timeout_seconds,
                                        options_.notice_seconds);
-  return Status();
-}
-
-Status CudaRank::ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) {
-  AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(options_.rank), tables, members));
   return Status();
 }
 
@@ -306,6 +286,30 @@ Result<CudaChannel*> CudaRank::ChannelFor(Channel* on_host, CudaPlace place) {
   }
   AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<CudaChannel> channel, CudaChannel::Create(this, on_host, place));
   return channels_.emplace(on_host, std::move(channel)).first->second.get();
+}
+
+// Whether the handle is one of CUDA's streams, the driver says.
+Result<StreamRef> CudaRank::FindStream(void* handle, const char* call) const {
+  if (device::host::Streams().Peek(handle) == nullptr) return StreamRef{nullptr, handle};
+  return MakeStatus(Code::kInvalidArgument,
+                    "%s: argument stream (%p) is a host stream, and the communicator's rank is on CUDA device %d; pass "
+                    "a stream of CUDA, or make the communicator with AXCCL_DEVICE=host",
+                    call, handle, options_.device.ordinal);
+}
+
+Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) {
+  return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
+}
+
+const char* CudaRank::LinkName(const Member& peer) const {
+  if (peer.rank == rank()) return "self";
+  return on_host() ? "pinned" : peer.same_process ? "inproc" : "cuda_ipc";
+}
+
+DeviceStatistics CudaRank::statistics() const {
+  DeviceStatistics statistics = waits_->packed();
+  statistics.mapped = __atomic_load_n(&control_->mapped, __ATOMIC_RELAXED);
+  return statistics;
 }
 
 Status CudaRank::CheckCall(const Call& call) const {

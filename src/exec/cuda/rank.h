@@ -13,7 +13,7 @@
 #include "src/exec/cuda/buffers.h"
 #include "src/exec/cuda/layout.h"
 #include "src/exec/cuda/waits.h"
-#include "src/exec/gpu.h"
+#include "src/exec/rank_device.h"
 #include "transports/cuda_ipc/blocks.h"
 
 namespace axccl::exec {
@@ -90,35 +90,51 @@ struct CudaOrder {
   bool launched = false;
 };
 
-class CudaRank : public GpuRank {
+class CudaRank final : public RankDevice {
  public:
-  CudaRank(const GpuOptions& options, device::cuda::Device* device);
+  CudaRank(const RankOptions& options, device::cuda::Device* device);
+  // After Disconnect of all ranks that have connected.
   ~CudaRank() override;
   Status Allocate();
 
-  cuda_ipc::BlockAddress address() const override { return blocks_.address(); }
-  size_t block_bytes() const override { return layout_.bytes; }
-  Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const std::vector<Member>& members) override;
-  Status TestLinks() override { return blocks_.Test(); }
-  Status ConnectOnHost(const std::vector<std::byte*>& memory) override { return blocks_.MapHost(memory); }
-  bool on_host() const override { return blocks_.on_host(); }
-  Protocols allowed() const override;
-  void Agree(const std::vector<Protocols>& allowed) override;
-  size_t table_bytes() const override { return cuda_ipc::ExportTable::Bytes(static_cast<size_t>(options_.ranks)); }
-  Status ShareBuffers(const std::vector<std::byte*>& tables, const std::vector<Member>& members) override;
-  void LetGoOf(const void* buffer) override;
-  uint64_t mapped_operations() const override { return __atomic_load_n(&control_->mapped, __ATOMIC_RELAXED); }
-  PackedOperations packed_operations() const override { return waits_->packed(); }
+  const Platform& platform() const override { return Platform::Cuda(); }
+  Status Share(Setup* setup, const std::vector<Member>& members) override;  // share.cc
+  Result<StreamRef> FindStream(void* handle, const char* call) const override;
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
+  Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
   Status CheckReport() override;
-  // Whether a kernel has gone wrong, and with it all that the process has on the device.
-  Status CheckDevice() const;
+  bool runs_uneven() const override { return false; }
+  bool needs_watch() const override { return true; }
   void Abort() override;
-  bool Idle() override;
   void WaitIdle() override;
   void ReleaseChannels() override;
   void Disconnect() override;
+  bool outlives_rank() const override { return true; }
+  // Peers' memory is unmapped.
+  bool slow_to_disconnect() const override { return !one_process_ || on_host(); }
+  const char* LinkName(const Member& peer) const override;
+  DeviceStatistics statistics() const override;
+  void LetGoOf(const void* buffer) override;
+  bool stages_in_block() const override { return false; }
+  bool takes_areas() const override { return true; }
+  bool wants_whole_programs() const override { return true; }
+
+  // Steps of Share. The memory through which ranks meet: on the device, and otherwise on the host.
+  cuda_ipc::BlockAddress address() const { return blocks_.address(); }
+  bool on_host() const { return blocks_.on_host(); }
+  // `addresses` and `members` of all ranks, in their order. An error says whose memory is out of reach, and why.
+  Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const std::vector<Member>& members);
+  // After Connect of all ranks: an error unless data arrive both ways.
+  Status TestLinks() { return blocks_.Test(); }
+  // At the end: what this rank allows, and then what each of all ranks does. They take what all allow.
+  Protocols allowed() const;
+  void Agree(const std::vector<Protocols>& allowed);
+
+  // Whether a kernel has gone wrong, and with it all that the process has on the device.
+  Status CheckDevice() const;
+  // Whether all that was launched outside of graphs is done.
+  bool Idle();
 
   int rank() const { return options_.rank; }
   device::cuda::Device* device() const { return device_; }
@@ -171,7 +187,7 @@ class CudaRank : public GpuRank {
   Result<CudaOrder*> OrderOf(const device::host::Timeline* order);
   bool IsDone(const CudaOrder& order) const;
 
-  const GpuOptions options_;
+  const RankOptions options_;
   device::cuda::Device* const device_;
   const CudaLayout layout_;
   cuda_ipc::Blocks blocks_;
@@ -179,8 +195,9 @@ class CudaRank : public GpuRank {
   std::unique_ptr<CudaWaits> waits_;
   std::unique_ptr<CudaBuffers> buffers_;
   uint32_t neighbours_ = 1;
-  std::string no_rows_;  // why not, as far as this rank sees
-  Protocols protocols_;  // that all ranks allow
+  bool one_process_ = true;  // all ranks
+  std::string no_rows_;      // why not, as far as this rank sees
+  Protocols protocols_;      // that all ranks allow
 
   std::mutex launching_;
   std::map<const device::host::Timeline*, std::unique_ptr<Channel>> selves_;  // the only member; by order
@@ -191,5 +208,15 @@ class CudaRank : public GpuRank {
   CUevent ordering_ = nullptr;
   std::vector<Loan> loans_;
 };
+
+// Of a group (prepare.cc): an error unless the streams of all calls are part of one capture on each device, or none is
+// of any (the calls say then which it is), and unless there is room for all channels. Nothing has been enqueued then.
+Status PrepareOnGpus(std::vector<StreamCall>* calls);
+// After that (launch.cc): in as few launches as there are devices and calls on a channel.
+Status LaunchOnGpus(const std::vector<StreamCall>& calls);
+
+// Memory of the calling thread's GPU (memory.cc). False when `memory` is not from there.
+Result<void*> AllocateOnGpu(size_t bytes);
+bool FreeOnGpu(void* memory);
 
 }  // namespace axccl::exec

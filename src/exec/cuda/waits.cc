@@ -13,7 +13,7 @@ using kernels::cuda::Wait;
 // told after the member was gone the second was looked at after it.
 constexpr int kLooksAtGone = 3;
 
-void Count(const Wait& record, PackedOperations* operations) {
+void Count(const Wait& record, DeviceStatistics* operations) {
   operations->ll += __atomic_load_n(&record.packed[0], __ATOMIC_RELAXED);
   operations->ll128 += __atomic_load_n(&record.packed[1], __ATOMIC_RELAXED);
 }
@@ -42,9 +42,9 @@ void CudaWaits::Leave(const Wait* record) {
   Count(*record, &packed_before_);
 }
 
-PackedOperations CudaWaits::packed() {
+DeviceStatistics CudaWaits::packed() {
   std::lock_guard lock(mutex_);
-  PackedOperations operations = packed_before_;
+  DeviceStatistics operations = packed_before_;
   for (size_t i = 0; i < channels_.size(); ++i) {
     if (channels_[i].channel != nullptr) Count(records_[i], &operations);
   }

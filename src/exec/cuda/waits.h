@@ -14,7 +14,7 @@
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
 #include "src/exec/channel.h"
-#include "src/exec/gpu.h"
+#include "src/exec/rank_device.h"
 
 namespace axccl::exec {
 
@@ -39,7 +39,7 @@ class CudaWaits {
   Status Check(std::mutex& calls);
 
   // Of all channels there are and were.
-  PackedOperations packed();
+  DeviceStatistics packed();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -70,7 +70,7 @@ class CudaWaits {
   kernels::cuda::Wait* const records_;
   std::vector<Watched> channels_;  // by record
   const double seconds_, notice_seconds_;
-  PackedOperations packed_before_;  // of channels that have left
+  DeviceStatistics packed_before_;  // of channels that have left
 };
 
 }  // namespace axccl::exec

@@ -1,5 +1,8 @@
-#include "src/comm/launch.h"
 
+// Launches on the host: which calls of a group are one launch, and a lone call on the caller's thread.
+//
+// Channels of a group are launched separately unless they share a stream, or one is on the NULL stream and another on a
+// blocking stream of the same device.
 #include <sched.h>
 
 #include <algorithm>
@@ -8,19 +11,21 @@
 #include <utility>
 
 #include "src/base/spin_lock.h"
-#include "src/comm/lines.h"
 #include "src/device/host/current.h"
 #include "src/device/host/waiting.h"
+#include "src/exec/host/lines.h"
 #include "src/exec/host/local_copy.h"
 #include "src/exec/host/operation.h"
+#include "src/exec/host/rank.h"
 #include "src/exec/host/standstill.h"
 
-namespace axccl::comm {
+namespace axccl::exec {
 namespace {
 
 using device::host::Device;
 using device::host::Item;
 using device::host::Poll;
+using device::host::Queue;
 using device::host::Scheduler;
 using device::host::Stream;
 using device::host::Timeline;
@@ -38,18 +43,18 @@ class Launch : public device::host::Work {
     if (call.local) {
       copies_.push_back(call.call);
     } else {
-      lines_.Add(exec::Operation(call.channel, call.call));
+      lines_.Add(Operation(call.channel, call.call));
     }
-    comms_.push_back(std::move(call.comm));
+    owners_.push_back(std::move(call.owner));
   }
-  void Add(std::shared_ptr<Communicator> comm, exec::Operation operation) {
+  void Add(std::shared_ptr<ChannelOwner> owner, Operation operation) {
     AddHold(operation.channel()->Hold());
     lines_.Add(std::move(operation));
-    comms_.push_back(std::move(comm));
+    owners_.push_back(std::move(owner));
   }
 
   Poll Progress() override {
-    for (const exec::Call& copy : copies_) exec::CopyLocally(copy);
+    for (const Call& copy : copies_) CopyLocally(copy);
     copies_.clear();
     const Poll poll = lines_.Progress();
     if (poll != Poll::kBlocked) return poll;
@@ -64,31 +69,30 @@ class Launch : public device::host::Work {
   Status result() const override { return lines_.result(); }
 
  private:
-  void AddHold(std::shared_ptr<exec::Channel> hold) {
+  void AddHold(std::shared_ptr<Channel> hold) {
     if (hold != nullptr) holds_.push_back(std::move(hold));
   }
 
   // Whether nothing moves any more, because ranks wait for each other; the communicator has failed then.
   bool StandsStill() {
     bool asks = false;
-    lines_.ForEach([&](exec::Operation& first, size_t) { asks |= first.TakeStandstill(); });
+    lines_.ForEach([&](Operation& first, size_t) { asks |= first.TakeStandstill(); });
     if (!asks) return false;
-    std::vector<exec::Standstill::Calls> left;
-    lines_.ForEach(
-        [&](exec::Operation& first, size_t count) { left.push_back(exec::Standstill::CallsOf(first, count)); });
+    std::vector<Standstill::Calls> left;
+    lines_.ForEach([&](Operation& first, size_t count) { left.push_back(Standstill::CallsOf(first, count)); });
     return standstill_.Check(left);
   }
 
-  std::vector<std::shared_ptr<Communicator>> comms_;
-  std::vector<std::shared_ptr<exec::Channel>> holds_;  // gone before their communicators
-  std::vector<exec::Call> copies_;
-  Lines<exec::Operation> lines_;
-  exec::Standstill standstill_;
+  std::vector<std::shared_ptr<ChannelOwner>> owners_;
+  std::vector<std::shared_ptr<Channel>> holds_;  // gone before their owners
+  std::vector<Call> copies_;
+  Lines<Operation> lines_;
+  Standstill standstill_;
 };
 
-Stream* Effective(const Communicator& comm, Stream* stream) {
-  return stream != nullptr ? stream : comm.device()->null_stream();
-}
+Device* DeviceOf(const StreamCall& call) { return static_cast<const HostRank*>(call.device)->device(); }
+
+Stream* Effective(Device* device, Stream* stream) { return stream != nullptr ? stream : device->null_stream(); }
 
 template <class T>
 void AddOnce(std::vector<T*>* list, T* item) {
@@ -108,7 +112,7 @@ bool Ordered(const Stream* a, const Stream* b) {
 // one waited for another, as they would enqueued one by one, a peer that meets them the other way round would wait for
 // ever.
 struct Cluster {
-  std::vector<Communicator*> comms;
+  std::vector<Device*> devices;
   std::vector<const TimelinePtr*> orders;
   std::vector<Stream*> streams;
   std::vector<StreamCall> calls;
@@ -119,7 +123,7 @@ struct Cluster {
                        [&](const Stream* s) { return stream != nullptr && Ordered(s, stream); });
   }
   void Absorb(Cluster&& other) {
-    for (Communicator* comm : other.comms) AddOnce(&comms, comm);
+    for (Device* device : other.devices) AddOnce(&devices, device);
     orders.insert(orders.end(), other.orders.begin(), other.orders.end());
     streams.insert(streams.end(), other.streams.begin(), other.streams.end());
     std::move(other.calls.begin(), other.calls.end(), std::back_inserter(calls));
@@ -129,8 +133,8 @@ struct Cluster {
 std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
   std::vector<Cluster> clusters;
   for (StreamCall& call : calls) {
-    Communicator* comm = call.comm.get();
-    Stream* stream = Effective(*comm, call.stream.host);
+    Device* const device = DeviceOf(call);
+    Stream* const stream = Effective(device, call.stream.host);
     const TimelinePtr& order = call.channel->order();
     Cluster* home = nullptr;
     for (size_t i = 0; i < clusters.size();) {
@@ -144,7 +148,7 @@ std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
       }
     }
     if (home == nullptr) home = &clusters.emplace_back();
-    AddOnce(&home->comms, comm);
+    AddOnce(&home->devices, device);
     if (!home->Touches(order, nullptr)) home->orders.push_back(&order);
     AddOnce(&home->streams, stream);
     home->calls.push_back(std::move(call));
@@ -158,8 +162,8 @@ void Submit(Cluster cluster) {
   auto launch = std::make_shared<Launch>();
   for (const StreamCall& call : cluster.calls) launch->Add(call);
   item->places.reserve(cluster.orders.size() + cluster.streams.size());
-  std::vector<Device*> devices;
-  for (Communicator* comm : cluster.comms) AddOnce(&devices, comm->device());
+  Queue* const queue = cluster.devices[0]->queue();
+  std::vector<Device*> devices = cluster.devices;
   for (Stream* stream : cluster.streams) AddOnce(&devices, Device::Get(stream->device()));
   std::sort(devices.begin(), devices.end());
   std::vector<std::unique_lock<SpinLock>> locks;
@@ -174,16 +178,14 @@ void Submit(Cluster cluster) {
   for (Stream* stream : cluster.streams) item->places.push_back({stream->timeline(), stream->timeline()->Issue()});
   locks.clear();
 
-  device::host::Queue* queue = cluster.comms[0]->device()->queue();
-  for (const StreamCall& call : cluster.calls) call.comm->CountOperation();
+  for (const StreamCall& call : cluster.calls) call.owner->CountOperation();
   item->work = std::move(launch);
   queue->Push(std::move(item));
   if (queue->pending()) Scheduler::Process().LeftPending();
 }
 
 // Takes both tickets if the call could start this instant. A stream of another device takes the general way.
-bool IssueIdle(Communicator* comm, Timeline* order, Stream* stream, uint64_t* launch_ticket, uint64_t* stream_ticket) {
-  Device* device = comm->device();
+bool IssueIdle(Device* device, Timeline* order, Stream* stream, uint64_t* launch_ticket, uint64_t* stream_ticket) {
   if (stream->device() != device->ordinal()) return false;
   if (stream == device->null_stream() && device::host::OtherNullStreamsHold(device)) return false;
   std::lock_guard lock(device->submission());
@@ -192,39 +194,23 @@ bool IssueIdle(Communicator* comm, Timeline* order, Stream* stream, uint64_t* la
   return true;
 }
 
-std::vector<exec::GpuCall> MakeGpuCalls(const std::vector<StreamCall>& calls) {
-  std::vector<exec::GpuCall> made;
-  for (const StreamCall& call : calls)
-    made.push_back(exec::GpuCall{call.comm->gpu(), call.channel, call.call, call.local, call.stream.cuda});
-  return made;
-}
-
-// Peers may be waiting for what could not be enqueued. `launched`: the same calls.
-Status SubmitToGpus(const std::vector<StreamCall>& calls, const std::vector<exec::GpuCall>& launched) {
-  for (const StreamCall& call : calls) call.comm->CountOperation();
-  const Status status = exec::LaunchOnGpus(launched);
-  for (const StreamCall& call : calls) {
-    if (!status.ok()) call.comm->Fail(status);
-  }
-  return status;
-}
-
 }  // namespace
 
-Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* channel, const exec::Call& call,
-                 StreamRef stream) {
-  if (comm->gpu() != nullptr) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, channel->Hold()}});
-  Stream* effective = Effective(*comm, stream.host);
-  device::host::Queue* queue = comm->device()->queue();
+Status HostRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) {
+  const auto behind = [&] {
+    return LaunchOnHost({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
+  };
+  Stream* const effective = Effective(device_, stream.host);
+  Queue* const queue = device_->queue();
   uint64_t launch_ticket, stream_ticket;
-  if (!queue->TryEnterIdle()) return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, channel->Hold()}});
+  if (!queue->TryEnterIdle()) return behind();
   const TimelinePtr& order = channel->order();
-  if (!IssueIdle(comm.get(), order.get(), effective, &launch_ticket, &stream_ticket)) {
+  if (!IssueIdle(device_, order.get(), effective, &launch_ticket, &stream_ticket)) {
     queue->Leave();
-    return LaunchGroup({StreamCall{comm, channel, call, stream, nullptr, channel->Hold()}});
+    return behind();
   }
-  comm->CountOperation();
-  exec::Operation operation(channel, call);
+  owner->CountOperation();
+  Operation operation(channel, call);
   Poll poll = operation.Progress();
   if (poll == Poll::kBlocked) {
     const bool may_pay = channel->remote() == nullptr && device::host::SpinLooks() > kLooks;
@@ -245,14 +231,14 @@ Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* chann
     auto launch = std::make_shared<Launch>();
     auto item = std::make_unique<Item>();
     item->places = {{order, launch_ticket}, {effective->timeline(), stream_ticket}};
-    launch->Add(comm, std::move(operation));
+    launch->Add(owner->shared_from_this(), std::move(operation));
     item->work = std::move(launch);
     return queue->AddStarted(std::move(item)), Status();
   });
   if (!added.ok()) {
     // It is under way, and nobody will go on with it. Ranks of this process are let out of their steps with the
     // buffers.
-    comm->Fail(added);
+    owner->Fail(added);
     while (operation.Progress() != Poll::kDone) sched_yield();
     order->Done(launch_ticket);
     effective->timeline()->Done(stream_ticket);
@@ -264,21 +250,9 @@ Status LaunchOne(const std::shared_ptr<Communicator>& comm, exec::Channel* chann
   return Status();
 }
 
-Status LaunchGroup(std::vector<StreamCall> calls) {
-  const auto on_gpus = std::stable_partition(calls.begin(), calls.end(),
-                                             [](const StreamCall& call) { return call.comm->gpu() == nullptr; });
-  std::vector<StreamCall> gpu_calls(std::make_move_iterator(on_gpus), std::make_move_iterator(calls.end()));
-  calls.erase(on_gpus, calls.end());
-  // A peer that has left before is the call's own error; a kernel would wait for it.
-  for (const StreamCall& call : gpu_calls) {
-    const Status status = call.channel->members().Check(-1);
-    if (!status.ok()) call.comm->Fail(status);
-    AXCCL_RETURN_IF_ERROR(status);
-  }
-  std::vector<exec::GpuCall> launched = MakeGpuCalls(gpu_calls);
-  if (!launched.empty()) AXCCL_RETURN_IF_ERROR(exec::PrepareLaunch(&launched));
+Status LaunchOnHost(std::vector<StreamCall> calls) {
   for (Cluster& cluster : MakeClusters(std::move(calls))) Submit(std::move(cluster));
-  return gpu_calls.empty() ? Status() : SubmitToGpus(gpu_calls, launched);
+  return Status();
 }
 
-}  // namespace axccl::comm
+}  // namespace axccl::exec

@@ -1,9 +1,9 @@
 // What the operations of a launch cost: their steps are counted.
-#include "src/comm/lines.h"
+#include "src/exec/host/lines.h"
 
 #include <gtest/gtest.h>
 
-namespace axccl::comm {
+namespace axccl::exec {
 namespace {
 
 using device::host::Poll;
@@ -64,4 +64,4 @@ TEST(Lines, KeepsTheOrderOfAChannelAndTheFirstError) {
 }
 
 }  // namespace
-}  // namespace axccl::comm
+}  // namespace axccl::exec

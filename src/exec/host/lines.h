@@ -12,7 +12,7 @@
 #include "src/base/status.h"
 #include "src/device/host/queue.h"
 
-namespace axccl::comm {
+namespace axccl::exec {
 
 template <class Op>
 class Lines {
@@ -83,4 +83,4 @@ class Lines {
   Status result_;
 };
 
-}  // namespace axccl::comm
+}  // namespace axccl::exec

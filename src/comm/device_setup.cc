@@ -1,0 +1,28 @@
+#include "src/comm/device_setup.h"
+
+#include "src/base/sizes.h"
+#include "transports/shm/heap.h"
+
+namespace axccl::comm {
+Result<std::vector<std::byte*>> DeviceSetup::ShareMemory(size_t least_bytes) {
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+  const size_t bytes = exec::RoundUp(least_bytes, kPage);
+  AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(bytes, kPage));
+  block_->Keep(std::vector<void*>{memory});
+  uint64_t offset = 0;
+  if (!heap->Contains(memory, bytes, &offset))
+    return MakeStatus(Code::kInternalError, "the heap does not know a block it has just given out");
+  std::vector<uint64_t> offsets(processes_->size());
+  AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&offset, sizeof(offset), offsets.data()));
+  std::vector<std::byte*> shared;
+  for (size_t r = 0; r < processes_->size(); ++r) {
+    if (offsets[r] > (*processes_)[r]->heap_bytes() || bytes > (*processes_)[r]->heap_bytes() - offsets[r] ||
+        offsets[r] % kPage != 0)
+      return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", r);
+    AXCCL_ASSIGN_OR_RETURN(std::byte* const there, (*processes_)[r]->At(offsets[r], bytes));
+    shared.push_back(there);
+  }
+  return shared;
+}
+
+}  // namespace axccl::comm

@@ -1,0 +1,31 @@
+// What the setup of a communicator offers to the device of its rank.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/comm/block.h"
+#include "src/comm/exchange.h"
+#include "src/exec/rank_device.h"
+#include "transports/transport.h"
+
+namespace axccl::comm {
+
+class DeviceSetup : public exec::Setup {
+ public:
+  // `processes` of all ranks, in their order. What is taken of the heap is kept by `block`.
+  DeviceSetup(Exchange* exchange, Block* block, const std::vector<std::shared_ptr<transport::PeerProcess>>* processes)
+      : exchange_(exchange), block_(block), processes_(processes) {}
+
+  Status AllGather(const void* mine, size_t bytes, void* all) override {
+    return exchange_->AllGather(mine, bytes, all);
+  }
+  Result<std::vector<std::byte*>> ShareMemory(size_t least_bytes) override;
+
+ private:
+  Exchange* const exchange_;
+  Block* const block_;
+  const std::vector<std::shared_ptr<transport::PeerProcess>>* const processes_;
+};
+
+}  // namespace axccl::comm

@@ -1,0 +1,46 @@
+#include "src/device/host/find_stream.h"
+
+#include <memory>
+
+#include "src/base/per_thread.h"
+#include "src/device/host/current.h"
+
+namespace axccl::device::host {
+namespace {
+
+// What CUDA's runtime passes for its two implicit streams.
+const void* const kLegacyStream = reinterpret_cast<const void*>(1);
+const void* const kPerThreadStream = reinterpret_cast<const void*>(2);
+
+struct OwnStream {
+  std::shared_ptr<Stream> stream;
+};
+
+// A blocking stream, as CUDA's: it synchronises with the NULL stream.
+Result<Stream*> PerThreadStream() {
+  std::shared_ptr<Stream>& own = PerThread<OwnStream>::Get().stream;
+  if (own == nullptr) {
+    AXCCL_ASSIGN_OR_RETURN(const int device, ClaimDevice());
+    own = std::make_shared<Stream>(device, true);
+    Device::Get(device)->AddStream(own);
+  }
+  return own.get();
+}
+
+}  // namespace
+
+Result<Stream*> FindStream(const void* handle, const char* call) {
+  if (handle == nullptr || handle == kLegacyStream) return nullptr;
+  if (Stream* const stream = Streams().Peek(handle); stream != nullptr) return stream;
+  if (handle != kPerThreadStream)
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
+                      "NULL",
+                      call, handle);
+  Result<Stream*> own = PerThreadStream();
+  if (own.ok()) return own;
+  return MakeStatus(own.status().code(), "%s: the thread's own stream: %.*s", call,
+                    static_cast<int>(own.status().message().size()), own.status().message().data());
+}
+
+}  // namespace axccl::device::host

@@ -1,0 +1,83 @@
+// GPUs as a kind of device that ranks live on.
+#include <algorithm>
+
+#include "src/base/param.h"
+#include "src/base/service_fd.h"
+#include "src/exec/cuda/rank.h"
+
+namespace axccl::exec {
+namespace {
+
+using device::cuda::Device;
+
+constexpr int kMaxLanes = 64;
+
+class CudaPlatform final : public Platform {
+ public:
+  uint32_t number() const override { return 1; }
+  std::string NameOf(int ordinal) const override { return "CUDA device " + std::to_string(ordinal); }
+  const char* log_name() const override { return "cudaDev"; }
+  bool shares_devices() const override { return true; }
+  bool crosses_machines() const override { return false; }
+  bool works_on_host() const override { return false; }
+
+  Result<int> Count() const override { return Device::Count(); }
+  Result<DeviceId> Current() const override {
+    AXCCL_ASSIGN_OR_RETURN(const int ordinal, Device::Current());
+    return Take(ordinal);
+  }
+  DeviceId Take(int ordinal) const override { return {ordinal, this, nullptr}; }
+  device::host::Device* HostDevice(int) const override { return device::host::Device::Get(0); }
+
+  // Every rank may have all of the device's multiprocessors, unless it shares the device with others.
+  Result<Capacity> Measure(int ordinal, int ranks, int min_lanes, const cost::Machine*) const override {
+    AXCCL_ASSIGN_OR_RETURN(const Device* const device, Device::Get(ordinal));
+    const int multiprocessors = device->multiprocessors();
+    return Capacity{cost::GpuMachine(multiprocessors, ranks),
+                    static_cast<uint32_t>(std::clamp(multiprocessors, min_lanes, kMaxLanes))};
+  }
+  Status ReadOptions(RankOptions* options) const override {
+    AXCCL_ASSIGN_OR_RETURN(options->protocols, Protocols::Parse(param::Get("NCCL_PROTO")));
+    options->direct = param::GetInt("NCCL_P2P_DISABLE") == 0;
+    return Status();
+  }
+  Result<std::unique_ptr<RankDevice>> Create(const RankOptions& options) const override {
+    AXCCL_ASSIGN_OR_RETURN(Device* const device, Device::Get(options.device.ordinal));
+    auto rank = std::make_unique<CudaRank>(options, device);
+    AXCCL_RETURN_IF_ERROR(rank->Allocate());
+    return std::unique_ptr<RankDevice>(std::move(rank));
+  }
+
+  Result<void*> Allocate(size_t bytes) const override {
+    service::BindToProcess();
+    return AllocateOnGpu(bytes);
+  }
+  Result<bool> Free(void* memory) const override { return FreeOnGpu(memory); }
+
+  // A peer that has left before is the call's own error; a kernel would wait for it.
+  Status Prepare(std::vector<StreamCall>* calls) const override {
+    for (const StreamCall& call : *calls) {
+      const Status status = call.channel->members().Check(-1);
+      if (!status.ok()) call.owner->Fail(status);
+      AXCCL_RETURN_IF_ERROR(status);
+    }
+    return PrepareOnGpus(calls);
+  }
+  Status Launch(std::vector<StreamCall> calls) const override {
+    for (const StreamCall& call : calls) call.owner->CountOperation();
+    const Status status = LaunchOnGpus(calls);
+    for (const StreamCall& call : calls) {
+      if (!status.ok()) call.owner->Fail(status);
+    }
+    return status;
+  }
+};
+
+}  // namespace
+
+const Platform& Platform::Cuda() {
+  static const auto* const platform = new CudaPlatform;
+  return *platform;
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,75 @@
+// Where the ranks of a communicator on GPUs have the memory through which they meet: on their devices, where every rank
+// reaches that of all others and data arrive; else in pinned memory of the host. In the first case ranks of several
+// processes also announce their buffers to each other from then on. And which protocols they use there (Protocols).
+
+#include <algorithm>
+#include <string>
+
+#include "src/base/format.h"
+#include "src/base/log.h"
+#include "src/exec/cuda/rank.h"
+
+namespace axccl::exec {
+namespace {
+
+struct Verdict {
+  uint32_t code = 0;
+  char text[380] = {};
+};
+
+// What the first rank says that has failed, empty if none has. Whoever has failed still takes part, so nobody waits.
+Result<std::string> FirstFailure(Setup* setup, size_t ranks, const Status& mine) {
+  Verdict verdict;
+  verdict.code = static_cast<uint32_t>(mine.code());
+  mine.message().copy(verdict.text, sizeof(verdict.text) - 1);
+  std::vector<Verdict> verdicts(ranks);
+  AXCCL_RETURN_IF_ERROR(setup->AllGather(&verdict, sizeof(verdict), verdicts.data()));
+  for (Verdict& other : verdicts) {
+    other.text[sizeof(other.text) - 1] = 0;
+    if (other.code != 0) return Printable(other.text[0] != 0 ? other.text : "unknown");
+  }
+  return std::string();
+}
+
+Status AgreeOnProtocols(Setup* setup, CudaRank* rank, size_t ranks) {
+  const Protocols mine = rank->allowed();
+  std::vector<Protocols> allowed(ranks);
+  AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), allowed.data()));
+  rank->Agree(allowed);
+  return Status();
+}
+
+// Why the blocks cannot be on the devices; empty where they can.
+Result<std::string> TryDevices(Setup* setup, CudaRank* rank, const std::vector<Member>& members) {
+  const cuda_ipc::BlockAddress mine = rank->address();
+  std::vector<cuda_ipc::BlockAddress> addresses(members.size());
+  AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason,
+                         FirstFailure(setup, members.size(), rank->Connect(addresses, members)));
+  if (!reason.empty()) return reason;
+  return FirstFailure(setup, members.size(), rank->TestLinks());
+}
+
+}  // namespace
+
+Status CudaRank::Share(Setup* setup, const std::vector<Member>& members) {
+  one_process_ = std::all_of(members.begin(), members.end(), [](const auto& member) { return member.same_process; });
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, this, members));
+  if (!reason.empty()) {
+    AXCCL_INFO(kInit, "rank %d meets its peers in pinned memory of the host, not of the devices: %s", rank(),
+               reason.c_str());
+    // No rank may free its block on a device before all have unmapped it. They have when all have come to ShareMemory.
+    Disconnect();
+    AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> blocks, setup->ShareMemory(layout_.bytes));
+    AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks));
+    return AgreeOnProtocols(setup, this, members.size());
+  }
+  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, this, members.size()));
+  if (one_process_) return Status();
+  const size_t table_bytes = cuda_ipc::ExportTable::Bytes(members.size());
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> tables, setup->ShareMemory(table_bytes));
+  AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(rank()), tables, members));
+  return Status();
+}
+
+}  // namespace axccl::exec

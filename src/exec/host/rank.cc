@@ -1,0 +1,94 @@
+#include "src/exec/host/rank.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/device/host/current.h"
+#include "src/device/host/find_stream.h"
+#include "transports/shm/heap.h"
+
+namespace axccl::exec {
+namespace {
+
+using device::host::Device;
+
+constexpr int kMaxLanes = 8;
+// Of what ncclMemAlloc gives: windows need it (NCCL_WIN_REQUIRED_ALIGNMENT).
+constexpr size_t kAlignment = 4096;
+
+class HostPlatform final : public Platform {
+ public:
+  uint32_t number() const override { return 0; }
+  std::string NameOf(int) const override { return "the host"; }
+  const char* log_name() const override { return "device"; }
+  bool shares_devices() const override { return false; }
+  bool crosses_machines() const override { return true; }
+  bool works_on_host() const override { return true; }
+
+  Result<int> Count() const override { return device::host::kMaxDevices; }
+  Result<DeviceId> Current() const override {
+    AXCCL_ASSIGN_OR_RETURN(const int ordinal, device::host::ClaimDevice());
+    return Take(ordinal);
+  }
+  DeviceId Take(int ordinal) const override { return {ordinal, this, Device::Get(ordinal)->Hold()}; }
+  Device* HostDevice(int ordinal) const override { return Device::Get(ordinal); }
+
+  Result<Capacity> Measure(int, int ranks, int min_lanes, const cost::Machine* known) const override {
+    Capacity capacity{known != nullptr ? *known : cost::MeasureOnce(),
+                      static_cast<uint32_t>(std::clamp(min_lanes, 1, kMaxLanes))};
+    capacity.machine.ranks = ranks;
+    capacity.machine.cores = cost::Cores();
+    return capacity;
+  }
+  Status ReadOptions(RankOptions*) const override { return Status(); }
+  Result<std::unique_ptr<RankDevice>> Create(const RankOptions& options) const override {
+    return std::unique_ptr<RankDevice>(std::make_unique<HostRank>(Device::Get(options.device.ordinal), options.rank));
+  }
+
+  Result<void*> Allocate(size_t bytes) const override {
+    AXCCL_ASSIGN_OR_RETURN(shm::Heap* const heap, shm::Heap::Get());
+    return heap->Allocate(bytes, kAlignment);
+  }
+  Result<bool> Free(void* memory) const override {
+    AXCCL_ASSIGN_OR_RETURN(shm::Heap* const heap, shm::Heap::Get());
+    AXCCL_RETURN_IF_ERROR(heap->Free(memory));
+    return true;
+  }
+
+  Status Prepare(std::vector<StreamCall>*) const override { return Status(); }
+  Status Launch(std::vector<StreamCall> calls) const override { return LaunchOnHost(std::move(calls)); }
+};
+
+}  // namespace
+
+const Platform& Platform::Host() {
+  static const auto* const platform = new HostPlatform;
+  return *platform;
+}
+
+Result<StreamRef> HostRank::FindStream(void* handle, const char* call) const {
+  AXCCL_ASSIGN_OR_RETURN(device::host::Stream* const stream, device::host::FindStream(handle, call));
+  return StreamRef{stream, nullptr};
+}
+
+Status HostRank::CheckMemory(const void* memory, size_t bytes, const char* name) const {
+  AXCCL_ASSIGN_OR_RETURN(shm::Heap* const heap, shm::Heap::Get());
+  uint64_t offset = 0;
+  if (heap->Contains(memory, bytes, &offset)) return Status();
+  if (heap->TakenBack(memory, bytes))
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s has pages that peers cannot map any more, since a call on them was given up while a peer was "
+                      "in the middle of it (ncclCommAbort); free it and allocate again",
+                      name);
+  return MakeStatus(Code::kInvalidArgument,
+                    "%s is not memory from ncclMemAlloc; windows need memory that peers can map", name);
+}
+
+const char* HostRank::LinkName(const Member& peer) const {
+  if (peer.rank == rank_) return "self";
+  if (peer.remote != nullptr) return "ucx";
+  if (peer.same_process) return "inproc";
+  return peer.call_copy ? "shm+cma" : "shm";
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,47 @@
+// A rank on the host: threads of the host device's queue carry out its calls.
+#pragma once
+
+#include <vector>
+
+#include "src/exec/rank_device.h"
+
+namespace axccl::exec {
+
+class HostRank final : public RankDevice {
+ public:
+  HostRank(device::host::Device* device, int rank) : device_(device), rank_(rank) {}
+
+  device::host::Device* device() const { return device_; }
+
+  const Platform& platform() const override { return Platform::Host(); }
+  Status Share(Setup*, const std::vector<Member>&) override { return Status(); }
+  Result<StreamRef> FindStream(void* handle, const char* call) const override;
+  Status CheckCall(const Call&) const override { return Status(); }
+  Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
+  Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
+  // Operations look after their peers themselves, and end when their communicator has failed.
+  Status CheckReport() override { return Status(); }
+  bool runs_uneven() const override { return true; }
+  bool needs_watch() const override { return false; }
+  void Abort() override {}
+  void WaitIdle() override {}
+  void ReleaseChannels() override {}
+  void Disconnect() override {}
+  bool outlives_rank() const override { return false; }
+  bool slow_to_disconnect() const override { return false; }
+  const char* LinkName(const Member& peer) const override;
+  DeviceStatistics statistics() const override { return {}; }
+  void LetGoOf(const void*) override {}
+  bool stages_in_block() const override { return true; }
+  bool takes_areas() const override { return false; }
+  bool wants_whole_programs() const override { return false; }
+
+ private:
+  device::host::Device* const device_;
+  const int rank_;
+};
+
+// Enqueues the calls of a group, all of ranks on the host (launch.cc).
+Status LaunchOnHost(std::vector<StreamCall> calls);
+
+}  // namespace axccl::exec
