@@ -195,6 +195,17 @@ std::byte* Ensemble::AlwaysAccessible(int rank, std::byte* p) {
   return !one_process() && secret.Contains(p, 0) ? secret.peer() + (p - secret.own()) : p;
 }
 
+uint64_t Ensemble::Signals() const {
+  const ChannelLayout& channel = layout_.channel;
+  uint64_t sum = 0;
+  for (std::byte* const block : blocks_) {
+    const Line* const lines = channel.LineOf(block, 0, 0, 0);
+    for (uint64_t i = 0; i < uint64_t{channel.lanes} * channel.endpoints * plan::kRotation; ++i)
+      sum += lines[i].value.load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
 device::host::Poll Ensemble::Step(int rank, Operation* operation) {
   if (!one_process() && open_ != rank) {
     if (open_ >= 0) process(open_).secret().SetAccessible(false);

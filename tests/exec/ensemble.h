@@ -116,6 +116,8 @@ class Ensemble {
   std::byte* AlwaysAccessible(int rank, std::byte* p);
 
   device::host::Poll Step(int rank, Operation* operation);
+  // Changes whenever a rank signals. While no operation is being stepped.
+  uint64_t Signals() const;
   // Layout::kRemote.
   Post& post() { return post_; }
 

@@ -122,6 +122,17 @@ TEST(OperationCoverage, TwoLanesAndSeveralTurnsAreReached) {
   EXPECT_GT(ensemble.channel(0)->plans().Prepare(call, tune::Access::kMapped).value()->turns, 2u);
 }
 
+// Messages arrive when they like, so that no rank ends anything for thousands of rounds.
+TEST(OperationCoverage, ACallOfManyTurnsIsNoDeadlock) {
+  harness::Random random(harness::Seed());
+  const plan::Contract contract{Kind::kAllReduce, 3, 0};
+  Ensemble ensemble(OnlyWith(contract, "tree", 2, Layout::kRemote));
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  const Shape shape{contract, 1u << 18, Combine::kSum, Scaling::kNone, 0, 0};
+  exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, random.Next()));
+  ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
+}
+
 // Private buffers are told by the exchange that opens a direct plan. What is chosen then may be a direct plan again,
 // with an opening of its own, which must not lead to a third.
 TEST(OperationAccess, AnotherDirectPlanMayTakeOver) {
