@@ -7,7 +7,7 @@
 // In "direct" each byte is read once from every input that holds it and written once to every output that wants it,
 // whoever does it: the least the memory system can do, with the work split evenly. That takes ranks that write into
 // each other's outputs, and an owner that gives up must see to it that nobody is in the middle of that
-// (exec/host/operation_leave.cc).
+// (exec/host/exposure.h).
 //
 // In "pull" a rank writes nothing but its own output. It is for memory that is only read, by system call: an owner
 // could not take that back. An all-reduce takes a second step for it, in which a rank reads what the others have

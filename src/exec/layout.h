@@ -56,7 +56,7 @@ struct OpRecord {
     kType,
     kSizes,
     // Announced, of calls on views: how many words the operands take, and those words where there is room for them;
-    // more are in the announcements of the channel (see host/operation_view.cc).
+    // more are in the announcements of the channel (see host/view_operands.h).
     kDetails = kSizes + tensor::kMaxDims,
     kDetailWords,
     kWords = 39

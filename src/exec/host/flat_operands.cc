@@ -1,0 +1,211 @@
+#include "src/exec/host/flat_operands.h"
+
+#include <cstring>
+
+#include "kernels/host/mover.h"
+#include "src/base/sizes.h"
+#include "src/exec/host/fold.h"
+
+namespace axccl::exec {
+namespace {
+
+using plan::Buffer;
+using plan::Operand;
+using plan::OpKind;
+
+// Bytes fetched from plain memory of another process before they are worked on: stays in the second-level cache.
+constexpr uint64_t kBounceBytes = 128u << 10;
+
+}  // namespace
+
+Status FlatOperands::Start(Binding* binding) const {
+  MemberBuffers& own = binding->workspace().BuffersOf(binding->channel->self());
+  own.input = static_cast<std::byte*>(const_cast<void*>(binding->call.input));
+  own.output = static_cast<std::byte*>(binding->call.output);
+  return Status();
+}
+
+// ---- announcements ----
+
+Status FlatOperands::Announce(Binding* binding, OpRecord* record) const {
+  const Channel& channel = *binding->channel;
+  const plan::Contract contract = binding->contract();
+  const uint64_t block = BlockBytes(*binding);
+  const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, channel.self()));
+  const auto outputs = static_cast<uint64_t>(plan::OutputBlocks(contract, channel.self()));
+  const AnnouncedBuffer input = LocateBuffer(channel, binding->call.input, block * inputs);
+  const AnnouncedBuffer output = LocateBuffer(channel, binding->call.output, block * outputs);
+  SetWord(record, OpRecord::kInput, input.address);
+  SetWord(record, OpRecord::kInputReach, static_cast<uint64_t>(input.reach));
+  SetWord(record, OpRecord::kOutput, output.address);
+  SetWord(record, OpRecord::kOutputReach, static_cast<uint64_t>(output.reach));
+  return Status();
+}
+
+Status FlatOperands::Bind(Binding* binding, int position) const {
+  const Member& member = binding->channel->member(position);
+  const OpRecord& record = *member.layout.RecordOf(member.block, binding->sequence);
+  const plan::Contract contract = binding->contract();
+  const uint64_t block = BlockBytes(*binding);
+  const auto reach = [&](OpRecord::Word address, OpRecord::Word how, int blocks) {
+    return ReachBuffer(member, {Word(record, address), static_cast<Reach>(Word(record, how))},
+                       block * static_cast<uint64_t>(blocks));
+  };
+  AXCCL_ASSIGN_OR_RETURN(const ReachedBuffer input,
+                         reach(OpRecord::kInput, OpRecord::kInputReach, plan::InputBlocks(contract, position)));
+  AXCCL_ASSIGN_OR_RETURN(const ReachedBuffer output,
+                         reach(OpRecord::kOutput, OpRecord::kOutputReach, plan::OutputBlocks(contract, position)));
+  MemberBuffers& buffers = binding->workspace().BuffersOf(position);
+  buffers.input = input.where;
+  buffers.input_by_call = input.by_call;
+  buffers.output = output.where;
+  buffers.output_by_call = output.by_call;
+  binding->reads_by_call |= input.by_call || output.by_call;
+  return Status();
+}
+
+Memory FlatOperands::OutputOf(const Binding& binding, size_t) const {
+  const auto blocks = static_cast<uint64_t>(plan::OutputBlocks(binding.contract(), binding.channel->self()));
+  return {static_cast<const std::byte*>(binding.call.output), BlockBytes(binding) * blocks};
+}
+
+// ---- movement ----
+
+Moved FlatOperands::Move(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn, uint32_t together,
+                         MoveProgress* progress, int64_t* budget, Status* status) const {
+  const bool by_call = binding.reads_by_call && AnyByCall(binding, step);
+  const uint64_t most = by_call && step.kind == OpKind::kReduce ? kBounceBytes : kMoveBytes;
+  const auto clip = [](const plan::Range& range) { return range; };
+  return MoveInChunks(binding, step, lane, turn, together, most, progress, budget, status, clip,
+                      [&](const Chunk& chunk) {
+                        if (by_call) return MoveByCall(binding, step, chunk);
+                        MoveGathered(binding, step, Gather(binding, step, chunk), chunk.count);
+                        return Status();
+                      });
+}
+
+void FlatOperands::MovePlain(const Binding& binding, const Step& step, uint64_t turn, uint64_t set) {
+  const uint64_t count = binding.call.count;
+  if (count == 0) return;
+  const uint64_t bytes = BlockBytes(binding);
+  const Chunk chunk{turn, 0, 0, set, count};
+  if (binding.scales.inputs) return MoveGathered(binding, step, Gather(binding, step, chunk), count);
+  const Gathered gathered{.num_dst = step.num_dst, .num_src = step.num_src, .to_user_only = false};
+  const OperandPlace* place = &binding.prepared->places[step.operands];
+  const uint64_t copy = turn % plan::kRotation;
+  const auto address = [&](const OperandPlace& p) { return *p.base + p.offset[copy] + (p.part_bytes != 0 ? set : 0); };
+  void** const dst = binding.workspace().destinations();
+  const void** const src = binding.workspace().sources();
+  for (int i = 0; i < gathered.num_dst; ++i) dst[i] = address(*place++);
+  for (int i = 0; i < gathered.num_src; ++i) src[i] = address(*place++);
+  if (!IsPlainCopy(binding, step, false)) return MoveGathered(binding, step, gathered, count);
+  for (int i = 0; i < gathered.num_dst; ++i) {
+    if (dst[i] != src[0]) std::memcpy(dst[i], src[0], bytes);
+  }
+}
+
+Gathered FlatOperands::Gather(const Binding& binding, const Step& step, const Chunk& chunk) {
+  const Operand* operand = &binding.prepared->program->operands[step.operands];
+  Gathered gathered;
+  const void** const src = binding.workspace().sources();
+  for (uint32_t i = 0; i < step.num_src; ++i) {
+    const uint32_t o = step.num_dst + i;
+    src[i] = AddressOf(binding, step.operands + o, chunk);
+    gathered.scaled |= binding.scales.inputs && operand[o].buffer == Buffer::kInput;
+  }
+  gathered.num_src = step.num_src;
+  if (gathered.scaled) GatherFactors(binding, step);
+  void** const dst = binding.workspace().destinations();
+  const bool plain_copy = IsPlainCopy(binding, step, gathered.scaled);
+  for (uint32_t i = 0; i < step.num_dst; ++i) {
+    std::byte* const where = AddressOf(binding, step.operands + i, chunk);
+    gathered.to_user_only &= operand[i].buffer != Buffer::kScratch;
+    // In place, a copy onto itself is nothing to do.
+    if (!plain_copy || where != src[0]) dst[gathered.num_dst++] = where;
+  }
+  return gathered;
+}
+
+void FlatOperands::MoveGathered(const Binding& binding, const Step& step, const Gathered& gathered, uint64_t count) {
+  if (gathered.num_dst == 0) return;
+  const Call& call = binding.call;
+  Workspace& workspace = binding.workspace();
+  const bool non_temporal = binding.around_cache && gathered.to_user_only;
+  if (IsPlainCopy(binding, step, gathered.scaled)) {
+    kernels::Copy(workspace.destinations(), gathered.num_dst, workspace.sources()[0], count * ElementSize(call.type),
+                  non_temporal);
+    return;
+  }
+  kernels::ReduceRequest request;
+  request.dst = workspace.destinations();
+  request.num_dst = gathered.num_dst;
+  request.src = workspace.sources();
+  request.num_src = gathered.num_src;
+  request.count = count;
+  request.type = call.type;
+  request.combine = call.combine;
+  request.pre = gathered.scaled ? workspace.factors() : nullptr;
+  request.round_factored = call.group_order;
+  request.post_divisor = step.finish ? binding.scales.divisor : 0;
+  request.non_temporal = non_temporal;
+  if (call.callback != nullptr) return Fold(request, *call.callback, &workspace.fold_space());
+  kernels::Reduce(request);
+}
+
+// ---- plain memory of other processes ----
+
+// No plan that runs then writes there.
+bool FlatOperands::IsByCall(const Binding& binding, uint32_t index) {
+  const Operand& operand = binding.prepared->program->operands[index];
+  const MemberBuffers& buffers = binding.workspace().BuffersOf(operand.rank);
+  return (operand.buffer == Buffer::kInput && buffers.input_by_call) ||
+         (operand.buffer == Buffer::kOutput && buffers.output_by_call);
+}
+
+bool FlatOperands::AnyByCall(const Binding& binding, const Step& step) {
+  const uint32_t sources = step.operands + step.num_dst;
+  for (uint32_t i = sources; i < sources + step.num_src; ++i) {
+    if (IsByCall(binding, i)) return true;
+  }
+  return false;
+}
+
+Status FlatOperands::Fetch(const Binding& binding, uint32_t operand, uint64_t from, std::byte* to, uint64_t bytes) {
+  const Channel& channel = *binding.channel;
+  const Member& owner = channel.member(binding.prepared->program->operands[operand].rank);
+  Status status = channel.owner()->CallRead(owner.process->pid(), to, from, bytes);
+  // Its process may be found to be gone before its death is, and another one may have its number by now.
+  if (status.code() == Code::kRemoteError || (status.ok() && owner.process->Died())) return DeathOf(owner);
+  if (status.ok()) return status;
+  // A member that has failed may have given its memory back.
+  AXCCL_RETURN_IF_ERROR(channel.members().CheckOwners());
+  return status;
+}
+
+// Some sources are plain memory of other processes: a copy has them brought where they belong, a reduction into bounce
+// space.
+Status FlatOperands::MoveByCall(const Binding& binding, const Step& step, const Chunk& chunk) {
+  const uint64_t bytes = chunk.count * ElementSize(binding.call.type);
+  Gathered gathered = Gather(binding, step, chunk);
+  void** const dst = binding.workspace().destinations();
+  const void** const src = binding.workspace().sources();
+  // An address of another process may be that of a destination, too: nothing is in place here.
+  gathered.num_dst = step.num_dst;
+  for (uint32_t i = 0; i < step.num_dst; ++i) dst[i] = AddressOf(binding, step.operands + i, chunk);
+  const uint32_t sources = step.operands + step.num_dst;
+  const auto address = [&](uint32_t i) { return reinterpret_cast<uint64_t>(src[i]); };
+  if (IsPlainCopy(binding, step, gathered.scaled) && gathered.num_dst == 1)
+    return Fetch(binding, sources, address(0), static_cast<std::byte*>(dst[0]), bytes);
+  const size_t stride = RoundUp(bytes, kCacheLine);
+  std::byte* const bounce = binding.workspace().Bounce(stride * step.num_src);
+  for (uint32_t i = 0; i < step.num_src; ++i) {
+    if (!IsByCall(binding, sources + i)) continue;
+    std::byte* const local = bounce + stride * i;
+    AXCCL_RETURN_IF_ERROR(Fetch(binding, sources + i, address(i), local, bytes));
+    src[i] = local;
+  }
+  MoveGathered(binding, step, gathered, chunk.count);
+  return Status();
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,86 @@
+#include "src/exec/host/outbox.h"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "src/base/sizes.h"
+
+namespace axccl::exec {
+namespace {
+
+using transport::RemoteRank;
+using Stretches = std::vector<RemoteRank::Stretch>;
+
+// Slots are whole lines: what is between them and less than a line belongs to the first, and is sent along.
+void Append(Stretches* stretches, const RemoteRank::Stretch& next) {
+  if (!stretches->empty()) {
+    RemoteRank::Stretch& last = stretches->back();
+    const uint64_t end = last.offset + last.bytes;
+    const bool follows = next.offset >= end && next.offset - end < kCacheLine;
+    if (follows && last.of_peer == next.of_peer && !last.guarded && !next.guarded) {
+      last.bytes = static_cast<uint32_t>(next.offset + next.bytes - last.offset);
+      return;
+    }
+  }
+  stretches->push_back(next);
+}
+
+// The op record says what was called; where ranks announce their operands with it, that, too.
+void AppendRecord(const Binding& binding, Stretches* stretches) {
+  const ChannelLayout& layout = binding.channel->own().layout;
+  const bool short_one = binding.call.views == nullptr;
+  const auto bytes = static_cast<uint32_t>(
+      short_one ? offsetof(OpRecord, word) + (OpRecord::kPlan + 1) * sizeof(uint64_t) : sizeof(OpRecord));
+  if (binding.announced_words > OpRecord::kRoom) {
+    const uint64_t half = binding.sequence % 2 * layout.announcement_words * sizeof(uint64_t);
+    const auto announced = static_cast<uint32_t>(binding.announced_words * sizeof(uint64_t));
+    stretches->push_back({layout.announcements + half, announced, false, false});
+  }
+  stretches->push_back({layout.records + binding.sequence % kRecords * sizeof(OpRecord), bytes, false, true});
+}
+
+void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lane, uint16_t endpoint, uint64_t turn,
+                Stretches* stretches) {
+  const Channel& channel = *binding.channel;
+  const Prepared& prepared = *binding.prepared;
+  const int16_t in_line = prepared.inline_slots ? prepared.program->inline_endpoint[slot.slot] : int16_t{-1};
+  if (!slot.of_reader && in_line == static_cast<int16_t>(endpoint)) return;  // the line has it
+  const uint64_t count =
+      prepared.whole ? binding.call.count
+                     : plan::Resolve(prepared.partition, lane, turn - channel.turns().next(), slot.data_part).count;
+  if (count == 0) return;
+  const uint16_t owner = slot.of_reader ? slot.reader : static_cast<uint16_t>(channel.self());
+  const plan::Operand operand{plan::Buffer::kScratch, owner, 0, slot.slot, 1};
+  const OperandPlace place = channel.plans().PlaceOfSlot(prepared, lane, operand);
+  const uint64_t offset = place.offset[turn % plan::kRotation] + (in_line < 0 ? prepared.SetOffset(turn) : 0);
+  const auto bytes = static_cast<uint32_t>(count * ElementSize(binding.call.type));
+  Append(stretches, {offset, bytes, slot.of_reader, false});
+}
+
+}  // namespace
+
+void Outbox::SendSignal(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn) {
+  const Channel& channel = *binding.channel;
+  const Prepared& prepared = *binding.prepared;
+  const uint32_t index = static_cast<uint32_t>(&step - prepared.program->lanes[lane].data());
+  const std::span<const Outbound::Slot> slots = prepared.outbound->With(lane, index);
+  const uint64_t line = channel.own().layout.OffsetOfLine(lane, step.endpoint, turn);
+  Stretches& stretches = binding.workspace().stretches();
+  const int first = step.peer == plan::kAllPeers ? 0 : step.peer;
+  const int last = step.peer == plan::kAllPeers ? channel.size() - 1 : step.peer;
+  for (int p = first; p <= last; ++p) {
+    const Member& member = channel.member(p);
+    if (member.remote == nullptr) continue;
+    stretches.clear();
+    uint64_t& sent = binding.workspace().SentTo(p);
+    if (sent != binding.sequence + 1) AppendRecord(binding, &stretches);
+    sent = binding.sequence + 1;
+    for (const Outbound::Slot& slot : slots) {
+      if (slot.reader == p) AppendSlot(binding, slot, lane, step.endpoint, turn, &stretches);
+    }
+    member.remote->Send(member.remote_area, stretches, line);
+  }
+}
+
+}  // namespace axccl::exec
