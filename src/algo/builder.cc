@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "src/plan/walk.h"
+
 namespace axccl::algo {
 
 using plan::Lane;
@@ -45,6 +47,25 @@ std::map<std::pair<int, int>, SlotUsers> CollectSlotUsers(const std::vector<Lane
   return users;
 }
 
+// Follows what ranks know.
+struct Knowledge {
+  using Carried = std::shared_ptr<const RankSet>;
+
+  // Signals between which a rank hears nothing carry the same.
+  Carried Signal(uint32_t rank, const Op&) {
+    if (!carries[rank]) carries[rank] = std::make_shared<const RankSet>(known[rank]);
+    return carries[rank];
+  }
+  void Pass(uint32_t rank, const Op&, const Carried& carried) {
+    Merge(&known[rank], *carried);
+    carries[rank] = nullptr;
+  }
+  void Move(uint32_t, const Op&) {}
+
+  std::vector<RankSet> known;
+  std::vector<Carried> carries;
+};
+
 Op MakeSync(OpKind kind, int peer, int endpoint, int value) {
   Op op;
   op.kind = kind;
@@ -58,31 +79,10 @@ Op MakeSync(OpKind kind, int peer, int endpoint, int value) {
 
 std::vector<RankSet> KnownBegins(const std::vector<const Lane*>& program) {
   const int n = static_cast<int>(program.size());
-  std::vector<RankSet> known(n, RankSet((n + 63) / 64, 0));
-  for (int r = 0; r < n; ++r) Insert(&known[r], r);
-  std::vector<size_t> next(n, 0);
-  // What signals carry; those between which a rank hears nothing carry the same.
-  using Carried = std::shared_ptr<const RankSet>;
-  std::map<std::pair<int, int>, std::vector<Carried>> signalled;  // (rank, endpoint)
-  std::vector<Carried> carries(n);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int r = 0; r < n; ++r) {
-      for (; next[r] < program[r]->ops.size(); ++next[r], moved = true) {
-        const Op& op = program[r]->ops[next[r]];
-        if (op.kind == OpKind::kSignal) {
-          if (!carries[r]) carries[r] = std::make_shared<const RankSet>(known[r]);
-          signalled[{r, op.endpoint}].push_back(carries[r]);
-        } else if (op.kind == OpKind::kWait) {
-          const auto it = signalled.find({op.peer, op.endpoint});
-          if (it == signalled.end() || it->second.size() < op.value) break;
-          Merge(&known[r], *it->second[op.value - 1]);
-          carries[r] = nullptr;
-        }
-      }
-    }
-  }
-  return known;
+  Knowledge knowledge{std::vector<RankSet>(n, RankSet((n + 63) / 64, 0)), std::vector<Knowledge::Carried>(n)};
+  for (int r = 0; r < n; ++r) Insert(&knowledge.known[r], r);
+  plan::FollowTurn(program, 1, &knowledge);
+  return std::move(knowledge.known);
 }
 
 bool AllContainAll(const std::vector<RankSet>& sets) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/plan/cargo.h"
+#include "src/plan/walk.h"
 
 namespace axccl::cost {
 
@@ -32,7 +33,7 @@ struct Weight {
 struct Step {
   OpKind kind = OpKind::kNop;
   Weight work;
-  int endpoint = 0;  // index into the counters
+  size_t counter = 0;
   int value = 0;
   bool token = false;
   bool remote = false;     // a wait for another machine
@@ -68,8 +69,11 @@ class Paper {
       hop_ = crowd > 1 ? machine.switch_seconds * crowd : machine.signal_seconds;
       far_hop_ = machine.network_signal_seconds + (crowd > 1 ? hop_ : 0);
     }
+    const std::vector<const plan::Lane*> strands = plan::StrandsOf(schedule);
+    const plan::Counters counters(strands, schedule.lanes);
+    per_turn_.resize(counters.size(), 0);
     for (int rank = 0; rank < schedule.contract.ranks; ++rank) {
-      for (int lane = 0; lane < schedule.lanes; ++lane) AddStrand(rank, lane);
+      for (int lane = 0; lane < schedule.lanes; ++lane) AddStrand(rank, lane, counters);
     }
     sends_.resize(static_cast<size_t>(schedule.contract.ranks));
     plan::CargoFinder finder(schedule, placement);
@@ -88,10 +92,7 @@ class Paper {
     std::vector<Step> steps;
   };
 
-  int Counter(int rank, int lane, int endpoint) const {
-    return (rank * schedule_.lanes + lane) * schedule_.endpoints + endpoint;
-  }
-  void AddStrand(int rank, int lane);
+  void AddStrand(int rank, int lane, const plan::Counters& counters);
   void AddCargo(int rank, int lane, const std::vector<plan::Cargo>& cargo);
   // Ranks of a rank's machine that send anything to others.
   double SendersBeside(int rank) const;
@@ -108,6 +109,7 @@ class Paper {
   double far_hop_ = 0;       // between machines
   std::vector<bool> sends_;  // [rank] whether it has anything for other machines
   std::vector<Strand> strands_;
+  std::vector<int> per_turn_;  // [counter] signals
 };
 
 Weight Paper::Work(const Op& op, int rank) const {
@@ -136,16 +138,19 @@ Weight Paper::Work(const Op& op, int rank) const {
   return {w.fixed * load_, w.cached * load_, w.memory * load_};
 }
 
-void Paper::AddStrand(int rank, int lane) {
+void Paper::AddStrand(int rank, int lane, const plan::Counters& counters) {
   Strand strand;
   for (const Op& op : schedule_.program[rank][lane].ops) {
     Step step;
     step.kind = op.kind;
     step.work = Work(op, rank);
-    if (op.kind == OpKind::kSignal) step.endpoint = Counter(rank, lane, op.endpoint);
+    if (op.kind == OpKind::kSignal) {
+      step.counter = counters.OfSignal(strands_.size(), op);
+      ++per_turn_[step.counter];
+    }
     if (op.kind == OpKind::kWait) {
       step.token = op.peer == rank;
-      step.endpoint = Counter(op.peer, op.from_lane, op.endpoint);
+      step.counter = counters.OfWait(op);
       step.value = op.value;
       step.remote = placement_.Apart(op.peer, rank);
       // Even what has been signalled long ago has to be fetched from the core that wrote it.
@@ -193,44 +198,34 @@ std::vector<double> Paper::Run(double Weight::*member) const {
     if (!fixed) seconds_per_part[s] = senders / machine_.link_bytes_per_second;
   }
   std::vector<double> link_free(strands_.size(), 0);
-  std::vector<std::vector<Signalled>> signalled(strands_.size() * schedule_.endpoints);
-  std::vector<int> per_turn(signalled.size(), 0);
-  for (const Strand& strand : strands_) {
-    for (const Step& step : strand.steps) {
-      if (step.kind == OpKind::kSignal) ++per_turn[step.endpoint];
-    }
-  }
   std::vector<double> ends(kTurns, 0), time(strands_.size(), 0);
   std::vector<int> turn(strands_.size(), 0);
   std::vector<size_t> next(strands_.size(), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (size_t s = 0; s < strands_.size(); ++s) {
-      const auto& steps = strands_[s].steps;
-      for (; turn[s] < kTurns; ++next[s], moved = true) {
-        if (next[s] == steps.size()) {
-          ends[turn[s]] = std::max(ends[turn[s]], time[s]);
-          ++turn[s];
-          next[s] = static_cast<size_t>(-1);  // 0 after the loop's increment
-          continue;
-        }
+  plan::Signals<Signalled> signals(per_turn_.size());
+  plan::Walk(strands_.size(), [&](size_t s) {
+    const std::vector<Step>& steps = strands_[s].steps;
+    bool moved = false;
+    for (; turn[s] < kTurns; ++turn[s], next[s] = 0, moved = true) {
+      for (; next[s] < steps.size(); ++next[s], moved = true) {
         const Step& step = steps[next[s]];
         double since = 0;
         if (step.kind == OpKind::kWait) {
-          const auto& times = signalled[step.endpoint];
-          const size_t index = static_cast<size_t>(turn[s] * per_turn[step.endpoint] + step.value - 1);
-          if (index >= times.size()) break;
-          since = step.remote ? times[index].left + far_hop : times[index].made + (step.token ? 0 : hop);
+          const auto number = static_cast<uint64_t>(turn[s] * per_turn_[step.counter] + step.value);
+          const Signalled* const signalled = signals.Find(step.counter, number);
+          if (signalled == nullptr) return moved;
+          since = step.remote ? signalled->left + far_hop : signalled->made + (step.token ? 0 : hop);
         }
         time[s] = std::max(time[s] + step.work.*member, since);
         if (step.kind != OpKind::kSignal) continue;
         if (step.cargo_parts > 0)
           link_free[s] = std::max(time[s], link_free[s]) + step.cargo_parts * seconds_per_part[s];
         const double left = step.far ? time[s] + device_seconds[s] : time[s];
-        signalled[step.endpoint].push_back({time[s], std::max(left, link_free[s])});
+        signals.Make(step.counter, {time[s], std::max(left, link_free[s])});
       }
+      ends[turn[s]] = std::max(ends[turn[s]], time[s]);
     }
-  }
+    return moved;
+  });
   const bool all_ended = *std::min_element(turn.begin(), turn.end()) == kTurns;
   if (!all_ended) ends.assign(kTurns, std::numeric_limits<double>::infinity());  // a deadlock takes for ever
   return ends;

@@ -1,11 +1,11 @@
 #include "src/exec/outbound.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 #include <utility>
 
-#include "src/exec/walk.h"
+#include "src/exec/follow.h"
+#include "src/plan/cargo.h"
 
 namespace axccl::exec {
 namespace {
@@ -16,122 +16,114 @@ using plan::Operand;
 using plan::OpKind;
 using plan::Schedule;
 
-// Notes who wrote what every rank reads.
+// Follows who wrote what every rank reads, and what ranks have heard of each other (exec::FollowTurn).
 class Tracker {
  public:
   Tracker(const Schedule& schedule, int rank, std::vector<std::vector<Outbound::Slot>>* found)
-      : schedule_(schedule), rank_(static_cast<size_t>(rank)), found_(found) {
-    const size_t places = schedule.program.size() * schedule.lanes;
-    steps_.resize(places);
-    signalled_.resize(places * schedule.endpoints);
-    written_.resize(places * schedule.slots);
-    heard_.resize(places * schedule.program.size());
+      : schedule_(schedule),
+        strands_(plan::StrandsOf(schedule)),
+        rank_(static_cast<size_t>(rank)),
+        found_(found),
+        parts_(schedule),
+        written_(strands_.size() * schedule.slots),
+        heard_(strands_.size()) {
+    for (const plan::Lane* strand : strands_) carriers_.emplace_back(*strand);
     found_->resize(schedule.lanes);
   }
 
-  // What a Walk has come to.
-  Status Visit(size_t rank, size_t lane, const Op& op, std::span<const uint16_t> parts) {
-    uint32_t& step = steps_[Place(rank, lane)];
-    if (op.kind == OpKind::kWait) {
-      Pass(Place(rank, lane), lane, op);
-    } else if (op.kind == OpKind::kSignal) {
-      signalled_[Place(rank, lane) * schedule_.endpoints + op.endpoint].push_back(step);
-    } else {
-      AXCCL_RETURN_IF_ERROR(Move(rank, lane, op, parts));
-    }
-    ++step;
-    return Status();
+  // Signals carry their number.
+  using Carried = uint32_t;
+  Carried Signal(size_t strand, const Op& op) { return IndexOf(strand, op); }
+  // A wait in its own lane tells the rank of all its source has done there up to that signal.
+  void Pass(size_t strand, const Op& op, Carried signal) {
+    if (op.from_lane != strand % schedule_.lanes) return;
+    uint32_t& heard = HeardOf(strand, op.peer);
+    heard = std::max(heard, signal + 1);
   }
+  void Move(size_t strand, const Op& op) {
+    const std::vector<uint16_t>& parts = parts_.Move(strand, op);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      for (const Operand& src : op.src) {
+        if (src.buffer == Buffer::kScratch) Read(strand, src, i);
+      }
+      for (const Operand& dst : op.dst) {
+        if (dst.buffer == Buffer::kScratch)
+          At(strand, dst, i) = {static_cast<int>(strand / schedule_.lanes), IndexOf(strand, op), parts[i]};
+      }
+    }
+  }
+
+  bool needs_common_memory() const { return needs_common_memory_; }
 
  private:
   struct Written {
     int rank = -1;
-    uint32_t step = 0;
+    uint32_t op = 0;
     uint16_t part = 0;
   };
 
-  size_t Place(size_t rank, size_t lane) const { return rank * schedule_.lanes + lane; }
-  Written& At(size_t lane, const Operand& operand, size_t i) {
-    return written_[Place(operand.rank, lane) * schedule_.slots + operand.part + i];
+  uint32_t IndexOf(size_t strand, const Op& op) const {
+    return static_cast<uint32_t>(&op - strands_[strand]->ops.data());
+  }
+  Written& At(size_t strand, const Operand& slots, size_t i) {
+    return written_[(slots.rank * schedule_.lanes + strand % schedule_.lanes) * schedule_.slots + slots.part + i];
+  }
+  uint32_t& HeardOf(size_t strand, int source) {
+    auto& heard = heard_[strand];
+    auto it = std::lower_bound(heard.begin(), heard.end(), std::pair(source, 0u));
+    if (it == heard.end() || it->first != source) it = heard.insert(it, {source, 0});
+    return it->second;
   }
 
-  // A wait in its own lane tells the rank of all its source has done there up to that signal.
-  void Pass(size_t here, size_t lane, const Op& op) {
-    if (op.from_lane != lane) return;
-    const size_t source = Place(static_cast<size_t>(op.peer), op.from_lane);
-    uint32_t& heard = heard_[here * schedule_.program.size() + static_cast<size_t>(op.peer)];
-    heard = std::max(heard, signalled_[source * schedule_.endpoints + op.endpoint][op.value - 1u] + 1);
-  }
-
-  Status Move(size_t rank, size_t lane, const Op& op, std::span<const uint16_t> parts) {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      for (const Operand& src : op.src) {
-        if (src.buffer == Buffer::kScratch) AXCCL_RETURN_IF_ERROR(Read(rank, lane, src, i));
-      }
-      for (const Operand& dst : op.dst) {
-        if (dst.buffer == Buffer::kScratch)
-          At(lane, dst, i) = {static_cast<int>(rank), steps_[Place(rank, lane)], parts[i]};
-      }
-    }
-    return Status();
-  }
-
-  Status Read(size_t reader, size_t lane, const Operand& src, size_t i) {
-    const Written& written = At(lane, src, i);
-    if (written.rank < 0 || static_cast<size_t>(written.rank) == reader) return Status();
+  void Read(size_t strand, const Operand& src, size_t i) {
+    const size_t reader = strand / schedule_.lanes, lane = strand % schedule_.lanes;
+    const Written& written = At(strand, src, i);
+    if (written.rank < 0 || static_cast<size_t>(written.rank) == reader) return;
     const auto writer = static_cast<size_t>(written.rank);
-    const uint32_t signal = SignalAfter(writer, lane, written.step, reader);
-    const uint32_t heard = heard_[Place(reader, lane) * schedule_.program.size() + writer];
-    if ((src.rank != writer && src.rank != reader) || signal >= heard)
-      return MakeStatus(Code::kInvalidUsage,
-                        "%s of %zu ranks needs memory that its ranks share; between machines take "
-                        "another algorithm (NCCL_ALGO)",
-                        schedule_.algorithm.c_str(), schedule_.program.size());
-    if (writer != rank_) return Status();
-    const Outbound::Slot slot{signal, static_cast<uint16_t>(reader), static_cast<uint16_t>(src.part + i), written.part,
-                              src.rank == reader};
-    auto same = [&slot](const Outbound::Slot& s) {
-      return s.step == slot.step && s.reader == slot.reader && s.slot == slot.slot && s.of_reader == slot.of_reader;
-    };
-    auto& found = (*found_)[lane];
-    if (std::none_of(found.begin(), found.end(), same)) found.push_back(slot);
-    return Status();
-  }
-
-  // The step of the first signal to `reader` after a step; ~0 if there is none.
-  uint32_t SignalAfter(size_t rank, size_t lane, uint32_t after, size_t reader) const {
-    uint32_t step = 0;
-    for (const Op& op : schedule_.program[rank][lane].ops) {
-      if (op.kind == OpKind::kNop) continue;
-      const bool reaches = op.peer == plan::kAllPeers || op.peer == static_cast<int>(reader);
-      if (step > after && op.kind == OpKind::kSignal && reaches) return step;
-      ++step;
+    const uint32_t signal = carriers_[writer * schedule_.lanes + lane].After(written.op, static_cast<int>(reader));
+    if ((src.rank != writer && src.rank != reader) || signal >= HeardOf(strand, written.rank)) {
+      needs_common_memory_ = true;
+    } else if (writer == rank_) {
+      (*found_)[lane].push_back({signal, static_cast<uint16_t>(reader), static_cast<uint16_t>(src.part + i),
+                                 written.part, src.rank == reader});
     }
-    return ~0u;
   }
 
   const Schedule& schedule_;
+  const std::vector<const plan::Lane*> strands_;
   const size_t rank_;
-  std::vector<std::vector<Outbound::Slot>>* const found_;
-  std::vector<uint32_t> steps_;                   // [rank, lane]: done, kNop not counted
-  std::vector<std::vector<uint32_t>> signalled_;  // [rank, lane, endpoint]: steps of its signals
-  std::vector<Written> written_;                  // [rank, lane, slot]
-  std::vector<uint32_t> heard_;                   // [rank, lane, source]: steps of the source it knows to be done
+  std::vector<std::vector<Outbound::Slot>>* const found_;  // with operations as steps
+  SlotParts parts_;
+  std::vector<plan::Carriers> carriers_;                      // [strand]
+  std::vector<Written> written_;                              // [rank, lane, slot]
+  std::vector<std::vector<std::pair<int, uint32_t>>> heard_;  // [strand]: by source, how many operations it has done
+  bool needs_common_memory_ = false;
 };
+
+auto PlaceOf(const Outbound::Slot& s) { return std::tie(s.step, s.reader, s.of_reader, s.slot); }
 
 }  // namespace
 
 Result<Outbound> Outbound::Make(const Schedule& schedule, int rank) {
   Outbound outbound;
   Tracker tracker(schedule, rank, &outbound.lanes_);
-  const auto visit = [&](size_t of, size_t lane, const Op& op, std::span<const uint16_t> parts) {
-    return tracker.Visit(of, lane, op, parts);
-  };
-  AXCCL_RETURN_IF_ERROR(Walk(schedule, visit).Run());
-  for (std::vector<Slot>& slots : outbound.lanes_) {
-    std::sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) {
-      return std::tie(a.step, a.reader, a.of_reader, a.slot) < std::tie(b.step, b.reader, b.of_reader, b.slot);
-    });
+  AXCCL_RETURN_IF_ERROR(FollowTurn(schedule, &tracker));
+  if (tracker.needs_common_memory())
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s of %zu ranks needs memory that its ranks share; between machines take "
+                      "another algorithm (NCCL_ALGO)",
+                      schedule.algorithm.c_str(), schedule.program.size());
+  for (size_t lane = 0; lane < outbound.lanes_.size(); ++lane) {
+    std::vector<Slot>& slots = outbound.lanes_[lane];
+    std::sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) { return PlaceOf(a) < PlaceOf(b); });
+    const auto same = [](const Slot& a, const Slot& b) { return PlaceOf(a) == PlaceOf(b); };
+    slots.erase(std::unique(slots.begin(), slots.end(), same), slots.end());
+    const std::vector<Op>& ops = schedule.program[static_cast<size_t>(rank)][lane].ops;
+    uint32_t op = 0, nops = 0;
+    for (Slot& slot : slots) {
+      for (; op < slot.step; ++op) nops += ops[op].kind == OpKind::kNop;
+      slot.step -= nops;
+    }
   }
   return outbound;
 }

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
 #include <utility>
 
-#include "src/exec/walk.h"
+#include "src/exec/follow.h"
 #include "src/plan/together.h"
 #include "src/tune/tune.h"
 
@@ -37,6 +36,24 @@ Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
   }
   return step;
 }
+
+// Collects the data parts of a rank's moves.
+struct PartFinder {
+  struct Carried {};
+  Carried Signal(size_t, const Op&) { return {}; }
+  void Pass(size_t, const Op&, Carried) {}
+  void Move(size_t strand, const Op& op) {
+    const std::vector<uint16_t>& parts = slots.Move(strand, op);
+    if (strand / lanes != rank) return;
+    first[&op] = static_cast<uint32_t>(found->size());
+    found->insert(found->end(), parts.begin(), parts.end());
+  }
+
+  SlotParts slots;
+  size_t rank, lanes;
+  std::vector<uint16_t>* found;
+  std::map<const Op*, uint32_t> first;  // of a move's parts in `found`
+};
 
 // Calls `visit` with every operand of the schedule.
 template <class Visit>
@@ -71,14 +88,8 @@ Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan:
   const Schedule& schedule = plan->schedule;
   program->algorithm = tune::AlgorithmOf(tune::NumberOf(schedule.algorithm)).data();
   program->rank = rank;
-  std::map<const Op*, uint32_t> first_part;
-  const auto note = [&](size_t of, size_t, const Op& op, std::span<const uint16_t> parts) {
-    if (static_cast<int>(of) != rank || parts.empty()) return Status();
-    first_part[&op] = static_cast<uint32_t>(program->data_parts.size());
-    program->data_parts.insert(program->data_parts.end(), parts.begin(), parts.end());
-    return Status();
-  };
-  AXCCL_RETURN_IF_ERROR(Walk(schedule, note).Run());
+  PartFinder finder{SlotParts(schedule), static_cast<size_t>(rank), schedule.lanes, &program->data_parts, {}};
+  AXCCL_RETURN_IF_ERROR(FollowTurn(schedule, &finder));
 
   for (const plan::Lane& lane : schedule.program[static_cast<size_t>(rank)]) {
     std::vector<uint16_t> signals(schedule.endpoints);
@@ -90,7 +101,7 @@ Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan:
       if (op.kind == OpKind::kNop) continue;
       steps.push_back(MakeStep(op, &signals, program.get()));
       steps.back().together = together[i];
-      if (const auto it = first_part.find(&op); it != first_part.end()) steps.back().data_parts = it->second;
+      if (const auto it = finder.first.find(&op); it != finder.first.end()) steps.back().data_parts = it->second;
     }
     program->lanes.push_back(std::move(steps));
   }

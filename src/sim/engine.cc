@@ -4,6 +4,8 @@
 #include <functional>
 #include <queue>
 
+#include "src/plan/walk.h"
+
 namespace axccl::sim {
 
 using plan::OpKind;
@@ -25,29 +27,6 @@ struct Event {
 
   bool is_message() const { return (place & kMessage) != 0; }
   friend auto operator<=>(const Event&, const Event&) = default;
-};
-
-// The signals that have come, or are under way and known to come.
-class Arrivals {
- public:
-  void Add(double time) { times_.push_back(time); }
-  // When number `count` came; false where it is not known yet. Those before it are forgotten.
-  bool Take(uint64_t count, double* time) {
-    if (taken_ + (times_.size() - next_) < count) return false;
-    for (; taken_ < count; ++taken_) last_ = times_[next_++];
-    if (next_ == times_.size()) {
-      times_.clear();
-      next_ = 0;
-    }
-    *time = std::max(*time, last_);
-    return true;
-  }
-
- private:
-  std::vector<double> times_;
-  size_t next_ = 0;
-  uint64_t taken_ = 0;
-  double last_ = 0;
 };
 
 struct Strand {
@@ -89,9 +68,7 @@ class Engine {
   void Send(uint32_t rank, uint32_t delivery, double time);
   void Land(const Event& event);
   void Arrive(uint32_t counter, double time);
-  uint64_t Awaited(const Strand& strand, const Step& wait) const {
-    return strand.turn * program_.counters[wait.first].per_turn + wait.value;
-  }
+  bool MayPass(const Strand& strand, const Step& wait, double* time);
   Status Complain(size_t strand) const;
 
   const Program& program_;
@@ -101,7 +78,7 @@ class Engine {
   double seconds_[kNumResources];  // of a part
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
   std::vector<Strand> strands_;
-  std::vector<Arrivals> arrivals_;  // [counter]
+  plan::Signals<double> arrivals_;  // that have come, or are under way and known to come: when
   std::vector<double> free_;        // [resource] when it has done what it was asked for
   std::vector<uint32_t> sequence_;  // [rank] messages sent
   Outcome outcome_;
@@ -169,13 +146,22 @@ void Engine::Land(const Event& event) {
   if (delivery.counter != Delivery::kNobody) Arrive(delivery.counter, end);
 }
 
+// Once the signal has come, `time` is not before that.
+bool Engine::MayPass(const Strand& strand, const Step& wait, double* time) {
+  const uint64_t number = strand.turn * program_.counters[wait.first].per_turn + wait.value;
+  arrivals_.Forget(wait.first, number);
+  const double* const arrival = arrivals_.Find(wait.first, number);
+  if (arrival != nullptr) *time = std::max(*time, *arrival);
+  return arrival != nullptr;
+}
+
 void Engine::Arrive(uint32_t counter, double time) {
-  arrivals_[counter].Add(time);
+  arrivals_.Make(counter, time);
   const uint32_t index = program_.counters[counter].strand;
   Strand& strand = strands_[index];
   if (!strand.waits) return;
   const Step& wait = program_.steps[strand.next - 1];
-  if (wait.first != counter || !arrivals_[counter].Take(Awaited(strand, wait), &strand.time)) return;
+  if (wait.first != counter || !MayPass(strand, wait, &strand.time)) return;
   strand.waits = false;
   queue_.push(Resumption(index, strand.time));
 }
@@ -195,7 +181,7 @@ void Engine::Advance(uint32_t index, double time) {
       time += fabric_.op_seconds;
       if (step.kind == OpKind::kCopy) time = Move(step, time);
       if (step.kind == OpKind::kSignal) Signal(RankOf(index), step, time);
-      if (step.kind == OpKind::kWait && !arrivals_[step.first].Take(Awaited(strand, step), &time)) {
+      if (step.kind == OpKind::kWait && !MayPass(strand, step, &time)) {
         strand.time = time;
         strand.waits = true;
         ++strand.next;

@@ -34,6 +34,24 @@ Schedule Example() {
   return b.Build(1);
 }
 
+TEST(Carriers, AreTheNextSignalsToAReader) {
+  Lane lane;
+  for (const int peer : {2, 1, kAllPeers, 2}) {
+    Op op;
+    op.kind = OpKind::kSignal;
+    op.peer = static_cast<int16_t>(peer);
+    lane.ops.push_back(op);
+    lane.ops.push_back(Op());
+  }
+  const Carriers carriers(lane);
+  EXPECT_EQ(carriers.After(0, 2), 0u);
+  EXPECT_EQ(carriers.After(1, 2), 4u);
+  EXPECT_EQ(carriers.After(5, 2), 6u);
+  EXPECT_EQ(carriers.After(1, 1), 2u);
+  EXPECT_EQ(carriers.After(3, 7), 4u);
+  EXPECT_EQ(carriers.After(5, 1), Carriers::kNone);
+}
+
 TEST(Cargo, GoesWithTheNextSignalToItsReader) {
   const Schedule s = Example();
   size_t first = 0;  // the lane begins with credits
