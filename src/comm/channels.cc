@@ -423,11 +423,15 @@ Status ChannelTable::TakeArea(GroupChannel::Part* part) {
 
 std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const std::function<bool()>& last) {
   std::lock_guard lock(mutex_);
-  if (!last()) return nullptr;
+  // First, as it may throw: a channel that is taken out ends without the lock.
+  retired_.push_back(channel->order());
+  if (!last()) {
+    retired_.pop_back();
+    return nullptr;
+  }
   const auto it = channels_.find(channel->name());
   std::shared_ptr<GroupChannel> released = std::move(it->second);
   channels_.erase(it);
-  retired_.push_back(released->order());
   return released;
 }
 
