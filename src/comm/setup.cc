@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -111,6 +112,11 @@ std::string DeviceText(const Introduction& peer) {
   const exec::Platform& cuda = exec::Platform::Cuda();
   const exec::Platform& platform = peer.platform == cuda.number() ? cuda : exec::Platform::Host();
   return platform.NameOf(peer.device);
+}
+
+void TellOthers(Exchange* exchange, const Status& why) {
+  const Status told = CatchAll("a message", [&] { return exchange->Fail(why), Status(); });
+  if (!told.ok()) AXCCL_WARN("cannot tell the others that this rank gives up: %s", told.message().data());
 }
 
 // The state of one rank's setup; what it acquired is given back on every way out.
@@ -391,8 +397,7 @@ class Builder {
   // Tells the others, and lets go of what they may already use. Nothing is thrown. Where memory runs out, the block
   // stays what it is for as long as the process lives, as peers may still write to it.
   void GiveUp(const Status& status) {
-    const Status told = CatchAll("a message", [&] { return exchange_->Fail(status), Status(); });
-    if (!told.ok()) AXCCL_WARN("cannot tell the others that this rank gives up: %s", told.message().data());
+    TellOthers(exchange_, status);
     survey_.GiveUp();
     if (announced_ && block_ == nullptr) return;  // a communicator had it, and has let go
     const Status gone = CatchAll("giving memory back", [&] { return LetGo(), Status(); });
@@ -472,9 +477,14 @@ class Builder {
 }  // namespace
 
 Result<std::shared_ptr<Communicator>> Setup(Exchange* exchange, const SetupOptions& options) {
-  Builder builder(exchange, options);
-  auto comm = CatchAll("making a communicator", [&] { return builder.Run(); });
-  if (!comm.ok()) builder.GiveUp(comm.status());
+  std::optional<Builder> builder;
+  auto comm = CatchAll("making a communicator", [&] { return builder.emplace(exchange, options).Run(); });
+  if (comm.ok()) return comm;
+  if (builder.has_value()) {
+    builder->GiveUp(comm.status());
+  } else {
+    TellOthers(exchange, comm.status());
+  }
   return comm;
 }
 
