@@ -117,9 +117,9 @@ Result<LoggedCall> ControlLog::Begin(Making what, Group group) {
   std::lock_guard lock(mutex_);
   if (under_way_.size() >= kMostUnderWay)
     return MakeStatus(Code::kInvalidUsage,
-                      "%s: %zu calls that make communicators from this one are under way; wait for the "
-                      "first of them to end",
-                      NameOf(what), kMostUnderWay);
+                      "%zu calls that make communicators from this one are under way; wait for the first of them to "
+                      "end",
+                      kMostUnderWay);
   uint64_t& count = counts_[group];
   const uint64_t name = NameCall(0, group, count + 1);
   LoggedCall call = Write(what, std::move(group), name, count + 1, 0, calls_ + 1);
@@ -311,9 +311,9 @@ Trouble ControlLog::FindTrouble(LoggedCall* call, std::span<const int> missing) 
 Trouble ControlLog::NotInTime(const LoggedCall& call, std::span<const int> missing) const {
   const auto in = [&](int rank) { return std::find(missing.begin(), missing.end(), rank) != missing.end(); };
   return {MakeStatus(Code::kTimeout,
-                     "%s: rank %d has waited for %s of %d for as long as AXCCL_INIT_TIMEOUT says; all ranks "
-                     "that take part must make the call",
-                     NameOf(call.what), self_, ListRanks(ranks(), in).c_str(), ranks())};
+                     "rank %d has waited for %s of %d for as long as AXCCL_INIT_TIMEOUT says; all ranks that take part "
+                     "must make the call",
+                     self_, ListRanks(ranks(), in).c_str(), ranks())};
 }
 
 std::string ControlLog::Describe(int rank, uint64_t what, const Group& group) const {

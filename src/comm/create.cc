@@ -83,6 +83,17 @@ Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::ve
   return comm;
 }
 
+using Made = Result<std::shared_ptr<Communicator>>;
+
+// Carries the call out. When that fails, the other ranks hear of it at once, not when the last lets go of the call that
+// holds it.
+template <class Fn>
+Made CarryOut(MakingCall* call, const Fn& fn) {
+  Made made = CatchAll("making a communicator", fn);
+  if (!made.ok()) call->Fail(made.status());
+  return made;
+}
+
 }  // namespace
 
 Result<const exec::Platform*> CurrentPlatform() {
@@ -153,73 +164,79 @@ Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communica
 
 Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key, const Config& config,
                                             const std::atomic<bool>* abort) {
-  const Identity& identity = call->comm()->identity();
-  SetupOptions options = MakeOptions(0, 0, identity.device, config, abort);
-  call->SetLimits(options.deadline, abort);
-  std::vector<SplitChoice> choices(call->group().size());
-  const SplitChoice mine{color, key};
-  AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), choices.data()));
-  // Each colour goes on alone from here; ranks without one are done.
-  std::vector<int> ascending;
-  for (int r = 0; r < identity.ranks; ++r) {
-    if (color >= 0 && choices[static_cast<size_t>(r)].color == color) ascending.push_back(r);
-  }
-  if (ascending.empty()) {
+  return CarryOut(call, [&]() -> Made {
+    const Identity& identity = call->comm()->identity();
+    SetupOptions options = MakeOptions(0, 0, identity.device, config, abort);
+    call->SetLimits(options.deadline, abort);
+    std::vector<SplitChoice> choices(call->group().size());
+    const SplitChoice mine{color, key};
+    AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), choices.data()));
+    // Each colour goes on alone from here; ranks without one are done.
+    std::vector<int> ascending;
+    for (int r = 0; r < identity.ranks; ++r) {
+      if (color >= 0 && choices[static_cast<size_t>(r)].color == color) ascending.push_back(r);
+    }
+    if (ascending.empty()) {
+      call->Finish();
+      return std::shared_ptr<Communicator>();
+    }
+    std::vector<int> members = ascending;
+    std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+      return choices[static_cast<size_t>(a)].key < choices[static_cast<size_t>(b)].key;
+    });
+    const std::shared_ptr<MakingCall> among = call->Continue(ascending);
     call->Finish();
-    return std::shared_ptr<Communicator>();
-  }
-  std::vector<int> members = ascending;
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return choices[static_cast<size_t>(a)].key < choices[static_cast<size_t>(b)].key;
+    options.identity.rank = PositionOf(identity.rank, members);
+    options.identity.ranks = static_cast<int>(members.size());
+    return SetupAmong(among.get(), members, options);
   });
-  const std::shared_ptr<MakingCall> among = call->Continue(ascending);
-  call->Finish();
-  options.identity.rank = PositionOf(identity.rank, members);
-  options.identity.ranks = static_cast<int>(members.size());
-  return SetupAmong(among.get(), members, options);
 }
 
 Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& config, const std::atomic<bool>* abort) {
-  const Identity& identity = call->comm()->identity();
-  const std::vector<int>& members = call->group();
-  const SetupOptions options =
-      MakeOptions(PositionOf(identity.rank, members), static_cast<int>(members.size()), identity.device, config, abort);
-  call->SetLimits(options.deadline, abort);
-  return SetupAmong(call, members, options);
+  return CarryOut(call, [&]() -> Made {
+    const Identity& identity = call->comm()->identity();
+    const std::vector<int>& members = call->group();
+    const SetupOptions options = MakeOptions(PositionOf(identity.rank, members), static_cast<int>(members.size()),
+                                             identity.device, config, abort);
+    call->SetLimits(options.deadline, abort);
+    return SetupAmong(call, members, options);
+  });
 }
 
 Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const boot::UniqueId* id, const Config& config,
                                            const std::atomic<bool>* abort) {
-  const Identity& identity = call->comm()->identity();
-  const SetupOptions options = MakeOptions(identity.rank, ranks, identity.device, config, abort);
-  call->SetLimits(options.deadline, abort);
-  const Offer mine{id != nullptr, ranks, id != nullptr ? *id : boot::UniqueId{}};
-  std::vector<Offer> offers(call->group().size());
-  AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), offers.data()));
-  const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
-  const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
-  if (other != offers.end()) {
-    call->Finish();  // the others find the same
-    return MakeStatus(Code::kInvalidUsage, "rank %d grows to %d ranks and rank %d to %d; pass the same nRanks on all",
-                      identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
-  }
-  if (offer == offers.end()) {
+  return CarryOut(call, [&]() -> Made {
+    const Identity& identity = call->comm()->identity();
+    const SetupOptions options = MakeOptions(identity.rank, ranks, identity.device, config, abort);
+    call->SetLimits(options.deadline, abort);
+    const Offer mine{id != nullptr, ranks, id != nullptr ? *id : boot::UniqueId{}};
+    std::vector<Offer> offers(call->group().size());
+    AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), offers.data()));
+    const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
+    const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
+    if (other != offers.end()) {
+      call->Finish();  // the others find the same
+      return MakeStatus(Code::kInvalidUsage, "rank %d grows to %d ranks and rank %d to %d; pass the same nRanks on all",
+                        identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
+    }
+    if (offer == offers.end()) {
+      call->Finish();
+      return MakeStatus(Code::kInvalidArgument,
+                        "no rank passed uniqueId; one rank gets it from ncclCommGetUniqueId and passes it");
+    }
+    // The rendezvous does not learn of a rank that gives up on its way there; the call does.
+    Status broken;
+    const auto stop = [&] { return !(broken = call->WhyBroken()).ok(); };
+    auto session = boot::Session::Join(offer->id, identity.rank, ranks, options.deadline, stop);
+    if (!session.ok()) {
+      const Status& why = broken.ok() ? session.status() : broken;
+      call->Fail(why);
+      return why;
+    }
     call->Finish();
-    return MakeStatus(Code::kInvalidArgument,
-                      "no rank passed uniqueId; one rank gets it from ncclCommGetUniqueId and passes it");
-  }
-  // The rendezvous does not learn of a rank that gives up on its way there; the call does.
-  Status broken;
-  const auto stop = [&] { return !(broken = call->WhyBroken()).ok(); };
-  auto session = boot::Session::Join(offer->id, identity.rank, ranks, options.deadline, stop);
-  if (!session.ok()) {
-    const Status& why = broken.ok() ? session.status() : broken;
-    call->Fail(why);
-    return why;
-  }
-  call->Finish();
-  const auto exchange = MakeBootExchange(std::move(session).value());
-  return Setup(exchange.get(), options);
+    const auto exchange = MakeBootExchange(std::move(session).value());
+    return Setup(exchange.get(), options);
+  });
 }
 
 }  // namespace axccl::comm
