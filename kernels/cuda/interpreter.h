@@ -151,8 +151,12 @@ AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
   if (!context().has_steps) now_.stage = Stage::kEnded;
 }
 
-AXCCL_DEVICE plan::Ran RunOf(const Program& program, uint64_t slot_bytes) {
-  return {{program.plan_id[0], program.plan_id[1]}, slot_bytes, program.complete, program.is_barrier};
+// Whether a barrier must separate this from what ran before on the channel; as exec::Turns::NeedsBarrier.
+AXCCL_DEVICE bool NeedsBarrier(const State& state, const Program& next, const Cut& cut) {
+  if (state.last_was_barrier != 0) return false;
+  const bool same_plan = next.plan_id[0] == state.last_plan[0] && next.plan_id[1] == state.last_plan[1];
+  if (same_plan && cut.slot_bytes == state.last_slot_bytes) return false;
+  return state.last_complete == 0 || next.complete == 0;
 }
 
 // By one thread. The counters of the channel stay as they are until the last strand of the task has ended.
@@ -184,7 +188,7 @@ AXCCL_DEVICE_CALL inline void Interpreter::Describe(const Launch& launch, uint32
   c.turns = c.task.cut.turns;
   c.signature = c.next_signature = c.task.signature;
   c.barriers = 0;
-  if (offers_two || NeedsBarrier(state.last, RunOf(*c.program, c.task.cut.slot_bytes))) {
+  if (offers_two || NeedsBarrier(state, *c.program, c.task.cut)) {
     c.barriers = state.turn + 1;
     if (stage == Stage::kMain) {
       c.turn += 1;
@@ -247,15 +251,20 @@ AXCCL_DEVICE void Interpreter::Advance() {
     if (last) FillZeros(&block_);
   }
   if (!last || !IsFirst()) return;
+  const Program& program = *c.program;
   state.strands_done = 0;
   state.sequence = c.sequence + 1;
   state.turn = c.turn + c.turns;
-  state.last = RunOf(*c.program, task().staged == nullptr ? task().cut.slot_bytes : ~uint64_t{0});
+  state.last_plan[0] = program.plan_id[0];
+  state.last_plan[1] = program.plan_id[1];
+  state.last_slot_bytes = task().staged == nullptr ? task().cut.slot_bytes : ~uint64_t{0};
   if (task().staged != nullptr && c.program != task().staged) StoreRelaxed(&channel().control->mapped, ++state.mapped);
   if (c.packing != Packing::kNone && channel().wait != nullptr) {
     const auto index = static_cast<uint32_t>(c.packing) - 1;
     StoreRelaxed(&channel().wait->packed[index], ++state.packed[index]);
   }
+  state.last_complete = program.complete;
+  state.last_was_barrier = program.is_barrier;
 }
 
 // ---- steps ----

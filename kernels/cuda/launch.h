@@ -12,14 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/base/sizes.h"
 #include "src/base/types.h"
 #include "src/plan/region.h"
-#include "src/plan/turns.h"
 
 namespace axccl::kernels::cuda {
 
-using plan::kRotation;
+inline constexpr int kRotation = 2;  // copies of every line and slot, as plan::kRotation
 inline constexpr uint32_t kMaxLanes = 64;
 inline constexpr size_t kPackedBytes = 512;     // of data in a packed slot of words
 inline constexpr size_t kRowedBytes = 8 << 10;  // of rows
@@ -28,7 +26,7 @@ inline constexpr uint32_t kMaxStrands = 256;  // of a block: a launch has num_ta
 inline constexpr uint32_t kMaxOperands = 256;  // of a step: programs with more cannot run
 
 // One copy of an endpoint, in device memory of the rank that signals it. `value` is turn * 2^16 + v and is stored last.
-struct alignas(kCacheLine) Line {
+struct alignas(64) Line {
   uint64_t value;
   uint32_t signature;  // of the call and plan that signalled
   uint32_t sequence;   // low 32 bits of the operation's number + 1: a line that was never stored is of none
@@ -63,7 +61,7 @@ inline constexpr uint32_t kRowedEndpoints = 1;
 // buffers are. One for each parity of the sequence number. An address is `offset` bytes into what `map` stands for in
 // the reader's Member::maps; map 0 is the address space itself.
 inline constexpr uint32_t kUnmapped = ~0u;  // a map: not all members reach the buffer
-struct alignas(kCacheLine) Announcement {
+struct alignas(64) Announcement {
   uint64_t input_offset, output_offset;
   uint32_t input_map, output_map;
   uint64_t factor;  // Factor of the rank's input
@@ -88,11 +86,13 @@ static_assert(sizeof(ViewPlace) == 168);
 
 enum class StepKind : uint8_t { kCopy, kReduce, kSignal, kWait };
 
+inline constexpr int16_t kAllPeers = -1;
+
 // As exec::Step; `parts` counts the parts of each operand.
 struct Step {
   StepKind kind = StepKind::kSignal;
   uint8_t finish = 0;     // writes final results
-  int16_t peer = 0;       // signal: destination or plan::kAllPeers; wait: source
+  int16_t peer = 0;       // signal: destination or kAllPeers; wait: source
   uint8_t from_lane = 0;  // wait
   uint8_t packed = 0;     // signals and waits, where slots are packed: of the packed slot of the endpoint
   uint16_t endpoint = 0;
@@ -152,20 +152,24 @@ struct Cut {
   uint64_t turns = 1;
   uint64_t slot_bytes = 0;
   uint64_t set_bytes = 0;
-  uint32_t sets = 1;
+  uint32_t sets = 1, turns_per_set = 1;
   Packing packing = Packing::kNone;  // how slots are packed, where the program's may be
   uint8_t whole = 0;                 // every move is of a whole block: no partition to resolve
-  uint8_t reserved[2] = {};
+  uint8_t reserved[6] = {};
 
-  AXCCL_HD uint64_t SetOffset(uint64_t turn) const { return plan::SetOffset(turn, sets, set_bytes); }
+  AXCCL_HD uint64_t SetOffset(uint64_t turn) const {
+    if (sets == 1) return 0;
+    const uint64_t in_use = 1 + turn / turns_per_set;
+    return turn / kRotation % (in_use < sets ? in_use : sets) * set_bytes;
+  }
 };
-static_assert(sizeof(Cut) == 64);
+static_assert(sizeof(Cut) == 72);
 
 // ---- channels ----
 
 // In host memory that the device sees; one for each rank's communicator. The host writes `abort`; kernels write the
 // rest, `report` last, once.
-struct alignas(kCacheLine) Control {
+struct alignas(64) Control {
   uint32_t abort = 0;     // nonzero: break off
   uint32_t report = 0;    // a Report
   uint32_t position = 0;  // the member it is about
@@ -177,7 +181,7 @@ struct alignas(kCacheLine) Control {
 
 // What an operation waits for, in host memory that the device sees; one for each channel of a rank. A strand that waits
 // in vain writes it now and then, `look` last: so the host sees which operation has not ended, and that it waits.
-struct alignas(kCacheLine) Wait {
+struct alignas(64) Wait {
   uint64_t call = 0;        // Task::call
   uint64_t count = 0;       // elements of a block
   uint64_t look = 0;        // see Look
@@ -202,7 +206,9 @@ enum class Report : uint32_t {
 struct State {
   uint64_t sequence = 0;  // of the next operation
   uint64_t turn = 0;      // the next turn
-  plan::Ran last;
+  uint64_t last_plan[2] = {};
+  uint64_t last_slot_bytes = 0;
+  uint32_t last_complete = 1, last_was_barrier = 1;
   uint32_t strands_done = 0;   // of the operation that runs
   uint32_t broken = 0;         // an operation broke off: nothing runs on this channel any more
   uint64_t barriers_done = 0;  // 1 + the turn of the last barrier before an operation
@@ -214,7 +220,7 @@ struct State {
 
 // Parts of the member's device memory, as this rank's device sees them.
 struct Member {
-  uint8_t* lines = nullptr;          // Line[plan::LineIndex]
+  uint8_t* lines = nullptr;          // Line[(lane * endpoints + endpoint) * kRotation + copy]
   uint8_t* packed = nullptr;         // [(endpoint * kRotation + copy) * kPackedSlotBytes], of lane 0
   uint8_t* rows = nullptr;           // [(endpoint * kRotation + copy) * kRowedSlotBytes], likewise, of kRowedEndpoints
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
@@ -225,7 +231,7 @@ struct Member {
 // Where the members of a channel are that each of them has created for itself: the host finds that out while the first
 // operations may be waiting for it already, and writes it here, in memory of the host that the device sees. The members
 // follow, each as Member.
-struct alignas(kCacheLine) Meeting {
+struct alignas(64) Meeting {
   uint64_t met = 0;  // last, 1: the members are there
 
   AXCCL_HD Member* members() { return reinterpret_cast<Member*>(this + 1); }
@@ -255,7 +261,8 @@ struct Channel {
   AXCCL_HD Member* members() { return At<Member>(members_at); }
   AXCCL_HD Binding* bindings() { return At<Binding>(bindings_at); }
   AXCCL_HD Line* LineOf(uint32_t position, uint32_t lane, uint32_t endpoint, uint64_t turn) {
-    return reinterpret_cast<Line*>(members()[position].lines) + plan::LineIndex(endpoints, lane, endpoint, turn);
+    const uint64_t index = (uint64_t{lane} * endpoints + endpoint) * kRotation + turn % kRotation;
+    return reinterpret_cast<Line*>(members()[position].lines) + index;
   }
   AXCCL_HD Announcement* AnnouncementOf(uint32_t position, uint64_t sequence) {
     return reinterpret_cast<Announcement*>(members()[position].announcements) + sequence % 2;
@@ -273,6 +280,8 @@ struct Channel {
 };
 
 // ---- tasks ----
+
+enum class Scaling : uint8_t { kNone, kAverage, kPreMultiply };  // as exec::Scaling
 
 // One operand of a call on views. A block of the call holds a block of each, one after the other, as on the host.
 struct ViewOperand {
@@ -309,8 +318,7 @@ struct Task {
   // Ranks announce them before a barrier, which always comes before such an operation, and take the same program after
   // it. The announcements of two operations before are not read any more when they are written over: a rank that begins
   // an operation knows that all have ended the one before the last, as between two that could run side by side further
-  // apart there is a barrier (see plan::NeedsBarrier; after a task like this it is not left out for being the same
-  // plan).
+  // apart there is a barrier (see NeedsBarrier; after a task like this it is not left out for being the same plan).
   const Program* staged = nullptr;
   Cut staged_cut;
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: `scalar`
@@ -323,7 +331,7 @@ struct Task {
   Scaling scaling = Scaling::kNone;
   uint8_t group_order = 0;  // contributions are rounded as if stored
 };
-static_assert(sizeof(Task) == 232);
+static_assert(sizeof(Task) == 248);
 
 inline constexpr uint32_t kMaxTasks = 16;
 

@@ -47,13 +47,6 @@ enum class Combine : uint8_t {
 };
 inline constexpr int kNumCombines = 9;  // without kCallback
 
-// What else happens to the values of a reduction.
-enum class Scaling : uint8_t {
-  kNone,
-  kAverage,      // by 1/n: floats before the sum, integers after it
-  kPreMultiply,  // each rank's input by that rank's scalar
-};
-
 // The opaque type of 1 <= bytes <= kMaxOpaqueBytes.
 constexpr DataType OpaqueType(int bytes) {
   return static_cast<DataType>(static_cast<int>(DataType::kOpaque1) + bytes - 1);

@@ -11,6 +11,12 @@
 
 namespace axccl::exec {
 
+enum class Scaling : uint8_t {
+  kNone,
+  kAverage,      // by 1/n: floats before the sum, integers after it
+  kPreMultiply,  // each rank's input by that rank's scalar
+};
+
 // A reduction of the application's own: accumulator[i] = accumulator[i] op operand[i], i < count. `operand` is not
 // written.
 struct Callback {

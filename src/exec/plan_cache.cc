@@ -1,6 +1,5 @@
 #include "src/exec/plan_cache.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "src/base/format.h"
@@ -147,7 +146,6 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
     prepared->inline_slots =
         cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= options_.inline_bytes;
   }
-  // What is sent to other machines this core reads: there is one set then, which stays in its cache.
   if (!prepared->inline_slots && prepared->set_bytes >= kLeastSet && members_.placement().is_flat())
     prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
   prepared->turns = plan::Turns(cut);

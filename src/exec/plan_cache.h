@@ -4,6 +4,7 @@
 // forget at the same time. Used by the thread that drives the channel's operations; size() by any.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,6 @@
 #include "src/exec/outbound.h"
 #include "src/exec/program.h"
 #include "src/plan/region.h"
-#include "src/plan/turns.h"
 #include "src/tune/tune.h"
 
 namespace axccl::exec {
@@ -52,8 +52,15 @@ struct Prepared {
   std::shared_ptr<const Outbound> outbound;  // where some members are remote
   std::vector<OperandPlace> places;          // of the program's operands
 
-  // Of the set of slots that this turn uses, within its half.
-  uint64_t SetOffset(uint64_t turn) const { return plan::SetOffset(turn, sets, set_bytes); }
+  // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again,
+  // as their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.
+  // Every kTurnsPerSet turns of the channel there is one more, so that few operations take few pages of memory. What is
+  // sent to other machines the own core reads: there is one set then, which stays in its cache.
+  uint64_t SetOffset(uint64_t turn) const {
+    if (sets == 1) return 0;
+    return turn / plan::kRotation % std::min(sets, 1 + turn / kTurnsPerSet) * set_bytes;
+  }
+  static constexpr uint64_t kTurnsPerSet = 32;
 
  private:
   friend class PlanCache;

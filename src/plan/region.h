@@ -1,7 +1,7 @@
 // The operand resolver: from the symbolic places of a schedule to element ranges.
 //
-// Used unchanged by the executors of hosts and GPUs, the verifier and the simulator, hence constexpr, free of
-// containers and callable on a device. All quantities are 64-bit element counts; no divisibility is demanded.
+// Used unchanged by the host executor, the verifier, the simulator and (later) the CUDA executor, hence constexpr, free
+// of containers and callable on a device. All quantities are 64-bit element counts; no divisibility is demanded.
 //
 // A block of `count` elements is cut three times, always at multiples of `granule` elements, remainders spread evenly:
 //   1. lanes: lane l of `lanes` owns one contiguous span;

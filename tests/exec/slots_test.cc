@@ -43,7 +43,7 @@ bool AddSlots(Channel* channel, const Prepared& prepared, uint64_t turn, std::ma
 }
 
 // The first turn with the first set from which on all sets are in use.
-uint64_t AllInUse(const Prepared& prepared) { return plan::kTurnsPerSet * plan::kRotation * prepared.sets; }
+uint64_t AllInUse(const Prepared& prepared) { return Prepared::kTurnsPerSet * plan::kRotation * prepared.sets; }
 
 class SlotsTest : public testing::TestWithParam<int> {
  protected:
@@ -138,7 +138,7 @@ TEST_P(SlotsTest, AllOfTheScratchIsUsedInTurn) {
     EXPECT_EQ(offsets.size(), mine.sets);
     EXPECT_EQ(mine.SetOffset(all + round), *offsets.begin());
     std::set<uint64_t> first;
-    for (uint64_t turn = 0; turn < 2 * plan::kTurnsPerSet; ++turn) first.insert(mine.SetOffset(turn));
+    for (uint64_t turn = 0; turn < 2 * Prepared::kTurnsPerSet; ++turn) first.insert(mine.SetOffset(turn));
     EXPECT_LE(first.size(), 2u) << "few operations must take few pages";
     if (mine.set_bytes < 2048) {
       EXPECT_EQ(mine.sets, 1u) << "few lines are got back sooner than fetched from far away";

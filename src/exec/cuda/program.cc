@@ -9,6 +9,8 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
+static_assert(cuda::kRotation == plan::kRotation && cuda::kAllPeers == plan::kAllPeers);
+
 cuda::StepKind KindOf(plan::OpKind kind) {
   switch (kind) {
     case plan::OpKind::kCopy:
@@ -121,6 +123,7 @@ kernels::cuda::Cut MakeCudaCut(const Prepared& prepared, kernels::cuda::Packing 
   cut.slot_bytes = prepared.slot_bytes;
   cut.set_bytes = prepared.set_bytes;
   cut.sets = static_cast<uint32_t>(prepared.sets);
+  cut.turns_per_set = static_cast<uint32_t>(Prepared::kTurnsPerSet);
   cut.packing = packing;
   cut.whole = prepared.whole;
   return cut;
