@@ -63,11 +63,11 @@ Status FindNeighbours(const char* name, const int64_t* pairs, int num_pairs, con
                       name, num_pairs, static_cast<const void*>(pairs));
   for (int i = 0; i < 2 * num_pairs; ++i) {
     if (pairs[i] < 0 || pairs[i] >= place.ranks)
-      return MakeStatus(Code::kInvalidArgument,
-                        "%s: argument pairs: the %s of pair %d is %lld; pass ranks of the channel's group (0..%d) "
-                        "[StableHLO collective_permute (C4)]",
-                        name, i % 2 == 0 ? "source" : "target", i / 2, static_cast<long long>(pairs[i]),
-                        place.ranks - 1);
+      return MakeStatus(
+          Code::kInvalidArgument,
+          "%s: argument pairs: the %s of pair %d is %lld, out of range; pass ranks of the channel's group (0..%d) "
+          "[StableHLO collective_permute (C4)]",
+          name, i % 2 == 0 ? "source" : "target", i / 2, static_cast<long long>(pairs[i]), place.ranks - 1);
   }
   tensor::PairRequest request;
   request.call = name;

@@ -200,8 +200,9 @@ TEST(Permute, WrongArgumentsAreNamed) {
     };
     refused(from, to, {0, 1, 0, 0}, "0");
     refused(from, to, {0, 1, 1, 1}, "1");
-    refused(from, to, {0, 2}, "the target of pair 0 is 2; pass ranks of the channel's group (0..1)");
-    refused(from, to, {0, 1, -1, 0}, "the source of pair 1 is -1; pass ranks of the channel's group (0..1)");
+    refused(from, to, {0, 2}, "the target of pair 0 is 2, out of range; pass ranks of the channel's group (0..1)");
+    refused(from, to, {0, 1, -1, 0},
+            "the source of pair 1 is -1, out of range; pass ranks of the channel's group (0..1)");
     refused(from, small, {0, 1, 1, 0}, "expected 4");
     refused(from, from, {0, 1, 1, 0}, "no form in place");
     refused(nullptr, to, {0, 1, 1, 0}, "the input is missing");

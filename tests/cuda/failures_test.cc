@@ -175,7 +175,8 @@ TEST(Faults, MemoryFreedByTheApplication) {
       ASSERT_EQ(driver->free_memory(memory), 0);
     }
     const ncclResult_t called = sum(clique, memory);
-    EXPECT_TRUE(called == ncclSuccess || (called == ncclUnhandledCudaError && context.rank() == 0)) << called;
+    // Rank 0's kernel may have failed before this rank calls.
+    EXPECT_TRUE(called == ncclSuccess || called == ncclUnhandledCudaError) << called;
     EXPECT_EQ(driver->synchronize(clique.stream()) == 0, context.rank() == 1);
     if (context.rank() == 0) {
       EXPECT_EQ(sum(other, kept), ncclUnhandledCudaError);
