@@ -92,17 +92,6 @@ TEST(Structure, IncludesFollowTheTable) {
   EXPECT_GT(checked, 100u) << "the test finds no includes any more";
 }
 
-TEST(Structure, TheTableNamesWhatExists) {
-  const std::vector<SourceFile> files = ReadSources(kLibrary);
-  auto exists = [&](const std::string& place) {
-    return std::any_of(files.begin(), files.end(), [&](const SourceFile& file) { return IsUnder(file.path, place); });
-  };
-  for (const auto& [place, allowed] : AllowedIncludes()) {
-    EXPECT_TRUE(exists(place)) << place;
-    for (const std::string& other : allowed) EXPECT_TRUE(exists(other)) << place << " may include " << other;
-  }
-}
-
 TEST(Structure, LibraryNeverIncludesTestsOrTools) {
   for (const SourceFile& file : ReadSources({"include", "src", "kernels", "transports"})) {
     for (const std::string& include : QuotedIncludes(file)) {
