@@ -228,11 +228,7 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
     Status broken;
     const auto stop = [&] { return !(broken = call->WhyBroken()).ok(); };
     auto session = boot::Session::Join(offer->id, identity.rank, ranks, options.deadline, stop);
-    if (!session.ok()) {
-      const Status& why = broken.ok() ? session.status() : broken;
-      call->Fail(why);
-      return why;
-    }
+    if (!session.ok()) return broken.ok() ? session.status() : broken;
     call->Finish();
     const auto exchange = MakeBootExchange(std::move(session).value());
     return Setup(exchange.get(), options);

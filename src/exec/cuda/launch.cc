@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/fatbin.h"
+#include "src/base/add_once.h"
 #include "src/exec/cuda/rank.h"
 #include "src/exec/cuda/views.h"
 
@@ -58,11 +59,6 @@ Result<const Interpreter*> InterpreterOf(const Device& device) {
   if (it != loaded->end()) return &it->second;
   AXCCL_ASSIGN_OR_RETURN(const Interpreter interpreter, Load(device));
   return &loaded->emplace(&device, interpreter).first->second;
-}
-
-template <class T>
-void AddOnce(std::vector<T>* list, T item) {
-  if (std::find(list->begin(), list->end(), item) == list->end()) list->push_back(item);
 }
 
 // What a group enqueues on one device.

@@ -1,4 +1,5 @@
-// GPUs as a kind of device that ranks live on.
+#include "src/exec/cuda/platform.h"
+
 #include <algorithm>
 
 #include "src/base/param.h"
@@ -12,22 +13,13 @@ using device::cuda::Device;
 
 constexpr int kMaxLanes = 64;
 
-class CudaPlatform final : public Platform {
+class CudaPlatform final : public CudaKind {
  public:
-  uint32_t number() const override { return 1; }
-  std::string NameOf(int ordinal) const override { return "CUDA device " + std::to_string(ordinal); }
-  const char* log_name() const override { return "cudaDev"; }
-  bool shares_devices() const override { return true; }
-  bool crosses_machines() const override { return false; }
-  bool works_on_host() const override { return false; }
-
   Result<int> Count() const override { return Device::Count(); }
   Result<DeviceId> Current() const override {
     AXCCL_ASSIGN_OR_RETURN(const int ordinal, Device::Current());
     return Take(ordinal);
   }
-  DeviceId Take(int ordinal) const override { return {ordinal, this, nullptr}; }
-  device::host::Device* HostDevice(int) const override { return device::host::Device::Get(0); }
 
   // Every rank may have all of the device's multiprocessors, unless it shares the device with others.
   Result<Capacity> Measure(int ordinal, int ranks, int min_lanes, const cost::Machine*) const override {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "src/base/add_once.h"
 #include "src/base/spin_lock.h"
 #include "src/device/host/current.h"
 #include "src/device/host/waiting.h"
@@ -93,11 +94,6 @@ class Launch : public device::host::Work {
 Device* DeviceOf(const StreamCall& call) { return static_cast<const HostRank*>(call.device)->device(); }
 
 Stream* Effective(Device* device, Stream* stream) { return stream != nullptr ? stream : device->null_stream(); }
-
-template <class T>
-void AddOnce(std::vector<T*>* list, T* item) {
-  if (std::find(list->begin(), list->end(), item) == list->end()) list->push_back(item);
-}
 
 // Whether work enqueued on one of two streams waits for work on the other.
 bool Ordered(const Stream* a, const Stream* b) {

@@ -149,8 +149,7 @@ Status Operation::Start() {
   return Status();
 }
 
-// Published by the release of the operation's first signal; `sequence` brackets the rewriting of a record that a late
-// reader may still look at.
+// Published by the release of the operation's first signal.
 Status Operation::WriteRecord() {
   OpRecord* record = channel_->log().Open(binding_.sequence, binding_.call, binding_.form_hash, main_->plan_word);
   if (main_->program->plan->schedule.direct) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/sizes.h"
 #include "src/device/host/current.h"
 #include "src/device/host/find_stream.h"
 #include "transports/shm/heap.h"
@@ -13,8 +14,6 @@ namespace {
 using device::host::Device;
 
 constexpr int kMaxLanes = 8;
-// Of what ncclMemAlloc gives: windows need it (NCCL_WIN_REQUIRED_ALIGNMENT).
-constexpr size_t kAlignment = 4096;
 
 class HostPlatform final : public Platform {
  public:
@@ -47,7 +46,7 @@ class HostPlatform final : public Platform {
 
   Result<void*> Allocate(size_t bytes) const override {
     AXCCL_ASSIGN_OR_RETURN(shm::Heap* const heap, shm::Heap::Get());
-    return heap->Allocate(bytes, kAlignment);
+    return heap->Allocate(bytes, kPage);  // windows need it (NCCL_WIN_REQUIRED_ALIGNMENT)
   }
   Result<bool> Free(void* memory) const override {
     AXCCL_ASSIGN_OR_RETURN(shm::Heap* const heap, shm::Heap::Get());

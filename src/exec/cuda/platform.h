@@ -1,0 +1,22 @@
+// What is so of GPUs as a kind of device whether the library was built with a CUDA toolkit or not.
+#pragma once
+
+#include <string>
+
+#include "src/exec/platform.h"
+
+namespace axccl::exec {
+
+class CudaKind : public Platform {
+ public:
+  uint32_t number() const override { return 1; }
+  std::string NameOf(int ordinal) const override { return "CUDA device " + std::to_string(ordinal); }
+  const char* log_name() const override { return "cudaDev"; }
+  bool shares_devices() const override { return true; }
+  bool crosses_machines() const override { return false; }
+  bool works_on_host() const override { return false; }
+  DeviceId Take(int ordinal) const override { return {ordinal, this, nullptr}; }
+  device::host::Device* HostDevice(int) const override { return device::host::Device::Get(0); }
+};
+
+}  // namespace axccl::exec
