@@ -1,7 +1,6 @@
 // What the calls on buffers and the calls on views share on their way from arguments to work.
 #pragma once
 
-#include <cstring>
 #include <memory>
 
 #include "axccl/types.h"
@@ -13,10 +12,10 @@
 namespace axccl::api {
 
 // Stands for "no reduction" in calls that only move data.
-inline constexpr ncclRedOp_t kNoReduction = static_cast<ncclRedOp_t>(-1);
+inline constexpr ncclRedOp_t kNoReduction = ncclMaxRedOp;
 
-// The type of that number, NCCL's or one of axccl/types.h. False when there is none. Numbers, because C lets any stand
-// in an enumeration and C++ does not: they must not be read as one before they are checked.
+// The type of that number, NCCL's or one of axccl/types.h. False when there is none. C programs may pass any number as
+// an enumeration; gcc and clang keep it unless -fstrict-enums is given, so it is cast here and checked.
 inline bool FindDatatype(unsigned number, DataType* type) {
   constexpr unsigned kFirst = axcclInt16;
   if (number < ncclNumTypes) {
@@ -30,13 +29,7 @@ inline bool FindDatatype(unsigned number, DataType* type) {
   }
   return true;
 }
-template <class Enum>
-unsigned NumberOf(const Enum& value) {
-  unsigned number;
-  static_assert(sizeof(number) == sizeof(value));
-  std::memcpy(&number, &value, sizeof(number));
-  return number;
-}
+
 // What messages tell to pass instead.
 #define AXCCL_DATATYPES "one of ncclDataType_t (0..11) or of axccl/types.h"
 

@@ -61,9 +61,8 @@ Status BadBuffer(const Request& r, const char* which) {
 
 // Type (which becomes *type), root, sizes and buffers. `rank` and `ranks` of the calling rank.
 Status CheckRequest(const Request& r, int rank, int ranks, DataType* type) {
-  if (!FindDatatype(NumberOf(r.type), type))
-    return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, r.name,
-                           static_cast<int>(NumberOf(r.type)));
+  if (!FindDatatype(static_cast<unsigned>(r.type), type))
+    return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, r.name, static_cast<int>(r.type));
   if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(ranks))
     return InvalidArgument("%s: argument %s is %d; pass a rank of the communicator (0..%d)", r.name,
                            r.kind == Kind::kSendRecv ? "peer" : "root", r.root, ranks - 1);
@@ -115,7 +114,7 @@ Status Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStrea
       kColl,
       "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
       r.name + 4, static_cast<unsigned long long>(comm->core()->operations()), r.send, r.recv, r.count,
-      static_cast<int>(NumberOf(r.type)), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
+      static_cast<int>(r.type), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
       static_cast<void*>(stream_handle));
   return Enqueue(comm.get(), comm->core()->channel(), call, stream);
 }

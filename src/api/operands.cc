@@ -22,9 +22,9 @@ Status ReadView(const ViewContext& context, const char* side, int index, const a
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s is not initialised (its size is %zu); start from AXCCL_VIEW_INITIALIZER", call,
                       context.Name(side, index).c_str(), from.size);
-  if (!FindDatatype(NumberOf(from.datatype), type))
+  if (!FindDatatype(static_cast<unsigned>(from.datatype), type))
     return MakeStatus(Code::kInvalidArgument, "%s: %s has datatype %u; pass " AXCCL_DATATYPES, call,
-                      context.Name(side, index).c_str(), NumberOf(from.datatype));
+                      context.Name(side, index).c_str(), static_cast<unsigned>(from.datatype));
   view->data = from.data;
   view->element_size = static_cast<uint32_t>(ElementSize(*type));
   view->shape.dims = from.num_dims;

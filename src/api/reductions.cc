@@ -53,7 +53,7 @@ std::string OperatorsOf(DataType type) {
 
 // The index in the communicator's table of operators, -1: not one of its own.
 int IndexOf(const comm::Comm& comm, ncclRedOp_t op) {
-  const unsigned number = NumberOf(op), code = number - ncclNumOps;
+  const unsigned number = static_cast<unsigned>(op), code = number - ncclNumOps;
   return number >= ncclNumOps && code >> 12 == comm.salt() ? static_cast<int>(code & 0xfff) : -1;
 }
 
@@ -68,16 +68,15 @@ Status Add(comm::Comm* comm, const char* name, comm::Reduction reduction, ncclRe
 }
 
 Status ReadDatatype(const char* call, ncclDataType_t datatype, DataType* type) {
-  if (FindDatatype(NumberOf(datatype), type)) return Status();
-  return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, call,
-                         static_cast<int>(NumberOf(datatype)));
+  if (FindDatatype(static_cast<unsigned>(datatype), type)) return Status();
+  return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, call, static_cast<int>(datatype));
 }
 
 }  // namespace
 
 Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call) {
   for (const BuiltIn& built_in : kBuiltIns) {
-    if (NumberOf(op) != built_in.number) continue;
+    if (static_cast<unsigned>(op) != built_in.number) continue;
     call->combine = built_in.combine;
     call->scaling = built_in.scaling;
     if (Has(call->type, built_in)) return Status();
@@ -89,7 +88,7 @@ Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec
     return InvalidArgument(
         "%s: argument op is %d: neither built in (0..%d, and those of axccl/types.h) nor a live operator of this "
         "communicator",
-        name, static_cast<int>(NumberOf(op)), ncclNumOps - 1);
+        name, static_cast<int>(op), ncclNumOps - 1);
   if (own.type != call->type)
     return InvalidArgument("%s: argument op was made for datatype %s, the call has %s", name, DataTypeName(own.type),
                            DataTypeName(call->type));

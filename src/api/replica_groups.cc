@@ -37,7 +37,7 @@ Status Keep(axcclGroups_t* out, const tensor::GroupRequest& request) {
 }
 
 Status FromSpec(const char* name, axcclGroups_t* out, const axcclGroupSpec_t& spec) {
-  const unsigned mode = NumberOf(spec.mode), rules = NumberOf(spec.rules);
+  const unsigned mode = static_cast<unsigned>(spec.mode), rules = static_cast<unsigned>(spec.rules);
   if (mode >= tensor::kNumGroupModes)
     return MakeStatus(Code::kInvalidArgument, "%s: the mode is %d; pass one of axcclGroupMode_t (0..%d)", name,
                       static_cast<int>(mode), tensor::kNumGroupModes - 1);

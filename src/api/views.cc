@@ -35,7 +35,8 @@ Status Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_
 
 Status Resolve(const ViewRequest& r, comm::Comm* comm, ncclRedOp_t op, exec::Call* call) {
   if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm, r.name, op, call));
-  if (call->views->scale == 0 || (NumberOf(op) == ncclSum && IsFloat(ScalarType(call->type)))) return Status();
+  if (call->views->scale == 0 || (static_cast<unsigned>(op) == ncclSum && IsFloat(ScalarType(call->type))))
+    return Status();
   return InvalidArgument(
       "%s: the options have scale %g, which goes with ncclSum of floats and complex numbers (this is %s); pass 0",
       r.name, call->views->scale, exec::DescribeCall(*call).c_str());

@@ -381,10 +381,18 @@ TEST(RedOp, RefusesBadArguments) {
     EXPECT_EQ(ncclRedOpCreatePreMulSum(nullptr, &scalar, ncclFloat32, ncclScalarHostImmediate, comm),
               ncclInvalidArgument);
     EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, nullptr, ncclFloat32, ncclScalarHostImmediate, comm), ncclInvalidArgument);
-    EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, static_cast<ncclDataType_t>(99), ncclScalarHostImmediate, comm),
-              ncclInvalidArgument);
-    EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, static_cast<ncclScalarResidence_t>(9), comm),
-              ncclInvalidArgument);
+    // C programs may pass any number: compilers assume only with -fstrict-enums that an enumeration names it.
+    for (const int number : {99, -1}) {
+      const auto datatype = static_cast<ncclDataType_t>(number);
+      const auto residence = static_cast<ncclScalarResidence_t>(number);
+      EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, datatype, ncclScalarHostImmediate, comm), ncclInvalidArgument);
+      EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, residence, comm), ncclInvalidArgument);
+      EXPECT_EQ(ncclAllReduce(&scalar, &scalar, 1, datatype, ncclSum, comm, nullptr), ncclInvalidArgument);
+      EXPECT_EQ(ncclAllReduce(&scalar, &scalar, 1, ncclFloat32, static_cast<ncclRedOp_t>(number), comm, nullptr),
+                ncclInvalidArgument);
+      EXPECT_EQ(ncclRedOpDestroy(static_cast<ncclRedOp_t>(number), comm), ncclInvalidArgument);
+      EXPECT_STREQ(ncclGetErrorString(static_cast<ncclResult_t>(number)), "unknown result code");
+    }
     EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, nullptr),
               ncclInvalidArgument);
   });
