@@ -35,7 +35,7 @@ constexpr std::string_view kRing = "ring";
 
 bool IsHierarchical(std::string_view algorithm) { return algorithm.starts_with(kHierarchical); }
 
-// Ranks, of which there may be more where what is generated does not grow with their square.
+// Limits on ranks. The larger one is for algorithms whose schedules do not grow with the square of the ranks.
 constexpr int kMostRanks = 4096, kMostOfFewOps = 16384;
 
 int MostRanks(Kind kind, std::string_view algorithm, bool for_some) {
@@ -45,13 +45,13 @@ int MostRanks(Kind kind, std::string_view algorithm, bool for_some) {
   return partly ? kMostOfFewOps : kMostRanks;
 }
 
-// Schedules have 16 bits for the number of a slot, and the verifier, too, has a limit.
+// Schedules number slots with 16 bits, and the verifier has a limit, too.
 bool HasRoomForBundles(const plan::Placement& placement) {
   const int slots = BundleSlots(placement);
   return slots <= 0xffff && int64_t{slots} * placement.ranks() <= 1 << 23;
 }
 
-// A group of one: the input is the output.
+// The schedule for a group of one: copies the input to the output.
 plan::Schedule Alone(const Contract& contract, std::string_view algorithm, int lanes) {
   Builder b(contract, algorithm, 1);
   const bool moves = plan::InputBlocks(contract, 0) > 0 && plan::OutputBlocks(contract, 0) > 0;
@@ -70,7 +70,7 @@ Status CheckArguments(const Contract& c, std::string_view algorithm, int lanes, 
   for (size_t i = 0; i < only.size(); ++i) {
     if (only[i] < (i == 0 ? 0 : only[i - 1] + 1) || only[i] >= c.ranks)
       return MakeStatus(Code::kInvalidArgument,
-                        "Generate(%s): the program of rank %d is asked for; must be ranks of the %d, "
+                        "Generate(%s): the program of rank %d is asked for; programs must be of the %d ranks, "
                         "in ascending order",
                         kind, only[i], c.ranks);
   }
@@ -173,7 +173,7 @@ Result<plan::Schedule> Generate(const Contract& contract, std::string_view algor
 }
 
 bool Complete(const plan::Schedule& schedule) {
-  // All lanes follow the pattern of lane 0.
+  // All lanes follow the pattern of lane 0, so checking that one is enough.
   std::vector<const plan::Lane*> program;
   for (const auto& lanes : schedule.program) program.push_back(&lanes[0]);
   return AllContainAll(KnownBegins(program));

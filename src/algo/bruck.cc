@@ -1,8 +1,9 @@
-// Bruck: ceil(log2 n) steps for any n; in step j every rank puts to the rank 2^j away. Few messages, for small data
-// on links where a message is dear. (J. Bruck et al., "Efficient algorithms for all-to-all communications in
+// Bruck: ceil(log2 n) steps for any n; in step j every rank puts to the rank 2^j away. Few messages, for small data on
+// links with a high cost per message. (J. Bruck et al., "Efficient algorithms for all-to-all communications in
 // multiport message-passing systems", IEEE TPDS 8(11), 1997.)
 //
-// Step j has endpoint j. Both kinds hear from every rank, directly or not, and are complete.
+// Step j has endpoint j. In both kinds every rank's signals reach every other rank, directly or not, so the plans are
+// complete.
 #include <bit>
 
 #include "src/algo/builder.h"
@@ -18,10 +19,10 @@ namespace {
 
 int Steps(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 
-// Item i of rank r is the block of rank r + i. Before step j a rank has items 0 to 2^j - 1; in step j it gets items
-// 2^j and up from rank r + 2^j, whose items 0 and up they are. Item i > 0 arrives in slot i - 1.
+// Item i of rank r is the block of rank r + i. Before step j, a rank has items 0 to 2^j - 1; in step j it gets items
+// from 2^j on, which are the items from 0 on of rank r + 2^j. Item i > 0 arrives in slot i - 1.
 //
-// An item goes to its output and to all ranks that want it later in one copy, as soon as it is there.
+// As soon as an item has arrived, one copy writes it to its output and to all ranks that get it in later steps.
 void AllGather(Builder* b, int r) {
   const int n = b->ranks();
   const auto forward = [&](int item, int step, Operand src) {
@@ -43,11 +44,11 @@ void AllGather(Builder* b, int r) {
 }
 
 // Item i of rank r, on its way to rank r + i, moves by 2^j in step j for every bit j set in i. What arrives in step j
-// has slots of its own, one per item with bit j, so that a fast sender overwrites nothing that is still to be sent.
+// has its own slots, one per item with bit j, so a fast sender overwrites nothing that is still to be sent.
 void AllToAll(Builder* b, int r) {
   const int n = b->ranks();
   int step_base = 0;
-  std::vector<Operand> place(n);  // where item i is now
+  std::vector<Operand> place(n);  // current location of item i
   for (int i = 0; i < n; ++i) place[i] = In(r, b->Shift(r, i));
   b->Copy(r, {Out(r, r)}, place[0]);
   for (int j = 0; j < Steps(n); ++j) {

@@ -29,7 +29,7 @@ struct SlotUsers {
   std::set<int> readers;
 };
 
-// Who writes and who reads each slot, by (owner, slot).
+// The writers and readers of each slot, by (owner, slot).
 std::map<std::pair<int, int>, SlotUsers> CollectSlotUsers(const std::vector<Lane>& program) {
   std::map<std::pair<int, int>, SlotUsers> users;
   const auto each = [&](const std::vector<Operand>& operands, int rank, std::set<int> SlotUsers::*role) {
@@ -47,11 +47,11 @@ std::map<std::pair<int, int>, SlotUsers> CollectSlotUsers(const std::vector<Lane
   return users;
 }
 
-// Follows what ranks know.
+// Tracks which ranks' beginnings each rank knows of.
 struct Knowledge {
   using Carried = std::shared_ptr<const RankSet>;
 
-  // Signals between which a rank hears nothing carry the same.
+  // All signals of a rank between two of its waits carry the same set.
   Carried Signal(uint32_t rank, const Op&) {
     if (!carries[rank]) carries[rank] = std::make_shared<const RankSet>(known[rank]);
     return carries[rank];
@@ -155,7 +155,7 @@ void Builder::AddCredits() {
       }
     }
   }
-  std::vector<int> endpoint(ranks(), 0);  // the first a rank does not use for data
+  std::vector<int> endpoint(ranks(), 0);  // the first that the rank does not use for data
   for (int r = 0; r < ranks(); ++r) {
     for (const Op& op : program_[r].ops) {
       if (op.kind == OpKind::kSignal) endpoint[r] = std::max(endpoint[r], op.endpoint + 1);

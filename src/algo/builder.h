@@ -1,8 +1,8 @@
-// What every generator builds its schedule with: one lane of operations per rank, built into a Schedule.
+// Builder: every generator builds its schedule with it, one lane of operations per rank.
 //
-// Generators write the data flow only. Build() derives what follows from it: the number of slots and endpoints, the
-// credits that make the reuse of slots safe, the copies for further lanes and the operation ids. A Builder belongs to
-// one thread; the schedules it yields are immutable values.
+// Generators write the data flow only. Build() derives the rest: the number of slots and endpoints, the credits that
+// make the reuse of slots safe, the copies for further lanes and the operation ids. A Builder belongs to one thread;
+// the schedules it returns are immutable values.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace axccl::algo {
 using RankSet = std::vector<uint64_t>;
 inline bool Contains(const RankSet& set, int rank) { return (set[rank / 64] >> (rank % 64)) & 1; }
 
-// Runs one turn of `program` [rank], a single lane, in any order its waits allow. Result [rank]: the ranks whose
-// beginning happens before this rank's end.
+// Runs one turn of `program` [rank], a single lane, in any order its waits allow. Returns for each rank the ranks whose
+// beginning happens before its end.
 std::vector<RankSet> KnownBegins(const std::vector<const plan::Lane*>& program);
-// Whether each of these sets, one a rank, holds all ranks.
+// Whether each of these sets, one for each rank, holds all ranks.
 bool AllContainAll(const std::vector<RankSet>& sets);
 
 inline plan::Operand In(int rank, int block = 0, int part = 0, int parts = 1) {
@@ -37,16 +37,16 @@ inline plan::Operand Slot(int rank, int slot, int count = 1) {
           static_cast<uint16_t>(count)};
 }
 
-// Whether an operation writes a result that is reduced no further (schedule.h, "Scaling": `finish`).
+// Whether an operation writes a result that is not reduced further (schedule.h, "Scaling": `finish`).
 enum class State : bool { kPartial = false, kFinal = true };
 
 class Builder {
  public:
-  // `only`: the ranks whose program is wanted; none means all.
+  // `only`: the ranks whose programs are wanted; empty means all.
   Builder(const plan::Contract& contract, std::string_view algorithm, int parts, std::span<const int> only = {});
 
   int ranks() const { return contract_.ranks; }
-  // Those whose program is wanted, ascending.
+  // The ranks whose programs are wanted, ascending.
   const std::vector<int>& programmed() const { return programmed_; }
   // The rank `step` places after `rank` on the circle of ranks; `step` may be negative.
   int Shift(int rank, int step) const { return ((rank + step) % ranks() + ranks()) % ranks(); }
@@ -55,23 +55,23 @@ class Builder {
   void Reduce(int rank, std::vector<plan::Operand> dst, std::vector<plan::Operand> src, State state = State::kPartial);
   void Signal(int rank, int peer, int endpoint = 0);
   void Wait(int rank, int source, int endpoint = 0, int value = 1);
-  // Waits for the same value of every other rank, in ascending order.
+  // Waits for the same value from every other rank, in ascending order.
   void WaitAll(int rank, int endpoint = 0, int value = 1);
-  // A wait for a token of another lane of the same rank.
+  // Waits for a token of another lane of the same rank.
   void WaitToken(int rank, int from_lane, int endpoint);
 
   // Slot `slot` is published by the first signal on `endpoint` after it is written (schedule.h, inline_endpoint).
   void Inline(int slot, int endpoint) { inline_slots_.push_back({slot, endpoint}); }
 
-  // The same pattern on every lane, each over its own span, slots and endpoints. Adds credits: where a rank writes a
-  // slot that another rank reads and nothing in the turn tells the writer that the reader has begun it, the reader
-  // signals the writer as its first operation and the writer waits for that as its last. So when a writer begins turn
-  // t + 1 the reader has left turn t - 1, whose copy of the slot turn t + 1 writes, and the writer may run one turn
-  // ahead of the reader. Credits follow from the programs of all ranks: a pattern that is written for some of them
-  // alone has to be one that needs none.
+  // Completes the schedule with the same pattern on every lane, each over its own span, slots and endpoints. Adds
+  // credits where a rank writes a slot that another rank reads, and nothing in the turn shows the writer that the
+  // reader has begun the turn. The reader then signals the writer as its first operation, and the writer waits for that
+  // as its last. So when a writer begins turn t + 1, the reader has left turn t - 1, whose copy of the slot turn t + 1
+  // writes, and the writer may run one turn ahead of the reader. Credits follow from the programs of all ranks, so a
+  // pattern that is written only for some ranks must be one that needs none.
   plan::Schedule Build(int lanes);
-  // For schedules that differ between lanes: the program written so far becomes the next lane of `schedule`, and the
-  // builder is empty again. No credits. Seal() completes the schedule.
+  // For schedules whose lanes differ: makes the program written so far the next lane of `schedule` and empties the
+  // builder. Adds no credits. Seal() completes the schedule.
   void MoveTo(plan::Schedule* schedule);
   void Seal(plan::Schedule* schedule) const;
   plan::Schedule Empty() const;

@@ -1,21 +1,21 @@
-// Direct: data goes from the user's input to the user's output in one operation, whoever owns the two.
+// Direct: data goes from the user's input to the user's output in one operation, whichever rank owns the two.
 //
-// A first exchange of signals tells every rank that all buffers are ready (and carries their addresses), a last one
-// that nobody touches them any more. The closing exchange names only the ranks whose buffers were touched. One turn,
-// hence no credits.
+// A first exchange of signals shows every rank that all buffers are ready (and carries their addresses). A last
+// exchange shows that no rank touches them any more; it includes only the ranks whose buffers were touched. There is
+// one turn, hence no credits.
 //
-// In "direct" each byte is read once from every input that holds it and written once to every output that wants it,
-// whoever does it: the least the memory system can do, with the work split evenly. That takes ranks that write into
-// each other's outputs, and an owner that gives up must see to it that nobody is in the middle of that
-// (exec/host/exposure.h).
+// In "direct", each byte is read once from every input that holds it and written once to every output that needs it,
+// whichever rank does it. That is the least that the memory system can do, with the work split evenly. It requires that
+// ranks write into each other's outputs; an owner that gives up must first make sure that no other rank is still
+// writing (exec/host/exposure.h).
 //
-// In "pull" a rank writes nothing but its own output. It is for memory that is only read, by system call: an owner
-// could not take that back. An all-reduce takes a second step for it, in which a rank reads what the others have
-// reduced, and where one rank alone gets anything that one does the work. It also serves where blocks lie side by side
-// in short runs: no cache line of an output is written by two ranks.
+// In "pull", a rank writes only its own output. It serves memory that other ranks can only read, by system call,
+// because an owner could not revoke such an access. An all-reduce needs a second step, in which a rank reads what the
+// others have reduced; where only one rank gets a result, that rank does all the work. "pull" also serves blocks that
+// lie side by side in short runs, because no two ranks write the same cache line of an output.
 //
-// An all-to-all, a reduce-scatter and a scatter are pulled in "direct". In "push" a rank reads its own input, whole
-// pages of it in order, where its blocks are rows side by side; in a reduce-scatter it reduces its part of all blocks.
+// An all-to-all, a reduce-scatter and a scatter are pulled in "direct". In "push", a rank reads its own input, which is
+// whole pages in order where its blocks are rows side by side; in a reduce-scatter it reduces its part of all blocks.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -27,10 +27,10 @@ using plan::Operand;
 
 namespace {
 
-// Endpoints. kOpen carries the prologue and, as its further signals, all other exchanges between all ranks.
+// Endpoints. kOpen carries the first exchange and, as its further signals, all later exchanges between all ranks.
 constexpr int kOpen = 0;
-constexpr int kRelease = 1;  // token: lane 0 has heard of every peer
-constexpr int kToRoot = 2;   // closing, where only the root's buffers were touched
+constexpr int kRelease = 1;  // token: lane 0 has waited for every peer
+constexpr int kToRoot = 2;   // last exchange, where only the root's buffers were touched
 
 enum class Style : uint8_t { kDirect, kPull, kPush };
 
@@ -39,10 +39,10 @@ struct Strand {
   Builder* b;
   const Contract& c;
   int r;
-  int said;  // signals of kOpen made so far: lane 0 has exchanged the first ones with all peers
+  int said;  // signals of kOpen made so far; lane 0 has exchanged the first ones with all peers
 };
 
-// The rank at which data starts or ends, where all others deal with that one alone.
+// The rank at which data starts or ends, for kinds in which the other ranks deal only with that rank.
 int Root(const Contract& c) { return c.kind == Kind::kSendRecv ? 0 : c.root; }
 
 int Parts(const Contract& c, Style style) {
@@ -73,13 +73,13 @@ std::vector<Operand> AllOutputs(const Builder& b, int block, int part) {
   return v;
 }
 
-// What the strand has done is done on all ranks.
+// After this, what the strand has done before is done on all ranks.
 void Exchange(Strand* s) {
   s->b->Signal(s->r, plan::kAllPeers, kOpen);
   s->b->WaitAll(s->r, kOpen, ++s->said);
 }
 
-// Only the root's buffers were touched by others.
+// The last exchange where other ranks touched only the root's buffers.
 void CloseAtRoot(Strand* s) {
   const int root = Root(s->c);
   if (s->r != root) {
@@ -91,7 +91,7 @@ void CloseAtRoot(Strand* s) {
   }
 }
 
-// Only the root touched the buffers of others.
+// The last exchange where only the root touched other ranks' buffers.
 void CloseByRoot(Strand* s) {
   if (s->r == s->c.root) {
     s->b->Signal(s->r, plan::kAllPeers, kOpen);
@@ -102,7 +102,7 @@ void CloseByRoot(Strand* s) {
 
 // ---- pull ----
 
-// Rank r reduces part r for itself, and reads the other parts where they have been reduced.
+// Rank r reduces part r for itself, and copies the other parts from the ranks that have reduced them.
 void PullAllReduce(Strand* s) {
   const int r = s->r;
   s->b->Reduce(r, {Out(r, 0, r)}, AllInputs(*s->b, 0, r), State::kFinal);
@@ -116,7 +116,7 @@ void PullAllReduce(Strand* s) {
   Exchange(s);
 }
 
-// Block b of the output, for all b in ascending order, so that blocks that lie side by side can be copied at once.
+// Copies all blocks b of the output in ascending order, so that blocks that lie side by side can be copied at once.
 void PullBlocks(Strand* s) {
   for (int q = 0; q < s->b->ranks(); ++q) s->b->Copy(s->r, {Out(s->r, q)}, In(q));
 }
@@ -178,7 +178,7 @@ void Direct(Strand* s) {
       b->Copy(r, AllOutputs(*b, r, 0), In(r));
       break;
     case Kind::kAllToAll:
-      // Pulled, so that what this rank uses next is in its own cache.
+      // Pulled, so that the data that this rank uses next is in its own cache.
       for (int step = 0; step < b->ranks(); ++step) {
         const int q = b->Shift(r, step);
         b->Copy(r, {Out(r, q)}, In(q, r));

@@ -1,6 +1,7 @@
-// The generators behind Generate(), one family a file. Each takes a contract of two or more ranks whose kind algo.cc
-// lists for it, and is a pure function of its arguments. Those that are told `only` write the program of these ranks
-// alone where the kind has no root: then what ranks do needs no credits (builder.h), and follows from a rank's number.
+// The generators behind Generate(), one family in each file. Each takes a contract of two or more ranks whose kind
+// algo.cc lists for it, and is a pure function of its arguments. Generators with an argument `only` write the programs
+// of these ranks alone if the kind has no root: the programs then need no credits (builder.h) and depend only on the
+// rank's number.
 #pragma once
 
 #include <span>
@@ -13,7 +14,7 @@ namespace axccl::algo {
 
 plan::Schedule Bruck(const plan::Contract& contract, int lanes);
 plan::Schedule Direct(const plan::Contract& contract, int lanes);
-// For placements that have levels: one of HierarchicalAlgorithms().
+// For placements with levels; `algorithm` is one of HierarchicalAlgorithms().
 plan::Schedule Hierarchical(const plan::Contract& contract, std::string_view algorithm,
                             const plan::Placement& placement, int lanes, std::span<const int> only);
 plan::Schedule Oneshot(const plan::Contract& contract, int lanes);

@@ -1,6 +1,6 @@
-// Hierarchical: what crosses between machines is folded before it leaves and spread after it arrives by ranks that
-// share memory (levels.h). The algorithms differ in what is done between the machines; those that make few messages of
-// it pay where machines are many, or data is little.
+// Hierarchical: ranks that share memory fold data before it leaves their machine, and spread data that arrives
+// (levels.h). The algorithms differ in what happens between the machines; those that send few messages are better for
+// many machines or little data.
 //
 //                        all_reduce  all_gather  reduce_scatter  broadcast, reduce  all_to_all, barrier  the others
 //   hierarchical         direct      direct      direct          chain              direct               direct
@@ -8,9 +8,9 @@
 //   hierarchical_tree    two trees                               two trees
 //   hierarchical_rhd     doubling                doubling
 //   hierarchical_bruck   by gather   doubling                                       logarithmic
-//   hierarchical_leader  by gather, of one rank a machine
+//   hierarchical_leader  by gather, by one rank of each machine
 //
-// What is left out would be one of the others under another name: chains are the ring of broadcast and reduce, Bruck's
+// The empty entries would equal other entries under another name: chains are the ring of broadcast and reduce, Bruck's
 // all-gather is the doubling half of recursive halving and doubling. Gather and scatter are bound by the root's link,
 // which trees do not relieve.
 #include "src/algo/hierarchical.h"

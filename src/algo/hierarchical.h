@@ -1,5 +1,5 @@
-// The forms of hierarchical schedules: what happens between machines. hierarchical.cc says which form is which
-// algorithm of which kind, and each form's file what it is good for.
+// The forms of hierarchical schedules: what happens between machines. hierarchical.cc maps the algorithms of each kind
+// to forms; the file of each form says when it is good.
 #pragma once
 
 #include <span>
@@ -11,29 +11,30 @@
 
 namespace axccl::algo {
 
-// What a form is asked for. The schedule has all of it but the placement.
+// The request for a form. The finished schedule holds all of it except the placement.
 struct Form {
   const plan::Contract& contract;
   std::string_view algorithm;
-  const plan::Placement& placement;  // has levels
+  const plan::Placement& placement;  // must have levels
   int lanes;
-  std::span<const int> only;  // ranks whose program is wanted; none means all
+  std::span<const int> only;  // ranks whose programs are wanted; empty means all
 };
 
 // All-reduce, all-gather, reduce-scatter.
 enum class Circuit { kDirect, kRing, kDoubling };
 plan::Schedule OnCircle(const Form& form, Circuit circuit);
-// By rails or leaders.
+// `carriers` must be kRails or kLeaders.
 plan::Schedule AllReduceByGather(const Form& form, Carriers carriers);
 
 // All-reduce, broadcast, reduce.
 enum class Shape { kChain, kTwoTrees };
 plan::Schedule OnTrees(const Form& form, Shape shape);
 
-// All-to-all, gather, scatter, barrier. Logarithmic: in as many rounds, passed on by others (not gather and scatter).
+// All-to-all, gather, scatter, barrier. kLogarithmic takes a logarithmic number of rounds, in which machines forward
+// what others sent (not for gather and scatter).
 enum class Messages { kDirect, kLogarithmic };
 plan::Schedule ExchangeBlocks(const Form& form, Messages messages);
-// Of a rank, in the logarithmic all-to-all.
+// The slots that a rank needs in the logarithmic all-to-all.
 int BundleSlots(const plan::Placement& placement);
 
 }  // namespace axccl::algo

@@ -1,11 +1,13 @@
-// Between machines, what folds nothing and repeats nothing: all-to-all, gather and scatter; and the barrier.
+// Between machines, for kinds that neither fold nor replicate data: all-to-all, gather and scatter; and the barrier.
 //
-//   direct       each rank's blocks for another are put beside those of its machine and go there in one message, which
-//                is a message for every rank elsewhere. Gather and scatter make one message of all blocks of a machine.
-//   logarithmic  all-to-all and barrier in as many rounds: in round j every machine sends to the one 2^j places on what
-//                has this bit in its distance. A block crosses once for each bit, so this is for small ones on many
-//                machines. (J. Bruck et al., IEEE TPDS 8(11), 1997; D. Hensgen, R. Finkel, U. Manber, "Two algorithms
-//                for barrier synchronization", IJPP 17(1), 1988.)
+//   direct       the blocks of a machine for one rank elsewhere are put side by side and sent to it in one message, so
+//                there is one message for every rank of another machine. Gather and scatter send all blocks of a
+//                machine in one message.
+//   logarithmic  all-to-all and barrier in a logarithmic number of rounds: in round j every machine sends to the
+//   machine
+//                2^j places ahead all data whose distance has bit j set. A block crosses once for each bit, so this is
+//                for small blocks on many machines. (J. Bruck et al., IEEE TPDS 8(11), 1997; D. Hensgen, R. Finkel,
+//                U. Manber, "Two algorithms for barrier synchronization", IJPP 17(1), 1988.)
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -22,7 +24,7 @@ using plan::Operand;
 
 namespace {
 
-// What rank p has published of its machine for rank q, as its rank `reader` finds it.
+// Where rank `reader` finds what rank p of its machine has published for rank q.
 Operand Published(int reader, int p, int q) { return p == reader ? In(p, q) : Slot(p, q); }
 
 void CollectPeers(Writer* w) {
@@ -54,8 +56,9 @@ void AllToAll(const Levels& levels, Builder* b) {
   }
 }
 
-// The blocks of a machine for a rank d machines on are a *bundle*. It moves by 2^j in round j for every bit j set in d,
-// from rail to rail, and at last to the rank itself; each round has slots of its own for what it brings.
+// The blocks of a machine for a rank d machines ahead form a *bundle*. It moves by 2^j in round j for every bit j set
+// in d, along a rail, and in the last of these rounds to the rank itself. Each round has its own slots for what it
+// brings.
 class BundleExchange {
  public:
   BundleExchange(const Levels& levels, Builder* builder) : levels_(levels), b_(builder) {}
@@ -64,7 +67,8 @@ class BundleExchange {
 
  private:
   int machines() const { return levels_.machines(); }
-  // The first of the bundle for a distance, that is at this position among those of its rail, as it arrives in a round.
+  // The first slot in which a round delivers the bundle of a distance that has this position among the bundles of its
+  // rail.
   int SlotOf(int round, int distance, int position) const;
   void SendRound(Writer* w, int round) const;
   void TakeRound(Writer* w, int round) const;
@@ -74,7 +78,7 @@ class BundleExchange {
 };
 
 int Rounds(int machines) { return std::bit_width(static_cast<unsigned>(machines - 1)); }
-// Of the distances below `end`, those that have bit j set.
+// The number of distances below `end` that have bit j set.
 int CountWithBit(int end, int j) {
   const int period = 2 << j;
   return end / period * (period / 2) + std::max(0, end % period - period / 2);
@@ -87,13 +91,13 @@ int BundleExchange::SlotOf(int round, int distance, int position) const {
   return levels_.ranks() + bundle * levels_.most_ranks();
 }
 
-// A bundle that has come from elsewhere lies in slots one after the other.
+// A bundle that came from another machine lies in consecutive slots.
 void BundleExchange::SendRound(Writer* w, int round) const {
   const Place& at = w->at();
   const int skip = 1 << round, next = levels_.Machine(at.machine, skip);
   for (int d = skip; d < machines(); ++d) {
     if ((d & skip) == 0) continue;
-    const int gone = d & (skip - 1);  // of the way
+    const int gone = d & (skip - 1);  // the distance covered so far
     const int origin = levels_.Machine(at.machine, -gone);
     const int blocks = static_cast<int>(levels_.RanksOf(origin).size());
     const std::vector<int> ranks = levels_.Carried(at, levels_.Machine(origin, d));
@@ -104,7 +108,7 @@ void BundleExchange::SendRound(Writer* w, int round) const {
       if (gone == 0) {
         for (int p : *at.local) w->Copy({Slot(to, slot++)}, Published(at.rank, p, q));
       } else {
-        const int last = std::bit_width(static_cast<unsigned>(gone)) - 1;  // the round that brought it
+        const int last = std::bit_width(static_cast<unsigned>(gone)) - 1;  // the round that delivered it
         w->Copy({Slot(to, slot, blocks)}, Slot(at.rank, SlotOf(last, d, i), blocks));
       }
     }
@@ -136,7 +140,7 @@ void BundleExchange::Write(int rank) const {
 
 // ---- gather, scatter ----
 
-// Slot 0 of a rank has its block, slot 1 + q at the root that of rank q.
+// Slot 0 of a rank holds its block; slot 1 + q at the root holds the block of rank q.
 void Gather(const Levels& levels, Builder* b, int root) {
   const int root_machine = levels.MachineOf(root);
   for (const int r : b->programmed()) {
@@ -166,8 +170,8 @@ void Gather(const Levels& levels, Builder* b, int root) {
   }
 }
 
-// Slot 1 + q of a leader has the block of rank q, and slot 0 of a rank its own. The root has those of its machine
-// itself.
+// Slot 1 + q of a leader holds the block of rank q; slot 0 of a rank holds its own. The root distributes the blocks of
+// its own machine itself.
 void Scatter(const Levels& levels, Builder* b, int root) {
   const int root_machine = levels.MachineOf(root);
   for (const int r : b->programmed()) {

@@ -1,27 +1,27 @@
 // Between machines, on a circle of them: all-reduce, all-gather and reduce-scatter.
 //
-// An all-gather is a sequence of *rounds*. In a round every machine hears from the one `skip` places after it, of the
-// machines at distances [first, last) after itself: that sender has them at distances [first - skip, last - skip), from
-// the rounds before. Each distance comes in one round, so every byte reaches a machine once whatever the rounds are:
+// An all-gather is a sequence of *rounds*. In a round, every machine receives from the machine `skip` places ahead the
+// data of the machines at distances [first, last) ahead of itself. The sender has that data from earlier rounds, at its
+// distances [first - skip, last - skip). Each distance arrives in one round, so every byte reaches a machine once,
+// whatever the rounds are:
 //
 //   direct   skip s brings distance s, and nothing is passed on: two hops in all and the fewest waits, but a message
 //            for every machine. Best for few machines, and where bytes matter more than messages.
-//   ring     skip 1, machines - 1 times: each rank has two neighbours, so that links elsewhere need not exist; a step a
+//   ring     skip 1, machines - 1 times: each rank has two neighbours and needs no other links; one step for each
 //            machine.
 //   doubling skip 2^j brings distances [2^j, 2^(j+1)): a logarithmic number of rounds, for any number of machines. Best
-//            where messages are dear. (J. Bruck et al., IEEE TPDS 8(11), 1997.)
+//            where the cost per message is high. (J. Bruck et al., IEEE TPDS 8(11), 1997.)
 //
-// A reduce-scatter is the same run backwards: a machine sends its partial fold for the machine at distance d to where
-// the all-gather would have had that machine's block from, with all that others have sent it for d till then folded in
-// at once, so that no partial fold is written that nobody else reads. An all-reduce is the one, then the other. Unlike
-// recursive halving between pairs this needs no special case for numbers that are no powers of two, and all machines do
-// the same.
-// (J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", 2024.)
+// A reduce-scatter is the same run backwards. A machine sends its partial fold for the machine at distance d to the
+// machine from which it would receive that machine's block in the all-gather. It first folds in, at once, everything
+// that others have sent it for d, so it writes no partial fold that no other rank reads. An all-reduce is a
+// reduce-scatter followed by an all-gather. Unlike recursive halving between pairs, this needs no special case for
+// numbers that are not powers of two, and all machines do the same. (J. L. Traeff, "Optimal, non-pipelined
+// reduce-scatter and allreduce algorithms", 2024.)
 //
-// Where there is little data an all-reduce may as well gather the machines' shares and fold all of them everywhere, in
-// the order of the machines, so that all have the same bits: half the rounds, more bytes. With very little data not
-// even several ranks of a machine should send: one of them has all of it, and the machine sends as few messages as
-// there can be.
+// For little data, an all-reduce may instead gather the machines' shares and fold all of them on every machine, in the
+// order of the machines so that all get the same bits: half the rounds, more bytes. For very little data, only one rank
+// of each machine should send: it has all of the data, and the machine sends the fewest messages possible.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -43,7 +43,7 @@ struct Round {
   int first;
   int last;
 
-  // Whether the round passes on what is at this distance from the sender.
+  // Whether the round passes on the data at this distance from the sender.
   bool Takes(int distance) const { return first - skip <= distance && distance < last - skip; }
   bool TakesOwn() const { return first == skip; }
 };
@@ -64,8 +64,8 @@ std::vector<Round> MakeRounds(Circuit circuit, int machines) {
   return rounds;
 }
 
-// A part or block that a rank carries, or has itself: the rank whose result or contribution it is, and its place among
-// those of that rank's machine which the carrier has.
+// A part or block that a rank carries, or its own. `home` is the rank whose result or contribution it is; `position` is
+// its index among the pieces that the carrier has for that rank's machine.
 struct Piece {
   int home = 0;
   int position = 0;
@@ -84,20 +84,20 @@ class Circle {
   bool by_parts() const { return kind_ == Kind::kAllReduce; }
   int machines() const { return levels_.machines(); }
   int Ahead(const Place& at, int distance) const { return levels_.Machine(at.machine, distance); }
-  // Of the rank's blocks.
+  // The rank that carries this rank's blocks on the machine at a distance.
   int CarrierAhead(const Place& at, int distance) const { return levels_.Carrier(Ahead(at, distance), at.rank); }
   int RailAhead(const Place& at, int distance) const { return levels_.Rail(Ahead(at, distance), at.index); }
   int Part(int rank) const { return levels_.PlaceOf(rank).index * machines() + levels_.MachineOf(rank); }
   std::vector<Piece> Pieces(const Place& at, int distance) const;
 
-  // What comes from or for a distance has arrival slots; first those of the reduce-scatter, then those of the
-  // all-gather.
+  // Each distance has arrival slots for what comes from it or is for it: first those of the reduce-scatter, then those
+  // of the all-gather.
   int arrivals() const { return (machines() - 1) * width_; }
   int Arrival(int distance, int position) const { return (distance - 1) * width_ + position; }
   int scattered() const { return by_parts() ? levels_.rails() * machines() : levels_.ranks(); }
   int gathered() const { return by_parts() ? scattered() + arrivals() : 1; }
   int ContributionSlot(int home) const { return by_parts() ? Part(home) : home; }
-  // From which the peers take what a rank has gathered.
+  // The slot from which the peers read what a rank has gathered.
   int PassedSlot(int distance, const Piece& piece) const {
     if (by_parts()) return Part(piece.home);
     return distance == 0 ? 0 : gathered() + arrivals() + Arrival(distance, piece.position);
@@ -124,8 +124,8 @@ class Circle {
   const Levels& levels_;
   Builder* const b_;
   const std::vector<Round> rounds_;
-  std::vector<std::vector<size_t>> takers_;  // [distance]: the rounds that pass on what is at it
-  const int width_;                          // pieces a rank carries of a machine at most
+  std::vector<std::vector<size_t>> takers_;  // [distance]: the rounds that pass on the data at that distance
+  const int width_;                          // largest number of pieces that a rank carries for one machine
 };
 
 Circle::Circle(const Contract& contract, const Levels& levels, Circuit circuit, Builder* builder)
@@ -141,7 +141,7 @@ Circle::Circle(const Contract& contract, const Levels& levels, Circuit circuit, 
   }
 }
 
-// Of the machine at a distance; at 0 the rank's own.
+// The pieces of the machine at a distance; at 0, the rank's own.
 std::vector<Piece> Circle::Pieces(const Place& at, int distance) const {
   if (by_parts() && !levels_.OnRail(at)) return {};
   if (distance == 0) return {{at.rank, 0}};
@@ -153,7 +153,7 @@ std::vector<Piece> Circle::Pieces(const Place& at, int distance) const {
 
 // ---- reduce-scatter ----
 
-// Waits for the rounds from the last that was waited for back to `needed`.
+// Waits for the rounds from the last one that was waited for back to `needed`.
 void Circle::HearBack(Writer* w, size_t needed, size_t* heard) const {
   while (*heard > needed) {
     const Round& round = rounds_[--*heard];
@@ -161,7 +161,7 @@ void Circle::HearBack(Writer* w, size_t needed, size_t* heard) const {
   }
 }
 
-// The machine's share of a fold; as a single operand if others' will have to be waited for.
+// The machine's share of a fold, as a single operand if other machines' shares must still be waited for.
 std::vector<Operand> Circle::Share(Writer* w, int distance, const Piece& piece) const {
   const Operand own = Input(w->rank(), piece.home);
   const int slot = ContributionSlot(piece.home);
@@ -201,7 +201,7 @@ void Circle::SendBack(Writer* w, size_t i, size_t* heard) const {
   for (const Piece& piece : Pieces(w->at(), round.skip)) w->Signal(piece.home);
 }
 
-// Folds and sends what the rank carries, then finishes its own.
+// Folds and sends what the rank carries for others, then finishes its own.
 void Circle::Scatter(Writer* w, std::vector<Operand> result) const {
   size_t heard = rounds_.size();
   for (size_t i = rounds_.size(); i-- > 0;) SendBack(w, i, &heard);
@@ -222,7 +222,7 @@ void Circle::ReduceScatter() {
 
 // ---- all-gather ----
 
-// The arrival slots of all that want it from here.
+// The arrival slots of all ranks that get the data from here.
 std::vector<Operand> Circle::Onward(const Place& at, int distance, int position) const {
   std::vector<Operand> dst;
   for (size_t i : takers_[static_cast<size_t>(distance)]) {
@@ -241,8 +241,8 @@ std::vector<Operand> Circle::Spread(const Place& at, int distance, const Piece& 
   return dst;
 }
 
-// Tells those who have got the last they want of what is at distances [first, last), which has just been sent onward.
-// From ranks that are on no rail they want their own alone.
+// Signals the ranks for which the data at distances [first, last), just sent onward, completes what they receive in a
+// round. A rank that is on no rail sends only its own data.
 void Circle::SignalReady(Writer* w, int first, int last) const {
   for (int d = first; d < last; ++d) {
     for (size_t i : takers_[static_cast<size_t>(d)]) {
@@ -252,7 +252,7 @@ void Circle::SignalReady(Writer* w, int first, int last) const {
   }
 }
 
-// Whether the round brings the rank anything.
+// Waits for what the round brings; returns whether it brings the rank anything.
 bool Circle::Hear(Writer* w, const Round& round) const {
   if (!round.TakesOwn()) {
     if (w->OnRail()) w->Wait(RailAhead(w->at(), round.skip));
@@ -273,7 +273,7 @@ void Circle::Pass(Writer* w, const Round& round) const {
   w->SignalPeers();
 }
 
-// What the round has brought to the peers.
+// Copies what the round has brought to the peers.
 void Circle::Collect(Writer* w, const Round& round) const {
   if (by_parts()) return w->CollectParts(machines(), Ahead(w->at(), round.first), round.last - round.first);
   w->ForEachPeer([&](int peer) {
@@ -288,7 +288,7 @@ void Circle::Collect(Writer* w, const Round& round) const {
   });
 }
 
-// What comes from outside is passed on before what it has brought to the peers before is taken.
+// A rank passes on what arrives from outside before it collects what the previous round has brought to its peers.
 void Circle::Gather(Writer* w) const {
   const Round own{0, 0, 1};
   Collect(w, own);
@@ -328,8 +328,8 @@ void Circle::AllReduce() {
   }
 }
 
-// The share of the machine at a distance is in slot rails + distance; that of a machine which sends its own is read
-// where that one has written it.
+// The share of the machine at a distance is in slot rails + distance; a machine's own share is read where that machine
+// has written it.
 void Circle::AllReduceByGather() {
   const auto slot = [&](int distance) { return levels_.rails() + distance; };
   const auto direct = [&](int distance) {

@@ -1,15 +1,15 @@
 // Between machines, on trees of them: all-reduce, broadcast and reduce. Each rail carries its share over trees of its
-// own, and consecutive turns are the pipeline, so that a turn costs what the busiest machine does in it, and the depth
-// of the tree is paid once.
+// own, and consecutive turns form the pipeline, so the busiest machine determines the time of a turn, and the depth of
+// the tree costs time once.
 //
-//   chain       every link carries the data once: the most bandwidth, and a step a machine. For large data.
-//   two trees   complementary binary ones, each for half of the share: logarithmic depth at the price of a second copy
-//               sent by some machines. For what is too small to fill a chain of many machines.
+//   chain       every link carries the data once: the most bandwidth, but one step for each machine. For large data.
+//   two trees   complementary binary trees, each for half of the share: logarithmic depth, but some machines send a
+//               second copy. For data that is too small to fill a chain of many machines.
 //
-// An all-reduce goes up the trees and down again, which takes as many steps as halving and doubling and more bytes; but
-// its messages have few senders and receivers, turns overlap, and no number of machines is worse than another.
+// An all-reduce goes up the trees and down again, which takes as many steps as halving and doubling and more bytes. But
+// its messages have few senders and receivers, turns overlap, and every number of machines works equally well.
 //
-// Signals between machines have endpoints by tree and direction, as a rank may hear from another in both trees.
+// Signals between machines have endpoints by tree and direction, because a rank may receive from another in both trees.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -51,15 +51,15 @@ class Forest {
   bool Beside(const Place& at) const { return at.machine == levels_.MachineOf(root_); }
   int RailAt(const Place& at, int machine) const { return levels_.Rail(machine, at.index); }
 
-  // Tree t of rail k carries this part; its number is that of the slot in which ranks of one machine find it.
+  // The part that tree t of rail k carries; ranks of the machine find it in the slot of the same number.
   int Part(int rail, int t) const { return rail * trees() + t; }
   int UpSlot(int t, int child_index) const { return trees() * levels_.rails() + 3 * t + child_index; }
   int DownSlot(int t) const { return UpSlot(t, 2); }
   int UpEndpoint(int t) const { return levels_.near_endpoints() + 3 * t; }
   int DownEndpoint(int t, int child_index) const { return UpEndpoint(t) + 1 + child_index; }
 
-  // The trees in the order in which they reach a rank, for a lane does its operations in order: then neither waits for
-  // the other.
+  // Visits the trees in the order in which data reaches a rank. A lane executes its operations in order, so in this
+  // order neither tree waits for the other.
   template <class F>
   void ForEachTreeUp(const Place& at, F f) const {
     const bool swap = trees() == 2 && Height(trees_[1], at.machine) < Height(trees_[0], at.machine);
@@ -84,7 +84,8 @@ class Forest {
   Builder* const b_;
 };
 
-// Adds the machine's share to what comes from the children, for the parent; on top the fold is finished, into `result`.
+// Folds the machine's share and what the children sent, for the parent. The node on top finishes the fold into
+// `result`.
 void Forest::FoldUp(Writer* w, int t, std::vector<Operand> result) const {
   const int r = w->rank(), part = Part(w->at().index, t);
   const Node& node = NodeOf(w->at(), t);
@@ -112,7 +113,7 @@ void Forest::SignalChildren(const Place& at, int t) const {
     b_->Signal(at.rank, RailAt(at, children[c]), DownEndpoint(t, static_cast<int>(c)));
 }
 
-// What comes from the parent is for the children and the peers.
+// Copies what comes from the parent to the children and the peers.
 void Forest::PassDown(Writer* w, int t) const {
   const Place& at = w->at();
   const Node& node = NodeOf(at, t);
@@ -150,7 +151,7 @@ void Forest::AllReduce() {
 
 // ---- broadcast ----
 
-// The root publishes all parts. A rail beside it is told of its own parts before the others.
+// The root publishes all parts. A rail on the root's machine gets its own parts before the others.
 void Forest::BroadcastFromRoot(Writer* w) const {
   const Place& at = w->at();
   for (int i = 0; i < levels_.rails(); ++i) {
@@ -209,7 +210,7 @@ void Forest::Broadcast() {
 
 // ---- reduce ----
 
-// The rails of the root's machine end with the result of theirs, and the root takes it from there.
+// The rails of the root's machine hold the results of their parts, and the root copies them from there.
 void Forest::Reduce() {
   for (const int r : b_->programmed()) {
     Writer w(levels_, b_, r);

@@ -1,16 +1,16 @@
-// What all hierarchical schedules share: where ranks are, who carries what between machines, and the writing of one
-// rank's program.
+// What all hierarchical schedules share: the places of ranks, the choice of the ranks that carry data between machines,
+// and the writing of one rank's program.
 //
-// Inside a machine ranks publish in their own scratch, as in one-shot and two-shot. Between machines the work is cut
-// among the ranks: a *rail* is one rank of every machine, and as many rails as the smallest machine has ranks carry a
-// share of the data each, so that all links of a machine are used and no rank moves more than its share. Ranks beyond
-// those take part inside their machine only. What concerns a single rank (its block of a reduce-scatter or all-to-all)
-// goes to and comes from the rank that *carries* it on the other machine, which has the same place there.
+// Inside a machine, ranks publish in their own scratch, as in one-shot and two-shot. Between machines the work is
+// divided among the ranks. A *rail* is one rank of every machine. There are as many rails as the smallest machine has
+// ranks, and each carries a share of the data, so that all links of a machine are used and no rank moves more than its
+// share. Other ranks take part inside their machine only. Data for a single rank (its block of a reduce-scatter or
+// all-to-all) goes to and comes from the rank that *carries* it on the other machine, which has the same index there.
 //
-// No rank is told of another machine's data by a third rank, and none finds it in a third rank's scratch, for the slots
-// a rank sends go with its own signals to the rank that reads them (src/exec/outbound.h): who passes something on
-// stores it once more, in a slot of its own. A rank sends what it has for other machines first and does what is left
-// inside while that travels.
+// A rank gets another machine's data only with signals of the rank that wrote it, never through a third rank or from a
+// third rank's scratch, because the slots that a rank sends travel with its own signals to the rank that reads them
+// (src/exec/outbound.h). A rank that passes data on therefore stores it once more, in a slot of its own. A rank first
+// sends what it has for other machines, and does the remaining work inside the machine while that travels.
 //
 // A rank's program depends on the contract, the placement and the rank alone.
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace axccl::algo {
 
-// Where a rank is.
+// The place of a rank.
 struct Place {
   int rank = 0;
   int machine = 0;
@@ -33,14 +33,14 @@ struct Place {
   bool alone() const { return local->size() == 1; }
 };
 
-// Which ranks carry other ranks' blocks between machines.
+// The ranks that carry other ranks' blocks between machines.
 enum class Carriers {
-  kAll,      // of each machine: none has more than its share to do
-  kRails,    // what is passed on from machine to machine stays on one rail
-  kLeaders,  // the first of each machine, which is the only rail then
+  kAll,      // all ranks of each machine, so that none does more than its share
+  kRails,    // the ranks on rails, so that data passed on from machine to machine stays on one rail
+  kLeaders,  // the first rank of each machine; there is only one rail then
 };
 
-// A placement that has levels, which outlives this. Immutable.
+// Derived from a placement that has levels and that must outlive this object. Immutable.
 class Levels {
  public:
   Levels(const plan::Placement& placement, Carriers carriers);
@@ -52,30 +52,31 @@ class Levels {
   Place PlaceOf(int rank) const;
   int MachineOf(int rank) const { return p_.MachineOf(rank); }
   const std::vector<int>& RanksOf(int machine) const { return p_.RanksOf(machine); }
-  // The machine `step` places after `machine` on the circle of machines; `step` may be negative, and is a turn at most.
+  // The machine `step` places after `machine` on the circle of machines; `step` may be negative, but at most once
+  // around.
   int Machine(int machine, int step) const { return (machine + step + machines()) % machines(); }
-  // From the first machine to the second, on the circle: 0 to machines - 1.
+  // The distance from the first machine to the second on the circle: 0 to machines - 1.
   int Distance(int from, int to) const { return (to - from + machines()) % machines(); }
 
   bool OnRail(const Place& at) const { return at.index < rails_; }
   int Rail(int machine, int rail) const { return RanksOf(machine)[static_cast<size_t>(rail)]; }
   int Leader(int machine) const { return Rail(machine, 0); }
 
-  // The rank of a machine that carries the blocks of `rank`, which is on another.
+  // The rank of a machine that carries the blocks of `rank`, which is on another machine.
   int Carrier(int machine, int rank) const { return Rail(machine, p_.LocalIndex(rank) % CarriersOf(machine)); }
-  // The ranks of another machine whose blocks the rank carries, ascending, and where in that list `rank` is on a
-  // machine.
+  // Carried: the ranks of another machine whose blocks the rank carries, ascending. PositionAt: the index of `rank` in
+  // the list of its carrier on a machine.
   std::vector<int> Carried(const Place& at, int machine) const;
   int PositionAt(int machine, int rank) const { return p_.LocalIndex(rank) / CarriersOf(machine); }
-  // No list is longer.
+  // The length of the longest list of Carried.
   int most_carried() const { return (most_ + rails_ - 1) / rails_; }
-  // Of a machine.
+  // The number of ranks of the largest machine.
   int most_ranks() const { return most_; }
 
-  // The endpoint of a rank's signals to another. On machines of one size a rank signals only the rank in its own place
-  // on another machine, or a single one in its stead; then few endpoints will do, else there is one for every rank.
+  // The endpoint of a rank's signals to another rank. On machines of one size, a rank signals only one rank of each
+  // other machine, so few endpoints are enough; otherwise there is one for every rank.
   int Endpoint(int from, int to) const;
-  // None from this one on is for a rank of the own machine.
+  // Endpoints below this one are for ranks of the same machine.
   int near_endpoints() const { return even_ ? most_ : ranks(); }
 
  private:
@@ -87,7 +88,7 @@ class Levels {
   const Carriers carriers_;
   const int rails_;
   const int most_;
-  const bool even_;  // machines of one size
+  const bool even_;  // all machines have the same number of ranks
 };
 
 // Writes the program of one rank.
@@ -102,42 +103,43 @@ class Writer {
   void Copy(std::vector<plan::Operand> dst, const plan::Operand& src, State state = State::kPartial) {
     b_->Copy(rank(), std::move(dst), src, state);
   }
-  // The fold of `src`; of a single one a copy.
+  // Writes the fold of `src`, or a copy if there is only one source.
   void Fold(std::vector<plan::Operand> dst, std::vector<plan::Operand> src, State state = State::kPartial);
-  // What the ranks of the machine contribute to a part or block, in ascending order: the own input and the others'
-  // slots.
+  // What the ranks of the machine contribute to a part or block, in ascending order: `own` for this rank, and the slots
+  // of the others.
   std::vector<plan::Operand> Contributions(const plan::Operand& own, int slot) const;
-  // The machine's share of a fold, made ready in the own slot while those of others travel: the input where there is
-  // nothing to fold.
+  // The machine's share of a fold. It is computed into this rank's slot while the shares of other machines travel; if
+  // the machine has one rank, it is the input itself.
   plan::Operand OwnShare(const plan::Operand& own, int slot);
 
   void Signal(int to) { b_->Signal(rank(), to, levels_.Endpoint(rank(), to)); }
-  // For the next signal of `source` that has not been waited for.
+  // Waits for the next signal of `source`.
   void Wait(int source);
   void SignalPeers();
   void WaitForPeers();
 
-  // Calls f for the others of the own machine, those behind first: so not all read one's memory at the same time.
+  // Calls f for the other ranks of the machine, starting behind this rank, so that not all read the same memory at
+  // once.
   template <class F>
   void ForEachPeer(F f) const {
     for (int step = 1; step < at_.size(); ++step) f((*at_.local)[static_cast<size_t>((at_.index + step) % at_.size())]);
   }
 
-  // Contributions to parts of which every rail carries as many, one after the other: each is put into the slot of its
-  // number, for the machine's rank on that rail.
+  // Publishes contributions to parts, of which every rail carries `per_rail` consecutive ones: copies each part into
+  // the slot of its number, for the machine's rank on that rail.
   void PublishParts(int per_rail);
-  // Takes from each of the machine's other rails what it has put into the slots of its parts number `first` and the
-  // `count` - 1 after that, round the circle, before its next signal.
+  // Waits for each of the machine's other rails and copies parts from its slots to the output: of its `per_rail` parts,
+  // `count` from number `first` on, wrapping around.
   void CollectParts(int per_rail, int first, int count);
-  // Input blocks, in the slots of the numbers of the ranks they are for: for each peer what it carries to other
-  // machines, which has the farther to go, then its own.
+  // Publishes input blocks, each in the slot with the number of the rank that it is for. For each peer, the blocks that
+  // it carries to other machines come first, because they have farther to go, then the peer's own block.
   void PublishBlocks();
 
  private:
   const Levels& levels_;
   Builder* const b_;
   const Place at_;
-  std::vector<int> heard_;  // [rank] how many of its signals have been waited for
+  std::vector<int> heard_;  // [rank]: number of its signals that were waited for
 };
 
 }  // namespace axccl::algo

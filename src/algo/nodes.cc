@@ -13,8 +13,9 @@ void Link(Nodes* tree, int parent, int child) {
   (*tree)[parent].children.push_back(child);
 }
 
-// In-order binary tree over the labels first + 1 to last, node_of[label - 1]; returns the node on top. Every odd
-// label is a leaf, because the label on top is `first`, which is 0 or a top itself, plus a power of two.
+// Makes an in-order binary tree over the labels first + 1 to last, node_of[label - 1]; returns the node on top. Every
+// odd label is a leaf, because the label on top is `first`, which is 0 or itself the label on top of a subtree, plus a
+// power of two.
 int LinkInOrder(Nodes* tree, const std::vector<int>& node_of, int first, int last) {
   const int top = first + static_cast<int>(std::bit_floor(static_cast<unsigned>(last - first)));
   const int node = node_of[top - 1];
@@ -25,7 +26,7 @@ int LinkInOrder(Nodes* tree, const std::vector<int>& node_of, int first, int las
 
 }  // namespace
 
-// Labels shift by one between the trees, so that no node has an even label in both.
+// The labels of the two trees are shifted by one, so no node has an even label in both.
 Nodes MakeTree(int n, int which, bool rooted, int root) {
   Nodes tree(n);
   std::vector<int> node_of;

@@ -1,13 +1,13 @@
-// One-shot: every rank publishes what others need of its input in its own scratch, one exchange of signals between all
-// ranks, then every rank takes what it needs from where it lies.
+// One-shot: every rank publishes in its own scratch what others need of its input. After one exchange of signals
+// between all ranks, every rank reads what it needs from the scratch of the others.
 //
-// One hop from the first operation to the last, which is why it is the algorithm for small messages. For the kinds
-// that move each byte to one place (all but the reductions to several ranks) it is also what any staged algorithm can
-// do at best: one copy in, one copy out.
+// The algorithm has one hop from the first operation to the last, so it suits small messages. For kinds that move each
+// byte to one place (all but the reductions to several ranks), no staged algorithm can do better than its one copy in
+// and one copy out.
 //
-// All ranks signal all ranks, even where no data flows: that line costs one store and makes every rank's end follow
-// every rank's beginning. So the plan is complete, slots may be reused without credits, and operations follow each
-// other with no barrier between them.
+// All ranks signal all ranks, even where no data flows: that costs one store and makes every rank's end follow every
+// rank's beginning. So the plan is complete, slots may be reused without credits, and operations follow each other with
+// no barrier between them.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -19,14 +19,15 @@ using plan::Operand;
 
 namespace {
 
-// The slot in which `owner` publishes its block for `reader`, where every reader has one of its own.
+// The slot in which `owner` publishes its block for `reader`, for kinds in which every reader has its own block.
 int SlotFor(int owner, int reader) { return reader < owner ? reader : reader - 1; }
 
-// One slot that carries everything: small enough payloads travel in the line of the signal itself.
+// A single slot carries everything, so a small payload travels in the line of the signal itself.
 void InlineOnlySlot(Builder* b) { b->Inline(0, 0); }
 
-// The contributions of all ranks in ascending order of rank, so that every rank folds to the same bits. The own one
-// is read from where the peers read it too: published contributions are scaled and rounded, the input is not.
+// The contributions of all ranks in ascending order of rank, so that every rank folds to the same bits. A rank reads
+// its own contribution from its slot, as its peers do: published contributions are scaled and rounded, the input is
+// not.
 std::vector<Operand> PublishedContributions(const Builder& b) {
   std::vector<Operand> src;
   for (int q = 0; q < b.ranks(); ++q) src.push_back(Slot(q, 0));
@@ -72,7 +73,7 @@ void ReduceScatter(Builder* b) {
   if (n == 2) InlineOnlySlot(b);
 }
 
-// Also the sending half of kSendRecv.
+// Also the sender's part of kSendRecv.
 void Broadcast(Builder* b, int root, bool root_has_output) {
   for (int r = 0; r < b->ranks(); ++r) {
     if (r == root) {
@@ -91,7 +92,7 @@ void AllGather(Builder* b) {
   for (int r = 0; r < b->ranks(); ++r) {
     b->Copy(r, {Slot(r, 0), Out(r, r)}, In(r));
     b->Signal(r, plan::kAllPeers);
-    // Start behind the own rank, so that not all ranks read the same peer's memory at once.
+    // Starts behind this rank, so that not all ranks read the same peer's memory at once.
     for (int step = 1; step < b->ranks(); ++step) {
       const int q = b->Shift(r, step);
       b->Wait(r, q);

@@ -1,5 +1,5 @@
-// Pairwise: n - 1 steps; in step i rank r puts what rank r + i wants into that rank's scratch and hears from rank r -
-// i. Every byte crosses one link once, and at any time each rank sends to one and receives from one other.
+// Pairwise: n - 1 steps; in step i rank r puts what rank r + i needs into that rank's scratch, and waits for rank r -
+// i. Every byte crosses one link once, and at any time each rank sends to one rank and receives from one.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -28,7 +28,7 @@ void AllToAll(Builder* b, int r) {
   }
 }
 
-// All contributions are folded at once: one pass over the output instead of one per step.
+// Folds all contributions at once: one pass over the output instead of one per step.
 void ReduceScatter(Builder* b, int r) {
   std::vector<Operand> contributions = {In(r, r)};
   for (int step = 1; step < b->ranks(); ++step) {

@@ -1,16 +1,16 @@
-// Recursive halving-doubling: log2 n steps in which a rank and its partner exchange half of what they still care for
-// (halving: reduce-scatter), then twice what they have (doubling: all-gather). The least bytes and the fewest steps
-// at once, where n is a power of two. (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective
+// Recursive halving-doubling: log2 n steps in which a rank and its partner exchange half of what they still work on
+// (halving: reduce-scatter), then twice what they have (doubling: all-gather). Where n is a power of two, it has both
+// the least bytes and the fewest steps. (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective
 // communication operations in MPICH", IJHPCA 19(1), 2005.)
 //
-// Other n are folded: with p the largest power of two, the first 2 (n - p) ranks pair up; the even one, the *guest*,
-// hands all it has to the odd one, its *host*, and gets its result from there. The p ranks that are no guests are the
-// *members*.
+// Other n are reduced to a power of two: with p the largest one below n, the first 2 (n - p) ranks pair up. The even
+// rank of a pair, the *guest*, gives all its data to the odd one, its *host*, and gets its result from it. The p ranks
+// that are not guests are the *members*.
 //
-// Data is cut into chunks: the p parts of the block in the all-reduce, the n blocks in the other kinds. A member owns
-// a run of chunks; a set of members with consecutive indices owns a run, too. Received contributions stay in slots
-// until their chunk is sent or finished and are folded then, all at once, so that no partial sum is written that
-// nobody else reads.
+// Data is cut into chunks: the p parts of the block in the all-reduce, the n blocks in the other kinds. A member owns a
+// run of chunks; a set of members with consecutive indices owns a run, too. Received contributions stay in slots until
+// their chunk is sent or finished. Then all are folded at once, so that no partial sum is written that no other rank
+// reads.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -56,7 +56,7 @@ class HalvingDoubling {
   int RankOf(int index) const { return is_host(index) ? 2 * index + 1 : index + guests_; }
   int GuestRank(int host) const { return 2 * host; }
 
-  // Chunks of the 2^bit members around `index` that differ from it in the lowest `bit` bits only.
+  // The chunks of the 2^bit members that differ from `index` in the lowest `bit` bits only.
   Run ChunksOf(int index, int bit) const {
     const int first = index >> bit << bit;
     return {FirstChunk(first), FirstChunk(first + (1 << bit)) - FirstChunk(first)};
@@ -69,7 +69,7 @@ class HalvingDoubling {
   Operand Output(int rank, Run run) const {
     return by_parts() ? Out(rank, 0, run.first, run.count) : Out(rank, run.first);
   }
-  // `run` within the slots from `base` on, which hold the chunks of `whole`.
+  // The operand of `run` in the slots from `base` on, which hold the chunks of `whole`.
   static Operand At(int rank, int base, Run whole, Run run) {
     return Slot(rank, base + run.first - whole.first, run.count);
   }
@@ -88,7 +88,8 @@ class HalvingDoubling {
   void Double(int index) const;
 
   Run All() const { return {0, chunks_}; }
-  int GuestEndpoint() const { return steps_; }  // between guest and host; endpoint `bit` is for the partner in that bit
+  // Endpoint `bit` is for the partner that differs in that bit.
+  int GuestEndpoint() const { return steps_; }
 
   const Kind kind_;
   Builder* const b_;
@@ -97,7 +98,8 @@ class HalvingDoubling {
   const int members_;
   const int guests_;
   const int chunks_;
-  // First slots: from the guest (at the guest: from the host) 0; from the partner in `bit`, while halving and doubling.
+  // First slots of arrivals. Slot 0: from the guest (at the guest: from the host). The others: from the partner in
+  // `bit`, while halving and while doubling.
   std::vector<int> halving_base_;
   std::vector<int> doubling_base_;
 };
@@ -116,7 +118,8 @@ void HalvingDoubling::LayOutSlots() {
   }
 }
 
-// What member `index` knows of `piece` after halving down to `bits_left` bits: its own, its guest's and its partners'.
+// The contributions to `piece` that member `index` has after halving down to `bits_left` bits: its own, its guest's and
+// its partners'.
 std::vector<Operand> HalvingDoubling::Contributions(int index, int bits_left, Run piece) const {
   const int r = RankOf(index);
   std::vector<Operand> src = {Input(r, piece)};
@@ -199,7 +202,7 @@ void HalvingDoubling::Member(int index) const {
   if (kind_ != Kind::kReduceScatter) Double(index);
 }
 
-// The guest of the host with this index.
+// The program of the guest of the host with this index.
 void HalvingDoubling::Guest(int index) const {
   const int r = GuestRank(index);
   const int host = RankOf(index);

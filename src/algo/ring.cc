@@ -1,10 +1,10 @@
-// Ring: every rank talks to the next one only, by putting data into the next rank's scratch. Each rank sends the
-// least any algorithm can, over links that need not exist between other ranks; in exchange it takes a step per rank.
+// Ring: every rank sends to the next rank only, by putting data into that rank's scratch. Each rank sends the least
+// that any algorithm can, and needs no other links; in exchange, there is one step for each rank.
 //
-// Each step has a slot of its own at the receiver, so within a turn nothing is overwritten. All-reduce, all-gather
-// and reduce-scatter go all the way round, which makes them complete. Broadcast and reduce are chains that begin or
-// end at the root; there consecutive turns are the pipeline, and Build() adds the credits that let a rank run one
-// turn ahead.
+// Each step has its own slot at the receiver, so nothing is overwritten within a turn. All-reduce, all-gather and
+// reduce-scatter go all the way round, which makes them complete. Broadcast and reduce are chains that begin or end at
+// the root. In these, consecutive turns form the pipeline, and Build() adds the credits that let a rank run one turn
+// ahead.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -21,8 +21,8 @@ Operand InputChunk(Kind kind, int rank, int chunk) {
   return kind == Kind::kAllReduce ? In(rank, 0, chunk) : In(rank, chunk);
 }
 
-// n - 1 steps after which rank r holds the fold of chunk r in `result`. The contribution to chunk c starts at rank c
-// + 1 and collects the others' on its way to rank c. Uses slots 0 to n - 2 and as many signals.
+// After these n - 1 steps, rank r holds the fold of chunk r in `result`. The contribution to chunk c starts at rank c +
+// 1 and collects the others' on its way to rank c. Uses slots 0 to n - 2 and as many signals.
 void ReduceScatterSteps(Builder* b, Kind kind, int r, std::vector<Operand> result) {
   const int n = b->ranks();
   const int next = b->Shift(r, 1);
@@ -44,7 +44,7 @@ void AllReduce(Builder* b) {
   const int n = b->ranks();
   for (const int r : b->programmed()) {
     const int next = b->Shift(r, 1);
-    const int first = n - 1;  // slot of the first result to come round
+    const int first = n - 1;  // slot of the first finished chunk that comes round
     ReduceScatterSteps(b, Kind::kAllReduce, r, {Slot(next, first), Out(r, 0, r)});
     b->Signal(r, next);
     for (int step = 1; step < n; ++step) {

@@ -1,4 +1,4 @@
-// Trees, by puts from a rank to its parent or children: logarithmic depth, and no rank does more than a constant share.
+// Trees, by puts from a rank to its parent or children: logarithmic depth, and a constant bound on what each rank does.
 //
 // All-reduce, broadcast and reduce use two complementary binary trees (nodes.h), each for half of the data. Gather and
 // scatter use a binomial tree, where a rank relays the blocks of its subtree.
@@ -18,7 +18,7 @@ using plan::Operand;
 
 namespace {
 
-// Of tree t, which carries part t: slots and endpoints towards the parent and towards child 0 and 1.
+// Tree t carries part t and has kPerTree slots and endpoints: towards the parent and towards child 0 and 1.
 constexpr int kPerTree = 3;
 int UpSlot(int t, int child_index) { return kPerTree * t + child_index; }
 int DownSlot(int t) { return kPerTree * t + 2; }
@@ -31,7 +31,7 @@ void SignalChildren(Builder* b, const Node& node, int r, int t) {
   }
 }
 
-// The own output and the slots of the children.
+// This rank's output and the slots of the children.
 std::vector<Operand> Downwards(const Node& node, int r, int t) {
   std::vector<Operand> dst;
   for (int c : node.children) dst.push_back(Slot(c, DownSlot(t)));
@@ -39,8 +39,8 @@ std::vector<Operand> Downwards(const Node& node, int r, int t) {
   return dst;
 }
 
-// Folds the subtree's contributions into the parent's slot; on top, into the output and, where the result goes `down`
-// again, the children's slots.
+// Folds the subtree's contributions into the parent's slot. The node on top folds into the output and, where the result
+// goes `down` again, into the children's slots.
 void FoldUp(Builder* b, const Nodes& tree, int r, int t, bool down) {
   const Node& node = tree[r];
   std::vector<Operand> src = {In(r, 0, t)};
@@ -62,7 +62,7 @@ void FoldUp(Builder* b, const Nodes& tree, int r, int t, bool down) {
   b->Signal(r, node.parent, UpEndpoint(t));
 }
 
-// Passes what came from the parent, or on top the input, to the output and the children.
+// Passes what came from the parent (on top: the input) to the output and the children.
 void PassDown(Builder* b, const Nodes& tree, int r, int t) {
   const Node& node = tree[r];
   if (node.parent >= 0) b->Wait(r, node.parent, DownEndpoint(t, node.child_index));
@@ -70,8 +70,8 @@ void PassDown(Builder* b, const Nodes& tree, int r, int t) {
   SignalChildren(b, node, r, t);
 }
 
-// A lane does its operations in order, so a rank first serves the tree that reaches it first: then neither tree waits
-// for the other.
+// A lane executes its operations in order, so a rank first serves the tree whose data reaches it first. So neither tree
+// waits for the other.
 void DoubleTree(Builder* b, const Contract& c) {
   const bool rooted = c.kind != Kind::kAllReduce;
   const Nodes trees[2] = {MakeTree(b->ranks(), 0, rooted, c.root), MakeTree(b->ranks(), 1, rooted, c.root)};
@@ -119,7 +119,7 @@ void BinomialScatter(Builder* b, int root) {
     const int r = b->Shift(root, v);
     const int span = Span(v, n);
     if (v > 0) b->Wait(r, b->Shift(r, -(v & -v)), std::countr_zero(static_cast<unsigned>(v)));
-    // The farthest child first: it has the most to pass on.
+    // The farthest child comes first, because it has the most to pass on.
     for (int d = static_cast<int>(std::bit_ceil(static_cast<unsigned>(span))) / 2; d >= 1; d /= 2) {
       const int child = b->Shift(r, d);
       const int blocks = Span(v + d, n);

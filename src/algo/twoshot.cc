@@ -1,8 +1,8 @@
-// Two-shot: as one-shot, but every rank reduces one part of the data only and publishes the result for the others. Each
+// Two-shot: as one-shot, but every rank reduces only one part of the data and publishes the result for the others. Each
 // input byte is then reduced once in the whole group instead of once per rank, for one more hop.
 //
-// Parts = ranks; rank r owns part r. Slot p of a rank holds its contribution to part p, slot r of rank r the result.
-// The first exchange is between all ranks, which makes the plan complete.
+// There are as many parts as ranks, and rank r owns part r. Slot p of a rank holds its contribution to part p, slot r
+// of rank r the result. The first exchange is between all ranks, which makes the plan complete.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -14,8 +14,8 @@ using plan::Operand;
 
 namespace {
 
-constexpr int kContributions = 0;  // endpoint; in the all-reduce its second signal says that the result is there
-constexpr int kResult = 1;         // endpoint: the result for the root of a reduce
+constexpr int kContributions = 0;  // endpoint; in the all-reduce, its second signal publishes the result
+constexpr int kResult = 1;         // endpoint: publishes the result for the root of a reduce
 
 // Publishes the parts that other ranks own and waits until they have done the same.
 void ExchangeContributions(Builder* b, int r) {

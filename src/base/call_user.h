@@ -1,6 +1,6 @@
-// Calls of the application's functions from inside the library, where locks are held and others wait for the outcome:
-// what such a function throws becomes the error of the work it belongs to. (That a thread is ended in it, by
-// pthread_exit, goes on.)
+// Calls of the application's functions from inside the library, where the caller may hold locks and other ranks wait
+// for the outcome. An exception that such a function throws becomes the error of the work that called it. Thread
+// cancellation and pthread_exit still unwind.
 #pragma once
 
 #include <cxxabi.h>
@@ -20,7 +20,7 @@ Status CallUser(const char* what, Fn fn) {
   } catch (const std::exception& error) {
     return MakeStatus(Code::kInvalidUsage, "%s threw an exception: %s; catch it there", what, error.what());
   } catch (...) {
-    return MakeStatus(Code::kInvalidUsage, "%s threw something that is no std::exception; catch it there", what);
+    return MakeStatus(Code::kInvalidUsage, "%s threw an object that is not a std::exception; catch it there", what);
   }
   return Status();
 }

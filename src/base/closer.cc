@@ -28,7 +28,7 @@ bool Closer::Await(std::chrono::milliseconds patience) {
   return ended_.wait_for(lock, patience, [this] { return !running_; });
 }
 
-// With the lock held. False when there is no thread, and none to be had.
+// Called with the lock held. Returns false when no closing thread runs and none can be started.
 bool Closer::Start() {
   if (running_) return true;
   running_ = StartDetached("closing", [this] { Run(); }).ok();
@@ -42,7 +42,7 @@ void Closer::Run() {
     waiting_.pop_front();
     lock.unlock();
     close();
-    close = nullptr;  // without the lock, as what it holds ends here
+    close = nullptr;  // without the lock, because what the closure owns is destroyed here
     lock.lock();
   }
   running_ = false;

@@ -1,9 +1,9 @@
-// Closes things on a thread of its own, in the order in which they were given up: those whose end may have to wait for
-// what the calling thread does next. Such is memory of another process's device: to unmap it, drivers wait for all
-// kernels of this process.
+// Closes things on a thread of its own, in the order in which they were added. It is for things whose closing may have
+// to wait for what the calling thread does next: to unmap another process's device memory, drivers wait for all kernels
+// of this process.
 //
-// There is one in a process, and it outlives every static object. Its thread is there as long as there is something to
-// close, so none is left where a program ends in peace; what is not closed by then, the system closes. Thread-safe.
+// A process has one Closer, which outlives every static object. Its thread runs only while there is something to close,
+// so a program that exits normally leaves no such thread. The system closes whatever is left at exit. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,12 @@ class Closer {
  public:
   static Closer& Process();
 
-  // Runs `close` after all that was added before, on the other thread. Where there is none to be had, with the next Add
-  // or Await.
+  // Runs `close` on the closing thread, after everything that was added before. If that thread cannot be started, the
+  // next Add or Await tries again.
   void Add(std::function<void()> close);
-  // Waits until nothing is left to close, but no longer than `patience`; says whether that came to pass. Where there is
-  // no other thread to be had, this one closes, however long that takes. Not to be called from what is closed.
+  // Waits until nothing is left to close, but no longer than `patience`; returns whether everything is closed. If no
+  // closing thread can be started, the calling thread closes everything itself, however long that takes. Must not be
+  // called from a closure.
   bool Await(std::chrono::milliseconds patience);
 
  private:
@@ -32,7 +33,7 @@ class Closer {
   std::mutex mutex_;
   std::condition_variable ended_;
   std::deque<std::function<void()>> waiting_;
-  bool running_ = false;  // a thread that looks at `waiting_` once more before it ends
+  bool running_ = false;  // a closing thread runs; it looks at `waiting_` once more before it ends
 };
 
 }  // namespace axccl

@@ -1,5 +1,6 @@
-// Threads of the library that end by themselves, or with the process. They leave the application's signals alone, and
-// may run where the application's may, though a thread starts them that was placed elsewhere (processors.h).
+// Threads of the library that end by themselves or with the process. They block all signals, so that the application's
+// signals reach its own threads. They may run wherever the application's threads may, even if the thread that starts
+// them is bound to fewer processors (processors.h).
 #pragma once
 
 #include <pthread.h>
@@ -16,11 +17,11 @@
 
 namespace axccl {
 
-// Runs fn() on a thread named in an error as `what`. Not ok, and fn not run, where there is no thread to be had. Binds
-// the library to the process (service_fd.h), as children would lack the thread.
+// Runs fn() on a new thread; `what` names the thread in an error. Returns an error, without running fn, when no thread
+// can be started. Binds the library to the process (service_fd.h), because forked children would lack the thread.
 template <class Fn>
 Status StartDetached(const char* what, Fn fn) {
-  // A thread begins with the mask of the one that starts it.
+  // A new thread inherits the signal mask of the thread that starts it.
   class AllBlocked {
    public:
     AllBlocked() {

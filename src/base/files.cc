@@ -15,7 +15,7 @@
 namespace axccl {
 namespace {
 
-// False with errno.
+// Returns false with errno set.
 bool ReadAll(int fd, size_t most_bytes, std::string* text) {
   char buffer[4096];
   while (text->size() <= most_bytes) {
@@ -82,8 +82,8 @@ Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
   close(fd);
   if (!good) return SystemError(error, "read(%s)", path.c_str());
   if (text.size() > most_bytes)
-    return MakeStatus(Code::kInvalidArgument, "%s: more than %zu bytes, which is no file of this kind", path.c_str(),
-                      most_bytes);
+    return MakeStatus(Code::kInvalidArgument, "%s: larger than %zu bytes, so not a file of the expected kind",
+                      path.c_str(), most_bytes);
   return text;
 }
 

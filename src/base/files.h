@@ -10,28 +10,28 @@
 
 namespace axccl {
 
-// kSystemError when it cannot be read, kInvalidArgument when it has more than `most_bytes`.
+// Returns kSystemError when the file cannot be read, kInvalidArgument when it has more than `most_bytes`.
 Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes);
 
-// The first line; empty where there is none, or it cannot be read, as some files of /sys cannot.
+// Returns the first line, or an empty string when the file is empty or cannot be read, as is so for some files of /sys.
 std::string FirstLine(const std::string& path);
 
-// Replaces what is there, or writes to it where it is no file (/dev/stdout).
+// Replaces the content of the file at `path`, which may also be no regular file (/dev/stdout).
 Status WriteWholeFile(const std::string& path, std::string_view text);
 
-// Replaces a file whole or not at all, so that processes may race and the last one's stays: written beside it under a
-// name of its own, then renamed. Makes the folders it is in where they are missing.
+// Replaces a file completely or not at all, so processes may race and the last one's version stays. The text is first
+// written to a file beside it under a unique name, which is then renamed. Creates missing parent folders.
 Status ReplaceFile(const std::string& path, std::string_view text);
 
-// Makes the folder and those it is in where they are missing and can be made, with these permissions.
-// Else what refuses one, which need not matter: some file systems refuse even folders that they have.
+// Creates the folder and its missing parents with these permissions. Returns the last failure. A failure need not
+// matter: some file systems refuse to create even folders that exist.
 Status MakeFolders(const std::string& folder, mode_t mode);
 
-// Where what the library knows of this machine and user is kept: $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else
-// ~/.cache/axccl; empty where the environment names no place.
+// The folder for what the library keeps about this machine and user: $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else
+// ~/.cache/axccl; empty when the environment names none of them.
 std::string CacheFolder();
 
-// What is wrong with the text of a file, said with the path in front.
+// Puts the path in front of an error about the content of the file.
 Status InFile(const std::string& path, const Status& status);
 
 }  // namespace axccl

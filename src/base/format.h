@@ -1,4 +1,4 @@
-// Text that is put together. Thread-safe.
+// Builds strings. Thread-safe.
 #pragma once
 
 #include <cstdarg>
@@ -7,14 +7,14 @@
 
 namespace axccl {
 
-// By printf's rules, of any length.
+// Formats by printf's rules; the result may have any length.
 [[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...);
 std::string FormatV(const char* format, va_list arguments);
 
-// What another process sent, fit for a terminal and a log: whatever is not printable ASCII becomes `?`.
+// Makes text from another process fit for a terminal and a log: every byte that is not printable ASCII becomes `?`.
 std::string Printable(std::string_view text);
 
-// The words of a container, one after the other, with `separator` between them.
+// Joins the words of a container, with `separator` between them.
 template <class Words>
 std::string Join(const Words& words, std::string_view separator) {
   std::string text;

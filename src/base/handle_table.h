@@ -1,8 +1,8 @@
-// Handles that can be checked: a handle is (index, generation) dressed as a pointer and never dereferenced, so stale,
-// foreign and garbage handles are told from live ones without touching freed memory.
+// Handles that can be checked. A handle is (index, generation) in the form of a pointer that is never dereferenced, so
+// the table recognises stale, foreign and garbage handles without touching freed memory.
 //
-// Thread-safe. Pin() keeps the object alive until the pin is dropped; Remove() makes the handle invalid at once and
-// waits for pins of other threads before it gives the object back. Slots live as long as the process and are reused.
+// Thread-safe. Pin() keeps the object alive until the pin is dropped. Remove() makes the handle invalid at once and
+// waits for the pins of other threads before it returns the object. Slots live as long as the process and are reused.
 #pragma once
 
 #include <sched.h>
@@ -23,7 +23,7 @@ class HandleTable {
  public:
   static constexpr uint32_t kMost = 1u << 20;  // objects at a time
 
-  // `tag` (1..255) tells handles of different tables apart.
+  // `tag` (1..255) distinguishes the handles of different tables.
   explicit HandleTable(uint8_t tag) : tag_(tag) {}
 
   class Pin {
@@ -52,7 +52,7 @@ class HandleTable {
     T* object_ = nullptr;
   };
 
-  // Null when there are kMost.
+  // Returns null when the table holds kMost objects.
   void* Insert(std::shared_ptr<T> object) {
     std::lock_guard lock(mutex_);
     uint32_t index;
@@ -63,7 +63,7 @@ class HandleTable {
       index = size_.load(std::memory_order_relaxed);
       if (index == kMost) return nullptr;
       if (index % kChunk == 0) {
-        free_.reserve(index + kChunk);  // Remove needs no memory
+        free_.reserve(index + kChunk);  // so that Remove needs no memory
         chunks_[index / kChunk].store(new Slot[kChunk], std::memory_order_release);
       }
       size_.store(index + 1, std::memory_order_release);
@@ -75,7 +75,7 @@ class HandleTable {
     return Encode(index, generation);
   }
 
-  // An empty pin when the handle is not live.
+  // Returns an empty pin when the handle is not live.
   Pin Get(const void* handle) {
     uint32_t index, generation;
     if (!Decode(handle, &index, &generation)) return Pin();
@@ -88,7 +88,8 @@ class HandleTable {
     return Pin(&slot.pins, slot.object.get());
   }
 
-  // The object without a pin, null when the handle is not live: for callers who rule out that it is removed meanwhile.
+  // Returns the object without a pin, or null when the handle is not live. The caller must rule out that another thread
+  // removes it meanwhile.
   T* Peek(const void* handle) {
     uint32_t index, generation;
     if (!Decode(handle, &index, &generation)) return nullptr;
@@ -96,7 +97,8 @@ class HandleTable {
     return slot.generation.load(std::memory_order_acquire) == generation ? slot.object.get() : nullptr;
   }
 
-  // Makes the handle invalid and returns the object, null when it was not live. `own_pins`: pins the caller holds.
+  // Makes the handle invalid and returns the object, or null when it was not live. `own_pins`: pins that the caller
+  // holds.
   std::shared_ptr<T> Remove(const void* handle, uint32_t own_pins = 0) {
     uint32_t index, generation;
     if (!Decode(handle, &index, &generation)) return nullptr;

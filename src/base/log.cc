@@ -22,7 +22,8 @@
 namespace axccl::log {
 namespace {
 
-// Level in the upper, subsystems in the lower half. One word, so that one load answers Enabled.
+// The level is in the upper half, the subsystems are in the lower half. It is one word, so that one load answers
+// Enabled.
 constexpr uint64_t kUnread = ~uint64_t{0};
 std::atomic<uint64_t> settings{kUnread};
 
@@ -42,7 +43,8 @@ constexpr struct {
     {"ALL", ~0u},
 };
 
-// Where lines go. Shared, so that a line being written keeps its file open while Reset replaces it.
+// The file that lines go to. Shared, so that a thread that is writing a line keeps its file open while Reset replaces
+// it.
 struct Sink {
   int fd = STDOUT_FILENO;
   bool owned = false;
@@ -123,7 +125,7 @@ std::string Expand(const std::string& pattern) {
   return path;
 }
 
-// The place NCCL_DEBUG_FILE names. *error: why it is stdout instead.
+// Opens the file that NCCL_DEBUG_FILE names. Sets *error to the reason when it falls back to stdout.
 std::shared_ptr<Sink> Open(const std::string& pattern, std::string* error) {
   auto sink = std::make_shared<Sink>();
   if (pattern == "stderr") sink->fd = STDERR_FILENO;
@@ -140,8 +142,8 @@ std::shared_ptr<Sink> Open(const std::string& pattern, std::string* error) {
   return sink;
 }
 
-// Reads the parameters. Two threads may do so at once and find the same; reading them may itself log, which ends
-// because a parameter is reported only by the call that reads it first.
+// Reads the parameters. Two threads may do so at once and find the same values. Reading a parameter may itself log;
+// this recursion ends, because only the call that reads a parameter first reports it.
 uint64_t Load() {
   const KeepErrno keep_errno;
   std::vector<std::string> unknown;
@@ -152,13 +154,13 @@ uint64_t Load() {
   if (!settings.compare_exchange_strong(expected, fresh, std::memory_order_relaxed)) return expected;
   for (const std::string& word : unknown)
     AXCCL_WARN(
-        "NCCL_DEBUG_SUBSYS: %s is no subsystem; accepted are INIT, COLL, P2P, SHM, NET, GRAPH, TUNING, ENV, ALLOC, "
+        "NCCL_DEBUG_SUBSYS: %s is not a subsystem; accepted are INIT, COLL, P2P, SHM, NET, GRAPH, TUNING, ENV, ALLOC, "
         "ALLOC_HOST, CALL, PROXY, NVLS, BOOTSTRAP, REG, PROFILE, RAS, DESTROY and ALL",
         word.c_str());
   return fresh;
 }
 
-// Opened when the first line is written: most processes never log, and should not leave an empty file.
+// Opens the file when the first line is written: most processes never log, and should not leave an empty file.
 std::shared_ptr<Sink> GetSink() {
   SinkHolder& holder = TheSink();
   std::string error;
@@ -192,7 +194,7 @@ std::string Prefix(Level level, int device) {
   return HostName() + buffer;
 }
 
-// One line, one write, and none where there is no memory for it.
+// Writes the line in one write, or drops it when there is no memory for it.
 void WriteLine(Level level, int device, const char* format, va_list args) try {
   const KeepErrno keep_errno;
   const std::string text = FormatV(format, args);

@@ -36,12 +36,13 @@ enum Subsystem : uint32_t {
 bool Enabled(Level level, uint32_t subsystems);
 // `device`: the rank's device ordinal, -1 = none.
 [[gnu::format(printf, 4, 5)]] void Write(Level level, uint32_t subsystems, int device, const char* format, ...);
-// An INFO line whatever the level: for what somebody asked for by a call.
+// Writes an INFO line whatever the level is: for output that the application asked for by a call.
 [[gnu::format(printf, 1, 2)]] void WriteAlways(const char* format, ...);
-// A line on stderr whatever NCCL_DEBUG and NCCL_DEBUG_FILE say: for what users must know though they asked for no log.
+// Writes a line to stderr whatever NCCL_DEBUG and NCCL_DEBUG_FILE are: for warnings that users need without asking for
+// a log.
 [[gnu::format(printf, 1, 2)]] void Tell(const char* format, ...);
-// Reads the parameters again at the next line (ncclResetDebugInit, tests). Lines being written go where they were
-// going.
+// Makes the next line read the parameters again (ncclResetDebugInit, tests). Lines that are being written still go to
+// the old file.
 void Reset();
 
 }  // namespace axccl::log

@@ -1,6 +1,7 @@
-// Values by key, which take so many bytes in all: what was asked for last stays, the very last in any case.
+// Values by key, limited by their bytes in total. The cache evicts what was used least recently, but never the value
+// that was used last.
 //
-// Not thread-safe. Sizes are what the owner says.
+// Not thread-safe. The caller gives the size of each value.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ class LruCache {
  public:
   explicit LruCache(size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // Null where it is not kept (any more). Good until the next call.
+  // Returns null when the cache does not hold the key (any more). The pointer is valid until the next call.
   Value* Find(const Key& key) {
     const auto it = by_key_.find(key);
     if (it == by_key_.end()) return nullptr;
@@ -23,10 +24,10 @@ class LruCache {
     return &it->second->value;
   }
 
-  // In the place of what the key had.
+  // Replaces the value that the key had.
   Value* Insert(const Key& key, Value value, size_t bytes) {
     Erase(key);
-    // In both or in none, where one of them throws for want of memory.
+    // If one of the two insertions throws because memory ran out, neither may remain.
     std::list<Entry> fresh;
     fresh.push_front(Entry{key, std::move(value), bytes});
     by_key_.emplace(key, fresh.begin());
@@ -36,7 +37,7 @@ class LruCache {
     return &order_.front().value;
   }
 
-  // `key` may be that of the entry itself.
+  // `key` may be a reference to the key of the entry itself.
   void Erase(const Key& key) {
     const auto it = by_key_.find(key);
     if (it == by_key_.end()) return;
@@ -57,7 +58,7 @@ class LruCache {
 
   const size_t most_bytes_;
   size_t bytes_ = 0;
-  std::list<Entry> order_;  // asked for last first
+  std::list<Entry> order_;  // most recently used first
   std::map<Key, typename std::list<Entry>::iterator> by_key_;
 };
 

@@ -1,7 +1,7 @@
-// Names of devices chosen by a list, as NCCL_SOCKET_IFNAME and NCCL_IB_HCA have it.
+// Selects device names by a list in the form of NCCL_SOCKET_IFNAME and NCCL_IB_HCA.
 //
-// Prefixes, separated by commas; `=` in front of the list asks for exact names, `^` for all but those listed (`^=`:
-// both). Where devices have ports, an entry may name one behind a colon: "mlx5_0:1".
+// The list holds prefixes, separated by commas. A leading `=` asks for exact names, a leading `^` for all names but
+// those listed (`^=`: both). For devices with ports, an entry may name a port behind a colon: "mlx5_0:1".
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace axccl {
 
 class NameFilter {
  public:
-  // An empty text takes everything.
+  // An empty text selects every name.
   explicit NameFilter(std::string_view text);
 
   bool empty() const { return names_.empty() && !excludes_; }

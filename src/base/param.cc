@@ -31,7 +31,7 @@ using File = std::map<std::string, std::string, std::less<>>;
 
 struct State {
   std::mutex mutex;
-  std::vector<std::optional<Value>> values;  // as Table()
+  std::vector<std::optional<Value>> values;  // one for each row of Table()
   bool files_read = false;
   std::string user_path;
   File user, system;
@@ -77,8 +77,8 @@ File ReadFile(const std::string& path, std::vector<std::string>* warnings) {
   return file;
 }
 
-// Misspelled names do nothing and nobody would notice. Names of ours are wrong for sure; NCCL has many that mean
-// nothing here, so only those who ask for INFO are told.
+// A misspelled name would have no effect, silently. A name with our prefix is certainly wrong and gives a warning. NCCL
+// has many variables that mean nothing here, so those are reported at INFO only.
 void ReportUnknownNames(std::vector<std::string>* warnings, std::vector<std::string>* notes) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -113,7 +113,7 @@ std::string Accepted(const Info& info) {
   return (IsType(info, "seconds") ? "a number of seconds" : "a number") + range;
 }
 
-// The text to keep, or nothing when it is not acceptable. An empty text is always "not set".
+// Returns the text to keep, or nothing when it is not acceptable. An empty text always means "not set".
 std::optional<std::string> Check(const Info& info, const std::string& text) {
   std::string canonical = text;
   int64_t number;
@@ -130,7 +130,7 @@ std::optional<std::string> Check(const Info& info, const std::string& text) {
   return canonical;
 }
 
-// Takes the first place that has an acceptable text.
+// Uses the first source that has an acceptable text.
 Value Read(const State& state, const Info& info, std::vector<std::string>* warnings) {
   const auto in_file = [&info](const File& file) -> const char* {
     const auto found = file.find(info.name);
@@ -172,7 +172,8 @@ Value GetValue(const Info& info) {
     if (first) slot = Read(state, info, &warnings);
     value = *slot;
   }
-  // Without the lock, because the log asks for its own parameters; the value is in its slot by now, so that ends.
+  // Called without the lock, because the log reads parameters of its own. That recursion ends: the value is in its slot
+  // by now.
   for (const std::string& text : warnings) AXCCL_WARN("%s", text.c_str());
   for (const std::string& text : notes) AXCCL_INFO(kEnv, "%s", text.c_str());
   if (first && value.source != Source::kDefault)
@@ -259,7 +260,7 @@ bool ParseSeconds(const Info& info, std::string_view text, double* value) {
   double number;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return false;
-  // Written so that a NaN fails.
+  // The condition is written so that a NaN fails it.
   if (!(number >= static_cast<double>(info.least) && number <= static_cast<double>(info.most))) return false;
   *value = number;
   return true;

@@ -1,4 +1,4 @@
-// What can be set from outside, and what it does. `axccl-info` prints it.
+// The parameters of the library and their meanings. `axccl-info` prints this table.
 #include "src/base/param.h"
 
 namespace axccl::param {
@@ -72,7 +72,7 @@ const std::vector<Info>& Table() {
       Int("NCCL_CHECK_POINTERS", "0", 0, 1, "1: check pointers (no effect: they are always checked)"),
       Int("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0, 1, "1: order communicators (no effect: ranks need no order)"),
       Int("NCCL_P2P_DISABLE", "0", 0, 1,
-          "1: GPU ranks meet in pinned memory of the host (host ranks have but one link)"),
+          "1: GPU ranks communicate through pinned host memory (host ranks ignore it)"),
       Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: no shared memory (no effect: it is the only link)"),
       Word("AXCCL_DEVICE", "auto", "auto|host|cuda", "where ranks live; auto: on GPUs where there are any"),
       Bytes("AXCCL_HEAP_BYTES", "0", 0, kTera,
@@ -96,13 +96,15 @@ const std::vector<Info>& Table() {
              "secret that ranks must know to meet at NCCL_COMM_ID, 16 bytes of random text or more; without it only "
              "this user's ranks on this machine can meet"),
       Text("AXCCL_SECRET_FILE", "",
-           "file with that secret, which only its owner may read (chmod 600); a command line would show the secret"),
+           "file with that secret, which only its owner may read (chmod 600); unlike a command line, it does not show "
+           "the secret"),
       Int("AXCCL_TRUST_NETWORK", "0", 0, 1,
           "1 declares that no stranger reaches the network between machines; else the library warns on standard error "
           "that UCX's "
           "TCP ports accept every connection, unless NCCL_SOCKET_IFNAME names the network"),
       Int("AXCCL_TREE_RANKS", "65", 1, kMega,
-          "from so many ranks on, a new communicator's ranks meet in a tree, else at one process; the same on all "
+          "number of ranks from which on a new communicator's ranks meet in a tree, else at one process; the same on "
+          "all "
           "ranks"),
       Seconds("AXCCL_INIT_TIMEOUT", "600", kYear,
               "how long ranks wait for each other when a communicator is made, split, shrunk or grown"),

@@ -1,11 +1,11 @@
 // One T for each thread that asks: PerThread<T>::Get().
 //
-// Unlike a thread_local T, it is there until the last instruction of the thread and of the process. Programs call the
-// library from destructors of statics and of thread-locals of their own (a communicator that a static object ends), and
-// those run after the thread-locals of the library would be gone. So the thread's storage holds a pointer without a
-// destructor, and a key of pthreads frees the object: after all destructors of the thread's thread-locals, and never
-// for the thread that ends the process. Whoever asks still later gets a new object. It takes 8 bytes of static TLS for
-// each T.
+// Unlike a thread_local T, the object exists until the last instruction of the thread and of the process. Programs call
+// the library from destructors of their own statics and thread-locals (for example, a static object that destroys a
+// communicator), and those may run after the library's thread-locals would be gone. The thread's storage therefore
+// holds a pointer without a destructor, and a pthread key frees the object: after all destructors of the thread's
+// thread-locals, and never for the thread that ends the process. A call that comes later still makes a new object. Each
+// T takes 8 bytes of static TLS.
 #pragma once
 
 #include <pthread.h>
@@ -17,7 +17,8 @@ namespace axccl {
 template <class T>
 class PerThread {
  public:
-  // The calling thread's, made at the first call. std::bad_alloc where there is no memory for it.
+  // Returns the calling thread's object, which the first call makes. Throws std::bad_alloc when there is no memory for
+  // it.
   static T& Get() { return own_ != nullptr ? *own_ : Make(); }
   // As Get, but null when the thread has none yet.
   static T* Find() { return own_; }
@@ -25,7 +26,7 @@ class PerThread {
  private:
   static T& Make() {
     own_ = new T;
-    // Without a key or memory for its value, the object outlives the thread.
+    // If the key or the memory for its value is missing, the object outlives the thread.
     static pthread_key_t key{};
     static const bool have_key = pthread_key_create(&key, End) == 0;
     if (have_key) (void)pthread_setspecific(key, &own_);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kSetBytes = CPU_ALLOC_SIZE(kMaxProcessor + 1);
 
-// Larger than cpu_set_t, which ends at 1024 processors.
+// Holds more processors than cpu_set_t, which ends at 1024.
 struct Set {
   std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> bits{CPU_ALLOC(kMaxProcessor + 1),
                                                         [](cpu_set_t* set) { CPU_FREE(set); }};
@@ -42,11 +42,11 @@ bool Bind(pid_t thread, const Numbers& processors) {
 
 struct OwnThreads {
   std::mutex mutex;
-  uint32_t generation = 0;  // of the process whose threads they are
+  uint32_t generation = 0;  // of the process that the threads belong to
   std::vector<pid_t> threads;
-  std::set<int> processors;  // empty: as they started
+  std::set<int> processors;  // empty: the threads keep the processors that they started with
 
-  // With the lock held. A forked child has none of its parent's.
+  // Called with the lock held. A forked child has none of its parent's threads.
   void Renew() {
     if (std::exchange(generation, service::Generation()) == service::Generation()) return;
     threads.clear();
@@ -61,7 +61,8 @@ OwnThreads& Own() {
   return *own;
 }
 
-thread_local const std::vector<int>* t_began = nullptr;  // own threads do not end
+thread_local const std::vector<int>* t_began =
+    nullptr;  // a pointer without a destructor, because own threads do not end
 
 }  // namespace
 
@@ -79,14 +80,14 @@ bool AllProcessorsTaken() {
   return AllProcessorsTaken(FirstLine("/proc/loadavg"), static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-// Three averages, then "running/all".
+// A line of /proc/loadavg: three averages, then "running/all".
 bool AllProcessorsTaken(const std::string& line, int processors) {
   long running = 0;
   return std::sscanf(line.c_str(), "%*s %*s %*s %ld/", &running) == 1 && running > processors;
 }
 
 void MoveToAnotherProcessor() {
-  // Not while own threads are placed: this thread's new set would be lost.
+  // Keeps own threads from being placed meanwhile; this thread's new set would be lost otherwise.
   std::unique_lock lock(Own().mutex, std::defer_lock);
   if (t_began != nullptr) lock.lock();
   cpu_set_t allowed;
@@ -117,7 +118,7 @@ std::vector<int> ProcessorsAtStart() { return t_began == nullptr ? std::vector<i
 
 void BindThisThread(const std::vector<int>& processors) {
   if (processors.empty()) return;
-  // Without memory it stays where it started.
+  // If memory runs out, the thread stays where it started.
   (void)CatchAll("placing a thread", [&] { return (void)Bind(0, processors), Status(); }).ok();
 }
 

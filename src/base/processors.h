@@ -1,9 +1,9 @@
-// Where threads may run: processors by the operating system's numbers, in ascending lists.
+// The processors that threads may run on, by the operating system's numbers, in ascending lists.
 //
-// Own threads are those that run nothing but the library's own code and last as long as the process. They begin with
-// what the thread that starts them may use; once ranks are placed (src/comm/net/placement.h), all of them may use what
-// the ranks of the process were given, taken together. Threads of the application are never touched, nor are those that
-// run its callbacks or that it waits for. Thread-safe.
+// An "own thread" runs only the library's code and lasts as long as the process. It begins with the processors of the
+// thread that starts it. Once ranks are placed (src/comm/net/placement.h), all own threads may use the union of the
+// processors that the ranks of the process were given. The library never changes threads of the application, nor
+// threads that run its callbacks or that it waits for. Thread-safe.
 #pragma once
 
 #include <string>
@@ -13,26 +13,26 @@ namespace axccl {
 
 inline constexpr int kMaxProcessor = 65535;
 
-// What the calling thread may use.
+// Returns the processors that the calling thread may use.
 std::vector<int> AllowedProcessors();
 
-// Whether more threads want to run on this machine than it has processors. False where that cannot be told. `line`:
-// what /proc/loadavg says.
+// Returns whether more threads want to run on this machine than it has processors, or false when that is unknown.
+// `line`: the content of /proc/loadavg.
 bool AllProcessorsTaken();
 bool AllProcessorsTaken(const std::string& line, int processors);
 
-// Has the kernel put the calling thread on another of the processors it may use. The set of those stays as it is.
+// Makes the kernel move the calling thread to another processor of its set. The set stays as it is.
 void MoveToAnotherProcessor();
 
-// The calling thread is an own one from now on, and has this name (at most 15 characters). Nothing is thrown: where
-// memory runs out, it stays where it started.
+// Makes the calling thread an own thread with this name (at most 15 characters). Does not throw: if memory runs out,
+// the thread stays where it started.
 void BecomeOwnThread(const char* name);
-// What the calling own thread began with, for threads that it starts; empty on others.
+// Returns the processors that the calling own thread began with, for threads that it starts; empty on other threads.
 std::vector<int> ProcessorsAtStart();
-// The calling thread may use these from now on. No-op for none.
+// Sets the processors that the calling thread may use. Does nothing for an empty list.
 void BindThisThread(const std::vector<int>& processors);
-// Own threads, those that come later, too, may use these beside what they were allowed by earlier calls. False where
-// the system refused for one that is there. No-op in a forked child, which has none.
+// Adds to the processors that own threads may use, those that start later included. Returns false when the system
+// refused for a running thread. Does nothing in a forked child, which has no own threads.
 bool AllowOwnThreads(const std::vector<int>& processors);
 
 }  // namespace axccl

@@ -1,4 +1,4 @@
-// Ranks in messages.
+// Lists of ranks in messages.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,8 @@
 
 namespace axccl {
 
-// "rank 3", "ranks 0, 1, 4-9": those from 0 to ranks - 1 that `which` is true for. Long lists end with "...".
+// Returns "rank 3" or "ranks 0, 1, 4-9" for the ranks in [0, ranks) for which `which` is true. Long lists end with
+// "...".
 std::string ListRanks(int ranks, const std::function<bool(int rank)>& which);
 
 }  // namespace axccl

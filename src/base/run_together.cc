@@ -15,7 +15,7 @@ struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
   Gate gate = Gate::kClosed;
-  size_t running = 0;  // of the other threads
+  size_t running = 0;  // other threads that have not finished
 
   void Set(Gate to) {
     std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-// Runs what has to go on at the same time, as its parts wait for each other.
+// Runs work whose parts wait for each other, all at the same time.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,9 @@
 
 namespace axccl {
 
-// Runs fn(0) on this thread and fn(1) .. fn(count - 1) on one each, and returns when all have ended. Not ok, and none
-// of them run, where there are not so many threads to be had; `what` is named in the error. `fn` does not throw.
+// Runs fn(0) on this thread and each of fn(1) .. fn(count - 1) on a thread of its own, and returns when all have ended.
+// If that many threads cannot be started, returns an error that names `what` and runs none of them. `fn` must not
+// throw.
 Status RunTogether(const char* what, size_t count, const std::function<void(size_t index)>& fn);
 
 }  // namespace axccl

@@ -22,23 +22,23 @@ namespace {
 
 constexpr uint64_t kWakeKey = ~uint64_t{0};
 constexpr size_t kStackBytes = size_t{1} << 20;
-// A task that threw, most likely for want of memory, has its turn again after this.
+// The delay after which a task that threw, most likely because memory ran out, runs again.
 constexpr std::chrono::milliseconds kAgain{10};
-constexpr int kTriesToRing = 1000;  // a millisecond each
+constexpr int kTriesToRing = 1000;  // one try each millisecond
 
 }  // namespace
 
-// A task that somebody waits for.
+// A task that another thread waits for.
 struct Loop::Posted {
   enum State { kWaiting, kDone, kLost };
   const Task* task = nullptr;
   Posted* next = nullptr;
-  Status thrown;  // by the task
+  Status thrown;  // what the task threw
   std::mutex mutex;
   std::condition_variable changed;
   State state = kWaiting;
 
-  // Under the lock, as the waiter destroys this as soon as it sees the state.
+  // Notifies under the lock, because the waiter destroys this object as soon as it sees the state.
   void Set(State to) {
     std::lock_guard lock(mutex);
     state = to;
@@ -49,7 +49,7 @@ struct Loop::Posted {
 Result<Loop*> Loop::Get() {
   // Both outlive every static object: the thread may run until the last instruction of the process.
   static auto* mutex = new std::mutex;
-  static auto* loops = new std::vector<Loop*>;  // a forked child's after its parents', which stay as they are
+  static auto* loops = new std::vector<Loop*>;  // a forked child appends its own and leaves its parents' as they are
   AXCCL_RETURN_IF_ERROR(CheckNotForked("service thread"));
   std::lock_guard lock(*mutex);
   if (loops->empty() || !loops->back()->OfThisProcess()) {
@@ -89,14 +89,14 @@ Status Loop::Start() {
   return Status();
 }
 
-// Takes datagrams of its own alone, as it is connected.
+// The socket is connected to itself, so it receives its own datagrams only.
 Status Loop::OpenWake() {
   wake_ = Fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!wake_) return OpenError(errno, "service thread: socket");
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   auto* const address = reinterpret_cast<sockaddr*>(&name);
-  socklen_t bytes = sizeof(sa_family_t);  // the system finds a name
+  socklen_t bytes = sizeof(sa_family_t);  // the system picks a name
   struct stat found {};
   if (bind(wake_.get(), address, bytes) != 0 || (bytes = sizeof name, getsockname(wake_.get(), address, &bytes)) != 0 ||
       connect(wake_.get(), address, bytes) != 0 || fstat(wake_.get(), &found) != 0)
@@ -113,13 +113,13 @@ bool Loop::HasDescriptors() const {
 Status Loop::Lost() const {
   return MakeStatus(
       Code::kInvalidUsage,
-      "service thread: somebody closed descriptor %d, which is the library's (closefrom, or "
+      "service thread: the program closed descriptor %d, which belongs to the library (closefrom, or "
       "a daemon's start?); ranks meet and attach over its descriptors: close only what the program has opened, or "
       "close all before it uses the library",
       wake_.get());
 }
 
-// The thread holds the liveness mutex.
+// Never returns: the thread must hold the liveness mutex until the process ends.
 void Loop::StayBehind() {
   {
     const std::lock_guard serving(Serving());
@@ -159,15 +159,15 @@ void Loop::Serve(std::span<const epoll_event> events) {
     }
     const auto found = watches_.find(static_cast<int>(event.data.u64 & 0xffffffffu));
     if (found == watches_.end() || found->second.generation != event.data.u64 >> 32) continue;
-    const std::shared_ptr<Handler> handler = found->second.handler;  // it may unwatch itself
+    const std::shared_ptr<Handler> handler = found->second.handler;  // a copy, because the handler may unwatch itself
     const Status thrown = CatchAll("service thread", [&] { return (*handler)(event.events), Status(); });
     if (!thrown.ok()) EndConnection(event.data.u64, thrown);
   }
   RunTimers();
 }
 
-// Whether the handler had taken in what came, nobody knows. The other side is told by the end of the connection, and so
-// is the handler by the next event; should it throw again, it is left alone.
+// The handler may or may not have consumed what came. Shutting the connection down informs the peer, and the next event
+// informs the handler. If the handler throws again, its descriptor is no longer watched.
 void Loop::EndConnection(uint64_t key, const Status& why) {
   AXCCL_WARN("%s", why.message().data());
   const int fd = static_cast<int>(key & 0xffffffffu);
@@ -215,7 +215,7 @@ int Loop::TimeoutMs() const {
 Status Loop::Run(const Task& task) {
   AXCCL_RETURN_IF_ERROR(CheckNotForked("service thread"));
   if (!OfThisProcess())
-    return MakeStatus(Code::kInvalidUsage, "service thread: it is that of the process that this one was forked from");
+    return MakeStatus(Code::kInvalidUsage, "service thread: it belongs to the process from which this one was forked");
   if (pthread_equal(pthread_self(), thread_)) {
     task();
     return Status();
@@ -235,13 +235,13 @@ Status Loop::Run(const Task& task) {
   return posted.state == Posted::kDone ? posted.thrown : Lost();
 }
 
-// The descriptor has just been seen to be ours.
+// The caller has just checked that the descriptor is still the library's.
 Status Loop::Ring() const {
   const char byte = 0;
   for (int tries = 0;; ++tries) {
     if (send(wake_.get(), &byte, sizeof byte, MSG_NOSIGNAL) >= 0 || errno == EAGAIN)
-      return Status();  // EAGAIN: many have rung
-    // A kernel that is short of memory says so for a moment, and nothing tells when it is over.
+      return Status();  // EAGAIN: the socket is full of wake-ups already
+    // When the kernel is short of memory, it recovers soon, but no event announces that, so this polls.
     const bool short_of_memory = errno == ENOBUFS || errno == ENOMEM;
     if (short_of_memory && tries >= kTriesToRing) return SystemError(errno, "service thread: waking it");
     if (!short_of_memory && errno != EINTR) return Lost();
@@ -280,7 +280,7 @@ void Loop::Unwatch(int fd) {
 
 uint64_t Loop::CallAt(Clock::time_point when, Task task) {
   const uint64_t id = next_timer_++;
-  timer_times_.emplace(id, when);  // first: without the other it does nothing
+  timer_times_.emplace(id, when);  // first: without the entry in the other table it has no effect
   timers_.emplace(std::pair(when, id), std::move(task));
   return id;
 }

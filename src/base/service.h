@@ -1,16 +1,17 @@
-// The service thread: the one background thread of a process, asleep in epoll unless somebody connects.
+// The service thread: the one background thread of a process, which sleeps in epoll until an event arrives.
 //
 // It serves the rendezvous of the process's unique ids (src/boot), hands out the heap (transports/shm) and holds the
 // liveness mutex. It starts at first use, blocks every signal, is detached and lives until the process ends, however it
-// ends: nothing joins it, and it owns no object with a destructor. A forked child that may use the library starts
-// another. Where an application closes descriptors that are not its own (closefrom, a daemon's start), it serves nobody
-// any more, but stays: peers take its end for that of the process.
+// ends: no thread joins it, and it owns no object with a destructor. A forked child that may use the library starts a
+// service thread of its own. When the application closes descriptors that are not its own (closefrom, a daemon's
+// start), the thread stops serving but keeps running, because peers would take its end for that of the process.
 //
-// Handlers and tasks run on it one at a time and must not block. When a handler throws, its connection is ended; a task
-// of a timer runs again a little later; Run returns the error.
+// Handlers and tasks run on it one at a time and must not block. When a handler throws, the thread ends the handler's
+// connection. When a timer's task throws, the task runs again a little later. When a task given to Run throws, Run
+// returns the error.
 //
-// Get and Run may be called from any thread; what follows them in the class only on the service thread (from a handler,
-// a task or a function given to Run), which is what makes locks unnecessary there.
+// Get and Run may be called from any thread. The functions below them may be called only on the service thread (from a
+// handler, a task or a function given to Run), and therefore need no locks.
 #pragma once
 
 #include <sys/epoll.h>
@@ -33,18 +34,19 @@ namespace axccl::service {
 class Loop {
  public:
   using Task = std::function<void()>;
-  using Handler = std::function<void(uint32_t events)>;  // epoll bits
+  using Handler = std::function<void(uint32_t events)>;  // `events`: epoll bits
 
-  // Starts the thread at the process's first call. kInvalidUsage where Forked(), and where the application has closed
-  // the thread's descriptors; kSystemError when the thread or its descriptors cannot be had (a later call tries again).
+  // Returns the process's thread; the first call starts it. kInvalidUsage where Forked(), and after the application has
+  // closed the thread's descriptors; kSystemError when the thread or its descriptors cannot be had (a later call tries
+  // again).
   static Result<Loop*> Get();
 
-  // Runs `task` on the service thread and returns once it has run; everything before happens before the task, and the
-  // task before the return. On the service thread itself: runs it at once. kInvalidUsage as for Get, and in a forked
-  // child that has another thread; it has not run then.
+  // Runs `task` on the service thread and returns once it has run. Everything before the call happens before the task,
+  // and the task happens before the return. On the service thread itself, runs the task at once. Returns kInvalidUsage,
+  // without running the task, as Get does, and in a forked child, to which this thread does not belong.
   Status Run(const Task& task);
 
-  // False in a forked child, whose parent it is that has the thread.
+  // False in a forked child: only its parent has the thread.
   bool OfThisProcess() const { return generation_ == Generation(); }
 
   // Calls `handler` while any of `events` (level-triggered), an error or a hang-up holds on `fd`.
@@ -53,20 +55,20 @@ class Loop {
   // Must precede closing the descriptor. No-op when not watched. The handler may unwatch itself.
   void Unwatch(int fd);
 
-  // Runs `task` once, not before `when`. The number is never 0.
+  // Runs `task` once, not before `when`. The returned number is never 0.
   uint64_t CallAt(Clock::time_point when, Task task);
-  // No-op when it has run or is 0.
+  // Does nothing when the task has run or the number is 0.
   void Cancel(uint64_t timer);
 
-  // Tasks the thread waits to run: descriptors watched and timers set (tests).
+  // The number of descriptors watched and timers set (tests).
   size_t watched() const { return watches_.size(); }
   size_t timers() const { return timers_.size(); }
 
  private:
   struct Watched {
-    uint32_t generation = 0;  // tells events of a closed descriptor from those of the one that reuses its number
+    uint32_t generation = 0;  // distinguishes events of a closed descriptor from those of one that reuses its number
     std::shared_ptr<Handler> handler;
-    bool ended = false;  // its connection, since it threw
+    bool ended = false;  // the connection was shut down because the handler threw
   };
 
   struct Posted;
@@ -89,7 +91,8 @@ class Loop {
 
   const uint32_t generation_ = Generation();
   Fd epoll_;
-  // A socket that is connected to itself: unlike an eventfd it can be told from what gets its number after it.
+  // A socket that is connected to itself. Unlike an eventfd, it can be distinguished from a descriptor that gets its
+  // number after the application has closed it.
   Fd wake_;
   uint64_t wake_inode_ = 0;
   pthread_t thread_{};
@@ -101,8 +104,9 @@ class Loop {
 
   std::mutex mutex_;
   // Under mutex_:
-  Posted* first_posted_ = nullptr;  // the others follow it: who has no memory may have to give something back
-  bool lost_ = false;               // its descriptors
+  Posted* first_posted_ =
+      nullptr;         // head of a list inside the waiters' frames: a waiter may have no memory to allocate
+  bool lost_ = false;  // the application closed the thread's descriptors
 };
 
 }  // namespace axccl::service

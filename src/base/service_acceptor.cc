@@ -11,8 +11,8 @@
 namespace axccl::service {
 namespace {
 
-// Connections taken per wake-up: few enough that those which have something to say are heard before others are accepted
-// and push them out.
+// Connections accepted per wake-up: few enough that guests which have sent something are read before further ones are
+// accepted and push them out.
 constexpr int kAcceptBatch = 16;
 constexpr std::chrono::milliseconds kPause{50};
 
@@ -41,12 +41,12 @@ void Acceptor::OnListener() {
       return;
     }
     const Status added = CatchAll("service thread", [&] { return AddGuest(std::move(fd)), Status(); });
-    if (!added.ok()) AXCCL_WARN("%s", added.message().data());  // and the guest's connection ends
+    if (!added.ok()) AXCCL_WARN("%s", added.message().data());  // the guest's connection ends
   }
 }
 
-// Out of descriptors or memory: the listener stays readable, so looking away for a moment is what keeps the thread
-// idle.
+// Called when descriptors or memory run out. The listener stays readable, so the thread stops watching it for a while;
+// otherwise it would spin.
 void Acceptor::Pause() {
   AXCCL_WARN("service thread: accept failed (errno %d), connections wait; raise the limit on open files if it persists",
              errno);
@@ -91,7 +91,7 @@ void Acceptor::OnGuest(Iterator entry) {
   loop_->Unwatch(guest->fd());
   loop_->Cancel(entry->timer);
   guests_.erase(entry);
-  // Last: it may destroy this acceptor.
+  // Must come last: it may destroy this acceptor.
   if (verdict == Guest::Verdict::kAdmit) guest->Admitted(std::move(guest->fd_));
 }
 

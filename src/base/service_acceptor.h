@@ -1,8 +1,9 @@
-// Accepts connections and holds them to account until they have proved who they are.
+// Accepts connections and limits them until they have proved their identity.
 //
-// An Acceptor owns a listening socket. Every accepted connection becomes a Guest: an object of fixed size that gets
-// `kGuestTime` to be admitted or is cut; beyond `cap()` guests the oldest is cut. So strangers can neither occupy the
-// process's memory or descriptors nor keep others out for long. All on the service thread (see service.h).
+// An Acceptor owns a listening socket. Every accepted connection becomes a Guest, an object of fixed size. A guest that
+// is not admitted within `kGuestTime` is cut; beyond `cap()` guests, the oldest is cut. So strangers can neither
+// exhaust the process's memory or descriptors nor keep others out for long. Everything runs on the service thread (see
+// service.h).
 #pragma once
 
 #include <functional>
@@ -23,11 +24,12 @@ class Guest {
   explicit Guest(Fd fd) : fd_(std::move(fd)) {}
   virtual ~Guest() = default;
 
-  // The socket is readable or broken. kWait: call again; kDrop: close it; kAdmit: Admitted() takes the descriptor.
+  // Called when the socket is readable or broken. kWait: call again; kDrop: close it; kAdmit: Admitted() takes the
+  // descriptor.
   virtual Verdict OnEvent() = 0;
-  // Called once after kAdmit; the guest is deleted afterwards.
+  // Called once after kAdmit; the acceptor then deletes the guest.
   virtual void Admitted(Fd fd) {}
-  // It is dropped before it was heard, since its socket cannot be waited on.
+  // Called before the guest is dropped because its socket cannot be watched.
   virtual void Unheard(const Status& why) {}
 
   int fd() const { return fd_.get(); }
@@ -39,14 +41,14 @@ class Guest {
 
 class Acceptor {
  public:
-  // `make_guest` may return null to refuse; `cap` is asked at every accept.
+  // `make_guest` may return null to refuse; `cap` is called at every accept.
   Acceptor(Loop* loop, Fd listener, std::function<std::unique_ptr<Guest>(Fd)> make_guest, std::function<size_t()> cap);
   ~Acceptor();  // closes the listener and cuts all guests
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
   Status Start();
-  // Asks every guest again, as if there were something to read: what they wait for may have come otherwise.
+  // Calls OnEvent of every guest as if there were something to read: what guests wait for may have come another way.
   void AskGuests();
   size_t guests() const { return guests_.size(); }
 

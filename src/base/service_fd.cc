@@ -20,13 +20,13 @@ constexpr int kMaxTracked = 1 << 20;
 constexpr int kWordBits = 64;
 
 std::atomic<uint64_t> g_open[kMaxTracked / kWordBits];
-std::atomic<int> g_words{0};  // words of g_open ever used
+std::atomic<int> g_words{0};  // number of words of g_open that were ever used
 std::atomic<bool> g_bound{false};
 constinit std::mutex g_serving;
-constinit thread_local bool t_forking = false;  // and holds g_serving
+constinit thread_local bool t_forking = false;  // this thread forks and holds g_serving
 
 void BeforeFork() {
-  if (g_bound.load(std::memory_order_relaxed)) return;  // its children have no use for locks
+  if (g_bound.load(std::memory_order_relaxed)) return;  // such a child has no use for locks
   g_serving.lock();
   t_forking = true;
 }
@@ -35,7 +35,7 @@ void AfterFork() {
   if (std::exchange(t_forking, false)) g_serving.unlock();
 }
 
-// Async-signal-safe: the child of a threaded process may do nothing else.
+// Async-signal-safe, because the child of a threaded process may call nothing else.
 void InForkedChild() {
   AfterFork();
   internal::g_forked.store(g_bound.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -50,7 +50,7 @@ void InForkedChild() {
 
 void WatchForks() {
   static const int registered = pthread_atfork(BeforeFork, AfterFork, InForkedChild);
-  (void)registered;  // fails only without memory; then children keep descriptors until they exec
+  (void)registered;  // fails only when memory runs out; then children keep the descriptors until they exec
 }
 
 void Track(int fd) {
@@ -63,7 +63,7 @@ void Track(int fd) {
   g_open[word].fetch_or(uint64_t{1} << (fd % kWordBits), std::memory_order_release);
 }
 
-// Whether the descriptor is still ours to close.
+// Returns whether the descriptor is still ours to close.
 bool Untrack(int fd) {
   if (fd >= kMaxTracked) return true;
   const uint64_t bit = uint64_t{1} << (fd % kWordBits);
@@ -99,7 +99,7 @@ Fd& Fd::operator=(Fd&& other) noexcept {
 
 void Fd::Close() {
   const int fd = std::exchange(fd_, -1);
-  // A number that a parent's descriptor had may be that of another by now.
+  // After a fork, the number of a parent's descriptor may belong to another descriptor.
   if (fd >= 0 && generation_ == Generation() && Untrack(fd)) close(fd);
 }
 
@@ -130,7 +130,7 @@ Status CheckRoom(int64_t needed, const std::string& what) {
     closedir(folder);
   } else {
     if (errno != EMFILE) return Status();
-    open = static_cast<int64_t>(limit.rlim_cur);  // not even one for the folder
+    open = static_cast<int64_t>(limit.rlim_cur);  // none is left, not even for reading the folder
   }
   if (open + needed <= static_cast<int64_t>(limit.rlim_cur)) return Status();
   return NoRoom(needed, open, limit, what);
@@ -139,7 +139,7 @@ Status CheckRoom(int64_t needed, const std::string& what) {
 Status OpenError(int error, const std::string& what) {
   rlimit limit{};
   if (error != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0) return SystemError(error, "%s", what.c_str());
-  // All were open when the call failed. Another thread may have closed some since, so there is nothing to count.
+  // All were in use when the call failed. Another thread may have closed some since, so counting would mislead.
   return NoRoom(1, static_cast<int64_t>(limit.rlim_cur), limit, what);
 }
 

@@ -1,4 +1,4 @@
-// A lock for critical sections of a few instructions. Never held across a call that can wait. BasicLockable.
+// A lock for critical sections of a few instructions. Must not be held across a call that can wait. BasicLockable.
 #pragma once
 
 #include <sched.h>
@@ -11,7 +11,7 @@ class SpinLock {
  public:
   void lock() {
     while (locked_.exchange(true, std::memory_order_acquire)) {
-      // The holder may have lost its core: give it ours.
+      // The holder may have lost its processor, so let it run.
       while (locked_.load(std::memory_order_relaxed)) sched_yield();
     }
   }

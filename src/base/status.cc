@@ -35,10 +35,10 @@ Status::Status(Code code, std::string message) noexcept {
 
 Status Status::WithoutText(Code code) noexcept {
   static constexpr char kText[] =
-      "out of memory, and so without a text of its own; free some, or raise the limit of the process (ulimit -v) or of "
+      "out of memory, so there is no specific text; free some, or raise the limit of the process (ulimit -v) or of "
       "its "
       "container";
-  // Never let go of: each holds itself. Nor destroyed, as statuses are made until the process has ended.
+  // Each holds a reference to itself and is never destroyed, because statuses are made until the process has ended.
   struct Forever {
     union {
       Rep of[9];
@@ -99,14 +99,13 @@ Status StatusOfException(const char* call) noexcept {
                       call);
   } catch (const std::system_error& error) {
     return SystemError(error.code().value(),
-                       "%s: a thread or another resource of the system cannot be had; raise the limit "
+                       "%s: the system refused a thread or another resource; raise the limit "
                        "(ulimit -u, the container's on processes) or end some",
                        call);
   } catch (const std::exception& error) {
-    return MakeStatus(Code::kInternalError, "%s: an exception that nobody expected: %s; please report it", call,
-                      error.what());
+    return MakeStatus(Code::kInternalError, "%s: an unexpected exception: %s; please report it", call, error.what());
   } catch (...) {
-    return MakeStatus(Code::kInternalError, "%s: an exception that nobody expected; please report it", call);
+    return MakeStatus(Code::kInternalError, "%s: an unexpected exception; please report it", call);
   }
 }
 

@@ -1,11 +1,11 @@
-// Status and Result: how every fallible function of AxCCL reports.
+// Status and Result: how every fallible function of AxCCL reports errors.
 //
-// The message is written where the error is first decided and says what was called, on which object, what was found
-// and what to do; callers pass it on unchanged. An OK status is one null pointer. Values are movable and copyable,
-// share their text, and may be used from any thread (not the same object from two at once).
+// The message is written where the error is decided. It names the call, the object, what was found and what to do;
+// callers pass it on unchanged. An OK status is one null pointer. Values are movable and copyable and share their text.
+// Several threads may use copies, but not the same object at once.
 //
-// Nothing here throws: a status tells that memory has run out as well, and is made and copied where nothing may throw.
-// Where there is no memory for a text, the code is kept and the text says so.
+// Nothing here throws, because a status must also be able to report that memory has run out, in places that may not
+// throw. If there is no memory for a text, the status keeps its code and a fixed text says so.
 #pragma once
 
 #include <cxxabi.h>
@@ -19,7 +19,7 @@
 
 namespace axccl {
 
-// Numbered as ncclResult_t, so that src/api maps by value.
+// The values equal those of ncclResult_t, so src/api converts by value.
 enum class Code : uint8_t {
   kOk = 0,
   kUnhandledCudaError = 1,
@@ -54,12 +54,12 @@ class [[nodiscard]] Status {
     if (rep_ != nullptr) LetGo(rep_);
   }
 
-  // One that has no memory for its text; of kInProgress, one that needs none.
+  // Makes a status when there is no memory for a text, or for kInProgress, which needs no text.
   static Status WithoutText(Code code) noexcept;
 
   bool ok() const { return rep_ == nullptr; }
   Code code() const { return rep_ ? rep_->code : Code::kOk; }
-  // Empty when ok; ended by a zero otherwise. Valid as long as this object.
+  // Empty when ok; otherwise ends with a zero byte. Valid as long as this object.
   std::string_view message() const { return rep_ ? rep_->message : std::string_view(); }
 
  private:
@@ -74,16 +74,17 @@ class [[nodiscard]] Status {
   Rep* rep_ = nullptr;
 };
 
-// Builds a status from a printf-like format.
+// Builds a status from a printf format.
 [[gnu::format(printf, 2, 3)]] Status MakeStatus(Code code, const char* format, ...) noexcept;
 // As MakeStatus with kSystemError; appends ": <strerror(error)> (errno N)".
 [[gnu::format(printf, 2, 3)]] Status SystemError(int error, const char* format, ...) noexcept;
-// The same status with "<before>: " before its text, as of a call that a lower floor does not know. OK stays OK.
+// Returns the same status with "<before>: " in front of its text, for a call that a lower layer does not know. OK stays
+// OK.
 Status Prefixed(const char* before, const Status& status) noexcept;
-// What the exception says that is being handled, of which `call` is the victim: kSystemError when memory or threads ran
-// out, else kInternalError. For handlers where exceptions must go no further.
+// Converts the exception that is being handled and that interrupted `call`: kSystemError when memory or threads ran
+// out, else kInternalError. For handlers that no exception may pass.
 Status StatusOfException(const char* call) noexcept;
-// What fn() returns (a Status or a Result), or the status of what it throws.
+// Returns what fn() returns (a Status or a Result), or the status of the exception that it throws.
 template <class Fn>
 auto CatchAll(const char* call, Fn&& fn) -> decltype(fn()) {
   try {
@@ -95,7 +96,7 @@ auto CatchAll(const char* call, Fn&& fn) -> decltype(fn()) {
   }
 }
 
-// A value or the status that says why there is none.
+// Holds a value, or the status that says why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -114,7 +115,7 @@ class [[nodiscard]] Result {
   std::variant<T, Status> state_;
 };
 
-// As of a status.
+// The status of a Result or of a Status, for the macros below.
 template <class T>
 Result<T> Prefixed(const char* before, Result<T> result) {
   if (result.ok()) return result;

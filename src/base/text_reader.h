@@ -1,7 +1,7 @@
-// A cursor over a text of a strict line-based form, as of a plan or a machine.
+// A cursor over a text in a strict line-based form, such as a plan or a machine description.
 //
-// The first failure is kept, with the line and column where it happened; afterwards everything fails, so that callers
-// may chain reads and look once. Views of the text are valid as long as the text. Not thread-safe.
+// The reader keeps the first failure with its line and column. After it, every read fails, so callers may chain reads
+// and check once. Views of the text are valid as long as the text. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ class TextReader {
   bool failed() const { return !status_.ok(); }
   bool AtEnd() const { return at_ == text_.size(); }
 
-  // Says what was expected here, and what there is. Always false.
+  // Records a failure: what was expected here, and what was found. Always returns false.
   bool Fail(const std::string& expected);
 
-  // Takes `word` if the text goes on with it.
+  // Consumes `word` if the text continues with it.
   bool Try(std::string_view word);
-  // As Try; a failure if it does not.
+  // As Try, but fails if the text does not continue with `word`.
   bool Expect(std::string_view word);
-  // Decimal, without sign and leading zeros.
+  // Reads a decimal number without sign and leading zeros.
   bool Number(uint64_t least, uint64_t most, uint64_t* value);
   template <class T>
   bool Number(uint64_t least, uint64_t most, T* value) {
@@ -38,11 +38,12 @@ class TextReader {
     *value = static_cast<T>(v);
     return true;
   }
-  // The characters up to the next space or line end.
+  // Reads the characters up to the next space or line end.
   std::string_view Word() { return Until(" \n"); }
   std::string_view Line() { return Until("\n"); }
 
-  // The place reached, and back to it, so that a word is judged as a whole but blamed at its start.
+  // Mark returns the current position, Back returns to it, so that a word can be checked as a whole and a failure be
+  // reported at its start.
   size_t Mark() const { return at_; }
   void Back(size_t mark) { at_ = failed() ? at_ : mark; }
 

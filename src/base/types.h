@@ -1,5 +1,5 @@
-// Element types and reductions, the first twelve and four numbered as NCCL numbers them, and their sizes. No state;
-// usable everywhere.
+// Element types and reductions, and their sizes. The first twelve types and four reductions have NCCL's numbers. No
+// state; usable everywhere.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ enum class DataType : uint8_t {
   kFloat8E5M2 = 11,
   kInt16 = 12,
   kUint16 = 13,
-  kBool = 14,        // a byte; any but 0 is true, results are 0 and 1
-  kComplex64 = 15,   // real and imaginary part, floats
-  kComplex128 = 16,  // likewise, doubles
-  // Opaque elements of 1 to kMaxOpaqueBytes bytes follow, see OpaqueType: they can be moved, and that is all.
+  kBool = 14,        // one byte; any value but 0 is true, results are 0 and 1
+  kComplex64 = 15,   // real and imaginary part, both float
+  kComplex128 = 16,  // real and imaginary part, both double
+  // Opaque elements of 1 to kMaxOpaqueBytes bytes follow, see OpaqueType. They can be moved but not combined.
   kOpaque1 = 17,
 };
-inline constexpr int kNumArithmeticTypes = 17;  // those before the opaque ones
+inline constexpr int kNumArithmeticTypes = 17;  // the types before the opaque ones
 inline constexpr int kMaxOpaqueBytes = 16;
 inline constexpr int kNumDataTypes = kNumArithmeticTypes + kMaxOpaqueBytes;
 
@@ -41,20 +41,20 @@ enum class Combine : uint8_t {
   kAnd = 4,  // bitwise, as the next two
   kOr = 5,
   kXor = 6,
-  kLogicalAnd = 7,  // any but 0 is true, results are 0 and 1
+  kLogicalAnd = 7,  // any value but 0 is true, results are 0 and 1
   kLogicalOr = 8,
-  kCallback = 9,  // the application's own function; no mover knows it
+  kCallback = 9,  // the application's own function; no mover implements it
 };
 inline constexpr int kNumCombines = 9;  // without kCallback
 
-// The opaque type of 1 <= bytes <= kMaxOpaqueBytes.
+// Returns the opaque type of `bytes`, which must be in [1, kMaxOpaqueBytes].
 constexpr DataType OpaqueType(int bytes) {
   return static_cast<DataType>(static_cast<int>(DataType::kOpaque1) + bytes - 1);
 }
 
 constexpr bool IsOpaque(DataType type) { return static_cast<int>(type) >= kNumArithmeticTypes; }
 
-// Three bits a type: no table, which every call would copy, and which device code could not see.
+// Each type takes three bits. A table would be copied at every call, and device code could not read it.
 inline constexpr uint64_t kLogOfSizes = [] {
   constexpr int kLogs[kNumArithmeticTypes] = {0, 0, 2, 2, 3, 3, 1, 2, 3, 1, 0, 0, 1, 1, 0, 3, 4};
   uint64_t packed = 0;
@@ -74,13 +74,14 @@ constexpr bool IsFloat(DataType type) {
 
 constexpr bool IsComplex(DataType type) { return type == DataType::kComplex64 || type == DataType::kComplex128; }
 
-// The type of which an element is made: that of the parts of a complex number, else the type itself.
+// Returns the type of an element's parts: that of the real and imaginary part of a complex number, else the type
+// itself.
 constexpr DataType ScalarType(DataType type) {
   if (!IsComplex(type)) return type;
   return type == DataType::kComplex64 ? DataType::kFloat32 : DataType::kFloat64;
 }
 
-// Whether the movers combine elements of `type` so.
+// Whether the movers can combine elements of `type` with `combine`.
 constexpr bool Combines(DataType type, Combine combine) {
   if (IsOpaque(type) || combine == Combine::kCallback) return false;
   if (IsComplex(type)) return combine <= Combine::kProd;
@@ -102,9 +103,9 @@ constexpr const char* CombineName(Combine combine) {
   return kNames[static_cast<int>(combine)];
 }
 
-// A factor in the type the arithmetic is done in: f32 for every float of 32 bits or less and the parts of complex64,
-// f64 for double and those of complex128, i64 for signed and u64 for unsigned integers (products wrap to the element's
-// width).
+// A factor in the type in which the arithmetic is done: f32 for floats of 32 bits or less and the parts of complex64,
+// f64 for double and the parts of complex128, i64 for signed and u64 for unsigned integers (products wrap to the width
+// of the element).
 union Factor {
   float f32;
   double f64;

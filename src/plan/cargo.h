@@ -1,10 +1,11 @@
 // What the signals of a schedule carry between machines.
 //
-// Between ranks that share memory a signal says that slots may be read; between others the slots have to travel, and
-// they travel with the signal: what a rank has written and ranks of other machines read, their slots or its own, goes
-// with its next signal to them (Carriers). CargoFinder says how much that is, from the programs of the ranks that send
-// alone: a slot of a rank elsewhere is taken to be written for it to read. Which slots they are the executor finds out
-// from what every rank reads (src/exec/outbound.h), and refuses schedules that need memory in common.
+// Between ranks that share memory, a signal only says that slots may be read. Between machines, the content of the
+// slots travels with the signal. What a rank has written and ranks of other machines read, from its slots or from their
+// own, travels with its next signal to them (Carriers). CargoFinder counts these parts. A slot that a rank writes at a
+// rank of another machine counts as written for that rank to read; a slot of the writer's own counts for the readers
+// whose programs name it. The executor derives which slots they are from what every rank reads (src/exec/outbound.h),
+// and refuses schedules that need shared memory.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ class Carriers {
   static constexpr uint32_t kNone = ~0u;
 
   explicit Carriers(const Lane& lane);
-  // With which operation travels what `op` has written for `reader`: the first signal to it from then on.
+  // The operation that carries what `op` has written for `reader`: the first signal to that rank from `op` on.
   uint32_t After(uint32_t op, int reader) const;
 
  private:
@@ -31,23 +32,23 @@ class Carriers {
 
 // A signal that reaches a rank of another machine: one message.
 struct Cargo {
-  uint32_t op = 0;     // which of the lane's
+  uint32_t op = 0;     // index in the lane
   int reader = 0;      // the rank it reaches
-  uint32_t parts = 0;  // that go with it; 0 = nothing but the signal
+  uint32_t parts = 0;  // number of parts in the message; 0: the signal alone
 
   friend bool operator==(const Cargo&, const Cargo&) = default;
 };
 
-// Finds the cargo of one rank and lane after the other. The arguments outlive it; not thread-safe.
+// Finds the cargo of one rank and lane after another. The arguments must outlive it; not thread-safe.
 class CargoFinder {
  public:
   CargoFinder(const Schedule& schedule, const Placement& placement);
 
-  // In the order of operations, then readers. Valid until the next call.
+  // Sorted by operation, then reader. Valid until the next call.
   const std::vector<Cargo>& Of(int rank, int lane);
 
  private:
-  struct Read {  // of a slot by a rank of another machine than its owner
+  struct Read {  // a slot that a rank of another machine than its owner's reads
     uint16_t lane, owner, slot, reader;
 
     friend auto operator<=>(const Read&, const Read&) = default;
@@ -58,7 +59,7 @@ class CargoFinder {
 
   const Schedule& schedule_;
   const Placement& placement_;
-  std::vector<Read> reads_;  // ascending, each once
+  std::vector<Read> reads_;  // ascending, without duplicates
   std::vector<Cargo> found_;
 };
 

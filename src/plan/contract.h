@@ -1,7 +1,7 @@
 // What a collective must achieve: the contract a schedule is generated for and verified against.
 //
-// Data is spoken of symbolically. The input and output of a rank are sequences of *blocks* of equal length; a block
-// is cut into `parts` parts by the schedule (see region.h for how parts become byte ranges). With n = group size:
+// Data is symbolic. The input and output of a rank are sequences of *blocks* of equal length; the schedule cuts a block
+// into `parts` parts (see region.h for how parts become byte ranges). With n = group size:
 //
 //   kind            input blocks        output blocks       output of rank r, block b, holds
 //   kAllReduce      1                   1                   fold over all ranks of input block 0
@@ -15,10 +15,11 @@
 //   kSendRecv       1 on rank 0         1 on rank 1         n = 2: input block 0 of rank 0
 //   kBarrier        0                   0                   nothing; every rank ends after every rank began
 //
-// Fold: each rank's contribution exactly once, scaled by that rank's factor, finished (divided) exactly once.
-// In place (NCCL's rules): kAllReduce, kReduce, kBroadcast: input block 0 == output block 0; kAllGather, kGather: input
-// block 0 == output block [own rank]; kReduceScatter, kScatter: input block [own rank] == output block 0. Each rank
-// decides on its own, so a schedule must be right for every mixture. kAllToAll and kSendRecv are never in place.
+// A fold contains each rank's contribution exactly once, scaled by that rank's factor, and is finished (divided)
+// exactly once. In place (NCCL's rules): kAllReduce, kReduce, kBroadcast: input block 0 == output block 0; kAllGather,
+// kGather: input block 0 == output block [own rank]; kReduceScatter, kScatter: input block [own rank] == output block
+// 0. Each rank decides for itself whether it runs in place, so a schedule must be right for every mixture. kAllToAll
+// and kSendRecv are never in place.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ enum class Kind : uint8_t {
 inline constexpr int kNumKinds = 10;
 
 const char* KindName(Kind kind);  // "all_reduce", "broadcast", ... (the words of the text form)
-// The kind with that name; false, and `kind` untouched, when there is none.
+// Finds the kind with that name. Returns false, and leaves `kind` as it is, when there is none.
 bool FindKind(std::string_view name, Kind* kind);
 
 struct Contract {
@@ -56,10 +57,11 @@ struct Contract {
 bool Reduces(Kind kind);
 // Whether the kind has a root argument.
 bool HasRoot(Kind kind);
-// Number of blocks of a rank's input and output (0 where it has none).
+// The number of blocks of a rank's input and output; 0 where the rank has none.
 int InputBlocks(const Contract& contract, int rank);
 int OutputBlocks(const Contract& contract, int rank);
-// In-place aliasing: the input block and output block that coincide when `rank` runs in place; false if it never can.
+// Finds the input block and the output block that coincide when `rank` runs in place. Returns false if the rank never
+// runs in place.
 bool InPlaceBlocks(const Contract& contract, int rank, int* input_block, int* output_block);
 
 }  // namespace axccl::plan

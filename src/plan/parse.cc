@@ -9,7 +9,7 @@ namespace axccl::plan {
 
 namespace {
 
-// Peers are 16-bit signed numbers in an operation.
+// An operation stores its peer as a signed 16-bit number.
 constexpr uint64_t kMaxRanks = std::numeric_limits<int16_t>::max();
 constexpr uint64_t kMax16 = std::numeric_limits<uint16_t>::max();
 constexpr uint64_t kMax32 = std::numeric_limits<uint32_t>::max();
@@ -55,7 +55,7 @@ bool ReadInline(Reader* in, std::vector<int16_t>* endpoints) {
   return in->Expect("\n");
 }
 
-// One number a rank, new ones counting up from 0, and more than one machine in all.
+// Reads one number for each rank. New numbers must count up from 0, and there must be more than one machine.
 bool ReadMachines(Reader* in, int ranks, Placement* placement) {
   if (!in->Try("machines")) return true;
   std::vector<int> machine_of;
@@ -142,7 +142,7 @@ bool ReadWait(Reader* in, const Schedule& s, int lane, Op* op) {
     if (!in->Number(0, kMax16, &op->from_lane)) return false;
     if (op->from_lane == lane) {
       in->Back(mark);
-      return in->Fail("expected the lane to be left out, because it is the own one");
+      return in->Fail("expected the lane to be left out, because it is this lane");
     }
     if (!in->Expect(" ")) return false;
   }
@@ -174,7 +174,7 @@ bool ReadOp(Reader* in, const Schedule& s, int lane, Op* op) {
 }
 
 bool ReadProgram(Reader* in, Schedule* s) {
-  // Grown with the text, never to a size the text merely claims.
+  // Grows with the text, never to a size that the text merely claims.
   for (int r = 0; r < s->contract.ranks; ++r) {
     s->program.emplace_back();
     for (int l = 0; l < s->lanes; ++l) {

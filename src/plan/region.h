@@ -1,7 +1,7 @@
-// The operand resolver: from the symbolic places of a schedule to element ranges.
+// The operand resolver: from the symbolic operands of a schedule to element ranges.
 //
-// Used unchanged by the host executor, the verifier, the simulator and (later) the CUDA executor, hence constexpr, free
-// of containers and callable on a device. All quantities are 64-bit element counts; no divisibility is demanded.
+// The host executor, the verifier, the simulator and the CUDA executor use the same code, so it is constexpr, uses no
+// containers and can be called on a device. All quantities are 64-bit element counts; none need be divisible.
 //
 // A block of `count` elements is cut three times, always at multiples of `granule` elements, remainders spread evenly:
 //   1. lanes: lane l of `lanes` owns one contiguous span;
@@ -33,7 +33,7 @@ struct Partition {
   uint32_t parts = 1;
 };
 
-// Cut `count` elements into `n` pieces at granule multiples; piece i.
+// Piece i of `count` elements that are cut into `n` pieces at multiples of the granule.
 AXCCL_HD constexpr Range Cut(uint64_t count, uint32_t granule, uint32_t n, uint32_t i) {
   if (n == 1) return Range{0, count};
   const uint64_t units = count / granule + (count % granule != 0);
@@ -47,7 +47,7 @@ AXCCL_HD constexpr Range Cut(uint64_t count, uint32_t granule, uint32_t n, uint3
 
 AXCCL_HD constexpr Range LaneSpan(const Partition& p, uint32_t lane) { return Cut(p.count, p.granule, p.lanes, lane); }
 
-// Turns every lane needs; at least 1, so that an operation of count 0 still synchronises.
+// The number of turns that every lane needs; at least 1, so that an operation of count 0 still synchronises.
 AXCCL_HD constexpr uint64_t Turns(const Partition& p) {
   if (p.tile == 0) return 1;
   uint64_t longest = 0;
@@ -72,7 +72,7 @@ AXCCL_HD constexpr Range Resolve(const Partition& p, uint32_t lane, uint64_t tur
   return Range{tile.begin + piece.begin, piece.count};
 }
 
-// Elements a scratch slot must hold: the largest part of any tile.
+// The elements that a scratch slot must hold: the largest part of any tile.
 AXCCL_HD constexpr uint64_t SlotElements(const Partition& p) {
   uint64_t tile = p.tile;
   if (tile == 0) {

@@ -1,18 +1,17 @@
 // How a collective is done: for every rank and lane an ordered list of operations, with explicit happens-before.
 //
-// A schedule knows no bytes, no data type, no pointers and no transport. It is generated and verified for the whole
-// group (every rank holds the same object) and executed by each rank for its own part. Immutable once built.
+// A schedule contains no bytes, no data type, no pointers and no transport. It is generated and verified for the whole
+// group (every rank holds the same object) and each rank executes its own part. Immutable once built.
 //
-// One *turn* runs every lane's list once, over one tile of the data (region.h). Large operations take several turns and
-// operations on a channel follow each other; both are the same thing to a schedule: turn t+1 of a rank's lane starts
-// when its turn t is done, with no other ordering between ranks than what signals and waits make. Scratch slots and
-// endpoint lines exist `kRotation` times and turn t uses copy t % kRotation, so a slot written in turn t is next
-// written in t + 2.
+// One *turn* runs every lane's list once, over one tile of the data (region.h). Large operations take several turns,
+// and operations on a channel follow each other; to a schedule both are the same: turn t+1 of a rank's lane starts when
+// its turn t is done, and only signals and waits order different ranks. Scratch slots and endpoint lines exist
+// `kRotation` times and turn t uses copy t % kRotation, so a slot written in turn t is next written in t + 2.
 //
-// Synchronisation. An *endpoint* (source rank s, lane l, k) is a monotonic counter written by rank s only. The v-th
+// Synchronisation: an *endpoint* (source rank s, lane l, k) is a monotonic counter that only rank s writes. The v-th
 // signal of a turn on it sets it to turn * 2^16 + v (v = 1, 2, ... in lane order); a wait for (s, l, k, v) blocks until
-// it is at least that. Signal is a release, wait an acquire. All signals on one endpoint go to the same destination
-// set: one rank or all other ranks of the group. Lanes of one rank are ordered by endpoints whose destination is the
+// it is at least that. A signal is a release, a wait an acquire. All signals on one endpoint go to the same destination
+// set: one rank, or all other ranks of the group. Lanes of one rank are ordered by endpoints whose destination is the
 // rank itself (tokens). A lane may wait on and signal endpoints of its own lane index only, except tokens, which name
 // the lane of the source.
 #pragma once
@@ -35,10 +34,10 @@ enum class Buffer : uint8_t { kInput, kOutput, kScratch };
 // The i-th part of a source corresponds to the i-th part of a destination; a slot holds one part.
 struct Operand {
   Buffer buffer = Buffer::kInput;
-  uint16_t rank = 0;   // whose buffer; any rank of the group (memory links), so that copy covers put and get
+  uint16_t rank = 0;   // the owner of the buffer; any rank of the group, so that a copy can be a put or a get
   uint16_t block = 0;  // input/output only; 0 for scratch
   uint16_t part = 0;   // first part of the block, or first slot
-  uint16_t parts = 1;  // how many
+  uint16_t parts = 1;  // number of parts or slots
 
   friend bool operator==(const Operand&, const Operand&) = default;
 };
@@ -46,18 +45,18 @@ struct Operand {
 enum class OpKind : uint8_t {
   kCopy,    // every dst := src[0]
   kReduce,  // every dst := src[0] (+) src[1] (+) ..., left fold in the order listed
-  kSignal,  // endpoint (own rank, own lane, endpoint) := next value, to `peer` or to all
+  kSignal,  // until endpoint (peer, lane, endpoint) >= value; `from_lane` is this lane, except for tokens
   kWait,    // until endpoint (peer, lane, endpoint) >= value; `from_lane` is the own lane unless it is a token
   kNop,
 };
 
-// Scaling. In a contract that reduces, reading an input operand (by copy or reduce) applies the factor of the rank that
+// Scaling: in a contract that reduces, reading an input operand (by copy or reduce) applies the factor of the rank that
 // owns it; scratch and output operands are read as they are. `finish` marks the operation that writes final results
-// (where an integer average divides): every output part must be finished exactly once, and finished data never reduced
-// again. Slot-to-slot and slot-to-output copies keep the state of the data.
+// (where an integer average divides): every output part must be finished exactly once, and finished data must not be
+// reduced again. Slot-to-slot and slot-to-output copies keep the state of the data.
 //
-// In place (contract.h) a copy may find that its source is its destination; where the contract does not reduce it then
-// does nothing to it, and executors leave it out, because other ranks may read there at the same time.
+// In place (contract.h), the source of a copy may be its destination. Where the contract does not reduce, such a copy
+// does nothing, and executors leave it out, because other ranks may read the data at the same time.
 struct Op {
   OpKind kind = OpKind::kNop;
   bool finish = false;
@@ -65,7 +64,7 @@ struct Op {
   uint16_t from_lane = 0;  // wait only
   uint16_t endpoint = 0;
   uint16_t value = 0;  // wait only: v >= 1
-  uint32_t id = 0;     // unique in the schedule; kept by lowering passes, cited by traces
+  uint32_t id = 0;     // unique in the schedule; lowering passes keep it, traces name it
   std::vector<Operand> dst;
   std::vector<Operand> src;
 
@@ -81,8 +80,8 @@ struct Lane {
 struct Schedule {
   std::string algorithm;  // as src/algo names it: "oneshot", "ring", "hierarchical", ...
   Contract contract;
-  // What an algorithm for several machines was told of them; flat for all others. Says what the schedule is good for,
-  // not what is right: the verifier has no use for it.
+  // The placement for which an algorithm for several machines generated the schedule; flat for all other algorithms. It
+  // says for which groups the schedule is good, not whether it is correct, so the verifier ignores it.
   Placement placement;
   uint16_t parts = 1;      // parts a tile of a block is cut into
   uint16_t lanes = 1;      // lanes of every rank

@@ -1,7 +1,7 @@
-// The canonical text form of a schedule, and its hash. docs/plan-format.md explains it to those who write one.
+// The canonical text form of a schedule, and its hash. docs/plan-format.md explains the form to authors of plans.
 //
-// One schedule has one text and one text one schedule: Parse accepts exactly what Print writes, so Print(Parse(t)) == t
-// for every text it accepts, and Parse(Print(s)) == s for every schedule that meets the verifier's structure rules
+// Each schedule has one text, and each text one schedule: Parse accepts exactly what Print writes, so Print(Parse(t))
+// == t for every text it accepts, and Parse(Print(s)) == s for every schedule that meets the verifier's structure rules
 // (fields an operation does not use are zero). Lines end in '\n', words are separated by one space, numbers are decimal
 // without sign or leading zeros. Version 1:
 //
@@ -10,7 +10,7 @@
 //   kind all_reduce                             contract.h
 //   ranks 4
 //   root 0
-//   machines 0 0 1 1                            of each rank; left out where the algorithm does not mind them
+//   machines 0 0 1 1                            of each rank; only for algorithms that depend on the placement
 //   parts 4
 //   lanes 1
 //   slots 3
@@ -25,8 +25,8 @@
 //   #4 nop
 //
 // An operand is in[rank].block.part, out[rank].block.part or slot[rank].slot, followed by `:parts` when it spans more
-// than one. Functions are pure and thread-safe. Parse takes hostile text: it allocates in proportion to the text only,
-// and what it returns is well-formed but not verified.
+// than one. Functions are pure and thread-safe. Parse accepts untrusted text: it allocates in proportion to the text
+// only, and what it returns is well-formed but not verified.
 #pragma once
 
 #include <string>
@@ -41,14 +41,14 @@ namespace axccl::plan {
 inline constexpr int kTextVersion = 1;
 inline constexpr size_t kMaxAlgorithmName = 32;
 
-// Whether `name` may stand in the text form as the name of an algorithm.
+// Whether the text form accepts `name` as the name of an algorithm.
 bool IsAlgorithmName(std::string_view name);
 
 std::string Print(const Schedule& schedule);
-// One operation as its line of the text, without '\n' (`lane` is the lane it belongs to).
+// Prints one operation as its line of the text, without '\n'. `lane` is the lane that the operation belongs to.
 std::string Print(const Op& op, int lane);
 
-// kInvalidArgument with line and column of the first character that does not fit.
+// Returns kInvalidArgument with the line and column of the first character that does not fit.
 Result<Schedule> Parse(std::string_view text);
 
 // XXH3's 128-bit hash of a text.

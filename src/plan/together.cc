@@ -6,7 +6,7 @@
 namespace axccl::plan {
 namespace {
 
-// Whether the operation can be one of several.
+// Whether the operation can be part of a group.
 bool MayJoin(const Op& op) {
   if (op.kind != OpKind::kCopy && op.kind != OpKind::kReduce) return false;
   if (op.dst.size() != 1 || op.dst[0].parts != 1 || op.dst[0].buffer == Buffer::kScratch) return false;

@@ -1,9 +1,9 @@
-// Following a schedule from signal to wait without moving data: what comes before what, and when.
+// Follows a schedule from signals to waits without moving data, to find what happens before what, and when.
 //
-// A *strand* is what one rank does in one lane, in order. It goes on until it comes to a wait, and again when the
-// signal it waits for is made. What a signal carries to the strands that wait for it is up to the caller: a time, what
-// its rank knows. Executors, generators, the cost model and the simulator follow schedules by this; the verifier, which
-// judges what they come to, has a way of its own. One object belongs to one thread.
+// A *strand* is what one rank does in one lane, in order. It runs until it reaches a wait, and continues when the
+// signal that it waits for has been made. The caller decides what a signal carries to the waiting strands: for example
+// a time, or what the signalling rank knows. Executors, generators, the cost model and the simulator follow schedules
+// with this code; the verifier, which checks their results, has its own. One object belongs to one thread.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +16,20 @@
 
 namespace axccl::plan {
 
-// The signals that have been made on so many counters, numbered 1, 2, ... on each.
+// The signals made on a number of counters. Signals of a counter are numbered 1, 2, ...
 template <class Carried>
 class Signals {
  public:
   explicit Signals(size_t counters) : counters_(counters) {}
 
   void Make(size_t counter, Carried carried) { counters_[counter].made.push_back(std::move(carried)); }
-  // What a signal carries; null where it has not been made.
+  // Returns what the signal carries, or null if it has not been made.
   const Carried* Find(size_t counter, uint64_t number) const {
     const Counter& c = counters_[counter];
     if (number > c.forgotten + c.made.size()) return nullptr;
     return &c.made[number > c.forgotten ? number - c.forgotten - 1 : 0];
   }
-  // Signals before this one are not looked for any more, or a later one may be found for them.
+  // The caller no longer looks for signals before this one; Find may return a later one for them.
   void Forget(size_t counter, uint64_t number) {
     Counter& c = counters_[counter];
     if (c.made.size() < 2 || number < c.forgotten + c.made.size()) return;
@@ -40,13 +40,14 @@ class Signals {
  private:
   struct Counter {
     std::vector<Carried> made;
-    uint64_t forgotten = 0;  // that were made before these
+    uint64_t forgotten = 0;  // number of signals that were made before these
   };
 
   std::vector<Counter> counters_;
 };
 
-// Lets all strands go on as far as they get: advance(strand) makes what steps it can and says whether it made any.
+// Advances all strands as far as possible: advance(strand) takes the steps that it can, and returns whether it took
+// any.
 template <class Advance>
 void Walk(size_t strands, Advance advance) {
   for (bool moved = true; moved;) {
@@ -55,8 +56,8 @@ void Walk(size_t strands, Advance advance) {
   }
 }
 
-// The endpoints that strands signal, numbered: one counter each, and one for all that nothing ever signals. `strands`
-// [rank * lanes + lane] outlive it.
+// Numbers the endpoints that strands signal: one counter for each, and one more for all endpoints that no strand
+// signals. `strands` [rank * lanes + lane] must outlive this object.
 class Counters {
  public:
   Counters(const std::vector<const Lane*>& strands, size_t lanes) : lanes_(lanes), first_(strands.size() + 1) {
@@ -96,8 +97,8 @@ inline std::vector<const Lane*> StrandsOf(const Schedule& schedule) {
 //   Carried Signal(strand, op)
 //   void Pass(strand, op, const Carried&)   a wait for a signal that carried this is over
 //   void Move(strand, op)                   a copy or reduction
-// whose functions are called in one of the orders that the waits allow. Returns a strand that never ends, or
-// strands.size() if all do.
+// FollowTurn calls these in one of the orders that the waits allow. Returns a strand that never ends, or strands.size()
+// if all end.
 template <class Follower>
 size_t FollowTurn(const std::vector<const Lane*>& strands, size_t lanes, Follower* follower) {
   const Counters counters(strands, lanes);

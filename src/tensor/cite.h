@@ -1,4 +1,5 @@
-// How messages point to the constraint of StableHLO's specification that a call violates. For src/plan only; pure.
+// Citations in messages: the constraint of StableHLO's specification that a call violates. Depends on src/plan only;
+// pure.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace axccl::tensor {
 
-// StableHLO's name of the operation, null for those it does not have. Transfers between two ranks are its
+// Returns StableHLO's name of the operation, or null if it has none. Transfers between two ranks are its
 // collective_permute.
 constexpr const char* StableHloName(plan::Kind kind) {
   switch (kind) {
@@ -30,7 +31,7 @@ constexpr const char* StableHloName(plan::Kind kind) {
   }
 }
 
-// " [StableHLO all_gather (C2)]", or nothing where the specification has no such operation or constraint.
+// Returns " [StableHLO all_gather (C2)]", or nothing if the specification has no such operation or constraint.
 inline std::string Cite(plan::Kind kind, const char* constraint) {
   const char* op = StableHloName(kind);
   if (op == nullptr || constraint[0] == '\0') return {};

@@ -8,7 +8,7 @@ namespace axccl::tensor {
 
 namespace {
 
-// Axes cut at the ends of the sub-axes: a factor is never taken in part.
+// Axes are cut at the ends of the sub-axes, so a reference contains a factor completely or not at all.
 struct Factor {
   size_t axis = 0;
   int64_t pre = 1;  // (pre)size of the axis, as in AxisRef
@@ -54,7 +54,7 @@ Status BadSubAxis(const char* call, const AxisRef& ref, int64_t axis_size, const
                     static_cast<int>(ref.name.size()), ref.name.data(), ref.pre_size, ref.size, axis_size, why);
 }
 
-// The axis a reference means; its size filled in.
+// Finds the axis that a reference names, and fills in its size.
 Status Resolve(const char* call, const Mesh& mesh, AxisRef* ref, size_t* index) {
   for (*index = 0; *index < mesh.axes.size() && mesh.axes[*index].name != ref->name;) ++*index;
   if (*index == mesh.axes.size())
@@ -68,8 +68,8 @@ Status Resolve(const char* call, const Mesh& mesh, AxisRef* ref, size_t* index) 
   return Status();
 }
 
-// Cuts every axis at the ends of its references and marks the factors that are referred to. `order` lists these as the
-// caller listed the axes.
+// Cuts every axis at the ends of its references and marks the factors that they contain. `order` lists these factors in
+// the order in which the caller listed the axes.
 Status CutAxes(const char* call, const Mesh& mesh, std::span<const AxisRef> axes, std::vector<Factor>* factors,
                std::vector<size_t>* order) {
   std::vector<AxisRef> refs(axes.begin(), axes.end());

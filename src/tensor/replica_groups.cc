@@ -17,8 +17,8 @@ namespace {
 constexpr const char* kModeNames[kNumGroupModes] = {"cross_replica", "cross_partition", "cross_replica_and_partition",
                                                     "flattened_ids"};
 
-// How StableHLO's specification numbers the constraints on groups, so that a message can be looked up there. (For
-// collective_reduce the numbers of `unique` and `range` are those of all_reduce, whose text it follows.)
+// The numbers of the constraints on groups in StableHLO's specification, so that a reader of a message can look them
+// up. (For collective_reduce, the numbers of `unique` and `range` are those of all_reduce, whose text it follows.)
 struct Citations {
   const char* unique = "";
   const char* cover = "";
@@ -84,7 +84,7 @@ Status CheckGrid(const char* call, const Grid& grid) {
                     call, r, p, kMaxRanks);
 }
 
-// Why an id that is not in the id space is refused; says what else the caller may have meant.
+// Explains why an id that is not in the id space is refused, and what the caller may have meant.
 Status OutOfRange(const char* call, Kind kind, GroupMode mode, const Grid& grid, const std::string& where, int64_t id) {
   const int64_t n = IdSpace(grid, mode);
   const char* hint = "";
@@ -104,7 +104,7 @@ const char* CallOf(const GroupRequest& request) {
   return request.call != nullptr ? request.call : KindName(request.kind);
 }
 
-// The lengths that the rules ask for; `lengths` without padding.
+// Checks the lengths that the rules require; `lengths` do not count padding.
 Status CheckLengths(const GroupRequest& q, const std::vector<size_t>& lengths) {
   const GroupRules& rules = q.rules;
   const char* call = CallOf(q);
@@ -135,7 +135,7 @@ Status CheckLengths(const GroupRequest& q, const std::vector<size_t>& lengths) {
   return Status();
 }
 
-// One row: every id in range and not seen before. `seen[id]` is 1 + the row that has it. Counts the members.
+// Checks one row: every id must be in range and new. `seen[id]` is 1 + the row that has it. Counts the members.
 Status CheckRow(const GroupRequest& q, size_t row, std::vector<uint32_t>* seen, size_t* members) {
   const char* call = CallOf(q);
   const int64_t n = static_cast<int64_t>(seen->size());
@@ -165,7 +165,7 @@ Status CheckRow(const GroupRequest& q, size_t row, std::vector<uint32_t>* seen, 
 Status CheckLists(const GroupRequest& q) {
   const char* call = CallOf(q);
   const int64_t n = IdSpace(q.grid, q.mode);
-  // Each list holds an id that no other holds.
+  // Each list needs an id that no other list has.
   if (q.ids.rows() > static_cast<uint64_t>(n))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %zu groups, but in mode %s there are only %" PRId64 " ids; every group needs its own%s",
@@ -191,7 +191,7 @@ Status CheckLists(const GroupRequest& q) {
   return Status();
 }
 
-// By side (source, target) and id: 1 + the pair that has it.
+// By side (source, target) and id: 1 + the pair that has the id.
 using SeenPairs = std::array<std::vector<size_t>, 2>;
 
 Status CheckPair(const char* call, const PairRequest& q, size_t i, SeenPairs* seen) {
@@ -346,7 +346,7 @@ void ReplicaGroups::Finish() {
   hash_ = Mix(kHashSeed, places_.size());
   for (int g = 0; g < num_groups(); ++g) {
     const std::span<const int32_t> group = Group(g);
-    // A sum, so that the order of the groups does not count.
+    // A sum, so that the hash does not depend on the order of the groups.
     hash_ += GroupHash(group);
     for (size_t i = 0; i < group.size(); ++i)
       places_[static_cast<size_t>(group[i])] = {static_cast<int32_t>(g), static_cast<int32_t>(i)};

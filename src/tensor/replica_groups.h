@@ -9,13 +9,14 @@
 //   kCrossReplicaAndPartition      a replica   one group: for p in 0..P-1, for r in g: the rank (r, p)
 //   kFlattenedIds                  a rank      one group: the ranks of g
 //
-// The position in a group is the rank in the group: order of concatenation, of split parts, root 0. No lists at all
-// mean one list of all ids in ascending order, where the rules allow it.
+// The position in a group is the rank in the group: it determines the order of concatenation and of split parts, and
+// position 0 is the default root. A request without lists stands for one list of all ids in ascending order, where the
+// rules allow it.
 //
-// ReplicaGroups and PermutePairs are immutable values that own their memory; they may be read by many threads. IdLists,
+// ReplicaGroups and PermutePairs are immutable values that own their memory; many threads may read them. IdLists,
 // GroupRequest and the mesh structs borrow what they point to for the duration of a call. Nothing here communicates:
-// every rank resolves the same request to the same groups. Resolving costs O(ids + ranks) and allocates; it is meant to
-// be done once per request, and the result to be looked up by Hash() and == afterwards.
+// every rank resolves the same request to the same groups. Resolving costs O(ids + ranks) and allocates. Resolve each
+// request once, and look the result up by Hash() and == afterwards.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@
 
 namespace axccl::tensor {
 
-// Grids and meshes beyond this are refused rather than allocated.
+// Larger grids and meshes are refused rather than allocated.
 inline constexpr int64_t kMaxRanks = int64_t{1} << 24;
 
 struct Grid {
@@ -54,9 +55,9 @@ bool FindGroupMode(std::string_view name, GroupMode* mode);
 //   kGather kScatter (ours, like the others)        cross_replica     cross_replica_and_partition   flattened_ids
 //   kAllToAll kBroadcast kSendRecv (and permute)    cross_replica     cross_partition               an error
 //
-// Global ids without a positive channel are an error everywhere. For collective_reduce with a channel StableHLO's text
-// says cross_partition and its interpreter cross_replica_and_partition; this follows the interpreter. A caller who
-// means something else gives the mode itself.
+// Global ids without a positive channel are an error everywhere. For collective_reduce with a channel, StableHLO's text
+// says cross_partition and its interpreter cross_replica_and_partition; this function follows the interpreter. A caller
+// that needs another mode passes the mode itself.
 Result<GroupMode> ModeOfChannel(const char* call, plan::Kind kind, int64_t channel_id, bool use_global_device_ids);
 
 // Borrowed lists of ids, rectangular (-1 may pad short rows) or natively ragged.
@@ -67,8 +68,8 @@ class IdLists {
   static IdLists Rectangular(std::span<const int64_t> ids, size_t width);
   // Row i is ids[offsets[i] .. offsets[i + 1]); `offsets` starts at 0, ends at ids.size() and never falls.
   static Result<IdLists> Ragged(const char* call, std::span<const int64_t> ids, std::span<const size_t> offsets);
-  // A tensor constant as compilers write it: replica_groups, or source_target_pairs of kSendRecv. Refuses a shape that
-  // is not rows x width.
+  // Reads a tensor constant as compilers write it: replica_groups, or source_target_pairs of kSendRecv. Returns an
+  // error unless the shape is rows x width.
   static Result<IdLists> FromTensor(const char* call, plan::Kind kind, std::span<const int64_t> ids,
                                     std::span<const int64_t> shape);
 
@@ -82,19 +83,19 @@ class IdLists {
   size_t width_ = 0;
 };
 
-// What a caller demands of the lists beyond what every group needs (ids in range, none twice, no empty group).
+// What a caller requires of the lists beyond what every group needs (ids in range, no duplicate, no empty group).
 struct GroupRules {
-  bool cover = false;                  // every id is in some list; else ranks may be in no group
+  bool cover = false;                  // every id must be in some list; otherwise ranks may be in no group
   bool padding = true;                 // -1 is skipped
-  bool uniform = false;                // all lists have one length
+  bool uniform = false;                // all lists must have the same length
   bool implicit = true;                // no lists = one list of all ids, in modes other than kFlattenedIds
-  std::optional<int64_t> split_count;  // the length that all lists have
+  std::optional<int64_t> split_count;  // the length that all lists must have
 };
 
-// What StableHLO demands of the operation: all_gather, reduce_scatter and all_to_all cover all ids by lists of one
-// length without padding, all_reduce covers all ids by ragged lists; collective_broadcast and collective_reduce may
-// leave processes out. kGather and kScatter (not in StableHLO) may too. all_to_all takes no empty list of lists; its
-// split_count is for the caller to add.
+// The rules of StableHLO: the lists of all_gather, reduce_scatter and all_to_all cover all ids, have one length and no
+// padding; the lists of all_reduce cover all ids and may be ragged; those of collective_broadcast and collective_reduce
+// may leave processes out. So may those of kGather and kScatter (not in StableHLO). all_to_all accepts no empty list of
+// lists; its caller must add the split_count.
 GroupRules StableHloRules(plan::Kind kind);
 
 struct GroupRequest {
@@ -108,7 +109,7 @@ struct GroupRequest {
 
 class ReplicaGroups {
  public:
-  // Where a rank is; group -1: in no group.
+  // The place of a rank; group -1: the rank is in no group.
   struct Place {
     int group = -1;
     int position = -1;
@@ -126,11 +127,11 @@ class ReplicaGroups {
   Place PlaceOf(int rank) const;
   bool CoversAllRanks() const { return ranks_.size() == places_.size(); }
 
-  // Two objects are equal when the same ranks meet in the same order, however that was written: the mode, padding and
-  // the order in which the groups were listed do not count. Equal objects have equal hashes.
+  // Two objects are equal when the same ranks communicate in the same order. The mode, padding and the order of the
+  // groups do not matter. Equal objects have equal hashes.
   uint64_t Hash() const { return hash_; }
   friend bool operator==(const ReplicaGroups& a, const ReplicaGroups& b) { return a.Equals(b); }
-  // The key of one group, for those who look up the channel of the group a rank is in.
+  // The key of one group, under which callers look up the channel of a rank's group.
   static uint64_t GroupHash(std::span<const int32_t> ranks);
 
   // "[0 2] [1 3] of 4 ranks", the groups by ascending first rank (the same text for equal objects).
@@ -153,9 +154,10 @@ class ReplicaGroups {
   uint64_t hash_ = 0;
 };
 
-// source_target_pairs of a permutation. Rows of two ids; a pair (s, t) makes one transfer per partition
-// (kCrossReplica), per replica (kCrossPartition) or one (kFlattenedIds); kCrossReplicaAndPartition has no meaning here.
-// A source sends once and a target receives once; s = t is legal. Ranks that receive nothing hold zeros afterwards.
+// source_target_pairs of a permutation. Each row has two ids. A pair (s, t) makes one transfer per partition
+// (kCrossReplica), one per replica (kCrossPartition) or a single one (kFlattenedIds); kCrossReplicaAndPartition has no
+// meaning here. A source sends once and a target receives once; s = t is legal. Ranks that receive nothing hold zeros
+// afterwards.
 struct PairRequest {
   const char* call = nullptr;  // named in messages; null = "collective_permute"
   Grid grid;
@@ -194,7 +196,7 @@ struct Mesh {
   std::span<const int64_t> device_ids;
 };
 
-// An axis, or the part `(pre_size)size` of it: the axis is seen as [pre_size, size, rest], and the middle is meant.
+// An axis, or its part `(pre_size)size`: the axis is viewed as [pre_size, size, rest], and the part is the middle.
 struct AxisRef {
   std::string_view name;
   int64_t pre_size = 1;
@@ -209,8 +211,8 @@ struct IdTable {
   IdLists lists() const { return IdLists::Rectangular(ids, width); }
 };
 
-// The groups over which `axes` vary, in the order listed, the first slowest; what the other axes and remainders of
-// sub-axes say numbers the groups in mesh order. No axes = every device is alone.
+// Returns the groups over which `axes` vary, in the order listed, the first slowest. The other axes and the remainders
+// of sub-axes number the groups, in mesh order. Without axes, every device is a group of its own.
 Result<IdTable> MeshGroups(const char* call, const Mesh& mesh, std::span<const AxisRef> axes);
 
 // XLA's [num_groups,group_size]<=[reshape_dims]T(transpose_perm): 0, 1, 2, ... reshaped, transposed and cut into rows.

@@ -22,13 +22,13 @@ std::string Join(const int64_t* values, int count) {
   return text + "]";
 }
 
-// A dimension that moves: x * stride with 0 <= x <= top.
+// A dimension of size 2 or more: x * stride with 0 <= x <= top.
 struct Term {
   uint64_t stride;
   uint64_t top;
 };
 
-// Largest stride first. At most 16 terms, mostly in order: no need for a general sort.
+// Sorts the largest stride first. At most 16 terms, mostly in order: no need for a general sort.
 void SortByStride(Term* terms, int count) {
   for (int i = 1; i < count; ++i) {
     for (int j = i; j > 0 && terms[j - 1].stride < terms[j].stride; --j) std::swap(terms[j - 1], terms[j]);
@@ -37,8 +37,8 @@ void SortByStride(Term* terms, int count) {
 
 // Sums x_1 * stride_1 + ... + x_n * stride_n with 0 <= x_i <= top_i: which numbers can they be?
 //
-// In general that is a knapsack; here the strides are nested in each other most of the time, so few x_i are left to try
-// at each term. The search gives up, and answers "yes", after kMaxSteps.
+// In general this is a knapsack problem. Here the strides are nested most of the time, so few x_i need to be tried at
+// each term. The search gives up, and answers "yes", after kMaxSteps.
 class StrideSums {
  public:
   void Add(uint64_t stride, uint64_t top) {
@@ -75,8 +75,8 @@ class StrideSums {
       const uint64_t stride = terms_[i].stride;
       max_[i] = max_[i + 1] + Wide{stride} * terms_[i].top;
       gcd_[i] = std::gcd(gcd_[i + 1], stride);
-      // The last term alone reaches every multiple of its stride. A further stride that is a multiple of the step so
-      // far, and no larger than what lies below it plus one step, leaves no gap either.
+      // The last term alone reaches every multiple of its stride. A further term leaves no gap either, if its stride is
+      // a multiple of the step so far and at most one step more than the largest sum of the terms below it.
       gap_free_[i] =
           i + 1 == count_ || (gap_free_[i + 1] && gcd_[i] == gcd_[i + 1] && Wide{stride} <= max_[i + 1] + gcd_[i + 1]);
     }
@@ -103,7 +103,8 @@ class StrideSums {
   Term terms_[kMaxTerms];
   int count_ = 0;
   int steps_ = 0;
-  // Of the terms from i on: the largest sum, the common divisor, and whether every multiple of it up there is a sum.
+  // For the terms from i on: the largest sum, the common divisor, and whether every multiple of the divisor up to the
+  // sum can be reached.
   Wide max_[kMaxTerms + 1];
   uint64_t gcd_[kMaxTerms + 1];
   bool gap_free_[kMaxTerms + 1];
@@ -123,7 +124,7 @@ int MovingAxes(const View& view, Term* axes) {
 }
 
 // Whether two different indices reach the same element: whether there are differences d_i, not all 0, whose steps add
-// up to 0. Asked for each first axis k with d_k > 0, the d_i of smaller strides being free.
+// up to 0. Searches for each first axis k with d_k > 0; the d_i of smaller strides are free.
 bool ReachesTwice(const View& view) {
   Term axes[kMaxDims];
   const int count = MovingAxes(view, axes);
@@ -217,7 +218,7 @@ bool FindByteExtent(const View& view, Extent* extent) {
     const Wide size = view.shape.sizes[d];
     elements *= size;
     const Wide reach = size > 1 ? (size - 1) * view.strides[d] : Wide{0};
-    // Bounded here, so that no product of the next turn overflows.
+    // Checked here, so that no product of the next iteration overflows.
     if (elements > kMaxBytes || reach > kMaxBytes || reach < -kMaxBytes) return false;
     (reach < 0 ? low : high) += reach * view.element_size;
   }
@@ -246,9 +247,9 @@ bool Overlap(const View& a, const View& b) {
         sums.Add(Magnitude(view->strides[d]) * view->element_size, static_cast<uint64_t>(view->shape.sizes[d]) - 1);
     }
   }
-  // Let x be how far an element of a lies above a's lowest, y how far one of b lies below b's highest; x + y is a sum
-  // of strides. If a's element starts t bytes after b's, x + y = t + origin. They share a byte when -size of a's < t <
-  // size of b's.
+  // Let x be the distance of an element of a from a's lowest, and y the distance of an element of b from b's highest; x
+  // + y is a sum of strides. If a's element starts t bytes after b's, x + y = t + origin. The two share a byte when
+  // -size of a's < t < size of b's.
   const Wide origin = b_low + b_size - b.element_size - a_low;
   return sums.Reach(origin - (Wide{a.element_size} - 1), origin + (Wide{b.element_size} - 1));
 }

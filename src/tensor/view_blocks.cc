@@ -1,4 +1,4 @@
-// Where the blocks of a collective lie in its views.
+// Finds the blocks of a collective in its views.
 #include <cinttypes>
 
 #include "src/tensor/cite.h"
@@ -11,10 +11,10 @@ using plan::KindName;
 
 namespace {
 
-// What a kind does to its dimensions, what its arguments are called and which constraints of StableHLO speak of them.
+// What a kind does to its dimensions, the names of its arguments, and StableHLO's constraints on them.
 struct Form {
-  const char* split = nullptr;   // the argument that says which dimension of the input is split; null = none
-  const char* concat = nullptr;  // likewise: the dimension of the output that is concatenated
+  const char* split = nullptr;   // the argument that names the input's dimension that is split; null = none
+  const char* concat = nullptr;  // the argument that names the output's dimension that is concatenated; null = none
   const char* split_dim = "";    // constraints
   const char* concat_dim = "";
   const char* divides = "";
@@ -67,7 +67,7 @@ struct Dims {
   int concat = -1;
 };
 
-// The dimension of one argument. The citation is put together only when it is needed.
+// Finds the dimension of one argument. The citation is built only when it is needed.
 Status FindDim(const Collective& c, const char* side, const char* argument, const char* constraint, int64_t dim,
                int count, int* result) {
   const OperandName operand = {CallOf(c), side, c.operand};
@@ -97,7 +97,7 @@ Status CheckCollective(const Collective& c) {
   return Status();
 }
 
-// The block of an input of these sizes.
+// Computes the block of an input of these sizes.
 Status SplitInput(const Collective& c, const Form& form, int dim, const Shape& input, Shape* block) {
   *block = input;
   if (dim < 0) return Status();
@@ -119,7 +119,7 @@ Status JoinBlocks(const Collective& c, const Form& form, int dim, const Shape& b
                     CallOf(c), Name(c, "output").c_str(), c.group_size, block.sizes[dim], form.concat, dim);
 }
 
-// The output's sizes against the expected ones, in words that say where the expectation comes from.
+// Compares the output's sizes with the expected ones; messages say where the expectation comes from.
 Status CompareOutput(const Collective& c, const Form& form, const Dims& dims, const Shape& input, const Shape& expected,
                      const Shape& output) {
   const std::string cite = Cite(c.kind, form.result);
@@ -159,7 +159,8 @@ Status CheckPresence(const Collective& c, const View* input, const View* output)
                     input->element_size, Cite(c.kind, FormOf(c.kind).result).c_str());
 }
 
-// From one block to the next; 0 where nothing follows, because the strides of such dimensions mean nothing.
+// The distance from one block to the next; 0 if there is only one, because the stride of such a dimension has no
+// meaning.
 int64_t BlockStride(const View& view, int dim, const Blocks& blocks, int count) {
   if (count < 2 || blocks.elements == 0) return 0;
   return view.strides[dim] * blocks.shape.sizes[dim];

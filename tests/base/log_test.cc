@@ -80,7 +80,7 @@ TEST(Log, SubsystemsSelectAndExclude) {
 TEST(Log, UnknownSubsystemIsReported) {
   Environment environment{{"NCCL_DEBUG", "WARN"}, {"NCCL_DEBUG_SUBSYS", "COLL,COLLS"}};
   EXPECT_TRUE(Enabled(Level::kWarn, kInit));
-  EXPECT_EQ(environment.CountLog({"NCCL_DEBUG_SUBSYS", "COLLS is no subsystem"}), 1);
+  EXPECT_EQ(environment.CountLog({"NCCL_DEBUG_SUBSYS", "COLLS is not a subsystem"}), 1);
 }
 
 TEST(Log, FileNameTakesHostAndProcess) {

@@ -150,7 +150,7 @@ TEST(TextTest, ErrorsNameLineAndColumn) {
             "plan text, line 15 column 11: expected a number from 0 to 1, found '2 e3\\n'");
   EXPECT_EQ(
       ErrorOf("wait 0 l0 e3", "wait 0 l1 e3"),
-      "plan text, line 17 column 11: expected the lane to be left out, because it is the own one, found 'l1 e3 v1\\n'");
+      "plan text, line 17 column 11: expected the lane to be left out, because it is this lane, found 'l1 e3 v1\\n'");
   EXPECT_EQ(ErrorOf("v65535", "v65536"),
             "plan text, line 19 column 15: expected a number from 1 to 65535, found '65536\\n'");
   EXPECT_EQ(ErrorOf("v65535", "v0"), "plan text, line 19 column 15: expected a number from 1 to 65535, found '0\\n'");
