@@ -18,9 +18,9 @@ using plan::Schedule;
 
 namespace {
 
-constexpr int kTurns = 3;  // on paper: the first, and two more for the difference
-// A machine's network devices take the messages of its ranks one after the other. Not measured: what adapters are good
-// for.
+constexpr int kTurns = 3;  // simulated turns: the first, and two more for the difference
+// A machine's network devices send the messages of its ranks one after the other. Not measured: a typical figure of
+// adapters.
 constexpr double kDeviceSeconds = 2.5e-7;
 
 // The time of an operation under one of the views of Model::Cost.
@@ -36,18 +36,18 @@ struct Step {
   size_t counter = 0;
   int value = 0;
   bool token = false;
-  bool remote = false;     // a wait for another machine
-  double cargo_parts = 0;  // a signal: what it carries to other machines
-  bool far = false;        // a signal: for another machine
+  bool remote = false;     // a wait for a rank of another machine
+  double cargo_parts = 0;  // for a signal: what it carries to other machines
+  bool far = false;        // for a signal: it goes to another machine
 };
 
-// When a signal is made, and when all it carries to other machines has left.
+// The time at which a signal is made, and the time at which everything it carries to other machines has left.
 struct Signalled {
   double made = 0;
   double left = 0;
 };
 
-// A schedule with everything looked up that the runs on paper need.
+// A schedule with everything looked up that the simulated turns need.
 class Paper {
  public:
   Paper(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement, int copies)
@@ -63,7 +63,7 @@ class Paper {
       load_ = std::max(1.0, schedule.contract.ranks * lanes / cores);
       hop_ = load_ > 1 ? machine.switch_seconds * load_ : machine.signal_seconds;
     } else {
-      // Lanes take turns on the rank's core: one moves data while others wait for the network.
+      // Lanes share the rank's core: one moves data while others wait for the network.
       const double crowd = std::max(1.0, placement.Most(schedule.contract.ranks) / cores);
       load_ = crowd * lanes;
       hop_ = crowd > 1 ? machine.switch_seconds * crowd : machine.signal_seconds;
@@ -82,9 +82,10 @@ class Paper {
     }
   }
 
-  // When the last strand ends each turn, counting only `member` of the weights, and hops where they are fixed costs.
+  // Returns when the last strand ends each turn, counting only `member` of the weights, and hops if they are fixed
+  // costs.
   std::vector<double> Run(double Weight::*member) const;
-  // Seconds per byte of a part that a turn keeps the busiest link busy.
+  // Seconds per byte of a part for which a turn keeps the busiest link busy.
   double LinkSeconds() const;
 
  private:
@@ -94,7 +95,7 @@ class Paper {
 
   void AddStrand(int rank, int lane, const plan::Counters& counters);
   void AddCargo(int rank, int lane, const std::vector<plan::Cargo>& cargo);
-  // Ranks of a rank's machine that send anything to others.
+  // The number of ranks on a rank's machine that send anything to other machines.
   double SendersBeside(int rank) const;
   Weight Work(const Op& op, int rank) const;
 
@@ -103,13 +104,13 @@ class Paper {
   const bool by_call_;
   const plan::Placement& placement_;
   const int copies_;
-  std::vector<double> sent_, received_;  // [machine] parts a turn
+  std::vector<double> sent_, received_;  // [machine]: parts in a turn
   double load_ = 1;
   double hop_ = 0;
   double far_hop_ = 0;       // between machines
-  std::vector<bool> sends_;  // [rank] whether it has anything for other machines
+  std::vector<bool> sends_;  // [rank]: whether it sends anything to other machines
   std::vector<Strand> strands_;
-  std::vector<int> per_turn_;  // [counter] signals
+  std::vector<int> per_turn_;  // [counter]: signals
 };
 
 Weight Paper::Work(const Op& op, int rank) const {
@@ -120,7 +121,7 @@ Weight Paper::Work(const Op& op, int rank) const {
   const auto by_call = [&](const Operand& o) {
     return by_call_ && o.buffer != plan::Buffer::kScratch && o.rank != rank;
   };
-  // A call takes what is copied to its first destination, and what is reduced to working space.
+  // A system call covers what is copied to its first destination, and what is copied to working space to be reduced.
   const bool brought = op.kind == OpKind::kCopy && by_call(op.src[0]);
   for (const auto* operands : {&op.dst, &op.src}) {
     for (const Operand& o : *operands) {
@@ -153,7 +154,7 @@ void Paper::AddStrand(int rank, int lane, const plan::Counters& counters) {
       step.counter = counters.OfWait(op);
       step.value = op.value;
       step.remote = placement_.Apart(op.peer, rank);
-      // Even what has been signalled long ago has to be fetched from the core that wrote it.
+      // Even the line of a signal made long ago has to be fetched from the core that wrote it.
       if (!step.token && !step.remote) step.work.fixed += 0.5 * machine_.signal_seconds;
       if (step.remote) step.work.fixed += machine_.network_message_seconds * load_;
     }
@@ -190,7 +191,7 @@ std::vector<double> Paper::Run(double Weight::*member) const {
   const bool fixed = member == &Weight::fixed;
   const double hop = fixed ? hop_ : 0;
   const double far_hop = fixed ? far_hop_ : 0;
-  // What a rank sends, it sends while those beside it do so, too.
+  // While a rank sends, the other ranks of its machine that send do so, too.
   std::vector<double> seconds_per_part(strands_.size(), 0), device_seconds(strands_.size(), 0);
   for (size_t s = 0; s < strands_.size() && !placement_.is_flat(); ++s) {
     const double senders = SendersBeside(static_cast<int>(s) / schedule_.lanes);
@@ -227,7 +228,7 @@ std::vector<double> Paper::Run(double Weight::*member) const {
     return moved;
   });
   const bool all_ended = *std::min_element(turn.begin(), turn.end()) == kTurns;
-  if (!all_ended) ends.assign(kTurns, std::numeric_limits<double>::infinity());  // a deadlock takes for ever
+  if (!all_ended) ends.assign(kTurns, std::numeric_limits<double>::infinity());  // a deadlock takes forever
   return ends;
 }
 
@@ -248,7 +249,7 @@ Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, con
   derive(&Weight::fixed, &Cost::fixed);
   derive(&Weight::cached, &Cost::cached);
   derive(&Weight::memory, &Cost::memory);
-  // Further lanes are run by other threads, which have to be woken and joined.
+  // Other threads run the further lanes, and have to be woken and joined.
   if (lanes_ > 1 && placement.is_flat()) first_.fixed += machine.switch_seconds;
   for (int r = 0; r < schedule.contract.ranks; ++r) {
     const int blocks = plan::InputBlocks(schedule.contract, r) + plan::OutputBlocks(schedule.contract, r);
@@ -262,7 +263,7 @@ double Model::Seconds(uint64_t block_bytes, uint64_t tile_bytes) const {
   const double span = block / lanes_;
   const double turns = tile_bytes == 0 ? 1 : std::max(1.0, std::ceil(span / static_cast<double>(tile_bytes)));
   const double part = span / turns / parts_;
-  // Of user data larger than the cache, what fits may still be there.
+  // If the user data is larger than the cache, what fits may still be there.
   const double in_cache = user_blocks_ * block <= cache_bytes_ ? 1 : cache_bytes_ / (user_blocks_ * block);
   const auto seconds = [&](const Cost& c) {
     return c.fixed + part * (in_cache * c.cached + (1 - in_cache) * c.memory);

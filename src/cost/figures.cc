@@ -25,7 +25,7 @@ uint64_t HashOf(std::string_view text) {
 }  // namespace
 
 FigureWriter& FigureWriter::Add(std::string_view name, double value) {
-  // Not printf: the decimal point of the file must not depend on the application's locale.
+  // Not printf, because the decimal point of the file must not depend on the application's locale.
   char digits[64];
   const auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
   return AddText(name, {digits, static_cast<size_t>(end - digits)});
@@ -96,7 +96,7 @@ std::vector<std::string> CachedFiles(std::string_view kind) {
     const std::string name = it->path().filename().string();
     std::error_code gone;
     const auto time = it->last_write_time(gone);
-    // "-" and 16 digits: others are being written.
+    // The name is "-" and 16 digits; files with other names are still being written.
     if (gone || !name.starts_with(prefix) || name.size() != prefix.size() + 16) continue;
     found.emplace_back(time, it->path().string());
   }

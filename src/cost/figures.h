@@ -1,9 +1,9 @@
-// How measured figures are written down and kept: small text files in a folder of the user's.
+// Measured figures are kept in small text files in a folder of the user's.
 //
-// A file has a title with a version, then `name value` lines in a fixed order; numbers have all their digits. Whoever
-// reads one takes exactly what would have been written, so that a damaged file misleads nobody. A file that is missing,
-// damaged or cannot be written is never an error to those who measure. Values; the functions are thread-safe, and
-// processes may race: the last file stays, whole.
+// A file has a title with a version, then `name value` lines in a fixed order; numbers are written with all their
+// digits. The reader accepts exactly the texts that the writer produces, so it rejects a damaged file. A file that is
+// missing, damaged or not writable is never an error for the code that measures. Values; the functions are thread-safe.
+// Processes may race: the last complete file stays.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace axccl::cost {
 
-inline constexpr size_t kMostFigureBytes = 4096;  // of such a file
+inline constexpr size_t kMostFigureBytes = 4096;  // limit on the size of such a file
 
 class FigureWriter {
  public:
@@ -30,23 +30,24 @@ class FigureWriter {
   std::string text_;
 };
 
-// What does not fit is kInvalidArgument with line and reason. `text` must outlive the reader.
+// Reads the text line by line. A line that does not fit gives kInvalidArgument with line and reason. `text` must
+// outlive the reader.
 class FigureReader {
  public:
-  // `what`: as messages name it, "machine file".
+  // `what`: the name of the file in messages, such as "machine file".
   FigureReader(std::string_view what, std::string_view text) : what_(what), text_(text) {}
-  // The next line is this one.
+  // Reads a line that must equal `line`.
   Status Expect(std::string_view line);
-  // The next line is `name` and a number from `least` to `most`.
+  // Reads a line with `name` and a number from `least` to `most`.
   Result<double> Number(std::string_view name, double least, double most);
-  // The next line is `name` and printable ASCII, of 1 to `most` characters.
+  // Reads a line with `name` and printable ASCII of 1 to `most` characters.
   Result<std::string> Text(std::string_view name, size_t most);
-  // No line follows.
+  // Fails if a line follows.
   Status End();
 
  private:
   bool Next();
-  // What follows the name in the next line.
+  // The text after the name in the next line.
   Result<std::string_view> Value(std::string_view name);
   Status Bad(std::string_view expected) const;
 
@@ -55,12 +56,13 @@ class FigureReader {
   int number_ = 0;
 };
 
-// Where figures of that kind and key are kept: $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else ~/.cache/axccl,
-// /<kind>-<hash of the key>. Empty where the environment names no place.
+// The file for figures of that kind and key: $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else ~/.cache/axccl,
+// /<kind>-<hash of the key>. Empty when the environment names none of these folders.
 std::string CachedFile(std::string_view kind, std::string_view key);
-// All files of that kind in that place, the newest first.
+// All files of that kind in that folder, the newest first.
 std::vector<std::string> CachedFiles(std::string_view kind);
-// Replaces the file, with its folders. Where that fails, the log (INFO) says so, and of what the figures are.
+// Replaces the file and makes missing folders. A failure is logged (INFO) with `of_what`, which names what was
+// measured.
 void KeepFigures(const std::string& file, std::string_view text, const char* of_what);
 
 }  // namespace axccl::cost

@@ -1,4 +1,4 @@
-// The measurements. Each takes the best of several short runs: what disturbs a run only makes it slower.
+// The measurements. Each takes the best of several short runs, because disturbances only make a run slower.
 #include "src/cost/machine.h"
 
 #include <pthread.h>
@@ -22,9 +22,9 @@ namespace axccl::cost {
 
 namespace {
 
-constexpr double kBudget = 3e-4;  // seconds one measurement may go on
+constexpr double kBudget = 3e-4;  // most seconds that one measurement may take
 
-constexpr double kHandOverDeadline = 2e-3;  // where other processes want the cores, the default has to do
+constexpr double kHandOverDeadline = 2e-3;  // if other processes use the cores for longer, the default is used
 
 double Now() {
   timespec t;
@@ -58,10 +58,10 @@ Bytes Allocate(size_t bytes) {
   return Bytes(p);
 }
 
-// Keeps the compiler from dropping what was written to `p`.
+// Keeps the compiler from removing the writes to `p`.
 void Keep(const void* p) { asm volatile("" : : "g"(p) : "memory"); }
 
-// Puts the bytes out of all caches; false where the instruction set has no way to do so.
+// Evicts the bytes from all caches; returns false if the instruction set cannot do that.
 bool Evict(const std::byte* p, size_t bytes) {
 #if defined(__x86_64__)
   for (size_t i = 0; i < bytes; i += 64) __builtin_ia32_clflush(p + i);
@@ -109,7 +109,7 @@ void MeasureCalls(Machine* machine) {
   machine->call_bytes_per_second = kBytes / (many - few);
 }
 
-// What the executor does for an operation whatever its size: resolve the ranges of its operands and call a mover. An
+// Does what the executor does for an operation of any size: resolves the ranges of its operands and calls a mover. An
 // operation has several operands and the loop over operations costs as much again, hence the factor.
 void MeasureOperation(Machine* machine) {
   constexpr int kOps = 256, kResolutionsPerOp = 5;
@@ -127,12 +127,12 @@ void MeasureOperation(Machine* machine) {
   machine->op_seconds = std::clamp(seconds / kOps * kResolutionsPerOp, 1e-9, 1e-6);
 }
 
-// Two threads that hand a number to and fro, each writing a line of its own.
+// Two threads that pass a number back and forth, each writing a line of its own.
 struct PingPong {
-  // Short ones, of which some are not interrupted by whatever else runs.
+  // Batches are short, so that some of them are not interrupted by other processes.
   static constexpr uint64_t kBatch = 4;
   static constexpr uint64_t kBatches = 128;
-  bool yields = false;  // give up the core while waiting, for two threads on one
+  bool yields = false;  // give up the core while waiting, for two threads on one core
   double deadline = 0;
   alignas(kCacheLine) std::atomic<uint64_t> ping{0};
   alignas(kCacheLine) std::atomic<uint64_t> pong{0};
@@ -141,7 +141,7 @@ struct PingPong {
   bool Await(const std::atomic<uint64_t>& line, uint64_t value) {
     for (uint32_t spins = 1; line.load(std::memory_order_acquire) < value; ++spins) {
       if (stop.load(std::memory_order_relaxed)) return false;
-      // Whoever else runs on these cores must be able to get one; the clock alone would not see to that.
+      // Other threads on these cores must be able to run; checking the clock alone does not let them.
       if (yields || spins % 4096 == 0) sched_yield();
       if (spins % 64 == 0 && Now() > deadline) {
         stop.store(true, std::memory_order_relaxed);
@@ -159,7 +159,7 @@ struct PingPong {
     return nullptr;
   }
 
-  // Seconds one way, of the best batch; 0 when none was finished by the deadline.
+  // Returns the seconds for one way in the best batch; 0 when none finished by the deadline.
   double Ask() {
     double best = 0;
     uint64_t v = 0;
@@ -189,7 +189,7 @@ void* PingPong::AskInThread(void* run) {
   return nullptr;
 }
 
-// Plays on `a` and `b`, which may be the same core. Own threads, so that the caller's affinity is never touched.
+// Plays on cores `a` and `b`, which may be the same. Uses threads of its own, so the caller's affinity stays as it is.
 double PlayOn(int a, int b) {
   PingPongRun run;
   run.game.yields = a == b;
@@ -215,7 +215,7 @@ double PlayOn(int a, int b) {
   return started < 2 ? 0 : run.seconds;
 }
 
-// Longer ones were interrupted all the time, and say nothing about the machine.
+// A longer result was interrupted all the time, and shows nothing about the machine.
 constexpr double kLongestSignal = 5e-6, kLongestHandOver = 2e-5;
 
 void MeasureHandOvers(Machine* machine) {
@@ -235,7 +235,7 @@ void MeasureHandOvers(Machine* machine) {
   }
 }
 
-// Bytes of a sysfs size ("32768K"), 0 where it is not one.
+// Parses a sysfs size ("32768K") into bytes; 0 if it is not one.
 uint64_t SysfsBytes(const std::string& file) {
   std::ifstream in(file);
   uint64_t value = 0;
@@ -245,7 +245,7 @@ uint64_t SysfsBytes(const std::string& file) {
   return value << (unit == 'G' ? 30 : unit == 'M' ? 20 : unit == 'K' ? 10 : 0);
 }
 
-// CPUs of a sysfs list ("0-3,8-11").
+// Counts the CPUs of a sysfs list ("0-3,8-11").
 uint64_t SysfsCpus(const std::string& file) {
   std::ifstream in(file);
   uint64_t cpus = 0, first = 0, last = 0;
@@ -258,7 +258,8 @@ uint64_t SysfsCpus(const std::string& file) {
   return cpus;
 }
 
-// The largest share of a cache one CPU has. Virtual machines misreport single levels, hence all of them are looked at.
+// Finds the largest share of a cache that one CPU has. Looks at all levels, because virtual machines misreport single
+// ones.
 void ReadCacheShare(Machine* machine) {
   uint64_t share = 0;
   for (int index = 0; index < 8; ++index) {

@@ -1,6 +1,6 @@
-// What the machine can do, as a few measured constants. Plain data: broadcast as bytes from rank 0 at init, so that all
-// ranks of a communicator predict with the same numbers. Where they are on several machines, all are taken to be like
-// it, and all links between them to be like the slowest that was measured.
+// The abilities of a machine, as a few measured constants. Plain data: rank 0 broadcasts its bytes at init, so that all
+// ranks of a communicator predict with the same numbers. For ranks on several machines, the prediction assumes that all
+// machines equal this one and that all links between them equal the slowest that was measured.
 #pragma once
 
 #include <cstdint>
@@ -12,51 +12,55 @@
 namespace axccl::cost {
 
 struct Machine {
-  double signal_seconds = 1.5e-7;           // store of a line until another core has seen it
-  double op_seconds = 1.5e-8;               // fixed cost of one operation of a schedule
-  double switch_seconds = 2e-6;             // handing a core to another rank, paid where ranks outnumber cores
+  double signal_seconds = 1.5e-7;  // from the store of a line until another core sees it
+  double op_seconds = 1.5e-8;      // fixed cost of one operation of a schedule
+  double switch_seconds = 2e-6;    // handing a core to another rank, which costs time where ranks outnumber cores
   double cached_bytes_per_second = 4e10;    // copy, working set within the last-level cache share
   double memory_bytes_per_second = 1.2e10;  // copy, beyond it
   double call_seconds = 5e-7;               // one process_vm_readv
   double call_bytes_per_second = 8e9;       // its bandwidth
-  // Between machines, as network.h has them; no part of the file. Fixed figures until communicators have measured.
-  double network_signal_seconds = 1e-5;   // a message without data, until a rank of another machine has seen it
-  double network_message_seconds = 1e-6;  // of the core of the rank that sends one, and of the one that takes it in
-  double link_bytes_per_second = 2e9;  // what the ranks of a machine send to others in all; as much comes in meanwhile
-  uint64_t cache_bytes = 16u << 20;    // last-level cache share of one rank
-  int32_t cores = 2;                   // cores the ranks of this machine share
-  int32_t ranks = 2;                   // ranks of the communicator on this machine
+  // Between machines, as in network.h; not part of the file. Fixed figures until communicators have measured.
+  double network_signal_seconds = 1e-5;  // a message without data, until a rank of another machine sees it
+  // Processor time of the rank that sends a message, and of the rank that receives it.
+  double network_message_seconds = 1e-6;
+  // What the ranks of a machine send to others in total; as much can arrive at the same time.
+  double link_bytes_per_second = 2e9;
+  uint64_t cache_bytes = 16u << 20;  // last-level cache share of one rank
+  int32_t cores = 2;                 // cores the ranks of this machine share
+  int32_t ranks = 2;                 // ranks of the communicator on this machine
 
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-// Measures the constants in a few milliseconds (cores and ranks are left to the caller). What cannot be measured here
-// (one core only, a system call refused) keeps its default. Starts and joins two threads of its own; thread-safe.
+// Measures the constants in a few milliseconds; the caller sets cores and ranks. What cannot be measured here (there is
+// only one core, or a system call is refused) keeps its default. Starts and joins two threads; thread-safe.
 Machine Measure();
-// The cached measurement of this machine, measuring and storing it first where there is none. The file is
-// $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else ~/.cache/axccl, /machine-<hash of CPU model, cores, version>; an
-// unwritable or corrupt file is replaced or ignored, never an error. Thread-safe; processes may race, the last file
-// stays.
+// Returns the cached measurement of this machine; if there is none, measures and stores it first. The file is
+// $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else ~/.cache/axccl, /machine-<hash of CPU model, cores, version>. A
+// corrupt file is replaced, and a file that cannot be written is never an error. Thread-safe; processes may race, the
+// last file stays.
 Machine MeasureOnce();
 
-// Of one GPU with so many multiprocessors, for ranks that share it. Fixed figures: "cores" are multiprocessors and the
-// bandwidths those of one block; nothing is measured.
+// The model of one GPU with that many multiprocessors, for ranks that share it. Fixed figures: "cores" are
+// multiprocessors and the bandwidths those of one block; nothing is measured.
 Machine GpuMachine(int multiprocessors, int ranks);
 
-// Cores this process may use.
+// The number of cores that this process may use.
 int Cores();
 
-// Where MeasureOnce keeps its file; empty when the environment names no place for it.
+// The file in which MeasureOnce keeps its result; empty when the environment names no folder for it.
 std::string CacheFile();
-// As MeasureOnce, with the file given. Empty: measures.
+// As MeasureOnce, with the file given. An empty name: always measures.
 Machine MeasureOnce(const std::string& file);
 
-// What such a file says. kSystemError where it cannot be read, else as FromText, with the file named.
+// Reads such a file. kSystemError when it cannot be read, otherwise as FromText, with the name of the file in the
+// message.
 Result<Machine> ReadMachine(const std::string& file);
 
 // The text of the file: a line with name and version, then `name value` lines, in this order, with all digits.
 std::string ToText(const Machine& machine);
-// kInvalidArgument with line and reason unless `text` is exactly such a text with values that a machine can have.
+// Parses such a text. kInvalidArgument with line and reason unless ToText could have written `text` and its values are
+// possible.
 Result<Machine> FromText(std::string_view text);
 
 }  // namespace axccl::cost

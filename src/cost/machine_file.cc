@@ -35,7 +35,7 @@ constexpr Field kFields[] = {
 constexpr std::string_view kCacheField = "cache_bytes";
 constexpr double kLeastCache = 1 << 14, kMostCache = 1e12;
 
-// The first "model name" of /proc/cpuinfo; what else tells CPUs apart where there is none.
+// The first "model name" of /proc/cpuinfo, or, if there is none, other fields that identify the CPU.
 std::string CpuModel() {
   std::ifstream info("/proc/cpuinfo");
   std::string all;

@@ -96,7 +96,7 @@ Result<Network> RecallNetwork(std::string_view pair_class) {
     return MakeStatus(Code::kInvalidArgument, "%s is of class '%s'", file.c_str(), kept.pair_class.c_str());
   struct stat info {};
   if (stat(file.c_str(), &info) != 0) return SystemError(errno, "stat(%s)", file.c_str());
-  // A time to come is one that a clock gave which was set back since.
+  // A timestamp in the future was written before the clock was set back.
   const time_t age = time(nullptr) - info.st_mtime;
   if (age < -kDay || age > kDay) return MakeStatus(Code::kInvalidArgument, "%s is not of today", file.c_str());
   return kept.network;

@@ -1,9 +1,8 @@
-// What goes between machines, as a few measured figures, and where they are kept.
+// The network between machines, as a few measured figures, and the files that keep them.
 //
-// A pair of machines is of a class: what kind of link one has, what kind the other, and what is known of the way
-// between them; see comm/net/pair_class.h for how it is found. Pairs of one class are taken to be alike, so that one of
-// them is measured for all; figures are kept by class, for a day, as cables, switches and their other users change.
-// Plain data.
+// A pair of machines has a class: the kinds of their links and what is known of the path between them; see
+// comm/net/pair_class.h for how it is found. Pairs of one class are assumed to be alike, so one of them is measured for
+// all. Figures are kept by class, for one day, because cables, switches and other users of them change. Plain data.
 #pragma once
 
 #include <string>
@@ -15,7 +14,7 @@
 
 namespace axccl::cost {
 
-// As the fields of Machine of the same meaning.
+// The fields mean the same as those of Machine.
 struct Network {
   double signal_seconds = Machine().network_signal_seconds;
   double message_seconds = Machine().network_message_seconds;
@@ -24,30 +23,32 @@ struct Network {
 
 Network NetworkOf(const Machine& machine);
 void SetNetwork(const Network& network, Machine* machine);
-// Of each figure the one that takes longer: plans go at the pace of the slowest link in them.
+// Of each figure, the one that takes longer: plans run at the pace of the slowest link that they use.
 Network Slower(const Network& a, const Network& b);
-// Each figure brought into the range a file may hold, which any network is in.
+// Clamps each figure to the range that a file may hold; the figures of any real network are in that range.
 Network Plausible(const Network& network);
 
-// Of one class; `pair_class` is printable text without line breaks.
+// The figures of one class; `pair_class` is printable text without line breaks.
 struct KeptNetwork {
   std::string pair_class;
   Network network;
 };
-// The text of the file, and back: kInvalidArgument with line and reason unless it is exactly such a text.
+// Write and parse the text of the file. Parsing returns kInvalidArgument with line and reason unless ToText could have
+// written the text.
 std::string ToText(const KeptNetwork& kept);
 Result<KeptNetwork> NetworkFromText(std::string_view text);
 
-// $AXCCL_CACHE_DIR and so on (machine.h), /network-<hash of the class>; empty when the environment names no place.
+// The file of a class: $AXCCL_CACHE_DIR and so on (machine.h), /network-<hash of the class>; empty when the environment
+// names no folder.
 std::string NetworkFile(std::string_view pair_class);
-// All that are kept, the newest first, whatever they are of and however old.
+// All files of any class, the newest first, however old.
 std::vector<std::string> NetworkFiles();
-// As NetworkFromText, with the file named; kSystemError where it cannot be read.
+// As NetworkFromText, with the name of the file in the message; kSystemError when it cannot be read.
 Result<KeptNetwork> ReadNetwork(const std::string& file);
-// Figures of that class that are not older than a day. kSystemError where there are none, else kInvalidArgument: why
-// what there is does not count.
+// Returns figures of that class that are at most a day old. kSystemError when there are none; kInvalidArgument, with
+// the reason, when the existing ones are not usable.
 Result<Network> RecallNetwork(std::string_view pair_class);
-// Replaces them. Never an error; see figures.h.
+// Replaces the figures. Never an error; see figures.h.
 void KeepNetwork(std::string_view pair_class, const Network& network);
 
 }  // namespace axccl::cost

@@ -12,16 +12,17 @@ using plan::OpKind;
 
 namespace {
 
-// When a lane goes on, or a message reaches a NIC. Of what happens at the same time machines decide alike: whose number
-// a machine has comes last, and nothing that happens on one at a time depends on what happens then on another.
+// A lane continues, or a message reaches a NIC. All machines order simultaneous events alike: the machine's number is
+// compared last, and simultaneous events on different machines do not depend on each other.
 struct Event {
   static constexpr uint32_t kMessage = 1u << 31;
 
   double time = 0;
-  uint32_t place = 0;     // of the strand, or kMessage and that of the rank it is for, among those of its machine
-  uint32_t distance = 0;  // of the message's sender
-  uint32_t source = 0;    // its place
-  uint32_t sequence = 0;  // of all it sends
+  // Index among the ranks of its machine: of the strand, or kMessage plus that of the receiving rank.
+  uint32_t place = 0;
+  uint32_t distance = 0;  // from the message's sender, in machines
+  uint32_t source = 0;    // the sender's index on its machine
+  uint32_t sequence = 0;  // number of the message among all that the sender sends
   uint32_t machine = 0;
   uint32_t index = 0;  // strand or delivery
 
@@ -32,8 +33,8 @@ struct Event {
 struct Strand {
   size_t next = 0;  // step
   uint64_t turn = 0;
-  double time = 0;     // at which it waits
-  bool waits = false;  // for what the step before `next` names
+  double time = 0;     // time of its current step
+  bool waits = false;  // the step before `next` names the wait
 };
 
 class Engine {
@@ -78,9 +79,9 @@ class Engine {
   double seconds_[kNumResources];  // of a part
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
   std::vector<Strand> strands_;
-  plan::Signals<double> arrivals_;  // that have come, or are under way and known to come: when
-  std::vector<double> free_;        // [resource] when it has done what it was asked for
-  std::vector<uint32_t> sequence_;  // [rank] messages sent
+  plan::Signals<double> arrivals_;  // arrival times of signals that have come, or are on their way
+  std::vector<double> free_;        // [resource]: when it has served all requests
+  std::vector<uint32_t> sequence_;  // [rank]: messages sent
   Outcome outcome_;
 };
 
@@ -94,7 +95,7 @@ Event Engine::Resumption(uint32_t strand, double time) const {
   return event;
 }
 
-// From now on it is not before `time` that the resource is free again.
+// Occupies the resource from `time` on, after all earlier requests; returns when it is free again.
 double Engine::Take(uint32_t resource, double time, double fixed, uint32_t parts) {
   const double takes = fixed + parts * seconds_[resource % kNumResources];
   outcome_.busy[resource] += takes;
@@ -146,7 +147,7 @@ void Engine::Land(const Event& event) {
   if (delivery.counter != Delivery::kNobody) Arrive(delivery.counter, end);
 }
 
-// Once the signal has come, `time` is not before that.
+// If the signal's arrival is known, returns true and moves `time` to it if that is later.
 bool Engine::MayPass(const Strand& strand, const Step& wait, double* time) {
   const uint64_t number = strand.turn * program_.counters[wait.first].per_turn + wait.value;
   arrivals_.Forget(wait.first, number);
@@ -166,8 +167,8 @@ void Engine::Arrive(uint32_t counter, double time) {
   queue_.push(Resumption(index, strand.time));
 }
 
-// As far as it gets. What it shares with others it takes when nothing comes before that any more; signals and waits
-// only tell times, so with those it may run ahead.
+// Advances the strand as far as possible. It uses a shared resource only when no earlier event is left. Signals and
+// waits only compute times, so it may run ahead through those.
 void Engine::Advance(uint32_t index, double time) {
   Strand& strand = strands_[index];
   for (; strand.turn < turns_; ++strand.turn, strand.next = program_.begin[index]) {

@@ -1,8 +1,7 @@
-// What a simulated group runs on: ranks with a memory each, links inside machines and a NIC a rank between them. Plain
-// data.
+// The hardware that a simulated group runs on: each rank has a memory, links inside its machine and a NIC. Plain data.
 //
-// All ranks are alike. The figures that stand here are those of eight H100 GPUs a machine with 400 Gbit/s each:
-// bandwidths from the data sheets, the rest assumed (perf/README.md, "Beyond the machines at hand").
+// All ranks are alike. The defaults model machines of eight H100 GPUs with 400 Gbit/s each: bandwidths from the data
+// sheets, the rest assumed (perf/README.md, "Beyond the machines at hand").
 #pragma once
 
 #include "src/base/status.h"
@@ -10,24 +9,24 @@
 namespace axccl::sim {
 
 struct Fabric {
-  // Of a rank and lane: every operation of a schedule.
+  // For each rank and lane: every operation of a schedule.
   double op_seconds = 4e-7;
-  // Of a rank: what its copies and reductions read and write in all.
+  // For each rank: all that its copies and reductions read and write.
   double memory_bytes_per_second = 3.35e12;
-  // Of a rank, each way: what it reads or writes in the memory of others of its machine, and they in its.
+  // For each rank and direction: what it reads or writes in the memory of other ranks of its machine, and they in its.
   double link_bytes_per_second = 4.5e11;
-  // Between ranks of a machine, until the other has seen it.
+  // Between ranks of a machine: until the other rank sees the signal.
   double signal_seconds = 1.5e-6;
-  // Of a rank, each way: what it exchanges with ranks of other machines.
+  // For each rank and direction: what it exchanges with ranks of other machines.
   double nic_bytes_per_second = 5e10;
-  // Of a NIC, for each message, at both ends: what it can take in a second.
+  // For each message, at both NICs: the inverse of the NIC's message rate.
   double message_seconds = 2.5e-7;
   // Between NICs.
   double network_seconds = 5e-6;
 };
 
-// kInvalidArgument naming the figure that no machine has: rates have to be finite and more than nothing, as has the
-// time between NICs; no time may be negative.
+// Returns kInvalidArgument, naming the figure, if a figure is impossible: rates and the time between NICs must be
+// finite and positive; no time may be negative.
 Status Check(const Fabric& fabric);
 
 }  // namespace axccl::sim

@@ -16,10 +16,10 @@ using plan::Schedule;
 
 namespace {
 
-// An endpoint as the rank sees it that it is for. Ranks are those of the program.
+// An endpoint, as seen by the rank that it signals. Ranks are those of the program.
 struct Line {
   uint32_t source = 0;
-  uint32_t distance = 0;  // machines from the source on
+  uint32_t distance = 0;  // machines from the source to the destination
   uint32_t to = 0;
   uint16_t lane = 0;
   uint16_t endpoint = 0;
@@ -37,7 +37,7 @@ void SortOnce(std::vector<T>* values) {
   values->erase(std::unique(values->begin(), values->end()), values->end());
 }
 
-// Where in an ascending list something is; its size where it is not.
+// The position of a value in an ascending list; the list's size if it is not there.
 template <class T>
 size_t Find(const std::vector<T>& values, const T& value) {
   const auto it = std::lower_bound(values.begin(), values.end(), value);
@@ -46,7 +46,7 @@ size_t Find(const std::vector<T>& values, const T& value) {
 
 class Compiler {
  public:
-  // `machine` < 0: all ranks.
+  // `machine` < 0: compiles all ranks.
   Compiler(const Schedule& schedule, const Placement& placement, int machine)
       : schedule_(schedule), placement_(placement), machine_(machine), cargo_(schedule, placement) {
     for (int r = 0; r < schedule.contract.ranks; ++r) {
@@ -58,7 +58,7 @@ class Compiler {
 
  private:
   bool one() const { return machine_ >= 0; }
-  // Of the program.
+  // The number of a rank in the program.
   uint32_t Number(int rank) const { return static_cast<uint32_t>(one() ? placement_.LocalIndex(rank) : rank); }
   uint32_t Strand(uint32_t number, int lane) const { return number * schedule_.lanes + static_cast<uint32_t>(lane); }
   uint32_t Distance(int from, int to) const {
@@ -71,7 +71,8 @@ class Compiler {
   Line SignalLine(int rank, int lane, const Op& op, int to) const {
     return {Number(rank), Distance(rank, to), Number(to), static_cast<uint16_t>(lane), op.endpoint};
   }
-  // As the source has it. Where one machine stands for all, it is that source's twin on it.
+  // The line as its source names it. If one machine represents all, the source is the corresponding rank of that
+  // machine.
   Line WaitLine(int rank, const Op& op) const {
     return {Number(op.peer), Distance(op.peer, rank), Number(rank), op.from_lane, op.endpoint};
   }
@@ -98,8 +99,8 @@ class Compiler {
   const int machine_;
   plan::CargoFinder cargo_;
   std::vector<int> ranks_;
-  std::vector<Line> signals_, waits_;                 // ascending, each once
-  std::vector<std::pair<size_t, uint32_t>> waiters_;  // line of waits_, strand; counters are numbered alike
+  std::vector<Line> signals_, waits_;                 // ascending, without duplicates
+  std::vector<std::pair<size_t, uint32_t>> waiters_;  // line of waits_, strand; counters have the same numbers
   std::vector<Share> op_shares_;
   Program program_;
 };
@@ -120,7 +121,8 @@ Status Compiler::CollectLines(int rank, int lane) {
   return Status();
 }
 
-// On another machine endpoints may have other numbers; it is the k-th of those between two ranks that corresponds.
+// Endpoints may have other numbers on another machine; the k-th endpoint between two ranks corresponds to the k-th
+// there.
 Status Compiler::MatchLines() {
   SortOnce(&signals_);
   SortOnce(&waits_);
@@ -166,7 +168,7 @@ Status Compiler::AddShares(int rank, const Operand& o, bool source) {
   op_shares_.push_back({Number(rank) * kNumResources + kMemory, o.parts});
   if (o.rank == rank) return Status();
   if (placement_.Apart(o.rank, rank)) {
-    // Slots of ranks elsewhere are written to be sent, and read where they have arrived.
+    // Slots of ranks on other machines are written in order to be sent, and are read where they have arrived.
     if (o.buffer != plan::Buffer::kScratch)
       return Refuse("needs memory that its ranks share; between machines take another algorithm");
     if (source && one()) return Refuse("a rank reads in the scratch of another machine; only all ranks show its time");

@@ -18,8 +18,8 @@ using plan::Schedule;
 
 namespace {
 
-constexpr double kMostHeld = 8e6;  // operations of a schedule, of some two hundred bytes
-constexpr double kMostRun = 1e10;  // in all turns
+constexpr double kMostHeld = 8e6;  // operations of a schedule, of about 200 bytes each
+constexpr double kMostRun = 1e10;  // operations in all turns
 constexpr size_t kMostCompared = 2'000'000;
 
 Status Refuse(const Request& q, Code code, const std::string& why) {
@@ -33,7 +33,7 @@ std::string Rough(double value) {
   return text;
 }
 
-// Blocks that make up the bytes of nccl-tests.
+// Converts the bytes of nccl-tests to a number of blocks.
 double BlocksOf(const Contract& c) {
   switch (c.kind) {
     case Kind::kAllGather:
@@ -47,7 +47,7 @@ double BlocksOf(const Contract& c) {
   }
 }
 
-// Bytes that count for the bus bandwidth, of each byte of the size.
+// Bytes that count for the bus bandwidth, per byte of the size.
 double BusFactor(const Contract& c) {
   const double others = (c.ranks - 1.0) / c.ranks;
   if (c.kind == Kind::kBarrier) return 0;
@@ -108,8 +108,7 @@ Status CheckRequest(const Request& q) {
   return Status();
 }
 
-// Those of machine 0 and others: all, or as many as the bound on operations allows, evenly spread with the last among
-// them.
+// Machine 0 and others: all, or as many as the bound on operations allows, evenly spread and including the last.
 std::vector<int> MachinesToCompare(int machines, size_t operations_each) {
   const size_t most = std::max(size_t{4}, kMostCompared / std::max(size_t{1}, operations_each));
   const int count = static_cast<int>(std::min(most, static_cast<size_t>(machines - 1)));
@@ -122,7 +121,7 @@ Result<Schedule> Generate(const Request& q, const std::vector<int>& only) {
   return algo::Generate(q.contract, q.algorithm, q.lanes, q.placement, only);
 }
 
-// The program of machine 0, if all do the same; `schedule` is of its ranks at least.
+// The program of machine 0, if all machines do the same; `schedule` has the programs of at least that machine.
 Result<Program> StandsForAll(const Request& q, const Schedule& schedule) {
   AXCCL_ASSIGN_OR_RETURN(Program first, CompileOne(schedule, q.placement, 0));
   const bool has_all = HasAll(schedule);
@@ -143,7 +142,7 @@ Result<Program> StandsForAll(const Request& q, const Schedule& schedule) {
 double LinkLimit(const Contract& c, const Placement& placement, const Fabric& fabric) {
   const double n = c.ranks, h = placement.machines(), factor = BusFactor(c);
   double limit = std::numeric_limits<double>::infinity();
-  // For each byte of the size: what has to cross, and the NICs that can carry it at a time.
+  // For each byte of the size: how much has to cross, and how many NICs can carry it at the same time.
   const auto cross = [&](double bytes, double nics) {
     if (bytes > 0) limit = std::min(limit, factor / bytes * nics * fabric.nic_bytes_per_second);
   };

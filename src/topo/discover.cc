@@ -7,7 +7,8 @@
 namespace axccl::topo {
 namespace {
 
-// Where there is but one node, hardware is at it, whatever the firmware tells; and a node that is not listed is none.
+// If there is only one node, all hardware belongs to it, whatever the firmware reports. A node that is not listed
+// counts as unknown.
 template <class Device>
 void PutAtNode(const Machine& machine, Device* device) {
   for (const Node& node : machine.nodes) {

@@ -7,12 +7,12 @@ namespace axccl::topo {
 namespace {
 
 constexpr int kWidth = 1200, kGap = 8, kLine = 16;  // pixels
-constexpr int kLetter = 7;                          // of the monospaced letters, rounded up
+constexpr int kLetter = 7;                          // width of the monospaced letters, rounded up
 constexpr std::array<const char*, 8> kRankColours = {"#8ecae6", "#ffb703", "#b5e48c", "#e0aaff",
                                                      "#ff9f9f", "#80ded9", "#f2cc8f", "#a3b1ff"};
 
 struct Box;
-// Boxes side by side, none narrower than `least`, in as many rows as it takes.
+// Boxes side by side, none narrower than `least`, in as many rows as they need.
 struct Grid {
   int least;
   std::vector<Box> boxes;
@@ -20,9 +20,9 @@ struct Grid {
 
 struct Box {
   std::string title;
-  std::string details;  // shown on demand
+  std::string details;  // shown when the pointer rests on the box
   std::string style;    // class in the style sheet
-  std::string fill;     // another colour than the style's
+  std::string fill;     // replaces the colour of the style
   std::vector<Grid> grids;
 };
 
@@ -55,9 +55,9 @@ std::string Attribute(const char* name, int value) {
 
 class Painter {
  public:
-  // The height it took.
+  // Draws the box and returns its height.
   int Draw(const Box& box, int x, int y, int width) {
-    const size_t rect = text_.size();  // its height is known once what is inside is drawn
+    const size_t rect = text_.size();  // the height is known once the content is drawn
     text_ += DrawTitle(box, x, y, width);
     int height = kLine + kGap / 2;
     for (const Grid& grid : box.grids) height += DrawGrid(grid, x + kGap, y + height, width - 2 * kGap);
@@ -101,7 +101,7 @@ class Painter {
   std::string text_;
 };
 
-// The boxes of a machine with its ranks in them.
+// Builds the boxes of a machine with its ranks in them.
 class Plan {
  public:
   Plan(const Machine& machine, const std::vector<Seat>& seats) : machine_(machine), seats_(seats) {}
@@ -119,7 +119,8 @@ class Plan {
   }
 
  private:
-  // "rank 2", "ranks 0-3" of those whose seats say yes, then `text`. They come first, because the end may be cut off.
+  // Returns "rank 2" or "ranks 0-3", for the ranks whose seats match, then `text`. The ranks come first, because the
+  // end may be cut off.
   template <class Fn>
   std::string WithRanks(const std::string& text, Fn yes) const {
     std::vector<int> ranks;

@@ -7,19 +7,19 @@ namespace {
 
 struct Branch {
   std::string label;
-  std::vector<int> processors;  // empty: it has none to tell
+  std::vector<int> processors;  // empty: the branch shows none
   std::vector<Branch> branches;
-  size_t count = 1;  // equal ones that it stands for
+  size_t count = 1;  // number of equal branches that it represents
 };
 
-// But for how many they stand for.
+// Whether two branches are equal except for how many they represent.
 bool Alike(const Branch& a, const Branch& b) {
   return a.label == b.label &&
          std::equal(a.branches.begin(), a.branches.end(), b.branches.begin(), b.branches.end(),
                     [](const Branch& x, const Branch& y) { return x.count == y.count && Alike(x, y); });
 }
 
-// `into` stands for `other`, too.
+// Makes `into` represent `other`, too.
 void Absorb(Branch* into, const Branch& other) {
   into->processors.insert(into->processors.end(), other.processors.begin(), other.processors.end());
   for (size_t i = 0; i < into->branches.size(); ++i) Absorb(&into->branches[i], other.branches[i]);
@@ -55,7 +55,7 @@ Branch TreeOf(const Machine& machine, size_t package) {
     for (const Group& group : machine.packages[package].groups)
       if (group.node == node.id) AddGroup(group, &part);
     if (part.branches.empty()) continue;
-    // Of a node in several packages they are drawn in the first.
+    // The devices of a node in several packages are drawn in the first of them.
     if (machine.PackageOf(node.id) == static_cast<int>(package)) AddDevices(machine, node.id, &part);
     Add(&tree, std::move(part));
   }
@@ -75,7 +75,8 @@ Branch TreeOf(const Machine& machine) {
   return tree;
 }
 
-// Where packages take turns in numbering their processors, ranges are long.
+// Shortens a long text: the first ranges, the last one, and the number of processors. If consecutive processors are in
+// different packages, there are many ranges.
 std::string ShortRanges(std::vector<int> numbers) {
   constexpr size_t kMost = 40;
   std::sort(numbers.begin(), numbers.end());
@@ -132,7 +133,7 @@ std::string DrawText(const Machine& machine, const std::vector<Seat>& seats) {
   const Branch tree = TreeOf(machine);
   Draw(tree, "", "", &lines);
   size_t width = 0;
-  // The first line has all of them, and is long.
+  // The first line shows all processors, so it is long and does not count.
   for (size_t i = 1; i < lines.size(); ++i) width = std::max(width, lines[i].columns);
   std::string text = lines[0].text + "\n";
   for (size_t i = 1; i < lines.size(); ++i) {

@@ -1,4 +1,4 @@
-// What hwloc tells about a machine.
+// Reads the machine from hwloc.
 #include <dlfcn.h>
 #include <hwloc.h>
 
@@ -49,7 +49,7 @@ Result<const Library*> GetLibrary() {
   return library;
 }
 
-// The nearest object of `type` that `object` is in, null where there is none.
+// The nearest ancestor of `object` that has this type, or null.
 hwloc_obj_t Around(hwloc_obj_t object, hwloc_obj_type_t type) {
   while (object != nullptr && object->type != type) object = object->parent;
   return object;
@@ -66,7 +66,7 @@ class Survey {
 
   Machine Run() {
     AddNodes();
-    // Some virtual machines tell of processors only.
+    // Some virtual machines report processors only.
     const int cores = hwloc_.hwloc_get_type_depth(topology_, HWLOC_OBJ_CORE);
     ForAll(cores >= 0 ? cores : hwloc_.hwloc_get_type_depth(topology_, HWLOC_OBJ_PU),
            [this](hwloc_obj_t core) { AddCore(core); });
@@ -93,7 +93,7 @@ class Survey {
     std::sort(machine_.nodes.begin(), machine_.nodes.end(), [](const Node& a, const Node& b) { return a.id < b.id; });
   }
 
-  // Cores come in the order of the tree, so those of a package, and of a cache, follow each other.
+  // Cores come in the order of the tree, so the cores of a package, and of a cache, are consecutive.
   void AddCore(hwloc_obj_t object) {
     const hwloc_obj_t package = Around(object, HWLOC_OBJ_PACKAGE), cache = Around(object, HWLOC_OBJ_L3CACHE);
     const int node = hwloc_.hwloc_bitmap_next(object->nodeset, -1);
@@ -135,7 +135,7 @@ class Survey {
     machine_.gpus.push_back({address, NodeOf(device)});
   }
 
-  // hwloc shows NICs of PCI only, and not how fast they are.
+  // hwloc shows only PCI NICs, and not their speed.
   void AddWhatTheKernelKnows() {
     std::vector<Nic> nics = KernelNics();
     for (Nic& nic : nics) {
@@ -160,13 +160,12 @@ Result<Machine> DiscoverByHwloc() {
   if (hwloc->hwloc_topology_init(&topology) != 0) return MakeStatus(Code::kSystemError, "hwloc_topology_init failed");
   const std::unique_ptr<hwloc_topology, decltype(hwloc->hwloc_topology_destroy)> guard(topology,
                                                                                        hwloc->hwloc_topology_destroy);
-  // These would start drivers and display servers for what PCI tells, too.
+  // These components would start drivers and display servers for facts that PCI reports, too.
   for (const char* component : {"cuda", "gl", "levelzero", "nvml", "opencl", "rsmi"})
     (void)hwloc->hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   (void)hwloc->hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc->hwloc_topology_load(topology) != 0)
-    return MakeStatus(Code::kSystemError,
-                      "hwloc_topology_load failed: HWLOC_XMLFILE or HWLOC_SYNTHETIC that do not fit?");
+    return MakeStatus(Code::kSystemError, "hwloc_topology_load failed: are HWLOC_XMLFILE and HWLOC_SYNTHETIC valid?");
   return Survey(*hwloc, topology).Run();
 }
 

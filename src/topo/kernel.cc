@@ -1,4 +1,4 @@
-// What Linux tells about a machine in /sys.
+// Reads the machine from /sys.
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -23,12 +23,12 @@ uint64_t NumberOr(const fs::path& path, uint64_t fallback, int base = 10) {
 }
 
 int NodeOf(const fs::path& device) {
-  // -1 where the firmware does not tell.
+  // The file holds -1 if the firmware does not report a node.
   const uint64_t node = NumberOr(device / "numa_node", kMaxNumber + 1);
   return node > kMaxNumber ? kNowhere : static_cast<int>(node);
 }
 
-// Entries by name; none where the folder is not.
+// Lists the entries of a folder by name; none if the folder does not exist.
 std::vector<fs::path> List(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -38,7 +38,7 @@ std::vector<fs::path> List(const fs::path& folder) {
   return entries;
 }
 
-// "100 Gb/sec (4X EDR)".
+// Parses a rate such as "100 Gb/sec (4X EDR)".
 uint64_t InfinibandMegabits(const fs::path& rate) {
   const std::string line = FirstLine(rate);
   double gigabits = 0;
@@ -59,7 +59,7 @@ NicKind KindOf(const fs::path& interface) {
   }
 }
 
-// Linux gives what it may hold of memory in the file's second to last word, in kB: "Node 0 MemTotal:  32 kB".
+// The last but one word of a node's meminfo is its memory in kB: "Node 0 MemTotal: 32 kB".
 uint64_t NodeBytes(const fs::path& node) {
   const std::string line = FirstLine(node / "meminfo");
   const size_t digit = line.find_first_of("0123456789", std::min(line.find("MemTotal:"), line.size()));

@@ -1,9 +1,9 @@
-// What a machine is made of, as far as it matters where ranks, their memory and their messages go.
+// The parts of a machine that matter for placing ranks, their memory and their messages.
 //
 // A plain value. A machine has packages (sockets); a package has groups of cores that share a third-level cache and a
-// NUMA node; network interfaces (NICs) and GPUs hang off a node. Nodes are listed beside the packages, since one may
-// span several of these, and some have memory only. Processors are what the operating system schedules threads on, by
-// its numbers.
+// NUMA node; network interfaces (NICs) and GPUs belong to a node. Nodes are listed beside the packages, because a node
+// may span several packages, and some nodes have only memory. Processors are what the operating system schedules
+// threads on, by its numbers.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@
 
 namespace axccl::topo {
 
-inline constexpr int kNowhere = -1;               // node of what is as near to every node, or where that is not known
-inline constexpr int kMaxNumber = kMaxProcessor;  // of a node, too
+// The node of a part that is equally near to every node, or whose node is not known.
+inline constexpr int kNowhere = -1;
+inline constexpr int kMaxNumber = kMaxProcessor;  // the limit for nodes, too
 
 struct Core {
-  uint64_t l1 = 0, l2 = 0;  // bytes of the data caches that serve it; 0: not known
+  uint64_t l1 = 0, l2 = 0;  // bytes of the data caches of the core; 0: not known
   std::vector<int> processors;
 
   bool operator==(const Core&) const = default;
@@ -28,7 +29,7 @@ struct Core {
 
 struct Group {
   int node = 0;
-  uint64_t l3 = 0;  // bytes; 0: there is none, or not known
+  uint64_t l3 = 0;  // bytes; 0: there is none, or it is not known
   std::vector<Core> cores;
 
   bool operator==(const Group&) const = default;
@@ -41,7 +42,7 @@ struct Package {
 };
 
 struct Node {
-  int id = 0;  // the operating system's
+  int id = 0;  // the operating system's number
   uint64_t bytes = 0;
 
   bool operator==(const Node&) const = default;
@@ -51,11 +52,11 @@ struct Node {
 enum class NicKind : uint8_t { kEthernet, kInfiniband, kVirtual, kOther };
 // "ethernet".
 const char* Name(NicKind kind);
-// False when `name` is none.
+// Returns false when `name` is unknown.
 bool FindNicKind(std::string_view name, NicKind* kind);
 
 struct Nic {
-  std::string name;  // as the operating system's: "eth0", "mlx5_0"
+  std::string name;  // the operating system's name: "eth0", "mlx5_0"
   NicKind kind = NicKind::kOther;
   uint64_t megabits = 0;  // per second; 0: not known
   int node = kNowhere;
@@ -79,19 +80,19 @@ struct Machine {
 
   bool operator==(const Machine&) const = default;
 
-  // The index of the first package with cores of the node, kNowhere where it has none.
+  // The index of the first package that has cores of the node, or kNowhere.
   int PackageOf(int node) const;
-  // Of all cores, ascending.
+  // The processors of all cores, ascending.
   std::vector<int> Processors() const;
 };
 
-// kInvalidArgument unless: there are nodes (ascending, none twice) and packages, no part is empty, every node that is
-// mentioned is listed, no processor, NIC or GPU is there twice, and names are fit for the text form (text.h).
+// Returns kInvalidArgument unless there are nodes (ascending, no duplicates) and packages, no part is empty, every node
+// that is mentioned is listed, no processor, NIC or GPU occurs twice, and names fit the text form (text.h).
 Status Check(const Machine& machine);
 
-// "0-3,8": ascending numbers, as Linux writes sets of processors.
+// Ascending numbers as Linux writes sets of processors: "0-3,8".
 std::string RangeText(const std::vector<int>& numbers);
-// The numbers of such a text; empty where it is none.
+// Parses such a text; the result is empty if it does not parse.
 std::vector<int> ParseRanges(std::string_view text);
 
 }  // namespace axccl::topo

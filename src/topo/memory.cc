@@ -11,14 +11,14 @@
 
 namespace axccl::topo {
 
-// The system call itself, for the one use of it is not worth a dependency on libnuma.
+// Calls the kernel directly, because one call is not worth a dependency on libnuma.
 bool PreferNode(void* memory, size_t bytes, int node) {
   if (node == kNowhere) return syscall(SYS_mbind, memory, bytes, MPOL_DEFAULT, nullptr, 0, 0) == 0;
   constexpr size_t kBits = sizeof(unsigned long) * CHAR_BIT;
   const auto index = static_cast<size_t>(node);
   std::vector<unsigned long> mask(index / kBits + 1);
   mask[index / kBits] = 1ul << index % kBits;
-  // The kernel counts one bit less than it is told.
+  // The kernel reads one bit less than the number that it gets.
   return syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, mask.data(), mask.size() * kBits + 1, 0) == 0;
 }
 

@@ -10,7 +10,7 @@ namespace {
 // A part of a machine, down to the groups.
 struct Part {
   std::vector<Part> parts;
-  std::vector<const Group*> groups;  // all that are in it
+  std::vector<const Group*> groups;  // all groups in the part
 };
 
 Part Join(std::vector<Part> parts) {
@@ -34,7 +34,7 @@ Part PartsOf(const Machine& machine) {
 
 using Groups = std::vector<const Group*>;
 
-// Ranks `first` to `first + count` within `part`.
+// Assigns ranks `first` to `first + count` - 1 within `part`.
 void Deal(const Part& part, size_t first, size_t count, std::vector<Groups>* of_rank) {
   const size_t parts = part.parts.size();
   for (size_t i = 0; parts == 0 && i < count; ++i) (*of_rank)[first + i] = part.groups;
@@ -76,7 +76,7 @@ std::vector<size_t> Candidates(const Machine& machine, const std::vector<std::st
   return candidates;
 }
 
-// 0: at a node of the seat; 1: in a package of it; 2: elsewhere, or nobody knows.
+// 0: at a node of the seat; 1: in a package of the seat; 2: elsewhere or unknown.
 int Distance(const Machine& machine, const Seat& seat, int node) {
   if (node == kNowhere) return 2;
   if (std::find(seat.nodes.begin(), seat.nodes.end(), node) != seat.nodes.end()) return 0;

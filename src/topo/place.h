@@ -1,13 +1,13 @@
-// Where the ranks of a machine belong: which processors, near which memory, and by which NIC.
+// Assigns the ranks of a machine their processors, memory nodes and NICs.
 //
-// Ranks are dealt in order: evenly over the packages, in a package over its nodes, in a node over its groups of cores.
-// Where there are fewer ranks than parts, each gets several parts that follow each other; ranks that are dealt to one
-// group share it. So neighbours are near each other, and no rank's processors end within a cache.
+// Ranks are assigned in order: evenly to the packages, in a package to its nodes, in a node to its groups of cores. If
+// there are fewer ranks than parts, each rank gets several consecutive parts; ranks that are assigned to one group
+// share it. So neighbours are near each other, and the processors of a rank never end within a cache.
 //
-// A process that may use only some of the machine's processors was bound by somebody who had a reason: its ranks get
-// what it may use, no more and no less.
+// A process that may use only some of the machine's processors was bound for a reason: its ranks get exactly the
+// processors that it may use.
 //
-// A rank's NIC is one at a node of its own, else in a package of its own, else any; of those equally near the one that
+// A rank gets a NIC at one of its nodes, else in one of its packages, else any; among equally near ones, the NIC that
 // the ranks before it use least. Pure and thread-safe.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace axccl::topo {
 
 struct Seat {
   std::vector<int> processors;  // ascending
-  std::vector<int> nodes;       // theirs, ascending
-  int nic = kNowhere;           // index in the machine's; kNowhere where there is none
+  std::vector<int> nodes;       // the nodes of the processors, ascending
+  int nic = kNowhere;           // index in the machine's list; kNowhere if there is no NIC
 
   bool operator==(const Seat&) const = default;
 };
@@ -29,10 +29,10 @@ struct Seat {
 struct PlaceOptions {
   int ranks = 1;
   std::vector<int> allowed;       // processors that the process may use, ascending; empty: all
-  std::vector<std::string> nics;  // those that may be chosen; empty: the fastest, those with hardware before others
+  std::vector<std::string> nics;  // NICs that may be chosen; empty: the fastest, and hardware ones before virtual ones
 };
 
-// A seat for each rank.
+// Returns a seat for each rank.
 std::vector<Seat> Place(const Machine& machine, const PlaceOptions& options);
 
 }  // namespace axccl::topo

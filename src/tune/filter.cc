@@ -9,10 +9,10 @@ namespace axccl::tune {
 
 namespace {
 
-// NCCL's names that no algorithm here goes by.
+// NCCL's names for which there is no algorithm here.
 constexpr std::string_view kForeign[] = {"collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
 
-// In lower case, without underscores and the blanks around.
+// Converts to lower case, and removes underscores and surrounding blanks.
 std::string Normalise(std::string_view word) {
   std::string out;
   const size_t begin = word.find_first_not_of(" \t"), end = word.find_last_not_of(" \t");
@@ -39,7 +39,7 @@ const std::vector<std::string_view>& OwnNames(Filter::Names kind) {
   return kind == Filter::Names::kProtocols ? kProtocols : algo::AllAlgorithms();
 }
 
-// The name that a word stands for; empty if there is none.
+// Returns the name that a word stands for; empty if there is none.
 std::string_view FindName(Filter::Names names, std::string_view word) {
   const std::string normal = Normalise(word);
   for (std::string_view name : OwnNames(names)) {
@@ -72,7 +72,7 @@ Status UnknownKind(Filter::Names names, std::string_view text, std::string_view 
   return Unknown(names, text, "collective", word, known);
 }
 
-// -1: no such kind.
+// Returns -1 if there is no such kind.
 int KindIndex(std::string_view word) {
   const std::string name = Normalise(word);
   for (int k = 0; k < plan::kNumKinds; ++k) {

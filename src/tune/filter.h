@@ -4,10 +4,10 @@
 //   item   = [ kind ":" ] list        without a kind: for all kinds
 //   list   = [ "^" ] name { "," name }  "^": all but these
 //
-// Letters of either case; kinds with or without underscores ("AllReduce", "all_reduce"); blanks around words are
-// ignored. Names of algorithms are ours (schedule.h) and NCCL's own, so that settings written for NCCL are accepted: of
-// those, ring and tree exist here too, the others stand for nothing. Protocols are ll, ll128 and simple. An immutable
-// value.
+// Letters may have either case; kinds may be written with or without underscores ("AllReduce", "all_reduce"); blanks
+// around words are ignored. Names of algorithms are ours (schedule.h) and NCCL's, so that settings written for NCCL are
+// accepted: ring and tree exist here, too, and NCCL's other names have no effect. Protocols are ll, ll128 and simple.
+// An immutable value.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class Filter {
  public:
   enum class Names : uint8_t { kAlgorithms, kProtocols };
 
-  // kInvalidArgument names the word that is unknown and lists the known ones.
+  // Returns kInvalidArgument, with the unknown word and a list of the known ones, if the text does not parse.
   static Result<Filter> Parse(std::string_view text, Names names = Names::kAlgorithms);
 
   // Whether the filter lets the algorithm or protocol be chosen for `kind`.

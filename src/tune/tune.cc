@@ -26,30 +26,30 @@ namespace {
 
 constexpr uint64_t kLineBytes = 64;
 constexpr std::string_view kPush = "push", kLeader = "hierarchical_leader";
-// Scratch a rank fills in one turn, small enough to be in a cache still when peers read it. Where ranks share cores, a
-// switch costs more than what the cache saves, and turns may be longer.
+// Scratch that a rank fills in one turn: small enough to be still in a cache when peers read it. Where ranks share
+// cores, a switch costs more than the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
 constexpr uint64_t kSharedCoreTurnBytes = 1u << 20;
-// Between machines a turn has to be long beside the time a message travels.
+// Between machines, a turn must be long compared with the time that a message travels.
 constexpr uint64_t kNetworkTurnBytes[] = {512u << 10, 1u << 20, 2u << 20};
 
-// Groups from which on it takes longer to look at what ranks would do without regard to machines than that ever saves.
+// For groups from this size on, evaluating algorithms that ignore the machines takes longer than it can ever save.
 constexpr int kManyRanks = 64;
-// From which on the rounds of a barrier take less time than a message to each, where a hop takes ten times as long as a
-// message keeps either end busy.
+// From this number of machines on, the rounds of a barrier take less time than a message to each machine, if a hop
+// takes ten times as long as a message keeps either end busy.
 constexpr int kMachinesToRelay = 32;
 
-// Less is not worth another lane between machines.
+// Fewer bytes are not worth another lane between machines.
 constexpr uint64_t kLeastLaneBytes = 1u << 10;
 
-// What the choice needs of a schedule.
+// The properties of a schedule on which the choice depends.
 struct Costed {
   cost::Model model;
   int slots = 0;
   int parts = 1;
   bool direct = false;
   bool pushes = false;
-  double fixed_seconds = 0;  // beside the model: the barrier that goes with a plan that is not complete
+  double fixed_seconds = 0;  // in addition to the model: the barrier that a plan that is not complete needs
 
   bool staged() const { return !direct && slots > 0; }
   double Seconds(uint64_t block_bytes, uint64_t tile_bytes) const {
@@ -57,21 +57,23 @@ struct Costed {
   }
 };
 
-// The tile whose slots take `turn_bytes` in all; 0 where not even lines fit.
+// The tile whose slots take `turn_bytes` in total; 0 if not even lines fit.
 uint64_t TileFor(const Costed& c, uint64_t turn_bytes) {
   return turn_bytes / static_cast<uint64_t>(c.slots) / kLineBytes * kLineBytes * static_cast<uint64_t>(c.parts);
 }
 
-// Whether it is worth a look where nobody asks for it: for some there is another that is as good or better.
+// Whether the algorithm is worth evaluating unless the filter names it; for some, another one is always as good or
+// better.
 bool Pays(Kind kind, std::string_view algorithm, const plan::Placement& placement) {
   if (algorithm == algo::kHierarchical || !placement.has_levels()) return true;
   if (algorithm.starts_with(algo::kHierarchical)) {
-    // A direct exchange has the bytes and messages of a ring and fewer hops. Two machines pass nothing on, but may
+    // A direct exchange has the bytes and messages of a ring and fewer hops. Two machines never pass data on, but may
     // gather.
     const bool gathers = kind == Kind::kAllReduce && (algorithm == "hierarchical_bruck" || algorithm == kLeader);
     return algorithm != "hierarchical_ring" && (gathers || placement.machines() > 2);
   }
-  // Between ranks that are spread evenly bytes would cross more than once, or in more messages and hops.
+  // If ranks are spread evenly, these algorithms move bytes between machines more than once, or in more messages and
+  // hops.
   const bool even = placement.Most(placement.ranks()) <= 2 * placement.Fewest(placement.ranks());
   return plan::HasRoot(kind) || placement.machines() < 4 || !even || placement.ranks() < kManyRanks;
 }
@@ -83,12 +85,12 @@ double BarrierSeconds(const cost::Machine& machine, int ranks, const plan::Place
 
 std::atomic<uint64_t> g_costed{0};
 
-// Nothing where the algorithm cannot be generated for the contract. The root does not matter: all roots cost the same.
+// Empty if the algorithm cannot be generated for the contract. The root does not matter: all roots cost the same.
 std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, std::string_view algorithm, int lanes) {
   g_costed.fetch_add(1, std::memory_order_relaxed);
   const Contract rooted_at_0{query.contract.kind, query.contract.ranks, 0};
   auto schedule = algo::Generate(rooted_at_0, algorithm, 1, query.placement);
-  // Lanes of a direct schedule wait for each other, those of others all do the same.
+  // Lanes of a direct schedule wait for each other; lanes of other schedules all do the same.
   const bool joined = lanes > 1 && schedule.ok() && schedule->direct;
   if (joined) schedule = algo::Generate(rooted_at_0, algorithm, lanes, query.placement);
   if (!schedule.ok()) return std::nullopt;
@@ -101,7 +103,7 @@ std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, s
                 barrier};
 }
 
-// The one with the shortest time, and the first of these; -1: none may be chosen.
+// The index of the fastest candidate, the first if several are; -1: none may be chosen.
 int Fastest(const std::vector<Candidate>& candidates) {
   int best = -1;
   double seconds = std::numeric_limits<double>::infinity();
@@ -114,7 +116,7 @@ int Fastest(const std::vector<Candidate>& candidates) {
   return best;
 }
 
-// The candidate of that algorithm that has as many lanes as `like`; -1: it may not be chosen.
+// The candidate of that algorithm with as many lanes as `like`; -1: none may be chosen.
 int Sibling(const std::vector<Candidate>& candidates, std::string_view algorithm, const Choice& like) {
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Choice& choice = candidates[i].choice;
@@ -143,25 +145,25 @@ std::string_view BarrierAlgorithm(const plan::Placement& placement) {
 
 uint64_t NumCosted() { return g_costed.load(std::memory_order_relaxed); }
 
-// What algorithms cost on a machine, found when it is asked for; thread-safe. Those of the machines that were asked for
-// last stay for the communicators to come.
+// The costs of algorithms on a machine, computed on demand; thread-safe. Those of the most recently used machines are
+// kept for later communicators.
 class Chooser::Costs {
  public:
-  // The one there is for such a machine, else a new one.
+  // Returns the existing object for such a machine, or makes one.
   static std::shared_ptr<Costs> Of(const cost::Machine& machine);
   explicit Costs(const cost::Machine& machine) : machine_(machine) {}
 
-  // Nothing where there is no such schedule.
+  // Empty if there is no such schedule.
   std::optional<Costed> Find(const Query& query, std::string_view algorithm, int lanes);
-  // Whether the algorithm's folds are in group order; here the root matters. All lanes follow the same pattern.
+  // Whether the algorithm's folds are in group order, which depends on the root. All lanes follow the same pattern.
   bool InGroupOrder(const Query& query, std::string_view algorithm);
 
  private:
-  // More than a program of a few groups needs; one with ever other placements begins again.
+  // More than a program of a few groups needs. A program with ever new placements starts again at this size.
   static constexpr size_t kMost = 4096;
 
   const cost::Machine machine_;
-  std::mutex mutex_;  // held while a cost is found, so that others wait for it and do not find it as well
+  std::mutex mutex_;  // held while a cost is computed, so that other threads wait for it instead of computing it, too
   using CostKey = std::tuple<Kind, int, std::string_view, int, bool, plan::Placement>;
   using OrderKey = std::tuple<Kind, int, int, std::string_view, plan::Placement>;
   std::map<CostKey, std::optional<Costed>> costs_;
@@ -194,8 +196,8 @@ std::optional<Costed> Chooser::Costs::Find(const Query& query, std::string_view 
   const Contract& contract = query.contract;
   const bool by_call = query.access == Access::kCall;
   if (costs_.size() >= kMost) costs_.clear();
-  // Remembered once it is known: what a search that ran out of memory leaves behind would have this rank choose other
-  // plans.
+  // Stored only once it is known: a partial result of a search that ran out of memory would make this rank choose other
+  // plans than its peers.
   const CostKey key{contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement};
   auto it = costs_.find(key);
   if (it == costs_.end()) it = costs_.emplace(key, CostOf(machine_, query, algorithm, lanes)).first;
@@ -217,7 +219,7 @@ bool Chooser::Costs::InGroupOrder(const Query& query, std::string_view algorithm
   return it->second;
 }
 
-// What stays of the arguments.
+// The arguments that remain in use.
 struct Chooser::Rule {
   Filter filter;
   std::shared_ptr<Costs> costs;
@@ -266,9 +268,9 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
 
 std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algorithm) const {
   std::vector<int> lanes = {1};
-  if (algorithm == kLeader) return lanes;  // one rank does the work of several, which is for data too small to be cut
+  if (algorithm == kLeader) return lanes;  // one rank does the work of several, for data that is too small to be cut
   if (!query.placement.is_flat()) {
-    // While one lane waits for the network another works, cores to spare or not.
+    // While one lane waits for the network, another works, whether or not there are spare cores.
     for (int l = 2; l <= max_lanes_ && query.block_bytes >= kLeastLaneBytes * static_cast<uint64_t>(l); l *= 2)
       lanes.push_back(l);
     return lanes;
@@ -280,7 +282,7 @@ std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algori
 
 Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass pass) const {
   const auto admits = [&](std::string_view name) { return rule_->filter.Admits(query.contract.kind, name); };
-  // NCCL_ALGO's "direct" stands for "pull" where ranks only read each other's buffers.
+  // NCCL_ALGO's "direct" also admits "pull" where ranks only read each other's buffers.
   const bool stands_in = query.access == Access::kCall && algorithm == algo::kPull;
   if (pass.filtered && !admits(algorithm) && !(stands_in && admits(algo::kDirect))) return Exclusion::kFilter;
   if (pass.paying && !Pays(query.contract.kind, algorithm, query.placement)) return Exclusion::kNoGain;
@@ -303,7 +305,7 @@ void Chooser::Weigh(const Query& query, Pass pass, bool time_all, std::vector<Ca
 
 Decision Chooser::Decide(const Query& query, bool time_all) const {
   Decision d;
-  // What is admitted and pays; else what is admitted; else anything.
+  // First what is admitted and pays; then what is admitted; then anything.
   for (const Pass pass : {Pass{true, true}, Pass{true, false}, Pass{false, true}}) {
     Weigh(query, pass, time_all, &d.candidates);
     d.chosen = Fastest(d.candidates);
@@ -315,8 +317,8 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
                  query.group_order ? " in group order" : " of such memory");
   }
   if (d.chosen < 0) {
-    // Scratch too small for a line in every slot. The executor says so when it lays out the slots; oneshot needs
-    // fewest.
+    // The scratch is too small for a line in every slot. The executor reports that when it lays out the slots; oneshot
+    // needs the fewest.
     d.choice = Choice{"oneshot", 1, kLineBytes, 0};
     d.reason = Reason::kNoScratch;
     return d;
@@ -328,8 +330,8 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
     d.chosen = other;
     d.reason = reason;
   };
-  // The model knows nothing of cache lines that several ranks write at the same time, nor of pages that every rank
-  // reads a part of.
+  // The model does not cover cache lines that several ranks write at the same time, nor pages of which every rank reads
+  // a part.
   if (query.short_runs) prefer(algo::kPull, Reason::kShortRuns);
   if (query.split_rows) prefer(kPush, Reason::kSplitRows);
   d.choice = d.candidates[static_cast<size_t>(d.chosen)].choice;

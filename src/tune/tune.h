@@ -1,7 +1,6 @@
 // The choice of algorithm, lanes and tile for one operation. Deterministic in its inputs: ranks that hold the same
-// Machine and filter choose the same. Thread-safe. What algorithms cost is found once a process, whichever of the
-// Choosers for equal Machines asks first: only the first choice for a kind and group size is dear (it generates the
-// candidates).
+// Machine and filter choose the same. Thread-safe. All Choosers of a process for equal Machines share the costs of
+// algorithms. Only the first choice for a kind and group size is expensive, because it generates the candidates.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +17,14 @@
 
 namespace axccl::tune {
 
-// Lanes of a communicator's ranks, at least, where they are on several machines: one works while others wait.
+// The least number of lanes of ranks on several machines, so that one lane works while others wait.
 inline constexpr int kNetworkLanes = 4;
 
-// What ranks may do with each other's user buffers in this operation; the weakest of all pairs.
+// How ranks may access each other's user buffers in this operation; the weakest access of all pairs counts.
 enum class Access : uint8_t {
   kNone,    // only scratch is shared
-  kCall,    // read, by system call (process_vm_readv)
-  kMapped,  // loads and stores
+  kCall,    // other ranks read by system call (process_vm_readv)
+  kMapped,  // other ranks use loads and stores
 };
 
 struct Query {
@@ -33,7 +32,7 @@ struct Query {
   uint64_t block_bytes = 0;  // bytes of one block
   DataType type = DataType::kFloat32;
   Access access = Access::kNone;
-  bool group_order = false;  // only algorithms that the verifier finds to fold in group order (plan::Plan)
+  bool group_order = false;  // allow only algorithms that the verifier finds to fold in group order (plan::Plan)
   // Blocks lie side by side in the outputs, in runs so short that they share cache lines.
   bool short_runs = false;
   // Blocks lie side by side in the inputs, in rows of a few KiB.
@@ -48,54 +47,55 @@ struct Choice {
   double seconds = 0;       // predicted time
 };
 
-// Algorithms by number, below 255, for words that ranks compare; "?" for a number that none has.
+// The number of an algorithm, below 255, for words that ranks compare, and back; "?" for a number that no algorithm
+// has.
 unsigned NumberOf(std::string_view algorithm);
 std::string_view AlgorithmOf(unsigned number);
 
-// What ranks so placed meet by between two operations that need it.
+// The algorithm of the barrier between two operations that need one, for ranks with this placement.
 std::string_view BarrierAlgorithm(const plan::Placement& placement);
 
 // Why something may not be chosen.
 enum class Exclusion : uint8_t {
   kNone,
   kFilter,      // the filter does not admit the algorithm
-  kNoGain,      // another one is as good or better for such a group, whatever the size
+  kNoGain,      // another algorithm is as good or better for such a group, for every size
   kGroupOrder,  // it does not fold in group order
-  kAccess,      // it needs the other ranks' buffers, which they do not reach
-  kPushes,      // its ranks write into each other's buffers, which they only read
-  kScratch,     // not even a line for each of its slots fits into the scratch
-  kNoPlan,      // it has no plan for such a group
+  kAccess,      // it needs the other ranks' buffers, which cannot be reached
+  kPushes,      // its ranks write into each other's buffers, which can only be read
+  kScratch,     // not even one line for each of its slots fits into the scratch
+  kNoPlan,      // no plan exists for such a group
 };
 
-// One of those that are chosen from: an algorithm with so many lanes, in the tile that suits it best.
+// One of the alternatives: an algorithm with a number of lanes and the tile that is fastest for them.
 struct Candidate {
-  Choice choice;  // infinite seconds where they are not known
+  Choice choice;  // infinite seconds if the time is unknown
   Exclusion excluded = Exclusion::kNone;
 };
 
 enum class Reason : uint8_t {
   kFastest,    // the shortest predicted time
-  kShortRuns,  // that was direct, and blocks share cache lines, of which the model knows nothing
-  kSplitRows,  // likewise, and ranks would read a part of each page
-  kNoScratch,  // nothing fits
+  kShortRuns,  // the fastest was direct, but blocks share cache lines, which the model does not cover
+  kSplitRows,  // likewise, but ranks would read a part of each page
+  kNoScratch,  // no candidate fits
 };
 
-// A choice and what it was made from.
+// A choice and the candidates that it was made from.
 struct Decision {
-  std::vector<Candidate> candidates;  // in the order in which they were looked at
-  int chosen = -1;                    // which of them it is; -1: none of them, as nothing fits
+  std::vector<Candidate> candidates;  // in the order in which they were examined
+  int chosen = -1;                    // index of the choice in `candidates`; -1: nothing fits
   Choice choice;
   Reason reason = Reason::kFastest;
-  bool filter_ignored = false;  // as it left nothing
+  bool filter_ignored = false;  // because it admits no candidate
 };
 
-// How often this process has found out what an algorithm costs.
+// How often this process has computed what an algorithm costs.
 uint64_t NumCosted();
 
-// Where a predicted time goes, in seconds. The parts add up to Choice::seconds.
+// The components of a predicted time, in seconds. They add up to Choice::seconds.
 struct Split {
-  double steps = 0;     // operations, signals and system calls, whatever the size of the data
-  double copies = 0;    // bytes inside machines, as far as they are not moved while others cross
+  double steps = 0;     // operations, signals and system calls, independent of the size of the data
+  double copies = 0;    // bytes inside machines, except those moved while others cross between machines
   double messages = 0;  // signals between machines, whatever they carry
   double link = 0;      // bytes between machines
 };
@@ -103,17 +103,17 @@ struct Split {
 class Chooser {
  public:
   // `filter`: NCCL_ALGO's grammar, `list` or `kind:list;kind:list`, `^list` excludes, case-insensitive; empty = all.
-  // kInvalidArgument names the token that is unknown and lists the known ones. `scratch_bytes`: shared scratch a rank
-  // may use per lane and rotation copy, which bounds the tile.
+  // kInvalidArgument names the token that is unknown and lists the known ones. `scratch_bytes`: shared scratch that a
+  // rank may use per lane and rotation copy, which bounds the tile.
   static Result<std::unique_ptr<Chooser>> Create(const cost::Machine& machine, std::string_view filter,
                                                  uint64_t scratch_bytes, int max_lanes);
 
-  // The cheapest admissible choice. Never fails: a filter that leaves nothing for a kind is ignored for it, and the log
-  // says so.
+  // The cheapest admissible choice. Never fails: a filter that admits nothing for a kind is ignored for that kind,
+  // which is logged.
   Choice Choose(const Query& query) const { return Decide(query, false).choice; }
-  // The same with all there was to choose from; also times what is excluded, where it could run.
+  // The same with all candidates; also times the excluded ones that could run.
   Decision Explain(const Query& query) const { return Decide(query, true); }
-  // Each part is what the time is shorter by where there is nothing to it (the link first, then messages, then copies).
+  // Each component is the time that would be saved if it cost nothing (the link first, then messages, then copies).
   Split SplitTime(const Query& query, const Choice& choice) const;
 
   const cost::Machine& machine() const { return machine_; }
@@ -124,10 +124,10 @@ class Chooser {
   struct Rule;
   Decision Decide(const Query& query, bool time_all) const;
   std::vector<int> LaneCounts(const Query& query, std::string_view algorithm) const;
-  // What is left out at a look at the candidates.
+  // Which candidates one pass over them leaves out.
   struct Pass {
-    bool filtered;  // by the filter
-    bool paying;    // what does not pay
+    bool filtered;  // those that the filter excludes
+    bool paying;    // those that do not pay
   };
   Exclusion Exclude(const Query& query, std::string_view algorithm, Pass pass) const;
   void Weigh(const Query& query, Pass pass, bool time_all, std::vector<Candidate>* candidates) const;

@@ -20,13 +20,13 @@ namespace {
 constexpr uint32_t kTurns = plan::kRotation + 1;
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-// An operation of a run: positions of a strand count from the start of turn 0.
+// An operation of a run. Positions in a strand count from the start of turn 0.
 struct Event {
   uint32_t strand = kNone;
   uint32_t position = 0;
 };
 
-// A lane of a rank, and how far its run is.
+// A lane of a rank, and how far it has run.
 struct Strand {
   const std::vector<Op>* ops = nullptr;
   int rank = 0;
@@ -35,13 +35,13 @@ struct Strand {
   uint32_t next = 0;              // operation of this turn
   uint32_t blocked = kNone;       // key of the signal it waits for
   uint32_t next_blocked = kNone;  // list of the strands that wait for the same signal
-  uint32_t done = 0;              // operations done, over all turns
+  uint32_t done = 0;              // operations that have run, over all turns
 };
 
-// Who touched a place last.
+// The last accesses of a place.
 struct History {
   Event write;
-  bool onto_itself = false;  // in place the write does nothing
+  bool onto_itself = false;  // in place, the write has no effect
   uint32_t published = 0;    // position of the signal that publishes an inline slot, kNone = never
   uint32_t reads = kNone;    // list since the write
 };
@@ -62,7 +62,7 @@ class Run {
     const Operand* operand;
     int part;
     uint32_t place;
-    bool onto_itself = false;  // the write of a copy that in place has its source as destination
+    bool onto_itself = false;  // the write of a copy whose source is its destination in place
   };
 
   uint32_t StrandOf(int rank, int lane) const { return static_cast<uint32_t>(rank) * width_ + lane_at_[lane]; }
@@ -75,7 +75,7 @@ class Run {
   void Signal(uint32_t x, const Op& op);
   bool Wait(uint32_t x, const Op& op);
   void Join(uint32_t x, const uint32_t* clock);
-  // False: the strand has ended or waits for the other lanes of its rank.
+  // Sets *goes_on to false when the strand has ended or waits for the other lanes of its rank.
   Status EndTurn(uint32_t x, bool* goes_on);
   Status EndRank(int rank);
   Status TooLate(const Event& e, int owner) const;
@@ -95,22 +95,23 @@ class Run {
   Order* order_;
   const Places places_;
   const uint32_t width_;           // lanes examined
-  std::vector<uint32_t> lane_at_;  // [lane] its position among them
+  std::vector<uint32_t> lane_at_;  // [lane]: its position among them
   std::vector<Strand> strands_;
-  std::vector<uint32_t> clock_;  // [strand][strand] operations known to be done; the own entry is kept in Strand::done
-  std::vector<uint32_t> queue_;  // strands that can go on
+  // [strand][strand]: operations known to have run; for the strand itself, see Strand::done.
+  std::vector<uint32_t> clock_;
+  std::vector<uint32_t> queue_;  // strands that can continue
 
-  std::vector<uint32_t> made_;      // [endpoint] signals so far
-  std::vector<uint32_t> waits_;     // [signal] waits for it in a turn
-  std::vector<uint32_t> snapshot_;  // [signal * kTurns + turn] its clock in pool_, kNone before it is made
-  std::vector<uint32_t> pending_;   // [the same] waits still to come
-  std::vector<uint32_t> blocked_;   // [the same] list of strands
+  std::vector<uint32_t> made_;      // [endpoint]: signals so far
+  std::vector<uint32_t> waits_;     // [signal]: waits for it in a turn
+  std::vector<uint32_t> snapshot_;  // [signal * kTurns + turn]: its clock in pool_, kNone before it is made
+  std::vector<uint32_t> pending_;   // [likewise]: waits still to come
+  std::vector<uint32_t> blocked_;   // [likewise]: list of strands
   std::vector<uint32_t> pool_;
   std::vector<uint32_t> free_;
 
   std::vector<History> history_;
   std::vector<ReadNode> reads_;
-  // Direct schedules: how many lanes of a rank have ended the turn, and the last access of a strand to a rank's
+  // For direct schedules: how many lanes of a rank have ended the turn, and the last access of a strand to a rank's
   // buffers.
   std::vector<uint32_t> arrived_;
   std::vector<bool> ended_;
@@ -247,7 +248,7 @@ Status Run::EndTurn(uint32_t x, bool* goes_on) {
   return Status();
 }
 
-// What lane `lane` of the rank knows of the same lane of the others.
+// Checks whether lane `lane` of the rank knows that the same lane of every other rank has begun.
 void Run::NoteComplete(uint32_t x) {
   const uint32_t lane = x % width_;
   for (int q = 0; q < s_.contract.ranks; ++q) {
@@ -302,7 +303,7 @@ Status Run::Data(uint32_t x, const Op& op) {
       if (user && !first_turn) continue;
       const Touch whole = {&o, 0, places_.Of(o) + places_.size() * (x % width_)};
       if (user && o.rank != strand.rank) AXCCL_RETURN_IF_ERROR(Remote(x, whole));
-      // Nobody writes an input that is no output.
+      // No operation writes an input that is not also an output.
       if (o.buffer == Buffer::kInput && !places_.IsAliasedInput(o)) continue;
       // Without direct access a rank's buffers are its own, and each lane has its own span of them.
       if (user && !s_.direct) continue;
@@ -316,13 +317,13 @@ Status Run::Data(uint32_t x, const Op& op) {
   return Status();
 }
 
-// An access to another rank's user buffer: not before the own rank has heard, in the prologue, where that buffer is
-// (which is after the other rank began), and not after the other rank's end.
+// An access to another rank's user buffer. It must come after this rank's wait in the first exchange, which announces
+// the buffer (and follows the other rank's begin), and before the other rank's end.
 Status Run::Remote(uint32_t x, const Touch& t) {
   const Strand& strand = strands_[x];
   const int owner = t.operand->rank;
   const uint32_t announced =
-      static_cast<uint32_t>(owner < strand.rank ? owner + 1 : owner);  // the wait of the prologue
+      static_cast<uint32_t>(owner < strand.rank ? owner + 1 : owner);  // the wait of the first exchange
   if (!Before({StrandOf(strand.rank, 0), announced}, x)) {
     return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) +
                " before lane 0 has waited for " + "rank " + std::to_string(owner) + " to begin");
@@ -338,8 +339,8 @@ Status Run::Read(uint32_t x, const Touch& t) {
   History& h = history_[t.place];
   const uint32_t position = strands_[x].done;
   const bool of_input = t.operand->buffer == Buffer::kInput;
-  // Out of place an input and an output are different memory, and in place the copy onto itself does nothing. What
-  // wrote there before that copy is the dataflow's business: the copy would read something else than the input.
+  // Out of place, an input and an output are different memory; in place, the copy onto itself has no effect. If another
+  // operation wrote there before that copy, the dataflow check finds it, because the copy would not read the input.
   if (h.write.strand != kNone && !(of_input && h.onto_itself)) {
     if (!Before(h.write, x)) {
       return Race(x, t, "reads", h.write, "may write it at the same time", of_input);
@@ -387,7 +388,7 @@ Status Run::Race(uint32_t x, const Touch& t, const char* does, const Event& othe
                                   : ""));
 }
 
-// Position of the first signal of the slot's endpoint behind the operation at hand.
+// The position of the first signal of the slot's endpoint after the current operation.
 uint32_t Run::Publication(uint32_t x, const Operand& o, int part) const {
   if (o.buffer != Buffer::kScratch || s_.inline_endpoint[o.part + part] < 0) return 0;
   const Strand& strand = strands_[x];
@@ -400,7 +401,7 @@ uint32_t Run::Publication(uint32_t x, const Operand& o, int part) const {
   return kNone;
 }
 
-// Every strand that is blocked waits for a signal of a strand that is blocked too; follow them until one comes back.
+// Every blocked strand waits for a signal of a strand that is also blocked; follows them until one occurs again.
 Status Run::Deadlock() const {
   std::vector<uint32_t> owner(waits_.size(), 0);
   for (uint32_t x = 0; x < strands_.size(); ++x) {

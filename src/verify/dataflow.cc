@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t kNothing = std::numeric_limits<uint32_t>::max();
 
 struct Value {
-  uint32_t source = kNothing;  // the rank it comes from; in kinds that reduce, a fold of Folds
+  uint32_t source = kNothing;  // the rank that it comes from; in kinds that reduce, a fold of Folds
   uint16_t block = 0;          // of the input
   uint16_t part = 0;
   bool finished = false;
@@ -73,10 +73,10 @@ class Walk {
   OpRef at_;
   uint32_t step_ = 0;  // operations so far
   std::vector<Value> values_;
-  // The last operation that has the place as destination, by step, and as which of its parts.
+  // The last operation that has the place as destination, by step, and the number of the part that the place is there.
   std::vector<uint32_t> writer_;
   std::vector<uint16_t> written_part_;
-  std::vector<uint32_t> terms_;  // of the fold at hand
+  std::vector<uint32_t> terms_;  // terms of the current fold
 };
 
 std::string Walk::Describe(const Value& v) const {
@@ -92,8 +92,8 @@ Status Walk::Do(const OpRef& ref) {
   const Op& op = s_.program[ref.rank][ref.lane].ops[ref.index];
   AXCCL_RETURN_IF_ERROR(MarkDestinations(op));
   for (const Operand& o : op.src) AXCCL_RETURN_IF_ERROR(CheckOverlap(o));
-  // Part by part is the same as all sources before all destinations: CheckOverlap has seen that no part of a source is
-  // a destination of another part.
+  // Moving part by part equals reading all sources before writing all destinations: CheckOverlap has checked that no
+  // part of a source is a destination of another part.
   for (int i = 0; i < op.src[0].parts; ++i) {
     Value value;
     AXCCL_RETURN_IF_ERROR(op.kind == OpKind::kReduce ? Fold(op, i, &value) : Read(op.src[0], i, &value));
@@ -136,8 +136,8 @@ Status Walk::Read(const Operand& o, int part, Value* value) const {
 Status Walk::ReadInput(const Operand& o, int part, Value* value) const {
   *value = Value{o.rank, o.block, static_cast<uint16_t>(o.part + part), false};
   if (!places_.IsAliasedInput(o)) return Status();
-  // The same memory as an output when the rank runs in place. In kinds that reduce, even its own contribution must not
-  // be found there: it would be scaled a second time.
+  // The place is the same memory as an output when the rank runs in place. In kinds that reduce, not even the rank's
+  // own contribution may have been written there: it would be scaled a second time.
   const Value& output = values_[places_.Of(o) + part];
   if (!output.defined() || (!reduces_ && output == *value)) return Status();
   return Bad("reads " + Place(o, part) + " after it was overwritten with " + Describe(output) + " if rank " +
@@ -174,7 +174,7 @@ Status Walk::Finish(Value* value) const {
 }
 
 Status Walk::Write(const Operand& o, int part, const Value& value) {
-  // Parts may differ in size, also where an output only holds data on its way elsewhere.
+  // Parts may differ in size, so this also applies where an output holds data that is only passing through.
   if (o.buffer == Buffer::kOutput && value.part != o.part + part) {
     return Bad("writes " + Describe(value) + " to " + Place(o, part) + ", another part");
   }
@@ -182,7 +182,7 @@ Status Walk::Write(const Operand& o, int part, const Value& value) {
   return Status();
 }
 
-// `source` is kNothing for a fold, which must be full.
+// `source` is kNothing for a fold, which must contain all ranks.
 Value Walk::Expected(int rank, int block, int part) const {
   const auto p = static_cast<uint16_t>(part);
   const auto own = static_cast<uint16_t>(rank);
@@ -208,7 +208,7 @@ Value Walk::Expected(int rank, int block, int part) const {
   return {};
 }
 
-// All ranks always see the same bits, so they must have computed the same expression (or copied it).
+// All ranks must get the same bits, so they must have computed the same expression (or copied it).
 Status Walk::CheckSameBits(int rank, int part) const {
   if (values_[places_.Output(rank, 0) + part].source == values_[places_.Output(0, 0) + part].source) return Status();
   return MakeStatus(

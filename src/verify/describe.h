@@ -1,4 +1,4 @@
-// The words of the verifier's messages: where an operation is, and what place it touches.
+// The words of the verifier's messages for operations and places.
 #pragma once
 
 #include <cstdint>

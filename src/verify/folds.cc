@@ -46,7 +46,7 @@ bool Folds::Combine(const std::vector<uint32_t>& terms, uint32_t* fold) {
 uint32_t Folds::Rounded(uint32_t fold) {
   if (fold >= static_cast<uint32_t>(ranks_)) return fold;
   uint32_t rounded = fold;
-  (void)Combine({fold}, &rounded);  // one term meets no other
+  (void)Combine({fold}, &rounded);  // a single term has no rank in common with another
   return rounded;
 }
 

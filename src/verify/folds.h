@@ -1,8 +1,8 @@
-// Folds as values: which ranks' contributions, combined in which order and rounded where.
+// Folds as values: the ranks whose contributions they hold, the order of combining, and the points of rounding.
 //
-// A fold has a number, and two folds have the same number exactly when they were computed by the same expression: then,
-// and in floating point only then, they have the same bits. Numbers 0 to ranks - 1 are contributions as a reduce reads
-// them from an input, scaled but not rounded; every reduce or copy that stores a result rounds it, which makes a new
+// A fold has a number, and two folds have the same number exactly when they were computed by the same expression. In
+// floating point, only then do they have the same bits. Numbers 0 to ranks - 1 are contributions as a reduce reads them
+// from an input, scaled but not rounded. Every reduce or copy that stores a result rounds it, which makes a new
 // expression. Not thread-safe.
 #pragma once
 
@@ -18,20 +18,20 @@ class Folds {
  public:
   explicit Folds(int ranks);
 
-  // The left fold of `terms` (at least one), rounded. False when two terms hold the same rank.
+  // Makes the left fold of `terms` (at least one), rounded. Returns false when two terms hold the same rank.
   bool Combine(const std::vector<uint32_t>& terms, uint32_t* fold);
-  // What a copy stores: a contribution is rounded, anything else has been.
+  // The fold that a copy stores: a contribution is rounded, other folds are rounded already.
   uint32_t Rounded(uint32_t fold);
 
   bool IsFull(uint32_t fold) const;
-  // Whether it is one left fold of all ranks' contributions, raw or rounded, in ascending order.
+  // Whether the fold is one left fold of all ranks' contributions, raw or rounded, in ascending order.
   bool IsInOrder(uint32_t fold) const;
-  // "{0 2 3}", the ranks in it.
+  // The ranks in the fold, as "{0 2 3}".
   std::string ToString(uint32_t fold) const;
 
  private:
   struct Node {
-    uint32_t first = 0;  // of its terms
+    uint32_t first = 0;  // index of its terms
     uint32_t count = 0;
     uint32_t next = 0;  // node with the same hash, 0 = none (0 is a contribution, never in a list)
   };

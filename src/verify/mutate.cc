@@ -42,7 +42,7 @@ class Lister {
     m.value = value;
     out_->push_back(m);
   }
-  // Values below zero cannot be written down.
+  // Fields are unsigned, so values below zero do not exist.
   void AddNeighbours(Change change, int value) {
     if (value > 0) Add(change, value - 1);
     Add(change, value + 1);

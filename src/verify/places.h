@@ -1,6 +1,6 @@
-// Numbers for the places data can be in, for one lane: parts of input and output blocks, then scratch slots.
+// Numbers of the places that can hold data, for one lane: parts of input and output blocks, then scratch slots.
 //
-// An input and an output block that coincide when their rank runs in place share their numbers.
+// An input block and an output block that coincide when their rank runs in place share their numbers.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +34,13 @@ class Places {
   uint32_t size() const { return size_; }
   uint32_t first_slot() const { return scratch_; }
 
-  // Whether the operand's rank can run in place and the operand is the input block that then is an output block.
+  // Whether the operand is an input block that is also an output block when its rank runs in place.
   bool IsAliasedInput(const plan::Operand& o) const {
     const Alias& a = alias_[o.rank];
     return o.buffer == plan::Buffer::kInput && a.exists && o.block == a.input_block;
   }
 
-  // The first part of the operand; the others follow.
+  // The number of the operand's first part; the other parts follow.
   uint32_t Of(const plan::Operand& o) const {
     if (o.buffer == plan::Buffer::kScratch) return scratch_ + o.rank * slots_ + o.part;
     if (o.buffer == plan::Buffer::kOutput) return output_[o.rank] + o.block * parts_ + o.part;
@@ -48,7 +48,7 @@ class Places {
       return output_[o.rank] + static_cast<uint32_t>(alias_[o.rank].output_block) * parts_ + o.part;
     return input_[o.rank] + o.block * parts_ + o.part;
   }
-  // Part 0 of an output block.
+  // The number of part 0 of an output block.
   uint32_t Output(int rank, int block) const { return output_[rank] + static_cast<uint32_t>(block) * parts_; }
 
  private:

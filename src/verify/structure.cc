@@ -87,7 +87,7 @@ Status CheckIds(const Schedule& s) {
   return twice == ids.end() ? Status() : Broken("operation id " + std::to_string(*twice) + " is used twice");
 }
 
-// One operation at a time; knows nothing of the others.
+// Checks one operation at a time, without regard to the others.
 class OpChecker {
  public:
   OpChecker(const Schedule& schedule, int rank, int lane) : s_(schedule), rank_(rank), lane_(lane) {}
@@ -111,7 +111,7 @@ class OpChecker {
  private:
   Status Bad(const std::string& what) const { return Broken(Where(s_, rank_, lane_, index_) + " " + what); }
 
-  // The operation with every field that its kind may not use cleared.
+  // The operation, with every field cleared that its kind does not use.
   static Op Unused(const Op& op) {
     Op clean;
     clean.kind = op.kind;
@@ -241,9 +241,9 @@ Status CollectSignals(const Schedule& s, SignalTable* t) {
   });
 }
 
-// Every wait has a cause, and every destination waits for the last signal of an endpoint.
+// Checks that every wait has a cause, and that every destination waits for the last signal of an endpoint.
 Status MatchWaits(const Schedule& s, const SignalTable& t) {
-  // Ranks come in ascending order, so that counting each destination once needs only the last one counted.
+  // Ranks come in ascending order, so remembering the last destination counted is enough to count each once.
   std::vector<int32_t> heard(t.size(), 0), last(t.size(), -1);
   AXCCL_RETURN_IF_ERROR(ForEach(s, OpKind::kWait, [&](int r, int l, size_t i, const Op& op) {
     const size_t index = t.IndexOf(op.peer, op.from_lane, op.endpoint);
@@ -276,8 +276,8 @@ Status MatchWaits(const Schedule& s, const SignalTable& t) {
   });
 }
 
-// Lanes above 0 do nothing before lane 0 has passed the prologue: an executor that learns from it that buffers are out
-// of reach runs another plan in the place of all lanes, whose lines and turns then begin anew.
+// Lanes above 0 must do nothing before lane 0 has passed the first exchange. If that exchange shows that buffers cannot
+// be reached, the executor runs another plan instead, on all lanes, whose lines and turns then start afresh.
 Status CheckTokens(const Schedule& s, int rank) {
   for (int l = 1; l < s.lanes; ++l) {
     const auto& ops = s.program[rank][l].ops;
@@ -291,7 +291,7 @@ Status CheckTokens(const Schedule& s, int rank) {
   return Status();
 }
 
-// Where the executors announce buffers; see Schedule::direct.
+// Checks the exchange with which executors announce buffers; see Schedule::direct.
 Status CheckPrologue(const Schedule& s) {
   if (!s.direct || s.contract.ranks == 1) return Status();
   for (int r = 0; r < s.contract.ranks; ++r) {

@@ -1,7 +1,8 @@
-// The rules a schedule must meet before anything else can be said about it, and the table of its signals.
+// The rules that a schedule must meet before the other checks can run, and the table of its signals.
 //
-// What passes is safe to walk: every rank, lane, block, part, slot and endpoint an operation names exists, every wait
-// has the signal that causes it, and the schedule is small enough that the other checks are bounded in time and memory.
+// A schedule that passes is safe to walk: every rank, lane, block, part, slot and endpoint that an operation names
+// exists, every wait has the signal that causes it, and the schedule is small enough that the other checks are bounded
+// in time and memory.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ inline constexpr uint64_t kMaxStrands = 8192;        // lanes of all ranks toget
 inline constexpr uint64_t kMaxPlaces = 1u << 24;     // parts of all blocks and slots, of all ranks and lanes together
 inline constexpr uint64_t kMaxEndpoints = 1u << 22;  // of all ranks and lanes together
 
-// Every signal of one turn. Signals of an endpoint are numbered first, first + 1, ... in the order they are made.
+// All signals of one turn. Signals of an endpoint are numbered first, first + 1, ... in the order in which they are
+// made.
 class SignalTable {
  public:
   struct Endpoint {
@@ -37,7 +39,7 @@ class SignalTable {
   Endpoint& At(size_t index) { return endpoint_[index]; }
   size_t size() const { return endpoint_.size(); }
 
-  // Position in its lane of signal number `signal`.
+  // Index in its lane of the operation that makes signal number `signal`.
   std::vector<uint32_t> op_index;
 
  private:
@@ -46,7 +48,7 @@ class SignalTable {
   std::vector<Endpoint> endpoint_;
 };
 
-// kInvalidArgument when a rule is broken. Fills the table.
+// Returns kInvalidArgument when a rule is broken. Fills the table.
 Status CheckStructure(const plan::Schedule& schedule, SignalTable* signals);
 
 }  // namespace axccl::verify

@@ -36,7 +36,7 @@ class RowChecker {
   }
 
  private:
-  // What the row writes, then what it reads of that.
+  // Collects what the operations write, then looks for what they read of it.
   Status CheckRow(const std::vector<Op>& ops, const std::vector<size_t>& row) {
     const uint64_t first = done_ + row[0];
     for (const size_t i : row) {
@@ -72,10 +72,9 @@ class RowChecker {
 
   const Schedule& s_;
   const Places places_;
-  int rank_ = 0, lane_ = 0;  // at hand
-  uint64_t done_ = 0;        // operations of the lanes before
-  std::vector<uint64_t>
-      writer_;  // [place] 1 + the number of the operation that wrote it last, counted through all lanes
+  int rank_ = 0, lane_ = 0;       // the lane being checked
+  uint64_t done_ = 0;             // operations of the lanes checked before
+  std::vector<uint64_t> writer_;  // [place]: 1 + the number of the operation that wrote it last, counted over all lanes
 };
 
 }  // namespace

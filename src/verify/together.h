@@ -1,5 +1,5 @@
-// Whether operations that executors make at once (src/plan/together.h) may be: some bytes of each, then some more, in
-// any order, as if they were one.
+// Checks operations that executors run as one (src/plan/together.h): an executor moves some bytes of each, then some
+// more of each, in any order.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace axccl::verify {
 
-// Of one lane of a rank. Among those made at once nothing that one operation writes may be read or written by another,
-// in place or not. `together` is as FindTogether gives it. The schedule has passed CheckStructure. kInvalidArgument
-// tells the first error met.
+// Checks one lane of a rank: among operations that run as one, no operation may read or write what another one writes,
+// in place or not. `together` is the result of FindTogether. The schedule must have passed CheckStructure. Returns
+// kInvalidArgument with the first error found.
 Status CheckTogether(const plan::Schedule& schedule, int rank, int lane, const std::vector<uint16_t>& together);
 
-// Of all lanes, with what executors make at once.
+// Checks all lanes, with the groups that executors use.
 Status CheckTogether(const plan::Schedule& schedule);
 
 }  // namespace axccl::verify

@@ -20,8 +20,8 @@ using plan::Schedule;
 
 namespace {
 
-// Sets of lanes that can be examined on their own: lanes meet only through tokens, and in the joined turns of a direct
-// schedule. Scratch, endpoints and the user's data are each lane's own.
+// Sets of lanes that can be examined on their own: lanes synchronise only through tokens, and in the joined turns of a
+// direct schedule. Each lane has its own scratch, endpoints and user data.
 std::vector<std::vector<int>> IndependentLanes(const Schedule& s) {
   std::vector<int> leader(s.lanes);
   std::iota(leader.begin(), leader.end(), 0);
@@ -48,7 +48,7 @@ bool SameButForIds(const Op& a, const Op& b) {
          a.value == b.value && a.dst == b.dst && a.src == b.src;
 }
 
-// Whether two lanes that no token touches have the same program on every rank.
+// Whether two lanes that use no tokens have the same program on every rank.
 bool Twins(const Schedule& s, int a, int b) {
   return std::all_of(s.program.begin(), s.program.end(), [&](const auto& lanes) {
     return std::equal(lanes[a].ops.begin(), lanes[a].ops.end(), lanes[b].ops.begin(), lanes[b].ops.end(),
@@ -99,7 +99,7 @@ Status Verify(const Schedule& schedule, Facts* facts) {
 
 Result<std::shared_ptr<const plan::Plan>> MakePlan(Schedule schedule) {
   Facts facts;
-  // Plans come from generators: a rejected one is no fault of the caller.
+  // Plans come from generators, so the caller did not cause a rejection.
   if (const Status status = Verify(schedule, &facts); !status.ok()) {
     return MakeStatus(Code::kInternalError, "%s", std::string(status.message()).c_str());
   }
