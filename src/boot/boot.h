@@ -2,8 +2,8 @@
 //
 // The process that created the id serves it from one background thread (epoll, shared by all its ids). Every rank
 // connects over TCP, proves that it knows the id's secret (keyed BLAKE2b over both hellos, mutual), and takes part in a
-// few exchanges (through that process, or, where ranks are many, in a tree); then the connection is closed. Every wait
-// ends with data, a closed peer, the caller's `stop`, or the deadline.
+// few exchanges, either through that process or, if there are many ranks, in a tree. Then the connection is closed.
+// Every wait ends with data, a closed peer, the caller's `stop`, or the deadline.
 #pragma once
 
 #include <chrono>
@@ -26,42 +26,43 @@ struct UniqueId {
   uint8_t bytes[128];
 };
 
-// A fresh id, served by this process. With NCCL_COMM_ID=host:port set, the id of that address instead (served by the
-// process in which rank 0 joins); its secret comes from AXCCL_SECRET or AXCCL_SECRET_FILE, else only loopback is
-// allowed, for ranks of one user (secret.h). Fresh ids are served on the first interface that leads out of the machine,
-// or on the one NCCL_SOCKET_IFNAME names (see interfaces.h).
+// Makes a fresh id, which this process serves. If NCCL_COMM_ID=host:port is set, returns the id of that address
+// instead, which the process of rank 0 serves. Its secret comes from AXCCL_SECRET or AXCCL_SECRET_FILE; without these,
+// only ranks of one user on loopback may join (secret.h). Fresh ids are served on the first interface that leads out of
+// the machine, or on the one NCCL_SOCKET_IFNAME names (see interfaces.h).
 Result<UniqueId> CreateUniqueId();
-// Whether the bytes are an id of this library version (an all-zero or foreign id is an error that says so).
+// Returns an error unless the bytes are an id of this library version. The text names an all-zero or foreign id as
+// such.
 Status CheckUniqueId(const UniqueId& id);
 
 // One rank's part in a rendezvous. Used by one thread at a time; sessions of different ranks are independent, in any
-// number of threads. Processes that one forks before it joins are as good as any; those that it forks later get
-// kInvalidUsage from everything here.
+// number of threads. Processes that a process forks before it joins may join themselves; in those that it forks later,
+// every function here returns kInvalidUsage.
 class Session {
  public:
-  // Leaves. A rank may leave once it has what it wants; a rank that others still wait for ends their wait with an
-  // error.
+  // Leaves the rendezvous. A rank may leave once it has what it needs; if others still wait for it, their waits end
+  // with an error.
   virtual ~Session() = default;
 
-  // Joins as `rank` of `nranks`. Errors within 1 s of being known, on every rank: another rank passed a different
+  // Joins as `rank` of `nranks`. Errors reach every rank within 1 s of being known: another rank passed a different
   // nranks, reused a rank while one is missing, has another protocol version (kInvalidUsage), or is gone (kRemoteError
-  // naming it). The first deadline that passes ends the rendezvous for all: kTimeout naming who waited for whom. (Where
-  // the process that serves the id does not answer any more, up to half a second later.) `stop` (may be
-  // empty) is asked on the rank's thread while it waits, also later in the session: once it is true, the wait ends
-  // within 20 ms with kInvalidUsage, and the other ranks are told. An id of CreateUniqueId serves one rendezvous; later
-  // calls are told so, or how it failed.
+  // naming it). The first deadline that passes ends the rendezvous for all ranks with kTimeout, naming the rank that
+  // waited and the ranks that it waited for. (If the process that serves the id no longer answers, up to half a second
+  // later.) The rank's thread calls `stop` (may be empty) while it waits, also later in the session. Once it returns
+  // true, the wait ends within 20 ms with kInvalidUsage, and the other ranks get the error. An id of CreateUniqueId
+  // serves one rendezvous; later calls return an error that says so, or why that rendezvous failed.
   static Result<std::unique_ptr<Session>> Join(const UniqueId& id, int rank, int nranks, Clock::time_point deadline,
                                                const service::Stop& stop);
-  // The same with several ids, in the same order on every rank, whose makers share the work of the first meeting. Many
-  // ranks (AXCCL_TREE_RANKS) meet in a tree: no rank then holds more than a handful of connections, and an exchange
-  // takes a logarithmic number of steps. Fewer ranks meet at the first id.
+  // Joins with several ids, in the same order on every rank; the processes that made them share the work of the first
+  // meeting. Many ranks (AXCCL_TREE_RANKS) meet in a tree: no rank then has more than a handful of connections, and an
+  // exchange takes a logarithmic number of steps. Fewer ranks meet at the first id.
   static Result<std::unique_ptr<Session>> Join(std::span<const UniqueId> ids, int rank, int nranks,
                                                Clock::time_point deadline, const service::Stop& stop);
 
   // Every rank contributes `bytes` bytes (the same number everywhere, 1 to 4096); all[r * bytes] receives rank r's.
-  // After an error every further call returns that error; what `all` holds is then undefined.
+  // After an error every further call returns that error, and the content of `all` is undefined.
   virtual Status AllGather(const void* mine, size_t bytes, void* all) = 0;
-  // Tells the other ranks why this one gives up: they get the text as the error of their current or next call, with
+  // Sends the other ranks the reason why this rank gives up. It becomes the error of their current or next call, with
   // the same code if it is kInvalidArgument, kInvalidUsage or kTimeout, else with kRemoteError. Never waits.
   virtual void Fail(const Status& reason) = 0;
 };

@@ -16,7 +16,7 @@ class Client : public Session {
 
   ~Client() override {
     if (!dial_ || !failure_.ok() || service::Forked()) return;
-    // Where it cannot be told, the end of the connection tells.
+    // If kLeave cannot be sent, the end of the connection has the same effect.
     (void)CatchAll("rendezvous", [&] { return dial_.Send(FrameType::kLeave, {}); }).ok();
   }
 
@@ -25,7 +25,7 @@ class Client : public Session {
   void Fail(const Status& reason) override;
 
  private:
-  // Remembers the first failure and tells the others, who may not know it yet.
+  // Remembers the first failure and sends it to the others, which may not know it yet.
   Status Failed(const Status& status);
 
   const IdFields id_;
@@ -71,7 +71,7 @@ Status Client::AllGather(const void* mine, size_t bytes, void* all) {
     status = dial_.Send(FrameType::kContribute, std::span(static_cast<const std::byte*>(mine), bytes));
   }
   if (status.ok() || status.code() == Code::kRemoteError) {
-    // A connection that breaks while we send may still hold the hub's reason.
+    // If the connection breaks while we send, the hub's reason may still be readable.
     Status received = dial_.Receive(FrameType::kGathered, std::span(static_cast<std::byte*>(all), bytes * nranks_));
     if (status.ok() || received.code() != Code::kOk) status = std::move(received);
   }

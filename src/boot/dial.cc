@@ -32,7 +32,7 @@ Status WaitFailed(Wait wait, int rank, int nranks, const std::string& whom, cons
                       what);
   }
   if (wait == Wait::kTimeout) {
-    // With none left this process cannot take the connections of others, if it is what is waited for.
+    // Without a free descriptor, this process cannot accept connections of others, and may itself be the missing one.
     const Status room = service::CheckRoom(
         1, "rendezvous: rank " + std::to_string(rank) + ": deadline passed while " + what + "; taking a connection");
     if (!room.ok()) return room;
@@ -165,7 +165,7 @@ Status Dial::Receive(FrameType type, std::span<std::byte> payload, bool* closed)
 Dial::Attempt Dial::ConnectOnce(const Address& address) {
   fd_ = Fd(socket(address.family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd_) return {service::OpenError(errno, "rendezvous: rank " + std::to_string(rank_) + ": a TCP socket")};
-  // 31 s: a network that loses every tenth packet loses two of these in a row often enough.
+  // The kernel tries for 31 s. On a network that loses every tenth packet, two losses in a row are common.
   constexpr int kSynTries = 4;
   (void)setsockopt(fd_.get(), IPPROTO_TCP, TCP_SYNCNT, &kSynTries, sizeof kSynTries);
   socklen_t bytes;
@@ -177,7 +177,7 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
     const Wait wait = service::PollUntil(fd_.get(), POLLOUT, patience_.deadline, patience_.stop);
     if (wait != Wait::kReady) {
       return {Failed(wait, ("connecting to " + whom_ +
-                            " (no answer: a firewall between, or another network? "
+                            " (no answer: is there a firewall, or is it another network? "
                             "NCCL_SOCKET_IFNAME chooses where it listens)")
                                .c_str())};
     }
@@ -185,7 +185,7 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
     if (getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   }
   if (error == 0) {
-    TuneSocket(fd_.get());  // only now: the patience with a connection would end the attempts to make one
+    TuneSocket(fd_.get());  // only now: its timeouts would end the attempts to connect
     return Greet();
   }
   return {ConnectFailed(address, error), from_environment()};
@@ -196,16 +196,18 @@ Status Dial::ConnectFailed(const Address& address, int error) const {
   if (from_environment()) {
     return SystemError(error, "rendezvous: rank %d: NCCL_COMM_ID: rank 0 does not answer at %s", rank_, at.c_str());
   }
-  if (role_ == Role::kChild) return SystemError(error, "rendezvous: rank %d: connect to %s", rank_, whom_.c_str());
+  if (role_ == Role::kChild)
+    return SystemError(error, "rendezvous: rank %d: cannot connect to %s", rank_, whom_.c_str());
   if (error != ECONNREFUSED) {
-    return SystemError(error,
-                       "rendezvous: rank %d: connect to %s, where the process that called ncclGetUniqueId listens (a "
-                       "firewall between, or set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
-                       rank_, at.c_str());
+    return SystemError(
+        error,
+        "rendezvous: rank %d: cannot connect to %s, where the process that called ncclGetUniqueId listens; check for a "
+        "firewall, or set NCCL_SOCKET_IFNAME there to a network that all ranks reach",
+        rank_, at.c_str());
   }
   return MakeStatus(
       Code::kRemoteError,
-      "rendezvous: rank %d: nobody listens at %s: the id has made its communicator already (call "
+      "rendezvous: rank %d: nothing listens at %s: the id has made its communicator already (call "
       "ncclGetUniqueId for each), or the process that called ncclGetUniqueId is gone, or that is not its address "
       "here (then set NCCL_SOCKET_IFNAME there to a network that all ranks reach)",
       rank_, at.c_str());
@@ -222,7 +224,7 @@ Dial::Attempt Dial::Greet() {
   Status status = SendAll(&mine_, sizeof mine_, patience_.deadline);
   if (!status.ok()) return {status, status.code() == Code::kRemoteError};
   status = ReceiveAll(&hub_, sizeof hub_, patience_.deadline, &closed);
-  if (!status.ok()) return {status, closed};  // cut while others pressed in, or restarting
+  if (!status.ok()) return {status, closed};  // cut in favour of younger connections, or the server restarts
   return CheckGreeting(hub_);
 }
 
@@ -235,7 +237,7 @@ Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
     return {MakeStatus(Code::kInvalidUsage, "rendezvous: rank %d: the process at %s does not know the unique id: %s",
                        rank_, Where().c_str(),
                        from_environment()
-                           ? "set the same AXCCL_SECRET_FILE on all ranks (where there is none, all must be of one "
+                           ? "set the same AXCCL_SECRET_FILE on all ranks (without one, all must belong to one "
                              "user), and another port if another job has this"
                            : "it was used long ago, or the process that made it is gone")};
   }
@@ -255,7 +257,7 @@ Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
 Status Dial::SendJoin(JoinBody join) {
   const Proof proof = Prove(id_.secret, Role::kRank, mine_, hub_);
   if (hub_.version != kProtocolVersion) {
-    (void)!SendAll(&proof, sizeof proof, patience_.deadline).ok();  // so that the hub can tell the other ranks
+    (void)!SendAll(&proof, sizeof proof, patience_.deadline).ok();  // so that the hub can report it to the other ranks
     return MakeStatus(Code::kInvalidUsage,
                       "rendezvous: rank %d speaks version %u of the protocol, the process at %s "
                       "version %u; use one version of the library on all ranks",
@@ -304,7 +306,7 @@ Status Dial::Enter(const std::function<Status(JoinBody*)>& fill) {
     const Status status = Receive(FrameType::kAdmitted, {}, &closed);
     if (status.ok()) return status;
     if (!closed) {
-      // It may be in for all it knows, and must not look as if it had died.
+      // The hub may have admitted this rank, and must not take it for dead.
       const std::string reason = EncodeError(status);
       SendLast(FrameType::kError, std::as_bytes(std::span(reason)));
       return status;

@@ -1,7 +1,7 @@
-// A rank's own end of a connection: blocking calls on the rank's thread, bounded by deadline and stop.
+// A rank's end of a connection: blocking calls on the rank's thread, bounded by deadline and stop.
 //
-// Connects to who serves an id (a hub, or the rank above in a tree), proves that both know its secret, and sends and
-// receives whole frames. Or lets go of the socket, for the service thread to go on with. Used by one thread.
+// Connects to the server of an id (a hub, or the rank above in a tree), proves that both know its secret, and sends and
+// receives whole frames. Release gives the socket to the service thread. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@
 
 namespace axccl::boot {
 
-// The hub watches every rank's deadline and knows who is missing; its word is worth waiting a little longer for.
+// The hub watches every rank's deadline and knows which ranks are missing, so a rank waits this much longer for its
+// text.
 inline constexpr std::chrono::milliseconds kGrace{500};
 
 struct Patience {
@@ -26,40 +27,40 @@ struct Patience {
   Clock::time_point start = Clock::now();
 };
 
-// What a wait of `rank` that ended without data means. `whom` it waited on may be empty.
+// The error of a wait of `rank` that ended without data. `whom` names what it waited for, and may be empty.
 Status WaitFailed(service::Wait wait, int rank, int nranks, const std::string& whom, const char* what);
 
 class Dial {
  public:
-  // `whom`: how messages call the other side; empty: the process that serves the id.
+  // `whom`: the name of the other side in messages; empty: the process that serves the id.
   Dial(const IdFields& id, Role role, int rank, int nranks, const Patience& patience, std::string whom = "");
   ~Dial();
   Dial(const Dial&) = delete;
   Dial& operator=(const Dial&) = delete;
 
-  // Connects, lets the other side prove itself, calls `fill` (may be null) for what to tell it, and is let in. Tries
-  // again while NCCL_COMM_ID's server may still come, and when it is cut off because others press in. Patience, pid and
-  // host are filled in.
+  // Connects, verifies the other side, lets `fill` (may be null) complete what to send, and returns once this rank is
+  // admitted. Retries while the server of NCCL_COMM_ID may still start, and when the connection is cut in favour of
+  // younger ones. This function fills in patience, pid and host.
   Status Enter(const std::function<Status(JoinBody*)>& fill);
   Status Send(FrameType type, std::span<const std::byte> payload);
-  // Sends what the socket takes at once, and closes.
+  // Sends as much as the socket takes at once, and closes.
   void SendLast(FrameType type, std::span<const std::byte> payload);
-  // Receives a frame of `type` with exactly payload.size() bytes; an error frame becomes the status.
-  // *closed (may be null) becomes true when the other side closed instead.
+  // Receives a frame of `type` with exactly payload.size() bytes; an error frame becomes the status. Sets *closed (may
+  // be null) to true if the other side closed the connection instead.
   Status Receive(FrameType type, std::span<std::byte> payload, bool* closed = nullptr);
 
   explicit operator bool() const { return static_cast<bool>(fd_); }
   void Close() { fd_.Close(); }
   service::Fd Release() { return std::move(fd_); }
   const FrameCipher& cipher() const { return cipher_; }
-  // This end of the connection, with port 0: where others on the same network can reach this process.
+  // The address of this end with port 0: where others on the same network can reach this process.
   Result<Address> LocalAddress() const;
 
  private:
-  // What a failed attempt to connect means.
+  // The result of one attempt to connect.
   struct Attempt {
     Status status;       // ok: connected
-    bool retry = false;  // the other side may be there later
+    bool retry = false;  // a later attempt may succeed
   };
 
   Status Connect();
@@ -87,7 +88,7 @@ class Dial {
   Hello mine_, hub_;
 };
 
-// Pid and host of this process, for those who must name it.
+// Pid, host and remaining time of this process, which other ranks show in messages.
 JoinBody Self(Clock::time_point deadline);
 
 }  // namespace axccl::boot

@@ -33,7 +33,7 @@ std::atomic<Hub*> the_hub{nullptr};
 
 }  // namespace
 
-// A connection up to the point where it has proved itself: everything it says fits into one fixed buffer.
+// A connection that has not proved itself yet: everything it sends fits into one fixed buffer.
 class Handshake : public Guest {
  public:
   Handshake(Fd fd, Hub* hub) : Guest(std::move(fd)), hub_(hub), cipher_(Key{}, Role::kHub) {}
@@ -85,7 +85,7 @@ class Handshake : public Guest {
     if (send(fd(), &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof answer) return false;
     greeted_ = true;
     have_ = 0;
-    // A rank of another version proves itself in the same way; what it would say next may differ.
+    // A rank of another version proves itself in the same way, but what it would send next may differ.
     need_ = rank_.version == kProtocolVersion ? sizeof(Credentials) : sizeof(Proof);
     return true;
   }
@@ -224,8 +224,8 @@ void Hub::Release(const IdBytes& id) {
       .ok();  // fails only in a forked child, where nothing is served
 }
 
-// The last call may come from the acceptor itself, which minds that least of all. Late ranks want to know how it
-// failed.
+// Keeps an id that has failed for a while, so that late ranks get the reason. Deferring the erasure also matters
+// because the last call may come from the id's own acceptor.
 void Hub::CloseWhenIdle(const IdBytes& id, Record* record) {
   if (record->leases != 0 || record->current != nullptr || record->idle_timer != 0) return;
   if (!record->over) {
@@ -240,12 +240,12 @@ void Hub::CloseWhenIdle(const IdBytes& id, Record* record) {
   });
 }
 
-// Ranks of other ids, and those below a node, may come to the same listener.
+// Ranks of other ids, and children of a node, may come to the same listener.
 void Hub::CloseUnneeded() {
   if (!nodes_.empty()) return;
   node_acceptors_.clear();
   if (open_ids_ != 0 || acceptors_.empty()) return;
-  AXCCL_INFO(kBootstrap, "rendezvous: every communicator is made; nobody listens any more");
+  AXCCL_INFO(kBootstrap, "rendezvous: every communicator is made; listening has ended");
   acceptors_.clear();
   standing_.clear();
 }
@@ -277,7 +277,7 @@ Status Hub::ListenAt(Address local, NodeAddress* place) {
   return Status();
 }
 
-// Ranks that are on their way to a node that has given up want to hear why.
+// A node that gave up stays for a while, so that ranks on their way to it get the reason.
 void Hub::Detach(const Node& node) {
   (void)!loop_
       ->Run([&] {
@@ -312,7 +312,7 @@ void Hub::Enter(Arrival arrival) {
     return;
   }
   const auto found = records_.find(id);
-  if (found == records_.end()) return;  // forgotten since it greeted us; it sees the connection close
+  if (found == records_.end()) return;  // forgotten since its hello; the rank sees the connection close
   Record& record = found->second;
   const auto link = std::make_shared<Link>(loop_, std::move(arrival.fd), arrival.cipher, Role::kHub, hello.nranks);
   if (hello.nranks < 1 || hello.nranks > kMaxRanks || hello.rank < 0 || hello.rank >= hello.nranks) {
@@ -323,7 +323,8 @@ void Hub::Enter(Arrival arrival) {
   if (record.over && (!record.from_environment || service::Clock::now() < record.over_until)) {
     return link->Reject(record.ending);
   }
-  // With NCCL_COMM_ID every communicator has the same id. Once all ranks are there, whoever comes is for the next.
+  // With NCCL_COMM_ID every communicator has the same id. Once all ranks are there, a rank that comes belongs to the
+  // next.
   const bool first = record.current == nullptr || (record.from_environment && record.current->started());
   if (first) {
     record.current = std::make_shared<Rendezvous>(
@@ -333,7 +334,7 @@ void Hub::Enter(Arrival arrival) {
     ++meetings_;
   }
   const std::shared_ptr<Rendezvous> meeting = record.current;
-  // Better now, and said to all, than when the last have come and hang in the queue.
+  // Check now and send the error to all ranks, rather than fail once the last ranks are stuck in the accept queue.
   if (first) {
     if (const Status room =
             service::CheckRoom(meeting->expected(), "a rendezvous of " + std::to_string(hello.nranks) + " ranks");

@@ -1,13 +1,13 @@
 // The hub: serves the unique ids of this process to their ranks.
 //
-// It also lets in those who come to a node of a tree (see node.h) in this process.
+// It also admits ranks that connect to a node of a tree (see node.h) in this process.
 //
-// Nobody listens who need not. Ids made by Create are served on listeners that open when there is one to serve and
-// close when each has made its communicator; of one that failed, late ranks are told how as long as ranks that began
-// together may take to come (AXCCL_INIT_TIMEOUT). An id of NCCL_COMM_ID is served while rank 0 of this process serves
-// it or ranks are gathered, and a second longer where it failed; nodes of trees, while there are any. An id serves one
-// rendezvous (one after the other for NCCL_COMM_ID); how it ended is remembered for the last 256 ids. An id nobody
-// joins costs about 200 bytes.
+// The process listens only while it must. Listeners for ids of Create open when there is one to serve, and close when
+// each id has made its communicator. After a failure they stay open for as long as ranks that began together may take
+// to come (AXCCL_INIT_TIMEOUT), so that late ranks get the reason. An id of NCCL_COMM_ID is served while rank 0 of this
+// process serves it or ranks are gathered, and one second longer after a failure; nodes of trees are served while there
+// are any. An id serves one rendezvous (one after the other for NCCL_COMM_ID). The hub remembers the results of the
+// last 256 ids. An id that no rank joins costs about 200 bytes.
 //
 // Public functions may be called from any thread. Lives as long as the process.
 #pragma once
@@ -39,14 +39,14 @@ struct Arrival {
 
 class Hub {
  public:
-  // Of this process. kInvalidUsage in a child forked from one that the library was bound to.
+  // Returns the hub of this process. kInvalidUsage in a child forked from a process to which the library was bound.
   static Result<Hub*> Get();
 
-  // A fresh id, served from now on.
+  // Makes a fresh id, which is served from now on.
   Result<UniqueId> Create();
-  // Whether an id of this process may still be joined, as far as is known; else how it ended.
+  // Returns ok if an id may still be joined, as far as this process knows; else the result of its rendezvous.
   static Status CheckOpen(const IdBytes& id);
-  // Serves an id of NCCL_COMM_ID until the lease is dropped (where it failed a second longer, to tell late ranks).
+  // Serves an id of NCCL_COMM_ID until the lease is dropped (one second longer after a failure, for late ranks).
   class Lease {
    public:
     Lease(Hub* hub, const IdBytes& id) : hub_(hub), id_(id) {}
@@ -58,11 +58,11 @@ class Hub {
     Hub* const hub_;
     const IdBytes id_;
   };
-  // *busy tells whether it failed because another process has the port, which may be dying.
+  // Sets *busy if it failed because another process, which may be exiting, has the port.
   Result<std::unique_ptr<Lease>> Serve(const IdFields& fields, bool* busy);
 
-  // Lets the ranks below a node of this process connect to it, at `local` (an address of this machine).
-  // Null: nobody is below it.
+  // Lets the children of a node of this process connect to it, at `local` (an address of this machine; null: the node
+  // has no children).
   Result<NodeAddress> Attach(const std::shared_ptr<Node>& node, const Address* local);
   void Detach(const Node& node);
 
@@ -84,10 +84,10 @@ class Hub {
     Secret secret{};
     bool from_environment = false;
     bool over = false;
-    Status ending;                          // why ranks that come now are turned away, when `over`
+    Status ending;                          // why ranks that come now are refused, when `over`
     service::Clock::time_point over_until;  // from_environment only
     std::shared_ptr<Rendezvous> current;
-    // From the environment only: who serves it, where, and when to stop.
+    // For ids from the environment only: leases, listener, and when to stop.
     int leases = 0;
     std::unique_ptr<service::Acceptor> acceptor;
     uint64_t idle_timer = 0;
@@ -108,15 +108,16 @@ class Hub {
   void CloseUnneeded();
 
   service::Loop* const loop_;
-  const Hub* const parents_;  // of the process this one was forked from: kept, as its ids are served over there
+  // The hub of the process this one was forked from; kept, because that process serves its ids.
+  const Hub* const parents_;
   std::map<IdBytes, Record> records_;
   std::deque<IdBytes> remembered_;  // over, oldest first
-  size_t open_ids_ = 0;             // of Create, for which ranks may still come
+  size_t open_ids_ = 0;             // ids of Create for which ranks may still come
   std::vector<Address> standing_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;
   std::map<IdBytes, std::shared_ptr<Node>> nodes_;
   std::vector<std::pair<Address, std::unique_ptr<service::Acceptor>>> node_acceptors_;
-  size_t expected_ranks_ = 0;  // of the meetings under way
+  size_t expected_ranks_ = 0;  // of the meetings in progress
   size_t meetings_ = 0;
 };
 

@@ -19,7 +19,7 @@ bool LinkLocal(const Address& address) {
   return address.family == 6 && address.ip[0] == 0xfe && (address.ip[1] & 0xc0) == 0x80;
 }
 
-// One address a family, in the order the interface has them.
+// The first address of each family.
 std::vector<Address> Pick(const Interface& interface, int only_family) {
   std::vector<Address> picked;
   for (const int family : {4, 6}) {
@@ -31,7 +31,7 @@ std::vector<Address> Pick(const Interface& interface, int only_family) {
   return picked;
 }
 
-// Docker names the bridges of its networks br- and twelve hexadecimal digits; br-ex and the like are other people's.
+// Docker names the bridges of its networks br- and twelve hexadecimal digits; br-ex and the like belong to others.
 bool IsDockerNetwork(std::string_view name) {
   return name.size() == 15 && name.starts_with("br-") &&
          name.find_first_not_of("0123456789abcdef", 3) == std::string_view::npos;
@@ -44,7 +44,7 @@ bool IsOfContainers(std::string_view name) {
                                               [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// What was asked for by NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY, and how an interface answers.
+// The selection of NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY, applied to interfaces.
 class Choice {
  public:
   static Result<Choice> Make(std::string_view ifname, std::string_view family) {
@@ -60,7 +60,7 @@ class Choice {
 
   std::vector<Address> Addresses(const Interface& interface) const { return Pick(interface, family_); }
 
-  // Why the interface is not one to use; empty: it is.
+  // Returns why the interface is not usable; empty: it is.
   std::string WhyNot(const Interface& interface) const {
     if (!interface.up) return "down";
     if (Addresses(interface).empty()) {
@@ -69,13 +69,13 @@ class Choice {
     if (!filter_.empty()) return filter_.Takes(interface.name) ? "" : filter_.excludes() ? "excluded" : "not asked for";
     if (interface.loopback) return "loopback";
     if (!interface.carrier) return "no carrier";
-    if (IsOfContainers(interface.name)) return "of containers or virtual machines";
+    if (IsOfContainers(interface.name)) return "belongs to containers or virtual machines";
     return "";
   }
 
-  // Those to use, best first. Excluding names leaves open which of the others is meant: one that leads out of the
-  // machine, if there is any. Where nothing is asked for, loopback serves the ranks of this machine when nothing better
-  // does.
+  // Returns the usable interfaces, best first. A list that only excludes names does not say which of the others to use:
+  // one that leads out of the machine, if there is any. If the user selected nothing, loopback serves the ranks of this
+  // machine when nothing better exists.
   std::vector<const Interface*> Usable(const std::vector<Interface>& interfaces) const {
     std::vector<const Interface*> usable;
     for (const Interface& interface : interfaces) {

@@ -72,7 +72,7 @@ bool Link::HandleFrame() {
     Lost("it sent a frame that is not authentic");
     return false;
   }
-  const std::shared_ptr<LinkOwner> owner = owner_;  // it may detach while it is called
+  const std::shared_ptr<LinkOwner> owner = owner_;  // it may detach during the call
   if (owner != nullptr) owner->OnFrame(rank_, header_.type, payload_);
   return static_cast<bool>(fd_);
 }
@@ -101,7 +101,7 @@ void Link::End(const Status& reason) {
 
 void Link::Reject(const Status& reason) {
   const Status started = CatchAll("rendezvous", [&] { return started_ ? Status() : Start(nullptr, -1); });
-  if (started.ok()) End(reason);  // else nobody could wait for it: the peer sees the connection close
+  if (started.ok()) End(reason);  // otherwise no code could wait for it, and the peer sees the connection close
 }
 
 void Link::Flush() {
@@ -110,7 +110,7 @@ void Link::Flush() {
     const ssize_t n = send(fd_.get(), frame.data() + written_, frame.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0) {
       if (errno == EINTR) continue;
-      // A broken connection is reported by the read side, once what the peer still said has been read.
+      // The read side reports a broken connection, once everything that the peer sent has been read.
       if (errno == EAGAIN) (void)!loop_->Modify(fd_.get(), EPOLLIN | EPOLLOUT).ok();
       if (OutOfBuffers(errno)) FlushAgain();
       return;
@@ -126,7 +126,7 @@ void Link::Flush() {
   if (fd_ && finishing_) shutdown(fd_.get(), SHUT_WR);
 }
 
-// No event tells that the kernel has memory again.
+// No event announces that the kernel has memory again.
 void Link::FlushAgain() {
   if (again_timer_ != 0) return;
   again_timer_ = loop_->CallAt(service::Clock::now() + kAgain, [self = shared_from_this()] {

@@ -1,8 +1,8 @@
 // One end of an authenticated connection: frames in, frames out, on the service thread.
 //
-// A Link keeps itself alive while its socket is watched and reports to its owner until the owner detaches, the peer
+// A Link keeps itself alive while its socket is watched, and reports to its owner until the owner detaches, the peer
 // closes, or a frame is bad (which counts as closed). Memory is bounded: one incoming frame of at most its type's
-// limit, and outgoing frames that the rank has asked for. All on the service thread.
+// limit, and the outgoing frames that the rank has queued. Everything runs on the service thread.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class LinkOwner {
  public:
   virtual ~LinkOwner() = default;
   virtual void OnFrame(int rank, FrameType type, std::span<const std::byte> payload) = 0;
-  // The connection is over; `reason` says how. Called at most once.
+  // The connection is over, for `reason`. Called at most once.
   virtual void OnClosed(int rank, const std::string& reason) = 0;
   // The kernel has taken all that was queued.
   virtual void OnSent(int rank) {}
@@ -32,29 +32,28 @@ class Link : public std::enable_shared_from_this<Link> {
   // `receiver` is this end.
   Link(service::Loop* loop, service::Fd fd, const FrameCipher& cipher, Role receiver, int nranks);
 
-  // Starts reading; frames go to `owner` (may be null) with `rank`.
+  // Starts reading; passes frames to `owner` (may be null) with `rank`.
   Status Start(std::shared_ptr<LinkOwner> owner, int rank);
   // Queues a frame and sends what the socket takes.
   void Send(FrameType type, std::span<const std::byte> payload);
   void SendError(const Status& reason);
   // Whether the kernel has taken all that was queued.
   bool idle() const { return queue_.empty(); }
-  // Sends the error and finishes; where there is no memory for it, the end of the connection has to do. Nothing is
-  // thrown.
+  // Sends the error and finishes. If there is no memory for it, the peer only sees the connection end. Does not throw.
   void End(const Status& reason);
   // As End, for a link that may not have been started.
   void Reject(const Status& reason);
-  // Reports to nobody from now on, sends what is queued, and closes once the peer has closed or 3 s have passed.
-  // (Closing at once could destroy what the peer has not read yet.)
+  // Detaches the owner, sends what is queued, and closes once the peer has closed or 3 s have passed. (Closing at once
+  // could destroy what the peer has not read yet.)
   void Finish();
-  // Closes now and reports to nobody.
+  // Detaches the owner and closes now.
   void Close();
 
  private:
   using Lock = std::shared_ptr<Link>;
 
   void OnEvent(uint32_t events);
-  bool ReadSome();     // false: nothing more now, or closed
+  bool ReadSome();     // false: nothing more to read now, or closed
   bool HandleFrame();  // false: closed
   void Flush();
   void FlushAgain();

@@ -37,8 +37,8 @@ std::vector<Node::Neighbour*> Node::Everybody() {
 
 // ---- Links ----
 
-// A new link to somebody who has heard of this rank: whatever has happened meanwhile, it must not look as if the rank
-// died.
+// Starts a new link. If this rank has failed meanwhile, it sends the reason, so that the neighbour does not take it for
+// dead.
 Status Node::Take(int from) {
   const std::shared_ptr<Link> link = At(from).link;
   AXCCL_RETURN_IF_ERROR(link->Start(shared_from_this(), from));
@@ -50,7 +50,7 @@ void Node::Dismiss(int from) {
   const std::shared_ptr<Link> link = std::exchange(At(from).link, nullptr);
   if (link == nullptr) return;
   if (from != kOwnHub && from != kHubAbove) return link->End(told_);
-  // Without memory for it, the end of the connection has to do.
+  // If there is no memory for the frame, the end of the connection has to be enough.
   const Status sent = CatchAll("rendezvous", [&] {
     const std::string text = EncodeError(told_);
     link->Send(FrameType::kFailed, std::as_bytes(std::span(text)));
@@ -121,7 +121,7 @@ void Node::HubStarted(int from, std::span<const std::byte> payload) {
   changed_.notify_all();
 }
 
-// Leaves the hubs once nobody is missing any more.
+// Leaves the hubs once no neighbour is missing any more.
 void Node::NoteProgress() {
   if (failed_ || linked_ || !started_) return;
   if (branch_.parent >= 0 && !parent_.came) return;
@@ -148,7 +148,8 @@ std::string Node::Missing() {
   return text;
 }
 
-// A frame that was half taken, for want of memory, is the end: whoever was not told of it would wait.
+// If memory runs out while a frame is handled, the rendezvous fails: ranks that did not get the frame would wait
+// forever.
 void Node::OnFrame(int from, FrameType type, std::span<const std::byte> payload) {
   const auto keep = shared_from_this();
   const Status taken = CatchAll("rendezvous", [&] { return Handle(from, type, payload), Status(); });
@@ -259,7 +260,8 @@ void Node::Advance() {
   if (parent_.link != nullptr) parent_.link->Send(FrameType::kContribute, gather_);
 }
 
-// Those below first, and the rank itself once the kernel has it all: its process may then exit, and its links with it.
+// Sends to the children first. The rank's thread gets the data once the kernel has taken all of it, because its process
+// may then exit and end its links.
 void Node::Deliver(std::span<const std::byte> all) {
   open_ = own_ = sent_up_ = false;
   for (Neighbour& child : children_) child.contributed = false;
@@ -297,7 +299,7 @@ void Node::Leave() {
   (void)!loop_
       ->Run([this] {
         if (failed_) return;
-        failed_ = true;  // nobody is told of anything any more
+        failed_ = true;  // from now on, no neighbour gets errors
         for (Neighbour* each : Everybody()) {
           const std::shared_ptr<Link> link = std::exchange(each->link, nullptr);
           if (link == nullptr) continue;
@@ -315,8 +317,8 @@ void Node::Expire() {
   Expired(kNobody, static_cast<uint32_t>(exchanges_), self_ + " waited until its deadline (" + patience_text_ + ")");
 }
 
-// Who has not contributed is whom they wait for; who has, or still misses a link, passes the question on to those it
-// waits for itself.
+// A rank that has not contributed is the one that the others wait for. A rank that has contributed, or still misses a
+// link, forwards the question to the neighbours that it waits for itself.
 void Node::Expired(int from, uint32_t exchange, const std::string& text) {
   if (expired_ || exchange != static_cast<uint32_t>(exchanges_)) return;
   expired_ = true;
@@ -342,7 +344,7 @@ Status Node::Wait(const Patience& patience, const char* what, const std::functio
   constexpr auto kSlice = std::chrono::milliseconds(10);
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (done()) return Status();  // what has come is the rank's, whatever has happened since
+    if (done()) return Status();  // data that has come belongs to the rank, whatever has happened since
     if (!failure_.ok()) return failure_;
     if (patience.stop && patience.stop()) {
       return WaitFailed(service::Wait::kStopped, rank_, nranks_, "", what);
@@ -355,7 +357,7 @@ Status Node::Wait(const Patience& patience, const char* what, const std::functio
   }
 }
 
-// The hub watches the deadlines of those who check in, and says who is missing.
+// The hub watches the deadlines of the ranks that have checked in, and names the missing ones.
 Status Node::AwaitStart(const Patience& patience, StartBody* parent) {
   const Patience longer{patience.deadline + kGrace, patience.stop};
   AXCCL_RETURN_IF_ERROR(Wait(longer, "waiting for the other ranks to come", [this] { return starts_awaited_ == 0; }));
@@ -377,7 +379,7 @@ Status Node::AwaitLinks(const Patience& patience) {
   return AwaitBlame(patience, MakeStatus(Code::kTimeout, "%s (%s)", status.message().data(), missing.c_str()), done);
 }
 
-// Somebody will say who it is that everybody waits for, unless that one has stopped altogether.
+// Some rank will name the missing one, unless that process is stopped.
 Status Node::AwaitBlame(const Patience& patience, const Status& seen, const std::function<bool()>& done) {
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.3g s",

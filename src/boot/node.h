@@ -1,23 +1,24 @@
 // A rank's place in the tree in which many ranks meet (see tree.h).
 //
-// Its links, to the hubs it checked in at, to the rank above and to those below, live on the service thread, which
-// passes on what comes whatever the rank's own thread does: so a failure reaches everybody at once, and a rank that is
-// late can be told from one that waits for others. The rank's thread only waits for what the node has for it.
+// The service thread owns the links to the hubs, to the parent and to the children, and forwards what arrives, whatever
+// the rank's own thread does. So a failure reaches every rank at once, and a late rank can be distinguished from one
+// that waits for others. The rank's thread only waits for what the node has for it.
 //
-//   check in       at the hub: who I am and where those below me can reach me
-//   kStart         from the hub: all ranks of the group are there, and who is above me
-//   connect        to the rank above; those below connect to me
-//   kLeave         to the hubs, once all links stand. From here on a rank that dies is missed by those next to it in
-//                  the tree; before, by the hub, which everybody who still misses a link listens to.
-//   kContribute    (first of all one byte each, so that all know that all are there)
-//                  upwards, once the rank and all below have contributed: one block
+//   check in       at the hub: this rank's identity, and the address at which its children can connect
+//   kStart         from the hub: all ranks of the group have checked in; the address of the parent
+//   connect        to the parent; the children connect to this rank
+//   kLeave         to the hubs, once all links stand. From here on, the neighbours in the tree notice when a rank dies;
+//                  before, the hub does, and every rank that still misses a link is connected to it.
+//   kContribute    (first of all one byte each, so that all ranks know that all have joined)
+//                  upwards, once the rank and all its descendants have contributed: one block
 //   kGathered      downwards
-//   kExpired       from one whose deadline has passed, to those it may be waiting for, and through the hubs while links
-//                  are missing; a rank that has not contributed is the answer, and fails the rendezvous in its own
-//                  name, or a hub that knows who has not come
+//   kExpired       from a rank whose deadline has passed, to those it may be waiting for, and through the hubs while
+//   links
+//                  are missing. A rank that has not contributed fails the rendezvous in its own name; so does a hub
+//                  that knows which ranks have not come.
 //   kError         in all directions, the first time something goes wrong
 //
-// Methods marked T may be called by the rank's thread, and serialise with the service thread themselves.
+// The rank's thread may call the methods marked T, which serialise with the service thread themselves.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +43,7 @@ namespace axccl::boot {
 
 class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
  public:
-  // `secret` is what the ranks of the tree prove to each other to know.
+  // `secret`: the secret that the ranks of the tree prove to each other.
   Node(service::Loop* loop, int rank, int nranks, int roots, const Secret& secret);
   ~Node() override;
 
@@ -50,25 +51,26 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   const IdBytes& id() const { return id_; }
   const Secret& secret() const { return secret_; }
 
-  // T. Takes over the connection to a hub that the rank has joined; `above` is where it hears who is above it.
+  // T. Takes over the connection to a hub that the rank has joined; `above`: that hub sends the address of the parent.
   Status AddHub(Dial* dial, bool above);
-  // T. Takes over the connection to the rank above.
+  // T. Takes over the connection to the parent.
   Status AddParent(Dial* dial, const std::string& name);
   bool gave_up() const { return !told_.ok(); }  // on the service thread
   // Adds a rank that has proved that it knows the secret. On the service thread.
   void Enter(service::Fd fd, const FrameCipher& cipher, const Hello& hello, const JoinBody& join);
 
-  // T. Waits until every hub has said that all ranks are there. *parent: who is above, without address for rank 0.
+  // T. Waits until every hub has sent kStart. *parent: the parent, without address for rank 0.
   Status AwaitStart(const Patience& patience, StartBody* parent);
   // T. Waits until all links stand, and leaves the hubs.
   Status AwaitLinks(const Patience& patience);
   // T. The exchange.
   Status AllGather(const Patience& patience, std::span<const std::byte> mine, std::span<std::byte> all);
-  // T. Ends the rendezvous for all, unless it has ended already. Gives the reason of the end.
+  // T. Ends the rendezvous for all ranks, unless it has ended already. Returns the reason of the end.
   Status GiveUp(const Status& mine);
-  // T. The reason of an end that shows as `seen` here, for which somebody may still be about to give the reason.
+  // T. Returns the reason of an end that this rank sees as `seen`; waits a moment in case another rank is about to send
+  // it.
   Status AwaitReason(const Status& seen, const service::Stop& stop);
-  // T. Leaves: what is queued is still sent.
+  // T. Leaves; what is queued is still sent.
   void Leave();
 
   void OnFrame(int from, FrameType type, std::span<const std::byte> payload) override;
@@ -76,21 +78,21 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   void OnSent(int from) override;
 
  private:
-  // Who a link leads to, as Link's `rank`: a child's index, or one of these.
+  // The neighbour that a link leads to, as Link's `rank`: a child's index, or one of these.
   static constexpr int kParent = -1, kOwnHub = -2, kHubAbove = -3, kNobody = -4;
 
   struct Neighbour {
-    std::shared_ptr<Link> link;  // null: not there yet, or no more
+    std::shared_ptr<Link> link;  // null: not there yet, or closed
     std::string name;            // "rank 3 (pid 812 on node7)"
     bool came = false;           // the link stands
     bool left = false;
-    bool contributed = false;  // children: to the exchange under way
+    bool contributed = false;  // children: to the current exchange
   };
 
   Neighbour& At(int from) {
     return from >= 0 ? children_[static_cast<size_t>(from)] : from == kParent ? parent_ : hubs_[from == kHubAbove];
   }
-  // Every neighbour there is, hubs last.
+  // All neighbours, hubs last.
   std::vector<Neighbour*> Everybody();
   Status Take(int from);
   void Handle(int from, FrameType type, std::span<const std::byte> payload);
@@ -107,12 +109,12 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   void HandOver();
   void PeerLeft(int from);
   int UserExchanges() const { return std::max(exchanges_ - 1, 0); }
-  // Whoever waits when its deadline has passed.
+  // Asks which rank is missing, when the deadline has passed.
   Status AwaitBlame(const Patience& patience, const Status& seen, const std::function<bool()>& done);
   void Expire();
   void Expired(int from, uint32_t exchange, const std::string& text);
   Status failure();
-  // The end for everybody this node can tell; `mine` is what the rank's own thread is told.
+  // Ends the rendezvous for all neighbours; `mine` is the error that the rank's own thread gets.
   void Fail(const Status& told, const Status& mine);
   void Fail(const Status& told) { Fail(told, told); }
 
@@ -129,20 +131,20 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   Neighbour parent_;
   Neighbour hubs_[2];
   std::vector<Neighbour> children_;
-  bool failed_ = false;  // or has left
-  Status told_;          // to the neighbours
+  bool failed_ = false;  // also true after this rank has left
+  Status told_;          // the error that the neighbours get
   bool expired_ = false;
-  bool started_ = false;  // the rank has heard that all are there
-  int exchanges_ = 0;     // finished, that of the start included
-  bool open_ = false;     // somebody has contributed to the next
-  bool own_ = false;      // this rank has
+  bool started_ = false;  // the rank has received kStart from all its hubs
+  int exchanges_ = 0;     // finished, including the one at the start
+  bool open_ = false;     // a rank has contributed to the next exchange
+  bool own_ = false;      // this rank has contributed to it
   bool sent_up_ = false;
   size_t bytes_ = 0;
-  int first_ = -1;                 // who contributed first
-  std::vector<std::byte> gather_;  // of this subtree
-  std::vector<std::byte> ready_;   // of all, not yet the rank's
+  int first_ = -1;                 // the rank that contributed first
+  std::vector<std::byte> gather_;  // blocks of this subtree
+  std::vector<std::byte> ready_;   // blocks of all ranks, before the rank's thread gets them
 
-  // Between the two threads.
+  // Shared by the two threads.
   std::mutex mutex_;
   std::condition_variable changed_;
   Status failure_;

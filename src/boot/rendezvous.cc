@@ -16,7 +16,7 @@ namespace axccl::boot {
 namespace {
 
 constexpr std::chrono::milliseconds kDuplicateGrace{500};
-// The longest patience taken at its word; beyond it the arithmetic of the clock would overflow.
+// A longer patience counts as this one, because the arithmetic of the clock would overflow.
 constexpr uint64_t kMaxPatienceNs = uint64_t{365} * 24 * 3600 * 1000000000;
 
 bool IsLocal(const JoinBody& join) {
@@ -105,7 +105,7 @@ void Rendezvous::StartAll() {
   });
 }
 
-// The leader of another hub's ranks comes here only to hear who is above it; its own hub does not know.
+// The leader of another hub's ranks comes here only for the address of its parent, which its own hub does not know.
 void Rendezvous::StartInTree(int rank) {
   const int parent = BranchOf(rank, nranks_, roots_).parent;
   StartBody body;
@@ -133,8 +133,8 @@ void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello&
       hello.rank, Name(hello.rank).c_str(), DescribeRank(hello.rank, join).c_str());
   link->Reject(reason);
   if (started() || duplicate_timer_ != 0) return;
-  // It may be a stray process, and the others all right. But if a rank is missing too, the one who came twice was meant
-  // to be it, and nobody should wait for a deadline to learn that.
+  // The second one may be a stray process, and the others all right. But if a rank is missing, too, the second one was
+  // meant to be it, and no rank should wait for its deadline to learn that.
   duplicate_ = reason.message();
   duplicate_timer_ = loop_->CallAt(service::Clock::now() + kDuplicateGrace, [this] {
     duplicate_timer_ = 0;
@@ -144,7 +144,7 @@ void Rendezvous::RejectDuplicate(const std::shared_ptr<Link>& link, const Hello&
   });
 }
 
-// A frame that was half taken, for want of memory, is the end: whoever was not told of it would wait.
+// If memory runs out while a frame is handled, the meeting fails: ranks that did not get the frame would wait forever.
 void Rendezvous::OnFrame(int rank, FrameType type, std::span<const std::byte> payload) {
   const auto keep = shared_from_this();
   const Status taken = CatchAll("rendezvous", [&] { return Take(rank, type, payload), Status(); });
@@ -233,13 +233,13 @@ void Rendezvous::OnDeadline(int rank) {
     return Fail(MakeStatus(Code::kTimeout, "rendezvous: %s waited %.3g s for %s of %d", Name(rank).c_str(), seconds,
                            ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(), nranks_));
   }
-  if (!seats_[rank].contributed) return;  // it waits for nobody; its own next call sees the deadline
+  if (!seats_[rank].contributed) return;  // it waits for no rank; its own next call sees the deadline
   Fail(MakeStatus(Code::kTimeout, "rendezvous: %s waited until its deadline (%.3g s) for the addresses of %s",
                   Name(rank).c_str(), seconds, ListRanks([](const Seat& seat) { return !seat.contributed; }).c_str()));
 }
 
-// A rank of the tree has waited in vain. Whoever has not come here is the reason; else those who still look for their
-// neighbours may know.
+// The deadline of a rank of the tree has passed. If ranks have not come here, they are the reason. Otherwise the ranks
+// that still miss neighbours may know it.
 void Rendezvous::Expired(int rank, std::span<const std::byte> payload) {
   if (roots_ == 0 || payload.size() < sizeof(uint32_t)) {
     return Fail(MakeStatus(Code::kRemoteError, "%s sent a question at the wrong time", Name(rank).c_str()));

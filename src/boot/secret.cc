@@ -29,7 +29,7 @@ constexpr size_t kHexBytes = 2 * sizeof(Secret);
 Status CheckFileIsPrivate(const std::string& path, int fd) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return SystemError(errno, "AXCCL_SECRET_FILE=%s: fstat", path.c_str());
-  if (!S_ISREG(info.st_mode)) return Status();  // a pipe of the shell's, say
+  if (!S_ISREG(info.st_mode)) return Status();  // for example a pipe of the shell
   if (info.st_uid == geteuid() && (info.st_mode & 077) != 0) {
     return MakeStatus(Code::kInvalidUsage,
                       "AXCCL_SECRET_FILE=%s: other users may read or write it (mode %03o); chmod 600 it", path.c_str(),
@@ -56,7 +56,7 @@ Result<std::string> ReadSecretFile(const std::string& path) {
 }
 
 Result<Secret> Stretch(const std::string& text) {
-  // All who are given the text must come to the same, and have nothing else in common.
+  // All processes with the text must derive the same secret, and share nothing else, so the salt is fixed.
   const Secret salt = HashText("axccl argon2id salt", "");
   static_assert(sizeof salt >= crypto_pwhash_SALTBYTES);
   Secret secret;
@@ -67,11 +67,11 @@ Result<Secret> Stretch(const std::string& text) {
   return secret;
 }
 
-// A process asks again for every communicator.
+// A process calls this for every communicator.
 Result<Secret> StretchOnce(const std::string& text) {
   static auto* const mutex = new std::mutex;
   static auto* const known = new std::map<Secret, Secret>;
-  // The map holds no text, and is of no use to who sees it without the process's memory.
+  // The map's keys are keyed hashes of the texts, which are useless without the process's memory.
   static const Secret key = [] {
     Secret random;
     randombytes_buf(random.data(), random.size());
@@ -88,7 +88,7 @@ Result<Secret> StretchOnce(const std::string& text) {
 
 struct Place {
   std::string folder;
-  bool shared;  // others may write to the folder that it is in
+  bool shared;  // others may write to the folder that contains it
 };
 
 std::string UserText() { return std::to_string(geteuid()); }
@@ -127,7 +127,8 @@ Result<Secret> ReadUserSecret(int fd) {
   return secret;
 }
 
-// Written beside it and linked to its name, so that nobody ever finds half of it, and of several at once one wins.
+// Writes a temporary file and links it to its name, so that no process ever reads half of it, and one of several
+// writers wins.
 Status MakeUserSecret(int folder, const std::string& name) {
   Secret secret;
   randombytes_buf(secret.data(), secret.size());
@@ -183,11 +184,10 @@ Result<std::optional<Secret>> EnvironmentSecret() {
     from = "AXCCL_SECRET_FILE=" + path;
   }
   if (text.size() < kLeastSecretBytes) {
-    return MakeStatus(
-        Code::kInvalidUsage,
-        "%s: %zu bytes%s, and at least %zu are needed, of random text: who guesses it can join (make some with "
-        "head -c 32 /dev/urandom | base64)",
-        from.c_str(), text.size(), text.empty() ? " (the file is empty)" : "", kLeastSecretBytes);
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s: %zu bytes%s, and at least %zu are needed, of random text: a process that guesses it can "
+                      "join (make some with head -c 32 /dev/urandom | base64)",
+                      from.c_str(), text.size(), text.empty() ? " (the file is empty)" : "", kLeastSecretBytes);
   }
   AXCCL_ASSIGN_OR_RETURN(const Secret secret, StretchOnce(text));
   sodium_memzero(text.data(), text.size());
@@ -206,7 +206,7 @@ Result<Secret> UserSecret(const std::string& what) {
   return MakeStatus(
       Code::kInvalidUsage,
       "%s without AXCCL_SECRET or AXCCL_SECRET_FILE: ranks of this machine share a secret in a file that only "
-      "their user can read, which cannot be had (%s); set AXCCL_CACHE_DIR to a folder of this user's, or "
+      "their user can read, which cannot be made (%s); set AXCCL_CACHE_DIR to a folder of this user's, or "
       "AXCCL_SECRET_FILE",
       what.c_str(), why.c_str());
 }

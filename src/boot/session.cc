@@ -14,8 +14,8 @@ constexpr std::chrono::milliseconds kPortTime{1000};
 
 }  // namespace
 
-// A job that is restarted finds its port taken until the kernel has cleared its last run away, which takes the longer
-// the more memory that had.
+// A job that is restarted finds its port taken until the kernel has cleaned up the previous run, which takes longer the
+// more memory that run had.
 Result<std::unique_ptr<Hub::Lease>> ServeWhereDue(const IdFields& id, int rank, int nranks, const Patience& patience) {
   if ((id.flags & kFromEnvironment) == 0 || rank != 0) return std::unique_ptr<Hub::Lease>();
   AXCCL_ASSIGN_OR_RETURN(Hub* const hub, Hub::Get());
@@ -58,7 +58,7 @@ Result<std::unique_ptr<Session>> Session::Join(std::span<const UniqueId> ids, in
     return MakeStatus(Code::kInvalidArgument, "rendezvous: %zu ids for %d ranks: need 1 to as many", ids.size(),
                       nranks);
   }
-  // With NCCL_COMM_ID all ids are the same one.
+  // With NCCL_COMM_ID, all ids are the same.
   std::vector<IdFields> fields;
   for (const UniqueId& id : ids) {
     AXCCL_ASSIGN_OR_RETURN(const IdFields next, Unpack(id));

@@ -9,14 +9,14 @@
 
 namespace axccl::boot {
 
-// No delay for small frames, and a peer that vanishes without a word is noticed within about 3 s.
+// Disables delays of small frames, and makes the kernel notice within about 3 s that a peer has vanished.
 void TuneSocket(int fd);
 
-// Whether it is of the kernel's memory that a send failed, which will have some again and does not say when.
+// Whether a send failed because the kernel is short of memory. It recovers, but no event announces that.
 inline bool OutOfBuffers(int error) { return error == ENOBUFS || error == ENOMEM; }
 
 // Listens on `address` (port 0: any; `address->port` receives it). `reuse`: take a port whose last owner has just gone.
-// *busy (may be null) tells whether it failed because another socket has the port.
+// Sets *busy (may be null) if it failed because another socket has the port.
 Result<service::Fd> Listen(Address* address, bool reuse, bool* busy);
 
 }  // namespace axccl::boot

@@ -1,11 +1,12 @@
-// The shape in which many ranks meet: who is above and below whom.
+// The shape of the tree in which many ranks meet: the parent and children of each.
 //
-// Every rank's subtree is a range of consecutive ranks that begins with it, so what is gathered below a rank is one
+// Every rank's subtree is a range of consecutive ranks that begins with it. So what is gathered below a rank is one
 // block in the order of ranks, and ranks of a machine, which have consecutive numbers, are close to each other. A range
-// is its first rank and up to kFanout parts of the rest, of equal length but for one. With several ids ("roots") the
-// ranks are as many groups of consecutive ranks; a group checks in at its id and is a tree of its own, and the groups'
-// first ranks, their leaders, form a tree of the same shape in addition. A leader also checks in where the leader above
-// it does, which is how it hears of it. So a rank has at most 2 * kFanout + 1 links, and the tree is O(log n) deep.
+// consists of its first rank and up to kFanout parts of the rest, of nearly equal length. With several ids ("roots"),
+// the ranks form as many groups of consecutive ranks. A group checks in at its id and is a tree of its own; the groups'
+// first ranks, their leaders, form another tree of the same shape. A leader also checks in at the hub of its parent
+// leader, from which it gets the parent's address. So a rank has at most 2 * kFanout + 1 links, and the tree is O(log
+// n) deep.
 //
 // Pure functions.
 #pragma once
@@ -20,14 +21,14 @@ struct Branch {
   int parent = -1;
   int end = 0;  // the subtree is [rank, end)
   std::vector<int> children;
-  std::vector<int> ends;  // of the children's subtrees
+  std::vector<int> ends;  // ends of the children's subtrees
 };
 
 // 0 <= rank < nranks, 1 <= roots <= nranks.
 Branch BranchOf(int rank, int nranks, int roots);
-// Which id a rank checks in at.
+// The id at which a rank checks in.
 int RootOf(int rank, int nranks, int roots);
-// Whether it checks in at `root`, as a member of its group or as a leader below its leader.
+// Whether a rank checks in at `root`, as a member of its group or as a leader whose parent belongs to it.
 bool ChecksInAt(int rank, int root, int nranks, int roots);
 
 }  // namespace axccl::boot

@@ -70,7 +70,8 @@ class TreeSession : public Session {
     const int root = RootOf(rank_, nranks_, roots());
     AXCCL_ASSIGN_OR_RETURN(lease_, ServeWhereDue(ids_[static_cast<size_t>(root)], rank_, nranks_, patience_));
     Status status = CheckIn(root, false);
-    // A group may have failed before its leader came: the hub above, which waits for the leader, has to hear of it.
+    // A group may have failed before its leader came: the hub of the parent, which waits for the leader, has to get the
+    // error.
     if (!status.ok()) status = node_->GiveUp(status);
     const int parent = node_->branch().parent;
     const int above = parent < 0 ? root : RootOf(parent, nranks_, roots());
@@ -83,7 +84,7 @@ class TreeSession : public Session {
     AXCCL_RETURN_IF_ERROR(node_->AwaitStart(patience_, &start));
     if (parent >= 0) {
       status = Climb(parent, start);
-      // Whoever is above may have been told why it ended before this rank is.
+      // The parent may have got the reason of the end before this rank does.
       if (status.code() == Code::kTimeout) return status;
       if (!status.ok()) return node_->AwaitReason(status, patience_.stop);
     }

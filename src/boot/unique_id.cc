@@ -52,7 +52,7 @@ Result<Address> Resolve(const std::string& host, const std::string& port) {
   if (error != 0) {
     return MakeStatus(
         Code::kInvalidUsage,
-        "NCCL_COMM_ID: cannot resolve host '%s': %s; an address does as well, as in NCCL_COMM_ID=10.0.0.1:%s",
+        "NCCL_COMM_ID: cannot resolve host '%s': %s; an address works, too, as in NCCL_COMM_ID=10.0.0.1:%s",
         host.c_str(), gai_strerror(error), port.c_str());
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);

@@ -1,4 +1,4 @@
-// What the 128 bytes of a unique id hold, and where ids come from.
+// The content of the 128 bytes of a unique id, and the sources of ids.
 //
 // Layout, in the byte order of the machine (little-endian only):
 //
@@ -62,14 +62,14 @@ static_assert(sizeof(IdFields) == sizeof(UniqueId));
 
 // Fills in the checksum.
 UniqueId Pack(IdFields fields);
-// The fields of a valid id, else the error of CheckUniqueId.
+// The fields of a valid id, otherwise the error of CheckUniqueId.
 Result<IdFields> Unpack(const UniqueId& id);
 
-// The id of "host:port" or "[v6]:port" (the value of NCCL_COMM_ID), with the secret of the environment, or on loopback
+// The id of "host:port" or "[v6]:port" (the value of NCCL_COMM_ID), with the secret of the environment or, on loopback,
 // of this user (secret.h). Equal port and secret give equal ids, however the host is written.
 Result<UniqueId> IdFromText(const std::string& host_port);
 
-// Conversions to and from what the socket calls take; `bytes` is the length to pass. FromSockaddr: other families give
+// Convert to and from the socket calls' structs; `bytes` is the length to pass. FromSockaddr: other families give
 // family 0.
 sockaddr_storage ToSockaddr(const Address& address, socklen_t* bytes);
 Address FromSockaddr(const sockaddr* address);

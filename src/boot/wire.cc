@@ -29,7 +29,7 @@ std::array<uint8_t, 32> KeyedHash(const Secret& secret, std::string_view purpose
 
 void FillNonce(Hello* hello) { randombytes_buf(hello->nonce.data(), hello->nonce.size()); }
 
-// The purposes have equal length, so no two inputs can be read as one another.
+// The purposes have equal length, so no two inputs can be taken for one another.
 Proof Prove(const Secret& secret, Role prover, const Hello& rank, const Hello& hub) {
   return KeyedHash(secret, prover == Role::kHub ? "axccl proof of hub " : "axccl proof of rank", rank, hub);
 }

@@ -79,8 +79,8 @@ TEST(InterfacesTest, ByDefaultNoBridgesOfContainersNothingDownNothingUnplugged) 
   EXPECT_EQ(Default(interfaces), "br-ex 10.1.1.1:0");
   interfaces.pop_back();
   const std::string text = Default(interfaces);
-  for (const char* part : {"error: ", "docker0 172.17.0.1 (of containers or virtual machines)", "down0 10.9.0.1 (down)",
-                           "plug0 10.9.0.2 (no carrier)", "bare0 (no address)"}) {
+  for (const char* part : {"error: ", "docker0 172.17.0.1 (belongs to containers or virtual machines)",
+                           "down0 10.9.0.1 (down)", "plug0 10.9.0.2 (no carrier)", "bare0 (no address)"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 }

@@ -71,7 +71,7 @@ TEST(ListeningTest, EndsWhenEveryIdHasMadeItsCommunicator) {
       EXPECT_TRUE(Mentions(again, "already made a communicator of 3 ranks")) << again.message();
     } else {
       EXPECT_EQ(again.code(), Code::kRemoteError);
-      EXPECT_TRUE(Mentions(again, "nobody listens at ")) << again.message();
+      EXPECT_TRUE(Mentions(again, "nothing listens at ")) << again.message();
       EXPECT_TRUE(Mentions(again, "the id has made its communicator already")) << again.message();
     }
     EXPECT_TRUE(Mentions(again, "call ncclGetUniqueId for each")) << again.message();

@@ -269,7 +269,7 @@ TEST(UserSecretTest, AnotherUserCanNeitherJoinNorGetData) {
         EXPECT_FALSE(session.ok());
         EXPECT_EQ(session.status().code(), Code::kInvalidUsage) << session.status().message();
         EXPECT_TRUE(Mentions(session.status(), "does not know the unique id")) << session.status().message();
-        EXPECT_TRUE(Mentions(session.status(), "of one user")) << session.status().message();
+        EXPECT_TRUE(Mentions(session.status(), "belong to one user")) << session.status().message();
       }
       context.Set(0, 1);
       return;

@@ -54,8 +54,8 @@ TEST_P(UnreachableTest, AddressIsNamedByTheDeadline) {
 
 INSTANTIATE_TEST_SUITE_P(Addresses, UnreachableTest,
                          testing::Values(Nowhere{"NoRoute", "10.99.0.1:4711", "Network is unreachable"},
-                                         Nowhere{"NoAnswer", "10.77.0.1:4711", "a firewall between"},
-                                         Nowhere{"NoAnswerIPv6", "[fd77::1]:4711", "a firewall between"}),
+                                         Nowhere{"NoAnswer", "10.77.0.1:4711", "is there a firewall"},
+                                         Nowhere{"NoAnswerIPv6", "[fd77::1]:4711", "is there a firewall"}),
                          [](const auto& info) { return info.param.name; });
 
 // An id leads to where nothing comes through: both sides say of whom they wait.

@@ -34,7 +34,7 @@ class DeviceTable {
 
 namespace {
 
-// Host memory that the driver has pinned, in sizes of powers of two. There is never more than was in use at a time.
+// Host memory that the driver has pinned, in sizes of powers of two. There is never more than was in use at one time.
 class PinnedMemory {
  public:
   static PinnedMemory& Process() {
@@ -42,7 +42,7 @@ class PinnedMemory {
     return *memory;
   }
 
-  // Null where there is none of that size.
+  // Returns null if there is none of that size.
   void* Take(size_t bytes) {
     std::lock_guard lock(mutex_);
     std::vector<void*>& free = free_[bytes];
@@ -148,7 +148,7 @@ void Device::Free(CUdeviceptr memory) const {
   if (frees_in_order_ == 0 || driver.cuMemFreeAsync(memory, stream_) != CUDA_SUCCESS) {
     driver.cuMemFree(memory);
   } else {
-    driver.cuStreamSynchronize(stream_);  // nothing but transfers of the library's own is there
+    driver.cuStreamSynchronize(stream_);  // only the library's own transfers are on it
   }
 }
 
@@ -187,7 +187,7 @@ Status Device::CheckHealth() const {
   const CUresult result = Driver::Loaded().cuStreamQuery(stream_);
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return Status();
   const Status what = Check(result, "cuStreamQuery");
-  return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s) runs nothing of this process any more: %.*s",
+  return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s) no longer runs work of this process: %.*s",
                     ordinal_, name_.c_str(), static_cast<int>(what.message().size()), what.message().data());
 }
 

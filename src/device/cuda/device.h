@@ -1,7 +1,7 @@
 // One GPU: its primary context (which CUDA's runtime uses, too), memory, and modules.
 //
 // Devices live as long as the process. Thread-safe. Functions work whatever context the calling thread has, and leave
-// it so.
+// it current.
 #pragma once
 
 #include <cuda.h>
@@ -16,9 +16,9 @@ namespace axccl::device::cuda {
 
 class Device {
  public:
-  // How many there are; an error where there is no driver.
+  // The number of devices; an error if there is no driver.
   static Result<int> Count();
-  // That of the calling thread's context (cudaSetDevice), 0 when it has none yet.
+  // The device of the calling thread's context (cudaSetDevice), 0 when it has none yet.
   static Result<int> Current();
   static Result<Device*> Get(int ordinal);
 
@@ -27,29 +27,29 @@ class Device {
   CUcontext context() const { return context_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }  // times ten: 80 is 8.0
-  // Whether kernels reach all memory of the host (and so any pointer is good).
+  // Whether kernels can access all memory of the host (so that every pointer is valid).
   bool sees_host_memory() const { return sees_host_memory_ != 0; }
-  // For the library's own transfers: waits for no stream of the application, and none waits for it.
+  // The stream of the library's own transfers: it waits for no stream of the application, and none waits for it.
   CUstream stream() const { return stream_; }
   const std::string& name() const { return name_; }
   const CUuuid& uuid() const { return uuid_; }
 
-  // Zeroed memory of the device. Also while a stream of the calling thread is being captured.
+  // Allocates zeroed memory of the device. Legal while a stream of the calling thread is being captured.
   Result<CUdeviceptr> Allocate(size_t bytes) const;
-  // Nothing may use it any more. Does not wait for what else runs on the device, as cuMemFree does: that may be a
-  // kernel that waits for what the calling thread does next. (It does where the driver knows no order of streams for
-  // memory.)
+  // Frees memory that nothing uses any more. Unlike cuMemFree, it does not wait for other work on the device, which may
+  // be a kernel that waits for what the calling thread does next. (It does wait if the driver does not support
+  // stream-ordered memory.)
   void Free(CUdeviceptr memory) const;
-  // Zeroed host memory that all devices see at the same address. What is freed is kept for later calls, for the same
-  // reason.
+  // Allocates zeroed host memory that all devices see at the same address. Freed memory is kept for later calls,
+  // because freeing it could wait for kernels, too.
   Result<void*> AllocateHost(size_t bytes) const;
   static void FreeHost(void* memory);
-  // Done when they return; likewise. Zeros; and what is in memory of the host.
+  // Set memory to zeros, and copy between host and device. Finished when they return; they wait for no other work.
   Status Clear(CUdeviceptr memory, size_t bytes) const;
   Status Upload(CUdeviceptr to, const void* from, size_t bytes) const;
-  // An error once a kernel or copy of this process has gone wrong there: nothing of it runs on the device any more.
+  // Returns an error once a kernel or copy of this process has failed there: the device runs nothing of it any more.
   Status CheckHealth() const;
-  // Makes the memory of `peer` accessible to kernels here; ok where it is already.
+  // Makes the memory of `peer` accessible to kernels here; ok if it already is.
   Status EnablePeer(const Device& peer) const;
   // `image`: a fatbin.
   Result<CUmodule> Load(const void* image) const;
@@ -65,12 +65,12 @@ class Device {
   int multiprocessors_ = 0;
   int capability_ = 0;
   int sees_host_memory_ = 0;
-  int frees_in_order_ = 0;  // of a stream
+  int frees_in_order_ = 0;  // the driver frees memory in the order of a stream
   CUuuid uuid_{};
   std::string name_;
 };
 
-// Makes a device's context the calling thread's, and calls legal that would break the capture of a stream.
+// Makes a device's context current to the calling thread, and allows calls that would break the capture of a stream.
 class Scope {
  public:
   explicit Scope(const Device& device);

@@ -7,7 +7,7 @@ namespace {
 
 Driver g_driver;
 
-// The functions as they were in the oldest driver's release: what the header says of them has not changed since.
+// Loads the functions in the version of the oldest driver: the header's declarations of them have not changed since.
 Status Load(Driver* driver) {
   constexpr const char* kLibrary = "libcuda.so.1";
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
@@ -18,7 +18,7 @@ Status Load(Driver* driver) {
   const auto find = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
   const auto get_version = reinterpret_cast<CUresult (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
   int version = 0;
-  // Before anything else is looked for: what an old driver lacks says less than its age.
+  // Check the version first: an error about the driver's age is more helpful than one about a missing function.
   if (get_version == nullptr || get_version(&version) != CUDA_SUCCESS || version < kOldestDriver || find == nullptr)
     return MakeStatus(Code::kInvalidUsage,
                       "the CUDA driver is of CUDA %d.%d, at least %d.%d is needed; update it, or set "
@@ -34,7 +34,7 @@ Status Load(Driver* driver) {
     return MakeStatus(Code::kInvalidUsage, "the CUDA driver lacks %s; update it, or set AXCCL_DEVICE=host",            \
                       AXCCL_CUDA_TEXT_(name));                                                                         \
   driver->name = reinterpret_cast<decltype(driver->name)>(function);
-  // The header's macros have put version suffixes to some of the names by now.
+  // The header's macros have appended version suffixes to some of the names.
   auto BaseName = [](std::string name) {
     const size_t suffix = name.rfind("_v");
     return suffix == std::string::npos ? name : name.substr(0, suffix);
@@ -65,7 +65,7 @@ const Driver& Driver::Loaded() { return g_driver; }
 
 namespace {
 
-// What every call returns once a kernel of the process has failed.
+// Whether the result is one that every call returns once a kernel of the process has failed.
 bool IsOfKernel(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -91,7 +91,7 @@ Status Check(CUresult result, const char* call) {
   const char *name = nullptr, *text = nullptr;
   driver.cuGetErrorName(result, &name);
   driver.cuGetErrorString(result, &text);
-  // The expression up to its arguments, without what it is called on.
+  // Keeps the expression up to its arguments, without the object that it is called on.
   const std::string expression = call;
   const size_t begin = expression.find("cu", expression.find_first_of(".>") + 1);
   const std::string function = expression.substr(begin, expression.find('(', begin) - begin);

@@ -1,6 +1,6 @@
-// The CUDA driver, loaded when it is first asked for: the same library runs where there is none, and beside any CUDA
-// runtime of the application. Documented functions only, each found by cuGetProcAddress in the version of the header
-// compiled against.
+// The CUDA driver, loaded at its first use: the same library runs where there is none, and beside any CUDA runtime of
+// the application. Documented functions only, each found by cuGetProcAddress in the version of the header that the
+// library was compiled with.
 #pragma once
 
 #include <cuda.h>
@@ -11,7 +11,7 @@
 
 namespace axccl::device::cuda {
 
-// Every function used. One that a driver may lack is left out here and asked for where it is used.
+// All functions that every driver must have. Code that uses an optional function looks it up itself.
 // clang-format off
 #define AXCCL_CUDA_FUNCTIONS(X)                                                                                     \
   X(cuInit) X(cuGetErrorName) X(cuGetErrorString)                                                                   \
@@ -38,13 +38,14 @@ struct Driver {
   AXCCL_CUDA_FUNCTIONS(AXCCL_CUDA_MEMBER)
 #undef AXCCL_CUDA_MEMBER
 
-  // The driver of this process, initialised. An error says why there is none; the same for the life of the process.
+  // Returns the driver of this process, initialised. An error says why there is none, and stays for the life of the
+  // process.
   static Result<const Driver*> Get();
-  // Once Get() has succeeded.
+  // Must follow a successful Get().
   static const Driver& Loaded();
 };
 
-// Ok for CUDA_SUCCESS; else kUnhandledCudaError, with `call` (its arguments left out) and what the driver says of it.
+// Ok for CUDA_SUCCESS; otherwise kUnhandledCudaError, with `call` (without its arguments) and the driver's description.
 Status Check(CUresult result, const char* call);
 
 #define AXCCL_RETURN_IF_CUDA_ERROR(expression) \

@@ -19,11 +19,11 @@ using internal::t_only_null;
 thread_local int t_device = -1;
 thread_local bool t_chosen = false;
 
-// What a thread that chose no device has to do with them.
+// How a thread that chose no device uses devices.
 struct Uses {
   DeviceHold claim;
-  std::vector<Device*> null;  // on whose NULL streams it has called ranks or enqueued work
-  Mark own;                   // its last work there that is no call of a rank
+  std::vector<Device*> null;  // the devices on whose NULL streams it has called ranks or enqueued work
+  Mark own;                   // its last work there that is not a call of a rank
 };
 const std::vector<Device*>& Used() {
   static const auto* const none = new std::vector<Device*>;
@@ -37,7 +37,7 @@ void NoteUse(Device* device) {
   t_only_null = null.size() == 1 ? device : nullptr;
 }
 
-// Calls fn(mark) for what a call of a rank on the NULL stream of `device` waits for, until it returns false.
+// Calls fn(mark) for each mark that a call of a rank on the NULL stream of `device` waits for, until it returns false.
 template <class Fn>
 void ForOtherNullMarks(const Device* device, Fn fn) {
   const Uses* const uses = PerThread<Uses>::Find();

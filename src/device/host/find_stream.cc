@@ -8,7 +8,7 @@
 namespace axccl::device::host {
 namespace {
 
-// What CUDA's runtime passes for its two implicit streams.
+// The values that CUDA's runtime passes for its two implicit streams.
 const void* const kLegacyStream = reinterpret_cast<const void*>(1);
 const void* const kPerThreadStream = reinterpret_cast<const void*>(2);
 
@@ -16,7 +16,7 @@ struct OwnStream {
   std::shared_ptr<Stream> stream;
 };
 
-// A blocking stream, as CUDA's: it synchronises with the NULL stream.
+// Returns a blocking stream, as CUDA's per-thread stream is: it synchronises with the NULL stream.
 Result<Stream*> PerThreadStream() {
   std::shared_ptr<Stream>& own = PerThread<OwnStream>::Get().stream;
   if (own == nullptr) {

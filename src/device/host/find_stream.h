@@ -1,4 +1,4 @@
-// What applications pass as streams of the host.
+// Translates the stream handles that applications pass for host ranks.
 #pragma once
 
 #include "src/base/status.h"
@@ -6,9 +6,9 @@
 
 namespace axccl::device::host {
 
-// The stream that a handle means: null for NULL and CUDA's legacy handle, the calling thread's own stream (a blocking
-// one, made here) for CUDA's per-thread handle, else one of Streams(). kInvalidArgument, with `call` named, if it is
-// none.
+// Returns null for NULL and CUDA's legacy handle, the calling thread's own stream (a blocking one, made here) for
+// CUDA's per-thread handle, and otherwise one of Streams(). kInvalidArgument, naming `call`, if the handle is none of
+// these.
 Result<Stream*> FindStream(const void* handle, const char* call);
 
 }  // namespace axccl::device::host

@@ -9,8 +9,8 @@
 namespace axccl::device::host {
 namespace {
 
-// Work that others have left under way and that a newcomer gives a turn: few enough to cost nothing, and enough that a
-// thread which enqueues all the time moves on what it enqueued.
+// Items of other threads that a push gives a turn: few enough to cost nothing, and enough that a thread which enqueues
+// all the time advances what it has enqueued.
 constexpr size_t kTurns = 4;
 
 }  // namespace
@@ -25,7 +25,7 @@ bool Item::Park(std::unique_ptr<Item>* self) {
   const auto wait = [self](const TimelinePtr& timeline, uint64_t ticket) {
     if (timeline == nullptr || timeline->Reached(ticket)) return false;
     std::unique_ptr<Waiter> waiter = std::move(*self);
-    // Once it is there the item may be started, finished and gone: `timeline` is not to be touched again.
+    // Once parked, the item may be started, finished and destroyed: do not touch `timeline` again.
     const TimelinePtr keep = timeline;
     if (keep->Park(ticket, &waiter)) return true;
     self->reset(static_cast<Item*>(waiter.release()));
@@ -89,8 +89,8 @@ bool Queue::TakeInbox() {
   return advanced;
 }
 
-// Starts what has come in, or parks it. A start counts as an advance even if it leads nowhere yet: nobody has armed
-// this work, so sleepers must look again.
+// Starts what has arrived, or parks it. A start counts as an advance even if the work is blocked: it has not been
+// armed, so sleepers must look again.
 bool Queue::Start(std::unique_ptr<Item> item) {
   if (item->run_elsewhere) {
     End(item.get());
@@ -116,7 +116,7 @@ void Queue::RunOnWorker(std::unique_ptr<Item> item) {
   Workers::Process().Run([this, item = item.release()] {
     item->work->Progress();
     item->run_elsewhere = true;
-    // Whoever drives now, or drives next, ends it.
+    // The thread that drives now, or the next one that does, ends it.
     TakeBack(std::unique_ptr<Item>(item));
     Drive();
     Scheduler::Process().Notify();
@@ -160,7 +160,8 @@ bool Queue::Serve(size_t turns) {
     advanced |= now;
     Exit(std::memory_order_seq_cst);
     if (now) Scheduler::Process().Notify();
-    // What came, or came back, while we held the lock: whoever brought it relies on us to look again.
+    // Looks for items that arrived, or came back, while this thread held the lock: the threads that brought them rely
+    // on it.
     if (!has_inbox_.load(std::memory_order_seq_cst)) break;
     turns = std::min(turns, kTurns);
   }
@@ -168,7 +169,7 @@ bool Queue::Serve(size_t turns) {
 }
 
 bool Queue::Arm(int doorbell) {
-  // The driver may be on its way out, and then nobody would be told of news.
+  // The driver may be about to leave, and would then not pass news on.
   if (!TryEnter()) return false;
   for (const Item* item = started_.get(); item != nullptr; item = item->next.get()) item->work->Arm(doorbell);
   bool advanced = PollStarted(SIZE_MAX);

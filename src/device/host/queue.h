@@ -1,11 +1,11 @@
-// Work and the queues it waits in, one for each host device. Who drives them, see scheduler.h.
+// Work and the queues it waits in, one for each host device. scheduler.h explains which threads drive them.
 //
-// Work that has to wait for others is parked with a timeline it waits for, and comes back when that has got there, so a
-// queue only looks at what is under way, however much is outstanding: an operation costs the same behind one and behind
-// 100,000.
+// Work that must wait for other work is parked at the timeline that it waits for, and comes back when that has advanced
+// far enough. So a queue only looks at running work, however much is outstanding: an operation behind 100,000 others
+// costs the same as one behind a single other.
 //
-// Thread-safe. Items start and complete under the queue's run lock; Work::Progress is never called by two threads at
-// once.
+// Thread-safe. Items start and complete under the queue's run lock; no two threads call Work::Progress at the same
+// time.
 #pragma once
 
 #include <atomic>
@@ -21,53 +21,54 @@ namespace axccl::device::host {
 
 enum class Poll : uint8_t {
   kDone,     // finished; result() says how
-  kBlocked,  // nothing to do before somebody else acts
-  kAgain,    // more can be done right away (long work comes back now and then so that aborts and others get their turn)
+  kBlocked,  // nothing to do until another thread or process acts
+  kAgain,    // more can be done at once (long work returns now and then, so that aborts and other work get their turn)
 };
 
 class Work {
  public:
   virtual ~Work() = default;
-  // Throws nothing, or whoever drives the queue would leave it locked.
+  // Must not throw: the thread that drives the queue would leave it locked.
   virtual Poll Progress() = 0;
-  // The thread that drives this work is about to sleep on `doorbell`: make whoever can unblock it ring. Called before a
-  // last Progress().
+  // The thread that drives this work is about to sleep on `doorbell`: makes those that can unblock the work ring it.
+  // Called before a last Progress().
   virtual void Arm(int doorbell) {}
-  // The outcome, once Progress() returned kDone. An error goes to the timelines the work is on.
+  // The result, once Progress() returned kDone. An error goes to the timelines that the work is on.
   virtual Status result() const { return Status(); }
-  // Whether the work may block a thread and so needs a worker. It holds a WorkerLease then (workers.h).
+  // Whether the work may block a thread and therefore needs a worker. It then holds a WorkerLease (workers.h).
   virtual bool blocking() const { return false; }
 };
 
 class Queue;
 
-// Work on its timelines.
+// Work, with its places on timelines.
 struct Item : Waiter {
   std::shared_ptr<Work> work;
   std::vector<Place> places;   // starts when each place's predecessors are done
-  std::vector<Mark> after;     // and each of these is reached
-  bool run_elsewhere = false;  // by a worker, which has finished
+  std::vector<Mark> after;     // and each of these has been reached
+  bool run_elsewhere = false;  // a worker ran it and has finished
   Queue* queue = nullptr;
-  std::unique_ptr<Item> next;  // in its list of the queue: what is handed over must not need memory
+  std::unique_ptr<Item> next;  // in its list of the queue: handing an item over must need no memory
 
   void GoOn(std::unique_ptr<Waiter> self) override;
-  // Leaves *self with the first timeline that has not got as far as it must; false if there is none.
+  // Parks *self at the first timeline that has not advanced far enough; returns false if there is none.
   static bool Park(std::unique_ptr<Item>* self);
   void Finish();
 };
 
 class Queue {
  public:
-  // Appends; starts it at once when it is ready and the queue is free. Gives some of what is under way a turn, too.
+  // Appends an item; starts it at once when it is ready and the queue is free. Also gives some of the running work a
+  // turn.
   void Push(std::unique_ptr<Item> item);
-  // Polls everything that is under way, if nobody else is doing so. True if something advanced.
+  // Polls all running work, unless another thread is doing so. Returns true if something advanced.
   bool Drive() { return Serve(SIZE_MAX); }
-  // As Drive, arming what stays blocked with `doorbell`. False if that was not all: another thread is driving, or
-  // something advanced or was started meanwhile.
+  // As Drive, and arms work that stays blocked with `doorbell`. Returns false if that was not complete: another thread
+  // is driving, or something advanced or was started meanwhile.
   bool Arm(int doorbell);
   bool pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
-  // For the progress thread alone: notes where things stand, and tells whether work is pending of which nobody has been
-  // at the queue since they were noted.
+  // For the progress thread alone. Note remembers the current state; Left returns whether work is pending and no thread
+  // has driven the queue since.
   void Note() { noted_ = turns_.load(std::memory_order_relaxed); }
   bool Left() const {
     return pending() && !running_.load(std::memory_order_relaxed) && turns_.load(std::memory_order_relaxed) == noted_;
@@ -77,21 +78,21 @@ class Queue {
   // call Leave().
   bool TryEnterIdle();
   void Leave();
-  // Leave() for the holder that has just done a ticket on each of two timelines (Timeline::Done): lets go on what waits
-  // for them, and notifies sleepers, with one fence for all.
+  // Leave() for a holder that has just completed a ticket on each of two timelines (Timeline::Done): releases what
+  // waits for them, and notifies sleepers, with one fence for all.
   void LeaveAndNotify(Timeline* a, Timeline* b);
-  // Hands work that was started on the fast path to the queue. By the holder of the run lock.
+  // Hands work that was started on the fast path to the queue. For the holder of the run lock.
   void AddStarted(std::unique_ptr<Item> item);
-  // How often an item was looked at (tests; while nobody drives).
+  // How often items were polled (tests; while no thread drives).
   uint64_t looks() const { return looks_; }
-  // Takes back what was parked.
+  // Accepts an item that was parked.
   void TakeBack(std::unique_ptr<Item> item);
 
  private:
   friend class Scheduler;
   friend class StepsUnderWay;
-  // Whoever fails here counts on the holder to look at the inbox after it has left. Like that look, this one is
-  // sequentially consistent: of a pusher and a leaving holder at least one sees the other.
+  // A thread that fails here relies on the holder to look at the inbox after it has left. That look and this one are
+  // both sequentially consistent, so at least one of a pushing thread and a leaving holder sees the other.
   bool TryEnter() {
     if (running_.load(std::memory_order_seq_cst) || running_.exchange(true, std::memory_order_seq_cst)) return false;
     driver_.store(ThisThread(), std::memory_order_relaxed);
@@ -107,31 +108,31 @@ class Queue {
     static thread_local char here;
     return &here;
   }
-  // Polls what has come in and up to `turns` of what was under way before.
+  // Polls what has arrived, and up to `turns` items that were running before.
   bool Serve(size_t turns);
   void AddToInbox(std::unique_ptr<Item> item);
-  // These with the run lock held; true if something advanced.
+  // For the holder of the run lock; they return true if something advanced.
   bool TakeInbox();
   bool PollStarted(size_t turns);
   bool Start(std::unique_ptr<Item> item);
   void KeepStarted(std::unique_ptr<Item> item);
   void RunOnWorker(std::unique_ptr<Item> item);
   void End(Item* item);
-  // Polls an item that has been started; false if it has finished.
+  // Polls a started item; returns false if it has finished.
   bool PollItem(Item* item, bool* advanced);
 
   std::atomic<bool> running_{false};
-  std::atomic<const void*> driver_{nullptr};  // ThisThread() of who holds the run lock; null where nobody does
-  std::atomic<uint32_t> turns_{0};            // times the run lock was given back; written under it
-  uint32_t noted_ = 0;                        // of the progress thread
+  std::atomic<const void*> driver_{nullptr};  // ThisThread() of the holder of the run lock; null if there is none
+  std::atomic<uint32_t> turns_{0};            // times the run lock was released; written under it
+  uint32_t noted_ = 0;                        // by the progress thread
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> has_inbox_{false};
   std::mutex inbox_mutex_;
-  std::unique_ptr<Item> inbox_;  // the last that came first
+  std::unique_ptr<Item> inbox_;  // newest first
   // Guarded by the run lock.
-  std::unique_ptr<Item> started_;            // but for what workers run
-  size_t count_ = 0;                         // of these
-  std::unique_ptr<Item>* turn_ = &started_;  // holds the one whose turn it is; null: the first one's
+  std::unique_ptr<Item> started_;            // except for what workers run
+  size_t count_ = 0;                         // number of started items
+  std::unique_ptr<Item>* turn_ = &started_;  // link to the item whose turn is next; null: the first one
   uint64_t looks_ = 0;
 };
 

@@ -21,11 +21,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// While operations keep coming the progress thread wakes by itself instead of being woken for each: often where it has
-// found work that nobody drives, seldom where users wait for what they start.
+// While operations keep coming, the progress thread wakes by itself instead of being woken for each: often if it has
+// found work that no thread drives, seldom if users wait for what they start.
 constexpr std::chrono::microseconds kDoze{250}, kLongestDoze{2000};
 constexpr std::chrono::milliseconds kQuiet{10};
-// Work that nobody has driven for this long is left to it.
+// Work that no thread has driven for this long is left to the progress thread.
 constexpr std::chrono::nanoseconds kLeft{50000};
 
 void SleepOnWord(const std::atomic<uint32_t>* word, uint32_t seen, const std::chrono::nanoseconds* timeout) {
@@ -40,8 +40,8 @@ void WakeWord(std::atomic<uint32_t>* word) {
 }
 
 constexpr int kFewestLooks = 8;
-// A look for messages is a system call, which keeps the core from those who have something to do, and the kernel from
-// the very connection that is looked at.
+// A look for messages is a system call, which keeps the core from ranks that have work to do, and the kernel from the
+// very connection that is examined.
 constexpr int kMessageLooks = 1;
 constexpr int kMostLooks = 1 << 10;
 std::atomic<int> g_looks{kMostLooks};
@@ -50,9 +50,9 @@ void SetLooks(int looks) {
   if (looks != g_looks.load(std::memory_order_relaxed)) g_looks.store(looks, std::memory_order_relaxed);
 }
 
-// Giving the core away hands it to whoever is ready to run. Among ranks that is what is wanted, but a stranger, a
-// compiler say, keeps it for a time slice of milliseconds. When that has happened threads look longer and then sleep
-// for a while: one that is woken goes before one that computes all the time.
+// Giving up the core hands it to any thread that is ready to run. Among ranks that is intended, but an unrelated
+// process (for example a compiler) keeps it for a time slice of milliseconds. When that has happened, threads look
+// longer and then sleep for a while, because a thread that is woken runs before one that computes all the time.
 class Strangers {
  public:
   bool MayYield(Clock::time_point now) {
@@ -77,19 +77,19 @@ class Strangers {
 };
 Strangers g_strangers;
 
-// Ranks that look for messages take their time about it, and pass for strangers.
+// Ranks that look for messages keep the core for long, which looks like an unrelated process.
 bool MayYield(Clock::time_point now) { return ExpectsMessages() || g_strangers.MayYield(now); }
 void NoteYield(Clock::time_point before) {
   if (!ExpectsMessages()) g_strangers.Yielded(before, Clock::now());
 }
 
-// Notices that this thread shares its core with the one it waits for, though there are cores enough: looking never
-// pays, and giving the core away always does. The kernel may leave two such threads together for a hundred
-// milliseconds, as both look busy and neither sleeps for long.
+// Notices that this thread shares its core with the one it waits for, although there are enough cores: looking never
+// succeeds, and giving up the core always does. The kernel may leave two such threads together for a hundred
+// milliseconds, because both seem busy and neither sleeps for long.
 class SharedCore {
  public:
   void LookingPaid() {
-    // Of two ranks that send each other messages by turns, each finds one at once whenever it has just sent its own.
+    // Two ranks that send each other messages in turn each find one at once whenever they have just sent their own.
     if (!ExpectsMessages()) given_away_ = 0;
     if (++paid_ >= kCalm) patience_ = kFirst;
   }
@@ -99,7 +99,7 @@ class SharedCore {
     if (Crowding() > 1 || getrusage(RUSAGE_THREAD, &usage) != 0) return;
     const long before = std::exchange(switches_, usage.ru_nvcsw + usage.ru_nivcsw);
     if (switches_ == before) {
-      // Nobody else wanted the core: it would have been enough to look a little longer.
+      // No other thread wanted the core: looking a little longer would have been enough.
       given_away_ = 0;
       SetLooks(std::min(2 * g_looks.load(std::memory_order_relaxed), kMostLooks));
       return;
@@ -107,7 +107,7 @@ class SharedCore {
     paid_ = 0;
     if (++given_away_ < patience_) return;
     given_away_ = 0;
-    // The other one sees the same. Only one is to leave, or they meet again on the other core.
+    // The other thread notices the same. Only one may move, or they meet again on the other core.
     coin_ = coin_ * 6364136223846793005u + 1442695040888963407u;
     if (coin_ >> 63 != 0) return;
     patience_ = std::min(2 * patience_, kLast);  // there may be no better core
@@ -195,7 +195,7 @@ void Scheduler::Quiesce() {
       sched_yield();
       continue;
     }
-    // Whoever has advanced rings when it leaves its queue.
+    // The thread that has advanced rings when it leaves its queue.
     const int slot = bells.Claim();
     const uint32_t seen = bells.Value(slot);
     if (!steps.Ended()) bells.Sleep(slot, seen, kCheckInterval);
@@ -224,7 +224,7 @@ bool Scheduler::AnyPending() const {
   return any;
 }
 
-// Yield while things move, park when they stop. Shared by waiting users and the progress thread.
+// Yields while things move, and parks when they stop. Shared by waiting users and the progress thread.
 bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up) {
   const Helping helping(this);
   Doorbells& bells = Doorbells::Process();
@@ -238,7 +238,7 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
     const auto now = Clock::now();
     if (now >= next_check) {
       if (give_up()) {
-        // What makes us give up may have come after what we waited for.
+        // The reason to give up may have come after what this thread waits for.
         DriveAll();
         reached = done();
         break;
@@ -285,7 +285,7 @@ Scheduler::Helping::~Helping() {
 
 void Scheduler::LeftPending() {
   activity_.store(activity_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // Waiting users drive everything, so the progress thread stays out of their way; one that sleeps must learn of new
+  // Waiting users drive everything, so the progress thread stays out of their way. A sleeping one must be woken for new
   // work.
   if (helpers_.load(std::memory_order_seq_cst) != 0) Notify();
   const uint32_t state = progress_state_.load(std::memory_order_seq_cst);
@@ -316,7 +316,7 @@ Status Scheduler::StartProgressThread() {
 
 void Scheduler::ProgressLoop() {
   BecomeOwnThread("axccl-progress");
-  // No unattended work: nothing pending, or a user thread is in here doing it.
+  // Attended: nothing is pending, or a user thread in here drives it.
   auto attended = [this] { return !AnyPending() || helpers_.load(std::memory_order_seq_cst) > 1; };
   auto never = [] { return false; };
   for (;;) {
@@ -325,12 +325,12 @@ void Scheduler::ProgressLoop() {
     progress_state_.store(kDozing, std::memory_order_seq_cst);
     while (quiet < kQuiet) {
       const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
-      // Where ranks outnumber the cores, so do their progress threads: all of them together shall doze as often as one.
+      // If ranks outnumber the cores, so do their progress threads: together, they doze as often as one.
       const std::chrono::nanoseconds sleep = doze * Crowding();
       SleepOnWord(&progress_wake_, wake, &sleep);
       bool needed = Unattended();
       if (needed) {
-        // Whoever has just started it, or has begun to wait for it, is not counted yet.
+        // A thread that has just started the work, or has begun to wait for it, is not counted yet.
         ForEachQueue([](Queue* queue) { queue->Note(); });
         SleepOnWord(&progress_wake_, wake, &kLeft);
         bool left = false;

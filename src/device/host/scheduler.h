@@ -1,11 +1,11 @@
-// The host device's scheduler: runs enqueued work when the timelines allow it, on whichever thread is there to do it.
+// The host device's scheduler: runs enqueued work when the timelines allow it, on whichever thread is available.
 //
-// Work is cooperative: Work::Progress does what can be done without waiting and returns. Each host device has a queue;
-// whoever calls (an enqueueing thread, a synchronising thread, the progress thread) takes the queue's run lock if it is
-// free and polls its items. So the common case, enqueue then synchronise, needs no hand-over between threads, and
-// nothing depends on the progress thread for speed. The progress thread is the driver of last resort: it looks now and
-// then, and takes over when work is pending, no user thread is waiting in the library, and nobody has driven that queue
-// for a while. Callbacks may block, so they run on worker threads, never on a user's.
+// Work is cooperative: Work::Progress does what can be done without waiting and returns. Each host device has a queue.
+// Any thread that calls (an enqueueing thread, a synchronising thread, the progress thread) takes the queue's run lock
+// if it is free and polls its items. So the common case, enqueue then synchronise, needs no hand-over between threads,
+// and speed never depends on the progress thread. That thread is the driver of last resort: it looks now and then, and
+// takes over when work is pending, no user thread waits in the library, and no thread has driven that queue for a
+// while. Callbacks may block, so they run on worker threads, never on a user's.
 //
 // Thread-safe.
 #pragma once
@@ -21,14 +21,14 @@
 
 namespace axccl::device::host {
 
-// What other threads were in the middle of when this was made, in whichever queue: a group of calls on several devices
-// is driven in the queue of one of them. Ends in bounded time, as a step does, unless it calls a function of the
+// The steps that other threads were executing when this was made, in any queue: a group of calls on several devices is
+// driven in the queue of one of them. They end in bounded time, as a step does, unless they call a function of the
 // application.
 class StepsUnderWay {
  public:
-  // Nothing.
+  // No steps.
   StepsUnderWay() = default;
-  // A step that begins afterwards sees what the caller has stored before, with sequential consistency.
+  // A step that begins afterwards sees, with sequential consistency, what the caller has stored before.
   static StepsUnderWay InProcess();
   bool Ended();
 
@@ -47,15 +47,15 @@ class Scheduler {
   // The queue of host device `device`; created at first use, lives as long as the process.
   Queue* GetQueue(int device);
 
-  // Waits until `done()`; helps to drive `own` (may be null) first, then everything. `give_up()` is asked every
-  // kCheckInterval at least and ends the wait when true. Returns whether done() was reached.
+  // Waits until `done()`; helps to drive `own` (may be null) first, then everything. Calls `give_up()` at least every
+  // kCheckInterval, which ends the wait when it returns true. Returns whether done() was reached.
   template <class Done, class GiveUp>
   bool Wait(Queue* own, Done&& done, GiveUp&& give_up) {
     if (SpinUntil(own, done)) return true;
     return WaitSlow(std::function<bool()>(std::ref(done)), std::function<bool()>(std::ref(give_up)));
   }
 
-  // Work was left pending by a thread that goes on with other things: makes sure somebody will drive it.
+  // A thread that continues with other things has left work pending: makes sure that some thread will drive it.
   void LeftPending();
   // Something completed or changed: wakes sleepers of this process that may wait for it. A sleeper counts itself as
   // parked, then looks again: the fence between the change and the look at the count excludes a lost wake-up.
@@ -63,19 +63,19 @@ class Scheduler {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     NotifyFenced();
   }
-  // Likewise, where there has been such a fence since.
+  // As Notify, for callers that have had such a fence since the change.
   void NotifyFenced();
-  // Returns when the steps under way have ended, but for one that the calling thread is in.
+  // Returns when the steps in progress have ended, except for one of the calling thread.
   void Quiesce();
-  // Whether the calling thread is in one: in a function of the application that it calls.
+  // Whether the calling thread is inside a step, which has called a function of the application.
   bool InStep() const;
-  // Makes sure that there is a progress thread. Before work is enqueued that nobody may wait for: where there can be
-  // none, that is an error of the call that enqueues.
+  // Makes sure that there is a progress thread. Must precede enqueueing work that no thread may wait for; if the thread
+  // cannot be started, the call that enqueues returns that error.
   Status StartProgress() {
     return progress_state_.load(std::memory_order_relaxed) != kAbsent ? Status() : StartProgressThread();
   }
 
-  // Threads of the scheduler alive, workers among them (tests).
+  // Number of live threads of the scheduler, including workers (tests).
   int threads() const;
 
  private:
@@ -83,7 +83,7 @@ class Scheduler {
   template <class Done>
   bool SpinUntil(Queue* own, Done& done);
   bool WaitSlow(const std::function<bool()>& done, const std::function<bool()>& give_up);
-  // A user thread inside WaitSlow, however it leaves: done() and give_up() may throw.
+  // Counts a user thread inside WaitSlow, until it leaves in any way: done() and give_up() may throw.
   class Helping {
    public:
     explicit Helping(Scheduler* scheduler);
@@ -112,12 +112,12 @@ class Scheduler {
   std::atomic<uint32_t> progress_state_{kAbsent};
   std::atomic<uint32_t> progress_wake_{0};
   std::atomic<uint32_t> helpers_{0};   // see Helping
-  std::atomic<uint32_t> activity_{0};  // bumped by LeftPending, read by the dozing progress thread
+  std::atomic<uint32_t> activity_{0};  // LeftPending increments it, the dozing progress thread reads it
 };
 
-// Number of pause-separated looks SpinUntil makes: adapts to whether looking has paid lately. It does not when the rank
-// waited for shares this core, or comes late anyway; then the core is given up almost at once, as it is between looks
-// for messages.
+// The number of looks, separated by pauses, that SpinUntil makes. It adapts to whether looking has been successful
+// recently. Looking fails when the awaited rank shares this core, or comes late anyway; then the thread gives up the
+// core almost at once, as it does between looks for messages.
 int SpinLooks();
 void NoteSpin(bool paid);
 void SpinPause();

@@ -11,7 +11,7 @@
 namespace axccl::device::host {
 namespace {
 
-// Copies come back to the scheduler after this many bytes.
+// A copy returns to the scheduler after this many bytes.
 constexpr size_t kCopyStep = 1u << 20;
 
 class Callback : public Work {
@@ -50,7 +50,7 @@ class MemoryCopy : public Work {
   size_t done_ = 0;
 };
 
-// Takes a place in the order, and no more.
+// Takes a place in the order, and does nothing else.
 class Nothing : public Work {
  public:
   Poll Progress() override { return Poll::kDone; }
@@ -70,7 +70,7 @@ Mark Event::mark() const {
 
 Device::Device(int ordinal)
     : ordinal_(ordinal), queue_(Scheduler::Process().GetQueue(ordinal)), null_stream_(ordinal, true) {
-  service::BindToProcess();  // work in its streams
+  service::BindToProcess();  // the work in its streams does not survive a fork
 }
 
 namespace {
@@ -101,7 +101,7 @@ std::vector<Device*> Device::All() {
 
 DeviceHold Device::Hold() {
   holds_.fetch_add(1, std::memory_order_relaxed);
-  return DeviceHold(this, LetGo);  // also where there is no memory for a hold
+  return DeviceHold(this, LetGo);  // also if there is no memory for a hold
 }
 
 void Device::LetGo(Device* device) {
@@ -116,7 +116,7 @@ Result<DeviceHold> Device::Claim() {
     Device* const device = Get(ordinal);
     if (device->InUse()) continue;
     device->claimed_.store(true, std::memory_order_relaxed);
-    (void)device->null_stream_.timeline()->TakeError();  // of those who had it before
+    (void)device->null_stream_.timeline()->TakeError();  // left by earlier users of the device
     device->holds_.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();  // LetGo takes it
     return DeviceHold(device, LetGo);
@@ -190,7 +190,7 @@ void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, std::vec
   auto item = std::make_unique<Item>();
   item->after = std::move(after);
   std::erase_if(item->after, [](const Mark& mark) { return mark.Reached(); });
-  item->places.reserve(1);  // a ticket that is taken and that nobody completes holds back its stream for ever
+  item->places.reserve(1);  // a ticket that is issued but never completed holds back its stream forever
   {
     std::lock_guard lock(device->submission());
     device->AddLegacyMarks(stream, &item->after);
@@ -209,7 +209,7 @@ Mark RecordMark(Device* device, Stream* stream) {
 void WaitFor(Device* device, Stream* stream, Mark mark) {
   if (mark.timeline == nullptr) return;
   const bool waits = !mark.Reached() && mark.timeline != stream->timeline();
-  // A wait on the NULL stream brings the blocking streams together whatever has become of the event.
+  // A wait on the NULL stream joins the blocking streams, whether or not the event has been reached.
   if (waits || device->LegacyHolds(stream)) Submit(device, stream, MakeNothing(), {std::move(mark)});
 }
 

@@ -1,11 +1,11 @@
 // Host devices, their streams and events (the objects behind axccl.h's handles).
 //
-// A stream is a timeline; what it waits for is work on it like any other. The NULL stream of a device is a timeline of
-// its own with CUDA's legacy rule: what is enqueued on it waits for the blocking streams, and they wait for it. So who
-// asks about a stream (synchronises, queries, records an event) asks about what the legacy rule makes it wait for as
-// well.
+// A stream is a timeline; waiting for something is work on it like any other. The NULL stream of a device is a timeline
+// of its own with CUDA's legacy rule: work enqueued on it waits for the blocking streams, and they wait for it. So a
+// caller that asks about a stream (synchronises, queries, records an event) also asks about the work that the legacy
+// rule makes the stream wait for.
 //
-// Thread-safe, like CUDA's streams: calls from several threads on one stream are legal and ordered somehow.
+// Thread-safe, like CUDA's streams: calls from several threads on one stream are legal and get some order.
 #pragma once
 
 #include <atomic>
@@ -54,14 +54,14 @@ class Event {
 // One host device: its queue, its NULL stream, and its blocking streams.
 class Device {
  public:
-  // `ordinal` in [0, kMaxDevices). Created at first use, lives as long as the process.
+  // The device `ordinal` in [0, kMaxDevices). Created at first use, lives as long as the process.
   static Device* Get(int ordinal);
-  // All that have been used.
+  // All devices that have been used.
   static std::vector<Device*> All();
-  // The first that nothing uses: no hold, no stream, no work.
+  // Claims the first device that nothing uses: no hold, no stream, no work.
   static Result<DeviceHold> Claim();
   DeviceHold Hold();
-  // Whether the number was claimed, not chosen, by whoever holds it.
+  // Whether the number was claimed, not chosen, by the holder.
   bool claimed() const { return claimed_.load(std::memory_order_relaxed); }
 
   int ordinal() const { return ordinal_; }
@@ -69,15 +69,15 @@ class Device {
   Stream* null_stream() { return &null_stream_; }
   const Stream* null_stream() const { return &null_stream_; }
 
-  // Held while tickets of the device's streams, or of communicators on it, are taken. Several devices: in order of
-  // address.
+  // Held while tickets of the device's streams, or of communicators on it, are issued. Lock several devices in the
+  // order of their addresses.
   SpinLock& submission() { return submission_; }
-  // Adds what new work on `stream` has to wait for besides the stream's own earlier work, by the legacy rule. Work asks
-  // this under the submission lock, and of all streams it joins before it takes its first ticket, or it would wait for
-  // itself.
+  // Adds what the legacy rule makes new work on `stream` wait for, besides the stream's earlier work. To be called
+  // under the submission lock, for all streams that the work joins before its first ticket is issued; otherwise the
+  // work would wait for itself.
   void AddLegacyMarks(const Stream* stream, std::vector<Mark>* marks);
-  // The next ticket of a stream on which new work need not wait for anything; false (nothing taken) otherwise. Under
-  // the submission lock.
+  // Issues the next ticket of a stream on which new work need not wait for anything; otherwise returns false and issues
+  // none. Under the submission lock.
   bool EnqueueIdle(Stream* stream, uint64_t* ticket) {
     Timeline* timeline = stream->timeline().get();
     if (!timeline->Idle() || LegacyHolds(stream)) return false;
@@ -96,7 +96,7 @@ class Device {
 
  private:
   explicit Device(int ordinal);
-  static void LetGo(Device* device);  // what DeviceHold ends with
+  static void LetGo(Device* device);  // the deleter of DeviceHold
   bool BlockingWorkPending() const;
   void ForgetEndedStreams();  // with mutex_ held
   bool InUse();
@@ -108,7 +108,7 @@ class Device {
   mutable std::mutex mutex_;
   struct Known {
     std::weak_ptr<Stream> stream;
-    TimelinePtr timeline;  // outlives the stream: what was enqueued on a destroyed one still counts
+    TimelinePtr timeline;  // outlives the stream: work enqueued on a destroyed stream still counts
     bool blocking;
   };
   std::vector<Known> streams_;            // guarded by mutex_
@@ -120,19 +120,19 @@ class Device {
 HandleTable<Stream>& Streams();
 HandleTable<Event>& Events();
 
-// Enqueues work on a stream of `device`; it waits for `after` as well.
+// Enqueues work on a stream of `device`; the work also waits for `after`.
 void Submit(Device* device, Stream* stream, std::shared_ptr<Work> work, std::vector<Mark> after = {});
-// The event "all work of `stream` so far", and what the next would wait for by the legacy rule.
+// The event "all work of `stream` so far, and what the legacy rule would make the next work wait for".
 Mark RecordMark(Device* device, Stream* stream);
-// Work enqueued on `stream` from now on waits for `mark`, and so does whoever asks about the stream itself.
+// Makes work that is enqueued on `stream` from now on wait for `mark`, and also waits for the stream itself.
 void WaitFor(Device* device, Stream* stream, Mark mark);
 // The event "all of these".
 Mark Join(Device* device, std::vector<Mark> marks);
-// Whether a stream is through with all that RecordMark would stand for.
+// Whether a stream has finished everything that RecordMark would stand for.
 inline bool Through(const Device* device, const Stream* stream) {
   return stream->timeline()->Idle() && !device->LegacyHolds(stream);
 }
-// Work that only takes its place in the order, work that calls fn(argument) on a worker, and work that copies memory.
+// Work that only has a place in the order, work that calls fn(argument) on a worker, and work that copies memory.
 std::shared_ptr<Work> MakeNothing();
 Result<std::shared_ptr<Work>> MakeCallback(void (*fn)(void*), void* argument);
 std::shared_ptr<Work> MakeCopy(void* dst, const void* src, size_t bytes);

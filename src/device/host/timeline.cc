@@ -22,7 +22,8 @@ void Waiters::Add(uint64_t ticket, std::unique_ptr<Waiter> waiter) {
 
 std::unique_ptr<Waiter> Waiters::Take() {
   Link taken = std::move(top_);
-  // In pairs first, and those one after the other: so what many are added to costs each of them but its logarithm.
+  // Merges in pairs first, and then the pairs one after the other, so that adding and removing many costs each its
+  // logarithm.
   Link left = std::move(taken->below_), pairs;
   while (left != nullptr) {
     Link second = std::move(left->beside_);
@@ -45,7 +46,7 @@ std::unique_ptr<Waiter> Waiters::Take() {
 bool Timeline::Park(uint64_t ticket, std::unique_ptr<Waiter>* waiter) {
   std::lock_guard lock(waiters_mutex_);
   has_waiters_.store(true, std::memory_order_relaxed);
-  // Of this thread and one that completes the ticket, one sees what the other has stored.
+  // Of this thread and one that completes the ticket, at least one sees what the other has stored.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (Reached(ticket)) {
     has_waiters_.store(!waiters_.empty(), std::memory_order_relaxed);

@@ -1,13 +1,13 @@
 // Timelines: in-order progress as a pair of counters.
 //
-// A stream is a timeline, the order of a communicator's launches is another. Enqueued work takes the next ticket of
-// every timeline it belongs to, starts when all its predecessors there are done, and completes its tickets when it is
-// done itself. An event is just (timeline, ticket): recording or waiting for it enqueues nothing.
+// A stream is a timeline, the order of a communicator's launches is another. Enqueued work gets the next ticket of
+// every timeline that it belongs to, starts when all its predecessors there are done, and completes its tickets when it
+// is done itself. An event is just (timeline, ticket): recording or waiting for it enqueues nothing.
 //
-// Memory ordering: Complete() is a release store, Reached() an acquire load: what happened before a ticket was
-// completed is visible to whoever has seen it reached. Whoever completes tells sleepers afterwards (Scheduler::Notify
-// has the fence). Issue() is called under the submission lock of the device the timeline belongs to (stream.h), so that
-// of any two items that share two timelines one is first on both.
+// Memory ordering: Complete() is a release store, Reached() an acquire load, so whatever happened before a ticket was
+// completed is visible to a thread that has seen it reached. The thread that completes notifies sleepers afterwards
+// (Scheduler::Notify has the fence). Issue() is called under the submission lock of the device that the timeline
+// belongs to (stream.h), so of any two items that share two timelines, one is first on both.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@
 
 namespace axccl::device::host {
 
-// Something that goes on once a timeline has got somewhere. It is linked by itself: to park it, or to let it go on,
-// must not need memory, as nobody could do without.
+// Something that continues once a timeline has reached a ticket. It contains its own links, because parking and
+// releasing it must need no memory.
 class Waiter {
  public:
   virtual ~Waiter() = default;
@@ -32,13 +32,13 @@ class Waiter {
   std::unique_ptr<Waiter> below_, beside_;
 };
 
-// By ticket: a pairing heap. No waiter is above one of a lower ticket.
+// Waiters by ticket: a pairing heap. No waiter is above one with a lower ticket.
 class Waiters {
  public:
   bool empty() const { return top_ == nullptr; }
   uint64_t lowest() const { return top_->ticket_; }
   void Add(uint64_t ticket, std::unique_ptr<Waiter> waiter);
-  // The one with the lowest ticket.
+  // Removes the waiter with the lowest ticket.
   std::unique_ptr<Waiter> Take();
 
  private:
@@ -50,28 +50,28 @@ class Waiters {
 
 class Timeline {
  public:
-  // The next ticket: work with ticket t may start once Reached(t) and completes with Complete(t).
+  // Returns the next ticket: work with ticket t may start once Reached(t) and completes with Complete(t).
   uint64_t Issue() {
     const uint64_t ticket = issued_.load(std::memory_order_relaxed);
     issued_.store(ticket + 1, std::memory_order_release);
     return ticket;
   }
-  // All tickets below `ticket` are complete.
+  // Whether all tickets below `ticket` are complete.
   bool Reached(uint64_t ticket) const { return completed_.load(std::memory_order_acquire) >= ticket; }
-  // Completes a ticket and lets go on what waits for it.
+  // Completes a ticket and releases what waits for it.
   void Complete(uint64_t ticket) {
     Done(ticket);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     LetGoOn();
   }
-  // The two halves of Complete, for callers who have a sequentially consistent fence between them anyway: without it a
+  // The two halves of Complete, for callers that have a sequentially consistent fence between them anyway: without it a
   // waiter could be parked and forgotten.
   void Done(uint64_t ticket) { completed_.store(ticket + 1, std::memory_order_release); }
   void LetGoOn() {
     if (has_waiters_.load(std::memory_order_relaxed)) LetWaitersGoOn();
   }
-  // Keeps *waiter until Reached(ticket), then calls its GoOn on the thread that completes. False, and nothing taken, if
-  // that is so already.
+  // Keeps *waiter until Reached(ticket), then calls its GoOn on the thread that completes. Returns false, without
+  // taking it, if the ticket has been reached.
   bool Park(uint64_t ticket, std::unique_ptr<Waiter>* waiter);
   // The ticket that the next Issue() will return: Reached(issued()) means idle.
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
@@ -96,7 +96,7 @@ class Timeline {
 
 using TimelinePtr = std::shared_ptr<Timeline>;
 
-// "Everything of `timeline` below `ticket`." A null timeline is always reached.
+// "Everything of `timeline` below `ticket`." A null timeline always counts as reached.
 struct Mark {
   TimelinePtr timeline;
   uint64_t ticket = 0;

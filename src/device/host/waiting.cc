@@ -26,9 +26,9 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t seen, std::chrono::na
 
 void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-// What the threads that have waited may use, taken together: one that is bound does not speak for the others. Nothing
-// is thrown, as nobody in the middle of a wait could go on: a thread that has no memory to count them counts them at
-// its next wait.
+// The number of cores that the waiting threads so far may use in total: a thread that is bound does not represent the
+// others. Does not throw, because a thread in the middle of a wait could not continue: if memory runs out, the thread
+// is counted at its next wait.
 int AllowedCores() {
   static std::atomic<int> cores{1};
   static thread_local bool counted = false;
@@ -46,8 +46,8 @@ int AllowedCores() {
   return cores.load(std::memory_order_relaxed);
 }
 
-std::atomic<int> g_crowd{1};          // ranks of the largest
-std::atomic<int> g_with_messages{0};  // crowds
+std::atomic<int> g_crowd{1};          // ranks of the largest communicator
+std::atomic<int> g_with_messages{0};  // number of crowds
 
 class Crowds {
  public:
@@ -84,7 +84,7 @@ Doorbells& Doorbells::Process() {
 void Doorbells::Adopt(transport::ProcessPage* page) {
   transport::Doorbell* old = table_.exchange(page->doorbell.data(), std::memory_order_seq_cst);
   if (old == page->doorbell.data()) return;
-  // Whoever sleeps on an old doorbell looks again and moves.
+  // A thread that sleeps on an old doorbell looks again and moves.
   for (int i = 0; i < transport::kDoorbells; ++i) {
     old[i].rings.fetch_add(1, std::memory_order_seq_cst);
     FutexWakeAll(&old[i].rings);
@@ -137,7 +137,7 @@ bool ExpectsMessages() { return g_with_messages.load(std::memory_order_relaxed) 
 
 Patience CurrentPatience() {
   Patience patience;
-  // With more ranks than cores the rank waited for may need this very core: give it up almost at once.
+  // With more ranks than cores, the awaited rank may need this very core: give it up almost at once.
   if (Crowding() > 1) patience.spins = 8;
   return patience;
 }

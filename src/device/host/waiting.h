@@ -1,12 +1,12 @@
 // The one way a thread of AxCCL waits: spin briefly, yield, then sleep on a doorbell.
 //
-// A thread that is about to sleep claims a doorbell of its process page, tells those who may have news (Arm: peers'
-// signals; parked count: completions inside the process), looks once more, and sleeps until rung, at most
-// kCheckInterval. Peers find the doorbell through the waiter word next to the counters they signal; ringing it is a
-// futex wake across processes.
+// A thread that is about to sleep claims a doorbell of its process page and publishes it to whatever may wake it (Arm:
+// peers' signals; parked count: completions inside the process). It looks once more, and sleeps until the doorbell
+// rings, for at most kCheckInterval. Peers find the doorbell in the waiter word next to the counters that they signal;
+// ringing it is a futex wake across processes.
 //
 // Lost wake-ups are excluded by the usual pairing: the sleeper stores "I am here" and then looks, the signaller stores
-// the news and then looks for sleepers, all sequentially consistent.
+// the change and then looks for sleepers, all sequentially consistent.
 #pragma once
 
 #include <atomic>
@@ -29,12 +29,13 @@ inline void CpuRelax() {
 #endif
 }
 
-// Where this process's sleepers sleep: the doorbells of its process page, or private ones before there is a page.
+// The words on which this process's threads sleep: the doorbells of its process page, or private ones before there is a
+// page.
 class Doorbells {
  public:
   static Doorbells& Process();
 
-  // Moves to the doorbells of a process page, so that peers can ring them. Before any peer is attached.
+  // Moves to the doorbells of a process page, so that peers can ring them. Call it before any peer attaches.
   void Adopt(transport::ProcessPage* page);
 
   // Claims a doorbell for the calling thread until Release; more threads than doorbells share (spurious wake-ups only).
@@ -47,7 +48,7 @@ class Doorbells {
   void Ring(int slot);
   // Rings every claimed doorbell of this process.
   void RingAll();
-  // Number of claimed doorbells; sequentially consistent.
+  // The number of claimed doorbells; sequentially consistent.
   int parked() const { return parked_.load(std::memory_order_seq_cst); }
 
  private:
@@ -65,15 +66,15 @@ class Doorbells {
 // Rings doorbell `slot` of any process's page.
 void RingDoorbell(transport::ProcessPage* page, int slot);
 
-// How patient a thread is at each stage, from the number of ranks that share the machine's cores.
+// The duration of each stage of a wait, derived from the number of ranks that share the machine's cores.
 struct Patience {
-  // Looks with a pause between, before yielding, at most (see SpinLooks): some ten microseconds.
+  // Most looks, with a pause between them, before yielding (see SpinLooks): some ten microseconds.
   int spins = 1000;
   std::chrono::microseconds yielding{300};  // time of looks with a yield between, before sleeping
 };
-// What a communicator of this process says of its ranks, as long as it lives. `local_ranks`, of the communicator with
-// the most, lower the process's patience when they outnumber the cores it may use. `remote`: this process has peers on
-// other machines; its looks ask the kernel for messages, and take as long as giving the core away.
+// What a communicator of this process declares about its ranks, as long as it lives. `local_ranks`, of the communicator
+// with the most, lower the process's patience when they outnumber the cores that it may use. `remote`: this process has
+// peers on other machines; its looks ask the kernel for messages, and take as long as giving up the core.
 class Crowd {
  public:
   Crowd(int local_ranks, bool remote);
@@ -82,12 +83,12 @@ class Crowd {
   Crowd& operator=(const Crowd&) = delete;
 
  private:
-  const std::multiset<int>::const_iterator place_;  // among those of the process
+  const std::multiset<int>::const_iterator place_;  // in the list of the process
   const bool remote_;
 };
 bool ExpectsMessages();
 Patience CurrentPatience();
-// Ranks a core of this process has to serve, at least 1.
+// The number of ranks that a core of this process has to serve, at least 1.
 int Crowding();
 
 }  // namespace axccl::device::host

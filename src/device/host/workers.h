@@ -1,9 +1,9 @@
-// The threads that run what may block: as many as host functions run at once, as far as threads can be had.
+// The threads that run work which may block: as many as host functions run at the same time, if they can be started.
 //
-// Work that needs a worker takes a lease before it is enqueued, and with it a place to be enqueued at: Run fails for
-// want of nothing. While there are leases there is a worker, so what is enqueued will run, in turn with others where
-// the system grants no more threads (as CUDA allows: host functions "may be serialized"). Workers without work end
-// after a while, but for that one. Thread-safe.
+// Work that needs a worker takes a lease before it is enqueued, which reserves the memory for enqueueing it, so Run
+// cannot fail. While there are leases there is a worker, so enqueued work will run, one after the other if the system
+// grants no more threads (as CUDA allows: host functions "may be serialized"). Workers without work end after a while,
+// except for that one. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -34,17 +34,17 @@ class Workers {
     explicit Lease(bool held) : held_(held) {}
     bool held_ = false;
   };
-  // Not ok where there is no worker and none can be started.
+  // Returns an error if there is no worker and none can be started.
   Result<Lease> Take();
 
-  // Runs fn on a worker. The caller has a lease that lasts until fn has run.
+  // Runs fn on a worker. The caller must have a lease that lasts until fn has run.
   void Run(std::function<void()> fn) noexcept;
-  // Tries again to start the threads that were lacking.
+  // Tries again to start threads that could not be started before.
   void StartLacking() {
     if (lacking_.load(std::memory_order_relaxed)) Retry();
   }
 
-  // Alive (tests).
+  // Number of live workers (tests).
   int threads() const { return threads_.load(); }
 
  private:
