@@ -1,13 +1,14 @@
-// Where the pieces of strided operands lie: a range of a logical box, as kernels/host/box.h has it, for a block's
+// The addresses of the pieces of strided operands in a range of a logical box (kernels/host/box.h), for a block's
 // threads.
 //
-// Dimensions that lie contiguously in all operands are merged, the bytes of an element being the innermost one; what is
-// innermost then is a *run*, contiguous everywhere. A run is made of pieces of a power of two bytes, at most 16, and
-// the threads share out the pieces of the range. In the block's shared memory; who calls what is said at the functions.
+// Dimensions that are contiguous in all operands are merged; the bytes of an element count as the innermost dimension.
+// The innermost merged dimension is a *run*, contiguous in all operands. A run consists of pieces of a power of two
+// bytes, at most 16, and the threads share the pieces of the range. The object is in the block's shared memory; each
+// function says which threads call it.
 //
-// Where a copy's source lies piece by piece in one dimension and its destinations in another one, pieces in the order
-// of the box are neighbours on one side at most. Such a range is cut into tiles of these two dimensions. Tiles may hang
-// over the ends of the dimensions and of the range, so not all pieces of a tile are there.
+// If a copy's source is contiguous along one dimension and its destinations along another, pieces in the order of the
+// box are neighbours on one side at most. Such a range is cut into tiles of these two dimensions. Tiles may extend
+// beyond the ends of the dimensions and of the range, so some pieces of a tile may not exist.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,20 @@
 
 namespace axccl::kernels::cuda {
 
-inline constexpr uint64_t kMaxBoxPieces = 1 << 30;  // of a move
+inline constexpr uint64_t kMaxBoxPieces = 1 << 30;  // limit of a move
 
 inline constexpr uint32_t kTileBytes = 4096;  // at most
-inline constexpr uint32_t kTileWaste = 4;     // times the pieces of a range is what its tiles may have room for
+inline constexpr uint32_t kTileWaste = 4;     // tiles may have room for at most this many times the pieces of the range
 
-// Pieces of a side of a tile: at least the 32 bytes that memory moves at a time.
+// The logarithm of the pieces along a side of a tile: at least the 32 bytes that memory transfers at a time.
 AXCCL_DEVICE constexpr uint32_t TileSideBits(uint32_t piece) { return piece <= 4 ? 5 : 4; }
 
 AXCCL_DEVICE uint64_t LowestBit(uint64_t bits) { return bits & (0 - bits); }
 
-// A divisor of numbers below 2^32; or one of 2^31 or more, of numbers below twice as much.
+// A divisor for numbers below 2^32; or a divisor of 2^31 or more, for numbers below twice as much.
 struct Divisor {
   uint64_t value;
-  uint64_t reciprocal;  // of 2^64, rounded up; 0: 1 or 2^31 or more
+  uint64_t reciprocal;  // 2^64 / value, rounded up; 0 if the value is 1, or 2^31 or more
 
   static AXCCL_DEVICE Divisor Of(uint64_t value) {
     return {value, value == 1 || value >> 31 != 0 ? 0 : ~uint64_t{0} / value + 1};
@@ -42,14 +43,14 @@ struct Divisor {
   }
 };
 
-// Of a tile of an operand, its pieces counted in the source's dimension first.
+// One operand's tile, whose pieces are counted along the source's dimension first.
 struct Tile {
-  uint8_t* place;       // of the first piece
-  uint64_t index;       // of that in the range, which may begin later: modulo 2^64
+  uint8_t* place;       // address of the first piece
+  uint64_t index;       // index of that piece in the range; modulo 2^64, as the range may begin later
   uint32_t room[2];     // pieces of its sides
   int64_t stride[2];    // bytes
-  uint64_t between[2];  // of indices
-  uint64_t pieces;      // of the range
+  uint64_t between[2];  // difference of indices
+  uint64_t pieces;      // pieces of the range
 
   AXCCL_DEVICE bool Has(uint32_t x, uint32_t y) const {
     return x < room[0] && y < room[1] && index + x * between[0] + y * between[1] < pieces;
@@ -61,22 +62,23 @@ struct Tile {
 };
 
 struct Box {
-  void* tile_memory;  // kTileBytes, aligned to 16; who has the box sets it once
-  uint64_t pieces;    // of the range
-  uint32_t piece;     // bytes of one
-  uint32_t word;      // 1, 2, 4, 8 or 16: what all pieces are aligned to
-  bool is_run;        // the range is one run: the operands' places are where it starts
-  uint32_t tiles;     // 0: not by tiles
+  void* tile_memory;  // kTileBytes, aligned to 16; the owner of the box sets it once
+  uint64_t pieces;    // pieces of the range
+  uint32_t piece;     // bytes of a piece
+  uint32_t word;      // alignment of all pieces: 1, 2, 4, 8 or 16
+  bool is_run;        // the range is one run, and the operands' addresses are its start
+  uint32_t tiles;     // 0: tiles are not used
 
-  // Three steps with a barrier after each. First, by one thread: the range of elements of `element` bytes.
+  // Three steps with a barrier after each. First, one thread sets the range of elements of `element` bytes.
   AXCCL_DEVICE void Begin(uint32_t num_dims, const int64_t* sizes, uint32_t element, uint64_t begin, uint64_t count);
-  // By a thread for each operand. `place`: of the box's first element, and null strides: packed, of the range's first.
-  // Strides are in elements. The place that the operand has from now on.
+  // Second, one thread for each operand adds it. `place`: the address of the box's first element or, with null strides
+  // (a packed operand), of the range's first element. Strides are in elements. Returns the address to use from now on.
   AXCCL_DEVICE uint8_t* Put(uint32_t operand, uint8_t* place, const int64_t* strides);
-  // By one thread. `whole_elements`: pieces are of whole elements, of which there are no odd sizes then.
+  // Third, one thread completes the box. `whole_elements`: pieces consist of whole elements, which then have no odd
+  // sizes.
   AXCCL_DEVICE_CALL void End(uint8_t** place, uint32_t num_operands, bool whole_elements);
 
-  // Of a piece of an operand, where there are no tiles.
+  // The address of an operand's piece, if there are no tiles.
   AXCCL_DEVICE uint8_t* Address(uint32_t operand, uint8_t* place, uint64_t index) const {
     const uint64_t in_run = first_ + index;
     uint64_t row = per_run_.Quotient(in_run);
@@ -91,7 +93,7 @@ struct Box {
     return place + offset;
   }
   AXCCL_DEVICE Tile TileOf(uint32_t operand, uint8_t* place, uint32_t number) const;
-  // Of a run; and how many pieces of one there are from a piece on.
+  // The bytes of a run, and how many pieces of its run there are from a piece on.
   AXCCL_DEVICE uint64_t RunBytes() const { return per_run_.value * piece; }
   AXCCL_DEVICE uint64_t LeftOfRun(uint64_t index) const {
     const uint64_t in_run = first_ + index;
@@ -99,35 +101,35 @@ struct Box {
   }
 
  private:
-  // A dimension beyond the run, the fastest of them first.
+  // A dimension outside the run; the fastest one is the first.
   struct Outer {
     Divisor size;
     uint64_t first;  // index of the range's first element
-    uint32_t dim;    // whose strides are its own
+    uint32_t dim;    // the original dimension whose strides it has
   };
 
   AXCCL_DEVICE uint64_t Merge(uint32_t splits);
-  // Of an operand: in which outer dimension pieces lie side by side; num_outer_: in none.
+  // The outer dimension along which an operand's pieces are adjacent; num_outer_ if there is none.
   AXCCL_DEVICE uint32_t Fastest(uint32_t operand) const;
   AXCCL_DEVICE void FindTiles(uint8_t* const* place, uint32_t num_operands);
   AXCCL_DEVICE void CutTiles(uint32_t from, uint32_t to);
 
-  uint32_t num_dims_;  // of more than one element
+  uint32_t num_dims_;  // dimensions of more than one element
   uint32_t element_;
   uint64_t begin_, count_;
   uint64_t sizes_[kMaxViewDims];
-  uint32_t original_[kMaxViewDims];   // which dimension it was
-  int64_t strides_[kMaxViewStrides];  // bytes; of an operand after each other
-  uint16_t splits_[kMaxOperands];     // of an operand: a bit for each dimension that the next one does not merge with
+  uint32_t original_[kMaxViewDims];   // the original dimension
+  int64_t strides_[kMaxViewStrides];  // bytes; one operand after another
+  uint16_t splits_[kMaxOperands];     // for each operand, a bit for each dimension that does not merge with the next
   uint32_t num_outer_;
   Outer outer_[kMaxViewDims];
   Divisor per_run_;  // pieces
-  uint64_t first_;   // piece of its run that the range begins with; of the box, where there are tiles
+  uint64_t first_;   // the piece of its run (with tiles: of the box) with which the range begins
 
-  // Of tiles.
+  // For tiles.
   uint32_t fast_[2];              // outer dimensions: the source's, the destinations'
   uint64_t fast_size_[2];         // pieces
-  uint64_t inner_[kMaxViewDims];  // pieces of an outer dimension between two indices
+  uint64_t inner_[kMaxViewDims];  // pieces between two indices of an outer dimension
 };
 
 AXCCL_DEVICE void Box::Begin(uint32_t num_dims, const int64_t* sizes, uint32_t element, uint64_t begin,
@@ -144,7 +146,7 @@ AXCCL_DEVICE void Box::Begin(uint32_t num_dims, const int64_t* sizes, uint32_t e
 }
 
 AXCCL_DEVICE uint8_t* Box::Put(uint32_t operand, uint8_t* place, const int64_t* strides) {
-  // Of the dimension that comes next, or of the bytes of an element.
+  // The stride with which the next dimension would be contiguous; starts with the bytes of an element.
   int64_t dense = element_;
   int64_t* const own = strides_ + operand * num_dims_;
   uint32_t splits = 0;
@@ -161,7 +163,7 @@ AXCCL_DEVICE uint8_t* Box::Put(uint32_t operand, uint8_t* place, const int64_t* 
   return strides == nullptr ? place - begin_ * element_ : place;
 }
 
-// Finds the outer dimensions; the bytes of a run.
+// Finds the outer dimensions; returns the bytes of a run.
 AXCCL_DEVICE uint64_t Box::Merge(uint32_t splits) {
   uint64_t run = element_;
   uint32_t d = num_dims_;
@@ -213,7 +215,7 @@ AXCCL_DEVICE uint32_t Box::Fastest(uint32_t operand) const {
   return d;
 }
 
-// For a copy whose destinations all have the same fastest dimension, and not that of the source.
+// For a copy whose destinations all have the same fastest dimension, different from the source's.
 AXCCL_DEVICE void Box::FindTiles(uint8_t* const* place, uint32_t num_operands) {
   const uint32_t source = num_operands - 1, from = Fastest(source);
   uint32_t to = num_outer_;
@@ -227,12 +229,12 @@ AXCCL_DEVICE void Box::FindTiles(uint8_t* const* place, uint32_t num_operands) {
   if (from != num_outer_ && to != num_outer_ && from != to) CutTiles(from, to);
 }
 
-// Unless they were mostly empty. The outer dimensions count tiles from then on; within the slower one of the two the
-// range goes from tile to tile, and takes all of the faster ones with each.
+// Cuts tiles, unless they would be mostly empty. The outer dimensions then count tiles. The range advances tile by tile
+// along the slower of the two dimensions, and each step takes all tiles of the faster one.
 AXCCL_DEVICE void Box::CutTiles(uint32_t from, uint32_t to) {
   const uint32_t slow = from > to ? from : to, bits = TileSideBits(piece);
   const uint64_t begin = begin_ * element_ / piece, over = (1 << bits) - 1;
-  uint64_t inner = 1, of_row = 1;  // pieces, and tiles, of an index of the slower dimension
+  uint64_t inner = 1, of_row = 1;  // pieces, and tiles, for an index of the slower dimension
   for (uint32_t d = 0; d < num_outer_; ++d) {
     const uint64_t size = outer_[d].size.value;
     inner_[d] = inner;

@@ -1,4 +1,4 @@
-// The code of the copies in bulk (movers.h). Included once in a program.
+// The code of the copies in bulk (movers.h). Must be included only once in a program.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace axccl::kernels::cuda {
 
-// What is copied, in pieces of 16 bytes: one run of memory, at `head` bytes of the operands, or a box of runs.
+// The data to copy, in pieces of 16 bytes: one run of memory, at offset `head` of the operands, or a box of runs.
 template <bool kBox>
 struct BulkPieces {
   uint32_t pieces;
@@ -21,7 +21,7 @@ struct BulkPieces {
     if constexpr (kBox) return InShared(*box).Address(operand, place, piece);
     return place + head + 16 * piece;
   }
-  // How many from `piece` on are one stage's: next to each other.
+  // How many adjacent pieces from `piece` on go into one stage.
   AXCCL_DEVICE uint32_t Together(uint32_t piece) const {
     uint32_t together = pieces - piece;
     if constexpr (kBox) {
@@ -32,7 +32,7 @@ struct BulkPieces {
   }
 };
 
-// By the first thread.
+// Called by the first thread.
 template <bool kBox>
 struct BulkCopy {
   const Move& move;

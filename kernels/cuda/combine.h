@@ -21,14 +21,14 @@ struct Sum {
 struct Prod {
   template <class T>
   static AXCCL_DEVICE T Of(T a, T b) {
-    // Not as int, which would overflow.
+    // Not in int, which would overflow.
     if constexpr (sizeof(T) < 4) return static_cast<T>(uint32_t{a} * uint32_t{b});
     return static_cast<T>(a * b);
   }
 };
 
-// What is left when neither float is the larger one: they are equal, or one is NaN. Or-ing the magnitudes keeps either;
-// the signs are and-ed (max: +0 wins) or or-ed (min: -0 wins).
+// The result if neither float is larger: they are equal, or one is NaN. Or-ing the magnitudes keeps either; the signs
+// are and-ed (max: +0 wins) or or-ed (min: -0 wins).
 template <bool kSignsAnd, class T>
 AXCCL_DEVICE T Tied(T a, T b) {
   using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -78,7 +78,7 @@ struct Xor {
   }
 };
 
-// Any but 0 is true; results are 0 and 1.
+// Any value but 0 is true; results are 0 and 1.
 struct LogicalAnd {
   template <class T>
   static AXCCL_DEVICE T Of(T a, T b) {
@@ -100,7 +100,7 @@ struct LogicalXor {
   }
 };
 
-// (a + bi)(c + di) = (ac - bd) + (ad + bc)i, each product and sum rounded by itself: the device code is compiled
+// (a + bi)(c + di) = (ac - bd) + (ad + bc)i, with each product and sum rounded separately: the device code is compiled
 // without contraction to fused multiply-adds.
 struct ComplexProd {
   template <class T>

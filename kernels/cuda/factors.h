@@ -1,4 +1,4 @@
-// Scaling on the device: what the inputs and results of a task are multiplied and divided by. As exec::Operation does.
+// Scaling on the device, as in exec::Operation: the factors and divisors of a task's inputs and results.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace axccl::kernels::cuda {
 
 // As ElementSize, whose table a device would copy to its stack.
 AXCCL_DEVICE uint32_t ElementBytes(DataType type) {
-  constexpr uint64_t kShifts = 0x3011'0013'2133'2200;  // of all but the last arithmetic type, 4 bits each
+  constexpr uint64_t kShifts = 0x3011'0013'2133'2200;  // 4 bits for each arithmetic type except the last
   const auto index = static_cast<uint32_t>(type);
   if (index + 1 < kNumArithmeticTypes) return 1u << (kShifts >> (4 * index) & 15);
   return index + 1 == kNumArithmeticTypes ? 16 : index - kNumArithmeticTypes + 1;
@@ -29,7 +29,7 @@ AXCCL_DEVICE Factor One(DataType type) {
   return one;
 }
 
-// 1 / `ranks`; of floats.
+// 1 / `ranks`, for floats.
 AXCCL_DEVICE Factor Mean(DataType type, uint32_t ranks) {
   Factor mean{};
   if (ScalarType(type) == DataType::kFloat64) {
@@ -40,7 +40,7 @@ AXCCL_DEVICE Factor Mean(DataType type, uint32_t ranks) {
   return mean;
 }
 
-// An element of `type` (in the low bytes of `bits`) in the type the arithmetic is done in.
+// Converts an element of `type` (in the low bytes of `bits`) to the type in which the arithmetic is done.
 AXCCL_DEVICE Factor FactorOf(DataType type, uint64_t bits) {
   Factor factor{};
   const auto code = static_cast<uint32_t>(bits);
@@ -80,12 +80,12 @@ AXCCL_DEVICE Factor FactorOf(DataType type, uint64_t bits) {
       break;
     default:
       factor.u64 = bits;
-      break;  // 64 bits; no other type is scaled
+      break;  // 64 bits; other types are not scaled
   }
   return factor;
 }
 
-// An element at any address that its type allows.
+// Loads an element at any address that its type allows.
 AXCCL_DEVICE uint64_t LoadElement(const void* p, uint32_t bytes) {
   const auto* const from = static_cast<const uint8_t*>(p);
   uint64_t bits = 0;
@@ -93,7 +93,7 @@ AXCCL_DEVICE uint64_t LoadElement(const void* p, uint32_t bytes) {
   return bits;
 }
 
-// What the task's own input is multiplied by.
+// The factor of the task's own input.
 AXCCL_DEVICE Factor OwnFactor(const Task& task, uint32_t element) {
   if (task.scaling != Scaling::kPreMultiply) return One(task.type);
   return FactorOf(task.type, task.scalar_pointer != nullptr ? LoadElement(task.scalar_pointer, element) : task.scalar);

@@ -1,6 +1,6 @@
 #include "kernels/cuda/fatbin.h"
 
-// The linker's own way to take in a file; AXCCL_CUDA_FATBIN is its name.
+// .incbin embeds a file; AXCCL_CUDA_FATBIN is its name.
 asm(R"(
 .pushsection .rodata
 .global axccl_cuda_fatbin

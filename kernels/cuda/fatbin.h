@@ -1,4 +1,5 @@
-// The device code, as cuModuleLoadData and its like take it. Its one kernel is `axccl_run`, see launch.h.
+// The device code in the form that cuModuleLoadData and similar functions accept. Its one kernel is `axccl_run`, see
+// launch.h.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,9 @@
-// Element formats on the device: how the 16 bytes that a thread handles at a time become values, and back.
+// Element formats on the device: how the 16 bytes that a thread processes at a time become values, and back.
 //
 // The arithmetic contract is that of kernels/host/mover.h, to the bit: integers wrap, small floats are computed in f32
 // and rounded once to nearest even, every NaN of a result is the canonical one, fp8 saturates. A format F has: Lane
-// (what the arithmetic is done on), kLanes (lanes of a Raw), kBytes (of an element), kIsFloat, Up(raw, i) -> the i-th
-// lane, Down(lane, i, &raw), Combined<Op>(a, b), Scaled(lane, factor); small floats have Rounded.
-// Pure functions.
+// (the type of the arithmetic), kLanes (lanes of a Raw), kBytes (of an element), kIsFloat, Up(raw, i) -> the i-th lane,
+// Down(lane, i, &raw), Combined<Op>(a, b), Scaled(lane, factor); small floats have Rounded. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,7 @@ AXCCL_DEVICE uint32_t Code(const Raw& raw, int i) {
   constexpr int kPerWord = 4 / kBytes, kBits = 8 * kBytes;
   return raw.word[i / kPerWord] >> (i % kPerWord * kBits) & (~0u >> (32 - kBits));
 }
-// Elements are set in order: the first of a word clears the rest of it.
+// Elements must be set in order: the first of a word clears the rest of it.
 template <int kBytes>
 AXCCL_DEVICE void SetCode(uint32_t code, int i, Raw* raw) {
   constexpr int kPerWord = 4 / kBytes, kBits = 8 * kBytes;
@@ -45,14 +44,14 @@ AXCCL_DEVICE bool IsSigned(DataType type) {
   return type == DataType::kInt8 || type == DataType::kInt16 || type == DataType::kInt32 || type == DataType::kInt64;
 }
 
-// value / divisor, toward zero; of signed ones `value` is extended.
+// value / divisor, toward zero; the caller extends signed values to 64 bits.
 AXCCL_DEVICE_CALL inline uint64_t Quotient(uint64_t value, uint64_t divisor, bool is_signed) {
   const bool negative = is_signed && static_cast<int64_t>(value) < 0;
   const uint64_t quotient = (negative ? 0 - value : value) / divisor;
   return negative ? 0 - quotient : quotient;
 }
 
-// Every integer of `bytes` bytes of a piece by `divisor`.
+// Divides every integer of `bytes` bytes of a piece by `divisor`.
 AXCCL_DEVICE_CALL inline Raw Quotients(Raw raw, uint64_t divisor, uint32_t bytes, bool is_signed) {
   const uint64_t low = DoubleWord(raw, 0), high = DoubleWord(raw, 1);
   const uint32_t unused = 64 - 8 * bytes;  // bits
@@ -156,7 +155,7 @@ struct InFloat32 {
     return Op::template Of<float>(a, b);
   }
   static AXCCL_DEVICE Lane Scaled(Lane lane, const Factor& factor) { return lane * factor.f32; }
-  // As if it had been stored and loaded again.
+  // The value after storing and loading it.
   static AXCCL_DEVICE Lane Rounded(Lane lane) { return Format::ToFloat(CodeOf(lane)); }
 
  private:
@@ -191,7 +190,7 @@ struct Binary16 {
 template <int kExponentBits, int kMantissaBits>
 struct SmallFloat {
   static constexpr uint32_t kBias = (1u << (kExponentBits - 1)) - 1;
-  static constexpr int kDropped = 23 - kMantissaBits;             // mantissa bits that f32 has more
+  static constexpr int kDropped = 23 - kMantissaBits;             // additional mantissa bits of f32
   static constexpr uint32_t kRebias = (127u - kBias) << 23;       // f32 exponent - ours, in place
   static constexpr uint32_t kLeastNormal = kRebias + (1u << 23);  // as f32 bits
   // The f32 whose last mantissa bit weighs as much as our smallest subnormal: adding it rounds to that grid.
@@ -199,10 +198,10 @@ struct SmallFloat {
   static constexpr uint32_t kSign = 1u << (kExponentBits + kMantissaBits);
   static constexpr int kSignShift = 31 - kExponentBits - kMantissaBits;
 
-  // Any finite code; as f32 bits without the sign.
+  // Widens any finite code to f32 bits without the sign.
   static AXCCL_DEVICE uint32_t Widened(uint32_t code) {
     const uint32_t normal = ((code & (kSign - 1)) << kDropped) + kRebias;
-    // A subnormal read as if it had an implicit one, which is taken off again.
+    // A subnormal is read as if it had an implicit one, which is then subtracted.
     const float subnormal = BitCast<float>(normal + (1u << 23)) - BitCast<float>(kLeastNormal);
     return normal < kLeastNormal ? BitCast<uint32_t>(subnormal) : normal;
   }

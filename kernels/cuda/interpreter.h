@@ -1,13 +1,13 @@
-// The interpreter of plans on the device: what exec::Operation does on the host, by the threads of a block together.
+// The interpreter of plans on the device: the threads of a block together do what exec::Operation does on the host.
 //
 // A block runs its strands (launch.h) one at a time, each until it has to wait or has moved its share, and then the
-// next. The control flow is the same in all threads of the block: what one of them finds out by looking at memory that
-// others write, it tells the others in a barrier.
+// next. The control flow is the same in all threads of the block: what one thread learns from memory that others write,
+// it passes on to the other threads through a barrier.
 //
-// What orders data and flags. Before a signal there is a barrier, and the thread that signals stores the flag with
-// release: so what all threads of the block have moved is seen by whoever acquires the flag. After the wait that
-// acquires a flag there is a barrier, too: so all threads see what came before the flag. Packed slots (packed.h) need
-// neither: of those the line only says which call they are of.
+// Order of data and flags. A barrier precedes a signal, and the signalling thread stores the flag with release, so a
+// thread that acquires the flag sees what all threads of the block have moved. A barrier also follows the wait that
+// acquires a flag, so all threads see what preceded the flag. Packed slots (packed.h) need neither: their line only
+// identifies their call.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class Interpreter {
   enum class Outcome : uint8_t { kDone, kBlocked, kAgain };
 
   static constexpr uint32_t kNone = ~0u;
-  static constexpr uint32_t kPolls = 32;          // of a wait, before abort is looked at
-  static constexpr uint32_t kPollsBesides = 2;    // where other strands could go on meanwhile
-  static constexpr uint32_t kRoundsPerLook = 16;  // at the host's memory, which is far away
+  static constexpr uint32_t kPolls = 32;          // polls of a wait before `abort` is read
+  static constexpr uint32_t kPollsBesides = 2;    // the same, if other strands could continue meanwhile
+  static constexpr uint32_t kRoundsPerLook = 16;  // rounds between reads of the host's memory, which are slow
   static constexpr uint32_t kMostNanoseconds = 512;
 
   AXCCL_DEVICE void Visit(uint32_t index);
@@ -77,12 +77,12 @@ class Interpreter {
 
   const Launch& launch_;
   BlockState& block_;
-  // The same in all threads.
-  Strand now_{};                 // the strand that runs
-  uint32_t in_context_ = kNone;  // the strand that the context is of
+  // The following have the same values in all threads.
+  Strand now_{};                 // the running strand
+  uint32_t in_context_ = kNone;  // the strand to which the context belongs
   uint32_t moves_ = 0;           // so far
   uint32_t visit_bytes_ = 0;
-  bool progress_ = false;  // in this round
+  bool progress_ = false;  // a strand advanced in this round
 };
 
 // ---- strands ----
@@ -132,7 +132,7 @@ AXCCL_DEVICE void Interpreter::Visit(uint32_t index) {
     EndStage(index);
   }
   progress_ |= Differ(block_.strands[index], now_);
-  Barrier();  // all threads have read where the strand was
+  Barrier();  // all threads have read the strand's state
   if (IsFirst()) block_.strands[index] = now_;
   Barrier();
 }
@@ -142,7 +142,7 @@ AXCCL_DEVICE bool Interpreter::Differ(const Strand& a, const Strand& b) {
 }
 
 AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
-  Barrier();  // nobody looks at the last one any more
+  Barrier();  // no thread reads the old context any more
   if (IsFirst()) Describe(launch_, BlockIndex() + index * NumBlocks(), stage, &context());
   in_context_ = index;
   Barrier();
@@ -151,7 +151,7 @@ AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
   if (!context().has_steps) now_.stage = Stage::kEnded;
 }
 
-// Whether a barrier must separate this from what ran before on the channel; as exec::Turns::NeedsBarrier.
+// Whether a barrier must separate this operation from the one before on the channel; as exec::Turns::NeedsBarrier.
 AXCCL_DEVICE bool NeedsBarrier(const State& state, const Program& next, const Cut& cut) {
   if (state.last_was_barrier != 0) return false;
   const bool same_plan = next.plan_id[0] == state.last_plan[0] && next.plan_id[1] == state.last_plan[1];
@@ -159,7 +159,7 @@ AXCCL_DEVICE bool NeedsBarrier(const State& state, const Program& next, const Cu
   return state.last_complete == 0 || next.complete == 0;
 }
 
-// By one thread. The counters of the channel stay as they are until the last strand of the task has ended.
+// Called by one thread. The counters of the channel stay as they are until the last strand of the task has ended.
 AXCCL_DEVICE_CALL inline void Interpreter::Describe(const Launch& launch, uint32_t strand, Stage stage,
                                                     Context* in_shared) {
   Context& c = InShared(*in_shared);
@@ -177,7 +177,7 @@ AXCCL_DEVICE_CALL inline void Interpreter::Describe(const Launch& launch, uint32
   if (!c.has_steps) return;
   const State& state = c.task.channel->state;
   c.broken = LoadRelaxed(&state.broken) != 0;
-  // Another strand of the operation may have taken over where the members are.
+  // Another strand of the operation may have copied the members' addresses already.
   c.unmet = c.task.channel->meeting != nullptr && LoadAcquire(&state.unmet) != 0;
   c.sequence = state.sequence;
   c.turn = state.turn;
@@ -193,19 +193,19 @@ AXCCL_DEVICE_CALL inline void Interpreter::Describe(const Launch& launch, uint32
     if (stage == Stage::kMain) {
       c.turn += 1;
     } else {
-      // It is the same for all calls.
+      // The barrier's signature is the same for all calls.
       c.program = c.task.channel->barrier;
       c.turns = 1;
       c.signature = static_cast<uint32_t>(c.program->plan_id[1]);
     }
   }
   c.packing = c.task.cut.packing <= c.program->packing ? c.task.cut.packing : Packing::kNone;
-  // No flag is 0.
+  // No flag may be 0.
   if (c.packing == Packing::kWords && PackedFlag(c.turn) == 0) c.packing = Packing::kNone;
   DescribeScaling(&c);
   c.num_steps = 0;
   c.window_begin = c.window_size = 0;
-  if (c.lane >= c.program->lanes) return;  // of a barrier, or of the program of fewer lanes
+  if (c.lane >= c.program->lanes) return;  // lanes that the barrier, or a program of fewer lanes, does not have
   const uint32_t begin = c.program->lane_begin[c.lane];
   c.steps = c.program->steps() + begin;
   c.num_steps = c.program->lane_begin[c.lane + 1] - begin;
@@ -240,7 +240,7 @@ AXCCL_DEVICE void Interpreter::EndStage(uint32_t index) {
   LoadContext(index, Stage::kMain);
 }
 
-// The last strand of the task that ends makes the channel ready for the next operation.
+// The last strand of the task that ends prepares the channel for the next operation.
 AXCCL_DEVICE void Interpreter::Advance() {
   Barrier();
   const Context& c = context();
@@ -293,7 +293,7 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::RunStep(const Step& step, uint64_
   return Outcome::kDone;
 }
 
-// Steps are taken to shared memory some at a time.
+// Steps are copied to shared memory in groups.
 AXCCL_DEVICE const Step& Interpreter::StepAt(uint32_t index) {
   Context& c = context();
   if (index - c.window_begin >= c.window_size) {
@@ -310,7 +310,7 @@ AXCCL_DEVICE const Step& Interpreter::StepAt(uint32_t index) {
 
 // ---- waiting ----
 
-// False: not yet.
+// Returns false if the members are not there yet.
 AXCCL_DEVICE_CALL inline bool Interpreter::Meet(Channel* channel, uint32_t lane) {
   Meeting* const meeting = channel->meeting;
   bool met = true;
@@ -336,12 +336,11 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::AwaitBarrier() {
   return BarrierCount(!done) == 0 ? Outcome::kDone : Outcome::kBlocked;
 }
 
-// Waits that follow each other are passed together, each polled by a thread of its own: flags of other devices are far
-// away.
+// Consecutive waits are passed together, with a thread to poll each, because reading flags of other devices is slow.
 AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   const Context& c = context();
   const uint32_t first = now_.step - c.window_begin;
-  // Only those of a prologue bring announcements.
+  // Only the waits of the first exchange bring announcements.
   const bool binds = c.lane == 0 && now_.step < c.program->prologue;
   uint32_t most = c.window_size - first;
   if (binds && most > c.program->prologue - now_.step) most = c.program->prologue - now_.step;
@@ -362,7 +361,7 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   return Outcome::kDone;
 }
 
-// Whether the flag is there, and is that of the same call.
+// Whether the flag has arrived and belongs to the same call.
 AXCCL_DEVICE bool Interpreter::Poll(const Step& step, uint64_t turn) {
   const auto peer = static_cast<uint32_t>(step.peer);
   const Line* const line = channel().LineOf(peer, step.from_lane, step.endpoint, turn);
@@ -372,7 +371,7 @@ AXCCL_DEVICE bool Interpreter::Poll(const Step& step, uint64_t turn) {
   return peer == channel().self || Matches(peer, line, packed);
 }
 
-// Whether the packed slots that `num` waits of the window are for have all their words or rows. Threads share them out.
+// Whether the packed slots of `num` waits of the window have all their words or rows. The threads share these.
 AXCCL_DEVICE bool Interpreter::SlotsCame(const Context& c, uint32_t first, uint32_t num, uint64_t turn) {
   const uint64_t bytes = c.task.cut.partition.count * c.element;
   const uint32_t pieces = c.packing == Packing::kRows ? PackedRows(bytes) : PackedWords(bytes);
@@ -392,9 +391,10 @@ AXCCL_DEVICE bool Interpreter::PieceCame(const Context& c, const Step& step, uin
   return rows ? word == RowFlag(turn) : HasFlag(word, PackedFlag(turn));
 }
 
-// A member that has left this turn behind may be writing its line for a later one, half of which is seen then: so
-// neither a later operation nor, in a barrier, what follows it is a mismatch. That other member sees one in our line if
-// there is one. The line of a packed slot is stored in no order: of an earlier operation, it is not there yet.
+// A member that has finished this turn may be writing its line for a later one, and this thread may read half of that
+// write. So neither a later operation nor, in a barrier, the operation after it is a mismatch. If there is one, the
+// other member finds it in this rank's line. The line of a packed slot is stored in no order: a line of an earlier
+// operation means that the new one has not arrived.
 AXCCL_DEVICE bool Interpreter::Matches(uint32_t peer, const Line* line, bool packed) {
   const Context& c = context();
   const uint64_t words = LoadRelaxed(reinterpret_cast<const uint64_t*>(&line->signature));
@@ -407,7 +407,7 @@ AXCCL_DEVICE bool Interpreter::Matches(uint32_t peer, const Line* line, bool pac
   return false;
 }
 
-// After a visit that did not end the stage: whether to give up.
+// Called after a visit that did not end the stage: whether to give up.
 AXCCL_DEVICE bool Interpreter::Broken(Outcome outcome) {
   bool broken = false;
   if (IsFirst()) {
@@ -420,7 +420,8 @@ AXCCL_DEVICE bool Interpreter::Broken(Outcome outcome) {
   return BarrierCount(broken) != 0;
 }
 
-// By one thread, of a strand that has waited in vain. What waits for another lane says nothing: that lane does.
+// Called by one thread when a strand's polls ran out. A strand that waits for another lane of its rank reports nothing;
+// that lane does.
 AXCCL_DEVICE void Interpreter::TellWait() {
   const Context& c = context();
   if (now_.stage != Stage::kMain && c.lane != 0) return;
@@ -444,7 +445,7 @@ AXCCL_DEVICE void Interpreter::TellWaitFor(uint32_t position) {
   StoreRelease(&wait->look, Wait::Look(c.sequence, position, block_.rounds / kRoundsPerLook));
 }
 
-// By one thread. The first to break off says why.
+// Called by one thread. Only the first strand that stops reports the reason.
 AXCCL_DEVICE void Interpreter::Break(Report report, uint32_t position) {
   const Context& c = context();
   Control* const control = channel().control;
@@ -465,12 +466,12 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   const bool packed = c.packing != Packing::kNone && step.packed != 0;
   if (announces && task().views != nullptr) AnnounceViews(context());
   if (!packed) {
-    Barrier();  // all have moved what the signal is about
+    Barrier();  // all threads have moved the data that the signal publishes
   }
   if (!IsFirst()) return;
   if (announces) Announce();
   Line* const line = channel().LineOf(channel().self, c.lane, step.endpoint, turn);
-  // In one store, as readers take them for the two of one call.
+  // One store, because readers must see both values of one call.
   StoreRelaxed(reinterpret_cast<uint64_t*>(&line->signature), uint64_t{c.signature} | (c.sequence + 1) << 32);
   if (packed) {
     if (c.packing == Packing::kWords) ForgetWord(c, step.endpoint, turn);
@@ -480,8 +481,8 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   }
 }
 
-// Flags of words come again after 2^32 turns (those of rows never do). So that no word keeps one for so long, each time
-// one word is cleared that is not used this time, by turns.
+// Flags of words repeat after 2^32 turns (those of rows never do). So that no word keeps a flag for that long, each
+// turn clears one word that this turn does not use, in rotation.
 AXCCL_DEVICE void Interpreter::ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn) {
   const auto word = static_cast<uint32_t>(turn / kRotation % PackedWords(kPackedBytes));
   if (word < PackedWords(c.task.cut.partition.count * c.element)) return;
@@ -499,8 +500,8 @@ AXCCL_DEVICE void Interpreter::Announce() {
   StoreRelaxed(&announcement->factor, c.own_factor.u64);
 }
 
-// After the barrier before a task of two programs, by all threads: which one all ranks take. Other lanes see it by the
-// end of the barrier.
+// Called by all threads after the barrier before a task of two programs: decides which program all ranks use. The end
+// of the barrier passes the decision to other lanes.
 AXCCL_DEVICE void Interpreter::Agree() {
   bool unmapped = false;
   for (uint32_t p = ThreadIndex(); p < channel().size; p += NumThreads()) {
@@ -512,12 +513,12 @@ AXCCL_DEVICE void Interpreter::Agree() {
   if (IsFirst()) StoreRelaxed(&channel().state.take_staged, staged ? 1u : 0u);
 }
 
-// Once the member's announcement is there. Other lanes see the binding by the tokens of lane 0.
+// Reads the member's announcement once it has arrived. The tokens of lane 0 pass the binding to other lanes.
 AXCCL_DEVICE void Interpreter::Bind(uint32_t position) {
   const Announcement* const announcement = channel().AnnouncementOf(position, context().sequence);
   const uint64_t* const maps = channel().members()[position].maps;
   Binding& binding = channel().bindings()[position];
-  // Maps are filled in while kernels run.
+  // The host fills maps while kernels run.
   binding.input = reinterpret_cast<uint8_t*>(LoadRelaxed(&maps[LoadRelaxed(&announcement->input_map)]) +
                                              LoadRelaxed(&announcement->input_offset));
   binding.output = reinterpret_cast<uint8_t*>(LoadRelaxed(&maps[LoadRelaxed(&announcement->output_map)]) +
@@ -542,8 +543,8 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::MoveParts(const Step& step) {
   return Outcome::kDone;
 }
 
-// The next portion of the step at hand, if there is one. Called and not inlined, as all that moves: so what the
-// interpreter keeps in registers does not take any from it.
+// Moves the next portion of the current step, if there is one. Like all code that moves data it is called, not inlined,
+// so that the interpreter's variables take no registers from it.
 AXCCL_DEVICE_CALL inline Interpreter::Moved Interpreter::MoveNext(Strand now, uint32_t to, BlockState* in_shared) {
   BlockState* const block = &InShared(*in_shared);
   const Context& c = block->context;
@@ -556,7 +557,7 @@ AXCCL_DEVICE_CALL inline Interpreter::Moved Interpreter::MoveNext(Strand now, ui
   if (count > kPortionBytes / c.element) count = kPortionBytes / c.element;
   const Portion portion{c.turn + now.turn, range.begin + now.offset, count, now.offset, now.part};
   if (count != 0 && c.task.views != nullptr) {
-    Barrier();  // nobody looks at the last portion any more
+    Barrier();  // no thread reads the last portion any more
     if (IsFirst()) block->portion = portion;
     Barrier();
     MoveViews(step, block);

@@ -3,7 +3,7 @@
 #include "kernels/cuda/interpreter.h"
 #include "kernels/cuda/reduce.h"
 
-// As many registers as leave room for two blocks on a processor.
+// At most as many registers as let two blocks run on a multiprocessor.
 extern "C" __global__ void __launch_bounds__(axccl::kernels::cuda::kMaxThreads, 2)
     axccl_run(const __grid_constant__ axccl::kernels::cuda::Launch launch) {
   AXCCL_SHARED(axccl::kernels::cuda::BlockState, block);

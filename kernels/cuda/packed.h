@@ -1,12 +1,13 @@
-// Packed slots (launch.h): where they are, their words and rows.
+// Packed slots (launch.h): their addresses, words and rows.
 //
-// Who passes a wait for a packed slot has seen the turn's flag in all its words or rows, and who loads them behind the
-// barrier after that sees the same: nothing older, as nobody sees memory change back, and nothing newer, as the owner
-// stores the slot of two turns later once it knows that all have ended this turn. The threads of a block store the slot
-// of a turn behind a barrier after their moves before it (MovePortion has one), so its words or rows say that, too.
+// A strand that passes a wait for a packed slot has seen the turn's flag in all its words or rows. Threads that load
+// them after the following barrier see the same: nothing older, because memory does not change back, and nothing newer,
+// because the owner stores the slot of two turns later only once it knows that all have ended this turn. The threads of
+// a block store the slot of a turn after a barrier that follows their earlier moves (MovePortion has one), so the words
+// or rows also show that these are done.
 //
-// A row is stored by eight threads in one instruction and arrives as a whole, so whoever sees its flag finds its data
-// there: they are loaded like any others, piece by piece.
+// Eight threads store a row in one instruction, and it arrives as a whole, so a thread that sees its flag finds its
+// data: it is loaded like any other, piece by piece.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ AXCCL_DEVICE uint8_t* PackedSlot(Channel& channel, uint32_t position, uint32_t e
   return rows ? member.rows + uint64_t{index} * kRowedSlotBytes : member.packed + uint64_t{index} * kPackedSlotBytes;
 }
 
-// For movers: the place of a packed operand has a bit that no address has.
+// Tags for movers: the address of a packed operand has a bit set that no real address has.
 inline constexpr uint64_t kWordsTag = uint64_t{1} << 63, kRowsTag = uint64_t{1} << 62;
 AXCCL_DEVICE bool IsPacked(const uint8_t* place) { return (reinterpret_cast<uint64_t>(place) & kWordsTag) != 0; }
 AXCCL_DEVICE bool IsRowed(const uint8_t* place) { return (reinterpret_cast<uint64_t>(place) & kRowsTag) != 0; }
@@ -36,12 +37,12 @@ AXCCL_DEVICE uint64_t* PackedWord(const uint8_t* place, uint32_t at) {
 }
 AXCCL_DEVICE bool HasFlag(uint64_t word, uint32_t flag) { return static_cast<uint32_t>(word >> 32) == flag; }
 
-// A place of a row, and what is at that of the flag.
+// A place of a row, and the content of a flag's place.
 AXCCL_DEVICE uint8_t* RowPlace(const uint8_t* place) {
   return reinterpret_cast<uint8_t*>(reinterpret_cast<uint64_t>(place) & ~kRowsTag);
 }
 AXCCL_DEVICE bool IsOfFlag(uint32_t place) { return place % kRowPlaces == kRowPieces; }
-// Bytes from the start of a slot of rows to the data from byte `at` on, where a piece begins.
+// The offset in a slot of rows of the data from byte `at` on, where a piece begins.
 AXCCL_DEVICE uint32_t InRows(uint32_t at) { return at + at / (16 * kRowPieces) * 16; }
 AXCCL_DEVICE Raw FlagPlace(uint64_t flag) {
   return Raw{{static_cast<uint32_t>(flag), static_cast<uint32_t>(flag >> 32), 0, 0}};

@@ -1,9 +1,9 @@
-// How the threads of a block share out operands, those that lie in one piece of memory each 16 bytes at a time.
+// How the threads of a block share operands; operands in one run of memory in units of 16 bytes.
 //
-// Where all operands are aligned alike all pieces but the first and the last are whole and aligned; else every piece is
-// taken apart into words. Of strided operands the box says what the pieces are. Packed slots of rows have pieces at
-// other places, and are ordinary memory otherwise: who stores rows there sees to their flags. Pure functions, but for
-// the loads and stores.
+// If all operands have the same alignment, all pieces but the first and the last are whole and aligned; otherwise every
+// piece is split into words. For strided operands, the box defines the pieces. Packed slots of rows have their pieces
+// at other offsets and are ordinary memory otherwise; code that stores rows there must also store their flags. Pure
+// functions, except for the loads and stores.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace axccl::kernels::cuda {
 
-// An operand has at most 2^30 bytes, so what counts them takes one register.
+// An operand has at most 2^30 bytes, so byte counts fit one register.
 struct Pieces {
   uint32_t bytes;            // of an operand
-  uint32_t aligned;          // how many aligned pieces there are, one after the other
+  uint32_t aligned;          // number of aligned pieces, which are consecutive
   uint32_t head;             // bytes before them
-  uint32_t word;             // bytes of the words of which all the rest is made, at most 4
-  const Box* box = nullptr;  // of strided operands; `bytes` is that of a piece then
-  bool rows = false;         // some operand is a slot of rows, and so aligned to 16: there is no head
+  uint32_t word;             // bytes of the words that all the rest consists of, at most 4
+  const Box* box = nullptr;  // for strided operands; `bytes` is then that of a piece
+  bool rows = false;         // some operand is a slot of rows, and therefore aligned to 16: there is no head
 
-  // Of `num` operands that are made of elements of `element` bytes.
+  // For `num` operands that consist of elements of `element` bytes.
   static AXCCL_DEVICE Pieces Of(uint8_t* const* place, uint32_t num, uint32_t bytes, uint32_t element) {
     const auto first = reinterpret_cast<uint64_t>(place[0]);
     uint64_t differences = 0;
@@ -49,14 +49,15 @@ struct Pieces {
     return Pieces{box.piece, whole ? static_cast<uint32_t>(box.pieces) : 0, 0, box.word < 4 ? box.word : 4, &box};
   }
 
-  // Of an operand's piece, `where` is its index of those of a box, else bytes from the operand's start.
+  // The address of an operand's piece. `where` is its index in the box, or its offset in bytes from the operand's
+  // start.
   AXCCL_DEVICE uint8_t* Address(uint32_t operand, uint8_t* place, uint32_t where) const {
     if (box != nullptr) return InShared(*box).Address(operand, place, where);
     if (IsRowed(place)) return RowPlace(place) + InRows(where);
     return place + (uint64_t{where} << IsPacked(place));
   }
 
-  // The pieces that are not aligned, of 16 bytes at most; some may be empty.
+  // The number of pieces that are not aligned, of at most 16 bytes; some may be empty.
   AXCCL_DEVICE uint32_t NumOthers() const {
     if (box != nullptr) return static_cast<uint32_t>(box->pieces) - aligned;
     return aligned != 0 ? 2 : (bytes + 15) / 16;
@@ -72,7 +73,7 @@ struct Pieces {
   }
 };
 
-// Whole pieces, in words of 4 or 2 bytes: all loads are on their way together.
+// Loads a whole piece in words of 4 or 2 bytes; all loads are in flight together.
 AXCCL_DEVICE Raw LoadWords(const uint8_t* p, uint32_t word) {
   Raw raw;
   if (word == 4) {
@@ -95,7 +96,7 @@ AXCCL_DEVICE void StoreWords(uint8_t* p, const Raw& raw, uint32_t word) {
   }
 }
 
-// The first `bytes` bytes of a piece, the rest zero. This is inlined in every mover, so the rest of it is small.
+// Loads the first `bytes` bytes of a piece; the rest is zero. Inlined in every mover, so the rest of it is small.
 AXCCL_DEVICE Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
   const bool packed = IsPacked(p);
   if (bytes == 16 && word > 1 && !packed) return LoadWords(p, word);
@@ -122,7 +123,7 @@ AXCCL_DEVICE Raw LoadPart(const uint8_t* p, uint32_t bytes, uint32_t word) {
               static_cast<uint32_t>(half[1] >> 32)}};
 }
 
-// `flag`: of the words of a packed operand.
+// `flag`: the flag of a packed operand's words.
 AXCCL_DEVICE void StorePart(uint8_t* p, const Raw& raw, uint32_t bytes, uint32_t word, uint64_t flag) {
   const bool packed = IsPacked(p);
   if (bytes == 16 && word > 1 && !packed) return StoreWords(p, raw, word);

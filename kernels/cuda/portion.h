@@ -1,6 +1,6 @@
-// A portion of a step's data: where the operands of its move are, and what they are multiplied by.
+// A portion of a step's data: the addresses of its move's operands, and the factors that they are multiplied by.
 //
-// What is here and in views.h knows the context of the strand and not the interpreter.
+// The code here and in views.h uses the strand's context, but not the interpreter.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace axccl::kernels::cuda {
 
-inline constexpr uint64_t kPortionBytes = 4 << 20;  // at most; a visit of a strand moves not much more
+inline constexpr uint64_t kPortionBytes = 4 << 20;  // limit; a visit of a strand moves little more
 
 // A slot holds one part, from its start.
 AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, const Portion& portion) {
@@ -29,7 +29,7 @@ AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, cons
   return channel.members()[operand.rank].scratch + set + slot * cut.slot_bytes + portion.offset * c.element;
 }
 
-// Buffers of other ranks are known by their announcements.
+// The address of an operand. The addresses of other ranks' buffers come from their announcements.
 AXCCL_DEVICE uint8_t* Place(const Context& c, const Operand& operand, const Portion& portion) {
   if (operand.space == Space::kSlot) return PlaceOfSlot(c, operand, portion);
   const Task& task = c.task;
@@ -49,7 +49,7 @@ AXCCL_DEVICE Factor InputFactor(const Context& c, const Operand& operand) {
   return own ? c.own_factor : c.task.channel->bindings()[operand.rank].factor;
 }
 
-// Of source `index`; whether it is multiplied by that.
+// Sets the factor of source `index`; returns whether the source is multiplied by it.
 AXCCL_DEVICE bool SetFactor(const Context& c, const Operand& operand, uint32_t index, Move* move) {
   if (!c.scales) return false;
   const bool raw = operand.space == Space::kInput;
@@ -57,7 +57,7 @@ AXCCL_DEVICE bool SetFactor(const Context& c, const Operand& operand, uint32_t i
   return raw;
 }
 
-// All but the operands.
+// Fills in everything but the operands.
 AXCCL_DEVICE void DescribeMove(const Context& c, const Step& step, uint64_t count, uint32_t element, Move* move) {
   move->count = count;
   move->packing = Packing::kNone;
@@ -72,11 +72,11 @@ AXCCL_DEVICE void DescribeMove(const Context& c, const Step& step, uint64_t coun
   move->scales_result = step.finish != 0 && c.scales_result;
 }
 
-// The operands are located by a thread each.
+// One thread for each operand locates it.
 AXCCL_DEVICE void MovePortion(const Step& step, const Portion& portion, const Context& c, Move* to) {
   Move& move = *to;
   const Operand* const operands = c.program->operands() + step.operands;
-  bool scaled = false;  // some source is a raw input that is multiplied
+  bool scaled = false;  // some source is a raw input, which is multiplied
   for (uint32_t i = ThreadIndex(); i < uint32_t{step.num_dst} + step.num_src; i += NumThreads()) {
     const Operand operand = operands[i];
     move.place[i] = Place(c, operand, portion);

@@ -1,15 +1,15 @@
-// The few words of PTX and CUDA that the device code is written in; all inline assembly of the project is here.
+// The few pieces of PTX and CUDA that the device code is written in; all inline assembly of the project is here.
 //
-// Where AXCCL_CUDA_FIBERS names a header, that one is taken instead: it has the same functions for threads that are
+// If AXCCL_CUDA_FIBERS names a header, that header replaces this one: it has the same functions for threads that are
 // fibers on the CPU (tests/harness/fibers). So the code above this header is compiled unmodified for both.
 //
-// Memory order, in the words of PTX. Flags are stored with release and loaded with acquire at system scope, and both
-// are cumulative over barriers: what any thread of a block has stored before a barrier comes before a release store of
-// one of its threads after that barrier, and what one of its threads has acquired before a barrier is seen by all of
-// them after it. Words of 8 bytes that say of themselves whether they are there need no order: they are stored and
-// loaded with relaxed accesses. So are rows of 128 bytes, where the hardware lets the store of a row arrive as a whole,
-// which PTX does not promise. Data is loaded with relaxed accesses at system scope, as lines of the first-level cache
-// may be old, and stored weakly. Only accesses of aligned words are made; 16 bytes may be seen torn.
+// Memory order, in the terms of PTX. Flags are stored with release and loaded with acquire at system scope, and both
+// are cumulative over barriers: whatever any thread of a block has stored before a barrier precedes a release store by
+// one of its threads after that barrier, and whatever one of its threads has acquired before a barrier is visible to
+// all of them after it. Words of 8 bytes that contain a flag need no order: they are stored and loaded with relaxed
+// accesses. So are rows of 128 bytes, if the hardware delivers the store of a row as a whole, which PTX does not
+// promise. Data is loaded with relaxed accesses at system scope, because lines of the first-level cache may be old, and
+// stored weakly. All accesses are of aligned words; accesses of 16 bytes may be torn.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 #else
 
 #define AXCCL_DEVICE __device__ __forceinline__
-#define AXCCL_DEVICE_CALL __device__ __noinline__  // code that many places share
+#define AXCCL_DEVICE_CALL __device__ __noinline__  // code shared by many callers
 // A variable of the block. It is not initialised.
 #define AXCCL_SHARED(Type, name)                                     \
   __shared__ alignas(Type) unsigned char name##_bytes[sizeof(Type)]; \
@@ -39,8 +39,8 @@ AXCCL_DEVICE uint32_t NumThreads() { return blockDim.x; }
 AXCCL_DEVICE uint32_t BlockIndex() { return blockIdx.x; }
 AXCCL_DEVICE uint32_t NumBlocks() { return gridDim.x; }
 
-// Of something in the block's shared memory, which the functions of AXCCL_DEVICE_CALL would take for any memory: loads
-// of it are shorter, and its address takes one register.
+// For addresses in the block's shared memory, which functions marked AXCCL_DEVICE_CALL would otherwise treat as
+// generic: loads from them are shorter, and the address takes one register.
 template <class T>
 AXCCL_DEVICE T& InShared(T& object) {
   __builtin_assume(__isShared(&object));
@@ -50,7 +50,7 @@ AXCCL_DEVICE T& InShared(T& object) {
 // ---- barriers of a block ----
 
 AXCCL_DEVICE void Barrier() { __syncthreads(); }
-// How many threads said `value`.
+// Returns the number of threads for which `value` is true.
 AXCCL_DEVICE uint32_t BarrierCount(bool value) { return static_cast<uint32_t>(__syncthreads_count(value)); }
 
 // ---- flags ----
@@ -85,7 +85,7 @@ AXCCL_DEVICE void StoreRelaxed(uint32_t* p, uint32_t value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(Global(p)), "r"(value) : "memory");
 }
 
-// On counters of this device; the value before. Acquire and release.
+// On counters of this device; they return the value before. Acquire and release.
 AXCCL_DEVICE uint32_t FetchAdd(uint32_t* p, uint32_t value) {
   uint32_t before;
   asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(Global(p)), "r"(value) : "memory");
@@ -99,9 +99,9 @@ AXCCL_DEVICE uint32_t Exchange(uint32_t* p, uint32_t value) {
 
 AXCCL_DEVICE void Backoff(uint32_t nanoseconds) { __nanosleep(nanoseconds); }
 
-// Words that say of themselves whether they are there. They order no data. But a load that has given its value sees
-// nothing that is stored because of what the block stores behind a barrier after it: no value is made up before its
-// time. So who sees such a word may write where the block has read before.
+// Words that contain a flag. They order no data. But once a load has returned its value, it cannot see anything that is
+// stored because of what the block stores after a later barrier: values do not appear before their cause. So another
+// rank that sees such a word may write where the block has read before.
 AXCCL_DEVICE uint64_t LoadFlagged(const uint64_t* p) { return LoadRelaxed(p); }
 AXCCL_DEVICE void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelaxed(p, value); }
 
@@ -120,9 +120,9 @@ AXCCL_DEVICE void StoreRaw(uint8_t* p, const Raw& raw) {
                "r"(raw.word[2]), "r"(raw.word[3])
                : "memory");
 }
-// Stores rows of 128 aligned bytes, eight neighbouring threads one of them: each a place. By all threads of the block,
-// or those of a warp have none (null). A barrier is passed by the threads of a warp together, so behind one they store
-// in one instruction.
+// Stores rows of 128 aligned bytes; eight neighbouring threads store one place each of a row. All threads of the block
+// must call it, or all threads of a warp pass null. The threads of a warp pass a barrier together, so after one they
+// store in one instruction.
 AXCCL_DEVICE void StoreRow(uint8_t* place, const Raw& raw) {
   Barrier();
   if (place == nullptr) return;
@@ -162,20 +162,20 @@ AXCCL_DEVICE void StoreWord(uint8_t* p, Word word) {
 
 // ---- copies in bulk ----
 
-// Of 16 bytes and multiples of that, between global and shared memory. A unit of the processor makes them by itself,
-// while the thread that has begun them goes on. It reaches memory by another way (the async proxy, in the words of PTX)
-// than threads do: what comes before a copy by the order above is seen by it if the thread has made a BulkFence() in
-// between. The other way round nothing is needed: who has seen that a copy has ended sees what it has written, and
+// Copies of multiples of 16 bytes between global and shared memory. A unit of the processor executes them while the
+// thread that started them continues. The unit accesses memory through another path (the async proxy, in the terms of
+// PTX) than threads do: it sees what precedes a copy by the order above if the thread has called BulkFence() in
+// between. The other direction needs nothing: a thread that knows that a copy has ended sees what it has written, and
 // passes that on.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define AXCCL_CUDA_HAS_BULK 1
 
-// What is worth it: copies of so many bytes, by stages of so many.
+// The least size for which bulk copies pay, and the size of a stage.
 AXCCL_DEVICE constexpr uint32_t BulkLeast() { return 16 << 10; }
 inline constexpr uint32_t kBulkStages = 8, kBulkStageBytes = 2 << 10;
 
-// Of one load at a time: opens when as many bytes have come as are expected, and counts how often it has. In shared
-// memory.
+// A gate for one load at a time: it opens when the expected number of bytes has arrived, and counts how often it has
+// opened. In shared memory.
 struct alignas(8) BulkGate {
   uint64_t word;
 };
@@ -183,7 +183,7 @@ struct alignas(8) BulkGate {
 AXCCL_DEVICE uint32_t Shared(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
 AXCCL_DEVICE void BulkFence() { asm volatile("fence.proxy.async;" ::: "memory"); }
-// A BulkFence() comes before the first load.
+// A BulkFence() must precede the first load.
 AXCCL_DEVICE void InitGate(BulkGate* gate) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(Shared(gate)) : "memory");
 }
@@ -196,7 +196,7 @@ AXCCL_DEVICE void LoadBulk(uint8_t* to, const uint8_t* from, uint32_t bytes, Bul
       "l"(Global(from)), "r"(bytes), "r"(Shared(gate))
       : "memory");
 }
-// Until the gate has opened; `parity` of how often it had before.
+// Waits until the gate has opened; `parity` is that of how often it had opened before.
 AXCCL_DEVICE void AwaitGate(BulkGate* gate, uint32_t parity) {
   uint32_t open;
   do {
@@ -212,33 +212,33 @@ AXCCL_DEVICE void StoreBulk(uint8_t* to, const uint8_t* from, uint32_t bytes) {
                "r"(bytes)
                : "memory");
 }
-// The thread's stores since the last time are a group.
+// Makes a group of the thread's stores since the last call.
 AXCCL_DEVICE void CommitBulk() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until the thread's groups but the last `kBut` ones have read shared memory.
+// Waits until the thread's groups except the last `kBut` have read shared memory.
 template <uint32_t kBut>
 AXCCL_DEVICE void AwaitBulkRead() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBut) : "memory");
 }
-// Until all of the thread's groups have written.
+// Waits until all of the thread's groups have written.
 AXCCL_DEVICE void AwaitBulkWritten() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 #endif
 
 // ---- conversions ----
 
-// Exact; NaN keeps being one.
+// Exact; NaN stays NaN.
 AXCCL_DEVICE float HalfToFloat(uint32_t code) {
   float value;
   asm("{ .reg .b16 half; cvt.u16.u32 half, %1; cvt.f32.f16 %0, half; }" : "=f"(value) : "r"(code));
   return value;
 }
-// To nearest even. Not for NaN.
+// Rounds to nearest even. Not for NaN.
 AXCCL_DEVICE uint32_t FloatToHalf(float value) {
   uint32_t code;
   asm("{ .reg .b16 half; cvt.rn.f16.f32 half, %1; cvt.u32.u16 %0, half; }" : "=r"(code) : "f"(value));
   return code;
 }
 
-// Of fp8 where the device has them; formats.h has what is done elsewhere. The host pass of nvcc knows no device.
+// For fp8, on devices that support it; formats.h has the replacement. The host pass of nvcc has no device architecture.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
 #define AXCCL_CUDA_HAS_FLOAT8 1
 template <bool kE4M3>
@@ -257,7 +257,7 @@ AXCCL_DEVICE float Float8ToFloat(uint32_t code) {
   }
   return value;
 }
-// To nearest even, saturated. Not for NaN.
+// Rounds to nearest even, saturated. Not for NaN.
 template <bool kE4M3>
 AXCCL_DEVICE uint32_t FloatToFloat8(float value) {
   uint32_t code;

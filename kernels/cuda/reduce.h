@@ -1,7 +1,8 @@
-// The code of the movers (movers.h). Included once in a program.
+// The code of the movers (movers.h). Must be included only once in a program.
 //
-// A mover is one (format, combination), with everything dispatched outside its loop; factors and divisors are a branch
-// that all threads take alike. All sources of a piece are read and combined before its destinations are written.
+// A mover is one (format, combination), with everything dispatched outside its loop; for factors and divisors there is
+// a branch that all threads take alike. All sources of a piece are read and combined before its destinations are
+// written.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,10 @@
 
 namespace axccl::kernels::cuda {
 
-// Of operands that are not aligned alike: word by word, which neighbouring threads do side by side.
+// For operands of different alignment: word by word, so that neighbouring threads access neighbouring words.
 template <class Word>
 AXCCL_DEVICE void CopyWords(const Move& move, uint32_t bytes) {
-  constexpr uint32_t kTogether = 8;  // loads in flight of a thread
+  constexpr uint32_t kTogether = 8;  // loads of a thread in flight
   const uint8_t* const from = move.src()[0];
   const uint32_t step = NumThreads(), words = bytes / sizeof(Word);
 #pragma unroll 1
@@ -41,7 +42,7 @@ AXCCL_DEVICE void CopyWords(const Move& move, uint32_t bytes) {
 }
 
 AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
-  constexpr uint32_t kTogether = 4;  // loads in flight of a thread
+  constexpr uint32_t kTogether = 4;  // loads of a thread in flight
   const uint8_t* const from = move.src()[0];
   const uint32_t step = NumThreads();
 #pragma unroll 1
@@ -64,8 +65,8 @@ AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
   }
 }
 
-// The piece at a place of rows: its bytes, and where it begins in an operand that is no slot of rows. There is none at
-// the places of flags and beyond the end, where rows are added so that whole warps store.
+// The piece at a place of rows: its bytes, and its offset in an operand that is not a slot of rows. There is none at
+// the places of flags, nor beyond the end, where rows are added so that whole warps store.
 AXCCL_DEVICE uint32_t PieceAt(uint32_t place, uint32_t bytes, uint32_t* at) {
   *at = 16 * (place - place / kRowPlaces);
   return IsOfFlag(place) || *at >= bytes ? 0 : bytes - *at < 16 ? bytes - *at : 16;
@@ -89,7 +90,7 @@ AXCCL_DEVICE void StorePlace(uint8_t* slot, uint32_t place, uint32_t places, con
   StoreRow(place < places ? RowPlace(slot) + 16 * place : nullptr, IsOfFlag(place) ? FlagPlace(flag) : piece);
 }
 
-// Where the source or some destination is a slot of rows: shared out by their places.
+// For a copy whose source or some destination is a slot of rows: threads share the places of the rows.
 AXCCL_DEVICE_CALL inline void CopyRows(const Move& in_shared, Pieces pieces) {
   const Move& move = InShared(in_shared);
   uint8_t* const from = move.src()[0];
@@ -111,12 +112,12 @@ AXCCL_DEVICE_CALL inline void CopyRows(const Move& in_shared, Pieces pieces) {
   }
 }
 
-// One slot after the other.
+// Seals one slot after the other.
 AXCCL_DEVICE_CALL void SealRows(const Move& in_shared) {
   const Move& move = InShared(in_shared);
   const Pieces pieces{static_cast<uint32_t>(move.count) * move.element, 0, 0, 1};
   const uint32_t places = StoredRows(pieces.bytes) * kRowPlaces;
-  Barrier();  // all pieces are there
+  Barrier();  // all pieces have been stored
 #pragma unroll 1
   for (uint32_t d = 0; d < move.num_dst; ++d) {
     uint8_t* const to = move.place[d];
@@ -128,7 +129,7 @@ AXCCL_DEVICE_CALL void SealRows(const Move& in_shared) {
   }
 }
 
-// The pieces that are not aligned, from number `first` on by steps of the number of threads.
+// Copies the pieces that are not aligned, from number `first` on in steps of the number of threads.
 AXCCL_DEVICE void CopyOthers(const Move& move, const Pieces& pieces, uint8_t* from, uint32_t first) {
 #pragma unroll 1
   for (uint32_t i = first; i < pieces.NumOthers(); i += NumThreads()) {
@@ -154,7 +155,7 @@ AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
   }
 #if defined(AXCCL_CUDA_HAS_BULK)
   if (16 * pieces.aligned >= BulkLeast()) {
-    // The last threads see to the ends meanwhile.
+    // The last threads copy the ends meanwhile.
     CopyOthers(move, pieces, from, NumThreads() - 1 - ThreadIndex());
     if (ThreadIndex() == 0) CopyRunInBulk(move, move.ring, pieces.aligned, pieces.head);
     return;
@@ -181,10 +182,10 @@ AXCCL_DEVICE void StoreAs(uint8_t* p, const Word& word) {
   }
 }
 
-// Pieces of a box, which are words.
+// Copies the pieces of a box, which are words.
 template <class Word>
 AXCCL_DEVICE void CopyBoxWords(const Move& move, const Box& box) {
-  constexpr uint32_t kTogether = 4;  // loads in flight of a thread
+  constexpr uint32_t kTogether = 4;  // loads of a thread in flight
   uint8_t* const from = move.src()[0];
   const uint32_t step = NumThreads(), words = static_cast<uint32_t>(box.pieces);
 #pragma unroll 1
@@ -207,8 +208,8 @@ AXCCL_DEVICE void CopyBoxWords(const Move& move, const Box& box) {
   }
 }
 
-// A tile is read as it lies in the source and written as it lies in the destinations. In between it lies in rows of the
-// source's dimension, whose words are exchanged in such a way that those of a column are in different banks, too.
+// A tile is read in the order of the source and written in the order of the destinations. In between it is stored in
+// rows along the source's dimension, with words exchanged so that the words of a column are also in different banks.
 template <class Word>
 AXCCL_DEVICE uint32_t InTile(uint32_t x, uint32_t y) {
   return (y << TileSideBits(sizeof(Word))) + (x ^ y);
@@ -252,12 +253,12 @@ AXCCL_DEVICE void CopyTiles(const Move& move, const Box& box) {
 #pragma unroll 1
   for (uint32_t t = 0; t < box.tiles; ++t) {
     LoadTile(box.TileOf(move.num_dst, from, t), memory);
-    Barrier();  // the tile is there
+    Barrier();  // the tile is complete
 #pragma unroll 1
     for (uint32_t d = 0; d < move.num_dst; ++d) {
       if (move.place[d] != from) StoreTile(box.TileOf(d, move.place[d], t), memory);
     }
-    Barrier();  // nobody looks at it any more
+    Barrier();  // no thread reads the tile any more
   }
 }
 
@@ -293,8 +294,8 @@ template <class Format, class Op>
 struct Fold {
   typename Format::Lane lane[Format::kLanes];
 
-  // Source k. What all lanes decide alike is decided outside the loop, so that they are taken one after the other and
-  // few registers hold them.
+  // Takes source k. Decisions that are the same for all lanes are made outside the loop, so that the lanes are
+  // processed one after the other and few registers hold them.
   AXCCL_DEVICE void Take(const Move& move, const Raw& raw, uint32_t k) {
     if (move.scaled) {
       Take<true>(raw, k == 0, move.pre()[k], move.round_factored);
@@ -351,21 +352,21 @@ struct Fold {
 template <class Format, class Op>
 struct Reducer {
   using F = Fold<Format, Op>;
-  // Aligned pieces that a thread takes side by side. More of them hide more of the way to another device's memory, and
-  // take more code and registers: worth it for sums of floats.
+  // Aligned pieces that a thread processes together. More of them hide more of the latency of another device's memory,
+  // but need more code and registers: worth it for sums of floats.
   static constexpr uint32_t kTogether = std::is_same_v<Op, Sum> && Format::kIsFloat && Format::kBytes > 1 ? 2 : 1;
 
   const Move& move;
   const Pieces& pieces;
 
-  // All aligned pieces.
+  // Reduces all aligned pieces.
   template <bool kBox>
   AXCCL_DEVICE void AllTogether() const {
     const uint32_t step = NumThreads();
 #pragma unroll 1
     for (uint32_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step) Together<kBox>(first, step);
   }
-  // The next source is on its way while one is combined.
+  // Loads the next source while one is combined.
   template <bool kBox>
   AXCCL_DEVICE void Together(uint32_t first, uint32_t step) const {
     Raw next[kTogether];
@@ -404,10 +405,10 @@ struct Reducer {
     return place + pieces.head + 16 * piece;
   }
 
-  // One piece of any kind: the aligned ones, then the others.
+  // Reduces one piece of any kind: the aligned ones come first, then the others.
   AXCCL_DEVICE void One(uint32_t index) const {
     uint32_t at = pieces.head + 16 * index;
-    uint32_t part = 0;  // bytes of one that is not aligned
+    uint32_t part = 0;  // bytes of a piece that is not aligned
     if (index >= pieces.aligned) {
       part = pieces.Other(index - pieces.aligned, &at);
       if (part == 0) return;
@@ -439,7 +440,7 @@ struct Reducer {
   }
 };
 
-// By itself, as it takes many registers.
+// A function of its own, because it needs many registers.
 template <class Format, class Op>
 AXCCL_DEVICE_CALL void ReduceAlignedBox(const Move& in_shared, Pieces pieces) {
   Reducer<Format, Op>{InShared(in_shared), pieces}.template AllTogether<true>();
@@ -485,7 +486,8 @@ AXCCL_DEVICE void ReduceComplex(const Move& move, const Pieces& pieces) {
   ReduceAs<Format, ComplexProd>(move, pieces);
 }
 
-// Sums and products do not care for the sign, bits have no width: those are one mover for several types.
+// Sums and products are the same for signed and unsigned integers, and bitwise operations for all widths, so one mover
+// serves several types.
 template <class Signed, class Unsigned>
 AXCCL_DEVICE void ReduceIntegers(const Move& move, const Pieces& pieces, bool is_signed) {
   using Bits = Integer<uint32_t>;
@@ -511,7 +513,7 @@ AXCCL_DEVICE void ReduceIntegers(const Move& move, const Pieces& pieces, bool is
   }
 }
 
-// As StableHLO has it: the sum and the larger of two is "or", the product and the smaller is "and".
+// StableHLO's definition: the sum and the maximum are "or", the product and the minimum are "and".
 AXCCL_DEVICE void ReduceBools(const Move& move, const Pieces& pieces) {
   using Bools = PackedInteger<uint8_t>;
   switch (move.combine) {

@@ -1,7 +1,7 @@
-// Calls on views: how their operands are announced and moved, and outputs filled with zeros.
+// Calls on views: announcing and moving their operands, and filling outputs with zeros.
 //
 // A portion of the call's block is split over the operands that it covers, and each of these stretches is a move of
-// boxes. The forms of the blocks are the same on all ranks; where a peer has its operands it has announced.
+// boxes. The shapes of the blocks are the same on all ranks; each peer has announced where its operands are.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace axccl::kernels::cuda {
 
-// By all threads.
+// Called by all threads.
 AXCCL_DEVICE void AnnounceViews(const Context& c) {
   constexpr uint32_t kWords = sizeof(ViewPlace) / sizeof(uint64_t);
   Channel& channel = *c.task.channel;
@@ -36,14 +36,14 @@ AXCCL_DEVICE uint32_t FirstView(const ViewTable& table, uint64_t at) {
   return first;
 }
 
-// What a portion has of one operand.
+// The part of a portion that belongs to one operand.
 struct Stretch {
   uint32_t view;
-  uint64_t begin, count;  // of the operand's block, elements
-  uint64_t in_portion;    // bytes of the portion before it
+  uint64_t begin, count;  // elements of the operand's block
+  uint64_t in_portion;    // bytes of the portion before the stretch
 };
 
-// The place of operand `index` of the move, whose strides the box takes.
+// Adds the strides of operand `index` of the move to the box, and returns the operand's address.
 AXCCL_DEVICE uint8_t* PutView(const Context& c, const Operand& operand, const Portion& portion, const Stretch& stretch,
                               uint32_t index, Box* box) {
   if (operand.space == Space::kSlot)
@@ -61,14 +61,14 @@ AXCCL_DEVICE uint8_t* PutView(const Context& c, const Operand& operand, const Po
   return box->Put(index, first, input ? place.input_strides : place.output_strides);
 }
 
-// The operands are located by a thread each.
+// One thread for each operand locates it.
 AXCCL_DEVICE void MoveView(const Step& step, const Stretch& stretch, BlockState* block) {
   const Context& c = block->context;
   const ViewOperand& form = c.task.views->operands()[stretch.view];
   const Operand* const operands = c.program->operands() + step.operands;
   Box& box = block->box;
   Move& move = block->moves[0];
-  Barrier();  // nobody looks at the last box and move any more
+  Barrier();  // no thread reads the last box and move any more
   if (IsFirst()) {
     box.Begin(form.num_dims, form.sizes, form.element, stretch.begin, stretch.count);
     DescribeMove(c, step, stretch.count, form.element, &move);
@@ -89,7 +89,7 @@ AXCCL_DEVICE void MoveView(const Step& step, const Stretch& stretch, BlockState*
   MoveBox(move, box);
 }
 
-// BlockState::portion.
+// Moves BlockState::portion.
 AXCCL_DEVICE_CALL inline void MoveViews(const Step& step, BlockState* in_shared) {
   BlockState* const block = &InShared(*in_shared);
   const Context& c = block->context;
@@ -128,7 +128,7 @@ AXCCL_DEVICE void FillZeros(const ViewOperand& view, uint64_t begin, uint64_t co
   MoveBox(move, box);
 }
 
-// At the end, as in place the output is an input that others read.
+// Called at the end, because in place the output is an input that others read.
 AXCCL_DEVICE_CALL inline void FillZeros(BlockState* in_shared) {
   BlockState* const block = &InShared(*in_shared);
   const ViewTable& table = *block->context.task.views;

@@ -15,9 +15,9 @@
 namespace axccl::kernels {
 namespace {
 
-// Of all copies of CopyBoxes together, in one turn: stays in the second-level cache.
+// Bytes of all copies of CopyBoxes before they alternate: fits the second-level cache.
 constexpr uint64_t kTurnBytes = 65536;
-// Scratch of up to 256 operands.
+// Scratch for up to 256 operands.
 constexpr size_t kStackBytes = 32768;
 
 // A copy to one destination needs no scratch memory: every piece is one nest. No fence.
@@ -43,7 +43,7 @@ void CopyPieces(const IsaTable& isa, const BoxRange& range, const BoxOperand& ds
   }
 }
 
-// All copies of a range, turn by turn. Not around the cache, as the next one writes to the same lines.
+// All copies of a range, alternately. Not around the cache, because the next copy writes to the same lines.
 void CopyInTurns(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies) {
   const uint64_t most = std::max<uint64_t>(1, kTurnBytes / copies.element_bytes / static_cast<uint64_t>(copies.num));
   BoxRange turn = range;
@@ -75,7 +75,7 @@ void CopySeveral(const IsaTable& isa, const BoxRange& range, const BoxCopies& co
 
 void MoveTiles(const IsaTable& isa, const BoxRange& range, const BoxOperands& operands, const BoxReduceRequest* reduce,
                bool non_temporal) {
-  // How much depends on the number of operands, which has no limit; the stack of an application's thread has.
+  // The size depends on the number of operands, which is unlimited; the stack of an application's thread is limited.
   alignas(kCacheLine) char on_stack[kStackBytes];
   const size_t bytes = TiledMove::ScratchBytes(operands);
   struct Free {

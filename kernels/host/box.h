@@ -1,15 +1,15 @@
 // Strided data movers of the host: copy and n-ary reduce over a linear range of a logical box.
 //
 // A box has sizes, in row-major logical order (the last dimension is the fastest). A range is a run of logical element
-// indices in that order; it need not respect rows. Every operand says with strides where the elements of the box lie in
-// its memory, or is packed: then it holds only the range, in logical order. So a copy into or out of a scratch slot is
-// the strided copy itself.
+// indices in that order; it need not respect rows. Strides say where the elements of the box lie in an operand's
+// memory. An operand may also be packed: it then holds only the range, in logical order. So a copy into or out of a
+// scratch slot is a strided copy like any other.
 //
 // Every source is read once and every destination written once. Pointers need only the alignment of the element (of a
-// byte, for copies). A destination may be identical to a source (in place: same data, same places); destinations must
-// not overlap themselves or each other, and any other overlap is undefined. Functions are pure and thread-safe.
-// They take up to 48 KiB of stack, and never fail; a move of more than 256 operands allocates, and throws
-// std::bad_alloc. Sizes may multiply to more than 2^64 as long as the range and what it touches do not.
+// byte, for copies). A destination may be identical to a source (in place: same data, same strides); destinations must
+// not overlap themselves or each other, and any other overlap is undefined. Functions are pure and thread-safe. They
+// use up to 48 KiB of stack and do not fail, except that a move of more than 256 operands allocates and may throw
+// std::bad_alloc. The product of the sizes may exceed 2^64 as long as the range and the memory it touches do not.
 #pragma once
 
 #include <cstddef>
@@ -39,9 +39,9 @@ struct BoxOperand {
 void CopyBox(const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src, size_t element_bytes,
              bool non_temporal);
 
-// Copies the range of every src[i] to dst[i], in turns of a row or a few KiB: for destinations that lie side by side
-// in the same cache lines, or sources in the same pages. `num` is at least 1, no operand is packed, and no source but
-// src[i] may be a destination.
+// Copies the range of every src[i] to dst[i], alternating after a row or a few KiB: for destinations that share cache
+// lines, or sources that share pages. `num` is at least 1, no operand is packed, and no source but src[i] may be a
+// destination.
 void CopyBoxes(const BoxRange& range, const BoxOperand* dst, const BoxOperand* src, int num, size_t element_bytes,
                bool non_temporal);
 
@@ -63,9 +63,9 @@ struct BoxReduceRequest {
 
 void ReduceBox(const BoxReduceRequest& request);
 
-// num_dst reductions of num_src sources each: dst[i] gets that of src[i * num_src] and those after it, in turns of a
-// row where rows are long: for sources in the same pages. No operand is packed, and dst[i] may be one of its own
-// sources only.
+// num_dst reductions of num_src sources each: dst[i] gets the reduction of src[i * num_src] and those after it. They
+// alternate after each row where rows are long: for sources in the same pages. No operand is packed, and dst[i] may be
+// one of its own sources only.
 void ReduceBoxes(const BoxReduceRequest& requests);
 
 // For tests, as in mover.h.

@@ -1,8 +1,8 @@
 // Nested copies for one instruction set; compiled once for each (AXCCL_KERNELS_ISA names it, see CMakeLists.txt).
 //
 // A kernel moves runs of one size class over two nested loops; everything is dispatched outside of it. The inner loop
-// is the dimension in which the destination is nearest to contiguous. Where the source has another such dimension, both
-// loops are cut into tiles that fit the first-level cache, or, for small runs, transposed through registers.
+// is the dimension in which the destination is nearest to contiguous. If the source has another such dimension, both
+// loops are cut into tiles that fit the first-level cache or, for small runs, transposed in registers.
 
 #include "kernels/host/box_nest.h"
 #include "kernels/host/isa.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Kernel = void (*)(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t run);
 
-// One run of kBytes bytes; or, as two chunks that overlap, of any number between that and its double.
+// Copies one run of kBytes bytes; or, as two overlapping chunks, of any number of bytes up to twice that.
 template <int kBytes, bool kPair>
 AXCCL_INLINE void MoveRun(char* to, const char* from, size_t run) {
   if constexpr (kPair) {
@@ -27,7 +27,7 @@ AXCCL_INLINE void MoveRun(char* to, const char* from, size_t run) {
   }
 }
 
-// Small ones four at a time, as stepping from one run to the next would take longer than moving it.
+// Copies small runs four at a time, because stepping from one run to the next would take longer than moving it.
 template <int kBytes, bool kPair>
 void Runs(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t run) {
   constexpr int kAtOnce = kBytes <= 16 ? 4 : 1;
@@ -51,7 +51,7 @@ void Runs(char* dst, const char* src, const NestDim& outer, const NestDim& inner
   }
 }
 
-// Short runs that are put together without gaps: a store for every 16 bytes, as loads are cheaper than stores.
+// Packs short runs without gaps: one store for every 16 bytes, because loads are cheaper than stores.
 template <int kBytes>
 void PackedRuns(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t) {
   using Word = typename WordOf<kBytes>::Type;
@@ -147,13 +147,13 @@ Loops Arrange(const CopyNest& nest) {
   return loops;
 }
 
-// Puts the runs of a contiguous destination together in the first-level cache and streams them from there.
+// Collects the runs of a contiguous destination in the first-level cache and streams them from there.
 void RunStreamed(Kernel kernel, char* dst, const char* src, const Loops& loops, size_t run) {
   constexpr size_t kBlockBytes = 4096;
   alignas(kCacheLine) char block[kBlockBytes];
   const int64_t to_next = static_cast<int64_t>(run);
   const size_t row = loops.inner.count * run;
-  // Rows of a contiguous destination are streamed several at a time, others in parts.
+  // Several rows of a contiguous destination are streamed at a time; other rows in parts.
   const bool joined = loops.outer.dst == static_cast<int64_t>(row) && row <= kBlockBytes;
   const uint64_t rows = joined ? kBlockBytes / row : 1;
   const uint64_t cols = joined ? loops.inner.count : kBlockBytes / run;
@@ -171,7 +171,7 @@ void RunStreamed(Kernel kernel, char* dst, const char* src, const Loops& loops, 
   }
 }
 
-// Whether the destination has contiguous runs that are worth streaming although the source has not.
+// Whether the destination has contiguous runs that are worth streaming and the source has not.
 bool WorthStreaming(const Loops& loops, size_t run) {
   if (run >= kMinStreamedRun || loops.crossed || loops.inner.dst != static_cast<int64_t>(run)) return false;
   const uint64_t row = loops.inner.count * run;
@@ -179,7 +179,7 @@ bool WorthStreaming(const Loops& loops, size_t run) {
          (loops.outer.dst == static_cast<int64_t>(row) && row * loops.outer.count >= kMinStreamedRun);
 }
 
-// Fewer iterations than these do not pay for a loop.
+// With fewer iterations than these, a loop does not pay.
 constexpr uint64_t kMinInner = 4;
 
 AXCCL_INLINE NestDim Part(const NestDim& dim, uint64_t begin, uint64_t most) {
@@ -187,12 +187,12 @@ AXCCL_INLINE NestDim Part(const NestDim& dim, uint64_t begin, uint64_t most) {
   return {left < most ? left : most, dim.dst, dim.src};
 }
 
-// Longer runs are far enough from each other in any order.
+// Longer runs are far enough apart in any order.
 constexpr size_t kMaxTiledRun = 512;
 
-// Both loops in tiles that are small enough for the first-level cache also where the source's pitch is a large power of
-// two, which maps its lines to few of the sets. In there the order of the loops does not matter, so the longer one can
-// be the inner.
+// Cuts both loops into tiles that fit the first-level cache even if the source's pitch is a large power of two, which
+// maps its lines to few of the sets. Inside a tile the order of the loops does not matter, so the longer one can be the
+// inner.
 void RunTiled(Kernel kernel, char* dst, const char* src, const Loops& loops, size_t run) {
   const uint64_t side = run <= 16 ? 16 : 8;
   const uint64_t inner_side = loops.inner.count < side ? loops.inner.count : side;
@@ -217,7 +217,7 @@ void Transpose(char* dst, const char* src, const NestDim& across, const NestDim&
   Transposition<kElement>::Run(dst, src, across, along, non_temporal);
 }
 
-// Null where a dimension is too short to gain from it.
+// Returns null if a dimension is too short to gain from it.
 Transposer TransposerFor(const Loops& loops, size_t run) {
   constexpr Transposer kTransposers[] = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>};
   if (!loops.crossed || run > 8 || (run & (run - 1)) != 0) return nullptr;
@@ -227,7 +227,7 @@ Transposer TransposerFor(const Loops& loops, size_t run) {
   return kTransposers[Log2(run)];
 }
 
-// Groups of kGroup lanes of the lower (or upper) half of two vectors, by turns.
+// Takes groups of kGroup lanes alternately from the lower (or upper) halves of two vectors.
 template <bool kUpper, int kGroup, class V, int... kIndex>
 AXCCL_INLINE V Woven(V a, V b, Indices<kIndex...>) {
   constexpr int kLanes = sizeof...(kIndex);
@@ -238,9 +238,9 @@ AXCCL_INLINE V Woven(V a, V b, Indices<kIndex...>) {
 }
 
 template <int kElement>
-constexpr int kPairStep = kElement == 1 ? 16 : kVectorBytes;  // bytes are cheap to weave in 16 of them only
+constexpr int kPairStep = kElement == 1 ? 16 : kVectorBytes;  // bytes can be interleaved cheaply only 16 at a time
 
-// Two contiguous sources put together run by run, in registers. The inner loop is over the two.
+// Interleaves two contiguous sources run by run, in registers. The inner loop is over the two.
 template <int kElement, bool kStream>
 void Pair(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t) {
   constexpr int kWord = kElement < 8 ? kElement : 8;
@@ -269,7 +269,7 @@ void Pair(char* dst, const char* src, const NestDim& outer, const NestDim& inner
   }
 }
 
-// Null where the nest is something else.
+// Returns null if the nest is of another kind.
 Kernel PairFor(const CopyNest& nest, const Loops& loops) {
   constexpr Kernel kPlain[] = {Pair<1, false>, Pair<2, false>, Pair<4, false>, Pair<8, false>, Pair<16, false>};
   constexpr Kernel kStreamed[] = {Pair<1, false>, Pair<2, true>, Pair<4, true>, Pair<8, true>, Pair<16, true>};
@@ -281,7 +281,7 @@ Kernel PairFor(const CopyNest& nest, const Loops& loops) {
   return (streamed ? kStreamed : kPlain)[Log2(run)];
 }
 
-// Runs of whole cache lines of the destination, around the cache.
+// Copies runs of whole cache lines of the destination, around the cache.
 void Lines(char* dst, const char* src, const NestDim& outer, const NestDim& inner, size_t run) {
   for (uint64_t o = 0; o < outer.count; ++o, dst += outer.dst, src += outer.src) {
     char* to = dst;

@@ -5,10 +5,10 @@
 namespace axccl::kernels {
 namespace {
 
-// Offsets wrap: strides of dimensions that are never stepped along may be anything.
+// Offsets wrap: the strides of dimensions that are never stepped along may have any value.
 int64_t Times(uint64_t count, int64_t stride) { return static_cast<int64_t>(count * static_cast<uint64_t>(stride)); }
 
-// Walks the dimension backwards where that makes the destination's stride positive, as runs only grow upwards.
+// Walks the dimension backwards if that makes the destination's stride positive, because runs only grow upwards.
 void Flip(CopyNest* nest, NestDim* dim) {
   nest->dst += Times(dim->count - 1, dim->dst);
   nest->src += Times(dim->count - 1, dim->src);
@@ -59,7 +59,7 @@ void RunNest(const IsaTable& isa, CopyNest* nest) {
   NormalizeNest(nest);
   if (InPlace(*nest)) return;
   if (nest->num_dims == 0) {
-    // A nest of one run, so that there is one way to stream.
+    // Makes a nest of one run, so that there is one way to stream.
     nest->num_dims = 1;
     nest->dim[0] = {1, 0, 0};
   }

@@ -1,4 +1,4 @@
-// A copy as nested loops, from one source to one destination: what crosses from the box movers to the code compiled
+// A copy as nested loops, from one source to one destination, which the box movers pass to the code that is compiled
 // once per instruction set. Plain data without functions, see isa.h.
 #pragma once
 
@@ -16,7 +16,7 @@ struct NestDim {
 };
 
 // Copies `run` bytes at every point of the dimensions. Normal form (see NormalizeNest): strides of the destination are
-// positive and descending, counts are above 1, no two dimensions could be one, and none could be part of the run.
+// positive and descending, counts are above 1, no two dimensions could be merged, and none could be part of the run.
 struct CopyNest {
   char* dst;
   const char* src;
@@ -28,10 +28,10 @@ struct CopyNest {
 
 struct IsaTable;
 
-// Brings a nest into its normal form. The set of bytes copied stays the same, their order does not.
+// Brings a nest into its normal form. The set of bytes copied stays the same, but their order changes.
 void NormalizeNest(CopyNest* nest);
 
-// Normalizes and copies; nothing if both sides are the same memory. Streamed stores are not fenced.
+// Normalizes and copies; does nothing if both sides are the same memory. Streamed stores are not fenced.
 void RunNest(const IsaTable& isa, CopyNest* nest);
 
 }  // namespace axccl::kernels

@@ -1,7 +1,7 @@
-// How a linear range of a box becomes loops: dimensions that all operands step through as one are merged, and the range
-// is cut into at most 2 * kMaxBoxDims - 1 pieces that are boxes themselves, each contiguous in logical order.
-// Internal to the box movers. Plain values, no allocation, no division but one for each dimension and piece. Offsets
-// wrap modulo 2^64, so that only those of elements in the range matter.
+// Turns a linear range of a box into loops: dimensions that are contiguous in all operands are merged, and the range is
+// cut into at most 2 * kMaxBoxDims - 1 pieces that are boxes themselves, each contiguous in logical order. Internal to
+// the box movers. Plain values, no allocation, only one division for each dimension and piece. Offsets wrap modulo
+// 2^64, so only those of elements in the range matter.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ struct BoxOperands {
   const BoxOperand& At(int i) const { return i < num_dst ? dst[i] : src[i - num_dst]; }
 };
 
-// The merged dimensions, all of more than one element unless there is only one.
+// The merged dimensions, all of more than one element unless there is only one dimension.
 struct BoxPlan {
   int num_dims;  // at least 1
   uint64_t size[kMaxBoxDims];
-  uint64_t packed[kMaxBoxDims];  // elements from one step to the next in logical order; 2^64 - 1 if it is more
-  int dim[kMaxBoxDims];          // the caller's dimension that has the strides, -1: none, as there is one element
+  uint64_t packed[kMaxBoxDims];  // elements between two steps in logical order; 2^64 - 1 if it is more
+  int dim[kMaxBoxDims];          // the caller's dimension that has the strides, -1: none, for a single element
 
-  // Bytes from one step along dimension d to the next.
+  // Bytes between two steps along dimension d.
   int64_t Stride(const BoxOperand& operand, int d, size_t element_bytes) const {
     if (operand.strides == nullptr) return static_cast<int64_t>(packed[d] * element_bytes);
     if (dim[d] < 0) return 0;
@@ -37,7 +37,7 @@ struct BoxPlan {
   }
 };
 
-// A request with the arithmetic of the other and no operands.
+// A request with the arithmetic of the other request, and no operands.
 ReduceRequest ArithmeticOf(const BoxReduceRequest& request);
 
 BoxPlan PlanBox(const BoxRange& range, const BoxOperands& operands);
@@ -56,7 +56,7 @@ struct BoxPiece {
 class BoxPieces {
  public:
   BoxPieces(const BoxPlan& plan, uint64_t begin, uint64_t count);
-  // False after the last one.
+  // Returns false after the last one.
   bool Next(BoxPiece* piece);
 
  private:

@@ -10,7 +10,7 @@ namespace {
 constexpr int kMostOperands = 512;
 constexpr uint64_t kMinRow = 1024;
 
-// The rows of a range, and where each operand has them.
+// The rows of a range, and their addresses in each operand.
 class Rows {
  public:
   Rows(const BoxRange& range, const BoxOperands& operands)
@@ -25,8 +25,8 @@ class Rows {
     return true;
   }
 
-  // Calls move(at, next, bytes) for each row in logical order: where all operands have it, and where they have the next
-  // one, null if that is elsewhere.
+  // Calls move(at, next, bytes) for each row in logical order, with the offsets of the row in all operands and of the
+  // next row; `next` is null if that is elsewhere.
   template <class Move>
   void ForEach(Move move) const;
 
@@ -44,7 +44,7 @@ void Rows::ForEach(Move move) const {
   int64_t step[kMostOperands];
   char* places[2][kMostOperands];
   for (int i = 0; i < num; ++i) step[i] = plan_.Stride(operands_.At(i), last_ - 1, element);
-  // Pieces of rows only.
+  // The range may begin and end within rows, so this moves pieces of rows.
   const uint64_t whole = last_ >= 2 ? plan_.packed[last_ - 2] : ~uint64_t{0};
   for (uint64_t done = 0, count; done < range_.count; done += count) {
     const uint64_t begin = range_.begin + done;
@@ -65,7 +65,7 @@ void Rows::ForEach(Move move) const {
   }
 }
 
-// In the order in which the first source of each lies in memory. A move of n has `sources` sources each.
+// Sorts in the order in which the first source of each lies in memory. A move of n has `sources` sources each.
 void Sort(const BoxOperand* src, int sources, int* order, int num) {
   for (int i = 0; i < num; ++i) order[i] = i;
   std::sort(order, order + num, [=](int a, int b) { return src[a * sources].data < src[b * sources].data; });

@@ -1,7 +1,7 @@
-// Several copies or reductions row by row, where rows are long runs that are contiguous in all operands: what is read
-// from memory that the sources share, such as the blocks of one input, is read in its order. Prefetchers do not follow
-// a move that skips pages. Internal to the box movers. No allocation. False: rows are not of this kind, and nothing is
-// done.
+// Several copies or reductions row by row, for rows that are long runs, contiguous in all operands. Memory that the
+// sources share, such as the blocks of one input, is then read in its order, because prefetchers do not follow a move
+// that skips pages. Internal to the box movers. No allocation. The functions return false, and do nothing, if the rows
+// are not of this kind.
 #pragma once
 
 #include "kernels/host/box.h"
@@ -12,7 +12,7 @@ namespace axccl::kernels {
 
 bool CopyRows(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies, bool non_temporal);
 
-// Of requests as of ReduceBoxes; not for those that are copies.
+// Takes the requests of ReduceBoxes, except those that are copies.
 bool ReduceRows(const IsaTable& isa, const BoxReduceRequest& requests);
 
 }  // namespace axccl::kernels

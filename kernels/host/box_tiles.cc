@@ -7,16 +7,16 @@
 namespace axccl::kernels {
 namespace {
 
-// Together about as large as the usual first-level cache, with the sources streaming past.
+// Together the blocks are about as large as the usual first-level cache, while the sources stream past.
 constexpr size_t kBlocksBytes = 24576;
 constexpr size_t kMaxBlockBytes = 8192;
-// Shorter runs cost less when gathered than a call of the flat movers does.
+// For shorter runs, gathering is cheaper than a call of the flat movers.
 constexpr uint64_t kMinFlatRun = 256;
-// The flat movers end every streamed call with a fence, which only long ones are worth.
+// The flat movers end every streamed call with a fence, which pays only for long calls.
 constexpr uint64_t kMinFencedRun = 16384;
-// Runs that are rows or tiles of their own when they are streamed: nothing but the result goes through a block.
+// Runs from this length on are rows or tiles of their own when they are streamed: only the result goes through a block.
 constexpr uint64_t kMinTileRun = 2048;
-// Of all sources of a reduction, that are fetched before their turn.
+// Bytes of all sources of a reduction that are prefetched.
 constexpr uint64_t kAheadBytes = 65536;
 
 uint64_t Distance(int64_t stride) {
@@ -73,7 +73,7 @@ bool TiledMove::SharesStrides(int outer, int inner) const {
   return true;
 }
 
-// Dimensions by descending stride of the first destination, merged where that brings together what is one to all.
+// Sorts dimensions by descending stride of the first destination, and merges those that are contiguous in all operands.
 void TiledMove::Arrange(const BoxPiece& piece) {
   piece_ = &piece;
   int num = 0;
@@ -97,7 +97,7 @@ void TiledMove::Arrange(const BoxPiece& piece) {
   }
 }
 
-// Bytes of the contiguous runs that all operands share, 0 if there are none.
+// The bytes of the contiguous runs that all operands share, 0 if there are none.
 uint64_t TiledMove::FlatRun() const {
   if (num_dims_ == 0) return element_bytes_;
   for (int i = 0; i < operands_.Num(); ++i) {
@@ -131,7 +131,7 @@ void TiledMove::Flat(uint64_t count) {
   }
 }
 
-// One call for each run. The innermost loop around the runs only adds strides.
+// Makes one call for each run. The innermost loop around the runs only adds strides.
 void TiledMove::RunFlat() {
   const int num = operands_.Num();
   const int inner = num_dims_ - 2;
@@ -149,14 +149,14 @@ void TiledMove::RunFlat() {
   } while (NextTile(inner));
 }
 
-// How far ahead rows are fetched to the second-level cache: a while, within a small part of that cache.
+// How many rows ahead to prefetch to the second-level cache: early enough, within a small part of that cache.
 uint64_t TiledMove::RowsAhead() const {
   const uint64_t row = request_.count * element_bytes_;
   return std::max<uint64_t>(1, kAheadBytes / (row * static_cast<uint64_t>(operands_.num_src)));
 }
 
-// Reductions around the cache, with no fence after each row. Prefetchers of the hardware follow neither rows that skip
-// pages nor many short ones, so that the rows to come are fetched ahead.
+// Reductions around the cache, without a fence after each row. Hardware prefetchers follow neither rows that skip pages
+// nor many short ones, so this prefetches the next rows.
 void TiledMove::RunRows() {
   const int num_dst = operands_.num_dst;
   const int num_src = operands_.num_src;
@@ -179,8 +179,8 @@ void TiledMove::RunRows() {
   } while (NextTile(inner));
 }
 
-// A cache line along the fastest dimension of every operand, so that none is fetched in vain, then as much as the block
-// holds along the fastest of the destination.
+// Takes a cache line along the fastest dimension of every operand, so that each line is used completely, then as much
+// as the block holds along the fastest dimension of the destination.
 void TiledMove::ChooseTile(uint64_t flat_run) {
   uint64_t room = block_bytes_ / element_bytes_;
   if (flat_run >= kMinTileRun) {

@@ -1,11 +1,10 @@
-// Moves pieces of a box that have more operands than a nest can: reductions, and copies to several destinations.
+// Moves pieces of a box that have more operands than a nest supports: reductions, and copies to several destinations.
 //
-// Where all operands share long contiguous runs, each run is one call of the flat movers. Otherwise the piece is cut
-// into tiles of a few KiB: every source that is not contiguous in the tile is gathered into a block of the scratch
-// memory, the blocks are combined by the flat movers, and the result is written to every destination; gathering and
-// writing are nests. So every source is read once and every destination written once, and a source may be a
-// destination.
-// Internal to the box movers. Owns nothing, not thread-safe, allocates nothing.
+// If all operands share long contiguous runs, each run is one call of the flat movers. Otherwise the piece is cut into
+// tiles of a few KiB. Every source that is not contiguous in the tile is gathered into a block of the scratch memory,
+// the flat movers combine the blocks, and the result is written to every destination; gathering and writing are nests.
+// So every source is read once and every destination written once, and a source may be a destination. Internal to the
+// box movers. Owns nothing, not thread-safe, allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@ namespace axccl::kernels {
 
 class TiledMove {
  public:
-  // Without `reduce` it is a copy. The scratch memory is aligned to 64 bytes and has ScratchBytes(operands) of them.
+  // Without `reduce`, it is a copy. The scratch memory is aligned to 64 bytes and has ScratchBytes(operands) bytes.
   TiledMove(const IsaTable& isa, const BoxPlan& plan, const BoxOperands& operands, const BoxReduceRequest* reduce,
             bool non_temporal, char* scratch);
 
@@ -27,13 +26,13 @@ class TiledMove {
   void Run(const BoxPiece& piece);
 
  private:
-  // A dimension of the piece, in the order of the first destination's memory. Bytes from one step to the next are those
-  // of the plan's dimension.
+  // A dimension of the piece, in the order of the first destination's memory. The strides are those of the plan's
+  // dimension.
   struct Dim {
     int of_plan;
     uint64_t extent;
     uint64_t tile;
-    uint64_t at;  // where the current tile begins
+    uint64_t at;  // start of the current tile
   };
 
   static size_t BlockBytes(const BoxOperands& operands);
@@ -62,7 +61,7 @@ class TiledMove {
   const bool non_temporal_;
   ReduceRequest request_;
   bool reduces_;
-  // Of the scratch memory: one pointer for each operand, two more and one block for each source and one for the result.
+  // In the scratch memory: one pointer for each operand and two more; one block for each source and one for the result.
   char** pointers_;
   char** next_row_;
   char** later_row_;

@@ -9,7 +9,7 @@
 namespace axccl::kernels {
 namespace {
 
-// With the sources streaming past it stays in the first-level cache.
+// Small enough to stay in the first-level cache while the sources stream past.
 constexpr size_t kBlockBytes = 8192;
 constexpr size_t kMaxPairedRun = 16;
 
@@ -39,7 +39,7 @@ Weave::Weave(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies
   if (FindSources(range, copies, elements)) row_elements_ = elements;
 }
 
-// Whether the runs of the destinations fill its rows, and the sources consist of rows of runs too.
+// Whether the runs of the destinations fill its rows, and the sources consist of rows of runs, too.
 bool Weave::FindSources(const BoxRange& range, const BoxCopies& copies, uint64_t elements) {
   to_ = static_cast<char*>(copies.dst[0].data);
   for (int i = 1; i < num_; ++i) to_ = std::min(to_, static_cast<char*>(copies.dst[i].data));
@@ -63,14 +63,14 @@ bool Weave::FindSources(const BoxRange& range, const BoxCopies& copies, uint64_t
   return true;
 }
 
-// As many as a block holds, ending at a cache line where the first one begins at one.
+// As many rows as a block holds; if the first one begins at a cache line, the last one ends at one.
 uint64_t Weave::RowsAtOnce() const {
   const uint64_t rows = kBlockBytes / row_bytes_;
   const uint64_t unit = kCacheLine / std::min(kCacheLine, row_bytes_ & -row_bytes_);
   return rows > unit ? rows - rows % unit : rows;
 }
 
-// Two sources are a dimension of two steps, wherever they are.
+// Two sources form a dimension of two steps, wherever they are.
 void Weave::FillPair(char* to, uint64_t begin, uint64_t rows, bool non_temporal) const {
   const int64_t between =
       static_cast<int64_t>(reinterpret_cast<uintptr_t>(source_[1].row) - reinterpret_cast<uintptr_t>(source_[0].row));

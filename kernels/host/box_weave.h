@@ -1,9 +1,9 @@
-// Several copies whose destinations lie side by side, run by run, so that together they are contiguous: what a rank
-// does that fetches the blocks of all ranks along an inner dimension.
+// Several copies whose destinations lie side by side, run by run, so that together they are contiguous. A rank that
+// fetches the blocks of all ranks along an inner dimension makes such copies.
 //
-// A block in the first-level cache takes the runs of all sources and goes to the destination in whole cache lines. The
-// runs of two sources that are a few bytes long are woven together in registers (see Pair in box_isa.cc).
-// Internal to the box movers. Plain values, no allocation.
+// A block in the first-level cache collects the runs of all sources and is written to the destination in whole cache
+// lines. Runs of two sources that are a few bytes long are interleaved in registers (see Pair in box_isa.cc). Internal
+// to the box movers. Plain values, no allocation.
 #pragma once
 
 #include "kernels/host/box.h"
@@ -12,7 +12,7 @@
 namespace axccl::kernels {
 
 struct BoxCopies {
-  const BoxOperand* dst;  // num of them; neither these nor the sources are packed
+  const BoxOperand* dst;  // `num` of them; neither these nor the sources are packed
   const BoxOperand* src;
   int num;
   size_t element_bytes;
@@ -22,9 +22,9 @@ class Weave {
  public:
   Weave(const IsaTable& isa, const BoxRange& range, const BoxCopies& copies);
 
-  // Elements of one source in a row; 0: these copies are not of this kind.
+  // The elements of one source in a row; 0: the copies are not of this kind.
   uint64_t row_elements() const { return row_elements_; }
-  // Rows [begin, end), counted from the start of the box. No fence.
+  // Copies rows [begin, end), counted from the start of the box. No fence.
   void Run(uint64_t begin, uint64_t end, bool non_temporal) const;
 
  private:
@@ -45,10 +45,10 @@ class Weave {
   const int num_;
   uint64_t row_elements_ = 0;
   size_t run_ = 0;              // bytes of one source in a row
-  size_t row_bytes_ = 0;        // of the destination
+  size_t row_bytes_ = 0;        // bytes of a row of the destination
   char* to_ = nullptr;          // row 0
   bool dense_ = false;          // the sources have no gaps
-  bool pair_ = false;           // and are two of short runs
+  bool pair_ = false;           // there are two sources, with short runs
   Source source_[kMaxSources];  // in the order of their runs
 };
 

@@ -25,8 +25,8 @@ struct Prod {
   }
 };
 
-// What is left when neither float is the larger one: they are equal, or one is NaN. Or-ing the magnitudes keeps either;
-// the signs are and-ed (max: +0 wins) or or-ed (min: -0 wins).
+// The result if neither float is larger: they are equal, or one is NaN. Or-ing the magnitudes keeps either; the signs
+// are and-ed (max: +0 wins) or or-ed (min: -0 wins).
 template <bool kSignsAnd, class V>
 AXCCL_INLINE V Tied(V a, V b) {
   using Bits = decltype(a < b);
@@ -81,8 +81,8 @@ AXCCL_INLINE V Permuted(V v, std::integer_sequence<int, kLanes...>) {
   return __builtin_shufflevector(v, v, ((kLanes & kAnd) ^ kXor)...);
 }
 
-// (a + bi)(c + di) = (ac - bd) + (ad + bc)i, each product and sum rounded by itself. Real and imaginary parts take
-// turns in the lanes.
+// (a + bi)(c + di) = (ac - bd) + (ad + bc)i, with each product and sum rounded separately. Real and imaginary parts
+// alternate in the lanes.
 struct ComplexProd {
   template <bool kIsFloat, class V>
   static AXCCL_INLINE V Apply(V x, V y) {
@@ -96,7 +96,7 @@ struct ComplexProd {
   }
 
  private:
-  // What negates the lanes of even number.
+  // The mask that negates the even lanes.
   template <class Bits, int... kLanes>
   static AXCCL_INLINE Bits SignsOfEven(std::integer_sequence<int, kLanes...>) {
     constexpr int kSignShift = 8 * (sizeof(Bits) / sizeof...(kLanes)) - 1;

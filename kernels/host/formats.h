@@ -1,12 +1,12 @@
-// Element formats: how raw bits become vectors of the type the arithmetic is done in, and back.
+// Element formats: how raw bits become vectors of the type in which the arithmetic is done, and back.
 //
 // A format F has: Lane (the arithmetic type), kIsFloat, kPacks (arithmetic vectors per raw vector), FactorOf(Factor),
-// Up(raw) -> Pack, Down(pack) -> raw. Down rounds once to nearest even (the rounding mode of the thread is assumed to
-// be the default) and turns every NaN into the format's canonical one: otherwise its payload would depend on which
-// operand the compiler put first. fp8 saturates. Which element lands in which lane of a pack is the format's own
-// business, as the arithmetic is element-wise and Down undoes what Up did.
+// Up(raw) -> Pack, Down(pack) -> raw. Down rounds once to nearest even (the rounding mode of the thread must be the
+// default) and turns every NaN into the format's canonical one; otherwise its payload would depend on which operand the
+// compiler put first. fp8 saturates. Each format decides which element goes into which lane of a pack, because the
+// arithmetic is element-wise and Down undoes what Up did.
 //
-// Small floats are taken apart in 32-bit words (a word is two 16-bit or four 8-bit elements): no shuffles, and the same
+// Small floats are processed in 32-bit words (a word is two 16-bit or four 8-bit elements): no shuffles, and the same
 // code for every vector width. All conversions are exact integer or float operations, so every ISA gives the same bits.
 // Internal to the per-ISA compilations, see vector.h. Pure functions.
 #pragma once
@@ -54,7 +54,7 @@ struct Integer {
   }
 };
 
-// Elements of which only counts whether they are 0: as 1 (any other) and 0, in their own width.
+// Elements that only count as zero or not: converted to 1 (any other value) and 0, in their own width.
 template <class LaneType>
 struct Truth {
   using Lane = LaneType;
@@ -119,7 +119,7 @@ struct Bfloat16 {
   }
 
  private:
-  // The rounded element in the upper half of each word, rubbish in the lower one.
+  // The rounded element in the upper half of each word; the lower half is undefined.
   template <int kBytes>
   static AXCCL_INLINE U32s<kBytes> Rounded(F32s<kBytes> v) {
     const U32s<kBytes> bits = (U32s<kBytes>)v;
@@ -128,11 +128,11 @@ struct Bfloat16 {
   }
 };
 
-// What the integer conversions need to know of a float with a sign, kExponentBits and kMantissaBits.
+// The constants of the integer conversions for a float with a sign, kExponentBits and kMantissaBits.
 template <int kExponentBits, int kMantissaBits>
 struct Shape {
   static constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
-  static constexpr int kDropped = 23 - kMantissaBits;           // mantissa bits f32 has more
+  static constexpr int kDropped = 23 - kMantissaBits;           // additional mantissa bits of f32
   static constexpr uint32_t kRebias = (127u - kBias) << 23;     // f32 exponent - ours, in place
   static constexpr uint32_t kMinNormal = kRebias + (1u << 23);  // smallest normal, as f32 bits
   // The float whose last mantissa bit weighs as much as our smallest subnormal: adding it rounds to that grid.
@@ -141,18 +141,19 @@ struct Shape {
   static constexpr uint32_t kMagnitude = kSign - 1;
 };
 
-// Elements in the low bits of each word, zeros above, to f32, for all that is finite.
+// Converts elements in the low bits of each word, with zeros above, to f32; finite values only.
 template <class S, int kBytes>
 AXCCL_INLINE U32s<kBytes> Widened(U32s<kBytes> code) {
   const U32s<kBytes> shifted = (code & S::kMagnitude) << S::kDropped;
   const U32s<kBytes> normal = shifted + S::kRebias;
-  // A subnormal is read as if it had the exponent of the smallest normal and an implicit one, which is taken off again.
-  // Unlike scaling an f32 subnormal this also holds where the thread flushes those to zero.
+  // A subnormal is read as if it had the exponent of the smallest normal and an implicit one, which is then subtracted.
+  // Unlike scaling an f32 subnormal, this also works if the thread flushes those to zero.
   const F32s<kBytes> subnormal = (F32s<kBytes>)(normal + (1u << 23)) - (F32s<kBytes>)(U32s<kBytes>{} + S::kMinNormal);
   return (I32s<kBytes>)normal < static_cast<int32_t>(S::kMinNormal) ? (U32s<kBytes>)subnormal : normal;
 }
 
-// f32 magnitude bits to the code of magnitude, rounded to nearest even. Larger than `limit` (f32 bits) becomes `limit`.
+// Converts f32 magnitude bits to the code of the magnitude, rounded to nearest even. Magnitudes above `limit` (f32
+// bits) become `limit`.
 template <class S, int kBytes>
 AXCCL_INLINE U32s<kBytes> Narrowed(U32s<kBytes> magnitude, uint32_t limit) {
   const U32s<kBytes> m = (I32s<kBytes>)magnitude > static_cast<int32_t>(limit) ? (U32s<kBytes>{} + limit) : magnitude;
@@ -206,21 +207,21 @@ AXCCL_INLINE U16s<kBytes> IsNan(U16s<kBytes> half_magnitude) {
   return (U16s<kBytes>)((I16s<kBytes>)half_magnitude > 0x7c00);
 }
 
-// Rounds to S's number of mantissa bits, or to its subnormal grid: adds a number large enough that the bits not wanted
-// fall off the end, and takes it off again. It is one and a half times a power of two, so that the sum stays in one
-// binade whatever the sign.
+// Rounds to S's number of mantissa bits, or to its subnormal grid: adds a number large enough that the excess bits are
+// dropped, and subtracts it again. It is one and a half times a power of two, so that the sum stays in one binade
+// whatever the sign.
 template <class S, int kBytes>
 AXCCL_INLINE F32s<kBytes> RoundedTo(F32s<kBytes> v) {
   constexpr uint32_t kHalf = 0x00400000u;
   const U32s<kBytes> bits = (U32s<kBytes>)v;
-  // Values too large to have a grid above them saturate anyway: any grid keeps them large. NaN stays NaN.
+  // Values too large for a grid saturate anyway: any grid keeps them large. NaN stays NaN.
   const I32s<kBytes> exponent = (I32s<kBytes>)(bits & kF32Infinity);
   const I32s<kBytes> cap = I32s<kBytes>{} + (200 << 23);
   const I32s<kBytes> normal = (exponent < cap ? exponent : cap) + static_cast<int32_t>((S::kDropped << 23) | kHalf);
   const I32s<kBytes> least = I32s<kBytes>{} + static_cast<int32_t>(S::kGrid | kHalf);
   const F32s<kBytes> grid = (F32s<kBytes>)(normal > least ? normal : least);
   const F32s<kBytes> rounded = (v + grid) - grid;
-  return (F32s<kBytes>)((U32s<kBytes>)rounded | (bits & kSignBit));  // -0, and what rounds to it
+  return (F32s<kBytes>)((U32s<kBytes>)rounded | (bits & kSignBit));  // -0, and values that round to it
 }
 
 #endif  // __F16C__
@@ -236,7 +237,7 @@ struct Float16 {
   template <int kBytes>
   static AXCCL_INLINE F32s<kBytes> UpWord(U32s<kBytes> code) {
     const U32s<kBytes> finite = Widened<S, kBytes>(code);
-    // Exponent 31 came out as 143; infinity and NaN have 255.
+    // Exponent 31 became 143; infinity and NaN must have 255.
     const U32s<kBytes> special = finite + ((255u - 143u) << 23);
     const U32s<kBytes> magnitude = (I32s<kBytes>)finite >= (143 << 23) ? special : finite;
     return (F32s<kBytes>)(magnitude | ((code & S::kSign) << 16));
@@ -245,7 +246,7 @@ struct Float16 {
   static AXCCL_INLINE U32s<kBytes> DownWord(F32s<kBytes> v) {
     const U32s<kBytes> bits = (U32s<kBytes>)v;
     const U32s<kBytes> magnitude = bits & ~kSignBit;
-    // 65536 is what the code of infinity would mean; all that rounds to it is infinity.
+    // The code of infinity would mean 65536; everything that rounds to it becomes infinity.
     const U32s<kBytes> code = Narrowed<S, kBytes>(magnitude, 143u << 23) | ((bits & kSignBit) >> 16);
     return v != v ? (U32s<kBytes>{} + 0x7e00u) : code;
   }
@@ -282,7 +283,7 @@ struct E4M3 {
     return (F32s<kBytes>)(magnitude | ((code & S::kSign) << 24));
   }
 #if defined(__F16C__)
-  // Read as f16 with the exponent shifted into place, a code is 2^-8 of its value.
+  // If a code is read as f16 with the exponent shifted into place, it is 2^-8 of its value.
   static constexpr float kScale = 256.0f;
   static constexpr int kHalfShift = 1;
   template <int kBytes>
@@ -312,8 +313,8 @@ struct E5M2 {
 #endif
 };
 
-// Both fp8 formats. With F16C they go through f16, which holds every value of both (e4m3 scaled) exactly: the rounding
-// is done before, in f32, so there is only one.
+// Both fp8 formats. With F16C they are converted through f16, which represents every value of both (e4m3 scaled)
+// exactly. The rounding happens before, in f32, so there is only one.
 template <class Code>
 struct Float8 {
   using Lane = float;
@@ -351,8 +352,8 @@ struct Float8 {
 
  private:
 #if defined(__F16C__)
-  // Codes in the upper bytes, zeros in the lower: what is rounded to the format has no other bits of f16. Saturation is
-  // left to the end, where one operation does it for two vectors.
+  // Codes in the upper bytes, zeros in the lower: a value rounded to the format has no other bits of f16. Saturation
+  // comes last, where one operation does it for two vectors.
   template <int kBytes>
   static AXCCL_INLINE U16s<kBytes> DownPair(F32s<kBytes> first, F32s<kBytes> second) {
     constexpr int kLimit = (Code::kLargestCode << 8) >> Code::kHalfShift;
@@ -377,8 +378,8 @@ struct Float8 {
 #endif
 };
 
-// Small floats as integers in the order of their values, for max and min: no conversion, twice to four times the lanes.
-// NaN takes the place at the end that wins, kNanLast for max.
+// Small floats as integers in the order of their values, for max and min: no conversion, two to four times the lanes.
+// NaN takes the place at the end that wins: the last, kNanLast, for max.
 template <class LaneType, LaneType kLargestCode, LaneType kNanCode, bool kSaturates, bool kNanLast>
 struct Ordered {
   using Lane = LaneType;
@@ -402,13 +403,13 @@ struct Ordered {
   static AXCCL_INLINE Raw<kBytes> Down(const Pack<Lane, kBytes, 1>& pack) {
     Lanes<kBytes> code = Flipped<kBytes>(pack.v[0]);
     const Lanes<kBytes> magnitude = code & kMagnitude;
-    // Comparisons give -1, which takes infinity to the largest finite code.
+    // Comparisons give -1, which turns infinity into the largest finite code.
     if constexpr (kSaturates && kLastNumber == kInfinity) code += (Lanes<kBytes>)(magnitude == kInfinity);
     return (Raw<kBytes>)(magnitude > kLastNumber ? (Lanes<kBytes>{} + kNanCode) : code);
   }
 
  private:
-  // Negative codes count away from zero, keys count up. Its own inverse.
+  // Negative codes count away from zero, keys count up. The function is its own inverse.
   template <int kBytes>
   static AXCCL_INLINE Lanes<kBytes> Flipped(Lanes<kBytes> v) {
     return v ^ ((Lanes<kBytes>)(v < 0) & kMagnitude);

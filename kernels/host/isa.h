@@ -13,7 +13,7 @@
 
 namespace axccl::kernels {
 
-// What will be read next: `bytes` from each of `num` places.
+// The addresses that will be read next: `bytes` from each of `num`.
 struct Upcoming {
   const char* const* place;
   int num;
@@ -24,16 +24,16 @@ struct IsaTable {
   void (*reduce)(const ReduceRequest& request);
   void (*copy)(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
   void (*move_nest)(const CopyNest& nest);  // in normal form with at least one dimension; streams without a fence
-  // Copies around the cache without a fence, and meanwhile has the upcoming data fetched: the stores alone would leave
-  // the memory idle that its loads then wait for.
+  // Copies around the cache without a fence, and prefetches the upcoming data meanwhile: the stores alone would leave
+  // the memory idle, and the loads would have to wait afterwards.
   void (*stream)(char* to, const char* from, size_t bytes, const Upcoming& upcoming);
-  // One of several rows of a reduction, around the cache without a fence. Meanwhile has fetched what the sources hold
-  // in the next row, to the first-level cache, and in a later one, to the second; null: there is none.
+  // Reduces one of several rows around the cache without a fence. Meanwhile prefetches the sources' next row to the
+  // first-level cache, and a later one to the second-level cache; null: there is none.
   void (*reduce_row)(const ReduceRequest& request, const void* const* next_row, const void* const* later_row);
   void (*stream_fence)();  // orders streamed stores before later ones
 };
 
-// The table of this machine, and that of an index below NumIsas().
+// The table that this machine uses, and the table of an index below NumIsas().
 const IsaTable& ActiveTable();
 const IsaTable& TableOf(int isa);
 

@@ -14,7 +14,7 @@ struct Isa {
   const IsaTable* table;
 };
 
-// Weakest first. What each needs is what CMakeLists.txt lets the compiler use.
+// Weakest first. The requirements of each are the instructions that CMakeLists.txt lets the compiler use.
 constexpr Isa kIsas[] = {
     {"baseline", &baseline::kTable},
 #if defined(AXCCL_KERNELS_X86)
@@ -26,7 +26,7 @@ constexpr int kNumIsas = sizeof(kIsas) / sizeof(kIsas[0]);
 
 int NumSupported() {
 #if defined(AXCCL_KERNELS_X86)
-  __builtin_cpu_init();  // we may run before the constructor that does it
+  __builtin_cpu_init();  // this code may run before the constructor that does it
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c")) return 1;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -36,7 +36,7 @@ int NumSupported() {
 #endif
 }
 
-// The best that runs here, or the one that AXCCL_ISA names when that is lower.
+// The best one that runs here, or the one that AXCCL_ISA names if that is lower.
 int Choose() {
   const int best = NumSupported() - 1;
   const char* forced = std::getenv("AXCCL_ISA");
@@ -50,10 +50,9 @@ int Choose() {
 void ResolveAndReduce(const ReduceRequest& request);
 void ResolveAndCopy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
 
-// Stands in for the chosen table until the first call, which replaces it. So a call costs one load and one jump, with
-// no guard to check, and works before the constructors of this file's neighbours have run. Relaxed is enough: tables
-// are constants, and threads that race to resolve store the same pointer.
-// Boxes ask ActiveTable().
+// Replaces the chosen table until the first call, which stores it. So a call costs one load and one jump, needs no
+// guard, and works before the constructors of neighbouring files have run. Relaxed is enough: tables are constants, and
+// threads that race to resolve store the same pointer. The box movers call ActiveTable().
 constexpr IsaTable kUnresolved = {ResolveAndReduce, ResolveAndCopy, nullptr, nullptr, nullptr, nullptr};
 constinit std::atomic<const IsaTable*> active_table{&kUnresolved};
 

@@ -7,15 +7,16 @@
 // Arithmetic: integers wrap in their own width. f64 accumulates in f64; f32 in f32; f16, bf16 and fp8 accumulate in f32
 // over all sources of the call, in the order of `src`, and round once to nearest even. fp8 is OCP e4m3fn and e5m2;
 // results beyond the largest finite value (infinity too) saturate to it and NaN stays NaN, as in CUDA's conversions
-// with SATFINITE. min/max: NaN in any source gives NaN, and -0 is less than +0, so both are associative bit for bit.
-// A NaN result is the positive quiet one without payload (f32 0x7fc00000, f16 0x7e00, bf16 0x7fc0, fp8 0x7f).
-// Complex numbers are added part by part and multiplied by the rule, (ac - bd) + (ad + bc)i, every operation rounded by
-// itself; NaN is per part. Of bools sum and max are or, prod and min are and. Logical operations, and all on bools,
-// take any element but 0 as true and give 0 and 1. All this gives the same bits on every instruction set. Exception:
-// one source with neither factors nor divisor is a copy, bit for bit. The calling thread's rounding mode must be
-// to-nearest (the default).
+// with SATFINITE. min/max: NaN in any source gives NaN, and -0 is less than +0, so both are associative bit for bit. A
+// NaN result is the positive quiet one without payload (f32 0x7fc00000, f16 0x7e00, bf16 0x7fc0, fp8 0x7f). Complex
+// numbers are added part by part and multiplied as (ac - bd) + (ad + bc)i, with every operation rounded separately;
+// each part may be NaN by itself. For bools, sum and max are "or", prod and min are "and". Logical operations, and all
+// operations on bools, take any element but 0 as true and give 0 and 1. All this gives the same bits on every
+// instruction set. Exception: one source with neither factors nor divisor is a copy, bit for bit. The calling thread's
+// rounding mode must be to-nearest (the default).
 //
-// One source is compiled once per instruction set and chosen at the first call; ActiveIsa() says which.
+// One source file is compiled once per instruction set; the first call chooses among them, and ActiveIsa() returns
+// which.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +36,8 @@ struct ReduceRequest {
   Combine combine;
   const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null; with kSum to
                                 // kMin only, complex with kSum only, never bool
-  // Floats of 8 and 16 bits: every source is rounded to `type` once it is multiplied by its factor, as if it had been
-  // stored; else only the result is rounded.
+  // For floats of 8 and 16 bits: rounds every source to `type` after multiplying it by its factor, as if it had been
+  // stored; otherwise only the result is rounded.
   bool round_factored = false;
   uint64_t post_divisor = 0;     // integers only, as factors: divide the result (signed: toward zero); 0 = none
   const Factor* post = nullptr;  // floats, complex with kSum: what the result is multiplied by before it is rounded
@@ -48,7 +49,7 @@ void Reduce(const ReduceRequest& request);
 // Copies `bytes` bytes from src to every destination.
 void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
 
-// "baseline", "avx2" or "avx512": what was chosen for this machine. AXCCL_ISA forces a lower one (tests).
+// Returns "baseline", "avx2" or "avx512": the choice for this machine. AXCCL_ISA forces a lower one (tests).
 const char* ActiveIsa();
 // Number of instruction sets that can run here; tests call ReduceWithIsa/CopyWithIsa for each index below it.
 int NumIsas();

@@ -12,11 +12,11 @@
 namespace axccl::kernels::AXCCL_KERNELS_ISA {
 namespace {
 
-// Small enough to stay in the first-level cache with the sources streaming past, large enough to amortise the calls.
+// Small enough to stay in the first-level cache while the sources stream past, large enough to amortise the calls.
 constexpr size_t kBlockBytes = 4096;
 
 // Reduces bytes [begin, end) of every source into bytes [0, end - begin) of every destination. Takes the caller's
-// request as it is, because building another would show in the smallest calls.
+// request unchanged, because building another would be noticeable in the smallest calls.
 using Kernel = void (*)(const ReduceRequest& request, size_t begin, size_t end);
 
 template <class Lane>
@@ -30,7 +30,7 @@ AXCCL_INLINE Lane Quotient(Lane value, uint64_t divisor) {
   }
 }
 
-// Divides every lane, signed ones toward zero. Powers of two, which group sizes mostly are, are shifts.
+// Divides every lane, signed ones toward zero. Powers of two, the most common group sizes, become shifts.
 template <class Lane, int kBytes>
 AXCCL_INLINE Vector<Lane, kBytes> Divided(Vector<Lane, kBytes> v, uint64_t divisor) {
   constexpr int kBits = 8 * sizeof(Lane);
@@ -92,8 +92,8 @@ struct Mover {
   // Four vectors of accumulators hide the latency of the additions and amortise walking the pointer arrays.
   static constexpr int kUnroll = 4 / Format::kPacks;
 
-  // Pointers are members where their number is fixed: stores could change the caller's arrays for all the compiler
-  // knows, so it would read those again for every chunk.
+  // Pointers are members if their number is fixed. The compiler must assume that stores may change the caller's arrays,
+  // and would read those again for every chunk.
   const ReduceRequest& request;
   const size_t begin;
   const char* src[kNumSrc == 0 ? 1 : kNumSrc];
@@ -135,7 +135,7 @@ struct Mover {
     }
   }
 
-  // The last bytes, up to 16 at a time. Lanes beyond the end compute on zeros and are not stored.
+  // Reduces the last bytes, up to 16 at a time. Lanes beyond the end compute on zeros and are not stored.
   AXCCL_INLINE void Rest(size_t at, size_t bytes) const {
     using F = Fold<Format, Op, kScaled, 16>;
     constexpr int kElement = sizeof(typename Format::Lane) / Format::kPacks;
@@ -162,7 +162,7 @@ void Run(const ReduceRequest& request, size_t begin, size_t end) {
 
 // The kernels of one (type, combination).
 struct Kernels {
-  Kernel two_to_one;           // 2 sources, 1 destination, no scaling: what a reduction between two ranks is made of
+  Kernel two_to_one;           // 2 sources, 1 destination, no scaling: the common reduction between two ranks
   Kernel two_to_two;           // the same for both ranks at once
   Kernel two_to_one_streamed;  // around the cache, to aligned destinations
   Kernel two_to_two_streamed;
@@ -170,14 +170,14 @@ struct Kernels {
   Kernel scaled;  // any numbers, factors, divisor
 };
 
-// `Plain` is the format used where nothing is scaled.
+// `Plain` is the format for requests without scaling.
 template <class Plain, class Format, class Op>
 constexpr Kernels KernelsOf() {
   return {Run<Plain, Op, false, 2, 1>,       Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 2, 1, true>,
           Run<Plain, Op, false, 2, 2, true>, Run<Plain, Op, false, 0, 0>, Run<Format, Op, true, 0, 0>};
 }
 
-// Of what is rarer and costs no more to compute than to load: fewer instances, and no scaling.
+// For rare combinations whose cost is dominated by the loads: fewer instances, and no scaling.
 template <class Format, class Op>
 constexpr Kernels FewKernelsOf() {
   constexpr Kernel kMany = Run<Format, Op, false, 0, 0>;
@@ -189,8 +189,8 @@ struct TypeKernels {
   int size_shift;
 };
 
-// Sums and products of integers are taken as unsigned, as the sign does not matter and the compiler then sees them
-// once. Max and min of small floats need no arithmetic, see Ordered.
+// Sums and products of integers use the unsigned types, because the sign does not matter and this halves the instances.
+// Max and min of small floats need no arithmetic, see Ordered.
 template <class Format, class PlainSum = Format, class PlainMax = Format, class PlainMin = PlainMax>
 constexpr TypeKernels TypeKernelsOf(int size_shift) {
   return {{KernelsOf<PlainSum, Format, Sum>(), KernelsOf<PlainSum, Format, Prod>(), KernelsOf<PlainMax, Format, Max>(),
@@ -198,7 +198,7 @@ constexpr TypeKernels TypeKernelsOf(int size_shift) {
           size_shift};
 }
 
-// Bits have no width: one set of kernels for all integers.
+// Bitwise operations are independent of the width: one set of kernels for all integers.
 template <class Op>
 constexpr Kernels BitKernelsOf() {
   using Bytes = Integer<uint8_t>;
@@ -217,7 +217,7 @@ constexpr TypeKernels IntegerKernelsOf(int size_shift) {
   return kernels;
 }
 
-// As StableHLO has it: the sum and the larger of two is "or", the product and the smaller is "and".
+// StableHLO's definition: the sum and the maximum are "or", the product and the minimum are "and".
 constexpr TypeKernels BoolKernels() {
   using Bool = Truth<uint8_t>;
   constexpr Kernels kAll = FewKernelsOf<Bool, And>();
@@ -225,7 +225,7 @@ constexpr TypeKernels BoolKernels() {
   return {{kAny, kAll, kAny, kAll, kAll, kAny, FewKernelsOf<Bool, Xor>(), kAll, kAny}, 0};
 }
 
-// The sum of complex numbers is that of their parts.
+// The sum of complex numbers is the sum of their parts.
 template <class Part>
 constexpr TypeKernels ComplexKernelsOf(int size_shift) {
   return {{KernelsOf<Part, Part, Sum>(), FewKernelsOf<Part, ComplexProd>()}, size_shift};
@@ -254,21 +254,21 @@ constexpr TypeKernels kKernels[kNumArithmeticTypes] = {
 
 bool OnLines(const void* p) { return reinterpret_cast<uintptr_t>(p) % kCacheLine == 0; }
 
-// The first block of a streamed output ends where a cache line of the destination begins, so that all others are made
-// of whole lines.
+// The first block of a streamed output ends where a cache line of the destination begins, so that all other blocks
+// consist of whole lines.
 size_t FirstBlock(const void* dst, size_t bytes) {
   const size_t block = kBlockBytes - reinterpret_cast<uintptr_t>(dst) % kCacheLine;
   return block < bytes ? block : bytes;
 }
 
-// What is to be fetched while a block is streamed, from byte `at` of every source: null is nothing.
+// What to prefetch while a block is streamed, from byte `at` of every source; null: nothing.
 struct Fetch {
   const void* const* src;
   size_t at;
 };
 
-// Streams a block and meanwhile has the sources of the next one fetched, `soon` to the first-level cache, `later` to
-// the second: the stores alone would leave the memory idle that the loads of the next block then wait for.
+// Streams a block and meanwhile prefetches the sources of the next one, `soon` to the first-level cache, `later` to the
+// second: the stores alone would leave the memory idle, and the loads of the next block would have to wait afterwards.
 void StreamAndFetch(char* to, const char* block, size_t bytes, int num_src, const Fetch& soon, const Fetch& later) {
   for (size_t line = 0; line < bytes; line += kCacheLine) {
     for (int k = 0; soon.src != nullptr && k < num_src; ++k)
@@ -279,8 +279,8 @@ void StreamAndFetch(char* to, const char* block, size_t bytes, int num_src, cons
   }
 }
 
-// Reduces block by block into the first-level cache and streams from there: needs no kernels of its own, and
-// destinations may be aligned differently. The rows as in isa.h. No fence.
+// Reduces block by block into the first-level cache and streams from there: this needs no kernels of its own, and
+// destinations may have different alignments. The rows are those of isa.h. No fence.
 [[gnu::noinline]] void ReduceStreamed(Kernel kernel, const ReduceRequest& request, size_t bytes,
                                       const void* const* next_row, const void* const* later_row) {
   alignas(kCacheLine) char block[kBlockBytes];
@@ -292,7 +292,7 @@ void StreamAndFetch(char* to, const char* block, size_t bytes, int num_src, cons
   size_t end = FirstBlock(request.dst[0], bytes);
   while (at < bytes) {
     kernel(part, at, end);
-    // Nothing beyond the sources' ends.
+    // Do not prefetch beyond the sources' ends.
     const Fetch soon = end == bytes              ? Fetch{next_row, 0}
                        : bytes - end >= end - at ? Fetch{request.src, end}
                                                  : Fetch{nullptr, 0};
@@ -318,7 +318,7 @@ void StreamAndFetch(char* to, const char* block, size_t bytes, int num_src, cons
   StreamFence();
 }
 
-// Both stores of a vector while it is in a register: a fifth faster than block by block, one after the other.
+// Stores each vector twice while it is in a register: a fifth faster than block by block, one after the other.
 [[gnu::noinline]] void CopyToTwo(char* first, char* second, const char* from, size_t bytes) {
   using V = Raw<kVectorBytes>;
   constexpr size_t kStep = 4 * kVectorBytes;
@@ -340,7 +340,7 @@ void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non
     if (dst[0] != src) __builtin_memcpy(dst[0], src, bytes);
     return;
   }
-  // Two at a time, block by block, so that the source is read again from the first-level cache only.
+  // Writes two at a time, block by block, so that the source is read again from the first-level cache only.
   size_t step = num_dst == 2 ? bytes : kBlockBytes;
   for (size_t at = 0; at < bytes; at += step) {
     if (step > bytes - at) step = bytes - at;
@@ -378,7 +378,7 @@ void ReduceRow(const ReduceRequest& request, const void* const* next_row, const 
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
   const size_t bytes = request.count << type.size_shift;
-  // Where the hardware prefetches, and no line of the destination is broken, there is no need for a block.
+  // If the hardware prefetches, and the destination consists of whole lines, no block is needed.
   const bool two_to_one = request.num_src == 2 && request.num_dst == 1 && !Scales(request);
   if (two_to_one && later_row == nullptr && OnLines(request.dst[0]))
     return kernels.two_to_one_streamed(request, 0, bytes);

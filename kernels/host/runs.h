@@ -25,7 +25,7 @@ struct WordOf<8> {
   using Type = uint64_t;
 };
 
-// kBytes bytes in as many vectors as it takes.
+// kBytes bytes in as many vectors as needed.
 template <int kBytes>
 struct Chunk {
   static constexpr int kWord = kBytes < kVectorBytes ? kBytes : kVectorBytes;
@@ -58,7 +58,7 @@ AXCCL_INLINE void CopyPair(char* to, const char* from, size_t bytes) {
   tail.Store(to + bytes - kBytes);
 }
 
-// Beyond this the C library's copy is as good and knows more tricks.
+// From this length on, the C library's copy is as good.
 constexpr size_t kMaxInlineRun = 1024;
 
 AXCCL_INLINE void CopyRun(char* to, const char* from, size_t bytes) {
@@ -80,7 +80,7 @@ AXCCL_INLINE void CopyRun(char* to, const char* from, size_t bytes) {
   }
 }
 
-// Streaming breaks a run at the lines of the destination: not worth it for a few of them.
+// Streaming splits a run at the lines of the destination, which does not pay for a few of them.
 constexpr size_t kMinStreamedRun = 256;
 
 }  // namespace axccl::kernels::AXCCL_KERNELS_ISA

@@ -1,7 +1,7 @@
 // Transposition of small elements through the cache: the copy whose source and destination have different fastest
 // dimensions.
 //
-// A tile of the source is read in whole cache lines, transposed in registers into a block in the first-level cache and
+// A tile of the source is read in whole cache lines, transposed in registers into a block in the first-level cache, and
 // written from there in long runs. So neither side's pitch matters, not even one that maps all rows to the same set of
 // the cache, and the destination can be streamed. Internal to the per-ISA compilations, see vector.h. Pure functions.
 #pragma once
@@ -29,7 +29,7 @@ AXCCL_INLINE V Zip(V a, V b, Indices<kIndex...>) {
       a, b, (kIndex / kPer16 * kPer16 + kIndex % kPer16 / 2 + (kUpper ? kPer16 / 2 : 0) + (kIndex % 2) * kLanes)...);
 }
 
-// 16 bytes each from rows that lie `pitch` apart, in one vector.
+// 16 bytes from each of several rows that are `pitch` apart, in one vector.
 template <int kBytes>
 AXCCL_INLINE Raw<kBytes> LoadRows(const char* from, [[maybe_unused]] int64_t pitch) {
   if constexpr (kBytes == 16) {
@@ -50,13 +50,13 @@ struct Transposition {
   static constexpr size_t kBlockBytes = 16384;
   // Rows of a source tile: their cache lines fill half of the usual first-level cache, the block the other half.
   static constexpr uint64_t kMaxRows = 256;
-  // Rows ahead of those being read. Every row may be a page of its own, which no prefetcher of the hardware follows.
-  // Into the second-level cache only, as rows whose pitch is a large power of two share a few lines of the first.
+  // Number of rows to prefetch ahead. Every row may be on a page of its own, which no hardware prefetcher follows. Only
+  // to the second-level cache, because rows whose pitch is a large power of two share a few lines of the first.
   static constexpr uint64_t kAhead = 64;
-  // Wider vectors than these were slower for 16-bit elements and no faster for others.
+  // Wider vectors were slower for 16-bit elements and no faster for others.
   static constexpr int kWide = kVectorBytes < 32 ? kVectorBytes : 32;
 
-  // Transposes 16 bytes each of kBytes / kElement rows into kCols rows of kBytes bytes.
+  // Transposes 16 bytes from each of kBytes / kElement rows into kCols rows of kBytes bytes.
   template <int kBytes>
   static AXCCL_INLINE void Square(char* to, int64_t to_pitch, const char* from, int64_t from_pitch) {
     using V = Vector<Word, kBytes>;
@@ -84,8 +84,8 @@ struct Transposition {
     }
   }
 
-  // As many rows as fit vectors of kBytes; gives how many those were. `skip` is from where the rows past the last one
-  // would be to the next tile, in bytes.
+  // Transposes as many rows as fit vectors of kBytes; returns how many those were. `skip`: the distance in bytes from
+  // where the rows past the last one would be to the next tile.
   template <int kBytes>
   static AXCCL_INLINE uint64_t Rows(char* to, int64_t to_pitch, const char* from, int64_t from_pitch, uint64_t rows,
                                     uint64_t cols, uint64_t skip) {
@@ -119,7 +119,7 @@ struct Transposition {
              cols);
   }
 
-  // The block, rows of `bytes` bytes without gaps, to the destination.
+  // Writes the block, rows of `bytes` bytes without gaps, to the destination.
   static AXCCL_INLINE void Write(char* dst, int64_t pitch, const char* block, size_t bytes, uint64_t rows,
                                  bool non_temporal) {
     if (pitch == static_cast<int64_t>(bytes)) {
@@ -146,7 +146,7 @@ struct Transposition {
       uint64_t cols = first_cols != 0 ? first_cols : max_cols;
       for (uint64_t col = 0; col < across.count; col += cols, cols = max_cols) {
         if (cols > across.count - col) cols = across.count - col;
-        // The next tile is beside this one; after the last of these rows, the rows go on from the first column.
+        // The next tile is beside this one; after the last one of these rows, the next rows start at the first column.
         const bool beside = col + cols < across.count;
         const uint64_t skip = beside ? cols * kElement - rows * static_cast<uint64_t>(along.src) : -col * kElement;
         Tile(block, static_cast<int64_t>(bytes), src + static_cast<int64_t>(row) * along.src + col * kElement,

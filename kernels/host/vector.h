@@ -1,8 +1,8 @@
-// Vectors of a fixed number of bytes on the compiler's own vector types, and how to move them.
+// Vectors of a fixed number of bytes, based on the compiler's vector types, and functions to move them.
 //
-// Internal to the per-ISA compilations: everything lives in a namespace named after the instruction set, so that no
-// two compilations share a symbol (see isa.h), and nothing of the standard library is instantiated here.
-// All functions are pure or touch only the bytes named by their arguments; no alignment is required unless stated.
+// Internal to the per-ISA compilations: everything is in a namespace named after the instruction set, so that no two
+// compilations share a symbol (see isa.h), and nothing of the standard library is instantiated here. All functions are
+// pure or touch only the bytes named by their arguments; no alignment is required unless stated.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,8 @@ using Vector = typename VectorOf<Lane, kBytes>::Type;
 template <int kBytes>
 using Raw = Vector<uint32_t, kBytes>;
 
-// A word or vector at any address, of whatever type the memory is. Not memcpy, which GCC turns into two integer moves
-// through the stack where a vector of 16 bytes is stored twice.
+// A word or vector at any address, whatever the type of the memory is. Not memcpy, which GCC turns into two integer
+// moves through the stack if a vector of 16 bytes is stored twice.
 template <class Word>
 struct __attribute__((packed, may_alias)) Unaligned {
   Word word;
@@ -111,8 +111,8 @@ AXCCL_INLINE void StoreUpTo16(char* to, Raw<16> raw, size_t bytes) {
   if (kElement == 1 && (bytes & 1)) StoreWord(to, static_cast<uint8_t>(word));
 }
 
-// Sanitizers do not see non-temporal stores, so sanitized builds use plain ones: a race or an overflow of a streamed
-// output must not go unnoticed.
+// Sanitizers do not see non-temporal stores, so sanitized builds use plain ones: otherwise a race or an overflow of a
+// streamed output would stay unnoticed.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define AXCCL_PLAIN_STREAM 1
 #elif defined(__has_feature)
@@ -139,16 +139,16 @@ AXCCL_INLINE void StreamLine(char* to, const char* from) {
   for (size_t at = 0; at < kCacheLine; at += kVectorBytes) StreamWord(to + at, LoadWord<Raw<kVectorBytes>>(from + at));
 }
 
-// Non-temporal stores are not ordered by a later release store; this makes them so.
+// Orders the preceding non-temporal stores before a later release store, which would not do so by itself.
 AXCCL_INLINE void StreamFence() {
 #if defined(__SSE2__)
   _mm_sfence();
 #endif
 }
 
-// Writes [from, from + bytes) to `to` around the cache: whole lines streamed, the broken lines at both ends stored
-// plainly, as a partial non-temporal line costs a read-modify-write in memory. No fence. Calls before(at) before it
-// streams the line at byte `at`.
+// Writes [from, from + bytes) to `to` around the cache: whole lines are streamed, the partial lines at both ends stored
+// plainly, because a partial non-temporal line costs a read-modify-write in memory. No fence. Calls before(at) before
+// it streams the line at byte `at`.
 template <class Before>
 AXCCL_INLINE void Stream(char* to, const char* from, size_t bytes, Before before) {
   size_t head = -reinterpret_cast<uintptr_t>(to) % kCacheLine;

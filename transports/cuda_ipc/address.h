@@ -1,4 +1,5 @@
-// How processes tell each other where memory of devices is. Plain data, sent as bytes; builds without a CUDA toolkit.
+// The addresses of device memory that processes send each other. Plain data, sent as bytes; builds without a CUDA
+// toolkit.
 #pragma once
 
 #include <array>
@@ -6,7 +7,7 @@
 
 namespace axccl::cuda_ipc {
 
-// An allocation of another process. Made by Export, taken by Import (handle.h).
+// An allocation of another process. Export makes it, Import uses it (handle.h).
 struct Handle {
   enum Kind : uint32_t {
     kNone,
@@ -21,11 +22,11 @@ struct Handle {
   std::array<uint8_t, 64> legacy{};
 };
 
-// Where a rank's block is.
+// The address of a rank's block.
 struct BlockAddress {
   Handle handle;                   // for other processes
   uint64_t pointer = 0;            // for its own
-  uint64_t number = 0;             // random: the data that peers must find are made of it
+  uint64_t number = 0;             // random: the marks that peers must find are derived from it
   std::array<uint8_t, 16> uuid{};  // of the device
   int32_t device = 0;
   uint32_t reserved = 0;

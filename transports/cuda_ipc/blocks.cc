@@ -17,7 +17,8 @@ using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;
 
-// In a block, at `test_at`: what peers read, where what is read of theirs is put, and a mark of each.
+// The bytes at `test_at` in a block: the pattern that peers read, room for what is read of theirs, and a mark of each
+// peer.
 constexpr size_t kPatternWords = 512, kMarkWords = 8;
 constexpr uint64_t kPatternBytes = kPatternWords * sizeof(uint64_t), kMarkBytes = kMarkWords * sizeof(uint64_t);
 
@@ -48,8 +49,8 @@ CUdeviceptr Blocks::MarkIn(CUdeviceptr block, size_t rank) const {
   return block + test_at_ + 2 * kPatternBytes + rank * kMarkBytes;
 }
 
-// By a legacy handle, or else as a file: drivers and containers have one or the other. Where processes share no memory
-// at all, ranks of one process get along without.
+// Exports by a legacy handle, or as a file if that fails: drivers and containers support one or the other. If processes
+// cannot share memory at all, ranks of one process still work.
 Status Blocks::AllocateExported() {
   AXCCL_ASSIGN_OR_RETURN(own_.address, device_.Allocate(bytes_));
   Result<Exported> exported = Export(device_, Range{own_.address, bytes_, 0});
@@ -110,7 +111,7 @@ Result<CUdeviceptr> Blocks::Open(size_t rank, const BlockAddress& address, bool 
                     static_cast<int>(status.message().size()), status.message().data());
 }
 
-// The beginning of what it has in its own block.
+// Leaves this rank's mark, the beginning of its own test bytes, in the block of `rank`.
 Status Blocks::Mark(size_t rank) const {
   return Check(Driver::Loaded().cuMemcpyAsync(MarkIn(blocks_[rank], static_cast<size_t>(rank_)),
                                               own_.address + test_at_, kMarkBytes, device_.stream()),
@@ -123,7 +124,7 @@ Status Blocks::Test() {
   return CheckMarks();
 }
 
-// By the device, as the host may have another path to the memory.
+// Reads with the device, because the host may reach the memory by another path.
 Status Blocks::CheckRead(size_t rank) const {
   const CUdeviceptr landing = own_.address + test_at_ + kPatternBytes;
   AXCCL_RETURN_IF_CUDA_ERROR(
@@ -174,7 +175,7 @@ Status Blocks::MapHost(const std::vector<std::byte*>& memory) {
 
 void Blocks::Unmap() {
   const Scope scope(device_);
-  Driver::Loaded().cuStreamSynchronize(device_.stream());  // marks may be under way
+  Driver::Loaded().cuStreamSynchronize(device_.stream());  // marks may still be on their way
   for (const Imported& block : opened_) Close(device_, block);
   for (std::byte* const memory : pinned_) Unpin(device_, memory);
   opened_.clear();

@@ -1,10 +1,10 @@
-// The blocks of memory through which the ranks of a communicator on GPUs meet, one a rank: in the memory of the rank's
-// device, where every rank reaches the blocks of all others and the data that go that way arrive; else in memory of the
-// host.
+// The blocks through which the ranks of a communicator on GPUs communicate, one for each rank: in the memory of the
+// rank's device, if every rank can access the blocks of all others and data written that way arrives; otherwise in host
+// memory.
 //
-// The order of things, with all ranks in each step before the next: Allocate, Map, Test, and the blocks are on the
-// devices. If Map or Test fails on any rank: Unmap on all, and MapHost. At the end Unmap, and when all have done that
-// the destructor. Used by one thread at a time.
+// All ranks must finish each step before any begins the next: Allocate, Map, Test, and the blocks are on the devices.
+// If Map or Test fails on any rank: Unmap on all, and MapHost. At the end Unmap on all ranks, then the destructor. Used
+// by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -18,35 +18,35 @@
 
 namespace axccl::cuda_ipc {
 
-// Bytes of a block that Map and Test use, for a communicator of `ranks`.
+// The bytes of a block that Map and Test use, for a communicator of `ranks`.
 uint64_t TestBytes(size_t ranks);
 
 class Blocks {
  public:
-  // `test_at`: where in a block those bytes are, whatever is in them.
+  // `test_at`: the offset of these bytes in a block, whose content does not matter.
   Blocks(const device::cuda::Device& device, int rank, uint64_t bytes, uint64_t test_at)
       : device_(device), rank_(rank), bytes_(bytes), test_at_(test_at) {}
   ~Blocks();
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;
 
-  // The own block, zeroed but for what peers are to find there.
+  // Allocates this rank's block, zeroed except for the data that peers look for.
   Status Allocate();
   const BlockAddress& address() const { return address_; }
 
-  // Makes the blocks of all ranks accessible to kernels here and leaves a mark in each. `here`: which are of this
-  // process. The error says which one is out of reach, and why.
+  // Makes the blocks of all ranks accessible to kernels here and leaves a mark in each. `here`: which ranks are in this
+  // process. The error says which block cannot be accessed, and why.
   Status Map(const std::vector<BlockAddress>& addresses, const std::vector<bool>& here);
-  // Whether reads through the mappings give what peers have written, and their marks have come.
+  // Checks that reads through the mappings return what peers have written, and that their marks have arrived.
   Status Test();
-  // Puts all blocks into `memory` of the host instead, zeroed and of whole pages; frees the one on the device.
+  // Moves all blocks to `memory` of the host, zeroed and in whole pages; frees the one on the device.
   Status MapHost(const std::vector<std::byte*>& memory);
-  // Lets go of the peers' blocks; no kernel uses any block any more. The own one on the device stays for peers.
+  // Releases the peers' blocks, which no kernel may use any more. This rank's block on the device stays for peers.
   void Unmap();
 
   uint64_t bytes() const { return bytes_; }
   bool on_host() const { return !pinned_.empty(); }
-  // As kernels here see that of a rank.
+  // The address of a rank's block for kernels here.
   CUdeviceptr of(size_t rank) const { return blocks_[rank]; }
 
  private:
@@ -64,7 +64,7 @@ class Blocks {
   BlockAddress address_;
   Status not_exported_;
   Memory own_;
-  service::Fd file_;  // of the own block, where it is handed over so
+  service::Fd file_;  // of this rank's block, if it is shared as a file
   std::vector<BlockAddress> addresses_;
   std::vector<CUdeviceptr> blocks_;  // by rank
   std::vector<Imported> opened_;     // of other processes

@@ -8,7 +8,7 @@
 namespace axccl::cuda_ipc {
 namespace {
 
-// Of the process. Taken before the lock of any of them.
+// All Exports of the process. Its lock is taken before the lock of any of them.
 struct AllExports {
   std::mutex mutex;
   std::vector<Exports*> all;
@@ -39,7 +39,7 @@ Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes, bool kept) {
   if (!range.ok()) return {};
   const CUdeviceptr base = range.value().base;
   auto known = known_.find(base);
-  // Freed, and the addresses used again.
+  // The allocation was freed, and its addresses were reused.
   if (known != known_.end() && known->second.id != range.value().id) {
     Retire(known);
     known = known_.end();
@@ -48,7 +48,7 @@ Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes, bool kept) {
   known = known_.find(base);
   if (known == known_.end()) return {};
   if (known->second.file && AllAnswered(known->second.number)) known->second.file.Close();
-  // The rest may be another allocation, at the addresses that follow.
+  // The rest may be in another allocation, at the addresses that follow.
   if (pointer - base + bytes > known->second.bytes) return {};
   known->second.kept |= kept;
   return {known->second.number, pointer - base};
@@ -59,7 +59,7 @@ bool Exports::Has(size_t rank, uint32_t number) const {
   return rank == rank_ || tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) == 2 * generation + 1;
 }
 
-// Whatever they have answered.
+// Whether all peers have answered, in either way.
 bool Exports::AllAnswered(uint32_t number) const {
   const uint64_t generation = own().entries[number].generation.load(std::memory_order_relaxed);
   for (size_t rank = 0; rank < tables_.size(); ++rank) {
@@ -69,7 +69,8 @@ bool Exports::AllAnswered(uint32_t number) const {
   return true;
 }
 
-// Also what cannot be exported, so that it is not tried again; not what there is no number for now.
+// Also records memory that cannot be exported, so that it is not tried again, but not memory for which no number is
+// free.
 void Exports::Add(const Range& range) {
   const uint32_t number = FreeNumber();
   if (number == 0) return;
@@ -93,7 +94,7 @@ void Exports::Add(const Range& range) {
   known.file = std::move(exported.value().file);
 }
 
-// One that no peer knows by an earlier allocation. 0 when there is none.
+// A number under which no peer knows an earlier allocation. 0 if there is none.
 uint32_t Exports::FreeNumber() const {
   for (uint32_t number = 1; number < ExportTable::kNumbers; ++number) {
     if (own().entries[number].generation.load(std::memory_order_relaxed) != 0) continue;
@@ -129,7 +130,7 @@ void Exports::Retire(KnownMap::iterator known) {
   known_.erase(known);
 }
 
-// An allocation at a time, in turn: what was freed is found out though its addresses are not used again.
+// Checks one allocation at a time, in turn, so that freed ones are noticed even if their addresses are not reused.
 void Exports::LookAtNext() {
   auto known = known_.lower_bound(next_);
   if (known == known_.end()) known = known_.begin();

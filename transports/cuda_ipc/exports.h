@@ -1,12 +1,13 @@
-// Which allocations of its device a rank lets peers use, told through memory of the host that all ranks see.
+// The allocations of its device that a rank shares with peers, published in host memory that all ranks see.
 //
-// Every rank has a table, which it alone writes: the allocations that it has exported, by number, and which of the
-// peers' allocations it has taken in. Whoever exports asks nobody: an allocation is of use once the peers have said
-// that they have it. What peers write is compared, and handed to the driver, but never used as an index or address (but
-// for the base of an allocation of the same process).
+// Every rank has a table that only it writes. It holds the allocations that the rank has exported, by number, and the
+// peers' allocations that it has imported. Exporting does not wait: an allocation is usable once the peers have
+// published that they have it. What peers write is compared and passed to the driver, but never used as an index or
+// address (except for the base of an allocation of the same process).
 //
-// Ordering: an entry is written before its generation (release), which is looked at before and after it is read; a
-// change is counted after that. An answer is stored (release) after the peer can use the allocation.
+// Ordering: an entry is written before its generation (release); a reader compares the generation before and after it
+// reads the entry. The count of changes is increased after that. An answer is stored (release) after the peer can use
+// the allocation.
 #pragma once
 
 #include <atomic>
@@ -25,46 +26,46 @@
 namespace axccl::cuda_ipc {
 
 struct ExportTable {
-  static constexpr uint32_t kNumbers = 256;  // 0 is no allocation, but the address space itself
+  static constexpr uint32_t kNumbers = 256;  // 0 is not an allocation, but the address space itself
 
   struct Entry {
-    std::atomic<uint64_t> generation;  // 0: none
-    uint64_t base;                     // in its process
+    std::atomic<uint64_t> generation;  // 0: empty
+    uint64_t base;                     // in the exporting process
     Handle handle;
   };
   alignas(kCacheLine) std::atomic<uint64_t> changes;
   Entry entries[kNumbers];
 
-  // What this rank says of allocation `number` of `rank`: 0 before it has looked, else twice its generation, and 1 if
-  // it can use it.
+  // This rank's answer for allocation `number` of `rank`: 0 before it has looked; otherwise twice its generation, plus
+  // 1 if this rank can use it.
   std::atomic<uint64_t>* Answer(size_t rank, uint32_t number) {
     return reinterpret_cast<std::atomic<uint64_t>*>(this + 1) + rank * kNumbers + number;
   }
   static size_t Bytes(size_t ranks) { return sizeof(ExportTable) + ranks * kNumbers * sizeof(uint64_t); }
 };
 
-// A rank on its process's side. Thread-safe.
+// A rank's exports, in its own process. Thread-safe.
 class Exports {
  public:
-  // `tables` of all ranks, zeroed, as mapped here.
+  // `tables` of all ranks, zeroed, as mapped in this process.
   Exports(const device::cuda::Device& device, size_t rank, std::vector<ExportTable*> tables);
   ~Exports();
   Exports(const Exports&) = delete;
   Exports& operator=(const Exports&) = delete;
 
   struct Place {
-    uint32_t number = 0;  // 0: of no allocation that can be shared
+    uint32_t number = 0;  // 0: in no allocation that can be shared
     uint64_t offset = 0;
   };
-  // Where [pointer, pointer + bytes) is. An allocation not seen before is exported; of one that was freed meanwhile the
-  // peers are told. `kept`: the place is used again and again, as by a graph.
+  // Finds the allocation that contains [pointer, pointer + bytes), and exports it if it is new. If an earlier
+  // allocation there was freed, publishes that to the peers. `kept`: the place will be used repeatedly, as by a graph.
   Place Find(CUdeviceptr pointer, uint64_t bytes, bool kept = false);
   // Whether a peer can use the allocation.
   bool Has(size_t rank, uint32_t number) const;
-  // The allocation that `pointer` is in will not be used soon: peers let go of it at their next look, and when it is
-  // used all the same, it is exported anew. Nothing that uses its number may be under way; one that is kept stays.
+  // The allocation that contains `pointer` will not be used soon: peers release it at their next look, and a later use
+  // exports it again. No work that uses its number may be running. A kept allocation stays.
   void LetGo(CUdeviceptr pointer);
-  // Likewise, of all ranks of the process, what begins at `base` and is freed next, kept or not.
+  // For all ranks of the process: what begins at `base` is about to be freed, kept or not.
   static void Freed(CUdeviceptr base);
 
  private:
@@ -89,7 +90,7 @@ class Exports {
   const std::vector<ExportTable*> tables_;
   std::mutex mutex_;
   KnownMap known_;
-  CUdeviceptr next_ = 0;  // to be looked at, whether it was freed
+  CUdeviceptr next_ = 0;  // where to check next for freed allocations
   uint64_t generations_ = 0;
   bool explained_ = false;
 };

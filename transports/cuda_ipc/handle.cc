@@ -34,7 +34,7 @@ Result<Exported> ExportFile(CUmemGenericAllocationHandle object, const Range& ra
   return exported;
 }
 
-// By their numbers: the C library has them only since 2.36.
+// Calls the kernel by number, because the C library has had these functions only since 2.36.
 Result<Fd> TakeFile(uint32_t pid, int descriptor) {
   const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return service::OpenError(errno, "memory of process " + std::to_string(pid) + ": pidfd_open");

@@ -1,8 +1,8 @@
-// Memory of devices of other processes: allocations of any kind that CUDA lets processes share (of cudaMalloc, of
-// ncclMemAlloc, of virtual memory management with files), found by a pointer into them.
+// Memory of other processes' devices: allocations of any kind that CUDA lets processes share (cudaMalloc, ncclMemAlloc,
+// virtual memory management with files), found by a pointer into them.
 //
-// Files are taken from the exporting process by pidfd_getfd, which needs the same user and what ptrace needs.
-// Thread-safe.
+// Files are taken from the exporting process by pidfd_getfd, which requires the same user and the permissions of
+// ptrace. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,29 @@
 
 namespace axccl::cuda_ipc {
 
-// The allocation that a pointer is in.
+// The allocation that contains a pointer.
 struct Range {
   CUdeviceptr base = 0;
   uint64_t bytes = 0;
-  uint64_t id = 0;  // another one for what is allocated at the same address later
+  uint64_t id = 0;  // differs for a later allocation at the same address
 };
 Result<Range> RangeOf(const device::cuda::Device& device, CUdeviceptr pointer);
 
-// What other processes need of it.
+// What other processes need to import an allocation.
 struct Exported {
   Handle handle;
-  service::Fd file;  // to be kept until all have imported it
+  service::Fd file;  // must stay open until all have imported it
 };
-// An error says why nobody can.
+// Returns an error that says why, if no process can import it.
 Result<Exported> Export(const device::cuda::Device& device, const Range& range);
 
-// An allocation of another process, for kernels of one device.
+// An imported allocation, for kernels of one device.
 struct Imported {
   CUdeviceptr address = 0;
-  uint64_t mapped = 0;  // bytes; 0: by a legacy handle
+  uint64_t mapped = 0;  // bytes; 0: imported by a legacy handle
 };
 Result<Imported> Import(const device::cuda::Device& device, const Handle& handle);
-// No kernel uses it any more.
+// No kernel may use it any more.
 void Close(const device::cuda::Device& device, const Imported& imported);
 
 }  // namespace axccl::cuda_ipc

@@ -11,7 +11,7 @@ namespace {
 
 using device::cuda::Device;
 
-// In the background, as it waits for kernels.
+// Closes in the background, because closing waits for kernels.
 void CloseLater(const Device& device, const Imported& imported) {
   Closer::Process().Add([&device, imported] { Close(device, imported); });
 }
@@ -39,7 +39,7 @@ Status Imports::Look() {
     const uint64_t changes = peers_[rank].table->changes.load(std::memory_order_acquire);
     if (changes == seen_[rank].changes) continue;
     AXCCL_RETURN_IF_ERROR(LookAt(rank));
-    seen_[rank].changes = changes;  // those that came meanwhile are looked for again
+    seen_[rank].changes = changes;  // changes that come meanwhile are found by the next look
   }
   return Status();
 }
@@ -68,7 +68,7 @@ Status Imports::Take(size_t rank, uint32_t number, uint64_t generation) {
   const uint64_t base = entry.base;
   const Handle handle = entry.handle;
   std::atomic_thread_fence(std::memory_order_acquire);
-  // Changed meanwhile: it is looked at again, as that was counted after the changes that were seen.
+  // The entry changed meanwhile. It will be read again, because that change was counted after the ones seen here.
   if (entry.generation.load(std::memory_order_relaxed) != generation) return Status();
   Taken& taken = seen_[rank].taken[number];
   const Result<CUdeviceptr> address = Map(peer, base, handle, &taken);

@@ -1,4 +1,4 @@
-// The allocations of peers that a rank uses, and the tables of device memory (kernels::cuda::Member::maps) in which
+// The allocations of peers that a rank uses, and the tables in device memory (kernels::cuda::Member::maps) in which
 // kernels find them by number. Used by one thread at a time.
 #pragma once
 
@@ -15,20 +15,20 @@ namespace axccl::cuda_ipc {
 class Imports {
  public:
   struct Peer {
-    ExportTable* table = nullptr;  // as mapped here
+    ExportTable* table = nullptr;  // as mapped in this process
     uint32_t pid = 0;
-    bool here = false;  // of this process: addresses are good as they are
+    bool here = false;  // in this process: its addresses need no translation
   };
-  // `peers`: all ranks, this one among them.
+  // `peers`: all ranks, including this one.
   static Result<std::unique_ptr<Imports>> Create(const device::cuda::Device& device, size_t rank,
                                                  std::vector<Peer> peers);
-  // No kernel uses any of it any more.
+  // No kernel may use any of it any more.
   ~Imports();
 
-  // Takes in what peers have exported since, and lets go of what they have freed. Waits for no kernel. What cannot be
-  // taken in is answered so.
+  // Imports what peers have exported since, and releases what they have freed. Waits for no kernel. If an import fails,
+  // the published answer says so.
   Status Look();
-  // A word for each number of the rank: where its allocation is here.
+  // One word for each number of the rank: the address of the allocation in this process.
   CUdeviceptr maps_of(size_t rank) const { return maps_ + rank * kMapBytes; }
 
  private:

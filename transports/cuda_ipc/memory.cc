@@ -15,7 +15,7 @@ bool Has(const Device& device, CUdevice_attribute attribute) {
   return Driver::Loaded().cuDeviceGetAttribute(&value, attribute, device.id()) == CUDA_SUCCESS && value != 0;
 }
 
-// It and its peers. Asks for no context of theirs, which takes memory.
+// The device and its peers. Uses no context of the peers, which would take memory.
 Result<std::vector<int>> DevicesThatReach(const Device& device) {
   const Driver& driver = Driver::Loaded();
   std::vector<int> reaching{device.ordinal()};

@@ -1,6 +1,6 @@
-// Memory of the host that kernels use: memory that processes share, as it is mapped in this one.
+// Host memory that kernels use: shared memory, pinned where this process maps it.
 //
-// Ranks of one process share mappings, so who has pinned what is counted. Thread-safe.
+// Ranks of one process share mappings, so pins are counted. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace axccl::cuda_ipc {
 
-// What kernels of `device` call it. `memory` and `bytes`: whole pages, the same ones each time.
+// Returns the address for kernels of `device`. `memory` and `bytes`: whole pages, the same for each call.
 Result<CUdeviceptr> Pin(const device::cuda::Device& device, std::byte* memory, size_t bytes);
-// Once for each Pin that has succeeded, when no kernel uses it any more and before it is unmapped.
+// Call it once for each successful Pin, when no kernel uses the memory any more and before it is unmapped.
 void Unpin(const device::cuda::Device& device, std::byte* memory);
 
 }  // namespace axccl::cuda_ipc

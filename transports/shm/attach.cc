@@ -47,7 +47,7 @@ class OwnProcess : public PeerProcess {
   }
 };
 
-// What the first window is long enough for: blocks and buffers of common sizes.
+// The length of the first window: enough for blocks and buffers of common sizes.
 constexpr uint64_t kFirstWindow = uint64_t{64} << 20;
 
 class MappedProcess : public PeerProcess {
@@ -78,15 +78,15 @@ class MappedProcess : public PeerProcess {
 
   std::mutex mutex_;
   Windows windows_;
-  uint64_t mapped_ = 0;  // of the last window; under mutex_
+  uint64_t mapped_ = 0;  // length of the last window; under mutex_
   std::byte* last_ = nullptr;
 };
 
-// How long and for whom an Attach waits.
+// The limits of an Attach.
 struct Patience {
   Clock::time_point deadline;
   service::Stop stop;
-  uint32_t pid;  // of the peer, for messages
+  uint32_t pid;  // the peer, for messages
 };
 
 Status WaitError(Wait wait, const Patience& patience, const char* what) {
@@ -130,7 +130,7 @@ Result<Fd> Connect(const ProcessAddress& to, const Patience& patience) {
     if (errno == EINTR) continue;
     if (errno == ECONNREFUSED) return Gone(patience);
     if (errno != EAGAIN) return SystemError(errno, "attaching to process %u: connect", patience.pid);
-    // The peer's queue of connections is full, and Unix sockets cannot be polled for room in it.
+    // The peer's queue of connections is full, and a Unix socket cannot be polled for room in it.
     const auto retry = std::min(patience.deadline, Clock::now() + std::chrono::milliseconds(1));
     const Wait wait = service::PollUntil(-1, 0, retry, patience.stop);
     if (wait != Wait::kTimeout || retry == patience.deadline) return WaitError(wait, patience, "waiting for a place");
@@ -139,7 +139,7 @@ Result<Fd> Connect(const ProcessAddress& to, const Patience& patience) {
   return fd;
 }
 
-// Receives the reply and the one descriptor that must come with it; closes whatever else came.
+// Receives the reply and the one descriptor that must come with it; closes all other descriptors.
 Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
   iovec data{reply, sizeof *reply};
   constexpr int kRoom = 4;
@@ -150,7 +150,7 @@ Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  // The news that it hung up comes before what it said.
+  // The hang-up is reported before the data that was sent first.
   if (n < 0 && errno == ECONNRESET) n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const int error = errno;
   Fd received[kRoom];
@@ -191,7 +191,7 @@ Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
   return std::move(received[0]);
 }
 
-// A file whose size can change, or is not what was announced, would let its owner crash this process by SIGBUS.
+// If a file's size can change, or is not what was announced, its owner could crash this process by SIGBUS.
 Status CheckHeapFile(int fd, const Reply& reply, const ProcessAddress& address) {
   if (reply.process_id != address.process_id || reply.heap_bytes != address.heap_bytes || reply.pid != address.pid) {
     return MakeStatus(Code::kInvalidUsage,
@@ -211,12 +211,12 @@ Status CheckHeapFile(int fd, const Reply& reply, const ProcessAddress& address) 
   return Status();
 }
 
-// Of a process whose heap is of its own memory.
+// The error for a process whose heap has no file.
 Status KeptToItself(const ProcessAddress& address) {
   if (address.memfd_error == EFBIG)
     return MakeStatus(
         Code::kInvalidUsage,
-        "attaching to process %u: only its own threads reach its memory, as it may have no file that is long "
+        "attaching to process %u: only its own threads reach its memory, because it may not have a file long "
         "enough to share; raise its limit on the size of files (ulimit -f), or lower AXCCL_HEAP_BYTES",
         address.pid);
   return MakeStatus(
@@ -237,7 +237,7 @@ Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, c
   AXCCL_ASSIGN_OR_RETURN(const Fd socket, Connect(address, patience));
   Request request;
   request.token = address.token;
-  // Who has hung up already may have said why.
+  // A peer that has hung up may have sent a reason before.
   if (send(socket.get(), &request, sizeof request, MSG_NOSIGNAL) != sizeof request && errno != EPIPE &&
       errno != ECONNRESET)
     return SystemError(errno, "attaching to process %u: send", address.pid);
@@ -258,7 +258,7 @@ Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, c
   return std::shared_ptr<PeerProcess>(std::move(peer));
 }
 
-// The mappings of this process. An entry exists while somebody holds or makes the mapping.
+// The mappings of this process. An entry exists while a thread holds or makes the mapping.
 class Cache {
  public:
   Result<std::shared_ptr<PeerProcess>> Get(const ProcessAddress& address, const transport::HostId& self,
@@ -271,8 +271,8 @@ class Cache {
         entry.busy = true;
         break;
       }
-      // Another thread is at it. It may fail for reasons of its own (abort, deadline), so its result is looked up, not
-      // shared.
+      // Another thread is attaching. It may fail for reasons of its own (abort, deadline), so its result is looked up,
+      // not shared.
       if (patience.stop && patience.stop()) {
         return WaitError(Wait::kStopped, patience, "another thread attaches to it");
       }

@@ -25,7 +25,7 @@ FreeList::Range FreeList::Take(uint64_t bytes, uint64_t alignment) {
     if (start < begin || start > end || end - start < bytes) continue;
     Range taken = start == begin ? Range() : NewRange(start, bytes);
     if (start + bytes < end) free_.emplace_hint(std::next(it), start + bytes, end - start - bytes);
-    // Nothing is thrown from here on. What is left before keeps the node.
+    // Nothing throws from here on. A remainder at the front keeps the node.
     if (start == begin) {
       it->second = bytes;
       taken = free_.extract(it);

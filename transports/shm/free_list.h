@@ -1,7 +1,7 @@
-// Which byte ranges of a heap are free: first fit by address, neighbours joined at once.
+// The free byte ranges of a heap: first fit by address, neighbours joined at once.
 //
-// Knows offsets only, touches no memory. First fit keeps the used part of the heap low and dense, so that page tables
-// stay small in every process that maps it. Not thread-safe.
+// Works on offsets only, touches no memory. First fit keeps the used part of the heap low and dense, so that page
+// tables stay small in every process that maps it. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@ namespace axccl::shm {
 
 class FreeList {
  public:
-  // offset -> bytes. Whoever has taken a range keeps what notes it, so that giving it back needs no memory.
+  // offset -> bytes. A taken range keeps the node that will record it as free, so giving it back needs no memory.
   using Ranges = std::map<uint64_t, uint64_t>;
   using Range = Ranges::node_type;
 
-  // Everything in [begin, end) is free.
+  // Starts with [begin, end) free.
   FreeList(uint64_t begin, uint64_t end);
 
-  // The lowest `bytes` > 0 bytes at a multiple of `alignment` (a power of two), or an empty one. Where it throws for
-  // want of memory, nothing has been taken.
+  // Takes the lowest `bytes` > 0 bytes at a multiple of `alignment` (a power of two); empty if there are none. If it
+  // throws because memory ran out, nothing has been taken.
   Range Take(uint64_t bytes, uint64_t alignment);
-  // Gives back a range that was taken; the caller vouches that it is not free.
+  // Gives back a range that was taken; the caller guarantees that it is not free.
   void Give(Range range) noexcept;
 
   uint64_t free_bytes() const { return free_bytes_; }

@@ -31,7 +31,7 @@ using transport::ProcessAddress;
 
 constexpr size_t kMaxGuests = 64;
 
-// What every guest answers from. Lives as long as the process.
+// What all guests share. Lives as long as the process.
 struct Offer {
   ProcessAddress address;
   int heap_fd;
@@ -43,7 +43,7 @@ bool SameUser(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
-// Tells a client of the same user that it need not wait. No trouble: it is mistaken.
+// Answers a client of the same user, so that it does not wait. An empty `trouble` means that its request is wrong.
 void Refuse(int fd, std::string_view trouble = "") {
   Reply reply;
   trouble.copy(reply.trouble.data(), reply.trouble.size() - 1);
@@ -83,7 +83,7 @@ class Client : public Guest {
     iovec data{&request, sizeof request};
     msghdr message{};
     message.msg_iov = &data;
-    message.msg_iovlen = 1;  // no control buffer: descriptors a stranger sends are closed by the kernel
+    message.msg_iovlen = 1;  // no control buffer, so the kernel closes descriptors that a stranger sends
     const ssize_t n = recvmsg(fd(), &message, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Verdict::kWait;
     if (n != sizeof request || (message.msg_flags & MSG_TRUNC) != 0) return Verdict::kDrop;
@@ -167,13 +167,13 @@ Result<ProcessAddress> StartHandover() {
     if (!started.ok()) acceptor.reset();
   }));
   AXCCL_RETURN_IF_ERROR(started);
-  // Only now, with nothing left that can fail: the mutex can be taken once.
+  // Last, with nothing left that can fail: the mutex can be taken only once.
   if (Status locked = LockLiveness(loop, &heap->page()->liveness); !locked.ok()) {
     AXCCL_RETURN_IF_ERROR(loop->Run([&] { acceptor.reset(); }));
     return locked;
   }
   const ProcessAddress result = address;
-  (void)acceptor.release();  // both serve as long as the process lives; the loop refers to them
+  (void)acceptor.release();  // both serve as long as the process lives, and the loop refers to them
   (void)offer.release();
   return result;
 }

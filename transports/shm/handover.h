@@ -1,10 +1,10 @@
-// The two messages by which a heap changes hands, and the owner's side of it.
+// The two messages with which a process gives its heap to another, and the owner's side of the exchange.
 //
-// Over SOCK_SEQPACKET: the client sends one Request; the owner, having checked the client's user by SO_PEERCRED and the
-// token in constant time, answers with one Reply that carries the heap's descriptor, and closes. A wrong token or
-// version gets a Reply without one and with heap_bytes 0; so does one to whom the heap cannot be handed, with the
-// trouble as text, lest he take the owner for dead; anything else gets no answer. Byte order and layout are those
-// of the machine: both ends are always on the same one.
+// Over SOCK_SEQPACKET: the client sends one Request. The owner checks the client's user by SO_PEERCRED and compares the
+// token in constant time, answers with one Reply that carries the heap's descriptor, and closes. After a wrong token or
+// version, the Reply has no descriptor and heap_bytes 0. So it is if the owner cannot send the descriptor; then
+// `trouble` says why, so that the client does not take the owner for dead. Anything else gets no answer. Byte order and
+// layout are those of the machine: both ends are always on the same one.
 #pragma once
 
 #include <array>
@@ -31,12 +31,12 @@ struct Reply {
   uint32_t pid = 0;
   uint64_t heap_bytes = 0;
   std::array<uint8_t, 16> process_id{};
-  std::array<char, 120> trouble{};  // where heap_bytes is 0: why; empty: refused
+  std::array<char, 120> trouble{};  // why heap_bytes is 0; empty: refused
 };
 static_assert(sizeof(Reply) == 160);
 
-// Starts handing out this process's heap and takes the liveness mutex on the service thread; returns the address peers
-// need. Called once per process.
+// Starts giving this process's heap to peers and takes the liveness mutex on the service thread; returns the address
+// that peers need. Called once per process.
 Result<transport::ProcessAddress> StartHandover();
 
 }  // namespace axccl::shm

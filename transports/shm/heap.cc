@@ -28,10 +28,10 @@ namespace {
 
 using transport::ProcessPage;
 
-constexpr size_t kMinBytes = size_t{1} << 20;          // what an explicit size must reach
-constexpr size_t kMinDefaultBytes = size_t{64} << 20;  // below this a default heap is of no use
+constexpr size_t kMinBytes = size_t{1} << 20;          // least explicit size
+constexpr size_t kMinDefaultBytes = size_t{64} << 20;  // a smaller default heap would be useless
 #ifdef AXCCL_SANITIZED
-constexpr size_t kMaxDefaultBytes = size_t{16} << 30;  // shadow memory is a multiple of it
+constexpr size_t kMaxDefaultBytes = size_t{16} << 30;  // because shadow memory is a multiple of the heap
 constexpr size_t kUsualBytes = kMaxDefaultBytes;
 #else
 constexpr size_t kMaxDefaultBytes = size_t{1} << 40;
@@ -45,13 +45,13 @@ size_t DefaultBytes() {
   size_t bytes = std::clamp(4 * std::bit_ceil(physical), kUsualBytes, kMaxDefaultBytes);
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    // The application and the heaps of the peers need address space too.
+    // The application and the heaps of peers need address space, too.
     bytes = std::clamp(std::bit_floor(static_cast<size_t>(limit.rlim_cur / 16)), kMinDefaultBytes, bytes);
   }
   return bytes;
 }
 
-// Until the heap has it.
+// Unmaps the heap unless its object takes it over.
 struct Unmap {
   size_t bytes;
   void operator()(std::byte* mapped) const { UnmapHeap(mapped, bytes); }
@@ -172,7 +172,7 @@ Status Heap::Free(void* p) {
     Mark(offset, range.mapped(), false);
     allocated_.fetch_sub(range.mapped(), std::memory_order_relaxed);
   }
-  // Between the two locks the range belongs to nobody, so the slow part needs none.
+  // Between the two locks no list contains the range, so the slow part needs no lock.
   Zero(offset, range.mapped());
   if (TakenBack(p, range.mapped())) {
     (void)madvise(base_ + offset, range.mapped(), MADV_DONTNEED);
@@ -192,7 +192,7 @@ Status Heap::TakeBack(const void* p, size_t bytes) {
   const uint64_t end = (distance + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   std::lock_guard lock(mutex_);
   for (uint64_t at = distance / kPageBytes * kPageBytes; at < end;) {
-    // The next run of pages that are all shared, or all not.
+    // Finds the next run of pages that are all shared, or all not.
     const bool shared = AllLive(at, kPageBytes);
     uint64_t until = at + kPageBytes;
     while (until < end && AllLive(until, kPageBytes) == shared) until += kPageBytes;
@@ -224,21 +224,21 @@ bool Heap::AnyTakenBack(const void* p, size_t bytes) const {
   return next != taken_back_.begin() && std::prev(next)->second > distance;
 }
 
-// Memory that goes back to the system comes again as zeros. Where both ways of giving it back are forbidden (a system
-// call filter; the second is not possible with locked memory) it stays ours, and its content must not.
+// Memory that is returned to the system comes back as zeros. If both ways of returning it are forbidden (by a system
+// call filter; the second does not work for locked memory), it is overwritten, because its content must not remain.
 void Heap::Zero(uint64_t offset, uint64_t bytes) {
   const auto at = static_cast<off_t>(offset), length = static_cast<off_t>(bytes);
   if (fd() >= 0 && fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, length) == 0) return;
   if (madvise(base_ + offset, bytes, MADV_REMOVE) != 0) ZeroTouched(offset, bytes);
 }
 
-// What was never touched is not touched now. The file tells; without one that is not known (mincore has nothing to say
-// of what is swapped out).
+// Skips pages that were never touched. The file knows which ones; without a file that is unknown (mincore does not
+// cover swapped-out pages).
 void Heap::ZeroTouched(uint64_t offset, uint64_t bytes) {
   const uint64_t end = offset + bytes;
   for (uint64_t at = offset; at < end;) {
     const off_t data = fd() < 0 ? static_cast<off_t>(at) : lseek(fd(), static_cast<off_t>(at), SEEK_DATA);
-    if (data < 0 && errno == ENXIO) return;  // no more
+    if (data < 0 && errno == ENXIO) return;  // no more touched pages
     const uint64_t begin = data < 0 ? at : static_cast<uint64_t>(data);
     if (begin >= end) return;
     const off_t hole = data < 0 || fd() < 0 ? -1 : lseek(fd(), data, SEEK_HOLE);

@@ -1,9 +1,9 @@
-// The heap of this process: memory every local peer process can address (see transports/transport.h).
+// The heap of this process: memory that every local peer process can address (see transports/transport.h).
 //
-// Of fixed size, which is address space and no memory: AXCCL_HEAP_BYTES, else four times the physical memory rounded up
-// to a power of two, from 256 GiB to 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` and `ulimit -f` where those
-// are less). Pages cost memory only once touched; freed pages are returned to the system at once. The heap lives as
-// long as the process. What it is made of where that is restricted: heap_file.h, which see also for who can attach to
+// Its fixed size is address space, not memory: AXCCL_HEAP_BYTES, else four times the physical memory rounded up to a
+// power of two, from 256 GiB to 1 TiB (16 GiB under sanitizers, 1/16 of `ulimit -v` and `ulimit -f` where those are
+// less). Pages cost memory only once touched; freed pages are returned to the system at once. The heap lives as long as
+// the process. heap_file.h says what the heap consists of on restricted systems, and which processes can then attach to
 // it.
 //
 // Thread-safe. After fork the child must not use it: Get, Allocate and Free fail with kInvalidUsage there. The child
@@ -25,14 +25,14 @@ namespace axccl::shm {
 
 class Heap {
  public:
-  // The process's heap, created at the first call. kSystemError with need and limit when it cannot be had.
+  // Returns the process's heap; the first call creates it. kSystemError, with need and limit, when that fails.
   static Result<Heap*> Get();
 
-  // Zeroed memory; alignment a power of two <= 2 MiB. Whole pages (4 KiB); allocations of 2 MiB and more are aligned to
-  // 2 MiB. 0 bytes give a page. kSystemError when no free range is long enough, or the file has no room.
+  // Returns zeroed memory in whole pages (4 KiB); alignment is a power of two <= 2 MiB. Allocations of 2 MiB and more
+  // are aligned to 2 MiB. 0 bytes give a page. kSystemError when no free range is long enough, or the file has no room.
   Result<void*> Allocate(size_t bytes, size_t alignment);
-  // `p` from Allocate. kInvalidArgument when it is not, or was freed already. Needs no memory, so that it throws
-  // nothing.
+  // Frees memory of Allocate. kInvalidArgument when `p` is not from Allocate, or was freed already. Needs no memory, so
+  // it does not throw.
   Status Free(void* p);
 
   // Makes the pages that [p, p + bytes) touches private to this process and keeps their content. Writes of peers no
@@ -77,15 +77,15 @@ class Heap {
   const HeapFile file_;
   std::byte* const base_;
   const size_t bytes_;
-  std::atomic<uint64_t>* const live_;  // a bit per page, set while it belongs to an allocation
+  std::atomic<uint64_t>* const live_;  // one bit for each page, set while the page belongs to an allocation
   std::atomic<uint64_t> allocated_{0};
 
   std::atomic<bool> any_taken_back_{false};
 
   mutable std::mutex mutex_;
-  FreeList free_;                            // under mutex_
-  FreeList::Ranges allocations_;             // likewise
-  std::map<uint64_t, uint64_t> taken_back_;  // offset -> end, disjoint; likewise
+  FreeList free_;                            // guarded by mutex_, as the next two
+  FreeList::Ranges allocations_;             // what is allocated
+  std::map<uint64_t, uint64_t> taken_back_;  // offset -> end, disjoint
 };
 
 }  // namespace axccl::shm

@@ -24,17 +24,17 @@ using service::Fd;
 using transport::HeapKind;
 
 constexpr char kFolder[] = "/dev/shm";
-constexpr uint64_t kLeastRoom = 8u << 20;  // in it: a rank or two of a small communicator
+constexpr uint64_t kLeastRoom = 8u << 20;  // least room: enough for a rank or two of a small communicator
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// A longer file is not refused but ends the process by SIGXFSZ.
+// The kernel does not refuse a longer file but kills the process by SIGXFSZ.
 uint64_t LongestFile() {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~uint64_t{0};
   return limit.rlim_cur;
 }
 
-// The errno, or 0 and *fd.
+// Returns the errno, or 0 and *fd.
 int MakeMemfd(size_t bytes, Fd* fd) {
   *fd = Fd(memfd_create("axccl-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!*fd) return errno;
@@ -43,7 +43,7 @@ int MakeMemfd(size_t bytes, Fd* fd) {
   return 0;
 }
 
-// Likewise. A folder that is not memory would be written to a disk.
+// As MakeMemfd. Requires that the folder is in memory; other files would be written to a disk.
 int MakeTmpfs(size_t bytes, Fd* fd) {
   *fd = Fd(open(kFolder, O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600));
   if (!*fd) return errno;
@@ -90,7 +90,7 @@ Status HeapFile::Commit(uint64_t offset, uint64_t bytes) const {
   if (kind_ != HeapKind::kTmpfs) return Status();
   int error = 0;
   if (fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) error = errno;
-  // Not permitted here: writing reserves, too. What is free is zero, and stays it.
+  // fallocate is not supported here, but writing reserves memory, too. Free pages are zero and stay so.
   if (error != 0 && error != ENOSPC) {
     error = 0;
     for (uint64_t at = offset; at < offset + bytes && error == 0; at += kPageBytes) {
@@ -114,7 +114,7 @@ const char* WhyUnsafe(int fd, HeapKind kind) {
     const int seals = fcntl(fd, F_GET_SEALS);
     return seals >= 0 && (seals & kSeals) == kSeals ? nullptr : "is not a memfd of sealed size";
   }
-  // These have no seals; but no other user has ever been able to open one.
+  // These have no seals, but no other user has ever been able to open one.
   struct statfs system {};
   const bool in_memory = fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
   return in_memory && info.st_nlink == 0 && info.st_uid == geteuid() ? nullptr : "is not a file of its own in memory";

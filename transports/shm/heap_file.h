@@ -1,14 +1,13 @@
-// The file of a heap: of what it is made where the first choice is not to be had.
+// The file of a heap, and its replacements on restricted systems.
 //
-// - A memfd of sealed size. Nothing needs to be mounted, and what is not touched takes no memory.
-// - Where memfd_create is forbidden (a system call filter): a file without a name in /dev/shm. Such a folder may be
-// small
-//   (64 MiB in a container by default), and who touches a page that it has no room for is killed by SIGBUS; so memory
-//   is reserved as it is allocated (Commit), and takes room from then on.
-// - Else memory without a file, which only the threads of this process reach. Enough where all ranks live in it; other
-//   processes are told why they cannot attach (transport::ProcessAddress).
+// - A memfd of sealed size. Nothing needs to be mounted, and untouched pages take no memory.
+// - Where memfd_create is forbidden (a system call filter): an unnamed file in /dev/shm. Such a folder may be small (64
+//   MiB in a container by default), and SIGBUS kills a process that touches a page for which there is no room. So
+//   memory is reserved as it is allocated (Commit), and takes room from then on.
+// - Otherwise memory without a file, which only the threads of this process can access. That is enough where all ranks
+//   live in it; other processes get an error that says why they cannot attach (transport::ProcessAddress).
 //
-// Out of descriptors is an error, not a reason to take the next. Pure functions but for the file.
+// Running out of descriptors is an error, not a reason to try the next kind. Pure functions except for the file.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,7 @@ namespace axccl::shm {
 
 class HeapFile {
  public:
-  // At least `least` bytes, at most `wanted`: what `ulimit -f` allows.
+  // Creates a file of at least `least` and at most `wanted` bytes, as `ulimit -f` allows.
   static Result<HeapFile> Create(size_t least, size_t wanted);
 
   int fd() const { return fd_.get(); }  // -1: private
@@ -31,7 +30,7 @@ class HeapFile {
   int memfd_error() const { return memfd_error_; }
   int tmpfs_error() const { return tmpfs_error_; }
 
-  // Before [offset, offset + bytes) is touched. kSystemError where there is no room, which is said.
+  // Must precede touching [offset, offset + bytes). kSystemError, with a text that says so, if there is no room.
   Status Commit(uint64_t offset, uint64_t bytes) const;
 
  private:
@@ -42,8 +41,8 @@ class HeapFile {
   int memfd_error_ = 0, tmpfs_error_ = 0;
 };
 
-// Whether a file that a peer calls its heap, of that kind, keeps its size: one that shrinks ends whoever touches it by
-// SIGBUS. Null, or in words what it is not.
+// Whether a file that a peer offers as its heap, of that kind, keeps its size: a file that shrinks kills a process that
+// touches it by SIGBUS. Returns null, or a phrase that says what is wrong with it.
 const char* WhyUnsafe(int fd, transport::HeapKind kind);
 
 }  // namespace axccl::shm

@@ -1,17 +1,18 @@
-// Which processes can share memory: those with equal host ids. It goes by what sharing takes, not by names.
+// Decides which processes can share memory: those with equal host ids. The id consists of what sharing requires, not of
+// names.
 //
 // - One running kernel: its boot id.
-// - NCCL_HOSTID, by which ranks of one machine may be told to behave as if they were on several.
-// - One network namespace, as the sockets that memory is handed out at have abstract names, which are each namespace's
-// own.
-// - One user namespace and one user: what asks is answered only if it is the same user, and ids of users mean something
-// only
+// - NCCL_HOSTID, with which a user makes ranks of one machine behave as if they were on several.
+// - One network namespace, because memory is handed over through sockets with abstract names, which each namespace has
+// of
+//   its own.
+// - One user namespace and one user: a process answers only clients of the same user, and user ids have a meaning only
 //   within their namespace.
-// - One PID namespace. Peers are told process ids, and memory that is not in a heap is reached by them
-//   (process_vm_readv, pidfd_getfd): in another namespace they are of nobody, or of somebody else.
+// - One PID namespace. Ranks send each other process ids, and access memory outside heaps with them (process_vm_readv,
+//   pidfd_getfd). In another namespace, such an id belongs to no process or to another one.
 //
-// Mount, IPC, UTS and cgroup namespaces do not count: heaps are passed as descriptors and have neither path nor key.
-// Equal ids are a promise that attaching is worth trying; Attach says so when it fails all the same.
+// Mount, IPC, UTS and cgroup namespaces do not matter: heaps are passed as descriptors and have neither path nor key.
+// Equal ids mean that attaching is worth trying; Attach reports when it still fails.
 #pragma once
 
 #include "src/base/status.h"
@@ -19,14 +20,14 @@
 
 namespace axccl::shm {
 
-// The id of this process as it is now; processes keep the one they have when they offer their heap. Where /proc is not
-// mounted, the host name stands in for the boot id, and namespaces are taken for equal to those of others that do not
-// know theirs. kSystemError when there is no descriptor left to look with: a process that took itself for another then
-// would share no memory with its neighbours.
+// The current id of this process; a process keeps the id that it has when it offers its heap. If /proc is not mounted,
+// the host name replaces the boot id, and the namespaces count as equal to those of other processes that do not know
+// theirs. kSystemError when no descriptor is left to read with: with a wrong id, the process would not share memory
+// with its neighbours.
 Result<transport::HostId> CurrentHostId();
 
-// What keeps the two from sharing memory, in words ("another machine"), the most telling first; null where nothing
-// does.
+// What keeps the two processes from sharing memory, in words ("another machine"), the most helpful reason first; null
+// if nothing does.
 const char* WhyApart(const transport::HostId& one, const transport::HostId& other);
 
 }  // namespace axccl::shm

@@ -18,9 +18,9 @@ std::string LimitText(decltype(RLIMIT_AS) resource) {
   return std::to_string(limit.rlim_cur >> 20) + " MiB";
 }
 
-// Of a mapping of `bytes`.
+// The error for a mapping of `bytes`.
 Status Refused(int error, size_t bytes) {
-  // Of all that is refused a mapping, only memory that is to be locked is told to try again.
+  // The kernel returns EAGAIN only when memory that must be locked is refused.
   if (error == EAGAIN)
     return SystemError(
         error,
@@ -33,7 +33,7 @@ Status Refused(int error, size_t bytes) {
                      bytes >> 20, LimitText(RLIMIT_AS).c_str());
 }
 
-// Address space at a boundary of 2 MiB.
+// Reserves address space at a boundary of 2 MiB.
 Result<std::byte*> Reserve(size_t bytes) {
   const size_t reserve = bytes + kHugeBytes;
   void* const raw = mmap(nullptr, reserve, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -47,7 +47,7 @@ Result<std::byte*> Reserve(size_t bytes) {
   return base;
 }
 
-// What was mapped without access. `read_only` bytes at its start are not to be written to.
+// Gives access to what was mapped without it. The first `read_only` bytes must not be written.
 Result<std::byte*> GiveAccess(std::byte* base, size_t bytes, size_t read_only) {
   (void)madvise(base, bytes, MADV_DONTDUMP);
   const bool given = (read_only == 0 || mprotect(base, read_only, PROT_READ) == 0) &&
@@ -88,8 +88,8 @@ Status Windows::Open(int fd) {
 Result<std::byte*> Windows::Map(size_t bytes) {
   if (count_ == kMost) return MakeStatus(Code::kInternalError, "mapping a shared heap: more than %d windows", kMost);
   AXCCL_ASSIGN_OR_RETURN(std::byte * base, Reserve(bytes));
-  // An old size of 0 makes another mapping of the same file, as long as is asked for: see mremap(2). By the system
-  // call, as UCX (1.13) puts a function of its own in the place of the C library's, which knows no fifth argument.
+  // With an old size of 0, mremap makes another mapping of the same file, of the requested length: see mremap(2). Uses
+  // the system call, because UCX (1.13) replaces the C library's function with one that ignores the fifth argument.
   if (syscall(SYS_mremap, seed_, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base) == -1) {
     const int error = errno;
     munmap(base, bytes);
