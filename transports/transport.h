@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 
+#include "src/base/format.h"
 #include "src/base/sizes.h"
 #include "src/base/status.h"
 
@@ -129,60 +130,116 @@ class PeerProcess {
   std::atomic<uint64_t> window_bytes_{0};
 };
 
-// A rank whose memory this process does not reach. What it publishes arrives in a *mirror* here: a heap of a page and
-// its block, laid out as its own. What this rank publishes is sent to the mirror that the peer has of its block, or,
-// where it has written a slot of the peer's in the mirror here, to the peer's block itself.
-//
-// One for each pair of ranks of a communicator, on each side. All functions are thread-safe.
-class RemoteRank : public PeerProcess {
+// Where messages for ranks of this process come in. One for all peers of a transport. Thread-safe.
+class Inbox {
  public:
-  // Bytes of a block.
-  struct Stretch {
-    uint64_t offset = 0;
-    uint32_t bytes = 0;
-    bool of_peer = false;  // of the peer's block, as it is in the mirror here; else of the own block
-    bool guarded = false;  // the first word is a sequence number, 0 while the rest is being written
-  };
-  static constexpr uint64_t kNoLine = ~uint64_t{0};
-  static constexpr size_t kLineBytes = 64;
-
-  // Memory beside the block that both sides have under one key. Kept alive by what is under way.
-  class Area {
-   public:
-    virtual ~Area() = default;
-    std::byte* mirror() const { return mirror_; }
-
-   protected:
-    std::byte* mirror_ = nullptr;
-  };
-  // `own`: the own memory of that key. What comes for a key that is not there is lost: both sides know of each other's
-  // before anything is sent.
-  virtual Result<std::shared_ptr<Area>> AddArea(uint64_t key, std::byte* own, uint64_t bytes) = 0;
-
-  // Sends the stretches, and then the line at that offset of the own block, whose first word is stored last there. What
-  // was sent before arrives before it, but stretches of kLargeBytes or more, together, may be stored at any time from
-  // now on: the peer must have told that it has done with what is there. Stretches must keep their bytes until the peer
-  // has answered them. `area`: null, or what offsets are in instead of the block.
-  static constexpr size_t kLargeBytes = 16u << 10;
-  virtual void Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) = 0;
-
+  virtual ~Inbox() = default;
   // Takes in what has come for any rank of this process, where no other thread is at it.
   virtual void Progress() = 0;
   // Between these a thread calls Progress again and again; else a thread of the library sees to it: at once if the
   // caller is still `waiting` for a message, in a moment if not.
   virtual void BeginPolling() = 0;
   virtual void EndPolling(bool waiting) = 0;
+};
 
-  // The name of the peer's machine.
-  virtual const std::string& host() const = 0;
-  // Why the peer is not reached any more, where Died() is true.
-  virtual std::string Trouble() const = 0;
-  // Waits until the peer's process has taken in all that was sent, it is dead, or it has not for so long.
-  virtual void Flush(std::chrono::milliseconds patience) = 0;
-  // Nothing that arrives from now on is for this rank; memory of the own block is not written any more.
-  virtual void Detach() = 0;
+// How this rank reaches another one of its communicator, or itself: chosen when the two are connected (connect.h of a
+// transport), so that nobody has to ask later.
+//
+// Where the two share memory, the peer's block is mapped here, and what this rank writes in its own is seen by the peer
+// at once. Where they do not, there is a *mirror* of the peer's block here, in which arrives what the peer publishes.
+// What this rank publishes is sent to the mirror that the peer has of its block, or, where it has written a slot of the
+// peer's in the mirror here, to the peer's block itself.
+//
+// One for each pair of ranks of a communicator, on each side. All functions are thread-safe, but for SetCalls.
+class Reach {
+ public:
+  // Bytes of a block.
+  struct Stretch {
+    uint64_t offset = 0;
+    uint32_t bytes = 0;
+    bool of_peer = false;  // of the peer's block, as it is here; else of the own block
+    bool guarded = false;  // the first word is a sequence number, 0 while the rest is being written
+  };
+  static constexpr uint64_t kNoLine = ~uint64_t{0};
+  static constexpr size_t kLineBytes = 64;
+  static constexpr size_t kLargeBytes = 16u << 10;
+
+  // Keeps a mirror of memory beside the block.
+  class Area {
+   public:
+    virtual ~Area() = default;
+  };
+
+  virtual ~Reach() = default;
+  Reach(const Reach&) = delete;
+  Reach& operator=(const Reach&) = delete;
+
+  // "shm"
+  virtual const char* Name() const = 0;
+  // The peer's block, as it is here.
+  std::byte* block() const { return block_; }
+  uint32_t pid() const { return process_->pid(); }
+  // What is true of the peer's process: where it sleeps, and whether it lives.
+  ProcessPage* page() const { return process_->page(); }
+  bool Died() const { return process_->Died(); }
+  // In which every address of the peer's is good here.
+  bool same_process() const { return process_->is_self(); }
+  // Where what the peer publishes comes in; null where that is there as soon as it is written.
+  virtual Inbox* inbox() const { return nullptr; }
+
+  // ---- the peer's memory beside its block ----
+
+  // Where [offset, offset + bytes) of its heap is; null where that is not mapped here. kRemoteError: there is no such
+  // range.
+  Result<std::byte*> At(uint64_t offset, uint64_t bytes) { return process_->At(offset, bytes); }
+  // Memory that both ranks have under one `key`, this one at `own`, the peer at that offset of its heap: where the
+  // peer's is, or its mirror, which *area keeps then; what is under way keeps it, too. What comes for a key that is not
+  // there is lost: both sides know of each other's before anything is published.
+  virtual Result<std::byte*> AddArea(uint64_t, std::byte*, uint64_t offset, uint64_t bytes, std::shared_ptr<Area>*) {
+    return At(offset, bytes);
+  }
+  // Whether the peer's plain memory can be read by system call, where there is any use in it: a look at the word at
+  // `address` in the peer, which has the value `expected`.
+  virtual bool TryCalls(uint64_t address, uint64_t expected) = 0;
+  // Whether that is so on all ranks, and allowed. Before anything else uses this.
+  void SetCalls(bool calls) { calls_ = calls; }
+  bool calls() const { return calls_; }
+  // Copies from plain memory of the peer by system call. kRemoteError: the peer is dead.
+  virtual Status Read(void* to, uint64_t from, size_t bytes) = 0;
+
+  // ---- what this rank publishes ----
+
+  // (area, stretches, line) Makes the peer see the stretches, and then the line at that offset of the own block, whose
+  // first word is stored last there. What was published before is seen before it, but stretches of kLargeBytes or more,
+  // together, may be stored at any time from now on: the peer must have told that it has done with what is there.
+  // Stretches must keep their bytes until the peer has answered them. `area`: null, or what offsets are in instead of
+  // the block.
+  virtual void Publish(const std::shared_ptr<Area>&, std::span<const Stretch>, uint64_t) {}
   // Whether memory of the own block may still be sent.
-  virtual bool sending() const = 0;
+  virtual bool sending() const { return false; }
+  // Waits until the peer's process has taken in all that was published, it is dead, or it has not for so long.
+  virtual void Flush(std::chrono::milliseconds) {}
+  // Nothing that arrives from now on is for this rank; memory of the own block is not written any more.
+  virtual void Detach() {}
+  // Whether the own block may still be used for the peer's sake, if it does not say that it has let go.
+  virtual bool InUse() const { return !Died(); }
+
+  // ---- texts ----
+
+  // "pid 7"
+  virtual std::string Place() const { return Format("pid %u", pid()); }
+  // Where Died() is true: why, and with the numbers of this rank and the peer "rank 1 (pid 7) died".
+  virtual std::string Trouble() const { return "it died"; }
+  virtual std::string DescribeLoss(int, int peer) const { return Format("rank %d (%s) died", peer, Place().c_str()); }
+
+ protected:
+  // `process`, or what stands for it, as long as this lives.
+  Reach(PeerProcess* process, std::byte* block) : process_(process), block_(block) {}
+
+ private:
+  PeerProcess* const process_;
+  std::byte* const block_;
+  bool calls_ = false;
 };
 
 }  // namespace axccl::transport

@@ -38,8 +38,14 @@ Limbo& TheLimbo() {
   return *limbo;
 }
 
+// It should go as soon as it can, and not at the next occasion.
+bool IsUrgent(const Released& released) {
+  return released.block->has_companion() ||
+         std::any_of(released.holders.begin(), released.holders.end(),
+                     [](const Holder& holder) { return holder.reach != nullptr && holder.reach->sending(); });
+}
+
 bool MayGo(const Released& released) {
-  if (released.block->sending()) return false;
   const Block& block = *released.block;
   for (size_t rank = 0; rank < released.holders.size(); ++rank) {
     const bool let_go =
@@ -54,8 +60,7 @@ void LookAgain(service::Loop* loop) {
     Block::SweepLimbo();
     Limbo& limbo = TheLimbo();
     std::lock_guard lock(limbo.mutex);
-    limbo.watched =
-        std::any_of(limbo.blocks.begin(), limbo.blocks.end(), [](const Released& r) { return r.block->urgent(); });
+    limbo.watched = std::any_of(limbo.blocks.begin(), limbo.blocks.end(), IsUrgent);
     if (limbo.watched) LookAgain(loop);
   });
 }
@@ -63,7 +68,7 @@ void LookAgain(service::Loop* loop) {
 }  // namespace
 
 bool Holder::Gone() const {
-  if (process != nullptr) return process->Died();
+  if (reach != nullptr) return !reach->InUse();
   return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
 }
 
@@ -119,10 +124,6 @@ Result<std::byte*> Block::Take(uint64_t bytes, uint64_t* heap_offset) {
   return taken;
 }
 
-bool Block::sending() const {
-  return std::any_of(remotes_.begin(), remotes_.end(), [](const auto& remote) { return remote->sending(); });
-}
-
 uint64_t Block::resident_bytes() const {
   uint64_t resident = ResidentBytes(data_, layout_.bytes);
   std::lock_guard lock(mutex_);
@@ -140,9 +141,9 @@ uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
 void Block::Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders) {
   std::list<Released> released(1);  // before the block is out of the caller's hands
   block->header()->closed.store(1, std::memory_order_seq_cst);
-  bool watch = block->urgent();
   Limbo& limbo = TheLimbo();
   released.front() = {std::move(block), std::move(holders)};
+  bool watch = IsUrgent(released.front());
   {
     std::lock_guard lock(limbo.mutex);
     limbo.blocks.splice(limbo.blocks.end(), released);

@@ -1,9 +1,9 @@
 // A rank's block of shared memory and when it may be given back.
 //
 // Peers may still read a block for a while after its owner has destroyed the communicator, so it goes back to the heap
-// only when every rank has let go of it or is dead. Until then it is in limbo, which every creation and release looks
-// through, and the service thread as long as there is a block in it that a companion hangs on: memory of a GPU is
-// scarce. Thread-safe.
+// only when every rank has let go of it or is dead, and nothing of it is being sent any more. Until then it is in
+// limbo, which every creation and release looks through, and the service thread as long as there is a block in it that
+// is being sent, or that a companion hangs on: memory of a GPU is scarce. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace axccl::comm {
 
 // A rank that may use another's block.
 struct Holder {
-  std::shared_ptr<transport::PeerProcess> process;  // null: not mapped, but it may have mapped the block's owner
-  uint32_t pid = 0;                                 // then; 0: it holds nothing
+  std::shared_ptr<transport::Reach> reach;  // null: not reached, but it may have mapped the block's owner
+  uint32_t pid = 0;                         // then; 0: it holds nothing
   bool Gone() const;
 };
 
@@ -46,11 +46,8 @@ class Block {
   Result<std::byte*> Take(uint64_t bytes, uint64_t* heap_offset);
   // Anything else, likewise.
   void Keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
-  // Ranks on other machines that memory of the block may still be sent to.
-  void KeepWhileSending(std::vector<std::shared_ptr<transport::RemoteRank>> remotes) { remotes_ = std::move(remotes); }
-  bool sending() const;
-  // Whether it should go as soon as it can, and not at the next occasion.
-  bool urgent() const { return companion_ != nullptr || !remotes_.empty(); }
+  // Whether anything hangs on it that should go as soon as it can, and not at the next occasion.
+  bool has_companion() const { return companion_ != nullptr; }
 
   // Gives the block up: closed for peers, and freed once all `holders` (by rank) have let go or died. Until then
   // nothing else gets its address.
@@ -68,7 +65,6 @@ class Block {
   mutable std::mutex mutex_;
   std::vector<std::pair<std::byte*, uint64_t>> taken_;  // under mutex_: memory and its length
   std::shared_ptr<void> companion_;
-  std::vector<std::shared_ptr<transport::RemoteRank>> remotes_;
 };
 
 // Bytes of [memory, memory + bytes), whole pages, that take up memory.

@@ -103,9 +103,7 @@ void GroupChannel::Leave() {
     const uint32_t slot = found_[static_cast<size_t>(p)];
     if (slot != kNotFound) layout.SlotOf(BlockOf(member(p)), slot)->users.fetch_sub(1, std::memory_order_seq_cst);
   }
-  for (int p = 0; p < size(); ++p) {
-    if (member(p).remote_area != nullptr) part_.areas.push_back(member(p).remote_area);
-  }
+  for (int p = 0; p < size(); ++p) part_.mirrors.push_back(member(p).mirror);
   table_->Withdraw(part_);
 }
 
@@ -128,13 +126,8 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
   return pair.get();
 }
 
-// Whether a slot of a peer is this channel's and a part at `offset` fits in its heap. Nothing is believed before it is
-// checked.
-bool GroupChannel::IsOurs(const Member& member, ChannelSlot* slot, uint64_t offset) const {
-  const uint64_t bytes = member.layout.scratch + member.layout.scratch_bytes;
-  const uint64_t heap = member.process->heap_bytes();
-  const bool fits = offset % kPage == 0 && offset <= heap && bytes <= heap - offset;
-  if (!fits && member.remote == nullptr) return false;
+// Whether a slot of a peer is this channel's.
+bool GroupChannel::IsOurs(ChannelSlot* slot) const {
   return slot->id.load(std::memory_order_relaxed) == name_.id && slot->generation == part_.generation &&
          slot->size == name_.ranks.size() && std::equal(name_.ranks.begin(), name_.ranks.end(), slot->Ranks());
 }
@@ -169,10 +162,12 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   SlotUse use(layout, *member, place, word);
   if (!use.valid()) return false;
   ChannelSlot* slot = layout.SlotOf(BlockOf(*member), SlotIn(word));
-  const uint64_t offset = slot->offset.load(std::memory_order_relaxed);
-  if (!IsOurs(*member, slot, offset))
+  const auto not_ours = [&] {
     return MakeStatus(Code::kRemoteError, "rank %d announced something that is not its part of %s", member->rank,
                       name_.Text().c_str());
+  };
+  const uint64_t offset = slot->offset.load(std::memory_order_relaxed);
+  if (offset % kPage != 0 || !IsOurs(slot)) return not_ours();
   if (table_->comm_->device().takes_areas()) {
     const uint32_t area = slot->area.load(std::memory_order_acquire);
     created_[position] = true;
@@ -181,20 +176,19 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
       return MakeStatus(Code::kRemoteError, "rank %d announced an area that its device does not have", member->rank);
     member->area = static_cast<int>(area) - 1;
   }
+  const Result<std::byte*> block =
+      member->reach->AddArea(part_.key, part_.memory, offset, part_.bytes, &member->mirror);
+  if (block.status().code() == Code::kRemoteError) return not_ours();
+  AXCCL_RETURN_IF_ERROR(block.status());
+  member->block = block.value();
   use.Keep();
   found_[position] = SlotIn(word);
   std::atomic<uint8_t>* const joined = &slot->Joined(name_.ranks.size())[self()];
   joined->store(1, std::memory_order_seq_cst);
-  if (member->remote != nullptr) {
-    AXCCL_ASSIGN_OR_RETURN(member->remote_area, member->remote->AddArea(part_.key, part_.memory, part_.bytes));
-    member->block = member->remote_area->mirror();
-    const auto offset_there = static_cast<uint64_t>(reinterpret_cast<std::byte*>(joined) - BlockOf(*member));
-    const transport::RemoteRank::Stretch told{offset_there, 1, true, false};
-    member->remote->Send(nullptr, {&told, 1}, transport::RemoteRank::kNoLine);
-  } else {
-    AXCCL_ASSIGN_OR_RETURN(member->block, member->process->At(offset, part_.bytes));
-    exec::WakeMember(*member);
-  }
+  const auto offset_there = static_cast<uint64_t>(reinterpret_cast<std::byte*>(joined) - BlockOf(*member));
+  const transport::Reach::Stretch told{offset_there, 1, true, false};
+  member->reach->Publish(nullptr, {&told, 1}, transport::Reach::kNoLine);
+  exec::WakeMember(*member);
   return true;
 }
 
@@ -330,10 +324,7 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
   const ChannelLayout layout =
       ChannelLayout::Created(size, comm_->settings().lanes, comm_->settings().scratch_bytes, &part.bytes);
   // The id of a pair's channel is of one generation of the pair's channel already.
-  for (const int32_t rank : name.ranks) {
-    if (transport::RemoteRank* const remote = comm_->members()[static_cast<size_t>(rank)].remote; remote != nullptr)
-      part.remotes.push_back(remote);
-  }
+  for (const int32_t rank : name.ranks) part.reaches.push_back(comm_->members()[static_cast<size_t>(rank)].reach);
   uint32_t once = 0;
   uint32_t& created = name.messages_on.empty() ? created_[name.Hash()] : once;
   part.generation = created;
@@ -381,8 +372,8 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
   constexpr size_t kUsers = offsetof(ChannelSlot, users), kBehind = offsetof(ChannelSlot, area);
   const uint64_t at = OffsetIn(comm_->block(), slot);
   const auto behind = static_cast<uint32_t>(sizeof(ChannelSlot) - kBehind + size * sizeof(int32_t));
-  const transport::RemoteRank::Stretch sent[] = {{at, kUsers, false, false}, {at + kBehind, behind, false, false}};
-  SendEntry(part, sent);
+  const transport::Reach::Stretch sent[] = {{at, kUsers, false, false}, {at + kBehind, behind, false, false}};
+  PublishEntry(part, sent);
   for (int p = 0; p < (*channel)->size(); ++p) {
     if (p != (*channel)->self()) exec::WakeMember((*channel)->member(p));
   }
@@ -441,27 +432,27 @@ void ChannelTable::Withdraw(const GroupChannel::Part& part) {
       .layout()
       .KeyOf(comm_->block().data(), part.place)
       ->store(part.key | exec::kGoneSlot, std::memory_order_seq_cst);
-  SendEntry(part, {});
+  PublishEntry(part, {});
   if (!TryFree(part)) limbo_.push_back(part);
 }
 
-void ChannelTable::SendEntry(const GroupChannel::Part& part,
-                             std::span<const transport::RemoteRank::Stretch> stretches) const {
+void ChannelTable::PublishEntry(const GroupChannel::Part& part,
+                                std::span<const transport::Reach::Stretch> stretches) const {
   const uint64_t word = OffsetIn(comm_->block(), comm_->block().layout().KeyOf(comm_->block().data(), part.place));
-  const uint64_t line = word / transport::RemoteRank::kLineBytes * transport::RemoteRank::kLineBytes;
+  const uint64_t line = word / transport::Reach::kLineBytes * transport::Reach::kLineBytes;
   // In parts that take effect in their turn: until a line sent before has said that the slot is nobody's, it may be
   // read.
-  constexpr uint32_t kPart = transport::RemoteRank::kLargeBytes / 2;
-  for (transport::RemoteRank* remote : part.remotes) {
-    std::vector<transport::RemoteRank::Stretch> last;
-    for (transport::RemoteRank::Stretch rest : stretches) {
+  constexpr uint32_t kPart = transport::Reach::kLargeBytes / 2;
+  for (transport::Reach* reach : part.reaches) {
+    std::vector<transport::Reach::Stretch> last;
+    for (transport::Reach::Stretch rest : stretches) {
       for (; rest.bytes > kPart; rest.offset += kPart, rest.bytes -= kPart) {
-        const transport::RemoteRank::Stretch first{rest.offset, kPart, false, false};
-        remote->Send(nullptr, {&first, 1}, transport::RemoteRank::kNoLine);
+        const transport::Reach::Stretch first{rest.offset, kPart, false, false};
+        reach->Publish(nullptr, {&first, 1}, transport::Reach::kNoLine);
       }
       last.push_back(rest);
     }
-    remote->Send(nullptr, last, line);
+    reach->Publish(nullptr, last, line);
   }
 }
 
@@ -469,7 +460,7 @@ bool ChannelTable::TryFree(const GroupChannel::Part& part) {
   const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
   // What is still under way holds them, too.
-  if (std::any_of(part.areas.begin(), part.areas.end(), [](const auto& area) { return area.use_count() > 1; }))
+  if (std::any_of(part.mirrors.begin(), part.mirrors.end(), [](const auto& mirror) { return mirror.use_count() > 1; }))
     return false;
   free_slots_.push_back(part.slot);  // first: what is thrown leaves all as it was
   FreeMemory(part.memory);

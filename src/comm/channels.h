@@ -56,10 +56,9 @@ class GroupChannel : private exec::Connector, public exec::Channel {
     uint32_t place = 0;  // of the word that leads there
     uint64_t key = 0;
     uint32_t generation = 0;
-    int area = -1;                                // see exec::Connector
-    std::vector<transport::RemoteRank*> remotes;  // members that have been sent the entry
-    std::vector<std::shared_ptr<transport::RemoteRank::Area>>
-        areas;  // by which members on other machines have the part
+    int area = -1;                                                 // see exec::Connector
+    std::vector<transport::Reach*> reaches;                        // of the members
+    std::vector<std::shared_ptr<transport::Reach::Area>> mirrors;  // by which members have the part
   };
 
   GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self,
@@ -90,7 +89,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   Result<bool> Find(size_t position, exec::Member* member);
   bool HasJoined(int position) const;
   Status CheckOther(const exec::Member& peer, uint32_t place) const;
-  bool IsOurs(const exec::Member& member, exec::ChannelSlot* slot, uint64_t offset) const;
+  bool IsOurs(exec::ChannelSlot* slot) const;
 
   ChannelTable* const table_;
   const ChannelName name_;
@@ -131,8 +130,8 @@ class ChannelTable {
   Status Enter(GroupChannel::Part* part) const;
   // By the end of a channel: nobody finds its part any more.
   void Withdraw(const GroupChannel::Part& part);
-  // Where memory is not shared: the word at the part's place, and `stretches` before it.
-  void SendEntry(const GroupChannel::Part& part, std::span<const transport::RemoteRank::Stretch> stretches) const;
+  // Makes the members see the word at the part's place, and `stretches` before it.
+  void PublishEntry(const GroupChannel::Part& part, std::span<const transport::Reach::Stretch> stretches) const;
   bool TryFree(const GroupChannel::Part& part);
   void Sweep();
   Status TakeArea(GroupChannel::Part* part);

@@ -11,8 +11,6 @@
 #include "src/comm/programs.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
-#include "transports/shm/attach.h"
-#include "transports/shm/heap.h"
 
 namespace axccl::comm {
 namespace {
@@ -26,48 +24,40 @@ struct Remains {
   std::unique_ptr<exec::RankDevice> device;
   std::unique_ptr<Block> block;
   std::vector<exec::Member> members;
-  std::vector<std::shared_ptr<transport::PeerProcess>> processes;
+  std::vector<std::shared_ptr<transport::Reach>> reaches;
   bool failed = false;
 };
 
-// Ranks on other machines are told with a line of the block, and what they still have to get is waited for: nobody
-// sends it once the process has ended. They hold nothing of this rank, so none of them has to let go.
-void PartFromRemotes(Remains* remains) {
+// Peers are told with a line of the block, and what they still have to get is waited for: nobody sends it once the
+// process has ended.
+void PartFromPeers(const Remains& remains) {
   constexpr std::chrono::milliseconds kPatience(10'000), kShortPatience(50);
-  std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
-  for (const exec::Member& member : remains->members) {
-    if (member.remote == nullptr) continue;
-    auto& process = remains->processes[static_cast<size_t>(member.rank)];
-    remotes.push_back(std::static_pointer_cast<transport::RemoteRank>(std::move(process)));
-    process = nullptr;
-  }
-  remains->block->header()->closed.store(1, std::memory_order_seq_cst);
-  for (const auto& remote : remotes) remote->Send(nullptr, {}, offsetof(exec::BlockHeader, closed));
+  remains.block->header()->closed.store(1, std::memory_order_seq_cst);
+  for (const auto& reach : remains.reaches) reach->Publish(nullptr, {}, offsetof(exec::BlockHeader, closed));
   // Of a communicator that has failed it is why, which is worth a moment; all of them together, as aborting takes no
   // longer.
-  const auto limit = std::chrono::steady_clock::now() + (remains->failed ? kShortPatience : kPatience);
-  for (const auto& remote : remotes) {
+  const auto limit = std::chrono::steady_clock::now() + (remains.failed ? kShortPatience : kPatience);
+  for (const auto& reach : remains.reaches) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
-    remote->Flush(std::max(left, std::chrono::milliseconds(0)));
+    reach->Flush(std::max(left, std::chrono::milliseconds(0)));
   }
-  for (const auto& remote : remotes) remote->Detach();
-  remains->block->KeepWhileSending(std::move(remotes));
+  for (const auto& reach : remains.reaches) reach->Detach();
 }
 
 // Nothing is thrown: destructors let go. Where memory runs out, the block stays what it is for as long as the process
 // lives, as peers may still write to it.
 void LetGo(Remains* remains) {
   const Status gone = CatchAll("giving memory back", [&] {
-    std::vector<Holder> holders(remains->processes.size());
+    std::vector<Holder> holders(remains->reaches.size());
     remains->device->Disconnect();
     if (remains->device->outlives_rank()) remains->block->Keep(std::shared_ptr<void>(std::move(remains->device)));
-    PartFromRemotes(remains);
+    PartFromPeers(*remains);
     for (const exec::Member& member : remains->members) {
-      if (member.rank != remains->rank && member.remote == nullptr)
+      if (member.rank != remains->rank)
         remains->block->layout().ReleasedBy(member.block, remains->rank)->store(1, std::memory_order_release);
     }
-    remains->processes[static_cast<size_t>(remains->rank)] = nullptr;
-    for (size_t i = 0; i < holders.size(); ++i) holders[i].process = std::move(remains->processes[i]);
+    remains->reaches[static_cast<size_t>(remains->rank)] = nullptr;
+    for (size_t i = 0; i < holders.size(); ++i) holders[i].reach = std::move(remains->reaches[i]);
     Block::Release(std::move(remains->block), std::move(holders));
     return Status();
   });
@@ -88,8 +78,9 @@ void LetGoInBackground(Remains remains) {
   (void)Closer::Process().Await(kPatience);
 }
 
-int LocalRanks(const std::vector<exec::Member>& members) {
-  const auto is_local = [](const exec::Member& member) { return member.remote == nullptr; };
+int LocalRanks(const std::vector<exec::Member>& members, int self) {
+  const int machine = members[static_cast<size_t>(self)].machine;
+  const auto is_local = [&](const exec::Member& member) { return member.machine == machine; };
   return static_cast<int>(std::count_if(members.begin(), members.end(), is_local));
 }
 
@@ -97,14 +88,15 @@ int LocalRanks(const std::vector<exec::Member>& members) {
 
 Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                            std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
-                           std::vector<std::shared_ptr<transport::PeerProcess>> processes,
+                           std::vector<std::shared_ptr<transport::Reach>> reaches,
                            std::unique_ptr<exec::RankDevice>&& device)
     : identity_(std::move(identity)),
       settings_(settings),
       chooser_(std::move(chooser)),
+      heap_(shm::Heap::Get().value()),
       members_(std::move(members)),
-      crowd_(LocalRanks(members_), LocalRanks(members_) != identity_.ranks),
-      processes_(std::move(processes)),
+      crowd_(LocalRanks(members_, identity_.rank), LocalRanks(members_, identity_.rank) != identity_.ranks),
+      reaches_(std::move(reaches)),
       host_device_(identity_.device.platform->HostDevice(identity_.device.ordinal)),
       launches_(std::make_shared<device::host::Timeline>()),
       channel_(this, members_, identity_.rank, {.order = launches_, .group_order = settings_.group_order != 0}),
@@ -121,14 +113,14 @@ Communicator::~Communicator() {
   const Status kept = CatchAll("giving memory back", [&] { return block_->Keep(channels_.Close()), Status(); });
   if (!kept.ok()) AXCCL_WARN("%s", kept.message().data());
   const bool slow = device_->slow_to_disconnect();
-  Remains remains{identity_.rank,      std::move(device_),    std::move(block_),
-                  std::move(members_), std::move(processes_), failed()};
+  Remains remains{identity_.rank,      std::move(device_),  std::move(block_),
+                  std::move(members_), std::move(reaches_), failed()};
   slow ? LetGoInBackground(std::move(remains)) : LetGo(&remains);
 }
 
 int Communicator::local_processes() const {
-  std::set<const std::byte*> distinct;
-  for (const exec::Member& member : members_) distinct.insert(member.process->heap());
+  std::set<const transport::ProcessPage*> distinct;
+  for (const exec::Member& member : members_) distinct.insert(member.reach->page());
   return static_cast<int>(distinct.size());
 }
 
@@ -198,15 +190,13 @@ bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
   return true;
 }
 
-// Wakes the peers, and sends the failure to those that share no memory. Nothing is thrown: whoever fails may be on the
-// way out of what it has no memory for.
+// Nothing is thrown: whoever fails may be on the way out of what it has no memory for.
 void Communicator::Tell() {
-  const transport::RemoteRank::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
+  const transport::Reach::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
     if (member.rank != identity_.rank) exec::WakeMember(member);
-    if (member.remote == nullptr) continue;
     const Status sent = CatchAll("telling of a failure", [&] {
-      member.remote->Send(nullptr, {&message, 1}, offsetof(exec::BlockHeader, error));
+      member.reach->Publish(nullptr, {&message, 1}, offsetof(exec::BlockHeader, error));
       return Status();
     });
     if (!sent.ok()) AXCCL_WARN("%s", sent.message().data());
@@ -217,33 +207,20 @@ void Communicator::Tell() {
 Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan::Contract& contract,
                                                                       std::string_view algorithm, int lanes, int rank,
                                                                       const plan::Placement& placement) {
-  const auto here = std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.same_process; });
+  const auto here =
+      std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.reach->same_process(); });
   const int sharers = std::min(static_cast<int>(here), contract.ranks);
   return Programs::Process().Get(
       {contract, algorithm, lanes, rank, placement, sharers, device_->wants_whole_programs()});
 }
 
 bool Communicator::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
-  const transport::PeerProcess* own = members_[static_cast<size_t>(identity_.rank)].process;
-  const auto* begin = static_cast<const std::byte*>(p);
-  if (begin < own->heap() || begin >= own->heap() + own->heap_bytes()) return false;
-  auto heap = shm::Heap::Get();
-  return heap.ok() && heap.value()->Contains(p, bytes, offset);
+  return heap_->Contains(p, bytes, offset);
 }
 
-Status Communicator::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
-  return shm::CallRead(pid, local, remote, bytes);
-}
+Status Communicator::TakeBack(const void* p, size_t bytes) { return heap_->TakeBack(p, bytes); }
 
-Status Communicator::TakeBack(const void* p, size_t bytes) {
-  AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
-  return heap->TakeBack(p, bytes);
-}
-
-bool Communicator::TakenBack(const void* p, size_t bytes) const {
-  const auto heap = shm::Heap::Get();
-  return heap.ok() && heap.value()->TakenBack(p, bytes);
-}
+bool Communicator::TakenBack(const void* p, size_t bytes) const { return heap_->TakenBack(p, bytes); }
 
 // Operations that wait look after their peers themselves (Operation::SlowCheck, CudaWaits): a peer that leaves harms
 // nobody who needs nothing from it. But calls that differ are everybody's error, also of those that have done their

@@ -23,6 +23,7 @@
 #include "src/exec/channel.h"
 #include "src/exec/rank_device.h"
 #include "src/tune/tune.h"
+#include "transports/shm/heap.h"
 
 namespace axccl::comm {
 
@@ -40,8 +41,7 @@ class Communicator : public exec::ChannelOwner {
   // caller sees to how they are given up.
   Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
-               std::vector<std::shared_ptr<transport::PeerProcess>> processes,
-               std::unique_ptr<exec::RankDevice>&& device);
+               std::vector<std::shared_ptr<transport::Reach>> reaches, std::unique_ptr<exec::RankDevice>&& device);
   ~Communicator() override;
 
   const Identity& identity() const { return identity_; }
@@ -71,7 +71,6 @@ class Communicator : public exec::ChannelOwner {
                                                           const plan::Placement& placement) override;
   const tune::Chooser& chooser() const override { return *chooser_; }
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
-  Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
   Status TakeBack(const void* p, size_t bytes) override;
   bool TakenBack(const void* p, size_t bytes) const override;
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override { return block_->Take(bytes, offset); }
@@ -103,10 +102,11 @@ class Communicator : public exec::ChannelOwner {
   const Identity identity_;
   const Settings settings_;
   const std::unique_ptr<tune::Chooser> chooser_;
+  shm::Heap* const heap_;  // of the process
   std::unique_ptr<Block> block_;
   std::vector<exec::Member> members_;  // until the end
   const device::host::Crowd crowd_;
-  std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
+  std::vector<std::shared_ptr<transport::Reach>> reaches_;
   device::host::Device* const host_device_;
   std::unique_ptr<exec::RankDevice> device_;  // may live on with the block
   const device::host::TimelinePtr launches_;

@@ -52,8 +52,8 @@ bool ControlExchange::Free(const Use& use) const {
   if (!use.left) return false;
   return std::all_of(use.group.begin(), use.group.end(), [&](int rank) {
     const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
-    if (rank == self_ || member.process->Died()) return true;
-    if (use.failed) return member.remote == nullptr || !member.remote->sending();
+    if (rank == self_ || member.reach->Died()) return true;
+    if (use.failed) return !member.reach->sending();
     return member.header->closed.load(std::memory_order_acquire) != 0 || log_.Ended(rank, use.name);
   });
 }
@@ -84,11 +84,11 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   const auto offset_of = [&](const void* p) {
     return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_);
   };
-  const transport::RemoteRank::Stretch stretch{offset_of(words), static_cast<uint32_t>(bytes), false, false};
+  const transport::Reach::Stretch stretch{offset_of(words), static_cast<uint32_t>(bytes), false, false};
   for (const int rank : call.group) {
     const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
     if (rank != self_) exec::WakeMember(member);
-    if (member.remote != nullptr) member.remote->Send(nullptr, {&stretch, 1}, offset_of(&tag));
+    member.reach->Publish(nullptr, {&stretch, 1}, offset_of(&tag));
   }
 }
 
@@ -197,9 +197,9 @@ Trouble MakingCall::TroubleAmong(const std::vector<int>& missing) {
     const exec::Member& member = comm_->members()[static_cast<size_t>(rank)];
     if (rank == comm_->identity().rank) continue;
     const bool closed = member.header->closed.load(std::memory_order_acquire) != 0;
-    if (closed || member.process->Died())
+    if (closed || member.reach->Died())
       return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
-                         member.process->pid(), closed ? "destroyed its communicator" : "died")};
+                         member.reach->pid(), closed ? "destroyed its communicator" : "died")};
     if (heeds_failures && member.header->error.load(std::memory_order_acquire) != 0)
       return {MakeStatus(Code::kRemoteError,
                          "the communicator of rank %d failed while a new one was being made from it", rank)};

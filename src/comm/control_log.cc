@@ -100,16 +100,15 @@ void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
 
 // ---- this rank's log ----
 
-// Sends bytes of an entry, and what is first in it, to the ranks that do not see it here.
+// Makes the other ranks see bytes of an entry, and what is first in it.
 void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
   const auto offset_of = [&](const void* p) {
     return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_);
   };
-  const transport::RemoteRank::Stretch stretch{offset_of(from), static_cast<uint32_t>(bytes), false, false};
+  const transport::Reach::Stretch stretch{offset_of(from), static_cast<uint32_t>(bytes), false, false};
   for (const exec::Member& member : *members_) {
     if (member.rank != self_) exec::WakeMember(member);
-    if (member.remote == nullptr) continue;
-    member.remote->Send(nullptr, {&stretch, bytes == 0 ? 0u : 1u}, offset_of(EntryOf(self_, place)));
+    member.reach->Publish(nullptr, {&stretch, bytes == 0 ? 0u : 1u}, offset_of(EntryOf(self_, place)));
   }
 }
 

@@ -12,15 +12,15 @@ Result<std::vector<std::byte*>> DeviceSetup::ShareMemory(size_t least_bytes) {
   uint64_t offset = 0;
   if (!heap->Contains(memory, bytes, &offset))
     return MakeStatus(Code::kInternalError, "the heap does not know a block it has just given out");
-  std::vector<uint64_t> offsets(processes_->size());
+  std::vector<uint64_t> offsets(reaches_->size());
   AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&offset, sizeof(offset), offsets.data()));
   std::vector<std::byte*> shared;
-  for (size_t r = 0; r < processes_->size(); ++r) {
-    if (offsets[r] > (*processes_)[r]->heap_bytes() || bytes > (*processes_)[r]->heap_bytes() - offsets[r] ||
-        offsets[r] % kPage != 0)
+  for (size_t r = 0; r < reaches_->size(); ++r) {
+    const Result<std::byte*> there = (*reaches_)[r]->At(offsets[r], bytes);
+    if (there.status().code() == Code::kRemoteError || offsets[r] % kPage != 0)
       return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", r);
-    AXCCL_ASSIGN_OR_RETURN(std::byte* const there, (*processes_)[r]->At(offsets[r], bytes));
-    shared.push_back(there);
+    AXCCL_RETURN_IF_ERROR(there.status());
+    shared.push_back(there.value());
   }
   return shared;
 }

@@ -13,9 +13,9 @@ namespace axccl::comm {
 
 class DeviceSetup : public exec::Setup {
  public:
-  // `processes` of all ranks, in their order. What is taken of the heap is kept by `block`.
-  DeviceSetup(Exchange* exchange, Block* block, const std::vector<std::shared_ptr<transport::PeerProcess>>* processes)
-      : exchange_(exchange), block_(block), processes_(processes) {}
+  // `reaches` of all ranks, in their order. What is taken of the heap is kept by `block`.
+  DeviceSetup(Exchange* exchange, Block* block, const std::vector<std::shared_ptr<transport::Reach>>* reaches)
+      : exchange_(exchange), block_(block), reaches_(reaches) {}
 
   Status AllGather(const void* mine, size_t bytes, void* all) override {
     return exchange_->AllGather(mine, bytes, all);
@@ -25,7 +25,7 @@ class DeviceSetup : public exec::Setup {
  private:
   Exchange* const exchange_;
   Block* const block_;
-  const std::vector<std::shared_ptr<transport::PeerProcess>>* const processes_;
+  const std::vector<std::shared_ptr<transport::Reach>>* const reaches_;
 };
 
 }  // namespace axccl::comm

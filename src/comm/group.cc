@@ -132,7 +132,7 @@ double Group::Predict() const {
     if (call.local) continue;
     tune::Query query{plan::Contract{call.call.kind, call.channel->size(), call.call.root},
                       call.call.count * ElementSize(call.call.type), call.call.type,
-                      call.channel->remote() == nullptr ? tune::Access::kMapped : tune::Access::kNone};
+                      call.channel->members().heap_access()};
     query.placement = call.channel->members().placement();
     seconds[call.owner.get()] += call.owner->chooser().Choose(query).seconds;
   }

@@ -22,7 +22,7 @@
 #include "src/comm/net/survey.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
-#include "transports/shm/attach.h"
+#include "transports/shm/connect.h"
 #include "transports/shm/heap.h"
 #include "transports/shm/host_id.h"
 #include "transports/ucx/connect.h"
@@ -233,38 +233,41 @@ class Builder {
   }
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
 
-  // What comes for this rank from now on has its block and the peer's mirror to go to.
-  Status Connect(size_t rank) {
-    const exec::Member own = OwnMember();
-    ucx::RemoteOptions remote;
-    remote.comm = peers_[0].hash;
-    remote.self = static_cast<uint32_t>(self());
-    remote.peer = static_cast<uint32_t>(rank);
-    remote.process = peers_[rank].address.process_id;
-    AXCCL_ASSIGN_OR_RETURN(remote.address, Unpack(networks_[rank], rank));
-    remote.pid = peers_[rank].address.pid;
-    remote.host = Printable(peers_[rank].host);
-    remote.block = block_->data();
-    remote.block_bytes = layout_.bytes;
-    remote.arrived = [own, keep = self_process_] { exec::WakeMember(own); };
-    AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<transport::RemoteRank> connected, ucx::Connect(std::move(remote)));
-    exec::Member member;
-    member.rank = static_cast<int>(rank);
-    member.machine = MachineOf(rank);
-    member.block = connected->heap() + ucx::kBlockOffset;
-    member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
-    member.layout = layout_.channel;
-    member.process = member.remote = connected.get();
-    members_.push_back(member);
-    processes_.push_back(connected);
-    return Status();
+  // How this rank reaches another one is chosen here.
+  Result<std::shared_ptr<transport::Reach>> Connect(size_t rank) const {
+    return IsRemote(rank) ? ConnectApart(rank) : ConnectHere(rank);
   }
 
-  exec::Member OwnMember() const {
+  Result<std::shared_ptr<transport::Reach>> ConnectHere(size_t rank) const {
+    AXCCL_ASSIGN_OR_RETURN(auto reach, shm::Connect({.rank = static_cast<int>(rank),
+                                                     .address = peers_[rank].address,
+                                                     .block = blocks_[rank].offset,
+                                                     .block_bytes = layout_.bytes,
+                                                     .deadline = options_.deadline,
+                                                     .abort = options_.abort}));
+    const auto* header = reinterpret_cast<const exec::BlockHeader*>(reach->block());
+    if (header->magic != exec::BlockHeader::kMagic || header->rank != rank || header->ranks != ranks())
+      return MakeStatus(Code::kRemoteError, "rank %zu announced something that is not its block", rank);
+    return reach;
+  }
+
+  // What comes for this rank from now on has its block and the peer's mirror to go to.
+  Result<std::shared_ptr<transport::Reach>> ConnectApart(size_t rank) const {
     exec::Member own;
     own.header = block_->header();
-    own.process = self_process_.get();
-    return own;
+    own.reach = own_.get();
+    ucx::ConnectOptions options;
+    options.comm = peers_[0].hash;
+    options.self = static_cast<uint32_t>(self());
+    options.peer = static_cast<uint32_t>(rank);
+    options.process = peers_[rank].address.process_id;
+    AXCCL_ASSIGN_OR_RETURN(options.address, Unpack(networks_[rank], rank));
+    options.pid = peers_[rank].address.pid;
+    options.host = Printable(peers_[rank].host);
+    options.block = block_->data();
+    options.block_bytes = layout_.bytes;
+    options.arrived = [own, keep = own_] { exec::WakeMember(own); };
+    return ucx::Connect(std::move(options));
   }
 
   Status ShareBlocks() {
@@ -277,36 +280,24 @@ class Builder {
     announced_ = true;  // whatever fails from here on, others may know of the block
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), blocks_.data()));
     located_ = true;
-    AXCCL_ASSIGN_OR_RETURN(self_process_, shm::Attach(peers_[self()].address, options_.deadline, options_.abort));
-    members_.reserve(ranks());  // a member has its process
-    processes_.reserve(ranks());
+    AXCCL_ASSIGN_OR_RETURN(own_, ConnectHere(self()));
+    members_.reserve(ranks());  // a member has its reach
+    reaches_.reserve(ranks());
     for (size_t rank = 0; rank < ranks(); ++rank) {
-      if (IsRemote(rank)) {
-        AXCCL_RETURN_IF_ERROR(Connect(rank));
-        continue;
-      }
-      AXCCL_ASSIGN_OR_RETURN(auto process, shm::Attach(peers_[rank].address, options_.deadline, options_.abort));
-      const uint64_t offset = blocks_[rank].offset;
-      if (offset > process->heap_bytes() || layout_.bytes > process->heap_bytes() - offset || offset % kPage != 0)
-        return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", rank);
+      AXCCL_ASSIGN_OR_RETURN(auto reach, Connect(rank));
       exec::Member member;
       member.rank = static_cast<int>(rank);
       member.machine = MachineOf(rank);
-      AXCCL_ASSIGN_OR_RETURN(member.block, process->At(offset, layout_.bytes));
+      member.block = reach->block();
       member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
       member.layout = layout_.channel;
-      member.process = process.get();
-      member.same_process = process->is_self();
+      member.reach = reach.get();
       member.device = peers_[rank].device;
-      if (member.header->magic != exec::BlockHeader::kMagic || member.header->rank != rank ||
-          member.header->ranks != ranks())
-        return MakeStatus(Code::kRemoteError, "rank %zu announced something that is not its block", rank);
       members_.push_back(member);
-      processes_.push_back(std::move(process));
+      reaches_.push_back(std::move(reach));
     }
-    return survey_.Prepare(blocks_[0].network, block_->header(), [this](int rank) {
-      return std::static_pointer_cast<transport::RemoteRank>(processes_[static_cast<size_t>(rank)]);
-    });
+    return survey_.Prepare(blocks_[0].network, block_->header(),
+                           [this](int rank) { return reaches_[static_cast<size_t>(rank)]; });
   }
 
   Status MakeDevice() {
@@ -320,22 +311,19 @@ class Builder {
     device_options_.notice_seconds = settings_.notice_seconds;
     device_options_.map_bytes = settings_.map_bytes;
     AXCCL_ASSIGN_OR_RETURN(device_, platform().Create(device_options_));
-    DeviceSetup setup(exchange_, block_.get(), &processes_);
+    DeviceSetup setup(exchange_, block_.get(), &reaches_);
     return device_->Share(&setup, members_);
   }
 
   Status TestCalls() {
     bool all = settings_.allow_calls != 0;
-    for (size_t rank = 0; rank < ranks() && all; ++rank) {
-      const exec::Member& member = members_[rank];
-      if (member.same_process || member.remote != nullptr) continue;
-      all = shm::CanCallCopy(member.process->pid(), blocks_[rank].probe, exec::BlockHeader::kProbe);
-    }
+    for (size_t rank = 0; rank < ranks() && all; ++rank)
+      all = reaches_[rank]->TryCalls(blocks_[rank].probe, exec::BlockHeader::kProbe);
     const Reachable mine{static_cast<uint8_t>(all)};
     std::vector<Reachable> reachable(ranks());
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), reachable.data()));
     for (const Reachable& r : reachable) all &= r.all != 0;
-    for (exec::Member& member : members_) member.call_copy = all;
+    for (const auto& reach : reaches_) reach->SetCalls(all);
     return Status();
   }
 
@@ -358,24 +346,22 @@ class Builder {
   // UCX connects two processes at the first message between them, and does not bear a network that breaks meanwhile
   // (1.13.1 aborts the process). So that is now, not when ranks tell each other of their failures; unless they are too
   // many, or it takes too long.
-  void MeetRemoteRanks() const {
-    const auto is_remote = [](const exec::Member& member) { return member.remote != nullptr; };
-    if (std::count_if(members_.begin(), members_.end(), is_remote) > kMostToMeet) return;
+  void MeetOtherMachines() const {
+    if (options_.identity.ranks - local_.count > kMostToMeet) return;
     const auto limit = std::chrono::steady_clock::now() + kMeeting;
-    for (const exec::Member& member : members_) {
-      if (!is_remote(member) || member.rank < options_.identity.rank) continue;
+    for (size_t rank = self(); rank < ranks(); ++rank) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
       if (left.count() <= 0 || (options_.abort != nullptr && *options_.abort)) return;
-      member.remote->Flush(left);
+      reaches_[rank]->Flush(left);
     }
   }
 
   Result<std::shared_ptr<Communicator>> Finish() {
-    MeetRemoteRanks();
+    if (spans_machines_) MeetOtherMachines();
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
-                                               processes_, std::move(device_));
+                                               reaches_, std::move(device_));
     if (comm->device().needs_watch()) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
     AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, link to rank %zu %s",
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
@@ -409,46 +395,39 @@ class Builder {
  private:
   void LetGo() {
     std::vector<Holder> holders(ranks());
-    std::vector<std::shared_ptr<transport::RemoteRank>> remotes;
-    remotes.reserve(members_.size());
     if (block_ != nullptr) block_->Keep(survey_.TakeMemory());
     if (device_ != nullptr) {
       device_->Disconnect();
       if (device_->outlives_rank()) block_->Keep(std::shared_ptr<void>(std::move(device_)));
     }
     for (const exec::Member& member : members_) {
-      if (member.remote != nullptr) {
-        member.remote->Detach();
-        auto& process = processes_[static_cast<size_t>(member.rank)];
-        remotes.push_back(std::static_pointer_cast<transport::RemoteRank>(std::move(process)));
-        process = nullptr;
-      } else if (member.rank != options_.identity.rank)
+      member.reach->Detach();
+      if (member.rank != options_.identity.rank)
         layout_.ReleasedBy(member.block, options_.identity.rank)->store(1, std::memory_order_release);
     }
     LetGoUnseen();
     if (!announced_) return;
     FindHolders(&holders);
-    block_->KeepWhileSending(std::move(remotes));
     Block::Release(std::move(block_), std::move(holders));
   }
 
   // Of the blocks of this process that this rank will not attach to any more. Those of other processes wait for its
   // end.
   void LetGoUnseen() {
-    if (!located_ || self_process_ == nullptr) return;
+    if (!located_ || own_ == nullptr) return;
     for (size_t rank = members_.size(); rank < ranks(); ++rank) {
       if (rank == self() || peers_[rank].address.process_id != peers_[self()].address.process_id) continue;
-      layout_.ReleasedBy(self_process_->heap() + blocks_[rank].offset, options_.identity.rank)
-          ->store(1, std::memory_order_release);
+      const Result<std::byte*> block = own_->At(blocks_[rank].offset, layout_.bytes);
+      if (block.ok()) layout_.ReleasedBy(block.value(), options_.identity.rank)->store(1, std::memory_order_release);
     }
   }
 
   // Those that may know where the block is, and attach to it later than this rank fails.
   void FindHolders(std::vector<Holder>* holders) {
     for (size_t rank = 0; rank < ranks(); ++rank) {
-      if (rank == self() || IsRemote(rank)) continue;
-      (*holders)[rank].pid = peers_[rank].address.pid;
-      if (rank < processes_.size()) (*holders)[rank].process = std::move(processes_[rank]);
+      if (rank == self()) continue;
+      if (!IsRemote(rank)) (*holders)[rank].pid = peers_[rank].address.pid;
+      if (rank < reaches_.size()) (*holders)[rank].reach = std::move(reaches_[rank]);
     }
   }
 
@@ -464,8 +443,8 @@ class Builder {
   exec::BlockLayout layout_;
   std::unique_ptr<Block> block_;
   std::vector<exec::Member> members_;
-  std::vector<std::shared_ptr<transport::PeerProcess>> processes_;
-  std::shared_ptr<transport::PeerProcess> self_process_;
+  std::vector<std::shared_ptr<transport::Reach>> reaches_;
+  std::shared_ptr<transport::Reach> own_;
   bool spans_machines_ = false;
   std::vector<WireNetwork> networks_;
   exec::RankOptions device_options_;

@@ -14,7 +14,7 @@ Channel::Channel(ChannelOwner* owner, std::vector<Member> members, int self, con
       order_(options.order),
       group_order_(options.group_order),
       order_key_(options.order_key) {
-  if (remote() != nullptr) workspace_.MakeRoomForMessages();
+  if (members_.inbox() != nullptr) workspace_.MakeRoomForMessages();
 }
 
 void Channel::AddPair(int rank, bool sending, Channel* pair) {

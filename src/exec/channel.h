@@ -52,7 +52,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   int self() const { return members_.self(); }
   const Member& member(int position) const { return members_[position]; }
   const Member& own() const { return members_.own(); }
-  transport::RemoteRank* remote() const { return members_.remote(); }
   ChannelOwner* owner() const { return members_.owner(); }
 
   const device::host::TimelinePtr& order() const { return order_; }

@@ -28,8 +28,6 @@ class ChannelOwner : public std::enable_shared_from_this<ChannelOwner> {
   virtual const tune::Chooser& chooser() const = 0;
   // Whether [p, p + bytes) is in this process's heap, and where.
   virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
-  // Copies from plain memory of another process by system call.
-  virtual Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) = 0;
   // Of memory in this process's heap: other processes do not reach it any more, nor a step of theirs that is under way.
   virtual Status TakeBack(const void* p, size_t bytes) = 0;
   // Whether that has been done to any page of it.

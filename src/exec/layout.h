@@ -33,8 +33,8 @@ struct alignas(kCacheLine) Line {
 };
 static_assert(sizeof(Line) == 64);
 
-// How a rank's buffer may be reached, as told in an op record.
-enum class Reach : uint64_t { kUnused = 0, kHeap = 1, kPlain = 2 };
+// What a rank's buffer is in, as told in an op record: nothing, its heap, plain memory.
+enum class MemoryKind : uint64_t { kUnused = 0, kHeap = 1, kPlain = 2 };
 
 // What a rank called with a sequence number. Written before the operation's first signal; guarded by `sequence` as a
 // seqlock (0 = being written), so that peers may read it at any time.
@@ -43,8 +43,8 @@ struct OpRecord {
     kCall,
     kCount,
     kPlan,  // what the rank runs for the call (PlanWord); 0: it does not say
-    kInputReach,
-    kOutputReach,  // announced: of several operands, the farthest
+    kInputKind,
+    kOutputKind,  // announced: of several operands, the farthest
     kInput,
     kOutput,  // announced, of calls without views
     kFactor,  // announced, where each rank has its own

@@ -16,12 +16,17 @@ plan::Placement PlacementOf(const std::vector<Member>& members) {
   return plan::Placement::Of(machine_of);
 }
 
+tune::Access PlainAccess(const transport::Reach& reach) {
+  if (reach.same_process()) return tune::Access::kMapped;
+  return reach.calls() ? tune::Access::kCall : tune::Access::kNone;
+}
+
 // Memory that a peer has taken, by the word that says so.
 Result<std::byte*> FindApart(const Member& peer, const std::atomic<uint64_t>& word, uint64_t bytes) {
   const uint64_t offset = word.load(std::memory_order_acquire);
   if (offset == 0 || offset % kCacheLine != 0)
     return MakeStatus(Code::kRemoteError, "rank %d announced something that is not its part of a message", peer.rank);
-  return peer.process->At(offset, bytes);
+  return peer.reach->At(offset, bytes);
 }
 
 // What a member has told of its failure. Sequentially consistent: it is told before the steps under way are looked at,
@@ -42,12 +47,7 @@ void WakeMember(const Member& member) {
   std::atomic<uint32_t>& waiter = member.header->waiter;
   if (waiter.load(std::memory_order_seq_cst) == 0) return;
   const uint32_t doorbell = waiter.exchange(0, std::memory_order_seq_cst);
-  if (doorbell != 0) device::host::RingDoorbell(member.process->page(), static_cast<int>(doorbell - 1));
-}
-
-Status DeathOf(const Member& peer) {
-  return MakeStatus(Code::kRemoteError, "rank %d (pid %u) died; abort the communicator and make a new one without it",
-                    peer.rank, peer.process->pid());
+  if (doorbell != 0) device::host::RingDoorbell(member.reach->page(), static_cast<int>(doorbell - 1));
 }
 
 Members::Members(ChannelOwner* owner, std::vector<Member> members, int self, Connector* connector)
@@ -57,10 +57,12 @@ Members::Members(ChannelOwner* owner, std::vector<Member> members, int self, Con
       placement_(PlacementOf(members_)),
       connector_(connector),
       home_(connector) {
-  for (const Member& member : members_) {
-    all_same_process_ &= member.same_process;
-    all_call_copy_ &= member.same_process || member.call_copy;
-    if (member.remote != nullptr) remote_ = member.remote;
+  for (int p = 0; p < size(); ++p) {
+    const transport::Reach& reach = *(*this)[p].reach;
+    plain_access_ = std::min(plain_access_, PlainAccess(reach));
+    if (reach.inbox() == nullptr) continue;
+    inbox_ = reach.inbox();
+    mirrored_.push_back(p);
   }
   has_scratch_ = members_[0].layout.apart == 0 || members_[0].scratch != nullptr;
 }
@@ -103,6 +105,18 @@ Result<std::atomic<uint64_t>*> Members::AnnouncementOf(int position, uint64_t se
   return of.layout.AnnouncementOf(of.announcements, sequence);
 }
 
+std::span<const int> Members::Mirrored(int position) const {
+  if (position == plan::kAllPeers) return mirrored_;
+  const auto [first, last] = std::equal_range(mirrored_.begin(), mirrored_.end(), position);
+  return {first, last};
+}
+
+Status Members::LossOf(int position) const {
+  const Member& peer = (*this)[position];
+  return MakeStatus(Code::kRemoteError, "%s; abort the communicator and make a new one without it",
+                    peer.reach->DescribeLoss(own().rank, peer.rank).c_str());
+}
+
 Status Members::CheckFailures() const {
   for (const Member& peer : members_) {
     Status failure = FailureOf(peer);
@@ -128,13 +142,7 @@ Status Members::Check(int waiting_for) const {
       return MakeStatus(Code::kRemoteError,
                         "rank %d waits for rank %d, which has destroyed or aborted its communicator", own().rank,
                         peer.rank);
-    if (!closed && peer.remote != nullptr && peer.process->Died())
-      return MakeStatus(
-          Code::kRemoteError,
-          "rank %d cannot reach rank %d (pid %u on host %s) any more: %s; abort the communicator and make a "
-          "new one without it",
-          own().rank, peer.rank, peer.process->pid(), peer.remote->host().c_str(), peer.remote->Trouble().c_str());
-    if (!closed && peer.process->Died()) return DeathOf(peer);
+    if (!closed && peer.reach->Died()) return LossOf(p);
   }
   return Status();
 }

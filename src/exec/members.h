@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "src/exec/channel_owner.h"
 #include "src/exec/layout.h"
 #include "src/plan/contract.h"
+#include "src/tune/tune.h"
 #include "transports/transport.h"
 
 namespace axccl::exec {
@@ -29,22 +31,15 @@ struct Member {
   std::byte* scratch =
       nullptr;  // where layout.apart: memory that has its scratch, as mapped here; null until it is needed
   std::byte* announcements = nullptr;  // likewise
-  transport::PeerProcess* process = nullptr;
-  transport::RemoteRank* remote =
-      nullptr;  // the process, where block is a mirror: the rank shares no memory with this one
-  std::shared_ptr<transport::RemoteRank::Area> remote_area;  // of a created channel: what the mirror is of
-  bool same_process = false;
-  int device = 0;          // host device, where same_process
-  int machine = 0;         // the same number for ranks that share memory, on every rank
-  bool call_copy = false;  // process_vm_readv works in both directions
-  int area = -1;           // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
+  transport::Reach* reach = nullptr;
+  std::shared_ptr<transport::Reach::Area> mirror;  // of a created channel: keeps `block`, where that is a mirror
+  int device = 0;                                  // host device, in the same process
+  int machine = 0;                                 // the same number for ranks that share memory, on every rank
+  int area = -1;  // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
 };
 
 // After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
 void WakeMember(const Member& member);
-
-// The error that says that a member's process, on this machine, died.
-Status DeathOf(const Member& peer);
 
 // How a channel whose ranks make their parts of it on their own, without telling each other, finds the others' parts.
 // Used by the thread that drives the channel's operations.
@@ -81,11 +76,15 @@ class Members {
   ChannelOwner* owner() const { return owner_; }
   const plan::Placement& placement() const { return placement_; }
 
-  // Weakest access any two members have to plain memory, and whether all share one process.
-  bool all_same_process() const { return all_same_process_; }
-  bool all_call_copy() const { return all_call_copy_; }
-  // Any of the members that are remote, or null: it stands for all of them where it is about progress.
-  transport::RemoteRank* remote() const { return remote_; }
+  // The weakest access that any two members have to each other's buffers: those in heaps (mapped or none), and those in
+  // plain memory.
+  tune::Access heap_access() const { return inbox_ == nullptr ? tune::Access::kMapped : tune::Access::kNone; }
+  tune::Access plain_access() const { return plain_access_; }
+  bool all_same_process() const { return plain_access_ == tune::Access::kMapped; }
+  // Where what members publish comes in; null where this rank has a mirror of none of them.
+  transport::Inbox* inbox() const { return inbox_; }
+  // The positions of those of which it has one: of all members (plan::kAllPeers), or just that one.
+  std::span<const int> Mirrored(int position) const;
 
   // Null once the members are connected.
   const Connector* connector() const { return connector_; }
@@ -105,6 +104,8 @@ class Members {
   // written.
   Result<std::atomic<uint64_t>*> AnnouncementOf(int position, uint64_t sequence);
 
+  // The error that says that a member is dead.
+  Status LossOf(int position) const;
   // An error when a member is dead or has failed, or when the one at `waiting_for` (-1: none) has closed its
   // communicator.
   Status Check(int waiting_for) const;
@@ -121,9 +122,9 @@ class Members {
   Connector* connector_;
   const Connector* const home_;  // of a created channel, for as long as it lives
   bool has_scratch_ = true;
-  bool all_same_process_ = true;
-  bool all_call_copy_ = true;
-  transport::RemoteRank* remote_ = nullptr;
+  tune::Access plain_access_ = tune::Access::kMapped;
+  transport::Inbox* inbox_ = nullptr;
+  std::vector<int> mirrored_;  // ascending
 };
 
 }  // namespace axccl::exec

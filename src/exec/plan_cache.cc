@@ -105,7 +105,7 @@ Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool sh
 }
 
 Status PlanCache::PlanMessages(Prepared* prepared) const {
-  if (members_.remote() == nullptr) return Status();
+  if (members_.inbox() == nullptr) return Status();
   prepared->outbound = prepared->program->outbound;
   if (prepared->outbound != nullptr) return Status();
   AXCCL_ASSIGN_OR_RETURN(Outbound outbound, Outbound::Make(prepared->program->plan->schedule, members_.self()));

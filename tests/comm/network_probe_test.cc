@@ -23,9 +23,12 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // One end of a wire: what it sends is in the other's mirror at once, unless it is cut.
-class Wire final : public transport::RemoteRank {
+class Wire final : private transport::PeerProcess, public transport::Reach, public transport::Inbox {
  public:
-  Wire() { pid_ = 4711; }
+  Wire() : Reach(this, nullptr) {
+    pid_ = 4711;
+    heap_ = reinterpret_cast<std::byte*>(&page_);
+  }
   static void Join(Wire* a, Wire* b) {
     a->other_ = b;
     b->other_ = a;
@@ -34,19 +37,22 @@ class Wire final : public transport::RemoteRank {
   void Cut() { cut_ = true; }
   // What the peer seems to say.
   void Hear(uint64_t word) {
-    __atomic_store_n(reinterpret_cast<uint64_t*>(mirror_->mirror()), word, __ATOMIC_SEQ_CST);
+    __atomic_store_n(reinterpret_cast<uint64_t*>(mirror_.data()), word, __ATOMIC_SEQ_CST);
     device::host::Scheduler::Process().Notify();
   }
 
-  Result<std::shared_ptr<Area>> AddArea(uint64_t, std::byte* own, uint64_t bytes) override {
-    heap_ = reinterpret_cast<std::byte*>(&page_);
+  const char* Name() const override { return "wire"; }
+  transport::Inbox* inbox() const override { return const_cast<Wire*>(this); }
+  Result<std::byte*> AddArea(uint64_t, std::byte* own, uint64_t, uint64_t bytes, std::shared_ptr<Area>*) override {
     own_ = own;
-    mirror_ = std::make_shared<Mirror>(bytes);
-    return std::shared_ptr<Area>(mirror_);
+    mirror_.resize(bytes);
+    return mirror_.data();
   }
-  void Send(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+  bool TryCalls(uint64_t, uint64_t) override { return true; }
+  Status Read(void*, uint64_t, size_t) override { return MakeStatus(Code::kInternalError, "no calls"); }
+  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
     if (cut_) return;
-    for (const Stretch& s : stretches) std::memcpy(other_->mirror_->mirror() + s.offset, own_ + s.offset, s.bytes);
+    for (const Stretch& s : stretches) std::memcpy(other_->mirror_.data() + s.offset, own_ + s.offset, s.bytes);
     sent_bytes += stretches.empty() ? 0 : stretches[0].bytes;
     uint64_t word;
     std::memcpy(&word, own_ + line, sizeof(word));
@@ -55,25 +61,17 @@ class Wire final : public transport::RemoteRank {
   void Progress() override {}
   void BeginPolling() override { ++polling; }
   void EndPolling(bool) override { --polling; }
-  const std::string& host() const override { return host_; }
+  std::string Place() const override { return "pid 4711 on host elsewhere"; }
   std::string Trouble() const override { return "it is gone"; }
-  void Flush(milliseconds) override {}
-  void Detach() override {}
-  bool sending() const override { return false; }
 
   std::atomic<uint64_t> sent_bytes{0};
   std::atomic<int> polling{0};
 
  private:
-  struct Mirror final : Area {
-    explicit Mirror(uint64_t bytes) : memory(bytes) { mirror_ = memory.data(); }
-    std::vector<std::byte> memory;
-  };
-  const std::string host_ = "elsewhere";
   transport::ProcessPage page_{};
   Wire* other_ = nullptr;
   std::byte* own_ = nullptr;
-  std::shared_ptr<Mirror> mirror_;
+  std::vector<std::byte> mirror_;
   std::atomic<bool> cut_{false};
 };
 

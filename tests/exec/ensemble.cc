@@ -92,32 +92,17 @@ bool FakeOwner::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
   return true;
 }
 
-std::byte* FakeOwner::Reach(uint32_t pid, uint64_t remote, size_t bytes) const {
-  for (const auto& process : ensemble_->processes_) {
-    if (process->pid() != pid) continue;
-    for (TwiceMapped* memory : {&process->secret(), &process->heap()}) {
-      auto* const p = reinterpret_cast<std::byte*>(remote);
-      if (memory->Contains(p, bytes)) return memory->peer() + (p - memory->own());
-    }
-  }
-  return nullptr;
-}
-
-Status FakeOwner::CheckThere(uint32_t pid) const {
-  for (const auto& process : ensemble_->processes_) {
-    if (process->pid() == pid && process->gone()) return MakeStatus(Code::kRemoteError, "process %u is gone", pid);
-  }
-  return Status();
-}
-
-Status FakeOwner::CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
+Status FakeOwner::Read(FakeProcess* process, void* to, uint64_t from, size_t bytes) {
   if (before_reads_) before_reads_();
-  AXCCL_RETURN_IF_ERROR(CheckThere(pid));
-  const std::byte* from = Reach(pid, remote, bytes);
-  if (from == nullptr) return MakeStatus(Code::kSystemError, "read outside the memory of process %u", pid);
-  std::memcpy(local, from, bytes);
-  bytes_read_ += bytes;
-  return Status();
+  if (process->gone()) return MakeStatus(Code::kRemoteError, "process %u is gone", process->pid());
+  for (TwiceMapped* memory : {&process->secret(), &process->heap()}) {
+    auto* const p = reinterpret_cast<std::byte*>(from);
+    if (!memory->Contains(p, bytes)) continue;
+    std::memcpy(to, memory->peer() + (p - memory->own()), bytes);
+    bytes_read_ += bytes;
+    return Status();
+  }
+  return MakeStatus(Code::kSystemError, "read outside the memory of process %u", process->pid());
 }
 
 // ---- Ensemble ----
@@ -144,6 +129,7 @@ Ensemble::Ensemble(const EnsembleOptions& options)
     if (!one_process()) processes_.back()->secret().SetAccessible(false);
   }
   for (int rank = 0; rank < options.ranks; ++rank) blocks_.push_back(process(rank).AllocateHeap(layout_.bytes, 4096));
+  reaches_.resize(static_cast<size_t>(options.ranks) * static_cast<size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank) {
     owners_.push_back(std::make_unique<FakeOwner>(this, rank));
     std::vector<Member> members;
@@ -168,18 +154,21 @@ Member Ensemble::MakeMember(int viewer, int rank) {
   member.block = (own_view ? owner.heap().own() : owner.heap().peer()) + (Block(rank) - owner.heap().own());
   member.header = reinterpret_cast<BlockHeader*>(member.block);
   member.layout = layout_.channel;
-  member.process = own_view ? owner.self() : owner.peer();
-  member.same_process = own_view;
   member.device = rank;
   member.machine = MachineOf(rank);
-  if (MachineOf(viewer) != MachineOf(rank)) {
-    const Member own = MakeMember(viewer, viewer);
-    member.remote = post_.Link(viewer, rank, own.block);
-    member.process = member.remote;
-    member.block = member.remote->heap() + Post::kBlockOffset;
+  if (MachineOf(viewer) == MachineOf(rank)) {
+    auto& reach = reaches_[static_cast<size_t>(viewer * ranks() + rank)];
+    if (reach == nullptr) {
+      reach = std::make_unique<FakeReach>(this->owner(viewer), &owner, own_view ? owner.self() : owner.peer(),
+                                          member.block);
+      reach->SetCalls(options_.layout == Layout::kCall || options_.layout == Layout::kMixed);
+    }
+    member.reach = reach.get();
+  } else {
+    member.reach = post_.Connect(viewer, rank, MakeMember(viewer, viewer).block);
+    member.block = member.reach->block();
     member.header = reinterpret_cast<BlockHeader*>(member.block);
   }
-  member.call_copy = options_.layout == Layout::kCall || options_.layout == Layout::kMixed;
   return member;
 }
 

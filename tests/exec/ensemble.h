@@ -62,7 +62,6 @@ class FakeOwner : public ChannelOwner {
                                                     int lanes, int rank, const plan::Placement& placement) override;
   const tune::Chooser& chooser() const override;
   bool InHeap(const void* p, size_t bytes, uint64_t* offset) const override;
-  Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) override;
   Status TakeBack(const void*, size_t) override { return Status(); }
   bool TakenBack(const void*, size_t) const override { return false; }
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override;
@@ -77,12 +76,10 @@ class FakeOwner : public ChannelOwner {
   void BeforeReads(std::function<void()> function) { before_reads_ = std::move(function); }
   // Bytes that calls of this rank have moved.
   uint64_t bytes_read() const { return bytes_read_; }
+  // Reads by system call from another process.
+  Status Read(FakeProcess* process, void* to, uint64_t from, size_t bytes);
 
  private:
-  // Where a call finds memory of another process; null when that process has nothing there.
-  Status CheckThere(uint32_t pid) const;
-  std::byte* Reach(uint32_t pid, uint64_t remote, size_t bytes) const;
-
   Ensemble* const ensemble_;
   const int rank_;
   std::atomic<bool> failed_{false};
@@ -91,6 +88,21 @@ class FakeOwner : public ChannelOwner {
   uint64_t bytes_read_ = 0;
   std::function<void()> before_reads_;
   std::shared_ptr<const Program> next_;
+};
+
+// How a rank reaches another one on its machine.
+class FakeReach : public transport::Reach {
+ public:
+  FakeReach(FakeOwner* viewer, FakeProcess* process, FakePeer* view, std::byte* block)
+      : Reach(view, block), viewer_(viewer), process_(process) {}
+
+  const char* Name() const override { return "fake"; }
+  bool TryCalls(uint64_t, uint64_t) override { return calls(); }
+  Status Read(void* to, uint64_t from, size_t bytes) override { return viewer_->Read(process_, to, from, bytes); }
+
+ private:
+  FakeOwner* const viewer_;
+  FakeProcess* const process_;
 };
 
 class Ensemble {
@@ -134,6 +146,7 @@ class Ensemble {
   std::vector<std::unique_ptr<FakeProcess>> processes_;
   std::vector<std::byte*> blocks_;  // in the owner's view
   std::vector<std::unique_ptr<FakeOwner>> owners_;
+  std::vector<std::unique_ptr<FakeReach>> reaches_;  // [viewer * ranks + rank]
   std::vector<std::unique_ptr<Channel>> channels_;
   int open_ = -1;  // the rank whose private memory is accessible
 };

@@ -27,9 +27,16 @@ TEST(Members, KnowTheWeakestAccess) {
     EXPECT_EQ(&members.own(), &members[1]);
     EXPECT_EQ(members.owner(), ensemble.owner(1));
     EXPECT_EQ(members.all_same_process(), layout == Layout::kThreads) << LayoutName(layout);
-    const bool calls = layout == Layout::kThreads || layout == Layout::kCall || layout == Layout::kMixed;
-    EXPECT_EQ(members.all_call_copy(), calls) << LayoutName(layout);
-    EXPECT_EQ(members.remote() != nullptr, layout == Layout::kRemote) << LayoutName(layout);
+    const bool calls = layout == Layout::kCall || layout == Layout::kMixed, remote = layout == Layout::kRemote;
+    const tune::Access plain = members.all_same_process() ? tune::Access::kMapped
+                               : calls                    ? tune::Access::kCall
+                                                          : tune::Access::kNone;
+    EXPECT_EQ(members.plain_access(), plain) << LayoutName(layout);
+    EXPECT_EQ(members.heap_access(), remote ? tune::Access::kNone : tune::Access::kMapped) << LayoutName(layout);
+    EXPECT_EQ(members.inbox() != nullptr, remote) << LayoutName(layout);
+    EXPECT_EQ(members.Mirrored(plan::kAllPeers).size(), remote ? 2u : 0u) << "those of ranks 0 and 2";
+    EXPECT_EQ(members.Mirrored(2).size(), remote ? 1u : 0u);
+    EXPECT_TRUE(members.Mirrored(1).empty());
     EXPECT_EQ(members.placement().is_flat(), layout != Layout::kRemote) << LayoutName(layout);
     EXPECT_TRUE(members.has_scratch());
   }

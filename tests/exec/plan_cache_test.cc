@@ -23,7 +23,7 @@ TEST_P(PlanCacheTest, WhatIsKeptIsBounded) {
   options.layout = GetParam();
   Ensemble ensemble(options);
   Channel* channel = ensemble.channel(0);
-  const tune::Access access = channel->remote() != nullptr ? tune::Access::kNone : tune::Access::kMapped;
+  const tune::Access access = channel->members().heap_access();
   Call call;
   call.kind = Kind::kAllGather;
   size_t most = 0;

@@ -15,21 +15,68 @@ constexpr size_t kPage = 4096;
 
 }  // namespace
 
-class Post::Remote : public transport::RemoteRank {
+// Of one rank.
+class Post::Inbox : public transport::Inbox {
  public:
-  Remote(Post* post, int viewer, int rank, std::byte* own) : post_(post), viewer_(viewer), rank_(rank), own_(own) {
+  Inbox(Post* post, int rank) : post_(post), rank_(rank) {}
+  void Progress() override { post_->Deliver(rank_); }
+  void BeginPolling() override {
+    ++polling_;
+    left_ = false;
+  }
+  void EndPolling(bool waiting) override {
+    --polling_;
+    left_ = waiting;
+  }
+  bool looked_after() const { return polling_ > 0 || left_; }
+
+ private:
+  Post* const post_;
+  const int rank_;
+  int polling_ = 0;
+  bool left_ = false;  // to the thread for messages
+};
+
+class Post::Mirror : public transport::PeerProcess {
+ public:
+  Mirror(int rank, size_t block_bytes) {
     // Pages that are never used cost nothing.
-    memory_.reset(static_cast<std::byte*>(std::calloc(kBlockOffset + post->block_bytes_ + kPage, 1)));
+    memory_.reset(static_cast<std::byte*>(std::calloc(kPage + block_bytes + kPage, 1)));
     heap_ = memory_.get() + (kPage - reinterpret_cast<uintptr_t>(memory_.get()) % kPage) % kPage;
-    heap_bytes_ = kBlockOffset + post->block_bytes_;
+    heap_bytes_ = kPage + block_bytes;
     pid_ = 5000u + static_cast<uint32_t>(rank);
   }
+  std::byte* block() const { return heap() + kPage; }
 
-  Result<std::shared_ptr<Area>> AddArea(uint64_t, std::byte*, uint64_t) override {
+ private:
+  Result<std::byte*> MapMore(uint64_t, uint64_t) override { return static_cast<std::byte*>(nullptr); }
+
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
+class Post::Reach : public transport::Reach {
+ public:
+  Reach(Post* post, int viewer, std::byte* own, std::unique_ptr<Mirror> mirror)
+      : transport::Reach(mirror.get(), mirror->block()),
+        post_(post),
+        inbox_(post->inboxes_[static_cast<size_t>(viewer)].get()),
+        own_(own),
+        mirror_(std::move(mirror)) {}
+
+  const char* Name() const override { return "post"; }
+  transport::Inbox* inbox() const override { return inbox_; }
+  Result<std::byte*> AddArea(uint64_t, std::byte*, uint64_t, uint64_t, std::shared_ptr<Area>*) override {
     return MakeStatus(Code::kInternalError, "there are no areas here");
   }
-  void Send(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
-    EXPECT_TRUE(poller().polling > 0 || poller().left);
+  bool TryCalls(uint64_t, uint64_t) override { return true; }
+  Status Read(void*, uint64_t, size_t) override {
+    return MakeStatus(Code::kInternalError, "there are no calls between machines");
+  }
+  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+    EXPECT_TRUE(inbox_->looked_after());
     Message message{{stretches.begin(), stretches.end()}, line, {}};
     if (line != kNoLine) std::copy_n(own_ + line, kLineBytes, message.bytes.data());
     if (++post_->messages_ == post_->lose_) {
@@ -44,37 +91,20 @@ class Post::Remote : public transport::RemoteRank {
     }
     sent_.push_back(std::move(message));
   }
-  void Progress() override { post_->Deliver(viewer_); }
-  void BeginPolling() override {
-    ++poller().polling;
-    poller().left = false;
-  }
-  void EndPolling(bool waiting) override {
-    --poller().polling;
-    poller().left = waiting;
-  }
-  std::string Trouble() const override { return ""; }
-  const std::string& host() const override { return host_; }
-  void Flush(std::chrono::milliseconds) override {}
-  void Detach() override {}
   bool sending() const override { return !sent_.empty(); }
-
-  std::byte* mirror() const { return heap_ + kBlockOffset; }
-  bool idle() const { return sent_.empty(); }
   // The first message of those sent to the peer, whose end of the link is `there`.
-  void DeliverOne(Remote* there) {
+  void DeliverOne(Reach* there) {
     const Message message = std::move(sent_.front());
     sent_.pop_front();
     for (const Stretch& stretch : message.stretches) {
-      const std::byte* from = (stretch.of_peer ? mirror() : own_) + stretch.offset;
-      std::memcpy((stretch.of_peer ? there->own_ : there->mirror()) + stretch.offset, from, stretch.bytes);
+      const std::byte* from = (stretch.of_peer ? block() : own_) + stretch.offset;
+      std::memcpy((stretch.of_peer ? there->own_ : there->block()) + stretch.offset, from, stretch.bytes);
       post_->bytes_ += stretch.bytes;
     }
-    if (message.line != kNoLine) std::copy_n(message.bytes.data(), kLineBytes, there->mirror() + message.line);
+    if (message.line != kNoLine) std::copy_n(message.bytes.data(), kLineBytes, there->block() + message.line);
   }
 
  private:
-  Poller& poller() const { return post_->pollers_[static_cast<size_t>(viewer_)]; }
   struct Message {
     std::vector<Stretch> stretches;
     uint64_t line;
@@ -82,33 +112,31 @@ class Post::Remote : public transport::RemoteRank {
   };
 
   Post* const post_;
-  const int viewer_, rank_;
-  const std::string host_ = "elsewhere";
+  Inbox* const inbox_;
   std::byte* const own_;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  const std::unique_ptr<Mirror> mirror_;
   std::deque<Message> sent_;
 };
 
-Post::Post(int ranks, size_t block_bytes)
-    : ranks_(ranks), block_bytes_(block_bytes), pollers_(static_cast<size_t>(ranks)) {}
+Post::Post(int ranks, size_t block_bytes) : ranks_(ranks), block_bytes_(block_bytes) {
+  for (int rank = 0; rank < ranks; ++rank) inboxes_.push_back(std::make_unique<Inbox>(this, rank));
+}
 Post::~Post() = default;
 
-transport::RemoteRank* Post::Link(int viewer, int rank, std::byte* own) {
-  remotes_.resize(static_cast<size_t>(ranks_) * ranks_);
-  auto& remote = remotes_[static_cast<size_t>(viewer * ranks_ + rank)];
-  if (remote == nullptr) remote = std::make_unique<Remote>(this, viewer, rank, own);
-  return remote.get();
+transport::Reach* Post::Connect(int viewer, int rank, std::byte* own) {
+  reaches_.resize(static_cast<size_t>(ranks_) * ranks_);
+  auto& reach = reaches_[static_cast<size_t>(viewer * ranks_ + rank)];
+  if (reach == nullptr)
+    reach = std::make_unique<Reach>(this, viewer, own, std::make_unique<Mirror>(rank, block_bytes_));
+  return reach.get();
 }
 
 void Post::Deliver(int to) {
   for (int from = 0; from < ranks_; ++from) {
-    Remote* const sender = remotes_[static_cast<size_t>(from * ranks_ + to)].get();
+    Reach* const sender = reaches_[static_cast<size_t>(from * ranks_ + to)].get();
     if (sender == nullptr) continue;
-    for (uint64_t some = random_.Below(3); some > 0 && !sender->idle(); --some)
-      sender->DeliverOne(remotes_[static_cast<size_t>(to * ranks_ + from)].get());
+    for (uint64_t some = random_.Below(3); some > 0 && sender->sending(); --some)
+      sender->DeliverOne(reaches_[static_cast<size_t>(to * ranks_ + from)].get());
   }
 }
 

@@ -26,9 +26,8 @@ class Post {
   Post(int ranks, size_t block_bytes);
   ~Post();
 
-  // How `viewer` sees `rank`; its block is at kBlockOffset of the heap. `own`: the viewer's block.
-  transport::RemoteRank* Link(int viewer, int rank, std::byte* own);
-  static constexpr size_t kBlockOffset = 4096;
+  // How `viewer` sees `rank`. `own`: the viewer's block.
+  transport::Reach* Connect(int viewer, int rank, std::byte* own);
 
   uint64_t messages() const { return messages_; }
   uint64_t bytes() const { return bytes_; }  // of stretches
@@ -37,18 +36,17 @@ class Post {
   bool lost() const { return lost_; }
 
  private:
-  class Remote;
-  friend class Remote;
+  class Inbox;
+  class Mirror;
+  class Reach;
+  friend class Inbox;
+  friend class Reach;
   void Deliver(int to);
 
   const int ranks_;
   const size_t block_bytes_;
-  std::vector<std::unique_ptr<Remote>> remotes_;  // [viewer * ranks + rank]
-  struct Poller {
-    int polling = 0;
-    bool left = false;  // to the thread for messages
-  };
-  std::vector<Poller> pollers_;  // [viewer]
+  std::vector<std::unique_ptr<Reach>> reaches_;  // [viewer * ranks + rank]
+  std::vector<std::unique_ptr<Inbox>> inboxes_;  // [viewer]
   harness::Random random_{harness::Scramble(harness::Seed(), 0x90057)};
   uint64_t messages_ = 0, bytes_ = 0, lose_ = 0;
   bool lost_ = false;

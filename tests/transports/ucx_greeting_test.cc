@@ -18,7 +18,7 @@
 #include "tests/harness/networks.h"
 #include "tests/harness/run_ranks.h"
 #include "transports/ucx/connect.h"
-#include "transports/ucx/remote.h"
+#include "transports/ucx/reach.h"
 #include "transports/ucx/worker.h"
 
 namespace axccl::ucx {
@@ -27,7 +27,7 @@ namespace {
 using harness::RankContext;
 
 constexpr uint64_t kBlockBytes = 256u << 10;
-constexpr uint64_t kNoLine = transport::RemoteRank::kNoLine;
+constexpr uint64_t kNoLine = transport::Reach::kNoLine;
 // Well below the time after which a peer is sent messages though it has not greeted.
 constexpr std::chrono::milliseconds kLook(200);
 
@@ -61,8 +61,8 @@ Result<NetworkAddress> OwnAddress(int rank) {
   return SelfAddress(self);
 }
 
-Result<std::shared_ptr<Remote>> Reach(int peer, const NetworkAddress& address, std::vector<std::byte>* block) {
-  RemoteOptions options;
+Result<std::shared_ptr<Reach>> ReachPeer(int peer, const NetworkAddress& address, std::vector<std::byte>* block) {
+  ConnectOptions options;
   options.comm = 1;
   options.peer = static_cast<uint32_t>(peer);
   options.process[0] = static_cast<uint8_t>(peer + 1);
@@ -70,7 +70,7 @@ Result<std::shared_ptr<Remote>> Reach(int peer, const NetworkAddress& address, s
   options.block = block->data();
   options.block_bytes = kBlockBytes;
   options.arrived = [] {};
-  return Remote::Create(Worker::Get({}).value(), options);
+  return Reach::Create(Worker::Get({}).value(), options);
 }
 
 void Look(Worker* worker) {
@@ -103,7 +103,7 @@ TEST_F(GreetingTest, APeerThatDiesBeforeTheConnectionIsThereIsLost) {
     Worker* const worker = Worker::Get({}).value();
     if (context.rank() == 1) {
       // A connection to itself, so that it looks at what comes.
-      const auto self = Reach(1, own.value(), &block);
+      const auto self = ReachPeer(1, own.value(), &block);
       ASSERT_TRUE(self.ok());
       shared_->pid = getpid();
       shared_->bytes = own.value().rails[0].worker.size();
@@ -121,10 +121,10 @@ TEST_F(GreetingTest, APeerThatDiesBeforeTheConnectionIsThereIsLost) {
     context.Await(0);
     NetworkAddress other = own.value();
     other.rails[0].worker.assign(shared_->address, shared_->address + shared_->bytes);
-    const auto remote = Reach(1, other, &block);
+    const auto remote = ReachPeer(1, other, &block);
     ASSERT_TRUE(remote.ok()) << remote.status().message();
-    const transport::RemoteRank::Stretch data{0, 100000, false, false};
-    remote.value()->Send(nullptr, {&data, 1}, kNoLine);
+    const transport::Reach::Stretch data{0, 100000, false, false};
+    remote.value()->Publish(nullptr, {&data, 1}, kNoLine);
     Look(worker);
     {
       std::lock_guard lock(worker->mutex());  // it learns nothing of what happens

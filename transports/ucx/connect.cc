@@ -4,7 +4,7 @@
 
 #include "transports/ucx/lifeline.h"
 #include "transports/ucx/pairing.h"
-#include "transports/ucx/remote.h"
+#include "transports/ucx/reach.h"
 #include "transports/ucx/worker.h"
 
 namespace axccl::ucx {
@@ -24,14 +24,14 @@ Result<NetworkAddress> SelfAddress(const SelfOptions& options) {
   return address;
 }
 
-Result<std::shared_ptr<transport::RemoteRank>> Connect(RemoteOptions options) {
+Result<std::shared_ptr<transport::Reach>> Connect(ConnectOptions options) {
   AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get({}));
   const auto process = options.process;
   const NetworkAddress address = options.address;
-  AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Remote> remote, Remote::Create(worker, std::move(options)));
+  AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach, Reach::Create(worker, std::move(options)));
   for (const RailPair& pair : PairRails(worker->addresses(), address.rails))
     AXCCL_RETURN_IF_ERROR(Lifelines::Made()->Hold({process, pair.own}, address.rails[pair.peer].lifeline, address.key));
-  return std::shared_ptr<transport::RemoteRank>(std::move(remote));
+  return std::shared_ptr<transport::Reach>(std::move(reach));
 }
 
 }  // namespace axccl::ucx

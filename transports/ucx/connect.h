@@ -48,7 +48,7 @@ struct NetworkAddress {
 // What others need to send to this process. The first call of the process counts. kInvalidUsage where there is no UCX.
 Result<NetworkAddress> SelfAddress(const SelfOptions& options);
 
-struct RemoteOptions {
+struct ConnectOptions {
   uint64_t comm = 0;  // the same on both sides, and no other communicator's
   uint32_t self = 0, peer = 0;
   std::array<uint8_t, 16> process{};  // the peer's, ProcessAddress::process_id
@@ -57,12 +57,10 @@ struct RemoteOptions {
   std::string host;            // its name
   std::byte* block = nullptr;  // own
   uint64_t block_bytes = 0;
-  std::function<void()> arrived;  // called when a line has come, from within Progress and Send: must not block
+  std::function<void()> arrived;  // called when a line has come, from within Progress and Publish: must not block
 };
-// Where a mirror has the block.
-inline constexpr size_t kBlockOffset = 4096;
 
 // After SelfAddress. Messages may come from then on.
-Result<std::shared_ptr<transport::RemoteRank>> Connect(RemoteOptions options);
+Result<std::shared_ptr<transport::Reach>> Connect(ConnectOptions options);
 
 }  // namespace axccl::ucx

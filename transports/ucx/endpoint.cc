@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/base/log.h"
-#include "transports/ucx/remote.h"
+#include "transports/ucx/reach.h"
 #include "transports/ucx/wire.h"
 
 namespace axccl::ucx {
@@ -53,7 +53,7 @@ bool Endpoint::Greet(const Library& ucx, const ProcessId& self) {
                static_cast<int>(kPatience.count()));
   }
   open_ = true;
-  for (Remote* remote : users) remote->SendDelayed();
+  for (Reach* reach : users) reach->SendDelayed();
   return all_done;
 }
 

@@ -19,7 +19,7 @@
 
 namespace axccl::ucx {
 
-class Remote;
+class Reach;
 
 class Endpoint {
  public:
@@ -52,7 +52,7 @@ class Endpoint {
   const ProcessId process;
   std::vector<Lane> lanes;
   bool failed = false;  // one of them is as good as all; `ep` are null
-  std::vector<Remote*> users;
+  std::vector<Reach*> users;
 
  private:
   static constexpr std::chrono::seconds kPatience{2};

@@ -13,6 +13,6 @@ Status None() {
 }  // namespace
 
 Result<NetworkAddress> SelfAddress(const SelfOptions&) { return None(); }
-Result<std::shared_ptr<transport::RemoteRank>> Connect(RemoteOptions) { return None(); }
+Result<std::shared_ptr<transport::Reach>> Connect(ConnectOptions) { return None(); }
 
 }  // namespace axccl::ucx

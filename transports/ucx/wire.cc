@@ -5,8 +5,8 @@
 namespace axccl::ucx {
 namespace {
 
-constexpr uint64_t kNoLine = transport::RemoteRank::kNoLine;
-constexpr uint64_t kLineBytes = transport::RemoteRank::kLineBytes;
+constexpr uint64_t kNoLine = transport::Reach::kNoLine;
+constexpr uint64_t kLineBytes = transport::Reach::kLineBytes;
 static_assert(sizeof(WireHeader::line_bytes) == kLineBytes);
 
 bool Within(uint64_t offset, uint64_t bytes, uint64_t size) { return offset <= size && bytes <= size - offset; }

@@ -18,7 +18,7 @@ inline constexpr unsigned kMessage = 1, kControl = 2, kGreeting = 3;  // ids of 
 inline constexpr uint32_t kMaxStretches = 32;
 // A message with as many bytes of data is large: it goes by any rail, and its data are stored when they come, not in
 // its turn.
-inline constexpr size_t kLargeBytes = transport::RemoteRank::kLargeBytes;
+inline constexpr size_t kLargeBytes = transport::Reach::kLargeBytes;
 // Messages that come before one that is missing; a peer that is so far ahead sends nonsense.
 inline constexpr uint32_t kMostAhead = 1u << 18;
 

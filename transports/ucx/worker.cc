@@ -16,7 +16,7 @@
 #include "transports/ucx/descriptors.h"
 #include "transports/ucx/lifeline.h"
 #include "transports/ucx/pairing.h"
-#include "transports/ucx/remote.h"
+#include "transports/ucx/reach.h"
 #include "transports/ucx/stalled.h"
 
 namespace axccl::ucx {
@@ -165,7 +165,7 @@ void Worker::EndPolling(bool waiting) {
 
 // ---- endpoints ----
 
-Result<std::shared_ptr<Endpoint>> Worker::Reach(const ProcessId& process, const NetworkAddress& address) {
+Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, const NetworkAddress& address) {
   CloseFailed();
   if (const auto known = endpoints_.find(process); known != endpoints_.end()) return known->second;
   const size_t used_before = used_.size();
@@ -234,7 +234,7 @@ void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
 void Worker::Abandon(Endpoint* endpoint, const std::string& why) {
   if (std::exchange(endpoint->failed, true)) return;
   for (Endpoint::Lane& lane : endpoint->lanes) failed_.push_back(std::exchange(lane.ep, nullptr));
-  for (Remote* remote : endpoint->users) remote->Lose(why);
+  for (Reach* reach : endpoint->users) reach->Lose(why);
   told_.notify_all();
 }
 
@@ -251,7 +251,7 @@ void Worker::Fail(const ProcessId& process, const std::string& why) {
 
 bool Worker::in_use() {
   std::lock_guard lock(mutex_);
-  return !remotes_.empty();
+  return !reaches_.empty();
 }
 
 // Not from within their own error handlers.
@@ -273,16 +273,16 @@ void Worker::CloseFailed() {
 
 // ---- what arrives ----
 
-void Worker::Register(const Key& key, Remote* remote) { remotes_[key] = remote; }
+void Worker::Register(const Key& key, Reach* reach) { reaches_[key] = reach; }
 
-void Worker::Unregister(const Key& key, Remote* remote) {
-  const auto it = remotes_.find(key);
-  if (it != remotes_.end() && it->second == remote) remotes_.erase(it);
+void Worker::Unregister(const Key& key, Reach* reach) {
+  const auto it = reaches_.find(key);
+  if (it != reaches_.end() && it->second == reach) reaches_.erase(it);
 }
 
-Remote* Worker::Find(uint64_t comm, uint32_t to, uint32_t from) const {
-  const auto it = remotes_.find(Key{comm, to, from});
-  return it != remotes_.end() ? it->second : nullptr;
+Reach* Worker::Find(uint64_t comm, uint32_t to, uint32_t from) const {
+  const auto it = reaches_.find(Key{comm, to, from});
+  return it != reaches_.end() ? it->second : nullptr;
 }
 
 ucs_status_t Worker::OnMessage(void* arg, const void* header, size_t header_bytes, void* data, size_t bytes,
@@ -290,10 +290,10 @@ ucs_status_t Worker::OnMessage(void* arg, const void* header, size_t header_byte
   auto* const rail = static_cast<Rail*>(arg);
   Message message;
   if (!ParseMessage(header, header_bytes, &message)) return UCS_OK;
-  Remote* const remote = rail->owner()->Find(message.head.comm, message.head.to, message.head.from);
-  if (remote == nullptr) return UCS_OK;  // of a communicator that is gone
+  Reach* const reach = rail->owner()->Find(message.head.comm, message.head.to, message.head.from);
+  if (reach == nullptr) return UCS_OK;  // of a communicator that is gone
   const bool to_fetch = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  return remote->Take(*rail, message, data, bytes, to_fetch);
+  return reach->Take(*rail, message, data, bytes, to_fetch);
 }
 
 ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_bytes, void*, size_t,
@@ -303,9 +303,9 @@ ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_byte
   WireControl control;
   if (header_bytes != sizeof(control)) return UCS_OK;
   std::memcpy(&control, header, sizeof(control));
-  Remote* const remote = worker.Find(control.comm, control.to, control.from);
-  if (remote != nullptr) {
-    remote->TakeControl(*rail, control);
+  Reach* const reach = worker.Find(control.comm, control.to, control.from);
+  if (reach != nullptr) {
+    reach->TakeControl(*rail, control);
   } else if (control.kind == WireControl::kFlush && (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) {
     SendControl(worker, param->reply_ep, Answer(control));
   }

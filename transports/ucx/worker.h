@@ -31,9 +31,9 @@
 
 namespace axccl::ucx {
 
-class Remote;
+class Reach;
 
-class Worker {
+class Worker final : public transport::Inbox {
  public:
   using ProcessId = Endpoint::ProcessId;
   // Of a rank here and its peer: communicator, rank, peer.
@@ -49,21 +49,20 @@ class Worker {
   // Of a rail of these, for people.
   std::string NameOf(size_t rail) const { return rails_[rail]->name(); }
 
-  void Progress();
-  void BeginPolling();
-  // `waiting`: the caller still waits for a message, and sleeps meanwhile.
-  void EndPolling(bool waiting);
+  void Progress() override;
+  void BeginPolling() override;
+  void EndPolling(bool waiting) override;
   // Gives up a process that cannot be reached any more.
   void Fail(const ProcessId& process, const std::string& why);
   // Whether any rank has a peer on another machine.
   bool in_use();
 
-  // ---- for Remote, with the lock held ----
+  // ---- for Reach, with the lock held ----
   std::mutex& mutex() { return mutex_; }
   const Library& ucx() const { return *ucx_; }
-  Result<std::shared_ptr<Endpoint>> Reach(const ProcessId& process, const NetworkAddress& address);
-  void Register(const Key& key, Remote* remote);
-  void Unregister(const Key& key, Remote* remote);
+  Result<std::shared_ptr<Endpoint>> EndpointTo(const ProcessId& process, const NetworkAddress& address);
+  void Register(const Key& key, Reach* reach);
+  void Unregister(const Key& key, Reach* reach);
   void Drive();
   // Unless somebody polls: has the own thread take in the next message.
   void LeaveToThread();
@@ -86,7 +85,7 @@ class Worker {
   void Abandon(Endpoint* endpoint, const std::string& why);
   void CloseFailed();
   void Greet();
-  Remote* Find(uint64_t comm, uint32_t to, uint32_t from) const;
+  Reach* Find(uint64_t comm, uint32_t to, uint32_t from) const;
   static void OnError(void* endpoint, ucp_ep_h ep, ucs_status_t status);
   static ucs_status_t OnMessage(void* rail, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param);
@@ -107,7 +106,7 @@ class Worker {
   // A process stays until one of the two ends: closing it would cut off communicators that are being made meanwhile.
   std::map<ProcessId, std::shared_ptr<Endpoint>> endpoints_;
   std::vector<std::shared_ptr<Endpoint>> greeting_;  // those with something to be said yet
-  std::map<Key, Remote*> remotes_;
+  std::map<Key, Reach*> reaches_;
   std::vector<Rail*> used_;       // the rails that endpoints go over
   std::vector<ucp_ep_h> failed_;  // to be closed
   std::atomic<int> unsent_{0};

@@ -17,7 +17,7 @@ namespace {
 
 using device::host::Poll;
 using device::host::Scheduler;
-using transport::RemoteRank;
+using transport::Reach;
 
 // A channel's key has low bits that are 0, and the block's is 0.
 constexpr uint64_t kAreaKey = 1;
@@ -49,12 +49,16 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 class NetworkProbe::Side : public device::host::Work {
  public:
   explicit Side(const NetworkProbe& probe)
-      : remote_(probe.peer_.remote), area_(probe.area_), memory_(probe.memory_), own_(probe.own_) {}
+      : reach_(probe.peer_.reach),
+        area_(probe.area_),
+        mirror_(probe.mirror_),
+        memory_(probe.memory_),
+        own_(probe.own_) {}
 
   Poll Progress() override {
     if (cancelled_.load(std::memory_order_acquire)) return Finish();
-    if (!std::exchange(last_look_, false)) polling_.Begin(remote_.get());
-    remote_->Progress();
+    if (!std::exchange(last_look_, false)) polling_.Begin(reach_->inbox());
+    reach_->inbox()->Progress();
     if (Heard() % kKinds == kGaveUp) {
       gave_up_.store(true, std::memory_order_relaxed);
       return Finish();
@@ -79,12 +83,12 @@ class NetworkProbe::Side : public device::host::Work {
 
   // The peer's last line.
   uint64_t Heard() const {
-    return __atomic_load_n(reinterpret_cast<const uint64_t*>(area_->mirror() + kLine), __ATOMIC_ACQUIRE);
+    return __atomic_load_n(reinterpret_cast<const uint64_t*>(mirror_ + kLine), __ATOMIC_ACQUIRE);
   }
-  void Say(uint64_t number, Kind kind, std::span<const RemoteRank::Stretch> data = {}) {
+  void Say(uint64_t number, Kind kind, std::span<const Reach::Stretch> data = {}) {
     const uint64_t word = number * kKinds + kind;
     std::memcpy(memory_ + kLine, &word, sizeof(word));
-    remote_->Send(area_, data, kLine);
+    reach_->Publish(area_, data, kLine);
   }
   bool over_ = false;
 
@@ -95,8 +99,9 @@ class NetworkProbe::Side : public device::host::Work {
     return Poll::kDone;
   }
 
-  const std::shared_ptr<RemoteRank> remote_;
-  const std::shared_ptr<RemoteRank::Area> area_;
+  const std::shared_ptr<Reach> reach_;
+  const std::shared_ptr<Reach::Area> area_;
+  const std::byte* const mirror_;
   std::byte* const memory_;
   exec::BlockHeader* const own_;
   exec::Polling polling_;
@@ -198,7 +203,7 @@ class NetworkProbe::Asker final : public Side {
         asked_ - before_ -
         static_cast<uint64_t>(std::count_if(sent_.begin(), sent_.end(), [&](uint64_t s) { return s <= arrived; }));
     for (uint64_t room = kInFlight - std::min(kInFlight, under_way); room > 0 && WantsMore(now); --room, moved = true) {
-      const RemoteRank::Stretch data{kData, piece_, false, false};
+      const Reach::Stretch data{kData, piece_, false, false};
       sent_.push_back(Sent() + piece_);
       Say(++asked_, kAsk, {&data, 1});
     }
@@ -243,7 +248,8 @@ Result<std::unique_ptr<NetworkProbe>> NetworkProbe::Create(Peer peer, exec::Bloc
   AXCCL_ASSIGN_OR_RETURN(void* const memory, heap->Allocate(kAreaBytes, kData));
   std::unique_ptr<NetworkProbe> probe(new NetworkProbe(std::move(peer), own));
   probe->memory_ = static_cast<std::byte*>(memory);
-  AXCCL_ASSIGN_OR_RETURN(probe->area_, probe->peer_.remote->AddArea(kAreaKey, probe->memory_, kAreaBytes));
+  AXCCL_ASSIGN_OR_RETURN(probe->mirror_,
+                         probe->peer_.reach->AddArea(kAreaKey, probe->memory_, 0, kAreaBytes, &probe->area_));
   return probe;
 }
 
@@ -252,26 +258,26 @@ NetworkProbe::~NetworkProbe() {
   if (memory_ != nullptr && heap.ok()) (void)heap.value()->Free(memory_).ok();
 }
 
-void* NetworkProbe::TakeMemory() { return peer_.remote->sending() ? std::exchange(memory_, nullptr) : nullptr; }
+void* NetworkProbe::TakeMemory() { return peer_.reach->sending() ? std::exchange(memory_, nullptr) : nullptr; }
 
 void NetworkProbe::GiveUp() {
-  if (std::exchange(over_, true) || peer_.remote->Died()) return;
+  if (std::exchange(over_, true) || peer_.reach->Died()) return;
   const uint64_t word = kGaveUp;
   std::memcpy(memory_ + kLine, &word, sizeof(word));
-  peer_.remote->Send(area_, {}, kLine);
+  peer_.reach->Publish(area_, {}, kLine);
 }
 
 Status NetworkProbe::Trouble(const Patience& patience) const {
-  const RemoteRank& remote = *peer_.remote;
+  const Reach& reach = *peer_.reach;
   const char* const measuring = "while the network was measured";
-  if (remote.Died())
-    return MakeStatus(Code::kRemoteError, "rank %d (pid %u on host %s) was lost %s: %s", peer_.rank, remote.pid(),
-                      remote.host().c_str(), measuring, remote.Trouble().c_str());
+  if (reach.Died())
+    return MakeStatus(Code::kRemoteError, "rank %d (%s) was lost %s: %s", peer_.rank, reach.Place().c_str(), measuring,
+                      reach.Trouble().c_str());
   if (patience.abort != nullptr && patience.abort->load(std::memory_order_relaxed))
     return MakeStatus(Code::kInvalidUsage, "aborted by the caller %s", measuring);
   if (std::chrono::steady_clock::now() < patience.deadline) return Status();
-  return MakeStatus(Code::kTimeout, "rank %d (pid %u on host %s) did not answer in time %s (AXCCL_INIT_TIMEOUT)",
-                    peer_.rank, remote.pid(), remote.host().c_str(), measuring);
+  return MakeStatus(Code::kTimeout, "rank %d (%s) did not answer in time %s (AXCCL_INIT_TIMEOUT)", peer_.rank,
+                    reach.Place().c_str(), measuring);
 }
 
 Status NetworkProbe::Wait(const std::shared_ptr<Side>& side, device::host::Queue* queue, const Patience& patience) {
@@ -293,8 +299,8 @@ Status NetworkProbe::Wait(const std::shared_ptr<Side>& side, device::host::Queue
     return trouble;
   }
   if (side->gave_up())
-    return MakeStatus(Code::kRemoteError, "rank %d (pid %u on host %s) gave up while the network was measured",
-                      peer_.rank, peer_.remote->pid(), peer_.remote->host().c_str());
+    return MakeStatus(Code::kRemoteError, "rank %d (%s) gave up while the network was measured", peer_.rank,
+                      peer_.reach->Place().c_str());
   over_ = true;
   return Status();
 }

@@ -1,6 +1,6 @@
 // Measures what goes between this rank and one on another machine: one of the two asks, the other answers.
 //
-// What is measured is the path of collective operations: messages of transport::RemoteRank, taken in by threads that
+// What is measured is the path of collective operations: messages of transport::Reach, taken in by threads that
 // wait for them. The asker sends
 // - lines that are answered, one after the other: half of the median is how long a message takes, both ends' work
 // included;
@@ -31,7 +31,7 @@ class NetworkProbe {
  public:
   struct Peer {
     int rank = 0;
-    std::shared_ptr<transport::RemoteRank> remote;
+    std::shared_ptr<transport::Reach> reach;
   };
   struct Patience {
     std::chrono::steady_clock::time_point deadline;
@@ -51,8 +51,7 @@ class NetworkProbe {
   Status Answer(device::host::Queue* queue, const Patience& patience);
   // Tells the peer that nothing more comes from here. No-op once the measurement has ended well.
   void GiveUp();
-  // Memory of the heap that may still be sent: to be freed once the peer's RemoteRank is not sending. Null where it is
-  // not.
+  // Memory of the heap that may still be sent: to be freed once the peer's Reach is not sending. Null where it is not.
   void* TakeMemory();
 
  private:
@@ -67,7 +66,8 @@ class NetworkProbe {
   const Peer peer_;
   exec::BlockHeader* const own_;
   std::byte* memory_ = nullptr;  // own, in the heap
-  std::shared_ptr<transport::RemoteRank::Area> area_;
+  std::shared_ptr<transport::Reach::Area> area_;
+  std::byte* mirror_ = nullptr;  // of the peer's
   bool over_ = false;
 };
 

@@ -47,13 +47,13 @@ void NetworkSurvey::Log(size_t i, const std::string& source) const {
              1e-6 * network.link_bytes_per_second, source.c_str());
 }
 
-Status NetworkSurvey::Prepare(const News& news, exec::BlockHeader* own, const RemoteOf& remote_of) {
+Status NetworkSurvey::Prepare(const News& news, exec::BlockHeader* own, const ReachOf& reach_of) {
   news_ = news;
   for (size_t i = 0; i < classes_.size(); ++i) {
     const int other = classes_[i].rank;
     if ((news.to_measure >> i & 1) == 0 || (self_ != 0 && self_ != other)) continue;
     const int peer = self_ == 0 ? other : 0;
-    AXCCL_ASSIGN_OR_RETURN(auto probe, NetworkProbe::Create({peer, remote_of(peer)}, own));
+    AXCCL_ASSIGN_OR_RETURN(auto probe, NetworkProbe::Create({peer, reach_of(peer)}, own));
     probes_.emplace_back(i, std::move(probe));
   }
   return Status();

@@ -33,7 +33,7 @@ class NetworkSurvey {
     NetworkSource source;
     uint32_t to_measure;
   };
-  using RemoteOf = std::function<std::shared_ptr<transport::RemoteRank>(int rank)>;
+  using ReachOf = std::function<std::shared_ptr<transport::Reach>(int rank)>;
 
   explicit NetworkSurvey(int self) : self_(self) {}
 
@@ -42,7 +42,7 @@ class NetworkSurvey {
   // On rank 0, for all: `figures` are what it would use if nothing were known.
   News Recall(const cost::Network& figures, NetworkSource source);
   // With rank 0's news, once this rank can reach the others.
-  Status Prepare(const News& news, exec::BlockHeader* own, const RemoteOf& remote_of);
+  Status Prepare(const News& news, exec::BlockHeader* own, const ReachOf& reach_of);
   // Once all ranks have prepared. Rank 0's result holds for all ranks.
   Result<News> Measure(device::host::Queue* queue, const NetworkProbe::Patience& patience);
   // Instead of Measure, or after it has failed: tells a rank that may wait for this one.

@@ -16,7 +16,7 @@ Result<std::unique_ptr<CudaBuffers>> CudaBuffers::Create(const device::cuda::Dev
   std::vector<Imports::Peer> peers;
   for (size_t r = 0; r < members.size(); ++r) {
     typed.push_back(reinterpret_cast<ExportTable*>(tables[r]));
-    peers.push_back({typed.back(), members[r].process->pid(), members[r].same_process});
+    peers.push_back({typed.back(), members[r].reach->pid(), members[r].reach->same_process()});
   }
   std::unique_ptr<CudaBuffers> buffers(new CudaBuffers(device, rank, std::move(typed)));
   AXCCL_ASSIGN_OR_RETURN(buffers->imports_, Imports::Create(device, rank, std::move(peers)));

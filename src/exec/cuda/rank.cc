@@ -220,7 +220,7 @@ Status CudaRank::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, c
   std::vector<bool> here;
   neighbours_ = 0;
   for (size_t rank = 0; rank < addresses.size(); ++rank) {
-    here.push_back(members[rank].same_process);
+    here.push_back(members[rank].reach->same_process());
     neighbours_ += addresses[rank].uuid == address().uuid;
   }
   if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "NCCL_P2P_DISABLE=1 on rank %d", options_.rank);
@@ -303,7 +303,7 @@ Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& ca
 
 const char* CudaRank::LinkName(const Member& peer) const {
   if (peer.rank == rank()) return "self";
-  return on_host() ? "pinned" : peer.same_process ? "inproc" : "cuda_ipc";
+  return on_host() ? "pinned" : peer.reach->same_process() ? "inproc" : "cuda_ipc";
 }
 
 DeviceStatistics CudaRank::statistics() const {

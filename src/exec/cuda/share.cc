@@ -53,7 +53,8 @@ Result<std::string> TryDevices(Setup* setup, CudaRank* rank, const std::vector<M
 }  // namespace
 
 Status CudaRank::Share(Setup* setup, const std::vector<Member>& members) {
-  one_process_ = std::all_of(members.begin(), members.end(), [](const auto& member) { return member.same_process; });
+  one_process_ =
+      std::all_of(members.begin(), members.end(), [](const auto& member) { return member.reach->same_process(); });
   AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, this, members));
   if (!reason.empty()) {
     AXCCL_INFO(kInit, "rank %d meets its peers in pinned memory of the host, not of the devices: %s", rank(),

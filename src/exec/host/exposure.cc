@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds kPatience(500);
 const Member* FindWriter(const Channel& channel) {
   for (int p = 0; p < channel.size(); ++p) {
     const Member& peer = channel.member(p);
-    if (!peer.same_process && peer.header->writing.load(std::memory_order_seq_cst) != 0 && !peer.process->Died())
+    if (!peer.reach->same_process() && peer.header->writing.load(std::memory_order_seq_cst) != 0 && !peer.reach->Died())
       return &peer;
   }
   return nullptr;
@@ -45,7 +45,7 @@ bool Exposure::HasLeft(const Binding& binding, const Operands& operands) {
     log::Tell(
         "rank %d has given up %s while rank %d (process %u) was in the middle of it; do not use the output before that "
         "process has ended, which may still write there: %.*s",
-        channel.own().rank, DescribeCall(binding.call).c_str(), writer->rank, writer->process->pid(),
+        channel.own().rank, DescribeCall(binding.call).c_str(), writer->rank, writer->reach->pid(),
         static_cast<int>(taken.message().size()), taken.message().data());
   }
   return true;

@@ -36,9 +36,9 @@ Status FlatOperands::Announce(Binding* binding, OpRecord* record) const {
   const AnnouncedBuffer input = LocateBuffer(channel, binding->call.input, block * inputs);
   const AnnouncedBuffer output = LocateBuffer(channel, binding->call.output, block * outputs);
   SetWord(record, OpRecord::kInput, input.address);
-  SetWord(record, OpRecord::kInputReach, static_cast<uint64_t>(input.reach));
+  SetWord(record, OpRecord::kInputKind, static_cast<uint64_t>(input.kind));
   SetWord(record, OpRecord::kOutput, output.address);
-  SetWord(record, OpRecord::kOutputReach, static_cast<uint64_t>(output.reach));
+  SetWord(record, OpRecord::kOutputKind, static_cast<uint64_t>(output.kind));
   return Status();
 }
 
@@ -48,13 +48,13 @@ Status FlatOperands::Bind(Binding* binding, int position) const {
   const plan::Contract contract = binding->contract();
   const uint64_t block = BlockBytes(*binding);
   const auto reach = [&](OpRecord::Word address, OpRecord::Word how, int blocks) {
-    return ReachBuffer(member, {Word(record, address), static_cast<Reach>(Word(record, how))},
+    return ReachBuffer(member, {Word(record, address), static_cast<MemoryKind>(Word(record, how))},
                        block * static_cast<uint64_t>(blocks));
   };
   AXCCL_ASSIGN_OR_RETURN(const ReachedBuffer input,
-                         reach(OpRecord::kInput, OpRecord::kInputReach, plan::InputBlocks(contract, position)));
+                         reach(OpRecord::kInput, OpRecord::kInputKind, plan::InputBlocks(contract, position)));
   AXCCL_ASSIGN_OR_RETURN(const ReachedBuffer output,
-                         reach(OpRecord::kOutput, OpRecord::kOutputReach, plan::OutputBlocks(contract, position)));
+                         reach(OpRecord::kOutput, OpRecord::kOutputKind, plan::OutputBlocks(contract, position)));
   MemberBuffers& buffers = binding->workspace().BuffersOf(position);
   buffers.input = input.where;
   buffers.input_by_call = input.by_call;
@@ -172,10 +172,10 @@ bool FlatOperands::AnyByCall(const Binding& binding, const Step& step) {
 
 Status FlatOperands::Fetch(const Binding& binding, uint32_t operand, uint64_t from, std::byte* to, uint64_t bytes) {
   const Channel& channel = *binding.channel;
-  const Member& owner = channel.member(binding.prepared->program->operands[operand].rank);
-  Status status = channel.owner()->CallRead(owner.process->pid(), to, from, bytes);
-  // Its process may be found to be gone before its death is, and another one may have its number by now.
-  if (status.code() == Code::kRemoteError || (status.ok() && owner.process->Died())) return DeathOf(owner);
+  const int position = binding.prepared->program->operands[operand].rank;
+  const Member& owner = channel.member(position);
+  Status status = owner.reach->Read(to, from, bytes);
+  if (status.code() == Code::kRemoteError) return channel.members().LossOf(position);
   if (status.ok()) return status;
   // A member that has failed may have given its memory back.
   AXCCL_RETURN_IF_ERROR(channel.members().CheckOwners());

@@ -209,7 +209,7 @@ Status HostRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& ca
   Operation operation(channel, call);
   Poll poll = operation.Progress();
   if (poll == Poll::kBlocked) {
-    const bool may_pay = channel->remote() == nullptr && device::host::SpinLooks() > kLooks;
+    const bool may_pay = channel->members().inbox() == nullptr && device::host::SpinLooks() > kLooks;
     for (int looks = may_pay ? kLooks : 1; poll == Poll::kBlocked && looks > 0; --looks) {
       device::host::CpuRelax();
       poll = operation.Progress();

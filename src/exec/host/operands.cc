@@ -19,20 +19,20 @@ const Operands* Operands::FormOf(const Call& call) {
 }
 
 AnnouncedBuffer LocateBuffer(const Channel& channel, const void* p, uint64_t bytes) {
-  if (p == nullptr || bytes == 0) return {0, Reach::kUnused};
-  if (uint64_t offset; channel.owner()->InHeap(p, bytes, &offset)) return {offset, Reach::kHeap};
-  return {reinterpret_cast<uint64_t>(p), Reach::kPlain};
+  if (p == nullptr || bytes == 0) return {0, MemoryKind::kUnused};
+  if (uint64_t offset; channel.owner()->InHeap(p, bytes, &offset)) return {offset, MemoryKind::kHeap};
+  return {reinterpret_cast<uint64_t>(p), MemoryKind::kPlain};
 }
 
 Result<ReachedBuffer> ReachBuffer(const Member& member, const AnnouncedBuffer& announced, uint64_t bytes) {
-  const auto [address, reach] = announced;
-  if (reach == Reach::kUnused || member.remote != nullptr) return ReachedBuffer();
-  if (reach != Reach::kHeap) return ReachedBuffer{reinterpret_cast<std::byte*>(address), !member.same_process};
-  const size_t size = member.process->heap_bytes();
-  if (address > size || bytes > size - address)
-    return MakeStatus(Code::kRemoteError, "rank %d announced a buffer outside its heap", member.rank);
-  AXCCL_ASSIGN_OR_RETURN(std::byte* const where, member.process->At(address, bytes));
-  return ReachedBuffer{where, false};
+  const auto [address, kind] = announced;
+  if (kind == MemoryKind::kUnused) return ReachedBuffer();
+  if (kind != MemoryKind::kHeap)
+    return ReachedBuffer{reinterpret_cast<std::byte*>(address), !member.reach->same_process()};
+  const Result<std::byte*> where = member.reach->At(address, bytes);
+  if (where.ok()) return ReachedBuffer{where.value(), false};
+  if (where.status().code() != Code::kRemoteError) return where.status();
+  return MakeStatus(Code::kRemoteError, "rank %d announced a buffer outside its heap", member.rank);
 }
 
 }  // namespace axccl::exec

@@ -61,14 +61,14 @@ class Operands {
 // Where a buffer is, as its rank announces it.
 struct AnnouncedBuffer {
   uint64_t address = 0;  // kHeap: offset in the heap
-  Reach reach = Reach::kUnused;
+  MemoryKind kind = MemoryKind::kUnused;
 };
 AnnouncedBuffer LocateBuffer(const Channel& channel, const void* p, uint64_t bytes);
 
-// Where it is for this rank; null where it may not be touched.
+// Where it is for this rank; null where it is not mapped.
 struct ReachedBuffer {
   std::byte* where = nullptr;
-  bool by_call = false;  // in the member's process, which is another one
+  bool by_call = false;  // in the member's process, which is another one: to be read by call or not at all
 };
 Result<ReachedBuffer> ReachBuffer(const Member& member, const AnnouncedBuffer& announced, uint64_t bytes);
 

@@ -40,7 +40,10 @@ class Writing {
 }  // namespace
 
 Operation::Operation(Channel* channel, const Call& call)
-    : channel_(channel), operands_(Operands::FormOf(call)), binding_(channel, call), outbox_(channel->remote()) {
+    : channel_(channel),
+      operands_(Operands::FormOf(call)),
+      binding_(channel, call),
+      outbox_(channel->members().inbox()) {
   binding_.call.group_order = (call.group_order || channel->group_order()) && call.OrderMatters();
 }
 
@@ -134,10 +137,10 @@ Status Operation::Start() {
   binding_.sequence = channel_->log().TakeNumber();
   if (binding_.call.scaling != Scaling::kNone) StartScales(&binding_);
   AXCCL_RETURN_IF_ERROR(operands_->Start(&binding_));
-  // Remote members reach no buffers of this rank, but learn sizes from its announcements.
-  const bool scratch_only = channel_->remote() != nullptr && operands_->sizes_known();
-  AXCCL_ASSIGN_OR_RETURN(
-      main_, channel_->plans().Prepare(binding_.call, scratch_only ? tune::Access::kNone : tune::Access::kMapped));
+  tune::Access access = channel_->members().heap_access();
+  // Members learn sizes from announcements, which only direct programs make, whoever reaches no buffers.
+  if (access != tune::Access::kMapped && !operands_->sizes_known()) access = tune::Access::kMapped;
+  AXCCL_ASSIGN_OR_RETURN(main_, channel_->plans().Prepare(binding_.call, access));
   main_ = channel_->plans().Redirected(main_);
   AXCCL_RETURN_IF_ERROR(WriteRecord());
   if (channel_->turns().NeedsBarrier(*main_)) {
@@ -361,16 +364,16 @@ void Operation::Signal(const Step& step, uint32_t lane, uint64_t turn) {
 // go on; false when another program has been begun in its place.
 Result<bool> Operation::ChooseAccess() {
   AXCCL_RETURN_IF_ERROR(operands_->Settle(&binding_));
-  bool plain = channel_->remote() != nullptr;
+  bool plain = channel_->members().heap_access() != tune::Access::kMapped;
   for (int p = 0; p < channel_->size(); ++p) {
     const Member& member = channel_->member(p);
     const OpRecord& record = *member.layout.RecordOf(member.block, binding_.sequence);
-    plain |= Word(record, OpRecord::kInputReach) == static_cast<uint64_t>(Reach::kPlain);
-    plain |= Word(record, OpRecord::kOutputReach) == static_cast<uint64_t>(Reach::kPlain);
+    plain |= Word(record, OpRecord::kInputKind) == static_cast<uint64_t>(MemoryKind::kPlain);
+    plain |= Word(record, OpRecord::kOutputKind) == static_cast<uint64_t>(MemoryKind::kPlain);
   }
-  if (!plain || channel_->members().all_same_process()) return true;
-  const bool calls = channel_->members().all_call_copy() && operands_->may_read_by_call();
-  const tune::Access access = calls ? tune::Access::kCall : tune::Access::kNone;
+  const tune::Access reached = channel_->members().plain_access();
+  if (!plain || reached == tune::Access::kMapped) return true;
+  const tune::Access access = operands_->may_read_by_call() ? reached : tune::Access::kNone;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->plans().PrepareBeside(binding_.call, access));
   if (other->program->plan->hash == binding_.prepared->program->plan->hash) return true;
   if (binding_.call.count * ElementSize(binding_.call.type) <= kSmallBlock && operands_->sizes_known())

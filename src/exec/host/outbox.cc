@@ -9,13 +9,13 @@
 namespace axccl::exec {
 namespace {
 
-using transport::RemoteRank;
-using Stretches = std::vector<RemoteRank::Stretch>;
+using transport::Reach;
+using Stretches = std::vector<Reach::Stretch>;
 
 // Slots are whole lines: what is between them and less than a line belongs to the first, and is sent along.
-void Append(Stretches* stretches, const RemoteRank::Stretch& next) {
+void Append(Stretches* stretches, const Reach::Stretch& next) {
   if (!stretches->empty()) {
-    RemoteRank::Stretch& last = stretches->back();
+    Reach::Stretch& last = stretches->back();
     const uint64_t end = last.offset + last.bytes;
     const bool follows = next.offset >= end && next.offset - end < kCacheLine;
     if (follows && last.of_peer == next.of_peer && !last.guarded && !next.guarded) {
@@ -67,11 +67,7 @@ void Outbox::SendSignal(const Binding& binding, const Step& step, uint32_t lane,
   const std::span<const Outbound::Slot> slots = prepared.outbound->With(lane, index);
   const uint64_t line = channel.own().layout.OffsetOfLine(lane, step.endpoint, turn);
   Stretches& stretches = binding.workspace().stretches();
-  const int first = step.peer == plan::kAllPeers ? 0 : step.peer;
-  const int last = step.peer == plan::kAllPeers ? channel.size() - 1 : step.peer;
-  for (int p = first; p <= last; ++p) {
-    const Member& member = channel.member(p);
-    if (member.remote == nullptr) continue;
+  for (const int p : channel.members().Mirrored(step.peer)) {
     stretches.clear();
     uint64_t& sent = binding.workspace().SentTo(p);
     if (sent != binding.sequence + 1) AppendRecord(binding, &stretches);
@@ -79,7 +75,7 @@ void Outbox::SendSignal(const Binding& binding, const Step& step, uint32_t lane,
     for (const Outbound::Slot& slot : slots) {
       if (slot.reader == p) AppendSlot(binding, slot, lane, step.endpoint, turn, &stretches);
     }
-    member.remote->Send(member.remote_area, stretches, line);
+    channel.member(p).reach->Publish(channel.member(p).mirror, stretches, line);
   }
 }
 

@@ -1,5 +1,5 @@
-// While somebody drives work that waits for ranks on other machines, that thread takes in messages itself; see
-// transport::RemoteRank. Used by the thread that drives the work.
+// While somebody drives work that waits for messages, that thread takes them in itself; see transport::Inbox. Used by
+// the thread that drives the work.
 #pragma once
 
 #include <utility>
@@ -11,19 +11,19 @@ namespace axccl::exec {
 class Polling {
  public:
   Polling() = default;
-  Polling(Polling&& other) noexcept : remote_(std::exchange(other.remote_, nullptr)) {}
+  Polling(Polling&& other) noexcept : inbox_(std::exchange(other.inbox_, nullptr)) {}
   Polling& operator=(Polling&&) = delete;
   ~Polling() { End(false); }
-  void Begin(transport::RemoteRank* remote) {
-    if (remote_ == nullptr) (remote_ = remote)->BeginPolling();
+  void Begin(transport::Inbox* inbox) {
+    if (inbox_ == nullptr) (inbox_ = inbox)->BeginPolling();
   }
   // `waiting`: for more, but asleep.
   void End(bool waiting) {
-    if (remote_ != nullptr) std::exchange(remote_, nullptr)->EndPolling(waiting);
+    if (inbox_ != nullptr) std::exchange(inbox_, nullptr)->EndPolling(waiting);
   }
 
  private:
-  transport::RemoteRank* remote_ = nullptr;
+  transport::Inbox* inbox_ = nullptr;
 };
 
 }  // namespace axccl::exec

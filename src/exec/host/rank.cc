@@ -83,11 +83,6 @@ Status HostRank::CheckMemory(const void* memory, size_t bytes, const char* name)
                     "%s is not memory from ncclMemAlloc; windows need memory that peers can map", name);
 }
 
-const char* HostRank::LinkName(const Member& peer) const {
-  if (peer.rank == rank_) return "self";
-  if (peer.remote != nullptr) return "ucx";
-  if (peer.same_process) return "inproc";
-  return peer.call_copy ? "shm+cma" : "shm";
-}
+const char* HostRank::LinkName(const Member& peer) const { return peer.rank == rank_ ? "self" : peer.reach->Name(); }
 
 }  // namespace axccl::exec

@@ -141,11 +141,9 @@ const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
   const Member& own = step.main->own();
   const auto at =
       static_cast<uint64_t>(reinterpret_cast<std::byte*>(held->board) - reinterpret_cast<std::byte*>(own.header));
-  const transport::RemoteRank::Stretch all{at, sizeof(WaitBoard), false, false};
-  for (int p = 0; p < step.main->size(); ++p) {
-    if (transport::RemoteRank* const remote = step.main->member(p).remote; remote != nullptr)
-      remote->Send(nullptr, {&all, 1}, transport::RemoteRank::kNoLine);
-  }
+  const transport::Reach::Stretch all{at, sizeof(WaitBoard), false, false};
+  for (int p = 0; p < step.main->size(); ++p)
+    step.main->member(p).reach->Publish(nullptr, {&all, 1}, transport::Reach::kNoLine);
   return held->board;
 }
 

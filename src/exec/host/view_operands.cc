@@ -66,22 +66,22 @@ AnnouncedBuffer ViewOperands::Find(const Binding& binding, Side side, size_t ind
 Status ViewOperands::Announce(Binding* binding, OpRecord* record) const {
   std::vector<uint64_t>& words = binding->workspace().announcement();
   words.clear();
-  Reach farthest[2] = {Reach::kUnused, Reach::kUnused};
+  MemoryKind farthest[2] = {MemoryKind::kUnused, MemoryKind::kUnused};
   for (size_t i = 0; i < binding->call.views->operands.size(); ++i) {
     const ViewOperand& operand = binding->call.views->operands[i];
     for (const Side side : {Side::kInput, Side::kOutput}) {
       const AnnouncedBuffer buffer = Find(*binding, side, i);
-      words.insert(words.end(), {buffer.address, static_cast<uint64_t>(buffer.reach)});
-      Reach& so_far = farthest[static_cast<int>(side)];
-      so_far = std::max(so_far, buffer.reach);
+      words.insert(words.end(), {buffer.address, static_cast<uint64_t>(buffer.kind)});
+      MemoryKind& so_far = farthest[static_cast<int>(side)];
+      so_far = std::max(so_far, buffer.kind);
     }
     const auto dims = static_cast<size_t>(operand.form.shape.dims);
     words.insert(words.end(), operand.input_strides, operand.input_strides + dims);
     words.insert(words.end(), operand.output_strides, operand.output_strides + dims);
     AnnouncePieces(*binding, operand);
   }
-  SetWord(record, OpRecord::kInputReach, static_cast<uint64_t>(farthest[0]));
-  SetWord(record, OpRecord::kOutputReach, static_cast<uint64_t>(farthest[1]));
+  SetWord(record, OpRecord::kInputKind, static_cast<uint64_t>(farthest[0]));
+  SetWord(record, OpRecord::kOutputKind, static_cast<uint64_t>(farthest[1]));
   return Publish(binding, record);
 }
 
@@ -131,7 +131,7 @@ Status ViewOperands::Bind(Binding* binding, int position) const {
     AnnouncedBuffer buffers[2];
     for (AnnouncedBuffer& buffer : buffers) {
       buffer.address = words.Next();
-      buffer.reach = static_cast<Reach>(words.Next());
+      buffer.kind = static_cast<MemoryKind>(words.Next());
     }
     const int dims = binding->call.views->operands[i].form.shape.dims;
     for (int d = 0; d < dims; ++d) view.input_strides[d] = words.NextSigned();
@@ -149,17 +149,17 @@ Status ViewOperands::ReachView(const Binding& binding, Side side, int position, 
   const Member& member = binding.channel->member(position);
   tensor::Extent extent;
   if (!tensor::FindByteExtent(ViewOf(binding, side, position, index), &extent) ||
-      (extent.end != 0 && announced.reach == Reach::kUnused))
+      (extent.end != 0 && announced.kind == MemoryKind::kUnused))
     return MakeStatus(Code::kRemoteError, "rank %d announced a view outside its heap", member.rank);
   // A view that begins before the heap wraps around to an address behind it.
   const auto before = static_cast<uint64_t>(-extent.begin);
-  AXCCL_ASSIGN_OR_RETURN(ReachedBuffer reached, ReachBuffer(member, {announced.address - before, announced.reach},
+  AXCCL_ASSIGN_OR_RETURN(ReachedBuffer reached, ReachBuffer(member, {announced.address - before, announced.kind},
                                                             before + static_cast<uint64_t>(extent.end)));
   if (reached.where != nullptr) reached.where += before;
   // Not to be touched; Operation::ChooseAccess sees to that by the record's word.
   const OpRecord& record = *member.layout.RecordOf(member.block, binding.sequence);
-  const int word = side == Side::kInput ? OpRecord::kInputReach : OpRecord::kOutputReach;
-  if (reached.by_call && Word(record, word) != static_cast<uint64_t>(Reach::kPlain))
+  const int word = side == Side::kInput ? OpRecord::kInputKind : OpRecord::kOutputKind;
+  if (reached.by_call && Word(record, word) != static_cast<uint64_t>(MemoryKind::kPlain))
     return MakeStatus(Code::kRemoteError, "rank %d announced a view outside its heap and denies it", member.rank);
   MemberView& view = binding.workspace().ViewOf(position, index);
   (side == Side::kInput ? view.input : view.output) = reached.where;

@@ -37,7 +37,7 @@ struct MemberView {
 
 class Workspace {
  public:
-  using Stretches = std::vector<transport::RemoteRank::Stretch>;
+  using Stretches = std::vector<transport::Reach::Stretch>;
 
   explicit Workspace(size_t members) : buffers_(members) {}
 

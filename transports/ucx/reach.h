@@ -1,4 +1,4 @@
-// A rank on another machine: its mirror, and what goes to and fro. See transport::RemoteRank.
+// A rank that shares no memory with this process: its mirror, and what goes to and fro. See transport::Reach.
 //
 // Messages of one sender take effect in the order they were sent: one that is yet to come, by another rail, or whose
 // data is still being fetched (UCX's rendezvous), holds back those behind it. Of these, large ones have their data
@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <span>
@@ -23,21 +24,26 @@
 
 namespace axccl::ucx {
 
-class Remote final : public transport::RemoteRank, public std::enable_shared_from_this<Remote> {
+class Reach final : public transport::Reach, public std::enable_shared_from_this<Reach> {
  public:
-  static Result<std::shared_ptr<Remote>> Create(Worker* worker, RemoteOptions options);
-  ~Remote() override;
+  static Result<std::shared_ptr<Reach>> Create(Worker* worker, ConnectOptions options);
+  ~Reach() override;
 
-  Result<std::shared_ptr<Area>> AddArea(uint64_t key, std::byte* own, uint64_t bytes) override;
-  void Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
-  void Progress() override { worker_->Progress(); }
-  void BeginPolling() override { worker_->BeginPolling(); }
-  void EndPolling(bool waiting) override { worker_->EndPolling(waiting); }
-  std::string Trouble() const override;
-  const std::string& host() const override { return options_.host; }
+  const char* Name() const override { return "ucx"; }
+  transport::Inbox* inbox() const override { return worker_; }
+  Result<std::byte*> AddArea(uint64_t key, std::byte* own, uint64_t offset, uint64_t bytes,
+                             std::shared_ptr<Area>* area) override;
+  bool TryCalls(uint64_t, uint64_t) override { return true; }
+  Status Read(void* to, uint64_t from, size_t bytes) override;
+  void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
+  bool sending() const override { return in_flight_.load(std::memory_order_acquire) != 0; }
   void Flush(std::chrono::milliseconds patience) override;
   void Detach() override;
-  bool sending() const override { return in_flight_.load(std::memory_order_acquire) != 0; }
+  // The peer holds nothing of it.
+  bool InUse() const override { return sending(); }
+  std::string Place() const override;
+  std::string Trouble() const override;
+  std::string DescribeLoss(int self, int peer) const override;
 
   // ---- for the worker, with its lock held ----
   void Lose(const std::string& why);
@@ -47,13 +53,15 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   void TakeControl(const Rail& rail, const WireControl& control);
 
  private:
+  // What there is here of the peer: a heap of a page and its block, laid out as its own.
+  class Mirror;
   // A message that has come, but not all of its data; or before its turn.
   struct Incoming;
   struct Outgoing;
   // The block and its mirror, or an area.
   class Memory;
 
-  Remote(Worker* worker, RemoteOptions options);
+  Reach(Worker* worker, ConnectOptions options, std::unique_ptr<Mirror> mirror);
   Worker::Key key() const { return {options_.comm, options_.self, options_.peer}; }
   void SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
   void Post(std::unique_ptr<Outgoing> message);
@@ -69,9 +77,10 @@ class Remote final : public transport::RemoteRank, public std::enable_shared_fro
   void Deliver(const Memory& memory, const WireHeader& header);
 
   Worker* const worker_;
-  const RemoteOptions options_;
+  const ConnectOptions options_;
+  const std::unique_ptr<Mirror> mirror_;
+  const std::shared_ptr<Memory> block_;
   std::shared_ptr<Endpoint> endpoint_;
-  std::shared_ptr<Memory> block_;
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
   uint64_t sent_ = 0, taken_ = 0;  // messages so far; those that have come before their turn are not taken yet:
   std::map<uint64_t, std::shared_ptr<Incoming>> incoming_;  // by number, `taken_` and above

@@ -1,5 +1,5 @@
 // In which order messages of one sender take effect, in whichever they come.
-#include "transports/ucx/remote.h"
+#include "transports/ucx/reach.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -21,11 +21,11 @@ namespace axccl::ucx {
 namespace {
 
 constexpr uint64_t kBlockBytes = 256u << 10;
-constexpr uint64_t kNoLine = transport::RemoteRank::kNoLine;
+constexpr uint64_t kNoLine = transport::Reach::kNoLine;
 constexpr uint64_t kData = 4096;  // offset
 
 // A rank whose peer says what the test makes it say. Nothing is sent.
-class RemoteTest : public testing::Test {
+class ReachTest : public testing::Test {
  protected:
   void SetUp() override {
     if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
@@ -39,7 +39,7 @@ class RemoteTest : public testing::Test {
     ASSERT_TRUE(address.ok()) << address.status().message();
     worker_ = Worker::Get({}).value();
     static uint64_t comm = 0;
-    RemoteOptions options;
+    ConnectOptions options;
     options.comm = ++comm;
     options.peer = 1;
     options.process[0] = 1;
@@ -47,19 +47,19 @@ class RemoteTest : public testing::Test {
     options.block = own_.data();
     options.block_bytes = kBlockBytes;
     options.arrived = [this] { seen_.push_back({WordAt(0), WordAt(kData)}); };
-    const auto remote = Remote::Create(worker_, options);
-    ASSERT_TRUE(remote.ok()) << remote.status().message();
-    remote_ = remote.value();
+    const auto reach = Reach::Create(worker_, options);
+    ASSERT_TRUE(reach.ok()) << reach.status().message();
+    reach_ = reach.value();
     std::lock_guard lock(worker_->mutex());
-    rail_ = worker_->Reach(options.process, options.address).value()->lanes[0].rail;
+    rail_ = worker_->EndpointTo(options.process, options.address).value()->lanes[0].rail;
   }
   void TearDown() override {
-    if (remote_ != nullptr) remote_->Detach();
+    if (reach_ != nullptr) reach_->Detach();
   }
 
   uint64_t WordAt(uint64_t offset) const {
     uint64_t word = 0;
-    std::memcpy(&word, remote_->heap() + kBlockOffset + offset, sizeof word);
+    std::memcpy(&word, reach_->block() + offset, sizeof word);
     return word;
   }
   // Line 0 of the block says `word`, where it is not 0; before it, so much data that begin with `first`.
@@ -74,7 +74,7 @@ class RemoteTest : public testing::Test {
     std::vector<std::byte> data(bytes);
     if (bytes != 0) std::memcpy(data.data(), &first, sizeof first);
     std::lock_guard lock(worker_->mutex());
-    EXPECT_EQ(remote_->Take(*rail_, message, data.data(), bytes, false), UCS_OK);
+    EXPECT_EQ(reach_->Take(*rail_, message, data.data(), bytes, false), UCS_OK);
   }
 
   struct Seen {
@@ -85,10 +85,10 @@ class RemoteTest : public testing::Test {
   std::vector<Seen> seen_;  // at each arrival
   Worker* worker_ = nullptr;
   const Rail* rail_ = nullptr;
-  std::shared_ptr<Remote> remote_;
+  std::shared_ptr<Reach> reach_;
 };
 
-TEST_F(RemoteTest, MessagesThatComeInOrderTakeEffectAtOnce) {
+TEST_F(ReachTest, MessagesThatComeInOrderTakeEffectAtOnce) {
   Come(0, 10, 8, 100);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 100}}));
   Come(1, 11, kLargeBytes, 101);
@@ -96,7 +96,7 @@ TEST_F(RemoteTest, MessagesThatComeInOrderTakeEffectAtOnce) {
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 100}, {11, 101}, {11, 102}}));
 }
 
-TEST_F(RemoteTest, EarlyOnesWaitForThoseBefore) {
+TEST_F(ReachTest, EarlyOnesWaitForThoseBefore) {
   Come(3, 13);
   Come(1, 11, 8, 101);
   Come(2, 12, 8, 102);
@@ -106,7 +106,7 @@ TEST_F(RemoteTest, EarlyOnesWaitForThoseBefore) {
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 0}, {11, 101}, {12, 102}, {13, 102}}));
 }
 
-TEST_F(RemoteTest, LargeDataAreStoredWhenTheyCome) {
+TEST_F(ReachTest, LargeDataAreStoredWhenTheyCome) {
   Come(1, 11, kLargeBytes, 101);
   EXPECT_TRUE(seen_.empty());
   EXPECT_EQ(WordAt(kData), 101u);
@@ -115,7 +115,7 @@ TEST_F(RemoteTest, LargeDataAreStoredWhenTheyCome) {
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 101}, {11, 101}}));
 }
 
-TEST_F(RemoteTest, WhatIsForNobodyAnyMoreHasItsTurn) {
+TEST_F(ReachTest, WhatIsForNobodyAnyMoreHasItsTurn) {
   Come(1, 11);
   Come(0, 10, 8, 100, 4711);
   EXPECT_EQ(seen_, (std::vector<Seen>{{11, 0}}));
@@ -127,45 +127,45 @@ TEST_F(RemoteTest, WhatIsForNobodyAnyMoreHasItsTurn) {
 
 // ---- numbers that mean nothing ----
 
-TEST_F(RemoteTest, NobodySaysTheSameTwice) {
+TEST_F(ReachTest, NobodySaysTheSameTwice) {
   Come(0, 10);
-  EXPECT_FALSE(remote_->Died());
+  EXPECT_FALSE(reach_->Died());
   Come(0, 20);
-  EXPECT_TRUE(remote_->Died());
-  EXPECT_EQ(remote_->Trouble(), "it sent what is no message");
+  EXPECT_TRUE(reach_->Died());
+  EXPECT_EQ(reach_->Trouble(), "it sent what is no message");
   EXPECT_EQ(WordAt(0), 10u);
 }
 
-TEST_F(RemoteTest, NorWhatWaits) {
+TEST_F(ReachTest, NorWhatWaits) {
   Come(2, 12);
   Come(2, 22);
-  EXPECT_TRUE(remote_->Died());
+  EXPECT_TRUE(reach_->Died());
 }
 
-TEST_F(RemoteTest, NorWhatIsFarAhead) {
+TEST_F(ReachTest, NorWhatIsFarAhead) {
   Come(kMostAhead - 1, 12);
-  EXPECT_FALSE(remote_->Died());
+  EXPECT_FALSE(reach_->Died());
   Come(kMostAhead, 13);
-  EXPECT_TRUE(remote_->Died());
+  EXPECT_TRUE(reach_->Died());
   Come(0, 10);
   EXPECT_EQ(WordAt(0), 0u) << "nothing it says counts any more";
 }
 
-TEST_F(RemoteTest, FlushesAreNumberedToo) {
+TEST_F(ReachTest, FlushesAreNumberedToo) {
   WireControl flush{};
   flush.kind = WireControl::kFlush;
   flush.turn = 1;
   Come(2, 12);
   {
     std::lock_guard lock(worker_->mutex());
-    remote_->TakeControl(*rail_, flush);
+    reach_->TakeControl(*rail_, flush);
   }
-  EXPECT_FALSE(remote_->Died());
+  EXPECT_FALSE(reach_->Died());
   Come(0, 10);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 0}, {12, 0}}));
   std::lock_guard lock(worker_->mutex());
-  remote_->TakeControl(*rail_, flush);
-  EXPECT_TRUE(remote_->Died());
+  reach_->TakeControl(*rail_, flush);
+  EXPECT_TRUE(reach_->Died());
 }
 
 TEST(WireTurns, WrapAround) {

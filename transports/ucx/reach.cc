@@ -1,4 +1,4 @@
-#include "transports/ucx/remote.h"
+#include "transports/ucx/reach.h"
 
 #include <sys/mman.h>
 
@@ -8,12 +8,13 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/format.h"
 #include "src/base/log.h"
 
 namespace axccl::ucx {
 namespace {
 
-using Stretch = transport::RemoteRank::Stretch;
+using Stretch = transport::Reach::Stretch;
 
 constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
 constexpr uint32_t kOwnerDied = 0x40000000u;   // what the kernel sets in a robust futex
@@ -32,22 +33,22 @@ void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
 }  // namespace
 
 // Own memory is its user's: it stays until all messages about it are over, which hold this.
-class Remote::Memory final : public Area {
+class Reach::Memory final : public Area {
  public:
-  Memory(uint64_t key, std::byte* own, std::byte* mirror, uint64_t bytes) : key(key), own(own), bytes(bytes) {
-    mirror_ = mirror;
-  }
+  Memory(uint64_t key, std::byte* own, std::byte* mirror, uint64_t bytes)
+      : key(key), own(own), mirror(mirror), bytes(bytes) {}
   ~Memory() override {
-    if (mapped) munmap(mirror_, bytes);
+    if (mapped) munmap(mirror, bytes);
   }
   const uint64_t key;
   std::byte* const own;
+  std::byte* const mirror;
   const uint64_t bytes;
   bool mapped = false;
 };
 
-struct Remote::Outgoing {
-  std::shared_ptr<Remote> owner;
+struct Reach::Outgoing {
+  std::shared_ptr<Reach> owner;
   std::shared_ptr<Memory> memory;
   std::vector<std::byte> header;
   std::vector<ucp_dt_iov_t> data;
@@ -55,8 +56,8 @@ struct Remote::Outgoing {
   size_t lane = 0, bytes = 0;
 };
 
-struct Remote::Incoming {
-  std::shared_ptr<Remote> owner;   // while data are fetched
+struct Reach::Incoming {
+  std::shared_ptr<Reach> owner;    // while data are fetched
   std::shared_ptr<Memory> memory;  // null: it was of a channel that is gone, or is a flush
   Message message{};
   WireControl flush{};  // kind 0: none
@@ -79,29 +80,48 @@ Result<std::byte*> MapMirror(uint64_t bytes, uint32_t peer) {
 
 }  // namespace
 
-Remote::Remote(Worker* worker, RemoteOptions options) : worker_(worker), options_(std::move(options)) {}
+class Reach::Mirror final : public transport::PeerProcess {
+ public:
+  static Result<std::unique_ptr<Mirror>> Create(const ConnectOptions& options) {
+    auto mirror = std::make_unique<Mirror>();
+    mirror->pid_ = options.pid;
+    mirror->heap_bytes_ = kBlockOffset + options.block_bytes;
+    AXCCL_ASSIGN_OR_RETURN(mirror->heap_, MapMirror(mirror->heap_bytes_, options.peer));
+    return mirror;
+  }
+  ~Mirror() override {
+    if (heap_ != nullptr) munmap(heap_, heap_bytes_);
+  }
+  std::byte* block() const { return heap_ + kBlockOffset; }
 
-Result<std::shared_ptr<Remote>> Remote::Create(Worker* worker, RemoteOptions options) {
-  std::shared_ptr<Remote> remote(new Remote(worker, std::move(options)));
-  const RemoteOptions& asked = remote->options_;
-  remote->pid_ = asked.pid;
-  remote->heap_bytes_ = kBlockOffset + asked.block_bytes;
-  AXCCL_ASSIGN_OR_RETURN(remote->heap_, MapMirror(remote->heap_bytes_, asked.peer));
-  remote->block_ = std::make_shared<Memory>(0, asked.block, remote->heap_ + kBlockOffset, asked.block_bytes);
+ private:
+  static constexpr uint64_t kBlockOffset = transport::kPageBytes;
+  Result<std::byte*> MapMore(uint64_t, uint64_t) override { return static_cast<std::byte*>(nullptr); }
+};
+
+Reach::Reach(Worker* worker, ConnectOptions options, std::unique_ptr<Mirror> mirror)
+    : transport::Reach(mirror.get(), mirror->block()),
+      worker_(worker),
+      options_(std::move(options)),
+      mirror_(std::move(mirror)),
+      block_(std::make_shared<Memory>(0, options_.block, mirror_->block(), options_.block_bytes)) {}
+
+Result<std::shared_ptr<Reach>> Reach::Create(Worker* worker, ConnectOptions options) {
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Mirror> mirror, Mirror::Create(options));
+  std::shared_ptr<Reach> reach(new Reach(worker, std::move(options), std::move(mirror)));
   std::lock_guard lock(worker->mutex());
-  AXCCL_ASSIGN_OR_RETURN(remote->endpoint_, worker->Reach(remote->options_.process, remote->options_.address));
-  remote->endpoint_->users.push_back(remote.get());
-  worker->Register(remote->key(), remote.get());
-  return remote;
+  AXCCL_ASSIGN_OR_RETURN(reach->endpoint_, worker->EndpointTo(reach->options_.process, reach->options_.address));
+  reach->endpoint_->users.push_back(reach.get());
+  worker->Register(reach->key(), reach.get());
+  return reach;
 }
 
 // The last to let go may be a message that is over, with the lock held.
-Remote::~Remote() {
+Reach::~Reach() {
   if (!detached_) Detach();
-  if (heap_ != nullptr) munmap(heap_, heap_bytes_);
 }
 
-void Remote::Detach() {
+void Reach::Detach() {
   std::lock_guard lock(worker_->mutex());
   if (std::exchange(detached_, true) || endpoint_ == nullptr) return;
   worker_->Unregister(key(), this);
@@ -109,23 +129,28 @@ void Remote::Detach() {
   TakeDelayed();
 }
 
-Result<std::shared_ptr<transport::RemoteRank::Area>> Remote::AddArea(uint64_t key, std::byte* own, uint64_t bytes) {
+Result<std::byte*> Reach::AddArea(uint64_t key, std::byte* own, uint64_t, uint64_t bytes, std::shared_ptr<Area>* area) {
   AXCCL_ASSIGN_OR_RETURN(std::byte* const mirror, MapMirror(bytes, options_.peer));
   auto memory = std::make_shared<Memory>(key, own, mirror, bytes);
   memory->mapped = true;
   std::lock_guard lock(worker_->mutex());
   std::erase_if(areas_, [](const auto& entry) { return entry.second.expired(); });
   areas_[key] = memory;
-  return std::shared_ptr<Area>(std::move(memory));
+  *area = std::move(memory);
+  return mirror;
 }
 
-std::shared_ptr<Remote::Memory> Remote::Find(uint64_t area) const {
+Status Reach::Read(void*, uint64_t, size_t) {
+  return MakeStatus(Code::kInternalError, "rank %u on another machine is read by system call", options_.peer);
+}
+
+std::shared_ptr<Reach::Memory> Reach::Find(uint64_t area) const {
   if (area == 0) return block_;
   const auto it = areas_.find(area);
   return it != areas_.end() ? it->second.lock() : nullptr;
 }
 
-void Remote::Lose(const std::string& why) {
+void Reach::Lose(const std::string& why) {
   TakeDelayed();
   if (detached_ || lost_) return;
   lost_ = true;
@@ -136,14 +161,20 @@ void Remote::Lose(const std::string& why) {
   options_.arrived();
 }
 
-std::string Remote::Trouble() const {
+std::string Reach::Place() const { return Format("pid %u on host %s", options_.pid, options_.host.c_str()); }
+
+std::string Reach::Trouble() const {
   std::lock_guard lock(worker_->mutex());
   return trouble_;
 }
 
+std::string Reach::DescribeLoss(int self, int peer) const {
+  return Format("rank %d cannot reach rank %d (%s) any more: %s", self, peer, Place().c_str(), Trouble().c_str());
+}
+
 // ---- sending ----
 
-void Remote::Send(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
   const auto memory = area != nullptr ? std::static_pointer_cast<Memory>(area) : block_;
   std::lock_guard lock(worker_->mutex());
   if (endpoint_->failed || worker_->ending()) return;
@@ -173,7 +204,7 @@ void Remote::Send(const std::shared_ptr<Area>& area, std::span<const Stretch> st
   SendSome(memory, {some, count}, line);
 }
 
-void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line) {
+void Reach::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line) {
   if (endpoint_->failed) return;
   std::unique_ptr<Outgoing> message = std::move(spare_);
   if (message == nullptr) message = std::make_unique<Outgoing>();
@@ -192,14 +223,14 @@ void Remote::SendSome(const std::shared_ptr<Memory>& memory, std::span<const Str
     const Stretch& s = stretches[i];
     const WireStretch wire{s.offset, s.bytes, s.of_peer, s.guarded, {}};
     std::memcpy(message->header.data() + sizeof(head) + i * sizeof(wire), &wire, sizeof(wire));
-    message->data.push_back({(s.of_peer ? memory->mirror() : memory->own) + s.offset, s.bytes});
+    message->data.push_back({(s.of_peer ? memory->mirror : memory->own) + s.offset, s.bytes});
     message->bytes += s.bytes;
   }
   message->memory = memory;
   Post(std::move(message));
 }
 
-void Remote::Post(std::unique_ptr<Outgoing> message) {
+void Reach::Post(std::unique_ptr<Outgoing> message) {
   if (endpoint_->failed) return;
   if (!endpoint_->open()) {
     in_flight_.fetch_add(1, std::memory_order_relaxed);
@@ -242,18 +273,18 @@ void Remote::Post(std::unique_ptr<Outgoing> message) {
   message.release();
 }
 
-std::vector<std::unique_ptr<Remote::Outgoing>> Remote::TakeDelayed() {
+std::vector<std::unique_ptr<Reach::Outgoing>> Reach::TakeDelayed() {
   const auto count = static_cast<int>(delayed_.size());
   worker_->AddUnsent(-count);
   in_flight_.fetch_sub(count, std::memory_order_release);
   return std::exchange(delayed_, {});
 }
 
-void Remote::SendDelayed() {
+void Reach::SendDelayed() {
   for (std::unique_ptr<Outgoing>& message : TakeDelayed()) Post(std::move(message));
 }
 
-void Remote::OnSent(void* request, ucs_status_t, void* arg) {
+void Reach::OnSent(void* request, ucs_status_t, void* arg) {
   const std::unique_ptr<Outgoing> message(static_cast<Outgoing*>(arg));
   message->owner->worker_->ucx().ucp_request_free(request);
   message->owner->worker_->AddUnsent(-1);
@@ -263,7 +294,7 @@ void Remote::OnSent(void* request, ucs_status_t, void* arg) {
 
 // ---- receiving ----
 
-ucs_status_t Remote::Take(const Rail& rail, const Message& came, void* data, size_t bytes, bool to_fetch) {
+ucs_status_t Reach::Take(const Rail& rail, const Message& came, void* data, size_t bytes, bool to_fetch) {
   if (lost_) return UCS_OK;  // given up, so that nothing it says counts any more
   uint64_t number = 0;
   const std::shared_ptr<Memory> memory = Find(came.head.area);  // null: of a channel that is gone
@@ -295,14 +326,14 @@ ucs_status_t Remote::Take(const Rail& rail, const Message& came, void* data, siz
 }
 
 // Neither one that has been, nor one of a time that is far.
-bool Remote::Expects(uint32_t turn, uint64_t* number) {
+bool Reach::Expects(uint32_t turn, uint64_t* number) {
   return MayCome(turn, taken_, number) && (incoming_.empty() || !incoming_.contains(*number));
 }
 
-void Remote::Store(const Message& message, const Memory& memory, const void* data) {
+void Reach::Store(const Message& message, const Memory& memory, const void* data) {
   const auto* from = static_cast<const std::byte*>(data);
   for (const WireStretch& stretch : message.stretches()) {
-    std::byte* const to = (stretch.of_receiver != 0 ? memory.own : memory.mirror()) + stretch.offset;
+    std::byte* const to = (stretch.of_receiver != 0 ? memory.own : memory.mirror) + stretch.offset;
     if (stretch.guarded != 0) {
       CopyGuarded(to, from, stretch.bytes);
     } else {
@@ -312,11 +343,10 @@ void Remote::Store(const Message& message, const Memory& memory, const void* dat
   }
 }
 
-ucs_status_t Remote::Fetch(const Rail& rail, std::shared_ptr<Incoming> message, void* data, size_t bytes) {
+ucs_status_t Reach::Fetch(const Rail& rail, std::shared_ptr<Incoming> message, void* data, size_t bytes) {
   for (const WireStretch& stretch : message->message.stretches())
     message->places.push_back(
-        {(stretch.of_receiver != 0 ? message->memory->own : message->memory->mirror()) + stretch.offset,
-         stretch.bytes});
+        {(stretch.of_receiver != 0 ? message->memory->own : message->memory->mirror) + stretch.offset, stretch.bytes});
   message->owner = shared_from_this();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -346,9 +376,9 @@ ucs_status_t Remote::Fetch(const Rail& rail, std::shared_ptr<Incoming> message, 
   return UCS_INPROGRESS;
 }
 
-void Remote::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
+void Reach::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
   auto* const message = static_cast<Incoming*>(arg);
-  const std::shared_ptr<Remote> self = std::move(message->owner);
+  const std::shared_ptr<Reach> self = std::move(message->owner);
   self->worker_->ucx().ucp_request_free(request);
   self->in_flight_.fetch_sub(1, std::memory_order_release);
   if (status != UCS_OK) return self->Lose(self->worker_->ucx().ucs_status_string(status));
@@ -357,7 +387,7 @@ void Remote::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
 }
 
 // Whatever is there up to the first message that is not.
-void Remote::Settle() {
+void Reach::Settle() {
   while (!incoming_.empty() && incoming_.begin()->first == taken_ && incoming_.begin()->second->here) {
     const std::shared_ptr<Incoming> next = std::move(incoming_.begin()->second);
     incoming_.erase(incoming_.begin());
@@ -371,9 +401,9 @@ void Remote::Settle() {
   }
 }
 
-void Remote::Deliver(const Memory& memory, const WireHeader& header) {
+void Reach::Deliver(const Memory& memory, const WireHeader& header) {
   if (header.line != kNoLine) {
-    std::byte* const line = memory.mirror() + header.line;
+    std::byte* const line = memory.mirror + header.line;
     uint64_t first;
     std::memcpy(&first, header.line_bytes, sizeof(first));
     std::memcpy(line + sizeof(first), header.line_bytes + sizeof(first), kLineBytes - sizeof(first));
@@ -403,7 +433,7 @@ void SendControl(const Worker& worker, ucp_ep_h ep, const WireControl& control) 
   if (request == nullptr || UCS_PTR_IS_ERR(request)) delete header;
 }
 
-void Remote::TakeControl(const Rail& rail, const WireControl& control) {
+void Reach::TakeControl(const Rail& rail, const WireControl& control) {
   if (control.kind == WireControl::kFlushed) {
     if (control.number > flushed_ && control.number <= flushes_) flushed_ = control.number;
     worker_->told().notify_all();
@@ -422,12 +452,12 @@ void Remote::TakeControl(const Rail& rail, const WireControl& control) {
 }
 
 // By the rail it came by, so that it has been used both ways.
-void Remote::AnswerFlush(const Rail* rail, const WireControl& flush) {
+void Reach::AnswerFlush(const Rail* rail, const WireControl& flush) {
   if (!endpoint_->failed) SendControl(*worker_, endpoint_->LaneOf(rail).ep, Answer(flush));
 }
 
 // By every rail, so that each is known to lead to the peer and back.
-void Remote::Flush(std::chrono::milliseconds patience) {
+void Reach::Flush(std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(worker_->mutex());
   if (endpoint_->failed || worker_->ending()) return;
