@@ -39,7 +39,7 @@ void Allocate(const Options& options, size_t bytes, char** out) {
   } else {
     PERF_CALL(ncclMemAlloc(&memory, bytes));
   }
-  // Pages that were never written read as one shared page of zeros and would look faster than memory is.
+  // Pages that were never written read as one shared page of zeros, which would be faster than real memory.
   std::memset(memory, 0x3f, bytes);
   *out = static_cast<char*>(memory);
 }
@@ -52,7 +52,7 @@ void Release(const Options& options, char* memory) {
   }
 }
 
-// Other groups have other data, so that what comes from a rank of another group is wrong.
+// Groups have different data, so that data from a rank of another group is wrong.
 uint64_t RepOf(const LocalRank& rank, uint64_t rep) { return rep + (static_cast<uint64_t>(rank.list) << 32); }
 
 // PreMulSum's scalar in the element type.
@@ -91,7 +91,7 @@ Bench::~Bench() {
   }
 }
 
-// Two buffers a rank, and a tenth of the memory left for everybody else.
+// Two buffers for each rank, and a tenth of the memory left for other processes.
 void Bench::AgreeOnMaxBytes() {
   double local_ranks = static_cast<double>(run_->world.local_processes) * static_cast<double>(run_->ranks.size());
   double fits = static_cast<double>(AvailableMemory()) * 0.9 / local_ranks / 2;
@@ -164,13 +164,13 @@ void Bench::MakeOperands() {
   span_ = std::max(any.send_span(), any.recv_span()) * element_bytes_;
 }
 
-// Strides of their own mean that neither operand is a part of the other.
+// With strides of its own, neither operand is a part of the other.
 bool Bench::HasInPlace() const {
   const ViewOptions& views = run_->options.views;
   return collective_.in_place && views.strides.empty() && views.out_strides.empty();
 }
 
-// Only calls that name no communicator depend on the current device.
+// Only calls without a communicator depend on the current device.
 void Bench::UseDeviceOf(const LocalRank& rank) const {
   if (rank_count_ > 1) PERF_CALL(axcclHostSetDevice(rank.device));
 }
@@ -221,7 +221,7 @@ ncclResult_t Bench::RunOne(size_t local, bool in_place, size_t shift, int step) 
 }
 
 // Enqueues one operation on all ranks of the thread. Every iteration uses another part of the buffers, as far as they
-// reach, so that a small -b below a large -e does not measure the first cache only.
+// reach, so that a small -b below a large -e does not measure only the first cache.
 void Bench::Start(bool in_place, int iteration) {
   size_t places = span_ > 0 ? max_bytes_ / span_ : 1;
   size_t shift = span_ * (static_cast<size_t>(iteration) % std::max<size_t>(places, 1));
@@ -258,7 +258,7 @@ Bench::Timing Bench::TimeLoop(bool in_place) {
   // Operations of several dependent groups cannot be merged into one.
   const bool grouped = o.aggregate > 1 && collective_.steps(run_->data_ranks) == 1;
   Timing timing{0, 0, {}};
-  double counted = 0;  // under outer waits only what lies between the barriers counts
+  double counted = 0;  // under outer waits, only the time between the barriers counts
   double start = Seconds();
   for (int iteration = 0; iteration < o.iterations; ++iteration) {
     double iteration_start = outer_wait ? Seconds() : 0;

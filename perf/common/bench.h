@@ -21,10 +21,10 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // Largest size that fits in memory and was asked for.
+  // The largest size that fits in memory, up to the one on the command line.
   size_t max_bytes() const { return max_bytes_; }
 
-  // What the following calls are about. kMove's op index is -1.
+  // Selects type, op and root of the following calls. kMove's op index is -1.
   void Select(int type, int op, int root);
   void SetSize(size_t bytes);
   const Counts& counts() const { return counts_; }
@@ -61,7 +61,7 @@ class Bench {
   void UseDeviceOf(const LocalRank& rank) const;
   bool Blocks() const { return run_->options.blocking != Blocking::kNone; }
   bool OnViews() const { return run_->options.views.given; }
-  // The in-place columns measure an in-place form; otherwise the operation with exchanged buffers.
+  // Whether the in-place columns measure an in-place form; otherwise they measure the operation with exchanged buffers.
   bool HasInPlace() const;
   bool reports() const { return run_->report != nullptr && thread_ == 0; }
 
@@ -79,7 +79,7 @@ class Bench {
   size_t element_bytes_ = 1;
   size_t misalignment_ = 0;
   Counts counts_;
-  size_t span_ = 0;                    // bytes of a buffer that one operation reaches over
+  size_t span_ = 0;                    // bytes of a buffer that one operation spans
   std::vector<Operands> operands_[2];  // on views: of every rank of the thread, out of place and in place
   int failed_checks_ = 0;
   uint64_t rep_ = 0;

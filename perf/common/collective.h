@@ -1,6 +1,6 @@
-// What the common engine must know of one collective: counts, bandwidth formulas, expected data, and the call.
+// The description of one collective for the common engine: counts, bandwidth formulas, expected data, and the call.
 //
-// Plain data and stateless functions; one constant of this type per tool, handed to PerfMain.
+// Plain data and stateless functions; each tool passes one constant of this type to PerfMain.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace axccl::perf {
 
-// Where a rank stands.
+// The position of a rank.
 struct Position {
   int rank;
   int ranks;
@@ -66,7 +66,7 @@ struct Collective {
   const char* name;  // "all_reduce"
   bool reduces;
   bool rooted;
-  // The redop column when nothing is reduced. nccl-tests says "sum" for sendrecv.
+  // The redop column for kinds that do not reduce. nccl-tests prints "sum" for sendrecv.
   const char* no_op_name;
   // NCCL defines an in-place form. Without one, the in-place columns measure the operation from the receive to the
   // send buffer, unchecked.
@@ -77,10 +77,10 @@ struct Collective {
   // algbw = bytes(count, ...) / time; busbw = algbw * bus_factor(ranks).
   double (*bytes)(size_t argument, size_t element_bytes, int ranks);
   double (*bus_factor)(int ranks);
-  // What the rank must have received; nothing where the operation leaves the buffer alone.
+  // What the rank must have received; empty where the operation does not write the buffer.
   std::vector<Segment> (*expected)(const Counts& counts, const Position& at);
   ncclResult_t (*run)(const Call& call);
-  // "" or why that many ranks cannot run it.
+  // Returns "" or why that many ranks cannot run it.
   std::string (*refuses)(int ranks);
   // The same operation on views.
   ViewForm views = {};
@@ -90,7 +90,7 @@ struct Collective {
 
 int OneStep(int ranks);
 std::string AnyRanks(int ranks);
-// The parts of all ranks, one behind the other.
+// The parts of all ranks, one after another.
 std::vector<Segment> AllParts(const Counts& counts);
 // One group of a send of `count` elements to rank `to` and a receive of as many from rank `from`.
 ncclResult_t SendAndReceive(const Call& c, const char* send, int to, char* recv, int from, size_t count);

@@ -114,7 +114,7 @@ int64_t SignExtend(uint64_t value, int bits) {
   return static_cast<int64_t>(value << unused) >> unused;
 }
 
-// Small enough that no sum wraps: what a wrapped sum divides to is nobody's business.
+// Small enough that no sum wraps, because the average of a wrapped sum is not defined.
 uint64_t AvgIntegerInput(const Sequence& s, const Draw& draw, int rank) {
   const NumberFormat& f = FormatOf(s.type);
   uint64_t h = draw.OfRank(rank);
@@ -133,7 +133,7 @@ uint64_t IntegerInput(const Sequence& s, const Draw& draw, int rank) {
     case kAvg:
       return AvgIntegerInput(s, draw, rank);
     case kProd:
-      return draw.OfRank(rank) | 1;  // odd numbers keep all bits in play
+      return draw.OfRank(rank) | 1;  // odd numbers use all bits
     default:
       return draw.OfRank(rank);
   }

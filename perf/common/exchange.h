@@ -18,7 +18,7 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  // Threads that take part, and which one this is (process-major).
+  // The number of threads that take part, and this thread's index (process-major).
   virtual int size() const = 0;
   virtual int self() const = 0;
   // The `bytes` (<= SharedPage::kRecordBytes) of every thread, thread by thread.
@@ -46,7 +46,7 @@ class PageExchange : public Exchange {
   int size_;
 };
 
-// Through the communicators of the run themselves, for runs on several machines, where the tools have no other way.
+// Exchanges through the communicators of the run, for runs on several machines, where the tools have no other way.
 // Takes the communicators of the thread (all ranks of the run have the same number per thread) and makes its own
 // streams and buffers. The communicators must outlive the object.
 class CommExchange : public Exchange {

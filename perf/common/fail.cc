@@ -33,7 +33,7 @@ void SetWho(const std::string& who) { g_who = who; }
 void OnFail(std::function<void(const std::string&)> hook) { g_hooks.push_back(std::move(hook)); }
 
 void Fail(int status, const char* format, ...) {
-  // The first failure is the cause; what other threads of the process meet afterwards is its echo.
+  // The first failure is the cause; failures of other threads of the process afterwards are consequences.
   if (g_failing.exchange(true)) {
     for (;;) pause();
   }

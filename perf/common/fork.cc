@@ -18,8 +18,8 @@
 namespace axccl::perf {
 namespace {
 
-// How long the others may take after the first failure: after a crash just long enough to say what they saw, after an
-// orderly failure (wrong data is known to all ranks) long enough to finish by themselves.
+// How long the others may take after the first failure: after a crash just long enough to report what they saw, after
+// an orderly failure (all ranks know about wrong data) long enough to finish by themselves.
 constexpr double kGraceAfterCrash = 0.5;
 constexpr double kGraceAfterFailure = 20;
 
@@ -45,7 +45,7 @@ class Supervisor {
 
   // Waits until all children are gone; returns the exit status of the run.
   int Run(const sigset_t& signals) {
-    double deadline = 0;  // of the grace period; 0 = nobody failed
+    double deadline = 0;  // of the grace period; 0 = no process has failed
     while (Running() > 0) {
       timespec tick{0, 100'000'000};
       int signal = sigtimedwait(&signals, nullptr, &tick);
@@ -92,7 +92,7 @@ class Supervisor {
     }
   }
 
-  // A crash explains the failures of the others, and so does a timeout; "a peer failed" explains nothing.
+  // A crash or a timeout explains the failures of the others; "a peer failed" explains nothing.
   const Child* Cause() const {
     const Child* cause = nullptr;
     auto weight = [](const Child& c) {
@@ -125,7 +125,7 @@ class Supervisor {
     const Child* cause = Cause();
     if (cause == nullptr) return kExitOk;
     long stopped = std::count_if(children_.begin(), children_.end(), [](auto& c) { return c.ended_by_us; });
-    // A process that failed by itself has said why; what it could not say is said here.
+    // A process that failed by itself has printed why; this prints what it could not.
     if (cause->Crashed() || stopped > 0) {
       std::fprintf(stderr, "%s: %s; the run has ended", ProgramName().c_str(), Describe(*cause).c_str());
       if (stopped > 0) std::fprintf(stderr, " and the %ld processes still running were stopped", stopped);
@@ -139,7 +139,8 @@ class Supervisor {
   SharedPage* page_;
 };
 
-// In the child: dies with the parent, whatever kills that, and leaves the terminal's signals to it.
+// Called in the child: makes it die with the parent, whatever kills that, and leaves the terminal's signals to the
+// parent.
 void BecomeChild(pid_t parent, const sigset_t& old_mask) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kExitFailed);
@@ -155,7 +156,7 @@ Result<int> ForkProcesses(int count, int ranks_per_process, SharedPage* page) {
   sigemptyset(&signals);
   for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
   sigprocmask(SIG_BLOCK, &signals, &old_mask);
-  std::fflush(nullptr);  // or every child would print what is buffered
+  std::fflush(nullptr);  // otherwise every child would print what is buffered
   std::vector<Child> children(static_cast<size_t>(count));
   pid_t parent = getpid();
   for (int i = 0; i < count; ++i) {

@@ -35,7 +35,7 @@ Result<int> NumberOf(const Lookup& get, std::initializer_list<const char*> names
   return static_cast<int>(number);
 }
 
-// The parent's id stands in where a launcher tells no job: its processes on one machine share the parent.
+// The parent's id replaces the job if the launcher provides none: its processes on one machine share the parent.
 std::string KeyOf(const Lookup& get, const char* launcher, std::initializer_list<const char*> names) {
   std::string key = launcher;
   bool any = false;
@@ -47,7 +47,7 @@ std::string KeyOf(const Lookup& get, const char* launcher, std::initializer_list
   return any ? key : key + std::to_string(getppid());
 }
 
-// torchrun itself listens on MASTER_PORT; the port behind it is ours.
+// torchrun itself listens on MASTER_PORT; the next port is ours.
 Result<std::string> Coordinator(const Lookup& get) {
   const char* address = get("MASTER_ADDR");
   if (address == nullptr || get("MASTER_PORT") == nullptr) return std::string();
@@ -58,12 +58,12 @@ Result<std::string> Coordinator(const Lookup& get) {
 
 struct Variables {
   const char* launcher;
-  const char* present;  // told apart by this variable
+  const char* present;  // the variable that identifies the launcher
   std::initializer_list<const char*> rank, size, local_size, key;
 };
 
-// In this order: srun with a PMI plugin sets PMI_* too, and SLURM_* alone are also set in a batch script that srun did
-// not start, which is why the step is asked for.
+// The order matters: srun with a PMI plugin sets PMI_* too, and SLURM_* alone are also set in a batch script that srun
+// did not start, so the step's variable is required.
 const Variables kLaunchers[] = {
     {"torchrun",
      "MASTER_PORT",
@@ -93,7 +93,7 @@ std::string FirstOfHosts(const std::string& list) {
   return list.substr(0, bracket) + list.substr(bracket + 1, list.find_first_of("-,]", bracket) - bracket - 1);
 }
 
-// The number at `index` of "2(x3),1": 2, 2, 2, 1. 0 where there is none.
+// The number at `index` of "2(x3),1": 2, 2, 2, 1. 0 if there is none.
 int NumberAt(const std::string& list, int index) {
   for (size_t at = 0; at < list.size();) {
     const size_t end = std::min(list.find(',', at), list.size());
@@ -106,8 +106,8 @@ int NumberAt(const std::string& list, int index) {
   return 0;
 }
 
-// srun tells how many processes every machine has, and the machines' names. It opens no port, so one is made of what
-// only this job step has.
+// srun provides the number of processes of every machine, and the machines' names. It opens no port, so one is derived
+// from what only this job step has.
 void FindSlurmMachines(const Lookup& get, Launched* found) {
   const std::string machines = TextOf(get, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"});
   if (machines == "1") found->local_size = found->size;
@@ -142,7 +142,7 @@ Result<World> JoinWorld(const Launched& launched, const Options& options) {
   World world;
   world.processes = launched.size;
   world.process = launched.rank;
-  // A launcher that tells of an address, but not who is here, may have started processes anywhere.
+  // If a launcher provides an address but not the number of local processes, they may be anywhere.
   const bool anywhere =
       launched.local_size == 0 && (!launched.coordinator.empty() || std::getenv("NCCL_COMM_ID") != nullptr);
   world.local_processes = launched.local_size > 0 ? launched.local_size : anywhere ? 1 : launched.size;
@@ -185,7 +185,7 @@ Result<std::optional<Launched>> DetectLauncher(const Lookup& get) {
   return std::optional<Launched>();
 }
 
-// Started by hand, one by one, wherever.
+// Joins a run whose processes were started by hand.
 Result<World> JoinByHand(const Options& options) {
   if (options.rank >= options.ranks)
     return MakeStatus(Code::kInvalidUsage, "option --rank %d: with it, --ranks has to say of how many (%d)",

@@ -1,7 +1,7 @@
-// How the processes of a perf run come to be and find each other: forked here, or started by a launcher.
+// How the processes of a perf run start and find each other: forked here, or started by a launcher.
 //
 // EnterWorld must run before any call of the library and before threads exist. It returns in every process of the run;
-// the supervising parent of forked processes never comes back from it.
+// it does not return in the parent that supervises forked processes.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace axccl::perf {
 
-// The processes of a run and this one's place.
+// The processes of a run, and this process's place among them.
 struct World {
   int processes = 1;
   int process = 0;
@@ -27,25 +27,25 @@ struct World {
 
 Result<World> EnterWorld(const Options& options);
 
-// What a launcher's variables say.
+// The content of a launcher's variables.
 struct Launched {
   std::string launcher;  // "torchrun", "Open MPI", "srun", "PMI"
   int rank = 0;
   int size = 1;
-  int local_size = 0;       // processes on this machine; 0 = not told
+  int local_size = 0;       // processes on this machine; 0 = unknown
   std::string key;          // the same for all processes of the job, and only for them
-  std::string coordinator;  // host:port for NCCL_COMM_ID; empty if not told
+  std::string coordinator;  // host:port for NCCL_COMM_ID; empty if unknown
 };
 
-// Reads the variables through `get` (getenv, or a test's). Nothing when no launcher is at work; an error when what it
-// says makes no sense.
+// Reads the variables through `get` (getenv, or a test's). Returns nothing if there is no launcher, and an error if its
+// variables make no sense.
 Result<std::optional<Launched>> DetectLauncher(const std::function<const char*(const char*)>& get);
 
-// Forks `count` processes and returns each one's number in them. The parent waits for them, kills the rest when one
-// fails, and exits with the status of the cause; `page` is told about deaths. Children die with the parent.
+// Forks `count` processes and returns each one's index in them. The parent waits for them, kills the rest when one
+// fails, and exits with the status of the cause; deaths are recorded in `page`. Children die with the parent.
 Result<int> ForkProcesses(int count, int ranks_per_process, SharedPage* page);
 
-// Meets the other processes of this machine through a file that lives until all have come. Process 0 creates it.
+// Meets the other processes of this machine through a file that exists until all have come. Process 0 creates it.
 Result<std::unique_ptr<SharedPage>> MeetThroughFile(const std::string& key, int process, int processes, int threads);
 
 }  // namespace axccl::perf

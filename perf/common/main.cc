@@ -19,7 +19,7 @@
 namespace axccl::perf {
 namespace {
 
-// Valid or the end of the program with its usage status.
+// Returns the value, or ends the program with its usage status.
 template <class T>
 T OrUsage(Result<T> result) {
   if (!result.ok())
@@ -31,7 +31,7 @@ int GroupOf(int process) {
   return OrUsage(SplitGroup(std::getenv("NCCL_TESTS_SPLIT_MASK"), std::getenv("NCCL_TESTS_SPLIT"), process));
 }
 
-// The processes of this one's group, and its place among them.
+// Finds the processes of this process's group, and its place among them.
 void FormGroup(Run* run) {
   int per_process = run->options.threads * run->options.ranks_per_thread;
   run->group = GroupOf(run->world.process);
@@ -55,12 +55,12 @@ void FormGroup(Run* run) {
   }
   if (refusal.empty()) refusal = run->collective->refuses(run->data_ranks);
   if (refusal.empty()) return;
-  // All processes of the group find the same; one says it.
+  // All processes of the group find the same error; one prints it.
   if (run->group_first != 0) Fail(kExitPeerFailed, "%s", "");
   Fail(kExitUsage, "%s: %s", run->collective->name, refusal.c_str());
 }
 
-// Shapes say how large buffers are.
+// With shapes, these determine the size of the buffers.
 void TakeSizeFromShapes(Run* run) {
   Options& o = run->options;
   if (o.views.shapes.empty()) return;
@@ -72,7 +72,7 @@ void TakeSizeFromShapes(Run* run) {
   o.min_bytes = o.max_bytes = std::max(operands.send_span(), operands.recv_span()) * element;
 }
 
-// Every group has the id of its first process. Without a page NCCL_COMM_ID makes the ids of all processes one.
+// Every group uses the id of its first process. Without a page, NCCL_COMM_ID gives all processes the same id.
 void AgreeOnId(Run* run) {
   struct Record {
     int group;

@@ -11,7 +11,7 @@ namespace axccl::perf {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kQuietTime = 2 * kSecond;  // what takes less needs no status line
+constexpr int64_t kQuietTime = 2 * kSecond;  // shorter operations need no status line
 
 int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

@@ -1,8 +1,8 @@
-// Watches a run from a thread of its own: ends it when one wait lasts too long (-T), and tells a person at a terminal
-// what goes on when a size takes long.
+// Watches a run from a thread of its own: ends the run when one wait lasts too long (-T), and prints a status line on a
+// terminal when a size takes long.
 //
-// The thread exists only when there is something to do for it, so that it disturbs no measurement otherwise. BeginWait
-// and EndWait are called by the thread they name; Describe by thread 0; both are relaxed stores.
+// The thread exists only when it is needed, so that it does not disturb measurements otherwise. Each thread calls
+// BeginWait and EndWait for itself; thread 0 calls Describe. These are relaxed stores.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace axccl::perf {
 
 class Monitor {
  public:
-  // `timeout_seconds` 0: waits may last for ever. `status_line`: write to stderr, which is a terminal.
+  // `timeout_seconds` 0: waits may last forever. `status_line`: write to stderr, which is a terminal.
   Monitor(int threads, int timeout_seconds, bool status_line);
   ~Monitor();
   Monitor(const Monitor&) = delete;

@@ -105,7 +105,7 @@ axcclView_t Operands::ViewOf(const Layout& layout) const {
   return view;
 }
 
-// Called before every operation of a timed loop, and mostly with nothing new.
+// Called before every operation of a timed loop, mostly without a change.
 void Operands::Aim(const char* send, char* recv, int type) {
   if (send == send_ && recv == recv_ && type == type_) return;
   send_ = send;
@@ -153,10 +153,10 @@ void Operands::Fill(const Sequence& sequence) const {
   }
 }
 
-// Where an element of an output comes from.
+// The source of an output's element.
 struct Operands::Origin {
   int source;
-  int64_t number;  // of its place in the input of the source
+  int64_t number;  // index of its place in the source's input
 };
 
 uint64_t Operands::CountWrongOf(size_t operand, int64_t first, const Sequence& sequence, int root) const {
@@ -166,7 +166,7 @@ uint64_t Operands::CountWrongOf(size_t operand, int64_t first, const Sequence& s
   const bool reduced = sequence.op != kMove;
   const size_t split = Splits(kind_) ? FromFront(split_dim_, in.sizes) : 0;
   const size_t concat = Concats(kind_) ? FromFront(concat_dim_, in.sizes) : 0;
-  // A block is what one rank gives to the output.
+  // A block is what one rank contributes to the output.
   const int64_t split_block = Splits(kind_) ? in.sizes[split] / ranks_ : 0;
   const int64_t concat_block = Concats(kind_) ? out.sizes[concat] / ranks_ : 0;
   auto origin_of = [&](const Shape& index) {
@@ -198,7 +198,7 @@ uint64_t Operands::CountWrongOf(size_t operand, int64_t first, const Sequence& s
     }
     const char* at = data + offset * static_cast<int64_t>(bytes);
     if (std::memcmp(at, period.data() + number % kPeriod * bytes, bytes) == 0) return;
-    wrong += CountWrong(expected, number, 1, at);  // may allow for rounding
+    wrong += CountWrong(expected, number, 1, at);  // rounding may be allowed
   });
   return wrong;
 }

@@ -1,7 +1,7 @@
-// The operands of one rank in a call on views: where their elements lie, what they hold before and must hold after.
+// The operands of one rank in a call on views: where their elements lie, and what they must hold before and after.
 //
 // Expected data follows the definition of the collective by index arithmetic of its own; nothing here calls the library
-// under test. An object belongs to one rank and one thread. The views it hands out live as long as it does.
+// under test. An object belongs to one rank and one thread. Its views live as long as it does.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ class Operands {
   // Writes the inputs of the rank: elements of `sequence`, numbered by their places in memory (which indices may
   // share), through all operands. Aim comes first.
   void Fill(const Sequence& sequence) const;
-  // Wrong elements of the outputs. `root`: whose data it is, for operations that take one rank's; -1 otherwise.
-  // `sequence` is that of any rank; of reductions, with op set.
+  // Returns the number of wrong elements of the outputs. `root`: the rank whose data it is, for operations that
+  // distribute one rank's data; -1 otherwise. `sequence` is that of any rank; for reductions, with op set.
   uint64_t CountWrongOutputs(const Sequence& sequence, int root) const;
 
  private:

@@ -75,7 +75,7 @@ const option kLongOptions[] = {
     {"groups", required_argument, nullptr, kGroups},
     {nullptr, 0, nullptr, 0},
 };
-// The leading ':' makes getopt tell a missing argument from an unknown option, and print nothing itself.
+// The leading ':' makes getopt distinguish a missing argument from an unknown option, and print nothing itself.
 const char kShortOptions[] = ":t:g:b:e:i:f:n:m:w:N:p:c:o:d:r:z:y:T:hG:C:S:J:a:R:x:D:V:M:u:I:K:";
 
 Status BadValue(const std::string& option, const char* value, const std::string& expected) {
@@ -119,7 +119,7 @@ Status StoreSize(int letter, size_t* field) {
   return Status();
 }
 
-// Options that ask for something only a GPU has: 0 asks for nothing and is accepted.
+// For options about features of GPUs: 0 requests nothing and is accepted.
 Status RefuseUnlessZero(int letter, const char* what) {
   AXCCL_ASSIGN_OR_RETURN(long value, ParseNumber(letter, 0, INT_MAX));
   if (value == 0) return Status();
@@ -138,7 +138,7 @@ Status StoreName(int letter, int (*lookup)(const char*), int all, int* field) {
   return Status();
 }
 
-// Stores what `parse` makes of the text, or says what had been expected.
+// Stores the result of `parse`, or returns an error with what was expected.
 template <class T, class Parse>
 Status StoreParsed(int letter, const char* expected, Parse parse, T* field) {
   Result<T> parsed = parse(optarg);
@@ -154,7 +154,7 @@ Status StoreDim(int letter, std::optional<int>* field) {
   return Status();
 }
 
-// One of --shape and --list says what the operands are.
+// Either --shape or --list may describe the operands.
 Status RefuseSecondShape(int letter, const ViewOptions& views) {
   if (views.shapes.empty()) return Status();
   return MakeStatus(Code::kInvalidArgument, "option %s '%s': there is a --shape or --list already; give one of them",

@@ -21,7 +21,7 @@ enum class Blocking {
   kOuterBarrier = 3,  // wait and meet after every -m operations; the barrier is not counted
 };
 
-// -a: what one time stands for when ranks measured different ones.
+// -a: how different times of the ranks are combined.
 enum class Average { kRank0 = 0, kMean = 1, kMin = 2, kMax = 3 };
 
 // -R.
@@ -36,7 +36,7 @@ struct Options {
   int ranks_per_thread = 1;   // -g
   bool layout_given = false;  // -t or -g was given
   int ranks = 0;              // --ranks: processes; 0 = not given
-  int rank = -1;              // --rank: this process is that one of them; -1 = not given, they are all started here
+  int rank = -1;              // --rank: index of this process among them; -1 = not given, all are started here
   bool sizes_given = false;   // -b, -e, -i or -f was given
   size_t min_bytes = size_t{32} << 20;
   size_t max_bytes = size_t{32} << 20;
@@ -65,7 +65,7 @@ struct Options {
   bool per_iteration = false;
   int per_iteration_skip = 0;
   bool malloc_buffers = false;  // --malloc
-  ViewOptions views;            // --shape and its like
+  ViewOptions views;            // --shape and related options
   bool help = false;
 };
 

@@ -1,9 +1,9 @@
 // MeetThroughFile of launch.h.
 //
-// The file lies in a directory of the user alone (0700, checked) and is created exclusively with mode 0600. Process 0
-// holds a lock on it until all have come; a file without that lock is the leftover of a run that died and counts for
-// nothing. Then the name is removed; the mapping and the empty directory stay. Others only ask whether the lock is
-// held: one that took it, for however short a time, would look like another run's process 0.
+// The file is in a directory that only the user may access (0700, checked) and is created exclusively with mode 0600.
+// Process 0 holds a lock on it until all have come; a file without that lock is left over from a run that died, and is
+// ignored. Then the name is removed; the mapping and the empty directory stay. Other processes only query the lock: a
+// process that took it, for however short a time, would look like another run's process 0.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -71,7 +71,7 @@ std::string FileName(const std::string& key) {
   return name + "-" + std::to_string(hash);
 }
 
-// The lock belongs to the open file, not to the process: it goes with its last descriptor.
+// The lock belongs to the open file, not to the process: closing its last descriptor releases it.
 struct flock WholeFile() {
   struct flock range {};
   range.l_type = F_WRLCK;
@@ -89,7 +89,7 @@ bool IsLocked(int fd) {
   return fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-// Creates the file under the lock, or says why that cannot be.
+// Creates the file with its lock, or returns why that is impossible.
 Result<int> Create(int directory, const std::string& name, size_t bytes) {
   for (;;) {
     int fd = openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -111,7 +111,7 @@ Result<int> Create(int directory, const std::string& name, size_t bytes) {
   }
 }
 
-// One look for a file whose creator lives: a page, kInProgress, or an error.
+// Looks once for a file whose creator is alive: returns a page, kInProgress, or an error.
 Result<std::unique_ptr<SharedPage>> TryJoin(int directory, const std::string& name, int processes, int threads) {
   Status not_yet = MakeStatus(Code::kInProgress, "process 0 has not come yet");
   Descriptor file(openat(directory, name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
@@ -119,7 +119,7 @@ Result<std::unique_ptr<SharedPage>> TryJoin(int directory, const std::string& na
     if (errno == ENOENT) return not_yet;
     return SystemError(errno, "open of the rendezvous file %s", name.c_str());
   }
-  if (!IsLocked(file.get())) return not_yet;  // nobody holds it: a leftover, or just being made
+  if (!IsLocked(file.get())) return not_yet;  // no lock: left over, or just being created
   struct stat info;
   if (fstat(file.get(), &info) != 0) return SystemError(errno, "fstat of the rendezvous file %s", name.c_str());
   if (info.st_size == 0) return not_yet;

@@ -17,7 +17,7 @@ extern char** environ;
 namespace axccl::perf {
 namespace {
 
-// The release of nccl-tests whose command line and output this follows, and whose it is.
+// The release of nccl-tests whose command line and output these tools follow.
 constexpr char kVersion[] = "2.19.6-axccl";
 constexpr int kJsonVersion = 3;
 constexpr char kTimeFormat[] = "%Y-%m-%d %H:%M:%S";
@@ -30,7 +30,7 @@ std::string TimeText() {
   return text;
 }
 
-// Only what can explain a result: the whole environment would carry secrets into files that people share.
+// Only variables that can explain a result: the whole environment could put secrets into files that are shared.
 bool ExplainsResults(const char* variable) {
   for (const char* prefix : {"NCCL_", "AXCCL_", "CUDA_", "OMPI_COMM_WORLD_", "SLURM_", "PMI_RANK", "PMI_SIZE", "RANK=",
                              "WORLD_SIZE=", "LOCAL_RANK=", "LOCAL_WORLD_SIZE=", "MASTER_", "OMP_NUM_THREADS"}) {

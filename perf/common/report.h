@@ -67,12 +67,12 @@ class Report {
   // Out of place first, then in place.
   void Half(bool out_of_place, const Measurement& m, const IterationReport* iterations);
   void EndRow();
-  // `min_bandwidth` < 0: not asked for.
+  // `min_bandwidth` < 0: no minimum was given.
   void Footer(int failed_checks, double average_bus_bw, double min_bandwidth);
   void Memory(const MemoryReport& memory);
   void End(const std::string& last_error);
-  // Ends the JSON file wherever it stands, with `error` (if not empty) as its list of errors. Does nothing when another
-  // thread is just writing to it.
+  // Ends the JSON file at its current position, with `error` (if not empty) as its list of errors. Does nothing while
+  // another thread is writing to it.
   void CloseJson(const std::string& error);
 
  private:

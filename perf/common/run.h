@@ -16,7 +16,7 @@
 
 namespace axccl::perf {
 
-// One local rank. The buffers hold max_bytes each (and -u elements more).
+// One local rank. Each buffer holds max_bytes (and -u elements more).
 struct LocalRank {
   int rank = 0;   // in its communicator
   int list = 0;   // of --groups, which holds it
@@ -44,7 +44,7 @@ struct Run {
   std::unique_ptr<Report> report;  // in process 0 only
 };
 
-// What a thread found out; the same in all threads of all processes, but for init_seconds.
+// The results of a thread; the same in all threads of all processes, except for init_seconds.
 struct Outcome {
   int failed_checks = 0;
   double bus_bw_sum = 0;

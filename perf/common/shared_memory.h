@@ -5,7 +5,7 @@
 
 namespace axccl::perf {
 
-// Zeros; stays until the process ends. Ends the process when there is no memory.
+// Returns zeroed memory that stays until the process ends. Ends the process when there is no memory.
 char* MapShared(size_t bytes);
 
 }  // namespace axccl::perf

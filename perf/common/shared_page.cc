@@ -124,7 +124,8 @@ void SharedPage::Meet(Room room, int participant, const void* mine, size_t bytes
   if (bytes > 0) std::memcpy(Record(room, parity, participant), mine, bytes);
   if (meeting->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == meeting->participants) {
     meeting->arrived.store(0, std::memory_order_relaxed);
-    // Sequentially consistent with the sleeper's announcement: either it sees the new epoch or we see the sleeper.
+    // Sequentially consistent with the sleeper's announcement: either it sees the new epoch, or this thread sees the
+    // sleeper.
     meeting->epoch.store(epoch + 1, std::memory_order_seq_cst);
     if (meeting->sleepers.load(std::memory_order_seq_cst) != 0) FutexWakeAll(&meeting->epoch);
   } else {
@@ -148,7 +149,7 @@ void SharedPage::WaitForEpoch(Meeting* meeting, uint32_t old_epoch) {
   }
   while (!over()) {
     Status peers = CheckPeers();
-    // A process may leave as soon as the meeting is over: its death counts only where it has not ended this wait.
+    // A process may leave as soon as the meeting is over: its death matters only if it has not ended this wait.
     if (over()) return;
     if (!peers.ok()) Fail(kExitPeerFailed, "stopped: %s", std::string(peers.message()).c_str());
     meeting->sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -163,7 +164,7 @@ Status SharedPage::CheckPeers() const {
   for (int i = 0; i < h->processes; ++i) {
     pid_t pid = h->pids[i].load(std::memory_order_acquire);
     if (pid == 0 || pid == getpid()) continue;
-    // A descriptor of the process tells a zombie from a living one, which kill(pid, 0) does not.
+    // A descriptor of the process distinguishes a zombie from a living process, which kill(pid, 0) does not.
     int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     if (fd < 0 && errno != ESRCH) continue;
     pollfd poll_fd{fd, POLLIN, 0};

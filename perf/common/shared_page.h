@@ -46,11 +46,11 @@ class SharedPage {
   SharedPage(const SharedPage&) = delete;
   SharedPage& operator=(const SharedPage&) = delete;
 
-  // Tells the others this process' id, so that its death ends their waits.
+  // Publishes this process's id, so that its death ends the others' waits.
   void Register(int process, pid_t pid);
 
-  // Meets all participants of the room; `mine` (bytes <= kRecordBytes) of all of them lands in `all`, participant by
-  // participant. `all` may be null: a barrier.
+  // Meets all participants of the room; the `mine` (bytes <= kRecordBytes) of each is stored in `all`, in the order of
+  // the participants. `all` may be null: a barrier.
   void Meet(Room room, int participant, const void* mine, size_t bytes, void* all);
 
   // Ends the waits of all others. The first caller's text is kept.

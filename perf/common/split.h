@@ -5,8 +5,9 @@
 
 namespace axccl::perf {
 
-// The group of `process`. `mask` is NCCL_TESTS_SPLIT_MASK (hexadecimal), `rule` NCCL_TESTS_SPLIT ("MOD 2", "%2",
-// "AND 0x1", "& 1", "OR 2", "| 2", "DIV 4", "/ 4"); either may be null, the mask wins, neither means group 0.
+// Returns the group of `process`. `mask` is NCCL_TESTS_SPLIT_MASK (hexadecimal), `rule` NCCL_TESTS_SPLIT ("MOD 2",
+// "%2", "AND 0x1", "& 1", "OR 2", "| 2", "DIV 4", "/ 4"). Either may be null; the mask has precedence; without both,
+// the group is 0.
 Result<int> SplitGroup(const char* mask, const char* rule, int process);
 
 }  // namespace axccl::perf

@@ -41,7 +41,7 @@ RankInfo InfoOf(const Run& run, const LocalRank& rank, const std::string& proces
   return info;
 }
 
-// Tells the reporting thread of every rank.
+// Sends the reporting thread a description of every rank.
 void ReportDevices(Run* run, int thread, Exchange* exchange) {
   std::string processor = ProcessorName();
   size_t threads = static_cast<size_t>(exchange->size());
@@ -67,7 +67,7 @@ uint64_t CommunicatorBytes(const Run& run, int thread) {
   return largest;
 }
 
-// The values an option stands for: one, or all of 0 .. count - 1.
+// The values that an option selects: one, or all of 0 .. count - 1.
 std::vector<int> Choices(int chosen, int all, int count) {
   if (chosen != all) return {chosen};
   std::vector<int> choices;
@@ -127,7 +127,7 @@ void MeasureTable(Run* run, int thread, Bench* bench, int type, int op, int root
   }
 }
 
-// Another exchange under the eyes of -T: a rank that never comes to a barrier is as bad as one that never sends.
+// An exchange that -T also watches: a rank that never comes to a barrier is as bad as one that never sends.
 class WatchedExchange : public Exchange {
  public:
   WatchedExchange(std::unique_ptr<Exchange> inner, Monitor* monitor, int thread)

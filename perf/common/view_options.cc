@@ -41,7 +41,7 @@ Result<std::vector<int64_t>> ParseNumbers(const std::string& text, char separato
                     numbers.size(), AXCCL_MAX_DIMS);
 }
 
-// What a dimension option must fulfil.
+// The requirements of a dimension option.
 std::string RefuseDim(const char* option, int dim, const std::vector<Shape>& shapes) {
   for (const Shape& shape : shapes) {
     int dims = static_cast<int>(shape.size());
@@ -64,7 +64,7 @@ std::string RefuseSplit(const char* option, int dim, const std::vector<Shape>& s
   return "";
 }
 
-// Sizes of which the rest of the program can compute products.
+// Refuses sizes whose products would overflow elsewhere.
 std::string RefuseHuge(const ViewOptions& o, int ranks) {
   double elements = 0;
   for (const Shape& shape : o.shapes) {
@@ -82,7 +82,7 @@ std::string RefuseHuge(const ViewOptions& o, int ranks) {
   return "option " + ViewText(o) + ": reaches over more than 1e15 elements; give smaller sizes and strides";
 }
 
-// Options that say something this collective has no use for.
+// Refuses options that this collective does not use.
 std::string RefuseUnused(const char* collective, ViewKind kind, const ViewOptions& o) {
   struct Use {
     const char* name;

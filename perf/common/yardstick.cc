@@ -34,7 +34,7 @@ YardstickTask ParseYardstick(int argc, char** argv, const std::string& what) {
   task.options = options.value();
   const ViewOptions& views = task.options.views;
   if (!views.given) return task;
-  // What MPI can only do with a copy behind it.
+  // Operations for which MPI needs a copy afterwards.
   if (std::strcmp(task.rule->name, "all_gather") != 0 || views.shapes.size() != 1 || !views.strides.empty() ||
       !views.out_strides.empty() || !views.groups.empty()) {
     Fail(kExitUsage, "option %s: of the collectives on views there is only all_gather with --shape and --dim",

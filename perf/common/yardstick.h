@@ -22,7 +22,7 @@ struct YardstickTask {
   Options options;
 };
 
-// Parses the command line; prints the help or the error and ends the process where there is no task.
+// Parses the command line; if there is no task, prints the help or the error and ends the process.
 YardstickTask ParseYardstick(int argc, char** argv, const std::string& what);
 
 // One size of a rule: what the columns and the tools need.

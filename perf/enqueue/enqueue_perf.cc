@@ -1,10 +1,10 @@
-// enqueue_perf: what it costs the host to enqueue an all-reduce of few bytes, without waiting for it.
+// enqueue_perf: the host's cost of enqueueing an all-reduce of few bytes, without waiting for it.
 //
 // All ranks are in one thread. Measured are ncclGroupStart to ncclGroupEnd around a call for each of them, and calls
 // without a group: those of one rank, then those of the next. A round is `-n` operations, few enough for every queue on
-// the way, and ends with a wait that is not counted; of the rounds the median counts. On GPUs that is the host's part
-// of an operation; on host ranks enqueueing starts it, so that the call of the last rank may do all the work. No data
-// is checked.
+// the way, and ends with a wait that is not counted; the median of the rounds counts. On GPUs that is the host's part
+// of an operation. On host ranks enqueueing starts the operation, so the call of the last rank may do all the work. No
+// data is checked.
 
 #include <algorithm>
 #include <cerrno>
@@ -27,10 +27,10 @@ namespace {
 
 constexpr size_t kDefaultBytes = 8;
 // Without a group, the kernels of one rank wait for those of the next, whose streams must not share a queue of the
-// device with it. There are 32.
+// device with it. There are 32 queues.
 constexpr int kMostRanks = 12;
 constexpr const char* kQueues = "32";
-// Kernels of a stream that the driver takes before a launch waits: 1024. An operation may need a few.
+// The driver queues 1024 kernels of a stream before a launch waits. An operation may need a few.
 constexpr int kMostIterations = 200;
 
 [[noreturn]] void Help() {

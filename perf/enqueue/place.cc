@@ -30,7 +30,7 @@ bool Find(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
-// Nothing where there is no driver.
+// Returns null if there is no driver.
 const Driver* Load() {
   static Driver driver;
   void* library = dlopen("libcuda.so.1", RTLD_NOW);

@@ -1,8 +1,8 @@
-// Where the ranks of this process live, and the streams there: the driver's where it finds a GPU, else those of host
+// The devices of this process's ranks, and their streams: the driver's if it finds a GPU, otherwise those of host
 // devices.
 //
-// The driver is loaded by name, so that the program is built and runs without one. Not thread-safe. A call that fails
-// ends the program.
+// The driver is loaded by name, so that the program can be built and run without one. Not thread-safe. A call that
+// fails ends the program.
 #pragma once
 
 #include "nccl.h"
@@ -11,15 +11,15 @@ namespace axccl::perf {
 
 class Place {
  public:
-  // On GPUs where there are any and AXCCL_DEVICE does not say host, which is told the library by the same variable.
+  // Uses GPUs if there are any, unless AXCCL_DEVICE, which the library reads as well, is "host".
   Place();
 
   bool on_gpus() const { return gpus_ > 0; }
-  // Of rank `rank`: ranks go round the GPUs; on the host each has one of its own.
+  // The device of rank `rank`: ranks are assigned to the GPUs in turn; on the host each has one of its own.
   int Device(int rank) const { return on_gpus() ? rank % gpus_ : rank; }
-  // Makes a device the calling thread's.
+  // Makes a device current to the calling thread.
   void Use(int device) const;
-  // A new one on the device in use, apart from all others.
+  // Returns a new stream on the current device, separate from all others.
   cudaStream_t NewStream() const;
   void Wait(cudaStream_t stream) const;
 

@@ -1,4 +1,4 @@
-// The work of one rank in a collective that has no overhead: which bytes it reads and which it writes.
+// The work of one rank in a collective without overhead: which bytes it reads and which it writes.
 //
 // Every input byte of the operation is read by exactly one rank and every output byte written by exactly one, and the
 // ranks share the work as evenly as the operation allows. Plain data; the pointers belong to the caller.

@@ -47,7 +47,7 @@ void CopyBlock(char* to, const char* from, size_t bytes, Way way, SumFunction su
   }
 }
 
-// Several sources meet in a block on the stack; one source is copied from where it is, by the block only when several
+// Several sources are summed in a block on the stack. One source is copied directly, or through the block if several
 // destinations would read it again.
 void DoInBlocks(const Job& job, Way way, SumFunction sum) {
   alignas(kCacheLine) char block[kBlockBytes];

@@ -2,8 +2,9 @@
 //
 //   hosts_perf lat|bw BYTES ITERATIONS | init ROUNDS     with NCCL_COMM_ID, RANK and RANKS set
 //
-// lat: a message to and fro, half of it in us, median. bw: messages one way, as they come, in MB/s. init:
-// ncclCommInitRank and ncclCommDestroy, ms of the slowest rank for the former, median. Rank 0 prints the number alone.
+// lat: half the time of a message there and back in us, median. bw: messages one way, without waiting in between, in
+// MB/s. init: ncclCommInitRank and ncclCommDestroy; ms of the slowest rank for the former, median. Rank 0 prints only
+// the number.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

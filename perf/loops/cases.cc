@@ -17,7 +17,7 @@ constexpr int kListLength = 200;
 Shape GatherShape(const CaseTask& task) { return task.quick ? Shape{64, 64} : Shape{4096, 4096}; }
 Shape AllToAllShape(const CaseTask& task) { return task.quick ? Shape{4, 8, 4, 16} : Shape{64, 512, 32, 64}; }
 std::vector<Shape> ListShapes(const CaseTask& task) { return ModelShapes(kListLength, task.quick ? 8 : 128); }
-// What nccl-tests calls the size: of the output.
+// The size in the definition of nccl-tests: that of the output.
 size_t RunsSize(const CaseTask& task) { return size_t{16} << (task.quick ? 10 : 20); }
 
 size_t Elements(const std::vector<Shape>& shapes) {
@@ -185,7 +185,7 @@ void AllToAll(const CaseTask& task, Field* field, const std::function<void(const
 
 // ---- lists ----
 
-// One by one, in the faster of the ways to wait for them, or in one group.
+// One call for each, in the faster of the ways to wait for them, or in one group.
 Contestant ManyCalls(Field* field, const std::vector<Shape>& shapes, int type, bool grouped) {
   const Operation op = {ViewKind::kConcat, 0, 0};
   auto operands = OperandsFor(*field, op, shapes, field->in(), field->out(), type);
@@ -203,7 +203,8 @@ Contestant ManyCalls(Field* field, const std::vector<Shape>& shapes, int type, b
   return {"a call each", wait == 0 ? "wait at the end" : "wait after each", [run_by, wait] { run_by(wait); }, operands};
 }
 
-// All operands in one buffer, one call, and out of the buffer again. Staging holds both buffers.
+// Copies all operands into one buffer, makes one call, and copies them out again. The staging memory holds both
+// buffers.
 Contestant PackedCall(Field* field, const std::vector<Shape>& shapes, int type) {
   auto operands = OperandsFor(*field, {ViewKind::kConcat, 0, 0}, shapes, field->in(), field->out(), type);
   std::vector<Runs> in;
@@ -253,7 +254,7 @@ void Destroy(std::vector<axcclChannel_t>* channels) {
   channels->clear();
 }
 
-// One creation each time; behind a round all of them are destroyed.
+// Creates one channel each time; after a round all of them are destroyed.
 Contestant Creation(Field* field, const std::string& name, std::function<int64_t()> id) {
   auto channels = std::make_shared<std::vector<axcclChannel_t>>();
   channels->reserve(128);

@@ -11,7 +11,7 @@
 namespace axccl::perf {
 
 struct Case {
-  std::string key;                      // "runs_64": what perf/strided knows it by
+  std::string key;                      // "runs_64": its name in perf/strided
   std::string title;                    // "all_gather of [4096, 4096] on dim 1"
   Sequence sequence;                    // of the data
   std::vector<Contestant> contestants;  // the first is AxCCL
@@ -25,7 +25,7 @@ struct CaseTask {
 // "all_gather", "runs", "reduce_scatter", "alltoall", "list", "channel".
 const std::vector<std::string>& CaseNames();
 FieldSizes SizesFor(const std::vector<std::string>& names, const CaseTask& task, int ranks);
-// The cases behind one name, one by one: made and handed to `measure` with the inputs filled.
+// Calls `measure` for the cases behind one name, one after another, with the inputs filled.
 void ForEachCase(const std::string& name, const CaseTask& task, Field* field,
                  const std::function<void(const Case&)>& measure);
 

@@ -112,7 +112,7 @@ std::vector<double> Field::Compete(const std::vector<Contestant>& contestants, i
   std::vector<std::vector<double>> medians(contestants.size());
   for (int round = 0; round < rounds; ++round) {
     for (size_t c = 0; c < contestants.size(); ++c) {
-      TimeOnce(contestants[c].run);  // the one before has left its data in the caches
+      TimeOnce(contestants[c].run);  // the contestant before has left its data in the caches
       std::vector<double> times;
       for (int i = 0; i < iterations[c]; ++i) {
         times.push_back(contestants[c].alone ? TimeHere(contestants[c].run) : TimeOnce(contestants[c].run));

@@ -1,4 +1,4 @@
-// What the contestants of strided_perf have in common in one process: ranks, memory, and how they are timed.
+// What the contestants of strided_perf share in one process: ranks, memory, and how they are timed.
 //
 // All processes construct one each and call the same methods in the same order. Failures end the process. Not
 // thread-safe.
@@ -27,18 +27,18 @@ struct FieldSizes {
 // One way to get a result.
 struct Contestant {
   std::string name;
-  std::string how;                     // of several ways, which
-  std::function<void()> run;           // until the result is there
+  std::string how;                     // which one, of several ways
+  std::function<void()> run;           // returns when the result is complete
   std::shared_ptr<Operands> expected;  // aimed at the result; null: nothing to check
-  std::function<void()> after = {};    // untimed, behind the operations of a round
-  // Ranks have nothing to wait for in each other. The slowest rank's median counts, not the median of the slowest: with
-  // more ranks than cores one of them is always put aside.
+  std::function<void()> after = {};    // untimed, after the operations of a round
+  // Ranks do not wait for each other. The slowest rank's median counts, not the median of the slowest: with more ranks
+  // than cores, one of them is always suspended.
   bool alone = false;
 };
 
 class Field {
  public:
-  // Memory that the plain loops of all ranks reach; before processes are forked.
+  // Memory that the plain loops of all ranks can access; call it before processes are forked.
   static char* MapForLoops(const FieldSizes& sizes, int ranks);
 
   Field(SharedPage* page, int rank, int ranks, const FieldSizes& sizes, char* for_loops);
@@ -52,7 +52,7 @@ class Field {
   ncclComm_t comm() const { return comm_; }
   axcclChannel_t channel() const { return axcclDefaultChannel(comm_); }
   cudaStream_t stream() const { return axcclStreamToCuda(stream_); }
-  // Of ncclMemAlloc.
+  // Memory of ncclMemAlloc.
   char* in() const { return in_; }
   char* out() const { return out_; }
   char* staging() const { return staging_; }
@@ -61,15 +61,15 @@ class Field {
   char* loop_out(int rank) const;
 
   void Synchronize();
-  // Seconds of this rank, all having started together.
+  // Seconds of this rank, with all ranks starting together.
   double TimeHere(const std::function<void()>& run);
-  // Of the slowest rank.
+  // Seconds of the slowest rank.
   double TimeOnce(const std::function<void()>& run);
-  // The way, of `count`, that takes the least time.
+  // The fastest way of `count`.
   size_t Fastest(size_t count, const std::function<void(size_t way)>& run);
-  // Ends the program when a contestant's result is not what it should be.
+  // Ends the program if a contestant's result is wrong.
   void Check(const std::string& what, const Contestant& contestant, const Sequence& sequence);
-  // Seconds of each contestant: of several rounds in which all of them take turns, the median.
+  // Seconds of each contestant: the median of several rounds in which they alternate.
   std::vector<double> Compete(const std::vector<Contestant>& contestants, int rounds);
 
  private:

@@ -1,5 +1,5 @@
-// Plain loops that copy runs of bytes lying apart: what AxCCL's calls on other dimensions than the first are held
-// against, by themselves and behind a collective on the first dimension.
+// Plain loops that copy separate runs of bytes: the comparison for AxCCL's calls on other dimensions than the first, by
+// themselves and after a collective on the first dimension.
 //
 // Stateless, thread-safe. The best instruction set of the processor is chosen at the first call.
 #pragma once
@@ -20,7 +20,7 @@ struct Runs {
 };
 
 enum class Loop {
-  kMemcpy = 0,  // memcpy of a size told at run time
+  kMemcpy = 0,  // memcpy of a size known at run time only
   kMoves = 1,   // a constant size (4 B to 1 KiB, powers of two) as vector moves, else a loop of vectors
   kStream = 2,  // the same with non-temporal stores, where their alignment allows
   kNumLoops = 3
@@ -37,8 +37,8 @@ const char* CopyWayName(const CopyWay& way);
 
 void CopyRuns(const std::vector<Runs>& parts, const CopyWay& way);
 
-// From `gathered`, the blocks of `ranks` ranks one behind the other, each of `count` runs of `bytes`, to where the runs
-// of all ranks lie side by side: what is left to do behind an all-gather on the first dimension.
+// From `gathered`, the blocks of `ranks` ranks one after another, each of `count` runs of `bytes`, to an output in
+// which the runs of all ranks are side by side: the remaining work after an all-gather on the first dimension.
 std::vector<Runs> SideBySide(const char* gathered, char* out, size_t ranks, size_t count, size_t bytes);
 
 }  // namespace axccl::perf

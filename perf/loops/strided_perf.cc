@@ -1,10 +1,10 @@
-// strided_perf: AxCCL on any dimension and on lists of operands, against AxCCL on the first dimension, against that
-// followed by the fastest copy, and against plain loops over memory that all ranks share; and what a channel costs.
+// strided_perf: AxCCL on any dimension and on lists of operands, compared with AxCCL on the first dimension, with that
+// followed by the fastest copy, and with plain loops over memory that all ranks share; and the cost of a channel.
 //
-// Every rank is a process. The contestants of a case take turns, round after round; per operation all ranks start
+// Every rank is a process. The contestants of a case alternate, round after round. For each operation all ranks start
 // together and wait for its end, and the slowest one's time counts. A round's time is the median over its operations, a
 // contestant's the median over the rounds. Every contestant's result is checked first. perf/strided makes a table of
-// it.
+// this.
 
 #include <unistd.h>
 

@@ -1,10 +1,10 @@
-// How near the strided movers of the host come to the best loops one would write for a single access pattern.
+// How close the strided movers of the host come to the best loops written for a single access pattern.
 //
 //   box_bench                               everything, with the best instruction set of this machine
 //   box_bench --benchmark_filter=gather/    as every Google Benchmark program
 //
-// GB/s counts bytes of the destination. "floor" is such a loop: it knows its pattern and its size at compile time.
-// "gather" reads runs that lie twice their size apart and writes without gaps, "scatter" is the reverse; "tiles" makes
+// GB/s counts bytes of the destination. "floor" is such a loop: it has its pattern and its size at compile time.
+// "gather" reads runs that are twice their size apart and writes without gaps, "scatter" is the reverse; "tiles" makes
 // one call for each 128 KiB of the destination, as the library does. "nt" writes around the cache.
 
 #include <benchmark/benchmark.h>
@@ -30,7 +30,7 @@ struct Free {
   void operator()(char* p) const { std::free(p); }
 };
 
-// The same three pieces of memory for all benchmarks: how physical pages happen to lie makes a difference.
+// The same three pieces of memory for all benchmarks, because the placement of physical pages affects the times.
 char* Memory(int i) {
   static std::unique_ptr<char, Free> memory[3];
   if (memory[i] == nullptr) {
@@ -106,7 +106,7 @@ void PlainRuns(char* __restrict dst, const char* __restrict src, size_t bytes) {
   for (size_t i = 0; i < bytes / kRun; ++i) std::memcpy(dst + i * kDstPitch, src + i * kSrcPitch, kRun);
 }
 
-// What the loop of one run size becomes where the compiler may use AVX2.
+// The compiled loop of one run size if the compiler may use AVX2.
 template <size_t kRun, size_t kDstPitch, size_t kSrcPitch>
 __attribute__((target("avx2"), optimize("O3"))) void WideRuns(char* __restrict dst, const char* __restrict src,
                                                               size_t bytes) {
@@ -184,7 +184,7 @@ void RegisterRows() {
   Register("rows/16KiB/floor", [=](auto& state) { FloorBench(state, PlainRuns<16384, 32768, 16384>, kBytes); });
 }
 
-// What a call costs beside the bytes.
+// The cost of a call besides moving the bytes.
 void RegisterSmall() {
   static constexpr int64_t kStrides[] = {64, 1};
   for (int64_t rows : {1, 2, 16}) {

@@ -1,4 +1,4 @@
-// How near the host data movers come to what the memory allows, and what a small call costs.
+// How close the host data movers come to what the memory allows, and the cost of a small call.
 //
 //   mover_bench                              everything, with the best instruction set of this machine
 //   AXCCL_ISA=baseline mover_bench           with a lower one

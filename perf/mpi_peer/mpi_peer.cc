@@ -59,7 +59,7 @@ void RunOnce(const std::string& collective, const Peer& p, int count) {
   CopyRuns(p.copies, p.way);
 }
 
-// What is left to do behind an all-gather of blocks of that shape on dimension 0, and the fastest way for it.
+// The remaining work after an all-gather of blocks of that shape on dimension 0, and the fastest way to do it.
 void PlanCopies(const ViewOptions& views, size_t element_bytes, char* out, Peer* peer) {
   const Shape& shape = views.shapes[0];
   const int dims = static_cast<int>(shape.size());

@@ -40,7 +40,7 @@ Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, c
   comm::Group& group = comm::Group::Current();
   if (!group.open())
     return MakeStatus(Code::kInvalidUsage,
-                      "%s: rank %d to itself outside a group would wait for ever; put the send and the receive between "
+                      "%s: rank %d to itself outside a group would wait forever; put the send and the receive between "
                       "ncclGroupStart and ncclGroupEnd",
                       name, channel->own().rank);
   group.AddSelf(Kept(comm, channel, call, stream), sending, comm->config().blocking);

@@ -1,4 +1,4 @@
-// What the calls on buffers and the calls on views share on their way from arguments to work.
+// What the calls on buffers and the calls on views share on the way from arguments to work.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace axccl::api {
 // Stands for "no reduction" in calls that only move data.
 inline constexpr ncclRedOp_t kNoReduction = ncclMaxRedOp;
 
-// The type of that number, NCCL's or one of axccl/types.h. False when there is none. C programs may pass any number as
-// an enumeration; gcc and clang keep it unless -fstrict-enums is given, so it is cast here and checked.
+// Finds the type with that number, NCCL's or one of axccl/types.h; returns false if there is none. C programs may pass
+// any number as an enumeration; gcc and clang keep it unless -fstrict-enums is given, so it is cast here and checked.
 inline bool FindDatatype(unsigned number, DataType* type) {
   constexpr unsigned kFirst = axcclInt16;
   if (number < ncclNumTypes) {
@@ -30,22 +30,24 @@ inline bool FindDatatype(unsigned number, DataType* type) {
   return true;
 }
 
-// What messages tell to pass instead.
+// The remedy in messages about a wrong datatype.
 #define AXCCL_DATATYPES "one of ncclDataType_t (0..11) or of axccl/types.h"
 
-// Puts the reduction named by `op`, built in or the communicator's own, into `call`, whose type is set. An error of the
-// call `name` when there is none of that number and type.
+// Puts the reduction named by `op`, built in or the communicator's own, into `call`, whose type must be set. Returns an
+// error of the call `name` if there is no such reduction for that type.
 Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call);
 
 // Launches the call, or adds it to the open group.
 Status Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
-// Likewise one that concerns no other rank: a copy, or zeros (exec/local_copy.h).
+// As Enqueue, for a call that concerns no other rank: a copy, or zeros (exec/local_copy.h).
 Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
-// Adds a message of this rank to itself to the open group, without which it would never end: an error then.
+// Adds a message of this rank to itself to the open group. Returns an error if no group is open, because the message
+// would never end.
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const exec::Call& call, bool sending,
                    exec::StreamRef stream);
 
-// Runs `enqueue`, from () to Status, in a group of its own, or of the open one. An error of it cancels the group.
+// Runs `enqueue`, from () to Status, in a group of its own, or as part of the open one. An error of it cancels the
+// group.
 template <class Fn>
 Status InGroup(const char* name, const Fn& enqueue) {
   comm::Group& group = comm::Group::Current();

@@ -36,7 +36,7 @@ void SetPlace(const GroupsObject& object, axcclChannelInfo_t* info) {
   info->partition_id = info->rank % object.grid.num_partitions;
 }
 
-// The objects behind a handle, which is a channel's or a communicator's, alive or not.
+// Finds the objects behind a handle, which belongs to a channel or a communicator, alive or not.
 Result<ChannelPin> FindChannel(axcclChannel_t handle, const char* call) {
   AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   ChannelPin pin;
@@ -73,7 +73,7 @@ Status Create(const char* call, axcclChannel_t* out, ncclComm_t handle, comm::Co
       name.ranks.assign(ranks.begin(), ranks.end());
     }
   }
-  // Before the channel is there, of which nobody else could find the object.
+  // Must precede creating the channel, because no other code could then remove the object.
   AXCCL_RETURN_IF_ERROR(Insert(&Channels(), call, "channels", object, &object->handle));
   const axcclChannel_t made = *out = object->handle;
   if (name.ranks.empty()) return Status();
@@ -115,7 +115,7 @@ Status Destroy(const char* call, axcclChannel_t handle) {
                            call, static_cast<void*>(handle));
   const CommPin comm = Comms().Get(object->comm);
   auto last = [&] { return object->references.fetch_sub(1, std::memory_order_acq_rel) == 1; };
-  // Released when the handle is gone, and with it other threads' calls.
+  // Released after the handle is removed, when no other thread's call uses it.
   std::shared_ptr<comm::GroupChannel> released;
   bool gone;
   if (comm && object->channel != nullptr) {

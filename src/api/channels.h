@@ -1,4 +1,4 @@
-// Handles of replica groups and channels, and what a call on a channel needs of it.
+// Handles of replica groups and channels, and the lookups that a call on a channel needs.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace axccl::api {
 
-// What an axcclGroups_t stands for.
+// The object behind an axcclGroups_t.
 struct GroupsObject {
   tensor::ReplicaGroups groups;
   tensor::Grid grid;
@@ -21,7 +21,7 @@ HandleTable<GroupsObject>& GroupsTable();
 using GroupsPin = HandleTable<GroupsObject>::Pin;
 Result<GroupsPin> PinGroups(axcclGroups_t groups, const char* call);
 
-// What an axcclChannel_t stands for that is not a communicator's handle. The communicator may be gone.
+// The object behind an axcclChannel_t that is not a communicator's handle. The communicator may no longer exist.
 struct ChannelObject {
   ncclComm_t comm = nullptr;
   comm::GroupChannel* channel =
@@ -31,13 +31,13 @@ struct ChannelObject {
   std::atomic<int> references{1};
 };
 
-// This rank in the group of a channel.
+// This rank's place in the group of a channel.
 struct GroupPlace {
   int rank = 0;
   int ranks = 1;
 };
 
-// A channel, default or created, pinned for the time of a call.
+// A channel, default or created, pinned for the duration of a call.
 struct ChannelPin {
   CommPin comm;
   HandleTable<ChannelObject>::Pin object;  // empty for a default channel
@@ -45,9 +45,9 @@ struct ChannelPin {
   GroupPlace place;
 };
 
-// The channel behind a handle, on which this rank can call `call`. An error when there is none, its communicator takes
-// no calls, or this rank is in no group of it. With `outside` such a rank gets the communicator's default channel, for
-// the order of what it does by itself, and a place with ranks = 0.
+// Finds the channel behind a handle, on which this rank can call `call`. Returns an error if there is none, its
+// communicator accepts no calls, or this rank is in no group of it. With `outside`, a rank in no group gets the
+// communicator's default channel, for ordering its local work, and a place with ranks = 0.
 Result<ChannelPin> PinChannel(axcclChannel_t channel, const char* call, bool outside = false);
 
 // The channel of the messages between this rank and another one of its group.

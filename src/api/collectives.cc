@@ -12,7 +12,7 @@ namespace {
 using exec::Call;
 using plan::Kind;
 
-// A call and what is to be checked of its buffers.
+// A call, and what must be checked about its buffers.
 struct Request {
   const char* name;
   Kind kind;
@@ -21,17 +21,17 @@ struct Request {
   size_t count = 0;
   ncclDataType_t type = ncclFloat32;
   int root = 0;
-  bool second_name = false;                  // as exec::Call has it
-  const ncclCollConfig_t* config = nullptr;  // settings of the one call
+  bool second_name = false;                  // as in exec::Call
+  const ncclCollConfig_t* config = nullptr;  // settings of this call
 };
 
-// Buffers of `block` bytes each that lie over each other, and not where the call has a form in place. Those of most
-// calls are found apart by two comparisons.
+// Whether buffers of `block` bytes each overlap other than in the call's in-place form. For most calls, two comparisons
+// show that they do not.
 bool Overlap(const Request& r, const plan::Contract& contract, int rank, size_t block, int inputs, int outputs) {
   const auto send = reinterpret_cast<uintptr_t>(r.send), recv = reinterpret_cast<uintptr_t>(r.recv);
   const size_t sent = block * static_cast<size_t>(inputs), received = block * static_cast<size_t>(outputs);
   if (send + sent <= recv || recv + received <= send || sent == 0 || received == 0) return false;
-  // NCCL's benchmark times it in place, and looks at nothing.
+  // NCCL's benchmark times this in place, and does not check the result.
   if (r.kind == Kind::kAllToAll && send == recv) return false;
   int from = 0, to = 0;
   const bool may = plan::InPlaceBlocks(contract, rank, &from, &to) || contract.ranks == 1;
@@ -41,7 +41,7 @@ bool Overlap(const Request& r, const plan::Contract& contract, int rank, size_t 
 const char* InPlaceForm(Kind kind) {
   switch (kind) {
     case Kind::kAllToAll:
-      return "the call has no form in place; pass";
+      return "the call cannot run in place; pass";
     case Kind::kAllGather:
       return "in place is sendbuff == recvbuff + rank * sendcount; pass that, or";
     case Kind::kGather:
@@ -59,7 +59,7 @@ Status BadBuffer(const Request& r, const char* which) {
   return InvalidArgument("%s: argument %s is NULL with count %zu; pass a buffer", r.name, which, r.count);
 }
 
-// Type (which becomes *type), root, sizes and buffers. `rank` and `ranks` of the calling rank.
+// Checks type (which becomes *type), root, sizes and buffers, for a calling rank `rank` of `ranks`.
 Status CheckRequest(const Request& r, int rank, int ranks, DataType* type) {
   if (!FindDatatype(static_cast<unsigned>(r.type), type))
     return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, r.name, static_cast<int>(r.type));
@@ -71,7 +71,7 @@ Status CheckRequest(const Request& r, int rank, int ranks, DataType* type) {
       __builtin_mul_overflow(bytes, static_cast<size_t>(ranks), &bytes) || bytes > (size_t{1} << 56))
     return InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name, r.count,
                            ranks);
-  if (r.count == 0 || r.kind == Kind::kSendRecv) return Status();  // Message() looks at its one buffer
+  if (r.count == 0 || r.kind == Kind::kSendRecv) return Status();  // Message() checks its one buffer
   const plan::Contract contract{r.kind, ranks, r.root};
   const int inputs = plan::InputBlocks(contract, rank), outputs = plan::OutputBlocks(contract, rank);
   if (inputs != 0 && r.send == nullptr) return BadBuffer(r, "sendbuff");
@@ -81,7 +81,7 @@ Status CheckRequest(const Request& r, int rank, int ranks, DataType* type) {
                          r.name, r.send, r.recv, r.count, InPlaceForm(r.kind));
 }
 
-// Settings of one call are checked as far as they can matter on the host, where no algorithm has hardware requirements.
+// Checks the settings of a call as far as they matter on the host, where no algorithm has hardware requirements.
 Status CheckSettings(const char* name, const ncclCollConfig_t& config) {
   if (config.magic != NCCL_API_MAGIC || config.size < offsetof(ncclCollConfig_t, ext))
     return InvalidArgument("%s: argument config is not initialised; start from NCCL_COLLCONFIG_INITIALIZER", name);
@@ -237,7 +237,7 @@ AXCCL_API ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t da
 }
 AXCCL_TWIN(Recv)
 
-// The same with settings for the one call.
+// The same functions with settings for one call.
 
 AXCCL_API ncclResult_t pncclAllReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,

@@ -12,7 +12,8 @@ namespace {
 constexpr int kUndefined = NCCL_CONFIG_UNDEF_INT;
 constexpr int kMaxCtas = 64;
 
-// The version each int field came with: fields were put into the padding of older structs, so size alone does not tell.
+// The version in which each int field was added. Fields were put into the padding of older structs, so the size alone
+// does not show whether a struct has them.
 struct IntField {
   const char* name;
   size_t offset;
@@ -62,7 +63,7 @@ Status CheckHeader(const char* call, const ncclConfig_t* config) {
   return Status();
 }
 
-// The environment overrides what the program says.
+// The environment has precedence over the program's values.
 void ApplyEnvironment(int* blocking, int* least, int* most) {
   param::Source source;
   if (param::Get("NCCL_COMM_BLOCKING", &source); source != param::Source::kDefault)

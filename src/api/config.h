@@ -1,4 +1,4 @@
-// ncclConfig_t as callers of any age pass it, read into comm::Config.
+// Reads an ncclConfig_t of any version into comm::Config.
 #pragma once
 
 #include "nccl.h"
@@ -8,7 +8,7 @@
 namespace axccl::api {
 
 // Reads `config` (null: `fallback`) by NCCL's rule: no more bytes than the caller's struct has, and no field newer than
-// the version it names. `call` is named in errors. NCCL_COMM_BLOCKING, NCCL_MIN_CTAS and NCCL_MAX_CTAS override.
+// the version that it names. Errors name `call`. NCCL_COMM_BLOCKING, NCCL_MIN_CTAS and NCCL_MAX_CTAS have precedence.
 Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, const comm::Config& fallback);
 
 }  // namespace axccl::api

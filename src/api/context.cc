@@ -16,7 +16,7 @@
 namespace axccl::api {
 namespace {
 
-// Of the process. Never destroyed: threads of the program may fail while it ends.
+// The last error of the process. Never destroyed: threads of the program may fail while the process ends.
 struct LastOfAll {
   std::mutex mutex;
   Status error;
@@ -28,7 +28,7 @@ constinit union Undestroyed {
 
 struct OfThread {
   Status error;
-  Status answer;  // what LastError returned
+  Status answer;  // the text that LastError returned
 };
 
 }  // namespace
@@ -42,7 +42,7 @@ void RememberError(const Status& status) noexcept {
   try {
     PerThread<OfThread>::Get().error = status;
   } catch (const std::bad_alloc&) {
-    // The process's text will do.
+    // The process's text serves as well.
   }
   std::lock_guard lock(g_errors.last.mutex);
   g_errors.last.error = status;

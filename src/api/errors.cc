@@ -16,7 +16,7 @@ Status GiveVersion(const char* call, int code, int* version) {
   return Status();
 }
 
-// Programs match these texts: they are NCCL's, word by word.
+// Programs compare these texts, so they equal NCCL's word by word.
 const char* TextOf(ncclResult_t result) {
   switch (result) {
     case ncclSuccess:

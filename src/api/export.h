@@ -1,20 +1,19 @@
-// How functions leave the library, and how their errors and exceptions do.
+// How functions are exported, and how errors and exceptions leave them.
 //
 //   AXCCL_API ncclResult_t pncclSend(const void* sendbuff, ...) {
 //     return Entry("ncclSend", [&](const char* call) -> Status { ... });
 //   }
 //   AXCCL_TWIN(Send)
 //
-// Entry is the one way in: it runs the body, and it alone reports what the body returns or throws. Whatever is called
-// from a body returns a Status or a Result. An exception becomes the call's error, as C programs cannot catch one. (The
-// end of a thread that is cancelled, or that calls pthread_exit in a callback, is an exception too, and goes on its
-// way.)
+// Entry is the only way in: it runs the body, and only it reports what the body returns or throws. Functions that a
+// body calls return a Status or a Result. An exception becomes the call's error, because C programs cannot catch it.
+// (Cancelling a thread, or pthread_exit in a callback, also unwinds as an exception; it passes through.)
 //
-// The twin defines besides the strong symbol pncclSend the weak symbol ncclSend at the same address. A preloaded
-// profiler can therefore define its own ncclSend and call pncclSend. Code of the library calls pnccl names only: nccl
-// names may belong to somebody else. A third name, axccl_pncclSend, is where libnccl.so.2 passes its ncclSend on to
-// (dropin.c, whose list of functions is nccl_functions.h). What is not marked stays inside, by -fvisibility=hidden and
-// once more by the version script axccl.map.
+// Besides the strong symbol pncclSend, the twin defines the weak symbol ncclSend at the same address. A preloaded
+// profiler can therefore define its own ncclSend and call pncclSend. Code of the library calls only pnccl names,
+// because nccl names may be the profiler's. A third name, axccl_pncclSend, is the function to which libnccl.so.2
+// forwards its ncclSend (dropin.c, whose list of functions is nccl_functions.h). Unmarked functions are not exported,
+// because of -fvisibility=hidden and of the version script axccl.map.
 #pragma once
 
 #include <cxxabi.h>
@@ -27,7 +26,7 @@
 namespace axccl::api {
 
 // Turns an error into a result: keeps the text for ncclGetLastError, logs it, and cancels an open group. kInProgress is
-// no error. For Entry alone.
+// not an error. Only for Entry.
 ncclResult_t Report(const Status& status) noexcept;
 // Report of the exception that is being handled.
 ncclResult_t ReportException(const char* call) noexcept;
@@ -45,7 +44,7 @@ template <class Body>
   }
 }
 
-// Likewise for a function that returns no result but a T, for which `failed` stands in when there is an error. `body`
+// As Entry, for a function that returns a T instead of a result; it returns `failed` if there is an error. `body`
 // returns a Result<T>.
 template <class T, class Body>
 T EntryOr(const char* call, T failed, const Body& body) {
@@ -61,7 +60,7 @@ T EntryOr(const char* call, T failed, const Body& body) {
 
 #define AXCCL_API extern "C" __attribute__((visibility("default")))
 
-// After pnccl<name>.
+// Follows pnccl<name>.
 #define AXCCL_TWIN(name)                                                                                          \
   extern "C" __attribute__((visibility("default"), weak, alias("pnccl" #name))) decltype(pnccl##name) nccl##name; \
   extern "C" __attribute__((visibility("default"), alias("pnccl" #name))) decltype(pnccl##name) axccl_pnccl##name;

@@ -28,7 +28,7 @@ AXCCL_TWIN(GroupEnd)
 AXCCL_API ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
   return Entry("ncclGroupSimulateEnd", [&](const char* call) -> Status {
     constexpr unsigned kMagic = 0x74685283;
-    // A wrong argument cancels the group like that of any call in it.
+    // A wrong argument cancels the group, as an error of any call in it does.
     if (simInfo != nullptr && (simInfo->magic != kMagic || simInfo->size < sizeof(ncclSimInfo_t)))
       Group::Keep(
           InvalidArgument("%s: argument simInfo is not initialised; start from NCCL_SIM_INFO_INITIALIZER", call));

@@ -38,7 +38,7 @@ struct ShownParameter {
   std::string source;
 };
 
-// In the order of the table. Values never change once read.
+// In the order of the table. Values never change once they are read.
 const std::vector<ShownParameter>& ShownParameters() {
   static const auto* rows = [] {
     auto all = std::make_unique<std::vector<ShownParameter>>();

@@ -1,4 +1,4 @@
-// Making, ending and asking communicators.
+// Creating, ending and querying communicators.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -28,7 +28,7 @@ boot::UniqueId ToId(const ncclUniqueId& id) {
   return out;
 }
 
-// The line every NCCL program's log begins with, once per process.
+// Logs the line with which every NCCL program's log begins, once per process.
 void LogVersion(int rank) {
   static std::atomic<bool> logged{false};
   if (rank != 0 || logged.exchange(true, std::memory_order_relaxed)) return;
@@ -36,15 +36,15 @@ void LogVersion(int rank) {
              AXCCL_VERSION_CODE / 10000, AXCCL_VERSION_CODE / 100 % 100, AXCCL_VERSION_CODE % 100);
 }
 
-// Other threads may look at *out while the call goes on, to abort a creation that blocks it.
+// Atomic, because other threads may read *out while the call is running, to abort a creation that blocks it.
 void Store(ncclComm_t comm, ncclComm_t* out) {
   std::atomic_ref<ncclComm_t>(*out).store(comm, std::memory_order_release);
 }
 
 // Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or
-// (non-blocking) in the background. *out is set right away and cleared again when a blocking creation fails, or the
-// creation does not begin. Without `out` (a rank that asks a split for none) there is no handle. `parent`: that it is
-// made from, if any.
+// (non-blocking) in the background. *out is set at once, and cleared again if a blocking creation fails or the creation
+// does not begin. Without `out` (a rank that requests no communicator from a split) there is no handle. `parent`: the
+// communicator that it is made from, if any.
 Status Create(const char* call, ncclComm_t* out, const comm::Config& config, Comm::Job job, Comm* parent = nullptr) {
   auto comm = std::make_shared<Comm>(config);
   if (parent != nullptr) parent->AddChild(comm);
@@ -103,7 +103,7 @@ Status MakeUniqueId(const char* call, ncclUniqueId* out) {
   return Status();
 }
 
-// The devices of ranks that one call makes. GPUs may be shared: without a list ranks go round them.
+// The devices of ranks that one call makes. GPUs may be shared: without a list, ranks are assigned to them in turn.
 Result<std::vector<exec::DeviceId>> FindDevices(const char* call, int ndev, const int* devlist) {
   std::vector<exec::DeviceId> devices;
   AXCCL_ASSIGN_OR_RETURN(const exec::Platform* const platform, Prefixed(call, comm::CurrentPlatform()));
@@ -121,7 +121,7 @@ Result<std::vector<exec::DeviceId>> FindDevices(const char* call, int ndev, cons
   return devices;
 }
 
-// Puts what was made behind `handles`: all of them, or none.
+// Puts the new communicators behind `handles`: all of them, or none.
 Status Hand(const char* call, const std::vector<Result<std::shared_ptr<Communicator>>>& made,
             const comm::Config& config, ncclComm_t* handles) {
   for (const auto& one : made) AXCCL_RETURN_IF_ERROR(Prefixed(call, one.status()));
@@ -151,21 +151,21 @@ Status InitAll(const char* call, ncclComm_t* out, int ndev, const int* devlist) 
   return Hand(call, comm::CreateAll(devices, config, &never), config, out);
 }
 
-// Where a split, shrink or grow puts its communicator: nothing there yet.
+// Clears the place where a split, shrink or grow will put its communicator.
 Status Clear(const char* call, ncclComm_t* out) {
   if (out == nullptr) return InvalidArgument("%s: argument newcomm is NULL; pass where to put the communicator", call);
   Store(nullptr, out);
   return Status();
 }
 
-// The parent of a split, shrink or grow, kept alive for a job that may run later.
+// Returns the parent of a split, shrink or grow, which stays alive for a job that may run later.
 Result<std::shared_ptr<Comm>> Parent(ncclComm_t handle, const char* call) {
   AXCCL_ASSIGN_OR_RETURN(const CommPin pin, PinComm(handle, call));
   if (!pin->ready()) return pin->Ready(call).status();
   return pin->shared_from_this();
 }
 
-// A call that all ranks of `parent` make. Its turn among such calls is that of this call, whenever it is carried out. A
+// Begins a call that all ranks of `parent` make. Its place among such calls is that of this call, whenever it runs. A
 // communicator that has failed can only be shrunk.
 Result<std::shared_ptr<comm::MakingCall>> Begin(const Comm& parent, comm::Making what, const char* call) {
   const auto& core = parent.core();
@@ -221,8 +221,8 @@ Status Abort(const char* call, ncclComm_t handle) {
   const auto comm = pin->shared_from_this();
   pin.Drop();
   comm->Abort();
-  // Calls of other threads that are still in the communicator have seen the abort and are on their way out. A creation
-  // that blocks another thread has taken its handle back itself.
+  // Calls of other threads that are still in the communicator have seen the abort and are returning. A creation that
+  // blocks another thread has removed its handle itself.
   if (Comms().Remove(handle) != nullptr || comm->phase() == comm::Phase::kFailed) return Status();
   return InvalidArgument("%s: argument comm was destroyed by another thread meanwhile", call);
 }
@@ -235,7 +235,7 @@ Status Split(const char* call, ncclComm_t handle, int color, int key, ncclComm_t
   AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadConfig(call, config, parent->config()));
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::MakingCall> making, Begin(*parent, comm::Making::kSplit, call));
   auto split = [=](const std::atomic<bool>* abort) { return comm::Split(making.get(), color, key, settings, abort); };
-  // As with NCCL, a rank that asks for no communicator gets no handle, whether the call blocks or not.
+  // As in NCCL, a rank that requests no communicator gets no handle, whether or not the call blocks.
   return Create(call, color == NCCL_SPLIT_NOCOLOR ? nullptr : out, settings, std::move(split), parent.get());
 }
 
@@ -260,7 +260,7 @@ Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, nccl
   return Create(call, out, settings, std::move(shrink), parent.get());
 }
 
-// Present ranks keep their numbers and meet the new ones through the id, which the rank that has it hands to the
+// Existing ranks keep their numbers and connect to the new ones through the id, which the rank that has it sends to the
 // others.
 Status Grow(const char* call, ncclComm_t handle, int ranks, const ncclUniqueId* unique_id, int rank, ncclComm_t* out,
             const ncclConfig_t* config) {

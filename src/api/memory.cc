@@ -8,13 +8,13 @@
 namespace axccl::api {
 namespace {
 
-// Where ranks of this process live, so that peers reach it.
+// Allocates where ranks of this process live, so that peers can access it.
 Result<void*> Allocate(size_t bytes) {
   AXCCL_ASSIGN_OR_RETURN(const exec::Platform* const platform, comm::CurrentPlatform());
   return platform->Allocate(bytes);
 }
 
-// Whether `buff` may be a window: memory that peers can map.
+// Checks that `buff` may be a window: memory that peers can map.
 Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const char* call) {
   const comm::Phase phase = comm.phase();
   if (phase == comm::Phase::kInitialising || phase == comm::Phase::kFailed) return comm.Ready(call).status();
@@ -25,7 +25,7 @@ Status Free(const char* call, void* memory) {
   AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   if (memory == nullptr) return Status();
   AXCCL_ASSIGN_OR_RETURN(const bool was_cuda, Prefixed(call, exec::Platform::Cuda().Free(memory)));
-  // The host says of memory that is not from there what is wrong with it.
+  // For other memory, the host's Free returns an error that says what is wrong with it.
   return was_cuda ? Status() : Prefixed(call, exec::Platform::Host().Free(memory).status());
 }
 

@@ -78,7 +78,8 @@ Status FindNeighbours(const char* name, const int64_t* pairs, int num_pairs, con
   return Status();
 }
 
-// Input and output of an operand have one shape and nothing in common. Without `sends` only the outputs are looked at.
+// Finds the operands of a permutation: input and output have one shape and do not overlap. Without `sends`, reads only
+// the outputs.
 Status FindPermuted(const ViewRequest& r, bool sends, exec::ViewList* list) {
   const plan::Contract both{Kind::kAllReduce, 1, 0}, output_only{Kind::kScatter, 2, 0};
   const ViewContext context{r, sends ? both : output_only, sends ? 0 : 1};
@@ -94,7 +95,7 @@ Status FindPermuted(const ViewRequest& r, bool sends, exec::ViewList* list) {
   return r.count > 1 ? CheckApart(context, operands) : Status();
 }
 
-// What ranks must agree on of the pairs: all of them, in any order.
+// A hash of the pairs, on which ranks must agree: all of them, in any order.
 uint64_t HashOf(const int64_t* pairs, int num_pairs) {
   uint64_t sum = kHashSeed;
   for (int i = 0; i < num_pairs; ++i)
@@ -102,7 +103,7 @@ uint64_t HashOf(const int64_t* pairs, int num_pairs) {
   return sum | 1;
 }
 
-// The part of a message, or of zeros, that is sent from the inputs or ends in the outputs.
+// The part of a message, or of zeros, that is sent from the inputs or arrives in the outputs.
 exec::ViewList OneSide(exec::ViewList list, bool inputs) {
   for (exec::ViewOperand& operand : list.operands) {
     if (inputs) {
@@ -142,7 +143,7 @@ Status Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, axcclC
   AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, r.name, &stream));
   AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,
              neighbours.source, pin.place.ranks, static_cast<void*>(stream_handle));
-  // Both directions at once, whatever the order in which others come to theirs.
+  // Both directions at once, so the order in which other ranks reach theirs does not matter.
   return InGroup(r.name, [&] { return EnqueuePermuted(r, pin, neighbours, list, stream); });
 }
 

@@ -1,5 +1,5 @@
-// The functions of the NCCL API that the library has, without the prefix: what libnccl.so.2 passes on. X(AllGather) ...
-// Includable from C.
+// The functions of the NCCL API that the library implements, without the prefix: libnccl.so.2 forwards them.
+// X(AllGather) ... Can be included from C.
 #pragma once
 
 // clang-format off

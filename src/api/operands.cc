@@ -12,7 +12,7 @@
 namespace axccl::api {
 namespace {
 
-// More is a mistake; it would also take long to check.
+// A larger number is a mistake; it would also take long to check.
 constexpr int kMaxOperands = 1 << 20;
 
 Status ReadView(const ViewContext& context, const char* side, int index, const axcclView_t& from, tensor::View* view,
@@ -49,7 +49,7 @@ Status ReadOperand(const ViewContext& context, int index, ViewPair* operand) {
   operand->has_input = plan::InputBlocks(context.contract, context.position) != 0;
   operand->has_output = plan::OutputBlocks(context.contract, context.position) != 0 ||
                         (r.kind == plan::Kind::kReduce && r.output != nullptr);  // to be filled with zeros
-  // Of output and input.
+  // The types of output and input.
   DataType types[2] = {};
   for (const bool is_input : {true, false}) {
     if (!(is_input ? operand->has_input : operand->has_output)) continue;
@@ -78,12 +78,13 @@ bool SameElements(const tensor::View& a, const tensor::View& b) {
   return true;
 }
 
-// In place, the blocks that contract.h says; then no other block of the input may lie under the output.
+// Checks operands in place: the blocks that contract.h names may coincide; no other block of the input may overlap the
+// output.
 Status CheckBlocksInPlace(const ViewContext& context, int index, const ViewPair& operand,
                           const tensor::Blocks& blocks) {
   int input_block = 0, output_block = 0;
   const bool may = plan::InPlaceBlocks(context.contract, context.position, &input_block, &output_block) ||
-                   context.request.kind == plan::Kind::kReduce;  // zeros, over what was reduced
+                   context.request.kind == plan::Kind::kReduce;  // zeros, in the place of what was reduced
   const tensor::View from = tensor::BlockView(operand.input, blocks.shape, blocks.input_stride, input_block);
   const tensor::View to = tensor::BlockView(operand.output, blocks.shape, blocks.output_stride, output_block);
   AXCCL_RETURN_IF_ERROR(CheckInPlace(context, index, operand, may ? &from : nullptr, may ? &to : nullptr));
@@ -120,9 +121,10 @@ Status CheckTypes(const ViewRequest& r, const std::vector<ViewPair>& operands) {
   if (!plan::Reduces(r.kind)) return Status();
   for (size_t i = 1; i < operands.size(); ++i) {
     if (operands[i].type != operands[0].type)
-      return MakeStatus(Code::kInvalidArgument,
-                        "%s: operand %zu has datatype %s, operand 0 has %s; what is reduced in one call must have one",
-                        r.name, i, DataTypeName(operands[i].type), DataTypeName(operands[0].type));
+      return MakeStatus(
+          Code::kInvalidArgument,
+          "%s: operand %zu has datatype %s, operand 0 has %s; operands that one call reduces must have the same",
+          r.name, i, DataTypeName(operands[i].type), DataTypeName(operands[0].type));
   }
   return Status();
 }
@@ -169,8 +171,8 @@ Status CheckInPlace(const ViewContext& context, int index, const ViewPair& opera
   const std::string in = context.Name("input", index), out = context.Name("output", index);
   if (from == nullptr)
     return MakeStatus(Code::kInvalidArgument,
-                      "%s: %s (%p) and %s (%p) overlap; the call has no form in place, give it memory apart", call,
-                      in.c_str(), operand.input.data, out.c_str(), operand.output.data);
+                      "%s: %s (%p) and %s (%p) overlap; the call cannot run in place, pass buffers that do not overlap",
+                      call, in.c_str(), operand.input.data, out.c_str(), operand.output.data);
   if (SameElements(*from, *to)) return Status();
   return MakeStatus(Code::kInvalidArgument,
                     "%s: %s and %s overlap and are not in place: this rank's part of the input (%p) and of the output "
@@ -178,7 +180,7 @@ Status CheckInPlace(const ViewContext& context, int index, const ViewPair& opera
                     call, in.c_str(), out.c_str(), from->data, to->data);
 }
 
-// Looks only at pairs whose extents overlap.
+// Compares only pairs whose extents overlap.
 Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& operands) {
   struct Place {
     uintptr_t begin, end;
@@ -264,7 +266,7 @@ exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
   return call;
 }
 
-// At most, of what a rank announces of an operand.
+// The most words that a rank announces for an operand.
 uint64_t WordsOf(const exec::ViewOperand& operand) {
   const exec::Pieces& pieces = operand.pieces;
   const size_t blocks = std::max(pieces.input.size(), pieces.output.size());

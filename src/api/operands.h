@@ -1,4 +1,4 @@
-// From the operands a caller of axccl/views.h gives to those the executor takes: read, checked, and their blocks found.
+// Converts the operands of axccl/views.h to those of the executor: reads and checks them, and finds their blocks.
 #pragma once
 
 #include <string>
@@ -15,31 +15,31 @@ namespace axccl::api {
 
 // The arguments of a call on views.
 struct ViewRequest {
-  const char* name;  // of the call
+  const char* name;  // name of the call
   plan::Kind kind;
   int count;
   const axcclView_t* input;
   const axcclView_t* output;
   const axcclOptions_t* options;
-  int dim = 0;  // as tensor::Collective has it
+  int dim = 0;  // as in tensor::Collective
   int concat_dim = 0;
   int root = 0;
 };
 
-// A call on one rank: what its checks need to know.
+// The context in which the operands of one rank's call are checked.
 struct ViewContext {
   const ViewRequest& request;
   plan::Contract contract;
   int position;  // of the rank
 
-  // How messages call an operand, -1 standing for the only one.
+  // The index of an operand for messages; -1 stands for the only one.
   int Index(int index) const { return request.count == 1 ? -1 : index; }
   std::string Name(const char* side, int index) const {
     return request.count == 1 ? side : std::string(side) + " " + std::to_string(index);
   }
 };
 
-// One rank's views of one operand, as far as it has them.
+// One rank's views of one operand; it may lack one of them.
 struct ViewPair {
   bool has_input = false, has_output = false;
   tensor::View input, output;
@@ -49,32 +49,33 @@ struct ViewPair {
   const tensor::View* Output() const { return has_output ? &output : nullptr; }
 };
 
-// Reads the operands, each checked by itself and for the same datatype on both sides.
+// Reads the operands, checks each by itself, and checks that both sides have the same datatype.
 Status ReadOperands(const ViewContext& context, std::vector<ViewPair>* operands);
-// That no output of an operand lies over anything of another one.
+// Checks that no output of an operand overlaps anything of another operand.
 Status CheckApart(const ViewContext& context, const std::vector<ViewPair>& operands);
-// That input and output of an operand have nothing in common, or that `from` and `to`, the parts of them that may
+// Checks that input and output of an operand do not overlap, or that `from` and `to`, the parts of them that may
 // coincide (null: none may), are the same elements.
 Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const tensor::View* from,
                     const tensor::View* to);
-// Finds the blocks of an operand whose blocks are alike, in the dimensions that the request names.
+// Finds the blocks of an operand whose blocks have equal sizes, in the dimensions that the request names.
 Status CheckOperand(const ViewContext& context, int index, const ViewPair& operand, tensor::Blocks* blocks);
-// What of an operand does not depend on its blocks, and all of one whose blocks are alike.
+// Converts what does not depend on the blocks; for an operand whose blocks have equal sizes, that is everything.
 exec::ViewOperand Convert(const ViewPair& operand);
 Status ConvertBlocks(const ViewContext& context, int index, const ViewPair& operand, const tensor::Blocks& blocks,
                      exec::ViewOperand* to);
-// Makes one of several operands one of bytes if its elements could be cut where operands of a list are.
+// If operands of a list might be cut within elements of this operand, turns it into an operand of bytes.
 Status LowerToBytes(const ViewContext& context, int index, exec::ViewOperand* operand);
 
-// This rank's operands in a group of `group_size` ranks where it is at `position`. Nothing is read or written but the
-// structs. Operands that the rank does not have are not looked at.
+// Finds this rank's operands in a group of `group_size` ranks in which it is at `position`. Reads only the structs, and
+// ignores operands that the rank does not have.
 Status FindOperands(const ViewRequest& request, int group_size, int position, exec::ViewList* list);
 
-// The outputs of a rank that is in no group of the channel and holds zeros afterwards; none if it gives none.
+// Finds the outputs of a rank that is in no group of the channel and that therefore hold zeros afterwards; the list is
+// empty if the caller passes none.
 Status FindOutsideOperands(const ViewRequest& request, exec::ViewList* list);
 
-// The executor's calls for a list: as many as the bucket cap, and what a channel has room to announce, make of it, each
-// with at least one operand. An uneven list is one call.
+// Makes the executor's calls for a list. The bucket cap, and the room for announcements of a channel, determine how
+// many; each has at least one operand. An uneven list is one call.
 Status MakeCalls(const ViewRequest& request, exec::ViewList list, std::vector<exec::Call>* calls);
 
 }  // namespace axccl::api

@@ -1,4 +1,4 @@
-// ncclParam*: the parameter table, read from outside. Secrets show as "<set>".
+// ncclParam*: the parameter table for applications. Secrets show as "<set>".
 #include <cstring>
 #include <limits>
 #include <string>
@@ -14,14 +14,14 @@
 namespace axccl::api {
 namespace {
 
-// What a thread was handed out and may read until it asks again.
+// What a thread was given and may read until it calls again.
 struct Answers {
   std::string by_handle, by_key;
   std::vector<const char*> names;  // the caller may write to it
 };
 
-// A handle is a row of the table in disguise: nothing to free, nothing to go stale, and a foreign pointer is
-// recognised.
+// A handle is the address of a row of the table: there is nothing to free, it never becomes stale, and a foreign
+// pointer is recognised.
 const param::Info* RowOf(ncclParamHandle_t handle) {
   const auto* const row = reinterpret_cast<const param::Info*>(handle);
   for (const param::Info& info : param::Table()) {
@@ -39,7 +39,7 @@ Result<const param::Info*> Find(const char* call, ncclParamHandle_t handle, cons
 
 Result<const param::Info*> Find(const char* call, const char* key) {
   if (const param::Info* const info = param::Find(key); info != nullptr) return info;
-  return InvalidArgument("%s: argument key is \"%s\", which is no parameter; see ncclParamGetAllParameterKeys", call,
+  return InvalidArgument("%s: argument key is \"%s\", which is not a parameter; see ncclParamGetAllParameterKeys", call,
                          key);
 }
 
@@ -60,7 +60,7 @@ Status GetNumber(const char* call, ncclParamHandle_t handle, T* out) {
   return Status();
 }
 
-// The bytes ncclParamGet hands out.
+// The bytes that ncclParamGet returns.
 std::string RawValue(const param::Info& info) {
   const std::string text = param::GetShown(info.name);
   int64_t number;

@@ -1,4 +1,4 @@
-// Operators: what their numbers stand for, which types have them, and the making of own ones.
+// Operators: the meaning of their numbers, the types that have them, and the creation of new ones.
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -13,7 +13,7 @@
 namespace axccl::api {
 namespace {
 
-// An operator of a fixed number.
+// An operator with a fixed number.
 struct BuiltIn {
   unsigned number;
   Combine combine;
@@ -51,7 +51,7 @@ std::string OperatorsOf(DataType type) {
   return text + " and those of axcclRedOpCreateCallback";
 }
 
-// The index in the communicator's table of operators, -1: not one of its own.
+// The index in the communicator's table of operators; -1: not an operator of this communicator.
 int IndexOf(const comm::Comm& comm, ncclRedOp_t op) {
   const unsigned number = static_cast<unsigned>(op), code = number - ncclNumOps;
   return number >= ncclNumOps && code >> 12 == comm.salt() ? static_cast<int>(code & 0xfff) : -1;

@@ -16,8 +16,7 @@ namespace {
 
 using EventPin = HandleTable<Event>::Pin;
 
-// A stream argument with the device it belongs to; neither for what the thread means by NULL, where that is not one
-// stream.
+// A stream argument with the device that it belongs to; both are null if the thread's NULL refers to several streams.
 struct Target {
   Device* device = nullptr;
   Stream* stream = nullptr;
@@ -42,7 +41,8 @@ std::vector<Target> Parts(const Target& target) {
 
 bool IsNull(const Target& target) { return target.stream == nullptr || target.stream == target.device->null_stream(); }
 
-// Work of the caller's, no call of a rank. On NULL the thread's ranks on other devices wait for it, too.
+// Submits work of the caller that is not a call of a rank. On NULL, the thread's ranks on other devices also wait for
+// it.
 Status SubmitTo(const char* call, const Target& target, Result<std::shared_ptr<Work>> work) {
   Status status = Scheduler::Process().StartProgress();
   if (status.ok()) status = work.status();
@@ -70,7 +70,7 @@ void WaitFor(Device* device, const Mark& mark) {
 Status Query(const Target& target) {
   const std::vector<Target> parts = Parts(target);
   for (const Target& part : parts) {
-    // A query is a good moment to move things on.
+    // A query is a good opportunity to drive the queue.
     if (part.device->queue()->pending()) part.device->queue()->Drive();
     if (!Through(part.device, part.stream)) return Status::WithoutText(Code::kInProgress);
   }
@@ -85,7 +85,7 @@ Status Synchronize(const Target& target) {
   if (target.stream != nullptr && Through(target.device, target.stream)) return target.stream->timeline()->TakeError();
   Status error;
   for (const Target& part : Parts(target)) {
-    // Waiting is no work on the stream: a Nothing there, as of RecordMark, would hold back the blocking streams.
+    // Waits without enqueueing work: a Nothing there, as RecordMark enqueues, would hold back the blocking streams.
     std::vector<Mark> marks{Mark{part.stream->timeline(), part.stream->timeline()->issued()}};
     part.device->AddLegacyMarks(part.stream, &marks);
     for (const Mark& mark : marks) WaitFor(part.device, mark);

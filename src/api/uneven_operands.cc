@@ -9,7 +9,7 @@ namespace {
 
 using exec::Piece;
 
-// One after the other.
+// Places pieces one after the other.
 std::vector<Piece> Follow(const int64_t* extents, int ranks) {
   std::vector<Piece> pieces(static_cast<size_t>(ranks));
   int64_t offset = 0;
@@ -38,7 +38,7 @@ Status CheckExtents(const ViewContext& context, int index, const char* argument,
   return Status();
 }
 
-// That a side has the rows of its pieces.
+// Checks that a side has the rows of its pieces.
 Status CheckRows(const ViewContext& context, const char* side, int index, const std::vector<Piece>& pieces,
                  int64_t rows, int dim) {
   if (pieces.empty() || pieces.back().offset + pieces.back().extent <= rows) return Status();
@@ -47,7 +47,7 @@ Status CheckRows(const ViewContext& context, const char* side, int index, const 
                     pieces.back().offset + pieces.back().extent);
 }
 
-// Both sides have the same sizes but along `dim`.
+// Checks that both sides have the same sizes, except along `dim`.
 Status CheckShapes(const ViewContext& context, int index, const ViewPair& operand, int dim) {
   if (!operand.has_input || !operand.has_output) return Status();
   const tensor::Shape &in = operand.input.shape, &out = operand.output.shape;
@@ -66,7 +66,7 @@ Status CheckShapes(const ViewContext& context, int index, const ViewPair& operan
   return Status();
 }
 
-// The form of a row, and how many bytes it has.
+// Finds the shape of a row and its bytes.
 Status FindRow(const ViewContext& context, const ViewPair& operand, int dim, exec::ViewOperand* to) {
   const tensor::View& any = operand.has_input ? operand.input : operand.output;
   to->form.shape = any.shape;
@@ -109,7 +109,7 @@ Status CheckPiecesInPlace(const ViewContext& context, int index, const ViewPair&
                     context.request.name, context.Name("input", index).c_str());
 }
 
-// The dimension of the rows of an operand.
+// Finds the dimension of an operand's rows.
 Status FindRowDim(const ViewContext& context, int index, const ViewPair& operand, int* dim) {
   const char* side = operand.has_input ? "input" : "output";
   const tensor::View& view = operand.has_input ? operand.input : operand.output;
@@ -187,7 +187,7 @@ Status FindLateOperands(const ViewRequest& r, const exec::LatePieces& late, int 
     pieces.input.assign(rows || plan::Reduces(r.kind) ? n : 1, all);
     pieces.output.assign(rows || !plan::Reduces(r.kind) ? n : 1, all);
     if (rows) pieces.targets.resize(n);
-    // With roots, in place is all of the operand.
+    // With roots, all of the operand may be in place.
     AXCCL_RETURN_IF_ERROR(
         CheckInPlace(context, i, operand, rows ? nullptr : &operand.input, rows ? nullptr : &operand.output));
     AXCCL_RETURN_IF_ERROR(LowerToBytes(context, i, &to));

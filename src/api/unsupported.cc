@@ -1,6 +1,6 @@
-// Functions that exist because programs link or look them up, and that cannot be served yet: each says what is missing,
-// and looks at none of its arguments. Types of the device API appear here only as far as the calling convention needs
-// them.
+// Functions that exist because programs link or look them up, and that are not implemented yet. Each returns an error
+// that says what is missing, and ignores its arguments. Types of the device API appear here only as far as the calling
+// convention needs them.
 #include "nccl.h"
 #include "src/api/export.h"
 
@@ -8,10 +8,9 @@ namespace {
 
 constexpr char kSuspend[] =
     "memory of a communicator cannot be released while it lives; destroy it and create it again";
-constexpr char kMemStats[] = "it reports memory on a GPU, and ranks live in host memory; see axcclCommGetInfo";
+constexpr char kMemStats[] = "memory statistics of a communicator; axcclCommGetInfo reports what a rank holds";
 constexpr char kOneSided[] = "one-sided writes and signals; use ncclSend and ncclRecv";
-constexpr char kDevice[] =
-    "the device API runs inside CUDA kernels, and ranks live in host memory; use the host functions";
+constexpr char kDevice[] = "the device API, which runs inside CUDA kernels; use the host functions";
 
 axccl::Status Unsupported(const char* call, const char* what_is_missing) {
   return axccl::MakeStatus(axccl::Code::kInvalidUsage, "%s: not served by this version of AxCCL: %s", call,
@@ -89,7 +88,7 @@ AXCCL_UNSUPPORTED(GinInboxA2ACreateRequirement,
                    ncclDevResourceRequirements* requirement),
                   kDevice)
 
-// The functions that return no result: `type nothing` instead, and the error as the thread's last one.
+// Functions that return no result: they return `nothing` of type `type`, and keep the error as the thread's last one.
 #define AXCCL_UNSUPPORTED_VALUE(type, nothing, name, parameters)                                                  \
   AXCCL_API type pnccl##name parameters {                                                                         \
     return axccl::api::EntryOr("nccl" #name, type nothing,                                                        \

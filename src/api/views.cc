@@ -20,7 +20,7 @@ namespace {
 
 using plan::Kind;
 
-// The call of a rank in no group of the channel: zeros, as StableHLO has it.
+// The call of a rank in no group of the channel: its outputs become zeros, as StableHLO defines.
 Status Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_handle) {
   exec::ViewList list;
   AXCCL_RETURN_IF_ERROR(FindOutsideOperands(r, &list));
@@ -42,7 +42,7 @@ Status Resolve(const ViewRequest& r, comm::Comm* comm, ncclRedOp_t op, exec::Cal
       r.name, call->views->scale, exec::DescribeCall(*call).c_str());
 }
 
-// An uneven call on a GPU: a group of even ones.
+// Enqueues an uneven call on a GPU, as a group of even ones.
 Status EnqueueParts(const char* name, const ChannelPin& pin, const exec::Call& call, exec::StreamRef stream) {
   using Part = exec::UnevenPart;
   AXCCL_ASSIGN_OR_RETURN(const std::vector<Part> parts,
@@ -60,7 +60,7 @@ Status EnqueueParts(const char* name, const ChannelPin& pin, const exec::Call& c
   });
 }
 
-// `find(group_size, position, &list)` reads the operands. `zeros_outside`: not an error for a rank in no group.
+// `find(group_size, position, &list)` reads the operands. `zeros_outside`: a rank in no group is not an error.
 template <class Find>
 Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cudaStream_t stream_handle,
                bool zeros_outside, const Find& find) {
@@ -103,7 +103,7 @@ Status OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t op, ax
 // `told` are the arguments that are read when the call starts.
 Status OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializer_list<const void*> told,
               ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
-  // A count that cannot be right is told first: there may be no arrays then.
+  // A wrong count is reported first, because there may be no arrays then.
   for (const void* array : told) {
     if (array == nullptr && r.count > 0)
       return InvalidArgument("%s: an array that is read when the call starts is NULL; it must stay valid until then",

@@ -204,7 +204,7 @@ TEST(Permute, WrongArgumentsAreNamed) {
     refused(from, to, {0, 1, -1, 0},
             "the source of pair 1 is -1, out of range; pass ranks of the channel's group (0..1)");
     refused(from, small, {0, 1, 1, 0}, "expected 4");
-    refused(from, from, {0, 1, 1, 0}, "no form in place");
+    refused(from, from, {0, 1, 1, 0}, "cannot run in place");
     refused(nullptr, to, {0, 1, 1, 0}, "the input is missing");
     refused(from, nullptr, {0, 1, 1, 0}, "the output is missing");
     EXPECT_EQ(axcclSend(1, from, 2, channel, nullptr, stream), ncclInvalidArgument);

@@ -106,7 +106,7 @@ TEST(Uneven, WrongExtentsAreNamed) {
             "dim is 0, but input has no dimensions");
     refused(axcclAllToAllV(1, five, three, 0, sum5, nullptr, channel, nullptr, stream),
             "argument receive_extents is NULL");
-    refused(axcclAllToAllV(1, five, five, 0, sum5, sum5, channel, nullptr, stream), "no form in place");
+    refused(axcclAllToAllV(1, five, five, 0, sum5, sum5, channel, nullptr, stream), "cannot run in place");
     refused(axcclRaggedAllToAll(1, five, three, 0, sum5, sum5, nullptr, sum5, channel, nullptr, stream),
             "axcclRaggedAllToAll: an array that is read when the call starts is NULL");
     refused(axcclBroadcastFrom(1, five, three, nullptr, channel, nullptr, stream), "axcclBroadcastFrom: an array");

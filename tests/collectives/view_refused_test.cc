@@ -130,7 +130,7 @@ const BadCall kBadCalls[] = {
                              axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
     {"AllToAllInPlace",
-     {"axcclAllToAll: input", "overlap; the call has no form in place"},
+     {"axcclAllToAll: input", "overlap; the call cannot run in place"},
      [](const Setting& s) {
        return axcclAllToAll(1, View(s.out, {4}), View(s.out, {4}), 0, 0, axcclDefaultChannel(s.comm), nullptr,
                             s.stream);

@@ -1,4 +1,4 @@
-// axccl-info: what this library is, how it is set up, how ranks on this machine reach each other, and the machine
+// axccl-info: the version of this library, its configuration, the links between ranks on this machine, and the machine
 // itself.
 #include <unistd.h>
 
@@ -73,7 +73,7 @@ void PrintRanks(const std::vector<RankReport>& reports) {
   printf("init of %zu ranks: %.1f ms\n", reports.size(), slowest * 1e3);
 }
 
-// True when all ranks are done; says why not otherwise.
+// Returns whether all ranks are done; otherwise prints why not.
 bool CheckRanks(const std::vector<RankReport>& reports) {
   if (reports.empty()) fprintf(stderr, "axccl-info: no memory or no file descriptors to start processes\n");
   bool good = !reports.empty();

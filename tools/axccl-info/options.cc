@@ -34,7 +34,7 @@ Status TakeValue(const std::string& option, const std::string& value, Options* o
 
 axccl::Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
   Options options;
-  bool drawn = false;  // something was said about the drawing
+  bool drawn = false;  // an option about the drawing was given
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& option = arguments[i];
     if (option == "--help") {

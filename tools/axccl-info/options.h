@@ -12,7 +12,7 @@ enum class Format { kText, kSvg, kFile };
 
 struct Options {
   bool help = false;
-  int ranks = 0;  // 0: none
+  int ranks = 0;  // 0: do not start any
   bool topology = false;
   Format format = Format::kText;
   std::string output;  // empty: standard output
@@ -20,7 +20,7 @@ struct Options {
 
 inline constexpr int kMaxPlacedRanks = 4096;
 
-// kInvalidArgument says which argument is wrong and what is accepted.
+// Returns kInvalidArgument, with the wrong argument and what is accepted.
 axccl::Result<Options> ParseOptions(const std::vector<std::string>& arguments);
 
 inline constexpr char kUsage[] =

@@ -20,7 +20,7 @@ struct IdPipe {
   int write_end = -1;
 };
 
-// Keeps the first failure of a rank; false stops it.
+// Keeps the first failure of a rank; returns false to stop it.
 bool Check(RankReport* report, ncclResult_t result, const char* call) {
   if (result == ncclSuccess) return true;
   snprintf(report->error, sizeof(report->error), "%s: %s: %s", call, ncclGetErrorString(result),
@@ -31,7 +31,7 @@ bool Check(RankReport* report, ncclResult_t result, const char* call) {
 #define INFO_TRY(call) \
   if (!Check(report, call, #call)) return false
 
-// Rank 0 makes the id and gives it to the others.
+// Rank 0 makes the id and sends it to the others.
 bool GetId(int rank, const std::vector<IdPipe>& pipes, ncclUniqueId* id, RankReport* report) {
   if (rank != 0) {
     if (read(pipes[rank].read_end, id, sizeof(*id)) == static_cast<ssize_t>(sizeof(*id))) return true;
@@ -99,9 +99,9 @@ bool RunRank(int rank, int ranks, const std::vector<IdPipe>& pipes, RankReport* 
   return true;
 }
 
-// Waits for all children; the first that fails takes the others with it, since they would wait for it.
+// Waits for all children. The first that fails ends the others, because they would wait for it.
 void Reap(std::vector<pid_t> children, RankReport* reports) {
-  bool ended = false;  // whether the others were told to end
+  bool ended = false;  // whether the others were signalled to end
   for (size_t left = children.size(); left > 0; --left) {
     int status = 0;
     const pid_t pid = waitpid(-1, &status, 0);
@@ -142,7 +142,7 @@ std::vector<RankReport> RunRanks(int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t pid = fork();
     if (pid == 0) {
-      // Only rank 0 may hold the writing ends, so that its end is seen by those who read.
+      // Only rank 0 may hold the writing ends, so that the readers see when it ends.
       for (const IdPipe& ends : pipes) {
         if (rank != 0) close(ends.write_end);
       }

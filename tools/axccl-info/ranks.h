@@ -1,4 +1,4 @@
-// Local processes that form a communicator and tell about it. Uses the public C API only.
+// Local processes that form a communicator and report about it. Uses the public C API only.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace axccl_info {
 
 inline constexpr int kMaxRanks = 64;
 
-// What one rank found out. Plain data: it crosses a process boundary.
+// The report of one rank. Plain data, because it is passed between processes.
 struct RankReport {
   int done;  // 1 once everything below is filled in
   int pid;
@@ -19,13 +19,14 @@ struct RankReport {
   uint64_t memory_after;   // and after one all_reduce of `kReduceBytes`
   char algorithm[32];      // of that all_reduce
   char links[kMaxRanks][16];
-  char error[512];  // why the rank gave up; empty if it did not
+  char error[512];  // why the rank failed; empty if it did not
 };
 
 inline constexpr uint64_t kReduceBytes = 64u << 20;
 
-// Forks `ranks` (1..kMaxRanks) processes, one rank each, and waits for them. To be called before this process uses the
-// library, because a process forked from a user of it cannot use it. If a rank fails the others are ended.
+// Forks `ranks` (1..kMaxRanks) processes, one rank each, and waits for them. Must be called before this process uses
+// the library, because a process forked from a user of the library cannot use it. If a rank fails, the others are
+// ended.
 std::vector<RankReport> RunRanks(int ranks);
 
 }  // namespace axccl_info

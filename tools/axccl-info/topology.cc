@@ -22,7 +22,7 @@ Result<std::string> Draw(const Options& options) {
   AXCCL_ASSIGN_OR_RETURN(const topo::Machine machine, topo::FileOrDiscover());
   topo::PlaceOptions place;
   place.ranks = options.ranks;
-  // What this process is bound to says nothing about the machine of a file.
+  // The binding of this process does not apply to a machine read from a file.
   if (axccl::param::Get("NCCL_TOPO_FILE").empty()) place.allowed = axccl::AllowedProcessors();
   const std::vector<topo::Seat> seats = topo::Place(machine, place);
   switch (options.format) {

@@ -5,7 +5,7 @@
 
 namespace axccl_info {
 
-// Draws, and says on standard error why it cannot. Returns the exit status.
+// Draws the picture; reports failures on standard error. Returns the exit status.
 int ShowTopology(const Options& options);
 
 }  // namespace axccl_info

@@ -27,7 +27,7 @@ int MaxLanes(const Options& o) {
   return o.max_lanes > 0 ? o.max_lanes : o.placement.is_flat() ? 1 : tune::kNetworkLanes;
 }
 
-// Parts as nccl-tests cuts them: of whole multiples of 16 bytes.
+// Cuts parts as nccl-tests does: into multiples of 16 bytes.
 uint64_t BlockBytes(const Options& o) {
   constexpr uint64_t kMultiple = 16;
   const int root = o.contract.root;
@@ -54,7 +54,7 @@ struct Figures {
   std::string source, network_source;
 };
 
-// Of communicators made from here the newest are the likeliest.
+// Of the networks measured from here, the newest is the likeliest.
 Status SetNetworkFigures(const Options& o, Figures* f) {
   std::string file = o.network_file;
   if (file.empty()) {
@@ -130,7 +130,7 @@ void PrintQuestion(const Options& o, const tune::Query& query, const std::string
   if (!filter.empty()) out->append("NCCL_ALGO=").append(filter).append("\n");
 }
 
-// The part that is largest.
+// The largest component.
 std::string Bound(const tune::Split& split, double seconds) {
   const std::pair<double, const char*> parts[] = {
       {split.steps, "steps"}, {split.copies, "copies"}, {split.messages, "messages"}, {split.link, "link"}};
@@ -161,7 +161,7 @@ std::string ExclusionText(Exclusion why) {
   return "";
 }
 
-// Those that may be chosen before the others, each kind from fast to slow.
+// Sorts the candidates that may be chosen before the others, and each kind from fast to slow.
 std::vector<size_t> InOrder(const std::vector<Candidate>& candidates) {
   std::vector<size_t> order;
   for (size_t i = 0; i < candidates.size(); ++i) order.push_back(i);
@@ -221,7 +221,7 @@ void PrintChoice(const tune::Decision& decision, std::string* out) {
 }  // namespace
 
 Result<std::string> Explain(const Options& o) {
-  // Whether there is such an operation at all.
+  // Whether the operation exists at all.
   const std::string_view any = algo::Algorithms(o.contract.kind, o.placement).front();
   AXCCL_RETURN_IF_ERROR(algo::Generate(o.contract, any, 1, o.placement).status());
   AXCCL_ASSIGN_OR_RETURN(const Figures figures, MachineFigures(o));

@@ -1,4 +1,4 @@
-// axccl-plan explain: what the library would choose for an operation, between what, and why.
+// axccl-plan explain: what the library would choose for an operation, from which candidates, and why.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace axccl::tools {
 
-// What is printed. Measures this machine where that has not been done, as the first communicator would. An error names
-// the file or setting that cannot be used.
+// Returns the text to print. Measures this machine if that has not been done, as the first communicator would. An error
+// names the file or setting that cannot be used.
 Result<std::string> Explain(const Options& options);
 
 }  // namespace axccl::tools

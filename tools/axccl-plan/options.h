@@ -25,26 +25,26 @@ struct Options {
   std::string algorithm;
   int lanes = 1;
   plan::Placement placement;
-  uint64_t bytes = 0;  // as nccl-tests counts them; of simulate and explain
+  uint64_t bytes = 0;  // in the definition of nccl-tests; for simulate and explain
 
-  // Of simulate.
+  // For simulate.
   uint64_t tile_bytes = 0;
   sim::Fabric fabric;
 
-  // Of explain.
+  // For explain.
   DataType type = DataType::kFloat32;
-  std::string machine_file;  // empty: that of this machine
-  std::string network_file;  // empty: what was measured last; "fixed": nothing that was measured
+  std::string machine_file;  // empty: this machine's
+  std::string network_file;  // empty: the last measured; "fixed": no measured figures
   std::optional<tune::Access> access;
-  int max_lanes = 0;                            // 0: what a communicator has
-  int cores = 0;                                // 0: those of this machine
+  int max_lanes = 0;                            // 0: as many as a communicator has
+  int cores = 0;                                // 0: this machine's
   bool short_runs = false, split_rows = false;  // as in tune::Query
 };
 
-// kInvalidArgument tells which argument is wrong and what is accepted.
+// Returns kInvalidArgument, with the wrong argument and what is accepted.
 Result<Options> ParseOptions(const std::vector<std::string>& arguments);
 
-// What --help prints.
+// The text that --help prints.
 const char* HelpText();
 
 }  // namespace axccl::tools

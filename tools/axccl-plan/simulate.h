@@ -8,7 +8,7 @@
 
 namespace axccl::tools {
 
-// What it prints; the errors of sim::Simulate.
+// Returns the text to print, or the errors of sim::Simulate.
 Result<std::string> SimulationReport(const Options& options);
 
 }  // namespace axccl::tools

@@ -6,13 +6,13 @@
 
 namespace axccl::tools {
 
-// A whole number of bytes, with K, M, G or T for powers of 1024: "4096", "64K", "1G". False, and `bytes` untouched,
-// otherwise.
+// Parses a whole number of bytes, with K, M, G or T for powers of 1024: "4096", "64K", "1G". Otherwise returns false
+// and leaves `bytes` as it is.
 bool ParseBytes(const std::string& text, uint64_t* bytes);
-// More than 0, in Mbit/s, Gbit/s, Tbit/s, MB/s, GB/s or TB/s (powers of 1000): "400Gbit/s", "3.35TB/s". In bytes a
-// second.
+// Parses a positive rate in Mbit/s, Gbit/s, Tbit/s, MB/s, GB/s or TB/s (powers of 1000): "400Gbit/s", "3.35TB/s". The
+// result is in bytes per second.
 bool ParseRate(const std::string& text, double* bytes_per_second);
-// At least 0, in ns, us, ms or s: "1.5us". In seconds.
+// Parses a time of at least 0 in ns, us, ms or s: "1.5us". The result is in seconds.
 bool ParseTime(const std::string& text, double* seconds);
 
 }  // namespace axccl::tools
