@@ -8,7 +8,7 @@
 namespace axccl::harness {
 namespace {
 
-constexpr size_t kMostIgnored = 4096;  // bytes of a buffer that the call does not touch
+constexpr size_t kMostIgnored = 4096;  // bytes of a buffer that the call does not use
 
 bool Decide(Choice choice, Random* random) {
   if (choice == Choice::kRandom) return random->OneIn(2);
@@ -66,7 +66,7 @@ CaseRunner::CaseRunner(RankContext& context, Clique& clique, size_t arena_bytes)
 
 CaseRunner::~CaseRunner() {
   if (good_ && parts_.empty()) return;
-  // Operations that a failed test leaves under way go on using the buffers: let them, until the process ends.
+  // Operations that a failed test leaves running still use the buffers, so these stay until the process ends.
   for (MemberArenas& arenas : arenas_) {
     for (auto& arena : arenas.by_memory) static_cast<void>(arena.release());
   }
@@ -86,7 +86,7 @@ bool CaseRunner::Fits(const Case& c) const {
   return true;
 }
 
-// Whether there is room, if need be once all earlier cases are over.
+// Whether there is room, if necessary after all earlier cases have ended.
 bool CaseRunner::MakeRoom(const Case& c) {
   if (Fits(c)) return true;
   if (!Finish()) return false;
@@ -119,7 +119,7 @@ void CaseRunner::PlaceIgnored(Part* part, Random* random) {
       *side = nullptr;
       return;
     case 1:
-      *side = other;  // what nccl-tests passes for an in-place run
+      *side = other;  // nccl-tests passes this for an in-place run
       return;
     default:
       part->ignored_bytes = std::min<size_t>(part->c.count * TypeBytes(part->c.type), kMostIgnored);

@@ -1,9 +1,9 @@
 // Runs oracle cases on a thread's communicators: buffers, call, check.
 //
 // Enqueue starts a case on every rank of the thread and returns without waiting, so a sequence of Enqueue calls is a
-// sequence of operations without synchronisation in between; Finish waits and checks every byte: results, inputs that
-// must not change, buffers the call must ignore, sentinels. All ranks enqueue the same cases in the same order; where
-// each rank's buffers lie (Style) is its own affair. Used by one thread.
+// sequence of operations without synchronisation in between. Finish waits and checks every byte: results, inputs that
+// must not change, buffers the call must ignore, sentinels. All ranks enqueue the same cases in the same order; each
+// rank places its buffers as it likes (Style). Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,27 @@
 
 namespace axccl::harness {
 
-enum class Choice : uint8_t { kNo, kYes, kRandom };  // random: each rank and case for itself
+enum class Choice : uint8_t { kNo, kYes, kRandom };  // random: each rank decides for each case
 
 struct Style {
   Choice in_place = Choice::kRandom;
-  Choice mem_alloc = Choice::kRandom;   // ncclMemAlloc memory, else malloc
+  Choice mem_alloc = Choice::kRandom;   // ncclMemAlloc memory, otherwise malloc
   Choice misaligned = Choice::kRandom;  // start at a multiple of the element only
 };
 
-// The operation that folds so, where there is one that need not be created.
+// The built-in operation of that fold, if there is one.
 ncclRedOp_t BuiltinOp(Fold fold);
-// Makes the call that `c` stands for, with `op` if it folds.
+// Makes the call of case `c`, with `op` if it folds.
 ncclResult_t Launch(const Case& c, const void* send, void* recv, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 
 class CaseRunner {
  public:
-  // `arena_bytes`: memory of each kind for each rank; a case that does not fit waits for the earlier ones, and fails
-  // alone.
+  // `arena_bytes`: memory of each kind for each rank. A case that does not fit waits for the earlier ones, and fails if
+  // it does not fit alone.
   CaseRunner(RankContext& context, Clique& clique, size_t arena_bytes);
   ~CaseRunner();
 
-  // False when the case could not be started or an earlier one was wrong.
+  // Returns false when the case could not be started or an earlier one was wrong.
   bool Enqueue(const Case& c, const Style& style, int stream = 0);
   bool Finish();
   // Enqueue and Finish.
@@ -54,7 +54,7 @@ class CaseRunner {
     void* recv = nullptr;
     void* scalar = nullptr;
     bool in_place = false;
-    void* ignored = nullptr;  // a buffer the call was given but must not touch
+    void* ignored = nullptr;  // a buffer the call was given but must not use
     size_t ignored_bytes = 0;
   };
   struct MemberArenas {

@@ -24,7 +24,7 @@ inline axcclGroups_t MakeGroups(int nranks, const std::vector<std::vector<int64_
   return groups;
 }
 
-// A channel of the group of such lists that the rank is in; no lists: of all ranks.
+// A channel of the rank's group in such lists; without lists, of all ranks.
 inline axcclChannel_t MakeChannel(ncclComm_t comm, int nranks, const std::vector<std::vector<int64_t>>& lists,
                                   int64_t id) {
   axcclGroups_t groups = lists.empty() ? nullptr : MakeGroups(nranks, lists);
@@ -49,7 +49,7 @@ class Gather {
     out.data = out_.data(), out.datatype = ncclInt64, out.num_dims = 1, out.sizes = &out_size;
     return axcclAllGather(1, &in, &out, 0, channel, nullptr, Cuda(stream));
   }
-  // What came from every rank of the group, each value once; -2 where a rank's are not all equal.
+  // What arrived from every rank of the group, one value each; -2 if a rank's values are not all equal.
   std::vector<int64_t> Values() const {
     std::vector<int64_t> values;
     for (size_t i = 0; i < out_.size(); ++i) {

@@ -1,4 +1,4 @@
-// A thread's communicators and streams: what nearly every test of the library needs before it can start.
+// A thread's communicators and streams, which nearly every test of the library needs.
 //
 // EXPECT_OK / ASSERT_OK check a call's result code and show the last-error text. A Clique is used by its thread only.
 #pragma once
@@ -20,17 +20,17 @@ testing::AssertionResult IsSuccess(const char* expression, ncclResult_t result);
 #define EXPECT_OK(call) EXPECT_PRED_FORMAT1(::axccl::harness::IsSuccess, call)
 #define ASSERT_OK(call) ASSERT_PRED_FORMAT1(::axccl::harness::IsSuccess, call)
 
-// A unique id made by rank 0 and known to all afterwards. Collective over the run; two barriers. False after a failure.
+// Rank 0 makes a unique id, and all ranks get it. Collective over the run; two barriers. False after a failure.
 bool ShareUniqueId(RankContext& context, ncclUniqueId* id);
 
 // A configuration whose communicators do not block.
 ncclConfig_t NonBlocking();
-// Begins to make a communicator that does not block; null with a GoogleTest failure where that is refused at once.
+// Begins to make a communicator that does not block; null, with a GoogleTest failure, if that is refused at once.
 ncclComm_t BeginInit(const ncclUniqueId& id, int ranks, int rank);
 
-// How what `comm` has under way ends; ncclInProgress once a rank of the run has failed.
+// Returns the result of what `comm` is doing; ncclInProgress once a rank of the run has failed.
 ncclResult_t AwaitComm(RankContext& context, ncclComm_t comm);
-// The rank's own size and number in it are as expected.
+// Expects the communicator's size, and the rank's number in it.
 void ExpectShape(ncclComm_t comm, int count, int rank);
 
 // The stream as the NCCL calls take it.
@@ -38,11 +38,11 @@ inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream
 
 // Last-error text contains `part`.
 bool LastErrorHas(const std::string& part);
-// All of them.
+// Expects all of the words.
 void ExpectLastErrorHas(std::initializer_list<const char*> words);
 
-// No communicator of all ranks can be made: soon said on every rank, with that result and a last-error text that has
-// all of `words`. Collective over the run, of one rank a thread.
+// Expects that no communicator of all ranks can be made: every rank soon gets that result, and a last-error text that
+// has all of `words`. Collective over the run, with one rank in each thread.
 void ExpectNoInit(RankContext& context, ncclResult_t expected, std::initializer_list<const char*> words);
 
 // The communicators of the ranks that one thread drives, with streams on their devices.
@@ -51,12 +51,12 @@ class Clique {
   Clique() = default;
   Clique(const Clique&) = delete;
   Clique& operator=(const Clique&) = delete;
-  // Destroys what Destroy has not.
+  // Destroys what Destroy has not destroyed.
   ~Clique();
 
   // Collective over the run. Failures are GoogleTest failures; false then.
   bool Init(RankContext& context, int streams_per_rank = 1);
-  // Takes over a communicator that was made otherwise and makes streams for it.
+  // Takes over an existing communicator and makes streams for it.
   bool Adopt(ncclComm_t comm, int streams_per_rank = 1);
 
   int nranks() const { return nranks_; }
@@ -72,14 +72,14 @@ class Clique {
   bool Destroy();
   // Forgets the communicators (the test has destroyed or aborted them); streams are still destroyed.
   void ForgetComms();
-  // The first stream ends with ncclInvalidUsage, as ranks called different things, and a last-error text that has all
-  // of `words`. Aborts the (only) communicator.
+  // Expects that the first stream ends with ncclInvalidUsage because ranks made different calls, and a last-error text
+  // that has all of `words`. Aborts the (only) communicator.
   void ExpectMismatch(std::initializer_list<const char*> words);
 
  private:
   struct Member {
     int rank = 0;
-    int device = -1;  // -1: the thread's own
+    int device = -1;  // -1: the device of the thread
     ncclComm_t comm = nullptr;
     std::vector<axcclStream_t> streams;
   };
@@ -90,7 +90,7 @@ class Clique {
   std::vector<Member> members_;
 };
 
-// RunRanks, each of whose threads has a clique of all ranks.
+// RunRanks in which each thread has a clique of all ranks.
 void RunCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body,
                 const RunOptions& options = {});
 

@@ -19,7 +19,7 @@
 namespace axccl::harness {
 namespace {
 
-// Where this thread's next children live. -1: an error is in errno.
+// Enters the namespace for the thread's next children. -1: an error is in errno.
 int EnterForChildren(pid_t of) {
   const std::string path = "/proc/" + (of == 0 ? "self" : std::to_string(of)) + "/ns/pid";
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -28,7 +28,7 @@ int EnterForChildren(pid_t of) {
   return result;
 }
 
-// As fork(), after which the caller's next children live where it does.
+// As fork(); afterwards, the caller's next children are in the caller's namespace again.
 pid_t ForkAndReturn() {
   const pid_t pid = fork();
   if (pid != 0 && EnterForChildren(0) != 0) std::perror("leaving a container");

@@ -1,8 +1,8 @@
 // Containers for tests: PID namespaces of this machine, whose processes see no others and have a /proc of their own.
-// The network is everybody's, unless they also enter a host (test_hosts.h).
+// They share the network, unless they also enter a host (test_hosts.h).
 //
-// Each is held by a process of its own, which is all that is left to be ended; it ends with the test. Needs root, as
-// hosts do. Used by the test process's only thread.
+// A process of its own keeps each container alive, and ends with the test. Needs root, as hosts do. Used by the test
+// process's only thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@ namespace axccl::harness {
 
 class Containers {
  public:
-  // Null with a GoogleTest failure where it does not work.
+  // Returns null, with a GoogleTest failure, if it fails.
   static std::unique_ptr<Containers> Create(int containers);
   // Ends all processes that are in them.
   ~Containers();
@@ -22,7 +22,7 @@ class Containers {
   Containers& operator=(const Containers&) = delete;
 
   int size() const { return static_cast<int>(inits_.size()); }
-  // As fork(); the child lives in the container.
+  // As fork(); the child runs in the container.
   pid_t Fork(int container) const;
 
  private:

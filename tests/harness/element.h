@@ -1,4 +1,4 @@
-// The element types of the API, converted by code that is the tests' own: the oracle must share nothing with the
+// The element types of the API, converted by the tests' own code, because the oracle must share nothing with the
 // library. Pure functions.
 //
 // Floats are converted through double, rounded once to nearest even. fp8 is OCP e4m3fn (no infinity, one NaN per sign)
@@ -16,7 +16,7 @@
 
 namespace axccl::harness {
 
-// Those that are a number of 8 bytes at most.
+// The types that are a number of at most 8 bytes.
 inline constexpr std::array<ncclDataType_t, 14> kAllTypes = {
     ncclInt8,    ncclUint8,   ncclInt32,   ncclUint32,   ncclInt64,      ncclUint64,     axcclInt16,
     ncclFloat16, ncclFloat32, ncclFloat64, ncclBfloat16, ncclFloat8e4m3, ncclFloat8e5m2, axcclUint16};
@@ -33,7 +33,7 @@ int Precision(ncclDataType_t type);
 
 // The element of a float type nearest to `value`, as the low bits of the result.
 uint64_t EncodeFloat(ncclDataType_t type, double value);
-// The same computed from the format's definition, for every float type.
+// The same, computed from the format's definition, for every float type.
 uint64_t EncodeFormat(ncclDataType_t type, double value);
 // The value of a float element.
 double DecodeFloat(ncclDataType_t type, uint64_t bits);

@@ -1,12 +1,12 @@
-// What axccl-plan says of an operation, for tests that do the operation.
+// The explanation of axccl-plan for an operation, for tests that run the operation.
 #pragma once
 
 #include <string>
 
 namespace axccl::harness {
 
-// The algorithm that `program` explain `question` names, with the environment of this process; all it says where it
-// names none.
+// Returns the algorithm that `program` explain `question` names, with the environment of this process; its whole output
+// if it names none.
 std::string ExplainedAlgorithm(const std::string& program, const std::string& question);
 
 }  // namespace axccl::harness

@@ -19,7 +19,7 @@ bool FailingNew::Failed() { return t_failed; }
 
 }  // namespace axccl::harness
 
-// All of them but the aligned ones, as sanitizers have their own of each.
+// Replaces all variants except the aligned ones, because sanitizers have their own of each.
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   using namespace axccl::harness;  // NOLINT
   if (t_left > 0 && --t_left == 0) {

@@ -1,6 +1,6 @@
-// A folder of a test's own: empty at first, gone with it.
+// A folder for one test: empty at first, removed at the end.
 //
-// Processes that are forked meanwhile may use it, too, as long as they end without destroying it (RunRanks).
+// Processes that are forked meanwhile may use it, too, if they end without destroying it (RunRanks).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace axccl::harness {
 
-// All of a file; "" where it cannot be read.
+// The content of a file; "" if it cannot be read.
 inline std::string Contents(const std::string& path) {
   std::ifstream in(path);
   std::stringstream text;
@@ -32,7 +32,7 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
 
   const std::string& path() const { return path_; }
-  // Of what is in it.
+  // The path of a file in it.
   std::string Path(const std::string& name) const { return path_ + "/" + name; }
 
  private:

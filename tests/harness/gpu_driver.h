@@ -6,7 +6,7 @@
 
 namespace axccl::harness {
 
-// With the documented types that they have in the driver's binary interface; 0 is success.
+// With the documented types of the driver's binary interface; 0 is success.
 struct GpuDriver {
   int (*init)(unsigned flags);
   int (*get_device)(int* device, int ordinal);
@@ -35,13 +35,13 @@ struct GpuDriver {
   int (*destroy_graph)(void* graph);
   int (*destroy_executable)(void* executable);
 
-  // Started. Null, and a GoogleTest failure, where there is none.
+  // Returns the started driver; null, with a GoogleTest failure, if there is none.
   static const GpuDriver* Get();
 };
 
-// Makes the primary context of a device the calling thread's. Null, and a GoogleTest failure, if that is impossible.
+// Makes the primary context of a device current to the calling thread. Null, with a GoogleTest failure, if that fails.
 const GpuDriver* EnterGpu(int ordinal);
-// Leaves the thread the device that it has entered; device 0 if none.
+// Keeps the device that the thread has entered; device 0 if none.
 const GpuDriver* EnterGpu();
 
 }  // namespace axccl::harness

@@ -11,7 +11,7 @@ namespace axccl::harness {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// A cache line and a half: longer than any vector store that runs over.
+// A cache line and a half: more than any vector store that overruns.
 constexpr size_t kSentinel = 96;
 
 unsigned char Pattern(size_t position) { return static_cast<unsigned char>(0xa5 ^ (position * 37) ^ (position >> 8)); }

@@ -1,9 +1,9 @@
 // Memory for test buffers with sentinels on both sides of each.
 //
-// An Arena is one allocation from which buffers are taken one after another; every byte outside what was handed out,
-// and every handed-out byte until the test writes it, holds a pattern that depends on its position. Reset makes the
-// whole arena free again. On GPU ranks (gpu.h) both kinds are managed memory.
-// Used by one thread; the library may read and write the buffers from any.
+// An Arena is one allocation from which buffers are taken one after another. Every byte outside the buffers, and every
+// byte of a buffer until the test writes it, holds a pattern that depends on its position. Reset makes the whole arena
+// free again. On GPU ranks (gpu.h) both kinds are managed memory. Used by one thread; the library may read and write
+// the buffers from any.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +22,16 @@ const char* MemoryName(Memory memory);
 
 class Arena {
  public:
-  // Null (and a GoogleTest failure) when the allocation fails.
+  // Returns null, with a GoogleTest failure, when the allocation fails.
   static std::unique_ptr<Arena> Create(Memory memory, size_t bytes);
   ~Arena();
 
-  // Room that Take(bytes) needs, sentinels and alignment included.
+  // The room that Take(bytes) needs, sentinels and alignment included.
   static size_t Need(size_t bytes);
   size_t Left() const { return bytes_ - used_; }
   // A buffer whose address is `misalignment` bytes past a multiple of 64, filled with the pattern. Must fit.
   void* Take(size_t bytes, size_t misalignment);
-  // Empty when no byte around or between the buffers taken since Reset has changed.
+  // Returns an empty text when no byte around or between the buffers taken since Reset has changed.
   std::string CheckSentinels() const;
   // Whether a buffer still holds the pattern.
   bool Untouched(const void* buffer, size_t bytes) const;

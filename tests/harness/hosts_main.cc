@@ -1,4 +1,4 @@
-// Instead of GoogleTest's: for programs whose tests all need hosts.
+// Replaces GoogleTest's main in programs whose tests all need hosts.
 #include <gtest/gtest.h>
 
 #include "tests/harness/test_hosts.h"

@@ -13,7 +13,7 @@ ncclDataType_t PartType(ncclDataType_t type) {
   return type == axcclComplex64 ? ncclFloat32 : type == axcclComplex128 ? ncclFloat64 : type;
 }
 
-// Exponents of the large numbers and of the small ones: as far from each other as the accumulator does not hold.
+// Exponents of the large and the small numbers, too far apart for the accumulator to hold both exactly.
 struct Spread {
   int large, small;
 };

@@ -1,8 +1,8 @@
 // Reductions of floats and complex numbers in group order, by definition (axccl/channels.h), with arithmetic of the
-// tests' own: a table of what every rank sends, and what the left fold of it is, bit by bit.
+// tests' own: a table of the inputs of every rank, and their left fold, bit by bit.
 //
-// Inputs are such that other orders give other bits: one rank has a large number, another about the same with the other
-// sign, the rest small ones; products have full mantissas. Made before ranks are started; read by all of them.
+// The inputs give other bits in other orders: one rank has a large number, another about the same with the opposite
+// sign, the rest small ones; products have full mantissas. Made before ranks are started; all of them read it.
 #pragma once
 
 #include <array>
@@ -35,14 +35,14 @@ class LeftFold {
   size_t element_bytes() const { return TypeBytes(type_); }
   std::string Text() const;
 
-  // Of PreMulSum: the scalar of a rank, an element.
+  // For PreMulSum: the scalar of a rank, as an element.
   uint64_t Scalar(int rank) const;
-  // What the rank sends: all elements.
+  // All elements that the rank sends.
   const std::vector<unsigned char>& Input(int rank) const { return inputs_[static_cast<size_t>(rank)]; }
   // The fold of all elements of these ranks in that order, multiplied by `scale` before the last rounding.
   std::vector<unsigned char> Result(const std::vector<int>& order, double scale = 1) const;
-  // The same with every intermediate result rounded to the type, as in a chain of ranks that store what they have so
-  // far. To show that the data tells the difference.
+  // The same with every intermediate result rounded to the type, as in a chain of ranks that store their partial
+  // results. It shows that the data distinguishes the two.
   std::vector<unsigned char> RoundedEachStep(const std::vector<int>& order) const;
   // How many elements of two results differ.
   size_t Differences(const std::vector<unsigned char>& a, const std::vector<unsigned char>& b) const;

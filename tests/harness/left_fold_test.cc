@@ -1,4 +1,5 @@
-// The data of the oracle of group order tells orders and roundings apart; its arithmetic on cases done by hand.
+// Checks that the oracle of group order distinguishes orders and roundings, and its arithmetic on cases computed by
+// hand.
 #include "tests/harness/left_fold.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ TEST(LeftFold, TellsOrdersAndRoundingsApart) {
         std::vector<int> up, down;
         for (int r = 0; r < n; ++r) up.push_back(r), down.insert(down.begin(), r);
         const auto wanted = fold.Result(up);
-        // What is exact in float, or nearly so, shows in a chain that rounds to the type at every step.
+        // If the data is exact in float, or nearly so, the difference shows in a chain that rounds to the type at every
+        // step.
         const bool exact = type == ncclFloat8e4m3 || (op == FoldOp::kProd && TypeBytes(type) < 4);
         const size_t seen = fold.Differences(wanted, exact ? fold.RoundedEachStep(up) : fold.Result(down));
         EXPECT_GT(seen, kElements / 20) << fold.Text();

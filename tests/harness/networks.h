@@ -1,4 +1,4 @@
-// Where UCX looks for networks. A chroot need not have it.
+// UCX looks for networks here. A chroot need not have it.
 #pragma once
 
 namespace axccl::harness {

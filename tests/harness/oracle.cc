@@ -23,9 +23,9 @@ uint64_t Narrow(ncclDataType_t type, uint64_t value) {
 
 uint64_t IntegerInput(const Case& c, int rank, size_t element) {
   const uint64_t bits = Scramble(c.seed, element, static_cast<uint64_t>(rank) + 1);
-  // Even factors soon make every product zero, which would prove nothing.
+  // Even factors soon make every product zero, which would test nothing.
   if (c.fold == Fold::kProd && bits % 61 != 0) return Narrow(c.type, bits | 1);
-  // Likewise few ranks make every bit of random ones 0 or 1, and every truth the same.
+  // Similarly, with few ranks random bits would all become 0 or 1, and all truth values equal.
   const uint64_t other = Scramble(bits, 1) & Scramble(bits, 2);
   if (c.fold == Fold::kAnd) return Narrow(c.type, bits | ~other);
   if (c.fold == Fold::kOr) return Narrow(c.type, bits & other);
@@ -109,7 +109,7 @@ double Summand(const Case& c, int nranks, int rank, uint64_t element_hash, uint6
 
 double Multiplicand(int nranks, int rank, uint64_t element_hash, uint64_t hash) {
   const double sign = (hash & 1) != 0 ? -1.0 : 1.0;
-  // Six factors of 2^+-1 at most: every partial product is a normal number, even in fp8.
+  // At most six factors of 2^+-1: every partial product is a normal number, even in fp8.
   return sign * (Contributes(element_hash, nranks, rank, 6) ? PowerOfTwo(hash >> 8, -1, 1) : 1.0);
 }
 
@@ -169,7 +169,7 @@ uint64_t FoldedElement(const Case& c, int nranks, size_t element) {
   return FoldIntegers(c, nranks, element) & (~uint64_t{0} >> (64 - 8 * TypeBytes(c.type)));
 }
 
-// Element `index` of what `rank` sends.
+// Element `index` of the input of `rank`.
 uint64_t InputElement(const Case& c, int nranks, int rank, size_t index) {
   const uint64_t mask = ~uint64_t{0} >> (64 - 8 * TypeBytes(c.type));
   if (!Folds(c.call)) return Scramble(c.seed + index, static_cast<uint64_t>(rank) + 1) & mask;
@@ -177,8 +177,8 @@ uint64_t InputElement(const Case& c, int nranks, int rank, size_t index) {
   return IntegerInput(c, rank, index) & mask;
 }
 
-// Averages of floats: 2 ulp, or half an ulp each for 1/n, for the product with it, and for every addition. Summands
-// have one sign, so that none of these is of more than the result.
+// For averages of floats: 2 ulp, or half an ulp for 1/n, for the product with it, and for every addition. Summands have
+// one sign, so none of these exceeds the result's ulp.
 bool CloseEnough(const Case& c, int nranks, size_t element, uint64_t got) {
   const double expected = FoldFloats(c, nranks, element);
   const double ulps = std::max(2.0, (nranks + 1) / 2.0);

@@ -1,9 +1,9 @@
-// The oracle: what every rank sends in a test case and what it must receive, element by element, in closed form.
+// The oracle: the inputs and expected outputs of every rank in a test case, element by element, in closed form.
 //
 // Inputs are pure functions of (case, rank, index), so every rank computes its expectation alone, without communication
-// and without a line of the library's code. Reduction inputs are chosen so that every order of combination gives the
-// same exact result (small integers times a power of two for floats, wrapping arithmetic for integers); then results
-// are compared bit for bit. The exception is the average of floats, compared within a few units in the last place.
+// and without the library's code. Reduction inputs are chosen so that every order of combination gives the same exact
+// result (small integers times a power of two for floats, wrapping arithmetic for integers), and results are compared
+// bit for bit. The exception is the average of floats, compared within a few units in the last place.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ const char* CallName(Call call);
 const char* FoldName(Fold fold);
 bool Folds(Call call);
 bool HasRoot(Call call);
-// Whether NCCL defines an in-place form of the call. (kBcast has no other.)
+// Whether NCCL defines an in-place form of the call. (kBcast has only that form.)
 bool HasInPlace(Call call);
 
 // One collective of one communicator.
@@ -60,7 +60,8 @@ size_t InPlaceOffset(const Case& c, int nranks, int rank);
 void FillSend(const Case& c, int nranks, int rank, void* send);
 // The element the rank must find at `index` of its receive buffer.
 uint64_t ExpectedElement(const Case& c, int nranks, int rank, size_t index);
-// Compares the whole receive buffer. Empty when right, else the first few wrong elements and how many there are.
+// Compares the whole receive buffer. Returns an empty text when it is right, else the first few wrong elements and
+// their number.
 std::string CheckRecv(const Case& c, int nranks, int rank, const void* recv);
 // As CheckRecv for the send buffer, which must be as FillSend left it outside elements [skip_begin, skip_end).
 std::string CheckSend(const Case& c, int nranks, int rank, const void* send, size_t skip_begin = 0,

@@ -1,4 +1,4 @@
-// The oracle against itself: inputs do what they are chosen for, and wrong results are seen.
+// Tests the oracle: inputs have the properties they are chosen for, and wrong results are noticed.
 #include "tests/harness/oracle.h"
 
 #include <gtest/gtest.h>

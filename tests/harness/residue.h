@@ -1,11 +1,11 @@
-// What a process holds, for tests that see to it that nothing is left of what has been.
+// Counts what a process holds, for tests that check that nothing is left.
 #pragma once
 
 #include <dirent.h>
 
 namespace axccl::harness {
 
-// Entries of a folder: of "/proc/self/fd" or "/proc/self/task", say.
+// The number of entries of a folder, such as "/proc/self/fd" or "/proc/self/task".
 inline int Entries(const char* folder) {
   int entries = 0;
   DIR* const directory = opendir(folder);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 
-// In a child, as there is no way back.
+// Runs in a child, because the change cannot be undone.
 template <class Fn>
 bool ChildCan(Fn try_it) {
   const pid_t pid = fork();
@@ -78,7 +78,7 @@ std::vector<Refused> RefusedInContainers() {
 }
 
 bool ReplaceDevShm(const char* options) {
-  // Of its own, or nobody's else: what is mounted on it is seen by this process alone.
+  // With a mount namespace of its own, only this process sees what is mounted on it.
   return unshare(CLONE_NEWNS) == 0 &&
          (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 ||
           mount(nullptr, "/dev/shm", nullptr, MS_PRIVATE, nullptr) == 0) &&
@@ -110,7 +110,7 @@ bool MayLock(rlim_t bytes) {
 }
 
 bool LimitLocking(rlim_t bytes) {
-  // The limit is for those who may not pass it.
+  // The limit applies only to users who may not exceed it.
   const bool limited = !LocksWithoutLimit() || setresuid(kNobody, kNobody, kNobody) == 0;
   EXPECT_TRUE(limited) << strerror(errno);
   return limited && Limit(RLIMIT_MEMLOCK, bytes);

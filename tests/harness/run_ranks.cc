@@ -30,7 +30,7 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define AXCCL_TEST_TIME_SCALE 8
-// Every process of ours would sleep for a second before it ends.
+// Otherwise every process of the tests would sleep for a second before it ends.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() { return "atexit_sleep_ms=20"; }
 #elif defined(__SANITIZE_ADDRESS__)
 #define AXCCL_TEST_TIME_SCALE 4
@@ -55,7 +55,7 @@ struct Slot {
 };
 
 struct Shared {
-  std::atomic<uint32_t> changes{0};  // futex word: anything a waiter may wait for has changed
+  std::atomic<uint32_t> changes{0};  // futex word: something that a thread may wait for has changed
   std::atomic<uint32_t> failed{0};
   std::atomic<uint64_t> cells[kCells] = {};
   std::atomic<uint32_t> arrived[kBarriers] = {};
@@ -67,7 +67,7 @@ struct Shared {
     changes.fetch_add(1);
     syscall(SYS_futex, &changes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
-  // Waits until `done`; false when a rank has failed first.
+  // Waits until `done`; returns false when a rank has failed first.
   template <class Done>
   bool AwaitUntil(Done done) {
     for (;;) {
@@ -87,16 +87,17 @@ using internal::Shared;
 using internal::Slot;
 using Clock = std::chrono::steady_clock;
 
-// Exit status of a child whose rank has told what failed; any other but 0 is a story of its own (a sanitizer's, say).
+// Exit status of a child whose rank has reported what failed; any other status but 0 needs a report of its own (for
+// example a sanitizer's).
 constexpr int kToldExit = 9;
 
-// Ranks that wait for a failed one are of no further use, but may still have something to say.
+// Ranks that wait for a failed one are no longer useful, but may still have something to report.
 constexpr std::chrono::seconds kGrace{3};
 
 void ApplyEnvironment(const RunOptions& options) {
   const char* device = getenv("AXCCL_TEST_DEVICE");
   setenv("AXCCL_DEVICE", device != nullptr ? device : "host", 1);
-  setenv("AXCCL_NET_MEASURE", "never", 0);  // which plans run is not to depend on how busy the machine is
+  setenv("AXCCL_NET_MEASURE", "never", 0);  // the choice of plans must not depend on how busy the machine is
   for (const auto& [name, value] : options.environment) {
     if (value.empty()) {
       unsetenv(name.c_str());
@@ -253,7 +254,7 @@ void Runner::ThreadMain(int thread) {
   shared_->slots[thread].state.store(2);
 }
 
-// AXCCL_TEST_HOSTS=n: processes share no memory with others than every n-th, as if on n machines.
+// AXCCL_TEST_HOSTS=n: processes share memory only with every n-th other one, as if on n machines.
 int PretendedHosts() {
   const char* const hosts = std::getenv("AXCCL_TEST_HOSTS");
   return hosts == nullptr ? 1 : std::atoi(hosts);
@@ -273,12 +274,13 @@ class NetworksForPretendedHosts : public testing::Environment {
 [[maybe_unused]] const auto* const g_networks = testing::AddGlobalTestEnvironment(new NetworksForPretendedHosts);
 
 void Runner::ChildMain(int process) {
-  // A test that is killed takes its ranks along.
+  // If a test is killed, its ranks die with it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != (options_.containers == nullptr ? parent_ : 0)) std::exit(kToldExit);  // out of a container's sight
+  // The parent is not visible from inside a container.
+  if (getppid() != (options_.containers == nullptr ? parent_ : 0)) std::exit(kToldExit);
   if (options_.hosts != nullptr) {
     setenv("NCCL_SOCKET_IFNAME", TestHosts::kInterface, 1);
-    setenv("NCCL_NET", "Socket", 1);  // an adapter of the real machine would go round what is pretended
+    setenv("NCCL_NET", "Socket", 1);  // an adapter of the real machine would bypass the pretended hosts
     if (!options_.hosts->Enter(process % options_.hosts->size())) std::exit(1);
   }
   ApplyEnvironment(options_);
@@ -289,7 +291,7 @@ void Runner::ChildMain(int process) {
   }
   ThreadMain(process * layout_.threads);
   for (std::thread& thread : threads) thread.join();
-  // Assertions on threads that `body` has started itself are not intercepted; they have been printed.
+  // Failed assertions on threads that `body` has started itself are not intercepted; they have been printed.
   if (testing::Test::HasFailure()) {
     RankContext context(shared_, layout_, process * layout_.threads * layout_.ranks, process * layout_.threads);
     context.Fail("an assertion failed on a thread of the test's own; see above");
@@ -407,7 +409,7 @@ std::vector<std::string> Runner::Collect() {
 std::vector<std::string> Runner::Run() {
   std::string error;
   if (!Prepare(&error)) return {error};
-  Seed();  // drawn before the fork, so that all ranks have the same
+  Seed();  // drawn before the fork, so that all ranks have the same seed
   std::fflush(nullptr);
   for (int p = 0; p < layout_.processes; ++p) Start(p);
   AwaitChildren();

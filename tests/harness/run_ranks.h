@@ -1,14 +1,14 @@
 // Runs ranks of a test as processes, threads, or several in one thread, under a hard deadline.
 //
 // RunRanks forks `layout.processes` children; each makes `layout.threads` threads; each thread runs `body` once with a
-// RankContext that stands for `layout.ranks` consecutive ranks. The test process itself never runs `body`, so it never
+// RankContext that stands for `layout.ranks` consecutive ranks. The test process itself never runs `body` and so never
 // touches the library: it can always fork again, and a crash or a hang costs one run, not the whole program.
 //
-// In `body` use GoogleTest's assertions as usual: every failure is carried to the test process together with the
-// rank and its last step. Once a rank has failed, the others get a short grace and are then killed. At the deadline all
-// are killed, and the failure says for every rank where it was.
+// In `body` use GoogleTest's assertions as usual: every failure is passed to the test process together with the rank
+// and its last step. Once a rank has failed, the others get a short grace and are then killed. At the deadline all are
+// killed, and the failure names every rank's last step.
 //
-// Everything a run shares (steps, cells, barriers) lives in one anonymous shared mapping made before the fork. Its
+// Everything that a run shares (steps, cells, barriers) is in one anonymous shared mapping made before the fork. Its
 // atomics are sequentially consistent; waiting is on a futex, and ends with `false` once any rank has failed.
 #pragma once
 
@@ -23,7 +23,8 @@
 
 namespace axccl::harness {
 
-// Where ranks live: processes x threads a process x ranks a thread; rank r = (process * threads + thread) * ranks + i.
+// The distribution of ranks: processes x threads of a process x ranks of a thread; rank r = (process * threads +
+// thread) * ranks + i.
 struct Layout {
   int processes = 1;
   int threads = 1;
@@ -46,9 +47,9 @@ struct RunOptions {
   // Set in the children before `body`, on top of AXCCL_DEVICE=host (or what AXCCL_TEST_DEVICE says) and, unless it is
   // set, AXCCL_NET_MEASURE=never. An empty value unsets.
   std::vector<std::pair<std::string, std::string>> environment;
-  // Process p lives on host p % hosts->size(), and the library uses that host's network. Null: all on this machine.
+  // Process p runs on host p % hosts->size(), and the library uses that host's network. Null: all on this machine.
   const TestHosts* hosts = nullptr;
-  // Process p lives in container p % containers->size(). Null: in none.
+  // Process p runs in container p % containers->size(). Null: in none.
   const Containers* containers = nullptr;
 };
 
@@ -66,14 +67,15 @@ class RankContext {
   int rank() const { return first_; }
   const Layout& layout() const { return layout_; }
 
-  // Says what the thread is about to do; a hang report ends with it. Returns false once any rank has failed.
+  // Records what the thread is about to do, for the report of a hang. Returns false once any rank has failed.
   [[gnu::format(printf, 2, 3)]] bool Step(const char* format, ...);
   // Records a failure of this thread without GoogleTest.
   void Fail(const std::string& text);
   // True once any thread of the run has failed.
   bool AnyFailed() const;
 
-  // Waits until `parties` threads (0: all of the run) have called with the same id. False when a rank has failed.
+  // Waits until `parties` threads (0: all of the run) have called with the same id. Returns false when a rank has
+  // failed.
   bool Barrier(int id = 0, int parties = 0);
   // 64 shared words, zero at first. Await waits until the word is non-zero and returns it; 0 when a rank has failed.
   void Set(int cell, uint64_t value);
@@ -99,15 +101,14 @@ class RankContext {
 
 using Body = std::function<void(RankContext&)>;
 
-// Runs and returns what went wrong, one text per failed rank or process; empty when all is well.
+// Runs and returns what went wrong, one text per failed rank or process; empty if nothing did.
 std::vector<std::string> RunRanksReport(const Layout& layout, const Body& body, const RunOptions& options = {});
 // Runs and adds a GoogleTest failure for each of those texts.
 void RunRanks(const Layout& layout, const Body& body, const RunOptions& options = {});
 
-// How much longer everything may take under a sanitizer: 1 without.
+// The factor by which everything may take longer under a sanitizer: 1 without.
 int TimeScale();
-// Whether AXCCL_TEST_FULL=1 asks for the large grids, and for random and sampled tests that go on and leave nothing
-// out.
+// Whether AXCCL_TEST_FULL=1 selects the large grids, and complete instead of sampled tests.
 bool FullTests();
 
 }  // namespace axccl::harness

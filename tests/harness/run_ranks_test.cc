@@ -1,4 +1,4 @@
-// The harness itself: failures, crashes, hangs and deliberate deaths of ranks are told apart and reported.
+// Tests the harness: failures, crashes, hangs and deliberate deaths of ranks are distinguished and reported.
 #include "tests/harness/run_ranks.h"
 
 #include <gtest/gtest.h>

@@ -20,10 +20,10 @@
 namespace axccl::harness {
 namespace {
 
-// A fresh namespace's descriptor; -1 with errno.
+// Returns a descriptor of a new namespace; -1 with errno.
 int MakeNetwork() {
   int descriptor = -1, error = 0;
-  // A thread may leave the namespace of its process.
+  // A separate thread, because a thread may leave the namespace of its process.
   std::thread([&] {
     if (unshare(CLONE_NEWNET) == 0) descriptor = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     error = errno;
@@ -55,7 +55,7 @@ int RunIn(int name_space, const std::vector<std::string>& arguments, const std::
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// Whether a process of another network may have its /sys: 0, or the error.
+// Whether a process in another network may have its own /sys: 0, or the error.
 int TryMounts() {
   const pid_t pid = fork();
   if (pid == 0) _exit(unshare(CLONE_NEWNS | CLONE_NEWNET) == 0 && MountOver("sysfs", "/sys") ? 0 : errno);
@@ -70,14 +70,14 @@ bool Batch(int name_space, const char* tool, const std::string& lines) {
   return RunIn(name_space, {tool, "-batch", "-"}, lines) == 0;
 }
 
-// Of a bridge, where a NIC's cable ends.
+// The bridge's interface, where a NIC's cable ends.
 std::string Port(int host, int nic) {
   return "port" + std::to_string(host) + (nic > 0 ? "-" + std::to_string(nic) : "");
 }
 std::string Bridge(int nic) { return "hub" + std::to_string(nic); }
 
-// Classic BPF, so that no compiler is needed: drops a packet where a random number is below the threshold. 2 is
-// TC_ACT_SHOT, ~0 goes on; 0xfffff038 reads random bits (SKF_AD_OFF + SKF_AD_RANDOM).
+// Classic BPF, so that no compiler is needed: drops a packet if a random number is below the threshold. 2 is
+// TC_ACT_SHOT, ~0 continues; 0xfffff038 reads random bits (SKF_AD_OFF + SKF_AD_RANDOM).
 std::string DropCode(double percent) {
   if (percent >= 100) return "1,6 0 0 2";
   const auto threshold = static_cast<uint32_t>(percent / 100 * 4294967295.0);
@@ -147,7 +147,7 @@ bool TestHosts::Build(int hosts) {
   return true;
 }
 
-// One for each host, and the bridge that joins them.
+// Adds one NIC to each host, and the bridge that connects them.
 bool TestHosts::AddNic(int nic) const {
   std::string tc, ip = "link add " + Bridge(nic) + " type bridge forward_delay 0 stp_state 0 mcast_snooping 0\n" +
                        "link set " + Bridge(nic) + " up\n";
@@ -160,8 +160,8 @@ bool TestHosts::AddNic(int nic) const {
   }
   if (!Batch(bridge_, "ip", ip) || !Batch(bridge_, "tc", tc)) return false;
   for (int i = 0; i < size(); ++i) {
-    // The kernel adds an IPv6 address's route to itself some time after the address; until then, it would be looked for
-    // on the network.
+    // The kernel adds an IPv6 address's own route some time after the address; until then, it would search for the
+    // address on the network.
     const std::string lines = "link set " + eth + " up\nroute add local " + Address6(i, nic) +
                               " dev lo table local\naddr add " + Address(i, nic) + "/24 dev " + eth + "\naddr add " +
                               Address6(i, nic) + "/64 dev " + eth + " nodad\n";
@@ -219,7 +219,7 @@ bool TestHosts::Drop(int host, Way way, double percent) const {
 
 bool TestHosts::EnterNetwork(int host) const { return setns(hosts_[static_cast<size_t>(host)], CLONE_NEWNET) == 0; }
 
-// A filter that drops nothing: there may be none to be removed.
+// Installs a filter that drops nothing, because there may be none to remove.
 bool TestHosts::Heal(int host) const { return Lose(host, 0); }
 
 }  // namespace axccl::harness

@@ -1,4 +1,4 @@
-// The hosts themselves: what they send each other arrives, or not, as told, and nothing of them is left.
+// Tests the hosts: what they send each other arrives, or is lost, as configured, and nothing of them is left.
 #include "tests/harness/test_hosts.h"
 
 #include <arpa/inet.h>
@@ -46,7 +46,7 @@ class Mailbox {
     EXPECT_GT(sendto(socket_, datagram.data(), bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0)
         << std::strerror(errno);
   }
-  // False where nothing comes for a while.
+  // Returns false if nothing arrives for a while.
   bool Receive(uint32_t* number, int patience_ms) {
     pollfd wait{socket_, POLLIN, 0};
     return poll(&wait, 1, patience_ms) == 1 && recv(socket_, number, sizeof(*number), 0) > 0;  // the rest is cut off
@@ -66,10 +66,10 @@ class Mailbox {
   int socket_ = -1;
 };
 
-// A link may take a second to come up, and an address to be asked for again.
+// A link may take a second to come up, and address resolution may be repeated.
 constexpr int kPatienceMs = 5000;
 
-// How many of `sent` datagrams from one host to the other arrive. So many are waited for with patience.
+// Returns how many of `sent` datagrams from one host to the other arrive; waits with patience for `expected` of them.
 int Arrivals(const TestHosts& hosts, int from, int to, int sent, int nic = 0, int expected = 0) {
   Mailbox source(hosts, from, AF_INET), sink(hosts, to, AF_INET);
   int arrived = 0;
@@ -79,7 +79,7 @@ int Arrivals(const TestHosts& hosts, int from, int to, int sent, int nic = 0, in
   return arrived;
 }
 
-// As soon as there are any: what a route misses then, a connection that was begun would go on missing.
+// As soon as hosts exist: a connection that starts before a route is complete would keep missing it.
 TEST(TestHosts, ReachThemselvesAtOnce) {
   for (int round = 0; round < 20; ++round) {
     const auto hosts = TestHosts::Create(2);
@@ -168,7 +168,7 @@ TEST(TestHosts, AreNoFasterThanTheirLimit) {
   ASSERT_TRUE(hosts->Limit(1, "10mbit"));
   ASSERT_EQ(Arrivals(*hosts, 0, 1, 1, 0, 1), 1);
   Mailbox source(*hosts, 0, AF_INET), sink(*hosts, 1, AF_INET);
-  // 250 ms for what exceeds the bucket, of which 100 ms are kept and the rest is lost.
+  // Sends what takes 250 ms beyond the bucket; 100 ms of it are kept and the rest is lost.
   const uint64_t start = NowNs();
   for (uint32_t i = 0; i < 280; ++i) source.Send(TestHosts::Address(1), i, 1400);
   int arrived = 0;
@@ -197,7 +197,7 @@ TEST(TestHosts, RanksLiveOnThemByTurns) {
       options);
 }
 
-// The namespace of a host is gone as soon as the other end of a link into it is.
+// The namespace of a host no longer exists as soon as the other end of a link into it is gone.
 bool AwaitGone(int notices, const char* interface, int seconds) {
   const uint64_t limit = NowNs() + static_cast<uint64_t>(seconds) * 1000000000u;
   while (if_nametoindex(interface) != 0) {
@@ -237,7 +237,7 @@ TEST(TestHosts, NothingIsLeftWhenTheTestIsKilled) {
     }
     char byte;
     if (read(ready[0], &byte, 1) != 1) _exit(5);
-    // A link from here into each namespace that the doomed process holds.
+    // Links from here into each namespace that the doomed process holds.
     int links = 0;
     for (int fd = 3; fd < 64; ++fd) {
       const std::string path = "/proc/" + std::to_string(doomed) + "/fd/" + std::to_string(fd);
@@ -257,7 +257,7 @@ TEST(TestHosts, NothingIsLeftWhenTheTestIsKilled) {
   int status = 0;
   ASSERT_EQ(waitpid(observer, &status, 0), observer);
   EXPECT_EQ(status, 0) << "stopped at " << WEXITSTATUS(status);
-  // Whoever had the other end is dead, the ranks among them.
+  // Every process that had the other end is dead, including the ranks.
   close(ready[1]);
   pollfd wait{ready[0], POLLIN, 0};
   EXPECT_EQ(poll(&wait, 1, 20000), 1);

@@ -1,7 +1,7 @@
 // Time limits in tests. Steady clock, comparable between processes of one machine.
 //
-// A promise such as "within 100 ms" is tested at three times its bound (more under sanitizers): a run on a loaded
-// machine must not fail by chance, and a missing mechanism misses the bound by far more.
+// A bound such as "within 100 ms" is tested at three times its value (more under sanitizers): a run on a loaded machine
+// must not fail by chance, and a missing mechanism exceeds the bound by far more.
 #pragma once
 
 #include <time.h>

@@ -9,16 +9,17 @@ namespace axccl::harness {
 
 using Json = nlohmann::json;
 
-// Why the files cannot be read; empty when they can.
+// The reason why the files cannot be read; empty if they can.
 std::string VectorsMissing();
 // The cases of a file; none, and a test failure, when it cannot be parsed.
 Json ReadVectors(const std::string& file);
-// The same of text; `name` is for messages.
+// The same for a text; `name` is for messages.
 Json ParseVectors(const std::string& text, const std::string& name);
 
-// A constraint of StableHLO's specification as messages write it: "all_gather_c4" -> "(C4)".
+// A constraint of StableHLO's specification in the form of messages: "all_gather_c4" -> "(C4)".
 std::string ConstraintLabel(const std::string& constraint);
-// What the refusal of a negative case of that category must say; empty, and a test failure, when it is none.
+// A word that the refusal of a negative case of that category must contain; empty, with a test failure, if the category
+// is unknown.
 std::string WordOfCategory(const std::string& category);
 
 }  // namespace axccl::harness

@@ -23,7 +23,7 @@ const uint8_t* Rubbish() {
   return rubbish.data();
 }
 
-// Anything else is a fault on a device.
+// Other sizes and alignments are faults on a device.
 void RequireMultiples(const uint8_t* to, const uint8_t* from, uint32_t bytes) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16 != 0) std::abort();
 }

@@ -1,7 +1,8 @@
-// Copies in bulk for fibers: the unit of a block that makes them, in small pieces and random order, at random times.
+// Copies in bulk for fibers: the unit of a block that makes them, in small pieces, in random order and at random times.
 //
-// Used by one thread of the block. It reaches memory itself, not through what the block's stores wait in, so a copy
-// that begins without what orders it finds old bytes; one that begins without a fence since the last barrier is spoilt.
+// Used by one thread of the block. The unit accesses memory directly, not the buffer in which the block's stores wait.
+// So a copy that starts without the required ordering reads old bytes, and one that starts without a fence since the
+// last barrier is corrupted.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,9 @@
 namespace axccl::fibers {
 
 struct alignas(8) BulkGate {
-  uint16_t opened;   // times
-  uint16_t arrived;  // who expects something has said so
-  int32_t bytes;     // that are missing
+  uint16_t opened;   // number of times
+  uint16_t arrived;  // a thread has announced the expected bytes
+  int32_t bytes;     // missing bytes
 
   void Expect(uint32_t expected);
   void Come(uint32_t came);
@@ -32,17 +33,17 @@ class BulkUnit {
   void Load(uint8_t* to, const uint8_t* from, uint32_t bytes, BulkGate* gate, bool spoilt);
   void Store(uint8_t* to, const uint8_t* from, uint32_t bytes, bool spoilt);
   void Commit() { ++group_; }
-  // Whether the groups but the last `but` ones have read, and whether all have written.
+  // Whether all groups but the last `but` have read, and whether all have written.
   bool HaveRead(uint32_t but) const;
   bool HaveWritten() const;
   bool idle() const { return copies_.empty(); }
 
-  // What is to be copied next; End() when it has been.
+  // The next piece to copy; call End() after copying it.
   Piece Next();
   void End();
 
  private:
-  // A store reads all of its source first, and writes what it has read.
+  // A store reads all of its source first, and then writes what it has read.
   struct Copy {
     uint8_t* to;
     const uint8_t* from;
@@ -55,11 +56,11 @@ class BulkUnit {
 
   std::vector<Copy> copies_;
   uint32_t group_ = 0;
-  size_t now_ = 0;  // the copy of the piece
+  size_t now_ = 0;  // the copy to which the piece belongs
   Piece piece_{};
 };
 
-// Written to memory by all units of this process.
+// Bytes that all units of this process have written to memory.
 uint64_t BulkBytes();
 
 }  // namespace axccl::fibers

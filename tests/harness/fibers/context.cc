@@ -21,8 +21,8 @@ void* Map(size_t bytes) {
 
 #if defined(__x86_64__)
 
-// Keeps the registers a function must keep on the stack that is left, and takes them from the one that is entered.
-// About 30 times faster than swapcontext, which asks the kernel for the signal mask.
+// Saves the registers that a function must preserve on the old stack, and loads them from the new one. About 30 times
+// faster than swapcontext, which calls the kernel for the signal mask.
 extern "C" void axccl_fibers_switch(void** leave, void* enter);
 asm(R"(
 .text

@@ -5,7 +5,7 @@
 
 namespace axccl::fibers {
 
-// A stack with something that runs on it. The stack stays allocated, and is used again.
+// A stack and the function that runs on it. The stack stays allocated and is reused.
 class Stack {
  public:
   explicit Stack(size_t bytes);
@@ -13,9 +13,9 @@ class Stack {
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
 
-  // Lets the next Enter() call `entry`, which never returns.
+  // The next Enter() will call `entry`, which must not return.
   void Prepare(void (*entry)());
-  // From the scheduler's stack to this one, and back to the scheduler.
+  // Switch from the scheduler's stack to this one, and back to the scheduler.
   void Enter();
   void Leave();
 

@@ -51,7 +51,7 @@ struct Sanitizer {
 };
 #endif
 
-// Where a fiber runs.
+// The context of a fiber.
 struct Place {
   explicit Place(size_t bytes) : stack(bytes) { sanitizer.Create(); }
   ~Place() { sanitizer.Destroy(); }
@@ -69,7 +69,7 @@ struct Fiber {
   Place* place = nullptr;
 };
 
-// A store that has not reached memory.
+// A store that has not reached memory yet.
 struct Pending {
   uint8_t* at;
   uint64_t value;
@@ -84,7 +84,7 @@ struct Pending {
   void Write() const { std::memcpy(at, data(), bytes); }
 };
 
-// Of neighbouring threads, some parts of a row.
+// Parts of a row, from neighbouring threads.
 struct PartialRow {
   uint8_t* at = nullptr;
   uint32_t parts = 0;  // a bit each
@@ -131,8 +131,8 @@ struct Machine {
 
 Machine* machine = nullptr;
 
-// Used again, as ThreadSanitizer takes longer over a new thread than over most runs; a thread has at most one machine
-// at a time.
+// Kept for reuse, because ThreadSanitizer needs longer for a new thread than for most runs; a thread has at most one
+// machine at a time.
 std::vector<std::unique_ptr<Place>>& Places() {
   static std::vector<std::unique_ptr<Place>> places;
   return places;
@@ -194,7 +194,7 @@ void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
   machine->blocks.push_back(std::move(block));
 }
 
-// The next launch of a stream whose last one has ended.
+// Starts the next launch of a stream whose last one has ended.
 void StartLaunch(Progress* progress) {
   if (progress->next == progress->stream->size()) return;
   const Launch& launch = (*progress->stream)[progress->next++];
@@ -235,7 +235,7 @@ void EndBlock(Block* block) {
   if (--progress->blocks_left == 0) StartLaunch(progress);
 }
 
-// Some random block that can go on, for a while always the same. Null when there is none.
+// Picks a random block that can continue, for a while always the same. Null if there is none.
 Block* PickBlock() {
   std::vector<Block*> able;
   for (const auto& block : machine->blocks) {
@@ -252,7 +252,7 @@ Block* PickBlock() {
   return able[Draw(able.size())];
 }
 
-// Brings one store to memory, unless an earlier one of the same bytes is still waiting.
+// Brings one store to memory, unless an earlier store to the same bytes still waits.
 void Drain(Block* block, size_t index) {
   const Pending store = block->pending[index];
   for (size_t i = 0; i < index; ++i) {
@@ -275,7 +275,7 @@ void RunOne(Block* block) {
   fiber->place->stack.Enter();
   machine->now = nullptr;
   if (fiber->ended || fiber->waits) Remove(&block->ready, fiber);
-  // Even a block that stores nothing more.
+  // Also for a block that stores nothing more.
   if (!block->pending.empty() && Draw(16) == 0) Drain(block, Draw(block->pending.size()));
   if (!kSanitized && !block->bulk.idle() && Draw(3) == 0) CopyPiece(&block->bulk);
   if (block->passed) OpenBarrier(block);
@@ -303,7 +303,7 @@ bool Run(const std::vector<Stream>& streams, const Options& options) {
     if (++switches % options.host_interval == 0 && options.host) options.host();
   }
   for (Progress& progress : here.streams) Sanitizer::Acquire(&progress.order);
-  // What is left in the middle of something is no good any more.
+  // Fibers that stopped in the middle cannot be reused.
   if (!here.blocks.empty()) Places().clear();
   machine = nullptr;
   return here.blocks.empty();
@@ -317,7 +317,7 @@ Position Here() {
 
 void* SharedMemory(size_t bytes) {
   Block& block = *machine->now->block;
-  // More than one variable is not simulated.
+  // Only one variable is simulated.
   if (bytes > kSharedBytes || (block.shared_bytes != 0 && block.shared_bytes != bytes)) std::abort();
   block.shared_bytes = bytes;
   return block.shared.get();
@@ -384,7 +384,7 @@ void Store(void* p, uint64_t value, size_t bytes) {
   Hold(block, {static_cast<uint8_t*>(p), value, static_cast<uint8_t>(bytes), false, fiber->thread});
 }
 
-// Calls nothing that ThreadSanitizer looks into.
+// Calls nothing that ThreadSanitizer instruments.
 const uint8_t* Gather(void* p, const void* part) {
   MaybeSwitch();
   const Fiber* const fiber = machine->now;

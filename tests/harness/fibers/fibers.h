@@ -1,16 +1,16 @@
 // CUDA threads as fibers on the CPU: runs device code that is compiled by the host compiler (see twin.h).
 //
 // Run() runs several streams side by side in the calling thread until all have ended: the launches of a stream one
-// after the other, the blocks of a launch at the same time. What runs next is drawn from a seed, and so is what memory
-// does, so a seed replays exactly. Schedules are bursty: for a while all blocks but one may be starved. A fiber may be
+// after the other, the blocks of a launch at the same time. A seed determines what runs next and how memory behaves, so
+// a seed replays exactly. Schedules are bursty: for a while all blocks but one may be starved. A fiber may be
 // interrupted at every primitive.
 //
 // Memory is weak: stores of data, and relaxed ones, wait in a buffer of their block and reach memory in any order, at
 // random times while the block runs. Rows of bytes that neighbouring threads store together reach it as a whole.
-// Threads see their own, and after a barrier those from before it of their whole block. A release store or an atomic
-// operation first brings out what its thread sees, and the end of a block all. Copies in bulk go on by themselves while
-// the block runs (bulk.h). Under ThreadSanitizer memory is not weak: there flags are atomics, data is accessed plainly,
-// and a race is what it reports; copies in bulk are made by the thread that waits for them.
+// Threads see their own stores, and after a barrier those that their whole block made before it. A release store or an
+// atomic operation first flushes what its thread sees; the end of a block flushes everything. Copies in bulk continue
+// by themselves while the block runs (bulk.h). Under ThreadSanitizer memory is not weak: flags are atomics, data is
+// accessed plainly, and ThreadSanitizer reports races; the thread that waits for copies in bulk makes them.
 #pragma once
 
 #include <cstddef>
@@ -30,21 +30,22 @@ struct Launch {
 
 using Stream = std::vector<Launch>;
 
-// Whether blocks copy in bulk what they can.
+// Whether blocks use bulk copies where they can.
 enum class Bulk : uint8_t { kNever, kAlways, kBySeed };
 
 struct Options {
   uint64_t seed = 1;
-  uint64_t most_switches = 20'000'000;  // after so many the launches are taken for hung
+  uint64_t most_switches = 20'000'000;  // after this many, the launches count as hung
   Bulk bulk = Bulk::kBySeed;
-  // Stands in for the host: called every `host_interval` switches, between those.
+  // Stands in for the host: called every `host_interval` switches, between them.
   std::function<void()> host;
   uint64_t host_interval = 1000;
-  // Told of every load and store but atomic and release ones, in the order of each thread; not under ThreadSanitizer.
+  // Called for every load and store except atomic and release ones, in the order of each thread; not under
+  // ThreadSanitizer.
   std::function<void(uint32_t thread, const void* p, bool stores)> watch;
 };
 
-// False when the streams do not end; their fibers are given up.
+// Returns false if the streams do not end; their fibers are abandoned.
 bool Run(const std::vector<Stream>& streams, const Options& options);
 
 // ---- for twin.h: of the fiber that runs ----
@@ -62,18 +63,18 @@ uint64_t Draw(uint64_t bound);
 // Memory; `bytes` is 1, 2, 4 or 8.
 uint64_t Load(const void* p, size_t bytes);
 void Store(void* p, uint64_t value, size_t bytes);
-void BringOut();  // as a release does
+void BringOut();  // flushes, as a release does
 
-// A row of kRowBytes aligned bytes is stored by kRowThreads neighbouring threads in one instruction, each its part.
-// Takes the part at `p`; the last thread gets the row, which lasts until the next barrier, the others null. A row that
-// has not got all its parts by then, or from threads that are no neighbours, ends the program.
+// Neighbouring threads (kRowThreads) store a row of kRowBytes aligned bytes in one instruction, one part each. Takes
+// the part at `p`. The last thread gets the row, which is valid until the next barrier; the others get null. A row that
+// is not complete by then, or has parts of threads that are not neighbours, ends the program.
 inline constexpr size_t kRowBytes = 128, kPartBytes = 16, kRowThreads = kRowBytes / kPartBytes;
 const uint8_t* Gather(void* p, const void* part);
 void StoreRow(void* p, const uint8_t* row);
 
 // Copies in bulk.
-bool CopiesInBulk();  // the block does
-void FenceBulk();     // before copies that begin until the next barrier; brings out, too
+bool CopiesInBulk();  // whether the block copies in bulk
+void FenceBulk();     // required before copies that start until the next barrier; also flushes
 bool IsFenced();
 BulkUnit& UnitOfBlock();
 

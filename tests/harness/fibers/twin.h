@@ -1,7 +1,7 @@
 // The primitives of kernels/cuda/primitives.h for threads that are fibers (fibers.h).
 //
-// Device code is compiled with AXCCL_CUDA_FIBERS naming this file. What the words mean is said there; here stores are
-// held back, 16 bytes are torn, and every access may be where another thread gets its turn.
+// Device code is compiled with AXCCL_CUDA_FIBERS naming this file. primitives.h defines what the functions do. Here
+// stores are delayed, accesses of 16 bytes are torn, and at every access another thread may get its turn.
 #pragma once
 
 #include <cmath>
@@ -64,7 +64,7 @@ void StoreRelaxed(Word* p, Word value) {
   fibers::MaybeSwitch();
   __atomic_store_n(p, value, __ATOMIC_RELAXED);
 }
-// ThreadSanitizer knows no order of loads alone.
+// ThreadSanitizer does not model the order of loads alone.
 inline uint64_t LoadFlagged(const uint64_t* p) { return LoadAcquire(p); }
 inline void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelease(p, value); }
 inline uint32_t FetchAdd(uint32_t* p, uint32_t value) { return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL); }
@@ -136,7 +136,7 @@ void StoreWord(uint8_t* p, Word word) {
 
 #endif
 
-// Torn: any part first.
+// Torn: the parts are loaded in any order.
 inline Raw LoadRaw(const uint8_t* p) {
   RequireAligned(p, 16);
   uint64_t half[2];
@@ -153,7 +153,7 @@ inline void StoreRaw(uint8_t* p, const Raw& raw) {
   for (size_t i = 0; i < 4; ++i) StoreWord<uint32_t>(p + 4 * (first ^ i), raw.word[first ^ i]);
 }
 
-// Seen as a whole or not at all. ThreadSanitizer is shown that by the flag, which is in its last place.
+// Arrives as a whole or not at all. The flag, in the row's last place, shows ThreadSanitizer that.
 inline void StoreRow(uint8_t* place, const Raw& raw) {
   Barrier();
   if (place == nullptr) return;
@@ -185,7 +185,7 @@ inline constexpr uint32_t kBulkStages = 4, kBulkStageBytes = 64;
 
 using BulkGate = fibers::BulkGate;
 
-// Copies go on while somebody waits. Here ThreadSanitizer sees them.
+// Copies continue while a thread waits. Here ThreadSanitizer sees them.
 inline void GoOnInBulk() {
 #if defined(__SANITIZE_THREAD__)
   fibers::BulkUnit& unit = fibers::UnitOfBlock();
@@ -227,7 +227,7 @@ inline void AwaitBulkWritten() {
 
 // ---- conversions ----
 
-// By definition of the format, not as the library's other code does it.
+// Follows the definition of the format, independently of the library's other code.
 inline float HalfToFloat(uint32_t code) {
   const uint32_t exponent = code >> 10 & 31u, mantissa = code & 1023u;
   float magnitude = std::ldexp(static_cast<float>(mantissa | (exponent != 0 ? 1024u : 0u)),
