@@ -1,9 +1,9 @@
-// What a transport offers and what processes on one machine share.
+// The interface of a transport, and what processes on one machine share.
 //
 // Every process that has a communicator owns one *heap*: a sparse file in memory, of which every local peer process
-// maps as much as it uses. All shared memory of AxCCL lives in heaps: control lines, scratch, and what the user gets
-// from ncclMemAlloc. A peer's object is therefore an offset in the peer's heap, with no descriptor or mapping per
-// object. Offset 0 is the ProcessPage.
+// maps as much as it uses. All shared memory of AxCCL is in heaps: control lines, scratch, and what the user gets from
+// ncclMemAlloc. A peer's object is therefore an offset in the peer's heap, with no descriptor or mapping per object.
+// Offset 0 is the ProcessPage.
 #pragma once
 
 #include <pthread.h>
@@ -32,9 +32,9 @@ inline constexpr int kDoorbells = 62;
 
 inline constexpr size_t kPageBytes = 4096;  // granule of heaps
 
-// The first two pages of a heap. Peers can only read the first, so that a peer that writes where it must not does not
-// make a live process look dead, or like something else; any peer may ring the doorbells in the second. Peers treat
-// everything in it as data to check, never as a bound or an index.
+// The first two pages of a heap. Peers can only read the first, so a peer that writes to a wrong address cannot make a
+// live process look dead, or change its identity; every peer may ring the doorbells in the second. Peers check
+// everything in it, and never use it as a bound or an index.
 struct ProcessPage {
   static constexpr uint64_t kMagic = 0x6c63637841ull;
   static constexpr uint32_t kVersion = 2;
@@ -55,10 +55,10 @@ inline bool ProcessDied(const ProcessPage& page) {
   return (word & 0x40000000u) != 0;
 }
 
-// What processes have in common that can share memory. Kept apart, so that it can be said what they have not. See
-// transports/shm/host_id.h.
+// The properties that processes which share memory have in common, separate so that messages can say which one differs.
+// See transports/shm/host_id.h.
 struct HostId {
-  std::array<uint8_t, 16> machine{};               // hash of what the running kernel is called
+  std::array<uint8_t, 16> machine{};               // hash of the running kernel's boot id
   std::array<uint8_t, 16> given{};                 // hash of NCCL_HOSTID
   uint64_t network = 0, users = 0, processes = 0;  // namespaces
   uint64_t user = 0;
@@ -66,37 +66,38 @@ struct HostId {
   bool operator==(const HostId&) const = default;
 };
 
-// What a heap is made of: see transports/shm/heap_file.h.
+// What a heap consists of: see transports/shm/heap_file.h.
 enum class HeapKind : uint8_t { kMemfd, kTmpfs, kPrivate };
 
-// Everything a peer needs to attach to a process of the same machine. Travels over the authenticated bootstrap.
+// Everything that a peer needs to attach to a process of the same machine. Sent over the authenticated bootstrap.
 struct ProcessAddress {
-  std::array<uint8_t, 16> process_id{};  // random per process: the identity mappings are cached by
+  std::array<uint8_t, 16> process_id{};  // random per process: mappings are cached by it
   HostId host_id;                        // equal where processes can share memory
-  std::array<uint8_t, 16> token{};       // shown to the owner when asking for the heap
+  std::array<uint8_t, 16> token{};       // sent to the owner to request the heap
   std::array<char, 48> socket{};         // abstract Unix socket name, without the leading NUL
   uint64_t heap_bytes = 0;
   uint32_t pid = 0;
   HeapKind heap_kind = HeapKind::kMemfd;
-  // Why it is no memfd, and why it is nothing that can be shared: errno.
+  // Why it is not a memfd, and why it cannot be shared at all: errno.
   uint8_t memfd_error = 0, tmpfs_error = 0;
   uint8_t reserved = 0;
 };
 
 // A peer process whose heap is mapped here. Shared by all communicators of this process; unmapped when the last one
-// lets go. Thread-safe.
+// releases it. Thread-safe.
 //
-// The heap is mapped in *windows*, each from its start and twice as long as the one before, when something is asked for
-// that lies behind the last. Windows stay, and so do addresses in them: address space is not taken by what a heap might
-// once hold but by what this process uses of it. (128 heaps of 1 TiB are more than a process has.)
+// The heap is mapped in *windows*. Each begins at its start and is twice as long as the one before; a new one is made
+// when an offset behind the last one is requested. Windows stay, and so do addresses in them. So address space is used
+// for the part of a heap that this process uses, not for all that it might hold. (128 heaps of 1 TiB are more than a
+// process has.)
 class PeerProcess {
  public:
   virtual ~PeerProcess() = default;
-  // The first window: where the ProcessPage is. Own process: the own heap.
+  // The first window, which has the ProcessPage. For the own process: the own heap.
   std::byte* heap() const { return heap_; }
   size_t heap_bytes() const { return heap_bytes_; }
-  // Where [offset, offset + bytes) of the heap is in this process. kRemoteError: there is no such range. kSystemError:
-  // no address space is left for it, or no memory may be locked any more; the text has the limit.
+  // The address of [offset, offset + bytes) of the heap in this process. kRemoteError: there is no such range.
+  // kSystemError: no address space is left for it, or no more memory may be locked; the text has the limit.
   Result<std::byte*> At(uint64_t offset, uint64_t bytes) {
     const uint64_t window = window_bytes_.load(std::memory_order_acquire);
     if (bytes <= window && offset <= window - bytes) return window_.load(std::memory_order_relaxed) + offset;
@@ -108,13 +109,13 @@ class PeerProcess {
   bool Died() const { return !is_self_ && ProcessDied(*page()); }
 
  protected:
-  // Of a range that is not in the window.
+  // Maps a range that is not in the window.
   virtual Result<std::byte*> MapMore(uint64_t offset, uint64_t bytes) {
     return MakeStatus(Code::kRemoteError, "%llu bytes at %llu of the heap of process %u, which has %zu",
                       static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(offset), pid_,
                       heap_bytes_);
   }
-  // Later windows are longer: whoever sees a length sees the window that has it, or a later one.
+  // Later windows are longer: a thread that sees a length sees the window that has it, or a later one.
   void SetWindow(std::byte* base, uint64_t bytes) {
     window_.store(base, std::memory_order_relaxed);
     window_bytes_.store(bytes, std::memory_order_release);
@@ -130,34 +131,34 @@ class PeerProcess {
   std::atomic<uint64_t> window_bytes_{0};
 };
 
-// Where messages for ranks of this process come in. One for all peers of a transport. Thread-safe.
+// Receives messages for ranks of this process. One for all peers of a transport. Thread-safe.
 class Inbox {
  public:
   virtual ~Inbox() = default;
-  // Takes in what has come for any rank of this process, where no other thread is at it.
+  // Receives what has come for any rank of this process, unless another thread is doing so.
   virtual void Progress() = 0;
-  // Between these a thread calls Progress again and again; else a thread of the library sees to it: at once if the
+  // Between these two, a thread calls Progress repeatedly. Otherwise a thread of the library does: at once if the
   // caller is still `waiting` for a message, in a moment if not.
   virtual void BeginPolling() = 0;
   virtual void EndPolling(bool waiting) = 0;
 };
 
-// How this rank reaches another one of its communicator, or itself: chosen when the two are connected (connect.h of a
-// transport), so that nobody has to ask later.
+// How this rank accesses another one of its communicator, or itself. Chosen when the two are connected (connect.h of a
+// transport), so that later code needs no case distinctions.
 //
-// Where the two share memory, the peer's block is mapped here, and what this rank writes in its own is seen by the peer
-// at once. Where they do not, there is a *mirror* of the peer's block here, in which arrives what the peer publishes.
-// What this rank publishes is sent to the mirror that the peer has of its block, or, where it has written a slot of the
-// peer's in the mirror here, to the peer's block itself.
+// If the two share memory, the peer's block is mapped here, and the peer sees at once what this rank writes in its own.
+// If they do not, there is a *mirror* of the peer's block here, in which everything arrives that the peer publishes.
+// What this rank publishes is sent to the peer's mirror of this rank's block. If this rank has written a slot of the
+// peer in the mirror here, that is sent to the peer's block itself.
 //
-// One for each pair of ranks of a communicator, on each side. All functions are thread-safe, but for SetCalls.
+// There is one for each pair of ranks of a communicator, on each side. All functions are thread-safe, except SetCalls.
 class Reach {
  public:
   // Bytes of a block.
   struct Stretch {
     uint64_t offset = 0;
     uint32_t bytes = 0;
-    bool of_peer = false;  // of the peer's block, as it is here; else of the own block
+    bool of_peer = false;  // of the peer's block, as it is here; otherwise of this rank's block
     bool guarded = false;  // the first word is a sequence number, 0 while the rest is being written
   };
   static constexpr uint64_t kNoLine = ~uint64_t{0};
@@ -179,29 +180,29 @@ class Reach {
   // The peer's block, as it is here.
   std::byte* block() const { return block_; }
   uint32_t pid() const { return process_->pid(); }
-  // What is true of the peer's process: where it sleeps, and whether it lives.
+  // The page of the peer's process: where its threads sleep, and whether it lives.
   ProcessPage* page() const { return process_->page(); }
   bool Died() const { return process_->Died(); }
-  // In which every address of the peer's is good here.
+  // Whether the peer is in this process, so that its addresses are valid here.
   bool same_process() const { return process_->is_self(); }
-  // Where what the peer publishes comes in; null where that is there as soon as it is written.
+  // The inbox for what the peer publishes; null if it is visible as soon as it is written.
   virtual Inbox* inbox() const { return nullptr; }
 
   // ---- the peer's memory beside its block ----
 
-  // Where [offset, offset + bytes) of its heap is; null where that is not mapped here. kRemoteError: there is no such
-  // range.
+  // The address of [offset, offset + bytes) of its heap; null if that is not mapped here. kRemoteError: there is no
+  // such range.
   Result<std::byte*> At(uint64_t offset, uint64_t bytes) { return process_->At(offset, bytes); }
-  // Memory that both ranks have under one `key`, this one at `own`, the peer at that offset of its heap: where the
-  // peer's is, or its mirror, which *area keeps then; what is under way keeps it, too. What comes for a key that is not
-  // there is lost: both sides know of each other's before anything is published.
+  // Connects memory that both ranks have under one `key`, this one at `own`, the peer at that offset of its heap.
+  // Returns the address of the peer's memory, or of its mirror, which *area then keeps alive, as messages on their way
+  // do. Data for an unknown key is lost, so both sides must have called this before anything is published.
   virtual Result<std::byte*> AddArea(uint64_t, std::byte*, uint64_t offset, uint64_t bytes, std::shared_ptr<Area>*) {
     return At(offset, bytes);
   }
-  // Whether the peer's plain memory can be read by system call, where there is any use in it: a look at the word at
-  // `address` in the peer, which has the value `expected`.
+  // Whether the peer's plain memory can be read by system call, if that is useful: reads the word at `address` in the
+  // peer, which has the value `expected`.
   virtual bool TryCalls(uint64_t address, uint64_t expected) = 0;
-  // Whether that is so on all ranks, and allowed. Before anything else uses this.
+  // Sets whether that holds on all ranks, and is allowed. Must precede all other uses.
   void SetCalls(bool calls) { calls_ = calls; }
   bool calls() const { return calls_; }
   // Copies from plain memory of the peer by system call. kRemoteError: the peer is dead.
@@ -209,31 +210,31 @@ class Reach {
 
   // ---- what this rank publishes ----
 
-  // (area, stretches, line) Makes the peer see the stretches, and then the line at that offset of the own block, whose
-  // first word is stored last there. What was published before is seen before it, but stretches of kLargeBytes or more,
-  // together, may be stored at any time from now on: the peer must have told that it has done with what is there.
-  // Stretches must keep their bytes until the peer has answered them. `area`: null, or what offsets are in instead of
-  // the block.
+  // (area, stretches, line) Makes the stretches visible to the peer, and then the line at that offset of this rank's
+  // block, whose first word is stored last there. What was published before is visible before it. But stretches of
+  // kLargeBytes or more, in total, may be stored at any time from now on: the peer must have signalled that it is done
+  // with what is there. Stretches must keep their bytes until the peer has answered them. `area`: null, or the memory
+  // to which the offsets refer instead of the block.
   virtual void Publish(const std::shared_ptr<Area>&, std::span<const Stretch>, uint64_t) {}
-  // Whether memory of the own block may still be sent.
+  // Whether memory of this rank's block may still be sent.
   virtual bool sending() const { return false; }
-  // Waits until the peer's process has taken in all that was published, it is dead, or it has not for so long.
+  // Waits until the peer's process has received everything that was published, it is dead, or the time is over.
   virtual void Flush(std::chrono::milliseconds) {}
-  // Nothing that arrives from now on is for this rank; memory of the own block is not written any more.
+  // Whatever arrives from now on is dropped; memory of this rank's block is not written any more.
   virtual void Detach() {}
-  // Whether the own block may still be used for the peer's sake, if it does not say that it has let go.
+  // Whether this rank's block may still be in use on behalf of the peer, unless the peer says that it has released it.
   virtual bool InUse() const { return !Died(); }
 
   // ---- texts ----
 
   // "pid 7"
   virtual std::string Place() const { return Format("pid %u", pid()); }
-  // Where Died() is true: why, and with the numbers of this rank and the peer "rank 1 (pid 7) died".
+  // If Died(): the reason, and, with the numbers of this rank and the peer, "rank 1 (pid 7) died".
   virtual std::string Trouble() const { return "it died"; }
   virtual std::string DescribeLoss(int, int peer) const { return Format("rank %d (%s) died", peer, Place().c_str()); }
 
  protected:
-  // `process`, or what stands for it, as long as this lives.
+  // `process`, or a substitute, must live as long as this object.
   Reach(PeerProcess* process, std::byte* block) : process_(process), block_(block) {}
 
  private:

@@ -20,7 +20,7 @@
 namespace axccl::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kInterval(10);  // of the service thread's looks
+constexpr std::chrono::milliseconds kInterval(10);  // between the service thread's looks
 
 struct Released {
   std::unique_ptr<Block> block;
@@ -99,7 +99,7 @@ Block::~Block() {
   if (data_ == nullptr) return;
   auto heap = shm::Heap::Get();
   if (!heap.ok()) return;
-  // The ranges will be somebody else's.
+  // The ranges will belong to other code.
   const auto forget = [this](std::byte* memory, uint64_t bytes) {
     if (node_ != topo::kNowhere) (void)topo::PreferNode(memory, bytes, topo::kNowhere);
   };
@@ -139,7 +139,7 @@ uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes) {
 }
 
 void Block::Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders) {
-  std::list<Released> released(1);  // before the block is out of the caller's hands
+  std::list<Released> released(1);  // allocated before the block leaves the caller's hands
   block->header()->closed.store(1, std::memory_order_seq_cst);
   Limbo& limbo = TheLimbo();
   released.front() = {std::move(block), std::move(holders)};
@@ -156,7 +156,7 @@ void Block::Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders)
     return loop->Run([loop] { LookAgain(loop); });
   });
   if (watched.ok()) return;
-  // Without the service thread the next creation or release will do.
+  // Without the service thread, the next creation or release sweeps.
   std::lock_guard lock(limbo.mutex);
   limbo.watched = false;
 }

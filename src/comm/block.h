@@ -1,9 +1,9 @@
-// A rank's block of shared memory and when it may be given back.
+// A rank's block of shared memory, and when it may be freed.
 //
 // Peers may still read a block for a while after its owner has destroyed the communicator, so it goes back to the heap
-// only when every rank has let go of it or is dead, and nothing of it is being sent any more. Until then it is in
-// limbo, which every creation and release looks through, and the service thread as long as there is a block in it that
-// is being sent, or that a companion hangs on: memory of a GPU is scarce. Thread-safe.
+// only when every rank has released it or is dead, and nothing of it is being sent any more. Until then it is in limbo.
+// Every creation and release checks the limbo, and so does the service thread while a block in it is being sent or
+// keeps a companion alive, because GPU memory is scarce. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -21,38 +21,39 @@ namespace axccl::comm {
 
 // A rank that may use another's block.
 struct Holder {
-  std::shared_ptr<transport::Reach> reach;  // null: not reached, but it may have mapped the block's owner
-  uint32_t pid = 0;                         // then; 0: it holds nothing
+  std::shared_ptr<transport::Reach> reach;  // null: not connected, but it may have mapped the block's owner
+  uint32_t pid = 0;                         // used if `reach` is null; 0: it holds nothing
   bool Gone() const;
 };
 
 class Block {
  public:
-  // A zeroed block with its header filled in; in memory of `node` if it is not topo::kNowhere and the system lets us.
+  // Makes a zeroed block with its header filled in, in memory of `node` unless that is topo::kNowhere or the system
+  // refuses.
   static Result<std::unique_ptr<Block>> Create(int rank, int ranks, const exec::BlockLayout& layout, int node);
-  // Nobody was told where it is: frees at once. Otherwise Release must have been called.
+  // Frees at once, which is legal only if no other rank knows the address. Otherwise Release must have been called.
   ~Block();
 
   std::byte* data() const { return data_; }
   exec::BlockHeader* header() const { return reinterpret_cast<exec::BlockHeader*>(data_); }
   const exec::BlockLayout& layout() const { return layout_; }
   uint64_t heap_offset() const { return heap_offset_; }
-  // Bytes of the block, and of what was taken, that take up memory.
+  // Bytes of the block, and of what was taken, that occupy memory.
   uint64_t resident_bytes() const;
 
-  // More memory of the heap that peers may still use: freed with the block.
+  // Keeps more memory of the heap that peers may still use: freed with the block.
   void Keep(const std::vector<void*>& memory) { kept_.insert(kept_.end(), memory.begin(), memory.end()); }
-  // Takes such memory, zeroed, for as long as the block lives; where it is in the heap. Any thread.
+  // Takes such memory, zeroed, for as long as the block lives, and returns its offset in the heap. Any thread.
   Result<std::byte*> Take(uint64_t bytes, uint64_t* heap_offset);
-  // Anything else, likewise.
+  // Keeps any other object, likewise.
   void Keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
-  // Whether anything hangs on it that should go as soon as it can, and not at the next occasion.
+  // Whether the block keeps something alive that should be freed as soon as possible, not at the next occasion.
   bool has_companion() const { return companion_ != nullptr; }
 
-  // Gives the block up: closed for peers, and freed once all `holders` (by rank) have let go or died. Until then
-  // nothing else gets its address.
+  // Gives the block up: closes it for peers, and frees it once all `holders` (by rank) have released it or died. Until
+  // then its address is not reused.
   static void Release(std::unique_ptr<Block>&& block, std::vector<Holder> holders);
-  // Frees what can be freed of the released blocks.
+  // Frees those released blocks that can be freed.
   static void SweepLimbo();
 
  private:
@@ -60,14 +61,14 @@ class Block {
   std::byte* data_ = nullptr;
   uint64_t heap_offset_ = 0;
   exec::BlockLayout layout_;
-  int node_ = -1;  // that its memory was asked of, topo::kNowhere: of none
+  int node_ = -1;  // the node requested for its memory; topo::kNowhere: none
   std::vector<void*> kept_;
   mutable std::mutex mutex_;
   std::vector<std::pair<std::byte*, uint64_t>> taken_;  // under mutex_: memory and its length
   std::shared_ptr<void> companion_;
 };
 
-// Bytes of [memory, memory + bytes), whole pages, that take up memory.
+// Bytes of [memory, memory + bytes), whole pages, that occupy memory.
 uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes);
 
 }  // namespace axccl::comm

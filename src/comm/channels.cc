@@ -24,7 +24,7 @@ using exec::Member;
 // A member's table of channels is in its block of the communicator.
 std::byte* BlockOf(const Member& member) { return reinterpret_cast<std::byte*>(member.header); }
 
-// What a word of the table of channels holds.
+// The content of a word of the table of channels.
 uint64_t KeyIn(uint64_t word) { return word & ~exec::kSlotBits; }
 uint32_t SlotIn(uint64_t word) { return static_cast<uint32_t>(word & exec::kSlotBits); }
 
@@ -41,10 +41,10 @@ void FreeMemory(void* memory) {
   if (auto heap = shm::Heap::Get(); heap.ok()) (void)heap.value()->Free(memory).ok();
 }
 
-// Holds a peer's slot while what it says is read: its owner does not free the part meanwhile.
+// Holds a peer's slot while it is read, so that its owner does not free the part meanwhile.
 class SlotUse {
  public:
-  // `word` is what was read at `place` of the peer's table.
+  // `word` is the value that was read at `place` of the peer's table.
   SlotUse(const exec::BlockLayout& layout, const Member& peer, uint32_t place, uint64_t word)
       : slot_(layout.SlotOf(BlockOf(peer), SlotIn(word))) {
     slot_->users.fetch_add(1, std::memory_order_seq_cst);
@@ -90,8 +90,7 @@ GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std
       found_(name_.ranks.size(), kNotFound),
       created_(name_.ranks.size()) {}
 
-// Nothing is thrown: where there is no memory to note it for later, the part is lost to the heap until the communicator
-// ends.
+// Does not throw: if there is no memory for noting it for later, the heap loses the part until the communicator ends.
 GroupChannel::~GroupChannel() {
   const Status left = CatchAll("leaving a channel", [this] { return Leave(), Status(); });
   if (!left.ok()) AXCCL_WARN("%s", left.message().data());
@@ -114,7 +113,7 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
   if (pair == nullptr) {
     const int32_t mine = own().rank, theirs = member(position).rank;
     const int32_t from = sending ? mine : theirs, to = sending ? theirs : mine;
-    // Another one in each direction: that a peer has begun the one says nothing about the other.
+    // A channel for each direction: that a peer has begun one does not mean anything for the other.
     const uint64_t id = Mix(Mix(part_.key, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
     ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     std::lock_guard table_lock(table_->mutex_);
@@ -126,7 +125,7 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
   return pair.get();
 }
 
-// Whether a slot of a peer is this channel's.
+// Whether a slot of a peer belongs to this channel.
 bool GroupChannel::IsOurs(ChannelSlot* slot) const {
   return slot->id.load(std::memory_order_relaxed) == name_.id && slot->generation == part_.generation &&
          slot->size == name_.ranks.size() && std::equal(name_.ranks.begin(), name_.ranks.end(), slot->Ranks());
@@ -143,7 +142,7 @@ uint32_t GroupChannel::PlaceAt(const Member& peer) const {
   return kNotFound;
 }
 
-// Whether the peer has had the channel of that key and let go of it, as far as the place is still free.
+// Whether the peer had the channel of that key and has released it, as far as the place is still free.
 bool GroupChannel::IsGoneFrom(const Member& peer, uint64_t key) const {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
@@ -200,7 +199,7 @@ Result<int> GroupChannel::Connect(std::vector<Member>* members) {
     if (!found) missing = static_cast<int>(p);
   }
   if (missing >= 0) return missing;
-  // Who has not found this rank yet would wait in vain were it done, and gone, before.
+  // A member that has not found our part yet would wait forever if we finished and freed it first.
   for (int p = 0; p < size(); ++p) {
     if (p != self() && !HasJoined(p)) return p;
   }
@@ -223,8 +222,8 @@ bool GroupChannel::HasJoined(int position) const {
   return slot->Joined(name_.ranks.size())[position].load(std::memory_order_seq_cst) != 0;
 }
 
-// A member creates channels of one id that it shares with this rank in the order in which this rank does. So if it has
-// one with this rank that this rank never had, and does not have ours, it will never create ours.
+// A member creates the channels of one id that it shares with this rank in the order in which this rank does. So if it
+// has one that this rank never had, and does not have ours, it will never create ours.
 Status GroupChannel::CheckMissing(int position) const {
   const Member& peer = member(position);
   const auto index = static_cast<size_t>(position);
@@ -233,7 +232,7 @@ Status GroupChannel::CheckMissing(int position) const {
   for (uint32_t place = 0; place < kChannelWords; ++place) {
     if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_relaxed) == 0) continue;
     Status status = CheckOther(peer, place);
-    // Ours may have come since it was last looked for, and the other one after it.
+    // Ours may have come since the last look, and the other one after it.
     if (!status.ok() && PlaceAt(peer) == kNotFound) return status;
   }
   const bool gone = IsGoneFrom(peer, part_.key) || (main_key_ != 0 && IsGoneFrom(peer, main_key_));
@@ -250,7 +249,7 @@ Status GroupChannel::CheckLeft(int position) const {
       own().rank, peer.rank, name_.Text().c_str());
 }
 
-// Of a member that has created the channel.
+// For a member that has created the channel: returns an error if it has left without using it.
 Status GroupChannel::CheckUnused(int position) const {
   const Member& peer = member(position);
   if (PlaceAt(peer) != kNotFound || HasJoined(position)) return Status();
@@ -275,7 +274,7 @@ Status GroupChannel::CheckOther(const Member& peer, uint32_t place) const {
     if (size > static_cast<uint32_t>(table_->comm_->identity().ranks)) return Status();
     other.ranks.assign(slot->Ranks(), slot->Ranks() + size);
     generation = slot->generation;
-    // In a mirror another channel's entry may have come meanwhile.
+    // In a mirror, another channel's entry may have arrived meanwhile.
     std::atomic_thread_fence(std::memory_order_acquire);
     if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst) != word) return Status();
   }
@@ -323,7 +322,7 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
   GroupChannel::Part part;
   const ChannelLayout layout =
       ChannelLayout::Created(size, comm_->settings().lanes, comm_->settings().scratch_bytes, &part.bytes);
-  // The id of a pair's channel is of one generation of the pair's channel already.
+  // The id of a pair's channel already contains the generation.
   for (const int32_t rank : name.ranks) part.reaches.push_back(comm_->members()[static_cast<size_t>(rank)].reach);
   uint32_t once = 0;
   uint32_t& created = name.messages_on.empty() ? created_[name.Hash()] : once;
@@ -368,7 +367,7 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
   std::copy(name.ranks.begin(), name.ranks.end(), slot->Ranks());
   std::memset(static_cast<void*>(slot->Joined(size)), 0, size);
   table.KeyOf(comm_->block().data(), part.place)->store(part.key | part.slot, std::memory_order_seq_cst);
-  // All but the count of users, which members keep in their mirrors.
+  // Sends everything except the count of users, which members keep in their mirrors.
   constexpr size_t kUsers = offsetof(ChannelSlot, users), kBehind = offsetof(ChannelSlot, area);
   const uint64_t at = OffsetIn(comm_->block(), slot);
   const auto behind = static_cast<uint32_t>(sizeof(ChannelSlot) - kBehind + size * sizeof(int32_t));
@@ -414,7 +413,7 @@ Status ChannelTable::TakeArea(GroupChannel::Part* part) {
 
 std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const std::function<bool()>& last) {
   std::lock_guard lock(mutex_);
-  // First, as it may throw: a channel that is taken out ends without the lock.
+  // First, because it may throw; a channel that is removed must be destroyed without the lock.
   retired_.push_back(channel->order());
   if (!last()) {
     retired_.pop_back();
@@ -440,8 +439,7 @@ void ChannelTable::PublishEntry(const GroupChannel::Part& part,
                                 std::span<const transport::Reach::Stretch> stretches) const {
   const uint64_t word = OffsetIn(comm_->block(), comm_->block().layout().KeyOf(comm_->block().data(), part.place));
   const uint64_t line = word / transport::Reach::kLineBytes * transport::Reach::kLineBytes;
-  // In parts that take effect in their turn: until a line sent before has said that the slot is nobody's, it may be
-  // read.
+  // Sends parts that take effect in their order: the slot may be read until an earlier line has marked it as unused.
   constexpr uint32_t kPart = transport::Reach::kLargeBytes / 2;
   for (transport::Reach* reach : part.reaches) {
     std::vector<transport::Reach::Stretch> last;
@@ -459,10 +457,10 @@ void ChannelTable::PublishEntry(const GroupChannel::Part& part,
 bool ChannelTable::TryFree(const GroupChannel::Part& part) {
   const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
-  // What is still under way holds them, too.
+  // Operations that are still running hold the areas, too.
   if (std::any_of(part.mirrors.begin(), part.mirrors.end(), [](const auto& mirror) { return mirror.use_count() > 1; }))
     return false;
-  free_slots_.push_back(part.slot);  // first: what is thrown leaves all as it was
+  free_slots_.push_back(part.slot);  // first, so that an exception leaves everything unchanged
   FreeMemory(part.memory);
   if (part.area >= 0) areas_[static_cast<size_t>(part.area)] = false;
   taken_.reset(part.place);

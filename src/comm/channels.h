@@ -1,16 +1,16 @@
-// The channels that the ranks of a communicator create for themselves, on the side of one rank.
+// The channels that the ranks of a communicator create, on the side of one rank.
 //
-// Creating is local: a rank lays out its part in its heap, touching none of it, and enters it, under a key that all
-// members of the group compute alike, in a table in its block (exec/layout.h). A channel's first operation finds the
-// parts of the others and waits until they have found each other; from then on it runs like any. The key counts how
-// often a rank has created a channel of the same id and group after the last one was gone, so that a rank that is ahead
-// never meets a rank's earlier channel.
+// Creating is local. A rank lays out its part in its heap without touching it, and enters it in a table in its block
+// (exec/layout.h), under a key that all members of the group compute alike. A channel's first operation finds the parts
+// of the other members and waits until they have found each other; from then on it runs like any other. The key counts
+// how often a rank has created a channel of the same id and group after the last one was gone, so a rank that is ahead
+// never finds another rank's earlier channel.
 //
-// A part goes back to the heap when its channel is gone here and no peer uses it any more, which is looked at whenever
-// a channel comes or goes, and at the latest together with the communicator's block.
+// A part goes back to the heap when its channel is gone here and no peer uses it any more. This is checked whenever a
+// channel is created or released, and at the latest together with the communicator's block.
 //
-// Thread-safe. A GroupChannel lives until it is released and its last operation has let go of it; never longer than its
-// communicator.
+// Thread-safe. A GroupChannel lives until it is released and its last operation has dropped it, but never longer than
+// its communicator.
 #pragma once
 
 #include <atomic>
@@ -34,12 +34,12 @@ namespace axccl::comm {
 class ChannelTable;
 class Communicator;
 
-// What tells channels of a communicator apart.
+// The identity of a channel within a communicator.
 struct ChannelName {
   int64_t id = 0;
   std::vector<int32_t> ranks;  // of the communicator, in group order
   std::string messages_on =
-      {};  // of a pair (sender, receiver): the text of their channel; the id is made of its key then
+      {};  // for a pair (sender, receiver): the text of their channel, from whose key the id is derived
 
   uint64_t Hash() const;
   std::string Text() const;  // "channel 7 of ranks [0 2]"
@@ -48,17 +48,17 @@ struct ChannelName {
 
 class GroupChannel : private exec::Connector, public exec::Channel {
  public:
-  // The own part: memory in the own heap, and where it is entered in the block.
+  // This rank's part: memory in its heap, and its entry in the block.
   struct Part {
     std::byte* memory = nullptr;
     uint64_t bytes = 0;
     uint32_t slot = 0;
-    uint32_t place = 0;  // of the word that leads there
+    uint32_t place = 0;  // of the word that refers to the slot
     uint64_t key = 0;
     uint32_t generation = 0;
     int area = -1;                                                 // see exec::Connector
     std::vector<transport::Reach*> reaches;                        // of the members
-    std::vector<std::shared_ptr<transport::Reach::Area>> mirrors;  // by which members have the part
+    std::vector<std::shared_ptr<transport::Reach::Area>> mirrors;  // through which members have the part
   };
 
   GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self,
@@ -67,10 +67,10 @@ class GroupChannel : private exec::Connector, public exec::Channel {
 
   const ChannelName& name() const { return name_; }
   const Part& part() const { return part_; }
-  // The channel for messages between this rank and the one at `position` (another). `sending`: from here to there. It
-  // has the order of this one and lives as long.
+  // The channel for messages between this rank and the one at `position` (another rank). `sending`: from here to there.
+  // It shares this channel's order and lives as long.
   Result<exec::Channel*> PairChannel(int position, bool sending);
-  void* user = nullptr;  // of the API; guarded by the table
+  void* user = nullptr;  // set by the API; guarded by the table
 
  private:
   // exec::Connector
@@ -95,8 +95,9 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   const ChannelName name_;
   Part part_;
   std::vector<uint32_t> found_;  // by position: the slot in that member's block
-  uint64_t main_key_ = 0;        // of messages: the key of their channel
-  std::vector<bool> created_;    // likewise, GPU ranks: the member was seen to have created it, and not to have used it
+  uint64_t main_key_ = 0;        // for messages: the key of their channel
+  // Likewise, on GPU ranks: this rank saw that the member has created it, and has not used it.
+  std::vector<bool> created_;
   std::mutex pairs_mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<GroupChannel>> pairs_;
 };
@@ -105,30 +106,30 @@ class ChannelTable {
  public:
   explicit ChannelTable(Communicator* comm) : comm_(comm) {}
 
-  // The live channel of that name, or a new one (`made`). This rank is one of the group. `note` is called before other
-  // calls here can find it. kInvalidUsage when there are too many, or the live one is of the other order.
+  // Returns the live channel of that name, or a new one (`made`). This rank must be in the group. `note` is called
+  // before other calls here can find it. kInvalidUsage when there are too many, or the live one has the other order.
   using Note = std::function<void(GroupChannel*, bool made)>;
   Result<GroupChannel*> Acquire(ChannelName name, bool group_order, const Note& note);
-  // Takes the channel out if `last` says so, which is called while nobody can acquire it; null otherwise. It is gone
-  // when the caller, and the operations still under way, let go of it.
+  // Removes the channel if `last` returns true, which is called while no other thread can acquire it; otherwise returns
+  // null. The channel is destroyed when the caller and its running operations have dropped it.
   std::shared_ptr<GroupChannel> Release(GroupChannel* channel, const std::function<bool()>& last);
 
-  // All that has been launched on channels so far.
+  // Everything that has been launched on channels so far.
   std::vector<device::host::Mark> Outstanding();
-  // Lets go of all channels. Returns the memory that peers still use.
+  // Releases all channels. Returns the memory that peers still use.
   std::vector<void*> Close();
-  // Memory that channels take up, in bytes.
+  // Bytes of memory that channels occupy.
   uint64_t resident_bytes();
 
  private:
   friend class GroupChannel;
 
-  // *channel is to outlive the lock that the caller holds, as the end of a channel takes it.
+  // *channel must outlive the lock that the caller holds, because destroying a channel takes that lock.
   Status Make(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
               std::shared_ptr<GroupChannel>* channel);
-  // Finds room for a part of that key.
+  // Finds room for a part with that key.
   Status Enter(GroupChannel::Part* part) const;
-  // By the end of a channel: nobody finds its part any more.
+  // Called when a channel ends: no rank finds its part any more.
   void Withdraw(const GroupChannel::Part& part);
   // Makes the members see the word at the part's place, and `stretches` before it.
   void PublishEntry(const GroupChannel::Part& part, std::span<const transport::Reach::Stretch> stretches) const;
@@ -143,9 +144,9 @@ class ChannelTable {
   std::map<ChannelName, std::shared_ptr<GroupChannel>> channels_;
   std::unordered_map<uint64_t, uint32_t> created_;  // how often, by hash of the name; grows with the names ever used
   std::bitset<exec::kChannelWords> taken_;          // words of the table
-  std::vector<uint32_t> free_slots_;                // of those used before, so that few pages are touched
-  uint32_t used_slots_ = 0;                         // slots from here on never were
-  std::vector<bool> areas_;                         // of a GPU rank: those that are taken
+  std::vector<uint32_t> free_slots_;                // used before; reused first, so that few pages are touched
+  uint32_t used_slots_ = 0;                         // slots from here on were never used
+  std::vector<bool> areas_;                         // for a GPU rank: which areas are taken
   std::vector<GroupChannel::Part> limbo_;           // withdrawn, in use by peers
   std::vector<device::host::TimelinePtr> retired_;  // orders of released channels that may have work left
 };

@@ -126,7 +126,7 @@ Status Comm::StartFinalizing(const char* call) {
   return Status();
 }
 
-// Nothing is thrown, as this may be a thread of the library, and whoever polls is to hear of the end.
+// Does not throw, because this may be a thread of the library, and a thread that polls must see the end.
 Status Comm::FinishFinalizing() {
   const Status waited = CatchAll("waiting for outstanding work", [this] { return core_->WaitIdle(&abort_), Status(); });
   if (!waited.ok()) core_->Fail(waited);
@@ -139,7 +139,7 @@ Status Comm::Finalize(const char* call) {
   return FinishFinalizing();
 }
 
-// The phase changes before this returns: whoever asks from now on is told that finalization is in progress.
+// Changes the phase before it returns, so calls that follow report that finalization is in progress.
 Status Comm::FinalizeInBackground(const char* call) {
   AXCCL_RETURN_IF_ERROR(StartFinalizing(call));
   {
@@ -160,7 +160,7 @@ Status Comm::FinalizeInBackground(const char* call) {
   return started;
 }
 
-// Ends: creation and finalization give up soon after abort_ is set, or are done.
+// The wait ends: creation and finalization stop soon after abort_ is set, or are done.
 void Comm::WaitUntilIdle() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !busy_; });
@@ -195,7 +195,7 @@ void Comm::Abort() {
   if (core != nullptr) core->device().Abort();
   device::host::Scheduler::Process().Notify();
   WaitUntilIdle();
-  // None came meanwhile: a creation that was under way has failed.
+  // No new one can have appeared: a creation that was running has failed.
   if (core != nullptr) core->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was aborted"));
 }
 
@@ -251,7 +251,7 @@ Status Comm::RemoveRegion(const void* handle, bool window) {
   const bool again =
       std::any_of(regions_.begin(), regions_.end(), [&](const auto& r) { return r.second.base == base; });
   lock.unlock();
-  // Applications deregister what they free next.
+  // Applications free what they deregister.
   const bool created = phase() != Phase::kInitialising && core_ != nullptr;
   if (created && !again) core_->device().LetGoOf(base);
   return Status();

@@ -1,7 +1,8 @@
-// What a communicator handle stands for: the life of a communicator from its creation to its end, and the objects users
-// hang on it (reduction operators, registrations, windows). The communicator proper exists once initialisation is done.
+// The object behind a communicator handle: the life of a communicator from its creation to its end, and the objects
+// that users attach to it (reduction operators, registrations, windows). The Communicator itself exists once
+// initialisation is done.
 //
-// Thread-safe. The API's handle table keeps it alive while calls are in it.
+// Thread-safe. The API's handle table keeps it alive while calls use it.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@ enum class Phase : uint8_t { kInitialising, kReady, kFailed, kFinalizing, kFinal
 struct Config {
   bool blocking = true;
   int min_lanes = 1;
-  bool split_share = false;  // accepted; children have resources of their own
+  bool split_share = false;  // accepted, but children have resources of their own
   std::string name;
 };
 
@@ -35,7 +36,7 @@ struct Reduction {
   uint64_t bytes = 0;
   std::shared_ptr<exec::Callback> callback;
 };
-// A communicator can have at a time; the index takes 12 bits of the operator's number.
+// The most operators that a communicator can have at a time; the index takes 12 bits of the operator's number.
 inline constexpr size_t kMaxReductions = 4096;
 
 class Comm : public std::enable_shared_from_this<Comm> {
@@ -44,29 +45,30 @@ class Comm : public std::enable_shared_from_this<Comm> {
 
   explicit Comm(Config config) : config_(std::move(config)) {}
 
-  // Creation: runs `job` here, or on a thread of its own with InProgress as the answer until it is done. What stops the
-  // creation (Abort, Close, the abort of the parent) sets the flag that the job gets, and the communicator is none
-  // then, however far the job came. Errors name `call`, which lives as long as the process.
+  // Creation: runs `job` here, or on a thread of its own, with InProgress as the result until it is done. Whatever
+  // stops the creation (Abort, Close, the abort of the parent) sets the flag that the job gets; the creation then
+  // fails, however far the job came. Errors name `call`, which must live as long as the process.
   Status Create(const char* call, const Job& job);
   Status CreateInBackground(const char* call, Job job);
-  // `child` is being made from this one: Abort stops that, too.
+  // `child` is being made from this one: Abort also stops its creation.
   void AddChild(const std::shared_ptr<Comm>& child);
 
   const Config& config() const { return config_; }
   Phase phase() const { return phase_.load(std::memory_order_acquire); }
-  // The communicator when it can take calls; the error says why not (`call` is named in it).
+  // Returns the communicator when it can accept calls; otherwise an error that says why not and names `call`.
   Result<Communicator*> Ready(const char* call) const;
   // Fast form for the data path: null unless ready.
   const std::shared_ptr<Communicator>& core() const { return core_; }
   bool ready() const { return phase() == Phase::kReady; }
 
-  // How it is now: kInProgress while it is being made or finalized, else how its creation or its work has failed.
+  // The current state: kInProgress while it is being made or finalized, otherwise the failure of its creation or its
+  // work.
   Status AsyncError() const;
   // Completes all outstanding work. A second call is kInvalidArgument. Errors name `call`.
   Status Finalize(const char* call);
-  // Likewise; kInProgress once it is under way.
+  // The same; returns kInProgress once it is running.
   Status FinalizeInBackground(const char* call);
-  // Waits for outstanding work (unless it failed) and lets go. One that is being made is given up.
+  // Waits for outstanding work (unless it failed) and releases everything. A creation that is running is stopped.
   void Close();
   // Ends everything now.
   void Abort();
@@ -74,15 +76,15 @@ class Comm : public std::enable_shared_from_this<Comm> {
   Status Revoke();
   bool revoked() const { return revoked_.load(std::memory_order_acquire); }
 
-  // Reduction operators by index, -1: there are kMaxReductions. A callback gets its number.
+  // Reduction operators by index; -1: there are kMaxReductions. A callback gets its number.
   int AddReduction(Reduction reduction);
   Status RemoveReduction(int index);
   bool FindReduction(int index, Reduction* reduction) const;
-  // Tells operators of different communicators apart.
+  // Distinguishes operators of different communicators.
   uint32_t salt() const { return salt_; }
 
-  // Registered buffers and windows: local bookkeeping, since every heap is mapped by all peers anyway, and memory of
-  // GPUs when it is first used. Peers let go of what is removed.
+  // Registered buffers and windows: local bookkeeping, because every heap is mapped by all peers anyway, and GPU memory
+  // at its first use. Peers release what is removed.
   void* AddRegion(void* base, size_t bytes, bool window);
   Status RemoveRegion(const void* handle, bool window);
   bool FindWindow(const void* handle, void** base) const;
@@ -108,7 +110,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::condition_variable changed_;
   bool busy_ = false;  // a thread is creating or finalizing
   Status error_;
-  std::vector<std::weak_ptr<Comm>> children_;  // that were being made when the last of them came
+  std::vector<std::weak_ptr<Comm>> children_;  // children that were being made when the last one was added
   std::vector<Reduction> reductions_;
   uint16_t callbacks_ = 0;  // made so far
   std::map<uint64_t, Region> regions_;

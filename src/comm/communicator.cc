@@ -18,7 +18,7 @@ namespace {
 using device::host::Poll;
 using device::host::Scheduler;
 
-// What ranks hold of each other, at the end.
+// What ranks hold of each other when the communicator ends.
 struct Remains {
   int rank;
   std::unique_ptr<exec::RankDevice> device;
@@ -28,14 +28,14 @@ struct Remains {
   bool failed = false;
 };
 
-// Peers are told with a line of the block, and what they still have to get is waited for: nobody sends it once the
-// process has ended.
+// Publishes to the peers that this rank closes, and waits for what they still have to get, because it cannot be sent
+// once the process has ended.
 void PartFromPeers(const Remains& remains) {
   constexpr std::chrono::milliseconds kPatience(10'000), kShortPatience(50);
   remains.block->header()->closed.store(1, std::memory_order_seq_cst);
   for (const auto& reach : remains.reaches) reach->Publish(nullptr, {}, offsetof(exec::BlockHeader, closed));
-  // Of a communicator that has failed it is why, which is worth a moment; all of them together, as aborting takes no
-  // longer.
+  // For a communicator that has failed, the remaining data is the reason, which is worth a short wait for all of them
+  // together, because aborting takes no longer either.
   const auto limit = std::chrono::steady_clock::now() + (remains.failed ? kShortPatience : kPatience);
   for (const auto& reach : remains.reaches) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
@@ -44,8 +44,8 @@ void PartFromPeers(const Remains& remains) {
   for (const auto& reach : remains.reaches) reach->Detach();
 }
 
-// Nothing is thrown: destructors let go. Where memory runs out, the block stays what it is for as long as the process
-// lives, as peers may still write to it.
+// Does not throw, because destructors call it. If memory runs out, the block stays for as long as the process lives,
+// because peers may still write to it.
 void LetGo(Remains* remains) {
   const Status gone = CatchAll("giving memory back", [&] {
     std::vector<Holder> holders(remains->reaches.size());
@@ -66,7 +66,7 @@ void LetGo(Remains* remains) {
   (void)remains->block.release();
 }
 
-// Where peers' memory is mapped. It is given a while, as programs may end next.
+// For peers whose memory is mapped. Waits for a while, because programs may end next.
 void LetGoInBackground(Remains remains) {
   constexpr std::chrono::milliseconds kPatience(100);
   std::shared_ptr<Remains> work;
@@ -126,8 +126,8 @@ int Communicator::local_processes() const {
 
 const char* Communicator::LinkName(int peer) const { return device_->LinkName(members_[static_cast<size_t>(peer)]); }
 
-// A pair's group is (source, destination): position 0 sends. Its scratch is there before it signals, so that it need
-// not wait for the other.
+// A pair's group is (source, destination): position 0 sends. Its scratch exists before it signals, so it need not wait
+// for the other rank.
 Result<std::vector<exec::Member>> Communicator::PairMembers(int src, int dst) {
   std::vector<exec::Member> pair{members_[static_cast<size_t>(src)], members_[static_cast<size_t>(dst)]};
   for (exec::Member& member : pair)
@@ -159,8 +159,8 @@ Status Communicator::Failure() const {
   return failure_;
 }
 
-// What peers are told names the rank that tells it, where it does not begin with who did or found what: another rank's
-// limits are not theirs.
+// The text for peers. It names this rank unless it begins with the rank that did or found something, because limits of
+// this rank are not limits of the peers.
 Status Communicator::ToPeers(const Status& status) const {
   const std::string_view text = status.message();
   if (text.starts_with("rank ") || text.starts_with("mismatch")) return status;
@@ -175,8 +175,9 @@ void Communicator::Fail(const Status& status) {
   Tell();
 }
 
-// The first failure stays, and so does what peers were told first. Peers that read this rank's buffers can see it
-// before anybody here does, and so before the application gets its buffers back: see exec::Operation::ReadWhileOwned.
+// The first failure stays, and so does the first text for peers. Peers that read this rank's buffers can see it before
+// any thread here does, and therefore before the application gets its buffers back: see
+// exec::Operation::ReadWhileOwned.
 bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
   std::lock_guard lock(failure_mutex_);
   if (!failure_.ok()) return false;
@@ -184,13 +185,13 @@ bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
   exec::BlockHeader* header = block_->header();
   to_peers.message().copy(header->error_text, exec::kErrorText - 1);
   header->error.store(static_cast<uint32_t>(to_peers.code()), std::memory_order_seq_cst);
-  // What the application then writes comes later for those who read it.
+  // Peers that read the buffers see the failure before anything that the application writes afterwards.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   failed_.store(true, std::memory_order_seq_cst);
   return true;
 }
 
-// Nothing is thrown: whoever fails may be on the way out of what it has no memory for.
+// Does not throw: the failing code may be unwinding because memory ran out.
 void Communicator::Tell() {
   const transport::Reach::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
@@ -222,9 +223,9 @@ Status Communicator::TakeBack(const void* p, size_t bytes) { return heap_->TakeB
 
 bool Communicator::TakenBack(const void* p, size_t bytes) const { return heap_->TakenBack(p, bytes); }
 
-// Operations that wait look after their peers themselves (Operation::SlowCheck, CudaWaits): a peer that leaves harms
-// nobody who needs nothing from it. But calls that differ are everybody's error, also of those that have done their
-// part of one.
+// Operations that wait check their peers themselves (Operation::SlowCheck, CudaWaits), so a peer that leaves does not
+// affect ranks that need nothing from it. But calls that differ are an error on all ranks, including those that have
+// done their part of one.
 Status Communicator::AsyncError() {
   if (!failed()) {
     Status status = channel_.members().CheckFailures();
@@ -239,8 +240,8 @@ void Communicator::Abort(const Status& reason) {
       SetFailure(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   device_->Abort();
   if (first) Tell();
-  // The steps that may be under way here are the last ones: of this rank, and of ranks of this process that work on its
-  // buffers, in whatever queue they are driven.
+  // The steps that are running now are the last ones: those of this rank, and those of ranks of this process that
+  // access its buffers, in any queue.
   Scheduler::Process().Quiesce();
   Scheduler::Process().Notify();
   WaitUntilUnreached();

@@ -1,8 +1,8 @@
-// A communicator on the side of one rank: who its peers are, its channels, and whether it is in order.
+// A communicator on the side of one rank: its peers, its channels, and its state.
 //
-// Made by Setup (setup.h) once all ranks agree; shared by the API handle and the work in flight. It is closed when the
-// handle is destroyed or aborted and freed when the last work lets go of it. Thread-safe; calls of several threads are
-// put in some order, and that order must be the same on all ranks.
+// Made by Setup (setup.h) once all ranks agree; shared by the API handle and the running work. It is closed when the
+// handle is destroyed or aborted, and freed when the last work has dropped it. Thread-safe; calls of several threads
+// get some order, which must be the same on all ranks.
 #pragma once
 
 #include <atomic>
@@ -31,14 +31,14 @@ struct Identity {
   int rank = 0;
   int ranks = 1;
   exec::DeviceId device;
-  uint64_t hash = 0;  // equal on all ranks, for logs
+  uint64_t hash = 0;  // the same on all ranks, for logs
   std::string name;
 };
 
 class Communicator : public exec::ChannelOwner {
  public:
-  // Takes the block and the device only once nothing can be thrown any more: peers may already use them, and the
-  // caller sees to how they are given up.
+  // Takes the block and the device only once nothing can throw any more: peers may already use them, and until then the
+  // caller decides how to give them up.
   Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
                std::vector<std::shared_ptr<transport::Reach>> reaches, std::unique_ptr<exec::RankDevice>&& device);
@@ -46,16 +46,16 @@ class Communicator : public exec::ChannelOwner {
 
   const Identity& identity() const { return identity_; }
   const Settings& settings() const { return settings_; }
-  // Where the rank's calls run.
+  // The device that runs the rank's calls.
   exec::RankDevice& device() const { return *device_; }
-  // The host device that serves what is exchanged beside the calls; on the host the calls run there, too.
+  // The host device that serves exchanges apart from the calls; on the host, the calls run there, too.
   device::host::Device* host_device() const { return host_device_; }
   // The order of launches on the default channel and the pair channels.
   const device::host::TimelinePtr& launches() const { return launches_; }
   exec::Channel* channel() { return &channel_; }
   // The channel for messages between this rank and `peer`. `sending`: from here to there.
   Result<exec::Channel*> PairChannel(int peer, bool sending);
-  // The channels that were created; each has an order of its own.
+  // The channels that the application created; each has an order of its own.
   ChannelTable& channels() { return channels_; }
   const std::vector<exec::Member>& members() const { return members_; }
   const Block& block() const { return *block_; }
@@ -78,24 +78,24 @@ class Communicator : public exec::ChannelOwner {
   double timeout_seconds() const override { return settings_.timeout_seconds; }
   double notice_seconds() const override { return settings_.notice_seconds; }
 
-  // The failure of this rank, or of a peer that an operation of it needs; ok when there is none. Cheap enough to be
-  // asked after every call.
+  // The failure of this rank, or of a peer that one of its operations needs; ok when there is none. Cheap enough to be
+  // called after every call.
   Status AsyncError();
-  // Ends all operations with `reason` and wakes whoever waits for them. Local; any thread.
+  // Ends all operations with `reason` and wakes everything that waits for them. Local; any thread.
   void Abort(const Status& reason);
-  // Once it has failed: until ranks of other processes do not write into this rank's buffers any more, which does not
-  // take longer than exec::Operation::Leave. Not for a callback of a reduction, which would wait for itself.
+  // Called after a failure: waits until ranks of other processes no longer write into this rank's buffers, which takes
+  // no longer than exec::Operation::Leave. Not for a callback of a reduction, which would wait for itself.
   void WaitUntilUnreached();
-  // Waits until all launches so far are done, or *give_up; on a device that takes Abort of it. False if given up.
+  // Waits until all launches so far are done, or *give_up, or, on a device, Abort. Returns false if it gave up.
   bool WaitIdle(const std::atomic<bool>* give_up);
 
-  // How others are made from this one.
+  // The exchange by which other communicators are made from this one.
   ControlExchange& control() { return control_; }
 
  private:
   Result<std::vector<exec::Member>> PairMembers(int src, int dst);
   Status ToPeers(const Status& status) const;
-  // False when there was a failure already.
+  // Returns false when there was a failure already.
   bool SetFailure(const Status& status, const Status& to_peers);
   void Tell();
 
@@ -108,7 +108,7 @@ class Communicator : public exec::ChannelOwner {
   const device::host::Crowd crowd_;
   std::vector<std::shared_ptr<transport::Reach>> reaches_;
   device::host::Device* const host_device_;
-  std::unique_ptr<exec::RankDevice> device_;  // may live on with the block
+  std::unique_ptr<exec::RankDevice> device_;  // may outlive this object together with the block
   const device::host::TimelinePtr launches_;
   exec::Channel channel_;
   std::mutex pairs_mutex_;

@@ -14,7 +14,7 @@ namespace {
 using device::host::Poll;
 using device::host::Scheduler;
 
-// Of a round; never 0.
+// The tag of a round; never 0.
 uint64_t TagOf(uint64_t name, uint64_t round) { return Mix(name, round) | 1; }
 
 void StoreWords(const void* from, size_t bytes, std::atomic<uint64_t>* words) {
@@ -46,7 +46,7 @@ std::byte* ControlExchange::BlockOf(int rank) const {
   return rank == self_ ? block_ : (*members_)[static_cast<size_t>(rank)].block;
 }
 
-// What has failed nobody needs, though it may still be on its way to other machines.
+// A failed call's slot is needed by no rank, though it may still be on its way to other machines.
 bool ControlExchange::Free(const Use& use) const {
   if (use.name == 0) return true;
   if (!use.left) return false;
@@ -78,7 +78,7 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   std::atomic<uint64_t>& tag = layout_.ControlTagOf(block_, slot, round)->value;
   std::atomic<uint64_t>* const words = layout_.ContributionOf(block_, slot, round);
   tag.store(0, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_release);  // before what follows: others may be reading
+  std::atomic_thread_fence(std::memory_order_release);  // before what follows, because other ranks may be reading
   StoreWords(data, bytes, words);
   tag.store(TagOf(call.name, round), std::memory_order_seq_cst);
   const auto offset_of = [&](const void* p) {
@@ -98,7 +98,7 @@ bool ControlExchange::Read(int rank, uint64_t name, uint64_t round, void* data, 
     const std::atomic<uint64_t>& found = layout_.ControlTagOf(BlockOf(rank), slot, round)->value;
     if (found.load(std::memory_order_seq_cst) != tag) continue;
     LoadWords(layout_.ContributionOf(BlockOf(rank), slot, round), bytes, data);
-    // A rank that gives up leaves its slot to others at once.
+    // A rank that gives up releases its slot at once.
     std::atomic_thread_fence(std::memory_order_acquire);
     return found.load(std::memory_order_relaxed) == tag;
   }
@@ -107,8 +107,8 @@ bool ControlExchange::Read(int rank, uint64_t name, uint64_t round, void* data, 
 
 // ---- calls ----
 
-// Waits, as work of the device's queue, until every member's contribution is there. Keeps what it looks at, as another
-// thread may be in it when its own has given up.
+// Waits, as work of the device's queue, until every member's contribution is there. Owns what it reads, because another
+// thread may be in it when its own thread has given up.
 class MakingCall::Wait : public device::host::Work {
  public:
   Wait(std::shared_ptr<Communicator> comm, const LoggedCall& call, uint64_t round, size_t bytes)
@@ -141,7 +141,7 @@ class MakingCall::Wait : public device::host::Work {
     std::lock_guard lock(mutex_);
     cancelled_ = true;
   }
-  // Once it is done.
+  // Valid once it is done.
   const std::vector<std::byte>& data() const { return data_; }
   std::vector<int> Missing() {
     std::lock_guard lock(mutex_);
@@ -181,7 +181,7 @@ void MakingCall::SetLimits(Clock::time_point deadline, const std::atomic<bool>* 
   abort_ = abort;
 }
 
-// Why there is no use in waiting for those ranks any longer, if so.
+// Why waiting for those ranks is useless, if it is.
 Trouble MakingCall::WhyStop(const std::vector<int>& missing) {
   Trouble trouble = TroubleAmong(missing);
   if (trouble.why.ok() && Clock::now() >= deadline_) return comm_->control().log().NotInTime(call_, missing);
@@ -220,7 +220,7 @@ Trouble MakingCall::Aborted() const {
                      comm_->identity().rank)};
 }
 
-// Once one has finished, all have met: what is true of their communicator then is no reason to stop.
+// Once one rank has finished, all have met, so the state of their communicator is no longer a reason to stop.
 Status MakingCall::WhyBroken() {
   Trouble trouble;
   const auto finished = [this](int rank) { return comm_->control().log().Finished(rank, call_.name); };
@@ -232,7 +232,7 @@ Status MakingCall::WhyBroken() {
   return trouble.why;
 }
 
-// Who has no memory to find out stops for that.
+// If memory runs out while checking, stops for that reason.
 template <class Why>
 bool MakingCall::MustStop(const Why& why, Trouble* trouble) const {
   const Status asked = CatchAll(NameOf(call_.what), [&] { return *trouble = why(), Status(); });
@@ -240,7 +240,7 @@ bool MakingCall::MustStop(const Why& why, Trouble* trouble) const {
   return !trouble->why.ok();
 }
 
-// Where there is none, one is waited for.
+// Waits for a slot if there is none.
 Status MakingCall::TakeSlot() {
   Trouble trouble;
   const bool taken = Scheduler::Process().Wait(
@@ -261,7 +261,7 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
   auto item = std::make_unique<device::host::Item>();
   item->work = wait;
   device::host::Queue* const queue = comm_->host_device()->queue();
-  // Whatever ends the wait, nobody goes on with what it has enqueued.
+  // However the wait ends, no thread continues with what it has enqueued.
   struct CancelAtEnd {
     Wait* const wait;
     device::host::Queue* const queue;
@@ -272,8 +272,7 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
     }
   } const cancel{wait.get(), queue};
   queue->Push(std::move(item));
-  // What is a reason to stop may have come after what is waited for. So it is told to others only when the wait is
-  // over.
+  // A reason to stop may have come after the awaited data, so it is sent to others only when the wait is over.
   Trouble trouble;
   const bool done = Scheduler::Process().Wait(
       queue, [&] { return wait->done(); },
@@ -294,7 +293,7 @@ void MakingCall::End(const Trouble& trouble) {
   } else {
     comm_->control().log().Fail(call_, trouble);
   }
-  Scheduler::Process().Notify();  // who waits for a slot
+  Scheduler::Process().Notify();  // calls may wait for a slot
 }
 
 void MakingCall::Fail(const Status& reason) {

@@ -1,9 +1,9 @@
-// What ranks of a communicator tell each other to make others from it: split, shrink and grow.
+// The exchange of ranks of a communicator that make others from it: split, shrink and grow.
 //
-// A call takes part from the moment it is made (BeginMaking), whatever thread carries it out and when: calls that are
-// under way at the same time never meet each other's (control_log.h). What a rank contributes is in a slot of its
-// block, or, for ranks on other machines, is sent to the mirror of it. A slot becomes another call's when the logs of
-// all that take part say that they have read it, so nothing is overwritten under a rank that stands still. Thread-safe.
+// A call takes part from the moment it is made (BeginMaking), whatever thread executes it and when; calls that run at
+// the same time never mix (control_log.h). A rank's contribution is in a slot of its block; for ranks on other
+// machines, it is sent to the mirror of that. A slot is reused for another call when the logs of all participants say
+// that they have read it, so nothing is overwritten before a rank that has stopped has read it. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -22,29 +22,29 @@ namespace axccl::comm {
 
 class Communicator;
 
-// A call of this rank that makes a communicator: the exchange among those that take part. Used by one thread. Ends with
-// Finish or Fail, and fails when it is dropped before. Keeps the communicator.
+// A call of this rank that makes a communicator: the exchange among the participants. Used by one thread. Ends with
+// Finish or Fail, and fails when it is dropped before. Keeps the communicator alive.
 class MakingCall : public Exchange {
  public:
   using Clock = std::chrono::steady_clock;
-  // Begins with Begin.
+  // Called by Begin.
   explicit MakingCall(std::shared_ptr<Communicator> comm);
   ~MakingCall() override;
   Status Begin(Making what, std::vector<int> group);
   const std::vector<int>& group() const { return call_.group; }
   const std::shared_ptr<Communicator>& comm() const { return comm_; }
 
-  // Until when to wait at most, and the flag that ends it. Before the first exchange.
+  // Sets the latest time to wait until, and the flag that ends waits. Call it before the first exchange.
   void SetLimits(Clock::time_point deadline, const std::atomic<bool>* abort);
-  // Ends as well when a rank dies, leaves the communicator, gives up or makes a call that does not go with this one.
-  // Splits and grows also when the communicator fails; to shrink one that has failed is what shrinks are for.
+  // Also ends when a rank dies, leaves the communicator, gives up or makes a call that does not match this one. Splits
+  // and grows also end when the communicator fails; shrinks do not, because they exist for that case.
   Status AllGather(const void* mine, size_t bytes, void* all) override;
-  // For ranks that meet elsewhere until all have finished this call: why they never will, as far as this communicator
-  // knows.
+  // For ranks that meet elsewhere until all have finished this call: returns why they never will, as far as this
+  // communicator knows.
   Status WhyBroken();
   void Fail(const Status& reason) override;
   void Finish();
-  // What some of the ranks of a split do further.
+  // Continues with a group of the ranks of a split.
   std::shared_ptr<MakingCall> Continue(std::vector<int> group);
 
  private:
@@ -69,22 +69,22 @@ class MakingCall : public Exchange {
 // The slots and the log of a rank.
 class ControlExchange {
  public:
-  // `members`, `block` and `layout` as of the communicator, and as long.
+  // `members`, `block` and `layout` are the communicator's, and must live as long.
   ControlExchange(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout,
                   int self);
   ControlLog& log() { return log_; }
 
-  // A slot for the call, -1 while there is none or it is not its turn.
+  // Returns a slot for the call, or -1 while none is free or it is not the call's turn.
   int TryTake(const LoggedCall& call);
   // The call has ended; others may still read the slot.
   void Leave(int slot, bool failed);
   void Contribute(int slot, const LoggedCall& call, uint64_t round, const void* data, size_t bytes);
-  // What `rank` has contributed to a round of the call of that name; false while it has not.
+  // Reads the contribution of `rank` to a round of the call of that name; returns false while there is none.
   bool Read(int rank, uint64_t name, uint64_t round, void* data, size_t bytes) const;
 
  private:
   struct Use {
-    uint64_t name = 0;  // of the call, 0: free
+    uint64_t name = 0;  // of the call; 0: free
     std::vector<int> group;
     bool left = false, failed = false;
   };
@@ -100,7 +100,8 @@ class ControlExchange {
   std::vector<Use> uses_{exec::kControlSlots};
 };
 
-// A call on `comm`, in the order of the program. `group`: the ranks that take part, ascending, this one among them.
+// Begins a call on `comm`, in the order of the program. `group`: the ranks that take part, ascending, including this
+// one.
 Result<std::shared_ptr<MakingCall>> BeginMaking(const std::shared_ptr<Communicator>& comm, Making what,
                                                 std::vector<int> group);
 

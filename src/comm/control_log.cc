@@ -13,21 +13,21 @@ namespace {
 
 using exec::ControlEntry;
 
-// How long a rank whose last call is another one may be about to make this one: it has left this rank out of that, or
-// has threads that are not as quick as this rank's.
+// How long a rank whose last call is a different one may still be about to make this one: that call left this rank out,
+// or the rank's threads are not as fast as this rank's.
 constexpr std::chrono::milliseconds kGrace(600);
 
-// Of the calls of a rank that are under way the first so many contribute. Were slots given to whoever comes, a rank's
-// might all be with calls that its peers come to later, and theirs with others. Some remain for calls that have ended
-// here, and that others have still to read.
+// Of a rank's running calls, this many contribute, the oldest first. If any call could take a slot, all slots of one
+// rank might be used by calls that its peers reach later, and theirs by others. The remaining slots are for calls that
+// have ended here but that other ranks must still read.
 constexpr size_t kAtATime = exec::kControlSlots / 2;
-// Calls that may be under way. Those that contribute take a second entry of the log for a moment, when a split goes on.
+// Limit on running calls. Those that contribute take a second entry of the log for a moment, when a split continues.
 constexpr size_t kMostUnderWay = exec::kControlCalls - kAtATime;
 
 constexpr uint64_t NameIn(uint64_t word) { return word & ~uint64_t{ControlEntry::kStateBits}; }
 constexpr uint64_t StateIn(uint64_t word) { return word & ControlEntry::kStateBits; }
 
-// Names the `count`-th call of a group; never 0.
+// The name of the `count`-th call of a group; never 0.
 uint64_t NameCall(uint64_t seed, const std::vector<int>& group, uint64_t count) {
   uint64_t name = Mix(Mix(Mix(kHashSeed, seed), count), group.size());
   for (const int rank : group) name = Mix(name, static_cast<uint64_t>(rank));
@@ -41,7 +41,7 @@ void StoreText(std::string_view from, std::atomic<uint64_t> (&words)[n]) {
   for (size_t i = 0; i < n; ++i) words[i].store(plain[i], std::memory_order_relaxed);
 }
 
-// Another rank's: only what can be shown.
+// Loads another rank's text; keeps only printable characters.
 template <size_t n>
 std::string LoadText(const std::atomic<uint64_t> (&words)[n]) {
   char plain[n * sizeof(uint64_t) + 1] = {};
@@ -83,8 +83,8 @@ ControlEntry* ControlLog::EntryOf(int rank, uint64_t place) const {
   return layout_.ControlCall(block, place);
 }
 
-// fn(entry, word) for those that are not being written. They are filled in their order, so what is behind one that
-// never was takes up no memory.
+// Calls fn(entry, word) for the entries that are not being written. Entries are filled in their order, so entries after
+// one that was never used occupy no memory.
 template <class Fn>
 void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
   for (uint64_t place = 0; place < exec::kControlCalls; ++place) {
@@ -100,7 +100,7 @@ void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
 
 // ---- this rank's log ----
 
-// Makes the other ranks see bytes of an entry, and what is first in it.
+// Publishes bytes of an entry, and then its first word, to the other ranks.
 void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
   const auto offset_of = [&](const void* p) {
     return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_);
@@ -132,7 +132,7 @@ LoggedCall ControlLog::Continue(const LoggedCall& call, Group group) {
   return Write(Making::kColor, std::move(group), name, 0, call.name, call.order);
 }
 
-// The oldest that has ended; those that never were, in their order.
+// The oldest entry that has ended; unused ones come first, in their order.
 uint64_t ControlLog::PlaceForNext() const {
   uint64_t oldest = 0, least = UINT64_MAX;
   for (uint64_t place = 0; place < exec::kControlCalls; ++place) {
@@ -149,7 +149,7 @@ LoggedCall ControlLog::Write(Making what, Group group, uint64_t name, uint64_t c
   LoggedCall call{what, name, PlaceForNext(), std::move(group), split, order};
   ControlEntry* const entry = EntryOf(self_, call.place);
   entry->name.store(0, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_release);  // before what follows: others may be reading
+  std::atomic_thread_fence(std::memory_order_release);  // before what follows, because other ranks may be reading
   Publish(call.place, nullptr, 0);
   entry->number.store(++calls_, std::memory_order_relaxed);
   entry->count.store(count, std::memory_order_relaxed);
@@ -209,14 +209,14 @@ bool ControlLog::Made(const Group& group, uint64_t count) {
   return found != counts_.end() && found->second >= count;
 }
 
-// After a refusal ranks do not have the same calls behind them. Whatever another one has called, of whichever group,
-// this one now has, too: so they meet when they agree and call again.
+// After a refusal, ranks have made different calls. This rank now counts the calls of every other rank, of any group,
+// as its own, so they match when the ranks agree and call again.
 void ControlLog::CatchUp() {
   for (int rank = 0; rank < ranks(); ++rank) {
     ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
       const Group group = MembersOf(entry);
       const uint64_t count = entry->count.load(std::memory_order_relaxed);
-      // Else it is of a colour, or becoming another one's.
+      // Otherwise it belongs to a colour, or is becoming another call's entry.
       if (Contains(group, self_) && NameCall(0, group, count) == NameIn(word))
         counts_[group] = std::max(counts_[group], count);
     });
@@ -238,7 +238,7 @@ ControlLog::Group ControlLog::MembersOf(ControlEntry* entry) const {
 }
 
 bool ControlLog::Ended(int rank, uint64_t name) const {
-  bool ended = true;  // so long ago that the log has no room for it any more
+  bool ended = true;  // so long ago that the log no longer has it
   ForEachEntry(rank, [&](ControlEntry*, uint64_t word) {
     if (NameIn(word) == name) ended = StateIn(word) != ControlEntry::kUnderWay;
   });
@@ -260,7 +260,7 @@ ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
     const uint64_t state = StateIn(word);
     const bool refused = state == ControlEntry::kRefused;
     if (refused && entry->against.load(std::memory_order_relaxed) == call.name) sight.refuses = entry;
-    // A rank may fail in a split when the others have read what it wants there and go on.
+    // A rank may fail in a split when the others have read its contribution there and continue.
     if (NameIn(word) == call.name || NameIn(word) == call.split) {
       if (NameIn(word) == call.name) sight.same = entry;
       if (state == ControlEntry::kFailed || refused) sight.failed = entry;
@@ -270,10 +270,10 @@ ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
     if (number < last || entry->kind.load(std::memory_order_relaxed) == static_cast<uint64_t>(Making::kColor)) return;
     const Group group = MembersOf(entry);
     const uint64_t count = entry->count.load(std::memory_order_relaxed);
-    // Else it is becoming another one's.
+    // Otherwise it is becoming another call's entry.
     if (NameCall(0, group, count) != NameIn(word)) return;
     last = number;
-    // One that this rank should have made, too; or, if it shrinks the communicator itself, one that leaves it out.
+    // A call that this rank should also have made; or, if it shrinks the communicator itself, one that leaves it out.
     const bool under_way = state == ControlEntry::kUnderWay, done = state == ControlEntry::kDone;
     const bool apart = Contains(group, self_) ? (under_way || refused) && !Made(group, count)
                                               : (under_way || done) && call.what == Making::kShrink;
@@ -322,7 +322,7 @@ std::string ControlLog::Describe(int rank, uint64_t what, const Group& group) co
   return text;
 }
 
-// Because of an entry of `rank`.
+// The refusal because of an entry of `rank`.
 Trouble ControlLog::Refusal(const LoggedCall& call, int rank, ControlEntry* entry) const {
   return {
       MakeStatus(Code::kInvalidUsage,
@@ -333,7 +333,7 @@ Trouble ControlLog::Refusal(const LoggedCall& call, int rank, ControlEntry* entr
       true, NameIn(entry->name.load(std::memory_order_acquire))};
 }
 
-// What another rank of the call has said: those who look at this one read the same.
+// Repeats the text of another rank of the call, so that ranks that read this rank's log get the same.
 Trouble ControlLog::Repeated(const ControlEntry& entry) {
   const bool refused = StateIn(entry.name.load(std::memory_order_acquire)) == ControlEntry::kRefused;
   return {Status(CodeIn(entry), LoadText(entry.text)), refused,

@@ -1,12 +1,12 @@
-// The calls of ranks that make communicators from one that they have, as all its ranks see them.
+// The calls of ranks that make communicators from an existing one, visible to all its ranks.
 //
 // Each call of a rank gets a name when it is made, which is the same on all ranks that take part: the k-th call of that
-// group. The log in a rank's block (exec/layout.h) says which calls it has made, in their order, and how they ended. So
-// a rank that waits for another sees whether that one has ended the call, or is in one that does not go with it: every
-// two ranks must make those calls that both take part in in the same order, and shrinks at the same time must leave out
-// the same ranks.
+// group. The log in a rank's block (exec/layout.h) holds the calls that it has made, in their order, and how they
+// ended. So a rank that waits for another sees whether that one has ended the call, or is in one that does not match
+// it. Every two ranks must make the calls in which both take part in the same order, and simultaneous shrinks must
+// leave out the same ranks.
 //
-// Thread-safe but for a LoggedCall, which is its call's.
+// Thread-safe, except for a LoggedCall, which belongs to its call.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,8 @@
 
 namespace axccl::comm {
 
-// What makes a communicator; kColor: what ranks of one colour do in a split, when all have told theirs.
+// The kinds of calls. kColor: the part of a split among ranks of one colour, after all ranks have exchanged their
+// colours.
 enum class Making : uint64_t { kSplit = 1, kShrink, kGrow, kColor };
 const char* NameOf(Making what);
 
@@ -31,53 +32,54 @@ struct LoggedCall {
   using Clock = std::chrono::steady_clock;
   Making what = Making::kSplit;
   uint64_t name = 0;
-  uint64_t place = 0;                                        // in the rank's log
-  std::vector<int> group;                                    // ranks that take part, ascending
-  uint64_t split = 0;                                        // kColor: of this name
-  uint64_t order = 0;                                        // among those of this rank; kColor: the split's
-  Clock::time_point apart_since = Clock::time_point::max();  // a rank's last call is another one
+  uint64_t place = 0;      // in the rank's log
+  std::vector<int> group;  // ranks that take part, ascending
+  uint64_t split = 0;      // kColor: the name of the split
+  // Among the calls of this rank; kColor: the order of the split.
+  uint64_t order = 0;
+  Clock::time_point apart_since = Clock::time_point::max();  // since when a rank's last call is a different one
 };
 
 // Why a call ends early.
 struct Trouble {
   Status why;            // ok: it does not
-  bool refused = false;  // as another rank has made one that does not go with it,
-  uint64_t against = 0;  // of this name
+  bool refused = false;  // because another rank has made a call that does not match it,
+  uint64_t against = 0;  // whose name is this
 };
 
 class ControlLog {
  public:
   using Group = std::vector<int>;
-  // `block`: of this rank. All live as long as the log.
+  // `block`: of this rank. All arguments must live as long as the log.
   ControlLog(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout, int self);
 
-  // A call of this rank, in the order of the program; the caller ends it.
+  // Begins a call of this rank, in the order of the program; the caller must end it.
   Result<LoggedCall> Begin(Making what, Group group);
-  // What `group` does of the split `call`, which has not ended.
+  // Begins the part of `group` in the split `call`, which has not ended.
   LoggedCall Continue(const LoggedCall& call, Group group);
   void Finish(const LoggedCall& call);
-  // Tells the others why.
+  // Publishes the reason to the other ranks.
   void Fail(const LoggedCall& call, const Trouble& trouble);
-  // Whether the call may contribute: few that came before it are under way.
+  // Whether the call may contribute: only few earlier calls are still running.
   bool IsTurnOf(const LoggedCall& call);
   // Whether `rank`, which has made the call, has ended it.
   bool Ended(int rank, uint64_t name) const;
-  // Whether it has, and well.
+  // Whether it has ended it successfully.
   bool Finished(int rank, uint64_t name) const;
 
-  // Whether this rank waits in vain for those of `missing` to contribute.
+  // Why this rank waits in vain for the contributions of `missing`, if it does.
   Trouble FindTrouble(LoggedCall* call, std::span<const int> missing);
-  // This rank's own trouble, and that the others have not come in time.
+  // The trouble of this rank itself, and of ranks that have not come in time.
   Trouble GivenUp(const Status& reason) const;
   Trouble NotInTime(const LoggedCall& call, std::span<const int> missing) const;
 
  private:
-  // What a rank's log says of a call of this rank.
+  // What a rank's log shows about a call of this rank.
   struct Sight {
     exec::ControlEntry* same = nullptr;     // the rank's part in the call
     exec::ControlEntry* failed = nullptr;   // it has failed there, or in the split before
-    exec::ControlEntry* refuses = nullptr;  // a call of the rank that does not go with it
-    exec::ControlEntry* instead = nullptr;  // its last, where that does not go with it
+    exec::ControlEntry* refuses = nullptr;  // a call of the rank that does not match it
+    exec::ControlEntry* instead = nullptr;  // its last call, if that does not match
   };
 
   exec::ControlEntry* EntryOf(int rank, uint64_t place) const;
@@ -103,7 +105,7 @@ class ControlLog {
   std::mutex mutex_;
   uint64_t calls_ = 0;
   std::map<Group, uint64_t> counts_;   // calls so far, by group
-  std::map<uint64_t, int> under_way_;  // by order; how many entries of each, as a split goes on with its colour
+  std::map<uint64_t, int> under_way_;  // by order: how many entries of each, because a split continues with its colour
 };
 
 }  // namespace axccl::comm

@@ -31,8 +31,8 @@ SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Confi
   return options;
 }
 
-// The members of a new communicator in their order there, as parent ranks; each takes part in the setup through the
-// parent, and those that are no members pass their turns.
+// The members of a new communicator in its order, as parent ranks. Each takes part in the setup through the parent;
+// ranks that are not members pass their turns.
 class ChildExchange : public Exchange {
  public:
   ChildExchange(Exchange* parent, std::vector<int> positions) : parent_(parent), positions_(std::move(positions)) {}
@@ -59,7 +59,7 @@ struct SplitChoice {
   int32_t key;
 };
 
-// What a present rank of a growing communicator knows.
+// What an existing rank of a growing communicator contributes.
 struct Offer {
   uint32_t has_id;
   int32_t ranks;
@@ -70,7 +70,7 @@ int PositionOf(int rank, const std::vector<int>& group) {
   return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
 }
 
-// The communicator of the call's ranks, in the order of `members`.
+// Sets up the communicator of the call's ranks, in the order of `members`.
 Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::vector<int>& members,
                                                  SetupOptions options) {
   std::vector<int> positions;
@@ -85,8 +85,7 @@ Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::ve
 
 using Made = Result<std::shared_ptr<Communicator>>;
 
-// Carries the call out. When that fails, the other ranks hear of it at once, not when the last lets go of the call that
-// holds it.
+// Runs the call. If it fails, the other ranks get the error at once, not when the last owner of the call drops it.
 template <class Fn>
 Made CarryOut(MakingCall* call, const Fn& fn) {
   Made made = CatchAll("making a communicator", fn);
@@ -101,7 +100,7 @@ Result<const exec::Platform*> CurrentPlatform() {
   const exec::Platform* const host = &exec::Platform::Host();
   const exec::Platform* const cuda = &exec::Platform::Cuda();
   if (device == "host") return host;
-  // A driver does not come or go while a process runs.
+  // A driver does not appear or disappear while a process runs.
   static const auto* const gpus = [cuda] {
     auto* const found = new Result<int>(cuda->Count());
     if (const Status status = found->status(); !status.ok())
@@ -134,7 +133,7 @@ std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<e
   LocalMeeting meeting(ranks);
   std::vector<Result<std::shared_ptr<Communicator>>> results(
       devices.size(), Result<std::shared_ptr<Communicator>>(Status(Code::kInternalError, "not created")));
-  // Whoever is missing from the meeting the others wait for: so all have a seat before it begins.
+  // The others wait for a rank that is missing from the meeting, so all must have a seat before it begins.
   std::vector<std::unique_ptr<Exchange>> seats;
   std::vector<SetupOptions> options;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -171,7 +170,7 @@ Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key
     std::vector<SplitChoice> choices(call->group().size());
     const SplitChoice mine{color, key};
     AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), choices.data()));
-    // Each colour goes on alone from here; ranks without one are done.
+    // Each colour continues by itself from here; ranks without one are done.
     std::vector<int> ascending;
     for (int r = 0; r < identity.ranks; ++r) {
       if (color >= 0 && choices[static_cast<size_t>(r)].color == color) ascending.push_back(r);
@@ -215,7 +214,7 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
     const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
     const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
     if (other != offers.end()) {
-      call->Finish();  // the others find the same
+      call->Finish();  // the other ranks find the same
       return MakeStatus(Code::kInvalidUsage, "rank %d grows to %d ranks and rank %d to %d; pass the same nRanks on all",
                         identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
     }
@@ -224,7 +223,7 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
       return MakeStatus(Code::kInvalidArgument,
                         "no rank passed uniqueId; one rank gets it from ncclCommGetUniqueId and passes it");
     }
-    // The rendezvous does not learn of a rank that gives up on its way there; the call does.
+    // The rendezvous does not notice a rank that gives up on its way there; the call does.
     Status broken;
     const auto stop = [&] { return !(broken = call->WhyBroken()).ok(); };
     auto session = boot::Session::Join(offer->id, identity.rank, ranks, options.deadline, stop);

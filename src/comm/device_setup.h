@@ -1,4 +1,4 @@
-// What the setup of a communicator offers to the device of its rank.
+// The services of a communicator's setup for the device of its rank.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace axccl::comm {
 
 class DeviceSetup : public exec::Setup {
  public:
-  // `reaches` of all ranks, in their order. What is taken of the heap is kept by `block`.
+  // `reaches` of all ranks, in their order. `block` keeps what is taken from the heap.
   DeviceSetup(Exchange* exchange, Block* block, const std::vector<std::shared_ptr<transport::Reach>>* reaches)
       : exchange_(exchange), block_(block), reaches_(reaches) {}
 

@@ -38,7 +38,7 @@ class LocalMeeting::Seat : public Exchange {
       ++m.round_;
       m.changed_.notify_all();
     } else {
-      // Ends: every seat is a thread of the same call, which contributes or fails.
+      // The wait ends: every seat belongs to a thread of the same call, which contributes or fails.
       m.changed_.wait(lock, [&] { return m.round_ != round || !m.failure_.ok(); });
       if (m.round_ == round) return m.failure_;
     }

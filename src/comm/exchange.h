@@ -1,8 +1,8 @@
-// How ranks that are about to form a communicator tell each other about themselves, whatever connects them: the
-// rendezvous of a unique id, a parent communicator, or just the memory of one process.
+// The exchange between ranks that are about to form a communicator, whatever connects them: the rendezvous of a unique
+// id, a parent communicator, or the memory of one process.
 //
-// Used by one thread per rank. Every wait ends with data, a gone peer, an abort or a deadline; after an error the
-// exchange is of no more use, and the other ranks get an error too.
+// Used by one thread per rank. Every wait ends with data, a peer that is gone, an abort or a deadline; after an error
+// the exchange is unusable, and the other ranks get an error, too.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class Exchange {
   virtual ~Exchange() = default;
   // All ranks contribute `bytes` bytes; all[r * bytes] receives rank r's.
   virtual Status AllGather(const void* mine, size_t bytes, void* all) = 0;
-  // Tells the others why this rank gives up.
+  // Sends the others the reason why this rank gives up.
   virtual void Fail(const Status& reason) = 0;
 };
 

@@ -43,7 +43,7 @@ Status Group::Check(const char* call) const {
 
 namespace {
 
-// Joins a send and a receive of a rank to itself into a copy, which becomes `receive`.
+// Joins a rank's send and receive to itself into a copy, which becomes `receive`.
 Status JoinSelf(const char* call, const exec::StreamCall& send, exec::StreamCall* receive) {
   const int rank = send.channel->own().rank;
   exec::Call& to = receive->call;
@@ -67,7 +67,7 @@ Status JoinSelf(const char* call, const exec::StreamCall& send, exec::StreamCall
 
 }  // namespace
 
-// The k-th send to self on a channel goes to its k-th receive.
+// The k-th send to self on a channel matches its k-th receive.
 Status Group::MatchSelf(const char* call) {
   std::map<exec::Channel*, std::pair<std::vector<exec::StreamCall*>, std::vector<exec::StreamCall*>>> messages;
   for (SelfMessage& message : self_) {
@@ -107,7 +107,7 @@ Status Group::RunJobs(const char* call) {
   }
   const auto run = [&](size_t i) { results[i] = CatchAll(call, [&] { return jobs_[i].run(); }); };
   if (any_nonblocking_) {
-    for (size_t i = 0; i < jobs_.size(); ++i) run(i);  // which go on in the background
+    for (size_t i = 0; i < jobs_.size(); ++i) run(i);  // non-blocking jobs continue in the background
   } else if (const Status together = RunTogether(call, jobs_.size(), run); !together.ok()) {
     if (!std::all_of(jobs_.begin(), jobs_.end(), [](const GroupJob& job) { return job.in_turn; })) {
       Discard();
@@ -153,7 +153,7 @@ Status Group::End(const char* call, double* seconds) {
   if (depth_ == 0)
     return MakeStatus(Code::kInvalidUsage, "%s: called without a matching ncclGroupStart on this thread", call);
   if (--depth_ != 0) return Status();
-  // Whatever is thrown, nothing is left for the thread's next group.
+  // Whatever is thrown, the thread's next group starts empty.
   Status status = CatchAll(call, [&] {
     AXCCL_RETURN_IF_ERROR(Check(call));
     AXCCL_RETURN_IF_ERROR(MatchSelf(call));
@@ -165,7 +165,7 @@ Status Group::End(const char* call, double* seconds) {
     Clear();
     return status;
   }
-  // Jobs and calls may themselves use groups: leave this one first.
+  // Jobs and calls may themselves use groups, so this one must be left first.
   std::vector<exec::StreamCall> calls = std::move(calls_);
   if (!jobs_.empty()) status = CatchAll(call, [&] { return RunJobs(call); });
   Clear();

@@ -1,8 +1,8 @@
-// Groups: what ncclGroupStart and ncclGroupEnd bracket. One per thread; only the outermost end acts.
+// Groups: the calls between ncclGroupStart and ncclGroupEnd. One per thread; only the outermost end acts.
 //
-// Calls are collected and launched together. Jobs (creations, finalizations) are run at the end, each on a thread of
-// its own because they wait for each other; where there are not so many threads to be had, none is, or one after the
-// other those that can be. An error inside a group is kept: its end returns it and launches nothing.
+// Calls are collected and launched together. Jobs (creations, finalizations) run at the end, each on a thread of its
+// own because they wait for each other. If not enough threads can be started, none runs, except that jobs which need no
+// others run one after another. An error inside a group is kept: its end returns it and launches nothing.
 #pragma once
 
 #include <functional>
@@ -15,30 +15,30 @@
 
 namespace axccl::comm {
 
-// Work that may wait for other ranks. `discard` undoes what was prepared when the group fails before the job ran.
+// Work that may wait for other ranks. `discard` undoes the preparations if the group fails before the job ran.
 struct GroupJob {
   bool blocking = true;
   std::function<Status()> run;
   std::function<void()> discard;
-  bool in_turn = false;  // ends without the others of the group
+  bool in_turn = false;  // ends without the other jobs of the group
 };
 
 class Group {
  public:
-  // The calling thread's.
+  // The calling thread's group.
   static Group& Current();
 
   bool open() const { return depth_ != 0; }
   void Start() { ++depth_; }
   // kInvalidUsage without a start. With `seconds`: predicts instead of launching. Errors of the group itself name
-  // `call`; those of the calls in it name these.
+  // `call`; errors of the calls in it name those.
   Status End(const char* call, double* seconds = nullptr);
 
   void Add(exec::StreamCall call, bool blocking);
-  // Within the own rank; matched in order at the end.
+  // Adds a message of the rank to itself; messages are matched in order at the end.
   void AddSelf(exec::StreamCall call, bool sending, bool blocking);
   void AddJob(GroupJob job);
-  // An error of a call inside the calling thread's group, if one is open.
+  // Keeps an error of a call inside the calling thread's group, if one is open.
   static void Keep(const Status& status) noexcept;
 
  private:

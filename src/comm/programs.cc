@@ -11,7 +11,7 @@
 namespace axccl::comm {
 namespace {
 
-// Plans are for ranks of the process that call a little later than the first; programs for communicators to come.
+// Plans stay for ranks of the process that call a little later than the first; programs stay for later communicators.
 constexpr size_t kMostPlanBytes = size_t{4} << 20, kMostProgramBytes = size_t{8} << 20;
 
 size_t BytesOf(const plan::Schedule& schedule) {
@@ -87,7 +87,7 @@ Result<Programs::Known*> Programs::GetPlan(const PlanKey& key, const Request& re
   return plans_.Insert(key, std::move(known), bytes);
 }
 
-// What communicators use is theirs to keep, and is found as long as they do.
+// Finds a program that a communicator keeps, for as long as it does.
 std::shared_ptr<const exec::Program> Programs::FindUsed(const Key& key) {
   if (auto* kept = programs_.Find(key); kept != nullptr) return *kept;
   const auto it = used_.find(key);

@@ -1,9 +1,8 @@
-// The programs of a process, which its communicators share: they depend on nothing but what they are for.
+// The programs of a process, which its communicators share because they depend only on their keys.
 //
-// A plan has the operations of all ranks, and with them is as large as the square of their number; of broadcasts from
-// every root their plans are as large as its cube. So a rank keeps its own program and of the plan only what it says of
-// the whole, and the plan itself is kept while other ranks of the process may ask for theirs. What nobody uses is kept
-// up to a limit. Thread-safe.
+// A plan has the operations of all ranks, so its size grows with the square of their number; plans of broadcasts from
+// every root grow with the cube. So a rank keeps its own program and only the head of the plan. The plan itself stays
+// while other ranks of the process may request their programs. Unused ones are kept up to a limit. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +35,14 @@ class Programs {
     bool whole = false;  // with the operations of all ranks, as GPU ranks need them
   };
   struct Usage {
-    size_t plans = 0, plan_bytes = 0;        // kept
-    size_t programs = 0, program_bytes = 0;  // likewise
+    size_t plans = 0, plan_bytes = 0;        // that are kept
+    size_t programs = 0, program_bytes = 0;  // that are kept
     uint64_t made = 0;                       // plans so far
     double verify_seconds = 0;
   };
 
   static Programs& Process();
-  // What is kept beside what somebody uses.
+  // The limits on what is kept in addition to what is in use.
   Programs(size_t most_plan_bytes, size_t most_program_bytes)
       : plans_(most_plan_bytes), programs_(most_program_bytes) {}
 
@@ -55,7 +54,7 @@ class Programs {
   using Key = std::tuple<PlanKey, int, bool>;
   struct Known {
     std::shared_ptr<const plan::Plan> plan;
-    std::shared_ptr<const plan::Plan> head;  // the same without operations
+    std::shared_ptr<const plan::Plan> head;  // the same plan without operations
     std::set<int> served;                    // ranks
   };
 
@@ -66,7 +65,7 @@ class Programs {
   mutable std::mutex mutex_;
   LruCache<PlanKey, Known> plans_;
   LruCache<Key, std::shared_ptr<const exec::Program>> programs_;
-  std::map<Key, std::weak_ptr<const exec::Program>> used_;  // all that may still be there
+  std::map<Key, std::weak_ptr<const exec::Program>> used_;  // every program that may still exist
   size_t next_sweep_ = 64;
   uint64_t made_ = 0;
   double verify_seconds_ = 0;

@@ -1,4 +1,4 @@
-// What the ranks of a communicator agree on when it is made.
+// The settings on which the ranks of a communicator agree when it is made.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace axccl::comm {
 
-// What rank 0 decides for all ranks of a communicator. Plain data, sent as bytes.
+// The decisions of rank 0 for all ranks of a communicator. Plain data, sent as bytes.
 struct Settings {
   cost::Machine machine;
   NetworkSource network = NetworkSource::kFixed;
@@ -18,7 +18,7 @@ struct Settings {
   uint32_t allow_calls = 1;   // AXCCL_CMA
   uint32_t group_order = 0;   // AXCCL_ORDER
   uint32_t gpu_channels = 0;  // AXCCL_GPU_CHANNELS
-  // Each rank has its own of these.
+  // Each rank has its own values of these.
   double timeout_seconds = 0;  // AXCCL_TIMEOUT
   double notice_seconds = 0;   // AXCCL_WAIT_NOTICE
   char algorithms[512] = {};   // NCCL_ALGO

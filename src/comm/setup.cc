@@ -33,20 +33,21 @@ namespace {
 constexpr int kMostToMeet = 64;
 constexpr std::chrono::milliseconds kMeeting(500);
 
-// First round: who I am; rank 0 also what everybody does.
+// First round: identity of the rank; rank 0 also sends what all ranks do.
 struct Introduction {
   uint32_t rank;
   int32_t device;
   uint32_t platform;
-  uint64_t hash;  // rank 0's counts
+  uint64_t hash;  // rank 0's value is used
   transport::ProcessAddress address;
   char host[64];  // name
   Settings settings;
 };
 static_assert(sizeof(Introduction) <= 3000);
 
-// Second round: where my block is; rank 0 also about the network. Third: which peers' plain memory I can reach. Between
-// the first two, where ranks are on several machines: how to send to my process (WireNetwork).
+// Second round: the address of this rank's block; rank 0 also sends the state of the network. Third round: the peers
+// whose plain memory this rank can access. Between the first two, if ranks are on several machines: how to send to this
+// process (WireNetwork).
 struct BlockAddress {
   uint64_t offset;  // in my heap
   uint64_t probe;   // address of the block's probe word in my address space
@@ -88,7 +89,8 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
   return settings;
 }
 
-// "ranks 0-3 (another machine), rank 7 (another PID namespace)": those that share no memory with this one; "": none.
+// Lists the ranks that share no memory with this one: "ranks 0-3 (another machine), rank 7 (another PID namespace)"; ""
+// if there are none.
 std::string ListApart(const std::vector<Introduction>& peers, size_t self) {
   const auto why = [&](int rank) {
     const char* const reason =
@@ -107,7 +109,7 @@ std::string ListApart(const std::vector<Introduction>& peers, size_t self) {
   return text;
 }
 
-// A platform that this version does not know is the host, for want of a better name.
+// A platform that this version does not know is shown as the host.
 std::string DeviceText(const Introduction& peer) {
   const exec::Platform& cuda = exec::Platform::Cuda();
   const exec::Platform& platform = peer.platform == cuda.number() ? cuda : exec::Platform::Host();
@@ -119,7 +121,7 @@ void TellOthers(Exchange* exchange, const Status& why) {
   if (!told.ok()) AXCCL_WARN("cannot tell the others that this rank gives up: %s", told.message().data());
 }
 
-// The state of one rank's setup; what it acquired is given back on every way out.
+// The state of one rank's setup; every way out releases what it has acquired.
 class Builder {
  public:
   Builder(Exchange* exchange, const SetupOptions& options) : exchange_(exchange), options_(options) {}
@@ -142,7 +144,7 @@ class Builder {
   const exec::Platform& platform() const { return *options_.identity.device.platform; }
 
   Status Introduce() {
-    // Before others know of this rank and wait for it.
+    // Before other ranks know of this one and wait for it.
     AXCCL_RETURN_IF_ERROR(platform().ReadOptions(&device_options_));
     Introduction mine{};
     mine.rank = static_cast<uint32_t>(self());
@@ -187,7 +189,7 @@ class Builder {
     return MakeChooser();
   }
 
-  // With several processes of one call (threads) the filter is parsed by each: all get the same error.
+  // If several threads of a process create ranks, each parses the filter, and all get the same error.
   Status MakeChooser() {
     AXCCL_ASSIGN_OR_RETURN(
         chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
@@ -226,7 +228,7 @@ class Builder {
     return Status();
   }
 
-  // By the first rank on it.
+  // Numbers a machine by the first rank on it.
   int MachineOf(size_t rank) const {
     const auto same = [&](const Introduction& peer) { return peer.address.host_id == peers_[rank].address.host_id; };
     return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), same) - peers_.begin());
@@ -251,7 +253,7 @@ class Builder {
     return reach;
   }
 
-  // What comes for this rank from now on has its block and the peer's mirror to go to.
+  // From now on, data for this rank can arrive in its block and in the peer's mirror.
   Result<std::shared_ptr<transport::Reach>> ConnectApart(size_t rank) const {
     exec::Member own;
     own.header = block_->header();
@@ -327,7 +329,7 @@ class Builder {
     return Status();
   }
 
-  // By which plans are chosen from now on.
+  // From now on, plans are chosen by these figures.
   Status LearnNetwork() {
     AXCCL_ASSIGN_OR_RETURN(NetworkSurvey::News news,
                            survey_.Measure(platform().HostDevice(options_.identity.device.ordinal)->queue(),
@@ -343,9 +345,9 @@ class Builder {
     return MakeChooser();
   }
 
-  // UCX connects two processes at the first message between them, and does not bear a network that breaks meanwhile
-  // (1.13.1 aborts the process). So that is now, not when ranks tell each other of their failures; unless they are too
-  // many, or it takes too long.
+  // UCX connects two processes at their first message, and does not survive a network that breaks meanwhile (1.13.1
+  // aborts the process). So connect now, not when ranks report their failures, unless there are too many ranks, or it
+  // takes too long.
   void MeetOtherMachines() const {
     if (options_.identity.ranks - local_.count > kMostToMeet) return;
     const auto limit = std::chrono::steady_clock::now() + kMeeting;
@@ -380,12 +382,12 @@ class Builder {
   }
 
  public:
-  // Tells the others, and lets go of what they may already use. Nothing is thrown. Where memory runs out, the block
-  // stays what it is for as long as the process lives, as peers may still write to it.
+  // Sends the error to the others, and releases what they may already use. Does not throw. If memory runs out, the
+  // block stays for as long as the process lives, because peers may still write to it.
   void GiveUp(const Status& status) {
     TellOthers(exchange_, status);
     survey_.GiveUp();
-    if (announced_ && block_ == nullptr) return;  // a communicator had it, and has let go
+    if (announced_ && block_ == nullptr) return;  // a communicator owned it, and has released it
     const Status gone = CatchAll("giving memory back", [&] { return LetGo(), Status(); });
     if (gone.ok()) return;
     AXCCL_WARN("%s", gone.message().data());
@@ -411,8 +413,7 @@ class Builder {
     Block::Release(std::move(block_), std::move(holders));
   }
 
-  // Of the blocks of this process that this rank will not attach to any more. Those of other processes wait for its
-  // end.
+  // For blocks of this process to which this rank will not attach any more. Other processes wait until this one ends.
   void LetGoUnseen() {
     if (!located_ || own_ == nullptr) return;
     for (size_t rank = members_.size(); rank < ranks(); ++rank) {
@@ -422,7 +423,7 @@ class Builder {
     }
   }
 
-  // Those that may know where the block is, and attach to it later than this rank fails.
+  // The ranks that may know the address of the block, and attach to it after this rank has failed.
   void FindHolders(std::vector<Holder>* holders) {
     for (size_t rank = 0; rank < ranks(); ++rank) {
       if (rank == self()) continue;
@@ -437,7 +438,7 @@ class Builder {
   std::vector<BlockAddress> blocks_;
   std::vector<Introduction> peers_;
   LocalRanks local_;
-  int node_ = topo::kNowhere;  // that has the rank's memory
+  int node_ = topo::kNowhere;  // of the rank's memory
   Settings settings_;
   std::unique_ptr<tune::Chooser> chooser_;
   exec::BlockLayout layout_;
@@ -449,8 +450,8 @@ class Builder {
   std::vector<WireNetwork> networks_;
   exec::RankOptions device_options_;
   std::unique_ptr<exec::RankDevice> device_;
-  bool announced_ = false;  // this rank's block
-  bool located_ = false;    // the others'
+  bool announced_ = false;  // other ranks may know this rank's block
+  bool located_ = false;    // this rank knows the others' blocks
 };
 
 }  // namespace

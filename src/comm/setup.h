@@ -1,5 +1,5 @@
-// From an exchange to a communicator: ranks tell each other where they are, attach to each other's memory, test it,
-// learn what goes between their machines (net/survey.h), and agree on rank 0's settings.
+// From an exchange to a communicator: ranks exchange their addresses, attach to each other's memory, test it, find out
+// about the network between their machines (net/survey.h), and agree on rank 0's settings.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace axccl::comm {
 
 struct SetupOptions {
   Identity identity;
-  int min_lanes = 1;                  // from the configuration (minCTAs); rank 0's counts
+  int min_lanes = 1;                  // from the configuration (minCTAs); rank 0's value is used
   const Settings* inherit = nullptr;  // settings of a parent communicator; null: read and measured by rank 0
   std::chrono::steady_clock::time_point deadline;
   const std::atomic<bool>* abort = nullptr;

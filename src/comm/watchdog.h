@@ -1,8 +1,8 @@
-// Looks after communicators whose operations no thread of this process drives: those of GPU ranks. When a peer has
-// died, failed or left, or a kernel has found something wrong or has waited for longer than AXCCL_TIMEOUT, the
-// communicator fails, and its kernels end.
+// Watches communicators whose operations no thread of this process drives: those of GPU ranks. When a peer has died,
+// failed or left, or a kernel has reported an error or has waited for longer than AXCCL_TIMEOUT, the communicator
+// fails, and its kernels end.
 //
-// Runs on the service thread, every few milliseconds as long as there is a communicator to look after.
+// Runs on the service thread, every few milliseconds while there is a communicator to watch.
 #pragma once
 
 #include "src/base/status.h"
@@ -11,8 +11,8 @@ namespace axccl::comm {
 
 class Communicator;
 
-// Between the two calls `comm` is looked after, unless the first fails. Thread-safe; after Unwatch nothing touches it
-// any more.
+// `comm` is watched between the two calls, unless the first fails. Thread-safe; after Unwatch, the watchdog does not
+// access it any more.
 Status Watch(Communicator* comm);
 void Unwatch(Communicator* comm);
 

@@ -8,7 +8,7 @@
 namespace axccl::exec {
 namespace {
 
-// Small floats by their definition: sign, `exponent_bits` bits, `mantissa_bits` bits. e4m3 has no infinity.
+// Decodes a small float by its definition: sign, `exponent_bits` bits, `mantissa_bits` bits. e4m3 has no infinity.
 float DecodeSmallFloat(uint32_t bits, int exponent_bits, int mantissa_bits, bool has_infinity) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const uint32_t mantissa = bits & ((1u << mantissa_bits) - 1);
@@ -29,7 +29,7 @@ T Load(const void* p) {
   return value;
 }
 
-// As the program called it.
+// The name that the program used.
 std::string CallName(plan::Kind kind, uint64_t packed) {
   static constexpr const char* kNames[plan::kNumKinds] = {
       "AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter", "Send", ""};
@@ -95,14 +95,14 @@ Factor LoadFactor(DataType type, const void* scalar) {
       factor.f64 = Load<double>(scalar);
       break;
     default:
-      break;  // no other type is scaled
+      break;  // other types are not scaled
   }
   return factor;
 }
 
 namespace {
 
-// A call in words; `operands` says how much of what.
+// Describes a call; `operands` says how much of what.
 std::string Describe(uint64_t packed, const std::string& operands) {
   const auto kind = static_cast<unsigned>(packed & 0xff), type = static_cast<unsigned>(packed >> 8 & 0xff);
   const auto combine = static_cast<unsigned>(packed >> 16 & 0xff), scaling = static_cast<unsigned>(packed >> 24 & 3);

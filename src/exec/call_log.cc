@@ -10,7 +10,7 @@
 namespace axccl::exec {
 namespace {
 
-// In words; a peer may have written it.
+// Describes a plan word; a peer may have written it.
 std::string PlanText(uint64_t word) {
   const auto lanes = static_cast<unsigned>(word >> 8 & 0xff);
   const std::string_view algorithm = tune::AlgorithmOf(static_cast<unsigned>(word & 0xff) - 1);
@@ -20,7 +20,7 @@ std::string PlanText(uint64_t word) {
   return text;
 }
 
-// What a record says was called. A peer wrote it: any bits are legal.
+// The call in a record. A peer wrote it, so any bits are legal.
 struct RecordedCall {
   explicit RecordedCall(const OpRecord& record) {
     auto word = [&](int w) { return record.word[w].load(std::memory_order_relaxed); };
@@ -43,7 +43,7 @@ struct RecordedCall {
     if (!readable) return "unreadable call";
     return on_views ? DescribeCall(packed, operands, form, type, scale) : DescribeCall(packed, count);
   }
-  // What differs where the texts do not.
+  // The difference, if the texts show none.
   const char* Hidden() const {
     const bool permutes = static_cast<Call::Form>(packed >> Call::kFormShift & 3) == Call::Form::kPermute;
     return permutes ? ", with other pairs or later operands" : ", and later operands differ";
@@ -53,14 +53,14 @@ struct RecordedCall {
            operands == other.operands && hash == other.hash;
   }
 
-  // Whether both say what they run, and it is not the same.
+  // Whether both name the plan that they run, and the plans differ.
   bool RunsOtherPlan(const RecordedCall& other) const { return plan != 0 && other.plan != 0 && plan != other.plan; }
 
   uint64_t packed, count, plan;
   bool on_views, readable = true;
   uint64_t operands = 0, hash = 0;
   double scale = 0;
-  BlockForm form;  // of the first
+  BlockForm form;  // of the first operand
   DataType type = DataType::kInt8;
 };
 
@@ -92,7 +92,7 @@ Status CallLog::Compare(int position, uint64_t seq) const {
   const RecordedCall my_call(*mine);
   const RecordedCall call(*theirs);
   std::atomic_thread_fence(std::memory_order_acquire);
-  // Rewritten meanwhile: the peer is far ahead, so it had no quarrel with this one.
+  // Rewritten meanwhile: the peer is far ahead, so this operation matched on that rank.
   if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
   const bool same_call = call == my_call;
   if (same_call && !call.RunsOtherPlan(my_call)) return Status();
@@ -113,7 +113,7 @@ Status CallLog::Compare(int position, uint64_t seq) const {
       their_text.c_str(), mine_text == their_text ? my_call.Hidden() : "", CountSides(position, seq).c_str());
 }
 
-// Where there are more than two ranks: how many have called what this one did, and how many what the other one did.
+// For more than two ranks: how many made the same call as this rank, and how many the same as the other.
 std::string CallLog::CountSides(int position, uint64_t seq) const {
   if (members_.size() == 2) return "";
   const auto call_of = [&](int p) { return RecordedCall(*RecordOf(members_[p], seq)); };
@@ -141,7 +141,7 @@ std::string CallLog::TextOf(int position, uint64_t seq) const {
 std::string CallLog::LastCallOf(int position) const {
   const Member& peer = members_[position];
   const std::string rank = "rank " + std::to_string(peer.rank);
-  uint64_t newest = 0;  // + 1
+  uint64_t newest = 0;  // newest + 1
   for (uint64_t i = 0; i < kRecords && peer.block != nullptr; ++i)
     newest = std::max(newest, RecordOf(peer, i)->sequence.load(std::memory_order_acquire));
   if (newest == 0) return rank + " has called nothing like it yet";

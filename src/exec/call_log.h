@@ -1,9 +1,9 @@
-// What the ranks of a channel have called, as op records in their blocks (layout.h): this rank writes its own, and
-// compares them with those of the others where something looks wrong.
+// The calls of the ranks of a channel, as op records in their blocks (layout.h): this rank writes its own records, and
+// compares them with those of the others when something seems wrong.
 //
 // A record is written before its operation's first signal and stays for the next kRecords operations. What peers have
-// written is data to be checked: any bits are legal. Used by the thread that drives the channel's operations; records
-// may be looked at by others, while none is written.
+// written is checked: any bits are legal. Used by the thread that drives the channel's operations; other threads may
+// read records while none is written.
 #pragma once
 
 #include <atomic>
@@ -19,19 +19,19 @@ namespace axccl::exec {
 
 class CallLog {
  public:
-  // `members` outlive the log.
+  // `members` must outlive the log.
   explicit CallLog(const Members* members) : members_(*members) {}
   CallLog(const CallLog&) = delete;
   CallLog& operator=(const CallLog&) = delete;
 
   // The sequence number of the next operation.
   uint64_t next() const { return next_; }
-  // Takes that number for an operation.
+  // Takes the next number for an operation.
   uint64_t TakeNumber() { return next_++; }
 
   // Begins this rank's record of the operation that has taken the number `sequence`, and runs a plan whose PlanWord is
-  // `plan_word` (0: it does not say). `form_hash`: of the views of a call on views. What else the operation announces
-  // is written into the record before it is closed.
+  // `plan_word` (0: unknown). `form_hash`: of the views of a call on views. The operation writes the rest of its
+  // announcement into the record before it is closed.
   OpRecord* Open(uint64_t sequence, const Call& call, uint32_t form_hash, uint64_t plan_word) {
     OpRecord* record = RecordOf(members_.own(), sequence);
     record->sequence.store(0, std::memory_order_relaxed);
@@ -45,18 +45,18 @@ class CallLog {
   static void Close(OpRecord* record, uint64_t sequence) {
     record->sequence.store(sequence + 1, std::memory_order_release);
   }
-  // Writes down, as the next operation's, a call that runs elsewhere than on the host.
+  // Records, as the next operation, a call that does not run on the host.
   void Record(const Call& call);
 
-  // What this rank has called as an operation, as far as it is written down; "" if it is too long ago.
+  // The call of this rank's operation, if it is still recorded; "" if it is too long ago.
   std::string TextOf(uint64_t sequence) const { return TextOf(members_.self(), sequence); }
-  // What a member has called last on this channel, as far as it is known here: "rank 2 last called ... (operation 9)".
+  // The last call of a member on this channel, as far as this rank knows: "rank 2 last called ... (operation 9)".
   std::string LastCallOf(int position) const;
-  // Whether the member has written down that operation or a later one.
+  // Whether the member has recorded that operation or a later one.
   bool HasRecorded(int position, uint64_t sequence) const;
-  // Looks for an operation for which a member called something else. Ok when there is none (or it is too long ago).
+  // Looks for an operation for which a member made a different call. Ok when there is none (or it is too long ago).
   Status FindMismatch() const;
-  // As above for one member.
+  // As FindMismatch, for one member.
   Status CompareWith(int position) const;
 
  private:
@@ -65,7 +65,7 @@ class CallLog {
   }
   static void WriteForm(const ViewList& views, uint32_t hash, OpRecord* record);
   std::string TextOf(int position, uint64_t sequence) const;
-  // The first of the operations whose records may still be there.
+  // The first operation whose record may still be there.
   uint64_t Oldest() const { return next_ > kRecords ? next_ - kRecords : 0; }
   Status Compare(int position, uint64_t sequence) const;
   std::string CountSides(int position, uint64_t sequence) const;

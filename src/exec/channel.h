@@ -1,10 +1,10 @@
 // A channel: one replica group of a communicator, its shared memory, sequence numbers and plans, on the side of one
 // rank.
 //
-// It is put together of parts: its members, the log of what they have called, the calls it has prepared, and its turns.
-// Operations of a channel run one after the other (the communicator sees to that); a channel is used by one thread at a
-// time, namely the one that drives the operation. Sequence and turn numbers advance equally on all ranks because all
-// ranks run the same operations; op records and line signatures tell when they do not.
+// Its parts are its members, the log of their calls, the calls it has prepared, and its turns. Operations of a channel
+// run one after the other (the communicator ensures that). One thread at a time uses a channel: the one that drives the
+// operation. Sequence and turn numbers advance equally on all ranks because all ranks run the same operations; op
+// records and line signatures show when they do not.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct ChannelOptions {
   device::host::TimelinePtr order = nullptr;  // launches on channels of one order follow each other
   Connector* connector = nullptr;             // the first operation connects the members
   bool group_order = false;                   // all its reductions are in group order
-  uint64_t order_key = 1;  // of the communicator's channels, the same on all ranks: this one and those of its messages
+  // Of a communicator's channel: the same on all ranks, for it and the channels of its messages.
+  uint64_t order_key = 1;
   PlanOptions plans = {};
 };
 
@@ -47,7 +48,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Turns& turns() { return turns_; }
   const Turns& turns() const { return turns_; }
 
-  // Those of the members that are asked for everywhere.
+  // The members' properties that are used most.
   int size() const { return members_.size(); }
   int self() const { return members_.self(); }
   const Member& member(int position) const { return members_[position]; }
@@ -57,22 +58,22 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const device::host::TimelinePtr& order() const { return order_; }
   bool group_order() const { return group_order_; }
   uint64_t order_key() const { return order_key_; }
-  // The channel whose messages between two ranks this one carries; itself, if it is not for messages. A created one
-  // must be held with those of its messages: see Hold.
+  // The channel whose messages between two ranks this one carries; itself, if it is not for messages. A created channel
+  // must be held together with those of its messages: see Hold.
   Channel* main() { return main_ != nullptr ? main_ : this; }
   const Channel* main() const { return main_ != nullptr ? main_ : this; }
   // Makes `pair` carry this channel's messages to the rank, or from it.
   void AddPair(int rank, bool sending, Channel* pair);
-  // Null if there have been none.
+  // Returns null if there have been no such messages.
   const Channel* FindPair(int rank, bool sending) const;
-  // Keeps it, and those of its messages; null if the communicator does.
+  // Keeps this channel, and those of its messages, alive; null if the communicator does so.
   std::shared_ptr<Channel> Hold() { return main()->weak_from_this().lock(); }
 
   Workspace& workspace() { return workspace_; }
 
  private:
   Members members_;
-  Workspace workspace_;  // of the one operation that runs
+  Workspace workspace_;  // of the running operation
   CallLog log_;
   PlanCache plans_;
   Turns turns_;

@@ -1,4 +1,4 @@
-// What channels need from their communicator.
+// The services of a communicator for its channels.
 #pragma once
 
 #include <atomic>
@@ -21,31 +21,31 @@ class ChannelOwner : public std::enable_shared_from_this<ChannelOwner> {
   // True once the communicator has failed or was aborted; Failure() then says why.
   virtual bool failed() const = 0;
   virtual Status Failure() const = 0;
-  // Makes the communicator fail, and tells the peers. The first failure stays.
+  // Makes the communicator fail, and publishes that to the peers. The first failure stays.
   virtual void Fail(const Status& status) = 0;
   virtual Result<std::shared_ptr<const Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
                                                             int lanes, int rank, const plan::Placement& placement) = 0;
   virtual const tune::Chooser& chooser() const = 0;
-  // Whether [p, p + bytes) is in this process's heap, and where.
+  // Whether [p, p + bytes) is in this process's heap, and its offset there.
   virtual bool InHeap(const void* p, size_t bytes, uint64_t* offset) const = 0;
-  // Of memory in this process's heap: other processes do not reach it any more, nor a step of theirs that is under way.
+  // For memory in this process's heap: makes it inaccessible to other processes, including their running steps.
   virtual Status TakeBack(const void* p, size_t bytes) = 0;
-  // Whether that has been done to any page of it.
+  // Whether TakeBack was called for any page of it.
   virtual bool TakenBack(const void* p, size_t bytes) const = 0;
-  // Shared memory of this rank, zeroed, and its place in the heap. Until the communicator is gone.
+  // Returns zeroed shared memory of this rank, and its offset in the heap. It lives as long as the communicator.
   virtual Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) = 0;
   virtual uint64_t cache_bytes() const = 0;    // a rank's share of the last-level cache
   virtual double timeout_seconds() const = 0;  // of one operation, 0 = none
-  virtual double notice_seconds() const = 0;   // after which the user is told of a wait, 0 = never
+  virtual double notice_seconds() const = 0;   // after which the user gets a notice about a wait, 0 = never
 
-  // Launched so far. Counted by the thread that submits; calls of several threads at once may be missed.
+  // Number of launches. Counted by the thread that submits; simultaneous calls of several threads may be missed.
   uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
   void CountOperation() { operations_.store(operations() + 1, std::memory_order_relaxed); }
-  // Counts an operation whose outputs ranks of other processes may write to, until it is counted off again.
+  // Counts an operation whose outputs ranks of other processes may write to, until a call with false.
   void CountExposed(bool exposed) { exposed_.fetch_add(exposed ? 1 : -1, std::memory_order_acq_rel); }
-  // Whether there is one now. Acquire: after false, what those ranks have written is there.
+  // Whether there is one now. Acquire: after false, everything that those ranks have written is visible.
   bool HasExposed() const { return exposed_.load(std::memory_order_acquire) != 0; }
-  // The algorithm of the operation that ended last, on whatever channel; `name` is static text.
+  // The algorithm of the operation that ended last, on any channel; `name` is static text.
   void NoteAlgorithm(const char* name) { last_algorithm_.store(name, std::memory_order_relaxed); }
   const char* last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
 

@@ -1,6 +1,6 @@
-// Following one turn of a schedule (src/plan/walk.h) with the data that its moves take and leave.
+// Follows one turn of a schedule (src/plan/walk.h) with the data that its moves read and write.
 //
-// A verified schedule leaves no race, so what is followed comes out the same in every order that its signals allow.
+// A verified schedule has no races, so the result is the same in every order that its signals allow.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace axccl::exec {
 
-// kInternalError where a strand never ends.
+// Returns kInternalError if a strand never ends.
 template <class Follower>
 Status FollowTurn(const plan::Schedule& schedule, Follower* follower) {
   const std::vector<const plan::Lane*> strands = plan::StrandsOf(schedule);
@@ -22,7 +22,7 @@ Status FollowTurn(const plan::Schedule& schedule, Follower* follower) {
                     stuck / schedule.lanes, stuck % schedule.lanes);
 }
 
-// Which part of a tile slots hold: that of the data last written to them.
+// The part of a tile that each slot holds: that of the data last written to it.
 class SlotParts {
  public:
   explicit SlotParts(const plan::Schedule& schedule)
@@ -30,7 +30,7 @@ class SlotParts {
         slots_(schedule.slots),
         part_(schedule.program.size() * schedule.lanes * schedule.slots) {}
 
-  // Makes a move of a strand. Returns which part each of the parts it moves is, until the next call.
+  // Makes a move of a strand. Returns the number of each part that it moves; valid until the next call.
   const std::vector<uint16_t>& Move(size_t strand, const plan::Op& op) {
     moved_.clear();
     const plan::Operand& lead = op.dst[0].buffer != plan::Buffer::kScratch ? op.dst[0] : op.src[0];

@@ -11,10 +11,11 @@ constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairControl = kRecords * sizeof(OpRecord) + kPairEndpoints * plan::kRotation * sizeof(Line);
 constexpr uint64_t kPairScratch = 256u << 10;
 constexpr uint64_t kPairAnnouncements = 2 * kPairAnnouncementWords * sizeof(uint64_t);
-// Of created channels at most. There may be thousands, and pieces of less than 2 MiB lie close together in the heap.
+// Limit for created channels. There may be thousands, and allocations of less than 2 MiB lie close together in the
+// heap.
 constexpr uint64_t kMostCreatedScratch = 1u << 20;
 
-// Records and lines of a channel of `ranks` ranks at `at`; the end of them.
+// Places records and lines of a channel of `ranks` ranks at `at`; returns their end.
 uint64_t PlaceControl(uint32_t ranks, uint32_t lanes, uint64_t at, ChannelLayout* channel) {
   channel->lanes = lanes;
   channel->endpoints = 2 * ranks + 64;
@@ -23,7 +24,7 @@ uint64_t PlaceControl(uint32_t ranks, uint32_t lanes, uint64_t at, ChannelLayout
   return channel->lines + uint64_t{lanes} * channel->endpoints * plan::kRotation * sizeof(Line);
 }
 
-// Likewise, announcements.
+// Likewise for announcements.
 uint64_t PlaceAnnouncements(uint64_t at, ChannelLayout* channel) {
   channel->announcements = at;
   channel->announcement_words = kAnnouncementWords;
@@ -72,8 +73,8 @@ ChannelLayout ChannelLayout::Created(uint32_t size, uint32_t lanes, uint64_t scr
   return layout;
 }
 
-// Each block has two control parts for each peer (sending to it, receiving from it), and scratch for sending: only the
-// sender's scratch is used by the schedules of a pair.
+// Each block has two control parts for each peer (sending to it, receiving from it), and scratch for sending: the
+// schedules of a pair use only the sender's scratch.
 ChannelLayout BlockLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) const {
   const uint32_t peer = owner == src ? dst : src;
   const uint32_t index = 2 * peer + (owner == src ? 0 : 1);

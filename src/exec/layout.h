@@ -1,12 +1,12 @@
-// What ranks of a communicator share: the layout of a rank's block of shared memory.
+// The memory that ranks of a communicator share: the layout of a rank's block.
 //
 // Every rank owns one block, allocated in its process's heap and mapped by all local peers: a header, and for each of
 // its channels op records, endpoint lines and scratch. All ranks compute the same layout from the same numbers, so
-// offsets never travel.
+// offsets are never sent.
 //
-// The owner writes a block, others only its waiter word, the flag by which they let go of it, and that they have found
-// and use a channel that the owner has created. Nothing read from a peer's block is used as an index, a length or an
-// unchecked address.
+// The owner writes a block. Others write only its waiter word, the flag that they have released it, and that they have
+// found and use a channel that the owner has created. Nothing read from a peer's block is used as an index, a length or
+// an unchecked address.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit
 
 inline constexpr size_t kLineData = 48;
 
-// One copy of an endpoint: a counter, what it was signalled for, and room for a small payload that travels with it.
+// One copy of an endpoint: a counter, the identity of the signal, and room for a small payload that travels with it.
 // `value` is stored last, sequentially consistent (a release, and ordered before the look at the waiter word).
 struct alignas(kCacheLine) Line {
   std::atomic<uint64_t> value;      // turn * 2^16 + v
@@ -33,30 +33,30 @@ struct alignas(kCacheLine) Line {
 };
 static_assert(sizeof(Line) == 64);
 
-// What a rank's buffer is in, as told in an op record: nothing, its heap, plain memory.
+// The kind of memory that holds a rank's buffer, as written in an op record: none, its heap, plain memory.
 enum class MemoryKind : uint64_t { kUnused = 0, kHeap = 1, kPlain = 2 };
 
-// What a rank called with a sequence number. Written before the operation's first signal; guarded by `sequence` as a
+// The call of a rank with a sequence number. Written before the operation's first signal; guarded by `sequence` as a
 // seqlock (0 = being written), so that peers may read it at any time.
 struct OpRecord {
   enum Word {
     kCall,
     kCount,
-    kPlan,  // what the rank runs for the call (PlanWord); 0: it does not say
+    kPlan,  // the plan that the rank runs for the call (PlanWord); 0: unknown
     kInputKind,
-    kOutputKind,  // announced: of several operands, the farthest
+    kOutputKind,  // announced: for several operands, the kind that is hardest to access
     kInput,
-    kOutput,  // announced, of calls without views
-    kFactor,  // announced, where each rank has its own
-    // Of calls on views: how many, the hash of all their forms, the scale, and the form and type of the first.
+    kOutput,  // announced, for calls without views
+    kFactor,  // announced, if each rank has its own
+    // For calls on views: how many, the hash of all their forms, the scale, and the form and type of the first.
     kOperands,
     kHash,
     kScale,
     kForm,
     kType,
     kSizes,
-    // Announced, of calls on views: how many words the operands take, and those words where there is room for them;
-    // more are in the announcements of the channel (see host/view_operands.h).
+    // Announced, for calls on views: how many words the operands take, and those words if there is room for them; more
+    // are in the announcements of the channel (see host/view_operands.h).
     kDetails = kSizes + tensor::kMaxDims,
     kDetailWords,
     kWords = 39
@@ -67,30 +67,30 @@ struct OpRecord {
 };
 static_assert(sizeof(OpRecord) == 320 && OpRecord::kRoom >= 12);
 
-// Ranks run at most a few operations ahead of each other on a channel (scratch reuse sees to it), so a short ring will
-// do.
+// Ranks run at most a few operations ahead of each other on a channel (the reuse of scratch ensures that), so a short
+// ring is enough.
 inline constexpr int kRecords = 16;
 
 inline constexpr size_t kErrorText = 448;
 
-// How communicators are made from one (comm/control_exchange.h): each call of a rank that does so has an entry in a log
-// in the rank's block, and while it goes on a slot that holds what the rank contributes.
+// How communicators are made from one (comm/control_exchange.h): each such call of a rank has an entry in a log in the
+// rank's block, and while it runs a slot that holds the rank's contribution.
 inline constexpr size_t kControlBytes = 4096;  // of a contribution
 inline constexpr size_t kControlText = 320;
 inline constexpr int kControlCalls = 64;
 inline constexpr int kControlSlots = 16;
 
-// Of the log. `name` is stored last, and says which call it is and, in the low bits, how far it has come. After it has
-// ended its rank reads nothing any more that others have contributed to it. The ranks that take part follow, a bit
-// each.
+// An entry of the log. `name` is stored last. It says which call it is and, in the low bits, how far it has come. After
+// the call has ended, its rank reads no contributions of others to it any more. The ranks that take part follow, one
+// bit each.
 struct ControlEntry {
   enum State : uint64_t { kUnderWay = 1, kDone, kFailed, kRefused, kStateBits = 7 };
   alignas(kCacheLine) std::atomic<uint64_t> name;  // 0: being written
-  std::atomic<uint64_t> number;                    // of all such calls of the rank
-  std::atomic<uint64_t> count;                     // of those of the same ranks
+  std::atomic<uint64_t> number;                    // among all such calls of the rank
+  std::atomic<uint64_t> count;                     // among those of the same ranks
   std::atomic<uint64_t> kind;
   std::atomic<uint64_t> code;     // of a failure
-  std::atomic<uint64_t> against;  // of a refusal: the name of the call that does not go with this one
+  std::atomic<uint64_t> against;  // for a refusal: the name of the call that does not match this one
   alignas(kCacheLine) std::atomic<uint64_t> text[kControlText / sizeof(uint64_t)];
   static constexpr uint64_t kMemberBits = 64;
   static uint64_t Words(uint32_t ranks) { return (ranks + kMemberBits - 1) / kMemberBits; }
@@ -98,23 +98,23 @@ struct ControlEntry {
   std::atomic<uint64_t>* Members() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
 };
 
-// Of a slot, one for each of two rounds: who begins a round knows that all have contributed to the one before, and so
-// read the one before that.
+// The tag of a slot, one for each of two rounds: a rank that begins a round knows that all have contributed to the one
+// before, and so read the one before that.
 struct ControlTag {
-  alignas(kCacheLine) std::atomic<uint64_t> value;  // of call and round; stored last
+  alignas(kCacheLine) std::atomic<uint64_t> value;  // call and round; stored last
 };
 
-// What a launch that stands still waits in, for those it waits for (standstill.h). Told as a whole: what does not fit
-// its checksum is being written, or came in part.
+// What a launch that stands still waits in, for the ranks that it waits for (standstill.h). Valid only as a whole: if
+// its checksum does not match, it is being written, or has arrived in part.
 struct alignas(kCacheLine) WaitBoard {
   static constexpr size_t kMost = 16, kTextBytes = 160, kMostWaits = 8;
   enum EntryWord { kKind, kPeer, kBegin, kEnd, kText, kEntryWords = kText + kTextBytes / sizeof(uint64_t) };
-  // In which of the entries, for which rank, and which step of that one ends before this one can.
+  // The index of the entry, the rank, and which step of that rank ends before this one can.
   enum WaitWord { kEntry, kRank, kTheirStep, kWaitWords };
   enum Word {
     kChecksum,
-    kOrder,        // 0: nobody's
-    kCollectives,  // begun
+    kOrder,        // 0: unused
+    kCollectives,  // number of collectives begun
     kStep,         // a name that no other step of the rank has
     kEntries,
     kWaits,
@@ -124,7 +124,7 @@ struct alignas(kCacheLine) WaitBoard {
   };
   std::atomic<uint64_t> word[kWords];
 };
-// A rank may stand still on as many channels at a time and tell.
+// The number of channels at a time on which a rank can stand still and publish it.
 inline constexpr int kWaitBoards = 8;
 
 struct BlockHeader {
@@ -143,34 +143,33 @@ struct BlockHeader {
   WaitBoard boards[kWaitBoards];
 };
 
-// Channels that a rank has created (channels.h of the API) have a slot in its block each: which channel it is and where
-// this rank's part of it is, so that peers can check what they have found, and for each member a byte that says it has.
-// Members' ranks follow, then these bytes. Slots lie close together, so that a channel that nothing is done on takes no
-// pages for itself.
+// Each channel that a rank has created (channels.h of the API) has a slot in its block. It says which channel it is and
+// where this rank's part of it is, so that peers can check what they have found, and has a byte for each member that
+// says that the member has found it. The members' ranks follow, then these bytes. Slots lie close together, so a
+// channel without operations takes no pages for itself.
 //
-// Slots are found by a table with open addressing: a word that is not 0 is the channel's key and, in the low bits, its
-// slot, and says that the slot is that channel's; kGoneSlot: it was the rank's and is gone. A peer counts itself as a
-// user of the slot before it looks at the word again; the owner frees slot and part when it has taken the word away and
-// there are no users.
+// Slots are found through a table with open addressing. A word that is not 0 holds the channel's key and, in the low
+// bits, its slot, and says that the slot belongs to that channel; kGoneSlot: the rank had the channel and it is gone. A
+// peer counts itself as a user of the slot before it reads the word again; the owner frees slot and part when it has
+// removed the word and there are no users.
 struct ChannelSlot {
   std::atomic<uint64_t> offset;  // of the part in the owner's heap
   std::atomic<int64_t> id;
   std::atomic<uint32_t> users;
   std::atomic<uint32_t>
-      area;  // of GPU ranks: 1 + the one of the rank's device that the channel has, 0 before it has one
+      area;  // for GPU ranks: 1 + the area of the rank's device that the channel has, 0 before it has one
   uint32_t generation;
   uint32_t size;
   int32_t* Ranks() { return reinterpret_cast<int32_t*>(this + 1); }
-  // `ranks`: those of the group; `size` is what the memory says.
+  // `ranks`: those of the group; `size` comes from shared memory.
   std::atomic<uint8_t>* Joined(size_t ranks) { return reinterpret_cast<std::atomic<uint8_t>*>(Ranks() + ranks); }
-  // Of one slot, of a communicator of `ranks`.
+  // The bytes of one slot, for a communicator of `ranks`.
   static uint64_t Bytes(uint32_t ranks) {
     return RoundUp(sizeof(ChannelSlot) + ranks * (sizeof(int32_t) + 1), kCacheLine);
   }
 };
 inline constexpr uint32_t kChannelWords = 8192;
-// Slots; channels a rank may have at a time are one less: half of the words, so that a key is found within a few of its
-// place.
+// Slots. A rank may have one channel less at a time: half of the words, so that a key is found close to its place.
 inline constexpr uint32_t kMaxChannels = kChannelWords / 2;
 inline constexpr uint64_t kSlotBits = kMaxChannels - 1;  // of a word
 inline constexpr uint32_t kGoneSlot = kMaxChannels - 1;
@@ -180,13 +179,13 @@ inline uint32_t PlaceOfKey(uint64_t key, uint32_t n) {
   return static_cast<uint32_t>((key / kMaxChannels + n) % kChannelWords);
 }
 
-// Room for what is announced: of thousands of operands, or of hundreds with pieces for 64 ranks. Only what is used
-// takes up memory.
+// Room for announcements: of thousands of operands, or of hundreds with pieces for 64 ranks. Only what is used occupies
+// memory.
 inline constexpr uint64_t kAnnouncementWords = (256u << 10) / sizeof(uint64_t);
 inline constexpr uint64_t kPairAnnouncementWords = (128u << 10) / sizeof(uint64_t);
 
-// Of a pair channel: where its owner has further memory for it, which it takes when it first needs it. Offsets in its
-// heap; 0: nowhere yet.
+// For a pair channel: the offsets of further memory in the owner's heap, which the owner takes when it first needs it;
+// 0: not yet.
 struct Apart {
   std::atomic<uint64_t> scratch, announcements;
 };
@@ -198,8 +197,9 @@ struct ChannelLayout {
   uint64_t lines = 0;
   uint64_t scratch = 0;
   uint64_t scratch_bytes = 0;
-  // What a rank announces of views that its op record has no room for. Two pieces, by turns: who has ended an operation
-  // knows that all have begun it, and so ended the one before, so that what was announced two before is no longer read.
+  // Announcements of views that the op record has no room for. There are two pieces, used alternately: a rank that has
+  // ended an operation knows that all have begun it, and so ended the one before, so announcements of the operation
+  // before that are no longer read.
   uint64_t announcements = 0;
   uint64_t announcement_words = 0;  // of each piece
   // 0, or the offset of the Apart that says where scratch and announcements are; their offsets are in that memory then.
@@ -221,20 +221,20 @@ struct ChannelLayout {
   OpRecord* RecordOf(std::byte* block, uint64_t sequence) const {
     return reinterpret_cast<OpRecord*>(block + records) + sequence % kRecords;
   }
-  // A created channel of a group of `size`; *bytes: of all of it.
+  // A created channel of a group of `size`; *bytes: its total size.
   static ChannelLayout Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes);
 };
 
 // The blocks of a communicator with `ranks` ranks: the default channel, and one channel for each ordered pair. Few
-// pairs are used, so their scratch and announcements are apart from the blocks; inside of them where ranks share no
-// memory and have mirrors of each other's.
+// pairs are used, so their scratch and announcements are apart from the blocks; they are inside if ranks share no
+// memory and have mirrors of each other's blocks.
 struct BlockLayout {
   ChannelLayout channel;
   uint32_t ranks = 0;
-  uint64_t released = 0;            // offset of one atomic byte a rank: set when that rank lets go of the block
+  uint64_t released = 0;            // offset of one atomic byte for each rank: set when that rank releases the block
   uint64_t calls = 0;               // offset of kControlCalls control entries
   uint64_t tags = 0;                // offset of the tags of kControlSlots slots, two each
-  uint64_t contributions = 0;       // offset of what they hold, likewise
+  uint64_t contributions = 0;       // offset of their contents, likewise
   uint64_t keys = 0;                // offset of the words of created channels, kChannelWords
   uint64_t slots = 0;               // offset of their slots, kMaxChannels
   uint64_t pairs = 0;               // offset of the pair channels

@@ -21,7 +21,7 @@ tune::Access PlainAccess(const transport::Reach& reach) {
   return reach.calls() ? tune::Access::kCall : tune::Access::kNone;
 }
 
-// Memory that a peer has taken, by the word that says so.
+// Finds memory that a peer has taken, by the word that points to it.
 Result<std::byte*> FindApart(const Member& peer, const std::atomic<uint64_t>& word, uint64_t bytes) {
   const uint64_t offset = word.load(std::memory_order_acquire);
   if (offset == 0 || offset % kCacheLine != 0)
@@ -29,8 +29,8 @@ Result<std::byte*> FindApart(const Member& peer, const std::atomic<uint64_t>& wo
   return peer.reach->At(offset, bytes);
 }
 
-// What a member has told of its failure. Sequentially consistent: it is told before the steps under way are looked at,
-// and looked for in every step (Operation::Leave).
+// The published failure of a member. Sequentially consistent: the member publishes it before it looks at running steps,
+// and every step looks for it (Operation::Leave).
 Status FailureOf(const Member& peer) {
   const uint32_t error = peer.header->error.load(std::memory_order_seq_cst);
   if (error == 0) return Status();
@@ -80,7 +80,7 @@ Result<int> Members::TakeArea() {
   return area;
 }
 
-// Of a pair: the first member sends, and has the scratch.
+// For a pair: the first member sends, and has the scratch.
 Status Members::FindScratch(int position) {
   Member& sender = members_[0];
   if (position != 0 || has_scratch_) return Status();

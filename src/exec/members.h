@@ -1,8 +1,9 @@
 // The ranks that take part in a channel, as one of them sees the others: where their memory is mapped, which kind of
 // access any two of them have, and whether they are still there.
 //
-// Members that make their parts of a channel on their own are connected by its first operation; until then their
-// blocks are null. What connects is used by the thread that drives the channel's operations, the rest by any.
+// Members that make their parts of a channel on their own are connected by its first operation; until then their blocks
+// are null. The thread that drives the channel's operations calls the connecting functions; any thread may call the
+// rest.
 #pragma once
 
 #include <atomic>
@@ -22,40 +23,40 @@
 
 namespace axccl::exec {
 
-// How this rank reaches a member of the group (itself included).
+// How this rank accesses a member of the group (itself included).
 struct Member {
   int rank = 0;                   // in the communicator, for messages
   BlockHeader* header = nullptr;  // of its block in the communicator, as mapped here
   std::byte* block = nullptr;     // memory that holds its part of the channel, as mapped here; null until connected
   ChannelLayout layout;           // of this channel in that memory
   std::byte* scratch =
-      nullptr;  // where layout.apart: memory that has its scratch, as mapped here; null until it is needed
+      nullptr;  // if layout.apart: memory that has its scratch, as mapped here; null until it is needed
   std::byte* announcements = nullptr;  // likewise
   transport::Reach* reach = nullptr;
-  std::shared_ptr<transport::Reach::Area> mirror;  // of a created channel: keeps `block`, where that is a mirror
+  std::shared_ptr<transport::Reach::Area> mirror;  // for a created channel: keeps `block` alive if that is a mirror
   int device = 0;                                  // host device, in the same process
   int machine = 0;                                 // the same number for ranks that share memory, on every rank
-  int area = -1;  // of a created channel, on GPU ranks: what it has of the rank's device; -1: not known yet
+  int area = -1;  // for a created channel, on GPU ranks: its area of the rank's device; -1: not known yet
 };
 
-// After a sequentially consistent store that `member` may be waiting for: rings it if it sleeps.
+// Wakes `member` if it sleeps. Call it after a sequentially consistent store that the member may be waiting for.
 void WakeMember(const Member& member);
 
-// How a channel whose ranks make their parts of it on their own, without telling each other, finds the others' parts.
-// Used by the thread that drives the channel's operations.
+// How a channel whose ranks make their parts of it on their own, without communication, finds the others' parts. Used
+// by the thread that drives the channel's operations.
 class Connector {
  public:
   virtual ~Connector() = default;
-  // Fills in the memory of the members that have made their parts. The position of one that has not, or that has not
-  // found this rank's part yet; -1 when all have.
+  // Fills in the memory of the members that have made their parts. Returns the position of one that has not, or that
+  // has not found this rank's part yet; -1 when all have.
   virtual Result<int> Connect(std::vector<Member>* members) = 0;
-  // An error when the member at `position` will never make its part.
+  // Returns an error when the member at `position` will never make its part.
   virtual Status CheckMissing(int position) const = 0;
-  // Once connected: an error when the member at `position` has let go of its part. What it has not done by then it
-  // never will.
+  // Once connected: returns an error when the member at `position` has released its part. What it has not done by then,
+  // it never will.
   virtual Status CheckLeft(int position) const = 0;
-  // GPU ranks: takes an area of this rank's device for the channel, until that is gone. The others find the part only
-  // after it has been told.
+  // GPU ranks: reserves an area of this rank's device for the channel's lifetime. The others find the part only after
+  // the area is published.
   virtual Result<int> TakeArea() = 0;
   virtual void TellArea() = 0;
   virtual std::string Name() const = 0;  // "channel 7 of ranks [0 2]"
@@ -70,7 +71,7 @@ class Members {
 
   int size() const { return static_cast<int>(members_.size()); }
   int self() const { return self_; }
-  // Their addresses stay what they are: prepared calls point to a member's block and scratch.
+  // Their addresses stay the same: prepared calls point to a member's block and scratch.
   const Member& operator[](int position) const { return members_[static_cast<size_t>(position)]; }
   const Member& own() const { return members_[static_cast<size_t>(self_)]; }
   ChannelOwner* owner() const { return owner_; }
@@ -81,9 +82,9 @@ class Members {
   tune::Access heap_access() const { return inbox_ == nullptr ? tune::Access::kMapped : tune::Access::kNone; }
   tune::Access plain_access() const { return plain_access_; }
   bool all_same_process() const { return plain_access_ == tune::Access::kMapped; }
-  // Where what members publish comes in; null where this rank has a mirror of none of them.
+  // The inbox for what members publish; null if this rank has a mirror of none of them.
   transport::Inbox* inbox() const { return inbox_; }
-  // The positions of those of which it has one: of all members (plan::kAllPeers), or just that one.
+  // The positions of the members of which it has a mirror: of all members (plan::kAllPeers), or only of that one.
   std::span<const int> Mirrored(int position) const;
 
   // Null once the members are connected.
@@ -96,22 +97,22 @@ class Members {
   Result<int> TakeArea();
   void TellArea() { connector_->TellArea(); }
 
-  // Where scratch is apart: whether this rank has all it needs of it. The member that sends has taken it before it
-  // signals, and who has seen it signal finds it.
+  // If scratch is apart: whether this rank has all that it needs of it. The member that sends has taken it before it
+  // signals, and a rank that has seen its signal finds it.
   bool has_scratch() const { return has_scratch_; }
   Status FindScratch(int position);
-  // Where the member's announcements of that operation are: to be written by this rank, or once the peer's has been
+  // Where the member's announcements of that operation are: this rank's own, to be written, or a peer's, after it was
   // written.
   Result<std::atomic<uint64_t>*> AnnouncementOf(int position, uint64_t sequence);
 
-  // The error that says that a member is dead.
+  // The error for the death of a member.
   Status LossOf(int position) const;
-  // An error when a member is dead or has failed, or when the one at `waiting_for` (-1: none) has closed its
+  // Returns an error when a member is dead or has failed, or when the one at `waiting_for` (-1: none) has closed its
   // communicator.
   Status Check(int waiting_for) const;
-  // What a member found wrong itself, such as calls that differ; not that it left, or misses somebody who did.
+  // Errors that a member found itself, such as calls that differ; not that it left, or misses a rank that did.
   Status CheckFailures() const;
-  // An error when another member has failed or aborted.
+  // Returns an error when another member has failed or aborted.
   Status CheckOwners() const;
 
  private:
@@ -120,7 +121,7 @@ class Members {
   const int self_;
   const plan::Placement placement_;
   Connector* connector_;
-  const Connector* const home_;  // of a created channel, for as long as it lives
+  const Connector* const home_;  // for a created channel, for as long as it lives
   bool has_scratch_ = true;
   tune::Access plain_access_ = tune::Access::kMapped;
   transport::Inbox* inbox_ = nullptr;

@@ -18,7 +18,7 @@ bool BlockForm::Unpack(uint64_t packed) {
 
 tensor::Shape BlockForm::OperandShape(int dim, int blocks) const {
   tensor::Shape operand = shape;
-  // Too many elements to count are as good as any number that no memory has.
+  // If the elements cannot be counted, any number that no memory has will do.
   if (dim >= 0 && __builtin_mul_overflow(shape.sizes[dim], int64_t{blocks}, &operand.sizes[dim]))
     operand.sizes[dim] = INT64_MAX;
   return operand;
@@ -55,7 +55,7 @@ uint64_t ViewList::BlockCount() const {
 
 namespace {
 
-// Runs of a block that lie apart in an operand whose blocks follow each other along `dim`.
+// The separate runs of a block in an operand whose blocks follow each other along `dim`.
 uint64_t Runs(const ViewOperand& operand, int dim) {
   uint64_t runs = 1;
   for (int d = 0; d < dim; ++d) runs *= static_cast<uint64_t>(operand.form.shape.sizes[d]);
@@ -64,7 +64,7 @@ uint64_t Runs(const ViewOperand& operand, int dim) {
 
 }  // namespace
 
-// Whether is(operand) for most of the data of even calls.
+// Whether is(operand) holds for most of the data of even calls.
 template <class Is>
 bool ViewList::Mostly(const Is& is) const {
   uint64_t bytes = 0, that_are = 0;

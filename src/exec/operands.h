@@ -1,13 +1,12 @@
-// The operands of a call on views as the executor sees them: checked, dimensions normalised, blocks found
-// (tensor::Blocks).
+// The operands of a call on views for the executor: checked, dimensions normalised, blocks found (tensor::Blocks).
 //
 // A block of the call holds a block of every operand, one after the other, each from a multiple of kOperandAlignment
-// bytes on. So what moves and waits for blocks need not know how many operands there are, and a cut between cache lines
-// cuts no element.
+// bytes on. So code that moves blocks and waits for them is independent of the number of operands, and a cut between
+// cache lines cuts no element.
 //
 // In an uneven call the blocks of an operand differ in one dimension: a form is that of one row, which has size 1
-// there, and a block is a piece of rows. (Where there is no dimension, a block is all of the operand or nothing.)
-// Pieces may be told when the call is made or be in memory that is read when it starts.
+// there, and a block is a piece of rows. (Without a dimension, a block is all of the operand or nothing.) Pieces may be
+// passed with the call or be in memory that is read when it starts.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ struct BlockForm {
   int split = -1;       // dimension along which the blocks of an input follow each other; -1: an input is one block
   int concat = -1;      // likewise for outputs
 
-  // Dimensions and their number. Unpack takes any bits (false: not from Packed); sizes are set apart.
+  // Dimensions and their number. Unpack accepts any bits (false: not from Packed); sizes are stored separately.
   uint64_t Packed() const {
     return uint64_t(uint8_t(shape.dims)) | uint64_t(uint8_t(split)) << 8 | uint64_t(uint8_t(concat)) << 16;
   }
@@ -39,8 +38,8 @@ struct BlockForm {
 
 // Rows of an operand.
 struct Piece {
-  int64_t offset = 0;  // of the first, from the start of the operand
-  int64_t extent = 0;  // how many
+  int64_t offset = 0;  // of the first row, from the start of the operand
+  int64_t extent = 0;  // number of rows
 
   friend bool operator==(const Piece&, const Piece&) = default;
 };
@@ -48,9 +47,9 @@ struct Piece {
 // The rows of the blocks of one operand, on one rank. Uneven calls only.
 struct Pieces {
   std::vector<Piece> input, output;  // by block
-  // Where the block for each rank begins in that rank's output, if it is the sender that says so; else empty.
+  // Where the block for each rank begins in that rank's output, if the sender determines that; otherwise empty.
   std::vector<int64_t> targets;
-  int64_t input_rows = 0, output_rows = 0;  // there are
+  int64_t input_rows = 0, output_rows = 0;  // number of rows that exist
 };
 
 // One operand in the memory of one rank.
@@ -58,7 +57,7 @@ struct ViewOperand {
   BlockForm form;
   DataType type = DataType::kInt8;
   uint64_t block_bytes = 0;
-  const void* input = nullptr;  // the first element; null where the rank has none
+  const void* input = nullptr;  // the first element; null if the rank has none
   void* output = nullptr;
   int64_t input_strides[tensor::kMaxDims] = {};  // elements
   int64_t output_strides[tensor::kMaxDims] = {};
@@ -66,35 +65,36 @@ struct ViewOperand {
   Pieces pieces;
 };
 
-// Bytes from one to the next of the `blocks` blocks that follow each other along `dim`, of an even call's operand.
-// Strides of dimensions without a second index mean nothing.
+// The distance in bytes between consecutive ones of the `blocks` blocks that follow each other along `dim`, for an
+// operand of an even call. Strides of dimensions without a second index have no meaning.
 int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t* strides);
 
-// What is read when a call starts; null: was told. Each for all operands alike, one value a rank.
+// Numbers that are read when a call starts; null: they were passed with the call. Each array has one value for each
+// rank, used for all operands.
 struct LatePieces {
   const int64_t* input_offsets = nullptr;
   const int64_t* input_extents = nullptr;
   const int64_t* targets = nullptr;
   const int64_t* output_extents = nullptr;
-  const int32_t* roots = nullptr;  // alone: one for each operand; its rank's rows are all, those of others none
+  const int32_t* roots = nullptr;  // alone: one for each operand; the root's rows are all, those of other ranks none
 };
 
 struct ViewList {
   std::vector<ViewOperand> operands;  // at least one
   bool uneven = false;
-  double scale = 0;    // what a sum of floats is multiplied by; 0: by nothing
+  double scale = 0;    // factor of a sum of floats; 0: none
   bool zeros = false;  // outputs of ranks that get no block are filled with zeros
   LatePieces late = {};
-  uint64_t pairs = 0;  // of a collective permute: a hash of its pairs
+  uint64_t pairs = 0;  // for a collective permute: a hash of its pairs
 
-  // Of what ranks must agree on; never 0.
+  // A hash of what ranks must agree on; never 0.
   uint32_t Hash() const;
-  // The type of all operands, or bytes where they differ, and how many of them a block of the call has.
+  // The type of all operands, or bytes if they differ, and how many elements of it a block of the call has.
   DataType CommonType() const;
   uint64_t BlockCount() const;
-  // By the forms only, so that ranks agree: whether most of the data are blocks that lie side by side in the outputs,
-  // in short runs that are not whole cache lines; and in the inputs, in rows of a few KiB that are farther apart than
-  // in the outputs.
+  // Computed from the forms only, so that ranks agree. ShortRuns: most of the data are blocks that lie side by side in
+  // the outputs, in short runs that are not whole cache lines. SplitRows: they lie side by side in the inputs, in rows
+  // of a few KiB that are farther apart than in the outputs.
   bool ShortRuns() const;
   bool SplitRows() const;
 
@@ -103,7 +103,7 @@ struct ViewList {
   bool Mostly(const Is& is) const;
 };
 
-// "[2, 4] float concatenated along dimension 1", of the blocks of an operand.
+// "[2, 4] float concatenated along dimension 1", for the blocks of an operand.
 std::string Text(const BlockForm& form, DataType type);
 
 }  // namespace axccl::exec

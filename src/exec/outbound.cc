@@ -34,7 +34,7 @@ class Tracker {
   // Signals carry their number.
   using Carried = uint32_t;
   Carried Signal(size_t strand, const Op& op) { return IndexOf(strand, op); }
-  // A wait in its own lane tells the rank of all its source has done there up to that signal.
+  // After a wait in its own lane, the rank knows all that the source has done there up to that signal.
   void Pass(size_t strand, const Op& op, Carried signal) {
     if (op.from_lane != strand % schedule_.lanes) return;
     uint32_t& heard = HeardOf(strand, op.peer);

@@ -9,11 +9,11 @@
 namespace axccl::exec {
 namespace {
 
-// Sets of slots smaller than this stay at one place: of a few lines it costs less to get them back from a peer than to
-// go on to memory that no cache near has.
+// Sets of slots smaller than this stay at one place: fetching a few lines back from a peer costs less than moving on to
+// memory that is in no near cache.
 constexpr uint64_t kLeastSet = 2048;
 
-// Of larger calls the bytes take the time.
+// For larger calls, the time for the bytes dominates.
 constexpr uint64_t kLargestPlain = 4u << 10;
 
 bool OneSlotEach(const std::vector<Step>& steps) {
@@ -22,8 +22,8 @@ bool OneSlotEach(const std::vector<Step>& steps) {
 
 uint64_t HashOf(uint64_t a, uint64_t b, uint64_t c) { return Mix(Mix(Mix(kHashSeed, a), b), c); }
 
-// What a rank runs for a call, in a word for its op record: 48 bits of hash of the plan and of how the data is cut for
-// it, and so many of lanes and algorithm as people want to be told.
+// Identifies what a rank runs for a call, in a word for its op record: 48 bits of a hash of the plan and of the
+// division of the data, and as much about lanes and algorithm as messages show.
 uint64_t PlanWord(const Prepared& prepared) {
   const plan::Plan& plan = *prepared.program->plan;
   const uint64_t hash = HashOf(plan.hash.low, prepared.partition.tile, prepared.slot_bytes + prepared.inline_slots);
@@ -48,7 +48,7 @@ Result<const Prepared*> PlanCache::Find(const Call& call, tune::Access access, b
       prepared_.clear();
       num_places_ = 0;
     }
-    // All ranks forget at the same time, for what they run depends on what they remember (Redirect).
+    // All ranks evict at the same time, because what they run depends on what is in the cache (Redirect).
     num_places_ += built.program->plan_operands / static_cast<size_t>(members_.size());
     it = prepared_.emplace(key, std::move(built)).first;
     size_.store(prepared_.size(), std::memory_order_relaxed);
@@ -60,7 +60,7 @@ Result<const Prepared*> PlanCache::Find(const Call& call, tune::Access access, b
 
 Result<const Prepared*> PlanCache::PrepareBarrier() {
   if (barrier_.program == nullptr) {
-    Prepared barrier;  // kept once it is whole
+    Prepared barrier;  // kept once it is complete
     AXCCL_ASSIGN_OR_RETURN(
         barrier.program, members_.owner()->GetProgram(plan::Contract{plan::Kind::kBarrier, members_.size(), 0},
                                                       tune::BarrierAlgorithm(members_.placement()), 1, members_.self(),
@@ -77,7 +77,7 @@ Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool sh
   const size_t element = ElementSize(call.type);
   tune::Choice choice;
   if (call.uneven()) {
-    // The algorithms whose every move is of one block of some rank, so that it is known how long.
+    // In these algorithms every move is of one block of some rank, so its length is known.
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
     choice =
@@ -113,7 +113,7 @@ Status PlanCache::PlanMessages(Prepared* prepared) const {
   return Status();
 }
 
-// Cuts the data so that the plan's slots fit the scratch there is.
+// Divides the data so that the plan's slots fit the available scratch.
 Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const {
   const plan::Schedule& schedule = prepared->program->plan->schedule;
   const ChannelLayout& layout = members_.own().layout;
@@ -135,14 +135,15 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
                         "%s of %d ranks needs %u scratch slots and has %llu bytes for them: raise AXCCL_SCRATCH_BYTES",
                         schedule.algorithm.c_str(), members_.size(), schedule.slots,
                         static_cast<unsigned long long>(layout.scratch_bytes));
-    const uint64_t granules = slot / (cut.granule * element);  // those of elements of 3 bytes do not fill their lines
-    uint64_t tile = granules * cut.granule * schedule.parts;   // elements
+    // Granules of elements of 3 bytes do not fill their lines.
+    const uint64_t granules = slot / (cut.granule * element);
+    uint64_t tile = granules * cut.granule * schedule.parts;  // elements
     if (tile_bytes != 0) tile = std::min(tile, RoundUp(std::max<uint64_t>(tile_bytes / element, 1), cut.granule));
     cut.tile = tile >= plan::LaneSpan(cut, lanes - 1).count ? 0 : tile;  // 0: one turn; the last span is the longest
     const uint64_t used = plan::SlotElements(cut) * element;
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
     prepared->set_bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
-    // `used` is whole granules, the data of a single part may be less.
+    // `used` is whole granules; the data of a single part may be less.
     prepared->inline_slots =
         cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= options_.inline_bytes;
   }
@@ -159,7 +160,7 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
   return Status();
 }
 
-// A slot holds one part, from its start. Small ones live in the line of the signal that publishes them.
+// A slot holds one part, from its start. Small slots live in the line of the signal that publishes them.
 OperandPlace PlanCache::PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const {
   const Program& program = *prepared.program;
   const Member& owner = members_[operand.rank];
@@ -168,7 +169,7 @@ OperandPlace PlanCache::PlaceOfSlot(const Prepared& prepared, uint32_t lane, con
   OperandPlace place{in_line || owner.layout.apart == 0 ? &owner.block : &owner.scratch, {}, prepared.slot_bytes};
   for (uint64_t copy = 0; copy < plan::kRotation; ++copy) {
     // Each turn has its half of the scratch, whatever the plan and the size of its slots: what the next operation
-    // writes does not lie across what members may still read of this one.
+    // writes does not overlap what members may still read of this one.
     const uint64_t half = copy * (owner.layout.scratch_bytes / plan::kRotation);
     const uint64_t index = uint64_t{lane} * program.plan->schedule.slots + operand.part;
     place.offset[copy] =

@@ -1,7 +1,7 @@
-// The calls that a channel has prepared: for each, which plan runs it on this rank, and how its data is cut.
+// The calls that a channel has prepared: for each, the plan that runs it on this rank, and the division of its data.
 //
-// All ranks of a channel prepare the same calls in the same order and choose alike, so they run the same plan and
-// forget at the same time. Used by the thread that drives the channel's operations; size() by any.
+// All ranks of a channel prepare the same calls in the same order and choose alike, so they run the same plans and
+// evict at the same time. Used by the thread that drives the channel's operations; any thread may call size().
 #pragma once
 
 #include <algorithm>
@@ -25,37 +25,38 @@
 
 namespace axccl::exec {
 
-// Where an operand of a move is: *base + offset[turn % kRotation], and part_bytes further for each further part of it.
-// Slots in scratch are further on by SetOffset(turn).
+// The place of an operand of a move: *base + offset[turn % kRotation], and part_bytes further for each further part of
+// it. For slots in scratch, add SetOffset(turn).
 struct OperandPlace {
-  std::byte* const* base = nullptr;  // of a member's block or scratch, or what FindBuffer has found
+  std::byte* const* base = nullptr;  // of a member's block or scratch, or the result of FindBuffer
   uint64_t offset[plan::kRotation] = {};
-  uint64_t part_bytes = 0;  // scratch only: parts of a buffer are where the partition says
+  uint64_t part_bytes = 0;  // scratch only: the partition gives the parts of a buffer
 };
 
-// A call made ready to run: which program, and how its data is cut.
+// A call that is ready to run: its program, and the division of its data.
 struct Prepared {
   std::shared_ptr<const Program> program;
   plan::Partition partition;
   uint64_t turns = 1;
   uint64_t slot_bytes = 0;    // stride between scratch slots
   uint64_t set_bytes = 0;     // the slots of one turn
-  uint64_t sets = 1;          // sets of a half of the scratch, which its turns take one after the other; see SetOffset
+  uint64_t sets = 1;          // sets in a half of the scratch, which its turns use one after the other; see SetOffset
   bool inline_slots = false;  // slots live in endpoint lines
   bool whole = false;         // a tile of one part on one lane: every move is of the whole block
   bool plain =
       false;  // whole, in one turn and through scratch alone, with no more than a slot an operand: see RunPlain
-  bool together = false;                     // copies that follow each other are made at once: blocks lie side by side
-  bool around_cache = false;                 // inputs and outputs are too large for the cache: outputs go past it
+  bool together = false;  // consecutive copies run as one: blocks lie side by side
+  // Inputs and outputs are too large for the cache: outputs are written around it.
+  bool around_cache = false;
   uint64_t plan_word = 0;                    // of plan and tiles, for the op record: see PlanWord
   uint32_t signature = 0;                    // of call, plan and tiles, for the lines
-  std::shared_ptr<const Outbound> outbound;  // where some members are remote
-  std::vector<OperandPlace> places;          // of the program's operands
+  std::shared_ptr<const Outbound> outbound;  // if some members are remote
+  std::vector<OperandPlace> places;          // for the program's operands
 
-  // Of the set of slots that this turn uses, within its half. Memory that others have just read is slow to write again,
-  // as their cores still hold it: so all of the scratch is used in turn, until it is larger than what a core can hold.
-  // Every kTurnsPerSet turns of the channel there is one more, so that few operations take few pages of memory. What is
-  // sent to other machines the own core reads: there is one set then, which stays in its cache.
+  // The offset of the set of slots that this turn uses, within its half. Memory that others have just read is slow to
+  // write again, because their cores still hold it, so all of the scratch is used in rotation, until it is larger than
+  // what a core can hold. Every kTurnsPerSet turns of the channel another set is added, so that few operations occupy
+  // few pages. Data for other machines is read by this rank's core, so there is one set then, which stays in its cache.
   uint64_t SetOffset(uint64_t turn) const {
     if (sets == 1) return 0;
     return turn / plan::kRotation % std::min(sets, 1 + turn / kTurnsPerSet) * set_bytes;
@@ -65,54 +66,54 @@ struct Prepared {
  private:
   friend class PlanCache;
   mutable const Prepared* redirected_ = nullptr;  // see PlanCache::Redirect
-  mutable uint32_t redirected_for_ = 0;           // calls
+  mutable uint32_t redirected_for_ = 0;           // number of calls
 };
 
 struct PlanOptions {
-  uint64_t inline_bytes = kLineData;  // slots that are not larger live in lines
-  bool by_runs = true;                // plans are chosen by the runs of views, too
+  uint64_t inline_bytes = kLineData;  // slots up to this size live in lines
+  bool by_runs = true;                // the choice of plans also depends on the runs of views
 };
 
-// Finds where the executor keeps the address of a member's buffer, which it knows when an operation runs: the input or
-// output that the operand names. What is found stays valid as long as the cache.
+// Returns where the executor keeps the address of a member's buffer (the input or output that the operand names), which
+// it knows when an operation runs. The result must stay valid as long as the cache.
 using FindBuffer = std::function<std::byte* const*(const plan::Operand& operand)>;
 
 class PlanCache {
  public:
-  // Without `find_buffer` prepared calls have no places: for executors that do not use them. `members` outlive the
+  // Without `find_buffer` prepared calls have no places: for executors that do not use them. `members` must outlive the
   // cache.
   PlanCache(const Members* members, const PlanOptions& options, FindBuffer find_buffer);
   PlanCache(const PlanCache&) = delete;
   PlanCache& operator=(const PlanCache&) = delete;
 
-  // The prepared form of `call` when the ranks' buffers allow `access`. For an operation that starts: what was prepared
-  // for earlier ones may be forgotten.
+  // The prepared form of `call` when the ranks' buffers allow `access`. Call it for an operation that starts: it may
+  // evict what was prepared for earlier ones.
   Result<const Prepared*> Prepare(const Call& call, tune::Access access) { return Find(call, access, true); }
-  // The same while what was prepared for the operation at its start is still needed.
+  // The same, while what was prepared for the operation at its start is still needed.
   Result<const Prepared*> PrepareBeside(const Call& call, tune::Access access) { return Find(call, access, false); }
   Result<const Prepared*> PrepareBarrier();
 
-  // Makes `to` run in place of `from`, both in the cache, for the next so many calls: of a small direct call whose
-  // ranks turned out to have plain memory, so that they need not ask each other again. All ranks have seen the same
+  // Makes `to`, also in the cache, run instead of `from` for the next `calls` calls. It is for a small direct call
+  // whose ranks turned out to have plain memory, so that they need not announce it again. All ranks have seen the same
   // announcements, so they agree.
   void Redirect(const Prepared& from, const Prepared& to, uint32_t calls) {
     from.redirected_ = &to;
     from.redirected_for_ = calls;
   }
-  // What runs for a call whose prepared form is `from`; counts the call.
+  // Returns what runs for a call whose prepared form is `from`; counts the call.
   const Prepared* Redirected(const Prepared* from) {
     if (from->redirected_for_ == 0) return from;
     --from->redirected_for_;
     return from->redirected_;
   }
 
-  // Of a prepared call's slot: its place in the block of the member that `operand` names.
+  // The place of a prepared call's slot in the block of the member that `operand` names.
   OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
-  // Calls in the cache.
+  // The number of calls in the cache.
   size_t size() const { return size_.load(std::memory_order_relaxed); }
-  // Prepared calls kept, and places of operands in them (2 MiB), of which plans for many ranks have many. Applications
-  // use few shapes, and building one again is cheap.
+  // Limits on prepared calls, and on places of operands in them (2 MiB), of which plans for many ranks have many.
+  // Applications use few shapes, and building one again is cheap.
   static constexpr size_t kMaxPrepared = 4096;
   static constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
 
@@ -139,8 +140,8 @@ class PlanCache {
   const PlanOptions options_;
   const FindBuffer find_buffer_;
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
-  std::atomic<size_t> size_{0};  // of that
-  size_t num_places_ = 0;        // of all that is in it
+  std::atomic<size_t> size_{0};  // of the cache
+  size_t num_places_ = 0;        // in all entries of the cache
   Key last_key_{~0ull, 0, 0, false, false};
   const Prepared* last_prepared_ = nullptr;
   Prepared barrier_;

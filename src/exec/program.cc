@@ -52,7 +52,7 @@ struct PartFinder {
   SlotParts slots;
   size_t rank, lanes;
   std::vector<uint16_t>* found;
-  std::map<const Op*, uint32_t> first;  // of a move's parts in `found`
+  std::map<const Op*, uint32_t> first;  // first part of a move in `found`
 };
 
 // Calls `visit` with every operand of the schedule.
@@ -68,7 +68,7 @@ void ForEachOperand(const Schedule& schedule, Visit visit) {
   }
 }
 
-// Lines are not side by side as slots are, and each holds one.
+// Lines are not side by side as slots are, and each holds one slot.
 std::vector<int16_t> InlineEndpoints(const Schedule& schedule) {
   std::vector<int16_t> endpoints = schedule.inline_endpoint;
   endpoints.resize(schedule.slots, -1);

@@ -20,28 +20,29 @@ struct Step {
   uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
   uint16_t num_dst = 0;
   uint16_t num_src = 0;
-  uint16_t parts = 0;  // moves: how many parts
-  // How many steps from here on may be made at once (plan::FindTogether).
+  uint16_t parts = 0;  // moves: number of parts
+  // How many steps from this one on may run as one (plan::FindTogether).
   uint16_t together = 1;
   uint32_t operands = 0;    // moves: first of num_dst + num_src operands
   uint32_t data_parts = 0;  // moves: first of `parts` entries of Program::data_parts
 };
 
 struct Program {
-  std::shared_ptr<const plan::Plan> plan;  // without its operations where nobody needs those of other ranks
-  const char* algorithm = "";              // its name, for good
+  std::shared_ptr<const plan::Plan> plan;  // without its operations, unless those of other ranks are needed
+  const char* algorithm = "";              // its name, static text
   int rank = 0;
   std::vector<std::vector<Step>> lanes;
   std::vector<plan::Operand> operands;
-  // Which part of a tile the i-th part of a move is, and so how long: a slot's length is that of the data it holds.
+  // Which part of a tile the i-th part of a move is, and therefore its length: a slot is as long as the data that it
+  // holds.
   std::vector<uint16_t> data_parts;
-  size_t prologue = 0;  // direct plans: steps of lane 0 that announce
-  // Slots that may live in an endpoint's line, as plan::Schedule::inline_endpoint, -1 where two slots share one. All -1
-  // where slots are moved several at a time.
+  size_t prologue = 0;  // direct plans: steps of lane 0 in the exchange that announces buffers
+  // Slots that may live in an endpoint's line, as plan::Schedule::inline_endpoint, -1 if two slots share one. All -1 if
+  // several slots are moved at a time.
   std::vector<int16_t> inline_endpoint;
   size_t max_operands = 0;                   // of one step
-  size_t plan_operands = 0;                  // of all ranks together: the same number on each of them
-  std::shared_ptr<const Outbound> outbound;  // where ranks are on several machines and the plan has no operations
+  size_t plan_operands = 0;                  // of all ranks together: the same number on each rank
+  std::shared_ptr<const Outbound> outbound;  // if ranks are on several machines and the plan has no operations
 
   size_t bytes() const;  // without the plan
 

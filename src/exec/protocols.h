@@ -1,7 +1,7 @@
-// How data of small calls may go between GPU ranks: what the user (NCCL_PROTO) and the devices of all ranks allow.
+// How data of small calls may travel between GPU ranks: what the user (NCCL_PROTO) and the devices of all ranks allow.
 //
-// In the words of NCCL: LL are slots of words that carry flags, LL128 slots of rows that do (kernels/cuda/launch.h),
-// and Simple is what all other calls take. That is always there. Plain data, sent as bytes.
+// In NCCL's terms: LL are slots of words that contain flags, LL128 slots of rows that do (kernels/cuda/launch.h), and
+// all other calls use Simple, which is always allowed. Plain data, sent as bytes.
 #pragma once
 
 #include <cstdint>

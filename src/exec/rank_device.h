@@ -1,6 +1,7 @@
 // A rank's device, as its communicator sees it: a communicator has exactly one.
 //
-// Thread-safe, but for Share, which comes before everything else, and ReleaseChannels and Disconnect, which come last.
+// Thread-safe, except for Share, which comes before everything else, and ReleaseChannels and Disconnect, which come
+// last.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,22 @@
 
 namespace axccl::exec {
 
-// What the setup of a communicator offers to a device whose ranks need more than their blocks of shared memory.
+// The services of a communicator's setup for a device whose ranks need more than their blocks of shared memory.
 class Setup {
  public:
   virtual ~Setup() = default;
   // Collective; `bytes` is the same on all ranks.
   virtual Status AllGather(const void* mine, size_t bytes, void* all) = 0;
-  // Collective. Zeroed memory of the host of every rank, in their order, as mapped here; all ranks have come when it
-  // returns. It lives as long as the rank's block.
+  // Collective. Returns zeroed host memory of every rank, in their order, as mapped here; all ranks have arrived when
+  // it returns. The memory lives as long as the rank's block.
   virtual Result<std::vector<std::byte*>> ShareMemory(size_t least_bytes) = 0;
 };
 
-// What a rank has done so far.
+// Counts of a rank's operations so far.
 struct DeviceStatistics {
-  uint64_t mapped = 0;  // operations between processes that went from buffer to buffer of GPUs
-  uint64_t ll = 0;      // operations whose data went in slots of words
-  uint64_t ll128 = 0;   // and in rows
+  uint64_t mapped = 0;  // operations between processes that moved data directly between buffers of GPUs
+  uint64_t ll = 0;      // operations whose data travelled in slots of words
+  uint64_t ll128 = 0;   // operations whose data travelled in rows
 };
 
 class RankDevice {
@@ -42,45 +43,45 @@ class RankDevice {
   // all ranks, in their order.
   virtual Status Share(Setup* setup, const std::vector<Member>& members) = 0;
 
-  // The stream that a handle of the application means; `call` names the call in errors.
+  // Returns the stream behind a handle of the application; errors name `call`.
   virtual Result<StreamRef> FindStream(void* handle, const char* call) const = 0;
-  // An error unless `call` can run here.
+  // Returns an error unless `call` can run here.
   virtual Status CheckCall(const Call& call) const = 0;
-  // An error unless peers can map all of [memory, memory + bytes); `name` is what it is called.
+  // Returns an error unless peers can map all of [memory, memory + bytes); `name` is its name in the text.
   virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
-  // Whether calls may have blocks of different sizes; else they are made in pieces.
+  // Whether calls may have blocks of different sizes; otherwise they are made in pieces.
   virtual bool runs_uneven() const = 0;
-  // One call, on the caller's thread as far as it goes without waiting.
+  // Launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
 
-  // What went wrong on the device, and whether something there waits for a member that is gone or for too long; ok when
-  // nothing. To be asked again and again where `needs_watch`.
+  // Returns an error of the device, or if something there waits for a member that is gone or for too long; otherwise
+  // ok. To be called repeatedly if `needs_watch`.
   virtual Status CheckReport() = 0;
   virtual bool needs_watch() const = 0;
-  // Makes all that runs on the device end, soon.
+  // Makes everything that runs on the device end soon.
   virtual void Abort() = 0;
-  // Waits until what was launched on the device is done. Only an abort or the end of the work makes it return. Work of
-  // the host's queues is waited for by its timelines instead.
+  // Waits until everything that was launched on the device is done. It returns only after an abort or the end of the
+  // work. Work of the host's queues is waited for through its timelines instead.
   virtual void WaitIdle() = 0;
-  // Lets go of all channels; nothing runs here any more.
+  // Releases all channels; nothing runs here any more.
   virtual void ReleaseChannels() = 0;
-  // Lets go of the peers' memory; nothing runs here any more.
+  // Releases the peers' memory; nothing runs here any more.
   virtual void Disconnect() = 0;
-  // Whether peers may use memory of this device after that, so that it must live as long as the rank's block.
+  // Whether peers may use memory of this device afterwards, so that it must live as long as the rank's block.
   virtual bool outlives_rank() const = 0;
-  // Whether Disconnect takes so long that it should not hold up the application.
+  // Whether Disconnect takes so long that it should not delay the application.
   virtual bool slow_to_disconnect() const = 0;
 
   virtual const char* LinkName(const Member& peer) const = 0;
   virtual DeviceStatistics statistics() const = 0;
-  // The application does not mean to use the buffer soon: peers of other processes need not keep it mapped.
+  // The application does not intend to use the buffer soon: peers of other processes need not keep it mapped.
   virtual void LetGoOf(const void* buffer) = 0;
 
-  // Whether what is on its way between ranks lies in their blocks of shared memory.
+  // Whether data on its way between ranks is in their blocks of shared memory.
   virtual bool stages_in_block() const = 0;
   // Whether each created channel takes an area of the device (Connector::TakeArea).
   virtual bool takes_areas() const = 0;
-  // Whether programs are to have the operations of all ranks.
+  // Whether programs need the operations of all ranks.
   virtual bool wants_whole_programs() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Reaching ranks of this machine, in this process or another one.
+// Connects to ranks of this machine, in this process or another one.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace axccl::shm {
 struct ConnectOptions {
   int rank = 0;  // the peer, for messages
   transport::ProcessAddress address;
-  uint64_t block = 0, block_bytes = 0;  // where its block is in its heap, whole pages
+  uint64_t block = 0, block_bytes = 0;  // offset and length of its block in its heap, whole pages
   Clock::time_point deadline;           // as for Attach
   const std::atomic<bool>* abort = nullptr;
 };

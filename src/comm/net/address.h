@@ -1,4 +1,4 @@
-// How a process is reached, as ranks tell each other. A receiver checks all of it.
+// How a process can be reached, in the form that ranks exchange. The receiver checks all of it.
 #pragma once
 
 #include <array>
@@ -28,9 +28,9 @@ struct WireNetwork {
 };
 static_assert(sizeof(WireNetwork) <= 3800);
 
-// kSystemError where UCX's addresses take more than there is room for.
+// kSystemError if UCX's addresses need more room than there is.
 Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& text);
-// kRemoteError, naming the rank, where it is none.
+// kRemoteError, naming the rank, if it is not an address.
 Result<ucx::NetworkAddress> Unpack(const WireNetwork& network, size_t rank);
 
 }  // namespace axccl::comm

@@ -22,7 +22,7 @@ const boot::Interface& Named(const std::vector<boot::Interface>& interfaces, con
                        [&](const boot::Interface& each) { return each.name == name; });
 }
 
-// Of an interface that data may go over, the address that others are told first.
+// The address of an interface for data that other ranks get first.
 Result<boot::Address> AddressOf(const std::vector<boot::Interface>& interfaces, const std::string& name) {
   AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Address> addresses,
                          boot::SelectAddresses(interfaces, "=" + name, param::Get("NCCL_SOCKET_FAMILY")));
@@ -43,7 +43,7 @@ void Log(const Rails& rails) {
              rails.left_out.empty() ? "none" : rails.left_out.c_str());
 }
 
-// One rail of all that there is. UCX uses the ports of adapters together itself.
+// Makes one rail of everything. UCX itself combines the ports of adapters.
 Status TakeTogether(const std::vector<boot::Interface>& interfaces, const std::string& first, LocalNetwork* network) {
   AXCCL_ASSIGN_OR_RETURN(network->address, AddressOf(interfaces, first));
   const std::string of_first = boot::NetworkOf(Named(interfaces, first), network->address);
@@ -72,8 +72,8 @@ Status TakeRails(const std::vector<boot::Interface>& interfaces, LocalNetwork* n
   return Status();
 }
 
-// UCX checks nothing of who connects: a packet of its protocol writes wherever it says. Once a process, and by one of a
-// machine.
+// UCX does not authenticate connections: a packet of its protocol can write anywhere. Warned once in a process, and by
+// one process of a machine.
 void TellOfOpenPorts(const LocalRanks& local, const std::vector<std::string>& devices, const boot::Address& address) {
   const bool tcp = std::any_of(devices.begin(), devices.end(),
                                [](const std::string& device) { return device.find(':') == std::string::npos; });
@@ -104,7 +104,7 @@ Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
   found.self.families = family.empty() ? "" : family == "AF_INET" ? "inet" : "inet6";
   const bool ports = std::any_of(found.devices.begin(), found.devices.end(),
                                  [](const std::string& device) { return device.find(':') != std::string::npos; });
-  // Those whom UCX is told about by the environment are all it uses, for whichever rail.
+  // If the environment restricts UCX to some devices, it uses only those, on every rail.
   if (ports || found.devices.size() == 1 || std::getenv("UCX_NET_DEVICES") != nullptr)
     AXCCL_RETURN_IF_ERROR(TakeTogether(interfaces, ports ? names[0] : found.devices[0], &found));
   else

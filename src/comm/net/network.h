@@ -1,4 +1,4 @@
-// How this process is reached by those it shares no memory with, as the environment has it.
+// How ranks that share no memory with this process can reach it, according to the environment.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,27 @@
 namespace axccl::comm {
 
 struct LocalNetwork {
-  std::vector<std::string> devices;   // as UCX names them, that data may go over
-  std::vector<std::string> networks;  // of each device, where they are several rails; else empty
-  boot::Address address;  // of the first rail: where this process listens for those who ask whether it is still there
-  ucx::SelfOptions self;  // all of that for UCX, but for the process's id
+  std::vector<std::string> devices;   // UCX's names of the devices for data
+  std::vector<std::string> networks;  // of each device, if they form several rails; otherwise empty
+  boot::Address address;  // of the first rail: where this process listens for ranks that check whether it is alive
+  ucx::SelfOptions self;  // all of that for UCX, except the process's id
 };
-// `local`: of the interfaces that will do, those near this rank are taken. kInvalidUsage where no device answers what
-// is asked for.
+// `local`: of the suitable interfaces, those near this rank are used. kInvalidUsage if no device matches the settings.
 Result<LocalNetwork> FindNetwork(const LocalRanks& local);
 
-// An interface that data may go over.
+// An interface for data.
 struct Way {
   std::string name;
-  std::string network;    // of the address that others are told; empty: not known
+  std::string network;    // of the address that other ranks get; empty: not known
   uint64_t megabits = 0;  // 0: not known
 };
 struct Rails {
   std::vector<Way> taken;
   std::string left_out;  // "eth1 (same network as eth0), eth9 (four are in use)"
 };
-// Which of these become rails, over which messages go side by side: one of each network, the fastest and then the
-// first, ucx::kMostRails at most. The fastest are first. What slower ones are for see ucx::PairRails. `ways` is not
-// empty.
+// Selects the interfaces that become rails, over which messages travel in parallel: one of each network, the fastest
+// and then the first, ucx::kMostRails at most. The fastest come first. ucx::PairRails says how slower ones are used.
+// `ways` must not be empty.
 Rails ChooseRails(std::span<const Way> ways);
 
 }  // namespace axccl::comm

@@ -1,4 +1,4 @@
-// Where the figures of the network are from.
+// The origin of the network's figures.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ void Store(std::string_view text, char (&field)[N]) {
   std::fill(field + bytes, field + N, '\0');
 }
 
-// Another rank wrote it, and it goes into files and logs.
+// Another rank wrote the text, and it goes into files and logs.
 template <size_t N>
 std::string Load(const char (&field)[N]) {
   std::string text(field, std::find(field, field + N, '\0'));
@@ -37,7 +37,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : std::string(" ") + name + "=" + value;
 }
 
-// Of an address of this machine; "" where it is not known.
+// The subnet of an address of this machine; "" if it is not known.
 std::string SubnetOf(const boot::Address& address) {
   const Result<std::vector<boot::Interface>> interfaces = boot::ListInterfaces();
   if (!interfaces.ok()) return "";

@@ -20,7 +20,7 @@ namespace {
 
 std::string Message(const Status& status) { return std::string(status.message()); }
 
-// A file that cannot be used is no reason not to run: programs bring files that were made for NCCL.
+// A file that cannot be used is not an error: programs bring files that were made for NCCL.
 Result<topo::Machine> Look() {
   Result<topo::Machine> machine = topo::FileOrDiscover();
   if (machine.ok() || param::Get("NCCL_TOPO_FILE").empty()) return machine;
@@ -28,7 +28,7 @@ Result<topo::Machine> Look() {
   return topo::Discover();
 }
 
-// Null where nothing could be found out.
+// Returns null if nothing could be found out.
 const topo::Machine* ThisMachine() {
   static const auto* const machine = new Result<topo::Machine>(Look());
   if (!machine->ok()) AXCCL_INFO(kGraph, "topology: %s", Message(machine->status()).c_str());
@@ -82,7 +82,7 @@ std::vector<std::string> NearInterfaces(const topo::Machine& machine, const Loca
                                   [&](const topo::Nic& known) { return known.name == interface.name; });
     const bool named = std::find(names.begin(), names.end(), interface.name) != names.end();
     const std::set<std::string> networks(interface.networks.begin(), interface.networks.end());
-    if (networks.empty() || networks.contains("")) continue;  // nobody knows whom it leads to
+    if (networks.empty() || networks.contains("")) continue;  // it is unknown which peers it leads to
     if (!named || nic == machine.nics.end() || nic->node == topo::kNowhere) continue;
     alike[{networks, nic->kind, nic->megabits}].push_back(&*nic);
   }

@@ -19,33 +19,32 @@ using device::host::Poll;
 using device::host::Scheduler;
 using transport::Reach;
 
-// A channel's key has low bits that are 0, and the block's is 0.
+// A channel's key has zeros in its low bits, and the block's key is 0.
 constexpr uint64_t kAreaKey = 1;
 constexpr uint64_t kLine = 0, kData = 4096;  // offsets
 constexpr uint32_t kLeastPiece = 16u << 10, kMostPiece = 128u << 10;
 constexpr uint64_t kAreaBytes = kData + kMostPiece;
 
-// The first word of a line: the number of the message, and what it is.
+// The first word of a line: the number of the message, and its kind.
 enum Kind : uint64_t { kQuiet, kAsk, kEnd, kGaveUp, kKinds };
 
-// Of the measurement.
-constexpr uint64_t kWarmUp = 2;  // the connection is made by the first message
+// Parameters of the measurement.
+constexpr uint64_t kWarmUp = 2;  // the first message establishes the connection
 constexpr size_t kRounds = 16, kFewestRounds = 5;
 constexpr double kRoundsBudget = 2e-3;
 constexpr int kBursts = 3;
 constexpr uint64_t kBurst = 32;    // messages
 constexpr uint64_t kInFlight = 4;  // pieces
 constexpr double kGrowing = 2e-3, kSending = 5e-3;
-// Of one transfer: enough for a mean over what buffers on the way take at once, and no more than is of use.
+// Bytes of one transfer: enough for a mean that exceeds what buffers on the way absorb, and no more than is useful.
 constexpr uint64_t kFewestBytes = 128u << 10, kMostBytes = 1u << 20;
-constexpr int kTransfers = 3;  // where there is time for them
+constexpr int kTransfers = 3;  // if there is time for them
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
-// What both sides have in common: work that takes messages in, goes a step further with each, and is rung where it
-// sleeps.
+// What both sides share: work that receives messages, takes a step with each, and is woken by its doorbell.
 class NetworkProbe::Side : public device::host::Work {
  public:
   explicit Side(const NetworkProbe& probe)
@@ -78,10 +77,10 @@ class NetworkProbe::Side : public device::host::Work {
   void Cancel() { cancelled_.store(true, std::memory_order_release); }
 
  protected:
-  // Whether there was anything to do; sets over_ after the last.
+  // Returns whether there was anything to do; sets over_ after the last step.
   virtual bool Step() = 0;
 
-  // The peer's last line.
+  // The number in the peer's last line.
   uint64_t Heard() const {
     return __atomic_load_n(reinterpret_cast<const uint64_t*>(mirror_ + kLine), __ATOMIC_ACQUIRE);
   }
@@ -130,7 +129,7 @@ class NetworkProbe::Asker final : public Side {
   using Side::Side;
 
   cost::Network Result() const {
-    // Of the way of a message there and back, each end's work is a part, too.
+    // The processor time at each end is part of the time of a message there and back.
     const double one_way = round_trip_ / 2;
     return cost::Plausible(
         {std::max(one_way - message_, one_way / 2), std::min(message_, one_way / 2), bytes_per_second_});
@@ -138,7 +137,7 @@ class NetworkProbe::Asker final : public Side {
 
  private:
   enum class Stage { kRounds, kBursts, kBulk };
-  // When so many bytes had been answered.
+  // The time at which that many bytes had been answered.
   struct Mark {
     double time = 0;
     uint64_t bytes = 0;
@@ -168,7 +167,7 @@ class NetworkProbe::Asker final : public Side {
   }
 
   void Burst(double now) {
-    // The shortest: whatever disturbs a burst makes it longer.
+    // The shortest counts: disturbances only make a burst longer.
     if (bursts_ > 0) message_ = std::min(message_, std::max(sending_, now - sent_at_ - round_trip_) / kBurst);
     if (bursts_++ == kBursts) {
       stage_ = Stage::kBulk;
@@ -192,11 +191,11 @@ class NetworkProbe::Asker final : public Side {
 
   bool Transfer(uint64_t answered) {
     const double now = Now();
-    // What the peer says is a number of its own: one that was asked for, or none.
+    // The peer's number is checked: it must be one that was requested.
     const bool news = answered > before_ && answered <= asked_ && sent_[answered - before_ - 1] > marks_.back().bytes;
     if (news) marks_.push_back({now, sent_[answered - before_ - 1]});
     const uint64_t arrived = marks_.back().bytes;
-    // Twice as large whenever four have arrived, as long as that takes no time to speak of.
+    // Doubles the piece whenever four have arrived, as long as that takes no noticeable time.
     while (news && now - begin_ < kGrowing && piece_ < kMostPiece && arrived >= 2 * kInFlight * piece_) piece_ *= 2;
     bool moved = news;
     const uint64_t under_way =
@@ -214,7 +213,7 @@ class NetworkProbe::Asker final : public Side {
   uint64_t Sent() const { return sent_.empty() ? 0 : sent_.back(); }
   bool WantsMore(double now) const { return Sent() < kMostBytes && (now - begin_ < kSending || Sent() < kFewestBytes); }
 
-  // The second half of it counts: before that, pieces may be small, and buffers on the way empty.
+  // The second half counts: before, pieces may be small, and buffers on the way empty.
   void EndTransfer() {
     const Mark last = marks_.back();
     const auto half =
@@ -238,7 +237,7 @@ class NetworkProbe::Asker final : public Side {
   int transfers_ = 0;
   uint64_t before_ = 0;  // the last message before the first piece of the transfer
   uint32_t piece_ = kLeastPiece;
-  std::vector<uint64_t> sent_;  // [piece] bytes up to its end
+  std::vector<uint64_t> sent_;  // [piece]: bytes up to its end
   std::vector<Mark> marks_;
   double bytes_per_second_ = 0;
 };
@@ -293,7 +292,7 @@ Status NetworkProbe::Wait(const std::shared_ptr<Side>& side, device::host::Queue
       });
   if (!done) {
     side->Cancel();
-    // Whoever drives it next ends it, and then no thread touches the block on its behalf any more.
+    // The next thread that drives it ends it; then no thread accesses the block for it any more.
     (void)Scheduler::Process().Wait(
         queue, [&] { return side->done(); }, [] { return false; });
     return trouble;

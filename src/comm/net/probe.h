@@ -1,16 +1,17 @@
-// Measures what goes between this rank and one on another machine: one of the two asks, the other answers.
+// Measures the connection between this rank and one on another machine: one of the two asks, the other answers.
 //
-// What is measured is the path of collective operations: messages of transport::Reach, taken in by threads that
-// wait for them. The asker sends
-// - lines that are answered, one after the other: half of the median is how long a message takes, both ends' work
-// included;
-// - lines of which only the last is answered: what each costs the end that is slower at it;
-// - pieces of data, several under way at a time, larger ones where they go fast: how many bytes cross in a second.
-// That takes a few milliseconds, some ten where the link carries 100 Mbit/s, and more where it is slower than that or a
+// It measures the path of collective operations: messages of transport::Reach, received by threads that wait for them.
+// The asker sends
+// - lines that are answered, one after the other: half of the median is the time of a message, including the work at
+//   both ends;
+// - lines of which only the last is answered: the cost of each at the slower end;
+// - pieces of data, several at a time, larger ones if they are fast: the bytes that cross in a second.
+// That takes a few milliseconds, some ten if the link carries 100 Mbit/s, and more if it is slower than that or a
 // message takes long.
 //
-// Made by both ranks before either begins, e.g. with an exchange between; each side's end is told to the other. All
-// waiting ends with the measurement, the peer's death or its giving up, an abort, or a deadline. Used by one thread.
+// Both ranks must have made their object before either begins (for example with an exchange in between), and each gets
+// the address of the other's end. All waits end with the measurement, the peer's death or its giving up, an abort, or a
+// deadline. Used by one thread.
 #pragma once
 
 #include <atomic>
@@ -38,20 +39,21 @@ class NetworkProbe {
     const std::atomic<bool>* abort = nullptr;  // or null
   };
 
-  // `own`: of this rank's block; whoever sleeps for messages is rung by its waiter word.
+  // `own`: this rank's block; a thread that sleeps for messages is woken through its waiter word.
   static Result<std::unique_ptr<NetworkProbe>> Create(Peer peer, exec::BlockHeader* own);
-  // After TakeMemory, or once nothing is being sent any more.
+  // Must follow TakeMemory, or the end of all sending.
   ~NetworkProbe();
   NetworkProbe(const NetworkProbe&) = delete;
   NetworkProbe& operator=(const NetworkProbe&) = delete;
 
-  // One of the two calls the former, the other the latter. kRemoteError names the peer that died or gave up,
-  // kInvalidUsage is an abort, kTimeout the deadline.
+  // One of the two ranks calls the former, the other the latter. kRemoteError names the peer that died or gave up;
+  // kInvalidUsage means an abort, kTimeout the deadline.
   Result<cost::Network> Measure(device::host::Queue* queue, const Patience& patience);
   Status Answer(device::host::Queue* queue, const Patience& patience);
-  // Tells the peer that nothing more comes from here. No-op once the measurement has ended well.
+  // Sends the peer that nothing more follows. Does nothing once the measurement has ended well.
   void GiveUp();
-  // Memory of the heap that may still be sent: to be freed once the peer's Reach is not sending. Null where it is not.
+  // Returns memory of the heap that may still be sent, which the caller must free once the peer's Reach is not sending;
+  // null if there is none.
   void* TakeMemory();
 
  private:
@@ -65,7 +67,7 @@ class NetworkProbe {
 
   const Peer peer_;
   exec::BlockHeader* const own_;
-  std::byte* memory_ = nullptr;  // own, in the heap
+  std::byte* memory_ = nullptr;  // of this rank, in the heap
   std::shared_ptr<transport::Reach::Area> area_;
   std::byte* mirror_ = nullptr;  // of the peer's
   bool over_ = false;

@@ -33,7 +33,7 @@ NetworkSurvey::News NetworkSurvey::Recall(const cost::Network& figures, NetworkS
   return news;
 }
 
-// Once all classes are known.
+// Call it once all classes are known.
 void NetworkSurvey::SetFigures(NetworkSource source, News* news) const {
   news->figures = known_[0];
   for (const cost::Network& network : known_) news->figures = cost::Slower(news->figures, network);

@@ -1,12 +1,12 @@
-// What the ranks of a communicator that is being made learn of the network between their machines.
+// What the ranks of a communicator that is being made find out about the network between their machines.
 //
-// Rank 0 recalls what it has kept of each class of pairs of machines (pair_class.h), measures what it has not, with the
-// first rank of the class (probe.h), and has one set of figures for all ranks, those of the slowest class, by which
-// every rank chooses the same plans. AXCCL_NET_MEASURE says whether it measures at all. A communicator that is
-// made from another has the figures of that, if they are more than fixed ones.
+// Rank 0 recalls the stored figures of each class of pairs of machines (pair_class.h). Classes without figures are
+// measured with the first rank of the class (probe.h). All ranks get one set of figures, those of the slowest class, by
+// which every rank chooses the same plans. AXCCL_NET_MEASURE says whether to measure at all. A communicator that is
+// made from another one inherits its figures, unless they are the fixed ones.
 //
-// One object on each rank; its functions are called in the order in which they stand here, up to Measure on all ranks
-// with exchanges between them that all ranks take part in. Used by one thread.
+// Each rank has one object. Its functions are called in the order in which they are declared; up to Measure, exchanges
+// that all ranks take part in separate the calls. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace axccl::comm {
 
 class NetworkSurvey {
  public:
-  // From rank 0: what is known, and which classes are yet to be measured, a bit each. Plain data.
+  // Sent by rank 0: the known figures, and which classes remain to be measured, one bit each. Plain data.
   struct News {
     cost::Network figures;
     NetworkSource source;
@@ -37,17 +37,18 @@ class NetworkSurvey {
 
   explicit NetworkSurvey(int self) : self_(self) {}
 
-  // All ranks hold the same texts; machine_of as of plan::Placement. Not called: there is nothing to be learned.
+  // All ranks hold the same texts; machine_of as in plan::Placement. If it is not called, there is nothing to find out.
   void FindClasses(std::span<const int> machine_of, std::span<const NetworkText> networks);
-  // On rank 0, for all: `figures` are what it would use if nothing were known.
+  // On rank 0, for all: `figures` are those to use if nothing is known.
   News Recall(const cost::Network& figures, NetworkSource source);
-  // With rank 0's news, once this rank can reach the others.
+  // Uses rank 0's news, once this rank can reach the others.
   Status Prepare(const News& news, exec::BlockHeader* own, const ReachOf& reach_of);
-  // Once all ranks have prepared. Rank 0's result holds for all ranks.
+  // Must follow Prepare on all ranks. Rank 0's result holds for all ranks.
   Result<News> Measure(device::host::Queue* queue, const NetworkProbe::Patience& patience);
-  // Instead of Measure, or after it has failed: tells a rank that may wait for this one.
+  // Instead of Measure, or after it has failed: notifies a rank that may wait for this one.
   void GiveUp();
-  // Ends the probes. Memory of the heap that may still be sent: to be freed once nothing is being sent any more.
+  // Ends the probes. Returns memory of the heap that may still be sent, which the caller must free once nothing is
+  // being sent any more.
   std::vector<void*> TakeMemory();
 
  private:
@@ -56,8 +57,8 @@ class NetworkSurvey {
 
   const int self_;
   std::vector<PairClass> classes_;
-  std::vector<cost::Network> known_;                                      // by class; rank 0's
-  std::vector<std::pair<size_t, std::unique_ptr<NetworkProbe>>> probes_;  // and their classes
+  std::vector<cost::Network> known_;                                      // by class, on rank 0
+  std::vector<std::pair<size_t, std::unique_ptr<NetworkProbe>>> probes_;  // with their classes
   News news_{};
 };
 

@@ -34,7 +34,7 @@ Status CudaBuffers::Place(const Call& call, const Members& members, bool capture
   return Status();
 }
 
-// A buffer that the rank does not have is out of nobody's reach.
+// An empty buffer counts as mapped.
 uint32_t CudaBuffers::Find(const void* buffer, uint64_t bytes, const Members& members, bool captured,
                            uint64_t* offset) {
   if (bytes == 0) return 0;

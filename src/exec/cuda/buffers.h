@@ -1,5 +1,5 @@
-// Where peers in other processes find the buffers of a rank's calls: which they have mapped (transports/cuda_ipc). Used
-// by one thread at a time.
+// The places at which peers in other processes find the buffers of a rank's calls, which they have mapped
+// (transports/cuda_ipc). Used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ class CudaBuffers {
                                                      const std::vector<std::byte*>& tables,
                                                      const std::vector<Member>& members);
 
-  // Says in `task` where input and output of `call` are for the members; kUnmapped where not all have mapped them by
-  // now. What has not been seen before is offered to them, and what they have offered is taken.
-  // `captured`: the task may run any number of times.
+  // Writes into `task` where the members find input and output of `call`; kUnmapped unless all have mapped them by now.
+  // Offers new memory to the members, and imports what they have offered. `captured`: the task may run any number of
+  // times.
   Status Place(const Call& call, const Members& members, bool captured, kernels::cuda::Task* task);
-  // The buffer will not be used soon; nothing that uses it is under way.
+  // The buffer will not be used soon, and no running work uses it.
   void LetGo(const void* buffer) { exports_.LetGo(reinterpret_cast<CUdeviceptr>(buffer)); }
   CUdeviceptr maps_of(size_t rank) const { return imports_->maps_of(rank); }
 

@@ -1,4 +1,5 @@
-// From calls to kernels: which tasks go into one launch, and how it is ordered with the streams they were enqueued on.
+// From calls to kernels: which tasks go into one launch, and how it is ordered with the streams on which they were
+// enqueued.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -19,8 +20,8 @@ using device::cuda::Driver;
 using device::cuda::Scope;
 namespace cuda = kernels::cuda;
 
-// Threads of a block: as many as there are words of 16 bytes to move, so that small calls wait for few at their
-// barriers. Whole warps, which rows want.
+// Threads of a block: as many as there are words of 16 bytes to move, so that small calls have few threads at their
+// barriers. Whole warps, because rows require them.
 constexpr unsigned kLeastThreads = 64, kMostThreads = cuda::kMaxThreads;
 
 unsigned ThreadsFor(const cuda::Task& task) {
@@ -35,7 +36,7 @@ unsigned ThreadsFor(const cuda::Task& task) {
 // The interpreter on one device.
 struct Interpreter {
   CUfunction run = nullptr;
-  uint32_t resident_blocks = 1;  // that the device runs at a time, of most threads
+  uint32_t resident_blocks = 1;  // that the device runs at a time, with the most threads
 };
 
 Result<Interpreter> Load(const Device& device) {
@@ -61,7 +62,7 @@ Result<const Interpreter*> InterpreterOf(const Device& device) {
   return &loaded->emplace(&device, interpreter).first->second;
 }
 
-// What a group enqueues on one device.
+// The calls of a group on one device.
 class DeviceLaunch {
  public:
   explicit DeviceLaunch(Device* device) : device_(device) {}
@@ -73,10 +74,10 @@ class DeviceLaunch {
     AddOnce(&streams_, static_cast<CUstream>(call.stream.cuda));
   }
 
-  // Any of those on the device.
+  // Any of the ranks on the device.
   const CudaRank* rank() const { return ranks_[0]; }
 
-  // The first stream does the work; the others wait for it as it has waited for them.
+  // The first stream does the work; it waits for the others first, and they wait for it afterwards.
   Status Enqueue() {
     const Scope scope(*device_);
     captured_ = calls_[0]->captured;
@@ -89,7 +90,7 @@ class DeviceLaunch {
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
-    // What is captured is ordered by the graph's launches.
+    // Captured work is ordered by the launches of the graph.
     for (const auto& [rank, order] : orders_) {
       if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Launched(order, streams_[0]));
     }
@@ -108,7 +109,7 @@ class DeviceLaunch {
     return call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), kCacheLine);
   }
 
-  // For the tables of all calls on views, in their order.
+  // Lends memory for the tables of all calls on views, in their order.
   Status LendTables() {
     for (const StreamCall* call : calls_) table_bytes_ += TableBytes(*call);
     if (table_bytes_ == 0) return Status();
@@ -120,10 +121,10 @@ class DeviceLaunch {
                  "cuMemcpyHtoDAsync");
   }
 
-  // Calls on different channels run side by side, those on one channel one after the other.
+  // Calls on different channels run side by side, calls on one channel one after the other.
   Status MakeWaves() {
     std::map<const CudaChannel*, size_t> made;
-    size_t tables = 0;  // bytes of those made
+    size_t tables = 0;  // of the tables made so far
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) continue;
       auto* rank = static_cast<CudaRank*>(call->device);
@@ -153,7 +154,7 @@ class DeviceLaunch {
     for (size_t i = 1; i < streams_.size(); ++i) AXCCL_RETURN_IF_ERROR(Order(streams_[0], streams_[i]));
     return Status();
   }
-  // What is on `first` by now comes before what follows on `then`.
+  // Makes what follows on `then` wait for what is on `first` now.
   Status Order(CUstream first, CUstream then) {
     const Driver& driver = Driver::Loaded();
     AXCCL_ASSIGN_OR_RETURN(const CUevent event, ranks_[0]->OrderingEvent());
@@ -212,7 +213,7 @@ class DeviceLaunch {
   std::vector<RankOrder> orders_;
   std::vector<CUstream> streams_;
   std::vector<std::vector<cuda::Task>> waves_;
-  Lent tables_;  // of operands of calls on views
+  Lent tables_;  // for operands of calls on views
   size_t table_bytes_ = 0;
   uint32_t lanes_ = 1;
   unsigned threads_ = kLeastThreads;
@@ -229,14 +230,14 @@ Status LaunchOnGpus(const std::vector<StreamCall>& calls) {
     launches.try_emplace(rank->device(), rank->device()).first->second.Add(call);
     AddOnce(&ranks, rank);
   }
-  // In one order, so that two threads that share ranks do not wait for each other.
+  // In a fixed order, so that two threads with common ranks do not deadlock.
   std::sort(ranks.begin(), ranks.end());
   std::vector<std::unique_lock<std::mutex>> locks;
   for (CudaRank* rank : ranks) locks.emplace_back(rank->launching());
   for (auto& [device, launch] : launches) {
     const Status status = launch.Enqueue();
     if (status.ok()) continue;
-    // What an earlier kernel did wrong, whichever call to the driver tells it first.
+    // Reports an error of an earlier kernel first, whichever call of the driver would return it.
     AXCCL_RETURN_IF_ERROR(launch.rank()->CheckDevice());
     return status;
   }

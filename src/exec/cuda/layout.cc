@@ -11,24 +11,24 @@ using kernels::cuda::Announcement;
 
 constexpr uint64_t kAnnouncements = 2 * sizeof(Announcement);
 static_assert(kAnnouncements % kernels::cuda::kRowBytes == 0);
-constexpr uint64_t kViewBytes = 256u << 10;  // announced at a time: of 1500 operands
+constexpr uint64_t kViewBytes = 256u << 10;  // announced at a time: enough for 1500 operands
 constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairScratch = 512u << 10;
-constexpr uint64_t kPairViewBytes = 16u << 10;  // of 97 operands
-// Created channels have less of everything, as there may be many.
+constexpr uint64_t kPairViewBytes = 16u << 10;  // enough for 97 operands
+// Created channels have less of everything, because there may be many.
 constexpr uint32_t kAreaLanes = 16;
 constexpr uint64_t kAreaScratch = 512u << 10;
 constexpr uint64_t kAreaViewBytes = 64u << 10;
 
 static_assert(sizeof(Line) == sizeof(kernels::cuda::Line));
 
-// Of a lane: what has several lanes is too large for packed slots.
+// Packed slots of one lane: data that needs several lanes is too large for packed slots.
 constexpr uint64_t PackedBytes(uint32_t endpoints) {
   return uint64_t{endpoints} * plan::kRotation * kernels::cuda::kPackedSlotBytes;
 }
 constexpr uint64_t kRowsBytes = kernels::cuda::kRowedEndpoints * plan::kRotation * kernels::cuda::kRowedSlotBytes;
 
-// All of it has to be zero when a channel is new. What comes behind it begins with a row, too.
+// All of these bytes must be zero when a channel is new. What follows them also begins at a row.
 struct Flags {
   uint64_t lines, packed, rows, end;
 
@@ -82,7 +82,7 @@ ChannelLayout CudaLayout::Area(uint32_t area) const {
   return created;
 }
 
-// Only the sender's scratch is used by the schedules of a pair.
+// The schedules of a pair use only the sender's scratch.
 ChannelLayout CudaLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) const {
   const uint32_t peer = owner == src ? dst : src;
   ChannelLayout pair;

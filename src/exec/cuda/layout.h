@@ -1,5 +1,5 @@
-// What a rank has in device memory: lines, packed slots of both kinds, announcements and scratch of the default channel
-// and of its pair channels. All ranks compute the same layout from the same numbers.
+// The contents of a rank's device memory: lines, packed slots of both kinds, announcements and scratch of the default
+// channel and of its pair channels. All ranks compute the same layout from the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,24 @@
 
 namespace axccl::exec {
 
-// Offsets from the start of a rank's device memory. ChannelLayout::announcements has one kernels::cuda::Announcement
-// for each parity, and behind them announcement_words of views for each; records there are none. A rank needs no pair
-// with itself, and has the place of one for what it copies alone.
+// Offsets from the start of a rank's device memory. At ChannelLayout::announcements there is one
+// kernels::cuda::Announcement for each parity, and behind them announcement_words of views for each; there are no
+// records. A rank needs no pair with itself; the place of that one serves its local copies.
 struct CudaLayout {
   ChannelLayout channel;
   uint64_t pairs = 0;       // two control parts for each peer: sending to it, receiving from it
-  uint64_t pair_bytes = 0;  // of one
+  uint64_t pair_bytes = 0;  // bytes of one
   uint64_t pair_scratch = 0;
   uint32_t num_areas = 0;
   uint64_t areas = 0;       // for channels that the rank creates
-  uint64_t area_bytes = 0;  // of one
-  uint64_t bytes = 0;       // of it all
+  uint64_t area_bytes = 0;  // bytes of one
+  uint64_t bytes = 0;       // in total
 
   static CudaLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, uint32_t areas);
   // The pair channel src -> dst in the memory of `owner`, which is one of the two.
   ChannelLayout Pair(uint32_t src, uint32_t dst, uint32_t owner) const;
-  // A created channel in an area of its owner. What has to be zero when it is new lies between lines and announcements.
+  // A created channel in an area of its owner. The bytes that must be zero when it is new are between lines and
+  // announcements.
   ChannelLayout Area(uint32_t area) const;
 };
 

@@ -1,9 +1,9 @@
-// Created channels on GPUs: how their members find each other's areas, and when a channel's area is given back.
+// Created channels on GPUs: how their members find each other's areas, and when a channel's area is freed.
 //
-// Ranks create channels each for itself, and a call on one must not wait on the host for the others. So a channel's
-// first use takes an area of the rank's device and tells it in the rank's table of channels, where the others find it
-// as they do on the host (src/comm/channels.h); whoever enqueues looks, and the watchdog. Kernels that are there
-// earlier wait for that.
+// Each rank creates channels by itself, and a call on one must not wait on the host for the other ranks. So a channel's
+// first use takes an area of the rank's device and publishes it in the rank's table of channels, where the others find
+// it as on the host (src/comm/channels.h). Every thread that enqueues looks for the members, and so does the watchdog.
+// Kernels that start earlier wait for that.
 #include <algorithm>
 #include <atomic>
 #include <new>
@@ -45,7 +45,7 @@ Status CudaChannel::CheckMeeting() {
     if (missing < 0) return Status();
     Status status = on_host_->members().connector()->CheckMissing(missing);
     if (status.ok()) status = on_host_->members().Check(missing);
-    // It may have done its part and left between the two looks.
+    // The member may have done its part and left between the two looks.
     if (status.ok() || status.code() != Code::kRemoteError || missing == waited_for) return status;
     waited_for = missing;
   }
@@ -63,7 +63,7 @@ Status CudaRank::ClearArea(int area) {
   return device_->Clear(block + layout.lines, layout.announcements - layout.lines);
 }
 
-// Whoever enqueues meanwhile looks for the members, too, so there is nothing to wait for.
+// Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
 Status CudaRank::CheckMeetings() {
   const std::unique_lock lock(launching_, std::try_to_lock);
   if (!lock.owns_lock() || !creates_channels_) return Status();
@@ -72,7 +72,7 @@ Status CudaRank::CheckMeetings() {
   return Status();
 }
 
-// The channels for messages on a channel are released with that, so there may be more the next time round.
+// The message channels of a channel are released together with it, so the next round may find more.
 void CudaRank::Sweep() {
   const Scope scope(*device_);
   while (ReleaseOne()) continue;

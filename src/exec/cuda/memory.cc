@@ -50,7 +50,7 @@ bool FreeOnGpu(void* memory) {
   }
   const device::cuda::Driver& driver = device::cuda::Driver::Loaded();
   const device::cuda::Scope scope(*allocation.device);
-  // As cudaFree: kernels that use it may be running, and peers' with them.
+  // As cudaFree: kernels of this process, and of peers with them, may still use the memory.
   driver.cuCtxSynchronize();
   cuda_ipc::Exports::Freed(allocation.memory.address);
   if (allocation.memory.mapped == 0) {

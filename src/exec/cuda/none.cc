@@ -1,4 +1,4 @@
-// Stands in for GPUs where the library was built without a CUDA toolkit.
+// Replaces the GPU code if the library is built without a CUDA toolkit.
 #include "src/exec/cuda/platform.h"
 #include "src/exec/rank_device.h"
 

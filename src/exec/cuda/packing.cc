@@ -20,7 +20,7 @@ CudaPacking::CudaPacking(const Program& program)
   if (!packs_) signals_.clear();
 }
 
-// False when something is written otherwise.
+// Returns false when something is written in another way.
 bool CudaPacking::FindSignals(size_t rank, size_t lane) {
   std::vector<uint16_t> values(schedule_.endpoints);
   std::set<uint16_t> written, open;  // slots; those that the operation before wrote
@@ -63,7 +63,7 @@ Packing CudaPacking::packing() const {
   return rows ? Packing::kRows : Packing::kWords;
 }
 
-// Words are read and written by smaller pieces, of which small slots have few. Of nothing there are none to wait for.
+// Small slots have few words, because reading and writing them uses smaller pieces. An empty slot has none to wait for.
 Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind, const Protocols& allowed) {
   if (!prepared.whole || block_bytes == 0) return Packing::kNone;
   if (allowed.AllowLl(kind) && block_bytes <= kernels::cuda::kPackedBytes) return Packing::kWords;

@@ -15,17 +15,17 @@
 
 namespace axccl::exec {
 
-// The signal and the waits of a packed slot order nothing. So a plan packs its slots only where nothing else hangs on
-// these signals, and nobody relies on them for somebody else's memory: every slot is written once a turn, in the
-// owner's memory and right before its signal; whoever reads another's slot has waited for that signal itself; and the
-// plan writes nothing else that others read. Of all ranks' schedules, so that they agree.
+// The signal and the waits of a packed slot order nothing. So a plan packs its slots only if nothing else depends on
+// these signals, and no rank relies on them for a third rank's memory: every slot is written once a turn, in the
+// owner's memory and right before its signal; every rank that reads another's slot has waited for that signal itself;
+// and the plan writes nothing else that others read. Considers all ranks' schedules, so that the ranks agree.
 class CudaPacking {
  public:
   explicit CudaPacking(const Program& program);
 
-  // kRows: or in words; kWords: never in rows.
+  // kRows: in rows or in words; kWords: never in rows.
   kernels::cuda::Packing packing() const;
-  // Whether that signal publishes a packed slot: `value` is the one it sets.
+  // Whether that signal publishes a packed slot: `value` is the value that it sets.
   bool Publishes(size_t rank, size_t lane, uint16_t endpoint, uint16_t value) const {
     return signals_.count({rank, lane, endpoint, value}) != 0;
   }
@@ -40,8 +40,8 @@ class CudaPacking {
   bool packs_;
 };
 
-// How a prepared call of blocks of `block_bytes` packs its slots, if its plan may and the protocols allow it for
-// `kind`.
+// Chooses how a prepared call of blocks of `block_bytes` packs its slots, if its plan may and the protocols allow it
+// for `kind`.
 kernels::cuda::Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind,
                                      const Protocols& allowed);
 

@@ -21,7 +21,7 @@ class CudaPlatform final : public CudaKind {
     return Take(ordinal);
   }
 
-  // Every rank may have all of the device's multiprocessors, unless it shares the device with others.
+  // Every rank may use all of the device's multiprocessors, unless it shares the device with other ranks.
   Result<Capacity> Measure(int ordinal, int ranks, int min_lanes, const cost::Machine*) const override {
     AXCCL_ASSIGN_OR_RETURN(const Device* const device, Device::Get(ordinal));
     const int multiprocessors = device->multiprocessors();
@@ -46,7 +46,7 @@ class CudaPlatform final : public CudaKind {
   }
   Result<bool> Free(void* memory) const override { return FreeOnGpu(memory); }
 
-  // A peer that has left before is the call's own error; a kernel would wait for it.
+  // A peer that has left is the call's own error; a kernel would wait for it.
   Status Prepare(std::vector<StreamCall>* calls) const override {
     for (const StreamCall& call : *calls) {
       const Status status = call.channel->members().Check(-1);

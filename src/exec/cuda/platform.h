@@ -1,4 +1,4 @@
-// What is so of GPUs as a kind of device whether the library was built with a CUDA toolkit or not.
+// The properties of GPUs as a kind of device that do not depend on whether the library was built with a CUDA toolkit.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ struct Known {
   uint64_t begin = 0, end = 0;
 };
 
-// By address, in pieces of 2 MiB: what is allocated lies in few of them.
+// By address, in pieces of 2 MiB: allocations are in few of them.
 using KnownAllocations = std::array<Known, 64>;
 Known& PlaceFor(uint64_t address) {
   return PerThread<KnownAllocations>::Get()[Mix(kHashSeed, address >> 21) % std::tuple_size_v<KnownAllocations>];

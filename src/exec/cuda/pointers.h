@@ -1,4 +1,4 @@
-// Whether a kernel on a device may use a buffer of the application.
+// Checks whether a kernel on a device may use a buffer of the application.
 #pragma once
 
 #include "src/base/status.h"
@@ -6,10 +6,9 @@
 
 namespace axccl::exec {
 
-// kInvalidArgument, with `name` as what the buffer is called, for memory of the host that the device does not see,
-// memory of another device, and what is no memory at all. Answers are remembered for each thread by allocation: memory
-// that has been freed since is not noticed then. A few nanoseconds for a buffer whose allocation was asked about
-// lately.
+// kInvalidArgument, with the name `name`, for host memory that the device cannot access, memory of another device, and
+// addresses that are not memory. Each thread remembers the results by allocation, so memory that has been freed since
+// is not noticed. Takes a few nanoseconds for a buffer whose allocation was checked recently.
 Status CheckPointer(const device::cuda::Device& device, const void* pointer, const char* name);
 
 }  // namespace axccl::exec

@@ -1,5 +1,5 @@
-// What is seen to before the calls of a group are enqueued: that their streams go together, all of them captured or
-// none, and that their channels have room on the device.
+// Checks before the calls of a group are enqueued: whether their streams fit together, all of them captured or none,
+// and whether their channels have room on the device.
 #include <cstdio>
 #include <map>
 #include <string>
@@ -14,7 +14,7 @@ using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;
 
-// Number of the capture that the stream is part of, 0 when it is in none.
+// Returns the number of the capture that the stream is part of, 0 if there is none.
 Result<uint64_t> CaptureOf(CUstream stream) {
   const Driver& driver = Driver::Loaded();
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -40,7 +40,7 @@ std::string Describe(const StreamCall& call) {
          DescribeCall(call.call) + text;
 }
 
-// Of two calls of a group.
+// Checks two calls of a group.
 Status CheckTogether(const StreamCall& a, uint64_t capture_of_a, const StreamCall& b, uint64_t capture_of_b) {
   if ((capture_of_a == 0) != (capture_of_b == 0)) {
     const bool a_is = capture_of_a != 0;
@@ -61,7 +61,7 @@ Status CheckTogether(const StreamCall& a, uint64_t capture_of_a, const StreamCal
 Status CheckStreams(std::vector<StreamCall>* calls) {
   std::vector<uint64_t> captures;
   for (StreamCall& call : *calls) {
-    // Most groups are all on one stream, of which the driver need not be asked again for every call.
+    // Most groups use one stream only, so this saves a call of the driver for every further call.
     const StreamCall* const before = captures.empty() ? nullptr : &(*calls)[captures.size() - 1];
     if (before != nullptr && before->stream.cuda == call.stream.cuda && DeviceOf(*before) == DeviceOf(call)) {
       captures.push_back(captures.back());
@@ -72,7 +72,7 @@ Status CheckStreams(std::vector<StreamCall>* calls) {
     }
     call.captured = captures.back() != 0;
   }
-  std::map<const Device*, size_t> firsts;  // calls
+  std::map<const Device*, size_t> firsts;  // indices of calls
   for (size_t i = 0; i < calls->size(); ++i) {
     const size_t of_device = firsts.try_emplace(DeviceOf((*calls)[i]), i).first->second;
     for (const size_t first : {size_t{0}, of_device})

@@ -54,7 +54,7 @@ cuda::Operand Convert(const plan::Operand& operand, const Program& program) {
   return out;
 }
 
-// Appends the elements of a table that the header refers to by its offset.
+// Appends the elements of a table; the header stores their offset.
 template <class T>
 uint32_t Append(const std::vector<T>& table, std::vector<std::byte>* bytes) {
   const size_t at = RoundUp(bytes->size(), 16);

@@ -1,4 +1,4 @@
-// Programs and prepared calls in the form the CUDA interpreter reads (kernels/cuda/launch.h). Pure functions.
+// Programs and prepared calls in the form that the CUDA interpreter reads (kernels/cuda/launch.h). Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace axccl::exec {
 
-// The bytes of a kernels::cuda::Program and what follows it, for device memory aligned to 16 bytes. kInvalidUsage where
-// the interpreter has no room for it: too many lanes, or operands of a step.
+// Returns the bytes of a kernels::cuda::Program and what follows it, for device memory aligned to 16 bytes.
+// kInvalidUsage if the interpreter has no room for it: too many lanes, or too many operands of a step.
 Result<std::vector<std::byte>> MakeCudaProgram(const Program& program);
 
-// How the data of a call is cut.
+// The division of the call's data.
 kernels::cuda::Cut MakeCudaCut(const Prepared& prepared, kernels::cuda::Packing packing);
 
 }  // namespace axccl::exec

@@ -24,7 +24,7 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(CudaRank* rank, Channel
   std::unique_ptr<CudaChannel> channel(new CudaChannel(rank, on_host, place));
   if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Settle());
   channel->members_ = std::make_unique<Members>(on_host->owner(), rank->MembersOf(*on_host, place), on_host->self());
-  // Slots are packed in another way, and a task finds its buffers itself.
+  // Slots are packed in another way, and tasks find their buffers themselves.
   const PlanOptions options{.inline_bytes = 0, .by_runs = false};
   channel->plans_ = std::make_unique<PlanCache>(channel->members_.get(), options, nullptr);
   AXCCL_RETURN_IF_ERROR(channel->Upload());
@@ -38,7 +38,7 @@ CudaChannel::~CudaChannel() {
 }
 
 Status CudaChannel::Upload() {
-  if (place_ != CudaPlace::kSelf) {  // which never waits
+  if (place_ != CudaPlace::kSelf) {  // such a channel never waits
     AXCCL_ASSIGN_OR_RETURN(wait_, rank_->waits().Enter(on_host_));
   }
   AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
@@ -87,7 +87,7 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   return on_device;
 }
 
-// What a rank copies alone is an all-gather of one rank; a barrier, where its outputs are only filled with zeros.
+// A local copy is an all-gather of one rank; a call whose outputs are only filled with zeros is a barrier.
 Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct) {
   if (place_ == CudaPlace::kSelf) {
     const std::vector<ViewOperand>& operands = call->views->operands;
@@ -97,15 +97,15 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
     if (!copies) return plans_->PrepareBarrier();
   }
   const uint64_t room = members_->own().layout.announcement_words * sizeof(uint64_t);
-  // What keeps ranks from each other's blocks keeps them from each other's buffers.
+  // If ranks cannot access each other's blocks, they cannot access each other's buffers either.
   const bool reached = members_->all_same_process() && (members_->size() == 1 || !rank_->on_host());
   const bool mapped = reached && (call->views == nullptr || CudaViewsFit(*call->views, room));
   const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
   return direct != nullptr ? plans_->PrepareBeside(*call, access) : plans_->Prepare(*call, access);
 }
 
-// What may run between processes where all ranks have mapped each other's buffers; null where that is not worth while,
-// which is the same on all ranks.
+// Prepares the plan for ranks in several processes that have all mapped each other's buffers; returns null if that does
+// not pay, which is the same on all ranks.
 Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
   const bool between = rank_->buffers() != nullptr && place_ != CudaPlace::kSelf && !members_->all_same_process();
   const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
@@ -123,7 +123,7 @@ Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool c
   task->cut = MakeCudaCut(direct, cuda::Packing::kNone);
   task->signature += direct.signature;
   AXCCL_RETURN_IF_ERROR(rank_->buffers()->Place(call, *members_, captured, task));
-  // What will run if it depends on this rank.
+  // The plan that will run if it depends on this rank alone.
   const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
   if (mapped && place_ == CudaPlace::kDefault) on_host_->owner()->NoteAlgorithm(direct.program->algorithm);
   return Status();
@@ -147,7 +147,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   task.output = call.output;
   task.input_offset = reinterpret_cast<uint64_t>(call.input);
   task.output_offset = reinterpret_cast<uint64_t>(call.output);
-  // Operands of views have gaps between them, where no words come.
+  // Operands of views have gaps between them, where no words arrive.
   const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
   task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, rank_->protocols()));
   task.call = call.Named();
@@ -186,7 +186,7 @@ Status CudaRank::Allocate() {
   return Status();
 }
 
-// While something is under way, peers may be told of the buffer in it. Its number goes when it is freed, then.
+// While work is running, peers may be told of the buffer in it. Its number is then released when it is freed.
 void CudaRank::LetGoOf(const void* buffer) {
   const Scope scope(*device_);
   std::lock_guard lock(launching_);
@@ -288,7 +288,7 @@ Result<CudaChannel*> CudaRank::ChannelFor(Channel* on_host, CudaPlace place) {
   return channels_.emplace(on_host, std::move(channel)).first->second.get();
 }
 
-// Whether the handle is one of CUDA's streams, the driver says.
+// The driver knows whether the handle is a CUDA stream.
 Result<StreamRef> CudaRank::FindStream(void* handle, const char* call) const {
   if (device::host::Streams().Peek(handle) == nullptr) return StreamRef{nullptr, handle};
   return MakeStatus(Code::kInvalidArgument,
@@ -327,7 +327,7 @@ Status CudaRank::CheckCall(const Call& call) const {
   return Status();
 }
 
-// Of the first and the last byte: what is between may be several allocations side by side (virtual memory management).
+// Checks the first and the last byte: several allocations may lie side by side in between (virtual memory management).
 Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name) const {
   AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, memory, name));
   return CheckPointer(*device_, static_cast<const std::byte*>(memory) + bytes - 1, name);
@@ -356,7 +356,7 @@ Status CudaRank::CheckReport() {
     AXCCL_RETURN_IF_ERROR(CheckMeetings());
     return CheckDevice();
   }
-  // The calls are written down on the host; those of replayed graphs are not.
+  // The host records the calls, except those of replayed graphs.
   {
     std::lock_guard lock(launching_);
     for (const auto& [on_host, channel] : channels_) AXCCL_RETURN_IF_ERROR(on_host->log().FindMismatch());
@@ -371,7 +371,7 @@ Status CudaRank::CheckReport() {
 void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }
 
 bool CudaRank::Idle() {
-  const Scope scope(*device_);  // whoever asks may have no context yet
+  const Scope scope(*device_);  // the caller may have no context yet
   std::lock_guard lock(launching_);
   return std::all_of(orders_.begin(), orders_.end(), [this](const auto& order) { return IsDone(*order); });
 }
@@ -396,7 +396,7 @@ bool CudaRank::IsDone(const CudaOrder& order) const {
   return !order.launched || Driver::Loaded().cuEventQuery(order.done) != CUDA_ERROR_NOT_READY;
 }
 
-// An order that is over is taken for the next one.
+// Finished entries are reused.
 Result<CudaOrder*> CudaRank::OrderOf(const device::host::Timeline* timeline) {
   CudaOrder* free = nullptr;
   for (const auto& order : orders_) {

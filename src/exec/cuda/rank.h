@@ -1,5 +1,5 @@
-// The CUDA side of a rank: its device memory, what it maps of its peers, its channels there, and the programs it has
-// uploaded.
+// The CUDA side of a rank: its device memory, its mappings of peers' memory, its channels on the device, and the
+// programs that it has uploaded.
 #pragma once
 
 #include <map>
@@ -20,7 +20,8 @@ namespace axccl::exec {
 
 class CudaRank;
 
-// Memory of the host and as much of the device, where kernels read what the host has written and enqueued a copy of.
+// Memory of the host and the same amount on the device: kernels read there what the host has written and enqueued a
+// copy of.
 struct Lent {
   std::byte* memory = nullptr;
   CUdeviceptr on_device = 0;
@@ -31,39 +32,38 @@ struct Lent {
 enum class CudaPlace : uint8_t {
   kDefault,
   kPair,     // for messages
-  kSelf,     // for what a rank copies alone
-  kCreated,  // by the rank, or for messages on such a one: in an area of the device
+  kSelf,     // for local copies
+  kCreated,  // created by the rank, or for messages of such a channel: in an area of the device
 };
 
-// Other channels belong to their communicator.
+// Other channels are owned by their communicator.
 inline bool IsCreated(const Channel& channel) { return channel.weak_from_this().lock() != nullptr; }
 
-// One channel on the device of one rank: the device's structure, the members as their devices have them, and the calls
-// prepared for it. What ranks call is written down in the log of the channel on the host.
+// One channel on the device of one rank: the device's structure, the members' addresses for the device, and the calls
+// prepared for it. The host's channel records the calls in its log.
 class CudaChannel {
  public:
   static Result<std::unique_ptr<CudaChannel>> Create(CudaRank* rank, Channel* on_host, CudaPlace place);
   ~CudaChannel();
 
-  // The call as a task, in its place in the channel's order. Allocates when its plan is new. On views, the table of its
-  // operands (CudaViewTableBytes) is made in the memory lent.
-  // `captured`: it may run any number of times.
+  // Makes a task of the call, in its place in the channel's order. Allocates when its plan is new. For views, makes the
+  // table of its operands (CudaViewTableBytes) in the lent memory. `captured`: the task may run any number of times.
   Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured);
 
-  // Created channels (cuda_meeting.cc). Looks for the members, unless they have met: the position of one that is
-  // missing, -1 if none is.
+  // For created channels (meeting.cc): looks for the members, unless they have been found. Returns the position of one
+  // that is missing, -1 if none is.
   Result<int> Meet();
-  // Likewise; an error when one will never come.
+  // The same; returns an error when a member will never come.
   Status CheckMeeting();
   const device::host::TimelinePtr& order() const { return on_host_->order(); }
   CudaPlace place() const { return place_; }
-  // Nobody but this needs the channel any more.
+  // True once this object holds the only reference to the channel.
   bool released() const;
 
  private:
   CudaChannel(CudaRank* rank, Channel* on_host, CudaPlace place) : rank_(rank), on_host_(on_host), place_(place) {}
   Status Upload();
-  // `direct`: what PrepareDirect has prepared, which stays.
+  // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);
   Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
@@ -73,18 +73,18 @@ class CudaChannel {
   CudaRank* const rank_;
   Channel* const on_host_;
   const CudaPlace place_;
-  std::unique_ptr<const Members> members_;  // their blocks are device memory
+  std::unique_ptr<const Members> members_;  // with blocks in device memory
   std::unique_ptr<PlanCache> plans_;
   CUdeviceptr memory_ = 0, maps_ = 0;
   kernels::cuda::Wait* wait_ = nullptr;
-  std::shared_ptr<Channel> hold_;              // created channels: `on_host`, while kernels may use it
-  kernels::cuda::Meeting* meeting_ = nullptr;  // theirs
+  std::shared_ptr<Channel> hold_;              // for created channels: `on_host`, while kernels may use it
+  kernels::cuda::Meeting* meeting_ = nullptr;  // for created channels
   bool met_ = true;
 };
 
-// Launches that follow each other: those on the default channel and for messages there, or those on a created channel.
+// The order of consecutive launches: those on the default channel and for its messages, or those on a created channel.
 struct CudaOrder {
-  const device::host::Timeline* of = nullptr;  // null: of none at present
+  const device::host::Timeline* of = nullptr;  // null: unused at present
   CUevent done = nullptr;                      // of the last launch outside of graphs
   unsigned long long stream = 0;               // its id: a new stream may have the handle of one that was destroyed
   bool launched = false;
@@ -93,7 +93,7 @@ struct CudaOrder {
 class CudaRank final : public RankDevice {
  public:
   CudaRank(const RankOptions& options, device::cuda::Device* device);
-  // After Disconnect of all ranks that have connected.
+  // Must follow Disconnect of all ranks that have connected.
   ~CudaRank() override;
   Status Allocate();
 
@@ -111,7 +111,7 @@ class CudaRank final : public RankDevice {
   void ReleaseChannels() override;
   void Disconnect() override;
   bool outlives_rank() const override { return true; }
-  // Peers' memory is unmapped.
+  // True if peers' memory has to be unmapped.
   bool slow_to_disconnect() const override { return !one_process_ || on_host(); }
   const char* LinkName(const Member& peer) const override;
   DeviceStatistics statistics() const override;
@@ -120,54 +120,55 @@ class CudaRank final : public RankDevice {
   bool takes_areas() const override { return true; }
   bool wants_whole_programs() const override { return true; }
 
-  // Steps of Share. The memory through which ranks meet: on the device, and otherwise on the host.
+  // Steps of Share. The memory through which ranks communicate is on the device, or otherwise on the host.
   cuda_ipc::BlockAddress address() const { return blocks_.address(); }
   bool on_host() const { return blocks_.on_host(); }
-  // `addresses` and `members` of all ranks, in their order. An error says whose memory is out of reach, and why.
+  // `addresses` and `members` of all ranks, in their order. An error names the rank whose memory is out of reach, and
+  // why.
   Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const std::vector<Member>& members);
-  // After Connect of all ranks: an error unless data arrive both ways.
+  // Must follow Connect of all ranks. Returns an error unless data arrives both ways.
   Status TestLinks() { return blocks_.Test(); }
-  // At the end: what this rank allows, and then what each of all ranks does. They take what all allow.
+  // The last step: the protocols that this rank allows; then Use gets those of all ranks, and keeps what all allow.
   Protocols allowed() const;
   void Agree(const std::vector<Protocols>& allowed);
 
-  // Whether a kernel has gone wrong, and with it all that the process has on the device.
+  // Returns an error if a kernel has failed, which stops all work of the process on the device.
   Status CheckDevice() const;
-  // Whether all that was launched outside of graphs is done.
+  // Whether everything that was launched outside of graphs is done.
   bool Idle();
 
   int rank() const { return options_.rank; }
   device::cuda::Device* device() const { return device_; }
   kernels::cuda::Control* control() const { return control_; }
   CudaWaits& waits() { return *waits_; }
-  // Null where ranks do not tell of their buffers.
+  // Null if ranks do not announce their buffers.
   CudaBuffers* buffers() { return buffers_.get(); }
   uint64_t map_bytes() const { return options_.map_bytes; }
   const Protocols& protocols() const { return protocols_; }
-  // Ranks of the communicator on this device.
+  // The number of ranks of the communicator on this device.
   uint32_t neighbours() const { return neighbours_; }
-  // What the members of `on_host` have on their devices, as mapped here. Of a created channel's members those that are
-  // not known yet have something.
+  // The device memory of the members of `on_host`, as mapped here. Members of a created channel that have not been
+  // found yet get a placeholder.
   std::vector<Member> MembersOf(const Channel& on_host, CudaPlace place) const;
-  // Makes an area as good as new.
+  // Resets an area.
   Status ClearArea(int area);
-  // The program in device memory; uploaded the first time.
+  // Returns the program in device memory; uploads it the first time.
   Result<CUdeviceptr> ProgramOnDevice(const std::shared_ptr<const Program>& program);
 
-  // For whoever launches. Held while the calls of a group are made into tasks and enqueued.
+  // Held while the calls of a group are made into tasks and enqueued.
   std::mutex& launching() { return launching_; }
-  // `on_host`: of the communicator, where calls with others are made, or any of it.
+  // `on_host`: the channel of the communicator on which calls with others are made, or any of it.
   Result<CudaChannel*> ChannelFor(Channel* on_host, CudaPlace place);
-  // How much of the device's blocks launches may take that run side by side, as one part of how many: those on the
-  // default channel, and those on created ones.
+  // The share of the device's blocks that simultaneous launches may use, as one part of how many: those on the default
+  // channel, and those on created ones.
   uint32_t Divisor(bool created) const;
-  // Puts what follows on `stream` behind what this rank has launched in that order.
+  // Makes what follows on `stream` wait for what this rank has launched in that order.
   Status Follow(const device::host::Timeline* order, CUstream stream);
-  // Something was enqueued on `stream`.
+  // Records that work was enqueued on `stream`.
   Status Launched(const device::host::Timeline* order, CUstream stream);
-  // For ordering one stream behind another. A wait is for what was recorded last, so one event serves again and again.
+  // An event for ordering one stream behind another. A wait refers to the last record, so one event can be reused.
   Result<CUevent> OrderingEvent();
-  // Until it is returned and what is on `stream` by then is done. `captured`: for the rank's life.
+  // Lends memory until it is returned and everything on `stream` at that time is done. `captured`: for the rank's life.
   Result<Lent> Lend(size_t bytes, bool captured);
   Status Return(const Lent& lent, CUstream stream);
 
@@ -175,12 +176,12 @@ class CudaRank final : public RankDevice {
   struct Loan {
     Lent what;
     size_t bytes;
-    CUevent done;      // null: lent for good
+    CUevent done;      // null: lent forever
     bool lent = true;  // not returned
   };
 
   Status CheckViews(const ViewList& views) const;
-  // Created channels: looks for members, and lets go of channels that were released.
+  // Created channels: looks for members, and drops channels that were released.
   Status CheckMeetings();
   void Sweep();
   bool ReleaseOne();
@@ -195,12 +196,13 @@ class CudaRank final : public RankDevice {
   std::unique_ptr<CudaWaits> waits_;
   std::unique_ptr<CudaBuffers> buffers_;
   uint32_t neighbours_ = 1;
-  bool one_process_ = true;  // all ranks
-  std::string no_rows_;      // why not, as far as this rank sees
-  Protocols protocols_;      // that all ranks allow
+  bool one_process_ = true;  // all ranks are in one process
+  std::string no_rows_;      // why this rank cannot use rows
+  Protocols protocols_;      // allowed by all ranks
 
   std::mutex launching_;
-  std::map<const device::host::Timeline*, std::unique_ptr<Channel>> selves_;  // the only member; by order
+  // Local channels with one member; by order.
+  std::map<const device::host::Timeline*, std::unique_ptr<Channel>> selves_;
   std::map<const Channel*, std::unique_ptr<CudaChannel>> channels_;
   std::map<const Program*, std::pair<std::shared_ptr<const Program>, CUdeviceptr>> programs_;
   std::vector<std::unique_ptr<CudaOrder>> orders_;
@@ -209,13 +211,14 @@ class CudaRank final : public RankDevice {
   std::vector<Loan> loans_;
 };
 
-// Of a group (prepare.cc): an error unless the streams of all calls are part of one capture on each device, or none is
-// of any (the calls say then which it is), and unless there is room for all channels. Nothing has been enqueued then.
+// For a group (prepare.cc): returns an error unless the streams of all calls are part of one capture on each device, or
+// none is captured (the calls then record which it is), and unless there is room for all channels. Enqueues nothing.
 Status PrepareOnGpus(std::vector<StreamCall>* calls);
-// After that (launch.cc): in as few launches as there are devices and calls on a channel.
+// Must follow PrepareOnGpus (launch.cc): launches as few kernels as the number of devices and of calls on a channel
+// allows.
 Status LaunchOnGpus(const std::vector<StreamCall>& calls);
 
-// Memory of the calling thread's GPU (memory.cc). False when `memory` is not from there.
+// Memory of the calling thread's GPU (memory.cc). Free returns false when `memory` is from elsewhere.
 Result<void*> AllocateOnGpu(size_t bytes);
 bool FreeOnGpu(void* memory);
 

@@ -11,7 +11,7 @@ using device::cuda::Driver;
 
 constexpr int kLeastCapability = 80;
 
-// -1: not visible to this process.
+// Returns -1 if the device is not visible to this process.
 CUdevice FindDevice(const std::array<uint8_t, 16>& uuid) {
   const Driver& driver = Driver::Loaded();
   int count = 0;
@@ -45,7 +45,7 @@ std::string WhyNoRows(const Device& device, const std::vector<cuda_ipc::BlockAdd
     if (peer < 0)
       return Text("CUDA device %d does not see the device that is number %d in another process", device.ordinal(),
                   address.device);
-    // NVLink has them, PCIe does not, and may cut stores.
+    // NVLink supports atomics; PCIe does not, and may split stores.
     int atomics = 0;
     const CUresult result = Driver::Loaded().cuDeviceGetP2PAttribute(
         &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device.id(), peer);

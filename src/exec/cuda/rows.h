@@ -1,5 +1,6 @@
-// Whether a store of a whole row of 128 bytes by a device arrives as a whole at peers (kernels/cuda/launch.h). That is
-// no promise of CUDA: it is so on processors of compute capability 8.0 and later, within a device and over NVLink.
+// Decides whether a device's store of a whole row of 128 bytes arrives as a whole at peers (kernels/cuda/launch.h).
+// CUDA does not promise that: it holds on processors of compute capability 8.0 and later, within a device and over
+// NVLink.
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@
 
 namespace axccl::exec {
 
-// Why it is not so between `device` and those of `addresses`, as far as can be seen here; empty where it is. All ranks
-// must find it so.
+// Returns why it does not hold between `device` and those of `addresses`, as far as this rank can see; empty if it
+// holds. It must hold on all ranks.
 std::string WhyNoRows(const device::cuda::Device& device, const std::vector<cuda_ipc::BlockAddress>& addresses);
 
 }  // namespace axccl::exec

@@ -1,6 +1,6 @@
-// Where the ranks of a communicator on GPUs have the memory through which they meet: on their devices, where every rank
-// reaches that of all others and data arrive; else in pinned memory of the host. In the first case ranks of several
-// processes also announce their buffers to each other from then on. And which protocols they use there (Protocols).
+// Chooses the memory through which the ranks of a communicator on GPUs communicate: on their devices, if every rank can
+// access that of all others and data arrives; otherwise pinned host memory. In the first case ranks of several
+// processes also announce their buffers to each other from then on. Also chooses the protocols (Protocols).
 
 #include <algorithm>
 #include <string>
@@ -17,7 +17,8 @@ struct Verdict {
   char text[380] = {};
 };
 
-// What the first rank says that has failed, empty if none has. Whoever has failed still takes part, so nobody waits.
+// Returns the error of the first rank that has failed, empty if none has. A rank that has failed still takes part, so
+// that no rank waits for it.
 Result<std::string> FirstFailure(Setup* setup, size_t ranks, const Status& mine) {
   Verdict verdict;
   verdict.code = static_cast<uint32_t>(mine.code());
@@ -39,7 +40,7 @@ Status AgreeOnProtocols(Setup* setup, CudaRank* rank, size_t ranks) {
   return Status();
 }
 
-// Why the blocks cannot be on the devices; empty where they can.
+// Returns why the blocks cannot be on the devices; empty if they can.
 Result<std::string> TryDevices(Setup* setup, CudaRank* rank, const std::vector<Member>& members) {
   const cuda_ipc::BlockAddress mine = rank->address();
   std::vector<cuda_ipc::BlockAddress> addresses(members.size());
@@ -59,7 +60,8 @@ Status CudaRank::Share(Setup* setup, const std::vector<Member>& members) {
   if (!reason.empty()) {
     AXCCL_INFO(kInit, "rank %d meets its peers in pinned memory of the host, not of the devices: %s", rank(),
                reason.c_str());
-    // No rank may free its block on a device before all have unmapped it. They have when all have come to ShareMemory.
+    // No rank may free its block on a device before all have unmapped it, which they have when all have reached
+    // ShareMemory.
     Disconnect();
     AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> blocks, setup->ShareMemory(layout_.bytes));
     AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks));

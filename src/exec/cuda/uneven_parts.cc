@@ -13,7 +13,7 @@ using plan::Kind;
 
 constexpr int kNone = -1;
 
-// The address of the first row of a piece; where there is nothing or no row, that of the operand.
+// The address of the first row of a piece; if there is no row, that of the operand.
 template <class T>
 T* RowAt(T* first, const ViewOperand& operand, const int64_t* strides, const Piece& piece) {
   if (first == nullptr || piece.extent == 0) return first;
@@ -34,14 +34,14 @@ class Parts {
   }
 
  private:
-  // Every rank is the root of its piece.
+  // Adds a rooted collective for each rank's piece, of which that rank is the root.
   Status AddRooted(int root) {
     const int own = root == rank_ ? 0 : kNone;
     return call_.kind == Kind::kAllGather ? Add(UnevenPart::On::kChannel, root, {Kind::kBroadcast, own, root})
                                           : Add(UnevenPart::On::kChannel, root, {Kind::kReduce, root, own});
   }
 
-  // What goes to a rank and what comes from it.
+  // Adds the messages to and from a rank.
   Status AddMessages(int peer) {
     const plan::Contract contract{call_.kind, ranks_, call_.root};
     const int inputs = plan::InputBlocks(contract, rank_), outputs = plan::OutputBlocks(contract, rank_);
@@ -53,7 +53,7 @@ class Parts {
     return receives ? Add(UnevenPart::On::kReceive, peer, {Kind::kSendRecv, kNone, output}) : Status();
   }
 
-  // What a part is, and which piece of every operand's input and output it moves.
+  // The kind of a part, and which piece of every operand's input and output it moves.
   struct Form {
     Kind kind;
     int input, output;

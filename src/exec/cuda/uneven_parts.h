@@ -1,8 +1,8 @@
 // Uneven calls on GPU ranks, where each piece is a call of its own: a broadcast or a reduction for each rank of an
-// all-gather or a reduce-scatter, a message for each pair of ranks else.
+// all-gather or a reduce-scatter, otherwise a message for each pair of ranks.
 //
-// They are enqueued as one group. Ranks that give different numbers of rows look like ranks that call different things:
-// the error is that of the call in which they differ, after those before it.
+// They are enqueued as one group. Ranks that pass different numbers of rows look like ranks that make different calls:
+// the error belongs to the call in which they differ, after the calls before it.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace axccl::exec {
 
-// An even call that an uneven one is made of.
+// An even call that is part of an uneven one.
 struct UnevenPart {
   enum class On : uint8_t { kChannel, kRank, kSend, kReceive };
 
@@ -21,9 +21,9 @@ struct UnevenPart {
   int peer = -1;
 };
 
-// Those of the uneven `call` on rank `rank` of `ranks`, in the order in which they are enqueued. kInvalidUsage for
-// numbers that are read when the call starts, which host ranks alone can do, and where a rank gives itself other
-// numbers of rows than it expects.
+// Returns the parts of the uneven `call` on rank `rank` of `ranks`, in the order in which they are enqueued.
+// kInvalidUsage for numbers that are read when the call starts, which only host ranks support, and if a rank sends
+// itself other numbers of rows than it expects.
 Result<std::vector<UnevenPart>> PartsOfUneven(const Call& call, int rank, int ranks);
 
 }  // namespace axccl::exec

@@ -1,4 +1,4 @@
-// The operands of calls on views as the CUDA interpreter takes them. Pure functions.
+// The operands of calls on views in the form of the CUDA interpreter. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace axccl::exec {
 
-// What peers read of the operands fits into `bytes`.
+// Whether the data about the operands that peers read fits into `bytes`.
 bool CudaViewsFit(const ViewList& views, uint64_t bytes);
-// An error where a step of the program has more strides than a block of the device has room for.
+// Returns an error if a step of the program has more strides than a block of the device has room for.
 Status CheckCudaViews(const Call& call, const Program& program);
 
 size_t CudaViewTableBytes(const ViewList& views);

@@ -9,8 +9,8 @@ namespace {
 
 using kernels::cuda::Wait;
 
-// What a member has signalled before it left is there by then: a strand looks, and then tells, so that of two things
-// told after the member was gone the second was looked at after it.
+// Signals that a member sent before it left have arrived by then. A strand first looks and then reports, so of two
+// reports after the member was gone, the second includes a look after that.
 constexpr int kLooksAtGone = 3;
 
 void Count(const Wait& record, DeviceStatistics* operations) {

@@ -1,8 +1,8 @@
-// Which operations on a GPU wait, and for how long: what kernels write down (kernels::cuda::Wait) judged by the host.
-// And how many went by which protocol, which is written down there, too.
+// Decides which operations on a GPU wait, and for how long, from what kernels report (kernels::cuda::Wait). Also counts
+// the operations by protocol, which kernels report there, too.
 //
-// An operation waits as long as its strands tell so; what only computes, or is behind other work on its stream, tells
-// nothing. Thread-safe.
+// An operation counts as waiting while its strands keep reporting; computing or queued operations report nothing.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -20,39 +20,40 @@ namespace axccl::exec {
 
 class CudaWaits {
  public:
-  // Of one rank. `records`: `num` zeroed ones in memory that kernels see, which outlives this. `seconds`: an operation
-  // may wait, 0: for ever; after `notice_seconds` the user is told, 0: never.
+  // The waits of one rank. `records`: `num` zeroed records in memory that kernels see, which must outlive this object.
+  // `seconds`: how long an operation may wait, 0: forever; after `notice_seconds` the user gets a notice, 0: never.
   CudaWaits(kernels::cuda::Wait* records, size_t num, double seconds, double notice_seconds)
       : records_(records), channels_(num), seconds_(seconds), notice_seconds_(notice_seconds) {}
 
-  // The record of a channel, until it leaves. kInvalidUsage when all are taken.
+  // Assigns a record to a channel, until it leaves. kInvalidUsage when all are taken.
   Result<kernels::cuda::Wait*> Enter(const Channel* channel);
   void Leave(const kernels::cuda::Wait* record);
-  // Of a created channel whose members have not met: the one that is missing; -1 once they have.
+  // For a created channel whose members have not been found: the position of the one that is missing; -1 once there is
+  // none.
   void Misses(const kernels::cuda::Wait* record, int position);
-  // Calls of the channel are replayed, so that the numbers of operations are not those that the host has counted.
+  // Calls of the channel are replayed, so the numbers of operations are not those that the host has counted.
   void Replays(const kernels::cuda::Wait* record);
 
-  // kRemoteError when an operation waits and a member of its group is gone, kTimeout when one has waited too long, or
-  // what was called differently if that is why. `calls` guards what the channels have written down, and is not waited
-  // for.
+  // kRemoteError when an operation waits and a member of its group is gone; kTimeout when one has waited too long, or
+  // the mismatch if ranks made different calls. `calls` guards the channels' logs; this function does not wait for it.
   Status Check(std::mutex& calls);
 
-  // Of all channels there are and were.
+  // Of all channels, including those that have left.
   DeviceStatistics packed();
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Watched {
     const Channel* channel = nullptr;  // null: the record is free
-    std::string created;               // as what, if it is a created one whose members had not met when it came
+    // Its name, if it is a created channel whose members had not been found when it entered.
+    std::string created;
     int missing = -1;
     bool replays = false;
-    bool waits = false;  // operation `look` has been seen to wait
+    bool waits = false;  // operation `look` was seen to wait
     uint64_t look = 0;
     Clock::time_point since{};  // when that was first seen
-    bool told = false;          // the user, of that
-    int gone_for = 0;           // looks at a member that was gone already
+    bool told = false;          // the user got a notice about it
+    int gone_for = 0;           // reports since the member is known to be gone
     uint32_t gone = 0;          // that member
   };
 
@@ -62,7 +63,7 @@ class CudaWaits {
   void Tell(const kernels::cuda::Wait& record, Watched* watched) const;
   // "rank 2 in ncclAllReduce ... (operation 10)"
   std::string DescribeWait(const kernels::cuda::Wait& record, const Watched& watched) const;
-  // "; ranks that have not called it: 2 3", as far as it is known
+  // "; ranks that have not called it: 2 3", as far as this rank knows.
   std::string Absent(const Watched& watched) const;
   Status TimedOut(const kernels::cuda::Wait& record, const Watched& watched) const;
 

@@ -1,5 +1,5 @@
-// A call that is bound: to a channel, to what runs for it, and step by step to the members' operands. What the parts of
-// an operation share; the operation owns it.
+// A call that is bound to a channel, to the plan that runs it, and step by step to the members' operands. The parts of
+// an operation share it; the operation owns it.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@ namespace axccl::exec {
 
 // How a reduction scales what it reads and what it writes.
 struct Scales {
-  bool averages = false;  // of floats: inputs are multiplied by 1/n
+  bool averages = false;  // for floats: inputs are multiplied by 1/n
   bool inputs = false;    // some inputs are multiplied as they are read
   bool result = false;    // the result is multiplied by `factor`; calls on views only
   Factor factor{};
-  uint64_t divisor = 0;  // of integers, what the result is divided by; 0: by nothing
+  uint64_t divisor = 0;  // for integers: what the result is divided by; 0: nothing
 };
 
 struct Binding {
-  // Not an aggregate, which would be zeroed first: one is made for every operation.
+  // Not an aggregate, because that would be zeroed first; every operation makes a Binding.
   Binding(Channel* bound_to, const Call& bound) : channel(bound_to), call(bound) {}
 
   Channel* channel;
-  Call call;                           // in an uneven one, `count` is right once all members have announced theirs
-  const Prepared* prepared = nullptr;  // what runs
+  Call call;                           // for an uneven call, `count` is valid once all members have announced theirs
+  const Prepared* prepared = nullptr;  // the plan that runs
   uint64_t sequence = 0;
-  uint32_t form_hash = 0;        // of a call on views
-  uint64_t announced_words = 0;  // besides those of every op record
-  bool around_cache = false;     // outputs go past it
-  bool reads_by_call = false;    // some announced buffer is reached by system call
+  uint32_t form_hash = 0;        // for a call on views
+  uint64_t announced_words = 0;  // in addition to those of every op record
+  bool around_cache = false;     // outputs are written around the cache
+  bool reads_by_call = false;    // some announced buffer is read by system call
   Scales scales;
 
   Workspace& workspace() const { return channel->workspace(); }

@@ -8,7 +8,8 @@ namespace {
 // A step moves at most 2 MiB, but a busy machine may not run its process at once.
 constexpr std::chrono::milliseconds kPatience(500);
 
-// A member of another process that may be writing here; null if there is none. Steps that begin later see the failure.
+// Returns a member of another process that may be writing here; null if there is none. Steps that begin later see the
+// failure.
 const Member* FindWriter(const Channel& channel) {
   for (int p = 0; p < channel.size(); ++p) {
     const Member& peer = channel.member(p);

@@ -1,11 +1,11 @@
-// The outputs of an operation while ranks of other processes may write to them, and how it gets them back.
+// The outputs of an operation that ranks of other processes may write to, and how it gets them back.
 //
 // Peers that mapped a buffer write into it, and a peer in the middle of a step continues to the end of the step. So a
-// rank first publishes its failure, after which no peer begins a step on its buffers, and then waits for the steps
-// under way: for those of its own process through the queues, for those of other processes through
-// BlockHeader::writing. A step takes about a millisecond. A process that is stopped in the middle of one, or runs a
-// callback of the application there, may take forever; so after kPatience the rank takes the pages of its outputs back,
-// and later writes have no effect.
+// rank first publishes its failure, after which no peer begins a step on its buffers, and then waits for the running
+// steps: for those of its own process through the queues, for those of other processes through BlockHeader::writing. A
+// step takes about a millisecond. A process that is stopped in the middle of one, or runs a callback of the application
+// there, may take forever; so after kPatience the rank takes back the pages of its outputs, and later writes have no
+// effect.
 //
 // Part of an operation, used by the thread that drives it.
 #pragma once
@@ -19,7 +19,7 @@ namespace axccl::exec {
 
 class Exposure {
  public:
-  // What runs now, or that nothing does any more.
+  // Sets the call that runs now, or that none runs any more.
   void Update(const Binding& binding, bool running) {
     const Channel& channel = *binding.channel;
     const bool exposed = running && !channel.members().all_same_process() && binding.prepared->program->plan->pushes;
@@ -28,9 +28,9 @@ class Exposure {
   }
   // Whether ranks of other processes write into this rank's buffers, and this rank into theirs.
   bool exposed() const { return exposed_; }
-  // The operation has failed: the wait for others begins.
+  // The operation has failed: starts waiting for the others.
   void BeginLeaving();
-  // Whether nobody writes to the outputs any more, or they were taken back.
+  // Whether no rank writes to the outputs any more, or they were taken back.
   bool HasLeft(const Binding& binding, const Operands& operands);
   // Call when the last step is done. Memory is taken back in whole pages, and two operations may have outputs in the
   // same page: the peers' writes for this one may then be lost.

@@ -30,7 +30,7 @@ void BindFactor(const Binding& binding, int position) {
   binding.workspace().BuffersOf(position).factor.u64 = record->word[OpRecord::kFactor].load(std::memory_order_relaxed);
 }
 
-// Raw contributions are scaled as they are read; what is in scratch has been.
+// Raw contributions are scaled as they are read; contributions in scratch are scaled already.
 void GatherFactors(const Binding& binding, const Step& step) {
   const Call& call = binding.call;
   const plan::Operand* sources = &binding.prepared->program->operands[step.operands + step.num_dst];

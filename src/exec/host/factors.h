@@ -1,4 +1,5 @@
-// What inputs of a reduction are multiplied by as they are read: each rank has a factor of its own, or all have one.
+// The factors of a reduction's inputs, applied as they are read: each rank has a factor of its own, or all have the
+// same.
 #pragma once
 
 #include "src/exec/host/binding.h"
@@ -7,10 +8,10 @@ namespace axccl::exec {
 
 // Sets the scales of the call's scaling, and this rank's own factor.
 void StartScales(Binding* binding);
-// To this rank's op record, for other members; and from a member's.
+// Write the factor to this rank's op record, and read it from a member's.
 void AnnounceFactor(const Binding& binding, OpRecord* record);
 void BindFactor(const Binding& binding, int position);
-// Puts what each source of a step is multiplied by into the workspace.
+// Stores the factor of each source of a step in the workspace.
 void GatherFactors(const Binding& binding, const Step& step);
 
 }  // namespace axccl::exec

@@ -13,7 +13,7 @@ using plan::Buffer;
 using plan::Operand;
 using plan::OpKind;
 
-// Bytes fetched from plain memory of another process before they are worked on: stays in the second-level cache.
+// Bytes copied from plain memory of another process before they are processed: fits the second-level cache.
 constexpr uint64_t kBounceBytes = 128u << 10;
 
 }  // namespace
@@ -120,7 +120,7 @@ Gathered FlatOperands::Gather(const Binding& binding, const Step& step, const Ch
   for (uint32_t i = 0; i < step.num_dst; ++i) {
     std::byte* const where = AddressOf(binding, step.operands + i, chunk);
     gathered.to_user_only &= operand[i].buffer != Buffer::kScratch;
-    // In place, a copy onto itself is nothing to do.
+    // In place, a copy onto itself is left out.
     if (!plain_copy || where != src[0]) dst[gathered.num_dst++] = where;
   }
   return gathered;
@@ -154,7 +154,7 @@ void FlatOperands::MoveGathered(const Binding& binding, const Step& step, const 
 
 // ---- plain memory of other processes ----
 
-// No plan that runs then writes there.
+// Plans that run in this case write nothing there.
 bool FlatOperands::IsByCall(const Binding& binding, uint32_t index) {
   const Operand& operand = binding.prepared->program->operands[index];
   const MemberBuffers& buffers = binding.workspace().BuffersOf(operand.rank);
@@ -177,19 +177,19 @@ Status FlatOperands::Fetch(const Binding& binding, uint32_t operand, uint64_t fr
   Status status = owner.reach->Read(to, from, bytes);
   if (status.code() == Code::kRemoteError) return channel.members().LossOf(position);
   if (status.ok()) return status;
-  // A member that has failed may have given its memory back.
+  // A member that has failed may have freed its memory.
   AXCCL_RETURN_IF_ERROR(channel.members().CheckOwners());
   return status;
 }
 
-// Some sources are plain memory of other processes: a copy has them brought where they belong, a reduction into bounce
+// Some sources are plain memory of other processes: a copy reads them into their destination, a reduction into bounce
 // space.
 Status FlatOperands::MoveByCall(const Binding& binding, const Step& step, const Chunk& chunk) {
   const uint64_t bytes = chunk.count * ElementSize(binding.call.type);
   Gathered gathered = Gather(binding, step, chunk);
   void** const dst = binding.workspace().destinations();
   const void** const src = binding.workspace().sources();
-  // An address of another process may be that of a destination, too: nothing is in place here.
+  // An address of another process may equal that of a destination: nothing is in place here.
   gathered.num_dst = step.num_dst;
   for (uint32_t i = 0; i < step.num_dst; ++i) dst[i] = AddressOf(binding, step.operands + i, chunk);
   const uint32_t sources = step.operands + step.num_dst;

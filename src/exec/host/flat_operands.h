@@ -1,4 +1,4 @@
-// One operand whose blocks are dense and follow each other in a buffer: the calls of NCCL.
+// One operand whose blocks are dense and consecutive in a buffer: the calls of NCCL.
 #pragma once
 
 #include "src/exec/host/move.h"
@@ -21,7 +21,7 @@ class FlatOperands final : public Operands {
   size_t NumOutputs(const Binding&) const override { return 1; }
   Memory OutputOf(const Binding& binding, size_t index) const override;
 
-  // All of a step of a prepared call that is plain. `set`: the offset of the turn's set of slots.
+  // Moves all of a step of a prepared call that is plain. `set`: the offset of the turn's set of slots.
   static void MovePlain(const Binding& binding, const Step& step, uint64_t turn, uint64_t set);
 
  private:

@@ -5,7 +5,7 @@
 namespace axccl::exec {
 namespace {
 
-// An operand of the rest of a range, `bytes` further on: only packed ones begin with their range.
+// An operand of the rest of a range, `bytes` further on: only packed operands start at the range's begin.
 kernels::BoxOperand Advanced(const kernels::BoxOperand& operand, uint64_t bytes) {
   if (operand.strides != nullptr) return operand;
   return {static_cast<std::byte*>(operand.data) + bytes, nullptr};

@@ -1,6 +1,6 @@
-// Reductions by a callback of the application: piece by piece, the sources are folded in order into a buffer of this
-// rank's own, and the result is copied to the destinations. So the callback sees dense elements that overlap nothing,
-// whatever the operands' strides, and a destination may be any of the sources.
+// Reductions by a callback of the application. Piece by piece, the sources are folded in order into a buffer of this
+// rank, and the result is copied to the destinations. So the callback gets dense elements that do not overlap, whatever
+// the operands' strides are, and a destination may be any of the sources.
 //
 // Factors and divisors of the requests are ignored: a callback's reductions have none.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace axccl::exec {
 
-// Where the pieces are folded.
+// The memory in which pieces are folded.
 struct FoldSpace {
   static constexpr size_t kBytes = 64u << 10;
   alignas(kCacheLine) std::byte accumulator[kBytes];

@@ -1,5 +1,5 @@
 
-// Launches on the host: which calls of a group are one launch, and a lone call on the caller's thread.
+// Launches on the host: which calls of a group form one launch, and a lone call on the caller's thread.
 //
 // Channels of a group are launched separately unless they share a stream, or one is on the NULL stream and another on a
 // blocking stream of the same device.
@@ -32,9 +32,9 @@ using device::host::Stream;
 using device::host::Timeline;
 using device::host::TimelinePtr;
 
-// Looks a lone call gives its peers before it returns with the operation under way: peers that call at the same time
-// are a fraction of a microsecond apart, and finishing here saves the hand-over to the queue. Messages take longer than
-// that.
+// Looks for its peers that a lone call makes before it returns with a running operation: peers that call at the same
+// time are a fraction of a microsecond apart, and finishing here saves the hand-over to the queue. Messages take longer
+// than that.
 constexpr int kLooks = 48;
 
 class Launch : public device::host::Work {
@@ -59,7 +59,7 @@ class Launch : public device::host::Work {
     copies_.clear();
     const Poll poll = lines_.Progress();
     if (poll != Poll::kBlocked) return poll;
-    // A look that there is no memory for is made again.
+    // If there is no memory for a look, it is repeated later.
     bool stands_still = false;
     (void)CatchAll("looking for ranks that wait for each other",
                    [&] { return stands_still = StandsStill(), Status(); });
@@ -74,7 +74,7 @@ class Launch : public device::host::Work {
     if (hold != nullptr) holds_.push_back(std::move(hold));
   }
 
-  // Whether nothing moves any more, because ranks wait for each other; the communicator has failed then.
+  // Whether nothing moves any more because ranks wait for each other; the communicator has failed then.
   bool StandsStill() {
     bool asks = false;
     lines_.ForEach([&](Operation& first, size_t) { asks |= first.TakeStandstill(); });
@@ -85,7 +85,7 @@ class Launch : public device::host::Work {
   }
 
   std::vector<std::shared_ptr<ChannelOwner>> owners_;
-  std::vector<std::shared_ptr<Channel>> holds_;  // gone before their owners
+  std::vector<std::shared_ptr<Channel>> holds_;  // must be destroyed before their owners
   std::vector<Call> copies_;
   Lines<Operation> lines_;
   Standstill standstill_;
@@ -104,9 +104,9 @@ bool Ordered(const Stream* a, const Stream* b) {
   return a == b || ((a_null || b_null) && a->blocking() && b->blocking());
 }
 
-// Calls that share an order of launches or a stream, or whose streams order each other, directly or through others: if
-// one waited for another, as they would enqueued one by one, a peer that meets them the other way round would wait for
-// ever.
+// Calls that share an order of launches or a stream, or whose streams order each other, directly or through others. If
+// such calls were enqueued one by one, one would wait for another, and a peer that makes them in the other order would
+// wait forever.
 struct Cluster {
   std::vector<Device*> devices;
   std::vector<const TimelinePtr*> orders;
@@ -152,7 +152,8 @@ std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
   return clusters;
 }
 
-// What may want for memory comes before tickets are taken: one that nobody completes holds back its stream for ever.
+// Everything that may run out of memory comes before tickets are issued: a ticket that is never completed holds back
+// its stream forever.
 void Submit(Cluster cluster) {
   auto item = std::make_unique<Item>();
   auto launch = std::make_shared<Launch>();
@@ -180,7 +181,7 @@ void Submit(Cluster cluster) {
   if (queue->pending()) Scheduler::Process().LeftPending();
 }
 
-// Takes both tickets if the call could start this instant. A stream of another device takes the general way.
+// Issues both tickets if the call could start at once. A stream of another device takes the general way.
 bool IssueIdle(Device* device, Timeline* order, Stream* stream, uint64_t* launch_ticket, uint64_t* stream_ticket) {
   if (stream->device() != device->ordinal()) return false;
   if (stream == device->null_stream() && device::host::OtherNullStreamsHold(device)) return false;
@@ -232,7 +233,7 @@ Status HostRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& ca
     return queue->AddStarted(std::move(item)), Status();
   });
   if (!added.ok()) {
-    // It is under way, and nobody will go on with it. Ranks of this process are let out of their steps with the
+    // The operation is running, and no thread will continue it. Ranks of this process leave their steps with its
     // buffers.
     owner->Fail(added);
     while (operation.Progress() != Poll::kDone) sched_yield();

@@ -1,7 +1,7 @@
 // The operations of a launch: those on one channel run one after the other, those on different channels concurrently.
 //
-// Only the first of each line is looked at, so a launch of n operations costs n times what one costs, on one channel or
-// on many. Op: moveable, with channel(), Progress(), Arm(doorbell) and status().
+// Only the first of each line is polled, so a launch of n operations costs n times as much as one, on one channel or on
+// many. Op: moveable, with channel(), Progress(), Arm(doorbell) and status().
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ namespace axccl::exec {
 template <class Op>
 class Lines {
  public:
-  // Before the first Progress().
+  // Must precede the first Progress().
   void Add(Op op) { LineOf(op.channel())->push_back(std::move(op)); }
 
   device::host::Poll Progress() {
@@ -37,12 +37,12 @@ class Lines {
   void Arm(int doorbell) {
     for (Line& line : lines_) line.front().Arm(doorbell);
   }
-  // visit(first, count) of every line that is left.
+  // Calls visit(first, count) for every line that is left.
   template <class Visit>
   void ForEach(const Visit& visit) {
     for (Line& line : lines_) visit(line.front(), line.size());
   }
-  // The first error of those that have ended.
+  // The first error of the operations that have ended.
   const Status& result() const { return result_; }
 
  private:
@@ -79,7 +79,7 @@ class Lines {
   }
 
   std::vector<Line> lines_;
-  std::unordered_map<Key, size_t> line_of_;  // where there are many
+  std::unordered_map<Key, size_t> line_of_;  // used if there are many
   Status result_;
 };
 

@@ -11,10 +11,10 @@
 
 namespace axccl::exec {
 
-// Bytes of one mover call: long enough to stream, short enough to come back for aborts.
+// Bytes of one mover call: long enough to stream, short enough to notice aborts in time.
 inline constexpr uint64_t kMoveBytes = 512u << 10;
 
-// What one call of the movers is about: elements of a part of a step's operands.
+// The data of one call of the movers: elements of a part of a step's operands.
 struct Chunk {
   uint64_t turn;      // of the channel
   uint32_t part;      // of the operands
@@ -23,14 +23,14 @@ struct Chunk {
   uint64_t count;     // elements
 };
 
-// How many operands of a chunk have been gathered, and what they have in common. A copy onto itself is left out.
+// The operands of a chunk that have been gathered, and their common properties. A copy onto itself is left out.
 struct Gathered {
   int num_dst = 0, num_src = 0;
   bool scaled = false;       // some sources are multiplied as they are read
   bool to_user_only = true;  // no destination is in scratch
 };
 
-// Where an operand of the call's buffers or of scratch is.
+// The address of an operand of the call's buffers or of scratch.
 inline std::byte* AddressOf(const Binding& binding, uint32_t operand, const Chunk& chunk) {
   const OperandPlace& place = binding.prepared->places[operand];
   const uint64_t inside = place.part_bytes != 0 ? chunk.part * place.part_bytes + chunk.in_part : chunk.in_block;
@@ -43,8 +43,8 @@ inline bool IsPlainCopy(const Binding& binding, const Step& step, bool scaled) {
   return step.kind == plan::OpKind::kCopy && !scaled && !(step.finish && (scales.divisor != 0 || scales.result));
 }
 
-// Calls move(chunk) for what is left of a step, in chunks of at most `most` bytes; it returns a Status. clip(range) is
-// what of a block's range the step's block has.
+// Calls move(chunk) for the rest of a step, in chunks of at most `most` bytes; it returns a Status. clip(range) is the
+// part of a block's range that the step's block has.
 template <class Clip, class Move>
 Moved MoveInChunks(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn, uint32_t together,
                    uint64_t most, MoveProgress* progress, int64_t* budget, Status* status, const Clip& clip,

@@ -1,10 +1,10 @@
 // The operands of a call: how they are announced, how those of other members are bound, and how they are moved.
 //
 // They have one of three forms, which is chosen once, when an operation is made: flat (one operand whose blocks are
-// dense and follow each other), views, and views with uneven blocks. A form has no state: what belongs to an operation
-// is in its Binding, what is kept between operations in the channel's Workspace. Used by the thread that drives the
-// operation, in this order: Start, Announce, Bind for every other member, Settle, Move, End. Only direct programs
-// announce and bind; what goes through scratch needs Start, Move and End.
+// dense and consecutive), views, and views with uneven blocks. A form has no state: what belongs to an operation is in
+// its Binding, what is kept between operations in the channel's Workspace. The thread that drives the operation calls,
+// in this order: Start, Announce, Bind for every other member, Settle, Move, End. Only direct programs announce and
+// bind; programs that use scratch need Start, Move and End.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@
 
 namespace axccl::exec {
 
-// From the lowest byte of an operand of this rank to its highest.
+// The range from the lowest byte of an operand of this rank to its highest.
 struct Memory {
   const std::byte* lowest;
   uint64_t bytes;
 };
 
-// How far a lane has come with a step.
+// The progress of a lane in a step.
 struct MoveProgress {
   uint32_t part = 0;
-  uint64_t offset = 0;  // elements of the part done
+  uint64_t offset = 0;  // elements of the part that are done
 };
 
 enum class Moved : uint8_t { kAll, kSome, kFailed };
@@ -32,19 +32,20 @@ class Operands {
  public:
   static const Operands* FormOf(const Call& call);
 
-  // Takes this rank's operands as the call has them.
+  // Takes this rank's operands from the call.
   virtual Status Start(Binding* binding) const = 0;
   // Whether all members know the sizes of all blocks from the call alone. If not, they have to announce them.
   virtual bool sizes_known() const = 0;
-  // Whether members may read them by system call.
+  // Whether members may read the operands by system call.
   virtual bool may_read_by_call() const = 0;
-  // Where this rank's operands are, for other members.
+  // Writes where this rank's operands are, for other members.
   virtual Status Announce(Binding* binding, OpRecord* record) const = 0;
-  // Reads what the member has announced, each word once. Whatever it says, only what lies in its heap is touched.
+  // Reads the member's announcement, each word once. Whatever it contains, only memory in the member's heap is
+  // accessed.
   virtual Status Bind(Binding* binding, int position) const = 0;
-  // All members are bound: what follows from their operands together.
+  // All members are bound: computes what depends on all their operands together.
   virtual Status Settle(Binding* binding) const = 0;
-  // Goes on with a step, which is `together` steps that are made at once, until `budget` bytes are used up.
+  // Continues a step, which is `together` steps that run as one, until `budget` bytes are used up.
   virtual Moved Move(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn, uint32_t together,
                      MoveProgress* progress, int64_t* budget, Status* status) const = 0;
   // The last step is done.
@@ -58,17 +59,17 @@ class Operands {
   ~Operands() = default;
 };
 
-// Where a buffer is, as its rank announces it.
+// The place of a buffer, as its rank announces it.
 struct AnnouncedBuffer {
   uint64_t address = 0;  // kHeap: offset in the heap
   MemoryKind kind = MemoryKind::kUnused;
 };
 AnnouncedBuffer LocateBuffer(const Channel& channel, const void* p, uint64_t bytes);
 
-// Where it is for this rank; null where it is not mapped.
+// Its address for this rank; null if it is not mapped.
 struct ReachedBuffer {
   std::byte* where = nullptr;
-  bool by_call = false;  // in the member's process, which is another one: to be read by call or not at all
+  bool by_call = false;  // in the member's process, which is another one: can only be read by system call, if at all
 };
 Result<ReachedBuffer> ReachBuffer(const Member& member, const AnnouncedBuffer& announced, uint64_t bytes);
 

@@ -12,19 +12,19 @@ namespace {
 using device::host::Poll;
 using plan::OpKind;
 
-// Bytes one Progress() moves before it comes back, so that aborts are seen and other work gets its turn.
+// Bytes that one Progress() moves before it returns, so that aborts are noticed and other work gets its turn.
 constexpr int64_t kBudget = 2 << 20;
-// Announcing buffers costs a small call a quarter of its time, and an application's buffers are of one kind mostly.
+// Announcing buffers costs a small call a quarter of its time, and an application's buffers are mostly of one kind.
 constexpr uint64_t kSmallBlock = 128u << 10;
 constexpr uint32_t kUnasked = 31;
 
 uint64_t Target(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 
-// A step in which ranks of other processes may be written to. Sequentially consistent, as are a member's failure and
-// its look at this: either the step sees the failure, or the member sees the step.
+// A step that may write to ranks of other processes. Sequentially consistent, as are a member's failure and its look at
+// this: either the step sees the failure, or the member sees the step.
 class Writing {
  public:
-  // Null: none.
+  // Null: no such step.
   explicit Writing(BlockHeader* own) : own_(own) {
     if (own_ != nullptr) own_->writing.fetch_add(1, std::memory_order_seq_cst);
   }
@@ -65,7 +65,7 @@ Poll Operation::Leave() {
   return Poll::kDone;
 }
 
-// Whoever drives this, a thread of the library or another rank's call, is not to have what it throws.
+// The thread that drives this, a thread of the library or another rank's call, must not get its exceptions.
 Poll Operation::Progress() try {
   if (stage_ == Stage::kFinished) return Poll::kDone;
   if (stage_ == Stage::kLeaving) return Leave();
@@ -105,15 +105,15 @@ Poll Operation::Progress() try {
   throw;
 } catch (...) {
   const Status thrown = StatusOfException(plan::KindName(binding_.call.kind));
-  // The communicator has failed in any case, and this operation leaves in its next step where there was no memory for
-  // that.
+  // The communicator has failed in any case. If there was no memory to record that, this operation leaves in its next
+  // step.
   Poll poll = Poll::kAgain;
   (void)CatchAll("leaving", [&] { return poll = Fail(thrown), Status(); });
   return poll;
 }
 
-// Before the first operation of a channel: no rank goes on before all have found each other, for one that is done may
-// take its part of the channel away.
+// Before the first operation of a channel: no rank continues before all have found each other, because a rank that is
+// done may free its part of the channel.
 Operation::Run Operation::Connect() {
   for (int waited_for = -1;;) {
     const Result<int> missing = channel_->members().Connect();
@@ -125,7 +125,7 @@ Operation::Run Operation::Connect() {
       status_ = Status();
       return Run::kDone;
     }
-    // As in PassWait: the member may have done its part and left between our two looks.
+    // As in PassWait: the member may have done its part and left between the two looks.
     if (missing.value() == waited_for) return Run::kFailed;
     waited_for = missing.value();
     const Run run = Blocked(waited_for);
@@ -138,7 +138,7 @@ Status Operation::Start() {
   if (binding_.call.scaling != Scaling::kNone) StartScales(&binding_);
   AXCCL_RETURN_IF_ERROR(operands_->Start(&binding_));
   tune::Access access = channel_->members().heap_access();
-  // Members learn sizes from announcements, which only direct programs make, whoever reaches no buffers.
+  // Members learn sizes from announcements, which only direct programs make, even if no rank can access buffers.
   if (access != tune::Access::kMapped && !operands_->sizes_known()) access = tune::Access::kMapped;
   AXCCL_ASSIGN_OR_RETURN(main_, channel_->plans().Prepare(binding_.call, access));
   main_ = channel_->plans().Redirected(main_);
@@ -152,7 +152,7 @@ Status Operation::Start() {
   return Status();
 }
 
-// Published by the release of the operation's first signal.
+// The release of the operation's first signal publishes the record.
 Status Operation::WriteRecord() {
   OpRecord* record = channel_->log().Open(binding_.sequence, binding_.call, binding_.form_hash, main_->plan_word);
   if (main_->program->plan->schedule.direct) {
@@ -202,7 +202,7 @@ Operation::Run Operation::RunStage() {
   for (uint32_t lane = 1; lane < binding_.prepared->program->lanes.size(); ++lane) {
     const Run run = RunLane(lane);
     if (run == Run::kFailed) return run;
-    // kDone only if all are; kAgain if any can go on.
+    // kDone only if all are done; kAgain if any can continue.
     if (run == Run::kAgain || (result == Run::kDone && run == Run::kBlocked)) result = run;
   }
   return result;
@@ -224,7 +224,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
         Signal(step, lane, turn);
       } else {
         const Writing writing(exposure_.exposed() ? channel_->own().header : nullptr);
-        members_checked_ &= !exposure_.exposed();  // what was seen before the step was published does not count
+        members_checked_ &= !exposure_.exposed();  // looks before the step was published do not count
         run = MembersPresent() ? Move(step, lane, &state) : Run::kFailed;
       }
       if (run != Run::kDone) return run;
@@ -242,7 +242,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
   return Run::kDone;
 }
 
-// What RunLane does, for calls of which instructions are all that counts.
+// The same as RunLane, for calls whose cost is dominated by instructions.
 Operation::Run Operation::RunPlain() {
   const std::vector<Step>& steps = binding_.prepared->program->lanes[0];
   const uint64_t turn = channel_->turns().next(), set = binding_.prepared->SetOffset(turn);
@@ -268,7 +268,7 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
   return Run::kDone;
 }
 
-// Whether the peer has signalled, and for this very call; if not, PassWait finds out what there is to say.
+// Whether the peer has signalled, and for this call; otherwise PassWait finds the reason.
 bool Operation::PassedPlain(const Step& step, uint64_t turn) const {
   const Member& peer = channel_->member(step.peer);
   const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
@@ -277,8 +277,8 @@ bool Operation::PassedPlain(const Step& step, uint64_t turn) const {
          line->sequence.load(std::memory_order_relaxed) == static_cast<uint32_t>(binding_.sequence);
 }
 
-// A member that fails or aborts takes its buffers away: no step that begins after that may touch them. It waits for
-// steps that have begun and may write (Leave); in those of other processes that read, it is what ReadWhileOwned is for.
+// A member that fails or aborts takes its buffers away: no step that begins after that may access them. It waits for
+// running steps that may write (Leave); reads by other processes are covered by ReadWhileOwned.
 bool Operation::MembersPresent() {
   if (members_checked_ || !binding_.prepared->program->plan->schedule.direct) return true;
   members_checked_ = true;
@@ -286,10 +286,10 @@ bool Operation::MembersPresent() {
   return status_.ok();
 }
 
-// Whether what has been read of members' buffers was theirs to show, and so is what they called with: a member that
-// fails says so before the application has its buffers again, and until this rank has signalled none of those it has
-// read from can have ended well. So nobody hears of what a late reader found in memory that was used for something else
-// by then. The reads are ordered before the look as in a seqlock.
+// Whether what was read from members' buffers and announcements was valid. A member that fails publishes that before
+// the application has its buffers again, and until this rank has signalled, no member that it has read from can have
+// ended successfully. So no result depends on what a late reader found in memory that was reused by then. The reads are
+// ordered before the look, as in a seqlock.
 bool Operation::ReadWhileOwned() {
   if (!binding_.prepared->program->plan->schedule.direct) return true;
   std::atomic_thread_fence(std::memory_order_acquire);
@@ -297,7 +297,7 @@ bool Operation::ReadWhileOwned() {
   return status_.ok();
 }
 
-// Sequentially consistent, as it is the look after Arm (waiting.h).
+// Sequentially consistent, because it is the look after Arm (waiting.h).
 bool Operation::Ready(const Step& step, uint64_t turn) const {
   const Member& peer = channel_->member(step.peer);
   const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
@@ -307,14 +307,14 @@ bool Operation::Ready(const Step& step, uint64_t turn) const {
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
   if (!Ready(step, turn)) {
     const Run run = Blocked(step.peer);
-    // The member may have done its part and left, in good order, between our look at its signal and at its health.
+    // The member may have done its part and left, in good order, between the looks at its signal and at its health.
     const bool left_after_all = run == Run::kFailed && status_.code() == Code::kRemoteError && Ready(step, turn);
     if (!left_after_all) return run;
     status_ = Status();
   }
   if (step.peer == channel_->self()) return Run::kDone;
-  // The line still belongs to this turn: it says what the peer runs. Once it has moved on the line is of a later turn
-  // (seen or half seen), and only the records can tell.
+  // While the line belongs to this turn, it shows what the peer runs. Once it has moved on, the line is of a later turn
+  // (read completely or in part), and only the records can tell.
   const Member& peer = channel_->member(step.peer);
   const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
   if (line->signature.load(std::memory_order_relaxed) != signature_ ||
@@ -360,8 +360,8 @@ void Operation::Signal(const Step& step, uint32_t lane, uint64_t turn) {
   }
 }
 
-// After the prologue of a direct program: every rank has seen every announcement and draws the same conclusion. True to
-// go on; false when another program has been begun in its place.
+// Called after the first exchange of a direct program: every rank has read every announcement and reaches the same
+// conclusion. Returns true to continue; false when another program has been begun instead.
 Result<bool> Operation::ChooseAccess() {
   AXCCL_RETURN_IF_ERROR(operands_->Settle(&binding_));
   bool plain = channel_->members().heap_access() != tune::Access::kMapped;

@@ -1,10 +1,10 @@
 // One operation of one rank: a resumable state machine that runs a program over the caller's buffers.
 //
-// Progress() does what can be done without waiting. The thread that drives it holds the queue's run lock, so an
-// operation is never run by two threads at once; it may move between threads.
+// Progress() does what can be done without waiting. The thread that drives it holds the queue's run lock, so two
+// threads never run an operation at once; it may move between threads.
 //
-// Its parts: the form of its operands (operands.h), messages to remote members (outbox.h), what it looks after in a
-// wait (wait_monitor.h), and its outputs as others may write to them (exposure.h).
+// Its parts: the form of its operands (operands.h), messages to remote members (outbox.h), the checks during a wait
+// (wait_monitor.h), and its outputs that others may write to (exposure.h).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class Operation {
   bool finished() const { return stage_ == Stage::kFinished; }
   bool begun() const { return stage_ != Stage::kNew; }
   const Call& call() const { return binding_.call; }
-  // Whether it has stood still for a while, and was not asked since it last looked around.
+  // Whether it has stood still for a while since it was last asked.
   bool TakeStandstill() { return monitor_.TakeStandstill(); }
   const Status& status() const { return status_; }
   Channel* channel() const { return channel_; }
@@ -51,7 +51,7 @@ class Operation {
   void Begin(Stage stage, const Prepared* prepared);
   void EndStage();
   device::host::Poll Fail(Status status);
-  // Waits until the buffers may go back to the application.
+  // Waits until the buffers may be returned to the application.
   device::host::Poll Leave();
 
   Run RunStage();
@@ -75,9 +75,9 @@ class Operation {
   Binding binding_;
   const Prepared* main_ = nullptr;  // after a barrier
   Stage stage_ = Stage::kNew;
-  bool members_checked_ = false;  // in this Progress(), before members' buffers are touched
+  bool members_checked_ = false;  // in this Progress(), before members' buffers are accessed
   uint32_t signature_ = 0;
-  int64_t budget_ = 0;  // bytes this Progress() may still move
+  int64_t budget_ = 0;  // bytes that this Progress() may still move
   LaneState first_lane_;
   std::vector<LaneState> more_lanes_;
   Outbox outbox_;

@@ -12,7 +12,7 @@ namespace {
 using transport::Reach;
 using Stretches = std::vector<Reach::Stretch>;
 
-// Slots are whole lines: what is between them and less than a line belongs to the first, and is sent along.
+// Slots are whole lines: a gap of less than a line behind a slot belongs to it, and is sent, too.
 void Append(Stretches* stretches, const Reach::Stretch& next) {
   if (!stretches->empty()) {
     Reach::Stretch& last = stretches->back();
@@ -26,7 +26,7 @@ void Append(Stretches* stretches, const Reach::Stretch& next) {
   stretches->push_back(next);
 }
 
-// The op record says what was called; where ranks announce their operands with it, that, too.
+// Appends the op record, and the operand announcement if it did not fit in the record.
 void AppendRecord(const Binding& binding, Stretches* stretches) {
   const ChannelLayout& layout = binding.channel->own().layout;
   const bool short_one = binding.call.views == nullptr;
@@ -45,7 +45,7 @@ void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lan
   const Channel& channel = *binding.channel;
   const Prepared& prepared = *binding.prepared;
   const int16_t in_line = prepared.inline_slots ? prepared.program->inline_endpoint[slot.slot] : int16_t{-1};
-  if (!slot.of_reader && in_line == static_cast<int16_t>(endpoint)) return;  // the line has it
+  if (!slot.of_reader && in_line == static_cast<int16_t>(endpoint)) return;  // the line carries it
   const uint64_t count =
       prepared.whole ? binding.call.count
                      : plan::Resolve(prepared.partition, lane, turn - channel.turns().next(), slot.data_part).count;

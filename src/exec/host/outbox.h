@@ -1,7 +1,7 @@
-// Messages between an operation and members that do not share this rank's memory: it sends with its signals the slots
-// they publish, and before the first of them what it has called; and takes in what they send while it is driven.
+// Messages between an operation and members that do not share this rank's memory. With its signals, it sends the slots
+// that they publish, and before the first of them its op record; while it is driven, it receives what they send.
 //
-// Part of an operation, used by the thread that drives it. Does nothing where there are none.
+// Part of an operation, used by the thread that drives it. Does nothing if there are no such members.
 #pragma once
 
 #include <utility>
@@ -16,11 +16,11 @@ class Outbox {
   // As Members::inbox.
   explicit Outbox(transport::Inbox* inbox) : inbox_(inbox) {}
 
-  // What travels with a signal of the lane, and the signal's line.
+  // Sends the slots that travel with a signal of the lane, and the signal's line.
   void Send(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn) {
     if (inbox_ != nullptr) SendSignal(binding, step, lane, turn);
   }
-  // This thread drives the operation. `look`: takes in what has come for this rank or others of the process.
+  // This thread drives the operation. `look`: receives what has come for this rank or others of the process.
   void TakeMessages(bool look) {
     if (inbox_ == nullptr) return;
     if (!std::exchange(last_look_, false)) polling_.Begin(inbox_);
@@ -31,7 +31,7 @@ class Outbox {
     polling_.End(true);
     last_look_ = true;
   }
-  // Nothing more is waited for.
+  // No more messages are needed.
   void Close() { polling_.End(false); }
 
  private:

@@ -1,5 +1,5 @@
-// While somebody drives work that waits for messages, that thread takes them in itself; see transport::Inbox. Used by
-// the thread that drives the work.
+// While a thread drives work that waits for messages, it receives them itself; see transport::Inbox. Used by the thread
+// that drives the work.
 #pragma once
 
 #include <utility>
@@ -17,7 +17,7 @@ class Polling {
   void Begin(transport::Inbox* inbox) {
     if (inbox_ == nullptr) (inbox_ = inbox)->BeginPolling();
   }
-  // `waiting`: for more, but asleep.
+  // `waiting`: for more messages, but asleep.
   void End(bool waiting) {
     if (inbox_ != nullptr) std::exchange(inbox_, nullptr)->EndPolling(waiting);
   }

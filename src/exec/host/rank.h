@@ -1,4 +1,4 @@
-// A rank on the host: threads of the host device's queue carry out its calls.
+// A rank on the host: threads that drive the host device's queue run its calls.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class HostRank final : public RankDevice {
   Status CheckCall(const Call&) const override { return Status(); }
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
-  // Operations look after their peers themselves, and end when their communicator has failed.
+  // Operations check their peers themselves, and end when their communicator has failed.
   Status CheckReport() override { return Status(); }
   bool runs_uneven() const override { return true; }
   bool needs_watch() const override { return false; }

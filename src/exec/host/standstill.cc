@@ -14,7 +14,7 @@ namespace {
 
 enum Kind : uint64_t { kCollective, kSend, kReceive };
 
-// A board in memory of one's own: whole, or not taken.
+// A copy of a board in private memory: complete, or not taken.
 struct Copy {
   explicit Copy(const WaitBoard& board) {
     for (size_t w = 0; w < WaitBoard::kWords; ++w) words[w] = board.word[w].load(std::memory_order_relaxed);
@@ -33,7 +33,7 @@ struct Copy {
   const uint64_t* WaitAt(size_t i) const { return words + WaitBoard::kFirstWait + i * WaitBoard::kWaitWords; }
   uint64_t* Entry(size_t i) { return words + WaitBoard::kFirst + i * WaitBoard::kEntryWords; }
   const uint64_t* Entry(size_t i) const { return words + WaitBoard::kFirst + i * WaitBoard::kEntryWords; }
-  // A peer wrote it.
+  // The text was written by a peer.
   static std::string TextOf(const uint64_t* entry) {
     char text[WaitBoard::kTextBytes];
     std::memcpy(text, entry + WaitBoard::kText, sizeof(text));
@@ -60,7 +60,7 @@ std::string TextOf(const Channel& channel, const Operation& operation) {
   return text;
 }
 
-// Whether some member has not come to the first of the calls, as far as is known here.
+// Whether some member has not reached the first of the calls, as far as this rank knows.
 template <class Calls>
 bool Lacks(const Calls& calls) {
   for (int p = 0; p < calls.channel->size(); ++p) {
@@ -96,16 +96,16 @@ Standstill::Held* Standstill::BoardFor(const Step& step) {
   static std::atomic<uint64_t> steps{0};
   const auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.main == step.main; });
   if (held != held_.end()) return &*held;
-  held_.reserve(held_.size() + 1);  // before a board is taken that nobody would give back
+  held_.reserve(held_.size() + 1);  // before taking a board, which would otherwise not be given back after an exception
   for (WaitBoard& board : step.main->own().header->boards) {
     uint64_t nobody = 0;
     if (!board.word[WaitBoard::kOrder].compare_exchange_strong(nobody, step.main->order_key())) continue;
     return &held_.emplace_back(Held{step.main, &board, steps.fetch_add(1, std::memory_order_relaxed) + 1, 0});
   }
-  return nullptr;  // as many orders stand still already as can be told
+  return nullptr;  // as many orders stand still already as can be published
 }
 
-// Peers that hold a board that is no longer so draw no wrong conclusion from it: see above. Null: there is none.
+// Peers that read a board after it became outdated draw no wrong conclusion from it: see above. Null: there is none.
 const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
   Copy told;
   told.words[WaitBoard::kOrder] = step.main->order_key();
@@ -113,7 +113,7 @@ const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
   uint64_t entries = 0;
   for (const Calls& calls : step.calls) {
     if (calls.end - calls.begin == 1 && !Lacks(calls)) continue;
-    if (entries == WaitBoard::kMost) return nullptr;  // half of it could mislead
+    if (entries == WaitBoard::kMost) return nullptr;  // half of the board could mislead
     for (const Wait& wait : waits) {
       uint64_t& noted = told.words[WaitBoard::kWaits];
       if (wait.calls != &calls || noted == WaitBoard::kMostWaits) continue;
@@ -148,7 +148,7 @@ const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
 }
 
 // Whether this rank's step and that of the member of `mine` at `position` each have something that the other one lacks.
-// Notes that the other one lacks `mine`.
+// Records that the other one lacks `mine`.
 Status Standstill::CompareWith(const Step& step, const Calls& mine, int position, Waits* waits) {
   const Channel& channel = *mine.channel;
   const Member& peer = channel.member(position);
@@ -202,18 +202,18 @@ Status Standstill::Compare(const Step& step, Waits* waits) {
 
 namespace {
 
-// A rank on the way from one to the next that it waits for.
+// A rank on the path from one rank to the next that it waits for.
 struct Stop {
   Copy board;
   int rank;
-  const Stop* before;     // null: the own one
-  const uint64_t* entry;  // of the board before: what that rank waits in
+  const Stop* before;     // null: this rank
+  const uint64_t* entry;  // entry of the board before: what that rank waits in
 };
 
 // "rank 0 called ncclSend count 4 float to rank 1 and waits for rank 1, which called ... and waits for rank 0": from
-// the own stop to `last`, which waits in `entry` for the own rank.
+// this rank's stop to `last`, which waits in `entry` for this rank.
 std::string DescribeCircle(const Stop& last, const uint64_t* entry) {
-  constexpr size_t kShown = 3;  // and the last: texts are short
+  constexpr size_t kShown = 3;  // besides the last: texts are short
   std::vector<std::string> calls;
   for (const Stop* at = &last; at != nullptr; entry = at->entry, at = at->before)
     calls.push_back("rank " + std::to_string(at->rank) + (at->before == nullptr ? " called " : ", which called ") +
@@ -237,7 +237,7 @@ const Member* MemberOf(const Channel& main, uint64_t rank) {
 
 }  // namespace
 
-// Follows what ranks have noted, from step to step, until one waits for the own.
+// Follows the boards from step to step, until a rank waits for this one.
 Status Standstill::FindCircle(const Step& step, const WaitBoard& own) {
   constexpr size_t kMostStops = 64;
   const auto self = static_cast<uint64_t>(step.main->own().rank);

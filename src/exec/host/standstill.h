@@ -1,22 +1,21 @@
-// Ranks that wait for each other for ever, because they called things in different orders.
+// Detects ranks that wait for each other forever because they made calls in different orders.
 //
-// The rule. On a channel of a communicator (its collectives, and the messages between any two of its ranks) every rank
-// carries out its calls in the order in which it made them; the calls of a group are one step. A collective may wait
-// until all its ranks have come to it, a message waits until both have. So when rank a is in a step with something that
-// rank b has not come to in its own step or before, and rank b's step has something that rank a has not come to,
-// neither will ever get any further. That does not depend on how long anybody has looked, nor on how fresh what was
-// looked at is: rank b cannot have left its step since, as that takes rank a. Nor will three ranks or more that wait
-// for each other in a circle, each in its step for something that the next has not come to: the first of them to leave
-// its step would need another to have left its own before.
+// The rule: on a channel of a communicator (its collectives, and the messages between any two of its ranks), every rank
+// executes its calls in the order in which it made them; the calls of a group are one step. A collective may wait until
+// all its ranks have reached it, a message until both have. So when rank a is in a step with something that rank b has
+// not reached in its own step or before, and rank b's step has something that rank a has not reached, neither will ever
+// continue. That does not depend on how long a rank has looked, nor on how recent the data is: rank b cannot have left
+// its step since, because that requires rank a. Neither will three or more ranks that wait for each other in a circle,
+// each in its step for something that the next has not reached: the first of them to leave its step would need another
+// to have left its own before.
 //
-// Calls on different channels or communicators are not ordered by this rule, and nothing is said about them: whatever a
-// rank stands still in, another of its threads or streams may yet make the call that others wait for.
+// The rule does not order calls on different channels or communicators, and nothing is concluded about them: whatever a
+// rank stands still in, another of its threads or streams may still make the call that others wait for.
 //
-// A launch that has stood still for a while (kStandstill) writes down in its rank's block, on a *board*, what it waits
-// in, and looks at the boards of those it waits for. When it has seen that such a rank is in a step that does not have
-// what it waits for, it notes that on its board, too, so that a circle shows to all that are in it. A program that
-// keeps to the rule is never found; ranks that break it are, with the names of what they called. Nothing is done while
-// work moves.
+// A launch that has stood still for a while (kStandstill) writes what it waits in to a *board* in its rank's block, and
+// reads the boards of the ranks that it waits for. When it sees that such a rank is in a step that does not have what
+// it waits for, it writes that on its board, too, so that all ranks in a circle see the circle. A program that follows
+// the rule is never reported; ranks that break it are, with the names of their calls. Nothing is done while work moves.
 #pragma once
 
 #include <chrono>
@@ -35,7 +34,7 @@ class Standstill {
   Standstill& operator=(const Standstill&) = delete;
   ~Standstill();
 
-  // What a launch has left to do on a channel: so many calls from the one with that sequence number on.
+  // The calls that a launch has left on a channel: `count` calls from that sequence number on.
   struct Calls {
     Channel* channel;
     const Operation* first;
@@ -43,13 +42,13 @@ class Standstill {
   };
   static Calls CallsOf(const Operation& first, size_t count);
 
-  // `left`: all that a launch has left, of which nothing can be done. True when ranks were found to wait for each
-  // other: the communicator has failed then. To be called by the thread that drives them, and destroyed with the
-  // launch, while the channels live.
+  // `left`: all calls that a launch has left, none of which can continue. Returns true when ranks wait for each other:
+  // the communicator has then failed. Called by the thread that drives them. Destroy the object with the launch, while
+  // the channels live.
   bool Check(std::span<const Calls> left);
 
  private:
-  // Those of the channels of one order: a channel for collectives and those of its messages.
+  // The calls on the channels of one order: a channel for collectives and those of its messages.
   struct Step {
     Channel* main;
     std::vector<Calls> calls;
@@ -60,7 +59,7 @@ class Standstill {
     uint64_t step;  // its name
     uint64_t checksum;
   };
-  // For a rank that is in a step without the call.
+  // The wait for a rank that is in a step without the call.
   struct Wait {
     const Calls* calls;
     int rank;

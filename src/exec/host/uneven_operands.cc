@@ -8,7 +8,7 @@ namespace {
 
 using plan::Buffer;
 
-// Whether the piece lies in an operand of that many rows. Nobody has checked the numbers.
+// Whether the piece lies in an operand of that many rows. The numbers are unchecked.
 bool Inside(const Piece& piece, int64_t rows) {
   return piece.offset >= 0 && piece.extent >= 0 && piece.extent <= rows && piece.offset <= rows - piece.extent;
 }
@@ -17,8 +17,8 @@ const Pieces& PiecesOf(const Binding& binding, int position, size_t index) {
   return binding.workspace().ViewOf(position, index).pieces;
 }
 
-// What an operand has for a root's collective whose root `binding`'s rank has read: one block has all rows, and the
-// others none. What each rank is told by the call is how many that is.
+// The pieces of an operand of a root's collective whose root this rank has read: one block has all rows, and the others
+// have none. The call itself says how many rows there are.
 Status TakeRoot(const Binding& binding, size_t index, Pieces* pieces) {
   const int n = binding.channel->size(), self = binding.channel->self();
   const int32_t root = binding.call.views->late.roots[index];
@@ -54,7 +54,7 @@ Status TakeRows(const Binding& binding, Pieces* pieces) {
   return Status();
 }
 
-// Reads what the call says is in memory. The list is shared with nobody afterwards.
+// Reads the numbers from the memory that the call names. Afterwards, the list is not shared.
 Status TakeLatePieces(Binding* binding) {
   const LatePieces& late = binding->call.views->late;
   if (late.input_extents == nullptr && late.roots == nullptr) return Status();
@@ -67,14 +67,14 @@ Status TakeLatePieces(Binding* binding) {
   return Status();
 }
 
-// ---- what all ranks conclude ----
+// ---- conclusions that all ranks reach ----
 
 struct Transfer {
   int source, block;       // of the input of a rank
   int destination, place;  // block of the output of another
 };
 
-// Every block that goes from one rank to another or to itself.
+// Visits every block that moves from one rank to another or to itself.
 template <class Visit>
 Status ForEachTransfer(const Binding& binding, const Visit& visit) {
   const int n = binding.channel->size();
@@ -129,7 +129,7 @@ Status CheckTransfer(const Binding& binding, const Transfer& transfer, size_t in
                     source_is_wrong ? from.input_rows : to.output_rows, source_is_wrong ? "input" : "output");
 }
 
-// What several ranks put into an output may not overlap, as it is not said who comes first.
+// What several ranks write into an output may not overlap, because their order is undefined.
 Status CheckTargets(const Binding& binding, int destination, size_t index) {
   const std::vector<Piece>& blocks = PiecesOf(binding, destination, index).output;
   std::vector<size_t> order;
@@ -147,7 +147,7 @@ Status CheckTargets(const Binding& binding, int destination, size_t index) {
   return Status();
 }
 
-// Elements of the longest block of the call, which says how many turns all ranks make.
+// The elements of the longest block of the call, which determines how many turns all ranks make.
 uint64_t LongestBlock(const Binding& binding) {
   uint64_t longest = 0;
   (void)ForEachTransfer(binding, [&](const Transfer& transfer) {
@@ -163,7 +163,7 @@ uint64_t LongestBlock(const Binding& binding) {
   return longest / ElementSize(binding.call.type);
 }
 
-// An operand of the step that is not scratch: uneven calls run plans whose every move has one.
+// An operand of the step that is not scratch: every move of the plans of uneven calls has one.
 const plan::Operand& UserOperand(const Binding& binding, const Step& step) {
   const plan::Operand* operand = &binding.prepared->program->operands[step.operands];
   while (operand->buffer == Buffer::kScratch) ++operand;
@@ -178,7 +178,7 @@ Status UnevenOperands::Start(Binding* binding) const {
   const std::vector<ViewOperand>& operands = binding->call.views->operands;
   for (size_t i = 0; i < operands.size(); ++i)
     binding->workspace().ViewOf(binding->channel->self(), i).pieces = operands[i].pieces;
-  // A plan of one rank has no opening.
+  // A plan of one rank has no first exchange.
   return binding->channel->size() == 1 ? Settle(binding) : Status();
 }
 
@@ -203,7 +203,7 @@ tensor::Shape UnevenOperands::OperandShape(const Binding& binding, Side side, in
   return shape;
 }
 
-// A stride that means nothing, as there is one row, may be any number.
+// The stride of a dimension with one row has no meaning and may be any number.
 void UnevenOperands::SetSteps(const Binding& binding, int position, size_t index) const {
   const ViewOperand& operand = binding.call.views->operands[index];
   MemberView& view = binding.workspace().ViewOf(position, index);
@@ -236,7 +236,7 @@ void UnevenOperands::AnnouncePieces(const Binding& binding, const ViewOperand& o
 void UnevenOperands::ReadPieces(const Binding& binding, int position, size_t index, AnnouncedReader* words) const {
   const plan::Contract contract = binding.contract();
   Pieces& pieces = binding.workspace().ViewOf(position, index).pieces;
-  // More rows than memory has are refused with the extent of the view; fewer than none are none.
+  // More rows than memory has are refused with the extent of the view; a negative number counts as none.
   pieces.input_rows = std::max<int64_t>(words->NextSigned(), 0);
   pieces.output_rows = std::max<int64_t>(words->NextSigned(), 0);
   pieces.input.resize(static_cast<size_t>(plan::InputBlocks(contract, position)));

@@ -1,8 +1,8 @@
 // Views whose blocks are pieces of different numbers of rows.
 //
-// A rank knows its own pieces and announces them all; with the opening of the operation behind it, every rank knows all
-// pieces of all ranks, and all come to the same conclusion: that they fit each other, or which ranks' pieces do not,
-// before a byte has moved.
+// A rank knows its own pieces and announces them all. After the first exchange of the operation, every rank knows all
+// pieces of all ranks, and all reach the same conclusion before a byte has moved: that they fit each other, or which
+// ranks' pieces do not.
 //
 // The words of an announcement are, for every operand: rows of input and output, (offset, extent) of every block,
 // targets.

@@ -8,7 +8,7 @@ namespace axccl::exec {
 
 using plan::Buffer;
 
-// One mover call for each operand that the chunk has something of.
+// Makes one mover call for each operand that the chunk contains a part of.
 void ViewMover::Move(const Chunk& chunk) const {
   const std::vector<ViewOperand>& views = binding_.call.views->operands;
   const uint64_t begin = chunk.in_block, end = begin + chunk.count * ElementSize(binding_.call.type);
@@ -81,7 +81,7 @@ void ViewMover::ReduceTogether(const Chunk& chunk, const OperandSpan& span) cons
   kernels::ReduceBoxes(requests);
 }
 
-// Without operands.
+// A reduction without operands.
 kernels::BoxReduceRequest ViewMover::Reduction(const Step& step, const kernels::BoxRange& range, bool scaled) const {
   const Call& call = binding_.call;
   if (scaled) GatherFactors(binding_, step);
@@ -108,7 +108,7 @@ void ViewMover::MoveOne(const Step& step, const Chunk& chunk, const OperandSpan&
   for (uint32_t i = 0; i < step.num_dst; ++i) {
     const kernels::BoxOperand box = Box(step.operands + i, chunk, span);
     gathered.to_user_only &= operand[i].buffer != Buffer::kScratch;
-    // In place, a copy onto itself is nothing to do. Operands that share their first element are in place.
+    // In place, a copy onto itself is left out. Operands that share their first element are in place.
     if (!plain_copy || box.data != src[0].data) dst[gathered.num_dst++] = box;
   }
   if (gathered.num_dst == 0) return;

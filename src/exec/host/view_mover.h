@@ -1,4 +1,4 @@
-// Moves the operands of calls on views: a chunk of a block has something of one or more operands, and each of those is
+// Moves the operands of calls on views: a chunk of a block contains parts of one or more operands, and each of these is
 // a box for the movers of kernels/.
 #pragma once
 
@@ -12,14 +12,14 @@ namespace axccl::exec {
 
 class ViewMover {
  public:
-  // For `together` steps that are made at once, from `steps` on. All arguments must outlive it.
+  // For `together` steps that run as one, from `steps` on. All arguments must outlive this object.
   ViewMover(const Binding& binding, const ViewOperands& operands, const Step* steps, uint32_t together)
       : binding_(binding), operands_(operands), steps_(steps), together_(together) {}
 
   void Move(const Chunk& chunk) const;
 
  private:
-  // What one operand has of a chunk.
+  // The part of one operand in a chunk.
   struct OperandSpan {
     size_t operand;
     uint64_t in_chunk;  // bytes from the start of the chunk

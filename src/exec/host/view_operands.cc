@@ -26,7 +26,7 @@ Status ViewOperands::Start(Binding* binding) const {
   return Status();
 }
 
-// All blocks of an operand, without its data; empty where the rank has none.
+// All blocks of an operand, without its data; empty if the rank has none.
 tensor::View ViewOperands::ViewOf(const Binding& binding, Side side, int position, size_t index) const {
   const plan::Contract contract = binding.contract();
   const bool input = side == Side::kInput;
@@ -53,7 +53,7 @@ Memory ViewOperands::OutputOf(const Binding& binding, size_t index) const {
   return MemoryOf(binding, Side::kOutput, index);
 }
 
-// Where all of the view lies decides how it is reached; its first element is what is announced.
+// The extent of the view determines how it is accessed; the address of its first element is announced.
 AnnouncedBuffer ViewOperands::Find(const Binding& binding, Side side, size_t index) const {
   const ViewOperand& operand = binding.call.views->operands[index];
   const void* data = side == Side::kInput ? operand.input : operand.output;
@@ -85,7 +85,7 @@ Status ViewOperands::Announce(Binding* binding, OpRecord* record) const {
   return Publish(binding, record);
 }
 
-// Of a rank; all ranks compute the same.
+// The words that a rank announces; all ranks compute the same.
 size_t ViewOperands::AnnouncedWords(const Binding& binding, int position) const {
   size_t words = 0;
   for (const ViewOperand& operand : binding.call.views->operands)
@@ -93,7 +93,7 @@ size_t ViewOperands::AnnouncedWords(const Binding& binding, int position) const 
   return words;
 }
 
-// Puts the announcement where peers find it.
+// Writes the announcement where peers find it.
 Status ViewOperands::Publish(Binding* binding, OpRecord* record) {
   Channel* const channel = binding->channel;
   const std::vector<uint64_t>& words = binding->workspace().announcement();
@@ -156,7 +156,7 @@ Status ViewOperands::ReachView(const Binding& binding, Side side, int position, 
   AXCCL_ASSIGN_OR_RETURN(ReachedBuffer reached, ReachBuffer(member, {announced.address - before, announced.kind},
                                                             before + static_cast<uint64_t>(extent.end)));
   if (reached.where != nullptr) reached.where += before;
-  // Not to be touched; Operation::ChooseAccess sees to that by the record's word.
+  // Must not be accessed; Operation::ChooseAccess ensures that by the record's word.
   const OpRecord& record = *member.layout.RecordOf(member.block, binding.sequence);
   const int word = side == Side::kInput ? OpRecord::kInputKind : OpRecord::kOutputKind;
   if (reached.by_call && Word(record, word) != static_cast<uint64_t>(MemoryKind::kPlain))
@@ -179,7 +179,7 @@ Moved ViewOperands::Move(const Binding& binding, const Step& step, uint32_t lane
                       });
 }
 
-// Ranks that get no block have their output filled with zeros where the call says so: at the end, as in place the
+// The outputs of ranks that get no block are filled with zeros if the call says so: at the end, because in place the
 // output is an input that others read.
 void ViewOperands::End(const Binding& binding) const {
   if (!binding.call.views->zeros) return;

@@ -1,11 +1,11 @@
 // Operands that are views. Their blocks are the same on all ranks, or uneven (uneven_operands.h).
 //
-// A rank tells where its operands are and their strides; the forms of the blocks are the same on all ranks, so a peer's
-// operand is bound in the form of this rank's own call.
+// A rank announces the addresses and strides of its operands. The forms of the blocks are the same on all ranks, so a
+// peer's operand is bound in the form of this rank's own call.
 //
-// An announcement has for every operand of d dimensions these words: address and reach of the input, address and reach
+// For every operand of d dimensions, an announcement has these words: address and reach of the input, address and reach
 // of the output, d strides of the input, d strides of the output, and its pieces (uneven_operands.h). It is in the op
-// record, or in the channel's memory where it is too long for that.
+// record, or in the channel's memory if it is too long for that.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace axccl::exec {
 class ViewOperands : public Operands {
  public:
   Status Start(Binding* binding) const override;
-  // They go through scratch instead, as a system call would take a list of every run in them.
+  // They go through scratch instead, because a system call would need a list of every run in them.
   bool may_read_by_call() const override { return false; }
   Status Announce(Binding* binding, OpRecord* record) const override;
   Status Bind(Binding* binding, int position) const override;
@@ -29,15 +29,15 @@ class ViewOperands : public Operands {
   size_t NumOutputs(const Binding& binding) const override { return binding.call.views->operands.size(); }
   Memory OutputOf(const Binding& binding, size_t index) const override;
 
-  // Of a step's block, as far as one operand is concerned: where it begins in what `operand` names, in steps of the
-  // member's view; its bytes; its shape.
+  // For one operand's part of a step's block: its begin in what `operand` names, in steps of the member's view; its
+  // bytes; its shape.
   virtual int64_t BeginOf(const Binding& binding, const plan::Operand& operand, size_t index) const = 0;
   virtual uint64_t BlockBytes(const Binding& binding, const Step& step, size_t index) const = 0;
   virtual tensor::Shape BlockShape(const Binding& binding, const Step& step, size_t index) const = 0;
 
  protected:
   enum class Side : uint8_t { kInput, kOutput };
-  // What a peer announces is read word by word, each once.
+  // Reads a peer's announcement word by word, each word once.
   struct AnnouncedReader {
     const std::atomic<uint64_t>* at;
     uint64_t Next() { return at++->load(std::memory_order_relaxed); }
@@ -50,13 +50,14 @@ class ViewOperands : public Operands {
   // The shape of all `blocks` > 0 of an operand.
   virtual tensor::Shape OperandShape(const Binding& binding, Side side, int position, size_t index,
                                      int blocks) const = 0;
-  // From the member's strides to its steps.
+  // Converts the member's strides to its steps.
   virtual void SetSteps(const Binding& binding, int position, size_t index) const = 0;
-  // What is announced of the blocks of an operand: how many words, to the announcement, and from a member's.
+  // The part of an announcement about the blocks of an operand: its number of words, writing it, and reading a
+  // member's.
   virtual size_t PieceWords(const Binding& binding, int position) const = 0;
   virtual void AnnouncePieces(const Binding& binding, const ViewOperand& operand) const = 0;
   virtual void ReadPieces(const Binding& binding, int position, size_t index, AnnouncedReader* words) const = 0;
-  // What of a block's range the step's block has.
+  // The part of a block's range that the step's block has.
   virtual plan::Range Clip(const Binding& binding, const Step& step, const plan::Range& range) const = 0;
   // Whether this rank, which has a block, gets it from this operand.
   virtual bool GetsBlock(const ViewOperand& operand) const = 0;
@@ -71,7 +72,7 @@ class ViewOperands : public Operands {
                    const AnnouncedBuffer& announced) const;
 };
 
-// Those whose blocks are the same on all ranks.
+// Operands whose blocks are the same on all ranks.
 class EvenOperands final : public ViewOperands {
  public:
   constexpr EvenOperands() = default;

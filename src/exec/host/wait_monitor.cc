@@ -8,7 +8,7 @@
 namespace axccl::exec {
 namespace {
 
-// Work that moves does so sooner.
+// Work that moves does so within this time.
 constexpr std::chrono::milliseconds kStandstill(60);
 
 // "rank 2 in ncclAllReduce count 100 float sum (operation 10)"

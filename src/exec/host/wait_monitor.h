@@ -1,5 +1,5 @@
-// What an operation looks after while it waits for a member: whether the wait can end at all, and has gone on for too
-// long. Part of an operation, used by the thread that drives it.
+// The checks of an operation while it waits for a member: whether the wait can end at all, and whether it has lasted
+// too long. Part of an operation, used by the thread that drives it.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@ namespace axccl::exec {
 
 class WaitMonitor {
  public:
-  // The member at `position` has not done its part yet. Looks at the clock and the members' health now and then: an
-  // error when the wait is over.
+  // The member at `position` has not done its part yet. Checks the clock and the members' health now and then; returns
+  // an error when the wait must end.
   Status Look(const Binding& binding, int position) {
     if (++polls_ % kPollsPerClock != 0 && polls_ != kPollsToFirstLook && !armed_) return Status();
     armed_ = false;
@@ -23,12 +23,12 @@ class WaitMonitor {
   void Passed() { polls_ = 0; }
   // The driving thread is about to sleep: the next look counts.
   void Arm() { armed_ = true; }
-  // Whether the operation has stood still for a while, and was not asked since it last looked around.
+  // Whether the operation has stood still for a while since it was last asked.
   bool TakeStandstill() { return std::exchange(stands_still_, false); }
 
  private:
-  // A blocked operation looks at the clock every so many polls, and first when it has been blocked for a few: a peer
-  // that was gone before is found then, and a call that comes at the same time as the peers' has not paid for it.
+  // A blocked operation reads the clock once in so many polls, the first time after a few: a peer that was gone before
+  // is found then, and a call that comes at the same time as the peers' does not pay for it.
   static constexpr uint32_t kPollsPerClock = 256;
   static constexpr uint32_t kPollsToFirstLook = 32;
 
@@ -36,7 +36,7 @@ class WaitMonitor {
 
   uint32_t polls_ = 0;
   bool armed_ = false;
-  bool noticed_ = false;  // the user has been told of a long wait
+  bool noticed_ = false;  // the user got a notice about a long wait
   bool stands_still_ = false;
   std::chrono::steady_clock::time_point started_{}, checked_{};
 };

@@ -1,7 +1,7 @@
-// What the operations of a channel work with: where the members' operands are, and lists and buffers that are kept from
-// one operation to the next. So a call allocates nothing once the channel has seen one like it.
+// The working memory of a channel's operations: where the members' operands are, and lists and buffers that are kept
+// from one operation to the next. So a call allocates nothing once the channel has seen one like it.
 //
-// One for each channel, used by the one operation of it that runs, and so by one thread at a time.
+// Each channel has one. Only its running operation uses it, and so one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +17,21 @@
 
 namespace axccl::exec {
 
-// Where a member's buffers are, in a call without views.
+// The addresses of a member's buffers, in a call without views.
 struct MemberBuffers {
-  std::byte* input = nullptr;  // addresses in this process, or in the peer's where by_call
+  std::byte* input = nullptr;  // addresses in this process, or in the peer's if by_call
   std::byte* output = nullptr;
   bool input_by_call = false;
   bool output_by_call = false;
-  Factor factor{};  // of any call where each rank has its own
+  Factor factor{};  // for any call in which each rank has its own
 };
 
-// Where a member has one operand of a call on views.
+// The addresses of a member's operand of a call on views.
 struct MemberView {
   std::byte* input = nullptr;
   std::byte* output = nullptr;
   int64_t input_strides[tensor::kMaxDims], output_strides[tensor::kMaxDims];
-  int64_t input_step = 0, output_step = 0;  // bytes from one block to the next, or one row
+  int64_t input_step = 0, output_step = 0;  // bytes from one block to the next, or from one row
   Pieces pieces;
 };
 
@@ -41,11 +41,11 @@ class Workspace {
 
   explicit Workspace(size_t members) : buffers_(members) {}
 
-  // By position; they stay where they are, as prepared calls point into them.
+  // By position. Their addresses do not change, because prepared calls point to them.
   MemberBuffers& BuffersOf(int position) { return buffers_[static_cast<size_t>(position)]; }
   const MemberBuffers& BuffersOf(int position) const { return buffers_[static_cast<size_t>(position)]; }
 
-  // For calls on so many operands.
+  // Makes room for calls on that many operands.
   void MakeRoomForViews(size_t operands) {
     num_views_ = operands;
     views_.resize(buffers_.size() * operands);
@@ -57,13 +57,13 @@ class Workspace {
   // The words that this rank announces.
   std::vector<uint64_t>& announcement() { return announcement_; }
 
-  // Where some members are remote: 1 + the operation whose record the member has been sent last, and what a message has
-  // of this rank's memory.
+  // If some members are remote: 1 + the operation whose record was last sent to the member, and the stretches of this
+  // rank's memory in a message.
   void MakeRoomForMessages() { sent_.resize(buffers_.size()); }
   uint64_t& SentTo(int position) { return sent_[static_cast<size_t>(position)]; }
   Stretches& stretches() { return stretches_; }
 
-  // Operands of one call of a mover, for steps of so many.
+  // Makes room for the operands of one call of a mover, for steps of that many.
   void MakeRoom(size_t operands) {
     if (operands <= sources_.size()) return;
     destinations_.resize(operands);
@@ -78,7 +78,7 @@ class Workspace {
     return boxes_.data();
   }
 
-  // For what is read by system call.
+  // Space for data that is read by system call.
   std::byte* Bounce(size_t bytes) {
     if (bounce_.size() < bytes) bounce_.resize(bytes);
     return bounce_.data();
