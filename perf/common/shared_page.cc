@@ -106,7 +106,7 @@ Result<std::unique_ptr<SharedPage>> SharedPage::MapFile(int fd, int processes, i
     return MakeStatus(Code::kInProgress, "the shared page is not initialised yet");
   } else if (h->processes != processes || h->meetings[1].participants != static_cast<uint32_t>(threads)) {
     return MakeStatus(Code::kInvalidUsage,
-                      "the run has %d processes with %u threads in all, this process was told %d "
+                      "the run has %d processes with %u threads in all, this process got %d "
                       "and %d; start all with the same options",
                       h->processes, h->meetings[1].participants, processes, threads);
   }

@@ -37,7 +37,7 @@ class Loop {
   using Handler = std::function<void(uint32_t events)>;  // `events`: epoll bits
 
   // Returns the process's thread; the first call starts it. kInvalidUsage where Forked(), and after the application has
-  // closed the thread's descriptors; kSystemError when the thread or its descriptors cannot be had (a later call tries
+  // closed the thread's descriptors; kSystemError when the thread or its descriptors cannot be made (a later call tries
   // again).
   static Result<Loop*> Get();
 

@@ -120,7 +120,7 @@ class TreeSession : public Session {
     named.host = start.host;
     const std::string whom = DescribeRank(parent, named);
     if (place.num_addresses != 1 || (place.address[0].family != 4 && place.address[0].family != 6)) {
-      return MakeStatus(Code::kRemoteError, "rendezvous: rank %d of %d was not told where %s is", rank_, nranks_,
+      return MakeStatus(Code::kRemoteError, "rendezvous: rank %d of %d did not get the address of %s", rank_, nranks_,
                         whom.c_str());
     }
     IdFields id;

@@ -281,11 +281,10 @@ Status GroupChannel::CheckOther(const Member& peer, uint32_t place) const {
   if (std::find(other.ranks.begin(), other.ranks.end(), own().rank) == other.ranks.end()) return Status();
   if (table_->HasCreated(other, generation)) return Status();
   if (other == name_)
-    return MakeStatus(
-        Code::kInvalidUsage,
-        "rank %d has created %s for the %u. time, and rank %d the first operation of its %u. still to do; "
-        "all ranks must create, use and destroy a channel equally often",
-        peer.rank, name_.Text().c_str(), generation + 1, own().rank, part_.generation + 1);
+    return MakeStatus(Code::kInvalidUsage,
+                      "rank %d has created %s %u times, but rank %d has yet to use its instance %u; "
+                      "all ranks must create, use and destroy a channel equally often",
+                      peer.rank, name_.Text().c_str(), generation + 1, own().rank, part_.generation + 1);
   return MakeStatus(
       Code::kInvalidUsage,
       "groups differ: rank %d uses %s, where rank %d has created %s; ranks must create the channels of one "

@@ -67,7 +67,7 @@ class ControlLog {
   // Whether it has ended it successfully.
   bool Finished(int rank, uint64_t name) const;
 
-  // Why this rank waits in vain for the contributions of `missing`, if it does.
+  // Why this rank waits without end for the contributions of `missing`, if it does.
   Trouble FindTrouble(LoggedCall* call, std::span<const int> missing);
   // The trouble of this rank itself, and of ranks that have not come in time.
   Trouble GivenUp(const Status& reason) const;

@@ -118,7 +118,7 @@ std::string DeviceText(const Introduction& peer) {
 
 void TellOthers(Exchange* exchange, const Status& why) {
   const Status told = CatchAll("a message", [&] { return exchange->Fail(why), Status(); });
-  if (!told.ok()) AXCCL_WARN("cannot tell the others that this rank gives up: %s", told.message().data());
+  if (!told.ok()) AXCCL_WARN("cannot inform the others that this rank gives up: %s", told.message().data());
 }
 
 // The state of one rank's setup; every way out releases what it has acquired.

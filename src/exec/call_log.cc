@@ -101,7 +101,7 @@ Status CallLog::Compare(int position, uint64_t seq) const {
     return MakeStatus(
         Code::kInternalError,
         "mismatch at operation %llu: ranks %d and %d both called %s, but rank %d does it by %s and rank %d by "
-        "%s; ranks choose from what rank 0 tells them (NCCL_ALGO and the figures of its machine), so only "
+        "%s; ranks choose by the settings of rank 0 (NCCL_ALGO and the figures of its machine), so only "
         "different builds of the library choose differently: let all ranks load the same libaxccl",
         static_cast<unsigned long long>(seq), members_.own().rank, members_[position].rank, mine_text.c_str(),
         members_.own().rank, PlanText(my_call.plan).c_str(), members_[position].rank, PlanText(call.plan).c_str());

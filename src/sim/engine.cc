@@ -196,7 +196,7 @@ void Engine::Advance(uint32_t index, double time) {
 Status Engine::Complain(size_t index) const {
   const Strand& strand = strands_[index];
   return MakeStatus(Code::kInvalidUsage,
-                    "Simulate: rank %u, lane %zu waits for ever at operation %zu of turn %llu: no such "
+                    "Simulate: rank %u, lane %zu waits forever at operation %zu of turn %llu: no such "
                     "signal comes; verify the plan",
                     RankOf(index), index % program_.lanes, strand.next - program_.begin[index] - 1,
                     static_cast<unsigned long long>(strand.turn));

@@ -186,7 +186,7 @@ TEST(Engine, ADeadlockIsAnErrorThatSaysWhere) {
   const Result<Outcome> result = Execute(program, TestFabric(), kPart, 1);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), Code::kInvalidUsage);
-  EXPECT_NE(result.status().message().find("rank 0, lane 0 waits for ever at operation 1 of turn 0"),
+  EXPECT_NE(result.status().message().find("rank 0, lane 0 waits forever at operation 1 of turn 0"),
             std::string_view::npos)
       << result.status().message();
   // A turn later: what two turns signal is not enough for the value that is waited for.

@@ -291,7 +291,7 @@ TEST(LifelineTest, APeerWhoIsGoneBeforeHeIsCalledIsLost) {
       nowhere = gone.address();
     }
     ASSERT_TRUE(lines->Hold({peer.process, 0}, nowhere, peer.identity.public_key()).ok());
-    EXPECT_NE(lines.AwaitLoss().find("nobody is where it listened"), std::string::npos) << lines.AwaitLoss();
+    EXPECT_NE(lines.AwaitLoss().find("nothing listens at its address"), std::string::npos) << lines.AwaitLoss();
   });
 }
 

@@ -235,7 +235,7 @@ TEST(ExplainTest, HeedsTheSettingsOfRankZero) {
   EXPECT_TRUE(Has(Rows(o.text)["oneshot 1"], "excluded by NCCL_ALGO")) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: tree, ")) << o.text;
   EXPECT_TRUE(
-      Has(explain("NCCL_ALGO=bruck").text, "\nNCCL_ALGO leaves nothing here, so it is not heeded.\nchosen: oneshot, "));
+      Has(explain("NCCL_ALGO=bruck").text, "\nNCCL_ALGO admits nothing here, so it is ignored.\nchosen: oneshot, "));
   o = explain("NCCL_ALGO=wring");
   EXPECT_EQ(o.exit, 2);
   EXPECT_TRUE(Has(o.text, "unknown algorithm 'wring'")) << o.text;

@@ -34,7 +34,7 @@ std::string ProcessorName() {
 void PrintLibrary() {
   int nccl = 0, own = 0;
   if (ncclGetVersion(&nccl) != ncclSuccess || axcclGetVersion(&own) != ncclSuccess) {
-    fprintf(stderr, "axccl-info: the library does not tell its version: %s\n", ncclGetLastError(nullptr));
+    fprintf(stderr, "axccl-info: cannot read the version of the library: %s\n", ncclGetLastError(nullptr));
     exit(1);
   }
   printf("AxCCL %d.%d.%d, API of NCCL %d.%d.%d\n", own / 10000, own / 100 % 100, own % 100, nccl / 10000,

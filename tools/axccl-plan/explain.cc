@@ -198,7 +198,7 @@ void PrintTable(const tune::Chooser& chooser, const tune::Query& query, const tu
 
 void PrintChoice(const tune::Decision& decision, std::string* out) {
   const std::string name(decision.choice.algorithm);
-  if (decision.filter_ignored) *out += "NCCL_ALGO leaves nothing here, so it is not heeded.\n";
+  if (decision.filter_ignored) *out += "NCCL_ALGO admits nothing here, so it is ignored.\n";
   *out += Format("chosen: %s, %d lanes", name.c_str(), decision.choice.lanes);
   if (decision.choice.tile_bytes > 0)
     *out += Format(", tiles of %llu bytes", static_cast<unsigned long long>(decision.choice.tile_bytes));

@@ -206,7 +206,7 @@ Status SetOption(const std::string& name, const std::string& value, Options* o, 
   if (name == "--ranks") return ParseInt(name, value, 1, &o->contract.ranks);
   if (name == "--root") return ParseInt(name, value, 0, &o->contract.root);
   if (name == "--lanes") return ParseInt(name, value, 1, &o->lanes);
-  // Of another command: it will be told.
+  // An option of another command: CheckComplete refuses it.
   return Status();
 }
 
@@ -291,7 +291,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
 }
 
 const char* HelpText() {
-  return "axccl-plan: look at collective schedules, prove them, and simulate them on machines that are not at hand.\n"
+  return "axccl-plan: look at collective schedules, prove them, and simulate them on other machines.\n"
          "\n"
          "  axccl-plan list [--op OP]       the algorithms of each collective; --machines as below\n"
          "  axccl-plan show PLAN            the schedule in canonical text form (docs/plan-format.md)\n"
@@ -344,7 +344,7 @@ const char* HelpText() {
          "  --network FILE  what goes between machines (~/.cache/axccl/network-*); default: what was measured last by "
          "ranks\n"
          "                  here, if anything was; fixed: the figures of AXCCL_NET_MEASURE=never\n"
-         "NCCL_ALGO, AXCCL_ORDER and AXCCL_SCRATCH_BYTES are heeded as by rank 0. Of each candidate explain prints "
+         "NCCL_ALGO, AXCCL_ORDER and AXCCL_SCRATCH_BYTES take effect as on rank 0. Of each candidate explain prints "
          "the\n"
          "predicted time and where it goes: steps (operations and signals inside machines), copies (bytes inside\n"
          "machines), messages (signals between machines) and link (bytes between machines).\n"

@@ -12,7 +12,7 @@
 namespace axccl::ucx {
 namespace {
 
-// "anon_inode:[eventpoll]", "pipe:[4711]"; empty: none.
+// Returns "anon_inode:[eventpoll]", "pipe:[4711]"; empty: unknown.
 std::string NameOf(int fd) {
   char name[64];
   const ssize_t bytes = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, sizeof(name));
@@ -30,7 +30,7 @@ void ForEachThatExecKeeps(const std::function<void(int fd)>& visit) {
   closedir(folder);
 }
 
-// Also those that one of them watches.
+// Adds what an epoll descriptor watches, recursively.
 void AddWatched(int epoll, std::set<int>* found) {
   if (!found->insert(epoll).second) return;
   std::FILE* const file = std::fopen(("/proc/self/fdinfo/" + std::to_string(epoll)).c_str(), "re");

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names in a folder; none where it cannot be read.
+// The names in a folder; none if it cannot be read.
 std::vector<std::string> NamesIn(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -24,9 +24,9 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   return names;
 }
 
-// Of the adapter. A port that others may use is listed in a container all the same.
+// Why an adapter is closed to this process. A container also lists ports that only others may use.
 std::string WhyClosed(const fs::path& adapter, const std::string& root) {
-  // "1: CA"; adapters for iWARP and those of clouds' own networks speak nothing that UCX does.
+  // "1: CA"; adapters for iWARP and those of clouds' own networks do not support what UCX uses.
   const std::string kind = FirstLine(adapter / "node_type");
   if (!kind.starts_with("1:")) return "neither InfiniBand nor RoCE";
   for (const std::string& verbs : NamesIn(adapter / "device" / "infiniband_verbs")) {

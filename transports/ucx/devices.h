@@ -1,9 +1,8 @@
-// Which devices of the network UCX is given: ports of InfiniBand and RoCE adapters, and interfaces for TCP.
+// Selects the network devices for UCX: ports of InfiniBand and RoCE adapters, and interfaces for TCP.
 //
-// As with NCCL, NCCL_NET=IB asks for ports alone, NCCL_NET=Socket and NCCL_IB_DISABLE=1 for interfaces alone, and
-// NCCL_IB_HCA says which ports (see src/base/name_filter.h). Where nothing is said UCX gets both, and takes what is
-// best to each peer; it may be that a peer has no adapter. A port can be used if it is active and this process may open
-// its adapter.
+// As in NCCL, NCCL_NET=IB selects ports only, NCCL_NET=Socket and NCCL_IB_DISABLE=1 select interfaces only, and
+// NCCL_IB_HCA names the ports (see src/base/name_filter.h). Without these, UCX gets both, and uses the best for each
+// peer, which may have no adapter. A port is usable if it is active and this process may open its adapter.
 #pragma once
 
 #include <string>
@@ -16,24 +15,23 @@ namespace axccl::ucx {
 struct Port {
   std::string adapter;
   int number = 0;
-  std::string trouble;  // why it cannot be used; empty: it can
+  std::string trouble;  // why it is not usable; empty: it is
 
-  std::string Name() const { return adapter + ":" + std::to_string(number); }  // as UCX has it
+  std::string Name() const { return adapter + ":" + std::to_string(number); }  // UCX's name
 };
 
-// All ports, by name; none where there is no such hardware. Looks below `root`/sys/class/infiniband and
-// `root`/dev/infiniband.
+// All ports, by name; none without such hardware. Looks below `root`/sys/class/infiniband and `root`/dev/infiniband.
 std::vector<Port> ListPorts(const std::string& root);
 
-// What the environment asks for; empty and false: nothing.
+// The settings of the environment; empty and false: none.
 struct DeviceWishes {
   std::string net;        // NCCL_NET: "IB", "Socket"
   bool no_ports = false;  // NCCL_IB_DISABLE
   std::string ports;      // NCCL_IB_HCA
 };
-// UCX's names, ports first. `interfaces`: those that data may go over (boot::SelectNames). kInvalidUsage where ports
-// are asked for and there is none to use: lists what there is, and why each was not taken. NCCL_IB_HCA alone asks for
-// ports only where there are any.
+// Returns UCX's names, ports first. `interfaces`: those for data (boot::SelectNames). kInvalidUsage if ports are
+// required and none is usable, with a list of the ports and why each was rejected. NCCL_IB_HCA alone requires ports
+// only if there are any.
 Result<std::vector<std::string>> SelectDevices(const std::vector<Port>& ports,
                                                const std::vector<std::string>& interfaces, const DeviceWishes& wishes);
 

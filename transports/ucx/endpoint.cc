@@ -9,7 +9,7 @@
 namespace axccl::ucx {
 namespace {
 
-// Now or not at all.
+// Sends the greeting now, or not at all.
 ucs_status_t SendAtOnce(const Library& ucx, ucp_ep_h ep, const WireGreeting& greeting) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
@@ -22,7 +22,7 @@ void Endpoint::Add(Rail* rail, ucp_ep_h ep) { lanes.push_back({rail, ep, 0, rail
 
 size_t Endpoint::Choose(size_t bytes) {
   if (lanes.size() == 1 || bytes < kLargeBytes) return 0;
-  // By turns where they are equal.
+  // Alternates between lanes that are equal.
   size_t best = turn_;
   for (size_t i = 0; i < lanes.size(); ++i) {
     const size_t next = (turn_ + i) % lanes.size();
@@ -61,7 +61,7 @@ void Endpoint::Hear(const Rail* rail, bool asks) {
   Lane& lane = LaneOf(rail);
   lane.greeted = true;
   if (!asks) return;
-  // What it was sent before, if anything, came when it did not know this process yet.
+  // Earlier greetings, if any, arrived when the peer did not know this process yet.
   lane.to_greet = true;
   until_ = Clock::now() + kPatience;
 }

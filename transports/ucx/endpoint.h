@@ -1,11 +1,11 @@
-// A process that this one sends to: a UCX endpoint for each pair of rails.
+// A process to which this one sends: a UCX endpoint for each pair of rails.
 //
-// Over TCP no message is sent before the connection is there, both ways. UCX makes connections by messages of its own,
-// which it puts aside while TCP is at it; if the peer dies then, UCX 1.13 comes upon what it put aside and ends the
-// process (an assertion). A greeting is short, so that UCX sends it at once or not at all and puts nothing aside. When
-// one has gone, and the peer's has come, by every pair, the endpoint is open and messages go.
+// Over TCP, no message is sent before the connection exists in both directions. UCX makes connections by messages of
+// its own, which it keeps while TCP connects; if the peer dies then, UCX 1.13 fails an assertion on what it kept, and
+// ends the process. A greeting is short, so UCX sends it at once or not at all and keeps nothing. When one has been
+// sent, and the peer's has arrived, on every pair, the endpoint is open and messages are sent.
 //
-// Whoever calls holds the lock of worker.h.
+// The caller must hold the lock of worker.h.
 #pragma once
 
 #include <array>
@@ -24,34 +24,35 @@ class Reach;
 class Endpoint {
  public:
   using ProcessId = std::array<uint8_t, 16>;
-  // By one pair of rails.
+  // The endpoint of one pair of rails.
   struct Lane {
     Rail* rail = nullptr;
     ucp_ep_h ep = nullptr;
-    uint64_t unsent = 0;                    // bytes that UCX has not done with yet
-    bool to_greet = false, greeted = true;  // the peer; by the peer
+    uint64_t unsent = 0;                    // bytes that UCX has not finished sending
+    bool to_greet = false, greeted = true;  // whether the peer must be greeted; whether the peer has greeted
   };
 
   explicit Endpoint(const ProcessId& process) : process(process) {}
 
   void Add(Rail* rail, ucp_ep_h ep);
-  // Over which of them a message with so much data goes: one that is not large over the first, so that those after each
-  // other arrive in order and find each other in the processor's caches; a large one where least is under way.
+  // Selects the lane for a message with that much data. A message that is not large uses the first, so that consecutive
+  // ones arrive in order and find each other in the processor's caches; a large one uses the lane with the least data
+  // under way.
   size_t Choose(size_t bytes);
-  // The lane of a rail, the first where there is none.
+  // The lane of a rail, or the first if there is none.
   Lane& LaneOf(const Rail* rail);
 
-  // Messages may be sent.
+  // Whether messages may be sent.
   bool open() const { return open_; }
-  // Greets the peer wherever that can be done now, in the name of `self`, and opens if all is said, or kPatience over.
-  // True: there is nothing more to do.
+  // Greets the peer on all lanes where that is possible now, in the name of `self`, and opens if all greetings were
+  // exchanged, or after kPatience. Returns true if nothing more needs to be done.
   bool Greet(const Library& ucx, const ProcessId& self);
-  // The peer's greeting has come.
+  // The peer's greeting has arrived.
   void Hear(const Rail* rail, bool asks);
 
   const ProcessId process;
   std::vector<Lane> lanes;
-  bool failed = false;  // one of them is as good as all; `ep` are null
+  bool failed = false;  // one failure counts for all; each `ep` is null then
   std::vector<Reach*> users;
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kSignals = 65;
 
-// What the application does at signals.
+// The application's signal handlers.
 class Handlers {
  public:
   Handlers() {

@@ -1,7 +1,7 @@
-// The functions of UCX that are used, loaded when ranks of several machines first meet: a program that stays on one
-// machine needs no UCX, and nothing of it runs there. Thread-safe.
+// The functions of UCX that are used. UCX is loaded when ranks of several machines first connect: a program that stays
+// on one machine needs no UCX, and none of its code runs there. Thread-safe.
 //
-// UCX installs handlers for signals when it is loaded; those of the application are put back.
+// UCX installs signal handlers when it is loaded; the application's are restored.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -25,9 +25,9 @@ struct Library {
 #undef AXCCL_UCX_MEMBER
   const char* (*ucs_status_string)(ucs_status_t) = nullptr;
 
-  // kSystemError: `what` went wrong, and how.
+  // Makes a kSystemError: `what` failed, and how.
   Status Error(ucs_status_t status, const char* what) const;
-  // kInvalidUsage where UCX is not installed.
+  // kInvalidUsage if UCX is not installed.
   static Result<const Library*> Get();
 };
 

@@ -22,15 +22,15 @@ constexpr std::chrono::milliseconds kAgain{50};
 
 void SetInt(int fd, int option, int value) { (void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)); }
 
-// A byte that is lost is sent again every 200 ms, not after ever longer times: within kPatience often enough that a
-// network that loses every tenth packet is no broken one.
+// Retransmits a lost byte every 200 ms, not after growing delays. That is often enough within kPatience that a network
+// which loses every tenth packet does not count as broken.
 void Tune(int fd) {
   SetInt(fd, TCP_NODELAY, 1);
   SetInt(fd, TCP_THIN_LINEAR_TIMEOUTS, 1);
   SetInt(fd, TCP_USER_TIMEOUT, static_cast<int>(Lifelines::kPatience.count()));
 }
 
-// While nothing is sent, for want of an answer, the kernel asks whether the machine is there.
+// While nothing is sent, because an answer is missing, the kernel probes whether the machine is there.
 void AskWhileIdle(int fd) {
   const int on = 1;
   (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -64,7 +64,7 @@ Result<service::Fd> ListenAt(sockaddr_storage* local) {
 
 std::string Reason(int error, const std::string& rail) {
   if (error == 0 || error == ECONNRESET || error == EPIPE) return "its process has ended, or has given this one up";
-  if (error == ECONNREFUSED) return "its process has ended: nobody is where it listened";
+  if (error == ECONNREFUSED) return "its process has ended: nothing listens at its address";
   if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
     return "its machine, or the network to it, has not answered for " + std::to_string(Lifelines::kPatience.count()) +
            " ms over " + rail;
@@ -73,7 +73,7 @@ std::string Reason(int error, const std::string& rail) {
 
 }  // namespace
 
-// Who has called, until he has proved who he is.
+// A process that has called, until it has proved its identity.
 class Lifelines::Stranger : public service::Guest {
  public:
   Stranger(Lifelines* lines, uint8_t rail, service::Fd fd)
@@ -86,7 +86,7 @@ class Lifelines::Stranger : public service::Guest {
     for (;;) {
       const std::span<std::byte> room = guest_.room();
       char more;
-      // He who is not known yet has nothing to say until he is.
+      // A process that is not known yet cannot send anything until it is.
       const ssize_t got = room.empty() ? recv(fd(), &more, 1, MSG_PEEK) : recv(fd(), room.data(), room.size(), 0);
       const bool nothing = got < 0 && (errno == EAGAIN || errno == EINTR);
       if (nothing && !room.empty()) return Verdict::kWait;
@@ -181,7 +181,7 @@ Status Lifelines::Hold(const Key& key, const sockaddr_storage& address, const Li
   return status;
 }
 
-// He may have called already.
+// The process may have called already.
 Status Lifelines::Know(const ProcessId& process, const LineKey& peer) {
   if (const auto found = known_.find(process); found != known_.end()) {
     if (found->second.key == peer) return Status();
@@ -277,7 +277,7 @@ void Lifelines::CallAgain(const Key& key) {
 
 // ---- lines that stand ----
 
-// He calls again who is refused because his last line is not known to have ended yet.
+// A caller that is refused, because its previous line is not known to have ended yet, calls again.
 void Lifelines::Adopt(const Key& key, service::Fd fd) {
   {
     std::lock_guard lock(mutex_);
@@ -299,7 +299,7 @@ void Lifelines::Stand(const Key& key) {
   }
   Tune(line.fd.get());
   loop_->Unwatch(line.fd.get());
-  // What arrives is not worth waking up for.
+  // Arriving bytes are not worth a wake-up.
   (void)loop_->Watch(line.fd.get(), EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
 }
 
@@ -321,7 +321,7 @@ void Lifelines::EndSoon(const Key& key, const std::string& why) {
   });
 }
 
-// The lines of other rails go, too.
+// Ends the lines of the other rails, too.
 void Lifelines::End(const ProcessId& process, const std::string& why) {
   {
     std::lock_guard lock(mutex_);

@@ -1,20 +1,21 @@
-// Tells that a process on another machine, or the way to it, is gone.
+// Detects that a process on another machine, or the path to it, is gone.
 //
 // Two processes that have ranks for each other hold a TCP connection of their own, the lifeline, for each pair of their
 // rails that they use. It ends with the process at its other end. Once a second each side writes a byte, which the
-// other side's kernel acknowledges, whatever the process itself is doing: one that is stopped, or starved for seconds,
-// is not taken for dead; a machine that has not answered for kPatience is, and both sides find that out, as each waits
-// for its own acknowledgements. Whoever gives the other one up cuts the lines, so that it learns of it as soon as it
-// can. One line that fails is the failure of the peer: what was sent over its rail may be lost.
+// other side's kernel acknowledges, whatever the process itself is doing. So a process that is stopped, or starved for
+// seconds, is not taken for dead, but a machine that has not answered for kPatience is. Both sides notice that, because
+// each waits for its own acknowledgements. A side that gives up the other one cuts the lines, so that the other learns
+// of it as soon as it can. One line that fails counts as a failure of the peer, because what was sent over its rail may
+// be lost.
 //
-// UCX finds out only where it sends, and after its own time, which not every version lets a program set.
+// UCX notices only when it sends, and after a time of its own, which not every version lets a program set.
 //
-// Of two processes, one calls; both prove who they are (line_proof.h) before the line counts for anything. A line that
-// lives is never replaced: a second one between the same two is refused until the first has ended. Who is cut off
-// before his line is taken, because strangers press in or the other side does not know of him yet, calls again.
+// One of the two processes calls the other; both prove their identity (line_proof.h) before the line counts. A live
+// line is never replaced: a second one between the same two is refused until the first has ended. A caller that is cut
+// off before its line is accepted, because strangers crowd it out or the other side does not know it yet, calls again.
 //
-// One for the process. Lives on the service thread; its functions may be called from any thread but with the worker's
-// lock only where said.
+// One for the process. Lives on the service thread; its functions may be called from any thread, but with the worker's
+// lock held only where a comment says so.
 #pragma once
 
 #include <array>
@@ -45,27 +46,27 @@ class Lifelines {
   };
   static constexpr std::chrono::seconds kBeat{1};
   static constexpr std::chrono::milliseconds kPatience{2200};
-  // A process that ends may have said something before, which is still on its way.
+  // A process that ends may have sent something before, which is still on its way.
   static constexpr std::chrono::milliseconds kLastWords{50};
 
   struct Calls {
     std::function<void(const ProcessId&, const std::string& why)> lost;
-    std::function<bool()> in_use;                   // whether there is any rank to ask for
-    std::function<std::string(uint8_t rail)> name;  // of this process's rail, for those who look for the cable
+    std::function<bool()> in_use;                   // whether any rank still needs the process
+    std::function<std::string(uint8_t rail)> name;  // the name of this process's rail, for messages about the cable
   };
 
-  // Listens at `local`, by rail (ports do not count). The first call counts.
+  // Listens at `local`, by rail (ports are ignored). The arguments of the first call count.
   static Result<Lifelines*> Get(const ProcessId& self, const std::vector<sockaddr_storage>& local, const Calls& calls);
-  // As made by Get; null before.
+  // The object that Get has made; null before.
   static Lifelines* Made();
 
-  // Of each rail, and for all of them.
+  // The address for each rail, and the key for all of them.
   const sockaddr_storage& address(size_t rail) const { return addresses_[rail]; }
   const LineKey& public_key() const { return identity_.public_key(); }
-  // Has that line from now on, to the peer's rail at `address`, who proves himself by `peer`. Of the two, one calls and
-  // the other one waits for it.
+  // Holds that line from now on, to the peer's rail at `address`; the peer proves its identity with `peer`. One of the
+  // two calls and the other one waits for it.
   Status Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer);
-  // Ends the lines, where there are any, and nobody here is told. May be called with the worker's lock.
+  // Ends the lines, if there are any, without notifying this process. May be called with the worker's lock.
   void Cut(const ProcessId& process);
   // Whether the other side has ended one of them. With the worker's lock or without.
   bool HaveEnded(const ProcessId& process);
@@ -75,16 +76,16 @@ class Lifelines {
   // A line that this side is about to make.
   struct Call {
     sockaddr_storage address{};
-    service::Clock::time_point limit;  // to be taken by
+    service::Clock::time_point limit;  // must be accepted before
     enum { kConnecting, kGreeted, kProved } stage = kConnecting;
     LineHello hello;
     LineAnswer answer;
-    size_t have = 0;     // bytes of the answer
-    uint64_t timer = 0;  // until the next attempt
+    size_t have = 0;     // bytes of the answer so far
+    uint64_t timer = 0;  // timer of the next attempt
   };
   struct Line {
     service::Fd fd;
-    std::unique_ptr<Call> call;  // null: the line stands
+    std::unique_ptr<Call> call;  // null: the line is established
     bool ending = false;
     bool cut = false;
   };

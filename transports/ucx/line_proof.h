@@ -1,15 +1,15 @@
-// How two processes prove to each other, at the beginning of a lifeline, that they are who they say.
+// How two processes prove their identities to each other at the beginning of a lifeline.
 //
-//   who calls  -> who is called   LineHello
-//   who is called -> who calls    LineAnswer
-//   who calls  -> who is called   LineProof
-//   who is called -> who calls    one byte: the line is taken
+//   caller -> callee   LineHello
+//   callee -> caller   LineAnswer
+//   caller -> callee   LineProof
+//   callee -> caller   one byte: the line is accepted
 //
-// Each process has a pair of X25519 keys of its own; the public one goes with its address, by the authenticated
-// exchange of those who form a communicator, and what two make of their keys (crypto_kx: one key for each direction)
-// nobody else has. A proof is BLAKE2b, keyed with the prover's, over the hello and the other side's fresh nonce:
-// worthless when said again, to another process, or back to who said it. No connection and no state but a guest's;
-// thread-safe.
+// Each process has a pair of X25519 keys of its own. The public one is sent with its address, in the authenticated
+// exchange between the ranks that form a communicator. The keys that two processes derive from these (crypto_kx: one
+// key for each direction) are known to no other process. A proof is BLAKE2b, keyed with the prover's key, over the
+// hello and the other side's fresh nonce: it is useless when it is repeated, sent to another process, or sent back. No
+// connection and no state but a guest's; thread-safe.
 #pragma once
 
 #include <array>
@@ -44,9 +44,9 @@ static_assert(sizeof(LineAnswer) == 64);
 LineNonce FreshNonce();
 bool SameProof(const LineProof& a, const LineProof& b);  // constant time
 
-// Of two processes.
+// The keys of two processes.
 struct LineKeys {
-  std::array<uint8_t, 32> caller{}, called{};  // what each proves with
+  std::array<uint8_t, 32> caller{}, called{};  // the keys with which each proves its identity
 
   LineProof CallerProof(const LineHello& hello, const LineNonce& of_called) const;
   LineProof CalledProof(const LineHello& hello, const LineNonce& of_called) const;
@@ -54,11 +54,11 @@ struct LineKeys {
 
 class LineIdentity {
  public:
-  // A new one. kSystemError where there is no source of randomness.
+  // Makes a new one. kSystemError if there is no source of randomness.
   static Result<LineIdentity> Make();
 
   const LineKey& public_key() const { return public_; }
-  // `calls`: whether this side does. kRemoteError where the other's key is none.
+  // `calls`: whether this side is the caller. kRemoteError if the other's key is not valid.
   Result<LineKeys> KeysWith(const LineKey& peer, bool calls) const;
 
  private:
@@ -66,25 +66,25 @@ class LineIdentity {
   std::array<uint8_t, 32> secret_{};
 };
 
-// The called side's reading of a connection, byte for byte.
+// Parses a connection on the called side, byte for byte.
 class LineGuest {
  public:
   enum class Verdict {
-    kMore,     // nothing to do but wait for more bytes
-    kUnknown,  // who it says it is may become known yet: Look again then
-    kAnswer,   // send answer()
-    kProved,   // it is from()
+    kMore,     // needs more bytes
+    kUnknown,  // the process that it claims to be may become known yet: call Look again then
+    kAnswer,   // the caller must send answer()
+    kProved,   // it has proved to be from()
     kDrop,
   };
-  // `find`: the keys with a process that may call; null where it is not known.
+  // `find`: returns the keys with a process that may call; null if it is not known.
   using Find = std::function<const LineKeys*(const LineProcess&)>;
 
   LineGuest(const LineProcess& self, Find find) : self_(self), find_(std::move(find)) {}
 
-  // Where the next bytes go, at most so many; then Took.
+  // The buffer for the next bytes; Took says how many arrived.
   std::span<std::byte> room();
   Verdict Took(size_t bytes);
-  // After kUnknown.
+  // Call it after kUnknown.
   Verdict Look();
 
   const LineAnswer& answer() const { return answer_; }
@@ -96,7 +96,7 @@ class LineGuest {
   LineHello hello_;
   LineAnswer answer_;
   LineProof proof_{};
-  size_t have_ = 0;  // of the hello, and then of the proof
+  size_t have_ = 0;  // first of the hello, then of the proof
   bool answered_ = false;
 };
 

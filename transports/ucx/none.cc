@@ -1,4 +1,4 @@
-// In a library that was built without UCX.
+// Replaces UCX in a library that was built without it.
 #include "transports/ucx/connect.h"
 
 namespace axccl::ucx {

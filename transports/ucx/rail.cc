@@ -11,13 +11,11 @@
 namespace axccl::ucx {
 namespace {
 
-// What is on one machine goes over shared memory of the library's own (transports/shm).
+// Data on one machine uses the library's own shared memory (transports/shm).
 constexpr const char* kNotOfNetworks = "^sm,self";
-// TCP copies data anyway, and asking the receiver to fetch them costs it a round trip. An adapter would write them in
-// place.
+// TCP copies data anyway, and a fetch by the receiver costs a round trip. An adapter would write it in place.
 constexpr const char* kNeverToBeFetched = "inf";
-// What UCX sends over TCP in one piece, without the header. The receiver puts pieces together in memory of its own
-// first.
+// What UCX sends over TCP in one piece, without the header. The receiver first assembles pieces in memory of its own.
 constexpr size_t kPieceOfTcp = 56u << 10;
 
 bool HasAdapters(const std::string& devices) { return devices.empty() || devices.find(':') != std::string::npos; }
@@ -58,13 +56,13 @@ Status Rail::Start(const std::string& families) {
   return Status();
 }
 
-// What the user has set in the environment stays.
+// Settings of the user in the environment stay.
 Status Rail::Configure(const std::string& families, ucp_config_t* config) const {
   unsigned major = 0, minor = 0, release = 0;
   ucx_.ucp_get_version(&major, &minor, &release);
   const auto set = [&](const std::string& prefix, const std::string& name, const std::string& value) -> Status {
     if (std::getenv(("UCX_" + prefix + name).c_str()) != nullptr) return Status();
-    // Before 1.17, a setting of a transport goes by its last name when it is made by a program.
+    // Before 1.17, a setting of a transport has only its last name when a program sets it.
     const bool last_name = major == 1 && minor < 17;
     const ucs_status_t status =
         ucx_.ucp_config_modify(config, ((last_name ? "" : prefix) + name).c_str(), value.c_str());
@@ -73,10 +71,10 @@ Status Rail::Configure(const std::string& families, ucp_config_t* config) const 
   AXCCL_RETURN_IF_ERROR(set("", "TLS", kNotOfNetworks));
   if (!options_.devices.empty()) AXCCL_RETURN_IF_ERROR(set("", "NET_DEVICES", options_.devices));
   if (!families.empty()) AXCCL_RETURN_IF_ERROR(set("TCP_", "AF_PRIO", families));
-  // A connection that cannot be made must not hold up the others.
+  // A connection that cannot be made must not delay the others.
   AXCCL_RETURN_IF_ERROR(set("TCP_", "CONN_NB", "y"));
   if (!HasAdapters(options_.devices)) {
-    // Connections are greeted over first (endpoint.h).
+    // Connections are greeted first (endpoint.h).
     AXCCL_RETURN_IF_ERROR(set("", "RESOLVE_REMOTE_EP_ID", "n"));
     return set("", "RNDV_THRESH", kNeverToBeFetched);
   }
@@ -84,7 +82,7 @@ Status Rail::Configure(const std::string& families, ucp_config_t* config) const 
   if (ports < 2) return Status();
   const std::string most = std::to_string(std::min<size_t>(static_cast<size_t>(ports), kMostRails));
   for (const std::string name : {"MAX_RNDV_", "MAX_EAGER_"}) {
-    // Each goes by two names.
+    // Each setting has two names.
     if (std::getenv(("UCX_" + name + "LANES").c_str()) == nullptr) AXCCL_RETURN_IF_ERROR(set("", name + "RAILS", most));
   }
   return Status();

@@ -1,8 +1,8 @@
-// One way to other machines: a network device, or all of them together, with a context and a worker of UCX's.
+// One way to other machines: a network device, or all of them together, with a context and a worker of UCX.
 //
-// UCX (1.13) sends active messages over one TCP interface only, however many it is given; several rails, each of a
-// network of its own, carry data side by side. Adapters (InfiniBand, RoCE) it uses together itself, so they are one
-// rail. Whoever calls holds the lock of worker.h. Lives as long as the process.
+// UCX (1.13) sends active messages over one TCP interface only, however many it gets; several rails, each on a network
+// of its own, carry data in parallel. UCX itself combines adapters (InfiniBand, RoCE), so they form one rail. The
+// caller must hold the lock of worker.h. Lives as long as the process.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class Worker;
 
 class Rail {
  public:
-  // `families`: as SelfOptions has them.
+  // `families`: as in SelfOptions.
   static Result<std::unique_ptr<Rail>> Create(Worker* owner, const Library& ucx, const RailOptions& options,
                                               const std::string& families);
 
@@ -30,18 +30,18 @@ class Rail {
   // What others need to send to it.
   const std::vector<std::byte>& address() const { return address_; }
   ucp_worker_h handle() const { return worker_; }
-  // UCX's descriptor, readable when there is anything to do since it was armed.
+  // UCX's descriptor, readable when there has been anything to do since it was armed.
   int event_fd() const { return event_fd_; }
-  // Data of one message at most, but for a stretch that must not be divided.
+  // Limit on the data of one message, unless a stretch must not be divided.
   size_t most_bytes() const;
-  // Whether its peers are greeted before they are sent messages (endpoint.h).
+  // Whether its peers are greeted before messages are sent to them (endpoint.h).
   bool greets() const;
 
   // Calls `handler` with this rail as its argument for every active message of that id.
   Status Receive(unsigned id, ucp_am_recv_callback_t handler);
-  // Whether anything was done.
+  // Returns whether anything was done.
   bool Progress() { return ucx_.ucp_worker_progress(worker_) != 0; }
-  // False where there is something to do before.
+  // Returns false if there is something to do first.
   bool Arm() { return ucx_.ucp_worker_arm(worker_) != UCS_ERR_BUSY; }
 
  private:

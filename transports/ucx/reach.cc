@@ -19,7 +19,7 @@ using Stretch = transport::Reach::Stretch;
 constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
 constexpr uint32_t kOwnerDied = 0x40000000u;   // what the kernel sets in a robust futex
 
-// The first word last, as readers take it for the number of what follows.
+// Copies the first word last, because readers take it for the number of what follows.
 void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
   uint64_t first;
   std::memcpy(&first, from, sizeof(first));
@@ -32,7 +32,7 @@ void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
 
 }  // namespace
 
-// Own memory is its user's: it stays until all messages about it are over, which hold this.
+// The memory belongs to its user: it must stay until all messages that hold this object are over.
 class Reach::Memory final : public Area {
  public:
   Memory(uint64_t key, std::byte* own, std::byte* mirror, uint64_t bytes)
@@ -57,19 +57,19 @@ struct Reach::Outgoing {
 };
 
 struct Reach::Incoming {
-  std::shared_ptr<Reach> owner;    // while data are fetched
-  std::shared_ptr<Memory> memory;  // null: it was of a channel that is gone, or is a flush
+  std::shared_ptr<Reach> owner;    // while data is fetched
+  std::shared_ptr<Memory> memory;  // null: the message is for a channel that is gone, or is a flush
   Message message{};
   WireControl flush{};  // kind 0: none
   const Rail* rail = nullptr;
   std::vector<ucp_dt_iov_t> places;
-  std::vector<std::byte> kept;  // data to be stored in their turn
+  std::vector<std::byte> kept;  // data to be stored in its turn
   bool here = false;
 };
 
 namespace {
 
-// Pages that nothing comes for cost nothing.
+// Pages that receive nothing cost nothing.
 Result<std::byte*> MapMirror(uint64_t bytes, uint32_t peer) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
@@ -116,7 +116,7 @@ Result<std::shared_ptr<Reach>> Reach::Create(Worker* worker, ConnectOptions opti
   return reach;
 }
 
-// The last to let go may be a message that is over, with the lock held.
+// The last owner may be a message that has just ended, with the lock held.
 Reach::~Reach() {
   if (!detached_) Detach();
 }
@@ -155,7 +155,7 @@ void Reach::Lose(const std::string& why) {
   if (detached_ || lost_) return;
   lost_ = true;
   trouble_ = why;
-  // What they waited for does not come; UCX still writes where it fetches.
+  // The messages that these wait for will not arrive; UCX still writes to the others.
   std::erase_if(incoming_, [](const auto& entry) { return entry.second->owner == nullptr; });
   __atomic_fetch_or(reinterpret_cast<uint32_t*>(&page()->liveness), kOwnerDied, __ATOMIC_SEQ_CST);
   options_.arrived();
@@ -258,7 +258,7 @@ void Reach::Post(std::unique_ptr<Outgoing> message) {
   Endpoint::Lane& lane = endpoint_->lanes[message->lane];
   const ucs_status_ptr_t request = worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.data(),
                                                                   message->header.size(), data, count, &param);
-  if (request == nullptr) {  // as most do
+  if (request == nullptr) {  // the usual case
     message->memory = nullptr;
     message->data.clear();
     message->bytes = 0;
@@ -295,7 +295,7 @@ void Reach::OnSent(void* request, ucs_status_t, void* arg) {
 // ---- receiving ----
 
 ucs_status_t Reach::Take(const Rail& rail, const Message& came, void* data, size_t bytes, bool to_fetch) {
-  if (lost_) return UCS_OK;  // given up, so that nothing it says counts any more
+  if (lost_) return UCS_OK;  // given up, so its messages are ignored
   uint64_t number = 0;
   const std::shared_ptr<Memory> memory = Find(came.head.area);  // null: of a channel that is gone
   if (!Expects(came.head.turn, &number) || (memory != nullptr && !FitsMemory(came, memory->bytes, bytes))) {
@@ -325,7 +325,7 @@ ucs_status_t Reach::Take(const Rail& rail, const Message& came, void* data, size
   return UCS_OK;
 }
 
-// Neither one that has been, nor one of a time that is far.
+// Whether the number is neither one that has been, nor too far ahead.
 bool Reach::Expects(uint32_t turn, uint64_t* number) {
   return MayCome(turn, taken_, number) && (incoming_.empty() || !incoming_.contains(*number));
 }
@@ -386,7 +386,7 @@ void Reach::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
   self->Settle();
 }
 
-// Whatever is there up to the first message that is not.
+// Applies all messages up to the first that is missing.
 void Reach::Settle() {
   while (!incoming_.empty() && incoming_.begin()->first == taken_ && incoming_.begin()->second->here) {
     const std::shared_ptr<Incoming> next = std::move(incoming_.begin()->second);
@@ -451,12 +451,12 @@ void Reach::TakeControl(const Rail& rail, const WireControl& control) {
   Settle();
 }
 
-// By the rail it came by, so that it has been used both ways.
+// Uses the rail on which the flush arrived, so that it has been used in both directions.
 void Reach::AnswerFlush(const Rail* rail, const WireControl& flush) {
   if (!endpoint_->failed) SendControl(*worker_, endpoint_->LaneOf(rail).ep, Answer(flush));
 }
 
-// By every rail, so that each is known to lead to the peer and back.
+// Uses every rail, so that each is known to lead to the peer and back.
 void Reach::Flush(std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(worker_->mutex());

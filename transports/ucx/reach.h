@@ -1,11 +1,13 @@
-// A rank that shares no memory with this process: its mirror, and what goes to and fro. See transport::Reach.
+// A rank that shares no memory with this process: its mirror, and the messages in both directions. See
+// transport::Reach.
 //
-// Messages of one sender take effect in the order they were sent: one that is yet to come, by another rail, or whose
-// data is still being fetched (UCX's rendezvous), holds back those behind it. Of these, large ones have their data
-// stored meanwhile: that is of slots and announcements, which their writer writes again only after the reader has told,
-// by a message of its own, that it has done with what was there; that was so when the message was sent, whatever else
-// is on its way. Small ones are kept: what a line tells of them to a reader (that an entry of a table is gone, say, and
-// its place somebody else's) it must tell before they are there.
+// Messages of one sender take effect in the order in which they were sent. A message that has not arrived, because it
+// travels over another rail, or whose data is still being fetched (UCX's rendezvous), holds back those behind it. Large
+// messages that are held back have their data stored meanwhile: it belongs to slots and announcements, which their
+// writer writes again only after the reader has signalled, by a message of its own, that it is done with the old
+// content. That was so when the message was sent, whatever else is on its way. Small messages are kept, because what a
+// line says about them to a reader (for example that an entry of a table is gone, and its place reused) must be visible
+// before them.
 #pragma once
 
 #include <atomic>
@@ -39,7 +41,7 @@ class Reach final : public transport::Reach, public std::enable_shared_from_this
   bool sending() const override { return in_flight_.load(std::memory_order_acquire) != 0; }
   void Flush(std::chrono::milliseconds patience) override;
   void Detach() override;
-  // The peer holds nothing of it.
+  // The peer holds nothing of this rank's block.
   bool InUse() const override { return sending(); }
   std::string Place() const override;
   std::string Trouble() const override;
@@ -47,15 +49,15 @@ class Reach final : public transport::Reach, public std::enable_shared_from_this
 
   // ---- for the worker, with its lock held ----
   void Lose(const std::string& why);
-  // What waited for the endpoint to open.
+  // Sends what waited for the endpoint to open.
   void SendDelayed();
   ucs_status_t Take(const Rail& rail, const Message& message, void* data, size_t bytes, bool to_fetch);
   void TakeControl(const Rail& rail, const WireControl& control);
 
  private:
-  // What there is here of the peer: a heap of a page and its block, laid out as its own.
+  // This process's copy of the peer: a heap of one page, and its block, laid out as its own.
   class Mirror;
-  // A message that has come, but not all of its data; or before its turn.
+  // A message that has arrived before its data, or before its turn.
   struct Incoming;
   struct Outgoing;
   // The block and its mirror, or an area.
@@ -82,17 +84,18 @@ class Reach final : public transport::Reach, public std::enable_shared_from_this
   const std::shared_ptr<Memory> block_;
   std::shared_ptr<Endpoint> endpoint_;
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
-  uint64_t sent_ = 0, taken_ = 0;  // messages so far; those that have come before their turn are not taken yet:
+  // Messages so far; those that have arrived before their turn are not counted in `taken_`.
+  uint64_t sent_ = 0, taken_ = 0;
   std::map<uint64_t, std::shared_ptr<Incoming>> incoming_;  // by number, `taken_` and above
   std::vector<std::unique_ptr<Outgoing>> delayed_;          // until the endpoint opens
-  std::unique_ptr<Outgoing> spare_;                         // of one that was sent at once, for the next
+  std::unique_ptr<Outgoing> spare_;                         // of a message that was sent at once, for the next one
   std::atomic<int> in_flight_{0};
   std::string trouble_;
   bool detached_ = false, lost_ = false;
   uint32_t flushes_ = 0, flushed_ = 0;
 };
 
-// Of a flush: the answer to it.
+// The answer to a flush.
 WireControl Answer(const WireControl& flush);
 void SendControl(const Worker& worker, ucp_ep_h ep, const WireControl& control);
 

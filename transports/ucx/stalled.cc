@@ -15,8 +15,8 @@ namespace axccl::ucx {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(20);
-constexpr int kDepth = 4;                        // of descriptors for events that watch others
-constexpr int kProbes = 2;                       // one may be under way to a peer that answers
+constexpr int kDepth = 4;                        // of nested epoll descriptors
+constexpr int kProbes = 2;                       // one may be on its way to a peer that answers
 constexpr int kEstablished = 1, kCloseWait = 8;  // states of TCP, as the kernel numbers them
 
 bool Ask(int fd, tcp_info* info) {
@@ -26,7 +26,7 @@ bool Ask(int fd, tcp_info* info) {
 
 bool Sends(const tcp_info& info) { return info.tcpi_state == kEstablished || info.tcpi_state == kCloseWait; }
 
-// The connections that an epoll descriptor watches, or another one that it watches.
+// Lists the connections that an epoll descriptor watches, also through others.
 void ListSockets(int event_fd, int depth, std::vector<pollfd>* sockets) {
   std::FILE* const file = std::fopen(("/proc/self/fdinfo/" + std::to_string(event_fd)).c_str(), "re");
   if (file == nullptr) return;
@@ -57,7 +57,7 @@ void ShutStalled(std::span<const int> event_fds, std::chrono::milliseconds patie
   std::vector<pollfd> sockets;
   for (const int event_fd : event_fds) ListSockets(event_fd, kDepth, &sockets);
   for (int wait = 0; !sockets.empty(); wait = static_cast<int>(kLook.count())) {
-    // Ends early only when one finds room.
+    // Ends early only when a socket finds room.
     if (poll(sockets.data(), sockets.size(), wait) < 0) return;
     std::erase_if(sockets, [](const pollfd& socket) {
       if (socket.revents != 0) return true;

@@ -1,8 +1,8 @@
-// Before a connection is given up: sees to it that UCX can.
+// Prepares a connection before it is given up, so that UCX does not hang.
 //
-// UCX says goodbye on every TCP connection that it closes, and where the socket has no room it tries again and again.
-// When the way to the peer is cut there is none for as long as TCP hopes, which is a quarter of an hour. On a
-// connection that has been shut it fails at once.
+// UCX sends a last message on every TCP connection that it closes, and retries while the socket has no room. If the
+// path to the peer is cut, there is no room until TCP gives up, which takes a quarter of an hour. On a connection that
+// has been shut down, it fails at once.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,9 @@
 
 namespace axccl::ucx {
 
-// Shuts the connections that UCX has under `event_fds`, its descriptors for events, and that the peer does not answer
-// any more: those that have no room, and whose data or questions for room were sent again in vain. Waits, at most for
-// `patience`, as long as it cannot tell. A peer that answers but takes in nothing, such as a process that is stopped,
-// keeps its connection.
+// Shuts down the connections of UCX under `event_fds`, its descriptors for events, that the peer no longer answers:
+// those without room whose data or window probes were retransmitted without an answer. Waits, at most for `patience`,
+// while that is undecided. A peer that answers but receives nothing, such as a stopped process, keeps its connection.
 void ShutStalled(std::span<const int> event_fds, std::chrono::milliseconds patience);
 
 }  // namespace axccl::ucx

@@ -1,8 +1,8 @@
-// What messages between ranks look like. Their header is this, and the stretches; their data, those of the stretches
-// one after the other. Bytes of the machine (little-endian only). A receiver checks all of it.
+// The format of messages between ranks: this header and the stretches, and as data the bytes of the stretches one after
+// the other. In the byte order of the machine (little-endian only). The receiver checks all of it.
 //
-// What one rank sends to another is numbered from 0, messages and flushes alike, since it may come by several rails,
-// and takes effect in that order. Numbers wrap.
+// What one rank sends to another is numbered from 0, messages and flushes alike, because it may travel over several
+// rails, and it takes effect in that order. Numbers wrap.
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@ namespace axccl::ucx {
 
 inline constexpr unsigned kMessage = 1, kControl = 2, kGreeting = 3;  // ids of active messages
 inline constexpr uint32_t kMaxStretches = 32;
-// A message with as many bytes of data is large: it goes by any rail, and its data are stored when they come, not in
-// its turn.
+// A message with at least this much data is large: it may use any rail, and its data is stored on arrival, not in its
+// turn.
 inline constexpr size_t kLargeBytes = transport::Reach::kLargeBytes;
-// Messages that come before one that is missing; a peer that is so far ahead sends nonsense.
+// Limit on messages that arrive before a missing one; a peer that is farther ahead sends nonsense.
 inline constexpr uint32_t kMostAhead = 1u << 18;
 
 struct WireStretch {
   uint64_t offset;
   uint32_t bytes;
-  uint8_t of_receiver;  // of the receiver's block; else of the sender's
+  uint8_t of_receiver;  // of the receiver's block; otherwise of the sender's
   uint8_t guarded;
   uint8_t reserved[2];
 };
@@ -34,30 +34,30 @@ static_assert(sizeof(WireStretch) == 16);
 struct WireHeader {
   uint64_t comm;
   uint32_t from, to;  // ranks
-  uint64_t area;      // what offsets are in: the key of an area; 0: the block
+  uint64_t area;      // the memory to which offsets refer: the key of an area; 0: the block
   uint64_t line;      // offset; ~0: none
   uint32_t stretches;
-  uint32_t turn;  // its number
+  uint32_t turn;  // number of the message
   std::byte line_bytes[64];
 };
 static_assert(sizeof(WireHeader) == 104);
 
-// A header that has come.
+// A received header.
 struct Message {
   WireHeader head;
   std::array<WireStretch, kMaxStretches> stretch;
 
   std::span<const WireStretch> stretches() const { return {stretch.data(), head.stretches}; }
 };
-// False: it is none. What it says of memory is still to be checked.
+// Returns false if it is not a message. Memory ranges in it are still unchecked.
 bool ParseMessage(const void* header, size_t bytes, Message* message);
-// Whether it keeps to memory of so many bytes, and has as much data with it.
+// Whether it stays within memory of that size, and has the right amount of data.
 bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_bytes);
 
-// Whether a message of number `turn` may come when all before `next` have; its number in full.
+// Whether a message of number `turn` may arrive when all before `next` have; returns its number in full.
 bool MayCome(uint32_t turn, uint64_t next, uint64_t* number);
 
-// Beside the data: asks to be told when all that was sent before has been taken in, and tells it.
+// A message without data: requests an answer when everything that was sent before has been received, or is that answer.
 struct WireControl {
   enum Kind : uint32_t { kFlush = 1, kFlushed = 2 };
   uint64_t comm;
@@ -72,7 +72,7 @@ static_assert(sizeof(WireControl) == 32);
 // Between processes; see endpoint.h.
 struct WireGreeting {
   std::array<uint8_t, 16> process;  // the sender's
-  uint32_t asks;                    // not 0: it has not been greeted yet
+  uint32_t asks;                    // not 0: the sender has not been greeted yet
   uint32_t reserved;
 };
 static_assert(sizeof(WireGreeting) == 24);

@@ -22,7 +22,8 @@
 namespace axccl::ucx {
 namespace {
 
-// How long a message may lie there that nobody waits for, or twice that: the longer operations keep coming, the longer.
+// How long a message for which no thread waits may lie there (at most twice that): it grows while operations keep
+// coming.
 constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
 // How long a connection without room may take to show whether its peer is still there.
 constexpr std::chrono::milliseconds kRoom(500);
@@ -95,7 +96,7 @@ bool Worker::ArmAll() {
   return std::all_of(used_.begin(), used_.end(), [](Rail* rail) { return rail->Arm(); });
 }
 
-// Once per call the thread hears of an event, of each rail.
+// Makes the thread receive one event from each rail.
 void Worker::Listen() {
   if (ending_) return;
   do {
@@ -123,11 +124,11 @@ void Worker::Main() {
       lock.lock();
       listening_ = false;
     } else if (!lock.try_lock()) {
-      continue;  // somebody is at it, and would have to wake this thread
+      continue;  // a thread is polling, and would have to wake this one
     }
     const uint32_t uses = uses_.load(std::memory_order_relaxed);
     const bool used = std::exchange(seen, uses) != uses;
-    // An event that nobody polls for is this thread's.
+    // If no thread polls, this thread handles the event.
     if (polling_ == 0 && (!greeting_.empty() || (!listening_ && (told || !used)))) Listen();
     dozing = !listening_ || !greeting_.empty();
     doze = used && greeting_.empty() ? std::min(2 * doze, kLongestDoze) : kDoze;
@@ -155,7 +156,7 @@ void Worker::BeginPolling() {
   uses_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The thread looks at the count with the lock held. If it still counted on this one, it is told now.
+// The thread reads the count with the lock held. If it still counted on this one, it is notified now.
 void Worker::EndPolling(bool waiting) {
   polling_.fetch_sub(1);
   if (!waiting && unsent_.load(std::memory_order_relaxed) == 0) return;
@@ -184,7 +185,7 @@ Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, c
   endpoints_[process] = endpoint;
   greeting_.push_back(endpoint);
   Greet();
-  // The own thread hears of the rails that were used when it was last told to listen.
+  // The library's thread listens on the rails that were in use when it was last told to.
   if (used_.size() > used_before) Listen();
   if (endpoint->failed)
     return MakeStatus(Code::kSystemError, "UCX: another machine is not reached over %s", ways.c_str());
@@ -208,7 +209,7 @@ Status Worker::AddLane(Endpoint* endpoint, Rail* rail, const RailAddress& addres
 }
 
 void Worker::Greet() {
-  // Who has been greeted has connections, both ways.
+  // A peer that has been greeted has connections in both directions.
   if (std::erase_if(greeting_, [&](const auto& endpoint) { return endpoint->Greet(*ucx_, self_); }) != 0)
     CloseOnExec(epolls_);
 }
@@ -216,7 +217,7 @@ void Worker::Greet() {
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   auto* const endpoint = static_cast<Endpoint*>(arg);
   Worker* const worker = Get({}).value();
-  // UCX does not tell a process that has ended from a network that is broken; its lifelines may.
+  // UCX does not distinguish a process that has ended from a network that is broken; its lifelines may.
   std::string why = "its process has ended, or has given this one up";
   if (!Lifelines::Made()->HaveEnded(endpoint->process)) {
     why = std::string("its process has ended, or the network to it is broken (UCX: ") +
@@ -245,7 +246,7 @@ void Worker::Fail(const ProcessId& process, const std::string& why) {
   const std::shared_ptr<Endpoint> endpoint = found->second;
   Abandon(endpoint.get(), why);
   CloseFailed();
-  // What closing takes, UCX does when it is called next.
+  // UCX finishes closing when it is next called.
   if (polling_ == 0) Listen();
 }
 
@@ -254,7 +255,7 @@ bool Worker::in_use() {
   return !reaches_.empty();
 }
 
-// Not from within their own error handlers.
+// Must not be called from the endpoints' own error handlers.
 void Worker::CloseFailed() {
   if (failed_.empty() || ending_) return;
   std::vector<int> event_fds;
@@ -267,7 +268,7 @@ void Worker::CloseFailed() {
     param.cb.send = [](void* request, ucs_status_t, void*) { Get({}).value()->ucx_->ucp_request_free(request); };
     ucx_->ucp_ep_close_nbx(ep, &param);
   }
-  // Whoever comes next makes a new one.
+  // The next message makes a new one.
   std::erase_if(endpoints_, [](const auto& entry) { return entry.second->failed; });
 }
 
@@ -291,7 +292,7 @@ ucs_status_t Worker::OnMessage(void* arg, const void* header, size_t header_byte
   Message message;
   if (!ParseMessage(header, header_bytes, &message)) return UCS_OK;
   Reach* const reach = rail->owner()->Find(message.head.comm, message.head.to, message.head.from);
-  if (reach == nullptr) return UCS_OK;  // of a communicator that is gone
+  if (reach == nullptr) return UCS_OK;  // the communicator is gone
   const bool to_fetch = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   return reach->Take(*rail, message, data, bytes, to_fetch);
 }
@@ -320,7 +321,8 @@ ucs_status_t Worker::OnGreeting(void* arg, const void* header, size_t header_byt
   if (header_bytes != sizeof(greeting)) return UCS_OK;
   std::memcpy(&greeting, header, sizeof(greeting));
   const auto found = worker->endpoints_.find(greeting.process);
-  if (found == worker->endpoints_.end() || found->second->failed) return UCS_OK;  // it is greeted when it is reached
+  // It gets a greeting when it is reached.
+  if (found == worker->endpoints_.end() || found->second->failed) return UCS_OK;
   found->second->Hear(rail, greeting.asks != 0);
   std::vector<std::shared_ptr<Endpoint>>& greeting_now = worker->greeting_;
   if (std::find(greeting_now.begin(), greeting_now.end(), found->second) == greeting_now.end())

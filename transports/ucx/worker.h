@@ -1,13 +1,14 @@
-// What this process has of UCX: its rails, endpoints to other processes, what arrives for whom, and who sees to
-// progress.
+// The UCX state of this process: its rails, the endpoints to other processes, the receivers of messages, and the thread
+// that makes progress.
 //
-// One lock guards all of it and all calls into UCX, whichever the rail. Threads that wait for messages poll (Progress);
-// while none does, a thread of the library's sleeps on UCX's descriptors and does it, so that a message is taken in,
-// and an answer given, though the process is elsewhere. It lives as long as the process.
+// One lock guards all of it and all calls into UCX, on any rail. Threads that wait for messages poll (Progress). While
+// none does, a thread of the library sleeps on UCX's descriptors and makes progress, so that messages are received and
+// answered although the process is elsewhere. It lives as long as the process.
 //
-// To have that thread told of the next message costs system calls, and waking it a core. So it is told where a waiting
-// thread goes to sleep, or leaves something unsent behind. A thread that is done leaves it be: while operations keep
-// coming, it only looks now and then (kDoze) whether they still do, and listens once they do not.
+// To make that thread wait for the next message costs system calls, and waking it uses a core. So it is told to only
+// when a waiting thread goes to sleep, or leaves something unsent behind. A thread that has finished does not do so:
+// while operations keep coming, the library's thread only looks now and then (kDoze) whether they still do, and listens
+// once they do not.
 #pragma once
 
 #include <array>
@@ -36,17 +37,17 @@ class Reach;
 class Worker final : public transport::Inbox {
  public:
   using ProcessId = Endpoint::ProcessId;
-  // Of a rank here and its peer: communicator, rank, peer.
+  // A rank here and its peer: communicator, rank, peer.
   using Key = std::tuple<uint64_t, uint32_t, uint32_t>;
 
-  // The first call counts.
+  // The arguments of the first call count.
   static Result<Worker*> Get(const SelfOptions& options);
 
-  // What others need to send to this process, by rail; `lifeline` is where it is to listen. Those that do not work are
-  // not among them.
+  // What others need to send to this process, by rail; `lifeline` is the address for that. Rails that do not work are
+  // left out.
   const std::vector<RailAddress>& addresses() const { return addresses_; }
 
-  // Of a rail of these, for people.
+  // The name of one of these rails, for messages.
   std::string NameOf(size_t rail) const { return rails_[rail]->name(); }
 
   void Progress() override;
@@ -64,12 +65,12 @@ class Worker final : public transport::Inbox {
   void Register(const Key& key, Reach* reach);
   void Unregister(const Key& key, Reach* reach);
   void Drive();
-  // Unless somebody polls: has the own thread take in the next message.
+  // Unless a thread polls: makes the library's thread receive the next message.
   void LeaveToThread();
   bool ending() const { return ending_; }
-  // Messages that UCX has not done with yet.
+  // Messages that UCX has not finished sending.
   void AddUnsent(int messages) { unsent_.fetch_add(messages, std::memory_order_relaxed); }
-  // Told at every message that says a flush is over, and at every failure.
+  // Notified at every message that ends a flush, and at every failure.
   std::condition_variable& told() { return told_; }
 
  private:
@@ -103,19 +104,20 @@ class Worker final : public transport::Inbox {
   std::mutex mutex_;
   std::condition_variable told_;
   ProcessId self_{};
-  // A process stays until one of the two ends: closing it would cut off communicators that are being made meanwhile.
+  // A process stays until one of the two ends, because closing it would cut off communicators that are being made
+  // meanwhile.
   std::map<ProcessId, std::shared_ptr<Endpoint>> endpoints_;
-  std::vector<std::shared_ptr<Endpoint>> greeting_;  // those with something to be said yet
+  std::vector<std::shared_ptr<Endpoint>> greeting_;  // endpoints that still have to send or receive greetings
   std::map<Key, Reach*> reaches_;
   std::vector<Rail*> used_;       // the rails that endpoints go over
-  std::vector<ucp_ep_h> failed_;  // to be closed
+  std::vector<ucp_ep_h> failed_;  // still to be closed
   std::atomic<int> unsent_{0};
-  bool ending_ = false;  // the process exits, and UCX is being taken down: it is called no more
-  // Threads that poll, and how many began to. They do not take the lock for that: whoever has just been woken would
-  // find it held by the one who woke it.
+  bool ending_ = false;  // the process exits, and UCX is being shut down: it must not be called any more
+  // Threads that poll, and how many began to. They do not take the lock for that, because a thread that has just been
+  // woken would find it held by the thread that woke it.
   std::atomic<int> polling_{0};
   std::atomic<uint32_t> uses_{0};
-  bool listening_ = false;  // the own thread is told of the next event; else it dozes
+  bool listening_ = false;  // the library's thread waits for the next event; otherwise it dozes
 };
 
 }  // namespace axccl::ucx

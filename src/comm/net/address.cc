@@ -24,7 +24,7 @@ Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& 
   for (const ucx::RailAddress& rail : address.rails) needed += rail.worker.size();
   if (needed > sizeof(network.data))
     return MakeStatus(Code::kSystemError,
-                      "UCX's address of this process takes %zu bytes, at most %zu can be told: choose "
+                      "UCX's address of this process takes %zu bytes, at most %zu can be sent: choose "
                       "fewer network devices (NCCL_IB_HCA, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)",
                       needed, sizeof(network.data));
   for (size_t i = 0; i < address.rails.size(); ++i) {

@@ -82,9 +82,9 @@ void TellOfOpenPorts(const LocalRanks& local, const std::vector<std::string>& de
   static std::atomic<bool> told{false};
   if (told.exchange(true)) return;
   log::Tell(
-      "ranks on several machines meet over UCX, whose TCP ports (here at %s) accept anybody who reaches them and let "
-      "him "
-      "write any memory of this process; use a network that nobody else reaches, and name it by NCCL_SOCKET_IFNAME or "
+      "ranks on several machines meet over UCX, whose TCP ports (here at %s) accept every connection and let it "
+      "write any memory of this process; use a network that no stranger can reach, and name it by NCCL_SOCKET_IFNAME "
+      "or "
       "set AXCCL_TRUST_NETWORK=1 (docs/two-machines.md)",
       boot::HostText(address).c_str());
 }

@@ -186,7 +186,8 @@ Status CudaRank::Allocate() {
   return Status();
 }
 
-// While work is running, peers may be told of the buffer in it. Its number is then released when it is freed.
+// While work is running, the buffer in it may still be announced to peers. Its number is then released when it is
+// freed.
 void CudaRank::LetGoOf(const void* buffer) {
   const Scope scope(*device_);
   std::lock_guard lock(launching_);

@@ -107,7 +107,7 @@ Result<std::vector<UnevenPart>> PartsOfUneven(const Call& call, int rank, int ra
   if (late.input_extents != nullptr || late.roots != nullptr)
     return MakeStatus(Code::kInvalidUsage,
                       "numbers that are read when the call starts are not served on CUDA devices yet; use a call that "
-                      "is told them, or host ranks");
+                      "gets them as arguments, or host ranks");
   return Parts(call, rank, ranks).Find();
 }
 

@@ -314,7 +314,7 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
   }
   if (step.peer == channel_->self()) return Run::kDone;
   // While the line belongs to this turn, it shows what the peer runs. Once it has moved on, the line is of a later turn
-  // (read completely or in part), and only the records can tell.
+  // (read completely or in part), and only the records show it.
   const Member& peer = channel_->member(step.peer);
   const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
   if (line->signature.load(std::memory_order_relaxed) != signature_ ||

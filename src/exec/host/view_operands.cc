@@ -101,8 +101,8 @@ Status ViewOperands::Publish(Binding* binding, OpRecord* record) {
   if (words.size() > own.layout.announcement_words)
     return MakeStatus(
         Code::kInvalidUsage,
-        "%s: what has to be told of its operands takes %zu words, a channel has room for %llu: pass fewer "
-        "operands in one call",
+        "%s: the announcement of its operands needs %zu words, but a channel holds %llu; pass fewer operands in one "
+        "call",
         DescribeCall(binding->call).c_str(), words.size(),
         static_cast<unsigned long long>(own.layout.announcement_words));
   std::atomic<uint64_t>* to = record->word + OpRecord::kDetailWords;
@@ -160,7 +160,8 @@ Status ViewOperands::ReachView(const Binding& binding, Side side, int position, 
   const OpRecord& record = *member.layout.RecordOf(member.block, binding.sequence);
   const int word = side == Side::kInput ? OpRecord::kInputKind : OpRecord::kOutputKind;
   if (reached.by_call && Word(record, word) != static_cast<uint64_t>(MemoryKind::kPlain))
-    return MakeStatus(Code::kRemoteError, "rank %d announced a view outside its heap and denies it", member.rank);
+    return MakeStatus(Code::kRemoteError,
+                      "rank %d announced inconsistent operands: a view outside its heap marked as inside", member.rank);
   MemberView& view = binding.workspace().ViewOf(position, index);
   (side == Side::kInput ? view.input : view.output) = reached.where;
   return Status();
