@@ -34,13 +34,13 @@ struct ReduceRequest {
   size_t count;   // elements
   DataType type;  // Combines(type, combine)
   Combine combine;
-  const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null; with kSum to
-                                // kMin only, complex with kSum only, never bool
+  // The call scales sums only, and never bools.
+  const Factor* pre = nullptr;  // num_src factors applied to the sources as they are loaded, or null
   // For floats of 8 and 16 bits: rounds every source to `type` after multiplying it by its factor, as if it had been
   // stored; otherwise only the result is rounded.
   bool round_factored = false;
   uint64_t post_divisor = 0;     // integers only, as factors: divide the result (signed: toward zero); 0 = none
-  const Factor* post = nullptr;  // floats, complex with kSum: what the result is multiplied by before it is rounded
+  const Factor* post = nullptr;  // floats: what the result is multiplied by before it is rounded
   bool non_temporal = false;     // write around the cache (for data larger than it)
 };
 

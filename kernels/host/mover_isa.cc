@@ -4,6 +4,8 @@
 // that fit the registers: all sources of a chunk are read and combined before its destinations are written, which makes
 // exact aliasing safe and reads and writes every byte once, whatever the number of sources.
 
+#include <type_traits>
+
 #include "kernels/host/combine.h"
 #include "kernels/host/formats.h"
 #include "kernels/host/isa.h"
@@ -167,14 +169,16 @@ struct Kernels {
   Kernel two_to_one_streamed;  // around the cache, to aligned destinations
   Kernel two_to_two_streamed;
   Kernel many;    // any numbers, no scaling
-  Kernel scaled;  // any numbers, factors, divisor
+  Kernel scaled;  // any numbers, factors, divisor; of sums only
 };
 
 // `Plain` is the format for requests without scaling.
 template <class Plain, class Format, class Op>
 constexpr Kernels KernelsOf() {
+  Kernel scaled = nullptr;
+  if constexpr (std::is_same_v<Op, Sum>) scaled = Run<Format, Op, true, 0, 0>;
   return {Run<Plain, Op, false, 2, 1>,       Run<Plain, Op, false, 2, 2>, Run<Plain, Op, false, 2, 1, true>,
-          Run<Plain, Op, false, 2, 2, true>, Run<Plain, Op, false, 0, 0>, Run<Format, Op, true, 0, 0>};
+          Run<Plain, Op, false, 2, 2, true>, Run<Plain, Op, false, 0, 0>, scaled};
 }
 
 // For rare combinations whose cost is dominated by the loads: fewer instances, and no scaling.
@@ -201,9 +205,7 @@ constexpr TypeKernels TypeKernelsOf(int size_shift) {
 // Bitwise operations are independent of the width: one set of kernels for all integers.
 template <class Op>
 constexpr Kernels BitKernelsOf() {
-  using Bytes = Integer<uint8_t>;
-  return {Run<Bytes, Op, false, 2, 1>,       Run<Bytes, Op, false, 2, 2>, Run<Bytes, Op, false, 2, 1, true>,
-          Run<Bytes, Op, false, 2, 2, true>, Run<Bytes, Op, false, 0, 0>, nullptr};
+  return KernelsOf<Integer<uint8_t>, Integer<uint8_t>, Op>();
 }
 
 template <class Format, class Unsigned>

@@ -61,10 +61,7 @@ class ReduceTest : public testing::TestWithParam<Pair> {
       StoreElement(wanted_.data(), i, scalar_size_, Expected(oracle_, i));
   }
 
-  // Averages and factors go with what the API has of them, and what comes for free.
-  bool Scales() const {
-    return type_ != DataType::kBool && combine_ <= (IsComplex(type_) ? Combine::kSum : Combine::kMin);
-  }
+  bool Scales() const { return type_ != DataType::kBool && combine_ == Combine::kSum; }
 
   Factor RandomFactor(Generator& random) const {
     Factor factor;
