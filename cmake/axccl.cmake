@@ -25,14 +25,48 @@ endmacro()
 function(axccl_heavy_code)
   foreach(target ${ARGN})
     target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>)
+    set_target_properties(${target} PROPERTIES AXCCL_HEAVY ON)
   endforeach()
 endfunction()
 
-# axccl_folder(NAME SOURCES a.cc ... DEPS axccl_base ...): the library of one folder.
+# axccl_share_headers(PROGRAM HEADER...): precompiles the headers for PROGRAM, and for all GoogleTest programs of this
+# folder and those below that are compiled alike: most of a test's time would go into them. Called when all are there.
+function(axccl_share_headers program)
+  target_precompile_headers(${program} PRIVATE ${ARGN})
+  set(folders ${CMAKE_CURRENT_SOURCE_DIR})
+  while(folders)
+    list(POP_FRONT folders folder)
+    get_directory_property(below DIRECTORY ${folder} SUBDIRECTORIES)
+    list(APPEND folders ${below})
+    get_directory_property(targets DIRECTORY ${folder} BUILDSYSTEM_TARGETS)
+    foreach(target ${targets})
+      get_target_property(type ${target} TYPE)
+      get_target_property(heavy ${target} AXCCL_HEAVY)
+      get_target_property(libraries ${target} LINK_LIBRARIES)
+      if(type STREQUAL "EXECUTABLE" AND NOT heavy AND NOT target STREQUAL program AND "GTest::gtest" IN_LIST libraries)
+        target_precompile_headers(${target} REUSE_FROM ${program})
+      endif()
+    endforeach()
+  endwhile()
+endfunction()
+
+# axccl_together(TARGET): under a sanitizer, compiles the target's sources in a few large units. Most of a small source's
+# time goes into its headers.
+function(axccl_together target)
+  if(AXCCL_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endfunction()
+
+# axccl_folder(NAME [APART] SOURCES a.cc ... DEPS axccl_base ...): the library of one folder. APART: sources use the same
+# names for what is their own, and are compiled one by one.
 function(axccl_folder name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "" "SOURCES;DEPS" ${ARGN})
   add_library(axccl_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(axccl_${name} PUBLIC axccl_flags ${ARG_DEPS})
+  if(NOT ARG_APART)
+    axccl_together(axccl_${name})
+  endif()
 endfunction()
 
 # axccl_test(NAME SOURCES a_test.cc ... DEPS ... [TIMEOUT s] [LABELS l ...]): one GoogleTest program, one CTest entry.

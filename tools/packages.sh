@@ -92,7 +92,9 @@ configure() {
   # Paths inside the checkout do not count, so that another clone finds what this one has compiled.
   export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
   local launcher=""
-  have_cache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache"
+  # The sloppiness is what ccache asks for with precompiled headers: nothing here uses the time of compilation.
+  have_cache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache
+    -DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"
   cmake -G Ninja -S . -B "$folder" $launcher "$@" >"$folder.configure.log" 2>&1 || {
     cat "$folder.configure.log" >&2
     echo "Configuring $folder failed; the text above says why." >&2

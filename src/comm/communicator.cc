@@ -78,7 +78,7 @@ void LetGoInBackground(Remains remains) {
   (void)Closer::Process().Await(kPatience);
 }
 
-int LocalRanks(const std::vector<exec::Member>& members, int self) {
+int CountLocal(const std::vector<exec::Member>& members, int self) {
   const int machine = members[static_cast<size_t>(self)].machine;
   const auto is_local = [&](const exec::Member& member) { return member.machine == machine; };
   return static_cast<int>(std::count_if(members.begin(), members.end(), is_local));
@@ -95,7 +95,7 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       chooser_(std::move(chooser)),
       heap_(shm::Heap::Get().value()),
       members_(std::move(members)),
-      crowd_(LocalRanks(members_, identity_.rank), LocalRanks(members_, identity_.rank) != identity_.ranks),
+      crowd_(CountLocal(members_, identity_.rank), CountLocal(members_, identity_.rank) != identity_.ranks),
       reaches_(std::move(reaches)),
       host_device_(identity_.device.platform->HostDevice(identity_.device.ordinal)),
       launches_(std::make_shared<device::host::Timeline>()),

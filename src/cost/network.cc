@@ -13,13 +13,13 @@ namespace axccl::cost {
 
 namespace {
 
-constexpr std::string_view kKind = "network";
-constexpr std::string_view kTitle = "axccl-network 1";
-constexpr std::string_view kClass = "class";
+constexpr std::string_view kNetworkKind = "network";
+constexpr std::string_view kNetworkTitle = "axccl-network 1";
+constexpr std::string_view kNetworkClass = "class";
 constexpr size_t kMostClass = 600;  // characters
 constexpr time_t kDay = 24 * 3600;
 
-struct Field {
+struct NetworkField {
   std::string_view name;
   double Network::*value;
   double Machine::*of_machine;
@@ -28,7 +28,7 @@ struct Field {
 };
 
 // From a bus to a modem.
-constexpr Field kFields[] = {
+constexpr NetworkField kNetworkFields[] = {
     {"signal_seconds", &Network::signal_seconds, &Machine::network_signal_seconds, 1e-8, 10},
     {"message_seconds", &Network::message_seconds, &Machine::network_message_seconds, 1e-9, 1},
     {"link_bytes_per_second", &Network::link_bytes_per_second, &Machine::link_bytes_per_second, 1e3, 1e13},
@@ -38,12 +38,12 @@ constexpr Field kFields[] = {
 
 Network NetworkOf(const Machine& machine) {
   Network network;
-  for (const Field& f : kFields) network.*f.value = machine.*f.of_machine;
+  for (const NetworkField& f : kNetworkFields) network.*f.value = machine.*f.of_machine;
   return network;
 }
 
 void SetNetwork(const Network& network, Machine* machine) {
-  for (const Field& f : kFields) machine->*f.of_machine = network.*f.value;
+  for (const NetworkField& f : kNetworkFields) machine->*f.of_machine = network.*f.value;
 }
 
 Network Slower(const Network& a, const Network& b) {
@@ -53,23 +53,23 @@ Network Slower(const Network& a, const Network& b) {
 
 Network Plausible(const Network& network) {
   Network plausible = network;
-  for (const Field& f : kFields) plausible.*f.value = std::clamp(network.*f.value, f.least, f.most);
+  for (const NetworkField& f : kNetworkFields) plausible.*f.value = std::clamp(network.*f.value, f.least, f.most);
   return plausible;
 }
 
 std::string ToText(const KeptNetwork& kept) {
-  FigureWriter writer(kTitle);
-  writer.AddText(kClass, kept.pair_class);
-  for (const Field& f : kFields) writer.Add(f.name, kept.network.*f.value);
+  FigureWriter writer(kNetworkTitle);
+  writer.AddText(kNetworkClass, kept.pair_class);
+  for (const NetworkField& f : kNetworkFields) writer.Add(f.name, kept.network.*f.value);
   return writer.text();
 }
 
 Result<KeptNetwork> NetworkFromText(std::string_view text) {
   KeptNetwork kept;
   FigureReader reader("network file", text);
-  AXCCL_RETURN_IF_ERROR(reader.Expect(kTitle));
-  AXCCL_ASSIGN_OR_RETURN(kept.pair_class, reader.Text(kClass, kMostClass));
-  for (const Field& f : kFields) {
+  AXCCL_RETURN_IF_ERROR(reader.Expect(kNetworkTitle));
+  AXCCL_ASSIGN_OR_RETURN(kept.pair_class, reader.Text(kNetworkClass, kMostClass));
+  for (const NetworkField& f : kNetworkFields) {
     AXCCL_ASSIGN_OR_RETURN(kept.network.*f.value, reader.Number(f.name, f.least, f.most));
   }
   AXCCL_RETURN_IF_ERROR(reader.End());
@@ -77,10 +77,10 @@ Result<KeptNetwork> NetworkFromText(std::string_view text) {
 }
 
 std::string NetworkFile(std::string_view pair_class) {
-  return CachedFile(kKind, std::string(kTitle) + ";" + std::string(pair_class));
+  return CachedFile(kNetworkKind, std::string(kNetworkTitle) + ";" + std::string(pair_class));
 }
 
-std::vector<std::string> NetworkFiles() { return CachedFiles(kKind); }
+std::vector<std::string> NetworkFiles() { return CachedFiles(kNetworkKind); }
 
 Result<KeptNetwork> ReadNetwork(const std::string& file) {
   AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file, kMostFigureBytes));

@@ -23,7 +23,7 @@ std::string Normalise(std::string_view word) {
   return out;
 }
 
-std::vector<std::string_view> Split(std::string_view text, char separator) {
+std::vector<std::string_view> ItemsOf(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;
   for (size_t begin = 0;;) {
     const size_t end = text.find(separator, begin);
@@ -86,7 +86,7 @@ int KindIndex(std::string_view word) {
 Result<Filter> Filter::Parse(std::string_view text, Names names) {
   Filter filter;
   if (Normalise(text).empty()) return filter;
-  for (std::string_view item : Split(text, ';')) {
+  for (std::string_view item : ItemsOf(text, ';')) {
     int first = 0, last = plan::kNumKinds - 1;
     if (const size_t colon = item.find(':'); colon != std::string_view::npos) {
       first = last = KindIndex(item.substr(0, colon));
@@ -97,7 +97,7 @@ Result<Filter> Filter::Parse(std::string_view text, Names names) {
     const size_t begin = item.find_first_not_of(" \t");
     list.inverted = begin != std::string_view::npos && item[begin] == '^';
     if (list.inverted) item.remove_prefix(begin + 1);
-    for (std::string_view word : Split(item, ',')) {
+    for (std::string_view word : ItemsOf(item, ',')) {
       const std::string_view name = FindName(names, word);
       if (name.empty()) return UnknownName(names, text, word);
       list.names.emplace_back(name);
