@@ -418,8 +418,12 @@ class TwoProcesses {
     }
   }
   ~TwoProcesses() {
-    if (in_ != nullptr) EXPECT_OK(ncclMemFree(in_));
-    if (out_ != nullptr) EXPECT_OK(ncclMemFree(out_));
+    if (in_ != nullptr) {
+      EXPECT_OK(ncclMemFree(in_));
+    }
+    if (out_ != nullptr) {
+      EXPECT_OK(ncclMemFree(out_));
+    }
   }
 
   void Init() {
