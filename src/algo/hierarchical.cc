@@ -33,7 +33,7 @@ plan::Schedule Write(const Form& form) {
   if (form.algorithm == "hierarchical_rhd") return OnCircle(form, Circuit::kDoubling);
   if (form.algorithm == "hierarchical_leader") return AllReduceByGather(form, Carriers::kLeaders);
   if (form.algorithm == "hierarchical_bruck") {
-    if (kind == Kind::kAllReduce) return AllReduceByGather(form, Carriers::kRails);
+    if (kind == Kind::kAllReduce) return AllReduceByGather(form, Carriers::kColumns);
     return on_circle ? OnCircle(form, Circuit::kDoubling) : ExchangeBlocks(form, Messages::kLogarithmic);
   }
   if (on_circle) return OnCircle(form, Circuit::kDirect);

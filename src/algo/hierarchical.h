@@ -23,7 +23,7 @@ struct Form {
 // All-reduce, all-gather, reduce-scatter.
 enum class Circuit { kDirect, kRing, kDoubling };
 plan::Schedule OnCircle(const Form& form, Circuit circuit);
-// `carriers` must be kRails or kLeaders.
+// `carriers` must be kColumns or kLeaders.
 plan::Schedule AllReduceByGather(const Form& form, Carriers carriers);
 
 // All-reduce, broadcast, reduce.

@@ -57,7 +57,7 @@ void AllToAll(const Levels& levels, Builder* b) {
 }
 
 // The blocks of a machine for a rank d machines ahead form a *bundle*. It moves by 2^j in round j for every bit j set
-// in d, along a rail, and in the last of these rounds to the rank itself. Each round has its own slots for what it
+// in d, along a column, and in the last of these rounds to the rank itself. Each round has its own slots for what it
 // brings.
 class BundleExchange {
  public:
@@ -68,7 +68,7 @@ class BundleExchange {
  private:
   int machines() const { return levels_.machines(); }
   // The first slot in which a round delivers the bundle of a distance that has this position among the bundles of its
-  // rail.
+  // column.
   int SlotOf(int round, int distance, int position) const;
   void SendRound(Writer* w, int round) const;
   void TakeRound(Writer* w, int round) const;
@@ -103,7 +103,7 @@ void BundleExchange::SendRound(Writer* w, int round) const {
     const std::vector<int> ranks = levels_.Carried(at, levels_.Machine(origin, d));
     for (int i = 0; i < static_cast<int>(ranks.size()); ++i) {
       const int q = ranks[static_cast<size_t>(i)];
-      const int to = d < 2 * skip ? q : levels_.Rail(next, at.index);
+      const int to = d < 2 * skip ? q : levels_.Column(next, at.index);
       int slot = SlotOf(round, d, i);
       if (gone == 0) {
         for (int p : *at.local) w->Copy({Slot(to, slot++)}, Published(at.rank, p, q));
@@ -130,10 +130,10 @@ void BundleExchange::Write(int rank) const {
   Writer w(levels_, b_, rank);
   w.PublishBlocks();
   w.WaitForPeers();
-  if (w.OnRail()) SendRound(&w, 0);
+  if (w.InColumn()) SendRound(&w, 0);
   CollectPeers(&w);
   for (int round = 0; round < Rounds(machines()); ++round) {
-    if (round > 0 && w.OnRail()) SendRound(&w, round);
+    if (round > 0 && w.InColumn()) SendRound(&w, round);
     TakeRound(&w, round);
   }
 }
@@ -228,7 +228,7 @@ void Barrier(const Levels& levels, Builder* b, Messages messages) {
 }  // namespace
 
 int BundleSlots(const plan::Placement& placement) {
-  const Levels levels(placement, Carriers::kRails);
+  const Levels levels(placement, Carriers::kColumns);
   int bundles = 0;
   for (int j = 0; j < Rounds(levels.machines()); ++j) bundles += CountWithBit(levels.machines(), j);
   return levels.ranks() + bundles * levels.most_carried() * levels.most_ranks();
@@ -236,7 +236,7 @@ int BundleSlots(const plan::Placement& placement) {
 
 plan::Schedule ExchangeBlocks(const Form& form, Messages messages) {
   const bool direct = messages == Messages::kDirect;
-  const Levels levels(form.placement, direct ? Carriers::kAll : Carriers::kRails);
+  const Levels levels(form.placement, direct ? Carriers::kAll : Carriers::kColumns);
   Builder b(form.contract, form.algorithm, 1, form.only);
   switch (form.contract.kind) {
     case Kind::kGather:

@@ -86,7 +86,7 @@ class Circle {
   int Ahead(const Place& at, int distance) const { return levels_.Machine(at.machine, distance); }
   // The rank that carries this rank's blocks on the machine at a distance.
   int CarrierAhead(const Place& at, int distance) const { return levels_.Carrier(Ahead(at, distance), at.rank); }
-  int RailAhead(const Place& at, int distance) const { return levels_.Rail(Ahead(at, distance), at.index); }
+  int ColumnAhead(const Place& at, int distance) const { return levels_.Column(Ahead(at, distance), at.index); }
   int Part(int rank) const { return levels_.PlaceOf(rank).index * machines() + levels_.MachineOf(rank); }
   std::vector<Piece> Pieces(const Place& at, int distance) const;
 
@@ -94,7 +94,7 @@ class Circle {
   // of the all-gather.
   int arrivals() const { return (machines() - 1) * width_; }
   int Arrival(int distance, int position) const { return (distance - 1) * width_ + position; }
-  int scattered() const { return by_parts() ? levels_.rails() * machines() : levels_.ranks(); }
+  int scattered() const { return by_parts() ? levels_.columns() * machines() : levels_.ranks(); }
   int gathered() const { return by_parts() ? scattered() + arrivals() : 1; }
   int ContributionSlot(int home) const { return by_parts() ? Part(home) : home; }
   // The slot from which the peers read what a rank has gathered.
@@ -143,9 +143,9 @@ Circle::Circle(const Contract& contract, const Levels& levels, Circuit circuit, 
 
 // The pieces of the machine at a distance; at 0, the rank's own.
 std::vector<Piece> Circle::Pieces(const Place& at, int distance) const {
-  if (by_parts() && !levels_.OnRail(at)) return {};
+  if (by_parts() && !levels_.InColumn(at)) return {};
   if (distance == 0) return {{at.rank, 0}};
-  if (by_parts()) return {{RailAhead(at, distance), 0}};
+  if (by_parts()) return {{ColumnAhead(at, distance), 0}};
   std::vector<Piece> pieces;
   for (int q : levels_.Carried(at, Ahead(at, distance))) pieces.push_back({q, static_cast<int>(pieces.size())});
   return pieces;
@@ -157,7 +157,7 @@ std::vector<Piece> Circle::Pieces(const Place& at, int distance) const {
 void Circle::HearBack(Writer* w, size_t needed, size_t* heard) const {
   while (*heard > needed) {
     const Round& round = rounds_[--*heard];
-    if (round.TakesOwn() || w->OnRail()) w->Wait(CarrierAhead(w->at(), -round.skip));
+    if (round.TakesOwn() || w->InColumn()) w->Wait(CarrierAhead(w->at(), -round.skip));
   }
 }
 
@@ -190,12 +190,12 @@ void Circle::SendBack(Writer* w, size_t i, size_t* heard) const {
     for (const Piece& piece : Pieces(w->at(), d)) {
       const bool arrives = d == round.skip;
       const Operand to = arrives ? Slot(piece.home, scattered() + Arrival(d, 0))
-                                 : Slot(RailAhead(w->at(), round.skip), scattered() + Arrival(d, piece.position));
+                                 : Slot(ColumnAhead(w->at(), round.skip), scattered() + Arrival(d, piece.position));
       FoldPiece(w, d, piece, std::move(*share++), {to}, State::kPartial);
     }
   }
   if (!round.TakesOwn()) {
-    if (w->OnRail()) w->Signal(RailAhead(w->at(), round.skip));
+    if (w->InColumn()) w->Signal(ColumnAhead(w->at(), round.skip));
     return;
   }
   for (const Piece& piece : Pieces(w->at(), round.skip)) w->Signal(piece.home);
@@ -227,7 +227,7 @@ std::vector<Operand> Circle::Onward(const Place& at, int distance, int position)
   std::vector<Operand> dst;
   for (size_t i : takers_[static_cast<size_t>(distance)]) {
     const int skip = rounds_[i].skip;
-    const int to = distance == 0 ? CarrierAhead(at, -skip) : RailAhead(at, -skip);
+    const int to = distance == 0 ? CarrierAhead(at, -skip) : ColumnAhead(at, -skip);
     if (distance == 0) position = by_parts() ? 0 : levels_.PositionAt(Ahead(at, -skip), at.rank);
     dst.push_back(Slot(to, gathered() + Arrival(distance + skip, position)));
   }
@@ -242,12 +242,12 @@ std::vector<Operand> Circle::Spread(const Place& at, int distance, const Piece& 
 }
 
 // Signals the ranks for which the data at distances [first, last), just sent onward, completes what they receive in a
-// round. A rank that is on no rail sends only its own data.
+// round. A rank that is in no column sends only its own data.
 void Circle::SignalReady(Writer* w, int first, int last) const {
   for (int d = first; d < last; ++d) {
     for (size_t i : takers_[static_cast<size_t>(d)]) {
       const Round& round = rounds_[i];
-      if (!w->OnRail() || d + 1 == round.last - round.skip) w->Signal(CarrierAhead(w->at(), -round.skip));
+      if (!w->InColumn() || d + 1 == round.last - round.skip) w->Signal(CarrierAhead(w->at(), -round.skip));
     }
   }
 }
@@ -255,8 +255,8 @@ void Circle::SignalReady(Writer* w, int first, int last) const {
 // Waits for what the round brings; returns whether it brings the rank anything.
 bool Circle::Hear(Writer* w, const Round& round) const {
   if (!round.TakesOwn()) {
-    if (w->OnRail()) w->Wait(RailAhead(w->at(), round.skip));
-    return w->OnRail();
+    if (w->InColumn()) w->Wait(ColumnAhead(w->at(), round.skip));
+    return w->InColumn();
   }
   const std::vector<Piece> pieces = Pieces(w->at(), round.skip);
   for (const Piece& piece : pieces) w->Wait(piece.home);
@@ -309,13 +309,13 @@ void Circle::AllGather() {
   }
 }
 
-// ---- all-reduce: rail k's part for machine c is finished there ----
+// ---- all-reduce: column k's part for machine c is finished there ----
 
 void Circle::AllReduce() {
   for (const int r : b_->programmed()) {
     Writer w(levels_, b_, r);
     w.PublishParts(machines());
-    if (w.OnRail()) {
+    if (w.InColumn()) {
       w.WaitForPeers();
       Scatter(&w, Spread(w.at(), 0, {r, 0}));
       SignalReady(&w, 0, 1);
@@ -328,10 +328,10 @@ void Circle::AllReduce() {
   }
 }
 
-// The share of the machine at a distance is in slot rails + distance; a machine's own share is read where that machine
-// has written it.
+// The share of the machine at a distance is in slot columns + distance; a machine's own share is read where that
+// machine has written it.
 void Circle::AllReduceByGather() {
-  const auto slot = [&](int distance) { return levels_.rails() + distance; };
+  const auto slot = [&](int distance) { return levels_.columns() + distance; };
   const auto direct = [&](int distance) {
     return std::any_of(rounds_.begin(), rounds_.end(),
                        [&](const Round& round) { return round.TakesOwn() && round.skip == distance; });
@@ -339,22 +339,22 @@ void Circle::AllReduceByGather() {
   for (const int r : b_->programmed()) {
     Writer w(levels_, b_, r);
     w.PublishParts(1);
-    if (w.OnRail()) {
+    if (w.InColumn()) {
       const auto onward = [&](int distance) {
         std::vector<Operand> dst;
         for (size_t i : takers_[static_cast<size_t>(distance)])
-          dst.push_back(Slot(RailAhead(w.at(), -rounds_[i].skip), slot(distance + rounds_[i].skip)));
+          dst.push_back(Slot(ColumnAhead(w.at(), -rounds_[i].skip), slot(distance + rounds_[i].skip)));
         return dst;
       };
       const auto share = [&](int distance) {
-        return direct(distance) ? Slot(RailAhead(w.at(), distance), slot(0)) : Slot(r, slot(distance));
+        return direct(distance) ? Slot(ColumnAhead(w.at(), distance), slot(0)) : Slot(r, slot(distance));
       };
       const int part = w.at().index;
       w.WaitForPeers();
       w.Fold({share(0)}, w.Contributions(In(r, 0, part), part));
       SignalReady(&w, 0, 1);
       for (const Round& round : rounds_) {
-        w.Wait(RailAhead(w.at(), round.skip));
+        w.Wait(ColumnAhead(w.at(), round.skip));
         for (int d = round.first; d < round.last; ++d) {
           if (auto dst = onward(d); !dst.empty()) w.Copy(std::move(dst), share(d));
         }
@@ -374,9 +374,9 @@ void Circle::AllReduceByGather() {
 
 plan::Schedule OnCircle(const Form& form, Circuit circuit) {
   const bool passes_on = circuit != Circuit::kDirect;
-  const Levels levels(form.placement, passes_on ? Carriers::kRails : Carriers::kAll);
+  const Levels levels(form.placement, passes_on ? Carriers::kColumns : Carriers::kAll);
   const bool by_parts = form.contract.kind == Kind::kAllReduce;
-  Builder b(form.contract, form.algorithm, by_parts ? levels.rails() * levels.machines() : 1, form.only);
+  Builder b(form.contract, form.algorithm, by_parts ? levels.columns() * levels.machines() : 1, form.only);
   Circle circle(form.contract, levels, circuit, &b);
   switch (form.contract.kind) {
     case Kind::kAllReduce:
@@ -393,7 +393,7 @@ plan::Schedule OnCircle(const Form& form, Circuit circuit) {
 
 plan::Schedule AllReduceByGather(const Form& form, Carriers carriers) {
   const Levels levels(form.placement, carriers);
-  Builder b(form.contract, form.algorithm, levels.rails(), form.only);
+  Builder b(form.contract, form.algorithm, levels.columns(), form.only);
   Circle(form.contract, levels, Circuit::kDoubling, &b).AllReduceByGather();
   return b.Build(form.lanes);
 }

@@ -1,4 +1,4 @@
-// Between machines, on trees of them: all-reduce, broadcast and reduce. Each rail carries its share over trees of its
+// Between machines, on trees of them: all-reduce, broadcast and reduce. Each column carries its share over trees of its
 // own, and consecutive turns form the pipeline, so the busiest machine determines the time of a turn, and the depth of
 // the tree costs time once.
 //
@@ -49,11 +49,11 @@ class Forest {
     return trees_[static_cast<size_t>(t)][static_cast<size_t>(at.machine)];
   }
   bool Beside(const Place& at) const { return at.machine == levels_.MachineOf(root_); }
-  int RailAt(const Place& at, int machine) const { return levels_.Rail(machine, at.index); }
+  int ColumnAt(const Place& at, int machine) const { return levels_.Column(machine, at.index); }
 
-  // The part that tree t of rail k carries; ranks of the machine find it in the slot of the same number.
-  int Part(int rail, int t) const { return rail * trees() + t; }
-  int UpSlot(int t, int child_index) const { return trees() * levels_.rails() + 3 * t + child_index; }
+  // The part that tree t of column k carries; ranks of the machine find it in the slot of the same number.
+  int Part(int column, int t) const { return column * trees() + t; }
+  int UpSlot(int t, int child_index) const { return trees() * levels_.columns() + 3 * t + child_index; }
   int DownSlot(int t) const { return UpSlot(t, 2); }
   int UpEndpoint(int t) const { return levels_.near_endpoints() + 3 * t; }
   int DownEndpoint(int t, int child_index) const { return UpEndpoint(t) + 1 + child_index; }
@@ -92,25 +92,25 @@ void Forest::FoldUp(Writer* w, int t, std::vector<Operand> result) const {
   const Operand own = In(r, 0, part);
   std::vector<Operand> src = node.children.empty() ? w->Contributions(own, part) : std::vector{w->OwnShare(own, part)};
   for (size_t c = 0; c < node.children.size(); ++c) {
-    b_->Wait(r, RailAt(w->at(), node.children[c]), UpEndpoint(t));
+    b_->Wait(r, ColumnAt(w->at(), node.children[c]), UpEndpoint(t));
     src.push_back(Slot(r, UpSlot(t, static_cast<int>(c))));
   }
   if (node.parent < 0) return w->Fold(std::move(result), std::move(src), State::kFinal);
-  const int parent = RailAt(w->at(), node.parent);
+  const int parent = ColumnAt(w->at(), node.parent);
   w->Fold({Slot(parent, UpSlot(t, node.child_index))}, std::move(src));
   b_->Signal(r, parent, UpEndpoint(t));
 }
 
 std::vector<Operand> Forest::Downwards(const Place& at, int t) const {
   std::vector<Operand> dst;
-  for (int c : NodeOf(at, t).children) dst.push_back(Slot(RailAt(at, c), DownSlot(t)));
+  for (int c : NodeOf(at, t).children) dst.push_back(Slot(ColumnAt(at, c), DownSlot(t)));
   return dst;
 }
 
 void Forest::SignalChildren(const Place& at, int t) const {
   const std::vector<int>& children = NodeOf(at, t).children;
   for (size_t c = 0; c < children.size(); ++c)
-    b_->Signal(at.rank, RailAt(at, children[c]), DownEndpoint(t, static_cast<int>(c)));
+    b_->Signal(at.rank, ColumnAt(at, children[c]), DownEndpoint(t, static_cast<int>(c)));
 }
 
 // Copies what comes from the parent to the children and the peers.
@@ -121,7 +121,7 @@ void Forest::PassDown(Writer* w, int t) const {
   std::vector<Operand> dst = Downwards(at, t);
   if (!at.alone()) dst.push_back(Slot(r, part));
   dst.push_back(Out(r, 0, part));
-  b_->Wait(r, RailAt(at, node.parent), DownEndpoint(t, node.child_index));
+  b_->Wait(r, ColumnAt(at, node.parent), DownEndpoint(t, node.child_index));
   w->Copy(std::move(dst), Slot(r, DownSlot(t)));
   SignalChildren(at, t);
 }
@@ -131,7 +131,7 @@ void Forest::AllReduce() {
     Writer w(levels_, b_, r);
     const Place& at = w.at();
     w.PublishParts(trees());
-    if (w.OnRail()) {
+    if (w.InColumn()) {
       w.WaitForPeers();
       ForEachTreeUp(at, [&](int t) {
         std::vector<Operand> result = Downwards(at, t);
@@ -151,34 +151,35 @@ void Forest::AllReduce() {
 
 // ---- broadcast ----
 
-// The root publishes all parts. A rail on the root's machine gets its own parts before the others.
+// The root publishes all parts. A rank of the root's machine that is in a column gets that column's parts before the
+// others.
 void Forest::BroadcastFromRoot(Writer* w) const {
   const Place& at = w->at();
-  for (int i = 0; i < levels_.rails(); ++i) {
-    const int rail = (at.index + i) % levels_.rails();
-    const bool own = w->OnRail() && rail == at.index;
+  for (int i = 0; i < levels_.columns(); ++i) {
+    const int column = (at.index + i) % levels_.columns();
+    const bool own = w->InColumn() && column == at.index;
     for (int t = 0; t < trees(); ++t) {
-      std::vector<Operand> dst = {Out(root_, 0, Part(rail, t))};
+      std::vector<Operand> dst = {Out(root_, 0, Part(column, t))};
       if (own) {
         for (const Operand& slot : Downwards(at, t)) dst.push_back(slot);
       }
-      if (!at.alone()) dst.push_back(Slot(root_, Part(rail, t)));
-      w->Copy(std::move(dst), In(root_, 0, Part(rail, t)));
+      if (!at.alone()) dst.push_back(Slot(root_, Part(column, t)));
+      w->Copy(std::move(dst), In(root_, 0, Part(column, t)));
       if (own) SignalChildren(at, t);
     }
-    if (!own) w->Signal(levels_.Rail(at.machine, rail));
+    if (!own) w->Signal(levels_.Column(at.machine, column));
   }
   w->SignalPeers();
 }
 
 void Forest::BroadcastBesideRoot(Writer* w) const {
   const Place& at = w->at();
-  const int r = at.rank, parts = trees() * levels_.rails();
+  const int r = at.rank, parts = trees() * levels_.columns();
   const auto copy = [&](int first, int last) {
     if (first < last) w->Copy({Out(r, 0, first, last - first)}, Slot(root_, first, last - first));
   };
   w->Wait(root_);
-  if (!w->OnRail()) return copy(0, parts);
+  if (!w->InColumn()) return copy(0, parts);
   for (int t = 0; t < trees(); ++t) {
     const int part = Part(at.index, t);
     std::vector<Operand> dst = Downwards(at, t);
@@ -199,7 +200,7 @@ void Forest::Broadcast() {
     } else if (Beside(w.at())) {
       BroadcastBesideRoot(&w);
     } else {
-      if (w.OnRail()) {
+      if (w.InColumn()) {
         ForEachTreeDown(w.at(), [&](int t) { PassDown(&w, t); });
         w.SignalPeers();
       }
@@ -210,12 +211,12 @@ void Forest::Broadcast() {
 
 // ---- reduce ----
 
-// The rails of the root's machine hold the results of their parts, and the root copies them from there.
+// The ranks of the root's machine hold the results of their columns, and the root copies them from there.
 void Forest::Reduce() {
   for (const int r : b_->programmed()) {
     Writer w(levels_, b_, r);
     w.PublishParts(trees());
-    if (w.OnRail()) {
+    if (w.InColumn()) {
       w.WaitForPeers();
       ForEachTreeUp(w.at(), [&](int t) {
         const int part = Part(w.at().index, t);
@@ -230,9 +231,9 @@ void Forest::Reduce() {
 }  // namespace
 
 plan::Schedule OnTrees(const Form& form, Shape shape) {
-  const Levels levels(form.placement, Carriers::kRails);
+  const Levels levels(form.placement, Carriers::kColumns);
   std::vector<Nodes> trees = MakeTrees(form.contract, levels, shape);
-  Builder b(form.contract, form.algorithm, static_cast<int>(trees.size()) * levels.rails(), form.only);
+  Builder b(form.contract, form.algorithm, static_cast<int>(trees.size()) * levels.columns(), form.only);
   Forest forest(form.contract, levels, std::move(trees), &b);
   switch (form.contract.kind) {
     case Kind::kAllReduce:

@@ -10,7 +10,7 @@ using plan::Operand;
 Levels::Levels(const plan::Placement& placement, Carriers carriers)
     : p_(placement),
       carriers_(carriers),
-      rails_(carriers == Carriers::kLeaders ? 1 : placement.Fewest(placement.ranks())),
+      columns_(carriers == Carriers::kLeaders ? 1 : placement.Fewest(placement.ranks())),
       most_(placement.Most(placement.ranks())),
       even_(placement.Fewest(placement.ranks()) == most_) {}
 
@@ -72,26 +72,26 @@ void Writer::WaitForPeers() {
   }
 }
 
-void Writer::PublishParts(int per_rail) {
-  for (int i = 1; i <= levels_.rails(); ++i) {
-    const int rail = (at_.index + i) % levels_.rails();
-    const int q = levels_.Rail(at_.machine, rail);
+void Writer::PublishParts(int per_column) {
+  for (int i = 1; i <= levels_.columns(); ++i) {
+    const int column = (at_.index + i) % levels_.columns();
+    const int q = levels_.Column(at_.machine, column);
     if (q == rank()) continue;
-    Copy({Slot(rank(), rail * per_rail, per_rail)}, In(rank(), 0, rail * per_rail, per_rail));
+    Copy({Slot(rank(), column * per_column, per_column)}, In(rank(), 0, column * per_column, per_column));
     Signal(q);
   }
 }
 
-void Writer::CollectParts(int per_rail, int first, int count) {
-  for (int i = 0; i < levels_.rails(); ++i) {
-    const int rail = (at_.index + i) % levels_.rails();
-    const int q = levels_.Rail(at_.machine, rail);
+void Writer::CollectParts(int per_column, int first, int count) {
+  for (int i = 0; i < levels_.columns(); ++i) {
+    const int column = (at_.index + i) % levels_.columns();
+    const int q = levels_.Column(at_.machine, column);
     if (q == rank()) continue;
     Wait(q);
     const auto copy = [&](int from, int parts) {
-      Copy({Out(rank(), 0, rail * per_rail + from, parts)}, Slot(q, rail * per_rail + from, parts));
+      Copy({Out(rank(), 0, column * per_column + from, parts)}, Slot(q, column * per_column + from, parts));
     };
-    const int straight = std::min(count, per_rail - first);
+    const int straight = std::min(count, per_column - first);
     copy(first, straight);
     if (count > straight) copy(0, count - straight);
   }

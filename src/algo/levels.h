@@ -2,10 +2,11 @@
 // and the writing of one rank's program.
 //
 // Inside a machine, ranks publish in their own scratch, as in one-shot and two-shot. Between machines the work is
-// divided among the ranks. A *rail* is one rank of every machine. There are as many rails as the smallest machine has
-// ranks, and each carries a share of the data, so that all links of a machine are used and no rank moves more than its
-// share. Other ranks take part inside their machine only. Data for a single rank (its block of a reduce-scatter or
-// all-to-all) goes to and comes from the rank that *carries* it on the other machine, which has the same index there.
+// divided among the ranks. With a row for each machine, a *column* is one rank of every machine. There are as many
+// columns as the smallest machine has ranks, and each carries a share of the data, so that all links of a machine are
+// used and no rank moves more than its share. Other ranks take part inside their machine only. Data for a single rank
+// (its block of a reduce-scatter or all-to-all) goes to and comes from the rank that *carries* it on the other machine,
+// which has the same index there.
 //
 // A rank gets another machine's data only with signals of the rank that wrote it, never through a third rank or from a
 // third rank's scratch, because the slots that a rank sends travel with its own signals to the rank that reads them
@@ -36,8 +37,8 @@ struct Place {
 // The ranks that carry other ranks' blocks between machines.
 enum class Carriers {
   kAll,      // all ranks of each machine, so that none does more than its share
-  kRails,    // the ranks on rails, so that data passed on from machine to machine stays on one rail
-  kLeaders,  // the first rank of each machine; there is only one rail then
+  kColumns,  // the ranks in columns, so that data passed on from machine to machine stays in one column
+  kLeaders,  // the first rank of each machine; there is only one column then
 };
 
 // Derived from a placement that has levels and that must outlive this object. Immutable.
@@ -47,7 +48,7 @@ class Levels {
 
   int ranks() const { return p_.ranks(); }
   int machines() const { return p_.machines(); }
-  int rails() const { return rails_; }
+  int columns() const { return columns_; }
 
   Place PlaceOf(int rank) const;
   int MachineOf(int rank) const { return p_.MachineOf(rank); }
@@ -58,18 +59,18 @@ class Levels {
   // The distance from the first machine to the second on the circle: 0 to machines - 1.
   int Distance(int from, int to) const { return (to - from + machines()) % machines(); }
 
-  bool OnRail(const Place& at) const { return at.index < rails_; }
-  int Rail(int machine, int rail) const { return RanksOf(machine)[static_cast<size_t>(rail)]; }
-  int Leader(int machine) const { return Rail(machine, 0); }
+  bool InColumn(const Place& at) const { return at.index < columns_; }
+  int Column(int machine, int column) const { return RanksOf(machine)[static_cast<size_t>(column)]; }
+  int Leader(int machine) const { return Column(machine, 0); }
 
   // The rank of a machine that carries the blocks of `rank`, which is on another machine.
-  int Carrier(int machine, int rank) const { return Rail(machine, p_.LocalIndex(rank) % CarriersOf(machine)); }
+  int Carrier(int machine, int rank) const { return Column(machine, p_.LocalIndex(rank) % CarriersOf(machine)); }
   // Carried: the ranks of another machine whose blocks the rank carries, ascending. PositionAt: the index of `rank` in
   // the list of its carrier on a machine.
   std::vector<int> Carried(const Place& at, int machine) const;
   int PositionAt(int machine, int rank) const { return p_.LocalIndex(rank) / CarriersOf(machine); }
   // The length of the longest list of Carried.
-  int most_carried() const { return (most_ + rails_ - 1) / rails_; }
+  int most_carried() const { return (most_ + columns_ - 1) / columns_; }
   // The number of ranks of the largest machine.
   int most_ranks() const { return most_; }
 
@@ -81,12 +82,12 @@ class Levels {
 
  private:
   int CarriersOf(int machine) const {
-    return carriers_ == Carriers::kAll ? static_cast<int>(RanksOf(machine).size()) : rails_;
+    return carriers_ == Carriers::kAll ? static_cast<int>(RanksOf(machine).size()) : columns_;
   }
 
   const plan::Placement& p_;
   const Carriers carriers_;
-  const int rails_;
+  const int columns_;
   const int most_;
   const bool even_;  // all machines have the same number of ranks
 };
@@ -98,7 +99,7 @@ class Writer {
 
   const Place& at() const { return at_; }
   int rank() const { return at_.rank; }
-  bool OnRail() const { return levels_.OnRail(at_); }
+  bool InColumn() const { return levels_.InColumn(at_); }
 
   void Copy(std::vector<plan::Operand> dst, const plan::Operand& src, State state = State::kPartial) {
     b_->Copy(rank(), std::move(dst), src, state);
@@ -125,12 +126,12 @@ class Writer {
     for (int step = 1; step < at_.size(); ++step) f((*at_.local)[static_cast<size_t>((at_.index + step) % at_.size())]);
   }
 
-  // Publishes contributions to parts, of which every rail carries `per_rail` consecutive ones: copies each part into
-  // the slot of its number, for the machine's rank on that rail.
-  void PublishParts(int per_rail);
-  // Waits for each of the machine's other rails and copies parts from its slots to the output: of its `per_rail` parts,
-  // `count` from number `first` on, wrapping around.
-  void CollectParts(int per_rail, int first, int count);
+  // Publishes contributions to parts, of which every column carries `per_column` consecutive ones: copies each part
+  // into the slot of its number, for the machine's rank in that column.
+  void PublishParts(int per_column);
+  // Waits for the machine's rank in each other column and copies parts from its slots to the output: of its
+  // `per_column` parts, `count` from number `first` on, wrapping around.
+  void CollectParts(int per_column, int first, int count);
   // Publishes input blocks, each in the slot with the number of the rank that it is for. For each peer, the blocks that
   // it carries to other machines come first, because they have farther to go, then the peer's own block.
   void PublishBlocks();

@@ -292,7 +292,7 @@ TEST(HierarchicalVolume, ARingHasTwoNeighbours) {
   }
 }
 
-// Both trees of a rail together: as deep as binary trees are, and no machine sends more than two blocks' worth.
+// Both trees of a column together: as deep as binary trees are, and no machine sends more than two blocks' worth.
 TEST(HierarchicalVolume, TreesAreShallowAndShareTheWork) {
   for (const auto& [h, g] : {std::pair(2, 2), std::pair(4, 2), std::pair(5, 3), std::pair(8, 2), std::pair(13, 2)}) {
     const Placement p = Even(h, g);
