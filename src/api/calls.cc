@@ -18,7 +18,7 @@ exec::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call
 
 Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
-  comm::Group& group = comm::Group::Current();
+  comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return comm->core()->device().LaunchOne(comm->core().get(), channel, call, stream);
   group.Add(Kept(comm, channel, call, stream), comm->config().blocking);
   return Status();
@@ -28,7 +28,7 @@ Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, 
   AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
   exec::StreamCall local = Kept(comm, channel, call, stream);
   local.local = true;
-  comm::Group& group = comm::Group::Current();
+  comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return exec::LaunchGroup({std::move(local)});
   group.Add(std::move(local), comm->config().blocking);
   return Status();
@@ -37,7 +37,7 @@ Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, 
 Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const Call& call, bool sending,
                    exec::StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
-  comm::Group& group = comm::Group::Current();
+  comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open())
     return MakeStatus(Code::kInvalidUsage,
                       "%s: rank %d to itself outside a group would wait forever; put the send and the receive between "

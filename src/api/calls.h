@@ -6,7 +6,7 @@
 #include "axccl/types.h"
 #include "nccl.h"
 #include "src/api/context.h"
-#include "src/comm/group.h"
+#include "src/comm/call_group.h"
 #include "src/exec/launch.h"
 
 namespace axccl::api {
@@ -50,10 +50,10 @@ Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, c
 // group.
 template <class Fn>
 Status InGroup(const char* name, const Fn& enqueue) {
-  comm::Group& group = comm::Group::Current();
+  comm::CallGroup& group = comm::CallGroup::Current();
   group.Start();
   const Status status = CatchAll(name, enqueue);
-  if (!status.ok()) comm::Group::Keep(status);
+  if (!status.ok()) comm::CallGroup::Keep(status);
   const Status end = group.End(name);
   return status.ok() ? end : status;
 }

@@ -11,7 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/per_thread.h"
 #include "src/base/service_fd.h"
-#include "src/comm/group.h"
+#include "src/comm/call_group.h"
 
 namespace axccl::api {
 namespace {
@@ -52,7 +52,7 @@ ncclResult_t Report(const Status& status) noexcept {
   if (status.code() != Code::kInProgress) {
     RememberError(status);
     AXCCL_WARN("%s", status.message().data());
-    comm::Group::Keep(status);
+    comm::CallGroup::Keep(status);
   }
   return static_cast<ncclResult_t>(status.code());
 }

@@ -5,23 +5,23 @@
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
-#include "src/comm/group.h"
+#include "src/comm/call_group.h"
 
 using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
-using comm::Group;
+using comm::CallGroup;
 
 AXCCL_API ncclResult_t pncclGroupStart() {
   return Entry("ncclGroupStart", [&](const char* call) -> Status {
     AXCCL_RETURN_IF_ERROR(CheckProcess(call));
-    Group::Current().Start();
+    CallGroup::Current().Start();
     return Status();
   });
 }
 AXCCL_TWIN(GroupStart)
 
 AXCCL_API ncclResult_t pncclGroupEnd() {
-  return Entry("ncclGroupEnd", [&](const char* call) { return Group::Current().End(call); });
+  return Entry("ncclGroupEnd", [&](const char* call) { return CallGroup::Current().End(call); });
 }
 AXCCL_TWIN(GroupEnd)
 
@@ -30,10 +30,10 @@ AXCCL_API ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
     constexpr unsigned kMagic = 0x74685283;
     // A wrong argument cancels the group, as an error of any call in it does.
     if (simInfo != nullptr && (simInfo->magic != kMagic || simInfo->size < sizeof(ncclSimInfo_t)))
-      Group::Keep(
+      CallGroup::Keep(
           InvalidArgument("%s: argument simInfo is not initialised; start from NCCL_SIM_INFO_INITIALIZER", call));
     double seconds = 0;
-    AXCCL_RETURN_IF_ERROR(Group::Current().End(call, &seconds));
+    AXCCL_RETURN_IF_ERROR(CallGroup::Current().End(call, &seconds));
     if (simInfo != nullptr) simInfo->estimatedTime = static_cast<float>(seconds * 1e6);
     return Status();
   });

@@ -12,8 +12,8 @@
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/base/log.h"
+#include "src/comm/call_group.h"
 #include "src/comm/create.h"
-#include "src/comm/group.h"
 #include "src/exec/rank_device.h"
 
 namespace axccl::api {
@@ -64,7 +64,7 @@ Status Create(const char* call, ncclComm_t* out, const comm::Config& config, Com
     if (!status.ok() && status.code() != Code::kInProgress) discard();
     return status;
   };
-  comm::Group& group = comm::Group::Current();
+  comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return run();
   const Status added = CatchAll(call, [&] {
     return group.AddJob(comm::GroupJob{config.blocking, std::move(run), discard}), Status();
@@ -195,7 +195,7 @@ Status Finalize(const char* call, ncclComm_t handle) {
     if (phase != comm::Phase::kReady) return comm->Ready(call).status();
     return comm->FinalizeInBackground(call);
   }
-  comm::Group& group = comm::Group::Current();
+  comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return comm->Finalize(call);
   group.AddJob(comm::GroupJob{true, [call, comm] { return comm->Finalize(call); }, nullptr, true});
   return Status();
@@ -210,7 +210,7 @@ Status Destroy(const char* call, ncclComm_t handle) {
     if (Comms().Remove(handle) != nullptr) return Status();
     return InvalidArgument("%s: argument comm was destroyed by another thread meanwhile", call);
   };
-  comm::Group& group = comm::Group::Current();
+  comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return close();
   group.AddJob(comm::GroupJob{comm->config().blocking, close, nullptr, true});
   return Status();

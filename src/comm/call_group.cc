@@ -1,4 +1,4 @@
-#include "src/comm/group.h"
+#include "src/comm/call_group.h"
 
 #include <algorithm>
 #include <map>
@@ -8,32 +8,32 @@
 
 namespace axccl::comm {
 
-Group& Group::Current() { return PerThread<Group>::Get(); }
+CallGroup& CallGroup::Current() { return PerThread<CallGroup>::Get(); }
 
-void Group::Keep(const Status& status) noexcept {
-  Group* const group = PerThread<Group>::Find();
+void CallGroup::Keep(const Status& status) noexcept {
+  CallGroup* const group = PerThread<CallGroup>::Find();
   if (group != nullptr && group->open() && group->error_.ok()) group->error_ = status;
 }
 
-void Group::Note(bool blocking) { (blocking ? any_blocking_ : any_nonblocking_) = true; }
+void CallGroup::Note(bool blocking) { (blocking ? any_blocking_ : any_nonblocking_) = true; }
 
-void Group::Add(exec::StreamCall call, bool blocking) {
+void CallGroup::Add(exec::StreamCall call, bool blocking) {
   Note(blocking);
   calls_.push_back(std::move(call));
 }
 
-void Group::AddSelf(exec::StreamCall call, bool sending, bool blocking) {
+void CallGroup::AddSelf(exec::StreamCall call, bool sending, bool blocking) {
   Note(blocking);
   call.local = true;
   self_.push_back(SelfMessage{std::move(call), sending});
 }
 
-void Group::AddJob(GroupJob job) {
+void CallGroup::AddJob(GroupJob job) {
   Note(job.blocking);
   jobs_.push_back(std::move(job));
 }
 
-Status Group::Check(const char* call) const {
+Status CallGroup::Check(const char* call) const {
   AXCCL_RETURN_IF_ERROR(error_);
   if (any_blocking_ && any_nonblocking_)
     return MakeStatus(Code::kInvalidArgument,
@@ -68,7 +68,7 @@ Status JoinSelf(const char* call, const exec::StreamCall& send, exec::StreamCall
 }  // namespace
 
 // The k-th send to self on a channel matches its k-th receive.
-Status Group::MatchSelf(const char* call) {
+Status CallGroup::MatchSelf(const char* call) {
   std::map<exec::Channel*, std::pair<std::vector<exec::StreamCall*>, std::vector<exec::StreamCall*>>> messages;
   for (SelfMessage& message : self_) {
     auto& [sends, receives] = messages[message.call.channel];
@@ -93,13 +93,13 @@ Status Group::MatchSelf(const char* call) {
   return Status();
 }
 
-void Group::Discard() {
+void CallGroup::Discard() {
   for (GroupJob& job : jobs_) {
     if (job.discard) job.discard();
   }
 }
 
-Status Group::RunJobs(const char* call) {
+Status CallGroup::RunJobs(const char* call) {
   std::vector<Status> results;
   if (const Status room = CatchAll(call, [&] { return results.resize(jobs_.size()), Status(); }); !room.ok()) {
     Discard();
@@ -126,7 +126,7 @@ Status Group::RunJobs(const char* call) {
   return progress;
 }
 
-double Group::Predict() const {
+double CallGroup::Predict() const {
   std::map<const exec::ChannelOwner*, double> seconds;
   for (const exec::StreamCall& call : calls_) {
     if (call.local) continue;
@@ -141,7 +141,7 @@ double Group::Predict() const {
   return most;
 }
 
-void Group::Clear() {
+void CallGroup::Clear() {
   any_blocking_ = any_nonblocking_ = false;
   error_ = Status();
   calls_.clear();
@@ -149,7 +149,7 @@ void Group::Clear() {
   jobs_.clear();
 }
 
-Status Group::End(const char* call, double* seconds) {
+Status CallGroup::End(const char* call, double* seconds) {
   if (depth_ == 0)
     return MakeStatus(Code::kInvalidUsage, "%s: called without a matching ncclGroupStart on this thread", call);
   if (--depth_ != 0) return Status();

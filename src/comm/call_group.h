@@ -23,10 +23,10 @@ struct GroupJob {
   bool in_turn = false;  // ends without the other jobs of the group
 };
 
-class Group {
+class CallGroup {
  public:
   // The calling thread's group.
-  static Group& Current();
+  static CallGroup& Current();
 
   bool open() const { return depth_ != 0; }
   void Start() { ++depth_; }
