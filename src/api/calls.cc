@@ -7,7 +7,7 @@ using exec::Call;
 namespace {
 
 // A call that waits in a group keeps its stream and its channel alive.
-exec::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
+exec::StreamCall Kept(comm::CommHandle* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
   return {comm->core(),   &comm->core()->device(),
           channel,        call,
           stream,         stream.host != nullptr ? stream.host->shared_from_this() : nullptr,
@@ -16,7 +16,7 @@ exec::StreamCall Kept(comm::Comm* comm, exec::Channel* channel, const Call& call
 
 }  // namespace
 
-Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
+Status Enqueue(comm::CommHandle* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
   comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return comm->core()->device().LaunchOne(comm->core().get(), channel, call, stream);
@@ -24,7 +24,7 @@ Status Enqueue(comm::Comm* comm, exec::Channel* channel, const Call& call, exec:
   return Status();
 }
 
-Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
+Status EnqueueLocal(comm::CommHandle* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
   exec::StreamCall local = Kept(comm, channel, call, stream);
   local.local = true;
@@ -34,7 +34,7 @@ Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const Call& call, 
   return Status();
 }
 
-Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const Call& call, bool sending,
+Status EnqueueSelf(const char* name, comm::CommHandle* comm, exec::Channel* channel, const Call& call, bool sending,
                    exec::StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
   comm::CallGroup& group = comm::CallGroup::Current();

@@ -35,16 +35,16 @@ inline bool FindDatatype(unsigned number, DataType* type) {
 
 // Puts the reduction named by `op`, built in or the communicator's own, into `call`, whose type must be set. Returns an
 // error of the call `name` if there is no such reduction for that type.
-Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call);
+Status ResolveReduction(comm::CommHandle* comm, const char* name, ncclRedOp_t op, exec::Call* call);
 
 // Launches the call, or adds it to the open group.
-Status Enqueue(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
+Status Enqueue(comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
 // As Enqueue, for a call that concerns no other rank: a copy, or zeros (exec/local_copy.h).
-Status EnqueueLocal(comm::Comm* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
+Status EnqueueLocal(comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
 // Adds a message of this rank to itself to the open group. Returns an error if no group is open, because the message
 // would never end.
-Status EnqueueSelf(const char* name, comm::Comm* comm, exec::Channel* channel, const exec::Call& call, bool sending,
-                   exec::StreamRef stream);
+Status EnqueueSelf(const char* name, comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call,
+                   bool sending, exec::StreamRef stream);
 
 // Runs `enqueue`, from () to Status, in a group of its own, or as part of the open one. An error of it cancels the
 // group.

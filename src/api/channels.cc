@@ -137,7 +137,7 @@ Result<exec::Channel*> PairOf(const char* call, const ChannelPin& pin, int peer,
 
 Result<ChannelPin> PinChannel(axcclChannel_t handle, const char* call, bool outside) {
   AXCCL_ASSIGN_OR_RETURN(ChannelPin pin, FindChannel(handle, call));
-  const comm::Comm& comm = *pin.comm;
+  const comm::CommHandle& comm = *pin.comm;
   if (!comm.ready() || comm.revoked() || comm.core()->failed()) return comm.Ready(call).status();
   const comm::Identity& identity = comm.core()->identity();
   if (!pin.object) {

@@ -3,7 +3,7 @@
 
 #include "nccl.h"
 #include "src/base/status.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_handle.h"
 
 namespace axccl::api {
 

@@ -33,8 +33,8 @@ struct OfThread {
 
 }  // namespace
 
-HandleTable<comm::Comm>& Comms() {
-  static auto* table = new HandleTable<comm::Comm>(0xac);
+HandleTable<comm::CommHandle>& Comms() {
+  static auto* table = new HandleTable<comm::CommHandle>(0xac);
   return *table;
 }
 
@@ -93,7 +93,7 @@ Result<CommPin> PinComm(ncclComm_t comm, const char* call) {
                          call, comm == nullptr ? "NULL" : "not a live communicator", static_cast<void*>(comm));
 }
 
-Status FindStream(const comm::Comm& comm, void* handle, const char* call, exec::StreamRef* stream) {
+Status FindStream(const comm::CommHandle& comm, void* handle, const char* call, exec::StreamRef* stream) {
   AXCCL_ASSIGN_OR_RETURN(*stream, comm.core()->device().FindStream(handle, call));
   return Status();
 }

@@ -11,15 +11,15 @@
 #include "nccl.h"
 #include "src/base/handle_table.h"
 #include "src/base/status.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_handle.h"
 #include "src/device/host/stream.h"
 #include "src/exec/launch.h"
 
 namespace axccl::api {
 
-using CommPin = HandleTable<comm::Comm>::Pin;
+using CommPin = HandleTable<comm::CommHandle>::Pin;
 
-HandleTable<comm::Comm>& Comms();
+HandleTable<comm::CommHandle>& Comms();
 
 // Makes a kInvalidArgument with that text.
 [[gnu::format(printf, 1, 2)]] Status InvalidArgument(const char* format, ...);
@@ -46,6 +46,6 @@ Status Insert(HandleTable<T>* table, const char* call, const char* kind, std::sh
 
 // Finds the stream behind a stream argument of a call on a ready communicator. The stream is not pinned: it must not be
 // destroyed while another thread's call uses it, as in CUDA.
-Status FindStream(const comm::Comm& comm, void* handle, const char* call, exec::StreamRef* stream);
+Status FindStream(const comm::CommHandle& comm, void* handle, const char* call, exec::StreamRef* stream);
 
 }  // namespace axccl::api

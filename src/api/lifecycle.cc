@@ -19,7 +19,7 @@
 namespace axccl::api {
 namespace {
 
-using comm::Comm;
+using comm::CommHandle;
 using comm::Communicator;
 
 boot::UniqueId ToId(const ncclUniqueId& id) {
@@ -45,8 +45,9 @@ void Store(ncclComm_t comm, ncclComm_t* out) {
 // (non-blocking) in the background. *out is set at once, and cleared again if a blocking creation fails or the creation
 // does not begin. Without `out` (a rank that requests no communicator from a split) there is no handle. `parent`: the
 // communicator that it is made from, if any.
-Status Create(const char* call, ncclComm_t* out, const comm::Config& config, Comm::Job job, Comm* parent = nullptr) {
-  auto comm = std::make_shared<Comm>(config);
+Status Create(const char* call, ncclComm_t* out, const comm::Config& config, CommHandle::Job job,
+              CommHandle* parent = nullptr) {
+  auto comm = std::make_shared<CommHandle>(config);
   if (parent != nullptr) parent->AddChild(comm);
   ncclComm_t handle = nullptr;
   if (out != nullptr) {
@@ -127,7 +128,7 @@ Status Hand(const char* call, const std::vector<Result<std::shared_ptr<Communica
   for (const auto& one : made) AXCCL_RETURN_IF_ERROR(Prefixed(call, one.status()));
   const Status given = CatchAll(call, [&] {
     for (size_t i = 0; i < made.size(); ++i) {
-      auto comm = std::make_shared<Comm>(config);
+      auto comm = std::make_shared<CommHandle>(config);
       AXCCL_RETURN_IF_ERROR(comm->Create(call, [&](const std::atomic<bool>*) { return made[i]; }));
       AXCCL_RETURN_IF_ERROR(Insert(&Comms(), call, "communicators", std::move(comm), &handles[i]));
     }
@@ -159,7 +160,7 @@ Status Clear(const char* call, ncclComm_t* out) {
 }
 
 // Returns the parent of a split, shrink or grow, which stays alive for a job that may run later.
-Result<std::shared_ptr<Comm>> Parent(ncclComm_t handle, const char* call) {
+Result<std::shared_ptr<CommHandle>> Parent(ncclComm_t handle, const char* call) {
   AXCCL_ASSIGN_OR_RETURN(const CommPin pin, PinComm(handle, call));
   if (!pin->ready()) return pin->Ready(call).status();
   return pin->shared_from_this();
@@ -167,7 +168,7 @@ Result<std::shared_ptr<Comm>> Parent(ncclComm_t handle, const char* call) {
 
 // Begins a call that all ranks of `parent` make. Its place among such calls is that of this call, whenever it runs. A
 // communicator that has failed can only be shrunk.
-Result<std::shared_ptr<comm::MakingCall>> Begin(const Comm& parent, comm::Making what, const char* call) {
+Result<std::shared_ptr<comm::MakingCall>> Begin(const CommHandle& parent, comm::Making what, const char* call) {
   const auto& core = parent.core();
   if (!core->failed()) return Prefixed(call, comm::BeginWithAll(core, what));
   const Status failure = core->Failure();
@@ -229,7 +230,7 @@ Status Abort(const char* call, ncclComm_t handle) {
 
 Status Split(const char* call, ncclComm_t handle, int color, int key, ncclComm_t* out, const ncclConfig_t* config) {
   AXCCL_RETURN_IF_ERROR(Clear(call, out));
-  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<Comm> parent, Parent(handle, call));
+  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<CommHandle> parent, Parent(handle, call));
   if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
     return InvalidArgument("%s: argument color is %d; pass 0 or more, or NCCL_SPLIT_NOCOLOR", call, color);
   AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadConfig(call, config, parent->config()));
@@ -242,7 +243,7 @@ Status Split(const char* call, ncclComm_t handle, int color, int key, ncclComm_t
 Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, ncclComm_t* out, const ncclConfig_t* config,
               int flags) {
   AXCCL_RETURN_IF_ERROR(Clear(call, out));
-  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<Comm> parent, Parent(handle, call));
+  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<CommHandle> parent, Parent(handle, call));
   if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT)
     return InvalidArgument("%s: argument shrinkFlags is %d; pass NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT", call,
                            flags);
@@ -269,7 +270,7 @@ Status Grow(const char* call, ncclComm_t handle, int ranks, const ncclUniqueId* 
     if (unique_id == nullptr) return InvalidArgument("%s: argument uniqueId is NULL; a new rank needs the id", call);
     return InitRank(call, out, ranks, std::span(unique_id, 1), rank, config);
   }
-  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<Comm> parent, Parent(handle, call));
+  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<CommHandle> parent, Parent(handle, call));
   const int present = parent->core()->identity().ranks;
   if (rank != -1)
     return InvalidArgument("%s: argument rank is %d; ranks of the present communicator pass -1", call, rank);

@@ -15,7 +15,7 @@ Result<void*> Allocate(size_t bytes) {
 }
 
 // Checks that `buff` may be a window: memory that peers can map.
-Status CheckWindow(const comm::Comm& comm, const void* buff, size_t bytes, const char* call) {
+Status CheckWindow(const comm::CommHandle& comm, const void* buff, size_t bytes, const char* call) {
   const comm::Phase phase = comm.phase();
   if (phase == comm::Phase::kInitialising || phase == comm::Phase::kFailed) return comm.Ready(call).status();
   return Prefixed(call, comm.core()->device().CheckMemory(buff, bytes, "argument buff"));

@@ -52,13 +52,13 @@ std::string OperatorsOf(DataType type) {
 }
 
 // The index in the communicator's table of operators; -1: not an operator of this communicator.
-int IndexOf(const comm::Comm& comm, ncclRedOp_t op) {
+int IndexOf(const comm::CommHandle& comm, ncclRedOp_t op) {
   const unsigned number = static_cast<unsigned>(op), code = number - ncclNumOps;
   return number >= ncclNumOps && code >> 12 == comm.salt() ? static_cast<int>(code & 0xfff) : -1;
 }
 
 // Puts an operator into the communicator's table.
-Status Add(comm::Comm* comm, const char* name, comm::Reduction reduction, ncclRedOp_t* op) {
+Status Add(comm::CommHandle* comm, const char* name, comm::Reduction reduction, ncclRedOp_t* op) {
   const int index = comm->AddReduction(std::move(reduction));
   if (index < 0)
     return MakeStatus(Code::kInvalidUsage, "%s: the communicator has %zu operators alive; destroy some", name,
@@ -74,7 +74,7 @@ Status ReadDatatype(const char* call, ncclDataType_t datatype, DataType* type) {
 
 }  // namespace
 
-Status ResolveReduction(comm::Comm* comm, const char* name, ncclRedOp_t op, exec::Call* call) {
+Status ResolveReduction(comm::CommHandle* comm, const char* name, ncclRedOp_t op, exec::Call* call) {
   for (const BuiltIn& built_in : kBuiltIns) {
     if (static_cast<unsigned>(op) != built_in.number) continue;
     call->combine = built_in.combine;

@@ -33,7 +33,7 @@ Status Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_
   return Status();
 }
 
-Status Resolve(const ViewRequest& r, comm::Comm* comm, ncclRedOp_t op, exec::Call* call) {
+Status Resolve(const ViewRequest& r, comm::CommHandle* comm, ncclRedOp_t op, exec::Call* call) {
   if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm, r.name, op, call));
   if (call->views->scale == 0 || (static_cast<unsigned>(op) == ncclSum && IsFloat(ScalarType(call->type))))
     return Status();

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_handle.h"
 #include "src/exec/launch.h"
 
 namespace axccl::comm {

@@ -8,7 +8,7 @@
 
 #include "src/base/status.h"
 #include "src/boot/boot.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_handle.h"
 #include "src/exec/platform.h"
 
 namespace axccl::comm {

@@ -1,4 +1,4 @@
-#include "src/comm/comm.h"
+#include "src/comm/comm_handle.h"
 
 #include <algorithm>
 
@@ -14,12 +14,12 @@ uint64_t RegionId(const void* handle) { return reinterpret_cast<uint64_t>(handle
 
 }  // namespace
 
-uint32_t Comm::NextSalt() {
+uint32_t CommHandle::NextSalt() {
   static std::atomic<uint32_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed) & 0x3ffffu;
 }
 
-Status Comm::Finish(const char* call, Result<std::shared_ptr<Communicator>> result) {
+Status CommHandle::Finish(const char* call, Result<std::shared_ptr<Communicator>> result) {
   std::shared_ptr<Communicator> unwanted;
   Status status;
   {
@@ -44,7 +44,7 @@ Status Comm::Finish(const char* call, Result<std::shared_ptr<Communicator>> resu
   return status;
 }
 
-Status Comm::Create(const char* call, const Job& job) {
+Status CommHandle::Create(const char* call, const Job& job) {
   {
     std::lock_guard lock(mutex_);
     busy_ = true;
@@ -52,7 +52,7 @@ Status Comm::Create(const char* call, const Job& job) {
   return Finish(call, CatchAll("making a communicator", [&] { return job(&abort_); }));
 }
 
-Status Comm::CreateInBackground(const char* call, Job job) {
+Status CommHandle::CreateInBackground(const char* call, Job job) {
   {
     std::lock_guard lock(mutex_);
     busy_ = true;
@@ -66,16 +66,16 @@ Status Comm::CreateInBackground(const char* call, Job job) {
   return started.ok() ? MakeStatus(Code::kInProgress, "creation in progress") : Finish(call, started);
 }
 
-void Comm::AddChild(const std::shared_ptr<Comm>& child) {
+void CommHandle::AddChild(const std::shared_ptr<CommHandle>& child) {
   std::lock_guard lock(mutex_);
-  std::erase_if(children_, [](const std::weak_ptr<Comm>& other) {
+  std::erase_if(children_, [](const std::weak_ptr<CommHandle>& other) {
     const auto comm = other.lock();
     return comm == nullptr || comm->phase() != Phase::kInitialising;
   });
   children_.push_back(child);
 }
 
-Result<Communicator*> Comm::Ready(const char* call) const {
+Result<Communicator*> CommHandle::Ready(const char* call) const {
   switch (phase()) {
     case Phase::kInitialising:
       return MakeStatus(Code::kInvalidUsage,
@@ -100,7 +100,7 @@ Result<Communicator*> Comm::Ready(const char* call) const {
   return core_.get();
 }
 
-Status Comm::AsyncError() const {
+Status CommHandle::AsyncError() const {
   switch (phase()) {
     case Phase::kInitialising:
       return MakeStatus(Code::kInProgress, "initialisation in progress");
@@ -117,7 +117,7 @@ Status Comm::AsyncError() const {
   return core_->AsyncError();
 }
 
-Status Comm::StartFinalizing(const char* call) {
+Status CommHandle::StartFinalizing(const char* call) {
   Phase ready = Phase::kReady;
   if (!phase_.compare_exchange_strong(ready, Phase::kFinalizing, std::memory_order_acq_rel)) {
     if (ready == Phase::kReady || ready == Phase::kInitialising) return Ready(call).status();
@@ -127,20 +127,20 @@ Status Comm::StartFinalizing(const char* call) {
 }
 
 // Does not throw, because this may be a thread of the library, and a thread that polls must see the end.
-Status Comm::FinishFinalizing() {
+Status CommHandle::FinishFinalizing() {
   const Status waited = CatchAll("waiting for outstanding work", [this] { return core_->WaitIdle(&abort_), Status(); });
   if (!waited.ok()) core_->Fail(waited);
   phase_.store(Phase::kFinalized, std::memory_order_release);
   return core_->failed() ? core_->Failure() : Status();
 }
 
-Status Comm::Finalize(const char* call) {
+Status CommHandle::Finalize(const char* call) {
   AXCCL_RETURN_IF_ERROR(StartFinalizing(call));
   return FinishFinalizing();
 }
 
 // Changes the phase before it returns, so calls that follow report that finalization is in progress.
-Status Comm::FinalizeInBackground(const char* call) {
+Status CommHandle::FinalizeInBackground(const char* call) {
   AXCCL_RETURN_IF_ERROR(StartFinalizing(call));
   {
     std::lock_guard lock(mutex_);
@@ -161,17 +161,17 @@ Status Comm::FinalizeInBackground(const char* call) {
 }
 
 // The wait ends: creation and finalization stop soon after abort_ is set, or are done.
-void Comm::WaitUntilIdle() {
+void CommHandle::WaitUntilIdle() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !busy_; });
 }
 
-void Comm::StopCreation() {
+void CommHandle::StopCreation() {
   std::lock_guard lock(mutex_);
   if (phase() == Phase::kInitialising) abort_.store(true, std::memory_order_seq_cst);
 }
 
-void Comm::Close() {
+void CommHandle::Close() {
   StopCreation();
   device::host::Scheduler::Process().Notify();
   WaitUntilIdle();
@@ -180,9 +180,9 @@ void Comm::Close() {
   if (core_->failed()) core_->WaitUntilUnreached();
 }
 
-void Comm::Abort() {
+void CommHandle::Abort() {
   std::shared_ptr<Communicator> core;
-  std::vector<std::weak_ptr<Comm>> children;
+  std::vector<std::weak_ptr<CommHandle>> children;
   {
     std::lock_guard lock(mutex_);
     abort_.store(true, std::memory_order_seq_cst);
@@ -199,13 +199,13 @@ void Comm::Abort() {
   if (core != nullptr) core->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was aborted"));
 }
 
-Status Comm::Revoke() {
+Status CommHandle::Revoke() {
   if (revoked_.exchange(true, std::memory_order_acq_rel))
     return MakeStatus(Code::kInvalidArgument, "argument comm has been revoked already");
   return Status();
 }
 
-int Comm::AddReduction(Reduction reduction) {
+int CommHandle::AddReduction(Reduction reduction) {
   std::lock_guard lock(mutex_);
   const auto place = std::find_if(reductions_.begin(), reductions_.end(), [](const Reduction& r) { return !r.live; });
   const auto index = static_cast<size_t>(place - reductions_.begin());
@@ -217,7 +217,7 @@ int Comm::AddReduction(Reduction reduction) {
   return static_cast<int>(index);
 }
 
-Status Comm::RemoveReduction(int index) {
+Status CommHandle::RemoveReduction(int index) {
   std::lock_guard lock(mutex_);
   if (index < 0 || static_cast<size_t>(index) >= reductions_.size() || !reductions_[static_cast<size_t>(index)].live)
     return MakeStatus(Code::kInvalidArgument,
@@ -227,20 +227,20 @@ Status Comm::RemoveReduction(int index) {
   return Status();
 }
 
-bool Comm::FindReduction(int index, Reduction* reduction) const {
+bool CommHandle::FindReduction(int index, Reduction* reduction) const {
   std::lock_guard lock(mutex_);
   if (index < 0 || static_cast<size_t>(index) >= reductions_.size()) return false;
   *reduction = reductions_[static_cast<size_t>(index)];
   return reduction->live;
 }
 
-void* Comm::AddRegion(void* base, size_t bytes, bool window) {
+void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
   std::lock_guard lock(mutex_);
   regions_[next_region_] = Region{base, bytes, window};
   return RegionHandle(next_region_++);
 }
 
-Status Comm::RemoveRegion(const void* handle, bool window) {
+Status CommHandle::RemoveRegion(const void* handle, bool window) {
   std::unique_lock lock(mutex_);
   const auto it = regions_.find(RegionId(handle));
   if (it == regions_.end() || RegionHandle(it->first) != handle || it->second.window != window)
@@ -257,7 +257,7 @@ Status Comm::RemoveRegion(const void* handle, bool window) {
   return Status();
 }
 
-bool Comm::FindWindow(const void* handle, void** base) const {
+bool CommHandle::FindWindow(const void* handle, void** base) const {
   std::lock_guard lock(mutex_);
   const auto it = regions_.find(RegionId(handle));
   if (it == regions_.end() || RegionHandle(it->first) != handle || !it->second.window) return false;

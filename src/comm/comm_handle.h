@@ -39,11 +39,11 @@ struct Reduction {
 // The most operators that a communicator can have at a time; the index takes 12 bits of the operator's number.
 inline constexpr size_t kMaxReductions = 4096;
 
-class Comm : public std::enable_shared_from_this<Comm> {
+class CommHandle : public std::enable_shared_from_this<CommHandle> {
  public:
   using Job = std::function<Result<std::shared_ptr<Communicator>>(const std::atomic<bool>* abort)>;
 
-  explicit Comm(Config config) : config_(std::move(config)) {}
+  explicit CommHandle(Config config) : config_(std::move(config)) {}
 
   // Creation: runs `job` here, or on a thread of its own, with InProgress as the result until it is done. Whatever
   // stops the creation (Abort, Close, the abort of the parent) sets the flag that the job gets; the creation then
@@ -51,7 +51,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   Status Create(const char* call, const Job& job);
   Status CreateInBackground(const char* call, Job job);
   // `child` is being made from this one: Abort also stops its creation.
-  void AddChild(const std::shared_ptr<Comm>& child);
+  void AddChild(const std::shared_ptr<CommHandle>& child);
 
   const Config& config() const { return config_; }
   Phase phase() const { return phase_.load(std::memory_order_acquire); }
@@ -110,7 +110,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::condition_variable changed_;
   bool busy_ = false;  // a thread is creating or finalizing
   Status error_;
-  std::vector<std::weak_ptr<Comm>> children_;  // children that were being made when the last one was added
+  std::vector<std::weak_ptr<CommHandle>> children_;  // children that were being made when the last one was added
   std::vector<Reduction> reductions_;
   uint16_t callbacks_ = 0;  // made so far
   std::map<uint64_t, Region> regions_;
