@@ -1,11 +1,9 @@
-# The CUDA toolkit, as far as AxCCL needs one to build: nvcc and its tools for the kernels and cuda.h for the driver's types.
-# Nothing of it is linked: the driver is loaded when a program first asks for a GPU.
-#
-# Sets AXCCL_CUDA, and with it AXCCL_NVCC, AXCCL_ptxas, AXCCL_nvlink, AXCCL_fatbinary and AXCCL_CUDA_INCLUDE (the folder of
-# cuda.h).
+# The parts of the CUDA toolkit that AxCCL needs to build: nvcc and its tools for the kernels, and cuda.h for the
+# driver's types. None of it is linked: the driver is loaded when a program first uses a GPU. Sets AXCCL_CUDA, and with
+# it AXCCL_NVCC, AXCCL_ptxas, AXCCL_nvlink, AXCCL_fatbinary and AXCCL_CUDA_INCLUDE (the folder of cuda.h).
 option(AXCCL_WITH_CUDA "Build the CUDA device where the toolkit is found" ON)
-# All that the software GPU needs, and what a sanitizer leaves alone: seconds instead of minutes. Drivers translate it when
-# they load it.
+# PTX is all that the software GPU needs, and the only format under a sanitizer: seconds instead of minutes. Drivers
+# translate it when they load it.
 set(ptx_only OFF)
 if(AXCCL_SANITIZE)
   set(ptx_only ON)

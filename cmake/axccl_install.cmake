@@ -6,9 +6,9 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# axccl_dropin(SOURCE): libnccl.so.2, which passes every call on to libaxccl.so, and libnccl.so to link with, in build/dropin
-# and lib/axccl/dropin. It finds libaxccl.so from where it lies itself (RPATH: LD_LIBRARY_PATH may name other versions), so
-# that the folder alone is enough, wherever it is moved to together with the library.
+# axccl_dropin(SOURCE): libnccl.so.2, which forwards every call to libaxccl.so, and libnccl.so to link with, in
+# build/dropin and lib/axccl/dropin. It finds libaxccl.so relative to its own place (RPATH: LD_LIBRARY_PATH may name
+# other versions), so this folder alone is enough, wherever it is moved together with the library.
 function(axccl_dropin source)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|aarch64|arm64")
     message(STATUS "Left out: libnccl.so.2 (it jumps into libaxccl.so, and nobody has written the jump for this processor)")
@@ -29,7 +29,7 @@ function(axccl_dropin source)
   install(TARGETS axccl_dropin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/axccl/dropin)
 endfunction()
 
-# axccl_install_programs(TARGET...): those that exist go to bin/ and find the library from there.
+# axccl_install_programs(TARGET...): installs the ones that exist to bin/, where they find the library.
 function(axccl_install_programs)
   file(RELATIVE_PATH to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   foreach(program ${ARGN})
