@@ -183,8 +183,9 @@ class Reach {
   // The page of the peer's process: where its threads sleep, and whether it lives.
   ProcessPage* page() const { return process_->page(); }
   bool Died() const { return process_->Died(); }
-  // Whether the peer is in this process, so that its addresses are valid here.
   bool same_process() const { return process_->is_self(); }
+  // Whether every address of the peer is valid here.
+  bool addresses() const { return addresses_; }
   // The inbox for what the peer publishes; null if it is visible as soon as it is written.
   virtual Inbox* inbox() const { return nullptr; }
 
@@ -235,11 +236,15 @@ class Reach {
 
  protected:
   // `process`, or a substitute, must live as long as this object.
-  Reach(PeerProcess* process, std::byte* block) : process_(process), block_(block) {}
+  Reach(PeerProcess* process, std::byte* block) : process_(process), block_(block), addresses_(process->is_self()) {}
+  // For another block of the peer's.
+  Reach(const Reach& other, std::byte* block, bool addresses)
+      : process_(other.process_), block_(block), addresses_(addresses) {}
 
  private:
   PeerProcess* const process_;
   std::byte* const block_;
+  const bool addresses_;
   bool calls_ = false;
 };
 

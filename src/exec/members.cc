@@ -17,7 +17,7 @@ plan::Placement PlacementOf(const std::vector<Member>& members) {
 }
 
 tune::Access PlainAccess(const transport::Reach& reach) {
-  if (reach.same_process()) return tune::Access::kMapped;
+  if (reach.addresses()) return tune::Access::kMapped;
   return reach.calls() ? tune::Access::kCall : tune::Access::kNone;
 }
 

@@ -81,7 +81,6 @@ class Members {
   // plain memory.
   tune::Access heap_access() const { return inbox_ == nullptr ? tune::Access::kMapped : tune::Access::kNone; }
   tune::Access plain_access() const { return plain_access_; }
-  bool all_same_process() const { return plain_access_ == tune::Access::kMapped; }
   // The inbox for what members publish; null if this rank has a mirror of none of them.
   transport::Inbox* inbox() const { return inbox_; }
   // The positions of the members of which it has a mirror: of all members (plan::kAllPeers), or only of that one.

@@ -26,9 +26,8 @@ TEST(Members, KnowTheWeakestAccess) {
     EXPECT_EQ(members.self(), 1);
     EXPECT_EQ(&members.own(), &members[1]);
     EXPECT_EQ(members.owner(), ensemble.owner(1));
-    EXPECT_EQ(members.all_same_process(), layout == Layout::kThreads) << LayoutName(layout);
     const bool calls = layout == Layout::kCall || layout == Layout::kMixed, remote = layout == Layout::kRemote;
-    const tune::Access plain = members.all_same_process() ? tune::Access::kMapped
+    const tune::Access plain = layout == Layout::kThreads ? tune::Access::kMapped
                                : calls                    ? tune::Access::kCall
                                                           : tune::Access::kNone;
     EXPECT_EQ(members.plain_access(), plain) << LayoutName(layout);

@@ -59,7 +59,7 @@ bool CudaChannel::released() const {
 
 Status CudaRank::ClearArea(int area) {
   const ChannelLayout layout = layout_.Area(static_cast<uint32_t>(area));
-  const CUdeviceptr block = blocks_.of(static_cast<size_t>(options_.rank));
+  const CUdeviceptr block = blocks_.of(static_cast<size_t>(options_.rank)).address();
   return device_->Clear(block + layout.lines, layout.announcements - layout.lines);
 }
 

@@ -97,8 +97,7 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
     if (!copies) return plans_->PrepareBarrier();
   }
   const uint64_t room = members_->own().layout.announcement_words * sizeof(uint64_t);
-  // If ranks cannot access each other's blocks, they cannot access each other's buffers either.
-  const bool reached = members_->all_same_process() && (members_->size() == 1 || !rank_->on_host());
+  const bool reached = members_->plain_access() == tune::Access::kMapped;
   const bool mapped = reached && (call->views == nullptr || CudaViewsFit(*call->views, room));
   const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
   return direct != nullptr ? plans_->PrepareBeside(*call, access) : plans_->Prepare(*call, access);
@@ -107,7 +106,8 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
 // Prepares the plan for ranks in several processes that have all mapped each other's buffers; returns null if that does
 // not pay, which is the same on all ranks.
 Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
-  const bool between = rank_->buffers() != nullptr && place_ != CudaPlace::kSelf && !members_->all_same_process();
+  const bool between =
+      rank_->buffers() != nullptr && place_ != CudaPlace::kSelf && members_->plain_access() != tune::Access::kMapped;
   const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
   const Prepared* direct = nullptr;
   if (!between || call.views != nullptr || bytes < std::max<uint64_t>(rank_->map_bytes(), 1)) return direct;
@@ -217,16 +217,12 @@ CudaRank::~CudaRank() {
   if (control_ != nullptr) device_->FreeHost(control_);
 }
 
-Status CudaRank::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const std::vector<Member>& members) {
-  std::vector<bool> here;
+Status CudaRank::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts) {
   neighbours_ = 0;
-  for (size_t rank = 0; rank < addresses.size(); ++rank) {
-    here.push_back(members[rank].reach->same_process());
-    neighbours_ += addresses[rank].uuid == address().uuid;
-  }
+  for (const cuda_ipc::BlockAddress& other : addresses) neighbours_ += other.uuid == address().uuid;
   if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "NCCL_P2P_DISABLE=1 on rank %d", options_.rank);
   no_rows_ = WhyNoRows(*device_, addresses);
-  return blocks_.Map(addresses, here);
+  return blocks_.Map(addresses, hosts);
 }
 
 Protocols CudaRank::allowed() const {
@@ -251,7 +247,8 @@ std::vector<Member> CudaRank::MembersOf(const Channel& on_host, CudaPlace place)
   std::vector<Member> members;
   for (int p = 0; p < on_host.size(); ++p) {
     Member member = on_host.member(p);
-    member.block = reinterpret_cast<std::byte*>(blocks_.of(static_cast<size_t>(member.rank)));
+    member.reach = &blocks_.of(static_cast<size_t>(member.rank));
+    member.block = member.reach->block();
     const int area = member.area >= 0 ? member.area : on_host.own().area;
     member.layout = place == CudaPlace::kDefault   ? layout_.channel
                     : place == CudaPlace::kCreated ? layout_.Area(static_cast<uint32_t>(area))
@@ -303,8 +300,7 @@ Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& ca
 }
 
 const char* CudaRank::LinkName(const Member& peer) const {
-  if (peer.rank == rank()) return "self";
-  return on_host() ? "pinned" : peer.reach->same_process() ? "inproc" : "cuda_ipc";
+  return peer.rank == rank() ? "self" : blocks_.of(static_cast<size_t>(peer.rank)).Name();
 }
 
 DeviceStatistics CudaRank::statistics() const {

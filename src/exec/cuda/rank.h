@@ -14,7 +14,7 @@
 #include "src/exec/cuda/layout.h"
 #include "src/exec/cuda/waits.h"
 #include "src/exec/rank_device.h"
-#include "transports/cuda_ipc/blocks.h"
+#include "transports/cuda_ipc/connect.h"
 
 namespace axccl::exec {
 
@@ -123,9 +123,9 @@ class CudaRank final : public RankDevice {
   // Steps of Share. The memory through which ranks communicate is on the device, or otherwise on the host.
   cuda_ipc::BlockAddress address() const { return blocks_.address(); }
   bool on_host() const { return blocks_.on_host(); }
-  // `addresses` and `members` of all ranks, in their order. An error names the rank whose memory is out of reach, and
+  // `addresses` and `hosts` of all ranks, in their order. An error names the rank whose memory is out of reach, and
   // why.
-  Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const std::vector<Member>& members);
+  Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
   // Must follow Connect of all ranks. Returns an error unless data arrives both ways.
   Status TestLinks() { return blocks_.Test(); }
   // The last step: the protocols that this rank allows; then Use gets those of all ranks, and keeps what all allow.

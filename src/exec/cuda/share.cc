@@ -41,22 +41,22 @@ Status AgreeOnProtocols(Setup* setup, CudaRank* rank, size_t ranks) {
 }
 
 // Returns why the blocks cannot be on the devices; empty if they can.
-Result<std::string> TryDevices(Setup* setup, CudaRank* rank, const std::vector<Member>& members) {
+Result<std::string> TryDevices(Setup* setup, CudaRank* rank, const cuda_ipc::Blocks::Hosts& hosts) {
   const cuda_ipc::BlockAddress mine = rank->address();
-  std::vector<cuda_ipc::BlockAddress> addresses(members.size());
+  std::vector<cuda_ipc::BlockAddress> addresses(hosts.size());
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));
-  AXCCL_ASSIGN_OR_RETURN(const std::string reason,
-                         FirstFailure(setup, members.size(), rank->Connect(addresses, members)));
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, hosts.size(), rank->Connect(addresses, hosts)));
   if (!reason.empty()) return reason;
-  return FirstFailure(setup, members.size(), rank->TestLinks());
+  return FirstFailure(setup, hosts.size(), rank->TestLinks());
 }
 
 }  // namespace
 
 Status CudaRank::Share(Setup* setup, const std::vector<Member>& members) {
-  one_process_ =
-      std::all_of(members.begin(), members.end(), [](const auto& member) { return member.reach->same_process(); });
-  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, this, members));
+  cuda_ipc::Blocks::Hosts hosts;
+  for (const Member& member : members) hosts.push_back(member.reach);
+  one_process_ = std::all_of(hosts.begin(), hosts.end(), [](const auto* host) { return host->same_process(); });
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, this, hosts));
   if (!reason.empty()) {
     AXCCL_INFO(kInit, "rank %d meets its peers in pinned memory of the host, not of the devices: %s", rank(),
                reason.c_str());
@@ -64,7 +64,7 @@ Status CudaRank::Share(Setup* setup, const std::vector<Member>& members) {
     // ShareMemory.
     Disconnect();
     AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> blocks, setup->ShareMemory(layout_.bytes));
-    AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks));
+    AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks, hosts));
     return AgreeOnProtocols(setup, this, members.size());
   }
   AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, this, members.size()));

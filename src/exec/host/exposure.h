@@ -22,7 +22,8 @@ class Exposure {
   // Sets the call that runs now, or that none runs any more.
   void Update(const Binding& binding, bool running) {
     const Channel& channel = *binding.channel;
-    const bool exposed = running && !channel.members().all_same_process() && binding.prepared->program->plan->pushes;
+    const bool exposed =
+        running && channel.members().plain_access() != tune::Access::kMapped && binding.prepared->program->plan->pushes;
     if (exposed != exposed_) channel.owner()->CountExposed(exposed);
     exposed_ = exposed;
   }

@@ -28,7 +28,7 @@ Result<ReachedBuffer> ReachBuffer(const Member& member, const AnnouncedBuffer& a
   const auto [address, kind] = announced;
   if (kind == MemoryKind::kUnused) return ReachedBuffer();
   if (kind != MemoryKind::kHeap)
-    return ReachedBuffer{reinterpret_cast<std::byte*>(address), !member.reach->same_process()};
+    return ReachedBuffer{reinterpret_cast<std::byte*>(address), !member.reach->addresses()};
   const Result<std::byte*> where = member.reach->At(address, bytes);
   if (where.ok()) return ReachedBuffer{where.value(), false};
   if (where.status().code() != Code::kRemoteError) return where.status();

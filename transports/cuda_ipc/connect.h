@@ -8,13 +8,14 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
 #include "transports/cuda_ipc/address.h"
-#include "transports/cuda_ipc/handle.h"
 #include "transports/cuda_ipc/memory.h"
+#include "transports/cuda_ipc/reach.h"
 
 namespace axccl::cuda_ipc {
 
@@ -34,24 +35,26 @@ class Blocks {
   Status Allocate();
   const BlockAddress& address() const { return address_; }
 
-  // Makes the blocks of all ranks accessible to kernels here and leaves a mark in each. `here`: which ranks are in this
-  // process. The error says which block cannot be accessed, and why.
-  Status Map(const std::vector<BlockAddress>& addresses, const std::vector<bool>& here);
+  // How this process reaches the ranks otherwise.
+  using Hosts = std::vector<const transport::Reach*>;
+  // Makes the blocks of all ranks accessible to kernels here and leaves a mark in each. The error says which block
+  // cannot be accessed, and why.
+  Status Map(const std::vector<BlockAddress>& addresses, const Hosts& hosts);
   // Checks that reads through the mappings return what peers have written, and that their marks have arrived.
   Status Test();
   // Moves all blocks to `memory` of the host, zeroed and in whole pages; frees the one on the device.
-  Status MapHost(const std::vector<std::byte*>& memory);
+  Status MapHost(const std::vector<std::byte*>& memory, const Hosts& hosts);
   // Releases the peers' blocks, which no kernel may use any more. This rank's block on the device stays for peers.
   void Unmap();
 
   uint64_t bytes() const { return bytes_; }
-  bool on_host() const { return !pinned_.empty(); }
-  // The address of a rank's block for kernels here.
-  CUdeviceptr of(size_t rank) const { return blocks_[rank]; }
+  bool on_host() const { return on_host_; }
+  // How kernels here reach a rank's block.
+  Reach& of(size_t rank) const { return *reaches_[rank]; }
 
  private:
   Status AllocateExported();
-  Result<CUdeviceptr> Open(size_t rank, const BlockAddress& address, bool here);
+  Status Open(size_t rank, const transport::Reach& host);
   Status Mark(size_t rank) const;
   Status CheckRead(size_t rank) const;
   Status CheckMarks() const;
@@ -66,9 +69,8 @@ class Blocks {
   Memory own_;
   service::Fd file_;  // of this rank's block, if it is shared as a file
   std::vector<BlockAddress> addresses_;
-  std::vector<CUdeviceptr> blocks_;  // by rank
-  std::vector<Imported> opened_;     // of other processes
-  std::vector<std::byte*> pinned_;   // of the host
+  std::vector<std::unique_ptr<Reach>> reaches_;  // by rank
+  bool on_host_ = false;
 };
 
 }  // namespace axccl::cuda_ipc

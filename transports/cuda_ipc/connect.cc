@@ -1,4 +1,4 @@
-#include "transports/cuda_ipc/blocks.h"
+#include "transports/cuda_ipc/connect.h"
 
 #include <sys/random.h>
 
@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "src/base/hash.h"
-#include "transports/cuda_ipc/pinned.h"
 
 namespace axccl::cuda_ipc {
 namespace {
@@ -78,49 +77,45 @@ Status Blocks::Allocate() {
   return device_.Upload(own_.address + test_at_, pattern.data(), kPatternBytes);
 }
 
-Status Blocks::Map(const std::vector<BlockAddress>& addresses, const std::vector<bool>& here) {
+Status Blocks::Map(const std::vector<BlockAddress>& addresses, const Hosts& hosts) {
   const Scope scope(device_);
   addresses_ = addresses;
-  if (!not_exported_.ok() && std::count(here.begin(), here.end(), false) != 0)
+  const bool one_process =
+      std::all_of(hosts.begin(), hosts.end(), [](const transport::Reach* host) { return host->same_process(); });
+  if (!not_exported_.ok() && !one_process)
     return MakeStatus(
         Code::kUnhandledCudaError, "rank %d cannot share memory of CUDA device %d with other processes: %.*s", rank_,
         device_.ordinal(), static_cast<int>(not_exported_.message().size()), not_exported_.message().data());
   for (size_t rank = 0; rank < addresses.size(); ++rank) {
-    AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr block, Open(rank, addresses[rank], here[rank]));
-    blocks_.push_back(block);
+    AXCCL_RETURN_IF_ERROR(Open(rank, *hosts[rank]));
     AXCCL_RETURN_IF_ERROR(Mark(rank));
   }
   return Check(Driver::Loaded().cuStreamSynchronize(device_.stream()), "cuStreamSynchronize");
 }
 
-Result<CUdeviceptr> Blocks::Open(size_t rank, const BlockAddress& address, bool here) {
-  CUdeviceptr block = address.pointer;
-  Status status;
-  if (here) {
-    AXCCL_ASSIGN_OR_RETURN(const Device* peer, Device::Get(address.device));
-    status = device_.EnablePeer(*peer);
-  } else if (const Result<Imported> imported = Import(device_, address.handle); imported.ok()) {
-    opened_.push_back(imported.value());
-    block = imported.value().address;
-  } else {
-    status = imported.status();
+Status Blocks::Open(size_t rank, const transport::Reach& host) {
+  Result<std::unique_ptr<Reach>> reach = Reach::Open(device_, host, addresses_[rank]);
+  if (reach.ok()) {
+    reaches_.push_back(std::move(reach).value());
+    return Status();
   }
-  if (status.ok()) return block;
+  const Status status = reach.status();
   return MakeStatus(status.code(), "rank %d on CUDA device %d cannot reach the memory of rank %zu (device %d%s): %.*s",
-                    rank_, device_.ordinal(), rank, address.device, here ? "" : " of another process",
-                    static_cast<int>(status.message().size()), status.message().data());
+                    rank_, device_.ordinal(), rank, addresses_[rank].device,
+                    host.same_process() ? "" : " of another process", static_cast<int>(status.message().size()),
+                    status.message().data());
 }
 
 // Leaves this rank's mark, the beginning of its own test bytes, in the block of `rank`.
 Status Blocks::Mark(size_t rank) const {
-  return Check(Driver::Loaded().cuMemcpyAsync(MarkIn(blocks_[rank], static_cast<size_t>(rank_)),
+  return Check(Driver::Loaded().cuMemcpyAsync(MarkIn(of(rank).address(), static_cast<size_t>(rank_)),
                                               own_.address + test_at_, kMarkBytes, device_.stream()),
                "cuMemcpyAsync");
 }
 
 Status Blocks::Test() {
   const Scope scope(device_);
-  for (size_t rank = 0; rank < blocks_.size(); ++rank) AXCCL_RETURN_IF_ERROR(CheckRead(rank));
+  for (size_t rank = 0; rank < reaches_.size(); ++rank) AXCCL_RETURN_IF_ERROR(CheckRead(rank));
   return CheckMarks();
 }
 
@@ -128,7 +123,7 @@ Status Blocks::Test() {
 Status Blocks::CheckRead(size_t rank) const {
   const CUdeviceptr landing = own_.address + test_at_ + kPatternBytes;
   AXCCL_RETURN_IF_CUDA_ERROR(
-      Driver::Loaded().cuMemcpyAsync(landing, blocks_[rank] + test_at_, kPatternBytes, device_.stream()));
+      Driver::Loaded().cuMemcpyAsync(landing, of(rank).address() + test_at_, kPatternBytes, device_.stream()));
   std::vector<uint64_t> words(kPatternWords);
   AXCCL_RETURN_IF_ERROR(Fetch(landing, &words));
   if (words == PatternOf(addresses_[rank], rank)) return Status();
@@ -139,9 +134,9 @@ Status Blocks::CheckRead(size_t rank) const {
 }
 
 Status Blocks::CheckMarks() const {
-  std::vector<uint64_t> words(kMarkWords * blocks_.size());
+  std::vector<uint64_t> words(kMarkWords * reaches_.size());
   AXCCL_RETURN_IF_ERROR(Fetch(MarkIn(own_.address, 0), &words));
-  for (size_t rank = 0; rank < blocks_.size(); ++rank) {
+  for (size_t rank = 0; rank < reaches_.size(); ++rank) {
     const std::vector<uint64_t> pattern = PatternOf(addresses_[rank], rank);
     if (std::equal(pattern.begin(), pattern.begin() + kMarkWords,
                    words.begin() + static_cast<ptrdiff_t>(kMarkWords * rank)))
@@ -161,14 +156,15 @@ Status Blocks::Fetch(CUdeviceptr from, std::vector<uint64_t>* words) const {
   return Check(driver.cuStreamSynchronize(device_.stream()), "cuStreamSynchronize");
 }
 
-Status Blocks::MapHost(const std::vector<std::byte*>& memory) {
+Status Blocks::MapHost(const std::vector<std::byte*>& memory, const Hosts& hosts) {
   if (own_.address != 0) Free(device_, own_);
   own_ = {};
   file_.Close();
-  for (std::byte* const block : memory) {
-    AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr address, Pin(device_, block, bytes_));
-    pinned_.push_back(block);
-    blocks_.push_back(address);
+  on_host_ = true;
+  for (size_t rank = 0; rank < memory.size(); ++rank) {
+    const bool own = static_cast<int>(rank) == rank_;
+    AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Reach> reach, Reach::Pin(device_, *hosts[rank], own, memory[rank], bytes_));
+    reaches_.push_back(std::move(reach));
   }
   return Status();
 }
@@ -176,11 +172,8 @@ Status Blocks::MapHost(const std::vector<std::byte*>& memory) {
 void Blocks::Unmap() {
   const Scope scope(device_);
   Driver::Loaded().cuStreamSynchronize(device_.stream());  // marks may still be on their way
-  for (const Imported& block : opened_) Close(device_, block);
-  for (std::byte* const memory : pinned_) Unpin(device_, memory);
-  opened_.clear();
-  pinned_.clear();
-  blocks_.clear();
+  reaches_.clear();
+  on_host_ = false;
 }
 
 }  // namespace axccl::cuda_ipc
