@@ -97,7 +97,7 @@ TEST(Subset, NamesWhatIsWrongWithItsArguments) {
   };
   const Contract four{Kind::kAllReduce, 4, 0}, many{Kind::kAllReduce, 16385, 0};
   for (const std::vector<int>& only : {std::vector<int>{4}, {-1}, {2, 1}, {1, 1}})
-    says(Generate(four, "ring", 1, {}, only), "must be ranks of the 4, in ascending order");
+    says(Generate(four, "ring", 1, {}, only), "programs must be of the 4 ranks, in ascending order");
   const std::vector<int> first = {0};
   says(Generate(many, "ring", 1, {}, first), "16385 ranks; must be 1 to 16384 for ring");
   says(Generate(many, "ring", 1), "must be 1 to 4096 for ring");
