@@ -1,8 +1,8 @@
 // Groups: the calls between ncclGroupStart and ncclGroupEnd. One per thread; only the outermost end acts.
 //
 // Calls are collected and launched together. Jobs (creations, finalizations) run at the end, each on a thread of its
-// own because they wait for each other. If not enough threads can be started, none runs, except that jobs which need no
-// others run one after another. An error inside a group is kept: its end returns it and launches nothing.
+// own because they wait for each other. If not enough threads can be started, no job runs, unless all jobs of the group
+// may run one after another (`in_turn`). An error inside a group is kept: its end returns it and launches nothing.
 #pragma once
 
 #include <functional>

@@ -30,7 +30,7 @@ struct ChannelOptions {
   device::host::TimelinePtr order = nullptr;  // launches on channels of one order follow each other
   Connector* connector = nullptr;             // the first operation connects the members
   bool group_order = false;                   // all its reductions are in group order
-  // Of a communicator's channel: the same on all ranks, for it and the channels of its messages.
+  // For a communicator's channel: a key that is the same on all ranks, for it and the channels of its messages.
   uint64_t order_key = 1;
   PlanOptions plans = {};
 };

@@ -46,8 +46,8 @@ class Turns {
 
  private:
   uint64_t next_;
-  // Of the plan that ran last; no plan has the hash 0. By hash and not by address, because plans may be evicted and
-  // made again.
+  // The plan that ran last; no plan has the hash 0. It is identified by its hash and not by its address, because plans
+  // may be evicted and made again.
   plan::Hash last_plan_;
   uint64_t last_slot_bytes_ = 0;
   bool last_complete_ = true;

@@ -220,7 +220,7 @@ Status CheckRanks(const Options& o, const Given& given) {
 
 Status CheckExplain(const Options& o, const Given& given) {
   if (!o.file.empty()) return BadUse("explain takes no FILE");
-  // Who asks finds these.
+  // The answer contains these, so they cannot be given.
   const std::string of_plan = given.First([](const std::string& word) { return IsIn(word, {"--algo", "--lanes"}); });
   if (!of_plan.empty()) return BadUse("explain takes no " + of_plan + ", as that is what it finds out");
   if (!o.has_op) return BadUse("--op is missing; there is " + KindNames());

@@ -38,7 +38,7 @@ class CudaWaits {
   // the mismatch if ranks made different calls. `calls` guards the channels' logs; this function does not wait for it.
   Status Check(std::mutex& calls);
 
-  // Of all channels, including those that have left.
+  // The counts of all channels, including those that have left.
   DeviceStatistics packed();
 
  private:

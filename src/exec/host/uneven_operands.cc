@@ -129,7 +129,7 @@ Status CheckTransfer(const Binding& binding, const Transfer& transfer, size_t in
                     source_is_wrong ? from.input_rows : to.output_rows, source_is_wrong ? "input" : "output");
 }
 
-// What several ranks write into an output may not overlap, because their order is undefined.
+// Checks that the data of several ranks does not overlap in an output, because the order of their writes is undefined.
 Status CheckTargets(const Binding& binding, int destination, size_t index) {
   const std::vector<Piece>& blocks = PiecesOf(binding, destination, index).output;
   std::vector<size_t> order;
