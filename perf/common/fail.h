@@ -15,18 +15,18 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitTimeout = 3;
-// Another rank failed first and has said why; a launcher prefers any other status as the cause.
+// Another rank failed first and has reported why; a launcher prefers any other status as the cause.
 inline constexpr int kExitPeerFailed = 4;
 
 // Base name of argv[0]; used in messages and reports. Call once, before threads exist.
 void SetProgramName(const char* argv0);
 const std::string& ProgramName();
 
-// "rank 3" or "ranks 2-3": put behind the program's name in messages. Call once, before threads exist.
+// Sets the ranks ("rank 3" or "ranks 2-3") that messages name after the program. Call once, before threads exist.
 void SetWho(const std::string& who);
 
-// Runs `hook` when this process fails, latest first (closing the JSON file, telling the other processes). Hooks must
-// neither fail nor wait. Call before threads exist.
+// Runs `hook` when this process fails, the latest first (for example, to close the JSON file or to notify the other
+// processes). Hooks must neither fail nor wait. Call before threads exist.
 void OnFail(std::function<void(const std::string& message)> hook);
 
 // Prints "<program>: <who>: <message>" to stderr (nothing for an empty message), runs the hooks, ends the process.

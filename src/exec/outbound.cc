@@ -16,7 +16,7 @@ using plan::Operand;
 using plan::OpKind;
 using plan::Schedule;
 
-// Follows who wrote what every rank reads, and what ranks have heard of each other (exec::FollowTurn).
+// Tracks which rank wrote what every rank reads, and what ranks know of each other (exec::FollowTurn).
 class Tracker {
  public:
   Tracker(const Schedule& schedule, int rank, std::vector<std::vector<Outbound::Slot>>* found)

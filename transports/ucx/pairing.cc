@@ -15,7 +15,7 @@ uint64_t Fastest(std::span<const RailAddress> rails) {
 
 std::vector<RailPair> PairRails(std::span<const RailAddress> own, std::span<const RailAddress> peer) {
   std::vector<RailPair> pairs;
-  // Returns 0 if one of the two is not known.
+  // Returns 0 if the speed of one of the two is not known.
   const auto speed = [&](const RailPair& pair) { return std::min(own[pair.own].megabits, peer[pair.peer].megabits); };
   uint64_t fastest = 0;
   for (uint8_t i = 0; i < own.size(); ++i) {

@@ -9,7 +9,7 @@
 
 #include "tests/harness/fibers/context.h"
 
-// This file is compiled without sanitizers, as its own memory is used by all fibers; it tells ThreadSanitizer what they
+// This file is compiled without sanitizers, because all fibers use its memory; it informs ThreadSanitizer of what they
 // do.
 #if defined(AXCCL_FIBERS_TSAN)
 #include <sanitizer/tsan_interface.h>
