@@ -10,8 +10,8 @@
 //
 // A rank gets another machine's data only with signals of the rank that wrote it, never through a third rank or from a
 // third rank's scratch, because the slots that a rank sends travel with its own signals to the rank that reads them
-// (src/exec/outbound.h). A rank that passes data on therefore stores it once more, in a slot of its own. A rank first
-// sends what it has for other machines, and does the remaining work inside the machine while that travels.
+// (src/exec/prepared/outbound.h). A rank that passes data on therefore stores it once more, in a slot of its own. A
+// rank first sends what it has for other machines, and does the remaining work inside the machine while that travels.
 //
 // A rank's program depends on the contract, the placement and the rank alone.
 #pragma once

@@ -1,5 +1,7 @@
 #include "src/api/calls.h"
 
+#include "src/exec/platform/platform.h"
+
 namespace axccl::api {
 
 using exec::Call;

@@ -7,7 +7,7 @@
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/comm/call_group.h"
-#include "src/exec/launch.h"
+#include "src/exec/platform/stream_call.h"
 
 namespace axccl::api {
 
@@ -39,7 +39,7 @@ Status ResolveReduction(comm::CommHandle* comm, const char* name, ncclRedOp_t op
 
 // Launches the call, or adds it to the open group.
 Status Enqueue(comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
-// As Enqueue, for a call that concerns no other rank: a copy, or zeros (exec/local_copy.h).
+// As Enqueue, for a call that concerns no other rank: a copy, or zeros (exec/host/local_copy.h).
 Status EnqueueLocal(comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
 // Adds a message of this rank to itself to the open group. Returns an error if no group is open, because the message
 // would never end.

@@ -4,7 +4,7 @@
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/base/log.h"
-#include "src/exec/launch.h"
+#include "src/exec/platform/stream_call.h"
 
 namespace axccl::api {
 namespace {

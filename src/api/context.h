@@ -13,7 +13,7 @@
 #include "src/base/status.h"
 #include "src/comm/comm_handle.h"
 #include "src/device/host/stream.h"
-#include "src/exec/launch.h"
+#include "src/exec/platform/stream_call.h"
 
 namespace axccl::api {
 

@@ -14,7 +14,7 @@
 #include "src/base/log.h"
 #include "src/comm/call_group.h"
 #include "src/comm/create.h"
-#include "src/exec/rank_device.h"
+#include "src/exec/platform/rank_device.h"
 
 namespace axccl::api {
 namespace {

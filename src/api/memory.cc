@@ -3,7 +3,7 @@
 #include "src/api/context.h"
 #include "src/api/export.h"
 #include "src/comm/create.h"
-#include "src/exec/rank_device.h"
+#include "src/exec/platform/rank_device.h"
 
 namespace axccl::api {
 namespace {

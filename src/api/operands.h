@@ -6,8 +6,8 @@
 
 #include "axccl/views.h"
 #include "src/base/status.h"
-#include "src/exec/call.h"
-#include "src/exec/operands.h"
+#include "src/exec/call/call.h"
+#include "src/exec/call/operands.h"
 #include "src/plan/contract.h"
 #include "src/tensor/view.h"
 

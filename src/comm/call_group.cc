@@ -5,6 +5,7 @@
 
 #include "src/base/per_thread.h"
 #include "src/base/run_together.h"
+#include "src/exec/platform/platform.h"
 
 namespace axccl::comm {
 

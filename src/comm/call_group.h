@@ -11,7 +11,7 @@
 
 #include "src/base/status.h"
 #include "src/comm/comm_handle.h"
-#include "src/exec/launch.h"
+#include "src/exec/platform/stream_call.h"
 
 namespace axccl::comm {
 

@@ -27,7 +27,7 @@
 
 #include "src/base/status.h"
 #include "src/device/host/timeline.h"
-#include "src/exec/channel.h"
+#include "src/exec/channel/channel.h"
 
 namespace axccl::comm {
 

@@ -20,8 +20,8 @@
 #include "src/cost/machine.h"
 #include "src/device/host/stream.h"
 #include "src/device/host/waiting.h"
-#include "src/exec/channel.h"
-#include "src/exec/rank_device.h"
+#include "src/exec/channel/channel.h"
+#include "src/exec/platform/rank_device.h"
 #include "src/tune/tune.h"
 #include "transports/shm/heap.h"
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/exec/channel.h"
+#include "src/exec/channel/channel.h"
 #include "src/exec/layout.h"
 
 namespace axccl::comm {

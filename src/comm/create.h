@@ -9,7 +9,7 @@
 #include "src/base/status.h"
 #include "src/boot/boot.h"
 #include "src/comm/comm_handle.h"
-#include "src/exec/platform.h"
+#include "src/exec/platform/platform.h"
 
 namespace axccl::comm {
 

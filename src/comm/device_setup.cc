@@ -6,7 +6,7 @@
 namespace axccl::comm {
 Result<std::vector<std::byte*>> DeviceSetup::ShareMemory(size_t least_bytes) {
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
-  const size_t bytes = exec::RoundUp(least_bytes, kPage);
+  const size_t bytes = RoundUp(least_bytes, kPage);
   AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(bytes, kPage));
   block_->Keep(std::vector<void*>{memory});
   uint64_t offset = 0;

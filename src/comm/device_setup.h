@@ -6,7 +6,7 @@
 
 #include "src/comm/block.h"
 #include "src/comm/exchange.h"
-#include "src/exec/rank_device.h"
+#include "src/exec/platform/rank_device.h"
 #include "transports/transport.h"
 
 namespace axccl::comm {

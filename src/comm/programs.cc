@@ -5,7 +5,7 @@
 
 #include "src/algo/algo.h"
 #include "src/base/log.h"
-#include "src/exec/outbound.h"
+#include "src/exec/prepared/outbound.h"
 #include "src/verify/verify.h"
 
 namespace axccl::comm {

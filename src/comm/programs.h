@@ -17,7 +17,7 @@
 
 #include "src/base/lru_cache.h"
 #include "src/base/status.h"
-#include "src/exec/program.h"
+#include "src/exec/prepared/program.h"
 #include "src/plan/contract.h"
 #include "src/plan/placement.h"
 

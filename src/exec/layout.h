@@ -19,8 +19,6 @@
 
 namespace axccl::exec {
 
-constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
 inline constexpr size_t kLineData = 48;
 
 // One copy of an endpoint: a counter, the identity of the signal, and room for a small payload that travels with it.

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "src/exec/plan_cache.h"
+#include "src/exec/prepared/plan_cache.h"
 #include "src/plan/plan.h"
 
 namespace axccl::exec {

@@ -4,8 +4,8 @@
 // slots travels with the signal. What a rank has written and ranks of other machines read, from its slots or from their
 // own, travels with its next signal to them (Carriers). CargoFinder counts these parts. A slot that a rank writes at a
 // rank of another machine counts as written for that rank to read; a slot of the writer's own counts for the readers
-// whose programs name it. The executor derives which slots they are from what every rank reads (src/exec/outbound.h),
-// and refuses schedules that need shared memory.
+// whose programs name it. The executor derives which slots they are from what every rank reads
+// (src/exec/prepared/outbound.h), and refuses schedules that need shared memory.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/lru_cache.h"
-#include "src/exec/outbound.h"
+#include "src/exec/prepared/outbound.h"
 #include "tests/harness/failing_new.h"
 
 namespace axccl::comm {

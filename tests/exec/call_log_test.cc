@@ -1,5 +1,5 @@
 // What ranks write down of their calls, and what is said where they differ.
-#include "src/exec/call_log.h"
+#include "src/exec/channel/call_log.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/exec/call.h"
+#include "src/exec/call/call.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/algo/algo.h"
-#include "src/exec/outbound.h"
+#include "src/exec/prepared/outbound.h"
 #include "tests/algo/cases.h"
 
 namespace axccl::exec {

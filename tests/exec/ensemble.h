@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "src/exec/channel.h"
+#include "src/exec/channel/channel.h"
 #include "src/exec/host/operation.h"
 #include "tests/exec/memory.h"
 #include "tests/exec/post.h"

@@ -1,5 +1,5 @@
 // What a rank knows of the others: which access they have, how they are connected, and whether they are still there.
-#include "src/exec/members.h"
+#include "src/exec/channel/members.h"
 
 #include <gtest/gtest.h>
 

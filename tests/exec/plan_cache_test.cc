@@ -1,5 +1,5 @@
 // What a channel keeps of the calls it has prepared, what tells them apart, and what is left where preparing one fails.
-#include "src/exec/plan_cache.h"
+#include "src/exec/prepared/plan_cache.h"
 
 #include <gtest/gtest.h>
 

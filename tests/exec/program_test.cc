@@ -1,4 +1,4 @@
-#include "src/exec/program.h"
+#include "src/exec/prepared/program.h"
 
 #include <gtest/gtest.h>
 

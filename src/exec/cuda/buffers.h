@@ -8,8 +8,8 @@
 
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
-#include "src/exec/call.h"
-#include "src/exec/members.h"
+#include "src/exec/call/call.h"
+#include "src/exec/channel/members.h"
 #include "transports/cuda_ipc/exports.h"
 #include "transports/cuda_ipc/imports.h"
 

@@ -1,6 +1,6 @@
 // Replaces the GPU code if the library is built without a CUDA toolkit.
 #include "src/exec/cuda/platform.h"
-#include "src/exec/rank_device.h"
+#include "src/exec/platform/rank_device.h"
 
 namespace axccl::exec {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "kernels/cuda/launch.h"
-#include "src/exec/plan_cache.h"
-#include "src/exec/program.h"
-#include "src/exec/protocols.h"
+#include "src/exec/platform/protocols.h"
+#include "src/exec/prepared/plan_cache.h"
+#include "src/exec/prepared/program.h"
 
 namespace axccl::exec {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/exec/platform.h"
+#include "src/exec/platform/platform.h"
 
 namespace axccl::exec {
 

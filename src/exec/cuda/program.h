@@ -6,8 +6,8 @@
 
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
-#include "src/exec/plan_cache.h"
-#include "src/exec/program.h"
+#include "src/exec/prepared/plan_cache.h"
+#include "src/exec/prepared/program.h"
 
 namespace axccl::exec {
 

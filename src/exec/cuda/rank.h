@@ -13,7 +13,7 @@
 #include "src/exec/cuda/buffers.h"
 #include "src/exec/cuda/layout.h"
 #include "src/exec/cuda/waits.h"
-#include "src/exec/rank_device.h"
+#include "src/exec/platform/rank_device.h"
 #include "transports/cuda_ipc/connect.h"
 
 namespace axccl::exec {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/exec/call.h"
+#include "src/exec/call/call.h"
 
 namespace axccl::exec {
 

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "kernels/cuda/launch.h"
-#include "src/exec/layout.h"
+#include "src/base/sizes.h"
 
 namespace axccl::exec {
 namespace {

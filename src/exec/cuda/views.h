@@ -4,8 +4,8 @@
 #include <cstddef>
 
 #include "src/base/status.h"
-#include "src/exec/call.h"
-#include "src/exec/program.h"
+#include "src/exec/call/call.h"
+#include "src/exec/prepared/program.h"
 #include "src/plan/contract.h"
 
 namespace axccl::exec {

@@ -13,8 +13,8 @@
 
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
-#include "src/exec/channel.h"
-#include "src/exec/rank_device.h"
+#include "src/exec/channel/channel.h"
+#include "src/exec/platform/rank_device.h"
 
 namespace axccl::exec {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "src/exec/channel.h"
+#include "src/exec/channel/channel.h"
 
 namespace axccl::exec {
 

@@ -10,7 +10,7 @@
 #include "kernels/host/box.h"
 #include "kernels/host/mover.h"
 #include "src/base/sizes.h"
-#include "src/exec/call.h"
+#include "src/exec/call/call.h"
 
 namespace axccl::exec {
 

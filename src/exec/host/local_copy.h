@@ -1,7 +1,7 @@
 // What a rank does with its own memory alone: messages to itself, and zeros for ranks that get nothing.
 #pragma once
 
-#include "src/exec/call.h"
+#include "src/exec/call/call.h"
 
 namespace axccl::exec {
 

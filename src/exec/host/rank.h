@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "src/exec/rank_device.h"
+#include "src/exec/platform/rank_device.h"
 
 namespace axccl::exec {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/host/box.h"
+#include "src/exec/call/operands.h"
 #include "src/exec/host/fold.h"
-#include "src/exec/operands.h"
 #include "src/tensor/view.h"
 #include "transports/transport.h"
 

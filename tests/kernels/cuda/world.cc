@@ -53,9 +53,9 @@ exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program
   if (schedule.slots != 0) {
     const uint64_t room = kScratchBytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes) / 64 * 64;
     uint64_t tile = room / (cut.granule * element) * cut.granule * schedule.parts;
-    if (call.tile != 0) tile = std::min(tile, exec::RoundUp(call.tile, cut.granule));
+    if (call.tile != 0) tile = std::min(tile, RoundUp(call.tile, cut.granule));
     cut.tile = tile >= plan::LaneSpan(cut, cut.lanes - 1).count ? 0 : tile;
-    prepared.slot_bytes = std::max<uint64_t>(exec::RoundUp(plan::SlotElements(cut) * element, 64), 64);
+    prepared.slot_bytes = std::max<uint64_t>(RoundUp(plan::SlotElements(cut) * element, 64), 64);
     prepared.set_bytes = prepared.slot_bytes * schedule.slots * schedule.lanes;
     prepared.sets = std::max<uint64_t>(kScratchBytes / plan::kRotation / prepared.set_bytes, 1);
   }
@@ -141,7 +141,7 @@ void World::FillChannel(int rank) {
     return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
   };
   const auto on_row = [](std::vector<uint64_t>& memory) {
-    return reinterpret_cast<uint8_t*>(exec::RoundUp(reinterpret_cast<uintptr_t>(memory.data()), kRowBytes));
+    return reinterpret_cast<uint8_t*>(RoundUp(reinterpret_cast<uintptr_t>(memory.data()), kRowBytes));
   };
   Device& device = *devices_[static_cast<size_t>(rank)];
   const plan::Contract contract{plan::Kind::kBarrier, ranks_, 0};
@@ -246,7 +246,7 @@ void World::MakeBuffers(Part* part) {
   part->memory.resize((in_bytes + out_bytes) / 8 + 64, 0x5a5a5a5a5a5a5a5a);
   auto* const base = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(part->memory.data()) + 63) / 64 * 64);
   part->input = base + shift[0];
-  part->output = base + exec::RoundUp(in_bytes + shift[0], 64) + shift[1];
+  part->output = base + RoundUp(in_bytes + shift[0], 64) + shift[1];
   int in_block, out_block;
   const bool in_place =
       (call.in_place >> part->rank & 1) != 0 && plan::InPlaceBlocks(contract, part->rank, &in_block, &out_block);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch.h"
-#include "src/exec/channel.h"
+#include "src/exec/channel/channel.h"
 #include "src/plan/plan.h"
 #include "tests/harness/fibers/fibers.h"
 #include "tests/harness/random.h"

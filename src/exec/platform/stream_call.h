@@ -1,17 +1,11 @@
-// From calls to work on streams: what ncclGroupEnd (or a lone call, RankDevice::LaunchOne) passes to the executors.
-//
-// A launch is a set of calls that run concurrently (calls on one channel one after the other). It starts when all its
-// streams and channels are done with earlier work, and holds later work back until it is done. (The default channel of
-// a communicator and its pair channels count as one here.)
+// A call and the stream that it is enqueued on: what ncclGroupEnd, or a lone call, passes to the executors.
 #pragma once
 
 #include <memory>
-#include <vector>
 
-#include "src/base/status.h"
 #include "src/device/host/stream.h"
-#include "src/exec/call.h"
-#include "src/exec/channel.h"
+#include "src/exec/call/call.h"
+#include "src/exec/channel/channel.h"
 
 namespace axccl::exec {
 
@@ -35,8 +29,5 @@ struct StreamCall {
   bool local = false;     // a copy within the rank (host/local_copy.h), in the order of the channel
   bool captured = false;  // into a graph; Platform::Prepare finds out
 };
-
-// The calls of a group, of ranks on any devices. Only on GPUs can enqueueing fail at once.
-Status LaunchGroup(std::vector<StreamCall> calls);
 
 }  // namespace axccl::exec

@@ -1,4 +1,4 @@
-#include "src/exec/call_log.h"
+#include "src/exec/channel/call_log.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,10 +1,10 @@
-#include "src/exec/operands.h"
+#include "src/exec/call/operands.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "src/base/hash.h"
-#include "src/exec/layout.h"
+#include "src/base/sizes.h"
 
 namespace axccl::exec {
 

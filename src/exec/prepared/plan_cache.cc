@@ -1,4 +1,4 @@
-#include "src/exec/plan_cache.h"
+#include "src/exec/prepared/plan_cache.h"
 
 #include <utility>
 

@@ -1,9 +1,9 @@
-#include "src/exec/launch.h"
+#include "src/exec/platform/platform.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "src/exec/rank_device.h"
+#include "src/exec/platform/rank_device.h"
 
 namespace axccl::exec {
 

@@ -8,11 +8,12 @@
 #include <string_view>
 
 #include "src/base/status.h"
-#include "src/exec/program.h"
 #include "src/plan/contract.h"
 #include "src/tune/tune.h"
 
 namespace axccl::exec {
+
+struct Program;
 
 // All functions are thread-safe.
 class ChannelOwner : public std::enable_shared_from_this<ChannelOwner> {

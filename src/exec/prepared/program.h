@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/exec/outbound.h"
+#include "src/exec/prepared/outbound.h"
 #include "src/plan/plan.h"
 
 namespace axccl::exec {

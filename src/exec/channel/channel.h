@@ -16,11 +16,11 @@
 
 #include "src/base/status.h"
 #include "src/device/host/timeline.h"
-#include "src/exec/call.h"
-#include "src/exec/call_log.h"
+#include "src/exec/call/call.h"
+#include "src/exec/channel/call_log.h"
+#include "src/exec/channel/members.h"
 #include "src/exec/host/workspace.h"
-#include "src/exec/members.h"
-#include "src/exec/plan_cache.h"
+#include "src/exec/prepared/plan_cache.h"
 #include "src/exec/turns.h"
 #include "transports/transport.h"
 

@@ -1,10 +1,10 @@
-#include "src/exec/program.h"
+#include "src/exec/prepared/program.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "src/exec/follow.h"
+#include "src/exec/prepared/follow.h"
 #include "src/plan/together.h"
 #include "src/tune/tune.h"
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/exec/call.h"
-#include "src/exec/channel.h"
-#include "src/exec/launch.h"
-#include "src/exec/platform.h"
+#include "src/exec/call/call.h"
+#include "src/exec/channel/channel.h"
+#include "src/exec/platform/platform.h"
+#include "src/exec/platform/stream_call.h"
 
 namespace axccl::exec {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/exec/channel_owner.h"
+#include "src/exec/channel/channel_owner.h"
 #include "src/exec/layout.h"
 #include "src/plan/contract.h"
 #include "src/tune/tune.h"

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "src/base/status.h"
-#include "src/exec/call.h"
+#include "src/exec/call/call.h"
+#include "src/exec/channel/members.h"
 #include "src/exec/layout.h"
-#include "src/exec/members.h"
 
 namespace axccl::exec {
 

@@ -1,10 +1,10 @@
-#include "src/exec/outbound.h"
+#include "src/exec/prepared/outbound.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
-#include "src/exec/follow.h"
+#include "src/exec/prepared/follow.h"
 #include "src/plan/cargo.h"
 
 namespace axccl::exec {

@@ -13,7 +13,7 @@
 #include "src/base/status.h"
 #include "src/cost/machine.h"
 #include "src/device/host/stream.h"
-#include "src/exec/protocols.h"
+#include "src/exec/platform/protocols.h"
 
 namespace axccl::exec {
 
@@ -93,5 +93,11 @@ class Platform {
   // the communicators of all calls have failed, because peers may be waiting for what could not be enqueued.
   virtual Status Launch(std::vector<StreamCall> calls) const = 0;
 };
+
+// The calls of a group, of ranks on any devices: a launch on each platform. A launch is a set of calls that run
+// concurrently (calls on one channel one after the other). It starts when all its streams and channels are done with
+// earlier work, and holds later work back until it is done. (The default channel of a communicator and its pair
+// channels count as one here.) Only on GPUs can enqueueing fail at once.
+Status LaunchGroup(std::vector<StreamCall> calls);
 
 }  // namespace axccl::exec

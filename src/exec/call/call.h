@@ -6,7 +6,7 @@
 #include <string>
 
 #include "src/base/types.h"
-#include "src/exec/operands.h"
+#include "src/exec/call/operands.h"
 #include "src/plan/contract.h"
 
 namespace axccl::exec {

@@ -1,4 +1,4 @@
-#include "src/exec/protocols.h"
+#include "src/exec/platform/protocols.h"
 
 #include "src/tune/filter.h"
 

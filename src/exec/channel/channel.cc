@@ -1,4 +1,4 @@
-#include "src/exec/channel.h"
+#include "src/exec/channel/channel.h"
 
 namespace axccl::exec {
 

@@ -15,11 +15,11 @@
 
 #include "src/base/hash.h"
 #include "src/base/status.h"
-#include "src/exec/call.h"
+#include "src/exec/call/call.h"
+#include "src/exec/channel/members.h"
 #include "src/exec/layout.h"
-#include "src/exec/members.h"
-#include "src/exec/outbound.h"
-#include "src/exec/program.h"
+#include "src/exec/prepared/outbound.h"
+#include "src/exec/prepared/program.h"
 #include "src/plan/region.h"
 #include "src/tune/tune.h"
 

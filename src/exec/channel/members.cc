@@ -1,4 +1,4 @@
-#include "src/exec/members.h"
+#include "src/exec/channel/members.h"
 
 #include <algorithm>
 #include <utility>
