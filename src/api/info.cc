@@ -24,7 +24,7 @@ axcclCommInfo_t Describe(comm::Communicator* core) {
   all.local_processes = core->local_processes();
   all.memory_bytes = core->block().resident_bytes() + core->channels().resident_bytes();
   all.operations = core->operations();
-  all.plans = core->channel()->plans().size();
+  all.plans = core->device().PreparedCalls(*core->channel());
   all.verify_seconds = comm::Programs::Process().usage().verify_seconds;
   const exec::DeviceStatistics statistics = core->device().statistics();
   all.mapped = statistics.mapped;

@@ -83,7 +83,11 @@ std::string ChannelName::Text() const {
 GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<Member> members, int self,
                            device::host::TimelinePtr order, bool group_order)
     : exec::Channel(table->comm_, std::move(members), self,
-                    {.order = std::move(order), .connector = this, .group_order = group_order, .order_key = part.key}),
+                    {.order = std::move(order),
+                     .connector = this,
+                     .group_order = group_order,
+                     .order_key = part.key,
+                     .device = &table->comm_->device()}),
       table_(table),
       name_(std::move(name)),
       part_(part),

@@ -99,7 +99,8 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       reaches_(std::move(reaches)),
       host_device_(identity_.device.platform->HostDevice(identity_.device.ordinal)),
       launches_(std::make_shared<device::host::Timeline>()),
-      channel_(this, members_, identity_.rank, {.order = launches_, .group_order = settings_.group_order != 0}),
+      channel_(this, members_, identity_.rank,
+               {.order = launches_, .group_order = settings_.group_order != 0, .device = device.get()}),
       pairs_(2 * static_cast<size_t>(identity_.ranks)),
       control_(&members_, block->data(), block->layout(), identity_.rank) {
   block_ = std::move(block);
@@ -148,7 +149,7 @@ Result<exec::Channel*> Communicator::PairChannel(int peer, bool sending) {
     const int src = sending ? identity_.rank : peer, dst = sending ? peer : identity_.rank;
     AXCCL_ASSIGN_OR_RETURN(std::vector<exec::Member> members, PairMembers(src, dst));
     pair = std::make_unique<exec::Channel>(this, std::move(members), sending ? 0 : 1,
-                                           exec::ChannelOptions{.order = launches_});
+                                           exec::ChannelOptions{.order = launches_, .device = device_.get()});
     channel_.AddPair(peer, sending, pair.get());
   }
   return pair.get();

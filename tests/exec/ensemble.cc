@@ -134,8 +134,8 @@ Ensemble::Ensemble(const EnsembleOptions& options)
     owners_.push_back(std::make_unique<FakeOwner>(this, rank));
     std::vector<Member> members;
     for (int peer = 0; peer < options.ranks; ++peer) members.push_back(MakeMember(rank, peer));
-    channels_.push_back(std::make_unique<Channel>(owners_.back().get(), std::move(members), rank,
-                                                  ChannelOptions{.plans = options.plans}));
+    channels_.push_back(
+        std::make_unique<Channel>(owners_.back().get(), std::move(members), rank, ChannelOptions{.device = this}));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/exec/channel/channel.h"
+#include "src/exec/host/channel.h"
 #include "src/exec/host/operation.h"
 #include "tests/exec/memory.h"
 #include "tests/exec/post.h"
@@ -105,7 +106,7 @@ class FakeReach : public transport::Reach {
   FakeProcess* const process_;
 };
 
-class Ensemble {
+class Ensemble final : public StateMaker {
  public:
   explicit Ensemble(const EnsembleOptions& options);
 
@@ -114,12 +115,17 @@ class Ensemble {
   const BlockLayout& layout() const { return layout_; }
   FakeOwner* owner(int rank) { return owners_[static_cast<size_t>(rank)].get(); }
   Channel* channel(int rank) { return channels_[static_cast<size_t>(rank)].get(); }
+  HostChannel* host(int rank) { return HostChannel::Of(*channel(rank)); }
   BlockHeader* header(int rank) { return reinterpret_cast<BlockHeader*>(Block(rank)); }
   FakeProcess& process(int rank);
   const tune::Chooser& chooser(int rank) const {
     return *choosers_[choosers_.size() == 1 ? 0 : static_cast<size_t>(rank)];
   }
 
+  // Of the channels here and any that a test makes.
+  std::unique_ptr<ChannelState> MakeState(const Members& members) override {
+    return std::make_unique<HostChannel>(members, options_.plans);
+  }
   // Members as `viewer` sees them, for channels of another layout.
   Member MakeMember(int viewer, int rank);
   // Memory of `rank` for a buffer, of the kind its layout asks for (`heap`: the choice where both kinds are mixed), and

@@ -217,7 +217,7 @@ TEST_F(FailureTest, MismatchOfAnEarlierOperationIsFoundInALaterOne) {
   Make(options);
   const Call small = MakeCall(Kind::kBroadcast, 10, nullptr, nullptr);
   const Call large = MakeCall(Kind::kBroadcast, 15000, nullptr, nullptr);
-  ASSERT_GT(ensemble_->channel(2)->plans().Prepare(large, tune::Access::kMapped).value()->turns, 2u);
+  ASSERT_GT(ensemble_->host(2)->plans().Prepare(large, tune::Access::kMapped).value()->turns, 2u);
   for (int rank : {0, 1, 2}) Begin(rank, rank == 2 ? large : small);
   // Rank 1 fails only when it hears of rank 2.
   EXPECT_EQ(Step(1), Poll::kBlocked);

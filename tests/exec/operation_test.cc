@@ -17,7 +17,7 @@ std::string SeedText() { return "AXCCL_TEST_SEED=" + std::to_string(harness::See
 
 // The lanes of the program a rank would run for the call.
 int LanesOf(Ensemble* ensemble, const Call& call, tune::Access access) {
-  auto prepared = ensemble->channel(0)->plans().Prepare(call, access);
+  auto prepared = ensemble->host(0)->plans().Prepare(call, access);
   return prepared.ok() ? static_cast<int>(prepared.value()->program->lanes.size()) : 0;
 }
 
@@ -119,7 +119,7 @@ TEST(OperationCoverage, TwoLanesAndSeveralTurnsAreReached) {
   call.type = DataType::kInt32;
   call.count = 4099;
   EXPECT_EQ(LanesOf(&ensemble, call, tune::Access::kMapped), 2);
-  EXPECT_GT(ensemble.channel(0)->plans().Prepare(call, tune::Access::kMapped).value()->turns, 2u);
+  EXPECT_GT(ensemble.host(0)->plans().Prepare(call, tune::Access::kMapped).value()->turns, 2u);
 }
 
 // Messages arrive when they like, so that no rank ends anything for thousands of rounds.

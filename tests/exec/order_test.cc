@@ -131,7 +131,7 @@ TEST_P(OrderTest, SameBitsWhateverIsDone) {
     Reduction reduction(&ensemble, fold, contract);
     const std::vector<unsigned char> wanted = Wanted(fold, contract);
     for (int run = 0; run < 2; ++run) EXPECT_TRUE(reduction.Run(true) == wanted) << "run " << run;
-    auto prepared = ensemble.channel(0)->plans().Prepare(reduction.CallOf(0, true), tune::Access::kMapped);
+    auto prepared = ensemble.host(0)->plans().Prepare(reduction.CallOf(0, true), tune::Access::kMapped);
     ASSERT_TRUE(prepared.ok());
     most_lanes = std::max(most_lanes, prepared.value()->program->lanes.size());
   }

@@ -199,9 +199,9 @@ class Clocks {
 };
 
 // When a barrier goes before an operation: the executor's rule, and a wrong one.
-using Rule = bool (*)(const Channel& channel, const Prepared& next);
-bool AsTheExecutor(const Channel& channel, const Prepared& next) { return channel.turns().NeedsBarrier(next); }
-bool Never(const Channel&, const Prepared&) { return false; }
+using Rule = bool (*)(const HostChannel& channel, const Prepared& next);
+bool AsTheExecutor(const HostChannel& channel, const Prepared& next) { return channel.turns().NeedsBarrier(next); }
+bool Never(const HostChannel&, const Prepared&) { return false; }
 
 struct Item {
   Call call;
@@ -218,22 +218,22 @@ class Chain {
  public:
   explicit Chain(Ensemble* ensemble, uint64_t first_turn) : ensemble_(ensemble) {
     for (int rank = 0; rank < ensemble->ranks(); ++rank) {
-      Channel* channel = ensemble->channel(rank);
+      HostChannel* channel = ensemble->host(rank);
       channel->turns() = Turns(first_turn);
     }
   }
 
   void Append(const Item& item, Rule rule) {
-    Stage main = Make([&](Channel* channel) { return channel->plans().Prepare(item.call, item.access); });
-    if (All([&](Channel* channel, size_t rank) { return rule(*channel, *main.of[rank]); })) {
+    Stage main = Make([&](HostChannel* channel) { return channel->plans().Prepare(item.call, item.access); });
+    if (All([&](HostChannel* channel, size_t rank) { return rule(*channel, *main.of[rank]); })) {
       ++barriers_;
-      Add(Make([](Channel* channel) { return channel->plans().PrepareBarrier(); }), true);
+      Add(Make([](HostChannel* channel) { return channel->plans().PrepareBarrier(); }), true);
     }
     const bool leaves = item.leaves && main.of[0]->program->plan->schedule.direct;
     main.prologue_only = leaves;
     Add(main, false);
     if (leaves)
-      Add(Make([&](Channel* channel) { return channel->plans().PrepareBeside(item.call, tune::Access::kNone); }),
+      Add(Make([&](HostChannel* channel) { return channel->plans().PrepareBeside(item.call, tune::Access::kNone); }),
           false);
   }
 
@@ -245,9 +245,9 @@ class Chain {
   template <class F>
   Stage Make(F prepare) {
     Stage stage;
-    stage.first_turn = ensemble_->channel(0)->turns().next();
+    stage.first_turn = ensemble_->host(0)->turns().next();
     for (int rank = 0; rank < ensemble_->ranks(); ++rank) {
-      const Result<const Prepared*> prepared = prepare(ensemble_->channel(rank));
+      const Result<const Prepared*> prepared = prepare(ensemble_->host(rank));
       EXPECT_TRUE(prepared.ok()) << prepared.status().message();
       stage.of.push_back(prepared.value());
       EXPECT_EQ(stage.of[0]->program->plan->hash, prepared.value()->program->plan->hash);
@@ -257,14 +257,14 @@ class Chain {
   // What all ranks say alike.
   template <class F>
   bool All(F says) {
-    const bool first = says(ensemble_->channel(0), 0);
+    const bool first = says(ensemble_->host(0), 0);
     for (int rank = 1; rank < ensemble_->ranks(); ++rank)
-      EXPECT_EQ(says(ensemble_->channel(rank), static_cast<size_t>(rank)), first) << "rank " << rank << " differs";
+      EXPECT_EQ(says(ensemble_->host(rank), static_cast<size_t>(rank)), first) << "rank " << rank << " differs";
     return first;
   }
   void Add(Stage stage, bool barrier) {
     for (int rank = 0; rank < ensemble_->ranks(); ++rank) {
-      Channel* channel = ensemble_->channel(rank);
+      HostChannel* channel = ensemble_->host(rank);
       stage.first_turn = channel->turns().next();
       stage.prologue_only ? channel->turns().NotePrologue()
                           : channel->turns().NoteEnd(*stage.of[static_cast<size_t>(rank)], barrier);

@@ -22,8 +22,8 @@ TEST_P(PlanCacheTest, WhatIsKeptIsBounded) {
   EnsembleOptions options;
   options.layout = GetParam();
   Ensemble ensemble(options);
-  Channel* channel = ensemble.channel(0);
-  const tune::Access access = channel->members().heap_access();
+  HostChannel* channel = ensemble.host(0);
+  const tune::Access access = ensemble.channel(0)->members().heap_access();
   Call call;
   call.kind = Kind::kAllGather;
   size_t most = 0;
@@ -41,7 +41,7 @@ TEST_P(PlanCacheTest, WhatRunsIsNotForgotten) {
   EnsembleOptions options;
   options.layout = GetParam();
   Ensemble ensemble(options);
-  Channel* channel = ensemble.channel(0);
+  HostChannel* channel = ensemble.host(0);
   Call call;
   call.kind = Kind::kAllGather;
   for (call.count = 1; channel->plans().size() < PlanCache::kMaxPrepared - 1; ++call.count)
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(All, PlanCacheTest, testing::Values(Layout::kThreads, L
 // What differs in what ranks agree on is prepared apart; what each rank has for itself is not.
 TEST(PlanCache, PreparesOnceWhatIsAlike) {
   Ensemble ensemble(EnsembleOptions{});
-  PlanCache& plans = ensemble.channel(0)->plans();
+  PlanCache& plans = ensemble.host(0)->plans();
   const std::function<void(Call*)> others[] = {
       [](Call*) {},
       [](Call* call) { call->count = 101; },
@@ -102,7 +102,7 @@ TEST(PlanCache, TellsRunsApartWherePlansAreChosenByThem) {
     EnsembleOptions options;
     options.plans.by_runs = by_runs;
     Ensemble ensemble(options);
-    PlanCache& plans = ensemble.channel(0)->plans();
+    PlanCache& plans = ensemble.host(0)->plans();
     for (const int concat : {0, 1}) {
       ViewOperand operand;
       operand.form.shape = {2, {4, 25}};
@@ -124,7 +124,7 @@ TEST(PlanCache, TellsRunsApartWherePlansAreChosenByThem) {
 // For so many calls, of that one and no other.
 TEST(PlanCache, RedirectsSomeCalls) {
   Ensemble ensemble(EnsembleOptions{});
-  PlanCache& plans = ensemble.channel(0)->plans();
+  PlanCache& plans = ensemble.host(0)->plans();
   Call call;
   call.kind = Kind::kAllGather;
   call.count = 10;
@@ -209,10 +209,10 @@ TEST(PrepareBarrierTest, IsWholeOrNotThere) {
   auto plan = verify::MakePlan(std::move(*schedule));
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   ensemble.owner(0)->GiveNext(Program::Make(*plan, 0).value());
-  const auto failed = ensemble.channel(0)->plans().PrepareBarrier();
+  const auto failed = ensemble.host(0)->plans().PrepareBarrier();
   ASSERT_FALSE(failed.ok());
   EXPECT_NE(failed.status().message().find("needs memory that its ranks share"), std::string_view::npos);
-  const auto barrier = ensemble.channel(0)->plans().PrepareBarrier();
+  const auto barrier = ensemble.host(0)->plans().PrepareBarrier();
   ASSERT_TRUE(barrier.ok()) << barrier.status().message();
   EXPECT_EQ(barrier.value()->program->plan->schedule.contract.kind, Kind::kBarrier);
   EXPECT_NE(barrier.value()->outbound, nullptr);

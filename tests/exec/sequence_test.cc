@@ -101,8 +101,8 @@ TEST(Unasked, OneCallIn32Announces) {
     exchanges.push_back(std::make_unique<Exchange>(&ensemble, shape, static_cast<uint64_t>(i)));
   harness::Random random(harness::Seed());
   ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
-  EXPECT_EQ(ensemble.channel(0)->turns().next(), 64u + 2u);
-  EXPECT_EQ(ensemble.channel(1)->turns().next(), 64u + 2u);
+  EXPECT_EQ(ensemble.host(0)->turns().next(), 64u + 2u);
+  EXPECT_EQ(ensemble.host(1)->turns().next(), 64u + 2u);
 }
 
 // Long runs of one plan, which take the sets of slots that the scratch has room for one after the other and begin
@@ -129,7 +129,7 @@ TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
         if (kind != Kind::kSendRecv && random.OneIn(3)) shape.contract.kind = Kind::kBroadcast;
         Scatter(&shape, &random);
         const Exchange first(&ensemble, shape, 0);
-        auto prepared = ensemble.channel(0)->plans().Prepare(first.CallOf(0), tune::Access::kMapped);
+        auto prepared = ensemble.host(0)->plans().Prepare(first.CallOf(0), tune::Access::kMapped);
         ASSERT_TRUE(prepared.ok());
         const uint64_t sets = prepared.value()->sets;
         most_sets = std::max(most_sets, sets);

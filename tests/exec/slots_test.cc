@@ -69,7 +69,7 @@ class SlotsTest : public testing::TestWithParam<int> {
           call.count = count;
           std::vector<const Prepared*> prepared;
           for (int rank = 0; rank < ranks; ++rank) {
-            auto mine = ensemble.channel(rank)->plans().Prepare(call, tune::Access::kMapped);
+            auto mine = ensemble.host(rank)->plans().Prepare(call, tune::Access::kMapped);
             ASSERT_TRUE(mine.ok()) << mine.status().message();
             prepared.push_back(mine.value());
           }
@@ -121,7 +121,7 @@ TEST(Slots, LiveInLinesUpToWhatTheChannelSays) {
     call.type = DataType::kUint8;
     for (const uint64_t count : {most - 1, most, most + 1}) {
       call.count = count;
-      auto prepared = ensemble.channel(0)->plans().Prepare(call, tune::Access::kNone);
+      auto prepared = ensemble.host(0)->plans().Prepare(call, tune::Access::kNone);
       ASSERT_TRUE(prepared.ok()) << prepared.status().message();
       EXPECT_EQ(prepared.value()->inline_slots, count <= most) << count << " of " << most;
     }
@@ -183,7 +183,7 @@ TEST(PreparedCalls, AreForgottenWhenTheyAreMany) {
     options.algorithms = "all_reduce:ring";
     options.scratch_bytes = 65536;
     Ensemble ensemble(options);
-    Channel* channel = ensemble.channel(0);
+    HostChannel* channel = ensemble.host(0);
     size_t most_calls = 0, most_bytes = 0;
     Call call;
     call.kind = Kind::kAllReduce;

@@ -1,5 +1,5 @@
 // Which operations need a barrier between them, and how turns are counted.
-#include "src/exec/turns.h"
+#include "src/exec/host/turns.h"
 
 #include <gtest/gtest.h>
 

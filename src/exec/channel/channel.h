@@ -1,10 +1,9 @@
-// A channel: one replica group of a communicator, its shared memory, sequence numbers and plans, on the side of one
-// rank.
+// A channel: one replica group of a communicator, its shared memory and sequence numbers, on the side of one rank.
 //
-// Its parts are its members, the log of their calls, the calls it has prepared, and its turns. Operations of a channel
-// run one after the other (the communicator ensures that). One thread at a time uses a channel: the one that drives the
-// operation. Sequence and turn numbers advance equally on all ranks because all ranks run the same operations; op
-// records and line signatures show when they do not.
+// Its parts are its members, the log of their calls, and what the executor of the rank keeps for it. Operations of a
+// channel run one after the other (the communicator ensures that). One thread at a time uses a channel: the one that
+// drives the operation. Sequence and turn numbers advance equally on all ranks because all ranks run the same
+// operations; op records and line signatures show when they do not.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +15,26 @@
 
 #include "src/base/status.h"
 #include "src/device/host/timeline.h"
-#include "src/exec/call/call.h"
 #include "src/exec/channel/call_log.h"
 #include "src/exec/channel/members.h"
-#include "src/exec/host/workspace.h"
-#include "src/exec/prepared/plan_cache.h"
-#include "src/exec/turns.h"
 #include "transports/transport.h"
 
 namespace axccl::exec {
+
+// What an executor keeps for a channel from one operation to the next. Only the executor knows what that is.
+class ChannelState {
+ public:
+  virtual ~ChannelState() = default;
+};
+
+// Makes that state: what a channel knows of its rank's device. `members` are the channel's and outlive the state.
+class StateMaker {
+ public:
+  virtual std::unique_ptr<ChannelState> MakeState(const Members& members) = 0;
+
+ protected:
+  ~StateMaker() = default;
+};
 
 struct ChannelOptions {
   device::host::TimelinePtr order = nullptr;  // launches on channels of one order follow each other
@@ -32,7 +42,7 @@ struct ChannelOptions {
   bool group_order = false;                   // all its reductions are in group order
   // For a communicator's channel: a key that is the same on all ranks, for it and the channels of its messages.
   uint64_t order_key = 1;
-  PlanOptions plans = {};
+  StateMaker* device = nullptr;  // null: nothing runs on the channel
 };
 
 class Channel : public std::enable_shared_from_this<Channel> {
@@ -41,12 +51,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   Members& members() { return members_; }
   const Members& members() const { return members_; }
-  PlanCache& plans() { return plans_; }
-  const PlanCache& plans() const { return plans_; }
   CallLog& log() { return log_; }
   const CallLog& log() const { return log_; }
-  Turns& turns() { return turns_; }
-  const Turns& turns() const { return turns_; }
+  // Null where the executor keeps nothing here.
+  ChannelState* state() const { return state_.get(); }
 
   // The members' properties that are used most.
   int size() const { return members_.size(); }
@@ -69,14 +77,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Keeps this channel, and those of its messages, alive; null if the communicator does so.
   std::shared_ptr<Channel> Hold() { return main()->weak_from_this().lock(); }
 
-  Workspace& workspace() { return workspace_; }
-
  private:
   Members members_;
-  Workspace workspace_;  // of the running operation
   CallLog log_;
-  PlanCache plans_;
-  Turns turns_;
+  const std::unique_ptr<ChannelState> state_;
   const device::host::TimelinePtr order_;
   const bool group_order_;
   const uint64_t order_key_;

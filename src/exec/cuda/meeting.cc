@@ -86,14 +86,10 @@ bool CudaRank::ReleaseOne() {
         std::find_if(orders_.begin(), orders_.end(), [&](const auto& o) { return o->of == timeline.get(); });
     if (order != orders_.end() && !IsDone(**order)) continue;
     channels_.erase(it);
-    const bool last = std::none_of(channels_.begin(), channels_.end(), [&](const auto& other) {
-      return other.second->order() == timeline && other.second->place() != CudaPlace::kSelf;
-    });
+    const bool last = std::none_of(channels_.begin(), channels_.end(),
+                                   [&](const auto& other) { return other.second->order() == timeline; });
     if (!last) return true;
-    if (const auto self = selves_.find(timeline.get()); self != selves_.end()) {
-      channels_.erase(self->second.get());
-      selves_.erase(self);
-    }
+    selves_.erase(timeline.get());
     if (order != orders_.end()) (*order)->of = nullptr;
     return true;
   }
@@ -103,6 +99,7 @@ bool CudaRank::ReleaseOne() {
 void CudaRank::ReleaseChannels() {
   std::lock_guard lock(launching_);
   channels_.clear();
+  selves_.clear();
 }
 
 }  // namespace axccl::exec

@@ -23,7 +23,8 @@ namespace cuda = kernels::cuda;
 Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(CudaRank* rank, Channel* on_host, CudaPlace place) {
   std::unique_ptr<CudaChannel> channel(new CudaChannel(rank, on_host, place));
   if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Settle());
-  channel->members_ = std::make_unique<Members>(on_host->owner(), rank->MembersOf(*on_host, place), on_host->self());
+  const int self = place == CudaPlace::kSelf ? 0 : on_host->self();
+  channel->members_ = std::make_unique<Members>(on_host->owner(), rank->MembersOf(*on_host, place), self);
   // Slots are packed in another way, and tasks find their buffers themselves.
   const PlanOptions options{.inline_bytes = 0, .by_runs = false};
   channel->plans_ = std::make_unique<PlanCache>(channel->members_.get(), options, nullptr);
@@ -131,7 +132,8 @@ Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool c
 
 Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured) {
   Call call = requested;
-  call.group_order = (call.group_order || on_host_->group_order()) && call.OrderMatters();
+  const bool ordered = call.group_order || (on_host_ != nullptr && on_host_->group_order());
+  call.group_order = ordered && call.OrderMatters();
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_->ProgramOnDevice(prepared->program));
@@ -198,6 +200,7 @@ void CudaRank::LetGoOf(const void* buffer) {
 
 void CudaRank::Disconnect() {
   channels_.clear();
+  selves_.clear();
   buffers_ = nullptr;
   blocks_.Unmap();
 }
@@ -242,10 +245,12 @@ void CudaRank::Agree(const std::vector<Protocols>& allowed) {
 }
 
 std::vector<Member> CudaRank::MembersOf(const Channel& on_host, CudaPlace place) const {
-  const auto src = static_cast<uint32_t>(on_host.member(0).rank);
-  const auto dst = static_cast<uint32_t>(on_host.member(on_host.size() - 1).rank);
+  const bool alone = place == CudaPlace::kSelf;
+  const int first = alone ? on_host.self() : 0, last = alone ? first : on_host.size() - 1;
+  const auto src = static_cast<uint32_t>(on_host.member(first).rank);
+  const auto dst = static_cast<uint32_t>(on_host.member(last).rank);
   std::vector<Member> members;
-  for (int p = 0; p < on_host.size(); ++p) {
+  for (int p = first; p <= last; ++p) {
     Member member = on_host.member(p);
     member.reach = &blocks_.of(static_cast<size_t>(member.rank));
     member.block = member.reach->block();
@@ -270,11 +275,11 @@ Result<CUdeviceptr> CudaRank::ProgramOnDevice(const std::shared_ptr<const Progra
 
 Result<CudaChannel*> CudaRank::ChannelFor(Channel* on_host, CudaPlace place) {
   if (place == CudaPlace::kSelf) {
-    std::unique_ptr<Channel>& self = selves_[on_host->order().get()];
-    if (self == nullptr)
-      self = std::make_unique<Channel>(on_host->owner(), std::vector<Member>{on_host->own()}, 0,
-                                       ChannelOptions{.order = on_host->order()});
-    on_host = self.get();
+    std::unique_ptr<CudaChannel>& self = selves_[on_host->order().get()];
+    if (self == nullptr) {
+      AXCCL_ASSIGN_OR_RETURN(self, CudaChannel::Create(this, on_host, place));
+    }
+    return self.get();
   }
   const auto it = channels_.find(on_host);
   if (it != channels_.end()) return it->second.get();

@@ -14,6 +14,7 @@
 #include "src/exec/cuda/layout.h"
 #include "src/exec/cuda/waits.h"
 #include "src/exec/platform/rank_device.h"
+#include "src/exec/prepared/plan_cache.h"
 #include "transports/cuda_ipc/connect.h"
 
 namespace axccl::exec {
@@ -40,7 +41,8 @@ enum class CudaPlace : uint8_t {
 inline bool IsCreated(const Channel& channel) { return channel.weak_from_this().lock() != nullptr; }
 
 // One channel on the device of one rank: the device's structure, the members' addresses for the device, and the calls
-// prepared for it. The host's channel records the calls in its log.
+// prepared for it. The host's channel records the calls in its log, except local copies: one CudaChannel makes those
+// for all channels of an order.
 class CudaChannel {
  public:
   static Result<std::unique_ptr<CudaChannel>> Create(CudaRank* rank, Channel* on_host, CudaPlace place);
@@ -55,13 +57,13 @@ class CudaChannel {
   Result<int> Meet();
   // The same; returns an error when a member will never come.
   Status CheckMeeting();
-  const device::host::TimelinePtr& order() const { return on_host_->order(); }
-  CudaPlace place() const { return place_; }
+  const device::host::TimelinePtr& order() const { return order_; }
   // True once this object holds the only reference to the channel.
   bool released() const;
 
  private:
-  CudaChannel(CudaRank* rank, Channel* on_host, CudaPlace place) : rank_(rank), on_host_(on_host), place_(place) {}
+  CudaChannel(CudaRank* rank, Channel* on_host, CudaPlace place)
+      : rank_(rank), on_host_(place == CudaPlace::kSelf ? nullptr : on_host), order_(on_host->order()), place_(place) {}
   Status Upload();
   // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
@@ -71,7 +73,8 @@ class CudaChannel {
   kernels::cuda::Member OnDevice(const Member& member) const;
 
   CudaRank* const rank_;
-  Channel* const on_host_;
+  Channel* const on_host_;  // null: kSelf
+  const device::host::TimelinePtr order_;
   const CudaPlace place_;
   std::unique_ptr<const Members> members_;  // with blocks in device memory
   std::unique_ptr<PlanCache> plans_;
@@ -102,6 +105,8 @@ class CudaRank final : public RankDevice {
   Result<StreamRef> FindStream(void* handle, const char* call) const override;
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
+  // Channels get their CudaChannel when they are first used (ChannelFor).
+  std::unique_ptr<ChannelState> MakeState(const Members&) override { return nullptr; }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
   Status CheckReport() override;
   bool runs_uneven() const override { return false; }
@@ -115,6 +120,7 @@ class CudaRank final : public RankDevice {
   bool slow_to_disconnect() const override { return !one_process_ || on_host(); }
   const char* LinkName(const Member& peer) const override;
   DeviceStatistics statistics() const override;
+  size_t PreparedCalls(const Channel&) const override { return 0; }
   void LetGoOf(const void* buffer) override;
   bool stages_in_block() const override { return false; }
   bool takes_areas() const override { return true; }
@@ -147,8 +153,8 @@ class CudaRank final : public RankDevice {
   const Protocols& protocols() const { return protocols_; }
   // The number of ranks of the communicator on this device.
   uint32_t neighbours() const { return neighbours_; }
-  // The device memory of the members of `on_host`, as mapped here. Members of a created channel that have not been
-  // found yet get a placeholder.
+  // The device memory of the members of `on_host`, as mapped here; for kSelf, of this rank alone. Members of a created
+  // channel that have not been found yet get a placeholder.
   std::vector<Member> MembersOf(const Channel& on_host, CudaPlace place) const;
   // Resets an area.
   Status ClearArea(int area);
@@ -201,9 +207,8 @@ class CudaRank final : public RankDevice {
   Protocols protocols_;      // allowed by all ranks
 
   std::mutex launching_;
-  // Local channels with one member; by order.
-  std::map<const device::host::Timeline*, std::unique_ptr<Channel>> selves_;
   std::map<const Channel*, std::unique_ptr<CudaChannel>> channels_;
+  std::map<const device::host::Timeline*, std::unique_ptr<CudaChannel>> selves_;  // kSelf, by order
   std::map<const Program*, std::pair<std::shared_ptr<const Program>, CUdeviceptr>> programs_;
   std::vector<std::unique_ptr<CudaOrder>> orders_;
   bool creates_channels_ = false;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "src/exec/channel/channel.h"
+#include "src/exec/host/channel.h"
 
 namespace axccl::exec {
 
@@ -19,9 +19,10 @@ struct Scales {
 
 struct Binding {
   // Not an aggregate, because that would be zeroed first; every operation makes a Binding.
-  Binding(Channel* bound_to, const Call& bound) : channel(bound_to), call(bound) {}
+  Binding(Channel* bound_to, const Call& bound) : channel(bound_to), host(HostChannel::Of(*bound_to)), call(bound) {}
 
   Channel* channel;
+  HostChannel* host;                   // what the host keeps for it
   Call call;                           // for an uneven call, `count` is valid once all members have announced theirs
   const Prepared* prepared = nullptr;  // the plan that runs
   uint64_t sequence = 0;
@@ -31,7 +32,7 @@ struct Binding {
   bool reads_by_call = false;    // some announced buffer is read by system call
   Scales scales;
 
-  Workspace& workspace() const { return channel->workspace(); }
+  Workspace& workspace() const { return host->workspace(); }
   plan::Contract contract() const { return {call.kind, channel->size(), call.root}; }
 };
 

@@ -140,11 +140,11 @@ Status Operation::Start() {
   tune::Access access = channel_->members().heap_access();
   // Members learn sizes from announcements, which only direct programs make, even if no rank can access buffers.
   if (access != tune::Access::kMapped && !operands_->sizes_known()) access = tune::Access::kMapped;
-  AXCCL_ASSIGN_OR_RETURN(main_, channel_->plans().Prepare(binding_.call, access));
-  main_ = channel_->plans().Redirected(main_);
+  AXCCL_ASSIGN_OR_RETURN(main_, binding_.host->plans().Prepare(binding_.call, access));
+  main_ = binding_.host->plans().Redirected(main_);
   AXCCL_RETURN_IF_ERROR(WriteRecord());
-  if (channel_->turns().NeedsBarrier(*main_)) {
-    AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, channel_->plans().PrepareBarrier());
+  if (binding_.host->turns().NeedsBarrier(*main_)) {
+    AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, binding_.host->plans().PrepareBarrier());
     Begin(Stage::kBarrier, barrier);
   } else {
     Begin(Stage::kMain, main_);
@@ -176,7 +176,7 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
 }
 
 void Operation::EndStage() {
-  channel_->turns().NoteEnd(*binding_.prepared, stage_ == Stage::kBarrier);
+  binding_.host->turns().NoteEnd(*binding_.prepared, stage_ == Stage::kBarrier);
   if (stage_ == Stage::kBarrier) {
     Begin(Stage::kMain, main_);
   } else {
@@ -212,7 +212,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
   LaneState& state = State(lane);
   const std::vector<Step>& steps = binding_.prepared->program->lanes[lane];
   for (; state.turn < binding_.prepared->turns; ++state.turn, state.step = 0) {
-    const uint64_t turn = channel_->turns().next() + state.turn;
+    const uint64_t turn = binding_.host->turns().next() + state.turn;
     while (state.step < steps.size()) {
       const Step& step = steps[state.step];
       Run run = Run::kDone;
@@ -245,7 +245,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
 // The same as RunLane, for calls whose cost is dominated by instructions.
 Operation::Run Operation::RunPlain() {
   const std::vector<Step>& steps = binding_.prepared->program->lanes[0];
-  const uint64_t turn = channel_->turns().next(), set = binding_.prepared->SetOffset(turn);
+  const uint64_t turn = binding_.host->turns().next(), set = binding_.prepared->SetOffset(turn);
   uint32_t& at = first_lane_.step;
   for (; at < steps.size(); ++at) {
     const Step& step = steps[at];
@@ -374,11 +374,11 @@ Result<bool> Operation::ChooseAccess() {
   const tune::Access reached = channel_->members().plain_access();
   if (!plain || reached == tune::Access::kMapped) return true;
   const tune::Access access = operands_->may_read_by_call() ? reached : tune::Access::kNone;
-  AXCCL_ASSIGN_OR_RETURN(const Prepared* other, channel_->plans().PrepareBeside(binding_.call, access));
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* other, binding_.host->plans().PrepareBeside(binding_.call, access));
   if (other->program->plan->hash == binding_.prepared->program->plan->hash) return true;
   if (binding_.call.count * ElementSize(binding_.call.type) <= kSmallBlock && operands_->sizes_known())
-    channel_->plans().Redirect(*main_, *other, kUnasked);
-  channel_->turns().NotePrologue();
+    binding_.host->plans().Redirect(*main_, *other, kUnasked);
+  binding_.host->turns().NotePrologue();
   Begin(Stage::kMain, other);
   return false;
 }

@@ -47,12 +47,13 @@ void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lan
   const int16_t in_line = prepared.inline_slots ? prepared.program->inline_endpoint[slot.slot] : int16_t{-1};
   if (!slot.of_reader && in_line == static_cast<int16_t>(endpoint)) return;  // the line carries it
   const uint64_t count =
-      prepared.whole ? binding.call.count
-                     : plan::Resolve(prepared.partition, lane, turn - channel.turns().next(), slot.data_part).count;
+      prepared.whole
+          ? binding.call.count
+          : plan::Resolve(prepared.partition, lane, turn - binding.host->turns().next(), slot.data_part).count;
   if (count == 0) return;
   const uint16_t owner = slot.of_reader ? slot.reader : static_cast<uint16_t>(channel.self());
   const plan::Operand operand{plan::Buffer::kScratch, owner, 0, slot.slot, 1};
-  const OperandPlace place = channel.plans().PlaceOfSlot(prepared, lane, operand);
+  const OperandPlace place = binding.host->plans().PlaceOfSlot(prepared, lane, operand);
   const uint64_t offset = place.offset[turn % plan::kRotation] + (in_line < 0 ? prepared.SetOffset(turn) : 0);
   const auto bytes = static_cast<uint32_t>(count * ElementSize(binding.call.type));
   Append(stretches, {offset, bytes, slot.of_reader, false});

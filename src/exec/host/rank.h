@@ -1,8 +1,10 @@
 // A rank on the host: threads that drive the host device's queue run its calls.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "src/exec/host/channel.h"
 #include "src/exec/platform/rank_device.h"
 
 namespace axccl::exec {
@@ -18,6 +20,9 @@ class HostRank final : public RankDevice {
   Result<StreamRef> FindStream(void* handle, const char* call) const override;
   Status CheckCall(const Call&) const override { return Status(); }
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
+  std::unique_ptr<ChannelState> MakeState(const Members& members) override {
+    return std::make_unique<HostChannel>(members);
+  }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
   // Operations check their peers themselves, and end when their communicator has failed.
   Status CheckReport() override { return Status(); }
@@ -31,6 +36,7 @@ class HostRank final : public RankDevice {
   bool slow_to_disconnect() const override { return false; }
   const char* LinkName(const Member& peer) const override;
   DeviceStatistics statistics() const override { return {}; }
+  size_t PreparedCalls(const Channel& channel) const override { return HostChannel::Of(channel)->plans().size(); }
   void LetGoOf(const void*) override {}
   bool stages_in_block() const override { return true; }
   bool takes_areas() const override { return false; }

@@ -34,7 +34,7 @@ struct DeviceStatistics {
   uint64_t ll128 = 0;   // operations whose data travelled in rows
 };
 
-class RankDevice {
+class RankDevice : public StateMaker {
  public:
   virtual ~RankDevice() = default;
   virtual const Platform& platform() const = 0;
@@ -74,6 +74,8 @@ class RankDevice {
 
   virtual const char* LinkName(const Member& peer) const = 0;
   virtual DeviceStatistics statistics() const = 0;
+  // The number of calls that are prepared for the channel and kept with it. Any thread may ask.
+  virtual size_t PreparedCalls(const Channel& channel) const = 0;
   // The application does not intend to use the buffer soon: peers of other processes need not keep it mapped.
   virtual void LetGoOf(const void* buffer) = 0;
 
