@@ -1,0 +1,230 @@
+// What goes to members that do not share this rank's memory, signal by signal, and who receives what they send.
+#include "src/exec/host/outbox.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/exec/ensemble.h"
+
+namespace axccl::exec {
+namespace {
+
+using transport::Reach;
+
+// Writes down what it is told, a letter each: Begin, Look, Sleep, End.
+class FakeInbox : public transport::Inbox {
+ public:
+  void Progress() override { told += 'L'; }
+  void BeginPolling() override { told += 'B'; }
+  void EndPolling(bool waiting) override { told += waiting ? 'S' : 'E'; }
+  std::string told;
+};
+
+struct Message {
+  std::vector<Reach::Stretch> stretches;
+  uint64_t line;
+};
+
+class FakeMirror : public Reach {
+ public:
+  FakeMirror(transport::PeerProcess* process, std::byte* block, FakeInbox* inbox)
+      : Reach(process, block), inbox_(inbox) {}
+  const char* Name() const override { return "fake"; }
+  transport::Inbox* inbox() const override { return inbox_; }
+  bool TryCalls(uint64_t, uint64_t) override { return false; }
+  Status Read(void*, uint64_t, size_t) override { return MakeStatus(Code::kInternalError, "no calls"); }
+  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+    messages.push_back({{stretches.begin(), stretches.end()}, line});
+  }
+  std::vector<Message> messages;
+
+ private:
+  FakeInbox* const inbox_;
+};
+
+TEST(Outbox, WhoDrivesTheOperationReceives) {
+  FakeInbox inbox;
+  const auto told = [&] { return std::exchange(inbox.told, ""); };
+  {
+    Outbox outbox(&inbox);
+    outbox.TakeMessages(false);
+    EXPECT_EQ(told(), "B");
+    outbox.TakeMessages(true);
+    outbox.TakeMessages(true);
+    EXPECT_EQ(told(), "LL");
+    outbox.Sleep();
+    EXPECT_EQ(told(), "S");
+    outbox.TakeMessages(true);
+    EXPECT_EQ(told(), "L") << "the last look before the thread sleeps";
+    outbox.TakeMessages(true);
+    EXPECT_EQ(told(), "BL") << "it is awake";
+    outbox.Close();
+    outbox.Close();
+    EXPECT_EQ(told(), "E");
+    outbox.TakeMessages(false);
+    EXPECT_EQ(told(), "B");
+  }
+  EXPECT_EQ(told(), "E") << "an operation that ends early leaves nobody polling";
+}
+
+TEST(Outbox, WithoutAnInboxDoesNothing) {
+  Outbox outbox(nullptr);
+  outbox.TakeMessages(true);
+  outbox.Sleep();
+  outbox.Close();
+}
+
+// Rank 0 of three: it has a mirror of rank 1, and shares memory with rank 2.
+class OutboxTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kScratch = 64u << 10;
+
+  OutboxTest()
+      : ensemble_([] {
+          EnsembleOptions options;
+          options.ranks = 3;
+          options.layout = Layout::kHeap;
+          options.algorithms = "all_gather:oneshot";
+          options.scratch_bytes = kScratch;
+          return options;
+        }()) {
+    std::vector<Member> members;
+    for (int rank = 0; rank < 3; ++rank) members.push_back(ensemble_.MakeMember(0, rank));
+    mirror_ = std::make_unique<FakeMirror>(ensemble_.process(1).peer(), members[1].block, &inbox_);
+    members[1].reach = mirror_.get();
+    members[1].machine = 1;
+    channel_.emplace(ensemble_.owner(0), std::move(members), 0, ChannelOptions{.device = &ensemble_});
+    call_.kind = plan::Kind::kAllGather;
+    call_.type = DataType::kUint16;
+  }
+  // Blocks of so many elements of two bytes.
+  void Start(uint64_t count) {
+    call_.count = count;
+    binding_.emplace(&*channel_, call_);
+    const Result<const Prepared*> prepared = binding_->host->plans().Prepare(call_, tune::Access::kNone);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+    binding_->prepared = prepared.value();
+    outbox_.emplace(channel_->members().inbox());
+  }
+  std::vector<Step> AllSignals() const {
+    std::vector<Step> signals = binding_->prepared->program->lanes[0];
+    std::erase_if(signals, [](const Step& step) { return step.kind != plan::OpKind::kSignal; });
+    return signals;
+  }
+  size_t Signals() const { return AllSignals().size(); }
+  // Sends all signals of a turn; what was published.
+  std::vector<Message> SendAll(uint64_t turn) {
+    for (const Step& step : binding_->prepared->program->lanes[0]) {
+      if (step.kind == plan::OpKind::kSignal) outbox_->Send(*binding_, step, 0, turn);
+    }
+    return std::exchange(mirror_->messages, {});
+  }
+  const ChannelLayout& layout() const { return channel_->own().layout; }
+  // Stretches that are not the record.
+  static std::vector<Reach::Stretch> Slots(const std::vector<Message>& messages) {
+    std::vector<Reach::Stretch> slots;
+    for (const Message& message : messages) {
+      for (const Reach::Stretch& stretch : message.stretches) {
+        if (!stretch.guarded) slots.push_back(stretch);
+      }
+    }
+    return slots;
+  }
+  static std::vector<Reach::Stretch> Records(const std::vector<Message>& messages) {
+    std::vector<Reach::Stretch> records;
+    for (const Message& message : messages) {
+      for (const Reach::Stretch& stretch : message.stretches) {
+        if (stretch.guarded) records.push_back(stretch);
+      }
+    }
+    return records;
+  }
+
+  Ensemble ensemble_;
+  FakeInbox inbox_;
+  std::unique_ptr<FakeMirror> mirror_;
+  std::optional<Channel> channel_;
+  Call call_;
+  std::optional<Binding> binding_;
+  std::optional<Outbox> outbox_;
+};
+
+TEST_F(OutboxTest, ASlotGoesWithTheSignalThatPublishesIt) {
+  Start(1000);
+  for (const uint64_t turn : {0, 1, 2}) {
+    binding_->host->turns() = Turns(turn);
+    const std::vector<Message> messages = SendAll(turn);
+    const std::vector<Reach::Stretch> slots = Slots(messages);
+    ASSERT_EQ(slots.size(), 1u);
+    EXPECT_EQ(slots[0].bytes, 2000u);
+    const uint64_t half = layout().scratch + turn % 2 * (kScratch / 2);
+    EXPECT_GE(slots[0].offset, half);
+    EXPECT_LE(slots[0].offset + slots[0].bytes, half + kScratch / 2);
+    EXPECT_EQ(messages[0].line, layout().OffsetOfLine(0, AllSignals()[0].endpoint, turn));
+  }
+}
+
+TEST_F(OutboxTest, ASmallSlotTravelsInItsLine) {
+  Start(16);
+  const std::vector<Message> messages = SendAll(0);
+  EXPECT_FALSE(messages.empty());
+  EXPECT_TRUE(Slots(messages).empty());
+}
+
+TEST_F(OutboxTest, EachMemberGetsTheRecordOnce) {
+  Start(1000);
+  for (const uint64_t sequence : {0, 1, 17}) {
+    binding_->sequence = sequence;
+    const std::vector<Message> first = SendAll(0);
+    ASSERT_EQ(Records(first).size(), 1u);
+    const Reach::Stretch& record = first[0].stretches[0];
+    EXPECT_TRUE(record.guarded);
+    EXPECT_EQ(record.offset, layout().records + sequence % kRecords * sizeof(OpRecord));
+    EXPECT_EQ(record.bytes, offsetof(OpRecord, word) + 3 * sizeof(uint64_t)) << "call, count and plan";
+    EXPECT_TRUE(Records(SendAll(0)).empty()) << sequence;
+  }
+}
+
+// What is announced is whole before the record says so.
+TEST_F(OutboxTest, LongAnnouncementsGoBeforeTheRecord) {
+  Start(1000);
+  ViewOperand operand;
+  operand.block_bytes = 1000;
+  binding_->call.views = std::make_shared<const ViewList>(ViewList{{operand}});
+  for (const uint64_t words : {OpRecord::kRoom, OpRecord::kRoom + 1}) {
+    binding_->sequence += 1;
+    binding_->announced_words = words;
+    const std::vector<Message> messages = SendAll(0);
+    ASSERT_EQ(Records(messages).size(), 1u);
+    EXPECT_EQ(Records(messages)[0].bytes, sizeof(OpRecord));
+    const bool apart = words > OpRecord::kRoom;
+    EXPECT_EQ(messages[0].stretches[0].guarded, !apart);
+    if (!apart) continue;
+    const uint64_t half = binding_->sequence % 2 * layout().announcement_words * sizeof(uint64_t);
+    EXPECT_EQ(messages[0].stretches[0].offset, layout().announcements + half);
+    EXPECT_EQ(messages[0].stretches[0].bytes, words * sizeof(uint64_t));
+    EXPECT_TRUE(messages[0].stretches[1].guarded);
+  }
+}
+
+TEST_F(OutboxTest, OnlyMirrorsGetMessages) {
+  Start(1000);
+  Prepared prepared = *binding_->prepared;
+  const auto program = std::make_shared<Program>(*prepared.program);
+  prepared.program = program;
+  binding_->prepared = &prepared;
+  for (const int peer : {2, 1, int{plan::kAllPeers}}) {
+    for (Step& step : program->lanes[0]) step.peer = static_cast<int16_t>(peer);
+    EXPECT_EQ(SendAll(0).size(), peer == 2 ? 0 : Signals()) << peer;
+  }
+}
+
+}  // namespace
+}  // namespace axccl::exec

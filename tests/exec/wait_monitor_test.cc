@@ -1,0 +1,194 @@
+// What a wait is looked after for: members that are gone, calls that differ, deadlines, and ranks that wait for each
+// other.
+#include "src/exec/host/wait_monitor.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/exec/ensemble.h"
+
+namespace axccl::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Looks of a wait before the first that counts.
+constexpr int kUnseen = 31;
+
+class PatientOwner : public FakeOwner {
+ public:
+  using FakeOwner::FakeOwner;
+  double timeout_seconds() const override { return timeout; }
+  double notice_seconds() const override { return notice; }
+  double timeout = 10, notice = 0;  // of all tests, so that none waits for ever
+};
+
+// Of a channel whose members never meet, or which the other one leaves.
+class FakeConnector : public Connector {
+ public:
+  Result<int> Connect(std::vector<Member>*) override { return meets ? -1 : 1; }
+  Status CheckMissing(int position) const override { return Said(missing, position); }
+  Status CheckLeft(int position) const override { return Said(left, position); }
+  Result<int> TakeArea() override { return 0; }
+  void TellArea() override {}
+  std::string Name() const override { return "channel 7"; }
+
+  bool meets = false;
+  const char *missing = nullptr, *left = nullptr;
+
+ private:
+  static Status Said(const char* what, int position) {
+    return what == nullptr ? Status() : MakeStatus(Code::kRemoteError, "position %d %s", position, what);
+  }
+};
+
+class WaitMonitorTest : public testing::Test {
+ protected:
+  // Rank 0 waits in a call of its second operation.
+  void Make(Connector* connector = nullptr) {
+    channel_.emplace(&owner_, std::vector<Member>{ensemble_.MakeMember(0, 0), ensemble_.MakeMember(0, 1)}, 0,
+                     ChannelOptions{.connector = connector, .device = &ensemble_});
+    call_.kind = plan::Kind::kAllReduce;
+    call_.type = DataType::kFloat32;
+    call_.count = 16;
+    binding_.emplace(&*channel_, call_);
+    binding_->sequence = 1;
+  }
+  Status Look() { return monitor_.Look(*binding_, 1); }
+  // As a thread that sleeps between looks.
+  template <class Done>
+  Status LookUntil(const Done& done) {
+    for (;;) {
+      monitor_.Arm();
+      Status status = Look();
+      if (!status.ok() || done()) return status;
+      sched_yield();
+    }
+  }
+  Status LookUntilOver() {
+    return LookUntil([] { return false; });
+  }
+  static std::string Text(const Status& status) { return std::string(status.message()); }
+
+  Ensemble ensemble_{EnsembleOptions()};
+  PatientOwner owner_{&ensemble_, 0};
+  std::optional<Channel> channel_;
+  Call call_;
+  std::optional<Binding> binding_;
+  WaitMonitor monitor_;
+};
+
+// A call that comes at the same time as the peers' pays for no look at their health.
+TEST_F(WaitMonitorTest, AShortWaitLooksAtNobody) {
+  Make();
+  ensemble_.header(1)->closed.store(1);
+  for (int wait = 0; wait < 3; ++wait) {
+    for (int i = 0; i < kUnseen; ++i) ASSERT_TRUE(Look().ok()) << i;
+    monitor_.Passed();
+  }
+  for (int i = 0; i < kUnseen; ++i) ASSERT_TRUE(Look().ok()) << i;
+  EXPECT_EQ(Text(Look()), "rank 0 waits for rank 1, which has destroyed or aborted its communicator");
+}
+
+TEST_F(WaitMonitorTest, WhoIsAboutToSleepLooksFirst) {
+  Make();
+  ensemble_.header(1)->closed.store(1);
+  ASSERT_TRUE(Look().ok());
+  monitor_.Arm();
+  EXPECT_EQ(Look().code(), Code::kRemoteError);
+}
+
+// Whatever is wrong by then, in a wait of many looks it is looked for again.
+TEST_F(WaitMonitorTest, ALongWaitLooksAgain) {
+  Make();
+  for (int i = 0; i <= kUnseen; ++i) ASSERT_TRUE(Look().ok());
+  ensemble_.header(1)->closed.store(1);
+  Status status;
+  while ((status = Look()).ok()) sched_yield();
+  EXPECT_EQ(status.code(), Code::kRemoteError);
+}
+
+TEST_F(WaitMonitorTest, CallsThatDifferAreFound) {
+  Make();
+  channel_->log().Record(call_);
+  call_.count = 17;
+  ensemble_.channel(1)->log().Record(call_);
+  const Status status = LookUntilOver();
+  EXPECT_EQ(status.code(), Code::kInvalidUsage);
+  EXPECT_TRUE(Text(status).starts_with("mismatch at operation 0: rank 0 called ncclAllReduce count 16"))
+      << Text(status);
+}
+
+TEST_F(WaitMonitorTest, AMemberThatLeftIsFound) {
+  FakeConnector connector;
+  connector.meets = true;
+  connector.left = "has left";
+  Make(&connector);
+  ASSERT_EQ(channel_->members().Connect().value(), -1);
+  EXPECT_EQ(Text(LookUntilOver()), "position 1 has left");
+}
+
+TEST_F(WaitMonitorTest, AMemberThatNeverComesIsFound) {
+  FakeConnector connector;
+  connector.missing = "will not come";
+  connector.left = "has left";
+  Make(&connector);
+  EXPECT_EQ(Text(LookUntilOver()), "position 1 will not come");
+}
+
+TEST_F(WaitMonitorTest, TheDeadlineNamesWhoIsWaitedFor) {
+  owner_.timeout = 0.05;
+  Make();
+  const Clock::time_point start = Clock::now();
+  const Status status = LookUntilOver();
+  EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(50));
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_EQ(Text(status),
+            "rank 0 waited 0.05 s for rank 1 in ncclAllReduce count 16 float sum (operation 1): deadline "
+            "AXCCL_TIMEOUT passed; rank 1 has called nothing like it yet");
+}
+
+TEST_F(WaitMonitorTest, TheDeadlineNamesTheChannelThatIsNotThere) {
+  owner_.timeout = 0.01;
+  FakeConnector connector;
+  Make(&connector);
+  EXPECT_EQ(Text(LookUntilOver()),
+            "rank 0 waited 0.01 s for rank 1 to create and use channel 7, in ncclAllReduce count 16 float sum: "
+            "deadline AXCCL_TIMEOUT passed; all ranks of a group must create its channel and take part in its "
+            "operations");
+}
+
+TEST_F(WaitMonitorTest, TheUserIsToldOnce) {
+  owner_.notice = 0.01;
+  owner_.timeout = 0.2;
+  Make();
+  testing::internal::CaptureStderr();
+  const Status status = LookUntilOver();
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  const std::string notice = "rank 0 has waited 0.01 s for rank 1 in ncclAllReduce count 16 float sum (operation 1)";
+  const size_t first = told.find(notice);
+  EXPECT_NE(first, std::string::npos) << told;
+  EXPECT_EQ(told.find("has waited", first + notice.size()), std::string::npos) << told;
+}
+
+// Each look finds it out anew, so that what has moved meanwhile is seen.
+TEST_F(WaitMonitorTest, StandsStillAfterAWhile) {
+  Make();
+  const Clock::time_point start = Clock::now();
+  EXPECT_FALSE(monitor_.TakeStandstill());
+  EXPECT_TRUE(LookUntil([&] { return monitor_.TakeStandstill(); }).ok());
+  EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(60));
+  EXPECT_FALSE(monitor_.TakeStandstill()) << "it has been asked";
+  EXPECT_TRUE(LookUntil([&] { return monitor_.TakeStandstill(); }).ok());
+}
+
+}  // namespace
+}  // namespace axccl::exec
