@@ -234,7 +234,7 @@ void WriteAlways(const char* format, ...) {
   va_end(args);
 }
 
-void Tell(const char* format, ...) {
+void WriteNotice(const char* format, ...) {
   const KeepErrno keep_errno;
   va_list args;
   va_start(args, format);

@@ -40,7 +40,7 @@ bool Enabled(Level level, uint32_t subsystems);
 [[gnu::format(printf, 1, 2)]] void WriteAlways(const char* format, ...);
 // Writes a line to stderr whatever NCCL_DEBUG and NCCL_DEBUG_FILE are: for warnings that users need without asking for
 // a log.
-[[gnu::format(printf, 1, 2)]] void Tell(const char* format, ...);
+[[gnu::format(printf, 1, 2)]] void WriteNotice(const char* format, ...);
 // Makes the next line read the parameters again (ncclResetDebugInit, tests). Lines that are being written still go to
 // the old file.
 void Reset();

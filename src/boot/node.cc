@@ -27,7 +27,7 @@ Node::Node(service::Loop* loop, int rank, int nranks, int roots, const Secret& s
 
 Node::~Node() { sodium_memzero(const_cast<uint8_t*>(secret_.data()), secret_.size()); }
 
-std::vector<Node::Neighbour*> Node::Everybody() {
+std::vector<Node::Neighbour*> Node::Neighbours() {
   std::vector<Neighbour*> all{&parent_};
   for (Neighbour& child : children_) all.push_back(&child);
   all.push_back(&hubs_[0]);
@@ -49,10 +49,10 @@ Status Node::Take(int from) {
 void Node::Dismiss(int from) {
   const std::shared_ptr<Link> link = std::exchange(At(from).link, nullptr);
   if (link == nullptr) return;
-  if (from != kOwnHub && from != kHubAbove) return link->End(told_);
+  if (from != kOwnHub && from != kHubAbove) return link->End(reason_);
   // If there is no memory for the frame, the end of the connection has to be enough.
   const Status sent = CatchAll("rendezvous", [&] {
-    const std::string text = EncodeError(told_);
+    const std::string text = EncodeError(reason_);
     link->Send(FrameType::kFailed, std::as_bytes(std::span(text)));
     return link->Finish(), Status();
   });
@@ -96,7 +96,7 @@ void Node::Enter(service::Fd fd, const FrameCipher& cipher, const Hello& hello, 
   Neighbour& child = At(index);
   if (failed_ || child.came) {
     return link->Reject(
-        failed_ ? told_
+        failed_ ? reason_
                 : MakeStatus(Code::kInvalidUsage, "rendezvous: rank %d came twice to rank %d", hello.rank, rank_));
   }
   child.came = true;
@@ -196,10 +196,10 @@ void Node::OnClosed(int from, const std::string& reason) {
                   reason.c_str()));
 }
 
-void Node::Fail(const Status& told, const Status& mine) {
+void Node::Fail(const Status& reason, const Status& mine) {
   if (failed_) return;
   failed_ = true;
-  told_ = told;
+  reason_ = reason;
   const auto keep = shared_from_this();
   for (int from = kHubAbove; from < static_cast<int>(children_.size()); ++from) Dismiss(from);
   std::lock_guard lock(mutex_);
@@ -225,7 +225,7 @@ bool Node::Begin(size_t bytes, int rank) {
 
 void Node::Contribute(std::span<const std::byte> mine) {
   if (failed_) return;
-  for (const Neighbour* each : Everybody()) {
+  for (const Neighbour* each : Neighbours()) {
     if (!each->left || each == &hubs_[0] || each == &hubs_[1]) continue;
     return Fail(MakeStatus(Code::kRemoteError, "%s left after %d exchanges, but %s takes part in another",
                            each->name.c_str(), UserExchanges(), self_.c_str()));
@@ -300,7 +300,7 @@ void Node::Leave() {
       ->Run([this] {
         if (failed_) return;
         failed_ = true;  // from now on, no neighbour gets errors
-        for (Neighbour* each : Everybody()) {
+        for (Neighbour* each : Neighbours()) {
           const std::shared_ptr<Link> link = std::exchange(each->link, nullptr);
           if (link == nullptr) continue;
           link->Send(FrameType::kLeave, {});
@@ -314,7 +314,7 @@ void Node::Leave() {
 
 void Node::Expire() {
   if (failed_) return;
-  Expired(kNobody, static_cast<uint32_t>(exchanges_), self_ + " waited until its deadline (" + patience_text_ + ")");
+  Expired(kNone, static_cast<uint32_t>(exchanges_), self_ + " waited until its deadline (" + patience_text_ + ")");
 }
 
 // A rank that has not contributed is the one that the others wait for. A rank that has contributed, or still misses a
@@ -328,7 +328,7 @@ void Node::Expired(int from, uint32_t exchange, const std::string& text) {
   std::string payload(reinterpret_cast<const char*>(&exchange), sizeof exchange);
   payload += text.substr(0, kMaxText);
   const auto ask = [&](const Neighbour& who) {
-    if ((from == kNobody || &who != &At(from)) && who.link != nullptr)
+    if ((from == kNone || &who != &At(from)) && who.link != nullptr)
       who.link->Send(FrameType::kExpired, std::as_bytes(std::span(payload)));
   };
   for (const Neighbour& hub : hubs_) ask(hub);

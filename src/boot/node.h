@@ -55,7 +55,7 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   Status AddHub(Dial* dial, bool above);
   // T. Takes over the connection to the parent.
   Status AddParent(Dial* dial, const std::string& name);
-  bool gave_up() const { return !told_.ok(); }  // on the service thread
+  bool gave_up() const { return !reason_.ok(); }  // on the service thread
   // Adds a rank that has proved that it knows the secret. On the service thread.
   void Enter(service::Fd fd, const FrameCipher& cipher, const Hello& hello, const JoinBody& join);
 
@@ -79,7 +79,7 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
 
  private:
   // The neighbour that a link leads to, as Link's `rank`: a child's index, or one of these.
-  static constexpr int kParent = -1, kOwnHub = -2, kHubAbove = -3, kNobody = -4;
+  static constexpr int kParent = -1, kOwnHub = -2, kHubAbove = -3, kNone = -4;
 
   struct Neighbour {
     std::shared_ptr<Link> link;  // null: not there yet, or closed
@@ -93,7 +93,7 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
     return from >= 0 ? children_[static_cast<size_t>(from)] : from == kParent ? parent_ : hubs_[from == kHubAbove];
   }
   // All neighbours, hubs last.
-  std::vector<Neighbour*> Everybody();
+  std::vector<Neighbour*> Neighbours();
   Status Take(int from);
   void Handle(int from, FrameType type, std::span<const std::byte> payload);
   void Dismiss(int from);
@@ -115,8 +115,8 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   void Expired(int from, uint32_t exchange, const std::string& text);
   Status failure();
   // Ends the rendezvous for all neighbours; `mine` is the error that the rank's own thread gets.
-  void Fail(const Status& told, const Status& mine);
-  void Fail(const Status& told) { Fail(told, told); }
+  void Fail(const Status& reason, const Status& mine);
+  void Fail(const Status& reason) { Fail(reason, reason); }
 
   service::Loop* const loop_;
   const int rank_;
@@ -132,7 +132,7 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   Neighbour hubs_[2];
   std::vector<Neighbour> children_;
   bool failed_ = false;  // also true after this rank has left
-  Status told_;          // the error that the neighbours get
+  Status reason_;        // the error that the neighbours get
   bool expired_ = false;
   bool started_ = false;  // the rank has received kStart from all its hubs
   int exchanges_ = 0;     // finished, including the one at the start

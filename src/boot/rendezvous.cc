@@ -96,7 +96,7 @@ void Rendezvous::Enter(std::shared_ptr<Link> link, const Hello& hello, const Joi
 
 void Rendezvous::StartAll() {
   loop_->Cancel(std::exchange(duplicate_timer_, 0));
-  TellAll([this](Seat* seat) {
+  ForEachSeat([this](Seat* seat) {
     if (roots_ != 0) {
       StartInTree(static_cast<int>(seat - seats_.data()));
     } else {
@@ -118,11 +118,11 @@ void Rendezvous::StartInTree(int rank) {
   seats_[static_cast<size_t>(rank)].link->Send(FrameType::kStart, std::as_bytes(std::span(&body, 1)));
 }
 
-template <class Tell>
-void Rendezvous::TellAll(const Tell& tell) {
+template <class Visit>
+void Rendezvous::ForEachSeat(const Visit& visit) {
   for (const bool local : {false, true}) {
     for (Seat& seat : seats_) {
-      if (seat.local == local && seat.link != nullptr) tell(&seat);
+      if (seat.local == local && seat.link != nullptr) visit(&seat);
     }
   }
 }
@@ -159,8 +159,9 @@ void Rendezvous::Take(int rank, FrameType type, std::span<const std::byte> paylo
     case FrameType::kLeave:
       return Leave(rank);
     case FrameType::kError: {
-      const Status told = DecodeError(payload);
-      return Fail(MakeStatus(CodeForOthers(told.code()), "%s gave up: %s", Name(rank).c_str(), told.message().data()));
+      const Status reason = DecodeError(payload);
+      return Fail(
+          MakeStatus(CodeForOthers(reason.code()), "%s gave up: %s", Name(rank).c_str(), reason.message().data()));
     }
     case FrameType::kExpired:
       return Expired(rank, payload);
@@ -196,7 +197,7 @@ void Rendezvous::Contribute(int rank, std::span<const std::byte> payload) {
   ++exchanges_;
   contributed_ = 0;
   for (Seat& each : seats_) each.contributed = false;
-  TellAll([this](Seat* each) { each->link->Send(FrameType::kGathered, gathered_); });
+  ForEachSeat([this](Seat* each) { each->link->Send(FrameType::kGathered, gathered_); });
 }
 
 void Rendezvous::Leave(int rank) {
@@ -260,7 +261,7 @@ void Rendezvous::Expired(int rank, std::span<const std::byte> payload) {
 void Rendezvous::Fail(const Status& reason) {
   if (over_) return;
   const auto keep = shared_from_this();
-  TellAll([&](Seat* seat) { std::exchange(seat->link, nullptr)->End(reason); });
+  ForEachSeat([&](Seat* seat) { std::exchange(seat->link, nullptr)->End(reason); });
   End(reason);
 }
 

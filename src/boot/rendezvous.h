@@ -59,8 +59,8 @@ class Rendezvous : public LinkOwner, public std::enable_shared_from_this<Rendezv
   std::string ListRanks(const std::function<bool(const Seat&)>& missing) const;
   // Visits all seats, those of this process last: once its rank has what it needs, this process may exit, and the hub
   // with it.
-  template <class Tell>
-  void TellAll(const Tell& tell);
+  template <class Visit>
+  void ForEachSeat(const Visit& visit);
   void Take(int rank, FrameType type, std::span<const std::byte> payload);
   void StartAll();
   void StartInTree(int rank);

@@ -37,8 +37,8 @@ Status CheckFileIsPrivate(const std::string& path, int fd) {
   }
   static std::atomic<bool> told{false};
   if ((info.st_mode & 07) != 0 && !told.exchange(true))
-    log::Tell("AXCCL_SECRET_FILE=%s: every user of this machine may read it (mode %03o), and so join", path.c_str(),
-              info.st_mode & 0777);
+    log::WriteNotice("AXCCL_SECRET_FILE=%s: every user of this machine may read it (mode %03o), and so join",
+                     path.c_str(), info.st_mode & 0777);
   return Status();
 }
 

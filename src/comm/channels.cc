@@ -189,8 +189,8 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   std::atomic<uint8_t>* const joined = &slot->Joined(name_.ranks.size())[self()];
   joined->store(1, std::memory_order_seq_cst);
   const auto offset_there = static_cast<uint64_t>(reinterpret_cast<std::byte*>(joined) - BlockOf(*member));
-  const transport::Reach::Stretch told{offset_there, 1, true, false};
-  member->reach->Publish(nullptr, {&told, 1}, transport::Reach::kNoLine);
+  const transport::Reach::Stretch mark{offset_there, 1, true, false};
+  member->reach->Publish(nullptr, {&mark, 1}, transport::Reach::kNoLine);
   exec::WakeMember(*member);
   return true;
 }
@@ -215,7 +215,7 @@ Result<int> GroupChannel::TakeArea() {
   return part_.area;
 }
 
-void GroupChannel::TellArea() {
+void GroupChannel::PublishArea() {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   ChannelSlot* slot = layout.SlotOf(table_->comm_->block().data(), part_.slot);
   slot->area.store(static_cast<uint32_t>(part_.area) + 1, std::memory_order_seq_cst);

@@ -78,7 +78,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   Status CheckMissing(int position) const override;
   Status CheckLeft(int position) const override;
   Result<int> TakeArea() override;
-  void TellArea() override;
+  void PublishArea() override;
   std::string Name() const override { return name_.Text(); }
 
   static constexpr uint32_t kNotFound = ~0u;

@@ -173,7 +173,7 @@ void Communicator::Fail(const Status& status) {
   AXCCL_WARN("communicator %s rank %d of %d: %.*s", identity_.name.c_str(), identity_.rank, identity_.ranks,
              static_cast<int>(status.message().size()), status.message().data());
   device_->Abort();
-  Tell();
+  PublishFailure();
 }
 
 // The first failure stays, and so does the first text for peers. Peers that read this rank's buffers can see it before
@@ -193,7 +193,7 @@ bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
 }
 
 // Does not throw: the failing code may be unwinding because memory ran out.
-void Communicator::Tell() {
+void Communicator::PublishFailure() {
   const transport::Reach::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members_) {
     if (member.rank != identity_.rank) exec::WakeMember(member);
@@ -240,7 +240,7 @@ void Communicator::Abort(const Status& reason) {
   const bool first =
       SetFailure(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   device_->Abort();
-  if (first) Tell();
+  if (first) PublishFailure();
   // The steps that are running now are the last ones: those of this rank, and those of ranks of this process that
   // access its buffers, in any queue.
   Scheduler::Process().Quiesce();

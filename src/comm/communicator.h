@@ -97,7 +97,7 @@ class Communicator : public exec::ChannelOwner {
   Status ToPeers(const Status& status) const;
   // Returns false when there was a failure already.
   bool SetFailure(const Status& status, const Status& to_peers);
-  void Tell();
+  void PublishFailure();
 
   const Identity identity_;
   const Settings settings_;

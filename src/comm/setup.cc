@@ -116,9 +116,9 @@ std::string DeviceText(const Introduction& peer) {
   return platform.NameOf(peer.device);
 }
 
-void TellOthers(Exchange* exchange, const Status& why) {
-  const Status told = CatchAll("a message", [&] { return exchange->Fail(why), Status(); });
-  if (!told.ok()) AXCCL_WARN("cannot inform the others that this rank gives up: %s", told.message().data());
+void SendFailure(Exchange* exchange, const Status& why) {
+  const Status sent = CatchAll("a message", [&] { return exchange->Fail(why), Status(); });
+  if (!sent.ok()) AXCCL_WARN("cannot inform the others that this rank gives up: %s", sent.message().data());
 }
 
 // The state of one rank's setup; every way out releases what it has acquired.
@@ -385,7 +385,7 @@ class Builder {
   // Sends the error to the others, and releases what they may already use. Does not throw. If memory runs out, the
   // block stays for as long as the process lives, because peers may still write to it.
   void GiveUp(const Status& status) {
-    TellOthers(exchange_, status);
+    SendFailure(exchange_, status);
     survey_.GiveUp();
     if (announced_ && block_ == nullptr) return;  // a communicator owned it, and has released it
     const Status gone = CatchAll("giving memory back", [&] { return LetGo(), Status(); });
@@ -463,7 +463,7 @@ Result<std::shared_ptr<Communicator>> Setup(Exchange* exchange, const SetupOptio
   if (builder.has_value()) {
     builder->GiveUp(comm.status());
   } else {
-    TellOthers(exchange, comm.status());
+    SendFailure(exchange, comm.status());
   }
   return comm;
 }

@@ -116,7 +116,7 @@ void Engine::Signal(uint32_t rank, const Step& step, double time) {
     const Delivery& delivery = program_.deliveries[i];
     if (delivery.far) {
       Send(rank, i, time);
-    } else if (delivery.counter != Delivery::kNobody) {
+    } else if (delivery.counter != Delivery::kNoCounter) {
       Arrive(delivery.counter, time + (delivery.token ? 0 : fabric_.signal_seconds));
     }
   }
@@ -144,7 +144,7 @@ void Engine::Land(const Event& event) {
   const Delivery& delivery = program_.deliveries[event.index];
   const double end = Take(delivery.to * kNumResources + kNicIn, event.time, fabric_.message_seconds, delivery.parts);
   outcome_.received[event.machine] += delivery.parts * part_bytes_;
-  if (delivery.counter != Delivery::kNobody) Arrive(delivery.counter, end);
+  if (delivery.counter != Delivery::kNoCounter) Arrive(delivery.counter, end);
 }
 
 // If the signal's arrival is known, returns true and moves `time` to it if that is later.

@@ -156,7 +156,7 @@ void Compiler::AddDelivery(int rank, int lane, const Op& op, int to, uint32_t pa
   };
   step->shared |= far;
   auto it = std::lower_bound(waiters_.begin(), waiters_.end(), std::pair<size_t, uint32_t>(index, 0));
-  if (it == waiters_.end() || it->first != index) return add(Delivery::kNobody, parts);
+  if (it == waiters_.end() || it->first != index) return add(Delivery::kNoCounter, parts);
   for (; it != waiters_.end() && it->first == index; ++it, parts = 0) {
     const auto counter = static_cast<uint32_t>(it - waiters_.begin());
     ++program_.counters[counter].per_turn;

@@ -30,9 +30,9 @@ struct Share {
 
 // A signal's path to a rank that waits for it.
 struct Delivery {
-  static constexpr uint32_t kNobody = ~0u;
+  static constexpr uint32_t kNoCounter = ~0u;
 
-  uint32_t counter = kNobody;
+  uint32_t counter = kNoCounter;
   uint32_t to = 0;        // rank
   uint32_t distance = 0;  // machines
   uint32_t parts = 0;     // that travel with the signal

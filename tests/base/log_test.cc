@@ -42,7 +42,7 @@ TEST(Log, VersionLineHasNoPrefix) {
 TEST(Log, WhatUsersMustKnowGoesToStderrWhateverTheLevel) {
   Environment environment{{"NCCL_DEBUG", "NONE"}, {"NCCL_DEBUG_FILE", "/nonexistent/log"}};
   testing::internal::CaptureStderr();
-  Tell("mind the %s", "gap");
+  WriteNotice("mind the %s", "gap");
   const std::string line = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(
       Matches(line, "[^:. ]+:" + std::to_string(getpid()) + ":" + std::to_string(gettid()) + " AxCCL: mind the gap\n"))

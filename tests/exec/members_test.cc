@@ -56,15 +56,15 @@ class LateConnector : public Connector {
     return MakeStatus(Code::kRemoteError, "position %d has left", position);
   }
   Result<int> TakeArea() override { return 3; }
-  void TellArea() override { ++told_; }
+  void PublishArea() override { ++published_; }
   std::string Name() const override { return "channel 7"; }
 
   int looks() const { return looks_; }
-  int told() const { return told_; }
+  int published() const { return published_; }
 
  private:
   std::byte* const block_;
-  int looks_ = 0, told_ = 0;
+  int looks_ = 0, published_ = 0;
 };
 
 TEST(Members, AreConnectedOnce) {
@@ -76,8 +76,8 @@ TEST(Members, AreConnectedOnce) {
   EXPECT_EQ(members.TakeArea().value(), 3);
   EXPECT_EQ(members.own().area, 3);
   EXPECT_EQ(members[1].area, -1);
-  members.TellArea();
-  EXPECT_EQ(connector.told(), 1);
+  members.PublishArea();
+  EXPECT_EQ(connector.published(), 1);
   EXPECT_EQ(members.Connect().value(), 1);
   EXPECT_NE(members.connector(), nullptr);
   EXPECT_EQ(members[1].block, nullptr);

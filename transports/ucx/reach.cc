@@ -436,7 +436,7 @@ void SendControl(const Worker& worker, ucp_ep_h ep, const WireControl& control) 
 void Reach::TakeControl(const Rail& rail, const WireControl& control) {
   if (control.kind == WireControl::kFlushed) {
     if (control.number > flushed_ && control.number <= flushes_) flushed_ = control.number;
-    worker_->told().notify_all();
+    worker_->changed().notify_all();
     return;
   }
   if (control.kind != WireControl::kFlush) return;
@@ -482,7 +482,7 @@ void Reach::Flush(std::chrono::milliseconds patience) {
     }
     worker_->Drive();
     if (flushed_ < number) worker_->LeaveToThread();
-    if (flushed_ < number) worker_->told().wait_for(lock, kLook);
+    if (flushed_ < number) worker_->changed().wait_for(lock, kLook);
   }
 }
 

@@ -236,7 +236,7 @@ void Worker::Abandon(Endpoint* endpoint, const std::string& why) {
   if (std::exchange(endpoint->failed, true)) return;
   for (Endpoint::Lane& lane : endpoint->lanes) failed_.push_back(std::exchange(lane.ep, nullptr));
   for (Reach* reach : endpoint->users) reach->Lose(why);
-  told_.notify_all();
+  changed_.notify_all();
 }
 
 void Worker::Fail(const ProcessId& process, const std::string& why) {

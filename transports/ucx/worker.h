@@ -71,7 +71,7 @@ class Worker final : public transport::Inbox {
   // Messages that UCX has not finished sending.
   void AddUnsent(int messages) { unsent_.fetch_add(messages, std::memory_order_relaxed); }
   // Notified at every message that ends a flush, and at every failure.
-  std::condition_variable& told() { return told_; }
+  std::condition_variable& changed() { return changed_; }
 
  private:
   Worker() = default;
@@ -102,7 +102,7 @@ class Worker final : public transport::Inbox {
   std::vector<int> epolls_;  // UCX's own; see descriptors.h
 
   std::mutex mutex_;
-  std::condition_variable told_;
+  std::condition_variable changed_;
   ProcessId self_{};
   // A process stays until one of the two ends, because closing it would cut off communicators that are being made
   // meanwhile.

@@ -74,14 +74,14 @@ Status TakeRails(const std::vector<boot::Interface>& interfaces, LocalNetwork* n
 
 // UCX does not authenticate connections: a packet of its protocol can write anywhere. Warned once in a process, and by
 // one process of a machine.
-void TellOfOpenPorts(const LocalRanks& local, const std::vector<std::string>& devices, const boot::Address& address) {
+void WarnOfOpenPorts(const LocalRanks& local, const std::vector<std::string>& devices, const boot::Address& address) {
   const bool tcp = std::any_of(devices.begin(), devices.end(),
                                [](const std::string& device) { return device.find(':') == std::string::npos; });
   if (!tcp || local.self != 0 || !param::Get("NCCL_SOCKET_IFNAME").empty() || param::GetInt("AXCCL_TRUST_NETWORK") != 0)
     return;
-  static std::atomic<bool> told{false};
-  if (told.exchange(true)) return;
-  log::Tell(
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  log::WriteNotice(
       "ranks on several machines meet over UCX, whose TCP ports (here at %s) accept every connection and let it "
       "write any memory of this process; use a network that no stranger can reach, and name it by NCCL_SOCKET_IFNAME "
       "or "
@@ -109,7 +109,7 @@ Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
     AXCCL_RETURN_IF_ERROR(TakeTogether(interfaces, ports ? names[0] : found.devices[0], &found));
   else
     AXCCL_RETURN_IF_ERROR(TakeRails(interfaces, &found));
-  TellOfOpenPorts(local, found.devices, found.address);
+  WarnOfOpenPorts(local, found.devices, found.address);
   return found;
 }
 

@@ -58,7 +58,7 @@ class Connector {
   // GPU ranks: reserves an area of this rank's device for the channel's lifetime. The others find the part only after
   // the area is published.
   virtual Result<int> TakeArea() = 0;
-  virtual void TellArea() = 0;
+  virtual void PublishArea() = 0;
   virtual std::string Name() const = 0;  // "channel 7 of ranks [0 2]"
 };
 
@@ -94,7 +94,7 @@ class Members {
   Status CheckLeft(int position) const { return home_ == nullptr ? Status() : home_->CheckLeft(position); }
   // As Connector::TakeArea; before members are connected.
   Result<int> TakeArea();
-  void TellArea() { connector_->TellArea(); }
+  void PublishArea() { connector_->PublishArea(); }
 
   // If scratch is apart: whether this rank has all that it needs of it. The member that sends has taken it before it
   // signals, and a rank that has seen its signal finds it.

@@ -23,7 +23,7 @@ Status CudaChannel::Settle() {
   AXCCL_ASSIGN_OR_RETURN(void* const memory, rank_->device()->AllocateHost(bytes));
   meeting_ = new (memory) cuda::Meeting;
   met_ = false;
-  on_host_->members().TellArea();
+  on_host_->members().PublishArea();
   return Status();
 }
 

@@ -72,7 +72,7 @@ Status CudaWaits::Check(std::mutex& calls) {
       watched.waits = true;
       watched.since = Clock::now();
       watched.gone_for = 0;
-      watched.told = false;
+      watched.notified = false;
     }
     watched.look = look;
     AXCCL_RETURN_IF_ERROR(Judge(records_[i], &watched, calls));
@@ -96,7 +96,7 @@ Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls)
       return left.ok() ? channel.members().Check(static_cast<int>(position)) : left;
   }
   if (!Overdue(*watched)) {
-    Tell(record, watched);
+    Notify(record, watched);
     return Status();
   }
   if (!unmet) {
@@ -110,12 +110,12 @@ double CudaWaits::SecondsSince(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
 }
 
-void CudaWaits::Tell(const Wait& record, Watched* watched) const {
-  if (watched->told || notice_seconds_ <= 0 || SecondsSince(watched->since) <= notice_seconds_) return;
-  watched->told = true;
-  log::Tell("rank %d has waited %.3g s for %s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
-            watched->channel->own().rank, notice_seconds_, DescribeWait(record, *watched).c_str(),
-            Absent(*watched).c_str());
+void CudaWaits::Notify(const Wait& record, Watched* watched) const {
+  if (watched->notified || notice_seconds_ <= 0 || SecondsSince(watched->since) <= notice_seconds_) return;
+  watched->notified = true;
+  log::WriteNotice("rank %d has waited %.3g s for %s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
+                   watched->channel->own().rank, notice_seconds_, DescribeWait(record, *watched).c_str(),
+                   Absent(*watched).c_str());
 }
 
 std::string CudaWaits::DescribeWait(const Wait& record, const Watched& watched) const {

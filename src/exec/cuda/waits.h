@@ -52,7 +52,7 @@ class CudaWaits {
     bool waits = false;  // operation `look` was seen to wait
     uint64_t look = 0;
     Clock::time_point since{};  // when that was first seen
-    bool told = false;          // the user got a notice about it
+    bool notified = false;      // the user got a notice about it
     int gone_for = 0;           // reports since the member is known to be gone
     uint32_t gone = 0;          // that member
   };
@@ -60,7 +60,7 @@ class CudaWaits {
   Status Judge(const kernels::cuda::Wait& record, Watched* watched, std::mutex& calls) const;
   static double SecondsSince(Clock::time_point since);
   bool Overdue(const Watched& watched) const { return seconds_ > 0 && SecondsSince(watched.since) > seconds_; }
-  void Tell(const kernels::cuda::Wait& record, Watched* watched) const;
+  void Notify(const kernels::cuda::Wait& record, Watched* watched) const;
   // "rank 2 in ncclAllReduce ... (operation 10)"
   std::string DescribeWait(const kernels::cuda::Wait& record, const Watched& watched) const;
   // "; ranks that have not called it: 2 3", as far as this rank knows.

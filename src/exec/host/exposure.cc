@@ -43,7 +43,7 @@ bool Exposure::HasLeft(const Binding& binding, const Operands& operands) {
   if (std::chrono::steady_clock::now() - left_ < kPatience) return false;
   const Status taken = CatchAll("taking buffers back", [&] { return TakeBackOutputs(binding, operands); });
   if (!taken.ok()) {
-    log::Tell(
+    log::WriteNotice(
         "rank %d has given up %s while rank %d (process %u) was in the middle of it; do not use the output before that "
         "process has ended, which may still write there: %.*s",
         channel.own().rank, DescribeCall(binding.call).c_str(), writer->rank, writer->reach->pid(),

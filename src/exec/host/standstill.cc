@@ -106,23 +106,23 @@ Standstill::Held* Standstill::BoardFor(const Step& step) {
 }
 
 // Peers that read a board after it became outdated draw no wrong conclusion from it: see above. Null: there is none.
-const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
-  Copy told;
-  told.words[WaitBoard::kOrder] = step.main->order_key();
-  told.words[WaitBoard::kCollectives] = step.main->log().next();
+const WaitBoard* Standstill::PublishBoard(const Step& step, const Waits& waits) {
+  Copy copy;
+  copy.words[WaitBoard::kOrder] = step.main->order_key();
+  copy.words[WaitBoard::kCollectives] = step.main->log().next();
   uint64_t entries = 0;
   for (const Calls& calls : step.calls) {
     if (calls.end - calls.begin == 1 && !Lacks(calls)) continue;
     if (entries == WaitBoard::kMost) return nullptr;  // half of the board could mislead
     for (const Wait& wait : waits) {
-      uint64_t& noted = told.words[WaitBoard::kWaits];
+      uint64_t& noted = copy.words[WaitBoard::kWaits];
       if (wait.calls != &calls || noted == WaitBoard::kMostWaits) continue;
-      uint64_t* const words = told.WaitAt(noted++);
+      uint64_t* const words = copy.WaitAt(noted++);
       words[WaitBoard::kEntry] = entries;
       words[WaitBoard::kRank] = static_cast<uint64_t>(wait.rank);
       words[WaitBoard::kTheirStep] = wait.their_step;
     }
-    uint64_t* const entry = told.Entry(entries++);
+    uint64_t* const entry = copy.Entry(entries++);
     entry[WaitBoard::kKind] = KindOf(*calls.channel);
     entry[WaitBoard::kPeer] = IsMessage(*calls.channel) ? static_cast<uint64_t>(PeerOf(*calls.channel).rank) : 0;
     entry[WaitBoard::kBegin] = calls.begin;
@@ -130,13 +130,13 @@ const WaitBoard* Standstill::Tell(const Step& step, const Waits& waits) {
     const std::string text = TextOf(*calls.channel, *calls.first);
     std::memcpy(entry + WaitBoard::kText, text.data(), std::min(text.size(), WaitBoard::kTextBytes - 1));
   }
-  told.words[WaitBoard::kEntries] = entries;
+  copy.words[WaitBoard::kEntries] = entries;
   Held* const held = BoardFor(step);
   if (held == nullptr) return nullptr;
-  told.words[WaitBoard::kStep] = held->step;
-  const uint64_t checksum = told.words[WaitBoard::kChecksum] = told.Checksum();
+  copy.words[WaitBoard::kStep] = held->step;
+  const uint64_t checksum = copy.words[WaitBoard::kChecksum] = copy.Checksum();
   if (std::exchange(held->checksum, checksum) == checksum) return held->board;
-  for (size_t w = 0; w < WaitBoard::kWords; ++w) held->board->word[w].store(told.words[w], std::memory_order_relaxed);
+  for (size_t w = 0; w < WaitBoard::kWords; ++w) held->board->word[w].store(copy.words[w], std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Member& own = step.main->own();
   const auto at =
@@ -279,7 +279,7 @@ bool Standstill::Check(std::span<const Calls> left) {
     if (!lacks) continue;
     Waits waits;
     Status status = Compare(step, &waits);
-    if (const WaitBoard* const board = Tell(step, waits); status.ok() && board != nullptr)
+    if (const WaitBoard* const board = PublishBoard(step, waits); status.ok() && board != nullptr)
       status = FindCircle(step, *board);
     if (status.ok()) continue;
     step.main->owner()->Fail(status);

@@ -68,7 +68,7 @@ class Standstill {
   using Waits = std::vector<Wait>;
 
   static std::vector<Step> StepsOf(std::span<const Calls> left);
-  const WaitBoard* Tell(const Step& step, const Waits& waits);
+  const WaitBoard* PublishBoard(const Step& step, const Waits& waits);
   Held* BoardFor(const Step& step);
   static Status Compare(const Step& step, Waits* waits);
   static Status CompareWith(const Step& step, const Calls& mine, int position, Waits* waits);

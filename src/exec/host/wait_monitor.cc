@@ -47,9 +47,10 @@ Status WaitMonitor::Check(const Binding& binding, int position) {
   }
   if (const double patience = owner->notice_seconds();
       patience > 0 && waited > patience && !std::exchange(noticed_, true)) {
-    log::Tell("rank %d has waited %.3g s for %s%s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
-              channel.own().rank, patience, DescribeWait(binding, position).c_str(), connector != nullptr ? "" : "; ",
-              connector != nullptr ? "" : channel.log().LastCallOf(position).c_str());
+    log::WriteNotice("rank %d has waited %.3g s for %s%s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
+                     channel.own().rank, patience, DescribeWait(binding, position).c_str(),
+                     connector != nullptr ? "" : "; ",
+                     connector != nullptr ? "" : channel.log().LastCallOf(position).c_str());
   }
   return Status();
 }
