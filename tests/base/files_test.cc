@@ -30,7 +30,7 @@ TEST(FilesTest, AreReadUpToALimit) {
   EXPECT_EQ(all.value(), text);
   const Status status = ReadWholeFile(path, text.size() - 1).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_TRUE(status.message().starts_with(path + ": more than 9999 bytes")) << status.message();
+  EXPECT_TRUE(status.message().starts_with(path + ": larger than 9999 bytes")) << status.message();
   EXPECT_EQ(ReadWholeFile(folder.Path("none"), 1).status().code(), Code::kSystemError);
   EXPECT_EQ(ReadWholeFile(folder.path(), 1).status().code(), Code::kSystemError) << "a folder";
 }

@@ -60,10 +60,7 @@ class CudaRowsTest : public testing::TestWithParam<Pair> {
  protected:
   CudaRowsTest() : type_(GetParam().type), combine_(GetParam().combine), size_(ElementSize(type_)) {}
 
-  bool Scales() const {
-    return type_ != DataType::kBool && !IsOpaque(type_) &&
-           combine_ <= (IsComplex(type_) ? Combine::kSum : Combine::kMin);
-  }
+  bool Scales() const { return type_ != DataType::kBool && !IsOpaque(type_) && combine_ == Combine::kSum; }
   Factor RandomFactor() const {
     Factor factor{};
     const double ordinary = static_cast<double>(Random()() % 64) / 16 - 1;
