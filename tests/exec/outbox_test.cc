@@ -198,7 +198,7 @@ TEST_F(OutboxTest, LongAnnouncementsGoBeforeTheRecord) {
   ViewOperand operand;
   operand.block_bytes = 1000;
   binding_->call.views = std::make_shared<const ViewList>(ViewList{{operand}});
-  for (const uint64_t words : {OpRecord::kRoom, OpRecord::kRoom + 1}) {
+  for (const uint64_t words : {OpRecord::kRoom, OpRecord::kRoom + 1, OpRecord::kRoom + 2}) {
     binding_->sequence += 1;
     binding_->announced_words = words;
     const std::vector<Message> messages = SendAll(0);
@@ -212,6 +212,27 @@ TEST_F(OutboxTest, LongAnnouncementsGoBeforeTheRecord) {
     EXPECT_EQ(messages[0].stretches[0].bytes, words * sizeof(uint64_t));
     EXPECT_TRUE(messages[0].stretches[1].guarded);
   }
+}
+
+// Each rank has a slot of its own to read: the others' do not go to it.
+TEST_F(OutboxTest, AMemberGetsWhatItReads) {
+  call_.kind = plan::Kind::kAllToAll;
+  Start(1000);
+  const Prepared& prepared = *binding_->prepared;
+  std::vector<uint64_t> read[3];  // offsets, by reader
+  for (uint32_t step = 0; step < prepared.program->lanes[0].size(); ++step) {
+    for (const Outbound::Slot& slot : prepared.outbound->With(0, step)) {
+      const auto owner = static_cast<uint16_t>(slot.of_reader ? slot.reader : 0);
+      const plan::Operand operand{plan::Buffer::kScratch, owner, 0, slot.slot, 1};
+      read[slot.reader].push_back(binding_->host->plans().PlaceOfSlot(prepared, 0, operand).offset[0]);
+    }
+  }
+  ASSERT_FALSE(read[1].empty());
+  ASSERT_NE(read[1], read[2]);
+  const std::vector<Reach::Stretch> slots = Slots(SendAll(0));
+  std::vector<uint64_t> sent;
+  for (const Reach::Stretch& slot : slots) sent.push_back(slot.offset);
+  EXPECT_EQ(sent, read[1]);
 }
 
 TEST_F(OutboxTest, OnlyMirrorsGetMessages) {

@@ -37,7 +37,7 @@ class FakeConnector : public Connector {
   Status CheckMissing(int position) const override { return Said(missing, position); }
   Status CheckLeft(int position) const override { return Said(left, position); }
   Result<int> TakeArea() override { return 0; }
-  void TellArea() override {}
+  void PublishArea() override {}
   std::string Name() const override { return "channel 7"; }
 
   bool meets = false;
