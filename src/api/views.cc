@@ -100,11 +100,11 @@ Status OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t op, ax
   });
 }
 
-// `told` are the arguments that are read when the call starts.
-Status OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializer_list<const void*> told,
+// `arrays`: the arguments that are read when the call starts.
+Status OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializer_list<const void*> arrays,
               ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
   // A wrong count is reported first, because there may be no arrays then.
-  for (const void* array : told) {
+  for (const void* array : arrays) {
     if (array == nullptr && r.count > 0)
       return InvalidArgument("%s: an array that is read when the call starts is NULL; it must stay valid until then",
                              r.name);

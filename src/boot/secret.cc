@@ -35,8 +35,8 @@ Status CheckFileIsPrivate(const std::string& path, int fd) {
                       "AXCCL_SECRET_FILE=%s: other users may read or write it (mode %03o); chmod 600 it", path.c_str(),
                       info.st_mode & 0777);
   }
-  static std::atomic<bool> told{false};
-  if ((info.st_mode & 07) != 0 && !told.exchange(true))
+  static std::atomic<bool> warned{false};
+  if ((info.st_mode & 07) != 0 && !warned.exchange(true))
     log::WriteNotice("AXCCL_SECRET_FILE=%s: every user of this machine may read it (mode %03o), and so join",
                      path.c_str(), info.st_mode & 0777);
   return Status();

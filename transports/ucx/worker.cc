@@ -118,9 +118,9 @@ void Worker::Main() {
   std::chrono::milliseconds doze = kDoze;
   for (bool dozing = false;;) {
     epoll_event event{};
-    const bool told = epoll_wait(epoll_.get(), &event, 1, dozing ? static_cast<int>(doze.count()) : -1) > 0;
+    const bool woken = epoll_wait(epoll_.get(), &event, 1, dozing ? static_cast<int>(doze.count()) : -1) > 0;
     std::unique_lock lock(mutex_, std::defer_lock);
-    if (told) {
+    if (woken) {
       lock.lock();
       listening_ = false;
     } else if (!lock.try_lock()) {
@@ -129,7 +129,7 @@ void Worker::Main() {
     const uint32_t uses = uses_.load(std::memory_order_relaxed);
     const bool used = std::exchange(seen, uses) != uses;
     // If no thread polls, this thread handles the event.
-    if (polling_ == 0 && (!greeting_.empty() || (!listening_ && (told || !used)))) Listen();
+    if (polling_ == 0 && (!greeting_.empty() || (!listening_ && (woken || !used)))) Listen();
     dozing = !listening_ || !greeting_.empty();
     doze = used && greeting_.empty() ? std::min(2 * doze, kLongestDoze) : kDoze;
   }
@@ -185,7 +185,7 @@ Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, c
   endpoints_[process] = endpoint;
   greeting_.push_back(endpoint);
   Greet();
-  // The library's thread listens on the rails that were in use when it was last told to.
+  // The library's thread listens on the rails that were in use when it last began to.
   if (used_.size() > used_before) Listen();
   if (endpoint->failed)
     return MakeStatus(Code::kSystemError, "UCX: another machine is not reached over %s", ways.c_str());

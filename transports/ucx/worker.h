@@ -5,7 +5,7 @@
 // none does, a thread of the library sleeps on UCX's descriptors and makes progress, so that messages are received and
 // answered although the process is elsewhere. It lives as long as the process.
 //
-// To make that thread wait for the next message costs system calls, and waking it uses a core. So it is told to only
+// To make that thread wait for the next message costs system calls, and waking it uses a core. So it does only
 // when a waiting thread goes to sleep, or leaves something unsent behind. A thread that has finished does not do so:
 // while operations keep coming, the library's thread only looks now and then (kDoze) whether they still do, and listens
 // once they do not.

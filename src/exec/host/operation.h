@@ -3,7 +3,7 @@
 // Progress() does what can be done without waiting. The thread that drives it holds the queue's run lock, so two
 // threads never run an operation at once; it may move between threads.
 //
-// Its parts: the form of its operands (operands.h), messages to remote members (outbox.h), the checks during a wait
+// Its parts: the form of its operands (operands.h), messages to mirrored members (outbox.h), the checks during a wait
 // (wait_monitor.h), and its outputs that others may write to (exposure.h).
 #pragma once
 

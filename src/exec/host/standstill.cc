@@ -98,8 +98,8 @@ Standstill::Held* Standstill::BoardFor(const Step& step) {
   if (held != held_.end()) return &*held;
   held_.reserve(held_.size() + 1);  // before taking a board, which would otherwise not be given back after an exception
   for (WaitBoard& board : step.main->own().header->boards) {
-    uint64_t nobody = 0;
-    if (!board.word[WaitBoard::kOrder].compare_exchange_strong(nobody, step.main->order_key())) continue;
+    uint64_t unused = 0;
+    if (!board.word[WaitBoard::kOrder].compare_exchange_strong(unused, step.main->order_key())) continue;
     return &held_.emplace_back(Held{step.main, &board, steps.fetch_add(1, std::memory_order_relaxed) + 1, 0});
   }
   return nullptr;  // as many orders stand still already as can be published
