@@ -83,9 +83,8 @@ void WarnOfOpenPorts(const LocalRanks& local, const std::vector<std::string>& de
   if (warned.exchange(true)) return;
   log::WriteNotice(
       "ranks on several machines meet over UCX, whose TCP ports (here at %s) accept every connection and let it "
-      "write any memory of this process; use a network that no stranger can reach, and name it by NCCL_SOCKET_IFNAME "
-      "or "
-      "set AXCCL_TRUST_NETWORK=1 (docs/two-machines.md)",
+      "write any memory of this process; use a network that no stranger can reach, and name it by NCCL_SOCKET_IFNAME, "
+      "or set AXCCL_TRUST_NETWORK=1 (docs/two-machines.md)",
       boot::HostText(address).c_str());
 }
 
