@@ -34,6 +34,9 @@ Result<UniqueId> CreateUniqueId();
 // Returns an error unless the bytes are an id of this library version. The text names an all-zero or foreign id as
 // such.
 Status CheckUniqueId(const UniqueId& id);
+// Ends the rendezvous of a fresh id before all ranks have come, if this process serves it: ranks that wait there, and
+// those that come later, get `reason`.
+void GiveUp(const UniqueId& id, const Status& reason);
 
 // One rank's part in a rendezvous. Used by one thread at a time; sessions of different ranks are independent, in any
 // number of threads. Processes that a process forks before it joins may join themselves; in those that it forks later,

@@ -190,6 +190,20 @@ Status Hub::CheckOpen(const IdBytes& id) {
   return status;
 }
 
+void Hub::GiveUp(const IdBytes& id, const Status& reason) {
+  Hub* const hub = the_hub.load(std::memory_order_acquire);
+  if (hub == nullptr || !hub->loop_->OfThisProcess()) return;
+  (void)hub->loop_->Run([&] {
+    const auto found = hub->records_.find(id);
+    if (found == hub->records_.end() || found->second.over || found->second.from_environment) return;
+    if (const std::shared_ptr<Rendezvous> meeting = found->second.current; meeting != nullptr) {
+      meeting->Fail(reason);
+    } else {
+      hub->EndId(id, &found->second, true, reason);
+    }
+  });
+}
+
 Result<std::unique_ptr<Hub::Lease>> Hub::Serve(const IdFields& fields, bool* busy) {
   Status status;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] { status = ServeOnLoop(fields, busy); }));
@@ -371,17 +385,22 @@ void Hub::OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status) {
     record.over_until = service::Clock::now() + kEnvironmentLinger;
     return CloseWhenIdle(id, &record);
   }
-  record.over = true;
-  record.ending = !status.ok() ? status
-                               : MakeStatus(Code::kInvalidUsage,
-                                            "rendezvous: the unique id has already made a communicator of %d ranks; "
-                                            "call ncclGetUniqueId for each communicator",
-                                            meeting->nranks());
+  EndId(id, &record, !status.ok(),
+        !status.ok() ? status
+                     : MakeStatus(Code::kInvalidUsage,
+                                  "rendezvous: the unique id has already made a communicator of %d ranks; "
+                                  "call ncclGetUniqueId for each communicator",
+                                  meeting->nranks()));
+}
+
+void Hub::EndId(const IdBytes& id, Record* record, bool failed, Status ending) {
+  record->over = true;
+  record->ending = std::move(ending);
   const auto close = [this] {
     --open_ids_;
     CloseUnneeded();
   };
-  if (status.ok()) {
+  if (!failed) {
     close();
   } else {
     const auto late = std::chrono::duration_cast<service::Clock::duration>(

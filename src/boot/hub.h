@@ -46,6 +46,9 @@ class Hub {
   Result<UniqueId> Create();
   // Returns ok if an id may still be joined, as far as this process knows; else the result of its rendezvous.
   static Status CheckOpen(const IdBytes& id);
+  // Ends the rendezvous of an id that this process made: ranks that wait there, and those that come late, get `reason`.
+  // Has no effect on an id that is over, or that another process or NCCL_COMM_ID serves.
+  static void GiveUp(const IdBytes& id, const Status& reason);
   // Serves an id of NCCL_COMM_ID until the lease is dropped (one second longer after a failure, for late ranks).
   class Lease {
    public:
@@ -104,6 +107,8 @@ class Hub {
   const Secret* FindSecret(const Hello& hello) const;
   void Enter(Arrival arrival);
   void OnOver(const IdBytes& id, Rendezvous* meeting, const Status& status);
+  // Refuses ranks that come to the id of Create from now on. After a failure they can still come, for the reason.
+  void EndId(const IdBytes& id, Record* record, bool failed, Status ending);
   void CloseWhenIdle(const IdBytes& id, Record* record);
   void CloseUnneeded();
 

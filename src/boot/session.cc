@@ -31,6 +31,10 @@ Result<std::unique_ptr<Hub::Lease>> ServeWhereDue(const IdFields& id, int rank, 
   }
 }
 
+void GiveUp(const UniqueId& id, const Status& reason) {
+  if (const Result<IdFields> fields = Unpack(id); fields.ok()) Hub::GiveUp(fields.value().id, reason);
+}
+
 Result<UniqueId> CreateUniqueId() {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("unique id"));
   if (sodium_init() < 0) return MakeStatus(Code::kSystemError, "unique id: libsodium finds no source of randomness");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 #include "src/base/log.h"
 #include "src/base/param.h"
@@ -204,7 +205,9 @@ Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& con
 
 Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const boot::UniqueId* id, const Config& config,
                                            const std::atomic<bool>* abort) {
-  return CarryOut(call, [&]() -> Made {
+  std::optional<boot::UniqueId> offered;
+  if (id != nullptr) offered = *id;
+  Made made = CarryOut(call, [&]() -> Made {
     const Identity& identity = call->comm()->identity();
     const SetupOptions options = MakeOptions(identity.rank, ranks, identity.device, config, abort);
     call->SetLimits(options.deadline, abort);
@@ -223,6 +226,7 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
       return MakeStatus(Code::kInvalidArgument,
                         "no rank passed uniqueId; one rank gets it from ncclCommGetUniqueId and passes it");
     }
+    offered = offer->id;
     // The rendezvous does not notice a rank that gives up on its way there; the call does.
     Status broken;
     const auto stop = [&] { return !(broken = call->WhyBroken()).ok(); };
@@ -232,6 +236,10 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const bo
     const auto exchange = MakeBootExchange(std::move(session).value());
     return Setup(exchange.get(), options);
   });
+  // New ranks know only the rendezvous. After a refusal the present ranks may agree and call again.
+  if (!made.ok() && offered.has_value() && made.status().code() != Code::kInvalidUsage)
+    boot::GiveUp(*offered, made.status());
+  return made;
 }
 
 }  // namespace axccl::comm

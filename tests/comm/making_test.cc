@@ -34,6 +34,7 @@ using harness::Processes;
 using harness::RankContext;
 using harness::RunCliques;
 using harness::RunOptions;
+using harness::RunRanks;
 using harness::Threads;
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -384,6 +385,41 @@ TEST(Making, AGrowEndsWithTheAbortOfAPeerOnItsWay) {
 
 TEST(Making, AGrowEndsWithTheDeathOfAPeerOnItsWay) {
   EndGrowBy(2, "died", [](RankContext& context, Clique&, ncclComm_t) { context.Die(); });
+}
+
+// New ranks know nothing but the rendezvous: what ends a grow for the present ranks ends it for them.
+TEST(Making, AGrowThatPresentRanksGiveUpEndsForNewRanks) {
+  RunRanks(Processes(3), [](RankContext& context) {
+    const int rank = context.rank();
+    ncclUniqueId id;
+    ncclComm_t parent = nullptr, child = nullptr;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    if (rank < 2) {
+      ASSERT_OK(ncclCommInitRank(&parent, 2, id, rank));
+    }
+    if (rank == 0) {
+      ASSERT_OK(ncclCommGetUniqueId(parent, &id));
+      std::memcpy(context.board(), &id, sizeof(id));
+    }
+    ASSERT_TRUE(context.Barrier());
+    std::memcpy(&id, context.board(), sizeof(id));
+    ncclConfig_t config = NonBlocking();
+    if (rank != 1) {
+      ASSERT_EQ(ncclCommGrow(parent, 3, &id, rank == 0 ? -1 : 2, &child, &config), ncclInProgress);
+    }
+    ASSERT_TRUE(context.Barrier());
+    const int64_t begin = NowNs();
+    if (rank == 1) {
+      EXPECT_OK(ncclCommAbort(parent));
+    } else {
+      EXPECT_EQ(AwaitComm(context, child), ncclRemoteError);
+      EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
+      EXPECT_NE(std::string_view(ncclGetLastError(child)).find("rank 1 "), std::string_view::npos)
+          << ncclGetLastError(child);
+      EXPECT_OK(ncclCommAbort(child));
+      EXPECT_OK(ncclCommAbort(parent));
+    }
+  });
 }
 
 // AXCCL_INIT_TIMEOUT is how long ranks wait for each other when a communicator is made, however it is made.
