@@ -58,28 +58,30 @@ class Waiting {
     Expect(ncclCommInitRank(&comm, kRanks, id_, rank), "ncclCommInitRank");
     return comm;
   }
-  ncclResult_t Call(ncclComm_t comm, int rank) const {
-    int data = 1;
+  // `sum` outlives the communicator: a wait that fails for want of memory does not end the reduction.
+  ncclResult_t Call(ncclComm_t comm, int rank, int* sum) const {
+    *sum = 1;
     ncclComm_t made = nullptr;
     ncclResult_t result = ncclSuccess;
     if (in_split_) {
       result = ncclCommSplit(comm, 0, rank, &made, nullptr);
       if (result == ncclSuccess) Expect(ncclCommDestroy(made), "ncclCommDestroy");
     } else {
-      result = ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, comm, nullptr);
+      result = ncclAllReduce(sum, sum, 1, ncclInt32, ncclSum, comm, nullptr);
       if (result == ncclSuccess) result = axcclStreamSynchronize(nullptr);
-      if (result == ncclSuccess && data != kRanks) Die("ncclAllReduce", result, "a wrong sum");
+      if (result == ncclSuccess && *sum != kRanks) Die("ncclAllReduce", result, "a wrong sum");
     }
     return result;
   }
 
   void RunRank(int rank) {
+    int reduced = 0;
     ncclComm_t comm = Join(rank);
-    Expect(Call(comm, rank), "the first call");  // makes what lives as long as the communicator
+    Expect(Call(comm, rank, &reduced), "the first call");  // makes what lives as long as the communicator
     Meet();
     if (rank == 0) Arm(Failing::kMalloc, 0);
     Meet();
-    Expect(Call(comm, rank), "the second call");
+    Expect(Call(comm, rank, &reduced), "the second call");
     Meet();
     // Beyond what a whole call takes rank 0 can only be waiting.
     if (rank == 0) Arm(Failing::kMalloc, Disarm() + k_);
@@ -88,7 +90,7 @@ class Waiting {
       while (!HasFailed()) Nap();
       Disarm();
     }
-    const ncclResult_t result = Call(comm, rank);
+    const ncclResult_t result = Call(comm, rank, &reduced);
     if (result != ncclSuccess && *ncclGetLastError(nullptr) == '\0') Die("the last call", result, "no text");
     Meet();
     Expect(ncclCommAbort(comm), "ncclCommAbort");
