@@ -51,10 +51,13 @@ class LateConnector : public Connector {
     (*members)[1].block = block_;
     return -1;
   }
-  Status CheckMissing(int) const override { return Status(); }
+  Status CheckMissing(int position) const override {
+    return missing_.ok() ? MakeStatus(Code::kRemoteError, "position %d never comes", position) : missing_;
+  }
   Status CheckLeft(int position) const override {
     return MakeStatus(Code::kRemoteError, "position %d has left", position);
   }
+  void SetMissing(Status missing) { missing_ = std::move(missing); }
   Result<int> TakeArea() override { return 3; }
   void PublishArea() override { ++published_; }
   std::string Name() const override { return "channel 7"; }
@@ -64,6 +67,7 @@ class LateConnector : public Connector {
 
  private:
   std::byte* const block_;
+  Status missing_;
   int looks_ = 0, published_ = 0;
 };
 
@@ -128,6 +132,26 @@ TEST(Members, FailuresAreTold) {
     EXPECT_EQ(members.CheckFailures().code(), c.own ? c.code : Code::kOk);
     EXPECT_TRUE(ensemble.channel(2)->members().CheckOwners().ok()) << "its own failure is not another's";
   }
+}
+
+// A member that fails publishes that first, and lets go of its part then. A rank that sees only the second reports the
+// first.
+TEST(Members, FailuresExplainWhyAMemberHasLeft) {
+  Ensemble ensemble(EnsembleOptions{});
+  Member other = ensemble.MakeMember(0, 1);
+  LateConnector connector(std::exchange(other.block, nullptr));
+  Members members(ensemble.owner(0), {ensemble.MakeMember(0, 0), other}, 0, &connector);
+  Members connected(ensemble.owner(0), {ensemble.MakeMember(0, 0), ensemble.MakeMember(0, 1)}, 0, &connector);
+  while (connected.Connect().value() >= 0) continue;
+  EXPECT_EQ(Text(members.CheckMissing(1)), "position 1 never comes");
+  EXPECT_EQ(Text(connected.CheckLeft(1)), "position 1 has left");
+  ensemble.owner(1)->Fail(MakeStatus(Code::kInvalidUsage, "the calls form a circle"));
+  for (const Status& status : {members.CheckMissing(1), connected.CheckLeft(1)}) {
+    EXPECT_EQ(status.code(), Code::kInvalidUsage);
+    EXPECT_EQ(Text(status), "the calls form a circle");
+  }
+  connector.SetMissing(MakeStatus(Code::kInvalidUsage, "position 1 uses another channel"));
+  EXPECT_EQ(Text(members.CheckMissing(1)), "position 1 uses another channel") << "it has not left";
 }
 
 // A code that this build does not know.

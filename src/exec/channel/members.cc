@@ -132,6 +132,11 @@ Status Members::CheckOwners() const {
   return Status();
 }
 
+Status Members::ReasonOf(Status left) const {
+  if (left.code() == Code::kRemoteError) AXCCL_RETURN_IF_ERROR(CheckOwners());
+  return left;
+}
+
 Status Members::Check(int waiting_for) const {
   for (int p = 0; p < size(); ++p) {
     if (p == self_) continue;

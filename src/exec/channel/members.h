@@ -90,8 +90,10 @@ class Members {
   const Connector* connector() const { return connector_; }
   // As Connector::Connect.
   Result<int> Connect();
-  // As Connector::CheckLeft.
-  Status CheckLeft(int position) const { return home_ == nullptr ? Status() : home_->CheckLeft(position); }
+  // As Connector::CheckMissing, before members are connected, and Connector::CheckLeft. A member that fails publishes
+  // that before it lets go of its part: its failure is the error then.
+  Status CheckMissing(int position) const { return ReasonOf(connector_->CheckMissing(position)); }
+  Status CheckLeft(int position) const { return home_ == nullptr ? Status() : ReasonOf(home_->CheckLeft(position)); }
   // As Connector::TakeArea; before members are connected.
   Result<int> TakeArea();
   void PublishArea() { connector_->PublishArea(); }
@@ -115,6 +117,8 @@ class Members {
   Status CheckOwners() const;
 
  private:
+  Status ReasonOf(Status left) const;
+
   ChannelOwner* const owner_;
   std::vector<Member> members_;  // never resized
   const int self_;

@@ -43,7 +43,7 @@ Status CudaChannel::CheckMeeting() {
   for (int waited_for = -1;;) {
     AXCCL_ASSIGN_OR_RETURN(const int missing, Meet());
     if (missing < 0) return Status();
-    Status status = on_host_->members().connector()->CheckMissing(missing);
+    Status status = on_host_->members().CheckMissing(missing);
     if (status.ok()) status = on_host_->members().Check(missing);
     // The member may have done its part and left between the two looks.
     if (status.ok() || status.code() != Code::kRemoteError || missing == waited_for) return status;

@@ -32,7 +32,7 @@ Status WaitMonitor::Check(const Binding& binding, int position) {
   if (now - checked_ < device::host::kCheckInterval) return Status();
   checked_ = now;
   const Connector* connector = channel.members().connector();
-  AXCCL_RETURN_IF_ERROR(connector != nullptr ? connector->CheckMissing(position) : channel.log().FindMismatch());
+  AXCCL_RETURN_IF_ERROR(connector != nullptr ? channel.members().CheckMissing(position) : channel.log().FindMismatch());
   AXCCL_RETURN_IF_ERROR(channel.members().Check(position));
   if (connector == nullptr) AXCCL_RETURN_IF_ERROR(channel.members().CheckLeft(position));
   const ChannelOwner* const owner = channel.owner();
