@@ -132,7 +132,7 @@ Status Destroy(const char* call, axcclChannel_t handle) {
 
 Result<exec::Channel*> PairOf(const char* call, const ChannelPin& pin, int peer, bool sending) {
   if (pin.object) return Prefixed(call, pin.object->channel->PairChannel(peer, sending));
-  return Prefixed(call, pin.comm->core()->PairChannel(peer, sending));
+  return Prefixed(call, pin.comm->core()->pairs().Of(peer, sending));
 }
 
 Result<ChannelPin> PinChannel(axcclChannel_t handle, const char* call, bool outside) {

@@ -135,7 +135,7 @@ Status Message(const Request& r, bool sending, ncclComm_t handle, cudaStream_t s
   call.input = r.send;
   call.output = r.recv;
   if (r.root == rank) return EnqueueSelf(r.name, comm.get(), core->channel(), call, sending, stream);
-  AXCCL_ASSIGN_OR_RETURN(exec::Channel* const pair, Prefixed(r.name, core->PairChannel(r.root, sending)));
+  AXCCL_ASSIGN_OR_RETURN(exec::Channel* const pair, Prefixed(r.name, core->pairs().Of(r.root, sending)));
   return Enqueue(comm.get(), pair, call, stream);
 }
 

@@ -21,7 +21,7 @@ axcclCommInfo_t Describe(comm::Communicator* core) {
   all.nranks = core->identity().ranks;
   all.rank = core->identity().rank;
   all.device = core->identity().device.ordinal;
-  all.local_processes = core->local_processes();
+  all.local_processes = comm::CountLocalProcesses(*core);
   all.memory_bytes = core->block().resident_bytes() + core->channels().resident_bytes();
   all.operations = core->operations();
   all.plans = core->device().PreparedCalls(*core->channel());
@@ -75,7 +75,7 @@ AXCCL_API ncclResult_t axcclCommGetLink(ncclComm_t handle, int peer, const char*
     if (!comm->ready()) return comm->Ready(call).status();
     const int ranks = comm->core()->identity().ranks;
     if (peer < 0 || peer >= ranks) return InvalidArgument("%s: argument peer is %d; pass 0..%d", call, peer, ranks - 1);
-    *link = comm->core()->LinkName(peer);
+    *link = LinkName(*comm->core(), peer);
     return Status();
   });
 }

@@ -79,7 +79,7 @@ Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cuda
                static_cast<unsigned long long>(comm->core()->operations()), call.input, call.output,
                exec::DescribeCall(call).c_str(), static_cast<void*>(handle), pin.place.ranks,
                static_cast<void*>(stream_handle));
-    const bool in_pieces = call.uneven() && !comm->core()->device().runs_uneven();
+    const bool in_pieces = call.uneven() && !comm->core()->device().traits().runs_uneven;
     AXCCL_RETURN_IF_ERROR(in_pieces ? EnqueueParts(r.name, pin, call, stream)
                                     : Enqueue(comm.get(), pin.channel, call, stream));
   }

@@ -171,7 +171,7 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   };
   const uint64_t offset = slot->offset.load(std::memory_order_relaxed);
   if (offset % kPage != 0 || !IsOurs(slot)) return not_ours();
-  if (table_->comm_->device().takes_areas()) {
+  if (table_->comm_->device().traits().takes_areas) {
     const uint32_t area = slot->area.load(std::memory_order_acquire);
     created_[position] = true;
     if (area == 0) return false;

@@ -50,7 +50,8 @@ void LetGo(Remains* remains) {
   const Status gone = CatchAll("giving memory back", [&] {
     std::vector<Holder> holders(remains->reaches.size());
     remains->device->Disconnect();
-    if (remains->device->outlives_rank()) remains->block->Keep(std::shared_ptr<void>(std::move(remains->device)));
+    if (remains->device->traits().outlives_rank)
+      remains->block->Keep(std::shared_ptr<void>(std::move(remains->device)));
     PartFromPeers(*remains);
     for (const exec::Member& member : remains->members) {
       if (member.rank != remains->rank)
@@ -101,14 +102,15 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       launches_(std::make_shared<device::host::Timeline>()),
       channel_(this, members_, identity_.rank,
                {.order = launches_, .group_order = settings_.group_order != 0, .device = device.get()}),
-      pairs_(2 * static_cast<size_t>(identity_.ranks)),
-      control_(&members_, block->data(), block->layout(), identity_.rank) {
+      pairs_(this, identity_.ranks),
+      control_(&members_, block->data(), block->layout(), identity_.rank),
+      failure_(identity_.rank, block->header()) {
   block_ = std::move(block);
   device_ = std::move(device);
 }
 
 Communicator::~Communicator() {
-  if (device_->needs_watch()) Unwatch(this);
+  if (device_->traits().needs_watch) Unwatch(this);
   device_->WaitIdle();
   device_->ReleaseChannels();
   const Status kept = CatchAll("giving memory back", [&] { return block_->Keep(channels_.Close()), Status(); });
@@ -119,91 +121,12 @@ Communicator::~Communicator() {
   slow ? LetGoInBackground(std::move(remains)) : LetGo(&remains);
 }
 
-int Communicator::local_processes() const {
-  std::set<const transport::ProcessPage*> distinct;
-  for (const exec::Member& member : members_) distinct.insert(member.reach->page());
-  return static_cast<int>(distinct.size());
-}
-
-const char* Communicator::LinkName(int peer) const { return device_->LinkName(members_[static_cast<size_t>(peer)]); }
-
-// A pair's group is (source, destination): position 0 sends. Its scratch exists before it signals, so it need not wait
-// for the other rank.
-Result<std::vector<exec::Member>> Communicator::PairMembers(int src, int dst) {
-  std::vector<exec::Member> pair{members_[static_cast<size_t>(src)], members_[static_cast<size_t>(dst)]};
-  for (exec::Member& member : pair)
-    member.layout = block_->layout().Pair(static_cast<uint32_t>(src), static_cast<uint32_t>(dst),
-                                          static_cast<uint32_t>(member.rank));
-  exec::Member& sender = pair[0];
-  if (!device_->stages_in_block() || src != identity_.rank || sender.layout.apart == 0) return pair;
-  uint64_t offset = 0;
-  AXCCL_ASSIGN_OR_RETURN(sender.scratch, block_->Take(sender.layout.scratch_bytes, &offset));
-  sender.layout.ApartOf(sender.block)->scratch.store(offset, std::memory_order_release);
-  return pair;
-}
-
-Result<exec::Channel*> Communicator::PairChannel(int peer, bool sending) {
-  std::lock_guard lock(pairs_mutex_);
-  auto& pair = pairs_[2 * static_cast<size_t>(peer) + (sending ? 0 : 1)];
-  if (pair == nullptr) {
-    const int src = sending ? identity_.rank : peer, dst = sending ? peer : identity_.rank;
-    AXCCL_ASSIGN_OR_RETURN(std::vector<exec::Member> members, PairMembers(src, dst));
-    pair = std::make_unique<exec::Channel>(this, std::move(members), sending ? 0 : 1,
-                                           exec::ChannelOptions{.order = launches_, .device = device_.get()});
-    channel_.AddPair(peer, sending, pair.get());
-  }
-  return pair.get();
-}
-
-Status Communicator::Failure() const {
-  std::lock_guard lock(failure_mutex_);
-  return failure_;
-}
-
-// The text for peers. It names this rank unless it begins with the rank that did or found something, because limits of
-// this rank are not limits of the peers.
-Status Communicator::ToPeers(const Status& status) const {
-  const std::string_view text = status.message();
-  if (text.starts_with("rank ") || text.starts_with("mismatch")) return status;
-  return MakeStatus(status.code(), "rank %d: %.*s", identity_.rank, static_cast<int>(text.size()), text.data());
-}
-
 void Communicator::Fail(const Status& status) {
-  if (!SetFailure(status, ToPeers(status))) return;
+  if (!failure_.Set(status)) return;
   AXCCL_WARN("communicator %s rank %d of %d: %.*s", identity_.name.c_str(), identity_.rank, identity_.ranks,
              static_cast<int>(status.message().size()), status.message().data());
   device_->Abort();
-  PublishFailure();
-}
-
-// The first failure stays, and so does the first text for peers. Peers that read this rank's buffers can see it before
-// any thread here does, and therefore before the application gets its buffers back: see
-// exec::Operation::ReadWhileOwned.
-bool Communicator::SetFailure(const Status& status, const Status& to_peers) {
-  std::lock_guard lock(failure_mutex_);
-  if (!failure_.ok()) return false;
-  failure_ = status;
-  exec::BlockHeader* header = block_->header();
-  to_peers.message().copy(header->error_text, exec::kErrorText - 1);
-  header->error.store(static_cast<uint32_t>(to_peers.code()), std::memory_order_seq_cst);
-  // Peers that read the buffers see the failure before anything that the application writes afterwards.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  failed_.store(true, std::memory_order_seq_cst);
-  return true;
-}
-
-// Does not throw: the failing code may be unwinding because memory ran out.
-void Communicator::PublishFailure() {
-  const transport::Reach::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
-  for (const exec::Member& member : members_) {
-    if (member.rank != identity_.rank) exec::WakeMember(member);
-    const Status sent = CatchAll("telling of a failure", [&] {
-      member.reach->Publish(nullptr, {&message, 1}, offsetof(exec::BlockHeader, error));
-      return Status();
-    });
-    if (!sent.ok()) AXCCL_WARN("%s", sent.message().data());
-  }
-  Scheduler::Process().Notify();
+  failure_.Publish(members_);
 }
 
 Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan::Contract& contract,
@@ -213,7 +136,7 @@ Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan
       std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.reach->same_process(); });
   const int sharers = std::min(static_cast<int>(here), contract.ranks);
   return Programs::Process().Get(
-      {contract, algorithm, lanes, rank, placement, sharers, device_->wants_whole_programs()});
+      {contract, algorithm, lanes, rank, placement, sharers, device_->traits().wants_whole_programs});
 }
 
 bool Communicator::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
@@ -238,9 +161,9 @@ Status Communicator::AsyncError() {
 
 void Communicator::Abort(const Status& reason) {
   const bool first =
-      SetFailure(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
+      failure_.Set(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   device_->Abort();
-  if (first) PublishFailure();
+  if (first) failure_.Publish(members_);
   // The steps that are running now are the last ones: those of this rank, and those of ranks of this process that
   // access its buffers, in any queue.
   Scheduler::Process().Quiesce();
@@ -262,6 +185,16 @@ bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
       host_device_->queue(),
       [&] { return std::all_of(marks.begin(), marks.end(), [](const auto& m) { return m.Reached(); }); },
       [&] { return give_up != nullptr && give_up->load(std::memory_order_relaxed); });
+}
+
+const char* LinkName(const Communicator& comm, int peer) {
+  return comm.device().LinkName(comm.members()[static_cast<size_t>(peer)]);
+}
+
+int CountLocalProcesses(const Communicator& comm) {
+  std::set<const transport::ProcessPage*> distinct;
+  for (const exec::Member& member : comm.members()) distinct.insert(member.reach->page());
+  return static_cast<int>(distinct.size());
 }
 
 }  // namespace axccl::comm

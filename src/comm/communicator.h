@@ -6,9 +6,7 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,6 +14,8 @@
 #include "src/comm/block.h"
 #include "src/comm/channels.h"
 #include "src/comm/control_exchange.h"
+#include "src/comm/failure.h"
+#include "src/comm/pair_channels.h"
 #include "src/comm/settings.h"
 #include "src/cost/machine.h"
 #include "src/device/host/stream.h"
@@ -53,18 +53,15 @@ class Communicator : public exec::ChannelOwner {
   // The order of launches on the default channel and the pair channels.
   const device::host::TimelinePtr& launches() const { return launches_; }
   exec::Channel* channel() { return &channel_; }
-  // The channel for messages between this rank and `peer`. `sending`: from here to there.
-  Result<exec::Channel*> PairChannel(int peer, bool sending);
+  PairChannels& pairs() { return pairs_; }
   // The channels that the application created; each has an order of its own.
   ChannelTable& channels() { return channels_; }
   const std::vector<exec::Member>& members() const { return members_; }
   const Block& block() const { return *block_; }
-  int local_processes() const;
-  const char* LinkName(int peer) const;
 
   // exec::ChannelOwner
-  bool failed() const override { return failed_.load(std::memory_order_relaxed); }
-  Status Failure() const override;
+  bool failed() const override { return failure_.failed(); }
+  Status Failure() const override { return failure_.Get(); }
   void Fail(const Status& status) override;
   Result<std::shared_ptr<const exec::Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,
                                                           int lanes, int rank,
@@ -93,12 +90,6 @@ class Communicator : public exec::ChannelOwner {
   ControlExchange& control() { return control_; }
 
  private:
-  Result<std::vector<exec::Member>> PairMembers(int src, int dst);
-  Status ToPeers(const Status& status) const;
-  // Returns false when there was a failure already.
-  bool SetFailure(const Status& status, const Status& to_peers);
-  void PublishFailure();
-
   const Identity identity_;
   const Settings settings_;
   const std::unique_ptr<tune::Chooser> chooser_;
@@ -111,14 +102,15 @@ class Communicator : public exec::ChannelOwner {
   std::unique_ptr<exec::RankDevice> device_;  // may outlive this object together with the block
   const device::host::TimelinePtr launches_;
   exec::Channel channel_;
-  std::mutex pairs_mutex_;
-  std::vector<std::unique_ptr<exec::Channel>> pairs_;  // [2 * peer + receiving]
+  PairChannels pairs_;
   ChannelTable channels_{this};
   ControlExchange control_;
-
-  std::atomic<bool> failed_{false};
-  mutable std::mutex failure_mutex_;
-  Status failure_;
+  comm::Failure failure_;
 };
+
+// As RankDevice::LinkName.
+const char* LinkName(const Communicator& comm, int peer);
+// The number of processes of this machine that have ranks of the communicator.
+int CountLocalProcesses(const Communicator& comm);
 
 }  // namespace axccl::comm

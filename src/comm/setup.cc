@@ -364,11 +364,11 @@ class Builder {
     identity.hash = peers_[0].hash;
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
                                                reaches_, std::move(device_));
-    if (comm->device().needs_watch()) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
+    if (comm->device().traits().needs_watch) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
     AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, link to rank %zu %s",
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
-               platform().log_name(), options_.identity.device.ordinal, comm->local_processes(), (self() + 1) % ranks(),
-               comm->LinkName(static_cast<int>((self() + 1) % ranks())));
+               platform().log_name(), options_.identity.device.ordinal, CountLocalProcesses(*comm),
+               (self() + 1) % ranks(), LinkName(*comm, static_cast<int>((self() + 1) % ranks())));
     if (spans_machines_) {
       const cost::Network network = cost::NetworkOf(settings_.machine);
       AXCCL_INFO(
@@ -400,7 +400,7 @@ class Builder {
     if (block_ != nullptr) block_->Keep(survey_.TakeMemory());
     if (device_ != nullptr) {
       device_->Disconnect();
-      if (device_->outlives_rank()) block_->Keep(std::shared_ptr<void>(std::move(device_)));
+      if (device_->traits().outlives_rank) block_->Keep(std::shared_ptr<void>(std::move(device_)));
     }
     for (const exec::Member& member : members_) {
       member.reach->Detach();

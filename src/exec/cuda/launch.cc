@@ -65,7 +65,7 @@ Result<const Interpreter*> InterpreterOf(const Device& device) {
 // The calls of a group on one device.
 class DeviceLaunch {
  public:
-  explicit DeviceLaunch(Device* device) : device_(device) {}
+  explicit DeviceLaunch(const Device* device) : device_(device) {}
 
   void Add(const StreamCall& call) {
     calls_.push_back(&call);
@@ -86,13 +86,13 @@ class DeviceLaunch {
     AXCCL_RETURN_IF_ERROR(Join());
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(Send(tables_, table_bytes_));
     for (const std::vector<cuda::Task>& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
-    if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->Return(tables_, streams_[0]));
+    if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->loans().Return(tables_, streams_[0]));
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
     // Captured work is ordered by the launches of the graph.
     for (const auto& [rank, order] : orders_) {
-      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Launched(order, streams_[0]));
+      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->orders().Launched(order, streams_[0]));
     }
     return Part();
   }
@@ -113,7 +113,7 @@ class DeviceLaunch {
   Status LendTables() {
     for (const StreamCall* call : calls_) table_bytes_ += TableBytes(*call);
     if (table_bytes_ == 0) return Status();
-    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->Lend(table_bytes_, captured_));
+    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->loans().Lend(table_bytes_, captured_));
     return Status();
   }
   Status Send(const Lent& lent, size_t bytes) {
@@ -129,7 +129,7 @@ class DeviceLaunch {
       if (IsPlainCopy(*call)) continue;
       auto* rank = static_cast<CudaRank*>(call->device);
       const CudaPlace place = PlaceOf(*call);
-      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelFor(call->channel, place));
+      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelOf(call->channel, place));
       const size_t wave = made[channel]++;
       if (wave == waves_.size()) waves_.emplace_back();
       if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Meet().status());
@@ -145,7 +145,7 @@ class DeviceLaunch {
 
   Status Join() {
     for (const auto& [rank, order] : orders_) {
-      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->Follow(order, streams_[0]));
+      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->orders().Follow(order, streams_[0]));
     }
     for (size_t i = 1; i < streams_.size(); ++i) AXCCL_RETURN_IF_ERROR(Order(streams_[i], streams_[0]));
     return Status();
@@ -157,7 +157,7 @@ class DeviceLaunch {
   // Makes what follows on `then` wait for what is on `first` now.
   Status Order(CUstream first, CUstream then) {
     const Driver& driver = Driver::Loaded();
-    AXCCL_ASSIGN_OR_RETURN(const CUevent event, ranks_[0]->OrderingEvent());
+    AXCCL_ASSIGN_OR_RETURN(const CUevent event, ranks_[0]->orders().OrderingEvent());
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(event, first));
     return Check(driver.cuStreamWaitEvent(then, event, 0), "cuStreamWaitEvent");
   }
@@ -170,7 +170,7 @@ class DeviceLaunch {
     Lent more;
     if (tasks.size() > cuda::kMaxTasks) {
       const size_t bytes = tasks.size() * sizeof(cuda::Task);
-      AXCCL_ASSIGN_OR_RETURN(more, ranks_[0]->Lend(bytes, captured_));
+      AXCCL_ASSIGN_OR_RETURN(more, ranks_[0]->loans().Lend(bytes, captured_));
       launch.more = reinterpret_cast<const cuda::Task*>(more.on_device);
       std::copy(tasks.begin(), tasks.end(), reinterpret_cast<cuda::Task*>(more.memory));
       AXCCL_RETURN_IF_ERROR(Send(more, bytes));
@@ -196,7 +196,7 @@ class DeviceLaunch {
     AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuLaunchKernel(interpreter->run, blocks, 1, 1, threads_, 1, 1, 0,
                                                                 streams_[0], parameters, nullptr),
                                 "cuLaunchKernel"));
-    return launch.more != nullptr ? ranks_[0]->Return(more, streams_[0]) : Status();
+    return launch.more != nullptr ? ranks_[0]->loans().Return(more, streams_[0]) : Status();
   }
 
   Status Copy(const Call& call) {
@@ -207,7 +207,7 @@ class DeviceLaunch {
                  "cuMemcpyAsync");
   }
 
-  Device* const device_;
+  const Device* const device_;
   std::vector<const StreamCall*> calls_;
   std::vector<CudaRank*> ranks_;
   std::vector<RankOrder> orders_;
@@ -223,7 +223,7 @@ class DeviceLaunch {
 }  // namespace
 
 Status LaunchOnGpus(const std::vector<StreamCall>& calls) {
-  std::map<Device*, DeviceLaunch> launches;
+  std::map<const Device*, DeviceLaunch> launches;
   std::vector<CudaRank*> ranks;
   for (const StreamCall& call : calls) {
     auto* rank = static_cast<CudaRank*>(call.device);

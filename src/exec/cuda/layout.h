@@ -9,6 +9,14 @@
 
 namespace axccl::exec {
 
+// Where in the rank's device memory a channel is.
+enum class CudaPlace : uint8_t {
+  kDefault,
+  kPair,     // for messages
+  kSelf,     // for local copies
+  kCreated,  // created by the rank, or for messages of such a channel: in an area
+};
+
 // Offsets from the start of a rank's device memory. At ChannelLayout::announcements there is one
 // kernels::cuda::Announcement for each parity, and behind them announcement_words of views for each; there are no
 // records. A rank needs no pair with itself; the place of that one serves its local copies.

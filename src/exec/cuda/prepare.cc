@@ -89,7 +89,7 @@ Status PrepareOnGpus(std::vector<StreamCall>* calls) {
     if (call.local || !IsCreated(*call.channel)) continue;
     auto* const rank = static_cast<CudaRank*>(call.device);
     const std::lock_guard lock(rank->launching());
-    AXCCL_RETURN_IF_ERROR(rank->ChannelFor(call.channel, CudaPlace::kCreated).status());
+    AXCCL_RETURN_IF_ERROR(rank->ChannelOf(call.channel, CudaPlace::kCreated).status());
   }
   return Status();
 }

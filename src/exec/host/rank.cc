@@ -65,6 +65,11 @@ const Platform& Platform::Host() {
   return *platform;
 }
 
+const RankDevice::Traits& HostRank::traits() const {
+  static constexpr Traits traits = {.runs_uneven = true, .stages_in_block = true};
+  return traits;
+}
+
 Result<StreamRef> HostRank::FindStream(void* handle, const char* call) const {
   AXCCL_ASSIGN_OR_RETURN(device::host::Stream* const stream, device::host::FindStream(handle, call));
   return StreamRef{stream, nullptr};

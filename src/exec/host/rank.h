@@ -16,6 +16,7 @@ class HostRank final : public RankDevice {
   device::host::Device* device() const { return device_; }
 
   const Platform& platform() const override { return Platform::Host(); }
+  const Traits& traits() const override;
   Status Share(Setup*, const std::vector<Member>&) override { return Status(); }
   Result<StreamRef> FindStream(void* handle, const char* call) const override;
   Status CheckCall(const Call&) const override { return Status(); }
@@ -26,21 +27,15 @@ class HostRank final : public RankDevice {
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
   // Operations check their peers themselves, and end when their communicator has failed.
   Status CheckReport() override { return Status(); }
-  bool runs_uneven() const override { return true; }
-  bool needs_watch() const override { return false; }
   void Abort() override {}
   void WaitIdle() override {}
   void ReleaseChannels() override {}
   void Disconnect() override {}
-  bool outlives_rank() const override { return false; }
   bool slow_to_disconnect() const override { return false; }
   const char* LinkName(const Member& peer) const override;
   DeviceStatistics statistics() const override { return {}; }
   size_t PreparedCalls(const Channel& channel) const override { return HostChannel::Of(channel)->plans().size(); }
   void LetGoOf(const void*) override {}
-  bool stages_in_block() const override { return true; }
-  bool takes_areas() const override { return false; }
-  bool wants_whole_programs() const override { return false; }
 
  private:
   device::host::Device* const device_;

@@ -39,6 +39,17 @@ class RankDevice : public StateMaker {
   virtual ~RankDevice() = default;
   virtual const Platform& platform() const = 0;
 
+  // What the layers above have to mind.
+  struct Traits {
+    bool runs_uneven = false;           // calls may have blocks of different sizes; otherwise they are made in pieces
+    bool needs_watch = false;           // CheckReport must be called repeatedly
+    bool outlives_rank = false;         // peers may use its memory after Disconnect: it must live as long as the block
+    bool stages_in_block = false;       // data on its way between ranks is in their blocks of shared memory
+    bool takes_areas = false;           // each created channel takes an area of the device (Connector::TakeArea)
+    bool wants_whole_programs = false;  // programs need the operations of all ranks
+  };
+  virtual const Traits& traits() const = 0;
+
   // Collective over the ranks of a new communicator: how they find each other's memory. All of them agree. `members` of
   // all ranks, in their order.
   virtual Status Share(Setup* setup, const std::vector<Member>& members) = 0;
@@ -49,15 +60,12 @@ class RankDevice : public StateMaker {
   virtual Status CheckCall(const Call& call) const = 0;
   // Returns an error unless peers can map all of [memory, memory + bytes); `name` is its name in the text.
   virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
-  // Whether calls may have blocks of different sizes; otherwise they are made in pieces.
-  virtual bool runs_uneven() const = 0;
   // Launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
 
   // Returns an error of the device, or if something there waits for a member that is gone or for too long; otherwise
-  // ok. To be called repeatedly if `needs_watch`.
+  // ok. To be called repeatedly if the device needs a watch.
   virtual Status CheckReport() = 0;
-  virtual bool needs_watch() const = 0;
   // Makes everything that runs on the device end soon.
   virtual void Abort() = 0;
   // Waits until everything that was launched on the device is done. It returns only after an abort or the end of the
@@ -67,8 +75,6 @@ class RankDevice : public StateMaker {
   virtual void ReleaseChannels() = 0;
   // Releases the peers' memory; nothing runs here any more.
   virtual void Disconnect() = 0;
-  // Whether peers may use memory of this device afterwards, so that it must live as long as the rank's block.
-  virtual bool outlives_rank() const = 0;
   // Whether Disconnect takes so long that it should not delay the application.
   virtual bool slow_to_disconnect() const = 0;
 
@@ -78,13 +84,6 @@ class RankDevice : public StateMaker {
   virtual size_t PreparedCalls(const Channel& channel) const = 0;
   // The application does not intend to use the buffer soon: peers of other processes need not keep it mapped.
   virtual void LetGoOf(const void* buffer) = 0;
-
-  // Whether data on its way between ranks is in their blocks of shared memory.
-  virtual bool stages_in_block() const = 0;
-  // Whether each created channel takes an area of the device (Connector::TakeArea).
-  virtual bool takes_areas() const = 0;
-  // Whether programs need the operations of all ranks.
-  virtual bool wants_whole_programs() const = 0;
 };
 
 }  // namespace axccl::exec

@@ -1,0 +1,49 @@
+#include "src/comm/failure.h"
+
+#include "src/base/log.h"
+#include "src/device/host/scheduler.h"
+
+namespace axccl::comm {
+
+Status Failure::Get() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// The text names this rank unless it begins with the rank that did or found something, because limits of this rank are
+// not limits of the peers.
+Status Failure::NameRank(const Status& status) const {
+  const std::string_view text = status.message();
+  if (text.starts_with("rank ") || text.starts_with("mismatch")) return status;
+  return MakeStatus(status.code(), "rank %d: %.*s", rank_, static_cast<int>(text.size()), text.data());
+}
+
+// The first text for peers stays, too. Peers that read this rank's buffers can see it before any thread here does, and
+// therefore before the application gets its buffers back: see exec::Operation::ReadWhileOwned.
+bool Failure::Set(const Status& status, const Status& to_peers) {
+  std::lock_guard lock(mutex_);
+  if (!failure_.ok()) return false;
+  failure_ = status;
+  to_peers.message().copy(header_->error_text, exec::kErrorText - 1);
+  header_->error.store(static_cast<uint32_t>(to_peers.code()), std::memory_order_seq_cst);
+  // Peers that read the buffers see the failure before anything that the application writes afterwards.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  failed_.store(true, std::memory_order_seq_cst);
+  return true;
+}
+
+// The failing code may be unwinding because memory ran out.
+void Failure::Publish(const std::vector<exec::Member>& members) const {
+  const transport::Reach::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
+  for (const exec::Member& member : members) {
+    if (member.rank != rank_) exec::WakeMember(member);
+    const Status sent = CatchAll("publishing a failure", [&] {
+      member.reach->Publish(nullptr, {&message, 1}, offsetof(exec::BlockHeader, error));
+      return Status();
+    });
+    if (!sent.ok()) AXCCL_WARN("%s", sent.message().data());
+  }
+  device::host::Scheduler::Process().Notify();
+}
+
+}  // namespace axccl::comm

@@ -1,0 +1,40 @@
+// The failure of a rank: the first one stays, here and in the rank's block, where its peers read it.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/exec/channel/members.h"
+
+namespace axccl::comm {
+
+class Failure {
+ public:
+  // `rank`: whose block has the header.
+  Failure(int rank, exec::BlockHeader* header) : rank_(rank), header_(header) {}
+
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  // ok when there is none.
+  Status Get() const;
+  // Returns false when there was a failure already. Peers get `to_peers`.
+  bool Set(const Status& status, const Status& to_peers);
+  // The same; peers get a text that names this rank.
+  bool Set(const Status& status) { return Set(status, NameRank(status)); }
+  // Makes it known to all members: those of this machine wake, the others are sent it. Does not throw.
+  void Publish(const std::vector<exec::Member>& members) const;
+
+ private:
+  Status NameRank(const Status& status) const;
+
+  const int rank_;
+  exec::BlockHeader* const header_;
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  Status failure_;
+};
+
+}  // namespace axccl::comm

@@ -1,0 +1,165 @@
+#include "src/exec/cuda/channel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "src/exec/cuda/packing.h"
+#include "src/exec/cuda/program.h"
+#include "src/exec/cuda/views.h"
+
+namespace axccl::exec {
+
+using device::cuda::Device;
+namespace cuda = kernels::cuda;
+
+Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& rank, Channel* channel, CudaPlace place) {
+  std::unique_ptr<CudaChannel> on_device(new CudaChannel(rank, channel, place));
+  if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(on_device->Settle());
+  const int self = place == CudaPlace::kSelf ? 0 : channel->self();
+  on_device->members_ = std::make_unique<Members>(channel->owner(), rank.links->MembersOf(*channel, place), self);
+  // Slots are packed in another way, and tasks find their buffers themselves.
+  const PlanOptions options{.inline_bytes = 0, .by_runs = false};
+  on_device->plans_ = std::make_unique<PlanCache>(on_device->members_.get(), options, nullptr);
+  AXCCL_RETURN_IF_ERROR(on_device->Upload());
+  return on_device;
+}
+
+CudaChannel::~CudaChannel() {
+  if (wait_ != nullptr) rank_.waits->Leave(wait_);
+  if (memory_ != 0) rank_.device->Free(memory_);
+  if (meeting_ != nullptr) Device::FreeHost(meeting_);
+}
+
+Status CudaChannel::Upload() {
+  if (place_ != CudaPlace::kSelf) {  // such a channel never waits
+    AXCCL_ASSIGN_OR_RETURN(wait_, rank_.waits->Enter(channel_));
+  }
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr barrier_program, rank_.programs->OnDevice(barrier->program));
+  const auto size = static_cast<uint32_t>(members_->size());
+  const size_t members_at = RoundUp(sizeof(cuda::Channel), kCacheLine);
+  const size_t bindings_at = RoundUp(members_at + size * sizeof(cuda::Member), kCacheLine);
+  const size_t maps_at = RoundUp(bindings_at + size * sizeof(cuda::Binding), kCacheLine);
+  std::vector<std::byte> bytes(maps_at + sizeof(uint64_t));  // a single map: the address space
+  AXCCL_ASSIGN_OR_RETURN(memory_, rank_.device->Allocate(bytes.size()));
+  maps_ = memory_ + maps_at;
+
+  cuda::Channel channel;
+  channel.meeting = meeting_;
+  channel.state.unmet = !met_;
+  channel.control = rank_.control;
+  channel.wait = wait_;
+  channel.barrier = reinterpret_cast<const cuda::Program*>(barrier_program);
+  channel.half_bytes = members_->own().layout.scratch_bytes / plan::kRotation;
+  channel.endpoints = members_->own().layout.endpoints;
+  channel.lanes = members_->own().layout.lanes;
+  channel.size = size;
+  channel.self = static_cast<uint32_t>(members_->self());
+  channel.members_at = static_cast<uint32_t>(members_at);
+  channel.bindings_at = static_cast<uint32_t>(bindings_at);
+  channel.view_bytes = members_->own().layout.announcement_words * sizeof(uint64_t);
+  std::memcpy(bytes.data(), &channel, sizeof(channel));
+  for (uint32_t p = 0; p < size; ++p) {
+    const cuda::Member on_device = OnDevice((*members_)[static_cast<int>(p)]);
+    std::memcpy(bytes.data() + members_at + p * sizeof(on_device), &on_device, sizeof(on_device));
+  }
+  return rank_.device->Upload(memory_, bytes.data(), bytes.size());
+}
+
+cuda::Member CudaChannel::OnDevice(const Member& member) const {
+  auto* block = reinterpret_cast<uint8_t*>(member.block);
+  cuda::Member on_device;
+  on_device.lines = block + member.layout.lines;
+  on_device.packed = block + member.layout.packed;
+  on_device.rows = block + member.layout.rows;
+  on_device.announcements = block + member.layout.announcements;
+  on_device.scratch = block + member.layout.scratch;
+  const bool shared = rank_.links->buffers() != nullptr && member.rank != members_->own().rank;
+  on_device.maps = reinterpret_cast<const uint64_t*>(
+      shared ? rank_.links->buffers()->maps_of(static_cast<size_t>(member.rank)) : maps_);
+  return on_device;
+}
+
+// A local copy is an all-gather of one rank; a call whose outputs are only filled with zeros is a barrier.
+Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct) {
+  if (place_ == CudaPlace::kSelf) {
+    const std::vector<ViewOperand>& operands = call->views->operands;
+    const bool copies = std::any_of(operands.begin(), operands.end(),
+                                    [](const ViewOperand& operand) { return operand.input != nullptr; });
+    call->kind = copies ? plan::Kind::kAllGather : plan::Kind::kBarrier;
+    if (!copies) return plans_->PrepareBarrier();
+  }
+  const uint64_t room = members_->own().layout.announcement_words * sizeof(uint64_t);
+  const bool reached = members_->plain_access() == tune::Access::kMapped;
+  const bool mapped = reached && (call->views == nullptr || CudaViewsFit(*call->views, room));
+  const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
+  return direct != nullptr ? plans_->PrepareBeside(*call, access) : plans_->Prepare(*call, access);
+}
+
+// Prepares the plan for ranks in several processes that have all mapped each other's buffers; returns null if that does
+// not pay, which is the same on all ranks.
+Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
+  const bool between = rank_.links->buffers() != nullptr && place_ != CudaPlace::kSelf &&
+                       members_->plain_access() != tune::Access::kMapped;
+  const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
+  const Prepared* direct = nullptr;
+  if (!between || call.views != nullptr || bytes < std::max<uint64_t>(rank_.map_bytes, 1)) return direct;
+  AXCCL_ASSIGN_OR_RETURN(direct, plans_->Prepare(call, tune::Access::kMapped));
+  return direct->program->plan->schedule.direct ? direct : nullptr;
+}
+
+Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool captured, cuda::Task* task) {
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_.programs->OnDevice(direct.program));
+  task->staged = task->program;
+  task->staged_cut = task->cut;
+  task->program = reinterpret_cast<const cuda::Program*>(program);
+  task->cut = MakeCudaCut(direct, cuda::Packing::kNone);
+  task->signature += direct.signature;
+  AXCCL_RETURN_IF_ERROR(rank_.links->buffers()->Place(call, *members_, captured, task));
+  // The plan that will run if it depends on this rank alone.
+  const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
+  if (mapped && place_ == CudaPlace::kDefault) channel_->owner()->NoteAlgorithm(direct.program->algorithm);
+  return Status();
+}
+
+Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured) {
+  Call call = requested;
+  const bool ordered = call.group_order || (channel_ != nullptr && channel_->group_order());
+  call.group_order = ordered && call.OrderMatters();
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_.programs->OnDevice(prepared->program));
+  if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared->program));
+  if (place_ != CudaPlace::kSelf) channel_->log().Record(call);
+  if (captured && wait_ != nullptr) rank_.waits->Replays(wait_);
+  if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
+    channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
+  cuda::Task task;
+  task.channel = reinterpret_cast<cuda::Channel*>(memory_);
+  task.program = reinterpret_cast<const cuda::Program*>(program);
+  task.input = call.input;
+  task.output = call.output;
+  task.input_offset = reinterpret_cast<uint64_t>(call.input);
+  task.output_offset = reinterpret_cast<uint64_t>(call.output);
+  // Operands of views have gaps between them, where no words arrive.
+  const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
+  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, rank_.links->protocols()));
+  task.call = call.Named();
+  task.scalar_pointer = call.scalar_pointer;
+  task.scalar = call.scalar_bytes;
+  task.signature = prepared->signature;
+  task.type = call.type;
+  task.combine = call.combine;
+  task.scaling = static_cast<cuda::Scaling>(call.scaling);
+  task.group_order = call.group_order;
+  if (call.views != nullptr) {
+    MakeCudaViewTable(call, plan::Contract{call.kind, members_->size(), call.root}, members_->self(), table.memory);
+    task.views = reinterpret_cast<const cuda::ViewTable*>(table.on_device);
+    task.signature += call.views->Hash();
+  }
+  if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
+  return task;
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,78 @@
+// A channel on the device of one rank: the device's structure, the members' addresses for the device, and the calls
+// prepared for it. The channel that it belongs to records the calls in its log, except local copies: one CudaChannel
+// makes those for all channels of an order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/cuda/launch.h"
+#include "src/base/status.h"
+#include "src/device/cuda/device.h"
+#include "src/device/host/timeline.h"
+#include "src/exec/channel/channel.h"
+#include "src/exec/cuda/layout.h"
+#include "src/exec/cuda/links.h"
+#include "src/exec/cuda/loans.h"
+#include "src/exec/cuda/programs.h"
+#include "src/exec/cuda/waits.h"
+#include "src/exec/prepared/plan_cache.h"
+
+namespace axccl::exec {
+
+// Other channels are owned by their communicator.
+inline bool IsCreated(const Channel& channel) { return channel.weak_from_this().lock() != nullptr; }
+
+// The parts of a rank that its channels use.
+struct CudaParts {
+  const device::cuda::Device* device;
+  kernels::cuda::Control* control;
+  CudaWaits* waits;
+  CudaLinks* links;
+  CudaPrograms* programs;
+  uint64_t map_bytes;  // RankOptions::map_bytes
+};
+
+class CudaChannel {
+ public:
+  static Result<std::unique_ptr<CudaChannel>> Create(const CudaParts& rank, Channel* channel, CudaPlace place);
+  ~CudaChannel();
+
+  // Makes a task of the call, in its place in the channel's order. Allocates when its plan is new. For views, makes the
+  // table of its operands (CudaViewTableBytes) in the lent memory. `captured`: the task may run any number of times.
+  Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured);
+
+  // For created channels (meeting.cc): looks for the members, unless they have been found. Returns the position of one
+  // that is missing, -1 if none is.
+  Result<int> Meet();
+  // The same; returns an error when a member will never come.
+  Status CheckMeeting();
+  const device::host::TimelinePtr& order() const { return order_; }
+  // True once this object holds the only reference to the channel.
+  bool released() const;
+
+ private:
+  CudaChannel(const CudaParts& rank, Channel* channel, CudaPlace place)
+      : rank_(rank), channel_(place == CudaPlace::kSelf ? nullptr : channel), order_(channel->order()), place_(place) {}
+  Status Upload();
+  // `direct`: the result of PrepareDirect, which stays in the cache.
+  Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
+  Result<const Prepared*> PrepareDirect(const Call& call);
+  Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
+  Status Settle();
+  kernels::cuda::Member OnDevice(const Member& member) const;
+
+  const CudaParts rank_;
+  Channel* const channel_;  // null: kSelf
+  const device::host::TimelinePtr order_;
+  const CudaPlace place_;
+  std::unique_ptr<const Members> members_;  // with blocks in device memory
+  std::unique_ptr<PlanCache> plans_;
+  CUdeviceptr memory_ = 0, maps_ = 0;
+  kernels::cuda::Wait* wait_ = nullptr;
+  std::shared_ptr<Channel> hold_;              // for created channels: `channel_`, while kernels may use it
+  kernels::cuda::Meeting* meeting_ = nullptr;  // for created channels
+  bool met_ = true;
+};
+
+}  // namespace axccl::exec

@@ -1,0 +1,129 @@
+#include "src/exec/cuda/links.h"
+
+#include <algorithm>
+
+#include "src/base/format.h"
+#include "src/base/log.h"
+#include "src/exec/cuda/rows.h"
+
+namespace axccl::exec {
+namespace {
+
+struct Verdict {
+  uint32_t code = 0;
+  char text[380] = {};
+};
+
+// Returns the error of the first rank that has failed, empty if none has. A rank that has failed still takes part, so
+// that no rank waits for it.
+Result<std::string> FirstFailure(Setup* setup, size_t ranks, const Status& mine) {
+  Verdict verdict;
+  verdict.code = static_cast<uint32_t>(mine.code());
+  mine.message().copy(verdict.text, sizeof(verdict.text) - 1);
+  std::vector<Verdict> verdicts(ranks);
+  AXCCL_RETURN_IF_ERROR(setup->AllGather(&verdict, sizeof(verdict), verdicts.data()));
+  for (Verdict& other : verdicts) {
+    other.text[sizeof(other.text) - 1] = 0;
+    if (other.code != 0) return Printable(other.text[0] != 0 ? other.text : "unknown");
+  }
+  return std::string();
+}
+
+}  // namespace
+
+CudaLinks::CudaLinks(const RankOptions& options, const device::cuda::Device* device)
+    : options_(options),
+      device_(device),
+      layout_(
+          CudaLayout::Make(static_cast<uint32_t>(options.ranks), options.lanes, options.scratch_bytes, options.areas)),
+      blocks_(*device, options.rank, layout_.bytes, layout_.channel.scratch) {}
+
+// On the devices, if every rank can access the blocks of all others and data arrives; ranks of several processes also
+// announce their buffers to each other then. Otherwise in pinned memory of the host.
+Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
+  cuda_ipc::Blocks::Hosts hosts;
+  for (const Member& member : members) hosts.push_back(member.reach);
+  one_process_ = std::all_of(hosts.begin(), hosts.end(), [](const auto* host) { return host->same_process(); });
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, hosts));
+  if (!reason.empty()) {
+    AXCCL_INFO(kInit, "rank %d meets its peers in pinned memory of the host, not of the devices: %s", options_.rank,
+               reason.c_str());
+    // No rank may free its block on a device before all have unmapped it, which they have when all have reached
+    // ShareMemory.
+    Disconnect();
+    AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> blocks, setup->ShareMemory(layout_.bytes));
+    AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks, hosts));
+    return AgreeOnProtocols(setup);
+  }
+  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup));
+  if (one_process_) return Status();
+  const size_t table_bytes = cuda_ipc::ExportTable::Bytes(members.size());
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> tables, setup->ShareMemory(table_bytes));
+  AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(options_.rank), tables, members));
+  return Status();
+}
+
+// Returns why the blocks cannot be on the devices; empty if they can.
+Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
+  const cuda_ipc::BlockAddress mine = blocks_.address();
+  std::vector<cuda_ipc::BlockAddress> addresses(hosts.size());
+  AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, hosts.size(), Connect(addresses, hosts)));
+  if (!reason.empty()) return reason;
+  return FirstFailure(setup, hosts.size(), blocks_.Test());
+}
+
+// `addresses` and `hosts` of all ranks, in their order. An error names the rank whose memory is out of reach, and why.
+Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts) {
+  neighbours_ = 0;
+  for (const cuda_ipc::BlockAddress& other : addresses) neighbours_ += other.uuid == blocks_.address().uuid;
+  if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "NCCL_P2P_DISABLE=1 on rank %d", options_.rank);
+  no_rows_ = WhyNoRows(*device_, addresses);
+  return blocks_.Map(addresses, hosts);
+}
+
+Status CudaLinks::AgreeOnProtocols(Setup* setup) {
+  Protocols mine = options_.protocols;
+  if (blocks_.on_host() || !no_rows_.empty()) mine.ll128 = 0;
+  std::vector<Protocols> allowed(static_cast<size_t>(options_.ranks));
+  AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), allowed.data()));
+  protocols_ = allowed[0];
+  for (const Protocols& other : allowed) protocols_ = protocols_ & other;
+  const std::string reason = blocks_.on_host() ? "ranks meet in memory of the host" : no_rows_;
+  const bool gives_reason = protocols_.ll128 == 0 && !reason.empty();
+  AXCCL_INFO(kInit, "rank %d: blocks of up to %zu bytes go by LL (%s), of up to %zu bytes by LL128 (%s%s%s)",
+             options_.rank, kernels::cuda::kPackedBytes, protocols_.ll != 0 ? "yes" : "no", kernels::cuda::kRowedBytes,
+             protocols_.ll128 != 0 ? "yes" : "no", gives_reason ? ": " : "", gives_reason ? reason.c_str() : "");
+  return Status();
+}
+
+void CudaLinks::Disconnect() {
+  buffers_ = nullptr;
+  blocks_.Unmap();
+}
+
+std::vector<Member> CudaLinks::MembersOf(const Channel& channel, CudaPlace place) const {
+  const bool alone = place == CudaPlace::kSelf;
+  const int first = alone ? channel.self() : 0, last = alone ? first : channel.size() - 1;
+  const auto src = static_cast<uint32_t>(channel.member(first).rank);
+  const auto dst = static_cast<uint32_t>(channel.member(last).rank);
+  std::vector<Member> members;
+  for (int p = first; p <= last; ++p) {
+    Member member = channel.member(p);
+    member.reach = &blocks_.of(static_cast<size_t>(member.rank));
+    member.block = member.reach->block();
+    const int area = member.area >= 0 ? member.area : channel.own().area;
+    member.layout = place == CudaPlace::kDefault   ? layout_.channel
+                    : place == CudaPlace::kCreated ? layout_.Area(static_cast<uint32_t>(area))
+                                                   : layout_.Pair(src, dst, static_cast<uint32_t>(member.rank));
+    members.push_back(member);
+  }
+  return members;
+}
+
+Status CudaLinks::ClearArea(int area) {
+  const ChannelLayout layout = layout_.Area(static_cast<uint32_t>(area));
+  return device_->Clear(of(options_.rank).address() + layout.lines, layout.announcements - layout.lines);
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,68 @@
+// How a rank on a GPU and its peers reach each other: the blocks of all ranks, where the parts of a channel are in
+// them, the protocols that all ranks allow, and the buffers that they have mapped.
+//
+// Used by one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/device/cuda/device.h"
+#include "src/exec/channel/channel.h"
+#include "src/exec/cuda/buffers.h"
+#include "src/exec/cuda/layout.h"
+#include "src/exec/platform/platform.h"
+#include "src/exec/platform/protocols.h"
+#include "src/exec/platform/rank_device.h"
+#include "transports/cuda_ipc/connect.h"
+
+namespace axccl::exec {
+
+class CudaLinks {
+ public:
+  CudaLinks(const RankOptions& options, const device::cuda::Device* device);
+
+  Status Allocate() { return blocks_.Allocate(); }
+  // As RankDevice::Share. The memory through which ranks communicate is on the devices, or otherwise on the host.
+  Status Share(Setup* setup, const std::vector<Member>& members);
+  // Releases the peers' memory.
+  void Disconnect();
+  // Whether that takes long, because memory of other processes has to be unmapped.
+  bool slow_to_disconnect() const { return !one_process_ || blocks_.on_host(); }
+
+  // How kernels here reach a rank's block.
+  const cuda_ipc::Reach& of(int rank) const { return blocks_.of(static_cast<size_t>(rank)); }
+  // The device memory of the channel's members, as mapped here; for kSelf, of this rank alone. Members of a created
+  // channel that have not been found yet get a placeholder.
+  std::vector<Member> MembersOf(const Channel& channel, CudaPlace place) const;
+  uint32_t num_areas() const { return layout_.num_areas; }
+  // Resets an area of this rank.
+  Status ClearArea(int area);
+
+  // Null if ranks do not announce their buffers.
+  CudaBuffers* buffers() { return buffers_.get(); }
+  // Allowed by all ranks.
+  const Protocols& protocols() const { return protocols_; }
+  // The number of ranks of the communicator on this device.
+  uint32_t neighbours() const { return neighbours_; }
+
+ private:
+  Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
+  Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
+  Status AgreeOnProtocols(Setup* setup);
+
+  const RankOptions options_;
+  const device::cuda::Device* const device_;
+  const CudaLayout layout_;
+  cuda_ipc::Blocks blocks_;
+  std::unique_ptr<CudaBuffers> buffers_;
+  uint32_t neighbours_ = 1;
+  bool one_process_ = true;  // all ranks are in one process
+  std::string no_rows_;      // why this rank cannot use rows
+  Protocols protocols_;
+};
+
+}  // namespace axccl::exec

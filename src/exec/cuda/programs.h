@@ -1,0 +1,31 @@
+// The programs that a rank has uploaded to its device, where they stay as long as this object lives.
+//
+// Used by one thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "src/base/status.h"
+#include "src/device/cuda/device.h"
+#include "src/exec/prepared/program.h"
+
+namespace axccl::exec {
+
+class CudaPrograms {
+ public:
+  explicit CudaPrograms(const device::cuda::Device* device) : device_(device) {}
+  ~CudaPrograms();
+  CudaPrograms(const CudaPrograms&) = delete;
+  CudaPrograms& operator=(const CudaPrograms&) = delete;
+
+  // Returns the program (kernels::cuda::Program) in device memory; uploads it the first time.
+  Result<CUdeviceptr> OnDevice(const std::shared_ptr<const Program>& program);
+
+ private:
+  const device::cuda::Device* const device_;
+  std::map<const Program*, std::pair<std::shared_ptr<const Program>, CUdeviceptr>> programs_;
+};
+
+}  // namespace axccl::exec
