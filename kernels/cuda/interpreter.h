@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/block.h"
-#include "kernels/cuda/factors.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/portion.h"
 #include "kernels/cuda/primitives.h"
@@ -37,10 +37,7 @@ class Interpreter {
   static constexpr uint32_t kMostNanoseconds = 512;
 
   AXCCL_DEVICE void Visit(uint32_t index);
-  static AXCCL_DEVICE bool Differ(const Strand& a, const Strand& b);
   AXCCL_DEVICE void LoadContext(uint32_t index, Stage stage);
-  static AXCCL_DEVICE_CALL void Describe(const Launch& launch, uint32_t strand, Stage stage, Context* in_shared);
-  static AXCCL_DEVICE void DescribeScaling(Context* context);
   AXCCL_DEVICE Outcome RunStage();
   AXCCL_DEVICE Outcome RunStep(const Step& step, uint64_t turn);
   AXCCL_DEVICE const Step& StepAt(uint32_t index);
@@ -137,10 +134,6 @@ AXCCL_DEVICE void Interpreter::Visit(uint32_t index) {
   Barrier();
 }
 
-AXCCL_DEVICE bool Interpreter::Differ(const Strand& a, const Strand& b) {
-  return a.step != b.step || a.turn != b.turn || a.offset != b.offset || a.part != b.part || a.stage != b.stage;
-}
-
 AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
   Barrier();  // no thread reads the old context any more
   if (IsFirst()) Describe(launch_, BlockIndex() + index * NumBlocks(), stage, &context());
@@ -149,79 +142,6 @@ AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
   const Stage first = context().unmet ? Stage::kMeeting : context().barriers != 0 ? Stage::kBarrier : Stage::kMain;
   now_.stage = stage == Stage::kNew ? first : stage;
   if (!context().has_steps) now_.stage = Stage::kEnded;
-}
-
-// Whether a barrier must separate this operation from the one before on the channel; as exec::Turns::NeedsBarrier.
-AXCCL_DEVICE bool NeedsBarrier(const State& state, const Program& next, const Cut& cut) {
-  if (state.last_was_barrier != 0) return false;
-  const bool same_plan = next.plan_id[0] == state.last_plan[0] && next.plan_id[1] == state.last_plan[1];
-  if (same_plan && cut.slot_bytes == state.last_slot_bytes) return false;
-  return state.last_complete == 0 || next.complete == 0;
-}
-
-// Called by one thread. The counters of the channel stay as they are until the last strand of the task has ended.
-AXCCL_DEVICE_CALL inline void Interpreter::Describe(const Launch& launch, uint32_t strand, Stage stage,
-                                                    Context* in_shared) {
-  Context& c = InShared(*in_shared);
-  if (launch.more != nullptr) {
-    c.task = launch.more[strand / launch.lanes];
-  } else {
-    c.task = launch.tasks[strand / launch.lanes];
-  }
-  c.lane = strand % launch.lanes;
-  c.program = c.task.program;
-  const bool offers_two = c.task.staged != nullptr;
-  c.strands = c.program->lanes;
-  if (offers_two && c.task.staged->lanes > c.strands) c.strands = c.task.staged->lanes;
-  c.has_steps = c.lane < c.strands;
-  if (!c.has_steps) return;
-  const State& state = c.task.channel->state;
-  c.broken = LoadRelaxed(&state.broken) != 0;
-  // Another strand of the operation may have copied the members' addresses already.
-  c.unmet = c.task.channel->meeting != nullptr && LoadAcquire(&state.unmet) != 0;
-  c.sequence = state.sequence;
-  c.turn = state.turn;
-  if (offers_two && stage == Stage::kMain && LoadRelaxed(&state.take_staged) != 0) {
-    c.program = c.task.staged;
-    c.task.cut = c.task.staged_cut;
-  }
-  c.turns = c.task.cut.turns;
-  c.signature = c.next_signature = c.task.signature;
-  c.barriers = 0;
-  if (offers_two || NeedsBarrier(state, *c.program, c.task.cut)) {
-    c.barriers = state.turn + 1;
-    if (stage == Stage::kMain) {
-      c.turn += 1;
-    } else {
-      // The barrier's signature is the same for all calls.
-      c.program = c.task.channel->barrier;
-      c.turns = 1;
-      c.signature = static_cast<uint32_t>(c.program->plan_id[1]);
-    }
-  }
-  c.packing = c.task.cut.packing <= c.program->packing ? c.task.cut.packing : Packing::kNone;
-  // No flag may be 0.
-  if (c.packing == Packing::kWords && PackedFlag(c.turn) == 0) c.packing = Packing::kNone;
-  DescribeScaling(&c);
-  c.num_steps = 0;
-  c.window_begin = c.window_size = 0;
-  if (c.lane >= c.program->lanes) return;  // lanes that the barrier, or a program of fewer lanes, does not have
-  const uint32_t begin = c.program->lane_begin[c.lane];
-  c.steps = c.program->steps() + begin;
-  c.num_steps = c.program->lane_begin[c.lane + 1] - begin;
-}
-
-AXCCL_DEVICE void Interpreter::DescribeScaling(Context* context) {
-  Context& c = *context;
-  const DataType type = c.task.type;
-  const bool floats = IsFloat(ScalarType(type)), averages = c.task.scaling == Scaling::kAverage;
-  c.element = ElementBytes(type);
-  c.scales = (averages && floats) || c.task.scaling == Scaling::kPreMultiply;
-  c.one = One(type);
-  c.own_factor = averages && floats ? Mean(type, c.task.channel->size) : OwnFactor(c.task, c.element);
-  c.divisor = averages && !floats ? c.task.channel->size : 0;
-  c.scales_result = c.task.views != nullptr && c.task.views->scales_result != 0;
-  if (c.scales_result) c.post = c.task.views->post;
 }
 
 AXCCL_DEVICE void Interpreter::EndStage(uint32_t index) {
@@ -251,20 +171,15 @@ AXCCL_DEVICE void Interpreter::Advance() {
     if (last) FillZeros(&block_);
   }
   if (!last || !IsFirst()) return;
-  const Program& program = *c.program;
   state.strands_done = 0;
   state.sequence = c.sequence + 1;
   state.turn = c.turn + c.turns;
-  state.last_plan[0] = program.plan_id[0];
-  state.last_plan[1] = program.plan_id[1];
-  state.last_slot_bytes = task().staged == nullptr ? task().cut.slot_bytes : ~uint64_t{0};
+  state.last = RunOf(*c.program, task().staged == nullptr ? task().cut.slot_bytes : ~uint64_t{0});
   if (task().staged != nullptr && c.program != task().staged) StoreRelaxed(&channel().control->mapped, ++state.mapped);
   if (c.packing != Packing::kNone && channel().wait != nullptr) {
     const auto index = static_cast<uint32_t>(c.packing) - 1;
     StoreRelaxed(&channel().wait->packed[index], ++state.packed[index]);
   }
-  state.last_complete = program.complete;
-  state.last_was_barrier = program.is_barrier;
 }
 
 // ---- steps ----

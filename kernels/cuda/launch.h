@@ -15,10 +15,11 @@
 
 #include "src/base/types.h"
 #include "src/plan/region.h"
+#include "src/plan/turns.h"
 
 namespace axccl::kernels::cuda {
 
-inline constexpr int kRotation = 2;  // copies of every line and slot, as plan::kRotation
+using plan::kRotation;
 inline constexpr uint32_t kMaxLanes = 64;
 inline constexpr size_t kPackedBytes = 512;     // of data in a packed slot of words
 inline constexpr size_t kRowedBytes = 8 << 10;  // of rows
@@ -148,23 +149,16 @@ struct Program {
 };
 
 // How the data of a call is cut, as in exec::Prepared. Slot s of a lane in turn t starts at
-//   t % kRotation * Channel::half_bytes + SetOffset(t) + (lane * Program::slots + s) * slot_bytes
+//   t % kRotation * Channel::half_bytes + sets.OffsetOf(t) + (lane * Program::slots + s) * slot_bytes
 // bytes of the rank's scratch; if slots are packed, it is the packed slot of its endpoint and that turn.
 struct Cut {
   plan::Partition partition;
   uint64_t turns = 1;
   uint64_t slot_bytes = 0;
-  uint64_t set_bytes = 0;
-  uint32_t sets = 1, turns_per_set = 1;
+  plan::SlotSets sets;
   Packing packing = Packing::kNone;  // how slots are packed, if the program's slots may be
   uint8_t whole = 0;                 // every move is of a whole block: no partition to resolve
   uint8_t reserved[6] = {};
-
-  AXCCL_HD uint64_t SetOffset(uint64_t turn) const {
-    if (sets == 1) return 0;
-    const uint64_t in_use = 1 + turn / turns_per_set;
-    return turn / kRotation % (in_use < sets ? in_use : sets) * set_bytes;
-  }
 };
 static_assert(sizeof(Cut) == 72);
 
@@ -210,9 +204,7 @@ enum class Report : uint32_t {
 struct State {
   uint64_t sequence = 0;  // number of the next operation
   uint64_t turn = 0;      // the next turn
-  uint64_t last_plan[2] = {};
-  uint64_t last_slot_bytes = 0;
-  uint32_t last_complete = 1, last_was_barrier = 1;
+  plan::Ran last;
   uint32_t strands_done = 0;   // of the running operation
   uint32_t broken = 0;         // an operation stopped early: nothing runs on this channel any more
   uint64_t barriers_done = 0;  // 1 + the turn of the last barrier before an operation
@@ -224,7 +216,7 @@ struct State {
 
 // The parts of the member's device memory, at the addresses of this rank's device.
 struct Member {
-  uint8_t* lines = nullptr;   // Line[(lane * endpoints + endpoint) * kRotation + copy]
+  uint8_t* lines = nullptr;   // Line[plan::LineIndex]
   uint8_t* packed = nullptr;  // [(endpoint * kRotation + copy) * kPackedSlotBytes], for lane 0
   // [(endpoint * kRotation + copy) * kRowedSlotBytes], for lane 0 and kRowedEndpoints.
   uint8_t* rows = nullptr;
@@ -266,8 +258,7 @@ struct Channel {
   AXCCL_HD Member* members() { return At<Member>(members_at); }
   AXCCL_HD Binding* bindings() { return At<Binding>(bindings_at); }
   AXCCL_HD Line* LineOf(uint32_t position, uint32_t lane, uint32_t endpoint, uint64_t turn) {
-    const uint64_t index = (uint64_t{lane} * endpoints + endpoint) * kRotation + turn % kRotation;
-    return reinterpret_cast<Line*>(members()[position].lines) + index;
+    return reinterpret_cast<Line*>(members()[position].lines) + plan::LineIndex(endpoints, lane, endpoint, turn);
   }
   AXCCL_HD Announcement* AnnouncementOf(uint32_t position, uint64_t sequence) {
     return reinterpret_cast<Announcement*>(members()[position].announcements) + sequence % 2;
@@ -285,8 +276,6 @@ struct Channel {
 };
 
 // ---- tasks ----
-
-enum class Scaling : uint8_t { kNone, kAverage, kPreMultiply };  // as exec::Scaling
 
 // One operand of a call on views. A block of the call holds a block of each operand, one after the other, as on the
 // host.
@@ -325,8 +314,8 @@ struct Task {
   // Ranks announce that before a barrier, which always precedes such an operation, and all use the same program after
   // it. When an announcement is overwritten, no rank reads the one from two operations before any more: a rank that
   // begins an operation knows that all have ended the one before the last, because a barrier separates operations that
-  // could run further apart (see NeedsBarrier; after a task like this, the barrier is not left out even if the plan is
-  // the same).
+  // could run further apart (see plan::NeedsBarrier; after a task like this, the barrier is not left out even if the
+  // plan is the same).
   const Program* staged = nullptr;
   Cut staged_cut;
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: use `scalar`

@@ -25,7 +25,7 @@ AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, cons
     return Tagged(PackedSlot(channel, operand.rank, endpoint, portion.turn, rows), rows);
   }
   const uint64_t slot = uint64_t{c.lane} * c.program->slots + operand.slot + portion.part;
-  const uint64_t set = portion.turn % kRotation * channel.half_bytes + cut.SetOffset(portion.turn);
+  const uint64_t set = portion.turn % kRotation * channel.half_bytes + cut.sets.OffsetOf(portion.turn);
   return channel.members()[operand.rank].scratch + set + slot * cut.slot_bytes + portion.offset * c.element;
 }
 

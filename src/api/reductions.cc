@@ -17,25 +17,25 @@ namespace {
 struct BuiltIn {
   unsigned number;
   Combine combine;
-  exec::Scaling scaling;
+  Scaling scaling;
   const char* name;
 };
 
 constexpr BuiltIn kBuiltIns[] = {
-    {ncclSum, Combine::kSum, exec::Scaling::kNone, "sum"},
-    {ncclProd, Combine::kProd, exec::Scaling::kNone, "prod"},
-    {ncclMax, Combine::kMax, exec::Scaling::kNone, "max"},
-    {ncclMin, Combine::kMin, exec::Scaling::kNone, "min"},
-    {ncclAvg, Combine::kSum, exec::Scaling::kAverage, "avg"},
-    {axcclAnd, Combine::kAnd, exec::Scaling::kNone, "and"},
-    {axcclOr, Combine::kOr, exec::Scaling::kNone, "or"},
-    {axcclXor, Combine::kXor, exec::Scaling::kNone, "xor"},
-    {axcclLogicalAnd, Combine::kLogicalAnd, exec::Scaling::kNone, "logical and"},
-    {axcclLogicalOr, Combine::kLogicalOr, exec::Scaling::kNone, "logical or"},
+    {ncclSum, Combine::kSum, Scaling::kNone, "sum"},
+    {ncclProd, Combine::kProd, Scaling::kNone, "prod"},
+    {ncclMax, Combine::kMax, Scaling::kNone, "max"},
+    {ncclMin, Combine::kMin, Scaling::kNone, "min"},
+    {ncclAvg, Combine::kSum, Scaling::kAverage, "avg"},
+    {axcclAnd, Combine::kAnd, Scaling::kNone, "and"},
+    {axcclOr, Combine::kOr, Scaling::kNone, "or"},
+    {axcclXor, Combine::kXor, Scaling::kNone, "xor"},
+    {axcclLogicalAnd, Combine::kLogicalAnd, Scaling::kNone, "logical and"},
+    {axcclLogicalOr, Combine::kLogicalOr, Scaling::kNone, "logical or"},
 };
 
 bool Has(DataType type, const BuiltIn& op) {
-  return Combines(type, op.combine) && (op.scaling == exec::Scaling::kNone || type != DataType::kBool);
+  return Combines(type, op.combine) && (op.scaling == Scaling::kNone || type != DataType::kBool);
 }
 
 std::string OperatorsOf(DataType type) {
@@ -98,7 +98,7 @@ Status ResolveReduction(comm::CommHandle* comm, const char* name, ncclRedOp_t op
     return Status();
   }
   call->combine = Combine::kSum;
-  call->scaling = exec::Scaling::kPreMultiply;
+  call->scaling = Scaling::kPreMultiply;
   call->scalar_pointer = own.pointer;
   call->scalar_bytes = own.bytes;
   return Status();

@@ -47,6 +47,12 @@ enum class Combine : uint8_t {
 };
 inline constexpr int kNumCombines = 9;  // without kCallback
 
+enum class Scaling : uint8_t {
+  kNone,
+  kAverage,      // by 1/n: floats before the sum, integers after it
+  kPreMultiply,  // each rank's input by that rank's scalar
+};
+
 // Returns the opaque type of `bytes`, which must be in [1, kMaxOpaqueBytes].
 constexpr DataType OpaqueType(int bytes) {
   return static_cast<DataType>(static_cast<int>(DataType::kOpaque1) + bytes - 1);

@@ -210,8 +210,7 @@ struct ChannelLayout {
   }
   Apart* ApartOf(std::byte* block) const { return reinterpret_cast<Apart*>(block + apart); }
   uint64_t OffsetOfLine(uint32_t lane, uint32_t endpoint, uint64_t turn) const {
-    const uint64_t copy = turn % plan::kRotation;
-    return lines + (uint64_t{lane * endpoints + endpoint} * plan::kRotation + copy) * sizeof(Line);
+    return lines + plan::LineIndex(endpoints, lane, endpoint, turn) * sizeof(Line);
   }
   Line* LineOf(std::byte* block, uint32_t lane, uint32_t endpoint, uint64_t turn) const {
     return reinterpret_cast<Line*>(block + OffsetOfLine(lane, endpoint, turn));

@@ -22,10 +22,10 @@
 
 #include "src/plan/contract.h"
 #include "src/plan/placement.h"
+#include "src/plan/turns.h"
 
 namespace axccl::plan {
 
-inline constexpr int kRotation = 2;
 inline constexpr int kAllPeers = -1;
 
 enum class Buffer : uint8_t { kInput, kOutput, kScratch };

@@ -128,14 +128,14 @@ TEST(CudaCut, IsThatOfThePreparedCall) {
   prepared.partition = {1000, 128, 16, 2, 3};
   prepared.turns = 4;
   prepared.slot_bytes = 192;
-  prepared.set_bytes = 1152;
-  prepared.sets = 5;
+  prepared.sets.bytes = 1152;
+  prepared.sets.count = 5;
   const cuda::Cut cut = MakeCudaCut(prepared, cuda::Packing::kRows);
   EXPECT_EQ(cut.partition.tile, 128u);
   EXPECT_EQ(cut.turns, 4u);
   EXPECT_EQ(cut.slot_bytes, 192u);
   EXPECT_EQ(cut.packing, cuda::Packing::kRows);
-  for (uint64_t turn = 0; turn < 1000; ++turn) EXPECT_EQ(cut.SetOffset(turn), prepared.SetOffset(turn)) << turn;
+  for (uint64_t turn = 0; turn < 1000; ++turn) EXPECT_EQ(cut.sets.OffsetOf(turn), prepared.sets.OffsetOf(turn)) << turn;
 }
 
 // ---- how slots of a call are packed ----

@@ -155,7 +155,7 @@ class Clocks {
         if (operand.buffer != plan::Buffer::kScratch) continue;
         const OperandPlace& place = prepared.places[step.operands + o];
         const auto begin = reinterpret_cast<uintptr_t>(*place.base) + place.offset[turn % plan::kRotation] +
-                           prepared.SetOffset(turn) + part * place.part_bytes;
+                           prepared.sets.OffsetOf(turn) + part * place.part_bytes;
         Touch(x, begin, count * sizeof(int32_t), o < step.num_dst);
       }
     }
@@ -394,8 +394,8 @@ TEST(PairsTest, SlotsMoveBetweenLinesAndScratch) {
         bool in_lines = false, in_scratch = false;
         for (const Stage& stage : chain.stages()) {
           (stage.of[0]->inline_slots ? in_lines : in_scratch) = true;
-          wandering += stage.of[0]->sets > 1;
-          EXPECT_TRUE(!stage.of[0]->inline_slots || stage.of[0]->sets == 1) << "lines stay where they are";
+          wandering += stage.of[0]->sets.count > 1;
+          EXPECT_TRUE(!stage.of[0]->inline_slots || stage.of[0]->sets.count == 1) << "lines stay where they are";
         }
         both += in_lines && in_scratch;
       }

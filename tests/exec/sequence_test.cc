@@ -131,7 +131,7 @@ TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
         const Exchange first(&ensemble, shape, 0);
         auto prepared = ensemble.host(0)->plans().Prepare(first.CallOf(0), tune::Access::kMapped);
         ASSERT_TRUE(prepared.ok());
-        const uint64_t sets = prepared.value()->sets;
+        const uint64_t sets = prepared.value()->sets.count;
         most_sets = std::max(most_sets, sets);
         const uint64_t calls = std::min<uint64_t>(plan::kRotation * sets + random.Below(8), 60);
         for (uint64_t i = 0; i < calls; ++i)

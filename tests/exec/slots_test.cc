@@ -32,7 +32,7 @@ bool AddSlots(Channel* channel, const Prepared& prepared, uint64_t turn, std::ma
         if (*place.base != channel->member(operand.rank).block) return false;
         for (uint32_t i = 0; i < operand.parts; ++i) {
           const uint64_t offset =
-              place.offset[turn % plan::kRotation] + prepared.SetOffset(turn) + i * place.part_bytes;
+              place.offset[turn % plan::kRotation] + prepared.sets.OffsetOf(turn) + i * place.part_bytes;
           const auto [at, is_new] = (*slots)[operand.rank].emplace(std::pair(lane, operand.part + i), offset);
           if (!is_new && at->second != offset) return false;
         }
@@ -43,7 +43,9 @@ bool AddSlots(Channel* channel, const Prepared& prepared, uint64_t turn, std::ma
 }
 
 // The first turn with the first set from which on all sets are in use.
-uint64_t AllInUse(const Prepared& prepared) { return Prepared::kTurnsPerSet * plan::kRotation * prepared.sets; }
+uint64_t AllInUse(const Prepared& prepared) {
+  return plan::SlotSets::kTurnsPerSet * plan::kRotation * prepared.sets.count;
+}
 
 class SlotsTest : public testing::TestWithParam<int> {
  protected:
@@ -87,7 +89,7 @@ TEST_P(SlotsTest, EveryTurnHasItsPartOfTheScratch) {
     const ChannelLayout& layout = ensemble->layout().channel;
     const uint64_t part = layout.scratch_bytes / plan::kRotation;
     // The first turns, and those with the last sets and again the first.
-    const uint64_t round = plan::kRotation * prepared[0]->sets;
+    const uint64_t round = plan::kRotation * prepared[0]->sets.count;
     const uint64_t all = AllInUse(*prepared[0]);
     for (const uint64_t turn : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, all + round - 2, all + round - 1,
                                 all + round, all + round + 1}) {
@@ -104,7 +106,7 @@ TEST_P(SlotsTest, EveryTurnHasItsPartOfTheScratch) {
         for (size_t i = 1; i < begins.size(); ++i) ASSERT_GE(begins[i], begins[i - 1] + prepared[0]->slot_bytes);
       }
     }
-    several += prepared[0]->sets > 1;
+    several += prepared[0]->sets.count > 1;
   });
   EXPECT_GT(several, 0u);
 }
@@ -133,19 +135,19 @@ TEST_P(SlotsTest, AllOfTheScratchIsUsedInTurn) {
     const Prepared& mine = *prepared[0];
     if (mine.inline_slots || mine.program->plan->schedule.slots == 0) return;
     std::set<uint64_t> offsets;
-    const uint64_t all = AllInUse(mine), round = plan::kRotation * mine.sets;
-    for (uint64_t turn = all; turn < all + round; turn += plan::kRotation) offsets.insert(mine.SetOffset(turn));
-    EXPECT_EQ(offsets.size(), mine.sets);
-    EXPECT_EQ(mine.SetOffset(all + round), *offsets.begin());
+    const uint64_t all = AllInUse(mine), round = plan::kRotation * mine.sets.count;
+    for (uint64_t turn = all; turn < all + round; turn += plan::kRotation) offsets.insert(mine.sets.OffsetOf(turn));
+    EXPECT_EQ(offsets.size(), mine.sets.count);
+    EXPECT_EQ(mine.sets.OffsetOf(all + round), *offsets.begin());
     std::set<uint64_t> first;
-    for (uint64_t turn = 0; turn < 2 * Prepared::kTurnsPerSet; ++turn) first.insert(mine.SetOffset(turn));
+    for (uint64_t turn = 0; turn < 2 * plan::SlotSets::kTurnsPerSet; ++turn) first.insert(mine.sets.OffsetOf(turn));
     EXPECT_LE(first.size(), 2u) << "few operations must take few pages";
-    if (mine.set_bytes < 2048) {
-      EXPECT_EQ(mine.sets, 1u) << "few lines are got back sooner than fetched from far away";
+    if (mine.sets.bytes < 2048) {
+      EXPECT_EQ(mine.sets.count, 1u) << "few lines are got back sooner than fetched from far away";
       return;
     }
     const uint64_t part = ensemble->layout().channel.scratch_bytes / plan::kRotation;
-    EXPECT_GT(*offsets.rbegin() + 2 * mine.set_bytes, part) << "there is room for one more";
+    EXPECT_GT(*offsets.rbegin() + 2 * mine.sets.bytes, part) << "there is room for one more";
   });
 }
 

@@ -11,12 +11,6 @@
 
 namespace axccl::exec {
 
-enum class Scaling : uint8_t {
-  kNone,
-  kAverage,      // by 1/n: floats before the sum, integers after it
-  kPreMultiply,  // each rank's input by that rank's scalar
-};
-
 // A reduction of the application: accumulator[i] = accumulator[i] op operand[i], i < count. `operand` is not written.
 struct Callback {
   void (*function)(void* accumulator, const void* operand, size_t count, void* context) = nullptr;

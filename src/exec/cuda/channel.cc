@@ -151,7 +151,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   task.signature = prepared->signature;
   task.type = call.type;
   task.combine = call.combine;
-  task.scaling = static_cast<cuda::Scaling>(call.scaling);
+  task.scaling = call.scaling;
   task.group_order = call.group_order;
   if (call.views != nullptr) {
     MakeCudaViewTable(call, plan::Contract{call.kind, members_->size(), call.root}, members_->self(), table.memory);

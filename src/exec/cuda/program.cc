@@ -121,9 +121,7 @@ kernels::cuda::Cut MakeCudaCut(const Prepared& prepared, kernels::cuda::Packing 
   cut.partition = prepared.partition;
   cut.turns = prepared.turns;
   cut.slot_bytes = prepared.slot_bytes;
-  cut.set_bytes = prepared.set_bytes;
-  cut.sets = static_cast<uint32_t>(prepared.sets);
-  cut.turns_per_set = static_cast<uint32_t>(Prepared::kTurnsPerSet);
+  cut.sets = prepared.sets;
   cut.packing = packing;
   cut.whole = prepared.whole;
   return cut;

@@ -52,7 +52,7 @@ Moved MoveInChunks(const Binding& binding, const Step& step, uint32_t lane, uint
   const Prepared& prepared = *binding.prepared;
   const uint64_t size = ElementSize(binding.call.type);
   const uint64_t channel_turn = binding.host->turns().next() + turn;
-  const uint64_t set = prepared.SetOffset(channel_turn);
+  const uint64_t set = prepared.sets.OffsetOf(channel_turn);
   for (; progress->part < step.parts; ++progress->part, progress->offset = 0) {
     const uint32_t data_part = prepared.program->data_parts[step.data_parts + progress->part];
     const plan::Range range = clip(prepared.whole ? plan::Range{0, binding.call.count}

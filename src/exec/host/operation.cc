@@ -245,7 +245,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
 // The same as RunLane, for calls whose cost is dominated by instructions.
 Operation::Run Operation::RunPlain() {
   const std::vector<Step>& steps = binding_.prepared->program->lanes[0];
-  const uint64_t turn = binding_.host->turns().next(), set = binding_.prepared->SetOffset(turn);
+  const uint64_t turn = binding_.host->turns().next(), set = binding_.prepared->sets.OffsetOf(turn);
   uint32_t& at = first_lane_.step;
   for (; at < steps.size(); ++at) {
     const Step& step = steps[at];

@@ -54,7 +54,7 @@ void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lan
   const uint16_t owner = slot.of_reader ? slot.reader : static_cast<uint16_t>(channel.self());
   const plan::Operand operand{plan::Buffer::kScratch, owner, 0, slot.slot, 1};
   const OperandPlace place = binding.host->plans().PlaceOfSlot(prepared, lane, operand);
-  const uint64_t offset = place.offset[turn % plan::kRotation] + (in_line < 0 ? prepared.SetOffset(turn) : 0);
+  const uint64_t offset = place.offset[turn % plan::kRotation] + (in_line < 0 ? prepared.sets.OffsetOf(turn) : 0);
   const auto bytes = static_cast<uint32_t>(count * ElementSize(binding.call.type));
   Append(stretches, {offset, bytes, slot.of_reader, false});
 }

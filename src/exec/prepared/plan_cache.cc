@@ -142,13 +142,14 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
     cut.tile = tile >= plan::LaneSpan(cut, lanes - 1).count ? 0 : tile;  // 0: one turn; the last span is the longest
     const uint64_t used = plan::SlotElements(cut) * element;
     prepared->slot_bytes = std::max<uint64_t>(RoundUp(used, kCacheLine), kCacheLine);
-    prepared->set_bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
+    prepared->sets.bytes = prepared->slot_bytes * schedule.slots * schedule.lanes;
     // `used` is whole granules; the data of a single part may be less.
     prepared->inline_slots =
         cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= options_.inline_bytes;
   }
-  if (!prepared->inline_slots && prepared->set_bytes >= kLeastSet && members_.placement().is_flat())
-    prepared->sets = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->set_bytes, 1);
+  // This rank's core reads what it sends to other machines: there is one set then, which stays in its cache.
+  if (!prepared->inline_slots && prepared->sets.bytes >= kLeastSet && members_.placement().is_flat())
+    prepared->sets.count = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->sets.bytes, 1);
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
   prepared->plain = prepared->whole && !schedule.direct && call.views == nullptr &&

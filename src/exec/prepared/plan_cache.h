@@ -21,12 +21,13 @@
 #include "src/exec/prepared/outbound.h"
 #include "src/exec/prepared/program.h"
 #include "src/plan/region.h"
+#include "src/plan/turns.h"
 #include "src/tune/tune.h"
 
 namespace axccl::exec {
 
 // The place of an operand of a move: *base + offset[turn % kRotation], and part_bytes further for each further part of
-// it. For slots in scratch, add SetOffset(turn).
+// it. For slots in scratch, add Prepared::sets.OffsetOf(turn).
 struct OperandPlace {
   std::byte* const* base = nullptr;  // of a member's block or scratch, or the result of FindBuffer
   uint64_t offset[plan::kRotation] = {};
@@ -38,9 +39,8 @@ struct Prepared {
   std::shared_ptr<const Program> program;
   plan::Partition partition;
   uint64_t turns = 1;
-  uint64_t slot_bytes = 0;    // stride between scratch slots
-  uint64_t set_bytes = 0;     // the slots of one turn
-  uint64_t sets = 1;          // sets in a half of the scratch, which its turns use one after the other; see SetOffset
+  uint64_t slot_bytes = 0;  // stride between scratch slots
+  plan::SlotSets sets;
   bool inline_slots = false;  // slots live in endpoint lines
   bool whole = false;         // a tile of one part on one lane: every move is of the whole block
   bool plain =
@@ -52,16 +52,6 @@ struct Prepared {
   uint32_t signature = 0;                    // of call, plan and tiles, for the lines
   std::shared_ptr<const Outbound> outbound;  // if some members are remote
   std::vector<OperandPlace> places;          // for the program's operands
-
-  // The offset of the set of slots that this turn uses, within its half. Memory that others have just read is slow to
-  // write again, because their cores still hold it, so all of the scratch is used in rotation, until it is larger than
-  // what a core can hold. Every kTurnsPerSet turns of the channel another set is added, so that few operations occupy
-  // few pages. Data for other machines is read by this rank's core, so there is one set then, which stays in its cache.
-  uint64_t SetOffset(uint64_t turn) const {
-    if (sets == 1) return 0;
-    return turn / plan::kRotation % std::min(sets, 1 + turn / kTurnsPerSet) * set_bytes;
-  }
-  static constexpr uint64_t kTurnsPerSet = 32;
 
  private:
   friend class PlanCache;

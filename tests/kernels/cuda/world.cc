@@ -56,8 +56,8 @@ exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program
     if (call.tile != 0) tile = std::min(tile, RoundUp(call.tile, cut.granule));
     cut.tile = tile >= plan::LaneSpan(cut, cut.lanes - 1).count ? 0 : tile;
     prepared.slot_bytes = std::max<uint64_t>(RoundUp(plan::SlotElements(cut) * element, 64), 64);
-    prepared.set_bytes = prepared.slot_bytes * schedule.slots * schedule.lanes;
-    prepared.sets = std::max<uint64_t>(kScratchBytes / plan::kRotation / prepared.set_bytes, 1);
+    prepared.sets.bytes = prepared.slot_bytes * schedule.slots * schedule.lanes;
+    prepared.sets.count = std::max<uint64_t>(kScratchBytes / plan::kRotation / prepared.sets.bytes, 1);
   }
   prepared.turns = plan::Turns(cut);
   prepared.whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
