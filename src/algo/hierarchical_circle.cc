@@ -71,6 +71,44 @@ struct Piece {
   int position = 0;
 };
 
+// Where a rank keeps what it sends and gets: its blocks, and the slots of its scratch.
+class CircleSlots {
+ public:
+  CircleSlots(const Contract& contract, const Levels& levels)
+      : levels_(levels), by_parts_(contract.kind == Kind::kAllReduce), width_(by_parts_ ? 1 : levels.most_carried()) {}
+
+  bool by_parts() const { return by_parts_; }
+  Operand Input(int rank, int home) const { return by_parts_ ? In(rank, 0, Part(home)) : In(rank, home); }
+  Operand Output(int rank, int home) const { return by_parts_ ? Out(rank, 0, Part(home)) : Out(rank, home); }
+
+  int Contribution(int home) const { return by_parts_ ? Part(home) : home; }
+  // Each distance has arrival slots for what comes from it or is for it: first those of the reduce-scatter, then those
+  // of the all-gather.
+  Operand Scattered(int rank, int distance, int position) const {
+    return Slot(rank, scattered() + Arrival(distance, position));
+  }
+  Operand Gathered(int rank, int distance, int position) const {
+    return Slot(rank, gathered() + Arrival(distance, position));
+  }
+  // The slot from which the peers read what a rank has gathered.
+  Operand Passed(int rank, int distance, const Piece& piece) const {
+    if (by_parts_) return Slot(rank, Part(piece.home));
+    return Slot(rank, distance == 0 ? 0 : gathered() + arrivals() + Arrival(distance, piece.position));
+  }
+
+ private:
+  int machines() const { return levels_.machines(); }
+  int Part(int rank) const { return levels_.PlaceOf(rank).index * machines() + levels_.MachineOf(rank); }
+  int arrivals() const { return (machines() - 1) * width_; }
+  int Arrival(int distance, int position) const { return (distance - 1) * width_ + position; }
+  int scattered() const { return by_parts_ ? levels_.columns() * machines() : levels_.ranks(); }
+  int gathered() const { return by_parts_ ? scattered() + arrivals() : 1; }
+
+  const Levels& levels_;
+  const bool by_parts_;
+  const int width_;  // largest number of pieces that a rank carries for one machine
+};
+
 class Circle {
  public:
   Circle(const Contract& contract, const Levels& levels, Circuit circuit, Builder* builder);
@@ -81,29 +119,13 @@ class Circle {
   void AllReduceByGather();
 
  private:
-  bool by_parts() const { return kind_ == Kind::kAllReduce; }
+  bool by_parts() const { return slots_.by_parts(); }
   int machines() const { return levels_.machines(); }
   int Ahead(const Place& at, int distance) const { return levels_.Machine(at.machine, distance); }
   // The rank that carries this rank's blocks on the machine at a distance.
   int CarrierAhead(const Place& at, int distance) const { return levels_.Carrier(Ahead(at, distance), at.rank); }
   int ColumnAhead(const Place& at, int distance) const { return levels_.Column(Ahead(at, distance), at.index); }
-  int Part(int rank) const { return levels_.PlaceOf(rank).index * machines() + levels_.MachineOf(rank); }
   std::vector<Piece> Pieces(const Place& at, int distance) const;
-
-  // Each distance has arrival slots for what comes from it or is for it: first those of the reduce-scatter, then those
-  // of the all-gather.
-  int arrivals() const { return (machines() - 1) * width_; }
-  int Arrival(int distance, int position) const { return (distance - 1) * width_ + position; }
-  int scattered() const { return by_parts() ? levels_.columns() * machines() : levels_.ranks(); }
-  int gathered() const { return by_parts() ? scattered() + arrivals() : 1; }
-  int ContributionSlot(int home) const { return by_parts() ? Part(home) : home; }
-  // The slot from which the peers read what a rank has gathered.
-  int PassedSlot(int distance, const Piece& piece) const {
-    if (by_parts()) return Part(piece.home);
-    return distance == 0 ? 0 : gathered() + arrivals() + Arrival(distance, piece.position);
-  }
-  Operand Input(int rank, int home) const { return by_parts() ? In(rank, 0, Part(home)) : In(rank, home); }
-  Operand Output(int rank, int home) const { return by_parts() ? Out(rank, 0, Part(home)) : Out(rank, home); }
 
   void HearBack(Writer* w, size_t needed, size_t* heard) const;
   std::vector<Operand> Share(Writer* w, int distance, const Piece& piece) const;
@@ -120,21 +142,19 @@ class Circle {
   void Collect(Writer* w, const Round& round) const;
   void Gather(Writer* w) const;
 
-  const Kind kind_;
   const Levels& levels_;
+  const CircleSlots slots_;
   Builder* const b_;
   const std::vector<Round> rounds_;
   std::vector<std::vector<size_t>> takers_;  // [distance]: the rounds that pass on the data at that distance
-  const int width_;                          // largest number of pieces that a rank carries for one machine
 };
 
 Circle::Circle(const Contract& contract, const Levels& levels, Circuit circuit, Builder* builder)
-    : kind_(contract.kind),
-      levels_(levels),
+    : levels_(levels),
+      slots_(contract, levels),
       b_(builder),
       rounds_(MakeRounds(circuit, levels.machines())),
-      takers_(static_cast<size_t>(levels.machines())),
-      width_(by_parts() ? 1 : levels.most_carried()) {
+      takers_(static_cast<size_t>(levels.machines())) {
   for (size_t i = 0; i < rounds_.size(); ++i) {
     for (int d = rounds_[i].first; d < rounds_[i].last; ++d)
       takers_[static_cast<size_t>(d - rounds_[i].skip)].push_back(i);
@@ -163,8 +183,8 @@ void Circle::HearBack(Writer* w, size_t needed, size_t* heard) const {
 
 // The machine's share of a fold, as a single operand if other machines' shares must still be waited for.
 std::vector<Operand> Circle::Share(Writer* w, int distance, const Piece& piece) const {
-  const Operand own = Input(w->rank(), piece.home);
-  const int slot = ContributionSlot(piece.home);
+  const Operand own = slots_.Input(w->rank(), piece.home);
+  const int slot = slots_.Contribution(piece.home);
   if (takers_[static_cast<size_t>(distance)].empty()) return w->Contributions(own, slot);
   return {w->OwnShare(own, slot)};
 }
@@ -172,7 +192,7 @@ std::vector<Operand> Circle::Share(Writer* w, int distance, const Piece& piece) 
 void Circle::FoldPiece(Writer* w, int distance, const Piece& piece, std::vector<Operand> share,
                        std::vector<Operand> dst, State state) const {
   for (size_t i : takers_[static_cast<size_t>(distance)])
-    share.push_back(Slot(w->rank(), scattered() + Arrival(distance + rounds_[i].skip, piece.position)));
+    share.push_back(slots_.Scattered(w->rank(), distance + rounds_[i].skip, piece.position));
   w->Fold(std::move(dst), std::move(share), state);
 }
 
@@ -189,8 +209,8 @@ void Circle::SendBack(Writer* w, size_t i, size_t* heard) const {
   for (int d = round.first; d < round.last; ++d) {
     for (const Piece& piece : Pieces(w->at(), d)) {
       const bool arrives = d == round.skip;
-      const Operand to = arrives ? Slot(piece.home, scattered() + Arrival(d, 0))
-                                 : Slot(ColumnAhead(w->at(), round.skip), scattered() + Arrival(d, piece.position));
+      const Operand to = arrives ? slots_.Scattered(piece.home, d, 0)
+                                 : slots_.Scattered(ColumnAhead(w->at(), round.skip), d, piece.position);
       FoldPiece(w, d, piece, std::move(*share++), {to}, State::kPartial);
     }
   }
@@ -229,15 +249,15 @@ std::vector<Operand> Circle::Onward(const Place& at, int distance, int position)
     const int skip = rounds_[i].skip;
     const int to = distance == 0 ? CarrierAhead(at, -skip) : ColumnAhead(at, -skip);
     if (distance == 0) position = by_parts() ? 0 : levels_.PositionAt(Ahead(at, -skip), at.rank);
-    dst.push_back(Slot(to, gathered() + Arrival(distance + skip, position)));
+    dst.push_back(slots_.Gathered(to, distance + skip, position));
   }
   return dst;
 }
 
 std::vector<Operand> Circle::Spread(const Place& at, int distance, const Piece& piece) const {
   std::vector<Operand> dst = Onward(at, distance, piece.position);
-  if (!at.alone()) dst.push_back(Slot(at.rank, PassedSlot(distance, piece)));
-  dst.push_back(Output(at.rank, piece.home));
+  if (!at.alone()) dst.push_back(slots_.Passed(at.rank, distance, piece));
+  dst.push_back(slots_.Output(at.rank, piece.home));
   return dst;
 }
 
@@ -267,7 +287,7 @@ void Circle::Pass(Writer* w, const Round& round) const {
   if (!Hear(w, round)) return;
   for (int d = round.first; d < round.last; ++d) {
     for (const Piece& piece : Pieces(w->at(), d))
-      w->Copy(Spread(w->at(), d, piece), Slot(w->rank(), gathered() + Arrival(d, piece.position)));
+      w->Copy(Spread(w->at(), d, piece), slots_.Gathered(w->rank(), d, piece.position));
   }
   SignalReady(w, round.first, round.last);
   w->SignalPeers();
@@ -282,7 +302,7 @@ void Circle::Collect(Writer* w, const Round& round) const {
     for (int d = round.first; d < round.last; ++d) {
       for (const Piece& piece : Pieces(theirs, d)) {
         if (!std::exchange(waited, true)) w->Wait(peer);
-        w->Copy({Output(w->rank(), piece.home)}, Slot(peer, PassedSlot(d, piece)));
+        w->Copy({slots_.Output(w->rank(), piece.home)}, slots_.Passed(peer, d, piece));
       }
     }
   });
