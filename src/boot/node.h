@@ -21,13 +21,9 @@
 // The rank's thread may call the methods marked T, which serialise with the service thread themselves.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +31,10 @@
 #include "src/base/service.h"
 #include "src/boot/dial.h"
 #include "src/boot/link.h"
+#include "src/boot/mailbox.h"
+#include "src/boot/neighbours.h"
 #include "src/boot/tree.h"
+#include "src/boot/tree_exchange.h"
 #include "src/boot/unique_id.h"
 #include "src/boot/wire.h"
 
@@ -78,45 +77,20 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   void OnSent(int from) override;
 
  private:
-  // The neighbour that a link leads to, as Link's `rank`: a child's index, or one of these.
-  static constexpr int kParent = -1, kOwnHub = -2, kHubAbove = -3, kNone = -4;
-
-  struct Neighbour {
-    std::shared_ptr<Link> link;  // null: not there yet, or closed
-    std::string name;            // "rank 3 (pid 812 on node7)"
-    bool came = false;           // the link stands
-    bool left = false;
-    bool contributed = false;  // children: to the current exchange
-  };
-
-  Neighbour& At(int from) {
-    return from >= 0 ? children_[static_cast<size_t>(from)] : from == kParent ? parent_ : hubs_[from == kHubAbove];
-  }
-  // All neighbours, hubs last.
-  std::vector<Neighbour*> Neighbours();
-  Status Take(int from);
+  Status Take(int from, Dial* dial, const std::string& name);
   void Handle(int from, FrameType type, std::span<const std::byte> payload);
-  void Dismiss(int from);
-  Status Wait(const Patience& patience, const char* what, const std::function<bool()>& done);
-  std::string Missing();
   void HubStarted(int from, std::span<const std::byte> payload);
   void NoteProgress();
   void Contribute(std::span<const std::byte> mine);
-  void ChildContributed(int child, std::span<const std::byte> payload);
-  bool Begin(size_t bytes, int rank);
-  void Advance();
+  void Advance(const Status& contributed);
   void Deliver(std::span<const std::byte> all);
   void HandOver();
   void PeerLeft(int from);
-  int UserExchanges() const { return std::max(exchanges_ - 1, 0); }
   // Asks which rank is missing, when the deadline has passed.
-  Status AwaitBlame(const Patience& patience, const Status& seen, const std::function<bool()>& done);
-  void Expire();
+  Status AwaitBlame(const Patience& patience, const Status& seen, Mailbox::News news);
   void Expired(int from, uint32_t exchange, const std::string& text);
-  Status failure();
-  // Ends the rendezvous for all neighbours; `mine` is the error that the rank's own thread gets.
-  void Fail(const Status& reason, const Status& mine);
-  void Fail(const Status& reason) { Fail(reason, reason); }
+  // Ends the rendezvous for this rank and all neighbours.
+  void Fail(const Status& reason);
 
   service::Loop* const loop_;
   const int rank_;
@@ -125,34 +99,17 @@ class Node : public LinkOwner, public std::enable_shared_from_this<Node> {
   const Secret secret_;
   const std::string self_;
   IdBytes id_;
-  std::string patience_text_;
+  Mailbox mailbox_;
 
   // On the service thread.
-  Neighbour parent_;
-  Neighbour hubs_[2];
-  std::vector<Neighbour> children_;
+  Neighbours neighbours_;
+  TreeExchange exchange_;
   bool failed_ = false;  // also true after this rank has left
   Status reason_;        // the error that the neighbours get
   bool expired_ = false;
-  bool started_ = false;  // the rank has received kStart from all its hubs
-  int exchanges_ = 0;     // finished, including the one at the start
-  bool open_ = false;     // a rank has contributed to the next exchange
-  bool own_ = false;      // this rank has contributed to it
-  bool sent_up_ = false;
-  size_t bytes_ = 0;
-  int first_ = -1;                 // the rank that contributed first
-  std::vector<std::byte> gather_;  // blocks of this subtree
-  std::vector<std::byte> ready_;   // blocks of all ranks, before the rank's thread gets them
-
-  // Shared by the two threads.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Status failure_;
-  int starts_awaited_ = 0;
-  StartBody start_;
-  bool linked_ = false;
-  uint64_t delivered_ = 0;
-  std::vector<std::byte> gathered_;
+  bool started_ = false;          // the rank has received kStart from all its hubs
+  bool linked_ = false;           // all links stand
+  std::vector<std::byte> ready_;  // blocks of all ranks, before the rank's thread gets them
 };
 
 }  // namespace axccl::boot
