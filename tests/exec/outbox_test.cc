@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/plan/text.h"
 #include "tests/exec/ensemble.h"
 
 namespace axccl::exec {
@@ -233,6 +234,59 @@ TEST_F(OutboxTest, AMemberGetsWhatItReads) {
   std::vector<uint64_t> sent;
   for (const Reach::Stretch& slot : slots) sent.push_back(slot.offset);
   EXPECT_EQ(sent, read[1]);
+}
+
+// The slots that rank 1 reads of rank 0's after one signal.
+Outbound Publishing(const std::vector<int>& slots) {
+  std::string text =
+      "axccl-plan 1\nalgorithm test\nkind all_gather\nranks 3\nroot 0\nparts 1\nlanes 1\nslots 3\nendpoints 1\n"
+      "direct no\ninline - - -\nrank 0 lane 0\n";
+  int op = 0;
+  const auto add = [&](const std::string& line) { text += "#" + std::to_string(op++) + " " + line + "\n"; };
+  for (const int slot : slots) add("copy slot[0]." + std::to_string(slot) + " <- in[0].0.0");
+  add("signal 1 e0");
+  text += "rank 1 lane 0\n";
+  add("wait 0 e0 v1");
+  for (const int slot : slots) add("copy out[1].0.0 <- slot[0]." + std::to_string(slot));
+  text += "rank 2 lane 0\n";
+  Result<plan::Schedule> schedule = plan::Parse(text);
+  EXPECT_TRUE(schedule.ok()) << schedule.status().message();
+  Result<Outbound> outbound = Outbound::Make(schedule.value(), 0);
+  EXPECT_TRUE(outbound.ok()) << outbound.status().message();
+  return std::move(outbound).value();
+}
+
+// Slots start at lines. A gap that is shorter than a line belongs to the slot before it, so neighbours are sent as one
+// stretch.
+TEST_F(OutboxTest, NeighbouringSlotsAreOneStretch) {
+  call_.kind = plan::Kind::kAllToAll;  // three slots or more
+  const struct {
+    std::vector<int> slots;
+    uint64_t count;
+    std::vector<std::pair<uint64_t, uint64_t>> stretches;  // offset, bytes
+  } cases[] = {
+      {{0, 1, 2}, 1000, {{0, 6096}}}, {{0, 1}, 1024, {{0, 4096}}},   {{0, 2}, 1000, {{0, 2000}, {4096, 2000}}},
+      {{1, 2}, 993, {{2048, 4034}}},  {{0, 1, 2}, 992, {{0, 5952}}},
+  };
+  for (const auto& c : cases) {
+    Start(c.count);
+    ASSERT_GE(binding_->prepared->program->plan->schedule.slots, 3u);
+    Prepared prepared = *binding_->prepared;
+    const auto program = std::make_shared<Program>(*prepared.program);
+    Step signal = AllSignals()[0];
+    signal.peer = 1;
+    program->lanes[0].assign(c.slots.size() + 1, signal);  // only the last one sends
+    prepared.program = program;
+    prepared.outbound = std::make_shared<const Outbound>(Publishing(c.slots));
+    binding_->prepared = &prepared;
+    outbox_->Send(*binding_, program->lanes[0].back(), 0, 0);
+    const plan::Operand first{plan::Buffer::kScratch, 0, 0, 0, 1};
+    const uint64_t begin = binding_->host->plans().PlaceOfSlot(prepared, 0, first).offset[0];
+    std::vector<std::pair<uint64_t, uint64_t>> sent;
+    for (const Reach::Stretch& slot : Slots(std::exchange(mirror_->messages, {})))
+      sent.emplace_back(slot.offset - begin, slot.bytes);
+    EXPECT_EQ(sent, c.stretches) << c.count << " elements, " << c.slots.size() << " slots";
+  }
 }
 
 TEST_F(OutboxTest, OnlyMirrorsGetMessages) {
