@@ -26,6 +26,7 @@
 #include "tests/harness/containers.h"
 #include "tests/harness/networks.h"
 #include "tests/harness/random.h"
+#include "tests/harness/starvation.h"
 #include "tests/harness/test_hosts.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -93,6 +94,8 @@ constexpr int kToldExit = 9;
 
 // Ranks that wait for a failed one are no longer useful, but may still have something to report.
 constexpr std::chrono::seconds kGrace{3};
+// A run gets the time for which its threads have waited for a core in addition, up to this multiple of its own.
+constexpr int kMostForCores = 4;
 
 void ApplyEnvironment(const RunOptions& options) {
   const char* device = getenv("AXCCL_TEST_DEVICE");
@@ -194,6 +197,7 @@ class Runner {
   void Start(int process);
   [[noreturn]] void ChildMain(int process);
   void ThreadMain(int thread);
+  Clock::duration WaitedForCores();
   void AwaitChildren();
   void Reap(Child* child);
   void KillRest();
@@ -209,6 +213,7 @@ class Runner {
   int alarm_read_ = -1;
   std::vector<Child> children_;
   bool timed_out_ = false;
+  Clock::duration waited_for_cores_{};
 };
 
 Runner::~Runner() {
@@ -329,8 +334,19 @@ void Runner::KillRest() {
   }
 }
 
+// By all threads of the run, so never less than what it has lost by that.
+Clock::duration Runner::WaitedForCores() {
+  std::chrono::nanoseconds sum(0);
+  for (const Child& child : children_) {
+    if (child.pidfd >= 0) sum += harness::WaitedForCores(child.pid);
+  }
+  return waited_for_cores_ = std::max<Clock::duration>(waited_for_cores_, sum);
+}
+
 void Runner::AwaitChildren() {
-  auto deadline = Clock::now() + options_.deadline * TimeScale();
+  const auto time = options_.deadline * TimeScale();
+  const auto began = Clock::now();
+  auto deadline = began + time;
   bool alarmed = false;
   for (;;) {
     std::vector<pollfd> waits;
@@ -342,6 +358,11 @@ void Runner::AwaitChildren() {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     const int ready = left > 0 ? poll(waits.data(), waits.size(), static_cast<int>(left) + 1) : 0;
     if (ready == 0) {
+      const auto extended = began + time + std::min<Clock::duration>(WaitedForCores(), kMostForCores * time);
+      if (!alarmed && extended > std::max(deadline, Clock::now())) {
+        deadline = extended;
+        continue;
+      }
       timed_out_ = !alarmed;
       return KillRest();
     }
@@ -367,7 +388,12 @@ void Runner::AwaitChildren() {
 std::string Runner::ExitOf(int process) const {
   const Child& child = children_[process];
   if (child.pid < 0) return "could not be forked";
-  if (child.killed_here) return timed_out_ ? "hung and was killed at the deadline" : "killed after another rank failed";
+  if (child.killed_here && !timed_out_) return "killed after another rank failed";
+  if (child.killed_here) {
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(waited_for_cores_);
+    return "hung and was killed at the deadline; all threads together waited " + std::to_string(waited.count()) +
+           " ms for a core";
+  }
   if (WIFSIGNALED(child.status)) return std::string("died of signal ") + strsignal(WTERMSIG(child.status));
   return "exited with status " + std::to_string(WEXITSTATUS(child.status));
 }

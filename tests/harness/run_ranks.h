@@ -6,7 +6,8 @@
 //
 // In `body` use GoogleTest's assertions as usual: every failure is passed to the test process together with the rank
 // and its last step. Once a rank has failed, the others get a short grace and are then killed. At the deadline all are
-// killed, and the failure names every rank's last step.
+// killed, and the failure names every rank's last step. The deadline does not count the time for which the run's
+// threads could run but had no core (starvation.h), up to four times its length.
 //
 // Everything that a run shares (steps, cells, barriers) is in one anonymous shared mapping made before the fork. Its
 // atomics are sequentially consistent; waiting is on a futex, and ends with `false` once any rank has failed.
@@ -42,7 +43,7 @@ class Containers;
 class TestHosts;
 
 struct RunOptions {
-  // Wall time for the whole run; sanitizers get more (see TimeScale).
+  // Time for the whole run, besides that without a core; sanitizers get more (see TimeScale).
   std::chrono::milliseconds deadline{20000};
   // Set in the children before `body`, on top of AXCCL_DEVICE=host (or what AXCCL_TEST_DEVICE says) and, unless it is
   // set, AXCCL_NET_MEASURE=never. An empty value unsets.

@@ -2,6 +2,7 @@
 #include "tests/harness/run_ranks.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+
+#include "tests/harness/timing.h"
 
 namespace axccl::harness {
 namespace {
@@ -72,6 +75,25 @@ TEST(RunRanks, NamesTheRankThatHangsAndWhere) {
   EXPECT_TRUE(Contains(texts, "stuck here")) << Join(texts);
   EXPECT_TRUE(Contains(texts, "deadline")) << Join(texts);
   EXPECT_FALSE(Contains(texts, "rank 0")) << Join(texts);
+}
+
+// Eight processes that compute share a core.
+TEST(RunRanks, TimeWithoutACoreDoesNotCount) {
+  cpu_set_t core;
+  CPU_ZERO(&core);
+  CPU_SET(sched_getcpu(), &core);
+  RunOptions options;
+  options.deadline = std::chrono::milliseconds(400);
+  const auto texts = RunRanksReport(
+      Processes(8),
+      [&](RankContext& context) {
+        ASSERT_EQ(sched_setaffinity(0, sizeof(core), &core), 0);
+        ASSERT_TRUE(context.Barrier());
+        const uint64_t end = NowNs() + AllowedNs(200);
+        while (NowNs() < end) continue;
+      },
+      options);
+  EXPECT_TRUE(texts.empty()) << Join(texts);
 }
 
 TEST(RunRanks, ReportsACrashAndReleasesTheOthers) {
