@@ -1,5 +1,5 @@
-// A rank that shares no memory with this process: its mirror, and the messages in both directions. See
-// transport::Reach.
+// A rank that shares no memory with this process: its mirror, and the messages in both directions (sender.h,
+// arrivals.h). See transport::Reach.
 //
 // Messages of one sender take effect in the order in which they were sent. A message that has not arrived, because it
 // travels over another rail, or whose data is still being fetched (UCX's rendezvous), holds back those behind it. Large
@@ -16,11 +16,13 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "src/base/status.h"
 #include "transports/transport.h"
+#include "transports/ucx/arrivals.h"
 #include "transports/ucx/connect.h"
+#include "transports/ucx/memory.h"
+#include "transports/ucx/sender.h"
 #include "transports/ucx/wire.h"
 #include "transports/ucx/worker.h"
 
@@ -38,7 +40,7 @@ class Reach final : public transport::Reach, public std::enable_shared_from_this
   bool TryCalls(uint64_t, uint64_t) override { return true; }
   Status Read(void* to, uint64_t from, size_t bytes) override;
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
-  bool sending() const override { return in_flight_.load(std::memory_order_acquire) != 0; }
+  bool sending() const override { return fetching_.load(std::memory_order_acquire) != 0 || sender_.busy(); }
   void Flush(std::chrono::milliseconds patience) override;
   void Detach() override;
   // The peer holds nothing of this rank's block.
@@ -57,23 +59,14 @@ class Reach final : public transport::Reach, public std::enable_shared_from_this
  private:
   // This process's copy of the peer: a heap of one page, and its block, laid out as its own.
   class Mirror;
-  // A message that has arrived before its data, or before its turn.
-  struct Incoming;
-  struct Outgoing;
-  // The block and its mirror, or an area.
-  class Memory;
 
   Reach(Worker* worker, ConnectOptions options, std::unique_ptr<Mirror> mirror);
   Worker::Key key() const { return {options_.comm, options_.self, options_.peer}; }
-  void SendSome(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
-  void Post(std::unique_ptr<Outgoing> message);
-  std::vector<std::unique_ptr<Outgoing>> TakeDelayed();
+  // Gives the peer up if `status` is an error of UCX.
+  void Check(ucs_status_t status);
   std::shared_ptr<Memory> Find(uint64_t area) const;
-  bool Expects(uint32_t turn, uint64_t* number);
-  static void Store(const Message& message, const Memory& memory, const void* data);
   ucs_status_t Fetch(const Rail& rail, std::shared_ptr<Incoming> message, void* data, size_t bytes);
   static void OnFetched(void* request, ucs_status_t status, size_t bytes, void* incoming);
-  static void OnSent(void* request, ucs_status_t status, void* outgoing);
   void Settle();
   void AnswerFlush(const Rail* rail, const WireControl& flush);
   void Deliver(const Memory& memory, const WireHeader& header);
@@ -82,21 +75,14 @@ class Reach final : public transport::Reach, public std::enable_shared_from_this
   const ConnectOptions options_;
   const std::unique_ptr<Mirror> mirror_;
   const std::shared_ptr<Memory> block_;
-  std::shared_ptr<Endpoint> endpoint_;
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
-  // Messages so far; those that have arrived before their turn are not counted in `taken_`.
-  uint64_t sent_ = 0, taken_ = 0;
-  std::map<uint64_t, std::shared_ptr<Incoming>> incoming_;  // by number, `taken_` and above
-  std::vector<std::unique_ptr<Outgoing>> delayed_;          // until the endpoint opens
-  std::unique_ptr<Outgoing> spare_;                         // of a message that was sent at once, for the next one
-  std::atomic<int> in_flight_{0};
+  std::shared_ptr<Endpoint> endpoint_;
+  Sender sender_;
+  Arrivals arrivals_;
+  std::atomic<int> fetching_{0};  // messages
   std::string trouble_;
   bool detached_ = false, lost_ = false;
   uint32_t flushes_ = 0, flushed_ = 0;
 };
-
-// The answer to a flush.
-WireControl Answer(const WireControl& flush);
-void SendControl(const Worker& worker, ucp_ep_h ep, const WireControl& control);
 
 }  // namespace axccl::ucx

@@ -17,6 +17,7 @@
 #include "transports/ucx/lifeline.h"
 #include "transports/ucx/pairing.h"
 #include "transports/ucx/reach.h"
+#include "transports/ucx/sender.h"
 #include "transports/ucx/stalled.h"
 
 namespace axccl::ucx {
@@ -308,7 +309,7 @@ ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_byte
   if (reach != nullptr) {
     reach->TakeControl(*rail, control);
   } else if (control.kind == WireControl::kFlush && (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) {
-    SendControl(worker, param->reply_ep, Answer(control));
+    SendControl(worker.ucx(), param->reply_ep, Answer(control));
   }
   return UCS_OK;
 }

@@ -1,0 +1,57 @@
+#include "transports/ucx/memory.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace axccl::ucx {
+namespace {
+
+// Copies the first word last, because readers take it for the number of what follows.
+void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
+  uint64_t first;
+  std::memcpy(&first, from, sizeof(first));
+  auto* const word = reinterpret_cast<uint64_t*>(to);
+  __atomic_store_n(word, uint64_t{0}, __ATOMIC_RELAXED);
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(to + sizeof(first), from + sizeof(first), bytes - sizeof(first));
+  __atomic_store_n(word, first, __ATOMIC_RELEASE);
+}
+
+}  // namespace
+
+Result<std::byte*> MapMirror(uint64_t bytes, uint32_t peer) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    return SystemError(errno, "mapping %llu bytes for what comes from rank %u", static_cast<unsigned long long>(bytes),
+                       peer);
+  return static_cast<std::byte*>(memory);
+}
+
+Result<std::shared_ptr<Memory>> Memory::WithMirror(uint64_t key, std::byte* own, uint64_t bytes, uint32_t peer) {
+  AXCCL_ASSIGN_OR_RETURN(std::byte* const mirror, MapMirror(bytes, peer));
+  auto memory = std::make_shared<Memory>(key, own, mirror, bytes);
+  memory->mapped_ = true;
+  return memory;
+}
+
+Memory::~Memory() {
+  if (mapped_) munmap(mirror_, bytes_);
+}
+
+void Memory::Store(const Message& message, const void* data) const {
+  const auto* from = static_cast<const std::byte*>(data);
+  for (const WireStretch& stretch : message.stretches()) {
+    std::byte* const to = PlaceOf(stretch);
+    if (stretch.guarded != 0) {
+      CopyGuarded(to, from, stretch.bytes);
+    } else {
+      std::memcpy(to, from, stretch.bytes);
+    }
+    from += stretch.bytes;
+  }
+}
+
+}  // namespace axccl::ucx

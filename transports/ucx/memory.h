@@ -1,0 +1,60 @@
+// Memory that this rank shares with a peer on another machine: this rank's own, and a mirror of the peer's, which
+// messages keep up to date. It is the block, or an area beside it; see transport::Reach.
+//
+// The memory belongs to its user: it must stay until all messages that hold this object are over. Messages are stored
+// with the lock of worker.h held; other threads read the mirror meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "src/base/status.h"
+#include "transports/transport.h"
+#include "transports/ucx/wire.h"
+
+namespace axccl::ucx {
+
+// Maps a mirror for what comes from `peer`. Pages that receive nothing cost nothing.
+Result<std::byte*> MapMirror(uint64_t bytes, uint32_t peer);
+
+class Memory final : public transport::Reach::Area {
+ public:
+  // `key`: what messages call it; 0: the block.
+  Memory(uint64_t key, std::byte* own, std::byte* mirror, uint64_t bytes)
+      : key_(key), own_(own), mirror_(mirror), bytes_(bytes) {}
+  // Maps a mirror, which ends with this object.
+  static Result<std::shared_ptr<Memory>> WithMirror(uint64_t key, std::byte* own, uint64_t bytes, uint32_t peer);
+  ~Memory() override;
+
+  uint64_t key() const { return key_; }
+  uint64_t bytes() const { return bytes_; }
+  std::byte* own() const { return own_; }
+  std::byte* mirror() const { return mirror_; }
+  // Where a stretch of a received message belongs.
+  std::byte* PlaceOf(const WireStretch& stretch) const {
+    return (stretch.of_receiver != 0 ? own_ : mirror_) + stretch.offset;
+  }
+
+  // Stores the data of a message, which FitsMemory: all of its stretches.
+  void Store(const Message& message, const void* data) const;
+  // Stores the line of such a message, if it has one, with the first word last (sequentially consistent).
+  void StoreLine(const WireHeader& header) const {
+    if (header.line == transport::Reach::kNoLine) return;
+    std::byte* const line = mirror_ + header.line;
+    uint64_t first;
+    std::memcpy(&first, header.line_bytes, sizeof(first));
+    std::memcpy(line + sizeof(first), header.line_bytes + sizeof(first), transport::Reach::kLineBytes - sizeof(first));
+    __atomic_store_n(reinterpret_cast<uint64_t*>(line), first, __ATOMIC_SEQ_CST);
+  }
+
+ private:
+  const uint64_t key_;
+  std::byte* const own_;
+  std::byte* const mirror_;
+  const uint64_t bytes_;
+  bool mapped_ = false;
+};
+
+}  // namespace axccl::ucx
