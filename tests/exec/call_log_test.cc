@@ -1,4 +1,4 @@
-// What ranks write down of their calls, and what is said where they differ.
+// What ranks record of their calls, and what is reported where the calls differ.
 #include "src/exec/channel/call_log.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class CallLogTest : public testing::Test {
       for (int rank = 0; rank < ensemble_->ranks(); ++rank) Log(rank).Record(call);
     }
   }
-  // Writes down a call that runs that plan.
+  // Records a call that runs that plan.
   void RecordPlan(int rank, const Call& call, uint64_t plan_word) {
     const uint64_t sequence = Log(rank).TakeNumber();
     CallLog::Close(Log(rank).Open(sequence, call, 0, plan_word), sequence);
@@ -81,7 +81,7 @@ TEST_F(CallLogTest, KeepsTheLastRecords) {
   EXPECT_EQ(Log(0).TextOf(kRecords + 1), "") << "not yet";
 }
 
-TEST_F(CallLogTest, TellsWhatMembersHaveCalled) {
+TEST_F(CallLogTest, NamesWhatMembersHaveCalled) {
   Make(2);
   EXPECT_EQ(Log(0).LastCallOf(1), "rank 1 has called nothing like it yet");
   EXPECT_FALSE(Log(0).HasRecorded(1, 0));
@@ -107,7 +107,7 @@ TEST_F(CallLogTest, SameCallsMatch) {
   call.second_name = true;
   Log(1).Record(call);
   EXPECT_TRUE(Log(0).FindMismatch().ok());
-  EXPECT_TRUE(Log(2).FindMismatch().ok()) << "who is behind has called nothing else";
+  EXPECT_TRUE(Log(2).FindMismatch().ok()) << "a rank that is behind has called nothing else";
   for (int rank : {1, 2}) EXPECT_TRUE(Log(0).CompareWith(rank).ok());
 }
 
@@ -136,8 +136,8 @@ TEST_F(CallLogTest, MismatchCountsTheSides) {
   EXPECT_FALSE(Log(0).CompareWith(1).ok());
 }
 
-// The texts say the same, and there is more to the calls.
-TEST_F(CallLogTest, MismatchSaysWhatTheTextsHide) {
+// The texts are alike, but the calls differ in more than the texts show.
+TEST_F(CallLogTest, MismatchNamesWhatTheTextsHide) {
   Make(2);
   Log(0).Record(OnViews(1));
   Log(1).Record(OnViews(2));
@@ -148,9 +148,9 @@ TEST_F(CallLogTest, MismatchSaysWhatTheTextsHide) {
       << text;
 }
 
-TEST_F(CallLogTest, MismatchOfPlansIsTheLibrarys) {
+TEST_F(CallLogTest, MismatchOfPlansIsAnInternalError) {
   Make(2);
-  for (const uint64_t theirs : {uint64_t{0x10101}, uint64_t{0}}) {  // 0: says nothing
+  for (const uint64_t theirs : {uint64_t{0x10101}, uint64_t{0}}) {  // 0: the plan is not recorded
     RecordPlan(0, MakeCall(5), 0x10101);
     RecordPlan(1, MakeCall(5), theirs);
   }
@@ -171,12 +171,12 @@ TEST_F(CallLogTest, MismatchTooLongAgoIsForgotten) {
   RecordOnAll(MakeCall(7), kRecords - 1);
   EXPECT_FALSE(Log(0).FindMismatch().ok());
   Log(1).Record(MakeCall(7));
-  EXPECT_TRUE(Log(0).FindMismatch().ok()) << "the member has gone on, so it had no quarrel";
+  EXPECT_TRUE(Log(0).FindMismatch().ok()) << "the member has gone on, so the calls matched";
   Log(0).Record(MakeCall(7));
   EXPECT_TRUE(Log(0).FindMismatch().ok());
 }
 
-// A peer wrote it.
+// A peer writes the records.
 TEST_F(CallLogTest, AnyBitsAreLegal) {
   Make(2);
   RecordOnAll(OnViews(0));
@@ -189,7 +189,7 @@ TEST_F(CallLogTest, AnyBitsAreLegal) {
   EXPECT_NE(Text(Log(0).FindMismatch()).find("rank 1 called unreadable call"), std::string::npos);
 }
 
-// Members of a created channel, before they have found each other.
+// Members of a created channel that are not connected yet.
 TEST_F(CallLogTest, MembersThatAreNotConnectedHaveCalledNothing) {
   Make(2);
   Member other = ensemble_->MakeMember(0, 1);

@@ -95,7 +95,7 @@ TEST(DescribeCall, NamesTheFormOfBlocks) {
   EXPECT_EQ(read, form);
 }
 
-// As the program called them, by the words of a record alone.
+// The text names the calls as the program made them, from the words of a record alone.
 TEST(DescribeCall, NamesTheCallOfTheProgram) {
   const auto name = [](const Call& call) {
     const std::string text = DescribeCall(call.Named(), 1);

@@ -1,4 +1,4 @@
-// How much the planner says goes with a signal, against the slots the executor sends with it.
+// Compares the number of parts that the planner counts for a signal with the slots that the executor sends with it.
 #include "src/plan/cargo.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using Parts = std::map<std::pair<uint32_t, int>, uint32_t>;  // by step and reader
 
-// What the executor sends of a rank's lane to ranks elsewhere.
+// What the executor sends to ranks on other machines for a rank's lane.
 Parts Sent(const plan::Schedule& s, const plan::Placement& p, const Outbound& outbound, int rank, uint32_t lane) {
   Parts parts;
   const auto steps = static_cast<uint32_t>(s.program[static_cast<size_t>(rank)][lane].ops.size());
@@ -32,7 +32,7 @@ void ExpectAgreement(const plan::Schedule& s, const plan::Placement& p, int* com
   plan::CargoFinder finder(s, p);
   for (int rank = 0; rank < s.contract.ranks; ++rank) {
     const Result<Outbound> outbound = Outbound::Make(s, rank);
-    if (!outbound.ok()) return;  // needs memory in common
+    if (!outbound.ok()) return;  // needs shared memory
     for (uint32_t lane = 0; lane < s.lanes; ++lane) {
       Parts parts;
       for (const plan::Cargo& c : finder.Of(rank, static_cast<int>(lane))) {

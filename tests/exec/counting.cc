@@ -12,7 +12,7 @@ Counter* g_counter = nullptr;
 Counter::Counter(Ensemble* ensemble) : by_rank_(static_cast<size_t>(ensemble->ranks())) {
   for (int rank = 0; rank < ensemble->ranks(); ++rank) {
     const TwiceMapped& heap = ensemble->process(rank).heap();
-    if (!heaps_.empty() && heaps_.back().own == heap.own()) continue;  // of one process
+    if (!heaps_.empty() && heaps_.back().own == heap.own()) continue;  // the same process
     heaps_.push_back({heap.own(), heap.peer(), std::vector<uint8_t>(heap.bytes()), std::vector<uint8_t>(heap.bytes())});
   }
   g_counter = this;
@@ -69,7 +69,7 @@ void Counter::CountBox(const kernels::BoxRange& range, const kernels::BoxOperand
 
 }  // namespace axccl::exec
 
-// The linker sends calls of the movers here (--wrap), and gives the movers themselves the other names.
+// The linker directs calls of the movers here (--wrap), and gives the movers themselves the other names.
 
 #define AXCCL_COPY_BOX(prefix) prefix##_ZN5axccl7kernels7CopyBoxERKNS0_8BoxRangeEPKNS0_10BoxOperandEiRS5_mb
 #define AXCCL_COPY_BOXES(prefix) prefix##_ZN5axccl7kernels9CopyBoxesERKNS0_8BoxRangeEPKNS0_10BoxOperandES6_imb

@@ -1,7 +1,7 @@
-// Counts what the movers read and write: for programs that are linked with counting.cc, which stands between the
-// executor and the movers (CMakeLists.txt).
+// Counts what the movers read and write, for programs that are linked with counting.cc. It stands between the executor
+// and the movers (CMakeLists.txt).
 //
-// Memory is that of an ensemble's heaps, whichever view of them a rank uses. For one thread.
+// It counts accesses to an ensemble's heaps, whichever view of them a rank uses. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ class Counter {
   Counter(const Counter&) = delete;
   Counter& operator=(const Counter&) = delete;
 
-  // Whose steps follow.
+  // Sets the rank whose steps follow.
   void SetRank(int rank) { rank_ = static_cast<size_t>(rank); }
   void Clear();
 
   const Volume& of(int rank) const { return by_rank_[static_cast<size_t>(rank)]; }
   Volume total() const;
-  // How often the byte at an address of the owner's has been read and written since the counter was made.
+  // How often the byte at an address of the owner's view has been read and written since the counter was made.
   int Reads(const void* own) const { return Seen(own, false); }
   int Writes(const void* own) const { return Seen(own, true); }
-  // Calls of the movers of flat memory.
+  // The number of calls of the movers of flat memory.
   int flat_calls() const { return flat_calls_; }
 
-  // What the movers are called with.
+  // Called with the arguments of the movers.
   void CountBox(const kernels::BoxRange& range, const kernels::BoxOperand& operand, size_t element_bytes, bool writes);
   void CountFlat() { ++flat_calls_; }
 

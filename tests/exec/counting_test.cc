@@ -1,6 +1,6 @@
-// What collectives on views read and write over memory links, counted where the executor calls the movers: of every
-// input each byte once, of every output each byte once, by the ranks that the plan says, and nothing else: no temporary
-// byte.
+// What collectives on views read and write over memory links, counted where the executor calls the movers. Each byte of
+// each input is read once, each byte of each output is written once, by the ranks that the plan names. No temporary
+// byte is read or written.
 #include "tests/exec/counting.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 using plan::Contract;
 using plan::Kind;
-using Order = std::vector<int>;  // of dimensions, the one whose indices are neighbours in memory first
+using Order = std::vector<int>;  // dimensions; the indices of the first are neighbours in memory
 
 constexpr Kind kKinds[] = {Kind::kAllGather, Kind::kReduceScatter, Kind::kAllReduce, Kind::kAllToAll,
                            Kind::kGather,    Kind::kScatter,       Kind::kBroadcast, Kind::kReduce};
@@ -32,7 +32,7 @@ struct Form {
   BlockForm blocks;
   DataType type = DataType::kInt32;
   Order input_order, output_order;
-  int dim = -1;                            // uneven: of the rows
+  int dim = -1;                            // uneven: the dimension of the rows
   std::vector<std::vector<int64_t>> rows;  // uneven: from rank to rank; [0][r] is of rank r except for all-to-all
 };
 
@@ -48,8 +48,8 @@ struct Counted {
   Contract contract;
   std::vector<Form> forms;
 
-  bool ragged = false;              // all-to-all: rows and where they go are told when the call starts
-  std::vector<int32_t> roots = {};  // likewise whose operand it is: as an all-gather to which one rank gives a block
+  bool ragged = false;              // all-to-all: rows and where they go are read when the call starts
+  std::vector<int32_t> roots = {};  // likewise the rank that owns each operand; the other ranks give nothing
 
   bool uneven() const { return forms[0].dim >= 0 || !roots.empty(); }
   // Rows of the blocks of a rank's input or output, in order.
@@ -76,7 +76,7 @@ std::vector<Piece> Follow(const std::vector<int64_t>& rows) {
   return pieces;
 }
 
-// Makes the calls, drives them to their end, and looks at what the counter has seen.
+// Makes the calls, drives them to their end, and checks what the counter has seen.
 class Trial {
  public:
   Trial(Ensemble* ensemble, Counter* counter, const Counted& counted)
@@ -91,7 +91,7 @@ class Trial {
       operations[i].emplace(ensemble_->channel(static_cast<int>(i)), calls_[i]);
     size_t left = operations.size();
     for (int round = 0; left > 0; ++round) {
-      if (round > 100000) return testing::AssertionFailure() << "no rank gets on";
+      if (round > 100000) return testing::AssertionFailure() << "no rank makes progress";
       for (size_t i = 0; i < operations.size(); ++i) {
         if (!operations[i]) continue;
         const int rank = static_cast<int>(i);
@@ -108,11 +108,11 @@ class Trial {
   void Check() const {
     uint64_t read = 0, written = 0;
     for (const Tensor& tensor : inputs_) {
-      // With roots: what others have is not read.
+      // With roots, the inputs of other ranks are not read.
       if (counted_.roots.empty() || tensor.rank == counted_.roots[tensor.operand]) read += CheckOnce(tensor, false);
     }
     for (const Tensor& tensor : outputs_) written += CheckOnce(tensor, true);
-    // Nothing but these bytes.
+    // No other bytes are read.
     EXPECT_EQ(counter_->total().read, read);
     EXPECT_EQ(counter_->total().written, written);
     EXPECT_EQ(counter_->flat_calls(), 0);
@@ -121,11 +121,11 @@ class Trial {
     }
   }
 
-  // Bytes of a block of all operands.
+  // Bytes of one block of every operand.
   uint64_t block_bytes() const { return calls_[0].count * ElementSize(calls_[0].type); }
 
  private:
-  // Bytes of a tensor, each of which must have been touched once.
+  // Checks that each byte of a tensor has been touched once; returns their number.
   uint64_t CheckOnce(const Tensor& tensor, bool written) const {
     const auto elements = static_cast<uint64_t>(tensor::Elements(tensor.shape));
     uint64_t wrong = 0;
@@ -183,7 +183,7 @@ class Trial {
     list->operands.push_back(operand);
   }
 
-  // As the API makes them of calls whose numbers are read later.
+  // Fills in what the API gives to calls whose numbers are read later.
   void ForgetPieces(int rank, ViewOperand* operand) const {
     const auto n = static_cast<size_t>(counted_.contract.ranks);
     if (counted_.ragged) {
@@ -197,7 +197,7 @@ class Trial {
     }
   }
 
-  // What the call reads when it starts.
+  // Makes the numbers that the call reads when it starts.
   LatePieces MakeLate(int rank) {
     if (!counted_.roots.empty()) return {.roots = counted_.roots.data()};
     if (!counted_.ragged) return {};
@@ -241,7 +241,7 @@ class Trial {
   std::vector<Call> calls_;
 };
 
-// Blocks that a rank reads and writes: the least there is, shared evenly where the contract leaves it open.
+// The minimum that a rank reads and writes, shared evenly where the contract leaves it open.
 Volume LeastOf(const Contract& c, uint64_t block) {
   const auto n = static_cast<uint64_t>(c.ranks);
   switch (c.kind) {
@@ -260,7 +260,7 @@ Volume LeastOf(const Contract& c, uint64_t block) {
   }
 }
 
-// What the schedule says that a rank reads and writes.
+// What a rank reads and writes by the schedule.
 Volume PlannedOf(const plan::Schedule& schedule, int rank, uint64_t block) {
   Volume volume;
   for (const plan::Op& op : schedule.program[static_cast<size_t>(rank)][0].ops) {
@@ -272,7 +272,7 @@ Volume PlannedOf(const plan::Schedule& schedule, int rank, uint64_t block) {
   return volume;
 }
 
-// Likewise of parts of different sizes; `row` are the bytes of one.
+// Likewise for parts of different sizes; `row` is the size of a row in bytes.
 Volume LeastOf(const Contract& c, const Form& form, int rank, uint64_t row) {
   const auto n = static_cast<uint64_t>(c.ranks);
   const auto r = static_cast<size_t>(rank);
@@ -300,7 +300,8 @@ std::vector<Order> AllOrders(int dims) {
   return orders;
 }
 
-// Every choice of dimensions that the kind has. Blocks are as many cache lines as all numbers of ranks here divide.
+// Every choice of dimensions that the kind has. The number of cache lines in a block is divisible by all numbers of
+// ranks used here.
 std::vector<BlockForm> AllForms(Kind kind, int dims) {
   BlockForm form;
   form.shape = dims == 2 ? tensor::Shape{2, {8, 24}} : tensor::Shape{3, {4, 6, 8}};
@@ -394,7 +395,7 @@ TEST_P(CountingTest, Lists) {
     const std::vector<BlockForm> flat = AllForms(kind, 2), deep = AllForms(kind, 3);
     for (size_t i = 0; i < flat.size(); ++i) {
       Counted counted{contract, {}};
-      // All operands of a call have the same dimensions, whatever else.
+      // All operands of a call have the same dimensions; the rest differs.
       for (const BlockForm& form : {flat[i], deep[i % deep.size()], flat[i]}) {
         BlockForm same = form;
         same.split = flat[i].split, same.concat = flat[i].concat;
@@ -472,7 +473,7 @@ TEST_P(CountingTest, RaggedPartsAndRoots) {
   }
 }
 
-// What passes through scratch is seen.
+// The counter sees data that pass through scratch.
 TEST(Counting, SeesTemporaryBytes) {
   EnsembleOptions options;
   options.ranks = 3;
@@ -487,7 +488,7 @@ TEST(Counting, SeesTemporaryBytes) {
   EXPECT_GT(counter.total().written, 3 * trial.block_bytes());
 }
 
-// What is chosen for large blocks where nothing is forced. Those of the reduce-scatter are rows side by side.
+// The algorithm that is chosen for large blocks by default. The blocks of the reduce-scatter lie side by side in rows.
 TEST_P(CountingTest, DirectOrPushIsTheChoiceForLargeBlocks) {
   const auto [ranks, layout] = GetParam();
   for (const Kind kind : kKinds) {

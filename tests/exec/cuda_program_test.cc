@@ -1,5 +1,5 @@
-// Programs and cuts for the CUDA interpreter: what they say, and what is refused. That they run is tested in
-// tests/kernels/cuda.
+// Programs and cuts for the CUDA interpreter: what they contain, and what is refused. tests/kernels/cuda tests that
+// they run.
 
 #include "src/exec/cuda/program.h"
 
@@ -56,7 +56,7 @@ TEST(CudaProgram, HoldsEveryStepAndOperand) {
   }
 }
 
-TEST(CudaProgram, SaysWhatIsABarrierAndWhatIsDirect) {
+TEST(CudaProgram, MarksBarriersAndDirectPlans) {
   auto barrier = MakeCudaProgram(*Make(plan::Kind::kBarrier, 3, "oneshot", 1, 0));
   ASSERT_TRUE(barrier.ok());
   EXPECT_EQ(reinterpret_cast<const cuda::Program*>(barrier->data())->is_barrier, 1);
@@ -72,28 +72,28 @@ int NumPacked(const Program& program) {
   const auto& header = *reinterpret_cast<const cuda::Program*>(bytes->data());
   int packed = 0;
   for (uint32_t i = 0; i < header.lane_begin[header.lanes]; ++i) packed += header.steps()[i].packed;
-  // All that there are publish by the first endpoint.
+  // All packed slots are published by the first endpoint.
   EXPECT_EQ(header.packing, packed != 0 ? cuda::Packing::kRows : cuda::Packing::kNone);
   return packed;
 }
 
-TEST(CudaProgram, SaysWhatPackedSlotsAreFor) {
+TEST(CudaProgram, PacksSlotsThatSignalsPublish) {
   // All ranks publish and wait for all others.
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "oneshot", 1, 1)), 4);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllGather, 3, "oneshot", 1, 2)), 3);
-  // The root publishes alone, or does not.
+  // Only the root publishes, or only the others do.
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kBroadcast, 4, "oneshot", 1, 0)), 1);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kBroadcast, 4, "oneshot", 1, 2)), 1);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kReduce, 4, "oneshot", 1, 0)), 3);
-  // One endpoint publishes several slots; others' memory is written or read; no data.
+  // Not packed: one endpoint publishes several slots; the memory of others is written or read; no data.
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kReduceScatter, 3, "oneshot", 1, 0)), 0);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "direct", 1, 0)), 0);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "ring", 1, 0)), 0);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kBarrier, 4, "oneshot", 1, 0)), 0);
 }
 
-// Plans whose signals say more than that the slot is there.
-TEST(CudaProgram, PacksNothingThatOthersHangOn) {
+// Plans whose signals also publish something other than the slot.
+TEST(CudaProgram, PacksNoSlotWhoseSignalPublishesMore) {
   const auto packs_with = [](auto change) {
     auto schedule = algo::Generate(plan::Contract{plan::Kind::kAllReduce, 2, 0}, "oneshot", 1);
     EXPECT_TRUE(schedule.ok());
@@ -106,14 +106,14 @@ TEST(CudaProgram, PacksNothingThatOthersHangOn) {
   };
   using Ops = std::vector<plan::Op>;  // copy, signal, wait, reduce
   EXPECT_TRUE(packs_with([](Ops*) {}));
-  // Something between the slot and its signal, the slot written again, and a read of what was not waited for.
+  // A step between the slot and its signal, the slot written again, a read before its wait, and a slot of another rank.
   EXPECT_FALSE(packs_with([](Ops* ops) { ops->insert(ops->begin() + 1, ops->back()); }));
   EXPECT_FALSE(packs_with([](Ops* ops) { ops->push_back(ops->front()); }));
   EXPECT_FALSE(packs_with([](Ops* ops) { std::swap((*ops)[2], (*ops)[3]); }));
   EXPECT_FALSE(packs_with([](Ops* ops) { ops->front().dst[0].rank = 0; }));
 }
 
-TEST(CudaProgram, RefusesWhatTheInterpreterHasNoRoomFor) {
+TEST(CudaProgram, RefusesMoreThanTheInterpreterHolds) {
   Program program = *Make(plan::Kind::kAllReduce, 2, "oneshot", 1, 0);
   program.lanes.resize(cuda::kMaxLanes + 1);
   EXPECT_EQ(MakeCudaProgram(program).status().message(),
@@ -123,7 +123,7 @@ TEST(CudaProgram, RefusesWhatTheInterpreterHasNoRoomFor) {
   EXPECT_EQ(MakeCudaProgram(program).status().code(), Code::kInvalidUsage);
 }
 
-TEST(CudaCut, IsThatOfThePreparedCall) {
+TEST(CudaCut, EqualsThatOfThePreparedCall) {
   Prepared prepared;
   prepared.partition = {1000, 128, 16, 2, 3};
   prepared.turns = 4;
@@ -153,9 +153,9 @@ cuda::Packing Choose(uint64_t bytes, const char* protocols, plan::Kind kind = pl
   return ChoosePacking(prepared, bytes, kind, Parsed(protocols));
 }
 
-TEST(CudaPacking, GoesByTheSize) {
+TEST(CudaPacking, DependsOnTheSize) {
   using cuda::Packing;
-  EXPECT_EQ(Choose(0, ""), Packing::kNone);  // there is nothing to wait for
+  EXPECT_EQ(Choose(0, ""), Packing::kNone);  // no slot to wait for
   EXPECT_EQ(Choose(1, ""), Packing::kWords);
   EXPECT_EQ(Choose(512, ""), Packing::kWords);
   EXPECT_EQ(Choose(513, ""), Packing::kRows);
@@ -165,7 +165,7 @@ TEST(CudaPacking, GoesByTheSize) {
   EXPECT_EQ(Choose(1000, "", plan::Kind::kAllReduce, false), Packing::kNone);
 }
 
-TEST(CudaPacking, GoesByWhatIsAllowed) {
+TEST(CudaPacking, DependsOnTheAllowedProtocols) {
   using cuda::Packing;
   const struct {
     const char* text;
@@ -190,7 +190,7 @@ TEST(CudaPacking, GoesByWhatIsAllowed) {
   EXPECT_EQ(Choose(1000, "LL128;broadcast:Simple", plan::Kind::kBroadcast), Packing::kNone);
 }
 
-TEST(CudaPacking, NamesProtocolsThatAreUnknown) {
+TEST(CudaPacking, NamesUnknownProtocols) {
   const auto message = [](const char* text) {
     const Result<Protocols> allowed = Protocols::Parse(text);
     EXPECT_EQ(allowed.status().code(), Code::kInvalidArgument) << text;
@@ -209,7 +209,7 @@ TEST(CudaPacking, TakesWhatAllRanksAllow) {
   EXPECT_EQ((some & others).ll128, 1 << static_cast<int>(plan::Kind::kBroadcast));
 }
 
-// Another endpoint than the first ones has no room for rows.
+// Endpoints other than the first have no room for rows.
 TEST(CudaPacking, HasRowsForTheFirstEndpoints) {
   auto schedule = algo::Generate(plan::Contract{plan::Kind::kAllReduce, 2, 0}, "oneshot", 1);
   ASSERT_TRUE(schedule.ok());

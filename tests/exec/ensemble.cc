@@ -20,7 +20,7 @@ void Require(const Status& status) {
   std::abort();
 }
 
-// A machine on which a second lane always pays, or never.
+// A machine on which a second lane always pays, or never does.
 cost::Machine MakeMachine(const EnsembleOptions& options) {
   cost::Machine machine = options.machine.value_or(cost::Machine());
   machine.ranks = options.ranks;
@@ -41,7 +41,7 @@ const char* LayoutName(Layout layout) {
 
 Status FakeOwner::Failure() const { return failed() ? failure_ : Status(); }
 
-// As the communicator does: the first failure stays, and peers can read it.
+// Like the communicator: the first failure stays, and peers can read it.
 void FakeOwner::Fail(const Status& status) {
   if (failed()) return;
   failure_ = status;

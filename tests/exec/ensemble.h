@@ -1,9 +1,9 @@
-// Ranks without a communicator: channels over pretended processes, all driven by the thread of the test.
+// Ranks without a communicator: channels over simulated processes, all driven by the thread of the test.
 //
-// An Ensemble has the channels of `ranks` ranks that share one group; every rank is a pretended process of its own, or
-// all are one. It stands in for what the communicator gives to channels. Step() lets one rank's operation make one
-// step, with only that rank's private memory in reach. Not thread-safe, except that ranks of Layout::kThreads may be
-// stepped by a thread each.
+// An Ensemble has the channels of `ranks` ranks that share one group. Each rank is a simulated process of its own, or
+// all are one. The ensemble gives the channels what the communicator would. Step() lets one rank's operation make one
+// step while only that rank's private memory is accessible. Not thread-safe, except that each rank of Layout::kThreads
+// may be stepped by its own thread.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,13 @@
 
 namespace axccl::exec {
 
-// What ranks may do with each other's memory.
+// How ranks may access each other's memory.
 enum class Layout : uint8_t {
   kThreads,  // one process
   kHeap,     // processes, all buffers in heaps
   kCall,     // processes, buffers private, reached by call
   kNothing,  // processes, buffers private, no calls
-  kMixed,    // processes, buffers private or in heaps as it comes, calls allowed
+  kMixed,    // processes, buffers private or in heaps at random, calls allowed
   kRemote,   // processes on several machines, buffers private, no calls
 };
 inline constexpr Layout kLayouts[] = {Layout::kThreads, Layout::kHeap,  Layout::kCall,
@@ -38,15 +38,15 @@ struct EnsembleOptions {
   int ranks = 2;
   Layout layout = Layout::kThreads;
   std::string algorithms;                       // NCCL_ALGO's grammar
-  std::vector<std::string> algorithms_of = {};  // of each rank, where they differ
+  std::vector<std::string> algorithms_of = {};  // for each rank, if they differ
   int lanes = 1;                                // 2: two lanes wherever the chooser sees any gain
   uint64_t scratch_bytes = 8192;                // small, so that few elements make several turns
   size_t process_bytes = 16u << 20;
   double timeout_seconds = 0;
-  // Layout::kRemote: the machine of each rank. Empty: two, by turns.
+  // Layout::kRemote: the machine of each rank. Empty: two machines, alternating.
   std::vector<int> machine_of = {};
   PlanOptions plans = {};
-  std::optional<cost::Machine> machine;  // what the chooser believes; cores and ranks are filled in
+  std::optional<cost::Machine> machine;  // what the chooser assumes; cores and ranks are filled in
 };
 
 class Ensemble;
@@ -71,9 +71,9 @@ class FakeOwner : public ChannelOwner {
   double notice_seconds() const override { return 0; }
 
   void set_cache_bytes(uint64_t bytes) { cache_bytes_ = bytes; }
-  // The next program that is asked for is this one, whatever is asked for.
+  // The next request for a program returns this one, whatever it asks for.
   void GiveNext(std::shared_ptr<const Program> program) { next_ = std::move(program); }
-  // Is called when this rank is about to read by system call.
+  // `function` runs when this rank is about to read by system call.
   void BeforeReads(std::function<void()> function) { before_reads_ = std::move(function); }
   // Bytes that calls of this rank have moved.
   uint64_t bytes_read() const { return bytes_read_; }
@@ -91,7 +91,7 @@ class FakeOwner : public ChannelOwner {
   std::shared_ptr<const Program> next_;
 };
 
-// How a rank reaches another one on its machine.
+// How a rank reaches another rank on its machine.
 class FakeReach : public transport::Reach {
  public:
   FakeReach(FakeOwner* viewer, FakeProcess* process, FakePeer* view, std::byte* block)
@@ -122,21 +122,21 @@ class Ensemble final : public StateMaker {
     return *choosers_[choosers_.size() == 1 ? 0 : static_cast<size_t>(rank)];
   }
 
-  // Of the channels here and any that a test makes.
+  // For the channels here and any that a test makes.
   std::unique_ptr<ChannelState> MakeState(const Members& members) override {
     return std::make_unique<HostChannel>(members, options_.plans);
   }
   // Members as `viewer` sees them, for channels of another layout.
   Member MakeMember(int viewer, int rank);
-  // Memory of `rank` for a buffer, of the kind its layout asks for (`heap`: the choice where both kinds are mixed), and
-  // the view of it that is always accessible.
+  // Memory of `rank` for a buffer, of the kind that its layout prescribes (`heap` chooses where both kinds are mixed),
+  // and the view of it that is always accessible.
   std::byte* Allocate(int rank, size_t bytes, size_t alignment, bool heap);
   std::byte* AlwaysAccessible(int rank, std::byte* p);
 
   device::host::Poll Step(int rank, Operation* operation);
-  // Changes whenever a rank signals. While no operation is being stepped.
+  // Changes whenever a rank signals. Not while an operation is being stepped.
   uint64_t Signals() const;
-  // Layout::kRemote.
+  // For Layout::kRemote.
   Post& post() { return post_; }
 
  private:

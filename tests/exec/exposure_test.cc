@@ -1,4 +1,4 @@
-// The outputs of an operation that ranks of other processes write to: when they may, and how the rank gets them back.
+// The outputs of an operation that ranks of other processes write: when they may, and how the rank takes them back.
 #include "src/exec/host/exposure.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace axccl::exec {
 namespace {
 
-// Its heap takes pages back, and knows of one that it has taken back.
+// Its heap takes pages back, and `gone` is in a page that it has taken back.
 class HeapOwner : public FakeOwner {
  public:
   using FakeOwner::FakeOwner;
@@ -45,7 +45,7 @@ Prepared MakePrepared(bool pushes) {
 
 class ExposureTest : public testing::Test {
  protected:
-  static constexpr uint64_t kBytes = 64;  // of the output
+  static constexpr uint64_t kBytes = 64;  // size of the output
 
   explicit ExposureTest(Layout layout = Layout::kHeap)
       : ensemble_([layout] {
@@ -66,7 +66,7 @@ class ExposureTest : public testing::Test {
     operands_ = Operands::FormOf(call);
     binding_->prepared = &pushes_;
   }
-  // It is exposed and has failed.
+  // The operation is exposed and has failed.
   void BeginLeaving() {
     exposure_.Update(*binding_, true);
     exposure_.BeginLeaving();
@@ -96,7 +96,7 @@ class OneProcessTest : public ExposureTest {
 
 TEST_F(ExposureTest, CountsWhileAPlanThatPushesRuns) {
   EXPECT_FALSE(owner_.HasExposed());
-  for (const bool running : {true, true, false, false, true, false}) {  // as often as it comes, it is one operation
+  for (const bool running : {true, true, false, false, true, false}) {  // repeated updates count one operation
     exposure_.Update(*binding_, running);
     EXPECT_EQ(exposure_.exposed(), running);
     EXPECT_EQ(owner_.HasExposed(), running);
@@ -113,27 +113,27 @@ TEST_F(OneProcessTest, IsNotExposed) {
   EXPECT_FALSE(owner_.HasExposed());
 }
 
-// Two operations with outputs in one page: what was given up has taken the other's writes with it.
+// Two operations have outputs in one page: when one took the page back, the other lost what was written to it.
 TEST_F(ExposureTest, OutputsThatWereTakenBackAreAnError) {
   owner_.gone = output_ + kBytes - 1;
-  EXPECT_TRUE(exposure_.CheckOutputs(*binding_, *operands_).ok()) << "nobody wrote to them";
+  EXPECT_TRUE(exposure_.CheckOutputs(*binding_, *operands_).ok()) << "no rank wrote to them";
   exposure_.Update(*binding_, true);
   const Status status = exposure_.CheckOutputs(*binding_, *operands_);
   EXPECT_EQ(status.code(), Code::kSystemError);
   EXPECT_TRUE(status.message().starts_with("rank 0: a page of the output of ncclAllReduce count 16 float sum"))
       << status.message();
   owner_.gone = output_ + kBytes;
-  EXPECT_TRUE(exposure_.CheckOutputs(*binding_, *operands_).ok()) << "behind them";
+  EXPECT_TRUE(exposure_.CheckOutputs(*binding_, *operands_).ok()) << "the page is behind them";
 }
 
-TEST_F(ExposureTest, LeavesAtOnceWhereNobodyWrites) {
+TEST_F(ExposureTest, LeavesAtOnceWhereNoRankWrites) {
   BeginLeaving();
-  SetWriting(0, 1);  // its own steps end before it comes here
+  SetWriting(0, 1);  // its own steps have ended by now
   EXPECT_TRUE(HasLeft());
   EXPECT_TRUE(owner_.taken.empty());
 }
 
-TEST_F(ExposureTest, LeavesAtOnceWhatIsNotExposed) {
+TEST_F(ExposureTest, LeavesAtOnceWhenNotExposed) {
   SetWriting(1, 1);
   exposure_.BeginLeaving();
   EXPECT_TRUE(HasLeft());
@@ -152,7 +152,7 @@ TEST_F(ExposureTest, WaitsForTheStepsOfOthers) {
   EXPECT_TRUE(owner_.taken.empty());
 }
 
-TEST_F(ExposureTest, TheDeadDoNotWrite) {
+TEST_F(ExposureTest, DeadMembersDoNotWrite) {
   BeginLeaving();
   SetWriting(1, 1);
   EXPECT_FALSE(HasLeft());
@@ -160,28 +160,28 @@ TEST_F(ExposureTest, TheDeadDoNotWrite) {
   EXPECT_TRUE(HasLeft());
 }
 
-TEST_F(ExposureTest, TakesItsOutputsBackFromWhoGoesOnWriting) {
+TEST_F(ExposureTest, TakesItsOutputsBackFromAMemberThatKeepsWriting) {
   BeginLeaving();
   SetWriting(1, 1);
   EXPECT_FALSE(HasLeft());
-  EXPECT_TRUE(owner_.taken.empty()) << "a step has its time";
+  EXPECT_TRUE(owner_.taken.empty()) << "a step gets time to end";
   EXPECT_GE(Leave(), std::chrono::milliseconds(400));
   ASSERT_EQ(owner_.taken.size(), 1u);
   EXPECT_EQ(owner_.taken[0], std::pair(static_cast<const void*>(output_), size_t{kBytes}));
 }
 
-TEST_F(ExposureTest, TellsOfOutputsItCannotTakeBack) {
+TEST_F(ExposureTest, ReportsOutputsThatItCannotTakeBack) {
   owner_.take_back = MakeStatus(Code::kSystemError, "no memory");
   BeginLeaving();
   SetWriting(2, 1);
   testing::internal::CaptureStderr();
   Leave();
-  const std::string told = testing::internal::GetCapturedStderr();
-  EXPECT_NE(told.find("rank 0 has given up ncclAllReduce count 16 float sum while rank 2 (process 1002) was in the "
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("rank 0 has given up ncclAllReduce count 16 float sum while rank 2 (process 1002) was in the "
                       "middle of it"),
             std::string::npos)
-      << told;
-  EXPECT_NE(told.find("no memory"), std::string::npos) << told;
+      << text;
+  EXPECT_NE(text.find("no memory"), std::string::npos) << text;
 }
 
 }  // namespace

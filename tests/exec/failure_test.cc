@@ -1,6 +1,6 @@
 // Operations that cannot succeed: ranks that call different things, members that die, close or abort, deadlines.
 //
-// The checks for these look at the clock, so ranks are polled until they have ended; nothing depends on how long that
+// The checks for these read the clock, so ranks are polled until they have ended; no test depends on how long that
 // takes.
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ Call MakeCall(Kind kind, uint64_t count, void* input, void* output) {
   return call;
 }
 
-// The call on views of that form, dense along the last dimension.
+// The call on views with blocks of that form, dense along the last dimension.
 Call WithView(Call call, const BlockForm& form) {
   ViewOperand operand;
   operand.form = form;
@@ -41,7 +41,7 @@ Call WithView(Call call, const BlockForm& form) {
 // Ranks with one buffer each, large enough for all the calls here.
 class FailureTest : public testing::Test {
  protected:
-  // A new ensemble, in place of an earlier one.
+  // Replaces the ensemble by a new one.
   void Make(EnsembleOptions options) {
     ensemble_ = nullptr;
     inputs_.clear(), outputs_.clear(), operations_.clear();
@@ -53,7 +53,7 @@ class FailureTest : public testing::Test {
     operations_.resize(static_cast<size_t>(options.ranks));
   }
 
-  // The next operation of a rank.
+  // Starts the next operation of a rank.
   Operation* Begin(int rank, Call call) {
     call.input = inputs_[static_cast<size_t>(rank)];
     call.output = outputs_[static_cast<size_t>(rank)];
@@ -68,13 +68,13 @@ class FailureTest : public testing::Test {
     return operation.get();
   }
   Poll Step(int rank) { return ensemble_->Step(rank, operations_[static_cast<size_t>(rank)].get()); }
-  // Until `rank` has ended, with no help of the others.
+  // Steps `rank` until it has ended, without steps of the others.
   Status Finish(int rank) {
     while (Step(rank) != Poll::kDone) {
     }
     return operations_[static_cast<size_t>(rank)]->status();
   }
-  // Until all ranks that have begun have ended.
+  // Steps all ranks that have begun until they have ended.
   void FinishAll() {
     for (bool all = false; !all;) {
       all = true;
@@ -94,7 +94,7 @@ std::string Text(const Status& status) { return std::string(status.message()); }
 
 class MismatchTest : public FailureTest, public testing::WithParamInterface<std::tuple<int, const char*>> {};
 
-// Rank 1 calls something else than the others. Whoever does not end well says what both called.
+// Rank 1 makes another call than the others. Each rank that fails names both calls.
 TEST_P(MismatchTest, EveryRankThatFailsNamesBothCalls) {
   const auto [ranks, algorithms] = GetParam();
   Call usual = MakeCall(Kind::kAllReduce, 100, nullptr, nullptr);
@@ -124,12 +124,12 @@ TEST_P(MismatchTest, EveryRankThatFailsNamesBothCalls) {
       EXPECT_NE(Text(status).find(DescribeCall(other.Packed(), other.count)), std::string::npos) << Text(status);
       EXPECT_NE(Text(status).find("rank 1 called " + DescribeCall(other.Packed(), other.count)), std::string::npos);
     }
-    // All but rank 1 wait for each other, and some of them for it.
+    // All ranks except rank 1 wait for each other, and some of them for rank 1.
     EXPECT_GE(failures, ranks - 1) << DescribeCall(other.Packed(), other.count);
   }
 }
 
-// Of views, all ranks must give blocks of the same form, as many elements as they may have.
+// Calls on views: all ranks must give blocks of the same form, with as many elements as they may have.
 TEST_P(MismatchTest, FormsOfViewsAreCompared) {
   const auto [ranks, algorithms] = GetParam();
   BlockForm form;
@@ -169,9 +169,9 @@ INSTANTIATE_TEST_SUITE_P(All, MismatchTest,
                          testing::Combine(testing::Values(2, 3, 5),
                                           testing::Values("oneshot", "direct", "all_reduce:ring", "all_reduce:tree")));
 
-// Rank 1 does the call that all ranks make by another algorithm, or cuts the data in other tiles, as another build of
-// the library might: nobody takes its signals for those of the own plan.
-TEST_F(FailureTest, PlansThatDifferAreToldApart) {
+// Rank 1 runs the call that all ranks make by another algorithm, or cuts the data into other tiles, as another build of
+// the library might: no rank takes its signals for those of its own plan.
+TEST_F(FailureTest, PlansThatDifferAreAnError) {
   struct Difference {
     Kind kind;
     const char *usual, *odd;
@@ -208,7 +208,7 @@ TEST_F(FailureTest, PlansThatDifferAreToldApart) {
   }
 }
 
-// Rank 0 ends the first operation without hearing of rank 2, which takes more turns for it.
+// Rank 0 ends the first operation without a signal from rank 2, which takes more turns for it.
 TEST_F(FailureTest, MismatchOfAnEarlierOperationIsFoundInALaterOne) {
   EnsembleOptions options;
   options.ranks = 3;
@@ -219,7 +219,7 @@ TEST_F(FailureTest, MismatchOfAnEarlierOperationIsFoundInALaterOne) {
   const Call large = MakeCall(Kind::kBroadcast, 15000, nullptr, nullptr);
   ASSERT_GT(ensemble_->host(2)->plans().Prepare(large, tune::Access::kMapped).value()->turns, 2u);
   for (int rank : {0, 1, 2}) Begin(rank, rank == 2 ? large : small);
-  // Rank 1 fails only when it hears of rank 2.
+  // Rank 1 fails only after a signal from rank 2.
   EXPECT_EQ(Step(1), Poll::kBlocked);
   EXPECT_EQ(Step(0), Poll::kDone);
   ASSERT_TRUE(operations_[0]->status().ok());
@@ -252,7 +252,7 @@ TEST_P(RemoteTest, DeadMemberIsNamed) {
   EXPECT_EQ(first.code(), Code::kRemoteError) << Text(first);
   EXPECT_NE(Text(first).find("rank 2 (pid 1002) died"), std::string::npos) << Text(first);
   EXPECT_TRUE(ensemble_->owner(0)->failed());
-  // The other learns it from the first, or finds out itself: the same words.
+  // Rank 1 reads the failure of rank 0, or detects the death itself: the text is the same.
   EXPECT_EQ(Text(Finish(1)), Text(first));
 }
 
@@ -268,7 +268,7 @@ TEST_P(RemoteTest, ClosedMemberIsNamed) {
   }
 }
 
-// Ending well and leaving is no failure for those who are not done yet.
+// A member that has ended its operation and leaves is no failure for the members that have not ended yet.
 TEST_P(RemoteTest, MemberThatLeftAfterItsPartIsNotMissed) {
   MakeThree(Layout::kHeap);
   for (int rank : {0, 1, 2}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
@@ -287,7 +287,7 @@ TEST_P(RemoteTest, MemberThatLeftAfterItsPartIsNotMissed) {
         << Text(operations_[static_cast<size_t>(rank)]->status());
 }
 
-TEST_P(RemoteTest, FailureOfAMemberIsToldInItsWords) {
+TEST_P(RemoteTest, FailureOfAMemberIsReportedInItsWords) {
   MakeThree(Layout::kThreads);
   for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
   ensemble_->owner(2)->Fail(MakeStatus(Code::kSystemError, "rank 2 ran out of luck"));
@@ -322,7 +322,7 @@ TEST_P(RemoteTest, OwnFailureEndsTheOperation) {
 INSTANTIATE_TEST_SUITE_P(All, RemoteTest, testing::Values("oneshot", "direct", "ring", "tree"),
                          [](const auto& info) { return std::string(info.param); });
 
-// A rank that aborts takes its buffers away: nobody begins to use them after that, though they were announced.
+// A rank that aborts takes its buffers away: no rank begins to use them after that, though they were announced.
 TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
   for (const bool under_way : {false, true}) {
     EnsembleOptions options;
@@ -330,7 +330,7 @@ TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
     Make(options);
     std::memset(outputs_[0], 0x5b, kBytes);
     for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
-    // Rank 1 has begun before the abort, or begins after it.
+    // Rank 1 begins before the abort, or after it.
     if (under_way) {
       EXPECT_EQ(Step(1), Poll::kBlocked);
     }
@@ -342,15 +342,15 @@ TEST_F(FailureTest, BuffersOfAnAbortedRankAreLeftAlone) {
   }
 }
 
-// Rank 0 has done its part and waits for nothing but rank 1, which is late: it reads when rank 0 has failed and its
-// memory is used for something else. What it finds there is never reported as data.
+// Rank 0 has done its part and waits only for rank 1, which is late: rank 1 reads after rank 0 has failed and reused
+// its memory. What it reads then is never reported as data.
 TEST_F(FailureTest, WhatALateReaderFindsIsNoResult) {
   for (const bool fails : {false, true}) {
     EnsembleOptions options;
     options.layout = Layout::kMixed;
     options.algorithms = "pull";
     Make(options);
-    inputs_[0] = ensemble_->Allocate(0, kBytes, 64, false);  // which rank 1 reads by system call
+    inputs_[0] = ensemble_->Allocate(0, kBytes, 64, false);  // rank 1 reads it by system call
     std::byte* const input = ensemble_->AlwaysAccessible(0, inputs_[0]);
     std::memset(input, 1, kBytes);
     for (const int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllGather, 100, nullptr, nullptr));
@@ -358,7 +358,7 @@ TEST_F(FailureTest, WhatALateReaderFindsIsNoResult) {
     bool late = false;
     ensemble_->owner(1)->BeforeReads([&] {
       if (std::exchange(late, true)) return;
-      EXPECT_EQ(Step(0), Poll::kBlocked) << "it is read from";
+      EXPECT_EQ(Step(0), Poll::kBlocked) << "rank 1 still reads from it";
       if (!fails) return;
       ensemble_->owner(0)->Fail(MakeStatus(Code::kTimeout, "rank 0 waited too long"));
       std::memset(input, 2, kBytes);
@@ -373,7 +373,7 @@ TEST_F(FailureTest, WhatALateReaderFindsIsNoResult) {
   }
 }
 
-// Whose memory is gone has died, though that is not to be seen yet.
+// A process whose memory is gone has died, although its death is not visible yet.
 TEST_F(FailureTest, ProcessThatIsGoneIsTheDeathOfItsRank) {
   EnsembleOptions options;
   options.ranks = 3;
@@ -381,7 +381,7 @@ TEST_F(FailureTest, ProcessThatIsGoneIsTheDeathOfItsRank) {
   options.algorithms = "direct";
   Make(options);
   for (int rank = 0; rank < 3; ++rank) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
-  // All have found that memory is plain, and begun to read it by calls.
+  // All ranks have seen that memory is plain, and begun to read it by calls.
   for (const int rank : {2, 1, 0, 2, 1}) EXPECT_EQ(Step(rank), Poll::kBlocked);
   ensemble_->process(2).Vanish();
   const Status status = Finish(0);
@@ -389,7 +389,7 @@ TEST_F(FailureTest, ProcessThatIsGoneIsTheDeathOfItsRank) {
   EXPECT_EQ(Text(status), "rank 2 (pid 1002) died; abort the communicator and make a new one without it");
 }
 
-// A peer's text goes to terminals and logs of others: what it may do there it does not.
+// A peer's text is printed on terminals and in logs of others, so control characters are removed from it.
 TEST_F(FailureTest, TextsOfPeersAreFitForATerminal) {
   Make({});
   for (int rank : {0, 1}) Begin(rank, MakeCall(Kind::kAllReduce, 100, nullptr, nullptr));
@@ -400,7 +400,7 @@ TEST_F(FailureTest, TextsOfPeersAreFitForATerminal) {
   EXPECT_EQ(Text(Finish(0)), "out of ?]0;luck??? today");
 }
 
-// What a peer announces is checked, whatever it says.
+// Every announcement of a peer is checked.
 class AnnouncementTest : public FailureTest, public testing::WithParamInterface<uint64_t> {};
 
 TEST_P(AnnouncementTest, BufferOutsideTheHeapIsRefused) {
@@ -421,15 +421,15 @@ TEST_P(AnnouncementTest, BufferOutsideTheHeapIsRefused) {
 // addresses.
 INSTANTIATE_TEST_SUITE_P(All, AnnouncementTest, testing::Values(399, 1, 0, ~uint64_t{0}, uint64_t{1} << 63));
 
-// Of a view, the address, the strides and with them the extent.
+// The address and the strides of a view are checked, and with them its extent.
 TEST_F(FailureTest, ViewOutsideTheHeapIsRefused) {
   struct Lie {
     int word;
     uint64_t value;
   };
-  // Words of the announcement of a view of two dimensions.
+  // The words of the announcement of a view of two dimensions.
   const int kOutput = OpRecord::kDetailWords + 2, kInputStrides = kOutput + 2, kOutputStrides = kInputStrides + 2;
-  const uint64_t heap = 64u << 20;  // larger than the one there is
+  const uint64_t heap = 64u << 20;  // larger than the real one
   const Lie lies[] = {
       {kOutput, heap},
       {kOutput, ~uint64_t{0}},

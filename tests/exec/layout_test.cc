@@ -22,7 +22,7 @@ void AddControl(const ChannelLayout& channel, const std::string& name, std::vect
   regions->push_back({name + " lines", channel.lines, lines * sizeof(Line)});
 }
 
-// All that the block of `owner` holds. The scratch of pairs is shared by the two directions: only the sender's is used.
+// All regions in the block of `owner`. Both directions share the scratch of a pair: only the sender's is used.
 std::vector<Region> Regions(const BlockLayout& layout, uint32_t owner) {
   std::vector<Region> regions{{"header", 0, sizeof(BlockHeader)}, {"released", layout.released, layout.ranks}};
   AddControl(layout.channel, "channel", &regions);
@@ -112,7 +112,7 @@ TEST_P(LayoutTest, LinesAndRecordsStayInTheirRegion) {
   }
 }
 
-// What generators ask for is there.
+// The layout has all endpoints that generators use.
 TEST_P(LayoutTest, EveryScheduleFindsItsEndpoints) {
   const int ranks = static_cast<int>(GetParam());
   const BlockLayout layout = BlockLayout::Make(GetParam(), 2, 65536);
@@ -151,7 +151,7 @@ TEST_P(LayoutTest, CreatedChannelsHaveRoomForAll) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LayoutTest, testing::Values(1, 2, 3, 5, 8, 13, 31, 32, 33, 64));
 
-// A pair's channels have few endpoints, one lane, and scratch at the sender only.
+// The channels of a pair have few endpoints, one lane, and scratch at the sender only.
 TEST(PairLayout, SchedulesOfTwoFitIn) {
   const ChannelLayout pair = BlockLayout::Make(2, 1, 65536).Pair(0, 1, 0);
   for (const auto kind : {plan::Kind::kSendRecv, plan::Kind::kBarrier}) {

@@ -1,4 +1,4 @@
-// What the operations of a launch cost: their steps are counted.
+// Counts the steps that the operations of a launch take.
 #include "src/exec/host/lines.h"
 
 #include <gtest/gtest.h>

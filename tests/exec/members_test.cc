@@ -1,4 +1,4 @@
-// What a rank knows of the others: which access they have, how they are connected, and whether they are still there.
+// What a rank knows of the other members: their access, how they are connected, and whether they are alive.
 #include "src/exec/channel/members.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(Members, KnowTheWeakestAccess) {
     EXPECT_EQ(members.plain_access(), plain) << LayoutName(layout);
     EXPECT_EQ(members.heap_access(), remote ? tune::Access::kNone : tune::Access::kMapped) << LayoutName(layout);
     EXPECT_EQ(members.inbox() != nullptr, remote) << LayoutName(layout);
-    EXPECT_EQ(members.Mirrored(plan::kAllPeers).size(), remote ? 2u : 0u) << "those of ranks 0 and 2";
+    EXPECT_EQ(members.Mirrored(plan::kAllPeers).size(), remote ? 2u : 0u) << "the members of ranks 0 and 2";
     EXPECT_EQ(members.Mirrored(2).size(), remote ? 1u : 0u);
     EXPECT_TRUE(members.Mirrored(1).empty());
     EXPECT_EQ(members.placement().is_flat(), layout != Layout::kRemote) << LayoutName(layout);
@@ -41,7 +41,7 @@ TEST(Members, KnowTheWeakestAccess) {
   }
 }
 
-// Finds the second of two members at the second look.
+// Finds the second of two members at its second attempt.
 class LateConnector : public Connector {
  public:
   explicit LateConnector(std::byte* block) : block_(block) {}
@@ -89,11 +89,11 @@ TEST(Members, AreConnectedOnce) {
   EXPECT_EQ(members.connector(), nullptr);
   EXPECT_NE(members[1].block, nullptr);
   EXPECT_EQ(members.Connect().value(), -1);
-  EXPECT_EQ(connector.looks(), 2) << "members that are connected are not looked for";
+  EXPECT_EQ(connector.looks(), 2) << "connected members are not searched for again";
   EXPECT_EQ(Text(members.CheckLeft(1)), "position 1 has left");
 }
 
-TEST(Members, WithoutAConnectorAreThereFromTheStart) {
+TEST(Members, WithoutAConnectorAreConnectedFromTheStart) {
   Ensemble ensemble(EnsembleOptions{});
   Members& members = ensemble.channel(0)->members();
   EXPECT_EQ(members.connector(), nullptr);
@@ -101,7 +101,7 @@ TEST(Members, WithoutAConnectorAreThereFromTheStart) {
   EXPECT_TRUE(members.CheckLeft(1).ok());
 }
 
-TEST(Members, OneThatClosesIsMissedByWhoWaitsForIt) {
+TEST(Members, OneThatClosesFailsThoseThatWaitForIt) {
   EnsembleOptions options;
   options.ranks = 3;
   Ensemble ensemble(options);
@@ -112,11 +112,11 @@ TEST(Members, OneThatClosesIsMissedByWhoWaitsForIt) {
   EXPECT_TRUE(members.CheckOwners().ok());
 }
 
-// What went wrong with a member itself is everybody's error; that it misses another one is not.
-TEST(Members, FailuresAreTold) {
+// A member's own failure is an error of all members; that it misses another member is not.
+TEST(Members, FailuresArePublished) {
   struct Case {
     Code code;
-    bool own;  // the member found it wrong itself
+    bool own;  // the failure is the member's own
   };
   for (const Case& c : {Case{Code::kInvalidUsage, true}, Case{Code::kRemoteError, false}}) {
     EnsembleOptions options;
@@ -134,8 +134,8 @@ TEST(Members, FailuresAreTold) {
   }
 }
 
-// A member that fails publishes that first, and lets go of its part then. A rank that sees only the second reports the
-// first.
+// A member that fails publishes its failure first, and then gives up its part. A rank that sees only the latter reports
+// the former.
 TEST(Members, FailuresExplainWhyAMemberHasLeft) {
   Ensemble ensemble(EnsembleOptions{});
   Member other = ensemble.MakeMember(0, 1);
@@ -154,7 +154,7 @@ TEST(Members, FailuresExplainWhyAMemberHasLeft) {
   EXPECT_EQ(Text(members.CheckMissing(1)), "position 1 uses another channel") << "it has not left";
 }
 
-// A code that this build does not know.
+// A code that this build does not define.
 TEST(Members, FailuresOfAnyCodeAreErrors) {
   Ensemble ensemble(EnsembleOptions{});
   std::strcpy(ensemble.header(1)->error_text, "later");

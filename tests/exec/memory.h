@@ -1,9 +1,9 @@
-// Memory of pretended processes: each owns a heap that peers map at another address, and private memory that peers can
+// Memory of simulated processes. Each owns a heap that peers map at another address, and private memory that peers can
 // only reach by calls.
 //
-// Both kinds are mapped twice. The owner uses its own view; peers use the other one, as they would in reality, so a
-// pointer that is passed on where an offset belongs does not work by accident. The owner's view of private memory is
-// inaccessible while another process runs: touching it directly instead of by call is a fault.
+// Both kinds are mapped twice. The owner uses its own view; peers use the other one, as in reality, so a pointer that
+// is passed where an offset belongs does not work by accident. The owner's view of private memory is inaccessible while
+// another process runs: a direct access instead of a call is a fault.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class TwiceMapped {
   std::byte* peer() const { return peer_; }
   size_t bytes() const { return bytes_; }
   bool Contains(const void* p, size_t bytes) const;
-  // Opens or closes the owner's view.
+  // Makes the owner's view accessible or inaccessible.
   void SetAccessible(bool accessible);
 
  private:
@@ -41,7 +41,7 @@ class FakePeer : public transport::PeerProcess {
   FakePeer(std::byte* heap, size_t heap_bytes, uint32_t pid, bool is_self);
 };
 
-// A pretended process. Not thread-safe.
+// A simulated process. Not thread-safe.
 class FakeProcess {
  public:
   explicit FakeProcess(uint32_t pid, size_t heap_bytes, size_t private_bytes);
@@ -49,12 +49,12 @@ class FakeProcess {
   uint32_t pid() const { return pid_; }
   TwiceMapped& heap() { return heap_; }
   TwiceMapped& secret() { return private_; }
-  // As the process sees itself, and as peers see it.
+  // The process in its own view, and in the view of peers.
   FakePeer* self() { return &self_; }
   FakePeer* peer() { return &peer_; }
   // Marks the process dead, as the kernel does with a robust futex.
   void Die();
-  // Its memory is gone, and nobody has seen its death yet.
+  // Removes the process's memory while its death is not visible yet.
   void Vanish() { gone_ = true; }
   bool gone() const { return gone_; }
 

@@ -1,4 +1,4 @@
-// Operations of every kind and algorithm, over all the ways ranks can reach each other's memory, in random
+// Operations of every kind and algorithm, over all the ways in which ranks can reach each other's memory, in random
 // interleavings.
 #include "src/exec/host/operation.h"
 
@@ -15,7 +15,7 @@ using plan::Kind;
 
 std::string SeedText() { return "AXCCL_TEST_SEED=" + std::to_string(harness::Seed()); }
 
-// The lanes of the program a rank would run for the call.
+// The number of lanes of the program that a rank would run for the call.
 int LanesOf(Ensemble* ensemble, const Call& call, tune::Access access) {
   auto prepared = ensemble->host(0)->plans().Prepare(call, access);
   return prepared.ok() ? static_cast<int>(prepared.value()->program->lanes.size()) : 0;
@@ -32,8 +32,8 @@ EnsembleOptions OnlyWith(const plan::Contract& contract, std::string_view algori
   return options;
 }
 
-// Whether that ran where an algorithm was asked for: plain memory of other processes ranks only read, so "push" is
-// asked for in vain.
+// Whether the requested algorithm ran. Ranks only read the plain memory of other processes, so there "push" is
+// replaced.
 testing::AssertionResult Ran(Ensemble* ensemble, const plan::Contract& contract, std::string_view algorithm,
                              Layout layout) {
   const std::string_view ran = ensemble->owner(0)->last_algorithm();
@@ -68,7 +68,7 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
           ASSERT_TRUE(Drive(&ensemble, exchanges, pace, &random))
               << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout) << " pace "
               << static_cast<int>(pace);
-          // For which these are no choice.
+          // These layouts exclude direct algorithms.
           if ((layout == Layout::kNothing || layout == Layout::kRemote) && IsDirect(algorithm) && ranks > 1) continue;
           ASSERT_TRUE(Ran(&ensemble, contract, algorithm, layout)) << algo::Describe(contract, algorithm, lanes);
         }
@@ -122,7 +122,7 @@ TEST(OperationCoverage, TwoLanesAndSeveralTurnsAreReached) {
   EXPECT_GT(ensemble.host(0)->plans().Prepare(call, tune::Access::kMapped).value()->turns, 2u);
 }
 
-// Messages arrive when they like, so that no rank ends anything for thousands of rounds.
+// Messages arrive late, so that no rank ends anything for thousands of rounds.
 TEST(OperationCoverage, ACallOfManyTurnsIsNoDeadlock) {
   harness::Random random(harness::Seed());
   const plan::Contract contract{Kind::kAllReduce, 3, 0};
@@ -133,13 +133,13 @@ TEST(OperationCoverage, ACallOfManyTurnsIsNoDeadlock) {
   ASSERT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
 }
 
-// Private buffers are told by the exchange that opens a direct plan. What is chosen then may be a direct plan again,
-// with an opening of its own, which must not lead to a third.
+// The exchange that opens a direct plan reveals private buffers. The plan that is chosen then may be direct again, with
+// an opening of its own, which must not lead to a third plan.
 TEST(OperationAccess, AnotherDirectPlanMayTakeOver) {
   harness::Random random(harness::Seed());
   cost::Machine machine;
-  machine.switch_seconds = 1e-3;        // too dear for the first choice,
-  machine.call_bytes_per_second = 1e4;  // worth while for the second
+  machine.switch_seconds = 1e-3;        // too slow for the first choice
+  machine.call_bytes_per_second = 1e4;  // good enough for the second
   EnsembleOptions options;
   options.layout = Layout::kCall;
   options.lanes = 2;
@@ -156,8 +156,7 @@ TEST(OperationAccess, AnotherDirectPlanMayTakeOver) {
   EXPECT_TRUE(Drive(&ensemble, exchanges, Pace::kUniform, &random));
 }
 
-// Of a call with these options every stretch of every message is needed: whichever is lost, some rank has a wrong
-// result.
+// Each stretch of each message of a call with these options is needed: without it, some rank has a wrong result.
 void LoseEachStretch(const plan::Contract& contract, const EnsembleOptions& options, harness::Random* random) {
   for (uint64_t nth = 1;; ++nth) {
     Ensemble ensemble(options);
@@ -171,7 +170,7 @@ void LoseEachStretch(const plan::Contract& contract, const EnsembleOptions& opti
   }
 }
 
-TEST(OperationRemote, NoStretchIsSentForNothing) {
+TEST(OperationRemote, EveryStretchIsNeeded) {
   harness::Random random(harness::Seed());
   SCOPED_TRACE(SeedText());
   algo::ForEachAlgorithm(4, [&](const plan::Contract& contract, std::string_view algorithm) {
@@ -218,7 +217,7 @@ TEST(OperationRemote, HierarchicalPlansMoveTheRightData) {
   }
 }
 
-// Bytes that cross between machines, as sent, all together.
+// The bytes that are sent between machines, in total.
 double BytesSent(const plan::Contract& contract, std::string_view algorithm, const std::vector<int>& machine_of,
                  uint64_t count, harness::Random* random) {
   EnsembleOptions options = OnlyWith(contract, algorithm, 1, Layout::kRemote);
@@ -233,8 +232,8 @@ double BytesSent(const plan::Contract& contract, std::string_view algorithm, con
   return static_cast<double>(ensemble.post().bytes());
 }
 
-// An all-reduce: twice the share of the other machines each way, and little beside it. An all-gather and a
-// reduce-scatter: every block to, or fold for, every other machine.
+// An all-reduce sends twice the share of the other machines each way, and little more. An all-gather and a
+// reduce-scatter send every block to every other machine, or every fold for it.
 TEST(OperationRemote, HierarchicalPlansSendNoMoreThanTheyMust) {
   harness::Random random(harness::Scramble(harness::Seed(), 3));
   const uint64_t count = 100000;

@@ -1,4 +1,4 @@
-// Reductions in group order: any algorithm that may be taken, any number of lanes, any memory and any scratch give the
+// Reductions in group order: every allowed algorithm, number of lanes, kind of memory and size of scratch gives the
 // bits of the definition (tests/harness/left_fold.h), every time.
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ class Reduction {
     return call;
   }
 
-  // The outputs, one after the other.
+  // Returns the outputs, one after the other.
   std::vector<unsigned char> Run(bool group_order) {
     std::vector<std::unique_ptr<Operation>> operations;
     size_t bytes = 0;
@@ -96,7 +96,7 @@ plan::Contract AnyContract(int ranks, harness::Random* random) {
   return contract;
 }
 
-// What all outputs hold, one after the other.
+// The expected contents of all outputs, one after the other.
 std::vector<unsigned char> Wanted(const LeftFold& fold, const plan::Contract& contract) {
   const std::vector<unsigned char> one = fold.Result(Ascending(contract.ranks));
   std::vector<unsigned char> all;
@@ -107,7 +107,7 @@ std::vector<unsigned char> Wanted(const LeftFold& fold, const plan::Contract& co
 
 class OrderTest : public testing::TestWithParam<Layout> {};
 
-TEST_P(OrderTest, SameBitsWhateverIsDone) {
+TEST_P(OrderTest, SameBitsForEveryChoice) {
   harness::Random random(harness::Scramble(harness::Seed(), static_cast<uint64_t>(GetParam())));
   size_t most_lanes = 0;
   for (int round = 0; round < 250 && !HasFailure(); ++round) {
@@ -141,7 +141,7 @@ TEST_P(OrderTest, SameBitsWhateverIsDone) {
 INSTANTIATE_TEST_SUITE_P(Layouts, OrderTest, testing::ValuesIn(kLayouts),
                          [](const auto& info) { return std::string(LayoutName(info.param)); });
 
-TEST(Order, OtherAlgorithmsWouldBeSeen) {
+TEST(Order, OtherAlgorithmsGiveOtherBits) {
   for (const char* algorithm : {"ring", "rhd", "tree"}) {
     EnsembleOptions options;
     options.ranks = 4, options.algorithms = algorithm;
@@ -156,7 +156,7 @@ TEST(Order, OtherAlgorithmsWouldBeSeen) {
   }
 }
 
-TEST(Order, ScaledContributionsWouldBeSeen) {
+TEST(Order, ScaledContributionsGiveOtherBits) {
   EnsembleOptions options;
   options.ranks = 5, options.algorithms = "direct";
   const plan::Contract contract{plan::Kind::kAllReduce, 5, 0};

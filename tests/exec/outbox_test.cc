@@ -1,4 +1,4 @@
-// What goes to members that do not share this rank's memory, signal by signal, and who receives what they send.
+// What is sent to members that do not share this rank's memory, signal by signal, and which rank receives messages.
 #include "src/exec/host/outbox.h"
 
 #include <gtest/gtest.h>
@@ -19,13 +19,13 @@ namespace {
 
 using transport::Reach;
 
-// Writes down what it is told, a letter each: Begin, Look, Sleep, End.
+// Records its calls, a letter each: Begin, Look, Sleep, End.
 class FakeInbox : public transport::Inbox {
  public:
-  void Progress() override { told += 'L'; }
-  void BeginPolling() override { told += 'B'; }
-  void EndPolling(bool waiting) override { told += waiting ? 'S' : 'E'; }
-  std::string told;
+  void Progress() override { calls += 'L'; }
+  void BeginPolling() override { calls += 'B'; }
+  void EndPolling(bool waiting) override { calls += waiting ? 'S' : 'E'; }
+  std::string calls;
 };
 
 struct Message {
@@ -50,29 +50,29 @@ class FakeMirror : public Reach {
   FakeInbox* const inbox_;
 };
 
-TEST(Outbox, WhoDrivesTheOperationReceives) {
+TEST(Outbox, TheThreadThatDrivesTheOperationReceives) {
   FakeInbox inbox;
-  const auto told = [&] { return std::exchange(inbox.told, ""); };
+  const auto calls = [&] { return std::exchange(inbox.calls, ""); };
   {
     Outbox outbox(&inbox);
     outbox.TakeMessages(false);
-    EXPECT_EQ(told(), "B");
+    EXPECT_EQ(calls(), "B");
     outbox.TakeMessages(true);
     outbox.TakeMessages(true);
-    EXPECT_EQ(told(), "LL");
+    EXPECT_EQ(calls(), "LL");
     outbox.Sleep();
-    EXPECT_EQ(told(), "S");
+    EXPECT_EQ(calls(), "S");
     outbox.TakeMessages(true);
-    EXPECT_EQ(told(), "L") << "the last look before the thread sleeps";
+    EXPECT_EQ(calls(), "L") << "the last look before the thread sleeps";
     outbox.TakeMessages(true);
-    EXPECT_EQ(told(), "BL") << "it is awake";
+    EXPECT_EQ(calls(), "BL") << "it is awake";
     outbox.Close();
     outbox.Close();
-    EXPECT_EQ(told(), "E");
+    EXPECT_EQ(calls(), "E");
     outbox.TakeMessages(false);
-    EXPECT_EQ(told(), "B");
+    EXPECT_EQ(calls(), "B");
   }
-  EXPECT_EQ(told(), "E") << "an operation that ends early leaves nobody polling";
+  EXPECT_EQ(calls(), "E") << "an operation that ends early leaves no thread polling";
 }
 
 TEST(Outbox, WithoutAnInboxDoesNothing) {
@@ -105,7 +105,7 @@ class OutboxTest : public testing::Test {
     call_.kind = plan::Kind::kAllGather;
     call_.type = DataType::kUint16;
   }
-  // Blocks of so many elements of two bytes.
+  // Starts a call on blocks of so many elements of two bytes.
   void Start(uint64_t count) {
     call_.count = count;
     binding_.emplace(&*channel_, call_);
@@ -120,7 +120,7 @@ class OutboxTest : public testing::Test {
     return signals;
   }
   size_t Signals() const { return AllSignals().size(); }
-  // Sends all signals of a turn; what was published.
+  // Sends all signals of a turn; returns what was published.
   std::vector<Message> SendAll(uint64_t turn) {
     for (const Step& step : binding_->prepared->program->lanes[0]) {
       if (step.kind == plan::OpKind::kSignal) outbox_->Send(*binding_, step, 0, turn);
@@ -128,7 +128,7 @@ class OutboxTest : public testing::Test {
     return std::exchange(mirror_->messages, {});
   }
   const ChannelLayout& layout() const { return channel_->own().layout; }
-  // Stretches that are not the record.
+  // Returns the stretches other than the record.
   static std::vector<Reach::Stretch> Slots(const std::vector<Message>& messages) {
     std::vector<Reach::Stretch> slots;
     for (const Message& message : messages) {
@@ -193,7 +193,7 @@ TEST_F(OutboxTest, EachMemberGetsTheRecordOnce) {
   }
 }
 
-// What is announced is whole before the record says so.
+// An announcement arrives completely before the record that refers to it.
 TEST_F(OutboxTest, LongAnnouncementsGoBeforeTheRecord) {
   Start(1000);
   ViewOperand operand;
@@ -215,7 +215,7 @@ TEST_F(OutboxTest, LongAnnouncementsGoBeforeTheRecord) {
   }
 }
 
-// Each rank has a slot of its own to read: the others' do not go to it.
+// Each rank has a slot of its own to read; it gets no slots of the others.
 TEST_F(OutboxTest, AMemberGetsWhatItReads) {
   call_.kind = plan::Kind::kAllToAll;
   Start(1000);

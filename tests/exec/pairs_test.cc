@@ -1,13 +1,12 @@
-// Plans after each other on a channel, proved with vector clocks over what the executor runs: the programs, the places
-// that it has prepared for their slots, in lines or in scratch, and its rule when a barrier goes between two
+// Plans that follow each other on a channel, proved with vector clocks over what the executor runs: the programs, the
+// places that it has prepared for their slots, in lines or in scratch, and its rule when a barrier separates two
 // operations.
 //
-// The verifier proves plans one by one, of slots that stay where they are. Here operations of other plans, lanes and
-// slot sizes share the same memory, slots of one plan are in lines at times and in scratch at others, wander through
-// the scratch from turn to turn, and a direct plan is left behind its prologue for another. As in the verifier one run
-// is a proof of the sequence at hand: a conflict that the order does not decide is found whichever of the two accesses
-// comes first. Sequences are drawn from the seed. The users' buffers are not looked at: each rank has its own order for
-// these.
+// The verifier proves single plans, whose slots do not move. Here, operations of other plans, lanes and slot sizes
+// share the same memory; slots of one plan are sometimes in lines and sometimes in scratch, and wander through the
+// scratch from turn to turn; and a direct plan is replaced by another after its prologue. As in the verifier, one run
+// proves the sequence: a conflict that the order does not decide is found whichever of the two accesses comes first.
+// Sequences are drawn from the seed. The users' buffers are not checked, because each rank has its own order for these.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +24,7 @@ namespace {
 using plan::Kind;
 using plan::OpKind;
 
-// What all ranks run at a time: an operation, a barrier, or the prologue of a direct plan alone.
+// What all ranks run in one stage: an operation, a barrier, or only the prologue of a direct plan.
 struct Stage {
   std::vector<const Prepared*> of;  // [rank]
   uint64_t first_turn = 0;
@@ -42,7 +41,7 @@ class Clocks {
     arrived_.resize(ranks_);
   }
 
-  // Empty, or what is wrong.
+  // Returns what is wrong; empty if nothing is.
   std::string Run() {
     for (bool moved = true; moved && fault_.empty();) {
       moved = false;
@@ -57,7 +56,7 @@ class Clocks {
  private:
   struct Strand {
     size_t stage = 0;
-    uint64_t turn = 0;  // of the stage
+    uint64_t turn = 0;  // within the stage
     size_t step = 0;
     bool arrived = false;  // at the end of the stage
     uint32_t done = 0;
@@ -109,7 +108,7 @@ class Clocks {
 
   const Prepared& PreparedOf(uint32_t x) const { return *stages_[strands_[x].stage].of[x / lanes_]; }
 
-  // Whether the strand has done its part of the stage; goes on to its next turn where there is one.
+  // Whether the strand has done its part of the stage; starts its next turn if there is one.
   bool AtEnd(uint32_t x) {
     Strand& strand = strands_[x];
     const Prepared& prepared = PreparedOf(x);
@@ -124,7 +123,7 @@ class Clocks {
     return false;
   }
 
-  // A rank's operation ends when all its lanes have, and the next begins after that.
+  // A rank's operation ends when all its lanes have ended; then the next begins.
   void Arrive(uint32_t x) {
     strands_[x].arrived = true;
     const uint32_t rank = x / lanes_, first = rank * lanes_;
@@ -161,7 +160,7 @@ class Clocks {
     }
   }
 
-  // By lines, which no two slots share.
+  // Records an access to lines, which no two slots share.
   void Touch(uint32_t x, uintptr_t begin, uint64_t bytes, bool writes) {
     constexpr uintptr_t kLine = 64;
     for (uintptr_t line = begin / kLine; line * kLine < begin + bytes; ++line) {
@@ -198,15 +197,15 @@ class Clocks {
   std::string fault_;
 };
 
-// When a barrier goes before an operation: the executor's rule, and a wrong one.
+// When a barrier separates two operations: the executor's rule, and a wrong one.
 using Rule = bool (*)(const HostChannel& channel, const Prepared& next);
-bool AsTheExecutor(const HostChannel& channel, const Prepared& next) { return channel.turns().NeedsBarrier(next); }
+bool LikeTheExecutor(const HostChannel& channel, const Prepared& next) { return channel.turns().NeedsBarrier(next); }
 bool Never(const HostChannel&, const Prepared&) { return false; }
 
 struct Item {
   Call call;
   tune::Access access = tune::Access::kMapped;
-  bool leaves = false;  // a direct plan is left behind its prologue, as some buffers turn out to be out of reach
+  bool leaves = false;  // a direct plan ends after its prologue, because some buffers are out of reach
 };
 
 std::string Text(const Item& item) {
@@ -254,12 +253,12 @@ class Chain {
     }
     return stage;
   }
-  // What all ranks say alike.
+  // The answer of all ranks, which must be the same.
   template <class F>
-  bool All(F says) {
-    const bool first = says(ensemble_->host(0), 0);
+  bool All(F answer) {
+    const bool first = answer(ensemble_->host(0), 0);
     for (int rank = 1; rank < ensemble_->ranks(); ++rank)
-      EXPECT_EQ(says(ensemble_->host(rank), static_cast<size_t>(rank)), first) << "rank " << rank << " differs";
+      EXPECT_EQ(answer(ensemble_->host(rank), static_cast<size_t>(rank)), first) << "rank " << rank << " differs";
     return first;
   }
   void Add(Stage stage, bool barrier) {
@@ -312,7 +311,7 @@ std::string FaultOf(Ensemble* ensemble, const std::vector<Item>& items, uint64_t
 
 uint64_t AnyTurn(harness::Random* random) { return random->OneIn(2) ? random->Below(4) : 1000 + random->Below(20000); }
 
-// A, then B, then A again: every pair of some calls on channels whose kinds go by ever other algorithms.
+// A, then B, then A again: every pair of some calls, on channels whose kinds use changing algorithms.
 TEST(PairsTest, AnyTwoPlansMayFollowEachOther) {
   long chains = 0, never = 0;
   for (uint64_t round = 0; round < 40; ++round) {
@@ -326,7 +325,7 @@ TEST(PairsTest, AnyTwoPlansMayFollowEachOther) {
       for (const Item& b : items) {
         const uint64_t turn = AnyTurn(&random);
         ++chains;
-        ASSERT_EQ(FaultOf(&ensemble, {a, b, a}, turn, AsTheExecutor), "")
+        ASSERT_EQ(FaultOf(&ensemble, {a, b, a}, turn, LikeTheExecutor), "")
             << Text(a) << ", " << Text(b) << ", and the first again; " << options.ranks << " ranks, " << options.lanes
             << " lanes, " << options.algorithms << ", turn " << turn;
         never += !FaultOf(&ensemble, {a, b, a}, turn, Never).empty();
@@ -337,7 +336,7 @@ TEST(PairsTest, AnyTwoPlansMayFollowEachOther) {
   EXPECT_GT(never, 0);
 }
 
-// The rule is not for nothing: for every plan that is not complete there is one that must not follow it at once.
+// The rule is needed: for every plan that is not complete there is one that must not follow it at once.
 TEST(PairsTest, AMissingBarrierIsFoundForEveryPlanThatNeedsOne) {
   long needed = 0;
   for (int k = 0; k < plan::kNumKinds - 2; ++k) {
@@ -360,7 +359,7 @@ TEST(PairsTest, AMissingBarrierIsFoundForEveryPlanThatNeedsOne) {
             const Item a = MakeItem(contract, 300), b = MakeItem({static_cast<Kind>(other), 4, root}, 300);
             for (const auto& items :
                  {std::vector<Item>{a, b, a, b}, std::vector<Item>{a, a, b, b}, std::vector<Item>{b, b, a, a}}) {
-              ASSERT_EQ(FaultOf(&ensemble, items, 0, AsTheExecutor), "");
+              ASSERT_EQ(FaultOf(&ensemble, items, 0, LikeTheExecutor), "");
               found |= !FaultOf(&ensemble, items, 0, Never).empty();
             }
           }
@@ -372,8 +371,8 @@ TEST(PairsTest, AMissingBarrierIsFoundForEveryPlanThatNeedsOne) {
   EXPECT_GT(needed, 0);
 }
 
-// Slots of one plan that are of one size, in lines and in scratch by turns, without barriers between the calls; and
-// sets of slots that wander while they do.
+// Slots of one plan and one size alternate between lines and scratch, without barriers between the calls; and sets of
+// slots wander meanwhile.
 TEST(PairsTest, SlotsMoveBetweenLinesAndScratch) {
   long both = 0, wandering = 0;
   for (int k = 0; k < plan::kNumKinds - 1; ++k) {
@@ -388,7 +387,7 @@ TEST(PairsTest, SlotsMoveBetweenLinesAndScratch) {
       const plan::Contract contract{static_cast<Kind>(k), options.ranks, 0};
       for (const auto& counts : {std::vector<uint64_t>{1, 12, 13, 16}, std::vector<uint64_t>{500, 505}}) {
         Chain chain(&ensemble, AnyTurn(&random));
-        for (int i = 0; i < 24; ++i) chain.Append(MakeItem(contract, random.Pick(counts)), AsTheExecutor);
+        for (int i = 0; i < 24; ++i) chain.Append(MakeItem(contract, random.Pick(counts)), LikeTheExecutor);
         EXPECT_EQ(chain.Fault(), "") << plan::KindName(contract.kind) << " " << algorithm;
         EXPECT_EQ(chain.barriers(), 0) << "slots of one size";
         bool in_lines = false, in_scratch = false;

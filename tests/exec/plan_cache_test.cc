@@ -1,4 +1,4 @@
-// What a channel keeps of the calls it has prepared, what tells them apart, and what is left where preparing one fails.
+// What a channel keeps of the calls that it has prepared, what distinguishes them, and what is left if preparing fails.
 #include "src/exec/prepared/plan_cache.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using plan::Kind;
 
 class PlanCacheTest : public testing::TestWithParam<Layout> {};
 
-// A program that calls with ever other counts: the channel forgets, between operations, what it has prepared.
+// A program whose calls have ever new counts: between operations, the channel forgets what it has prepared.
 TEST_P(PlanCacheTest, WhatIsKeptIsBounded) {
   EnsembleOptions options;
   options.layout = GetParam();
@@ -36,7 +36,7 @@ TEST_P(PlanCacheTest, WhatIsKeptIsBounded) {
   EXPECT_GT(most, PlanCache::kMaxPrepared / 2);
 }
 
-// What takes the place of a call that has begun leaves that where it is.
+// A new call never evicts a call that has begun.
 TEST_P(PlanCacheTest, WhatRunsIsNotForgotten) {
   EnsembleOptions options;
   options.layout = GetParam();
@@ -58,8 +58,8 @@ TEST_P(PlanCacheTest, WhatRunsIsNotForgotten) {
 INSTANTIATE_TEST_SUITE_P(All, PlanCacheTest, testing::Values(Layout::kThreads, Layout::kCall, Layout::kRemote),
                          [](const auto& info) { return std::string(LayoutName(info.param)); });
 
-// What differs in what ranks agree on is prepared apart; what each rank has for itself is not.
-TEST(PlanCache, PreparesOnceWhatIsAlike) {
+// Calls that differ in what ranks agree on are prepared separately; what each rank has for itself makes no difference.
+TEST(PlanCache, PreparesEqualCallsOnce) {
   Ensemble ensemble(EnsembleOptions{});
   PlanCache& plans = ensemble.host(0)->plans();
   const std::function<void(Call*)> others[] = {
@@ -96,8 +96,8 @@ TEST(PlanCache, PreparesOnceWhatIsAlike) {
   EXPECT_EQ(plans.size(), 2 * std::size(others));
 }
 
-// The blocks of the one lie side by side in the outputs, in short runs.
-TEST(PlanCache, TellsRunsApartWherePlansAreChosenByThem) {
+// In one of the two calls, the blocks lie side by side in the outputs, in short runs.
+TEST(PlanCache, SeparatesRunsWherePlansAreChosenByThem) {
   for (const bool by_runs : {true, false}) {
     EnsembleOptions options;
     options.plans.by_runs = by_runs;
@@ -121,7 +121,7 @@ TEST(PlanCache, TellsRunsApartWherePlansAreChosenByThem) {
   }
 }
 
-// For so many calls, of that one and no other.
+// Redirects that many calls of one kind, and no other calls.
 TEST(PlanCache, RedirectsSomeCalls) {
   Ensemble ensemble(EnsembleOptions{});
   PlanCache& plans = ensemble.host(0)->plans();
@@ -140,7 +140,7 @@ TEST(PlanCache, RedirectsSomeCalls) {
   EXPECT_EQ(plans.Redirected(asked), asked);
 }
 
-// Buffers are where the executor says; without an executor that asks, nothing is located.
+// Buffers are where the executor locates them; without an executor that asks, none are located.
 TEST(PlanCache, LocatesOperandsWhereTheExecutorKeepsThem) {
   EnsembleOptions options;
   options.algorithms = Only(Kind::kAllGather, "direct");
@@ -166,7 +166,7 @@ TEST(PlanCache, LocatesOperandsWhereTheExecutorKeepsThem) {
   EXPECT_TRUE(unlocated.Prepare(call, tune::Access::kMapped).value()->places.empty());
 }
 
-// Two ranks meet in the scratch of a third, which messages cannot do.
+// Two ranks meet in the scratch of a third, which is impossible with messages.
 constexpr const char* kNotByMessage = R"(axccl-plan 1
 algorithm hand
 kind broadcast
@@ -196,9 +196,8 @@ rank 2 lane 0
 #12 wait 1 e0 v1
 )";
 
-// A barrier whose messages could not be planned is not taken for one that is ready: the next that is asked for is
-// whole.
-TEST(PrepareBarrierTest, IsWholeOrNotThere) {
+// A barrier whose messages could not be planned is not taken for a prepared one: the next request gets a whole one.
+TEST(PrepareBarrierTest, IsWholeOrAbsent) {
   EnsembleOptions options;
   options.ranks = 3;
   options.layout = Layout::kRemote;

@@ -15,7 +15,7 @@ constexpr size_t kPage = 4096;
 
 }  // namespace
 
-// Of one rank.
+// The inbox of one rank.
 class Post::Inbox : public transport::Inbox {
  public:
   Inbox(Post* post, int rank) : post_(post), rank_(rank) {}
@@ -34,13 +34,13 @@ class Post::Inbox : public transport::Inbox {
   Post* const post_;
   const int rank_;
   int polling_ = 0;
-  bool left_ = false;  // to the thread for messages
+  bool left_ = false;  // left to the thread for messages
 };
 
 class Post::Mirror : public transport::PeerProcess {
  public:
   Mirror(int rank, size_t block_bytes) {
-    // Pages that are never used cost nothing.
+    // Unused pages cost nothing.
     memory_.reset(static_cast<std::byte*>(std::calloc(kPage + block_bytes + kPage, 1)));
     heap_ = memory_.get() + (kPage - reinterpret_cast<uintptr_t>(memory_.get()) % kPage) % kPage;
     heap_bytes_ = kPage + block_bytes;
@@ -92,7 +92,7 @@ class Post::Reach : public transport::Reach {
     sent_.push_back(std::move(message));
   }
   bool sending() const override { return !sent_.empty(); }
-  // The first message of those sent to the peer, whose end of the link is `there`.
+  // Delivers the oldest message to the peer, whose end of the link is `there`.
   void DeliverOne(Reach* there) {
     const Message message = std::move(sent_.front());
     sent_.pop_front();

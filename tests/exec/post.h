@@ -1,9 +1,9 @@
-// Messages between pretended processes that share no memory: what a transport does, without one.
+// Messages between simulated processes that share no memory, without a real transport.
 //
-// They are delivered when the receiver takes them in, some at a time, and what is in them is read no sooner than that:
-// a rank that writes again what it has sent, before it knows that it has arrived, sends the new bytes. Two ranks'
-// messages keep their order, those of different ranks come in any. Whoever sends must poll, or nobody would see to what
-// cannot be sent at once. Not thread-safe.
+// They are delivered when the receiver takes them in, some at a time, and their contents are not read earlier: a rank
+// that overwrites what it has sent, before it knows that it has arrived, sends the new bytes. Messages between two
+// ranks keep their order; messages of different ranks arrive in any order. A rank that sends must poll, because no
+// other code sends what cannot be sent at once. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -20,18 +20,18 @@
 
 namespace axccl::exec {
 
-// Between `ranks` ranks, each with a block of so many bytes.
+// Messages between `ranks` ranks, each with a block of so many bytes.
 class Post {
  public:
   Post(int ranks, size_t block_bytes);
   ~Post();
 
-  // How `viewer` sees `rank`. `own`: the viewer's block.
+  // The view that `viewer` has of `rank`. `own`: the viewer's block.
   transport::Reach* Connect(int viewer, int rank, std::byte* own);
 
   uint64_t messages() const { return messages_; }
-  uint64_t bytes() const { return bytes_; }  // of stretches
-  // The n-th message from now on loses its first stretch that is no record.
+  uint64_t bytes() const { return bytes_; }  // total size of the stretches sent
+  // The n-th message from now on loses its first stretch that is not a record.
   void LoseStretchOf(uint64_t nth) { lose_ = messages_ + nth; }
   bool lost() const { return lost_; }
 

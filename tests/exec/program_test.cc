@@ -27,8 +27,8 @@ Programs MakeAll(const std::shared_ptr<const plan::Plan>& plan) {
   return programs;
 }
 
-// Runs all ranks' programs on symbols: which part of a block every slot holds. Every move must take and leave data of
-// the part its program says.
+// Runs all ranks' programs on symbols, which are the parts of a block that slots hold. Every move must read and write
+// data of the part that its program names.
 class Simulation {
  public:
   explicit Simulation(const Programs& programs) : programs_(programs) {}
@@ -76,11 +76,11 @@ class Simulation {
         const Operand& o = program.operands[step.operands + i];
         ASSERT_EQ(o.parts, step.parts);
         if (o.buffer != Buffer::kScratch) {
-          EXPECT_EQ(data, o.part + part) << "a user buffer's part is what it says";
+          EXPECT_EQ(data, o.part + part) << "a user buffer holds the part that the program names";
         } else if (i < step.num_dst) {
           slot_[{o.rank, lane, o.part + part}] = data;
         } else {
-          ASSERT_TRUE(slot_.contains({o.rank, lane, o.part + part})) << "reads a slot that nobody has written";
+          ASSERT_TRUE(slot_.contains({o.rank, lane, o.part + part})) << "reads a slot that no rank has written";
           EXPECT_EQ((slot_[{o.rank, lane, o.part + part}]), data) << "reads a slot of data of another part";
         }
       }
@@ -110,7 +110,7 @@ TEST_P(ProgramTest, FollowsTheScheduleAndKnowsItsParts) {
   });
 }
 
-// Direct programs announce with the first steps of lane 0, and no slot that shares its endpoint lives in a line.
+// Direct programs announce in the first steps of lane 0, and no slot that shares its endpoint is in a line.
 TEST_P(ProgramTest, PrologueAndInlineSlotsAreAsTheExecutorExpects) {
   algo::ForEachAlgorithm(GetParam(), [](const plan::Contract& contract, std::string_view algorithm) {
     SCOPED_TRACE(algo::Describe(contract, algorithm, 1));
@@ -126,17 +126,17 @@ TEST_P(ProgramTest, PrologueAndInlineSlotsAreAsTheExecutorExpects) {
       const std::vector<Step>& steps = program->lanes[0];
       EXPECT_EQ(program->prologue, program->plan->schedule.direct ? program->plan->schedule.program.size() : 0u);
       ASSERT_LE(program->prologue, steps.size());
-      std::vector<int> heard;
+      std::vector<int> signalled;
       for (size_t i = 1; i < program->prologue; ++i) {
         EXPECT_EQ(steps[i].kind, OpKind::kWait);
-        heard.push_back(steps[i].peer);
+        signalled.push_back(steps[i].peer);
       }
       if (program->prologue != 0) {
         EXPECT_EQ(steps[0].kind, OpKind::kSignal);
         EXPECT_EQ(steps[0].peer, plan::kAllPeers);
         for (int peer = 0, at = 0; peer < contract.ranks; ++peer) {
           if (peer != program->rank) {
-            EXPECT_EQ(heard[static_cast<size_t>(at++)], peer);
+            EXPECT_EQ(signalled[static_cast<size_t>(at++)], peer);
           }
         }
       }
@@ -152,8 +152,7 @@ TEST_P(ProgramTest, PrologueAndInlineSlotsAreAsTheExecutorExpects) {
   });
 }
 
-// The least that can be done: every byte of every input is read once, every byte of every output written once, nothing
-// else.
+// The minimum: every byte of every input is read once, every byte of every output is written once, and nothing else.
 class DirectProgramTest : public testing::TestWithParam<int> {};
 
 TEST_P(DirectProgramTest, TouchesEveryByteOnce) {
@@ -165,7 +164,7 @@ TEST_P(DirectProgramTest, TouchesEveryByteOnce) {
     ASSERT_TRUE(plan.ok());
     const int parts = plan.value()->schedule.parts;
     EXPECT_EQ(plan.value()->schedule.slots, 0);
-    // (rank, block, part) -> how often
+    // (rank, block, part) -> number of accesses
     std::map<std::tuple<int, int, int>, int> reads, writes;
     for (const auto& program : MakeAll(plan.value())) {
       for (const Step& step : program->lanes[0]) {

@@ -1,6 +1,6 @@
-// Different operations one after the other on the same channels, no rank waiting for the others between them: the reuse
-// of scratch and lines by operations of other plans, sizes and shapes, and the rule when a barrier has to separate two
-// plans.
+// Different operations in sequence on the same channels, without a rank that waits for the others between them. They
+// test the reuse of scratch and lines by operations of other plans, sizes and shapes, and the rule when a barrier must
+// separate two plans.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ TEST_P(SequenceTest, OperationsOfAllSortsFollowEachOther) {
     options.scratch_bytes = random.OneIn(2) ? 8192 : 65536;
     Ensemble ensemble(options);
     std::vector<std::unique_ptr<Exchange>> exchanges;
-    // Few shapes in many orders, so that prepared calls are met again.
+    // Few shapes in many orders, so that prepared calls are used again.
     std::vector<Shape> shapes;
     for (int i = 0; i < 6; ++i) shapes.push_back(AnyShape(options.ranks, &random));
     for (int i = 0; i < 30; ++i)
@@ -38,7 +38,7 @@ TEST_P(SequenceTest, OperationsOfAllSortsFollowEachOther) {
   }
 }
 
-// The same plan with larger and smaller data: slots of one call lie across those of the next.
+// The same plan with larger and smaller data: slots of one call overlap those of the next.
 TEST_P(SequenceTest, SizesOfOnePlanAlternate) {
   const uint64_t seed = harness::Scramble(harness::Seed(), 77, static_cast<uint64_t>(GetParam()));
   harness::Random random(seed);
@@ -66,9 +66,9 @@ TEST_P(SequenceTest, SizesOfOnePlanAlternate) {
   }
 }
 
-// Calls of one kind whose buffers are mapped at times and private at others: what was learnt from a call must be right
-// for those that run without asking, and be forgotten in time.
-TEST(Unasked, BuffersOfBothKindsInOneSeries) {
+// Calls of one kind whose buffers are sometimes mapped and sometimes private: what was learnt from a call must be right
+// for those that run without announcing, and be forgotten in time.
+TEST(Announcements, BuffersOfBothKindsInOneSeries) {
   for (uint64_t round = 0; round < 10; ++round) {
     SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()) + " round " + std::to_string(round));
     harness::Random random(harness::Scramble(harness::Seed(), 4711, round));
@@ -87,13 +87,13 @@ TEST(Unasked, BuffersOfBothKindsInOneSeries) {
   }
 }
 
-// Seen by the turns: an announcement that leads to a staged program takes one for itself.
-TEST(Unasked, OneCallIn32Announces) {
+// The turns show it: an announcement that leads to a staged program takes a turn for itself.
+TEST(Announcements, OneCallIn32Announces) {
   EnsembleOptions options;
   options.layout = Layout::kNothing;
   options.algorithms = "direct,oneshot";
   options.machine = cost::Machine{};
-  options.machine->cached_bytes_per_second = 1e8;  // what direct saves in copies is worth the announcement
+  options.machine->cached_bytes_per_second = 1e8;  // copies that direct saves are worth the announcement
   Ensemble ensemble(options);
   const Shape shape{{Kind::kAllGather, 2, 0}, 200, Combine::kSum, Scaling::kNone, 0, 0};
   std::vector<std::unique_ptr<Exchange>> exchanges;
@@ -105,8 +105,8 @@ TEST(Unasked, OneCallIn32Announces) {
   EXPECT_EQ(ensemble.host(1)->turns().next(), 64u + 2u);
 }
 
-// Long runs of one plan, which take the sets of slots that the scratch has room for one after the other and begin
-// again, between runs of other sizes and plans, for which the sets lie elsewhere. Between machines there is one set.
+// Long runs of one plan, which use the sets of slots in the scratch one after the other and begin again. Between them
+// are runs of other sizes and plans, for which the sets lie elsewhere. Between machines there is one set.
 TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
   harness::Random random(harness::Scramble(harness::Seed(), 78, static_cast<uint64_t>(GetParam())));
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
@@ -123,7 +123,7 @@ TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
       Ensemble ensemble(options);
       std::vector<std::unique_ptr<Exchange>> exchanges;
       for (int run = 0; run < 6; ++run) {
-        // Small sets stay at one place, larger ones wander.
+        // Small sets stay in one place; larger ones wander.
         const uint64_t count = random.OneIn(3) ? 1 + random.Below(120) : 100 + random.Below(800);
         Shape shape{{kind, options.ranks, 0}, count, Combine::kSum, Scaling::kNone, 0, 0};
         if (kind != Kind::kSendRecv && random.OneIn(3)) shape.contract.kind = Kind::kBroadcast;
@@ -151,7 +151,7 @@ TEST_P(SequenceTest, RunsOfOnePlanGoThroughAllSets) {
 INSTANTIATE_TEST_SUITE_P(All, SequenceTest, testing::ValuesIn(kLayouts),
                          [](const auto& info) { return std::string(LayoutName(info.param)); });
 
-// The same with a thread for each rank: what the interleavings cannot show, a race detector does.
+// The same with a thread for each rank: a race detector shows what the interleavings cannot.
 TEST(ParallelTest, RanksAreDrivenAtTheSameTime) {
   for (uint64_t round = 0; round < 16; ++round) {
     SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()) + " round " + std::to_string(round));

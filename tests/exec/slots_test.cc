@@ -1,6 +1,6 @@
-// Where the slots of calls are, turn after turn: in the part of the scratch that the turn has, apart from each other,
-// at the same place for all ranks, and over all of that part one set after the other; or, when they are small, in the
-// lines of the signals that publish them.
+// Where the slots of calls are, turn after turn: in the turn's part of the scratch, apart from each other, at the same
+// place for all ranks, and over all of that part, one set after the other; small slots are in the lines of the signals
+// that publish them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using plan::Kind;
 // The slots of a rank in one turn: (lane, slot) -> offset in the rank's block.
 using Slots = std::map<std::pair<uint32_t, uint32_t>, uint64_t>;
 
-// Adds the slots that `viewer` uses in `turn`, by owner; false when another viewer found one elsewhere.
+// Adds the slots that `viewer` uses in `turn`, by owner; false if another viewer has one elsewhere.
 bool AddSlots(Channel* channel, const Prepared& prepared, uint64_t turn, std::map<int, Slots>* slots) {
   const Program& program = *prepared.program;
   for (uint32_t lane = 0; lane < program.lanes.size(); ++lane) {
@@ -42,14 +42,14 @@ bool AddSlots(Channel* channel, const Prepared& prepared, uint64_t turn, std::ma
   return true;
 }
 
-// The first turn with the first set from which on all sets are in use.
+// The first turn that uses the first set again, after which all sets are in use.
 uint64_t AllInUse(const Prepared& prepared) {
   return plan::SlotSets::kTurnsPerSet * plan::kRotation * prepared.sets.count;
 }
 
 class SlotsTest : public testing::TestWithParam<int> {
  protected:
-  // Calls `check` for many calls, with what every rank prepared for it.
+  // Calls `check` for many calls, with what every rank prepared for each.
   template <class Check>
   void ForEachCall(Check check) {
     const int ranks = GetParam();
@@ -88,7 +88,7 @@ TEST_P(SlotsTest, EveryTurnHasItsPartOfTheScratch) {
     if (prepared[0]->inline_slots) return;
     const ChannelLayout& layout = ensemble->layout().channel;
     const uint64_t part = layout.scratch_bytes / plan::kRotation;
-    // The first turns, and those with the last sets and again the first.
+    // The first turns, those with the last sets, and those that use the first sets again.
     const uint64_t round = plan::kRotation * prepared[0]->sets.count;
     const uint64_t all = AllInUse(*prepared[0]);
     for (const uint64_t turn : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, all + round - 2, all + round - 1,
@@ -111,8 +111,8 @@ TEST_P(SlotsTest, EveryTurnHasItsPartOfTheScratch) {
   EXPECT_GT(several, 0u);
 }
 
-// In lines as many bytes as the channel says: those of GPU ranks have other room.
-TEST(Slots, LiveInLinesUpToWhatTheChannelSays) {
+// Lines hold as many bytes as the channel allows: lines of GPU ranks have another size.
+TEST(Slots, LiveInLinesUpToTheLimitOfTheChannel) {
   EnsembleOptions options;
   options.algorithms = Only(Kind::kAllReduce, "oneshot");
   for (const uint64_t most : {uint64_t{48}, uint64_t{512}}) {
@@ -143,7 +143,7 @@ TEST_P(SlotsTest, AllOfTheScratchIsUsedInTurn) {
     for (uint64_t turn = 0; turn < 2 * plan::SlotSets::kTurnsPerSet; ++turn) first.insert(mine.sets.OffsetOf(turn));
     EXPECT_LE(first.size(), 2u) << "few operations must take few pages";
     if (mine.sets.bytes < 2048) {
-      EXPECT_EQ(mine.sets.count, 1u) << "few lines are got back sooner than fetched from far away";
+      EXPECT_EQ(mine.sets.count, 1u) << "a few near lines return sooner than far ones";
       return;
     }
     const uint64_t part = ensemble->layout().channel.scratch_bytes / plan::kRotation;
@@ -153,7 +153,7 @@ TEST_P(SlotsTest, AllOfTheScratchIsUsedInTurn) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SlotsTest, testing::Values(2, 3, 5, 8));
 
-// 48 bytes fit beside the counter of a line: the data is there with the signal, and scratch is never touched.
+// 48 bytes fit beside the counter of a line: the data arrive with the signal, and scratch is not touched.
 TEST(InlineSlots, SmallDataTravelsWithItsSignal) {
   harness::Random random(harness::Seed());
   for (const auto& [count, in_line] : {std::pair(1, true), std::pair(12, true), std::pair(13, false)}) {
@@ -177,7 +177,7 @@ TEST(InlineSlots, SmallDataTravelsWithItsSignal) {
   }
 }
 
-// What a channel keeps of the calls it has seen is bounded, in number and in bytes.
+// The prepared calls that a channel keeps are limited in number and in bytes.
 TEST(PreparedCalls, AreForgottenWhenTheyAreMany) {
   for (const int ranks : {2, 16}) {
     EnsembleOptions options;

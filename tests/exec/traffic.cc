@@ -20,9 +20,9 @@ using plan::Kind;
 constexpr size_t kGuard = 64;
 constexpr std::byte kGuardByte{0xa5};
 constexpr int32_t kSpoiled = 0x5b0115ed;
-// Not a buffer: what ranks pass where the contract has none.
+// Not a buffer: ranks pass it where the contract has none.
 void* const kNowhere = reinterpret_cast<void*>(16);
-// Rounds in which no rank gets on or signals, before that is called a deadlock.
+// Rounds in which no rank makes progress or signals, before that counts as a deadlock.
 constexpr int kIdleRounds = 1000;
 
 }  // namespace
@@ -51,7 +51,7 @@ Exchange::Exchange(Ensemble* ensemble, const Shape& shape, uint64_t salt)
     if (!b.in_place || inputs >= outputs) b.input = MakeOperand(rank, split, inputs, input_heap, shift);
     if (!b.in_place || inputs < outputs) b.output = MakeOperand(rank, concat, outputs, output_heap, shift / 3);
     if (b.in_place) {
-      // The longer buffer holds the shorter one.
+      // The longer buffer contains the shorter one.
       Place& inner = inputs >= outputs ? b.output : b.input;
       const Place& outer = inputs >= outputs ? b.input : b.output;
       const uint64_t at = static_cast<uint64_t>(inputs >= outputs ? input_block : output_block) * shape.count;
@@ -118,7 +118,7 @@ void Exchange::FindElements(int dim, uint64_t blocks, Place* place) const {
   }
 }
 
-// The guards of an inner buffer are part of the outer one: only outer ones are looked at.
+// The guards of an inner buffer are part of the outer one, so only outer ones are checked.
 bool Exchange::GuardsIntact(const Place& place) {
   const std::byte* end = place.memory + place.memory_elements * 4;
   auto intact = [](std::byte b) { return b == kGuardByte; };
@@ -225,7 +225,7 @@ testing::AssertionResult Exchange::Undisturbed() const {
       for (uint64_t i = 0; i < place->elements; ++i) {
         if (Element(*place, i) != kSpoiled)
           return testing::AssertionFailure() << Describe(shape_) << ": rank " << rank
-                                             << ": somebody wrote to a buffer after the rank's operation had ended";
+                                             << ": some rank wrote to a buffer after the rank's operation had ended";
       }
       if ((!b.in_place || place->elements > other.elements) && !GuardsIntact(*place))
         return testing::AssertionFailure() << Describe(shape_) << ": rank " << rank << ": written beside a buffer";
@@ -236,7 +236,7 @@ testing::AssertionResult Exchange::Undisturbed() const {
 
 namespace {
 
-// One rank on its way through the exchanges.
+// The progress of one rank through the exchanges.
 struct Traveller {
   size_t next = 0;
   std::optional<Operation> operation;
@@ -295,8 +295,8 @@ testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique
     if (pace == Pace::kStarve && rank == starved && !random->OneIn(20)) rank = (rank + 1) % ranks;
     idle = moved ? 0 : idle + 1;
     if (idle < 10 * static_cast<int>(ranks)) continue;
-    // Chance may have left somebody out, so everybody by turns. In each round of a live system somebody takes a step,
-    // most of which end blocked again.
+    // Some rank may not have been chosen, so now all take turns. In each round of a live system some rank takes a step,
+    // and most steps end blocked again.
     bool any = false;
     const uint64_t signals = ensemble->Signals();
     for (int step = 0; step < kIdleRounds * ensemble->ranks() && !any; ++step) {
@@ -304,7 +304,7 @@ testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique
       any = moved;
     }
     // An operation of many turns takes more rounds than these.
-    if (!any && ensemble->Signals() == signals) return testing::AssertionFailure() << "no rank gets on";
+    if (!any && ensemble->Signals() == signals) return testing::AssertionFailure() << "no rank makes progress";
     idle = 0;
   }
   for (const auto& exchange : exchanges) {

@@ -17,7 +17,7 @@
 
 namespace axccl::exec {
 
-// What all ranks call; in place where the bit of the rank is set and the contract allows it.
+// A call that all ranks make; in place if the bit of the rank is set and the contract allows it.
 struct Shape {
   plan::Contract contract;
   uint64_t count = 0;
@@ -25,7 +25,7 @@ struct Shape {
   Scaling scaling = Scaling::kNone;
   uint64_t in_place = 0;
   uint64_t in_heap = 0;                // Layout::kMixed: bit 2r for the input of rank r, 2r + 1 for the output
-  std::optional<BlockForm> form = {};  // of `count` elements: operands are views, and lie differently on each rank
+  std::optional<BlockForm> form = {};  // of `count` elements: operands are views, with different layouts on each rank
 };
 std::string Describe(const Shape& shape);
 
@@ -38,19 +38,19 @@ class Exchange {
   const Shape& shape() const { return shape_; }
   Call CallOf(int rank) const;
 
-  // Notes that a rank has begun, and what it found when it ended. `Ended` checks the rank's output and, where it must
-  // be unchanged, its input, and then spoils both: the user may reuse them.
+  // Mark the beginning and the end of a rank's operation. `Ended` checks the rank's output and, where it must be
+  // unchanged, its input, and then spoils both, because the user may reuse them.
   void Began(int rank) { begun_.fetch_or(uint64_t{1} << rank, std::memory_order_relaxed); }
   testing::AssertionResult Ended(int rank);
-  // After all ranks ended: nobody wrote to spoiled buffers or beside them.
+  // After all ranks ended: checks that no rank wrote to spoiled buffers or beside them.
   testing::AssertionResult Undisturbed() const;
 
  private:
   struct Place {
-    std::byte* own = nullptr;   // as the rank calls it
+    std::byte* own = nullptr;   // the address that the rank passes
     std::byte* data = nullptr;  // always accessible
     uint64_t elements = 0;
-    // Views: what lies between the guards, and where in it are the elements, block after block.
+    // Views: the memory between the guards, and the offsets of the elements in it, block after block.
     std::byte* memory = nullptr;
     uint64_t memory_elements = 0;
     std::vector<int64_t> offsets;  // in elements, from `data`
@@ -83,11 +83,11 @@ class Exchange {
 enum class Pace : uint8_t {
   kUniform,  // any rank is next
   kRuns,     // one rank goes on until it is blocked
-  kStarve,   // one rank hardly ever gets its turn
+  kStarve,   // one rank seldom gets its turn
 };
 
-// Every rank makes all exchanges in order, each as soon as its last is done, whatever the other ranks are at. Fails on
-// the first wrong result, error, or when no rank gets on.
+// Every rank makes all exchanges in order, each when its last one is done, independently of the other ranks. Fails on
+// the first wrong result or error, or when no rank makes progress.
 testing::AssertionResult Drive(Ensemble* ensemble, const std::vector<std::unique_ptr<Exchange>>& exchanges, Pace pace,
                                harness::Random* random);
 
@@ -96,13 +96,13 @@ testing::AssertionResult DriveInParallel(Ensemble* ensemble, const std::vector<s
 
 // A filter that admits only `algorithm` for `kind`.
 std::string Only(plan::Kind kind, std::string_view algorithm);
-// A random form of the blocks, and their count.
+// Sets a random form of the blocks, and their count.
 void AnyForm(Shape* shape, harness::Random* random);
-// A random in-place mask and places for buffers.
+// Sets a random in-place mask and places for buffers.
 void Scatter(Shape* shape, harness::Random* random);
-// A filter with one algorithm for each kind, by chance; `far`: also those for several machines.
+// A filter with one random algorithm for each kind; `far`: also algorithms for several machines.
 std::string AnyAlgorithms(harness::Random* random, bool far);
-// Any call there is, of up to a few thousand elements.
+// A random call, of up to a few thousand elements.
 Shape AnyShape(int ranks, harness::Random* random);
 
 }  // namespace axccl::exec

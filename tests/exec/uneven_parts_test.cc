@@ -1,4 +1,4 @@
-// What a GPU rank makes of uneven calls: which even calls, in which order, on which rows.
+// How a GPU rank splits uneven calls: into which even calls, in which order, on which rows.
 #include "src/exec/cuda/uneven_parts.h"
 
 #include <gtest/gtest.h>
@@ -49,18 +49,18 @@ void ExpectPart(const UnevenPart& part, On on, int peer, Kind kind, int64_t rows
   EXPECT_EQ(part.call.views->operands[0].form.shape.sizes[0], rows);
 }
 
-TEST(UnevenParts, OfAnAllGatherAreBroadcastsOfEachRank) {
+TEST(UnevenParts, AllGatherBecomesABroadcastOfEachRank) {
   const Call call = RowsCall(Kind::kAllGather, {{0, 2}}, {{0, 1}, {1, 2}, {3, 0}});
   const auto parts = PartsOfUneven(call, 1, 3);
   ASSERT_TRUE(parts.ok()) << parts.status().message();
   ASSERT_EQ(parts.value().size(), 3u);
   ExpectPart(parts.value()[0], On::kChannel, 0, Kind::kBroadcast, 1, -1, 0);
   ExpectPart(parts.value()[1], On::kChannel, 1, Kind::kBroadcast, 2, 0, 1);
-  ExpectPart(parts.value()[2], On::kChannel, 2, Kind::kBroadcast, 0, -1, 0);  // no row: no place of its own
+  ExpectPart(parts.value()[2], On::kChannel, 2, Kind::kBroadcast, 0, -1, 0);  // no rows: no place of its own
   for (int root = 0; root < 3; ++root) EXPECT_EQ(parts.value()[static_cast<size_t>(root)].call.root, root);
 }
 
-TEST(UnevenParts, OfAReduceScatterAreReductionsToEachRank) {
+TEST(UnevenParts, ReduceScatterBecomesAReductionToEachRank) {
   const Call call = RowsCall(Kind::kReduceScatter, {{0, 1}, {1, 2}, {3, 3}}, {{0, 3}});
   const auto parts = PartsOfUneven(call, 2, 3);
   ASSERT_TRUE(parts.ok()) << parts.status().message();
@@ -70,7 +70,7 @@ TEST(UnevenParts, OfAReduceScatterAreReductionsToEachRank) {
   ExpectPart(parts.value()[2], On::kChannel, 2, Kind::kReduce, 3, 3, 0);
 }
 
-TEST(UnevenParts, OfAnAllToAllAreMessagesAndACopy) {
+TEST(UnevenParts, AllToAllBecomesMessagesAndACopy) {
   const Call call = RowsCall(Kind::kAllToAll, {{0, 1}, {1, 2}, {3, 3}}, {{0, 4}, {4, 2}, {6, 5}});
   const auto parts = PartsOfUneven(call, 1, 3);
   ASSERT_TRUE(parts.ok()) << parts.status().message();
@@ -82,7 +82,7 @@ TEST(UnevenParts, OfAnAllToAllAreMessagesAndACopy) {
   ExpectPart(parts.value()[4], On::kReceive, 2, Kind::kSendRecv, 5, -1, 6);
 }
 
-TEST(UnevenParts, OfAScatterAreTheRootsMessages) {
+TEST(UnevenParts, ScatterBecomesTheRootsMessages) {
   Call call = RowsCall(Kind::kScatter, {}, {{0, 2}});
   call.root = 2;
   const auto received = PartsOfUneven(call, 0, 3);

@@ -1,5 +1,4 @@
-// What a wait is looked after for: members that are gone, calls that differ, deadlines, and ranks that wait for each
-// other.
+// What a wait checks: members that are gone, calls that differ, deadlines, and ranks that wait for each other.
 #include "src/exec/host/wait_monitor.h"
 
 #include <gtest/gtest.h>
@@ -19,23 +18,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Looks of a wait before the first that counts.
-constexpr int kUnseen = 31;
+// Looks of a wait before the first that checks anything.
+constexpr int kLooksBeforeChecks = 31;
 
 class PatientOwner : public FakeOwner {
  public:
   using FakeOwner::FakeOwner;
   double timeout_seconds() const override { return timeout; }
   double notice_seconds() const override { return notice; }
-  double timeout = 10, notice = 0;  // of all tests, so that none waits for ever
+  double timeout = 10, notice = 0;  // for every test, so that none waits forever
 };
 
-// Of a channel whose members never meet, or which the other one leaves.
+// The connector of a channel whose members never meet, or which the other one leaves.
 class FakeConnector : public Connector {
  public:
   Result<int> Connect(std::vector<Member>*) override { return meets ? -1 : 1; }
-  Status CheckMissing(int position) const override { return Said(missing, position); }
-  Status CheckLeft(int position) const override { return Said(left, position); }
+  Status CheckMissing(int position) const override { return StatusFor(missing, position); }
+  Status CheckLeft(int position) const override { return StatusFor(left, position); }
   Result<int> TakeArea() override { return 0; }
   void PublishArea() override {}
   std::string Name() const override { return "channel 7"; }
@@ -44,7 +43,7 @@ class FakeConnector : public Connector {
   const char *missing = nullptr, *left = nullptr;
 
  private:
-  static Status Said(const char* what, int position) {
+  static Status StatusFor(const char* what, int position) {
     return what == nullptr ? Status() : MakeStatus(Code::kRemoteError, "position %d %s", position, what);
   }
 };
@@ -62,7 +61,7 @@ class WaitMonitorTest : public testing::Test {
     binding_->sequence = 1;
   }
   Status Look() { return monitor_.Look(*binding_, 1); }
-  // As a thread that sleeps between looks.
+  // Looks like a thread that sleeps between looks.
   template <class Done>
   Status LookUntil(const Done& done) {
     for (;;) {
@@ -85,19 +84,19 @@ class WaitMonitorTest : public testing::Test {
   WaitMonitor monitor_;
 };
 
-// A call that comes at the same time as the peers' pays for no look at their health.
-TEST_F(WaitMonitorTest, AShortWaitLooksAtNobody) {
+// A call that starts at the same time as the peers' does not check their health.
+TEST_F(WaitMonitorTest, AShortWaitChecksNoMember) {
   Make();
   ensemble_.header(1)->closed.store(1);
   for (int wait = 0; wait < 3; ++wait) {
-    for (int i = 0; i < kUnseen; ++i) ASSERT_TRUE(Look().ok()) << i;
+    for (int i = 0; i < kLooksBeforeChecks; ++i) ASSERT_TRUE(Look().ok()) << i;
     monitor_.Passed();
   }
-  for (int i = 0; i < kUnseen; ++i) ASSERT_TRUE(Look().ok()) << i;
+  for (int i = 0; i < kLooksBeforeChecks; ++i) ASSERT_TRUE(Look().ok()) << i;
   EXPECT_EQ(Text(Look()), "rank 0 waits for rank 1, which has destroyed or aborted its communicator");
 }
 
-TEST_F(WaitMonitorTest, WhoIsAboutToSleepLooksFirst) {
+TEST_F(WaitMonitorTest, AThreadThatIsAboutToSleepChecksFirst) {
   Make();
   ensemble_.header(1)->closed.store(1);
   ASSERT_TRUE(Look().ok());
@@ -105,10 +104,10 @@ TEST_F(WaitMonitorTest, WhoIsAboutToSleepLooksFirst) {
   EXPECT_EQ(Look().code(), Code::kRemoteError);
 }
 
-// Whatever is wrong by then, in a wait of many looks it is looked for again.
-TEST_F(WaitMonitorTest, ALongWaitLooksAgain) {
+// A long wait checks for all faults again and again.
+TEST_F(WaitMonitorTest, ALongWaitChecksAgain) {
   Make();
-  for (int i = 0; i <= kUnseen; ++i) ASSERT_TRUE(Look().ok());
+  for (int i = 0; i <= kLooksBeforeChecks; ++i) ASSERT_TRUE(Look().ok());
   ensemble_.header(1)->closed.store(1);
   Status status;
   while ((status = Look()).ok()) sched_yield();
@@ -143,7 +142,7 @@ TEST_F(WaitMonitorTest, AMemberThatNeverComesIsFound) {
   EXPECT_EQ(Text(LookUntilOver()), "position 1 will not come");
 }
 
-TEST_F(WaitMonitorTest, TheDeadlineNamesWhoIsWaitedFor) {
+TEST_F(WaitMonitorTest, TheDeadlineNamesTheRankThatIsWaitedFor) {
   owner_.timeout = 0.05;
   Make();
   const Clock::time_point start = Clock::now();
@@ -155,7 +154,7 @@ TEST_F(WaitMonitorTest, TheDeadlineNamesWhoIsWaitedFor) {
             "AXCCL_TIMEOUT passed; rank 1 has called nothing like it yet");
 }
 
-TEST_F(WaitMonitorTest, TheDeadlineNamesTheChannelThatIsNotThere) {
+TEST_F(WaitMonitorTest, TheDeadlineNamesTheMissingChannel) {
   owner_.timeout = 0.01;
   FakeConnector connector;
   Make(&connector);
@@ -165,28 +164,28 @@ TEST_F(WaitMonitorTest, TheDeadlineNamesTheChannelThatIsNotThere) {
             "operations");
 }
 
-TEST_F(WaitMonitorTest, TheUserIsToldOnce) {
+TEST_F(WaitMonitorTest, ANoticeIsPrintedOnce) {
   owner_.notice = 0.01;
   owner_.timeout = 0.2;
   Make();
   testing::internal::CaptureStderr();
   const Status status = LookUntilOver();
-  const std::string told = testing::internal::GetCapturedStderr();
+  const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_EQ(status.code(), Code::kTimeout);
   const std::string notice = "rank 0 has waited 0.01 s for rank 1 in ncclAllReduce count 16 float sum (operation 1)";
-  const size_t first = told.find(notice);
-  EXPECT_NE(first, std::string::npos) << told;
-  EXPECT_EQ(told.find("has waited", first + notice.size()), std::string::npos) << told;
+  const size_t first = text.find(notice);
+  EXPECT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find("has waited", first + notice.size()), std::string::npos) << text;
 }
 
-// Each look finds it out anew, so that what has moved meanwhile is seen.
+// Each look checks afresh, so it sees progress that was made meanwhile.
 TEST_F(WaitMonitorTest, StandsStillAfterAWhile) {
   Make();
   const Clock::time_point start = Clock::now();
   EXPECT_FALSE(monitor_.TakeStandstill());
   EXPECT_TRUE(LookUntil([&] { return monitor_.TakeStandstill(); }).ok());
   EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(60));
-  EXPECT_FALSE(monitor_.TakeStandstill()) << "it has been asked";
+  EXPECT_FALSE(monitor_.TakeStandstill()) << "it has been taken";
   EXPECT_TRUE(LookUntil([&] { return monitor_.TakeStandstill(); }).ok());
 }
 

@@ -1,5 +1,5 @@
-// What operations work with: each member, operand and list has a place of its own, and a call like one before takes no
-// memory.
+// The memory that operations work with: each member, operand and list has a place of its own, and a call like an
+// earlier one allocates no memory.
 #include "src/exec/host/workspace.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace axccl::exec {
 namespace {
 
-// Uses all of it as a call on so many operands does.
+// Uses all of it like a call on so many operands.
 void Use(Workspace* workspace, size_t operands) {
   workspace->MakeRoomForViews(operands);
   workspace->ViewOf(1, operands - 1).input_step = 1;
@@ -53,14 +53,14 @@ TEST(Workspace, EachMemberHasAViewOfEachOperand) {
   }
 }
 
-TEST(Workspace, NobodyHasBeenSentARecordAtFirst) {
+TEST(Workspace, NoMemberHasBeenSentARecordAtFirst) {
   Workspace workspace(3);
   workspace.MakeRoomForMessages();
   workspace.SentTo(1) = 7;
   for (int position = 0; position < 3; ++position) EXPECT_EQ(workspace.SentTo(position), position == 1 ? 7u : 0u);
 }
 
-TEST(Workspace, ACallLikeOneBeforeTakesNoMemory) {
+TEST(Workspace, ACallLikeAnEarlierOneTakesNoMemory) {
   Workspace workspace(2);
   Use(&workspace, 20);
   const FoldSpace* const fold_space = &workspace.fold_space();
@@ -68,10 +68,10 @@ TEST(Workspace, ACallLikeOneBeforeTakesNoMemory) {
     const harness::FailingNew failing(1);
     Use(&workspace, operands);
     EXPECT_FALSE(harness::FailingNew::Failed()) << operands;
-    EXPECT_EQ(&workspace.fold_space(), fold_space);  // taken as aligned memory, which does not fail
+    EXPECT_EQ(&workspace.fold_space(), fold_space);  // allocated as aligned memory, which does not fail
   }
   const harness::FailingNew failing(1);
-  EXPECT_THROW(Use(&workspace, 200), std::bad_alloc) << "the test sees what is taken";
+  EXPECT_THROW(Use(&workspace, 200), std::bad_alloc) << "the test sees allocations";
 }
 
 }  // namespace
