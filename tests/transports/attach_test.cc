@@ -50,7 +50,7 @@ uint64_t NowNs() { return static_cast<uint64_t>(Clock::now().time_since_epoch().
   ASSERT_TRUE(name##_result.ok()) << name##_result.status().message();                                         \
   std::shared_ptr<PeerProcess> name = std::move(name##_result).value()
 
-// What every rank does first: publish its address, and wait until all have.
+// Every rank publishes its address first, and waits until all have.
 #define ASSERT_PUBLISHED(context)            \
   {                                          \
     ASSERT_SELF(own);                        \
@@ -84,10 +84,10 @@ TEST(AttachTest, EveryProcessReadsAndWritesEveryHeap) {
   });
 }
 
-// A window of a peer's heap, its first page, which can only be read, and the page that further windows are made from.
-constexpr int kLinesAPeer = 3;
+// A window of a peer's heap, its first page, which is read-only, and the page from which further windows are made.
+constexpr int kMappingsPerPeer = 3;
 
-TEST(AttachTest, OneMappingAndNoDescriptorAPeer) {
+TEST(AttachTest, OneMappingAndNoDescriptorPerPeer) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     ASSERT_PUBLISHED(context);
     const int before = CountDescriptors();
@@ -97,12 +97,12 @@ TEST(AttachTest, OneMappingAndNoDescriptorAPeer) {
       ASSERT_ATTACHED(first, address);
       ASSERT_ATTACHED(second, address);
       EXPECT_EQ(first, second);
-      EXPECT_EQ(CountMappings(kHeapName), 1 + kLinesAPeer);
+      EXPECT_EQ(CountMappings(kHeapName), 1 + kMappingsPerPeer);
       first.reset();
       EXPECT_EQ(second->page()->magic, transport::ProcessPage::kMagic);
     }
     EXPECT_EQ(CountMappings(kHeapName), 1);
-    ASSERT_TRUE(context.Barrier());  // the peer's last connection to us is closed by our service thread
+    ASSERT_TRUE(context.Barrier());  // the service thread closes the peer's last connection to this process
     ASSERT_ATTACHED(last, address);
     ASSERT_TRUE(context.Barrier());
     EXPECT_LE(CountDescriptors(), before + 1) << "at most the connection of a peer that is being closed";
@@ -117,19 +117,19 @@ TEST(AttachTest, ThreadsOfAProcessShareTheMapping) {
     ASSERT_TRUE(context.Barrier());
     ASSERT_ATTACHED(peer, Published(context, 1 - process));
     ASSERT_TRUE(context.Barrier());
-    EXPECT_EQ(CountMappings(kHeapName), 1 + kLinesAPeer);
+    EXPECT_EQ(CountMappings(kHeapName), 1 + kMappingsPerPeer);
     EXPECT_EQ(peer->pid(), Published(context, 1 - process).pid);
     ASSERT_TRUE(context.Barrier());
   });
 }
 
-// Of a heap that is larger than what is mapped at first, all can be had; addresses stay good.
+// All of a heap can be used, even if it is larger than what is mapped at first; addresses stay valid.
 TEST(AttachTest, WindowsGrowAndStay) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     constexpr uint64_t kMiB = 1 << 20;
     Result<Heap*> heap = Heap::Get();
     ASSERT_TRUE(heap.ok());
-    const uint64_t sizes[] = {4096, 80 * kMiB, 4096, 300 * kMiB, 4096};  // address space
+    const uint64_t sizes[] = {4096, 80 * kMiB, 4096, 300 * kMiB, 4096};  // sizes in address space
     for (uint64_t i = 0; i < 5; ++i) {
       Result<void*> memory = heap.value()->Allocate(sizes[i], 64);
       ASSERT_TRUE(memory.ok()) << memory.status().message();
@@ -163,7 +163,7 @@ TEST(AttachTest, ThreadsGrowWindowsAtTheSameTime) {
     Heap* const heap = Heap::Get().value();
     if (thread == 0) {
       Publish(context, process, own);
-      // Words at 64 MiB, 128 MiB, ... of the heap, each with its place.
+      // Words at 64 MiB, 128 MiB, ... of the heap; each holds its position.
       auto* const all = static_cast<std::byte*>(heap->Allocate(uint64_t{2} << 30, 64).value());
       ASSERT_LE(all - heap->base(), 2 << 20);
       for (uint64_t at = 64 << 20; at < uint64_t{2} << 30; at += 64 << 20)
@@ -180,13 +180,13 @@ TEST(AttachTest, ThreadsGrowWindowsAtTheSameTime) {
   });
 }
 
-// Who scribbles over all of a peer that it has mapped does not make it look like something else, or dead.
+// A process that overwrites all of a peer's memory that it has mapped does not make the peer look different or dead.
 TEST(AttachTest, FirstPageOfAPeerCannotBeWritten) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     ASSERT_PUBLISHED(context);
     ASSERT_ATTACHED(peer, Published(context, 1 - context.rank()));
     ASSERT_TRUE(peer->At(200 << 20, 4096).ok());
-    // A system call says whether it could.
+    // A system call reports whether the page is writable.
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
     for (const std::byte* base : {peer->heap(), peer->At(0, 4096).value()}) {
@@ -205,10 +205,10 @@ TEST(AttachTest, FirstPageOfAPeerCannotBeWritten) {
   });
 }
 
-// ---- what containers and administrators take away ----
+// ---- restrictions by containers and administrators ----
 
-// A heap's address space is taken where it is used, and not once more in every peer: 4 heaps of 1 TiB, and room for 2.
-// Machines with more than 512 GiB of memory and 128 processes are in the same case with 128 TiB.
+// A heap's address space is reserved in its own process only, and not again in every peer: 4 heaps of 1 TiB, with room
+// for 2. Machines with more than 512 GiB of memory and 128 processes have the same problem with 128 TiB.
 TEST(RestrictedTest, HeapsLargerThanTheAddressSpaceAreShared) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
   harness::RunOptions options;
@@ -225,14 +225,14 @@ TEST(RestrictedTest, HeapsLargerThanTheAddressSpaceAreShared) {
           const Status status = peer->At(900ull << 30, 1 << 20).status();
           EXPECT_EQ(status.code(), Code::kSystemError);
           EXPECT_NE(status.message().find("limit (ulimit -v) 2097152 MiB"), std::string_view::npos) << status.message();
-          EXPECT_TRUE(peer->At(1 << 30, 1 << 20).ok()) << "as before";
+          EXPECT_TRUE(peer->At(1 << 30, 1 << 20).ok()) << "still mapped";
         }
         ASSERT_TRUE(context.Barrier());
       },
       options);
 }
 
-// memfd_create forbidden: a file without a name in a /dev/shm as small as Docker's.
+// memfd_create is forbidden: heaps are unnamed files in a /dev/shm as small as Docker's.
 TEST(RestrictedTest, WithoutMemfdHeapsAreInDevShm) {
   if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "there is no /dev/shm to write to";
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
@@ -254,7 +254,7 @@ TEST(RestrictedTest, WithoutMemfdHeapsAreInDevShm) {
   });
 }
 
-// Touching a page that a full tmpfs has no room for raises SIGBUS; so allocating says it before.
+// Touching a page that a full tmpfs has no room for raises SIGBUS, so allocation reports the lack of memory first.
 TEST(RestrictedTest, FullDevShmIsAnErrorAndNoSignal) {
   for (const bool fallocate : {true, false}) {
     harness::RunRanks(harness::Processes(1), [fallocate](RankContext&) {
@@ -283,12 +283,12 @@ TEST(RestrictedTest, FullDevShmIsAnErrorAndNoSignal) {
   }
 }
 
-// Neither: enough for the ranks of one process, and others are told why they cannot attach.
+// Without both, the ranks of one process work, and other processes get an error that explains why they cannot attach.
 TEST(RestrictedTest, WithoutMemfdAndDevShmAProcessIsAlone) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     ASSERT_TRUE(harness::Refuse({{SYS_memfd_create, EPERM}}));
     if (!harness::ReplaceDevShm("size=4m")) {
-      ASSERT_TRUE(harness::Limit(RLIMIT_FSIZE, 0));  // it comes to the same
+      ASSERT_TRUE(harness::Limit(RLIMIT_FSIZE, 0));  // has the same effect
     }
     ASSERT_PUBLISHED(context);
     ASSERT_SELF(self);
@@ -312,7 +312,7 @@ TEST(RestrictedTest, WithoutMemfdAndDevShmAProcessIsAlone) {
 
 enum class End { kKilled, kKilledWithGigabyte, kExits, kExecs };
 
-// Rank 1 ends in some way and says when; rank 0 spins on the page and tells how long it took to see it.
+// Rank 1 ends in the given way and publishes when; rank 0 polls the page and returns how long the detection took.
 uint64_t MicrosecondsToSee(End end) {
   uint64_t microseconds = 0;
   const harness::Layout layout = harness::Processes(2);
@@ -362,7 +362,7 @@ TEST(DeathTestOfPeer, AttachingToADeadProcessFailsAtOnce) {
     if (context.rank() == 1) context.Die();
     ASSERT_ATTACHED(self, Published(context, 0));
     const ProcessAddress address = Published(context, 1);
-    // Until the kernel has closed its socket, attaching may still work; then the page tells.
+    // Until the kernel has closed its socket, attaching may still work; then the page shows the death.
     for (;;) {
       Result<std::shared_ptr<PeerProcess>> peer = Attach(address, Clock::now() + std::chrono::hours(1), nullptr);
       if (peer.ok()) continue;
@@ -420,7 +420,7 @@ TEST(AttachTest, OtherHostsAreRefusedBeforeConnecting) {
 TEST(AttachTest, WorksWithoutDevShm) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     if (unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) {
-      // Hidden under an empty, unwritable file system; without the privilege the test is the ordinary one.
+      // Hides it under an empty, unwritable file system; without the privilege, the test is an ordinary one.
       (void)!mount("none", "/dev/shm", "tmpfs", MS_RDONLY, "size=4k");
     }
     ASSERT_PUBLISHED(context);
@@ -486,7 +486,7 @@ TEST(ForkTest, ParentsDeathIsSeenWhileItsChildLives) {
     while (!peer->Died()) sched_yield();
     EXPECT_EQ(kill(child, 0), 0) << "the child still lives";
     peer.reset();
-    for (;;) {  // its socket goes last
+    for (;;) {  // its socket is closed last
       const auto late = Attach(address, Clock::now() + std::chrono::hours(1), nullptr);
       if (late.ok()) continue;
       EXPECT_EQ(late.status().code(), Code::kRemoteError) << late.status().message();

@@ -34,7 +34,7 @@ TEST(CallCopyTest, ReadsPlainMemoryOfAnotherProcess) {
       const uint32_t pid = static_cast<uint32_t>(context.Get(3));
       const uint64_t remote = context.Get(4);
       ASSERT_TRUE(CanCallCopy(pid, context.Get(5), 0x1234567890abcdf0ull));
-      EXPECT_FALSE(CanCallCopy(pid, context.Get(5), 0x1234567890abcdefull)) << "another word is there";
+      EXPECT_FALSE(CanCallCopy(pid, context.Get(5), 0x1234567890abcdefull)) << "the memory holds another word";
       EXPECT_FALSE(CanCallCopy(pid, 8, 0)) << "nothing is mapped there";
       ASSERT_TRUE(CallRead(pid, memory.data(), remote, kBytes).ok());
       EXPECT_EQ(std::count(memory.begin(), memory.end(), 2), static_cast<ptrdiff_t>(kBytes));
@@ -47,8 +47,8 @@ TEST(CallCopyTest, ReadsPlainMemoryOfAnotherProcess) {
   });
 }
 
-// A filter may forbid one direction and not the other: only reads are needed.
-TEST(CallCopyTest, ReadsMayBeForbiddenAndWritesToo) {
+// A filter may forbid one direction but not the other; only reads are needed.
+TEST(CallCopyTest, ReadsOrWritesMayBeForbidden) {
   for (const int call : {0, SYS_process_vm_readv, SYS_process_vm_writev}) {
     harness::RunRanks(harness::Processes(2), [call](RankContext& context) {
       uint64_t probe = 0x1234567890abcdefull;
@@ -68,7 +68,7 @@ TEST(CallCopyTest, ReadsMayBeForbiddenAndWritesToo) {
   }
 }
 
-TEST(CallCopyTest, HalfACopyIsAnErrorThatSaysHowFarItGot) {
+TEST(CallCopyTest, APartialCopyIsAnErrorThatNamesItsLength) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     void* const memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

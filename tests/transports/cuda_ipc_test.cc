@@ -1,4 +1,4 @@
-// Memory of devices that one process exports and another imports, on the GPU in software.
+// Memory of devices that one process exports and another imports, on the software GPU.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ void Write(const Device& device, CUdeviceptr to, uint32_t value) {
   ASSERT_TRUE(device.Upload(to, words.data(), kBytes).ok());
 }
 
-// As many words there as are `value`.
+// The number of words that equal `value`.
 size_t Count(const Device& device, CUdeviceptr from, uint32_t value) {
   const Scope scope(device);
   std::vector<uint32_t> words(kWords);
@@ -55,7 +55,7 @@ Device* DeviceOf(const RankContext& context) {
   return device.value();
 }
 
-// Rank 0 exports what `allocate` gives, a pointer into its middle; rank 1, on another device, reads and writes it.
+// Rank 0 exports a pointer into the middle of what `allocate` returns; rank 1, on another device, reads and writes it.
 void ExpectShared(RankContext& context, Handle::Kind kind, const Memory& memory, const Device& device) {
   if (context.rank() == 0) {
     const CUdeviceptr middle = memory.address + kBytes;
@@ -142,8 +142,8 @@ TEST(Allocate, GivesBackWhatItTook) {
       With({}));
 }
 
-// Freed and allocated again, maybe at the same address: another allocation.
-TEST(RangeOf, TellsAllocationsApart) {
+// Memory that is freed and allocated again, perhaps at the same address, is another allocation.
+TEST(RangeOf, DistinguishesAllocations) {
   RunRanks(
       harness::Processes(1),
       [](RankContext& context) {
@@ -161,7 +161,7 @@ TEST(RangeOf, TellsAllocationsApart) {
       With({}));
 }
 
-TEST(Export, SaysWhatCannotBeShared) {
+TEST(Export, NamesWhatCannotBeShared) {
   RunRanks(
       harness::Processes(1),
       [](RankContext& context) {
@@ -177,8 +177,8 @@ TEST(Export, SaysWhatCannotBeShared) {
       With({{"SOFTGPU_IPC", "0"}}));
 }
 
-// At once, whatever is in a handle.
-TEST(Import, SaysWhyItFails) {
+// Import fails at once, whatever a handle contains.
+TEST(Import, NamesTheReasonOfAFailure) {
   RunRanks(
       harness::Processes(2),
       [](RankContext& context) {
@@ -188,7 +188,7 @@ TEST(Import, SaysWhyItFails) {
           const CUdeviceptr freed = device->Allocate(kBytes).value();
           handles[0] = Export(*device, RangeOf(*device, freed).value()).value().handle;
           device->Free(freed);
-          // The file is closed at the end of the block.
+          // The end of the block closes the file.
           const Memory memory = Allocate(*device, kBytes).value();
           handles[1] = Export(*device, RangeOf(*device, memory.address).value()).value().handle;
           std::memcpy(context.board(), handles, sizeof(handles));
@@ -208,7 +208,7 @@ TEST(Import, SaysWhyItFails) {
         };
         EXPECT_NE(reason(handles[0]).find("cuIpcOpenMemHandle failed"), std::string::npos);
         EXPECT_NE(reason(handles[1]).find("pidfd_getfd"), std::string::npos) << reason(handles[1]);
-        handles[1].descriptor = 1;  // no memory
+        handles[1].descriptor = 1;  // not a memory descriptor
         EXPECT_NE(reason(handles[1]).find("cuMemImportFromShareableHandle failed"), std::string::npos)
             << reason(handles[1]);
         handles[1].pid = 0x7ffffffe;
@@ -221,7 +221,7 @@ TEST(Import, SaysWhyItFails) {
 
 // ---- tables ----
 
-// Addresses that hold other memory each time.
+// Addresses that refer to other memory each time.
 class Place {
  public:
   static constexpr size_t kPlaceBytes = size_t{2} << 20;
@@ -231,7 +231,7 @@ class Place {
     EXPECT_EQ(Driver::Loaded().cuMemAddressReserve(&address_, kPlaceBytes, 0, 0, 0), CUDA_SUCCESS);
   }
 
-  // Other memory than before, full of `value`.
+  // Replaces the memory; every word is `value`.
   void Renew(uint32_t value) {
     const Driver& driver = Driver::Loaded();
     const Scope scope(device_);
@@ -269,7 +269,7 @@ std::vector<ExportTable*> TablesOf(const RankContext& context) {
   return tables;
 }
 
-// The word of a rank's map.
+// Returns the word of a rank's map.
 CUdeviceptr MapWord(const Device& device, const Imports& imports, uint32_t number) {
   const Scope scope(device);
   CUdeviceptr word = 0;
@@ -280,9 +280,9 @@ CUdeviceptr MapWord(const Device& device, const Imports& imports, uint32_t numbe
   return word;
 }
 
-// Freed memory at whose addresses there is other memory is another allocation: not of use before the peer has taken it,
-// and by another number until the peer has let go of the first.
-TEST(Tables, AddressesUsedAgain) {
+// Addresses of freed memory that refer to new memory are another allocation. It is unusable until the peer has imported
+// it, and has another number until the peer has released the first allocation.
+TEST(Tables, ReusedAddresses) {
   const auto body = [](RankContext& context) {
     const Device* const device = DeviceOf(context);
     constexpr uint32_t kNumbers[] = {1, 2, 1};
@@ -312,7 +312,7 @@ TEST(Tables, AddressesUsedAgain) {
       if (round == 0) imports = Imports::Create(*device, 1, {{tables[0], peer, false}, {tables[1], 0, true}}).value();
       const CUdeviceptr before = round == 0 ? 0 : MapWord(*device, *imports, kNumbers[round - 1]);
       ASSERT_TRUE(imports->Look().ok());
-      // What was freed is let go of, in its own time.
+      // The peer releases freed memory asynchronously.
       while (round != 0 && IsMapped(*device, before)) std::this_thread::yield();
       EXPECT_EQ(Count(*device, MapWord(*device, *imports, kNumbers[round]) + kBytes, 100 + round), kWords) << round;
       ASSERT_TRUE(context.Barrier());
@@ -321,8 +321,8 @@ TEST(Tables, AddressesUsedAgain) {
   RunRanks(harness::Processes(2), body, With({}));
 }
 
-// What cannot be taken in is answered so; a process that offers another's memory is refused.
-TEST(Tables, AnswersOfThoseWhoCannot) {
+// A rank answers if it cannot import memory; a process that offers another process's memory is refused.
+TEST(Tables, AnswersOfRanksThatCannotImport) {
   const auto body = [](RankContext& context) {
     const Device* const device = DeviceOf(context);
     const std::vector<ExportTable*> tables = TablesOf(context);

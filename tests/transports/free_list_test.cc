@@ -13,7 +13,7 @@
 namespace axccl::shm {
 namespace {
 
-// A list, and what has been taken from it, by offset.
+// A free list, and the ranges taken from it, by offset.
 class Owned {
  public:
   Owned(uint64_t begin, uint64_t end) : list_(begin, end) {}
@@ -36,9 +36,9 @@ class Owned {
 TEST(FreeListTest, TakesTheLowestRangeThatFits) {
   Owned list(100, 1000);
   EXPECT_EQ(list.Take(100, 1), 100u);
-  EXPECT_EQ(list.Take(64, 64), 256u);  // 200..255 stays free
+  EXPECT_EQ(list.Take(64, 64), 256u);  // 200..255 stay free
   EXPECT_EQ(list.Take(56, 8), 200u);
-  EXPECT_EQ(list.Take(680, 8), 320u);  // to the end
+  EXPECT_EQ(list.Take(680, 8), 320u);  // up to the end
   EXPECT_EQ(list.free_bytes(), 0u);
   EXPECT_EQ(list.ranges(), 0u);
   EXPECT_FALSE(list.Take(1, 1).has_value());
@@ -63,7 +63,7 @@ TEST(FreeListTest, NeighboursJoinInEveryOrder) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-// Against a map of single units.
+// Compares the list with a map of single units.
 TEST(FreeListTest, AgreesWithAModel) {
   const uint64_t seed = harness::Seed();
   SCOPED_TRACE(testing::Message() << "AXCCL_TEST_SEED=" << seed);

@@ -1,4 +1,4 @@
-// A process that cannot hand out its heap for a moment says so: it is not taken for dead, and the next attempt
+// A process that temporarily cannot hand out its heap reports so: it does not count as dead, and the next attempt
 // succeeds.
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::atomic<bool> g_no_sendmsg{false}, g_no_epoll{false};
 
 }  // namespace
 
-// Found before the C library's.
+// These have precedence over the C library's.
 extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   if (!g_no_sendmsg) return syscall(SYS_sendmsg, fd, message, flags);
   errno = ETOOMANYREFS;  // unix(7): too many descriptors in flight
@@ -39,7 +39,7 @@ namespace {
 
 using harness::RankContext;
 
-void ExpectSaid(std::atomic<bool>* trouble, const std::string& says) {
+void ExpectReported(std::atomic<bool>* trouble, const std::string& reason) {
   harness::RunRanks(harness::Processes(2), [&](RankContext& context) {
     const auto own = SelfAddress();
     ASSERT_TRUE(own.ok()) << own.status().message();
@@ -52,7 +52,7 @@ void ExpectSaid(std::atomic<bool>* trouble, const std::string& says) {
       EXPECT_EQ(status.code(), Code::kRemoteError);
       const std::string text(status.message());
       EXPECT_NE(text.find("it lives, but could not hand out its heap: "), std::string::npos) << text;
-      EXPECT_NE(text.find(says), std::string::npos) << text;
+      EXPECT_NE(text.find(reason), std::string::npos) << text;
     }
     ASSERT_TRUE(context.Barrier(2));
     *trouble = false;
@@ -64,8 +64,10 @@ void ExpectSaid(std::atomic<bool>* trouble, const std::string& says) {
   });
 }
 
-TEST(HandoverTroubleTest, InSendingTheDescriptorIsSaid) { ExpectSaid(&g_no_sendmsg, "sendmsg: Too many references"); }
-TEST(HandoverTroubleTest, InWaitingForTheRequestIsSaid) { ExpectSaid(&g_no_epoll, "epoll_ctl(add"); }
+TEST(HandoverTroubleTest, FailureToSendTheDescriptorIsReported) {
+  ExpectReported(&g_no_sendmsg, "sendmsg: Too many references");
+}
+TEST(HandoverTroubleTest, FailureToWaitForTheRequestIsReported) { ExpectReported(&g_no_epoll, "epoll_ctl(add"); }
 
 }  // namespace
 }  // namespace axccl::shm

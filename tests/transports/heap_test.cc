@@ -122,7 +122,7 @@ TEST(HeapTest, ContainsKnowsTheEdges) {
     EXPECT_EQ(offset, static_cast<uint64_t>(p - heap->base()) + 80 * 4096 - 1);
     EXPECT_FALSE(heap->Contains(p, 80 * 4096 + 1, &offset));
     EXPECT_FALSE(heap->Contains(p - 1, 2, &offset));
-    EXPECT_FALSE(heap->Contains(heap->base(), 4096, &offset)) << "the process page is nobody's allocation";
+    EXPECT_FALSE(heap->Contains(heap->base(), 4096, &offset)) << "the process page is no allocation";
     EXPECT_FALSE(heap->Contains(heap->base() + heap->bytes(), 1, &offset));
     EXPECT_FALSE(heap->Contains(p, SIZE_MAX, &offset));
     EXPECT_FALSE(heap->Contains(nullptr, 1, &offset));
@@ -137,7 +137,7 @@ TEST(HeapTest, ContainsKnowsTheEdges) {
   });
 }
 
-TEST(HeapTest, RefusesWhatItDidNotGive) {
+TEST(HeapTest, RefusesWhatItDidNotAllocate) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     ASSERT_HEAP(heap);
     Result<void*> p = heap->Allocate(10000, 64);
@@ -164,8 +164,8 @@ TEST(HeapTest, RefusesWhatItDidNotGive) {
   });
 }
 
-// What there is no memory to note is not taken, and what is given back needs none.
-TEST(HeapTest, LosesNothingForWantOfMemory) {
+// An allocation that cannot be recorded for lack of memory fails, and freeing needs no memory.
+TEST(HeapTest, LosesNothingForLackOfMemory) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     ASSERT_HEAP(heap);
     const uint64_t before = heap->allocated_bytes();
@@ -182,7 +182,7 @@ TEST(HeapTest, LosesNothingForWantOfMemory) {
     };
     EXPECT_GT(harness::FailEachNew([&] { taken = heap->Allocate(12 * kKiB, 1).value(); }, expect_all), 0);
     EXPECT_EQ(taken, lowest);
-    // Between what stays, so that it joins no other range.
+    // An allocation behind it prevents the freed range from joining another.
     void* const behind = heap->Allocate(1, 1).value();
     EXPECT_EQ(harness::FailEachNew([&] { EXPECT_TRUE(heap->Free(taken).ok()); }, [] {}), 0);
     EXPECT_TRUE(heap->Free(behind).ok());
@@ -240,7 +240,7 @@ TEST(HeapTest, ExplicitSize) {
         ASSERT_HEAP(heap);
         EXPECT_EQ(heap->bytes(), 8 * kMiB);
         Result<void*> p = heap->Allocate(8 * kMiB - 4096, 64);
-        EXPECT_EQ(p.status().code(), Code::kSystemError) << "6 MiB is the most at a boundary of 2 MiB";
+        EXPECT_EQ(p.status().code(), Code::kSystemError) << "6 MiB is the maximum at a boundary of 2 MiB";
         p = heap->Allocate(6 * kMiB, 64);
         ASSERT_TRUE(p.ok()) << p.status().message();
         EXPECT_TRUE(heap->Allocate(2 * kMiB - sizeof(transport::ProcessPage), 64).ok())
@@ -287,8 +287,8 @@ TEST(HeapTest, LimitedAddressSpace) {
   });
 }
 
-// "If a process attempts to create a file larger than its limit, SIGXFSZ is generated" (setrlimit(2)): the heap keeps
-// within it.
+// "If a process attempts to create a file larger than its limit, SIGXFSZ is generated" (setrlimit(2)): the heap stays
+// within the limit.
 TEST(HeapTest, LimitedFileSize) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     ASSERT_TRUE(harness::Limit(RLIMIT_FSIZE, 200 * kMiB + 5));
@@ -302,7 +302,7 @@ TEST(HeapTest, LimitedFileSize) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     ASSERT_TRUE(harness::Limit(RLIMIT_FSIZE, kMiB));
     ASSERT_HEAP(heap);
-    EXPECT_EQ(heap->file().kind(), transport::HeapKind::kPrivate) << "no file of use";
+    EXPECT_EQ(heap->file().kind(), transport::HeapKind::kPrivate) << "no usable file";
     EXPECT_EQ(heap->file().memfd_error(), EFBIG);
     EXPECT_TRUE(heap->Allocate(64 * kMiB, 64).ok());
   });
@@ -315,11 +315,10 @@ uint64_t ResidentBytes() {
   return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// mlock(2): MCL_FUTURE locks "all pages which will become mapped", which for a heap would be all of the memory there
-// is.
+// mlock(2): MCL_FUTURE locks "all pages which will become mapped", which for a heap would be all memory of the machine.
 TEST(HeapTest, LockedMemory) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
-  if (!harness::LocksWithoutLimit()) GTEST_SKIP() << "this process may lock memory up to a limit only";
+  if (!harness::LocksWithoutLimit()) GTEST_SKIP() << "this process may lock only a limited amount of memory";
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     ASSERT_EQ(mlockall(MCL_FUTURE), 0);
     const uint64_t before = ResidentBytes();
@@ -348,8 +347,8 @@ TEST(HeapTest, LimitedLocking) {
   });
 }
 
-// Where memory cannot be given back, what is allocated is zero all the same, and what was never touched stays so.
-TEST(HeapTest, FreeingDoesNotTouchWhatWasNot) {
+// Where memory cannot be given back, allocated memory is still zero, and memory that was never touched stays untouched.
+TEST(HeapTest, FreeingDoesNotTouchUntouchedMemory) {
   const std::vector<std::vector<harness::Refused>> refusals = {{{SYS_fallocate, EOPNOTSUPP}},
                                                                {{SYS_fallocate, EOPNOTSUPP}, {SYS_madvise, EINVAL}}};
   for (const auto& refused : refusals) {
@@ -371,7 +370,7 @@ TEST(HeapTest, FreeingDoesNotTouchWhatWasNot) {
   }
 }
 
-// The same memory as a peer has it.
+// The same memory as a peer maps it.
 class AsMapped {
  public:
   AsMapped(const Heap& heap, const void* p, size_t bytes) : bytes_(bytes) {
@@ -387,8 +386,7 @@ class AsMapped {
   const size_t bytes_;
 };
 
-// A peer that goes on writing changes nothing any more, wherever in the pages it writes, and they are nobody else's
-// later.
+// A peer that keeps writing to the pages no longer changes anything, and no later allocation uses the pages.
 TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     ASSERT_HEAP(heap);
@@ -402,7 +400,7 @@ TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
       size_t begin, end;
     };
     uint64_t offset;
-    // Parts of pages, parts that are back already, and in between of them.
+    // Parts of pages, pages that are taken back already, and pages between them.
     std::vector<bool> taken(64, false);
     for (const Part& part : {Part{5 * 4096 + 17, 7 * 4096 + 1},
                              {20 * 4096, 21 * 4096},
@@ -420,7 +418,7 @@ TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
       EXPECT_FALSE(heap->Contains(own, kBytes, &offset));
     }
     EXPECT_FALSE(heap->TakenBack(own + 31 * 4096, 32 * 4096));
-    EXPECT_TRUE(AllBytes(own, kBytes, 1)) << "it keeps what is in it";
+    EXPECT_TRUE(AllBytes(own, kBytes, 1)) << "the memory keeps its contents";
     std::memset(peer + 0, 2, kBytes);
     for (size_t page = 0; page < 64; ++page)
       EXPECT_TRUE(AllBytes(own + page * 4096, 4096, taken[page] ? 1 : 2)) << page;
@@ -443,7 +441,7 @@ TEST(HeapTest, WhatIsTakenBackIsOutOfReach) {
   });
 }
 
-// Other threads of the process use what else is in the pages, at the same time: nothing they write is lost.
+// Meanwhile, other threads of the process use the rest of the pages; none of their writes is lost.
 TEST(HeapTest, TakingBackLosesNothing) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer takes the mapping for a write, which the kernel orders";

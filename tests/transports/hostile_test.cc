@@ -1,4 +1,4 @@
-// Strangers at the heap's door, and heaps that are not what they claim.
+// Clients that have no right to the heap, and heaps whose owner lies about them.
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,8 @@ Fd Dial(const ProcessAddress& to) {
   return fd;
 }
 
-// What comes back for `request`: bytes of the answer (0: cut), and the number of descriptors with it.
+// Returns the number of bytes in the answer to `request` (0: the connection was closed), and the number of descriptors
+// with it.
 ssize_t Ask(const ProcessAddress& to, const void* request, size_t bytes, Reply* reply, int* descriptors) {
   const Fd fd = Dial(to);
   if (!fd) return -1;
@@ -103,7 +104,7 @@ TEST(HostileClientTest, OnlyTheTokenOpens) {
   });
 }
 
-// How many of the process's descriptors can be opened by way of /proc.
+// The number of the process's descriptors that can be opened through /proc.
 int OpenedOf(pid_t process) {
   int opened = 0;
   for (int fd = 0; fd < 64; ++fd) {
@@ -113,14 +114,14 @@ int OpenedOf(pid_t process) {
   return opened;
 }
 
-// Though it knows everything that peers are told.
+// Even if it knows everything that peers know.
 TEST(HostileClientTest, AnotherUserReachesNoMemory) {
   if (!harness::MayActForOthers()) GTEST_SKIP() << "only root may act for other users, and not in every container";
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     const ProcessAddress self = SelfAddress().value();
     const auto heap = reinterpret_cast<uint64_t>(Heap::Get().value()->base());
     const pid_t process = getpid();
-    ASSERT_TRUE(CanCallCopy(self.pid, heap, ProcessPage::kMagic)) << "the same user is let in";
+    ASSERT_TRUE(CanCallCopy(self.pid, heap, ProcessPage::kMagic)) << "the same user has access";
     ASSERT_GT(OpenedOf(process), 0);
     const pid_t child = fork();
     if (child == 0) {
@@ -150,7 +151,7 @@ TEST(HostileClientTest, AnotherUserIsCut) {
   });
 }
 
-TEST(HostileClientTest, SilenceAndGarbageKeepNobodyOut) {
+TEST(HostileClientTest, SilenceAndGarbageBlockNoClient) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     const Result<ProcessAddress> self = SelfAddress();
     ASSERT_TRUE(self.ok()) << self.status().message();
@@ -172,8 +173,8 @@ TEST(HostileClientTest, SilenceAndGarbageKeepNobodyOut) {
       const auto peer = Attach(address, Clock::now() + std::chrono::seconds(10) * harness::TimeScale(), nullptr);
       ASSERT_TRUE(peer.ok()) << peer.status().message();
     }
-    EXPECT_LT(CountDescriptors(), 200 + 64 + 40) << "guests are capped";
-    // The first of them are already cut, pushed out by those behind.
+    EXPECT_LT(CountDescriptors(), 200 + 64 + 40) << "the number of connections is limited";
+    // The first connections are closed already, to make room for later ones.
     char byte;
     EXPECT_LE(recv(silent[1].get(), &byte, 1, 0), 0);
     ASSERT_TRUE(context.Barrier());
@@ -309,7 +310,7 @@ TEST(HostileOwnerTest, HeapOfAnOwnerThatDiedMeanwhileIsRefused) {
   });
 }
 
-// Who has got the name of a socket, and even gives right answers.
+// Another user took over the name of a socket, and even gives correct answers.
 TEST(HostileOwnerTest, AnotherUserIsNotBelieved) {
   if (!harness::MayActForOthers()) GTEST_SKIP() << "only root may act for other users, and not in every container";
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
@@ -351,7 +352,7 @@ TEST(HostileOwnerTest, AnswersOfTheWrongShapeAreRefused) {
     EXPECT_REFUSED(AttachTo([](int fd, const ProcessAddress&) { (void)!send(fd, "hi", 2, MSG_NOSIGNAL); }),
                    "unexpected answer");
     EXPECT_REFUSED(AttachTo([](int, const ProcessAddress&) {}), "gone");
-    EXPECT_EQ(CountDescriptors(), before) << "descriptors that came too many are closed";
+    EXPECT_EQ(CountDescriptors(), before) << "surplus descriptors are closed";
   });
 }
 

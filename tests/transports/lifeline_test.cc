@@ -1,4 +1,4 @@
-// Lifelines among strangers: a line that lives stays, whatever is said to its port; who is cut off calls again.
+// Lifelines among strangers: a live line stays, whatever its port receives; a caller that is cut off calls again.
 #include "transports/ucx/lifeline.h"
 
 #include <gtest/gtest.h>
@@ -37,14 +37,14 @@ sockaddr_storage Loopback() {
 }
 
 template <class T>
-bool Say(const Fd& fd, const T& what) {
+bool SendTo(const Fd& fd, const T& what) {
   return send(fd.get(), &what, sizeof what, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof what);
 }
 template <class T>
-bool Hear(const Fd& fd, T* what) {
+bool ReceiveFrom(const Fd& fd, T* what) {
   return recv(fd.get(), what, sizeof *what, MSG_WAITALL) == static_cast<ssize_t>(sizeof *what);
 }
-// The other side has closed it; what it still said does not count.
+// Whether the other side has closed the connection; what it sent before is ignored.
 bool Ended(const Fd& fd) {
   char some[64];
   ssize_t got = 0;
@@ -68,7 +68,7 @@ Fd ConnectTo(const sockaddr_storage& address) {
   return fd;
 }
 
-// The lines of this process, and what they say is lost.
+// The lines of this process, and the losses that they report.
 class Watched {
  public:
   explicit Watched(uint8_t self) {
@@ -98,7 +98,7 @@ class Watched {
   Lifelines* lines_ = nullptr;
 };
 
-// A peer made by hand.
+// A simulated peer.
 struct Peer {
   explicit Peer(uint8_t number) : identity(LineIdentity::Make().value()) { process[0] = number; }
 
@@ -118,23 +118,23 @@ void InAProcess(const std::function<void()>& body) {
 
 // ---- called ----
 
-struct Heard {
+struct Exchanged {
   LineHello hello;
   LineProof proof;
 };
 
-// The peer calls; what it said is in *heard. True: the line was taken.
-bool Call(const Peer& peer, const LineKeys& keys, const Fd& fd, Heard* heard) {
-  heard->hello = LineHello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
+// The peer calls; *exchanged gets what it sent. Returns true if the line was accepted.
+bool Call(const Peer& peer, const LineKeys& keys, const Fd& fd, Exchanged* exchanged) {
+  exchanged->hello = LineHello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
   LineAnswer answer;
-  if (!Say(fd, heard->hello) || !Hear(fd, &answer)) return false;
-  EXPECT_TRUE(SameProof(answer.proof, keys.CalledProof(heard->hello, answer.nonce)));
-  heard->proof = keys.CallerProof(heard->hello, answer.nonce);
+  if (!SendTo(fd, exchanged->hello) || !ReceiveFrom(fd, &answer)) return false;
+  EXPECT_TRUE(SameProof(answer.proof, keys.CalledProof(exchanged->hello, answer.nonce)));
+  exchanged->proof = keys.CallerProof(exchanged->hello, answer.nonce);
   char taken;
-  return Say(fd, heard->proof) && Hear(fd, &taken);
+  return SendTo(fd, exchanged->proof) && ReceiveFrom(fd, &taken);
 }
 
-TEST(LifelineTest, ALineThatLivesIsNeverReplaced) {
+TEST(LifelineTest, ALiveLineIsNeverReplaced) {
   InAProcess([] {
     Watched lines(9);
     const Peer peer(1);
@@ -142,24 +142,24 @@ TEST(LifelineTest, ALineThatLivesIsNeverReplaced) {
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
     ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
     const Fd line = ConnectTo(port);
-    Heard heard;
-    ASSERT_TRUE(Call(peer, keys, line, &heard));
-    {  // who has heard it all says it again
+    Exchanged exchanged;
+    ASSERT_TRUE(Call(peer, keys, line, &exchanged));
+    {  // a stranger repeats all that the peer sent
       const Fd stranger = ConnectTo(port);
       LineAnswer answer;
-      ASSERT_TRUE(Say(stranger, heard.hello));
-      ASSERT_TRUE(Hear(stranger, &answer));
-      ASSERT_TRUE(Say(stranger, heard.proof));
+      ASSERT_TRUE(SendTo(stranger, exchanged.hello));
+      ASSERT_TRUE(ReceiveFrom(stranger, &answer));
+      ASSERT_TRUE(SendTo(stranger, exchanged.proof));
       EXPECT_TRUE(Ended(stranger));
     }
-    {  // even the peer itself gets no second one
+    {  // the peer itself gets no second line either
       const Fd second = ConnectTo(port);
-      Heard again;
+      Exchanged again;
       EXPECT_FALSE(Call(peer, keys, second, &again));
     }
     EXPECT_FALSE(EndedYet(line));
     EXPECT_TRUE(lines.lost().empty()) << lines.lost()[0];
-    // And its end is seen, though others came in between.
+    // The end of the line is detected, although other connections came in between.
     shutdown(line.get(), SHUT_RDWR);
     EXPECT_NE(lines.AwaitLoss().find("its process has ended"), std::string::npos) << lines.AwaitLoss();
   });
@@ -171,29 +171,29 @@ TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNext) {
     const Peer peer(1);
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
     ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
-    Heard heard;
+    Exchanged exchanged;
     for (int round = 0; round < 3; ++round) {
       const Fd line = ConnectTo(lines->address(0));
-      ASSERT_TRUE(Call(peer, keys, line, &heard)) << round;
+      ASSERT_TRUE(Call(peer, keys, line, &exchanged)) << round;
     }
   });
 }
 
-// Its communicator may be further on with the one than with the other.
-TEST(LifelineTest, WhoCallsBeforeHeIsKnownIsAnsweredOnceHeIs) {
+// The communicator may have advanced further in the peer than here.
+TEST(LifelineTest, ACallerIsAnsweredOnceItIsKnown) {
   InAProcess([] {
     Watched lines(9);
     const Peer peer(1);
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
     const Fd line = ConnectTo(lines->address(0));
     const LineHello hello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
-    ASSERT_TRUE(Say(line, hello));
+    ASSERT_TRUE(SendTo(line, hello));
     ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
     LineAnswer answer;
-    ASSERT_TRUE(Hear(line, &answer));
-    ASSERT_TRUE(Say(line, keys.CallerProof(hello, answer.nonce)));
+    ASSERT_TRUE(ReceiveFrom(line, &answer));
+    ASSERT_TRUE(SendTo(line, keys.CallerProof(hello, answer.nonce)));
     char taken;
-    EXPECT_TRUE(Hear(line, &taken));
+    EXPECT_TRUE(ReceiveFrom(line, &taken));
     EXPECT_TRUE(lines.lost().empty());
   });
 }
@@ -231,8 +231,8 @@ class Listener {
   sockaddr_storage address_;
 };
 
-// As where strangers press in: cut before and after it has said who it is, and after it has proved it.
-TEST(LifelineTest, WhoIsCutOffBeforeHisLineIsTakenCallsAgain) {
+// As under an attack: the line is cut before and after the caller has sent its name, and after its proof.
+TEST(LifelineTest, ACallerThatIsCutOffBeforeItsLineIsAcceptedCallsAgain) {
   InAProcess([] {
     Watched lines(1);
     const Peer peer(9);
@@ -243,27 +243,27 @@ TEST(LifelineTest, WhoIsCutOffBeforeHisLineIsTakenCallsAgain) {
       const Fd line = listener.Accept();
       if (round == 0) continue;
       LineHello hello;
-      ASSERT_TRUE(Hear(line, &hello));
+      ASSERT_TRUE(ReceiveFrom(line, &hello));
       EXPECT_EQ(hello.from, Process(1));
       EXPECT_EQ(hello.to, peer.process);
       if (round == 1) continue;
       LineAnswer answer{FreshNonce(), {}};
       answer.proof = keys.CalledProof(hello, answer.nonce);
-      ASSERT_TRUE(Say(line, answer));
+      ASSERT_TRUE(SendTo(line, answer));
       LineProof proof;
-      ASSERT_TRUE(Hear(line, &proof));
+      ASSERT_TRUE(ReceiveFrom(line, &proof));
       EXPECT_TRUE(SameProof(proof, keys.CallerProof(hello, answer.nonce)));
       if (round == 2) continue;
       EXPECT_TRUE(lines.lost().empty());
-      ASSERT_TRUE(Say(line, 'x'));
+      ASSERT_TRUE(SendTo(line, 'x'));
       char beat;
-      EXPECT_TRUE(Hear(line, &beat));  // it stands
+      EXPECT_TRUE(ReceiveFrom(line, &beat));  // the line is established
     }
     EXPECT_NE(lines.AwaitLoss().find("its process has ended"), std::string::npos);
   });
 }
 
-TEST(LifelineTest, AnotherProcessInThePeersPlaceIsNotTaken) {
+TEST(LifelineTest, AnotherProcessInThePeersPlaceIsRejected) {
   InAProcess([] {
     Watched lines(1);
     const Peer peer(9), impostor(9);
@@ -272,16 +272,16 @@ TEST(LifelineTest, AnotherProcessInThePeersPlaceIsNotTaken) {
     ASSERT_TRUE(lines->Hold({peer.process, 0}, listener.address(), peer.identity.public_key()).ok());
     const Fd line = listener.Accept();
     LineHello hello;
-    ASSERT_TRUE(Hear(line, &hello));
+    ASSERT_TRUE(ReceiveFrom(line, &hello));
     LineAnswer answer{FreshNonce(), {}};
     answer.proof = keys.CalledProof(hello, answer.nonce);
-    ASSERT_TRUE(Say(line, answer));
+    ASSERT_TRUE(SendTo(line, answer));
     EXPECT_NE(lines.AwaitLoss().find("another process"), std::string::npos);
     EXPECT_TRUE(Ended(line));
   });
 }
 
-TEST(LifelineTest, APeerWhoIsGoneBeforeHeIsCalledIsLost) {
+TEST(LifelineTest, APeerThatIsGoneBeforeItIsCalledIsLost) {
   InAProcess([] {
     Watched lines(1);
     const Peer peer(9);

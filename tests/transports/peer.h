@@ -1,4 +1,4 @@
-// What the tests of shared memory share: addresses on the board of a run, and looks into /proc.
+// Common parts of the tests of shared memory: addresses on the board of a run, and queries of /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -10,18 +10,18 @@
 
 namespace axccl::shm {
 
-// Puts an address where other ranks of the run find it (before a Barrier or Set), and gets it back.
+// Publishes an address for the other ranks of the run (before a Barrier or Set), and reads it.
 void Publish(harness::RankContext& context, int slot, const transport::ProcessAddress& address);
 transport::ProcessAddress Published(harness::RankContext& context, int slot);
 
-// Open descriptors of this process, and lines of /proc/self/maps that contain `text`.
+// The number of open descriptors of this process, and of lines of /proc/self/maps that contain `text`.
 int CountDescriptors();
 int CountMappings(const std::string& text);
 
-// Stops a process and returns once every thread of it stands still (kill alone does not wait for that).
+// Stops a process and returns when all its threads have stopped (kill alone does not wait for that).
 void StopProcess(pid_t pid);
 
-// Waits for a child of this process; its exit status, or -signal.
+// Waits for a child of this process; returns its exit status, or -signal.
 int AwaitChild(pid_t pid);
 
 }  // namespace axccl::shm

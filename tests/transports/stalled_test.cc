@@ -1,5 +1,5 @@
-// Which connections are taken for stalled. That those of a host that is cut off are, and can then be closed, is seen in
-// tests/net/net_failure_test.cc.
+// Which connections count as stalled. tests/net/net_failure_test.cc shows that the connections of a host that is cut
+// off do, and can then be closed.
 #include "transports/ucx/stalled.h"
 
 #include <arpa/inet.h>
@@ -42,7 +42,7 @@ Connection Connect() {
   return c;
 }
 
-// As UCX has it: an epoll descriptor of those of its interfaces.
+// UCX watches its descriptors like this: an epoll descriptor that watches those of its interfaces.
 class Watched : public testing::Test {
  protected:
   Watched() { Watch(outer_, inner_); }
@@ -51,7 +51,7 @@ class Watched : public testing::Test {
     event.events = EPOLLIN;
     EXPECT_EQ(epoll_ctl(by.get(), EPOLL_CTL_ADD, fd.get(), &event), 0);
   }
-  // Of two such, the first watches nothing.
+  // The first of the two outer descriptors watches nothing.
   const Fd other_{epoll_create1(EPOLL_CLOEXEC)}, outer_{epoll_create1(EPOLL_CLOEXEC)},
       inner_{epoll_create1(EPOLL_CLOEXEC)};
   const std::vector<int> watched_{other_.get(), outer_.get()};
@@ -71,11 +71,11 @@ TEST_F(Watched, ConnectionsWithRoomAreLeftAloneAtOnce) {
   EXPECT_EQ(Send(c.near, 10), 10);
 }
 
-TEST_F(Watched, PeersThatTakeNothingInButAnswerKeepTheirs) {
+TEST_F(Watched, PeersThatReadNothingButAnswerKeepTheirConnections) {
   const Connection c = Connect();
   Watch(inner_, c.near);
   while (Send(c.near, 1 << 16) > 0) continue;
-  ShutStalled(watched_, milliseconds(700));  // some questions for room
+  ShutStalled(watched_, milliseconds(700));  // several probes for room in the peer's buffer
   EXPECT_TRUE(Send(c.near, 10) == 10 || errno == EAGAIN) << std::strerror(errno);
 }
 

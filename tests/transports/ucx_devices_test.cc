@@ -1,4 +1,4 @@
-// Which devices UCX is given, on machines that are files in a folder.
+// Which devices UCX gets, on machines that are simulated by files in a folder.
 #include "transports/ucx/devices.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class DevicesTest : public testing::Test {
   fs::path root_ = fs::path(testing::TempDir()) / ("axccl_devices." + std::to_string(getpid()));
 };
 
-TEST_F(DevicesTest, PortsAreListedWithWhatIsWrongWithThem) {
+TEST_F(DevicesTest, PortsAreListedWithTheirTrouble) {
   AddAdapter("mlx5_1", "1: CA", "uverbs1", true);
   AddPort("mlx5_1", 10, "4: ACTIVE");
   AddPort("mlx5_1", 2, "1: DOWN");
@@ -53,11 +53,11 @@ TEST_F(DevicesTest, PortsAreListedWithWhatIsWrongWithThem) {
             "shut0:1 (no access to /dev/infiniband/uverbs2) warp0:1 (neither InfiniBand nor RoCE) ");
 }
 
-TEST_F(DevicesTest, NoneWhereThereIsNoSuchHardware) { EXPECT_TRUE(ListPorts(root_).empty()); }
+TEST_F(DevicesTest, NoneWithoutSuchHardware) { EXPECT_TRUE(ListPorts(root_).empty()); }
 
 struct Choice {
   const char* name;
-  bool adapters;  // whether the machine has any
+  bool adapters;  // whether the machine has adapters
   DeviceWishes wishes;
   std::vector<std::string> expected;
 };
@@ -100,7 +100,7 @@ std::string Refusal(const std::vector<Port>& ports, const DeviceWishes& wishes) 
   return std::string(chosen.status().message());
 }
 
-TEST(DeviceErrorTest, ListsThePortsThereAreAndWhyEachWasNotTaken) {
+TEST(DeviceErrorTest, ListsThePortsAndWhyEachWasRejected) {
   EXPECT_NE(Refusal({}, {"IB", false, ""}).find("there are: none;"), std::string::npos);
   EXPECT_NE(
       Refusal(Ports(), {"IB", false, "mlx5_0:2,shut0"})

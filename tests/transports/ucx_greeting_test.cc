@@ -1,4 +1,4 @@
-// A peer that dies while the connection to it is being made, where UCX 1.13 would end this process.
+// A peer that dies while the connection to it is being made, for which UCX 1.13 would end this process.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -28,10 +28,10 @@ using harness::RankContext;
 
 constexpr uint64_t kBlockBytes = 256u << 10;
 constexpr uint64_t kNoLine = transport::Reach::kNoLine;
-// Well below the time after which a peer is sent messages though it has not greeted.
+// Well below the time after which messages are sent to a peer although it has not greeted.
 constexpr std::chrono::milliseconds kLook(200);
 
-// Of the rank that dies, for the other one.
+// Written by the rank that dies, for the other one.
 struct Shared {
   pid_t pid;
   size_t bytes;
@@ -80,7 +80,7 @@ void Look(Worker* worker) {
   }
 }
 
-// From now on closing a connection, as dying does, resets it.
+// From now on, closing a connection resets it, and so does the end of the process.
 void ResetConnectionsAtTheEnd() {
   const linger at_once{1, 0};
   for (int fd = 3; fd < 1024; ++fd) (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -94,7 +94,7 @@ void WaitForEnd(pid_t pid) {
   close(fd);
 }
 
-TEST_F(GreetingTest, APeerThatDiesBeforeTheConnectionIsThereIsLost) {
+TEST_F(GreetingTest, APeerThatDiesBeforeItIsConnectedIsLost) {
   if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
   harness::RunRanks(harness::Processes(2), [this](RankContext& context) {
     const Result<NetworkAddress> own = OwnAddress(context.rank());
@@ -102,14 +102,14 @@ TEST_F(GreetingTest, APeerThatDiesBeforeTheConnectionIsThereIsLost) {
     std::vector<std::byte> block(kBlockBytes);
     Worker* const worker = Worker::Get({}).value();
     if (context.rank() == 1) {
-      // A connection to itself, so that it looks at what comes.
+      // A connection to itself makes it look at incoming messages.
       const auto self = ReachPeer(1, own.value(), &block);
       ASSERT_TRUE(self.ok());
       shared_->pid = getpid();
       shared_->bytes = own.value().rails[0].worker.size();
       ASSERT_LE(shared_->bytes, sizeof shared_->address);
       {
-        std::lock_guard lock(worker->mutex());  // it takes nothing in for now
+        std::lock_guard lock(worker->mutex());  // it receives nothing for now
         std::memcpy(shared_->address, own.value().rails[0].worker.data(), shared_->bytes);
         context.Set(0, 1);
         context.Await(1);
@@ -127,7 +127,7 @@ TEST_F(GreetingTest, APeerThatDiesBeforeTheConnectionIsThereIsLost) {
     remote.value()->Publish(nullptr, {&data, 1}, kNoLine);
     Look(worker);
     {
-      std::lock_guard lock(worker->mutex());  // it learns nothing of what happens
+      std::lock_guard lock(worker->mutex());  // it notices nothing meanwhile
       context.Set(1, 1);
       WaitForEnd(shared_->pid);
     }

@@ -1,4 +1,4 @@
-// Over which rails two processes meet.
+// Which rails connect two processes.
 #include "transports/ucx/pairing.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(PairRails, TakesTheFastestThatBothHave) {
   for (const Case& c : cases) {
     const auto own = Rails(c.own), peer = Rails(c.peer);
     EXPECT_TRUE(PairRails(own, peer) == c.expected) << c.why;
-    // The other side finds the same.
+    // The other side gets the same result.
     Pairs theirs = PairRails(peer, own);
     EXPECT_EQ(theirs.size(), c.expected.size()) << c.why;
     for (const RailPair& pair : c.expected)

@@ -1,4 +1,4 @@
-// In which order messages of one sender take effect, in whichever they come.
+// The order in which one sender's messages take effect, whatever the order of their arrival.
 #include "transports/ucx/reach.h"
 
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@ constexpr uint64_t kBlockBytes = 256u << 10;
 constexpr uint64_t kNoLine = transport::Reach::kNoLine;
 constexpr uint64_t kData = 4096;  // offset
 
-// A rank whose peer says what the test makes it say. Nothing is sent.
+// A rank whose peer sends what the test makes up. Nothing really is sent.
 class ReachTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -62,8 +62,9 @@ class ReachTest : public testing::Test {
     std::memcpy(&word, reach_->block() + offset, sizeof word);
     return word;
   }
-  // Line 0 of the block says `word`, where it is not 0; before it, so much data that begin with `first`.
-  void Come(uint32_t turn, uint64_t word, size_t bytes = 0, uint64_t first = 0, uint64_t area = 0) {
+  // A message sets line 0 of the block to `word`, unless that is 0; before that it stores so much data that begin with
+  // `first`.
+  void Arrive(uint32_t turn, uint64_t word, size_t bytes = 0, uint64_t first = 0, uint64_t area = 0) {
     Message message{};
     message.head.area = area;
     message.head.turn = turn;
@@ -82,86 +83,86 @@ class ReachTest : public testing::Test {
     bool operator==(const Seen&) const = default;
   };
   std::vector<std::byte> own_ = std::vector<std::byte>(kBlockBytes);
-  std::vector<Seen> seen_;  // at each arrival
+  std::vector<Seen> seen_;  // at each call of `arrived`
   Worker* worker_ = nullptr;
   const Rail* rail_ = nullptr;
   std::shared_ptr<Reach> reach_;
 };
 
-TEST_F(ReachTest, MessagesThatComeInOrderTakeEffectAtOnce) {
-  Come(0, 10, 8, 100);
+TEST_F(ReachTest, MessagesInOrderTakeEffectAtOnce) {
+  Arrive(0, 10, 8, 100);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 100}}));
-  Come(1, 11, kLargeBytes, 101);
-  Come(2, 0, 8, 102);
+  Arrive(1, 11, kLargeBytes, 101);
+  Arrive(2, 0, 8, 102);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 100}, {11, 101}, {11, 102}}));
 }
 
-TEST_F(ReachTest, EarlyOnesWaitForThoseBefore) {
-  Come(3, 13);
-  Come(1, 11, 8, 101);
-  Come(2, 12, 8, 102);
+TEST_F(ReachTest, EarlyMessagesWaitForEarlierNumbers) {
+  Arrive(3, 13);
+  Arrive(1, 11, 8, 101);
+  Arrive(2, 12, 8, 102);
   EXPECT_TRUE(seen_.empty());
-  EXPECT_EQ(WordAt(kData), 0u) << "a small message has its data with it";
-  Come(0, 10);
+  EXPECT_EQ(WordAt(kData), 0u) << "a small message keeps its data until its turn";
+  Arrive(0, 10);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 0}, {11, 101}, {12, 102}, {13, 102}}));
 }
 
-TEST_F(ReachTest, LargeDataAreStoredWhenTheyCome) {
-  Come(1, 11, kLargeBytes, 101);
+TEST_F(ReachTest, LargeDataAreStoredOnArrival) {
+  Arrive(1, 11, kLargeBytes, 101);
   EXPECT_TRUE(seen_.empty());
   EXPECT_EQ(WordAt(kData), 101u);
   EXPECT_EQ(WordAt(0), 0u);
-  Come(0, 10);
+  Arrive(0, 10);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 101}, {11, 101}}));
 }
 
-TEST_F(ReachTest, WhatIsForNobodyAnyMoreHasItsTurn) {
-  Come(1, 11);
-  Come(0, 10, 8, 100, 4711);
+TEST_F(ReachTest, MessagesWithoutAReceiverTakeTheirTurn) {
+  Arrive(1, 11);
+  Arrive(0, 10, 8, 100, 4711);
   EXPECT_EQ(seen_, (std::vector<Seen>{{11, 0}}));
-  Come(3, 13, 8, 103, 4711);
-  Come(2, 12);
-  Come(4, 14);
+  Arrive(3, 13, 8, 103, 4711);
+  Arrive(2, 12);
+  Arrive(4, 14);
   EXPECT_EQ(seen_, (std::vector<Seen>{{11, 0}, {12, 0}, {14, 0}}));
 }
 
-// ---- numbers that mean nothing ----
+// ---- invalid numbers ----
 
-TEST_F(ReachTest, NobodySaysTheSameTwice) {
-  Come(0, 10);
+TEST_F(ReachTest, ANumberThatWasUsedIsRefused) {
+  Arrive(0, 10);
   EXPECT_FALSE(reach_->Died());
-  Come(0, 20);
+  Arrive(0, 20);
   EXPECT_TRUE(reach_->Died());
   EXPECT_EQ(reach_->Trouble(), "it sent what is no message");
   EXPECT_EQ(WordAt(0), 10u);
 }
 
-TEST_F(ReachTest, NorWhatWaits) {
-  Come(2, 12);
-  Come(2, 22);
+TEST_F(ReachTest, ANumberThatWaitsIsRefused) {
+  Arrive(2, 12);
+  Arrive(2, 22);
   EXPECT_TRUE(reach_->Died());
 }
 
-TEST_F(ReachTest, NorWhatIsFarAhead) {
-  Come(kMostAhead - 1, 12);
+TEST_F(ReachTest, ANumberFarAheadIsRefused) {
+  Arrive(kMostAhead - 1, 12);
   EXPECT_FALSE(reach_->Died());
-  Come(kMostAhead, 13);
+  Arrive(kMostAhead, 13);
   EXPECT_TRUE(reach_->Died());
-  Come(0, 10);
-  EXPECT_EQ(WordAt(0), 0u) << "nothing it says counts any more";
+  Arrive(0, 10);
+  EXPECT_EQ(WordAt(0), 0u) << "its messages are ignored from then on";
 }
 
 TEST_F(ReachTest, FlushesAreNumberedToo) {
   WireControl flush{};
   flush.kind = WireControl::kFlush;
   flush.turn = 1;
-  Come(2, 12);
+  Arrive(2, 12);
   {
     std::lock_guard lock(worker_->mutex());
     reach_->TakeControl(*rail_, flush);
   }
   EXPECT_FALSE(reach_->Died());
-  Come(0, 10);
+  Arrive(0, 10);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 0}, {12, 0}}));
   std::lock_guard lock(worker_->mutex());
   reach_->TakeControl(*rail_, flush);

@@ -1,4 +1,4 @@
-// The program axccl-plan as its user meets it: output, errors and exit status. AXCCL_PLAN_PROGRAM is its path.
+// The program axccl-plan as a user runs it: output, errors and exit status. AXCCL_PLAN_PROGRAM is its path.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ struct Outcome {
   std::string text;  // standard output and error
 };
 
-// `settings`: of the environment, "NAME=value".
+// `settings`: environment variables, "NAME=value".
 Outcome RunProgram(const std::string& arguments, const std::string& settings = "") {
   const std::string command = settings + " " + AXCCL_PLAN_PROGRAM + " " + arguments + " 2>&1";
   Outcome outcome;
@@ -37,7 +37,7 @@ Outcome RunProgram(const std::string& arguments, const std::string& settings = "
   return outcome;
 }
 
-// A file with `text`, removed at the end.
+// A file with `text`, removed by the destructor.
 class TempFile {
  public:
   explicit TempFile(const std::string& text) {
@@ -80,7 +80,7 @@ TEST(CommandTest, ShowsVerifiesAndHashes) {
   EXPECT_EQ(RunProgram(std::string("hash ") + file.path()).text, hash + "\n");
 }
 
-// The example of docs/plan-format.md is a plan, and what is shown of it there is what a reader gets.
+// The example in docs/plan-format.md is a plan, and the output that it quotes is what a reader gets.
 TEST(CommandTest, TheDocumentedPlanIsRight) {
   const std::string page = harness::Contents(AXCCL_TEST_SOURCE_DIR "/docs/plan-format.md"), fence = "```\n";
   const size_t begin = page.find(fence + "axccl-plan 1\n") + fence.size();
@@ -139,7 +139,7 @@ TEST(CommandTest, Simulates) {
 }
 
 // Each figure of the fabric reaches the simulation, in every unit: four ranks of two machines, no data.
-TEST(CommandTest, SimulatesTheMachinesItIsToldOf) {
+TEST(CommandTest, SimulatesTheGivenMachines) {
   const std::string barrier = "simulate --op barrier --algo hierarchical --machines 2x2 --bytes 0";
   const auto time = [](const std::string& arguments) {
     const Outcome o = RunProgram(arguments);
@@ -150,7 +150,8 @@ TEST(CommandTest, SimulatesTheMachinesItIsToldOf) {
   EXPECT_EQ(time(barrier + zero), 1000);
   EXPECT_EQ(time(barrier + zero + " --signal 1.5us"), 1003);
   EXPECT_EQ(time(barrier + zero + " --message 250ns"), 1000.5);
-  EXPECT_EQ(time(barrier + zero + " --op-time 1ms"), 4000);  // the four of a leader: the wait for the other is as long
+  // A leader's four operations; its wait for the other leader takes as long.
+  EXPECT_EQ(time(barrier + zero + " --op-time 1ms"), 4000);
   const std::string copy = "simulate --op all_reduce --algo direct --ranks 1 --bytes 1000000 --op-time 0s --memory ";
   EXPECT_EQ(time(copy + "1GB/s"), 2000);
   EXPECT_EQ(time(copy + "8000Mbit/s"), 2000);
@@ -159,31 +160,31 @@ TEST(CommandTest, SimulatesTheMachinesItIsToldOf) {
   EXPECT_NEAR(time("simulate --op send_recv --algo oneshot --machines 1,1 --nic 0.8Gbit/s" + pair), 10000, 0.1);
 }
 
-TEST(CommandTest, SimulateSaysWhatIsWrong) {
-  const auto says = [](const std::string& arguments, const std::string& what) {
+TEST(CommandTest, SimulateNamesTheError) {
+  const auto fails_with = [](const std::string& arguments, const std::string& what) {
     const Outcome o = RunProgram(arguments);
     EXPECT_EQ(o.exit, 2) << arguments;
     EXPECT_NE(o.text.find(what), std::string::npos) << arguments << ": " << o.text;
   };
   const std::string ring = "simulate --op all_reduce --algo ring --machines 2x2 ";
-  says(ring, "--bytes is missing");
+  fails_with(ring, "--bytes is missing");
   for (const char* bad : {"x", "1KB", "-1", "1.5M", "16777216T"})
-    says(ring + "--bytes " + bad, "is not a size, such as 4096, 64K or 1G");
-  says(ring + "--bytes 1 --tile M", "--tile 'M' is not a size");
+    fails_with(ring + "--bytes " + bad, "is not a size, such as 4096, 64K or 1G");
+  fails_with(ring + "--bytes 1 --tile M", "--tile 'M' is not a size");
   for (const char* bad : {"400", "0GB/s", "-1GB/s", "400Gb/s", "GB/s", "nanGB/s"})
-    says(ring + "--bytes 1 --nic " + bad, "is not a rate, such as 400Gbit/s or 450GB/s");
+    fails_with(ring + "--bytes 1 --nic " + bad, "is not a rate, such as 400Gbit/s or 450GB/s");
   for (const char* bad : {"5", "-5us", "5 us", "infs", "us"})
-    says(ring + "--bytes 1 --network '" + bad + "'", "is not a time, such as 400ns or 1.5us");
-  says(ring + "--bytes 1 --network 0us", "network latency 0; must be finite and more than 0");
-  says(ring + "--bytes 1 --ranks 5", "--ranks 5 are not the 4 of --machines");
-  says("show --op all_reduce --algo ring --ranks 4 --tile 1M", "--tile is for simulate");
-  says("list --nic 1GB/s", "list takes no argument but --op");
-  says("simulate plan --bytes 1", "simulate takes no FILE");
-  says("simulate --op all_reduce --algo direct --machines 2x2 --bytes 1", "needs memory that its ranks share");
-  says("simulate --op all_reduce --algo ring --machines 8x2049 --bytes 1", "must be 1 to 16384 for ring");
+    fails_with(ring + "--bytes 1 --network '" + bad + "'", "is not a time, such as 400ns or 1.5us");
+  fails_with(ring + "--bytes 1 --network 0us", "network latency 0; must be finite and more than 0");
+  fails_with(ring + "--bytes 1 --ranks 5", "--ranks 5 are not the 4 of --machines");
+  fails_with("show --op all_reduce --algo ring --ranks 4 --tile 1M", "--tile is for simulate");
+  fails_with("list --nic 1GB/s", "list takes no argument but --op");
+  fails_with("simulate plan --bytes 1", "simulate takes no FILE");
+  fails_with("simulate --op all_reduce --algo direct --machines 2x2 --bytes 1", "needs memory that its ranks share");
+  fails_with("simulate --op all_reduce --algo ring --machines 8x2049 --bytes 1", "must be 1 to 16384 for ring");
 }
 
-// A machine whose figures are known, so that what is explained is, too.
+// A machine with known figures, so the explanation is known, too.
 const char kMachine[] =
     "axccl-machine 1\nsignal_seconds 1e-07\nop_seconds 1e-08\nswitch_seconds 1e-06\ncached_bytes_per_second 1e+10\n"
     "memory_bytes_per_second 5e+09\ncall_seconds 1e-06\ncall_bytes_per_second 2e+09\ncache_bytes 1048576\n";
@@ -205,7 +206,7 @@ std::map<std::string, std::string> Rows(const std::string& text) {
 
 bool Has(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
 
-TEST(ExplainTest, SaysWhatIsChosenBetweenWhatAndWhy) {
+TEST(ExplainTest, NamesTheChoiceTheCandidatesAndTheReason) {
   const TempFile machine(kMachine);
   const std::string with = std::string(" --cores 16 --machine ") + machine.path();
   Outcome o = RunProgram("explain --op all_reduce --bytes 64K --ranks 4" + with);
@@ -217,7 +218,7 @@ TEST(ExplainTest, SaysWhatIsChosenBetweenWhatAndWhy) {
   EXPECT_EQ(Rows(o.text).size(), 7u) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: direct, 1 lanes: the shortest predicted time\n")) << o.text;
   EXPECT_TRUE(Rows(o.text)["direct 1"].starts_with("* ")) << o.text;
-  // What ranks cannot do is told.
+  // What ranks cannot do is reported.
   o = RunProgram("explain --op all_reduce --bytes 64K --ranks 4 --access none" + with);
   EXPECT_TRUE(Has(Rows(o.text)["direct 1"], "needs access to the other ranks' buffers")) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: twoshot, ")) << o.text;
@@ -226,7 +227,7 @@ TEST(ExplainTest, SaysWhatIsChosenBetweenWhatAndWhy) {
       << o.text;
 }
 
-TEST(ExplainTest, HeedsTheSettingsOfRankZero) {
+TEST(ExplainTest, AppliesTheSettingsOfRankZero) {
   const TempFile machine(kMachine);
   const std::string question = std::string(" explain --op all_reduce --bytes 8 --ranks 4 --machine ") + machine.path();
   const auto explain = [&](const std::string& settings) { return RunProgram(question, settings); };
@@ -259,7 +260,7 @@ TEST(ExplainTest, KnowsTheNetwork) {
   EXPECT_TRUE(Has(Rows(o.text)["hierarchical_ring 1"], "another one is as good or better for such a group")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["oneshot 1"], "  link 9")) << o.text;
   EXPECT_EQ(Rows(RunProgram(question + " --max-lanes 1").text).size(), 13u);
-  // Figures of a file, and those that were kept last.
+  // Figures from a file, and the figures that were stored last.
   const char kNetwork[] =
       "axccl-network 1\nclass eth0 - eth0\nsignal_seconds 2e-05\nmessage_seconds 3e-06\nlink_bytes_per_second 1e+08\n";
   const std::string figures =
@@ -293,32 +294,32 @@ TEST(ExplainTest, CountsBytesAsThePerfToolsDo) {
   EXPECT_EQ(block("--op barrier --ranks 4"), "0");
 }
 
-TEST(ExplainTest, WrongUseSaysWhatIsWrong) {
+TEST(ExplainTest, WrongUseNamesTheError) {
   const TempFile damaged(std::string(kMachine) + "more 1\n");
-  const auto says = [](const std::string& arguments, const std::string& what) {
+  const auto fails_with = [](const std::string& arguments, const std::string& what) {
     const Outcome o = RunProgram("explain " + arguments);
     EXPECT_EQ(o.exit, 2) << arguments;
     EXPECT_TRUE(Has(o.text, what)) << arguments << ": " << o.text;
   };
   const std::string question = "--op all_reduce --bytes 8 --ranks 4 ";
-  says("--bytes 8 --ranks 4", "--op is missing");
-  says("--op all_reduce --bytes 8", "--ranks is missing");
-  says("--op all_reduce --ranks 4", "--bytes is missing");
-  says("--op all_reduce --ranks 4 --bytes lots", "--bytes 'lots' is not a size");
-  says(question + "--algo ring", "explain takes no --algo");
-  says(question + "plan", "explain takes no FILE");
-  says(question + "--access none --machines 2,1", "--ranks 4 are not the 3 of --machines");
-  says(question + "--access call --machines 2,2", "ranks on several machines do not reach");
-  says(question + "--access maybe", "--access 'maybe' is unknown; there is none, call and mapped");
-  says(question + "--dtype f33", "--dtype 'f33' is unknown; there is f16,");
-  says(question + "--blocks odd", "--blocks 'odd' is unknown");
-  says(question + "--machine /nonexistent", "open(/nonexistent): No such file");
+  fails_with("--bytes 8 --ranks 4", "--op is missing");
+  fails_with("--op all_reduce --bytes 8", "--ranks is missing");
+  fails_with("--op all_reduce --ranks 4", "--bytes is missing");
+  fails_with("--op all_reduce --ranks 4 --bytes lots", "--bytes 'lots' is not a size");
+  fails_with(question + "--algo ring", "explain takes no --algo");
+  fails_with(question + "plan", "explain takes no FILE");
+  fails_with(question + "--access none --machines 2,1", "--ranks 4 are not the 3 of --machines");
+  fails_with(question + "--access call --machines 2,2", "ranks on several machines do not reach");
+  fails_with(question + "--access maybe", "--access 'maybe' is unknown; there is none, call and mapped");
+  fails_with(question + "--dtype f33", "--dtype 'f33' is unknown; there is f16,");
+  fails_with(question + "--blocks odd", "--blocks 'odd' is unknown");
+  fails_with(question + "--machine /nonexistent", "open(/nonexistent): No such file");
   const std::string file = damaged.path();
-  says(question + "--machine " + file, file + ": machine file, line 10: found 'more 1', expected the end");
-  says(question + "--machines 2,2 --network " + file,
-       file + ": network file, line 1: found 'axccl-machine 1', expected axccl-");
-  says("--op send_recv --bytes 8 --ranks 4", "must be 2");
-  says("--op broadcast --bytes 8 --ranks 4 --root 4", "root 4");
+  fails_with(question + "--machine " + file, file + ": machine file, line 10: found 'more 1', expected the end");
+  fails_with(question + "--machines 2,2 --network " + file,
+             file + ": network file, line 1: found 'axccl-machine 1', expected axccl-");
+  fails_with("--op send_recv --bytes 8 --ranks 4", "must be 2");
+  fails_with("--op broadcast --bytes 8 --ranks 4 --root 4", "root 4");
   const Outcome o = RunProgram("show --op all_reduce --algo ring --ranks 4 --bytes 8");
   EXPECT_EQ(o.exit, 2);
   EXPECT_TRUE(Has(o.text, "--bytes is for simulate and explain")) << o.text;
@@ -338,28 +339,28 @@ TEST(CommandTest, BadPlansExitWithOne) {
   EXPECT_EQ(o.text.substr(0, 45), "axccl-plan: plan text, line 15 column 2: expe") << o.text;
 }
 
-TEST(CommandTest, WrongUseExitsWithTwoAndSaysWhatThereIs) {
-  const auto says = [](const std::string& arguments, const std::string& what) {
+TEST(CommandTest, WrongUseExitsWithTwoAndNamesTheChoices) {
+  const auto fails_with = [](const std::string& arguments, const std::string& what) {
     const Outcome o = RunProgram(arguments);
     EXPECT_EQ(o.exit, 2) << arguments;
     EXPECT_NE(o.text.find(what), std::string::npos) << arguments << ": " << o.text;
   };
-  says("", "no command");
-  says("dance", "unknown command 'dance'; there is list, show, verify, hash, simulate and explain");
-  says("show", "--op is missing");
-  says("show --op sum", "--op 'sum' is unknown; there is all_reduce, broadcast,");
-  says("show --op all_reduce", "--algo is missing; for all_reduce there is direct,");
-  says("show --op all_reduce --algo ring", "--ranks is missing");
-  says("show --op all_reduce --algo bruck --ranks 4", "no algorithm 'bruck' for this kind");
-  says("show --op all_reduce --algo ring --ranks", "--ranks needs a value");
-  says("show --op all_reduce --algo ring --ranks 4x", "--ranks '4x' is not a number");
-  says("show --op all_reduce --algo ring --ranks 0", "--ranks '0' is not a number");
-  says("show --op broadcast --algo ring --ranks 4 --root 4", "root 4");
-  says("show --colour red", "unknown option '--colour'");
-  says("verify one two", "'two' is one FILE too many");
-  says("verify one --op barrier", "not both");
-  says("verify /nonexistent/plan", "cannot open '/nonexistent/plan': No such file or directory");
-  says("list all", "list takes no argument but --op");
+  fails_with("", "no command");
+  fails_with("dance", "unknown command 'dance'; there is list, show, verify, hash, simulate and explain");
+  fails_with("show", "--op is missing");
+  fails_with("show --op sum", "--op 'sum' is unknown; there is all_reduce, broadcast,");
+  fails_with("show --op all_reduce", "--algo is missing; for all_reduce there is direct,");
+  fails_with("show --op all_reduce --algo ring", "--ranks is missing");
+  fails_with("show --op all_reduce --algo bruck --ranks 4", "no algorithm 'bruck' for this kind");
+  fails_with("show --op all_reduce --algo ring --ranks", "--ranks needs a value");
+  fails_with("show --op all_reduce --algo ring --ranks 4x", "--ranks '4x' is not a number");
+  fails_with("show --op all_reduce --algo ring --ranks 0", "--ranks '0' is not a number");
+  fails_with("show --op broadcast --algo ring --ranks 4 --root 4", "root 4");
+  fails_with("show --colour red", "unknown option '--colour'");
+  fails_with("verify one two", "'two' is one FILE too many");
+  fails_with("verify one --op barrier", "not both");
+  fails_with("verify /nonexistent/plan", "cannot open '/nonexistent/plan': No such file or directory");
+  fails_with("list all", "list takes no argument but --op");
 }
 
 TEST(CommandTest, HelpAndList) {

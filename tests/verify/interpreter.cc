@@ -18,7 +18,7 @@ using plan::Schedule;
 
 namespace {
 
-// Scaling, finishing and garbage as arithmetic, so that whatever happens to data ends in its number: a contribution x
+// Scaling, finishing and garbage are arithmetic, so the final number shows what happened to the data: a contribution x
 // is scaled to 3x, a finished fold f is 5f + 1, poison is random. Sums wrap.
 constexpr uint64_t kScale = 3;
 constexpr uint64_t kPublished = uint64_t{1} << 63;
@@ -31,7 +31,7 @@ class Machine {
       ended_.push_back(0);
       for (int l = 0; l < s.lanes; ++l) strands_.push_back({r, l});
     }
-    victim_ = random_.Below(strands_.size() + 1);  // or nobody
+    victim_ = random_.Below(strands_.size() + 1);  // or none
     signals_in_turn_.assign(strands_.size() * s.endpoints, 0);
     const int loads = s.direct ? 1 : options.turns;
     for (int r = 0; r < s.contract.ranks; ++r) {
@@ -60,13 +60,13 @@ class Machine {
     int lane;
     int turn = 0;
     size_t next = 0;
-    size_t phase = 0;               // of a data operation: sources read, then destinations written
+    size_t phase = 0;               // of a data operation: its sources are read, then its destinations written
     bool parked = false;            // waits for the other lanes of its rank at the end of a direct turn
-    std::vector<uint64_t> value{};  // [part] what has been folded
+    std::vector<uint64_t> value{};  // [part] the value folded so far
   };
 
-  // Mostly the favourite goes on, until it blocks or chance takes over. The victim moves only when nobody else can.
-  // False when nobody can.
+  // Usually steps the favourite, until it blocks or chance selects another. The victim is stepped only when no other
+  // strand can go on. Returns false if none can.
   bool StepOne() {
     const size_t n = strands_.size();
     if (random_.OneIn(8)) favourite_ = random_.Below(n);
@@ -94,8 +94,8 @@ class Machine {
            static_cast<uint64_t>(same ? output : o.block) << 16 | static_cast<uint64_t>(o.part + part);
   }
 
-  // What lane `lane` of rank `rank` finds there. An inline slot travels in its endpoint's line: others see it as it was
-  // when the endpoint was last signalled.
+  // The value that lane `lane` of rank `rank` reads there. An inline slot travels in its endpoint's line: other ranks
+  // see it as it was when the endpoint was last signalled.
   uint64_t Find(const Operand& o, int part, int turn, const Strand& reader) {
     const bool line = o.buffer == Buffer::kScratch && s_.inline_endpoint[o.part + part] >= 0 && o.rank != reader.rank;
     if (!line) return At(o, part, turn, reader.lane);
@@ -160,7 +160,7 @@ class Machine {
     }
   }
 
-  // False when the strand cannot go on now.
+  // Returns false if the strand cannot go on now.
   bool Step(Strand* strand) {
     if (!fault_.empty() || strand->turn == options_.turns || strand->parked) return false;
     const auto& ops = s_.program[strand->rank][strand->lane].ops;
@@ -189,7 +189,7 @@ class Machine {
     return line != lines_.end() && line->second >= uint64_t(strand.turn) * 65536 + op.value;
   }
 
-  // One source or one destination. True when the operation is done.
+  // Moves one source or one destination. Returns true when the operation is done.
   bool Move(Strand* strand, const Op& op) {
     const bool reduces = plan::Reduces(s_.contract.kind);
     if (strand->phase < op.src.size()) {
@@ -223,7 +223,7 @@ class Machine {
     }
     strand->parked = true;
     if (++ended_[strand->rank] < s_.lanes) return true;
-    // The operation is over for this rank: the user looks at the outputs, spoils everything and calls again.
+    // The operation is over for this rank: the user checks the outputs, spoils all buffers and calls again.
     ended_[strand->rank] = 0;
     Check(strand->rank, strand->turn);
     Load(strand->rank, strand->turn + 1);

@@ -1,5 +1,5 @@
-// What executors make of plans beside running them in order: they leave a direct plan behind its prologue for another,
-// and they make neighbouring operations at once. The verifier refuses plans for which that would be wrong.
+// Executors do more with plans than run them in order: after the prologue they may replace a direct plan by another,
+// and they run neighbouring operations at once. The verifier refuses plans for which that would be wrong.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -27,7 +27,7 @@ std::string Verdict(const Schedule& schedule) {
   return status.ok() ? "ok" : std::string(status.message());
 }
 
-bool Says(const std::string& verdict, const std::string& words) { return verdict.find(words) != std::string::npos; }
+bool Has(const std::string& verdict, const std::string& words) { return verdict.find(words) != std::string::npos; }
 
 Op Sync(OpKind kind, int peer, uint16_t endpoint, uint32_t id) {
   Op op;
@@ -38,7 +38,7 @@ Op Sync(OpKind kind, int peer, uint16_t endpoint, uint32_t id) {
   return op;
 }
 
-// Every direct plan there is, for groups of 2 to 4 ranks.
+// Visits every direct plan for groups of 2 to 4 ranks.
 template <class F>
 void ForEachDirect(int lanes, F f) {
   for (int ranks = 2; ranks <= 4; ++ranks) {
@@ -53,8 +53,8 @@ void ForEachDirect(int lanes, F f) {
 
 // ---- lanes of direct plans -----------------------------------------------------------------------------------------
 
-// A lane above 0 that exchanges signals of its own before it waits for lane 0: in order in every other way, but where
-// the executor changes to another plan after the prologue, that plan would find these signals in its lines.
+// A lane above 0 exchanges signals of its own before it waits for lane 0. In order this is correct, but if the executor
+// changes to another plan after the prologue, that plan finds these signals in its lines.
 TEST(PrologueTest, LanesThatBeginBeforeItAreRefused) {
   for (const int lanes : {2, 3}) {
     ForEachDirect(lanes, [&](const Schedule& schedule) {
@@ -75,14 +75,14 @@ TEST(PrologueTest, LanesThatBeginBeforeItAreRefused) {
         ops.insert(ops.begin(), exchange.begin(), exchange.end());
       }
       const std::string verdict = Verdict(early);
-      EXPECT_TRUE(Says(verdict, "lane " + std::to_string(lanes - 1) +
-                                    " of a direct schedule must begin with a wait for a token of lane 0"))
+      EXPECT_TRUE(Has(verdict, "lane " + std::to_string(lanes - 1) +
+                                   " of a direct schedule must begin with a wait for a token of lane 0"))
           << verdict;
     });
   }
 }
 
-// Every way to break the beginning of such a lane by one change: the wait gone, or behind what follows it.
+// Breaks the beginning of such a lane by one change, in every way: the wait is missing, or follows later operations.
 TEST(PrologueTest, TheTokenComesFirst) {
   ForEachDirect(2, [&](const Schedule& schedule) {
     for (int r = 0; r < schedule.contract.ranks; ++r) {
@@ -91,8 +91,8 @@ TEST(PrologueTest, TheTokenComesFirst) {
       dropped.program[r][1].ops.erase(dropped.program[r][1].ops.begin());
       EXPECT_NE(Verdict(dropped), "ok");
       std::swap(ops[0], ops[1]);
-      EXPECT_TRUE(Says(Verdict(swapped), "must begin with a wait for a token")) << Verdict(swapped);
-      // Operations that do nothing may come before it: they are not there for executors.
+      EXPECT_TRUE(Has(Verdict(swapped), "must begin with a wait for a token")) << Verdict(swapped);
+      // Operations that do nothing may precede it, because executors skip them.
       Schedule idle = schedule;
       std::vector<Op>& with_nop = idle.program[r][1].ops;
       with_nop.insert(with_nop.begin(), Sync(OpKind::kNop, 0, 0, 1u << 20));
@@ -101,7 +101,7 @@ TEST(PrologueTest, TheTokenComesFirst) {
   });
 }
 
-// ---- operations made at once ---------------------------------------------------------------------------------------
+// ---- operations that run at once -----------------------------------------------------------------------------------
 
 Schedule Parse(const std::string& head, const std::string& program) {
   Result<Schedule> schedule = plan::Parse("axccl-plan 1\nalgorithm hand\n" + head + program);
@@ -112,8 +112,8 @@ Schedule Parse(const std::string& head, const std::string& program) {
 constexpr const char* kAlone =
     "kind all_to_all\nranks 1\nroot 0\nparts 1\nlanes 1\nslots 0\nendpoints 0\ndirect no\ninline\n";
 
-// One after the other both are right; byte by byte in any order the second would read what is not there yet.
-TEST(TogetherTest, WhatOneWritesAnotherMustNotRead) {
+// One after the other, both are right; at once, in any order of bytes, the second may read what is not written yet.
+TEST(TogetherTest, NoOperationReadsWhatAnotherWrites) {
   const std::string head =
       "kind gather\nranks 2\nroot 0\nparts 1\nlanes 1\nslots 1\nendpoints 2\ndirect no\ninline -\n";
   const std::string rank1 = "rank 1 lane 0\n#10 copy slot[0].0 <- in[1].0.0\n#11 signal 0 e0\n#12 wait 0 e1 v1\n";
@@ -125,27 +125,27 @@ TEST(TogetherTest, WhatOneWritesAnotherMustNotRead) {
       "rank 0 lane 0\n#0 copy out[0].1.0 <- in[0].0.0\n#4 copy out[0].0.0 <- out[0].1.0\n#1 wait 1 e0 v1\n"
       "#2 copy out[0].1.0 <- slot[0].0\n#3 signal 1 e1\n";
   const Schedule schedule = Parse(head, detour + rank1);
-  EXPECT_TRUE(Says(Verdict(schedule), "together: ")) << Verdict(schedule);
+  EXPECT_TRUE(Has(Verdict(schedule), "together: ")) << Verdict(schedule);
   const Status status = CheckTogether(schedule, 0, 0, plan::FindTogether(schedule.program[0][0]));
   EXPECT_EQ(status.message(),
             "together: rank 0 lane 0 op 0 is made at once with rank 0 lane 0 op 4, which writes "
             "input[0].block 0.part 0 that it reads where rank 0 runs in place");
-  // Alone each of them is right.
+  // Alone, each of them is right.
   const size_t ops = schedule.program[0][0].ops.size();
   EXPECT_TRUE(CheckTogether(schedule, 0, 0, std::vector<uint16_t>(ops, 1)).ok());
 }
 
-TEST(TogetherTest, TwoMustNotWriteTheSamePlace) {
+TEST(TogetherTest, NoTwoOperationsWriteTheSamePlace) {
   const std::string twice = "rank 0 lane 0\n#0 copy out[0].0.0 <- in[0].0.0\n#1 copy out[0].0.0 <- in[0].0.0\n";
-  EXPECT_TRUE(Says(Verdict(Parse(kAlone, twice)), "together: ")) << Verdict(Parse(kAlone, twice));
-  EXPECT_TRUE(Says(Verdict(Parse(kAlone, twice)), "and both write output[0].block 0.part 0"));
+  EXPECT_TRUE(Has(Verdict(Parse(kAlone, twice)), "together: ")) << Verdict(Parse(kAlone, twice));
+  EXPECT_TRUE(Has(Verdict(Parse(kAlone, twice)), "and both write output[0].block 0.part 0"));
 }
 
-// A row that is right out of place and wrong in place, where the input of one is the output of another.
+// A row that is right out of place but wrong in place, where the input of one rank is the output of another.
 TEST(TogetherTest, InPlaceCounts) {
   const Schedule schedule = algo::Generate({Kind::kReduceScatter, 3, 0}, "push", 1).value();
   Schedule crossed = schedule;
-  // Rank 0 is to reduce what goes to rank 1 after what goes to rank 2, from rank 2's block: in place it is overwritten.
+  // Rank 0 reduces for rank 2 and then for rank 1, but from rank 2's block: in place it is overwritten by then.
   size_t changed = 0;
   for (Op& op : crossed.program[0][0].ops) {
     if (op.kind != OpKind::kReduce || op.dst[0].rank != 1) continue;
@@ -158,10 +158,10 @@ TEST(TogetherTest, InPlaceCounts) {
   ASSERT_EQ(changed, 1u);
   const Status status = CheckTogether(crossed, 0, 0, plan::FindTogether(crossed.program[0][0]));
   ASSERT_FALSE(status.ok());
-  EXPECT_TRUE(Says(std::string(status.message()), "that it reads where rank 2 runs in place")) << status.message();
+  EXPECT_TRUE(Has(std::string(status.message()), "that it reads where rank 2 runs in place")) << status.message();
 }
 
-// Whatever lies between neighbours that are made at once, a lowering that takes too many is refused.
+// Whatever lies between neighbours that run at once, a lowering that joins too many is refused.
 TEST(TogetherTest, TooLongRowsAreRefused) {
   long rows = 0;
   ForEachDirect(1, [&](const Schedule& schedule) {
@@ -173,7 +173,7 @@ TEST(TogetherTest, TooLongRowsAreRefused) {
         const bool moves = schedule.program[r][0].ops[i].kind == OpKind::kCopy ||
                            schedule.program[r][0].ops[i].kind == OpKind::kReduce;
         if (!moves || (i > 0 && together[i - 1] > 1)) continue;
-        // The row's next neighbour is a signal or a wait, or there is none.
+        // The row's next neighbour is a signal or a wait, or the row is the last.
         std::vector<uint16_t> longer = together;
         ++longer[i];
         EXPECT_FALSE(CheckTogether(schedule, r, 0, longer).ok()) << "rank " << r << " op " << i;

@@ -16,7 +16,7 @@ using plan::OpKind;
 
 namespace {
 
-// User nodes are named apart from operations.
+// Names of user nodes differ from those of operations.
 constexpr uint64_t kUserName = uint64_t{1} << 40;
 
 uint64_t Pack(uint64_t buffer, uint64_t turn, uint64_t rank, uint64_t lane, uint64_t block, uint64_t part) {
@@ -43,7 +43,7 @@ int Model::AddNode(const Op* op, int turn, int rank, int lane, uint64_t name) {
 }
 
 void Model::BuildGraph() {
-  // A direct schedule is one operation a turn, between two acts of the user; others repeat turns inside one operation.
+  // A direct schedule runs one operation per turn, between two user nodes; others repeat turns inside one operation.
   for (int t = 0; t <= kTurns; ++t) {
     user_.emplace_back();
     for (int r = 0; r < s_.contract.ranks; ++r) {
@@ -60,7 +60,7 @@ void Model::BuildTurn(int turn) {
   const size_t first = nodes_.size();
   for (int r = 0; r < s_.contract.ranks; ++r) {
     for (int l = 0; l < s_.lanes; ++l) {
-      // Without a user in between, a lane's turn begins when its own last one has ended.
+      // Without a user in between, a lane's turn begins when its own previous turn has ended.
       int& last = last_[static_cast<size_t>(r) * s_.lanes + l];
       if (user_[turn][r] >= 0) last = user_[turn][r];
       for (const Op& op : s_.program[r][l].ops) {
@@ -143,7 +143,7 @@ void Model::AddUserTouches(int node, uint32_t in_place, std::vector<Touch>* touc
   for (uint64_t place : places) touches->push_back({place, node, true});
 }
 
-// A slot that is inline in an endpoint is written once more by the signal that publishes it.
+// The signal that publishes an inline slot writes it once more.
 void Model::AddPublications(int node, std::vector<Touch>* touches) const {
   const Node& writer = nodes_[node];
   for (const Operand& o : writer.op->dst) {
@@ -169,7 +169,7 @@ std::vector<Model::Touch> Model::Touches(uint32_t in_place) const {
       AddUserTouches(i, in_place, &touches);
       continue;
     }
-    // In place a copy may have its source as destination; where nothing is scaled it then does nothing to it.
+    // In place, a copy may have its source as destination; if nothing is scaled, it then does nothing.
     const auto onto_itself = [&](const Operand& o) {
       return !plan::Reduces(s_.contract.kind) && PlaceOf(o, 0, node.turn, node.lane, in_place) ==
                                                      PlaceOf(node.op->src[0], 0, node.turn, node.lane, in_place);
@@ -240,7 +240,7 @@ int Model::Expression(const std::vector<int>& terms) {
   return expressions_.try_emplace(terms, static_cast<int>(expressions_.size()) + 1000).first->second;
 }
 
-// What an operand holds. `store`: the value is stored as it is, which rounds a contribution.
+// The value of an operand. `store`: it is stored as it is, which rounds a contribution.
 Model::Value Model::Load(const Memory& memory, const Operand& o, int part, const Node& node, uint32_t in_place,
                          bool store) {
   const bool reduces = plan::Reduces(s_.contract.kind);
@@ -248,12 +248,12 @@ Model::Value Model::Load(const Memory& memory, const Operand& o, int part, const
   if (it == memory.end()) return Value();
   Value v = it->second;
   if (!reduces) {
-    // An output nobody wrote is undefined, though in place it happens to hold the input.
+    // An output that no operation wrote is undefined, although in place it happens to hold the input.
     if (v.raw && o.buffer != Buffer::kInput) return Value();
     v.raw = false;
     return v;
   }
-  // An input is scaled as it is read: only right for what the user left there, and only there.
+  // An input is scaled when it is read, which is right only for what the user left there, and only there.
   if (v.raw != (o.buffer == Buffer::kInput)) return Value();
   v.raw = false;
   if (store && v.expression < 1000) v.expression = Expression({v.expression});
@@ -290,7 +290,7 @@ void Model::ExecuteOp(const Node& node, uint32_t in_place, Memory* memory,
   for (auto& [place, value] : stores) (*memory)[place] = once.insert(place).second ? value : Value();
 }
 
-// One turn of all lanes, in the order found.
+// Runs one turn of all lanes, in the order found.
 Model::Memory Model::Execute(uint32_t in_place, std::map<uint32_t, std::vector<uint64_t>>* results) {
   Memory memory;
   for (int r = 0; r < s_.contract.ranks; ++r) {

@@ -1,10 +1,10 @@
-// A second opinion on schedules, for the tests of the verifier: slow, simple, and sharing nothing with it but the words
-// of the plan.
+// A second check of schedules, for the tests of the verifier: slow, simple, and sharing no code with it except the
+// types of the plan.
 //
-// Happens-before is the transitive closure of an explicit graph of three turns in which the user is a node of his own,
-// that overwrites all buffers of his rank before and after each operation. Races are found by comparing all pairs of
-// accesses to a place. Values are computed in one order, once for each mixture of in-place ranks, as counts of
-// contributions. For groups of up to 16 ranks. Not thread-safe.
+// Happens-before is the transitive closure of an explicit graph of three turns. The user is a node that overwrites all
+// buffers of a rank before and after each operation. Races are found by comparing all pairs of accesses to a place.
+// Values are computed in one order, once for each mixture of in-place ranks, as counts of contributions. For groups of
+// up to 16 ranks. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ class Model {
  public:
   explicit Model(const plan::Schedule& schedule);
 
-  // Empty, or what is wrong: a wait that is never satisfied, an unordered conflict, a wrong output, ranks that may get
-  // different bits, a barrier that does not hold.
+  // Returns what is wrong: a wait that is never satisfied, an unordered conflict, a wrong output, ranks that may get
+  // different bits, a barrier that does not hold. Empty if nothing is.
   std::string FindFault();
 
   // Whether `other`, a schedule of the same data operations, orders every conflicting pair of this one in the same way:
-  // then every run of it does what some run of this one does. `why` gets the first pair it does not.
+  // then every run of it is equivalent to some run of this one. `why` gets the first pair that it does not.
   bool KeepsOrderOf(Model* other, std::string* why);
 
   // Whether every rank's end of a turn comes after every rank's beginning of it (plan::Plan::complete).
@@ -33,7 +33,7 @@ class Model {
   // Whether all outputs are left folds in order of rank (plan::Plan::group_order).
   bool InGroupOrder();
 
-  // What every data operation wrote, by id, out of place; orders of summation left out.
+  // What every data operation wrote, by id, out of place; ignores orders of summation.
   std::map<uint32_t, std::vector<uint64_t>> Results();
 
  private:
@@ -50,7 +50,7 @@ class Model {
     bool write;
   };
   struct Value {
-    uint64_t counts = 0;  // four bits a rank: how often its contribution is in
+    uint64_t counts = 0;  // four bits per rank: how often its contribution is included
     int block = 0, part = 0;
     int finished = 0;
     int expression = 0;  // 0 = undefined or garbage
@@ -87,9 +87,9 @@ class Model {
   std::vector<Node> nodes_;
   std::vector<std::vector<int>> after_;
   std::vector<std::vector<uint64_t>> before_;
-  std::vector<int> order_;              // nodes in a possible order; shorter than nodes_ when there is a deadlock
-  std::vector<std::vector<int>> user_;  // [turn][rank] the user's node before that turn; the last is after all
-  std::vector<int> last_;               // [rank * lanes + lane] its latest node so far, while building
+  std::vector<int> order_;              // nodes in a possible order; shorter than nodes_ if there is a deadlock
+  std::vector<std::vector<int>> user_;  // [turn][rank] the user's node before that turn; the last is after all turns
+  std::vector<int> last_;               // [rank * lanes + lane] its latest node so far, during construction
   std::map<std::vector<int>, int> expressions_;
   std::string fault_;
 };

@@ -1,4 +1,4 @@
-// The verifier on schedules written by hand: one fault each, and the message that names it.
+// The verifier on schedules written by hand: each has one fault, and the expected message names it.
 #include "src/verify/verify.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ struct Head {
   int lanes = 1;
   int endpoints = 2;
   bool direct = false;
-  std::string inlined = " -";  // one entry a slot
+  std::string inlined = " -";  // one entry per slot
 };
 
 // A schedule from its header and the lines of its program.
@@ -47,7 +47,7 @@ Schedule Make(const Head& h, const std::string& program) {
   return schedule.ok() ? *schedule : Schedule();
 }
 
-// "ok", or the message without the words about the plan that precede it.
+// Returns "ok", or the message without the words about the plan that precede it.
 std::string Verdict(const Schedule& schedule, bool* complete = nullptr) {
   Facts facts;
   const Status status = Verify(schedule, &facts);
@@ -58,7 +58,7 @@ std::string Verdict(const Schedule& schedule, bool* complete = nullptr) {
   return message.substr(message.find("rejected: ") + 10);
 }
 
-// Rank 0 sends, by a put into the receiver's slot; the credit makes the slot reusable.
+// Rank 0 sends by a put into the receiver's slot; the credit makes the slot reusable.
 constexpr const char* kSend = "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n";
 constexpr const char* kReceive = "rank 1 lane 0\n#10 signal 0 e0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n";
 const Head kSendRecv = {.kind = "send_recv"};
@@ -72,7 +72,7 @@ TEST(VerifyTest, AcceptsAPutWithCredit) {
 TEST(VerifyTest, NamesBothSidesOfARaceInsideATurn) {
   const std::string early = "rank 1 lane 0\n#10 signal 0 e0\n#12 copy out[1].0.0 <- slot[1].0\n#11 wait 0 e0 v1\n";
   const std::string verdict = Verdict(Make(kSendRecv, kSend + early));
-  // Which of the two the run meets first is the verifier's business.
+  // The verifier decides which of the two the run meets first.
   EXPECT_TRUE(
       verdict ==
           "race: rank 1 lane 0 op 12 reads scratch[1].slot 0 while rank 0 lane 0 op 0 may write it at the same time" ||
@@ -96,14 +96,14 @@ TEST(VerifyTest, FindsASlotReusedTooEarly) {
 }
 
 // A credit sent before the read still comes one turn before the slot is used again.
-TEST(VerifyTest, OneTurnBetweenCreditAndReuseIsEnoughButNotNone) {
+TEST(VerifyTest, OneTurnBetweenCreditAndReuseIsEnough) {
   const std::string credit_of_read =
       "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n"
       "rank 1 lane 0\n#11 wait 0 e0 v1\n#12 copy out[1].0.0 <- slot[1].0\n#10 signal 0 e0\n";
   EXPECT_EQ(Verdict(Make(kSendRecv, credit_of_read)), "ok");
 }
 
-TEST(VerifyTest, NamesTheCircleOfADeadlock) {
+TEST(VerifyTest, NamesTheCycleOfADeadlock) {
   const std::string circle =
       "rank 0 lane 0\n#2 wait 1 e0 v1\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n"
       "rank 1 lane 0\n#11 wait 0 e0 v1\n#10 signal 0 e0\n#12 copy out[1].0.0 <- slot[1].0\n";
@@ -113,7 +113,7 @@ TEST(VerifyTest, NamesTheCircleOfADeadlock) {
             "lane 0 op 1, and so round");
 }
 
-TEST(VerifyTest, FindsAWaitNobodySatisfies) {
+TEST(VerifyTest, FindsAWaitThatNoSignalSatisfies) {
   std::string program = std::string(kSend) + kReceive;
   program.replace(program.find("#11 wait 0 e0 v1"), 16, "#11 wait 0 e0 v2");
   EXPECT_EQ(
@@ -126,7 +126,7 @@ TEST(VerifyTest, FindsLeaks) {
       "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n#3 signal 1 e0\n";
   EXPECT_EQ(Verdict(Make(kSendRecv, leak + kReceive)),
             "leak: rank 0 lane 0 op 3 signals endpoint 0 to 1 ranks, but only 0 wait for its value 2");
-  // Waiting twice does not stand in for the rank that never waits.
+  // A rank that waits twice does not replace the rank that never waits.
   const Head barrier = {.kind = "barrier", .ranks = 3, .inlined = ""};
   EXPECT_EQ(Verdict(Make(barrier,
                          "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 wait 2 e0 v1\n"
@@ -183,15 +183,15 @@ TEST(VerifyTest, AllRanksSeeTheSameBits) {
       "roundings; "
       "all ranks must see the same bits";
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, "reduce finish out[1].0.0 <- slot[1].0 slot[0].0"))), different);
-  // The same order, but rank 1 takes its own contribution before it was rounded to the data type.
+  // The same order, but rank 1 uses its own contribution before it was rounded to the data type.
   EXPECT_EQ(Verdict(Make({}, OneShot(kReduce0, "reduce finish out[1].0.0 <- slot[0].0 in[1].0.0"))), different);
-  // Nobody compares where one rank alone gets the result.
+  // If only one rank gets the result, no other rank's bits can differ.
   EXPECT_EQ(
       Verdict(Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- in[1].0.0 slot[0].0"))),
       "ok");
 }
 
-TEST(VerifyTest, RejectsReadsOfWhatIsNotThere) {
+TEST(VerifyTest, RejectsReadsOfUndefinedData) {
   const Head two_slots = {.inlined = " - -"};
   EXPECT_EQ(Verdict(Make(two_slots, OneShot(kReduce0, "reduce finish out[1].0.0 <- slot[0].0 slot[1].1"))),
             "dataflow: rank 1 lane 0 op 13 reads scratch[1].slot 1, which nothing has written in this turn");
@@ -201,7 +201,7 @@ TEST(VerifyTest, RejectsReadsOfWhatIsNotThere) {
 
 const Head kAlone = {.kind = "all_reduce", .ranks = 1, .parts = 2, .endpoints = 0, .inlined = " - -"};
 
-TEST(VerifyTest, PartsStayParts) {
+TEST(VerifyTest, PartsAreNotMixed) {
   const std::string begin = "rank 0 lane 0\n#0 copy slot[0].0:2 <- in[0].0.0:2\n";
   EXPECT_EQ(Verdict(Make(kAlone, begin + "#1 copy finish out[0].0.0:2 <- slot[0].0:2\n")), "ok");
   EXPECT_EQ(Verdict(Make(kAlone, begin + "#1 copy finish out[0].0.0 <- slot[0].1\n")),
@@ -226,7 +226,7 @@ TEST(VerifyTest, OverlapInsideAnOperation) {
 }
 
 TEST(VerifyTest, InPlaceRanks) {
-  // Overwriting the input's place with the result and reading the input again is wrong only in place.
+  // Writing the result to the input's place and then reading the input again is wrong only in place.
   const Head gather = {.kind = "all_gather", .ranks = 1, .endpoints = 0, .inlined = " -"};
   const std::string own = "rank 0 lane 0\n#0 copy out[0].0.0 <- in[0].0.0\n#1 copy slot[0].0 <- in[0].0.0\n";
   EXPECT_EQ(Verdict(Make(gather, own)), "ok");
@@ -268,7 +268,7 @@ TEST(VerifyTest, DirectSchedules) {
 }
 
 TEST(VerifyTest, DirectInPlaceRaces) {
-  // Rank 1 writes rank 0's output, which in place is the input rank 0 itself still reads.
+  // Rank 1 writes rank 0's output, which in place is the input that rank 0 still reads.
   const Head direct = {.kind = "all_reduce", .direct = true, .inlined = ""};
   const std::string program =
       "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 reduce finish out[1].0.0 <- in[0].0.0 in[1].0.0\n"
@@ -301,7 +301,7 @@ TEST(VerifyTest, LanesOfADirectScheduleNeedTheToken) {
 
 // ---- lanes ----
 
-TEST(VerifyTest, EveryLaneIsLookedAt) {
+TEST(VerifyTest, EveryLaneIsChecked) {
   Schedule s = algo::Generate({plan::Kind::kAllGather, 3, 0}, "ring", 3).value();
   EXPECT_EQ(Verdict(s), "ok");
   s.program[1][2].ops[0].src[0].rank = 1;
@@ -326,7 +326,7 @@ TEST(VerifyTest, TokensMayDeadlockToo) {
 
 TEST(VerifyTest, InlineSlotsArePublishedByTheirEndpoint) {
   EXPECT_EQ(Verdict(Make({.inlined = " 0"}, OneShot(kReduce0, kReduce1))), "ok");
-  // The reader hears of the data through endpoint 1, but endpoint 0 carries it and is signalled too early.
+  // Endpoint 1 signals the reader, but endpoint 0 carries the data and is signalled too early.
   const std::string wrong =
       "rank 0 lane 0\n#0 signal all e0\n#1 copy slot[0].0 <- in[0].0.0\n#2 signal all e1\n#3 wait 1 e1 v1\n#4 wait 1 "
       "e0 v1\n#5 " +
@@ -413,7 +413,7 @@ TEST(VerifyTest, StructureOfTheWhole) {
             std::string::npos);
 }
 
-// Sizes a text can claim at no cost are refused before anything is allocated for them.
+// Sizes that a text can claim at no cost are refused before memory is allocated for them.
 TEST(VerifyTest, RefusesWhatIsTooLarge) {
   Schedule s;
   s.algorithm = "huge";
@@ -429,8 +429,8 @@ TEST(VerifyTest, RefusesWhatIsTooLarge) {
   EXPECT_NE(Verdict(s).find("5000 ranks"), std::string::npos);
 }
 
-// Schedules in memory with fields no generator writes: rejected or, where the field did not matter, accepted; the
-// sanitizers watch.
+// Schedules in memory with fields that no generator writes are rejected or, if the field has no effect, accepted; the
+// sanitizers check memory accesses.
 TEST(VerifyTest, ScrambledFieldsNeverCrash) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   harness::Random random(harness::Seed());
@@ -507,7 +507,7 @@ TEST(VerifyTest, CountsSignalsUpTo65535) {
             "structure: rank 0 lane 0 op 65535 is signal 65536 of its endpoint; 65535 fit in a turn");
 }
 
-TEST(VerifyTest, APlacementIsOfAllRanks) {
+TEST(VerifyTest, APlacementCoversAllRanks) {
   Schedule s = algo::Generate({plan::Kind::kAllReduce, 4, 0}, "ring", 1).value();
   s.placement = plan::Placement::Of(std::vector<int>{0, 0, 1, 1});
   EXPECT_EQ(Verdict(s), "ok");
@@ -524,7 +524,7 @@ TEST(VerifyTest, ABarrierHolds) {
 // ---- facts and plans
 // -------------------------------------------------------------------------------------------------
 
-TEST(VerifyTest, CompleteMeansEveryEndKnowsEveryBegin) {
+TEST(VerifyTest, CompleteMeansEveryEndFollowsEveryBegin) {
   const auto complete = [](plan::Kind kind, const char* algorithm, int lanes) {
     bool value = false;
     EXPECT_EQ(Verdict(algo::Generate({kind, 5, 0}, algorithm, lanes).value(), &value), "ok");
@@ -537,7 +537,7 @@ TEST(VerifyTest, CompleteMeansEveryEndKnowsEveryBegin) {
   EXPECT_FALSE(complete(plan::Kind::kGather, "tree", 2));
 }
 
-TEST(VerifyTest, TellsWhichFoldsAreInGroupOrder) {
+TEST(VerifyTest, FindsWhichFoldsAreInGroupOrder) {
   const auto in_order = [](const Schedule& s) {
     Facts facts;
     EXPECT_EQ(Verify(s, &facts).message(), "");
@@ -546,7 +546,7 @@ TEST(VerifyTest, TellsWhichFoldsAreInGroupOrder) {
   EXPECT_TRUE(in_order(Make({}, OneShot(kReduce0, kReduce1))));
   EXPECT_FALSE(in_order(Make({}, OneShot("reduce finish out[0].0.0 <- slot[1].0 slot[0].0",
                                          "reduce finish out[1].0.0 <- slot[1].0 slot[0].0"))));
-  // As the input is read and as it was stored are the same contribution.
+  // The input as it is read and as it was stored are the same contribution.
   EXPECT_TRUE(
       in_order(Make({.kind = "reduce", .root = 1}, OneShot("nop", "reduce finish out[1].0.0 <- slot[0].0 in[1].0.0"))));
   EXPECT_FALSE(
@@ -562,7 +562,7 @@ TEST(MakePlanTest, CarriesHashAndFacts) {
   EXPECT_FALSE((*made.value()).complete);
 }
 
-TEST(MakePlanTest, ARejectedScheduleIsOurFault) {
+TEST(MakePlanTest, ARejectedScheduleIsAnInternalError) {
   Schedule s = algo::Generate({plan::Kind::kBroadcast, 4, 2}, "tree", 1).value();
   s.program[2][0].ops.pop_back();
   const auto made = MakePlan(s);
@@ -571,7 +571,7 @@ TEST(MakePlanTest, ARejectedScheduleIsOurFault) {
   EXPECT_EQ(made.status().message().substr(0, 46), "plan tree broadcast of 4 ranks rejected: leak:");
 }
 
-// Every generator at sizes where an operation's first use pays for the proof. The times are for the reader of the log.
+// Every generator at sizes for which an operation's first use pays for the proof. The times are only printed.
 TEST(VerifyTest, GeneratedSchedulesOfManyRanks) {
   for (const int n : {8, 17, 64}) {
     double worst = 0, total = 0;
