@@ -26,15 +26,15 @@ TEST(Closer, ClosesInOrderOnAnotherThread) {
       by = std::this_thread::get_id();
     });
   }
-  EXPECT_FALSE(Closer::Process().Await(kShort)) << "the first one is not done";
+  EXPECT_FALSE(Closer::Process().Await(kShort)) << "the first one is not closed yet";
   gate.set_value();
   ASSERT_TRUE(Closer::Process().Await(kLong));
   EXPECT_EQ(closed, (std::vector<int>{0, 1, 2}));
   EXPECT_NE(by, std::this_thread::get_id());
-  EXPECT_TRUE(Closer::Process().Await(kShort)) << "nothing is left";
+  EXPECT_TRUE(Closer::Process().Await(kShort)) << "all are closed";
 }
 
-// What is closed may have more to close, which belongs to what Await waits for; and what it holds has ended by then.
+// Closing an object may add more to close, which Await waits for too; what the object holds has ended by then.
 TEST(Closer, WaitsForWhatIsAddedMeanwhile) {
   std::atomic<bool> inner{false};
   auto held = std::make_shared<int>(1);
@@ -45,7 +45,7 @@ TEST(Closer, WaitsForWhatIsAddedMeanwhile) {
   EXPECT_TRUE(seen.expired());
 }
 
-TEST(Closer, HasAThreadWheneverThereIsSomethingToClose) {
+TEST(Closer, HasAThreadWheneverThereIsWork) {
   for (int round = 0; round < 100; ++round) {
     std::atomic<bool> closed{false};
     Closer::Process().Add([&] { closed = true; });

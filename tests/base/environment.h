@@ -1,7 +1,7 @@
-// The library's parameters and log as one test wants them.
+// Sets the library's parameters and log for one test.
 //
-// Construction clears all NCCL_* and AXCCL_* variables, points HOME at an empty folder and sends the log to a file
-// there; destruction restores the environment and removes the folder. One at a time; not while other threads read
+// The constructor clears all NCCL_* and AXCCL_* variables, points HOME at an empty folder and sends the log to a file
+// there; the destructor restores the environment and removes the folder. One at a time; not while other threads read
 // parameters.
 #pragma once
 
@@ -25,7 +25,7 @@ class Environment {
 
   // Sets a variable; the library sees it after Forget().
   void Set(const std::string& name, const std::string& value);
-  // Makes the library read everything anew.
+  // Makes the library read all parameters again.
   void Forget();
   // Writes a file in the folder and returns its path.
   std::string WriteFile(const std::string& name, const std::string& text);
@@ -36,8 +36,8 @@ class Environment {
   int CountLog(const std::vector<std::string>& words) const;
 
  private:
-  std::map<std::string, std::string> saved_;  // what was cleared
-  std::vector<std::string> set_;              // what was set
+  std::map<std::string, std::string> saved_;  // the cleared variables
+  std::vector<std::string> set_;              // the variables that were set
   std::string folder_;
 };
 

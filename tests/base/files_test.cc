@@ -1,4 +1,4 @@
-// Small files: as a whole, or not at all.
+// Small files are read and replaced as a whole, or not at all.
 #include "src/base/files.h"
 
 #include <gtest/gtest.h>
@@ -44,10 +44,10 @@ TEST(FilesTest, AreReplacedAsAWholeWithTheirFolders) {
   ASSERT_TRUE(ReplaceFile(path, "x").ok());
   EXPECT_EQ(Contents(path), "x");
   std::string line;
-  EXPECT_TRUE(std::getline(before, line) && line == "long") << "who reads meanwhile has the old one";
+  EXPECT_TRUE(std::getline(before, line) && line == "long") << "an open file keeps the old contents";
 }
 
-TEST(FilesTest, NothingIsLeftBesideWhatCannotBeReplaced) {
+TEST(FilesTest, AFailedReplacementLeavesNothingBehind) {
   const Folder folder;
   ASSERT_EQ(mkdir(folder.Path("taken").c_str(), 0700), 0);
   std::ofstream(folder.Path("plain")) << "kept";
@@ -60,14 +60,14 @@ TEST(FilesTest, NothingIsLeftBesideWhatCannotBeReplaced) {
   EXPECT_EQ(Entries(folder), 2);
 }
 
-// Not that there is no such folder, which says nothing of the cause. Nobody may make one in /sys.
-TEST(FilesTest, WhatKeepsTheirFoldersFromBeingMadeIsSaid) {
+// The error names the cause, not only that the folder is missing. No process may make a folder in /sys.
+TEST(FilesTest, AFailureToMakeTheirFoldersIsReported) {
   const Status status = ReplaceFile("/sys/axccl/of/this/test/file", "text");
   EXPECT_EQ(status.code(), Code::kSystemError);
   EXPECT_NE(status.message().find("mkdir(/sys/axccl): "), std::string_view::npos) << status.message();
 }
 
-TEST(FilesTest, AreNamedInWhatIsWrongWithThem) {
+TEST(FilesTest, AreNamedInErrors) {
   const Status status = InFile("/some/file", MakeStatus(Code::kInvalidArgument, "line 1: found 'x'"));
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_EQ(status.message(), "/some/file: line 1: found 'x'");

@@ -10,7 +10,7 @@
 namespace axccl {
 namespace {
 
-// Slots of a table live as long as the process, so tables of tests do too.
+// Slots of a table live as long as the process, so the tests' tables do too.
 HandleTable<int>& NewTable(uint8_t tag) {
   static auto* const tables = new std::vector<std::unique_ptr<HandleTable<int>>>;
   return *tables->emplace_back(std::make_unique<HandleTable<int>>(tag));
@@ -67,7 +67,7 @@ TEST(HandleTable, RemoveWaitsForPinsOfOthers) {
     while (!pinned) std::this_thread::yield();
     std::shared_ptr<int> removed = table.Remove(handle);
     ASSERT_NE(removed, nullptr);
-    *removed = -1;  // a race with the pin's reads, were they still going on
+    *removed = -1;  // a race with the pin's reads, if they still went on
     user.join();
     removed.reset();
     EXPECT_TRUE(watch.expired());

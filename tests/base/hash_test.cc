@@ -11,7 +11,7 @@ namespace {
 
 static_assert(Mix(kHashSeed, 1) != Mix(kHashSeed, 2));
 
-// On average over random arguments, how many bits of the result change with that bit of an argument.
+// How many bits of the result change with that bit of an argument, on average over random arguments.
 double Changes(bool of_word, int bit) {
   constexpr int kTrials = 1000;
   std::mt19937_64 random(7);

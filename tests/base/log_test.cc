@@ -39,7 +39,7 @@ TEST(Log, VersionLineHasNoPrefix) {
   EXPECT_EQ(environment.Log(), std::vector<std::string>{"NCCL version 2"});
 }
 
-TEST(Log, WhatUsersMustKnowGoesToStderrWhateverTheLevel) {
+TEST(Log, NoticesGoToStderrAtEveryLevel) {
   Environment environment{{"NCCL_DEBUG", "NONE"}, {"NCCL_DEBUG_FILE", "/nonexistent/log"}};
   testing::internal::CaptureStderr();
   WriteNotice("mind the %s", "gap");
@@ -94,22 +94,22 @@ TEST(Log, FileNameTakesHostAndProcess) {
   EXPECT_TRUE(std::filesystem::exists(environment.folder() + "/" + name)) << name;
 }
 
-TEST(Log, NoLineNoFile) {
+TEST(Log, WithoutALineThereIsNoFile) {
   Environment environment{{"NCCL_DEBUG", "WARN"}};
   Write(Level::kInfo, kInit, 0, "too fine");
   EXPECT_FALSE(std::filesystem::exists(environment.folder() + "/log"));
 }
 
-TEST(Log, UnusableFileFallsBackToStdoutAndSaysSo) {
+TEST(Log, UnusableFileFallsBackToStdoutWithAWarning) {
   Environment environment{{"NCCL_DEBUG", "WARN"}, {"NCCL_DEBUG_FILE", "/nonexistent/folder/log"}};
   testing::internal::CaptureStdout();
-  Write(Level::kWarn, kInit, 0, "still told");
+  Write(Level::kWarn, kInit, 0, "still written");
   const std::string text = testing::internal::GetCapturedStdout();
   EXPECT_NE(text.find("cannot open /nonexistent/folder/log"), text.npos) << text;
-  EXPECT_NE(text.find("NCCL WARN still told\n"), text.npos) << text;
+  EXPECT_NE(text.find("NCCL WARN still written\n"), text.npos) << text;
 }
 
-TEST(Log, StderrIsAPlace) {
+TEST(Log, StderrIsADestination) {
   Environment environment{{"NCCL_DEBUG", "WARN"}, {"NCCL_DEBUG_FILE", "stderr"}};
   testing::internal::CaptureStderr();
   Write(Level::kWarn, kInit, 0, "over here");

@@ -8,7 +8,7 @@
 namespace axccl {
 namespace {
 
-// Which of the names the filter takes.
+// The names that the filter takes.
 std::string Taken(const char* filter, std::initializer_list<const char*> names) {
   std::string taken;
   for (const char* name : names)

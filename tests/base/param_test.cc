@@ -31,7 +31,7 @@ TEST(ParamTable, RowsAreSound) {
   }
 }
 
-TEST(Param, DefaultWhenNobodySetsIt) {
+TEST(Param, DefaultWhenItIsNotSet) {
   Environment environment;
   Source source = Source::kEnvironment;
   EXPECT_EQ(Get("AXCCL_DEVICE", &source), "auto");
@@ -91,7 +91,7 @@ TEST(Param, EmptyMeansNotSet) {
   EXPECT_EQ(GetInt("AXCCL_SCRATCH_BYTES"), 1 << 20);
 }
 
-TEST(Param, WordsAreComparedWithoutCaseAndComeAsTheTableSpellsThem) {
+TEST(Param, WordsAreComparedWithoutCaseAndReturnedInTheTablesSpelling) {
   Environment environment{{"AXCCL_DEVICE", "HOST"}, {"NCCL_DEBUG", "warn"}, {"NCCL_SOCKET_FAMILY", "af_inet6"}};
   EXPECT_EQ(Get("AXCCL_DEVICE"), "host");
   EXPECT_EQ(Get("NCCL_DEBUG"), "WARN");
@@ -101,7 +101,7 @@ TEST(Param, WordsAreComparedWithoutCaseAndComeAsTheTableSpellsThem) {
 struct BadValue {
   const char* name;
   const char* value;
-  const char* accepted;  // part of the report
+  const char* accepted;  // expected in the report
 };
 
 class BadValueTest : public testing::TestWithParam<BadValue> {};
@@ -148,7 +148,7 @@ TEST(Param, BytesTakeBinarySuffixes) {
   }
 }
 
-TEST(Param, BadDebugLevelIsReadWithoutEnd) {
+TEST(Param, BadDebugLevelDoesNotRecurse) {
   // The log asks for its level while the level's own bad value is about to be logged.
   Environment environment{{"NCCL_DEBUG", "LOUD"}};
   EXPECT_EQ(Get("NCCL_DEBUG"), "NONE");

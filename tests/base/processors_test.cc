@@ -1,4 +1,4 @@
-// Where the library's own threads may run, and that no others are touched.
+// Where the library's own threads may run, and that other threads keep their processors.
 #include "src/base/processors.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace axccl::test {
 namespace {
 
-// A thread that lasts as long as the process, and runs what it is told.
+// A thread that lasts as long as the process, and runs tasks.
 class Lasting {
  public:
   explicit Lasting(std::function<void()> begin) {
@@ -47,13 +47,13 @@ class Lasting {
   std::function<void()> task_;
 };
 
-TEST(AllProcessorsTaken, WhereMoreThreadsRunThanThereAreProcessors) {
+TEST(AllProcessorsTaken, WhenMoreThreadsRunThanThereAreProcessors) {
   EXPECT_TRUE(AllProcessorsTaken("0.31 0.82 1.60 3/345 12345", 2));
   EXPECT_FALSE(AllProcessorsTaken("0.31 0.82 1.60 2/345 12345", 2));
   EXPECT_FALSE(AllProcessorsTaken("9.31 9.82 9.60 1/345 12345", 2));
   for (const char* line : {"", "0.31", "0.31 0.82 1.60", "0.31 0.82 1.60 many/345"})
     EXPECT_FALSE(AllProcessorsTaken(line, 2)) << line;
-  // And of this machine.
+  // The same for this machine.
   std::atomic<bool> stop{false};
   std::vector<std::thread> busy;
   for (size_t i = 0; i < AllowedProcessors().size() + 64; ++i)
@@ -67,31 +67,31 @@ TEST(AllProcessorsTaken, WhereMoreThreadsRunThanThereAreProcessors) {
   for (std::thread& thread : busy) thread.join();
 }
 
-TEST(MoveToAnotherProcessor, LeavesThoseAThreadMayUseAsTheyWere) {
+TEST(MoveToAnotherProcessor, LeavesTheAllowedProcessorsUnchanged) {
   std::thread([] {
     const std::vector<int> before = AllowedProcessors();
     for (int i = 0; i < 10; ++i) MoveToAnotherProcessor();
     EXPECT_EQ(AllowedProcessors(), before);
     BindThisThread({before[0]});
-    MoveToAnotherProcessor();  // there is none
+    MoveToAnotherProcessor();  // there is no other
     EXPECT_EQ(AllowedProcessors(), std::vector<int>{before[0]});
   }).join();
 }
 
-// What is placed stays placed, so this is one test.
-TEST(OwnThreads, MayUseWhatAllCallsTogetherSaid) {
+// Threads keep the processors that they were given, so this is one test.
+TEST(OwnThreads, MayUseTheProcessorsOfAllCalls) {
   const std::vector<int> all = AllowedProcessors();
   if (all.size() < 2) GTEST_SKIP() << "needs two processors";
   const std::vector<int> first = {all[0]}, second = {all[1]}, both = {all[0], all[1]};
-  // Never destroyed, as the threads are.
+  // Never destroyed, because the threads are not either.
   auto& early = *new Lasting([] { BecomeOwnThread("own-early"); });
   auto& other = *new Lasting([] {});
   EXPECT_EQ(early.Allowed(), all);
   EXPECT_TRUE(ProcessorsAtStart().empty());
 
   EXPECT_TRUE(AllowOwnThreads({}));
-  EXPECT_EQ(early.Allowed(), all) << "nothing said, nothing done";
-  // One that is on the move meanwhile gets there, too.
+  EXPECT_EQ(early.Allowed(), all) << "an empty set changes nothing";
+  // A thread that moves meanwhile gets the processors, too.
   std::atomic<int> moves{0};
   std::atomic<bool> placed{false};
   auto& mover = *new Lasting([&] {
@@ -108,7 +108,7 @@ TEST(OwnThreads, MayUseWhatAllCallsTogetherSaid) {
   EXPECT_EQ(other.Allowed(), all);
   EXPECT_EQ(AllowedProcessors(), all);
 
-  // What an own thread starts for others does not inherit its place.
+  // A thread that an own thread starts for others does not inherit its processors.
   std::promise<std::vector<int>> child;
   auto& parent = *new Lasting([&child] {
     BecomeOwnThread("own-parent");

@@ -18,7 +18,7 @@ TEST(RankListTest, RunsAreShortened) {
   EXPECT_EQ(Listed({}), "ranks ");
 }
 
-TEST(RankListTest, LongListsEnd) {
+TEST(RankListTest, LongListsAreCut) {
   const std::string odd = ListRanks(100000, [](int rank) { return rank % 2 != 0; });
   EXPECT_LT(odd.size(), 250u);
   EXPECT_TRUE(odd.starts_with("ranks 1, 3, 5, ") && odd.ends_with(", ...")) << odd;

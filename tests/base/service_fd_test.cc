@@ -1,4 +1,4 @@
-// Descriptors that cannot be opened.
+// Errors when a descriptor cannot be opened.
 #include "src/base/service_fd.h"
 
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 namespace axccl::service {
 namespace {
 
-// When a call fails for want of a descriptor and another thread then closes one, the limit is still what stopped it.
-TEST(OpenError, NamesTheLimitThoughThereIsRoomByNow) {
+// When a call fails for lack of a descriptor and another thread then closes one, the limit is still the cause.
+TEST(OpenError, NamesTheLimitEvenIfADescriptorIsFreeAgain) {
   ASSERT_TRUE(CheckRoom(1, "a socket").ok());
   const Status error = OpenError(EMFILE, "a socket");
   EXPECT_EQ(error.code(), Code::kSystemError);
@@ -18,7 +18,7 @@ TEST(OpenError, NamesTheLimitThoughThereIsRoomByNow) {
   EXPECT_NE(error.message().find("ulimit -n"), std::string::npos) << error.message();
 }
 
-TEST(OpenError, SaysOtherErrorsAsTheyAre) {
+TEST(OpenError, PassesOtherErrorsOn) {
   EXPECT_EQ(OpenError(EACCES, "a socket").message().find("ulimit"), std::string::npos);
 }
 

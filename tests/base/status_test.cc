@@ -69,7 +69,7 @@ Status Thrown(const Exception& exception) {
   }
 }
 
-TEST(Status, TellsWhatAnExceptionMeans) {
+TEST(Status, TranslatesExceptions) {
   const Status memory = Thrown(std::bad_alloc());
   EXPECT_EQ(memory.code(), Code::kSystemError);
   EXPECT_TRUE(memory.message().starts_with("ncclSend: out of memory;")) << memory.message();
@@ -88,7 +88,7 @@ TEST(Status, NeedsNoMemoryForItsCode) {
   EXPECT_NE(copy.message().find("out of memory"), std::string_view::npos) << copy.message();
 }
 
-TEST(Status, PrefixSaysWhoseErrorItIs) {
+TEST(Status, PrefixNamesTheOwnerOfAnError) {
   const Status status = Prefixed("ncclX", MakeStatus(Code::kTimeout, "rank %d", 3));
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.message(), "ncclX: rank 3");

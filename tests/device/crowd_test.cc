@@ -1,4 +1,4 @@
-// How many ranks a core has to serve, in a process of its own: it is counted from the first wait on.
+// How many ranks share a core, in a process of its own, because the count begins with the first wait.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -9,7 +9,7 @@
 namespace axccl::device::host {
 namespace {
 
-TEST(Crowding, AThreadThatIsBoundDoesNotSpeakForTheOthers) {
+TEST(Crowding, ABoundThreadDoesNotCountForTheOthers) {
   const std::vector<int> all = AllowedProcessors();
   if (all.size() < 2) GTEST_SKIP() << "needs two processors";
   const Crowd two(2, false);

@@ -1,4 +1,4 @@
-// Which devices threads mean that chose none, and how numbers are given back.
+// Which devices belong to threads that chose none, and how their numbers are given back.
 #include "src/device/host/current.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(CurrentDevice, NumbersAreGivenBackWhenNothingUsesThem) {
   int first = -1, second = -1;
   OnThread([&] { first = Claim(); });
   OnThread([&] { second = Claim(); });
-  EXPECT_EQ(first, second) << "the thread has ended, and nothing else had its device";
+  EXPECT_EQ(first, second) << "the thread has ended, and nothing else uses its device";
   Device* const device = Device::Get(first);
   DeviceHold hold = device->Hold();
   OnThread([&] { EXPECT_NE(Claim(), first) << "a communicator is on it"; });
@@ -56,7 +56,7 @@ TEST(CurrentDevice, NumbersAreGivenBackWhenNothingUsesThem) {
   OnThread([&] { EXPECT_EQ(Claim(), first); });
 }
 
-TEST(CurrentDevice, ErrorsStayWithThoseWhoMadeThem) {
+TEST(CurrentDevice, ErrorsStayWithTheThreadThatMadeThem) {
   int first = -1;
   OnThread([&] {
     first = Claim();

@@ -1,4 +1,4 @@
-// The fast path in a process where no thread of the scheduler has ever been needed; tests that need one are elsewhere.
+// The fast path in a process that never needed a thread of the scheduler; tests that need one are elsewhere.
 #include <gtest/gtest.h>
 
 #include "tests/device/work.h"
@@ -6,7 +6,7 @@
 namespace axccl::device::host {
 namespace {
 
-// Work in whose only step a thread stays until it is let go.
+// Work with one step, in which a thread stays until the test releases it.
 class Station {
  public:
   Station()
@@ -46,7 +46,7 @@ TEST(Enqueue, TheThreadThatWaitsDoesTheWork) {
 TEST(Enqueue, WaitsForMarksAndPredecessors) {
   Queue* queue = NewQueue();
   const auto a = std::make_shared<Timeline>(), b = std::make_shared<Timeline>();
-  const uint64_t outside = b->Issue();  // somebody else's work
+  const uint64_t outside = b->Issue();  // work of another queue
   const auto instant = [] { return std::make_shared<TestWork>([] { return Poll::kDone; }); };
   const auto first = instant(), second = instant(), third = instant();
   queue->Push(MakeItem(first, {{a, a->Issue()}}, {{b, outside + 1}}));
@@ -84,7 +84,7 @@ TEST(Enqueue, IdleQueueCanBeEnteredAndLeft) {
   queue->Push(MakeItem(work));
   EXPECT_FALSE(work->done) << "the holder has the queue";
   queue->Leave();
-  EXPECT_TRUE(work->done) << "the holder looks at what came meanwhile";
+  EXPECT_TRUE(work->done) << "the holder runs what was pushed meanwhile";
   ASSERT_TRUE(queue->TryEnterIdle());
   work = std::make_shared<TestWork>([] { return Poll::kDone; });
   queue->Push(MakeItem(work));
@@ -119,7 +119,7 @@ TEST(Enqueue, ArmReachesStartedWorkOnly) {
   EXPECT_TRUE(queue->Arm(5));
   EXPECT_EQ(started->armed, 5);
   EXPECT_EQ(waiting->armed, -1);
-  // What Arm itself starts has not been armed: the caller must not sleep yet.
+  // Work that Arm itself starts has not been armed: the caller must not sleep yet.
   outside->Complete(0);
   EXPECT_FALSE(queue->Arm(6));
   EXPECT_EQ(waiting->polls, 1);
@@ -140,11 +140,11 @@ TEST(Enqueue, WorkPushedWhileAnotherThreadDrivesIsNotLost) {
   auto work = std::make_shared<TestWork>([] { return Poll::kDone; });
   queue->Push(MakeItem(work));
   EXPECT_FALSE(work->done);
-  EXPECT_FALSE(queue->Arm(3)) << "who cannot look must not sleep";
+  EXPECT_FALSE(queue->Arm(3)) << "a thread that cannot look must not sleep";
   EXPECT_FALSE(queue->Drive());
   station.leave = true;
   driver.join();
-  EXPECT_TRUE(work->done) << "the driver looks at what came meanwhile before it goes";
+  EXPECT_TRUE(work->done) << "the driver runs what was pushed meanwhile before it leaves";
   EXPECT_FALSE(queue->pending());
 }
 

@@ -37,7 +37,7 @@ TEST(HandleStress, AHandleIsItsObjectOrNothing) {
             const auto removed = table.Remove(old);
             ASSERT_NE(removed, nullptr);
             ASSERT_EQ(removed->value, 1u);
-            ASSERT_EQ(removed.use_count(), 1) << "somebody else still holds a removed object";
+            ASSERT_EQ(removed.use_count(), 1) << "another thread still holds a removed object";
             ASSERT_FALSE(table.Get(old));
           }
         } else if (void* const handle = place.handle.load(); handle != nullptr) {

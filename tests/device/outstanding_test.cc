@@ -1,4 +1,4 @@
-// What outstanding work costs: looks at items are counted, so nothing here depends on time.
+// The cost of outstanding work: it counts looks at items, so nothing here depends on time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ std::shared_ptr<TestWork> Instant() {
   return std::make_shared<TestWork>([] { return Poll::kDone; });
 }
 
-// Looks at items for each of `n` operations on one stream: while they are enqueued behind one that is blocked, and as
-// they run.
+// The looks at items per operation, for `n` operations on one stream: while they are enqueued behind a blocked one, and
+// while they run.
 std::pair<double, double> LooksBehindOne(int n) {
   Queue* queue = NewQueue();
   const auto stream = std::make_shared<Timeline>();
@@ -37,7 +37,7 @@ TEST(Outstanding, AnOperationCostsTheSameBehindFewAndMany) {
   EXPECT_LE(many.second, 3);
 }
 
-// Each stream's first operation is under way, and who enqueues on another does not look at all of them.
+// Each stream's first operation is under way; enqueueing on another stream does not look at all of them.
 TEST(Outstanding, AnOperationCostsTheSameBesideFewAndMany) {
   for (const int n : {10, 3000}) {
     Queue* queue = NewQueue();
@@ -55,9 +55,9 @@ TEST(Outstanding, AnOperationCostsTheSameBesideFewAndMany) {
   }
 }
 
-// Work that waits for several streams and marks starts when the last of them is there, and has been looked at once for
-// each.
-TEST(Outstanding, WaitsForSeveralInWhateverOrderTheyEnd) {
+// Work that waits for several streams and marks starts when the last of them is reached; each of them has one look at
+// it.
+TEST(Outstanding, WaitsForSeveralThatEndInAnyOrder) {
   Queue* queue = NewQueue();
   constexpr int kStreams = 6;
   int order[kStreams] = {0, 1, 2, 3, 4, 5};
@@ -82,7 +82,7 @@ TEST(Outstanding, WaitsForSeveralInWhateverOrderTheyEnd) {
   } while (std::next_permutation(order, order + kStreams));
 }
 
-// Waiters park and tickets complete at the same time: none is forgotten.
+// Waiters park and tickets complete at the same time: no waiter is forgotten.
 TEST(Outstanding, ParkingAndCompletingMeet) {
   constexpr int kThreads = 3, kRounds = 20000;
   const auto shared = std::make_shared<Timeline>();

@@ -1,4 +1,4 @@
-// Several threads at the scheduler: drivers that meet, the progress thread, workers, waits that are given up.
+// Several threads that use the scheduler: drivers that meet, the progress thread, workers, waits that give up.
 #include "src/device/host/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(Scheduler, GivesUpWhenAsked) {
   EXPECT_TRUE(WaitThrough(queue, [&] { return work->done.load(); }));
 }
 
-// The reason to give up may be a consequence of what was waited for: a peer that does its part and leaves.
+// The condition to give up may be a consequence of what the wait is for: a peer does its part and leaves.
 TEST(Scheduler, LooksOnceMoreBeforeItGivesUp) {
   Queue* queue = NewQueue();
   auto work = std::make_shared<GatedWork>();
@@ -87,20 +87,20 @@ TEST(Scheduler, AWaitOnOneDeviceDrivesAll) {
   EXPECT_TRUE(WaitThrough(queue, [&] { return work->done.load(); }));
 }
 
-TEST(Scheduler, ProgressThreadDoesWhatIsLeftBehind) {
+TEST(Scheduler, ProgressThreadRunsAbandonedWork) {
   Device* device = Device::Get(NextDevice());
   for (int round = 0; round < 50; ++round) {
     auto work = std::make_shared<GatedWork>();
     Submit(device, device->null_stream(), work);
     EXPECT_FALSE(work->done);
     work->open = true;
-    AwaitTrue([&] { return work->done.load(); });  // not in the library
+    AwaitTrue([&] { return work->done.load(); });  // outside the library
     AwaitTrue([&] { return device->null_stream()->timeline()->Idle(); });
   }
 }
 
-// Somebody who is at another queue all the time does not drive this one.
-TEST(Scheduler, ProgressThreadSeesToEachQueue) {
+// A thread that is always busy with another queue does not drive this one.
+TEST(Scheduler, ProgressThreadDrivesEachQueue) {
   Device* device = Device::Get(NextDevice());
   Queue* busy = NewQueue();
   std::atomic<bool> stop{false};
@@ -117,7 +117,7 @@ TEST(Scheduler, ProgressThreadSeesToEachQueue) {
   user.join();
 }
 
-// A thread that sleeps in the library for one thing moves others on as well, also those that come later.
+// A thread that sleeps in the library for one thing also advances others, including those that come later.
 TEST(Scheduler, SleepersTakeUpWorkThatComesLater) {
   Device* device = Device::Get(NextDevice());
   Queue* queue = NewQueue();
@@ -200,8 +200,8 @@ TEST(Scheduler, CallbacksMayEnqueueAndWait) {
   EXPECT_EQ(context.inner, 1);
 }
 
-// Completions, sleepers and newcomers all at once: a wake-up that gets lost costs an interval each time and shows as a
-// timeout.
+// Completions, sleepers and new waiters at the same time: a wake-up that gets lost costs an interval each time and
+// shows as a timeout.
 TEST(Scheduler, PingPongOfTwoWaitersOverCallbacks) {
   Device* device = Device::Get(NextDevice());
   std::vector<std::thread> threads;

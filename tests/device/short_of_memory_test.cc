@@ -1,4 +1,4 @@
-// Memory that runs out, for one allocation at a time: what is enqueued is refused as a whole, or runs.
+// Memory runs out, for one allocation at a time: an enqueue is refused as a whole, or its work runs.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -29,8 +29,8 @@ class BlockingWork : public TestWork {
   const Workers::Lease lease_;
 };
 
-// Whoever hands over or drives may be in the middle of somebody else's work, and could do nothing about it.
-TEST(ShortOfMemory, WorkIsParkedAndLetGoOnWithout) {
+// The thread that hands over or drives may be in the middle of other work, and could not handle a failure.
+TEST(ShortOfMemory, WorkIsParkedAndResumedWithoutMemory) {
   Queue* queue = NewQueue();
   const auto gate = std::make_shared<Timeline>();
   constexpr int kItems = 40;
@@ -39,7 +39,7 @@ TEST(ShortOfMemory, WorkIsParkedAndLetGoOnWithout) {
   for (int i = 0; i < kItems; ++i) {
     gate->Issue();
     works.push_back(Instant());
-    // Neither in the order of what they wait for nor against it.
+    // Neither in the order of what they wait for nor in the opposite order.
     items.push_back(MakeItem(works.back(), {}, {Mark{gate, static_cast<uint64_t>(1 + i * 7 % kItems)}}));
   }
   const FailingNew failing(1);
@@ -54,14 +54,14 @@ TEST(ShortOfMemory, WorkIsParkedAndLetGoOnWithout) {
   EXPECT_FALSE(FailingNew::Failed());
 }
 
-TEST(ShortOfMemory, WorkGoesToAWorkerWithout) {
+TEST(ShortOfMemory, WorkGoesToAWorkerWithoutMemory) {
   Queue* queue = NewQueue();
   for (int i = 0; i < 200; ++i) {
     Result<Workers::Lease> lease = Workers::Process().Take();
     ASSERT_TRUE(lease.ok());
     auto work = std::make_shared<BlockingWork>(std::move(lease).value());
     auto item = MakeItem(work);
-    // A thread that cannot be had for want of memory is tried for again, by those who wait.
+    // If a thread cannot be started for lack of memory, the threads that wait try again.
     EXPECT_NO_THROW({
       const FailingNew failing(1);
       queue->Push(std::move(item));
@@ -70,7 +70,7 @@ TEST(ShortOfMemory, WorkGoesToAWorkerWithout) {
   }
 }
 
-TEST(ShortOfMemory, WhatIsRefusedHoldsNothingBack) {
+TEST(ShortOfMemory, RefusedWorkHoldsNothingBack) {
   Device* device = Device::Get(NextDevice());
   auto blocking = std::make_shared<Stream>(device->ordinal(), true);
   device->AddStream(blocking);
@@ -92,7 +92,7 @@ TEST(ShortOfMemory, ADeviceIsClaimedOrNot) {
   EXPECT_NE(first, second);
 }
 
-// A wait that ends with an exception: nobody drives any more what this thread did, and others must.
+// A wait ends with an exception: its thread no longer drives the work, so other threads must.
 TEST(ShortOfMemory, AWaitThatThrowsLeavesWorkToOthers) {
   Device* device = Device::Get(NextDevice());
   auto work = std::make_shared<GatedWork>();
@@ -101,7 +101,7 @@ TEST(ShortOfMemory, AWaitThatThrowsLeavesWorkToOthers) {
                    device->queue(), [&] { return work->done.load(); }, []() -> bool { throw std::bad_alloc(); }),
                std::bad_alloc);
   work->open = true;
-  AwaitTrue([&] { return work->done.load(); });  // not in the library
+  AwaitTrue([&] { return work->done.load(); });  // outside the library
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class StreamTest : public testing::Test {
     Submit(device_, stream, gate);
     return gate;
   }
-  // Work that ends as soon as it may begin.
+  // Submits work that ends as soon as it may begin.
   std::shared_ptr<TestWork> SubmitProbe(Stream* stream) {
     auto probe = std::make_shared<TestWork>([] { return Poll::kDone; });
     Submit(device_, stream, probe);
@@ -31,7 +31,7 @@ class StreamTest : public testing::Test {
   bool Runs(const std::shared_ptr<TestWork>& probe) {
     return WaitThrough(device_->queue(), [&] { return probe->done.load(); });
   }
-  // Whether the probe still has not run, though everything that can run has had its turn.
+  // Whether the probe has not run although everything that can run had its turn.
   bool HeldBack(const std::shared_ptr<TestWork>& probe) {
     for (int i = 0; i < 20; ++i) device_->queue()->Drive();
     return !probe->done;
@@ -90,12 +90,12 @@ TEST_F(StreamTest, NullStreamWaitsForDestroyedStreams) {
   const auto gate = SubmitGate(stream.get());
   const TimelinePtr timeline = stream->timeline();
   stream.reset();
-  (void)NewStream(true);  // looks through the streams there are
+  (void)NewStream(true);  // scans the list of streams
   const auto in_null = SubmitProbe(null());
   EXPECT_TRUE(HeldBack(in_null));
   bool listed = false;
   for (const Mark& mark : device_->AllWork()) listed |= mark.timeline == timeline;
-  EXPECT_TRUE(listed) << "whoever waits for the device waits for destroyed streams";
+  EXPECT_TRUE(listed) << "a wait for the device includes destroyed streams";
   Open(gate);
   Finish();
   EXPECT_TRUE(in_null->done);
@@ -108,7 +108,7 @@ TEST_F(StreamTest, DestroyedIdleStreamsAreForgotten) {
 
 // ---- tickets that are ready at once ----
 
-TEST_F(StreamTest, EnqueueIdleTakesATicketOnlyIfNothingIsToBeWaitedFor) {
+TEST_F(StreamTest, EnqueueIdleTakesATicketOnlyIfThereIsNothingToWaitFor) {
   const auto stream = NewStream(true);
   const auto take = [&](Stream* s) {
     uint64_t ticket = 0;
@@ -122,7 +122,7 @@ TEST_F(StreamTest, EnqueueIdleTakesATicketOnlyIfNothingIsToBeWaitedFor) {
   const auto gate = SubmitGate(stream.get());
   const uint64_t issued = stream->timeline()->issued();
   EXPECT_FALSE(take(stream.get()));
-  EXPECT_EQ(stream->timeline()->issued(), issued) << "refused, and yet a ticket was taken";
+  EXPECT_EQ(stream->timeline()->issued(), issued) << "it was refused but took a ticket";
   EXPECT_FALSE(take(null())) << "a blocking stream is at work";
   Open(gate);
   Finish();
@@ -142,7 +142,7 @@ TEST_F(StreamTest, LaterWorkWaitsForAMark) {
   const auto a = NewStream(false), b = NewStream(false);
   const auto gate = SubmitGate(a.get());
   Event event;
-  EXPECT_TRUE(event.mark().Reached()) << "an event that was never recorded is over";
+  EXPECT_TRUE(event.mark().Reached()) << "an event that was never recorded is reached";
   event.Record(RecordMark(device_, a.get()));
   EXPECT_FALSE(event.mark().Reached());
   const auto before = SubmitProbe(b.get());
@@ -156,7 +156,7 @@ TEST_F(StreamTest, LaterWorkWaitsForAMark) {
   EXPECT_TRUE(after->done);
 }
 
-TEST_F(StreamTest, AMarkIsOfTheWorkSoFar) {
+TEST_F(StreamTest, AMarkCoversEarlierWorkOnly) {
   const auto stream = NewStream(false);
   (void)SubmitProbe(stream.get());
   const Mark mark = RecordMark(device_, stream.get());
@@ -166,11 +166,11 @@ TEST_F(StreamTest, AMarkIsOfTheWorkSoFar) {
   Finish();
 }
 
-TEST_F(StreamTest, WhoWaitsForAStreamWaitsForWhatItWaitsFor) {
+TEST_F(StreamTest, AWaitForAStreamIncludesWhatItWaitsFor) {
   const auto a = NewStream(false), b = NewStream(false);
   const auto gate = SubmitGate(a.get());
   WaitFor(device_, b.get(), RecordMark(device_, a.get()));
-  EXPECT_FALSE(b->timeline()->Idle()) << "nothing else was enqueued, and yet the stream is not through";
+  EXPECT_FALSE(b->timeline()->Idle()) << "a wait alone keeps the stream busy";
   const Mark relayed = RecordMark(device_, b.get());
   EXPECT_FALSE(relayed.Reached());
   Open(gate);
@@ -223,7 +223,7 @@ TEST_F(StreamTest, CopiesAllBytes) {
   }
 }
 
-TEST_F(StreamTest, AFailureIsToldOnceByTheStream) {
+TEST_F(StreamTest, AStreamReportsAFailureOnce) {
   const auto stream = NewStream(true);
   Submit(device_, stream.get(), std::make_shared<TestWork>([] { return Poll::kDone; }, Status(Code::kTimeout, "late")));
   const auto probe = SubmitProbe(stream.get());
@@ -232,8 +232,8 @@ TEST_F(StreamTest, AFailureIsToldOnceByTheStream) {
   EXPECT_TRUE(stream->timeline()->TakeError().ok());
 }
 
-// Several threads on one stream and on the NULL stream: every ticket is taken once, all work is done, the legacy order
-// makes no deadlock.
+// Several threads use one stream and the NULL stream: every ticket is taken once, all work is done, and the legacy
+// order causes no deadlock.
 TEST_F(StreamTest, ManyThreadsEnqueueOnSharedStreams) {
   constexpr int kThreads = 4, kEach = 500;
   const auto shared = NewStream(true);

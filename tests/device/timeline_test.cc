@@ -18,7 +18,7 @@ TEST(Timeline, TicketsAreReachedInOrder) {
   const uint64_t first = timeline.Issue(), second = timeline.Issue();
   EXPECT_EQ(second, first + 1);
   EXPECT_EQ(timeline.issued(), second + 1);
-  EXPECT_TRUE(timeline.Reached(first)) << "nothing is before the first";
+  EXPECT_TRUE(timeline.Reached(first)) << "nothing precedes the first";
   EXPECT_FALSE(timeline.Reached(second));
   EXPECT_FALSE(timeline.Idle());
   timeline.Complete(first);
@@ -53,8 +53,8 @@ TEST(Timeline, OneOfManyTakersGetsTheError) {
   }
 }
 
-// What happened before a ticket was completed is visible to whoever sees it reached; tickets taken under one lock are
-// unique.
+// What happened before a ticket was completed is visible to every thread that sees it reached; tickets taken under one
+// lock are unique.
 TEST(Timeline, CarriesDataBetweenThreadsInTicketOrder) {
   constexpr int kThreads = 4, kEach = 2000;
   Timeline timeline;
@@ -91,7 +91,7 @@ class Noted : public Waiter {
   std::vector<uint64_t>* const gone_;
 };
 
-// Each when its ticket is reached, those for lower ones first, in whatever order they came; and many.
+// Each waiter goes on when its ticket is reached, those with lower tickets first, whatever the order of their arrival.
 TEST(Timeline, WaitersGoOnWhenTheirTicketsAreReached) {
   constexpr uint64_t kTickets = 20000;
   Timeline timeline;
@@ -99,7 +99,7 @@ TEST(Timeline, WaitersGoOnWhenTheirTicketsAreReached) {
   uint32_t draw = 1;
   for (uint64_t i = 0; i < kTickets; ++i) {
     draw = draw * 1664525u + 1013904223u;
-    const uint64_t ticket = i % 3 == 0 ? i + 1 : 1 + draw % kTickets;  // in order, as most are, and not
+    const uint64_t ticket = i % 3 == 0 ? i + 1 : 1 + draw % kTickets;  // in order, as most are, and out of order
     std::unique_ptr<Waiter> waiter = std::make_unique<Noted>(ticket, &gone);
     ASSERT_TRUE(timeline.Park(ticket, &waiter));
     expected.push_back(ticket);

@@ -9,8 +9,8 @@
 namespace axccl::device::host {
 namespace {
 
-// A wake-up that is lost shows as a sleep to the end: far beyond the time limit of the test.
-constexpr std::chrono::hours kForEver{1};
+// A lost wake-up shows as a sleep to the end, far beyond the time limit of the test.
+constexpr std::chrono::hours kForever{1};
 
 TEST(Doorbells, SleepReturnsAtOnceWhenRungBefore) {
   Doorbells& bells = Doorbells::Process();
@@ -18,7 +18,7 @@ TEST(Doorbells, SleepReturnsAtOnceWhenRungBefore) {
   const uint32_t seen = bells.Value(slot);
   bells.Ring(slot);
   EXPECT_NE(bells.Value(slot), seen);
-  bells.Sleep(slot, seen, kForEver);
+  bells.Sleep(slot, seen, kForever);
   bells.Release(slot);
 }
 
@@ -52,7 +52,7 @@ TEST(Doorbells, MoreSleepersThanDoorbellsShare) {
   for (int slot : slots) bells.Release(slot);
 }
 
-// The protocol of every wait: the sleeper says that it is there and looks, the other changes the world and looks for
+// The protocol of every wait: the sleeper announces itself and looks; the other thread changes the state and looks for
 // sleepers.
 TEST(Doorbells, NoWakeUpIsLost) {
   constexpr int kRounds = 4000;
@@ -63,7 +63,7 @@ TEST(Doorbells, NoWakeUpIsLost) {
       while (world.load(std::memory_order_seq_cst) != round) {
         const int slot = bells.Claim();
         const uint32_t seen = bells.Value(slot);
-        if (world.load(std::memory_order_seq_cst) != round) bells.Sleep(slot, seen, kForEver);
+        if (world.load(std::memory_order_seq_cst) != round) bells.Sleep(slot, seen, kForever);
         bells.Release(slot);
       }
       answer.store(round);
@@ -77,7 +77,7 @@ TEST(Doorbells, NoWakeUpIsLost) {
   sleeper.join();
 }
 
-// Last, because the move is for good: a process page's doorbells are those that peers ring.
+// Last, because the move is permanent: from then on, peers ring a process page's doorbells.
 TEST(Doorbells, PeersRingThroughTheProcessPage) {
   static transport::ProcessPage page;
   Doorbells& bells = Doorbells::Process();
@@ -87,19 +87,19 @@ TEST(Doorbells, PeersRingThroughTheProcessPage) {
       const int slot = bells.Claim();
       const uint32_t seen = bells.Value(slot);
       asleep = true;
-      if (!news) bells.Sleep(slot, seen, kForEver);
+      if (!news) bells.Sleep(slot, seen, kForever);
       bells.Release(slot);
     }
   });
   while (!asleep) std::this_thread::yield();
-  bells.Adopt(&page);  // whoever sleeps on an old doorbell moves
+  bells.Adopt(&page);  // a thread that sleeps on an old doorbell moves
   bells.Adopt(&page);
   news = true;
-  // The sleeper may be on its way to a new doorbell: ring what it could have claimed.
+  // The sleeper may be about to claim a new doorbell, so this rings all that it could claim.
   for (int slot = 0; slot < transport::kDoorbells; ++slot) RingDoorbell(&page, slot);
   sleeper.join();
   EXPECT_EQ(page.doorbell[0].rings, 1u);
-  RingDoorbell(&page, transport::kDoorbells + 3);  // a peer's word is never an index
+  RingDoorbell(&page, transport::kDoorbells + 3);  // a peer's value is never used as an index
   EXPECT_EQ(page.doorbell[3].rings, 2u);
 }
 

@@ -14,7 +14,7 @@
 
 namespace axccl::device::host {
 
-// Polls `step`; notes who polled and which doorbells it was armed with.
+// Polls `step`; records which thread polled and the doorbell it was armed with.
 class TestWork : public Work {
  public:
   explicit TestWork(std::function<Poll()> step, Status result = Status())
@@ -65,7 +65,7 @@ inline bool WaitThrough(Queue* queue, const std::function<bool()>& done) {
   return Scheduler::Process().Wait(queue, done, [] { return false; });
 }
 
-// A device of this test alone.
+// A device that only this test uses.
 inline int NextDevice() {
   static std::atomic<int> next{100};
   return next.fetch_add(1);
