@@ -1,4 +1,4 @@
-// The data patterns: exact in any order, sensitive to any misplacement, and counted right.
+// The data patterns: exact in any order, sensitive to any misplacement, and counted correctly.
 
 #include "perf/common/data.h"
 
@@ -98,7 +98,7 @@ double FoldRounded(int type, int op, std::vector<double> x, std::mt19937_64* ran
   return result;
 }
 
-// Every order gives the expected bits, though every step rounds: the inputs leave nothing to round.
+// Every order gives the expected bits, although every step rounds: with these inputs all results are exact.
 TEST(Data, ReductionsOfFloatsAreExactInAnyOrder) {
   std::mt19937_64 random(Seed());
   constexpr size_t kCount = 200;
@@ -122,7 +122,7 @@ TEST(Data, ReductionsOfFloatsAreExactInAnyOrder) {
   }
 }
 
-// NCCL may scale by the rounded 1/n before the sum, or divide after it: both stay within what is allowed.
+// NCCL may scale by the rounded 1/n before the sum, or divide after it: both stay within the tolerance.
 TEST(Data, AveragesOfFloatsAcceptBothPlacesOfTheDivision) {
   std::mt19937_64 random(Seed());
   constexpr size_t kCount = 200;
@@ -182,8 +182,9 @@ TEST(Data, LongBuffersRepeatThePeriodAndCountEveryDifference) {
   }
 }
 
-// The mistakes collectives make: another rank's data, an old run's data, data one element or one power of two off.
-TEST(Data, MisplacedDataIsSeen) {
+// The typical mistakes of collectives: another rank's data, an old run's data, data one element or one power of two
+// off.
+TEST(Data, MisplacedDataIsFound) {
   constexpr size_t kCount = 4096;
   Sequence want{ncclFloat32, kMove, 9, 4, 2};
   auto wrong = [&](const Sequence& s, size_t first) {
@@ -196,7 +197,7 @@ TEST(Data, MisplacedDataIsSeen) {
   for (size_t shift = 1; shift <= size_t{1} << 30; shift *= 2) EXPECT_GT(wrong(want, shift), kCount * 9 / 10) << shift;
 }
 
-TEST(Data, AMissingRankIsSeenInEveryReduction) {
+TEST(Data, AMissingRankIsFoundInEveryReduction) {
   constexpr size_t kCount = 2000;
   for (int type = 0; type < kNumDataTypes; ++type) {
     for (int op : {kSum, kAvg, kMulSum}) {

@@ -1,4 +1,4 @@
-// enqueue_perf on host ranks, where it can run everywhere.
+// enqueue_perf on host ranks, which run on every machine.
 
 #include <gtest/gtest.h>
 

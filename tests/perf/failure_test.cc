@@ -16,7 +16,7 @@
 namespace axccl::perf {
 namespace {
 
-// -1 when the line names none. Never pass that to kill: it means every process there is.
+// -1 if the line names none. Never pass that to kill: it means every process on the machine.
 pid_t PidOfRank(const std::string& line) {
   std::smatch m;
   return std::regex_search(line, m, std::regex("Pid +(\\d+)")) ? std::stoi(m[1]) : -1;
@@ -24,7 +24,7 @@ pid_t PidOfRank(const std::string& line) {
 
 double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// A run that would never end, stopped at its first row.
+// A run that would never end; the test stops it at its first row.
 std::vector<std::string> Endless() { return {"--ranks", "3", "-b", "64", "-e", "64", "-N", "0", "-n", "2"}; }
 
 TEST(PerfFailure, OneWrongElementIsCountedAndFails) {
@@ -69,14 +69,14 @@ TEST(PerfFailure, AKilledRankEndsTheRunAndIsNamed) {
 }
 
 TEST(PerfFailure, RanksDieWithTheParent) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // the orphans become ours, so that their end can be seen
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // adopts the orphans, so that their end can be observed
   pid_t rank0 = -1;
   {
     Tool run("all_reduce_perf", Endless());
     rank0 = PidOfRank(run.ReadUntil("#  Rank  0"));
     ASSERT_GT(rank0, 0);
     kill(run.pid(), SIGKILL);
-    EXPECT_EQ(run.Finish(), -SIGKILL);  // ends only when all have closed their output
+    EXPECT_EQ(run.Finish(), -SIGKILL);  // returns only when all have closed their output
   }
   int status = 0;
   EXPECT_EQ(waitpid(rank0, &status, 0), rank0);

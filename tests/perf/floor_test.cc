@@ -1,4 +1,4 @@
-// The floor's work: every input byte read once, every output byte written once, and the result is the collective's.
+// The floor's work: every input byte is read once, every output byte is written once, and the result is correct.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ struct World {
   std::vector<char*> out;
 };
 
-// Expected element i of rank r's output, or NAN-free marker -1 where nothing is written.
+// Expected element i of rank r's output, or the marker -1 where nothing is written.
 float Expected(const std::string& c, size_t ranks, size_t r, size_t i, size_t elements) {
   size_t part = elements / ranks;
   float sum = 0;

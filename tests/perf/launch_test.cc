@@ -1,4 +1,4 @@
-// Meeting of processes: the shared page, the rendezvous file, and what the supervising parent does about deaths.
+// How processes meet: the shared page, the rendezvous file, and what the supervising parent does when one dies.
 
 #include "perf/common/launch.h"
 
@@ -22,7 +22,7 @@
 namespace axccl::perf {
 namespace {
 
-// A failed fork must end the test: killing the process -1 means killing all there are.
+// A failed fork must end the test, because kill with process -1 kills every process on the machine.
 pid_t Fork() {
   pid_t pid = fork();
   if (pid < 0) std::abort();
@@ -90,7 +90,7 @@ TEST(SharedPage, ADeadProcessEndsTheWaitOfTheOthers) {
   int status = ExitOf([] {
     auto page = SharedPage::CreateAnonymous(2, 2);
     pid_t other = Fork();
-    if (other == 0) _exit(0);  // never comes
+    if (other == 0) _exit(0);  // never arrives
     page.value()->Register(0, getpid());
     page.value()->Register(1, other);
     page.value()->Meet(Room::kProcesses, 0, nullptr, 0, nullptr);
@@ -99,8 +99,8 @@ TEST(SharedPage, ADeadProcessEndsTheWaitOfTheOthers) {
   EXPECT_EQ(status, kExitPeerFailed);
 }
 
-TEST(SharedPage, AProcessThatLeavesAfterTheMeetingIsNoDeath) {
-  // Often, for a waiter must look for dead peers just when the last one has come and the first ones leave.
+TEST(SharedPage, AProcessThatLeavesAfterTheMeetingIsNotDead) {
+  // Many rounds, because a waiter must look for dead peers just when the last one has come and the first ones leave.
   constexpr int kProcesses = 8;
   for (int round = 0; round < 150; ++round) {
     auto page = SharedPage::CreateAnonymous(kProcesses, kProcesses);
@@ -139,7 +139,7 @@ TEST(SharedPage, AbortEndsTheWaitOfTheOthers) {
 
 // ---- forked processes ----
 
-// `body` runs in every one of `count` processes; returns what their parent exits with.
+// Runs `body` in each of `count` processes; returns their parent's exit status.
 int ForkAndRun(int count, const std::function<int(int, SharedPage*)>& body) {
   return ExitOf([&] {
     auto page = SharedPage::CreateAnonymous(count, count);
@@ -158,7 +158,7 @@ TEST(Fork, AllFineIsZero) {
 }
 
 TEST(Fork, TheCauseDecidesTheStatus) {
-  // Processes 0 and 2 only echo what happened to process 1.
+  // Processes 0 and 2 only react to what happened to process 1.
   EXPECT_EQ(ForkAndRun(3, [](int process, SharedPage*) { return process == 1 ? 7 : kExitPeerFailed; }), 7);
 }
 
@@ -184,7 +184,7 @@ class RendezvousFile : public testing::Test {
   void TearDown() override { unsetenv("TMPDIR"); }
   std::string private_directory() const { return folder_.Path("axccl-perf-" + std::to_string(geteuid())); }
 
-  // Exit statuses of `count` processes that meet; 0 = met and exchanged their numbers.
+  // Returns the exit statuses of `count` processes that meet; 0 = met and exchanged their numbers.
   std::vector<int> Meet(int count) {
     std::vector<pid_t> pids;
     for (int p = 0; p < count; ++p) {
@@ -230,10 +230,10 @@ TEST_F(RendezvousFile, ProcessesMeetAndLeaveNothing) {
   EXPECT_EQ(info.st_mode & 0777, 0700u);
 }
 
-TEST_F(RendezvousFile, TheLeftoverOfADeadRunCountsForNothing) {
-  // Often, for the others may look at the leftover at the moment process 0 judges it.
+TEST_F(RendezvousFile, TheLeftoverOfADeadRunIsIgnored) {
+  // Many rounds, because the others may look at the leftover at the moment when process 0 judges it.
   for (int round = 0; round < 20; ++round) {
-    // A creator that dies before anybody came leaves its file.
+    // A creator that dies before any process came leaves its file.
     pid_t creator = Fork();
     if (creator == 0) _exit(MeetOnce(0, 2));
     while (FilesLeft() == 0 && waitpid(creator, nullptr, WNOHANG) == 0) sched_yield();

@@ -1,4 +1,4 @@
-// The plain loops that AxCCL is held against do what they say, in every way.
+// The plain loops that AxCCL is compared with are correct, in every way of copying.
 
 #include "perf/loops/loops.h"
 
@@ -46,7 +46,7 @@ TEST(Loops, LayRunsSideBySideInEveryWay) {
   }
 }
 
-// As the copies of a list: of different sizes, and with nothing to do.
+// Like the copies of a list: of different sizes, some of them empty.
 TEST(Loops, CopyRunsOfDifferentSizes) {
   const std::vector<size_t> sizes = {5, 0, 64, 1000, 4};
   for (const CopyWay& way : AllCopyWays()) {

@@ -1,4 +1,4 @@
-// Expected data of calls on views: against a collective done element by element, and against spoilt elements.
+// Expected data of calls on views, compared with a collective done element by element, and with altered elements.
 
 #include "perf/common/operands.h"
 
@@ -63,8 +63,8 @@ class World {
     }
   }
 
-  // By the definition: parts of the inputs go to their places one by one. Inputs are read before outputs are written,
-  // as in place they are one.
+  // By the definition: parts of the inputs go to their places one by one. All inputs are read before outputs are
+  // written, because in place they are the same memory.
   void Run(int root) {
     const bool splits = case_.kind == ViewKind::kSplit || case_.kind == ViewKind::kSplitConcat;
     const bool concats = case_.kind == ViewKind::kConcat || case_.kind == ViewKind::kSplitConcat;
@@ -109,7 +109,7 @@ class World {
 
 class OperandsOf : public testing::TestWithParam<Case> {};
 
-TEST_P(OperandsOf, AcceptTheCollectiveAndSeeEverySpoiltElement) {
+TEST_P(OperandsOf, AcceptTheCollectiveAndFindEverySpoiltElement) {
   const Case& c = GetParam();
   const bool may_be_in_place = c.options.strides.empty() && c.options.out_strides.empty() &&
                                c.kind != ViewKind::kSplitConcat && c.kind != ViewKind::kSame;

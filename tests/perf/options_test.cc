@@ -1,4 +1,4 @@
-// The command line, NCCL_TESTS_SPLIT, and what launchers' variables are understood to say.
+// The command line, NCCL_TESTS_SPLIT, and the interpretation of launchers' variables.
 
 #include "perf/common/options.h"
 
@@ -137,7 +137,7 @@ TEST(Options, ErrorsNameOptionAndValue) {
   }
 }
 
-TEST(Options, WhatOnlyAGpuHasIsRefusedInWords) {
+TEST(Options, OptionsForGpusOnlyAreRefusedWithAReason) {
   EXPECT_NE(ErrorOf({"-G", "2"}).find("graphs"), std::string::npos);
   EXPECT_NE(ErrorOf({"-D", "1"}).find("device kernels"), std::string::npos);
 }
@@ -230,14 +230,14 @@ TEST(ViewOptions, ErrorsNameOptionAndValue) {
   EXPECT_NE(ErrorOf({"--shape", "4", "-b", "8"}).find("leave -b"), std::string::npos);
 }
 
-TEST(ViewOptions, WhatDoesNotFitIsRefusedWithARemedy) {
+TEST(ViewOptions, ContradictionsAreRefusedWithARemedy) {
   auto refusal = [](ViewKind kind, std::vector<std::string> arguments) {
     return RefuseViews("tool", kind, Parse(std::move(arguments)).value().views, 3);
   };
   struct Case {
     ViewKind kind;
     std::vector<std::string> arguments;
-    const char* says;  // "" = fits
+    const char* words;  // "" = fits
   };
   const Case cases[] = {
       {ViewKind::kNone, {}, ""},
@@ -267,9 +267,9 @@ TEST(ViewOptions, WhatDoesNotFitIsRefusedWithARemedy) {
       {ViewKind::kSame, {"--groups", "[[0],[1],[1]]"}, "rank 1 is there twice; name each"},
       {ViewKind::kSame, {"--groups", "[[0,2]]"}, "rank 1 is missing; name each"}};
   for (const Case& c : cases) {
-    std::string said = refusal(c.kind, c.arguments);
-    EXPECT_EQ(said.empty(), *c.says == '\0') << c.says << ": " << said;
-    EXPECT_NE(said.find(c.says), std::string::npos) << said;
+    std::string text = refusal(c.kind, c.arguments);
+    EXPECT_EQ(text.empty(), *c.words == '\0') << c.words << ": " << text;
+    EXPECT_NE(text.find(c.words), std::string::npos) << text;
   }
 }
 
@@ -303,7 +303,7 @@ Result<std::optional<Launched>> Detect(const Environment& environment) {
 TEST(Launcher, NoneWithoutItsVariables) {
   EXPECT_FALSE(Detect({}).value().has_value());
   EXPECT_FALSE(Detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}}).value().has_value());
-  // An sbatch script that srun did not start has these.
+  // The environment of an sbatch script that srun did not start.
   EXPECT_FALSE(Detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).value().has_value());
 }
 

@@ -1,6 +1,6 @@
-// Preloaded into a perf tool: after every ncclAllReduce of rank 1, the middle element of its result is spoilt, and
-// after every axcclAllGather the last one of its last operand, in stream order. What a broken library would do, and
-// what the tool must see.
+// Preloaded into a perf tool. After every ncclAllReduce of rank 1 it alters the middle element of the result, and after
+// every axcclAllGather the last element of the last operand, in stream order. The tool must detect this like the errors
+// of a broken library.
 
 #include <dlfcn.h>
 

@@ -23,7 +23,7 @@ std::vector<char*> Pointers(std::vector<std::string>* texts) {
   return pointers;
 }
 
-// This process' variables without those of a launcher the tests themselves may run under.
+// This process's variables without those of a launcher that may run the tests.
 std::vector<std::string> Variables(const Tool::Environment& added) {
   std::vector<std::string> all;
   for (char** e = environ; *e != nullptr; ++e) {
@@ -37,7 +37,7 @@ std::vector<std::string> Variables(const Tool::Environment& added) {
   return all;
 }
 
-// Appends what is there; false at the end of the stream.
+// Appends the available bytes; returns false at the end of the stream.
 bool Drain(int fd, std::string* into) {
   char buffer[4096];
   ssize_t n = read(fd, buffer, sizeof(buffer));
@@ -57,7 +57,7 @@ Tool::Tool(const std::string& program, std::vector<std::string> arguments, const
   int err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) std::abort();
   pid_ = fork();
-  if (pid_ < 0) std::abort();  // kill(-1) would reach every process there is
+  if (pid_ < 0) std::abort();  // kill(-1) would reach every process on the machine
   if (pid_ == 0) {
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
@@ -120,7 +120,7 @@ int Tool::Finish() {
 
 namespace {
 
-// The lines in front of the table, in their order; `*` marks those that a run may repeat or leave out.
+// The lines above the table, in their order; `*` marks those that a run may repeat or omit.
 bool ParseHead(std::istringstream* lines, Output* o) {
   std::string line;
   std::smatch m;

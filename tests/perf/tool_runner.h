@@ -1,6 +1,6 @@
-// Runs a perf tool as a user would and reads what it printed, with a parser of nccl-tests' format of our own.
+// Runs a perf tool as a user would and reads its output, with an independent parser of nccl-tests' format.
 //
-// Not thread-safe. A Tool that is still running when destroyed is killed.
+// Not thread-safe. The destructor kills a Tool that is still running.
 #pragma once
 
 #include <sys/types.h>
@@ -15,18 +15,18 @@ class Tool {
  public:
   using Environment = std::map<std::string, std::string>;
 
-  // Starts `program` (a name under build/perf, or a path) with the variables added to this process' own.
+  // Starts `program` (a name under build/perf, or a path) with this process's variables and those of `environment`.
   Tool(const std::string& program, std::vector<std::string> arguments, const Environment& environment = {});
   ~Tool();
   Tool(const Tool&) = delete;
   Tool& operator=(const Tool&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Reads standard output until a line contains `text`; the line, or "" when output ended without.
+  // Reads standard output until a line contains `text`; returns the line, or "" if the output ended before.
   std::string ReadUntil(const std::string& text);
-  // Reads everything and waits: exit status, or minus the signal.
+  // Reads the rest and waits; returns the exit status, or minus the signal.
   int Finish();
-  // So far; complete after Finish.
+  // The output so far; complete after Finish.
   const std::string& out() const { return out_; }
   const std::string& err() const { return err_; }
 
@@ -60,7 +60,7 @@ struct Row {
   Half in_place;
 };
 
-// A whole output in nccl-tests' format; `error` is empty when every line is what it should be.
+// A whole output in nccl-tests' format; `error` is empty if every line is correct.
 struct Output {
   std::string error;
   std::string name;

@@ -133,7 +133,7 @@ TEST(PerfJson, HasTheSchemaOfNcclTests) {
   Json json = Load(path);
   ASSERT_FALSE(json.is_discarded());
   EXPECT_EQ(json["version"], 3);
-  EXPECT_EQ(json["args"].size(), 15u);  // the program, what is above, and -T 60
+  EXPECT_EQ(json["args"].size(), 15u);  // the program, the arguments above, and -T 60
   for (const char* key : {"start_time", "end_time"}) EXPECT_TRUE(json[key].is_string()) << key;
   EXPECT_GE(json["nccl_version"].get<int>(), 22800);
   std::string env = json["env"].dump();
@@ -269,7 +269,7 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
-// Fewer processes on the machine than in all: they meet at MASTER_ADDR, and agree through their communicators.
+// Fewer processes on the machine than in total: they meet at MASTER_ADDR, and agree through their communicators.
 TEST(PerfLaunch, SeveralMachines) {
   int port = FreePort() - 1;  // the tools use the port behind the launcher's
   Output o = RunLaunched(3, [&](int r) {

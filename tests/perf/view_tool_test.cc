@@ -81,7 +81,7 @@ const Case kGroupCases[] = {
     {"scatter", "scatter", {"--shape", "6,40", "--dim", "1", "-r", "1"}, 960, 120, true},
     {"one_dimension", "all_gather", {"-b", "4K", "-e", "4K"}, 4096, 512, true}};
 
-// Counts and data are those of two ranks, whatever the communicator has.
+// Counts and data are for two ranks, whatever the size of the communicator.
 TEST_P(GroupsTool, EveryGroupHasItsOwnDataInItsOwnOrder) {
   const Case& c = GetParam();
   for (const char* groups : {"[[0,1],[2,3]]", "[[3,1],[2,0]]"}) {
@@ -118,7 +118,7 @@ TEST(GroupsToolFailure, OneWrongElementIsCountedAndFails) {
   EXPECT_EQ(o.rows.at(0).in_place.wrong, "1");
 }
 
-TEST(ViewToolFailure, WhatDoesNotFitIsAUsageError) {
+TEST(ViewToolFailure, ContradictionsAreUsageErrors) {
   const std::vector<std::string> bad[] = {{"all_gather_perf", "--shape", "4,4", "--dim", "2"},
                                           {"reduce_scatter_perf", "--shape", "4,3", "--dim", "1"},
                                           {"sendrecv_perf", "--shape", "4,4"},
@@ -139,7 +139,7 @@ TEST(ViewToolFailure, WhatDoesNotFitIsAUsageError) {
   }
 }
 
-TEST(ViewToolFailure, AWrongElementOfAListIsSeen) {
+TEST(ViewToolFailure, AWrongElementOfAListIsFound) {
   Tool run("all_gather_perf", {"--list", "4x6,8x3", "--dim", "-1", "-n", "2", "-T", "60"},
            {{"LD_PRELOAD", AXCCL_SPOILER}, {"ASAN_OPTIONS", "verify_asan_link_order=0"}});
   EXPECT_EQ(run.Finish(), 1) << run.err();
@@ -148,7 +148,7 @@ TEST(ViewToolFailure, AWrongElementOfAListIsSeen) {
   EXPECT_EQ(o.rows.at(0).out_of_place.wrong, "1");
 }
 
-TEST(ViewToolJson, SaysWhichViews) {
+TEST(ViewToolJson, NamesTheViews) {
   std::string path = testing::TempDir() + "axccl-views-" + std::to_string(getpid()) + ".json";
   Tool run("all_gather_perf",
            {"--shape", "6,40", "--dim", "1", "--strides", "1,6", "--groups", "[[1,0]]", "-n", "2", "-J", path});
@@ -176,7 +176,7 @@ TEST(Strided, PrintsEveryRow) {
   ASSERT_EQ(status, 0) << run.err();
   for (const char* type : {"| f32 |", "| bf16 |"}) EXPECT_EQ(LinesWith(run.out(), type), 15u) << run.out();
   EXPECT_EQ(LinesWith(run.out(), "| creation of a channel of 8 ranks, "), 2u) << run.out();
-  EXPECT_EQ(LinesWith(run.out(), "not measured"), 2u) << "all but MPI's: " << run.out();
+  EXPECT_EQ(LinesWith(run.out(), "not measured"), 2u) << "all except MPI's: " << run.out();
 }
 
 TEST(Strided, UnknownCasesAreUsageErrors) {

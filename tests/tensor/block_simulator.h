@@ -1,5 +1,5 @@
-// A collective without communication: moves blocks between the arrays of all ranks of a group as contract.h says, with
-// nothing but the views' blocks (src/tensor/view.h) to find the elements.
+// A collective without communication: it moves blocks between the arrays of all ranks of a group by the definition in
+// contract.h, and finds the elements only with the views' blocks (src/tensor/view.h).
 //
 // Every rank's operands get random layouts, so that nothing depends on row-major storage. Elements are of any copyable
 // type.
@@ -63,7 +63,7 @@ class Placed {
   std::vector<T> elements_;
 };
 
-// What rank `rank` must receive into its block `block`: the source ranks and the number of the block they send.
+// What rank `rank` must receive into its block `block`: the source ranks and the number of the block that they send.
 inline std::vector<int> Sources(const Contract& contract, int rank, int block, int* source_block) {
   *source_block =
       contract.kind == Kind::kReduceScatter || contract.kind == Kind::kAllToAll || contract.kind == Kind::kScatter
@@ -87,8 +87,8 @@ inline std::vector<int> Sources(const Contract& contract, int rank, int block, i
   return all;
 }
 
-// The outputs by rank; of ranks without an output an empty tensor of rank 0. `inputs` has the inputs of all ranks, also
-// of those that send nothing; they must have one shape.
+// Returns the outputs by rank; for ranks without an output, an empty tensor of rank 0. `inputs` has the inputs of all
+// ranks, including those that send nothing; they must have one shape.
 template <class T>
 std::vector<Tensor<T>> Simulate(const Collective& c, int root, const std::vector<Tensor<T>>& inputs,
                                 const std::function<T(const T&, const T&)>& fold, harness::Random* random) {

@@ -63,8 +63,8 @@ TEST(MeshGroupsTest, AxesBecomeGroups) {
   }
 }
 
-// Random meshes and sub-axes against the definition: two devices are in one group when they agree in every coordinate
-// that is not listed; the listed coordinates number the members.
+// Compares random meshes and sub-axes with the definition: two devices are in one group if they agree in every
+// coordinate that is not listed; the listed coordinates number the members.
 TEST(MeshGroupsTest, RandomMeshesAgreeWithTheDefinition) {
   harness::Random random(harness::Seed());
   const char* names[] = {"a", "b", "c"};

@@ -14,7 +14,7 @@ namespace {
 using plan::Kind;
 using Rows = std::vector<std::vector<int64_t>>;
 
-// Rows as one ragged list; the storage outlives the lists that borrow it.
+// Rows as one ragged list; the storage must outlive the lists that refer to it.
 struct RaggedRows {
   std::vector<int64_t> ids;
   std::vector<size_t> offsets = {0};
@@ -84,7 +84,7 @@ TEST(ReplicaGroupsTest, PlacesAreThePositionsInTheLists) {
   EXPECT_EQ(groups->Text(), "[2] [3 1] of 5 ranks");
 }
 
-// Random partial lists; every rank's place is compared with one found by searching the definition coordinate by
+// Random partial lists; every rank's place is compared with the place found by the definition, coordinate by
 // coordinate.
 TEST(ReplicaGroupsTest, RandomListsAgreeWithTheDefinition) {
   harness::Random random(harness::Seed());
@@ -198,7 +198,7 @@ TEST(ReplicaGroupsTest, RefusalsNameTheConstraintAndTheId) {
   }
 }
 
-// Library users may leave ranks out, mix lengths and pad where StableHLO may not.
+// Callers of the library may omit ranks, mix lengths and pad where StableHLO may not.
 TEST(ReplicaGroupsTest, RulesAreTheCallersChoice) {
   const Rows partial = {{0, 1}, {3, -1}};
   EXPECT_TRUE(Make({5, 1}, kReplica, partial, Kind::kAllGather, GroupRules()).ok());

@@ -30,8 +30,8 @@ struct IdTensor {
 };
 IdTensor ReadIds(Kind kind, const Json& attributes);
 
-// For cases without a grid: one row or column of as many processes as the largest id asks for, as StableHLO's verifier,
-// which knows no grid, takes the ids it sees for all there are.
+// For cases without a grid: one row or column of as many processes as the largest id requires. StableHLO's verifier
+// knows no grid, and takes the ids that it sees for all processes.
 Grid SmallestGrid(const IdTensor& tensor, GroupMode mode);
 
 Shape ShapeOf(const Json& tensor);

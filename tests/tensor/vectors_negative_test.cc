@@ -1,4 +1,4 @@
-// Calls that StableHLO's verifier refuses are refused here, with the constraint's number.
+// Calls that StableHLO's verifier refuses are refused here, too, with the constraint's number.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -19,7 +19,7 @@ View ViewOf(const Json& tensor) {
   return DenseView(Address(0), BytesOf(tensor.at("dtype").get<std::string>()), ShapeOf(tensor));
 }
 
-// Submits a case as a caller would: mode, ids, groups or pairs, then every operand. The first refusal.
+// Submits a case as a caller would: mode, ids, groups or pairs, then every operand. Returns the first refusal.
 Status Submit(const Json& test) {
   const std::string op = test.at("op");
   const Json& attributes = test.at("attributes");
@@ -57,7 +57,7 @@ Status Submit(const Json& test) {
 
 TEST(VectorsTest, InvalidGroupsPairsDimensionsAndShapesAreRefused) {
   if (const std::string missing = VectorsMissing(); !missing.empty()) GTEST_SKIP() << missing;
-  // About element types and operand counts, which the callers of src/plan know.
+  // These concern element types and operand counts, which src/plan leaves to its callers.
   const std::set<std::string> elsewhere = {"dtype_mismatch", "not_promotable",   "operand_count",
                                            "no_operand",     "root_tensor_type", "root_count"};
   int refused = 0, left = 0;
@@ -72,7 +72,7 @@ TEST(VectorsTest, InvalidGroupsPairsDimensionsAndShapesAreRefused) {
     const std::string word = harness::WordOfCategory(category);
     Status status = Submit(test);
     if (category == "groups_empty" && status.message().find("channel_id") != std::string_view::npos) {
-      // This case breaks the rule on channels too, which is looked at first. Without that:
+      // This case breaks the rule on channels too, which is checked first. So it is tried again without that.
       Json repaired = test;
       repaired["attributes"]["channel_id"] = 1;
       status = Submit(repaired);

@@ -1,5 +1,5 @@
-// The groups, shapes and results of the valid cases: groups against the specification's formulas and the cases' own
-// tables, results by moving the blocks that FindBlocks finds.
+// The groups, shapes and results of the valid cases. Groups are compared with the specification's formulas and the
+// cases' own tables, results with those of moving the blocks that FindBlocks finds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ Rows RowsOf(const ReplicaGroups& groups) {
   return rows;
 }
 
-// The specification's formulas, written out for the cases' rows.
+// The specification's formulas, written out for the rows of a case.
 Rows ExpectedGroups(const Json& test) {
   const Grid grid = GridOf(test);
   const int64_t partitions = grid.num_partitions;
@@ -101,7 +101,7 @@ Json Combine(const std::string& dtype, const std::string& computation, const Jso
 
 Tensor<Json> TensorOf(const Json& tensor) { return {ShapeOf(tensor), tensor.at("data").get<std::vector<Json>>()}; }
 
-// A tensor of zeros like `like`.
+// A tensor of zeros with the shape of `like`.
 Tensor<Json> Zeros(const Json& like) {
   const Json zero = like.at("dtype") == "bool" ? Json(false) : Json(0);
   return {ShapeOf(like), std::vector<Json>(like.at("data").size(), zero)};
@@ -119,7 +119,7 @@ class DataCase {
   DataCase(const Json& test, harness::Random* random)
       : test_(test), attributes_(test.at("attributes")), op_(test.at("op")), random_(random) {}
 
-  // Operand k of every group is simulated by itself; ranks in no group, and without an output, hold zeros.
+  // Each group's operand k is simulated separately; ranks in no group or without an output hold zeros.
   void Run(const Rows& groups) {
     const Json& expected = test_.at("expected");
     const size_t operands = expected.empty() ? 0 : expected[0].size();
@@ -184,7 +184,7 @@ void CheckCollective(const Json& test, Kind kind, harness::Random* random) {
   ASSERT_TRUE(groups.ok()) << groups.status().message();
   EXPECT_EQ(RowsOf(*groups), ExpectedGroups(test));
   const std::string op = test.at("op");
-  // Counts that differ by pair are not blocks of one shape; their groups are what can be checked here.
+  // Counts that differ by pair are not blocks of one shape, so only their groups are checked here.
   if (op != "all_to_allv" && op != "ragged_all_to_all") DataCase(test, random).Run(RowsOf(*groups));
 }
 
@@ -256,7 +256,7 @@ void CheckPermuteTable(const Json& test) {
 }
 
 Result<IdTable> ReadMeshGroups(const Json& attributes) {
-  std::vector<std::string> names;  // what the string_views point to
+  std::vector<std::string> names;  // the owners of the string_views
   for (const Json& axis : attributes.at("mesh_axes")) names.push_back(axis[0]);
   for (const Json& axis : attributes.at("axes")) names.push_back(axis[0]);
   std::vector<MeshAxis> mesh;
@@ -281,7 +281,7 @@ void CheckIdTable(const Json& test) {
     return IotaGroups("vectors", attributes.at("num_groups"), attributes.at("group_size"), dims, permutation);
   }();
   ASSERT_TRUE(table.ok()) << table.status().message();
-  // They are groups of flattened ids that cover the devices.
+  // The groups consist of flattened ids that cover the devices.
   GroupRules rules = StableHloRules(Kind::kAllGather);
   const Grid grid = {static_cast<int64_t>(table->ids.size()), 1};
   Result<ReplicaGroups> groups =

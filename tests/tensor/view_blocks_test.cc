@@ -1,4 +1,4 @@
-// The blocks of collectives in views (src/tensor/view.h), against the definition of each collective by coordinates.
+// The blocks of collectives in views (src/tensor/view.h), compared with each collective's definition by coordinates.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -100,7 +100,7 @@ TEST(BlocksTest, MoveEveryElementWhereTheDefinitionSays) {
   harness::Random random(harness::Seed());
   for (int round = 0; round < 3000; ++round) {
     Collective c;
-    c.kind = static_cast<Kind>(random.Below(kNumKinds - 1));  // all but the barrier
+    c.kind = static_cast<Kind>(random.Below(kNumKinds - 1));  // all except the barrier
     c.group_size = c.kind == Kind::kSendRecv ? 2 : 1 + static_cast<int>(random.Below(5));
     const bool splits = c.kind == Kind::kReduceScatter || c.kind == Kind::kScatter || c.kind == Kind::kAllToAll;
     const bool concats = c.kind == Kind::kAllGather || c.kind == Kind::kGather || c.kind == Kind::kAllToAll;
@@ -117,7 +117,7 @@ TEST(BlocksTest, MoveEveryElementWhereTheDefinitionSays) {
   }
 }
 
-// 8 dimensions, the most there are.
+// 8 dimensions, the maximum.
 TEST(BlocksTest, WorkInTheLastDimension) {
   harness::Random random(harness::Seed() + 1);
   const Shape shape = {8, {2, 1, 2, 1, 2, 1, 2, 2}};
@@ -126,7 +126,7 @@ TEST(BlocksTest, WorkInTheLastDimension) {
   CheckCase({.kind = Kind::kAllGather, .group_size = 3, .dim = 7}, 0, shape, &random);
 }
 
-TEST(BlocksTest, StridesAreTheViewsOwn) {
+TEST(BlocksTest, StridesAreThoseOfTheView) {
   // Rows of 5 in an allocation of rows of 7; columns first on the other side.
   const View input = MakeView({6, 5}, {7, 1}), output = MakeView({3, 10}, {1, 3});
   Blocks blocks;
@@ -136,7 +136,7 @@ TEST(BlocksTest, StridesAreTheViewsOwn) {
   EXPECT_EQ(blocks.elements, 15);
   EXPECT_EQ(blocks.input_stride, 3 * 7);
   EXPECT_EQ(blocks.output_stride, 5 * 3);
-  // A single block has no stride, and neither do blocks without elements, whatever the views say.
+  // A single block has no stride, and neither do blocks without elements, whatever the views contain.
   const View one = MakeView({1, 5}, {INT64_MIN, 1}), none = MakeView({0, 2}, {INT64_MAX, INT64_MAX});
   ASSERT_TRUE(FindBlocks({.kind = Kind::kReduceScatter, .group_size = 1}, &one, &one, &blocks).ok());
   EXPECT_EQ(blocks.input_stride, 0);
@@ -206,7 +206,7 @@ TEST(BlocksTest, RefuseMissingOperandsAndElementsOfOtherSizes) {
     ExpectRefused(FindBlocks({.kind = kind}, nullptr, nullptr, &blocks), {"input or output is missing"});
     ExpectRefused(FindBlocks({.kind = kind}, &view, &wide, &blocks), {"8 bytes", "of 1", "types"});
   }
-  // A reduction may widen; whether it does so rightly is for those who know the types.
+  // A reduction may widen; the callers, which know the types, check whether it does so correctly.
   EXPECT_TRUE(FindBlocks({.kind = Kind::kAllReduce}, &view, &wide, &blocks).ok());
 }
 

@@ -1,4 +1,4 @@
-// What the tests of views share: views of made-up addresses, element by element.
+// Common parts of the tests of views: views of invented addresses, element by element.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace axccl::tensor {
 
-// An address that nobody reads, `offset` bytes from that of all others.
+// An address that is never read, `offset` bytes from the address that all share.
 inline void* Address(int64_t offset) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>((int64_t{1} << 46) + offset));
 }
@@ -27,7 +27,7 @@ inline View MakeView(const std::vector<int64_t>& sizes, const std::vector<int64_
   return view;
 }
 
-// The byte offset of every element from the data, in row-major order of the indices.
+// The byte offset of every element relative to the data, in row-major order of the indices.
 inline std::vector<int64_t> Offsets(const View& view) {
   std::vector<int64_t> offsets = {0};
   const int64_t bytes = view.element_size;
@@ -41,7 +41,7 @@ inline std::vector<int64_t> Offsets(const View& view) {
   return offsets;
 }
 
-// Any small sizes and strides.
+// A view with random small sizes and strides.
 inline View RandomView(harness::Random* random, int max_dims, int max_size, int max_stride) {
   View view;
   view.data = Address(0);

@@ -25,7 +25,7 @@ void ExpectRefused(const Status& status, const std::vector<std::string>& words) 
     EXPECT_NE(status.message().find(word), std::string_view::npos) << word << " in: " << status.message();
 }
 
-TEST(CheckViewTest, RefusesWhatIsNoTensor) {
+TEST(CheckViewTest, RefusesInvalidTensors) {
   const int64_t big = int64_t{1} << 40;
   const struct {
     View view;
@@ -47,7 +47,7 @@ TEST(CheckViewTest, RefusesWhatIsNoTensor) {
       {MakeView({2, 2}, {1, -1}), {"overlap"}},
   };
   for (const auto& c : table) ExpectRefused(CheckView(kOut, Role::kOutput, c.view), c.words);
-  // The same numbers where they are harmless: an empty view, dimensions of size 1, an input.
+  // The same numbers in cases where they are harmless: an empty view, dimensions of size 1, an input.
   EXPECT_TRUE(CheckView(kOut, Role::kOutput, MakeView({0, big, big}, {0, 0, INT64_MIN})).ok());
   EXPECT_TRUE(CheckView(kOut, Role::kOutput, {.data = nullptr, .shape = {1, {0}}}).ok());
   EXPECT_TRUE(CheckView(kOut, Role::kOutput, MakeView({1, 1, 4}, {0, INT64_MIN, -1})).ok());
@@ -66,7 +66,7 @@ TEST(CheckViewTest, AcceptsEveryCutOfADenseAllocation) {
   }
 }
 
-// Random strides, most of which no allocation has, against a table of the bytes that each element touches.
+// Compares random strides, most of which no allocation has, with a table of the bytes that each element touches.
 TEST(CheckViewTest, OverlapWithinAViewIsExact) {
   harness::Random random(harness::Seed() + 1);
   int twice = 0, once = 0;
@@ -84,8 +84,8 @@ TEST(CheckViewTest, OverlapWithinAViewIsExact) {
   EXPECT_GT(twice, 400);
 }
 
-// Coprime strides of many dimensions: the answer is bounded work, and where it is not exact it is a refusal.
-TEST(CheckViewTest, InterlockedStridesEndSoon) {
+// Coprime strides of many dimensions: the work is limited, and an inexact answer is a refusal.
+TEST(CheckViewTest, InterlockedStridesTakeLimitedWork) {
   const int64_t primes[] = {1000003, 1000033, 1000037, 1000039, 1000081, 1000099, 1000117, 1000121};
   View view = MakeView({}, {});
   view.shape.dims = 8;
@@ -93,7 +93,7 @@ TEST(CheckViewTest, InterlockedStridesEndSoon) {
   ExpectRefused(CheckView(kOut, Role::kOutput, view), {"overlap"});
 }
 
-TEST(ByteExtentTest, HoldsEveryElementAndNoMore) {
+TEST(ByteExtentTest, ContainsEveryElementAndNoMore) {
   harness::Random random(harness::Seed() + 2);
   for (int round = 0; round < 2000; ++round) {
     const View view = RandomView(&random, 4, 5, 40);
@@ -108,7 +108,7 @@ TEST(ByteExtentTest, HoldsEveryElementAndNoMore) {
   }
 }
 
-TEST(OverlapTest, TellsInterleavedViewsApart) {
+TEST(OverlapTest, DistinguishesInterleavedViews) {
   // Columns of one matrix, the rows between them, a reversed neighbour.
   EXPECT_FALSE(Overlap(MakeView({4, 2}, {6, 1}), MakeView({4, 2}, {6, 1}, 2)));
   EXPECT_FALSE(Overlap(MakeView({4, 2}, {6, 1}), MakeView({4, 4}, {6, 1}, 2)));
@@ -118,7 +118,7 @@ TEST(OverlapTest, TellsInterleavedViewsApart) {
   EXPECT_FALSE(Overlap(MakeView({4}, {-1}, 3), MakeView({4}, {1}, 4)));
   EXPECT_TRUE(Overlap(MakeView({4}, {-1}, 4), MakeView({4}, {1}, 4)));
   EXPECT_FALSE(Overlap(MakeView({0}, {1}), MakeView({0}, {1})));
-  // Elements of different sizes, and off their own grid.
+  // Elements of different sizes, and views that are misaligned to each other.
   EXPECT_TRUE(Overlap(MakeView({}, {}, 0, 8), MakeView({}, {}, 7)));
   EXPECT_FALSE(Overlap(MakeView({}, {}, 0, 8), MakeView({}, {}, 8)));
 }
@@ -148,7 +148,7 @@ TEST(OverlapTest, RandomViewsAgreeWithATableOfBytes) {
   EXPECT_GT(close, 400);
 }
 
-TEST(CollapseTest, KeepsOnlyWhatIsNotContiguous) {
+TEST(CollapseTest, KeepsOnlyDimensionsThatAreNotContiguous) {
   const struct {
     std::vector<int64_t> sizes, strides, other;
     int dims;
@@ -213,8 +213,8 @@ TEST(DenseViewTest, IsRowMajor) {
   EXPECT_EQ(Text(Shape()), "[]");
 }
 
-// Strides of a peer, for example.
-TEST(FindByteExtent, TellsWhatDoesNotFit) {
+// For example, the strides of a peer.
+TEST(FindByteExtent, ReportsExtentsThatDoNotFit) {
   Extent extent;
   EXPECT_TRUE(FindByteExtent(MakeView({4, 2}, {-3, 1}, 0, 4), &extent));
   EXPECT_EQ(extent.begin, -36);
