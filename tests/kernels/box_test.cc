@@ -1,8 +1,8 @@
-// Box copies and reductions on every instruction set against moving one element after the other: random boxes of up to
-// six dimensions (and some shaped to reach the transposing code), sizes 0 and 1 among them, memory in any order of
-// dimensions with gaps, negative and zero strides, packed operands on either side, any range, any element size and
-// alignment, several destinations, in place, cached and streamed. The whole memory around every operand is compared, so
-// that a byte written in a hole between elements is seen as well as one beside the operand.
+// Box copies and reductions on every instruction set, compared with moving one element after the other. Boxes are
+// random, of up to six dimensions (some shaped to reach the transposing code), with sizes 0 and 1 among them, memory in
+// any order of dimensions with gaps, negative and zero strides, packed operands on either side, any range, any element
+// size and alignment, several destinations, in place, cached and streamed. The whole memory around every operand is
+// compared, so a byte written into a hole between elements is found, as well as one beside the operand.
 
 #include "kernels/host/box.h"
 
@@ -50,7 +50,7 @@ void FillRandom(std::vector<uint8_t>* bytes) {
 
 std::vector<int64_t> RandomSizes() {
   if (OneIn(3)) {
-    // Long runs, two dimensions of several tiles each, or many runs of a size of interest.
+    // Long runs, two dimensions of several tiles each, or many runs of a critical size.
     if (OneIn(4)) return {1 + static_cast<int64_t>(Below(4)), 1 + static_cast<int64_t>(Below(5000))};
     if (OneIn(2)) return {1 + static_cast<int64_t>(Below(300)), 1 + static_cast<int64_t>(Below(150))};
     return {1 + static_cast<int64_t>(Below(20)), 1 + static_cast<int64_t>(Below(30)),
@@ -85,14 +85,14 @@ struct Operand {
   std::vector<uint8_t> initial;
   std::vector<uint8_t> memory;
   std::vector<uint8_t> wanted;
-  size_t base = 0;  // where in the memory element 0 is
+  size_t base = 0;  // the position of element 0 in the memory
   bool packed = false;
   bool repeats = false;  // has zero strides
   std::vector<int64_t> strides;
 
   BoxOperand Get() { return {memory.data() + base, packed ? nullptr : strides.data()}; }
 
-  // Where in the memory element `index` of the box lies.
+  // The position of element `index` of the box in the memory.
   size_t Place(const Box& box, uint64_t index, size_t element) const {
     if (packed) return base + (index - box.begin) * element;
     int64_t offset = 0;
@@ -139,7 +139,7 @@ Operand RandomOperand(const Box& box, size_t element, size_t alignment, bool is_
     most += 1;
   }
   const size_t bytes = static_cast<size_t>(most - least) * element;
-  // Half of the sources end where their memory does, so that the address sanitizer sees what is read beyond.
+  // Half of the sources end with their memory, so that the address sanitizer finds reads beyond the end.
   const bool exact = is_source && OneIn(2);
   const size_t before = Below(kLine / alignment) * alignment + (exact ? 0 : kMargin);
   operand.initial.resize(exact ? before + bytes : before + bytes + kMargin + kLine);
@@ -205,7 +205,7 @@ Case RandomCase(size_t element, size_t alignment, int num_dst, int num_src) {
   return c;
 }
 
-// Same memory order for all: what large flat runs are made of.
+// Gives all operands the same memory order, which makes large flat runs.
 void MakeAlike(Case* c) {
   for (Operand& operand : c->operands) {
     if (operand.packed || c->operands[0].packed || operand.repeats) continue;
@@ -246,13 +246,13 @@ TEST_P(BoxCopyTest, Random) {
 
 INSTANTIATE_TEST_SUITE_P(Movers, BoxCopyTest, testing::Range(1, 17));
 
-// Copies to the blocks of one destination, side by side in any order; some blocks are left out. Sources in any memory
-// order or, mostly, dense.
+// Copies to the blocks of one destination, side by side in any order; some blocks are omitted. Sources have any memory
+// order or, in most cases, are dense.
 struct Gathering {
   Box block;
   int num_blocks;
   std::vector<int> places;  // of the copies, in blocks
-  Operand destination;      // strides are those of the whole
+  Operand destination;      // its strides are those of the whole tensor
   std::vector<Operand> sources;
   std::vector<BoxOperand> dst, src;
 };
@@ -332,10 +332,10 @@ struct Reduction {
   std::vector<Factor> pre;
   uint64_t post_divisor = 0;
   bool round_factored = false;
-  std::vector<Factor> post = {};  // one, or none
+  std::vector<Factor> post = {};  // one or none
 };
 
-// By the flat mover.
+// Reduces with the flat mover.
 void ReduceFlat(const Reduction& reduction, const std::vector<const void*>& src, uint64_t count, void* dst) {
   ReduceRequest request = {&dst, 1, src.data(), static_cast<int>(src.size()), count, reduction.type, reduction.combine};
   request.pre = reduction.pre.empty() ? nullptr : reduction.pre.data();
@@ -345,7 +345,7 @@ void ReduceFlat(const Reduction& reduction, const std::vector<const void*>& src,
   Reduce(request);
 }
 
-// Element by element into flat arrays, through the flat mover and back.
+// Copies the elements one by one into flat arrays, reduces them with the flat mover, and copies the results back.
 void ExpectReduced(const Reduction& reduction, Case* c, int num_src) {
   const size_t element = ElementSize(reduction.type);
   std::vector<std::vector<uint8_t>> flat(num_src, std::vector<uint8_t>(c->box.count * element));
@@ -441,12 +441,12 @@ TEST_P(BoxReduceTest, Random) {
 INSTANTIATE_TEST_SUITE_P(Movers, BoxReduceTest, testing::ValuesIn(AllPairs()),
                          [](const auto& info) { return PairName(info.param); });
 
-// Reductions of the blocks of several tensors, side by side in any order, each to an operand of its own or, in place,
-// to one of its sources.
+// Reductions of the blocks of several tensors, side by side in any order, each to its own operand or, in place, to one
+// of its sources.
 struct BlockReductions {
   Box block;
   int num_src = 0;
-  std::vector<Operand> tensors;  // the sources' memory; strides are those of the whole
+  std::vector<Operand> tensors;  // the sources' memory; strides are those of the whole tensor
   std::vector<Operand> outputs;
   std::vector<BoxOperand> dst, src;
 };
@@ -497,14 +497,14 @@ void MakeBlockReductions(const Reduction& reduction, int num, int num_src, Block
   }
   for (int i = 0; i < num; ++i) {
     const int in_place = OneIn(4) ? static_cast<int>(Below(num_src)) : -1;
-    std::vector<size_t> first;  // where the block's first element is
+    std::vector<size_t> first;  // the position of the block's first element
     for (Operand& tensor : b->tensors) {
       const int64_t offset = places[i] * b->block.sizes[split] * tensor.strides[split];
       first.push_back(kMargin + static_cast<size_t>(offset) * element);
       b->src.push_back({tensor.memory.data() + first.back(), tensor.strides.data()});
     }
     b->dst.push_back(in_place < 0 ? b->outputs[i].Get() : b->src[b->src.size() - num_src + in_place]);
-    // The elements of the block, one after the other, through the flat mover.
+    // Reduces the elements of the block one by one with the flat mover.
     for (uint64_t e = b->block.begin; e < b->block.begin + b->block.count; ++e) {
       std::vector<const void*> src;
       for (int k = 0; k < num_src; ++k) {
@@ -554,7 +554,7 @@ TEST(BoxTest, ManySources) {
   }
 }
 
-// However many operands there are, a thread of the application with little stack is enough.
+// A thread of the application with little stack is enough for any number of operands.
 TEST(BoxTest, ManySourcesTakeNoMoreStack) {
   constexpr int64_t kSources = 4096, kSize = 3;
   const int64_t sizes[] = {kSize, kSize}, across[] = {1, kSize}, along[] = {kSize, 1};
@@ -574,7 +574,7 @@ TEST(BoxTest, ManySourcesTakeNoMoreStack) {
   for (const int64_t value : sum) EXPECT_EQ(value, 2 * kSources);
 }
 
-// More elements than 64 bits can count, of which a few are moved: an application broadcasts what it likes.
+// A box has more elements than 64 bits can count, of which a few are moved: an application may broadcast so far.
 TEST(BoxTest, SizesThatOverflow) {
   const int64_t sizes[] = {int64_t{1} << 40, int64_t{1} << 40, 3};
   const int64_t strides[] = {0, 0, 1};

@@ -1,7 +1,8 @@
-// A destination with sentinels around it: an output that must be written entirely and not one byte more.
+// A destination with sentinels around it: an output that must be written completely, but not one byte more.
 //
-// Place() chooses where in the memory the output lies and fills output and margins with the sentinel; Intact() says
-// whether both margins still hold it. Not thread-safe. Memory is reused between placements, as tests place millions.
+// Place() chooses the output's position in the memory and fills output and margins with the sentinel; Intact() checks
+// that both margins still contain it. Not thread-safe. Memory is reused between placements, because tests place
+// millions.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,11 @@ class Guarded {
  public:
   explicit Guarded(size_t max_bytes) : memory_(max_bytes + 2 * kMargin + 2 * kLine) {}
 
-  // An output of `bytes` bytes at a random multiple of `element` bytes from a cache line.
+  // Places an output of `bytes` bytes at a random multiple of `element` bytes from a cache line.
   void Place(size_t bytes, size_t element, Generator& random) {
     PlaceAt(random() % (kLine / element) * element, bytes);
   }
-  // An output at the beginning of a cache line.
+  // Places an output at the beginning of a cache line.
   void PlaceOnLine(size_t bytes) { PlaceAt(0, bytes); }
 
   uint8_t* data() { return begin_; }

@@ -1,4 +1,4 @@
-// Which instruction set is chosen, with and without AXCCL_ISA (the build registers this program once for each value).
+// The choice of the instruction set, with and without AXCCL_ISA (the build registers this program once for each value).
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ TEST(IsaTest, BaselineComesFirstAndNamesDiffer) {
   for (int isa = 1; isa < NumIsas(); ++isa) EXPECT_STRNE(IsaName(isa), IsaName(isa - 1));
 }
 
-TEST(IsaTest, TakesTheForcedOneIfItRunsHereElseTheBest) {
+TEST(IsaTest, UsesTheForcedSetIfItRunsHereElseTheBest) {
   std::string expected = IsaName(NumIsas() - 1);
   const char* forced = std::getenv("AXCCL_ISA");
   for (int isa = 0; forced != nullptr && isa < NumIsas(); ++isa) {

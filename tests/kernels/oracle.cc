@@ -41,8 +41,8 @@ const Layout& LayoutOf(DataType type) {
   }
 }
 
-// The values of the codes 0 .. largest, ascending; for formats that overflow to infinity, one more: what the next code
-// would mean, so that overflow is rounding to it.
+// The values of the codes 0 .. largest, ascending; for formats that overflow to infinity, also the value that the next
+// code would have, so that overflow is rounding to it.
 const std::vector<double>& Magnitudes(DataType type) {
   static std::vector<double> tables[kNumDataTypes] = {};
   static const bool filled = [] {
@@ -123,7 +123,7 @@ uint64_t ExpectedBool(const OracleRequest& request, size_t index) {
   return acc ? 1 : 0;
 }
 
-// The real part where `index` is even, else the imaginary part, of the product.
+// The real part of the product if `index` is even, else the imaginary part.
 template <class Part>
 Part ComplexProduct(const OracleRequest& request, size_t index) {
   Part re = 0, im = 0;
@@ -291,8 +291,8 @@ Generator& Random() {
   return random;
 }
 
-// The code of an ordinary value in [-8, 8) of a format of two bytes or less: one of 2^16, as many as the largest has
-// codes, because searching for each takes most of the time of the tests.
+// The code of an ordinary value in [-8, 8), for a format of two bytes or less: one of 2^16, the number of codes of the
+// largest format, because the search for each takes most of the tests' time.
 uint32_t OrdinaryCode(DataType type, uint16_t choice) {
   static std::vector<uint16_t> tables[kNumDataTypes];
   static const bool filled = [] {
@@ -313,9 +313,9 @@ uint64_t RandomElement(DataType type, Generator& random) {
   const double ordinary = (static_cast<double>(bits >> 11) * 0x1p-53 - 0.5) * 16;
   if (type == DataType::kBool) return kind < 4 ? 0 : kind < 7 ? 1 : bits;
   if (!IsFloat(type)) {
-    // Zeros are what logical operations are about.
+    // Zeros are important for logical operations.
     if (bits % 8 == 0) return 0;
-    // Extremes, small numbers and any.
+    // Extremes, small numbers and any bits.
     if (kind == 0) return uint64_t{1} << (8 * ElementSize(type) - 1);
     if (kind == 1) return (uint64_t{1} << (8 * ElementSize(type) - 1)) - 1;
     return kind < 5 ? static_cast<uint64_t>(static_cast<int64_t>(ordinary)) : bits;

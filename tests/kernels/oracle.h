@@ -1,6 +1,6 @@
-// What the movers must compute, written without anything in common with them: formats are tables of exact values,
-// rounding is a search for the nearest, elements are handled one at a time. A complex element is two scalars, every
-// other one. Pure functions, thread-safe; slow.
+// What the movers must compute, in code that shares nothing with them: formats are tables of exact values, rounding is
+// a search for the nearest, elements are handled one at a time. A complex element is two consecutive scalars. Pure
+// functions, thread-safe; slow.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,21 @@ struct OracleRequest {
   std::vector<Factor> pre;  // empty: none
   bool round_factored = false;
   uint64_t post_divisor = 0;
-  std::vector<Factor> post = {};  // of the result; empty: none
+  std::vector<Factor> post = {};  // for the result; empty: none
 };
 
-// The scalar that reducing scalar `index` of all sources gives, as bits in the low bytes.
+// The result of reducing scalar `index` of all sources, as bits in the low bytes.
 uint64_t Expected(const OracleRequest& request, size_t index);
 
 struct Pair {
   DataType type;
   Combine combine;
 };
-// All there are, and a name for each.
+// All pairs, and a name for each.
 const std::vector<Pair>& AllPairs();
 std::string PairName(const Pair& pair);
 
-// Random bits, fast: the tests fill gigabytes with them. SplitMix64.
+// Random bits, fast, because the tests fill gigabytes with them. SplitMix64.
 class Generator {
  public:
   using result_type = uint64_t;
@@ -62,7 +62,7 @@ class Generator {
 // A generator from AXCCL_TEST_SEED, or from the system's entropy. Prints the seed once per process.
 Generator& Random();
 
-// A scalar of `type`: a value of ordinary size, or any bits at all, or one of the special codes.
+// A random scalar of `type`: a value of ordinary size, any bits, or one of the special codes.
 uint64_t RandomElement(DataType type, Generator& random);
 
 // Reads and writes an element as bits.

@@ -1,5 +1,5 @@
-// The oracle against values written down in the formats' definitions (OCP OFP8 1.0, IEEE 754 binary16) and against the
-// compiler's own conversions: an oracle that is wrong in the same way as the movers would prove nothing.
+// The oracle, compared with values from the formats' definitions (OCP OFP8 1.0, IEEE 754 binary16) and with the
+// compiler's own conversions: an oracle that was wrong in the same way as the movers would prove nothing.
 
 #include "tests/kernels/oracle.h"
 
@@ -60,7 +60,7 @@ TEST(OracleTest, EveryCodeEncodesToItself) {
   }
 }
 
-TEST(OracleTest, DecodesF32AsTheMachineDoes) {
+TEST(OracleTest, DecodesF32LikeTheMachine) {
   Generator& random = Random();
   for (int i = 0; i < 100000; ++i) {
     const uint32_t bits = static_cast<uint32_t>(random());

@@ -1,8 +1,8 @@
-// Reduce against the oracle on every instruction set: every type, combination, 1 to 8 sources, 1 to 3 destinations,
-// every count up to several vectors and some primes beyond the block size, any alignment of elements, in place, cached
-// and non-temporal, with and without factors and divisor, with sentinels around each destination.
+// Reduce, compared with the oracle on every instruction set: every type and combination, 1 to 8 sources, 1 to 3
+// destinations, every count up to several vectors and some primes beyond the block size, any alignment of elements, in
+// place, cached and non-temporal, with and without factors and divisor, with sentinels around each destination.
 //
-// The operation is element-wise, so the oracle runs once for each set of sources and every count checks a prefix.
+// The operation is element-wise, so the oracle runs once for each set of sources, and every count checks a prefix.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr int kMaxSrc = 8;
 constexpr int kMaxDst = 3;
 constexpr size_t kPrimes[] = {1031, 2053, 5003};
 constexpr size_t kMaxCount = 5003;
-// Two of the largest chunks that any kernel handles at once (four 64-byte vectors).
+// Twice the largest chunk that any kernel handles at once (four 64-byte vectors).
 constexpr size_t kDenseBytes = 512;
 
 enum class Place { kApart, kFirst, kEach };  // in place: no destination, the first, destination d = source d
@@ -38,7 +38,7 @@ class ReduceTest : public testing::TestWithParam<Pair> {
         dst_(kMaxDst, Guarded(kMaxCount * size_)),
         wanted_(kMaxCount * size_) {}
 
-  // New sources, and what reducing them gives. Divisors: small, large powers of two and others, beyond the type.
+  // Makes new sources and their expected result. Divisors: small, large powers of two and others, beyond the type.
   void Prepare(int num_src, bool with_pre, bool with_post) {
     Generator& random = Random();
     oracle_ = {.type = type_, .combine = combine_, .src = {}, .pre = {}};
@@ -173,8 +173,8 @@ class ReduceTest : public testing::TestWithParam<Pair> {
 };
 
 TEST_P(ReduceTest, Plain) { CheckAll(false, false); }
-// Destinations on cache lines, which chance alone hardly ever makes of both of two: those of two sources have a kernel
-// of their own, and everything is written around the cache from the first byte on.
+// Destinations at the beginning of cache lines, which random placement seldom gives for two of two: two-source cases
+// have their own kernel, and everything is written around the cache from the first byte on.
 TEST_P(ReduceTest, DestinationsOnLines) {
   dst_on_lines_ = true;
   for (int num_src : {2, 3}) {
@@ -191,7 +191,7 @@ TEST_P(ReduceTest, Factors) {
 TEST_P(ReduceTest, Divisor) {
   if (!Scales()) return;
   if (IsFloat(ScalarType(type_))) {
-    // Not divided: the divisor is for integers only.
+    // No division: divisors are for integers only.
     Prepare(2, false, false);
     oracle_.post_divisor = 3;
     CheckCount(kMaxCount);

@@ -1,5 +1,5 @@
-// The conversions of f16, bf16 and fp8, as far as possible exhaustively, on every instruction set: every code up and
-// down, every pair of fp8 codes under every combination, and a dense set of f32 values down to each format.
+// The conversions of f16, bf16 and fp8 on every instruction set, exhaustively where possible: every code in both
+// directions, every pair of fp8 codes under every combination, and a dense set of f32 values to each format.
 
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(RoundingTest, EveryCodeSurvivesAFactorOfOne) {
   }
 }
 
-// Tells an exact f32 from one that merely rounds back to its code.
+// Distinguishes an exact f32 from one that merely rounds back to its code.
 TEST(RoundingTest, EveryCodeAgainstRandomOnes) {
   for (DataType type : kSmallFloats) {
     const std::vector<uint8_t> codes = EveryCode(type);
@@ -98,7 +98,7 @@ TEST(RoundingTest, EveryPairOfFp8Codes) {
   }
 }
 
-// The boundaries between any two neighbouring codes, just above and just below, and the extremes of f32.
+// The boundaries between neighbouring codes, values just above and just below them, and the extremes of f32.
 std::vector<float> Boundaries(DataType type) {
   std::vector<float> values = {0.0f,
                                std::numeric_limits<float>::denorm_min(),
@@ -124,12 +124,12 @@ std::vector<float> Boundaries(DataType type) {
   return values;
 }
 
-// An f32 reaches the rounding unchanged as the factor of a source that is one. Other sources of 2^k and 0 put
+// An f32 reaches the rounding unchanged as the factor of a source whose value is 1. Other sources of 2^k and 0 put
 // neighbours with other exponents into the same vector.
 TEST(RoundingTest, DenseF32Down) {
   for (DataType type : kSmallFloats) {
     const size_t size = ElementSize(type);
-    constexpr size_t kCount = 67;  // a vector of any kernel, and a rest
+    constexpr size_t kCount = 67;  // a vector of any kernel, and a remainder
     std::vector<uint8_t> ones(kCount * size);
     for (size_t i = 0; i < kCount; ++i) {
       const float value = i % 4 == 3 ? 0.0f : std::ldexp(1.0f, static_cast<int>(i % 4) * 3 - 3);
@@ -137,7 +137,7 @@ TEST(RoundingTest, DenseF32Down) {
     }
     int isa = 0;
     for (float value : Boundaries(type)) {
-      // Values take turns on the instruction sets where there are too many for all.
+      // If there are too many values for all instruction sets, the sets take turns.
       const int first = size == 1 ? 0 : isa++ % NumIsas();
       const int last = size == 1 ? NumIsas() - 1 : first;
       for (int i = first; i <= last; ++i) Check(i, type, Combine::kSum, {ones}, {Factor{.f32 = value}});

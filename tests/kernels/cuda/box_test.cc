@@ -1,7 +1,7 @@
-// The device's movers of strided operands against the host's, bit for bit: random boxes of up to eight dimensions,
-// memory in any order of dimensions with gaps, negative and zero strides, packed operands on either side, ranges that
-// cut rows, every element size, a sample of types and combinations, in place, factors and divisors. The whole memory
-// around every operand is compared.
+// The device's movers of strided operands, compared with the host's, bit for bit: random boxes of up to eight
+// dimensions, memory in any order of dimensions with gaps, negative and zero strides, packed operands on either side,
+// ranges that cut rows, every element size, a sample of types and combinations, in place, factors and divisors. The
+// whole memory around every operand is compared.
 
 #include "kernels/host/box.h"
 
@@ -24,7 +24,7 @@ namespace {
 uint64_t Below(uint64_t limit) { return Random()() % limit; }
 bool OneIn(uint64_t n) { return Below(n) == 0; }
 
-// An operand in memory of its own, twice: for the host and for the device.
+// An operand with separate memory for the host and for the device.
 struct Operand {
   std::vector<uint64_t> memory[2];
   std::vector<int64_t> strides;
@@ -76,7 +76,7 @@ std::vector<int64_t> RandomSizes() {
   return sizes;
 }
 
-// Mostly in the order of the dimensions, so that some of them merge.
+// In most cases in the order of the dimensions, so that some of them merge.
 void ChooseStrides(const Case& c, bool is_source, Operand* operand) {
   const size_t num = c.sizes.size();
   std::vector<size_t> order(num);  // fastest first
@@ -110,7 +110,7 @@ void AddOperand(bool is_source, Case* c) {
     }
     ++most;
   }
-  // Mostly on a line.
+  // In most cases at the beginning of a line.
   const size_t shift = OneIn(3) ? Below(64 / c->alignment) * c->alignment : 0;
   operand.base = 64 + shift + static_cast<size_t>(-least) * c->element;
   std::vector<uint64_t>& memory = operand.memory[0];
@@ -129,7 +129,7 @@ Case RandomCase(size_t element, size_t alignment, int num_dst, int num_src) {
   for (const int64_t size : c.sizes) elements *= static_cast<uint64_t>(size);
   c.begin = OneIn(3) ? 0 : Below(elements);
   c.count = OneIn(3) ? elements - c.begin : 1 + Below(elements - c.begin);
-  // As portions are cut.
+  // At multiples of 16, like portions.
   if (OneIn(2)) c.begin = c.begin / 16 * 16;
   for (int i = 0; i < num_dst + num_src; ++i) AddOperand(i >= num_dst, &c);
   c.in_place = OneIn(4);
@@ -151,7 +151,7 @@ void CheckCopy(int element) {
   ASSERT_NO_FATAL_FAILURE(CheckMemory(c));
 }
 
-TEST(CudaBoxTest, CopiesAsTheHost) {
+TEST(CudaBoxTest, CopiesLikeTheHost) {
   for (int element = 1; element <= kMaxOpaqueBytes; ++element) {
     for (int round = 0; round < 150; ++round) ASSERT_NO_FATAL_FAILURE(CheckCopy(element));
   }
@@ -159,8 +159,8 @@ TEST(CudaBoxTest, CopiesAsTheHost) {
 
 // ---- copies by tiles ----
 
-// An operand of a transposition, whose fastest dimension is `fast` and the others lie in any order, some with gaps, and
-// some of them backwards. `gaps`: every dimension has one, so that no two merge.
+// Adds an operand of a transposition: `fast` is its fastest dimension, and the others lie in any order, some with gaps,
+// some backwards. `gaps`: every dimension has a gap, so no two merge.
 void AddTransposed(size_t fast, bool gaps, Case* c) {
   Operand& operand = c->operands.emplace_back();
   std::vector<size_t> order(c->sizes.size());
@@ -209,7 +209,7 @@ Case CaseOf(const Transposition& t, size_t element, bool gaps = false) {
   return c;
 }
 
-// How many tiles it takes.
+// Sets `tiles` to the number of tiles used.
 void CopyTransposed(Case* c, uint32_t threads, uint32_t* tiles) {
   const auto on_host = c->Get(0), on_device = c->Get(1);
   const size_t source = static_cast<size_t>(c->num_dst);
@@ -254,8 +254,8 @@ TEST(CudaBoxTest, CopiesAnyRangeOfATransposition) {
   }
 }
 
-// Pieces of the same order, odd sizes, destinations that differ, and ranges of a row are left to the other way.
-TEST(CudaBoxTest, TakesTilesForTranspositionsAlone) {
+// Runs of the same order, odd sizes, destinations that differ, and ranges of a row are not copied by tiles.
+TEST(CudaBoxTest, UsesTilesForTranspositionsOnly) {
   const auto tiles_of = [](Case c) {
     uint32_t tiles = 1;
     CopyTransposed(&c, 8, &tiles);
@@ -281,18 +281,18 @@ TEST(CudaBoxTest, TakesTilesForTranspositionsAlone) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-// What 32 threads load or store at a time is as many sectors of memory as the words have bytes.
+// 32 threads load or store as many sectors of memory at a time as the words have bytes.
 TEST(CudaBoxTest, TilesAreReadAndWrittenInWholeSectors) {
   constexpr uint32_t kThreads = 64;
   for (const size_t element : {1, 2, 4, 8}) {
     Case c = CaseOf({{64, 96}, 0, 1, 1}, element);
     for (Operand& operand : c.operands) {
       operand.strides = operand.strides[0] == 1 ? std::vector<int64_t>{1, 64} : std::vector<int64_t>{96, 1};
-      // Whole sectors begin where the memory of both operands is aligned to them.
+      // Accesses are whole sectors if the memory of both operands is aligned to them.
       operand.memory[1].assign(64 * 96 * element / 8 + 32, 7);
       operand.base = 32 - reinterpret_cast<uintptr_t>(operand.memory[1].data()) % 32;
     }
-    // Of an operand and a group of threads: the sectors of each of its accesses.
+    // The sectors of each access, by operand and group of threads.
     std::map<std::pair<size_t, uint32_t>, std::vector<std::set<uintptr_t>>> sectors;
     std::vector<size_t> accesses[2] = {std::vector<size_t>(kThreads), std::vector<size_t>(kThreads)};
     const auto watch = [&](uint32_t thread, const void* p, bool stores) {
@@ -311,16 +311,16 @@ TEST(CudaBoxTest, TilesAreReadAndWrittenInWholeSectors) {
     ASSERT_TRUE(cuda::MoveBoxOnFibers(request, kThreads, Random()(), &tiles, watch));
     ASSERT_NE(tiles, 0);
     ASSERT_EQ(sectors.size(), 4);
-    for (const auto& [who, groups] : sectors) {
+    for (const auto& [place, groups] : sectors) {
       ASSERT_EQ(groups.size(), c.count / kThreads);
       for (const auto& group : groups)
-        ASSERT_EQ(group.size(), element) << element << " bytes, operand " << who.first << ", group " << who.second;
+        ASSERT_EQ(group.size(), element) << element << " bytes, operand " << place.first << ", group " << place.second;
     }
   }
 }
 #endif
 
-// A range of a box that 32 bits do not count. Memory is where the range's rows are.
+// A range whose position in its box exceeds 32 bits. Only the range's rows have memory.
 TEST(CudaBoxTest, CopiesTilesFar) {
   for (int round = 0; round < 20; ++round) {
     const int64_t rows = int64_t{1} << (29 + Below(6));
@@ -356,7 +356,7 @@ void CheckReduce(const Pair& pair) {
   const int num_src = 1 + static_cast<int>(Below(4));
   Case c = RandomCase(size, scalar, 1 + static_cast<int>(Below(2)), num_src);
   for (Operand& operand : c.operands) {
-    // Values of the type, where the first element is as well as elsewhere.
+    // Values of the type, both from the first element on and before it.
     auto* const bytes = reinterpret_cast<uint8_t*>(operand.memory[0].data());
     for (size_t at = operand.base % scalar; at + scalar <= operand.memory[0].size() * 8; at += scalar)
       StoreElement(bytes + at, 0, scalar, RandomElement(ScalarType(type), Random()));
@@ -384,7 +384,7 @@ void CheckReduce(const Pair& pair) {
   }
   request.dst = on_host.data();
   request.src = on_host.data() + c.num_dst;
-  // The device takes plain copies as such.
+  // The device executes plain copies as copies.
   const bool copies = num_src == 1 && request.pre == nullptr && request.post == nullptr && request.post_divisor == 0;
   if (copies) {
     CopyBox(request.range, request.dst, request.num_dst, request.src[0], size, false);
@@ -404,7 +404,7 @@ TEST_P(CudaBoxReduceTest, GivesTheBitsOfTheHost) {
 INSTANTIATE_TEST_SUITE_P(All, CudaBoxReduceTest, testing::ValuesIn(AllPairs()),
                          [](const auto& info) { return PairName(info.param); });
 
-// Boxes that are larger than what is moved of them, and sizes that no 32 bits hold.
+// Boxes that are larger than what is moved of them, with sizes that exceed 32 bits.
 TEST(CudaBoxTest, CountsFar) {
   for (int round = 0; round < 100; ++round) {
     std::vector<int64_t> sizes = {3, int64_t{1} << (29 + Below(6)), OneIn(2) ? 1 : 3, 5};

@@ -1,5 +1,5 @@
-// Copies in bulk on fibers (the twin has small stages: 64 bytes, from 128 on): which moves are made so, and that they
-// give the bytes of the others.
+// Copies in bulk on fibers (the twin has small stages: 64 bytes, and copies in bulk from 128 bytes on): which moves use
+// them, and that they write the same bytes as the others.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ constexpr size_t kMostBytes = 1300;
 
 size_t Below(size_t limit) { return Random()() % limit; }
 
-// How many bytes `body` writes in bulk.
+// Returns how many bytes `body` writes in bulk.
 template <class Body>
 uint64_t InBulk(const Body& body) {
   const uint64_t before = fibers::BulkBytes();
@@ -31,7 +31,7 @@ uint64_t InBulk(const Body& body) {
 struct Copy {
   size_t bytes = 0;
   int num_dst = 1;
-  size_t shift[4] = {};  // of operands, from a line; the source is the last
+  size_t shift[4] = {};  // of operands, relative to a line; the source is the last
   bool in_place = false;
   fibers::Bulk bulk = fibers::Bulk::kAlways;
 
@@ -72,7 +72,7 @@ void Check(const Copy& copy) {
                            std::to_string(copy.shift[3]) + ", in place " + std::to_string(copy.in_place);
   ASSERT_EQ(in_bulk, copy.WantedInBulk()) << text;
   for (int d = 0; d < copy.num_dst; ++d) ASSERT_EQ(std::memcmp(to[d], wanted.data(), copy.bytes), 0) << text;
-  // Bytes before an operand that is not on its line, too.
+  // Includes the bytes before an operand that does not begin at a line.
   for (size_t i = 0; i < 4; ++i) {
     ASSERT_TRUE(guarded[i].Intact()) << text;
     ASSERT_TRUE(std::all_of(guarded[i].data(), at[i], [](uint8_t byte) { return byte == 0xa5; })) << text;
@@ -92,7 +92,7 @@ TEST(CudaBulk, CopiesEverySizeFromEveryShift) {
   for (size_t shift = 0; shift < 16; ++shift) {
     for (size_t bytes = kLeast - 2; bytes < kLeast + 40; ++bytes)
       ASSERT_NO_FATAL_FAILURE(Check(Together(bytes, shift)));
-    // Around as many stages as there are, and some more.
+    // Around multiples of the stage size, beyond the number of stages.
     for (size_t stages = 2; stages <= 13; ++stages) {
       for (const size_t bytes : {stages * kStage - 1, stages * kStage, stages * kStage + 17})
         ASSERT_NO_FATAL_FAILURE(Check(Together(bytes, shift)));
@@ -108,7 +108,7 @@ TEST(CudaBulk, CopiesToOneTwoAndThreeInPlaceAndNot) {
   }
 }
 
-TEST(CudaBulk, LeavesOtherCopiesAlone) {
+TEST(CudaBulk, MakesNoOtherCopiesInBulk) {
   for (int round = 0; round < 300; ++round) {
     Copy copy = Together(kLeast + 16 + Below(500), Below(64));
     copy.num_dst = 2;
@@ -163,7 +163,7 @@ Rows RandomRows(int64_t row, int64_t alignment) {
   return rows;
 }
 
-// How many bytes it copies in bulk.
+// Returns how many bytes are copied in bulk.
 uint64_t CheckRows(const Rows& rows, fibers::Bulk bulk) {
   struct alignas(16) Words {
     uint8_t bytes[16];
@@ -203,7 +203,7 @@ TEST(CudaBulk, CopiesLongRuns) {
   EXPECT_GT(used, 300);
 }
 
-TEST(CudaBulk, LeavesOtherRunsAlone) {
+TEST(CudaBulk, CopiesNoOtherRunsInBulk) {
   for (int round = 0; round < 100 && !testing::Test::HasFailure(); ++round) {
     const auto few = static_cast<int64_t>(kStage / 2), many = static_cast<int64_t>(2 * kStage);
     EXPECT_EQ(CheckRows(RandomRows(many, 16), fibers::Bulk::kNever), 0u);

@@ -1,4 +1,4 @@
-// What ends operations early: the host's abort, calls that do not match, and channels that have broken before.
+// Events that end operations early: the host's abort, calls that do not match, and channels that broke before.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ TEST(CudaFailure, FindsCallsThatDoNotMatch) {
   for (int repeat = 0; repeat < 100; ++repeat) ASSERT_EQ(RunMismatched(RunKernel, random.Next()), "");
 }
 
-// Those of several ranks in one block: each is looked at.
+// Several ranks run in one block, and each ends when the host aborts it.
 TEST(CudaFailure, EveryStrandSeesItsAbort) {
   constexpr int kRanks = 5;
   World world(kRanks, 1, 1);
@@ -28,7 +28,7 @@ TEST(CudaFailure, EveryStrandSeesItsAbort) {
   call.algorithm = "oneshot";
   call.count = 16;
   world.Add(call, 1u << (kRanks - 1));
-  int aborted = 0;  // ranks that the host wants to end, one after the other
+  int aborted = 0;  // the number of ranks aborted so far, one after the other
   const auto reported = [&](int rank) { return __atomic_load_n(&world.control(rank).report, __ATOMIC_RELAXED) != 0; };
   fibers::Options options;
   options.host = [&] {
@@ -40,8 +40,8 @@ TEST(CudaFailure, EveryStrandSeesItsAbort) {
   ASSERT_TRUE(world.Run(RunKernel, shape, options)) << aborted;
 }
 
-// Of two operations the second waits, for the rank that does not call it; the first may have waited, too.
-TEST(CudaFailure, SaysWhatItWaitsFor) {
+// The second of two operations waits for the rank that does not call it; the first may have waited, too.
+TEST(CudaFailure, PublishesWhatItWaitsFor) {
   harness::Random random(harness::Seed() + 4);
   for (int repeat = 0; repeat < 30; ++repeat) {
     const uint64_t seed = random.Next();
@@ -70,7 +70,7 @@ TEST(CudaFailure, SaysWhatItWaitsFor) {
   }
 }
 
-// Members that never meet.
+// The members never meet.
 TEST(CudaFailure, AnAbortEndsAMeeting) {
   World world(3, 2, 1);
   CallSpec call;

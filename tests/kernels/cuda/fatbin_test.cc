@@ -1,4 +1,4 @@
-// The device code that is in the library: it is a fatbin, and not too large.
+// The device code in the library is a fatbin, and not too large.
 
 #include "kernels/cuda/fatbin.h"
 
@@ -9,7 +9,7 @@
 
 namespace {
 
-TEST(CudaFatbin, IsOne) {
+TEST(CudaFatbin, IsValidAndSmall) {
   uint32_t magic;
   ASSERT_GT(axccl_cuda_fatbin_bytes, sizeof(magic));
   std::memcpy(&magic, axccl_cuda_fatbin, sizeof(magic));

@@ -1,4 +1,4 @@
-// Whole collectives on the device's interpreter: real plans of all algorithms, several operations after each other, on
+// Whole collectives on the device's interpreter: real plans of all algorithms, several operations in sequence, on
 // fibers under seeded schedules with weak memory.
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace axccl::kernels::cuda {
 namespace {
 
-// Most blocks copy in bulk what is not very small (tests/harness/fibers/twin.h), so calls are made in both ways.
+// Most blocks copy in bulk unless the size is very small (tests/harness/fibers/twin.h), so both kinds of copies run.
 class CudaInterpreter : public testing::Test {
  protected:
   void ExpectCopiesInBulk() const { EXPECT_GT(fibers::BulkBytes(), before_ + 10'000); }
@@ -23,10 +23,10 @@ class CudaInterpreter : public testing::Test {
   const uint64_t before_ = fibers::BulkBytes();
 };
 
-// A sanitizer takes ten times as long over each.
+// Sanitizers make each repetition ten times slower.
 int Times(int times) { return harness::TimeScale() > 1 ? times / 2 : times; }
 
-// Every algorithm by itself, three times.
+// Runs every algorithm alone, three times.
 TEST_F(CudaInterpreter, RunsEveryAlgorithm) {
   constexpr int kLanes = 3;
   harness::Random random(harness::Seed());
@@ -75,7 +75,7 @@ TEST_F(CudaInterpreter, RunsRowedCalls) {
   for (int repeat = 0; repeat < 50; ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");
 }
 
-// Of what was stored long ago and is not used any more nothing is left.
+// Words that were stored long ago and are no longer used are cleared.
 TEST_F(CudaInterpreter, ForgetsOldWords) {
   CallSpec call;
   call.algorithm = "oneshot";
@@ -98,7 +98,7 @@ TEST_F(CudaInterpreter, RunsOneOfTwoPrograms) {
   for (int repeat = 0; repeat < Times(150); ++repeat) ASSERT_EQ(RunOffers(RunKernel, random.Next()), "");
 }
 
-// More steps than a block keeps in shared memory, and more waits after each other than it has threads.
+// More steps than a block keeps in shared memory, and more consecutive waits than the block has threads.
 TEST_F(CudaInterpreter, RunsWithManyRanks) {
   harness::Random random(harness::Seed() + 3);
   for (int repeat = 0; repeat < 40; ++repeat) {

@@ -1,4 +1,4 @@
-// The kernel's source as it is, compiled for fibers.
+// The kernel's unchanged source, compiled for fibers.
 #include "tests/kernels/cuda/kernel_on_fibers.h"
 
 #include "kernels/cuda/interpreter.h"

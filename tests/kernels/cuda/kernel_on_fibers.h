@@ -5,7 +5,7 @@
 
 namespace axccl::kernels::cuda {
 
-// What a thread of a block does.
+// Runs one thread of a block.
 void RunKernel(const Launch& launch);
 
 }  // namespace axccl::kernels::cuda

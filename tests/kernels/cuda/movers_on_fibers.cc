@@ -10,7 +10,7 @@ namespace axccl::kernels::cuda {
 
 namespace {
 
-// What both kinds of request say.
+// Copies the fields that both kinds of request share.
 template <class Request>
 void Describe(const Request& request, uint64_t count, Move* move) {
   *move = Move{};

@@ -1,5 +1,5 @@
-// The device's movers against the host's, bit for bit: all types and combinations, one to five sources, one to three
-// destinations, any alignment, counts from 0 over primes to several pieces of every thread, in place, factors and
+// The device's movers, compared with the host's, bit for bit: all types and combinations, one to five sources, one to
+// three destinations, any alignment, counts from 0 over primes to several pieces of every thread, in place, factors and
 // divisors.
 
 #include <gtest/gtest.h>

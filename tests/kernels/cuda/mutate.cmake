@@ -1,5 +1,5 @@
 # cmake -DSOURCE=in -DFOLDER=dir -DOUTPUT=out -P mutate.cmake: a copy of a source with the text of dir/from.txt replaced by
-# that of dir/to.txt. An error when it is not there exactly once, so that mutations keep up with the source.
+# that of dir/to.txt. The text must occur exactly once, so that mutations keep up with the source.
 file(READ ${SOURCE} text)
 file(READ ${FOLDER}/from.txt from)
 file(READ ${FOLDER}/to.txt to)

@@ -1,7 +1,7 @@
-// The tests' own strength: an interpreter with one thing left out (the program is called after it) must be found within
-// 100 seeds.
+// The strength of the tests: they must find an interpreter without one thing (the program's name names it) within 100
+// seeds.
 //
-// Every seed has a process of its own, as mutants may use any address. A race that ThreadSanitizer reports ends it,
+// Each seed has its own process, because mutants may access any address. A race that ThreadSanitizer reports ends it,
 // too.
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include "tests/kernels/cuda/kernel_on_fibers.h"
 #include "tests/kernels/cuda/scenarios.h"
 
-// ThreadSanitizer asks for this.
+// Called by ThreadSanitizer.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() { return "halt_on_error=1"; }
 
 namespace axccl::kernels::cuda {
@@ -27,7 +27,7 @@ bool FoundBy(uint64_t seed) {
   if (child == 0) {
     std::string wrong = RunAnyCalls(RunKernel, seed);
     if (wrong.empty()) wrong = RunLongCalls(RunKernel, seed);
-    // They take little time.
+    // These runs take little time.
     for (uint64_t i = 0; i < 4 && wrong.empty(); ++i) wrong = RunSmallCalls(RunKernel, seed + (i << 32));
     for (uint64_t i = 0; i < 10 && wrong.empty(); ++i) wrong = RunRowedCalls(RunKernel, seed + (i << 32));
     if (wrong.empty()) wrong = RunOffers(RunKernel, seed);

@@ -1,4 +1,4 @@
-// Calls drawn at random, for worlds of ranks.
+// Random calls for worlds of ranks.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ inline bool IsDirect(std::string_view algorithm) {
   return algorithm == "direct" || algorithm == "push" || algorithm == "pull";
 }
 
-// Brings the call's other properties into line with its kind and type.
+// Adapts the call's other properties to its kind and type.
 inline void Legalize(CallSpec* call) {
   if (!plan::Reduces(call->kind)) {
     call->combine = Combine::kSum;
@@ -49,7 +49,7 @@ inline void PutOnViews(CallSpec* call, harness::Random* random) {
   call->scale = scales && random->OneIn(2) ? 2 : 0;
 }
 
-// Between processes: with a program for when buffers are out of reach.
+// Between processes: adds a program for the case that buffers are out of reach.
 inline void OfferStaged(int ranks, int lanes, CallSpec* call, harness::Random* random) {
   if (!IsDirect(call->algorithm) || !call->views.empty()) return;
   const auto& algorithms = algo::Algorithms(call->kind);
@@ -78,7 +78,7 @@ inline CallSpec RandomCall(int ranks, int lanes, harness::Random* random) {
   call.scaling = static_cast<Scaling>(random->Below(3));
   call.in_place = static_cast<uint32_t>(random->Below(16));
   call.packs = random->OneIn(2);
-  // Around what a packed slot holds.
+  // Counts around the capacity of a packed slot.
   if (call.packs && random->OneIn(4)) call.count = kPackedBytes / ElementSize(call.type) + random->Below(7) - 5;
   Legalize(&call);
   if (random->OneIn(3)) PutOnViews(&call, random);

@@ -1,4 +1,4 @@
-# cmake -DNVLINK=tool -DFOLDER=dir -P resources_test.cmake: what the kernel needs of a processor, for every kind of it. The
+# cmake -DNVLINK=tool -DFOLDER=dir -P resources_test.cmake: what the kernel needs of each kind of processor. The
 # driver sets the stack aside for every thread that can run at a time, so a large one costs hundreds of megabytes. Two
 # blocks share the shared memory of a processor, of which the smallest has 64 KiB, and 100 KiB from sm_90 on, where the
 # kernel copies in bulk. No block has more than 48 KiB of it.

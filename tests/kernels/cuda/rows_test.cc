@@ -1,6 +1,6 @@
-// Packed slots of rows as operands of the device's movers, against the host's, bit for bit: all types and combinations,
-// one to four sources and one to three destinations of which some are such slots, others at any address, factors and
-// divisors. Rows have their flags then, and nothing else is written.
+// Packed slots of rows as operands of the device's movers, compared with the host's movers, bit for bit: all types and
+// combinations, one to four sources and one to three destinations, some of which are such slots and the others at any
+// address, factors and divisors. Afterwards, rows have their flags, and nothing else is written.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr size_t kCounts[] = {7, 28, 97, kMaxCount};
 constexpr uint64_t kFlag = (uint64_t{1} << 40) + 77;
 constexpr uint8_t kUntouched = 0xa7;
 
-// A slot, which holds some bytes.
+// A slot with room for some bytes.
 class Slot {
  public:
   Slot() : memory_(cuda::kRowedSlotBytes + cuda::kRowBytes, kUntouched) {

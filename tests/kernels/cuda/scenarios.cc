@@ -8,7 +8,7 @@ namespace axccl::kernels::cuda {
 namespace {
 
 constexpr int kLanes = 2;
-// Enough for every scenario of the tests that pass; mutants hang.
+// Enough for every scenario of the correct interpreter; mutants hang.
 constexpr uint64_t kMostSwitches = 3'000'000;
 
 World::Shape RandomShape(int ranks, int lanes, bool together, harness::Random* random, bool rows = false) {
@@ -63,7 +63,7 @@ std::string RunAnyCalls(Kernel kernel, uint64_t seed) {
 
 namespace {
 
-// Two calls of `least` elements and more, in turns of about `tile`.
+// Runs two calls of at least `least` elements, in turns of about `tile`.
 std::string RunInTurns(Kernel kernel, uint64_t seed, uint64_t least, uint64_t tile) {
   harness::Random random(seed);
   const int ranks = 2 + static_cast<int>(random.Below(3));
@@ -103,7 +103,7 @@ std::string RunSmallCalls(Kernel kernel, uint64_t seed) {
     Legalize(&call);
     calls.push_back(call);
   }
-  // Mostly where flags begin again, often with the first call.
+  // In most cases where flags begin again, often with the first call.
   const uint64_t before = random.OneIn(3) ? random.Below(4) : 0;
   const uint64_t first_turn = random.OneIn(4) ? 0 : (uint64_t{1} << 32) - 1 - before;
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches, first_turn);
@@ -122,7 +122,7 @@ std::string RunRowedCalls(Kernel kernel, uint64_t seed) {
     call.scale = 0;
     call.packs = random.OneIn(2);
     call.rows = !random.OneIn(8);
-    // From nothing to what a slot holds and more, mostly a few rows and often just as much as they hold.
+    // From nothing to more than a slot's capacity, in most cases a few rows, and often exactly full rows.
     constexpr uint64_t kRowData = 16 * kRowPieces;
     const uint64_t element = ElementSize(call.type),
                    rows = random.OneIn(16) ? PackedRows(kRowedBytes) : random.Below(7);
@@ -132,16 +132,16 @@ std::string RunRowedCalls(Kernel kernel, uint64_t seed) {
     Legalize(&call);
     calls.push_back(call);
   }
-  // Mostly where flags of 32 bits would come again.
+  // In most cases where flags of 32 bits would repeat.
   const uint64_t first_turn = random.OneIn(3) ? random.Below(2) : (uint64_t{1} << 32) + random.Below(4);
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches, first_turn);
 }
 
 namespace {
 
-// A root that waits for hardly anybody gets two calls ahead, where it announces the next in the place of the first: so
-// the second has a barrier before it (turns tell), though it is of the plan that has just run. Schedules that starve a
-// rank for so long are rare.
+// A root that waits for almost no rank gets two calls ahead, where its next announcement replaces its first. So a
+// barrier precedes the second (the turns show it), although its plan has just run. Schedules that starve a rank for so
+// long are rare.
 std::string RunOffersOfRoot(Kernel kernel, uint64_t seed) {
   CallSpec out_of_reach;
   out_of_reach.kind = plan::Kind::kBroadcast;
@@ -211,7 +211,7 @@ std::string RunAborted(Kernel kernel, uint64_t seed) {
   harness::Random random(seed);
   const int ranks = 2 + static_cast<int>(random.Below(3));
   World world(ranks, kLanes, seed);
-  // A barrier waits for everybody, whatever else is called.
+  // A barrier waits for all ranks, whatever else is called.
   const uint64_t before = random.Below(3);
   for (uint64_t n = before; n != 0; --n) world.Add(RandomCall(ranks, kLanes, &random));
   CallSpec barrier;
@@ -232,7 +232,7 @@ std::string RunAborted(Kernel kernel, uint64_t seed) {
   for (int rank = 0; rank < ranks; ++rank) {
     const uint32_t report = world.control(rank).report;
     const bool aborted = report == static_cast<uint32_t>(Report::kAborted);
-    // One that takes no part in the barrier may still be at what was called before.
+    // A rank that takes no part in the barrier may still run an earlier call.
     const bool unhurt = report == static_cast<uint32_t>(Report::kNone);
     if (rank == absent ? !unhurt && !(aborted && before > 0) : !aborted)
       return "rank " + std::to_string(rank) + " reports " + std::to_string(report) + " wrongly; seed " +
@@ -246,7 +246,7 @@ std::string RunMismatched(Kernel kernel, uint64_t seed) {
   const int ranks = 2 + static_cast<int>(random.Below(3));
   World world(ranks, kLanes, seed);
   for (uint64_t n = random.Below(3); n != 0; --n) world.Add(RandomCall(ranks, kLanes, &random));
-  // All ranks wait for each other, so the odd one cannot slip through.
+  // All ranks wait for each other, so the different call cannot pass unnoticed.
   CallSpec call = RandomCall(ranks, kLanes, &random);
   call.kind = plan::Kind::kAllReduce;
   call.algorithm = "oneshot";

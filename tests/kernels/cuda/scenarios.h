@@ -1,4 +1,4 @@
-// What ranks do in the tests of the interpreter, drawn from a seed. Each gives what went wrong, "" when nothing did.
+// What ranks do in the tests of the interpreter, drawn from a seed. Each function returns what went wrong, or "".
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 
 namespace axccl::kernels::cuda {
 
-// `calls` on ranks in a random shape of launches. `turns`: that they must take, 0: any number.
+// Runs `calls` on ranks in a random shape of launches. `turns`: the number that they must take, 0: any number.
 std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<CallSpec>& calls, uint64_t seed,
                         uint64_t most_switches = 20'000'000, uint64_t first_turn = 0, uint64_t turns = 0);
-// A few calls of any kind.
+// Runs a few calls of any kind.
 std::string RunAnyCalls(Kernel kernel, uint64_t seed);
-// Large data through little scratch, so that slots are used again and again.
+// Large data through little scratch, so that slots are reused often.
 std::string RunLongCalls(Kernel kernel, uint64_t seed);
 // The same with slots that are copied in bulk.
 std::string RunLargeCalls(Kernel kernel, uint64_t seed);
-// Calls with small slots, packed most of the time.
+// Calls with small slots, most of them packed.
 std::string RunSmallCalls(Kernel kernel, uint64_t seed);
 // Likewise, in rows.
 std::string RunRowedCalls(Kernel kernel, uint64_t seed);
-// The same call again and again, with two programs or with the second one alone.
+// Repeats the same call, with two programs or with the second one only.
 std::string RunOffers(Kernel kernel, uint64_t seed);
 // The members of a created channel meet after the first operations have begun.
 std::string RunBeforeMeeting(Kernel kernel, uint64_t seed);
-// One rank never comes, and the host aborts the others.
+// One rank never arrives, and the host aborts the others.
 std::string RunAborted(Kernel kernel, uint64_t seed);
-// One rank's last call is another one: some rank must say so. The host aborts all then.
+// One rank's last call differs: some rank must report it. Then the host aborts all.
 std::string RunMismatched(Kernel kernel, uint64_t seed);
 
 }  // namespace axccl::kernels::cuda

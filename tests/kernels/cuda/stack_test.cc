@@ -1,11 +1,11 @@
-// What the kernel's machine code (FOLDER/kernels.*.cubin) does with the stack, which is memory of each thread.
+// How the kernel's machine code (FOLDER/kernels.*.cubin) uses the stack, which is memory of each thread.
 //
-// The kernel itself must not touch it. The functions it calls may where they are entered and left, as they save some
-// registers for their caller, once for a portion of a move; but not within a loop. ptxas counts all of that as spills,
-// so what it says does not tell them apart.
+// The kernel itself must not use it. The functions that it calls may do so on entry and exit, to save some registers of
+// their caller once for each portion of a move, but not within a loop. ptxas counts all of these as spills, so its
+// report does not distinguish them.
 //
-// Of the code only loads and stores of the stack and branches are looked at. They are coded alike on all processors
-// from sm_75 on, but for the distance of a branch. A loop is what lies between the target of a branch back and the
+// The test reads only loads and stores of the stack and branches. Their encoding is the same on all processors from
+// sm_75 on, except for the distance of a branch. A loop is the code between the target of a backward branch and the
 // branch.
 
 #include <elf.h>
@@ -30,9 +30,9 @@ struct Instruction {
   bool LoadsStack() const { return Operation() == 0x983; }
   bool StoresStack() const { return Operation() == 0x387 || Operation() == 0x987; }
 
-  // Of a branch, in bytes from the next instruction.
+  // The distance of a branch, in bytes from the next instruction.
   int64_t Distance(int arch) const {
-    // 50 bits at bit 32, in bytes; since sm_90 their upper ones at bit 34 and 8 lower ones at bit 16, in words.
+    // 50 bits at bit 32, in bytes; since sm_90 the upper bits at bit 34 and the 8 lower ones at bit 16, in words.
     const uint64_t upper = low >> 34 | (high & 0x3ffff) << 30;
     const uint64_t bits =
         arch >= 90 ? (upper << 8 | (low >> 16 & 0xff)) << 2 : (low >> 32 | (high & 0x3ffff) << 32) & ~15ull;
@@ -91,13 +91,13 @@ void Check(const std::filesystem::path& path, int arch) {
       ++own;
       within += looped[i];
     }
-    EXPECT_EQ(within, 0u) << "sm_" << arch << ": " << function.name << " has its registers on the stack within a loop";
+    EXPECT_EQ(within, 0u) << "sm_" << arch << ": " << function.name << " keeps registers on the stack within a loop";
     accesses += own;
     if (function.name != "axccl_run") continue;
     ++kernels;
-    EXPECT_EQ(own, 0u) << "sm_" << arch << ": the kernel has registers on the stack";
+    EXPECT_EQ(own, 0u) << "sm_" << arch << ": the kernel keeps registers on the stack";
   }
-  // What is looked for is there.
+  // The file has the kernel that the test is for.
   EXPECT_EQ(kernels, 1u) << path;
   EXPECT_GT(accesses, 1000u) << path;
   EXPECT_GT(loops, 300u) << path;

@@ -40,7 +40,7 @@ std::shared_ptr<const exec::Program> ProgramOf(const plan::Contract& contract, s
   return program;
 }
 
-// As exec::Channel cuts calls, with tiles of the test's choice.
+// Prepares calls like exec::Channel, with tiles of the test's choice.
 exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program> program) {
   const plan::Schedule& schedule = program->plan->schedule;
   const uint64_t element = ElementSize(call.type);
@@ -75,7 +75,7 @@ Packing PackingOf(const CallSpec& call, const exec::Prepared& prepared) {
 
 }  // namespace
 
-// A small integer as an element.
+// Stores a small integer as an element.
 void StoreValue(DataType type, int64_t value, uint8_t* to) {
   if (type == DataType::kFloat64) {
     const auto number = static_cast<double>(value);
@@ -126,7 +126,7 @@ void World::MakeDevice(int rank) {
   device->rows.resize(words(static_cast<size_t>(kRowedEndpoints) * kRotation * kRowedSlotBytes + kRowBytes));
   device->announcements.resize(words(2 * sizeof(Announcement) + 2 * kViewBytes));
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
-  // What a member has exported: its whole address space, shifted.
+  // A member exports its whole address space, shifted.
   device->maps = {0, static_cast<uint64_t>(rank + 1) << 20};
   const size_t members = sizeof(Channel) + 64, bindings = members + sizeof(Member) * static_cast<size_t>(ranks_);
   device->channel_memory.resize(words(bindings + sizeof(Binding) * static_cast<size_t>(ranks_)));
@@ -200,7 +200,7 @@ void World::Introduce(int rank) {
 int64_t World::InputValue(const CallSpec& call, int rank, int block, uint64_t i) const {
   const uint64_t order = (uint64_t(rank) << 40) + (uint64_t(block) << 32) + i;
   const auto value = static_cast<int64_t>(harness::Scramble(seed_, call.count * 131 + uint64_t(call.kind), order) % 4);
-  // Averages are whole, and every rank's part of one is; the sum fits a byte.
+  // Averages are whole numbers, and so is every rank's part of one; the sum fits into a byte.
   return call.scaling == Scaling::kAverage ? value % 2 * ranks_ : value;
 }
 
@@ -281,7 +281,7 @@ void World::MakeTask(Part* part) {
   task.program = reinterpret_cast<const Program*>(part->program.data());
   task.input = part->input;
   task.output = part->output;
-  // By address, or by what is exported.
+  // By address, or by an exported map.
   task.input_map = static_cast<uint32_t>(random_.Below(2));
   task.output_map = static_cast<uint32_t>(random_.Below(2));
   task.input_offset = reinterpret_cast<uint64_t>(part->input) - device.maps[task.input_map];

@@ -1,9 +1,9 @@
-// Ranks with a device each, on fibers: channels in pretended device memory, calls that run real plans on the
-// interpreter kernel, and an oracle of what they must give.
+// Ranks with a device each, on fibers: channels in simulated device memory, calls that run real plans on the
+// interpreter kernel, and an oracle of the expected results.
 //
-// A world is one group of ranks with one channel. Calls are added in order, the same for all ranks (unless a test bends
-// one), and then Run() runs every rank's launches as a stream. Data is small integers, so every order of reduction is
-// exact.
+// A world is one group of ranks with one channel. Calls are added in order, the same for all ranks (unless a test
+// changes one), and then Run() runs every rank's launches as a stream. Data is small integers, so every order of
+// reduction is exact.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@
 
 namespace axccl::kernels::cuda {
 
-// The kernel as it is compiled for fibers.
+// The kernel, compiled for fibers.
 using Kernel = void (*)(const Launch& launch);
 
-// Elements of a block that, on views, mostly has two dimensions that are large enough to be copied by tiles.
+// The number of elements of a block that, on views, usually has two dimensions large enough to be copied by tiles.
 inline constexpr uint64_t kTiledCount = 18 * 20;
 
 struct CallSpec {
@@ -38,13 +38,13 @@ struct CallSpec {
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
   uint32_t in_place = 0;  // a bit for each rank
-  bool packs = false;     // slots are packed in words, where they fit
-  bool rows = false;      // and in rows, which want a multiple of 8 threads
-  // On views: elements of a block of each operand; `count` is what they take in a block of the call. Never in place.
+  bool packs = false;     // slots are packed in words if they fit
+  bool rows = false;      // and in rows, which need a multiple of 8 threads
+  // On views: the elements of a block of each operand; `count` is their total in a block of the call. Never in place.
   std::vector<uint64_t> views;
   double scale = 0;  // of sums of floats on views
-  // Of direct algorithms: what runs instead where a rank in `unmapped` (a bit for each) says that not all reach its
-  // buffers. Empty: there is none.
+  // For direct algorithms: the algorithm that runs instead if a rank in `unmapped` (a bit for each) reports that not
+  // all ranks reach its buffers. Empty: there is none.
   std::string_view staged;
   int staged_lanes = 1;
   uint32_t unmapped = 0;
@@ -52,7 +52,7 @@ struct CallSpec {
   std::string Text() const;
 };
 
-// A small integer as an element.
+// Stores a small integer as an element.
 void StoreValue(DataType type, int64_t value, uint8_t* to);
 
 class World {
@@ -67,29 +67,29 @@ class World {
   uint64_t* packed(int rank) {
     return reinterpret_cast<uint64_t*>(devices_[static_cast<size_t>(rank)]->channel->members()[rank].packed);
   }
-  // As if the channel had been used so much before; slots of rows also 2^32 turns before the next.
+  // As if the channel had run that many turns before; slots of rows were also used 2^32 turns before the next.
   void StartAt(uint64_t turn);
   const State& state(int rank) { return devices_[static_cast<size_t>(rank)]->channel->state; }
 
   // Adds the call to the streams of all ranks but those in `without`, a bit for each.
   void Add(const CallSpec& call, uint32_t without = 0);
-  // Adds one rank's part alone, of what is then another call to it.
+  // Adds only one rank's part; the call may differ from those of other ranks.
   void AddFor(int rank, const CallSpec& call);
 
-  // Before Run: takes from all ranks what they know of the members, as before those of a created channel have met. A
-  // rank that is introduced gets it back.
+  // Before Run: hides the members from all ranks, as if those of a created channel had not met yet. Introducing a rank
+  // reverses this for that rank.
   void HideMembers();
   void Introduce(int rank);
 
   struct Shape {
-    uint32_t blocks = 1;  // of a launch
+    uint32_t blocks = 1;  // of one launch
     uint32_t threads = 4;
     bool together = false;  // all ranks are tasks of one launch
     uint32_t more = 0;      // tasks are in memory, not in parameters
   };
-  // False when the streams do not end.
+  // Returns false if the streams do not end.
   bool Run(Kernel kernel, const Shape& shape, const fibers::Options& options);
-  // What is wrong with the results of all calls; empty when nothing is.
+  // Returns what is wrong with the results of all calls; empty if nothing is.
   std::string Check() const;
 
  private:

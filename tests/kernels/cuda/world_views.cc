@@ -1,4 +1,4 @@
-// Calls on views in worlds (world.h): operands with strides of their own on every rank.
+// Calls on views in worlds (world.h): each rank's operands have their own strides.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -11,7 +11,7 @@ namespace axccl::kernels::cuda {
 struct World::Tensor {
   std::vector<int64_t> sizes, strides;  // of a block, in elements
   int64_t step = 0;                     // elements from one block to the next
-  int64_t first = 0;                    // element of the memory that has index 0
+  int64_t first = 0;                    // element of the memory with index 0
   int64_t room = 0;                     // elements of the memory
   int blocks = 0;
   uint64_t at = 0;  // first element in the block of the call
@@ -124,7 +124,7 @@ void World::MakeViews(Part* part) {
   PlaceTensors(operands, &tensors, part);
 }
 
-// All operands lie in one piece of memory, whose image is Part::wanted_output.
+// Places all operands in one piece of memory, whose image is Part::wanted_output.
 void World::PlaceTensors(ViewOperand* operands, std::vector<Tensor>* tensors, Part* part) {
   const size_t element = ElementSize(part->call.type);
   uint64_t bytes = 0;
