@@ -1,4 +1,4 @@
-// Every contract and algorithm there is, for tests that go through all of them. Header only; no state.
+// Every contract and algorithm, for tests that visit all of them. Header only; no state.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void ForEachAlgorithm(int ranks, F f) {
   }
 }
 
-// What stands for "direct" where ranks only read each other's buffers.
+// The algorithm that replaces "direct" if ranks may only read each other's buffers.
 inline std::string_view ReadingAlgorithm(plan::Kind kind) {
   const auto names = Algorithms(kind);
   return std::find(names.begin(), names.end(), kPull) != names.end() ? kPull : kDirect;
@@ -39,7 +39,7 @@ inline std::string Describe(const plan::Contract& c, std::string_view algorithm,
          " root " + std::to_string(c.root) + " lanes " + std::to_string(lanes);
 }
 
-// Machines of ranks, for tests of what minds them: even, uneven, one rank on a machine, and ranks that lie mixed.
+// Machines of ranks, for tests of algorithms that depend on them: even, uneven, one rank per machine, and mixed order.
 inline const std::vector<std::vector<int>>& SomeMachines() {
   static const std::vector<std::vector<int>> kMachines = {
       {0, 0, 1},
@@ -59,7 +59,7 @@ inline const std::vector<std::vector<int>>& SomeMachines() {
   return kMachines;
 }
 
-// `machines` of so many ranks each, one after the other.
+// `machines` machines of so many ranks each, one after the other.
 inline plan::Placement Even(int machines, int ranks_each) {
   std::vector<int> machine_of;
   for (int i = 0; i < machines * ranks_each; ++i) machine_of.push_back(i / ranks_each);
@@ -83,7 +83,8 @@ void ForEachHierarchical(int ranks, F f) {
   }
 }
 
-// Signals in the longest chain from rank to rank in one turn, of those that `counts`(source, destination).
+// The number of signals in the longest chain from rank to rank in one turn; counts those for which `counts`(source,
+// destination) is true.
 template <class F>
 int LongestChain(const plan::Schedule& s, F counts) {
   const int n = s.contract.ranks;

@@ -33,8 +33,8 @@ TEST_P(EveryAlgorithm, IsVerifiedAndAsCompleteAsPredicted) {
       const Status status = verify::Verify(*schedule, &facts);
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(facts.complete, Complete(*schedule));
-      // All sources in one operation, in order of ranks. (Two ranks' inputs have two orders; relays may hit the right
-      // one.)
+      // All sources are in one operation, in order of ranks. (Two ranks' inputs have two orders; relays may happen to
+      // use the right one.)
       static const std::set<std::string_view> kAtOnce = {"direct", "pull", "push", "oneshot", "twoshot"};
       const bool at_once = kAtOnce.count(algorithm) != 0;
       const bool ordered = at_once || ranks == 1 || !plan::Reduces(contract.kind);
@@ -72,7 +72,7 @@ TEST(Generate, GivesEveryOperationAnIdOfItsOwn) {
   });
 }
 
-// What AxCCL relies on for its fast path: operations that follow each other with no barrier in between.
+// AxCCL's fast path relies on this: operations follow each other without a barrier in between.
 TEST(Generate, MakesDirectAndStagedSharedMemorySchedulesComplete) {
   for (int ranks : {2, 3, 8}) {
     ForEachAlgorithm(ranks, [](const Contract& contract, std::string_view algorithm) {
@@ -116,10 +116,10 @@ struct BadArguments {
   Contract contract;
   std::string_view algorithm;
   int lanes;
-  const char* expected;  // in the message
+  const char* expected;  // part of the message
 };
 
-TEST(Generate, NamesWhatIsWrongWithItsArguments) {
+TEST(Generate, NamesTheFaultOfItsArguments) {
   const BadArguments kCases[] = {
       {{Kind::kAllReduce, 4, 0}, "warp", 1, "'warp'"},
       {{Kind::kAllReduce, 4, 0}, "warp", 1, "direct, twoshot, oneshot, rhd, ring, tree"},
@@ -142,15 +142,15 @@ TEST(Generate, NamesWhatIsWrongWithItsArguments) {
   }
 }
 
-// Operations of one kind and rank that name `peer`.
+// The number of operations of one kind and rank that name `peer`.
 int CountSync(const Schedule& s, int rank, OpKind kind, int peer) {
   int count = 0;
   for (const auto& op : s.program[rank][0].ops) count += op.kind == kind && op.peer == peer;
   return count;
 }
 
-TEST(Credits, AreGivenOnlyWhereNothingElseTellsTheWriter) {
-  // A chain: the middle rank must tell the root that its slot is free, and the last one the middle one.
+TEST(Credits, AreGivenOnlyWhereNoOtherSignalReachesTheWriter) {
+  // A chain: the middle rank must signal the root that its slot is free, and the last rank the middle one.
   const Schedule chain = Generate(Contract{Kind::kBroadcast, 3, 0}, "ring", 1).value();
   EXPECT_EQ(chain.program[1][0].ops.front().kind, OpKind::kSignal);
   EXPECT_EQ(chain.program[1][0].ops.front().peer, 0);
@@ -158,7 +158,7 @@ TEST(Credits, AreGivenOnlyWhereNothingElseTellsTheWriter) {
   EXPECT_EQ(chain.program[0][0].ops.back().peer, 1);
   EXPECT_EQ(CountSync(chain, 2, OpKind::kSignal, 1), 1);
   EXPECT_EQ(CountSync(chain, 2, OpKind::kSignal, 0), 0);
-  // Round the ring every rank hears of every other, so that no credit is needed.
+  // Around the ring, every rank's signals reach every other, so no credit is needed.
   const Schedule ring = Generate(Contract{Kind::kAllGather, 3, 0}, "ring", 1).value();
   EXPECT_EQ(ring.endpoints, 1);
   EXPECT_EQ(CountSync(ring, 0, OpKind::kSignal, 2), 0);

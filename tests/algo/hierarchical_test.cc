@@ -1,4 +1,5 @@
-// Plans in two levels: proved by the verifier wherever ranks are, and what crosses between machines counted.
+// Plans in two levels: the verifier proves them for all placements of ranks, and the traffic between machines is
+// counted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +37,8 @@ struct Traffic {
   std::vector<int> messages;
 };
 
-// A slot written for a rank elsewhere, its own or the writer's, crosses once for each rank that reads it.
+// A slot that is written for a rank on another machine crosses once for each rank that reads it, whether it is that
+// rank's slot or the writer's.
 Traffic Count(const Schedule& s, const Placement& p) {
   Traffic t{std::vector<double>(p.machines()), std::vector<double>(p.machines()), std::vector<int>(p.machines())};
   std::map<std::pair<int, int>, std::set<int>> readers;
@@ -68,7 +70,7 @@ Traffic Count(const Schedule& s, const Placement& p) {
   return t;
 }
 
-// Numbers of machines about the powers of two, sizes that are no multiples of each other, ranks that lie mixed.
+// Numbers of machines around the powers of two, sizes that are not multiples of each other, ranks in mixed order.
 std::vector<Placement> ManyPlacements() {
   std::vector<Placement> placements;
   for (const auto& machine_of : SomeMachines()) placements.push_back(Placement::Of(machine_of));
@@ -87,7 +89,7 @@ std::vector<Placement> ManyPlacements() {
   return placements;
 }
 
-TEST(Hierarchical, IsProvedWhereverRanksAre) {
+TEST(Hierarchical, IsProvedForAllPlacements) {
   for (const Placement& placement : ManyPlacements()) {
     ForEachHierarchical(placement.ranks(), [&](const Contract& contract, std::string_view algorithm) {
       for (int lanes : {1, 2}) {
@@ -124,8 +126,8 @@ TEST(Hierarchical, IsForPlacementsWithLevelsOnly) {
       << result.status().message();
 }
 
-// Algorithms that do not mind machines have one schedule wherever ranks are.
-TEST(Hierarchical, LeavesTheOthersAlone) {
+// Algorithms that do not depend on machines have the same schedule for all placements.
+TEST(Hierarchical, LeavesOtherAlgorithmsUnchanged) {
   ForEachAlgorithm(4, [](const Contract& contract, std::string_view algorithm) {
     EXPECT_EQ(Generate(contract, algorithm, 2, Even(2, 2)).value(), Generate(contract, algorithm, 2).value());
   });
@@ -154,7 +156,7 @@ TEST(HierarchicalVolume, EveryByteCrossesOnceAndFoldsDoNotCrossTwice) {
   }
 }
 
-// What each machine must get at least, whatever lies where.
+// The minimum that each machine must get, for every placement.
 TEST(HierarchicalVolume, UnevenMachinesGetNoMoreThanTheyNeed) {
   for (const auto& machine_of : SomeMachines()) {
     const Placement p = Placement::Of(machine_of);
@@ -197,7 +199,7 @@ TEST(HierarchicalVolume, ChainsCarryTheDataOnceOverEveryLink) {
   }
 }
 
-// One by one to every rank elsewhere, against one to every machine.
+// Separate signals to every rank on other machines, compared with one to every machine.
 TEST(HierarchicalVolume, ABarrierIsAMessageToEveryMachine) {
   const Placement p = Even(3, 4);
   EXPECT_EQ(Count(Make(Kind::kBarrier, p), p).messages, std::vector<int>(3, 2));
@@ -210,7 +212,7 @@ int FarHops(const Schedule& s, const Placement& p) {
   return LongestChain(s, [&p](int a, int b) { return p.Apart(a, b); });
 }
 
-// Whatever the rounds, what a machine lacks enters it once, and folds of what others need leave it once.
+// For any number of rounds, what a machine lacks enters it once, and folds that others need leave it once.
 TEST(HierarchicalVolume, PassingOnCarriesNoByteTwice) {
   for (const Placement& p : ManyPlacements()) {
     SCOPED_TRACE(Describe(p));
@@ -248,7 +250,7 @@ TEST(HierarchicalVolume, HopsAndMessagesAreThoseOfTheForm) {
       Kind kind;
       const char* algorithm;
       int hops;
-      int messages;  // of a machine
+      int messages;  // per machine
     } const kCases[] = {
         {Kind::kAllReduce, "hierarchical", 2, 2 * g * (h - 1)},
         {Kind::kAllReduce, "hierarchical_ring", 2 * (h - 1), 2 * g * (h - 1)},
@@ -267,7 +269,7 @@ TEST(HierarchicalVolume, HopsAndMessagesAreThoseOfTheForm) {
     for (const auto& c : kCases) {
       SCOPED_TRACE(std::string(plan::KindName(c.kind)) + " " + c.algorithm);
       const Schedule s = Make(c.kind, p, 0, c.algorithm);
-      // In the last round of another number than a power of two nobody may be needed who was in the one before.
+      // If the number is not a power of two, the last round may not continue any chain of the round before.
       EXPECT_LE(FarHops(s, p), c.hops);
       if (std::has_single_bit(static_cast<unsigned>(h))) {
         EXPECT_EQ(FarHops(s, p), c.hops);
@@ -292,7 +294,7 @@ TEST(HierarchicalVolume, ARingHasTwoNeighbours) {
   }
 }
 
-// Both trees of a column together: as deep as binary trees are, and no machine sends more than two blocks' worth.
+// Both trees of a column together are as deep as binary trees, and no machine sends more than two blocks' worth.
 TEST(HierarchicalVolume, TreesAreShallowAndShareTheWork) {
   for (const auto& [h, g] : {std::pair(2, 2), std::pair(4, 2), std::pair(5, 3), std::pair(8, 2), std::pair(13, 2)}) {
     const Placement p = Even(h, g);
@@ -330,8 +332,8 @@ TEST(HierarchicalVolume, BundlesCrossOnceForEveryBit) {
   }
 }
 
-// What a rank does in a turn: its signals and waits, and between these how many parts it writes to whom, in the words
-// of the rank `on` places before it.
+// What a rank does in a turn: its signals and waits, and between these, how many parts it writes to which rank; ranks
+// are relative to the rank `on` places before it.
 std::vector<std::tuple<OpKind, int, int, int>> DoneBy(const Schedule& s, int rank, int on) {
   const int n = s.contract.ranks;
   std::vector<std::tuple<OpKind, int, int, int>> done;
@@ -347,8 +349,9 @@ std::vector<std::tuple<OpKind, int, int, int>> DoneBy(const Schedule& s, int ran
   return done;
 }
 
-// On machines of one size every machine does what the one before does, one machine on, so none is busier than others.
-TEST(Hierarchical, AllMachinesOnACircleDoTheSame) {
+// With machines of one size, every machine does what its predecessor does, shifted by one machine, so the load is
+// equal.
+TEST(Hierarchical, AllMachinesOnACircleBehaveAlike) {
   for (const auto& [h, g] : {std::pair(3, 2), std::pair(4, 2), std::pair(5, 3)}) {
     const Placement p = Even(h, g);
     ForEachHierarchical(p.ranks(), [&, g = g](const Contract& contract, std::string_view algorithm) {
@@ -361,7 +364,7 @@ TEST(Hierarchical, AllMachinesOnACircleDoTheSame) {
   }
 }
 
-// A few endpoints a rank where each has one counterpart on every other machine, instead of one for every rank.
+// Each rank needs only a few endpoints if it has one counterpart on every other machine, instead of one for every rank.
 TEST(Hierarchical, EqualMachinesNeedFewEndpoints) {
   const Placement p = Even(8, 4);
   ForEachHierarchical(p.ranks(), [&](const Contract& contract, std::string_view algorithm) {
@@ -370,7 +373,7 @@ TEST(Hierarchical, EqualMachinesNeedFewEndpoints) {
   });
 }
 
-// Bundles of many machines take more slots than can be numbered; then there is no such schedule to choose.
+// Bundles of many machines take more slots than can be numbered; then there is no such schedule.
 TEST(Hierarchical, BundlesAreNotOfferedWhereTheirSlotsDoNotFit) {
   std::vector<int> machine_of;
   for (int m = 0; m < 64; ++m) machine_of.push_back(m);

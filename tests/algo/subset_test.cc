@@ -1,4 +1,5 @@
-// The program of some ranks alone: what it would be among all, and for groups of which no one could hold all.
+// The program of some ranks alone: it equals that of the whole group, and works for groups whose whole program would
+// not fit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ using plan::Kind;
 using plan::Placement;
 using plan::Schedule;
 
-// Ids number the operations there are.
+// Removes the ids, which number the operations of a schedule.
 std::vector<plan::Lane> WithoutIds(std::vector<plan::Lane> lanes) {
   for (plan::Lane& lane : lanes) {
     for (plan::Op& op : lane.ops) op.id = 0;
@@ -51,14 +52,14 @@ void ExpectPartOfAll(const Contract& contract, std::string_view algorithm, const
   }
 }
 
-TEST(Subset, IsThatPartOfTheWholeProgram) {
+TEST(Subset, EqualsThatPartOfTheWholeProgram) {
   for (const int ranks : {3, 8, 13}) {
     ForEachAlgorithm(
         ranks, [](const Contract& contract, std::string_view algorithm) { ExpectPartOfAll(contract, algorithm); });
   }
 }
 
-TEST(Subset, IsThatPartOfTheWholeProgramInTwoLevels) {
+TEST(Subset, EqualsThatPartOfTheWholeProgramInTwoLevels) {
   std::vector<Placement> placements;
   for (const auto& machine_of : SomeMachines()) placements.push_back(Placement::Of(machine_of));
   for (const Placement& placement : placements) {
@@ -74,8 +75,8 @@ TEST(Subset, IsThatPartOfTheWholeProgramInTwoLevels) {
   }
 }
 
-// One rank's program of as many as there may be takes a rank's share of the work.
-TEST(Subset, ReachesToGroupsOfWhichNoOneCouldHoldAll) {
+// Generating one rank's program of the largest group takes only that rank's share of the work.
+TEST(Subset, CoversGroupsWhoseWholeProgramDoesNotFit) {
   constexpr int kRanks = 16384, kEach = 8;
   const Placement placement = Even(kRanks / kEach, kEach);
   const std::vector<int> only = {kRanks - 1};
@@ -89,21 +90,21 @@ TEST(Subset, ReachesToGroupsOfWhichNoOneCouldHoldAll) {
   EXPECT_TRUE(Generate({Kind::kAllReduce, kRanks, 0}, "tree", 1).ok());
 }
 
-TEST(Subset, NamesWhatIsWrongWithItsArguments) {
-  const auto says = [](const Result<Schedule>& result, const char* what) {
+TEST(Subset, NamesTheFaultOfItsArguments) {
+  const auto fails_with = [](const Result<Schedule>& result, const char* what) {
     ASSERT_FALSE(result.ok()) << what;
     EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
     EXPECT_NE(result.status().message().find(what), std::string_view::npos) << result.status().message();
   };
   const Contract four{Kind::kAllReduce, 4, 0}, many{Kind::kAllReduce, 16385, 0};
   for (const std::vector<int>& only : {std::vector<int>{4}, {-1}, {2, 1}, {1, 1}})
-    says(Generate(four, "ring", 1, {}, only), "programs must be of the 4 ranks, in ascending order");
+    fails_with(Generate(four, "ring", 1, {}, only), "programs must be of the 4 ranks, in ascending order");
   const std::vector<int> first = {0};
-  says(Generate(many, "ring", 1, {}, first), "16385 ranks; must be 1 to 16384 for ring");
-  says(Generate(many, "ring", 1), "must be 1 to 4096 for ring");
-  says(Generate(many, "rhd", 1, {}, first), "must be 1 to 4096 for rhd");
-  says(Generate({Kind::kBroadcast, 16384, 0}, "ring", 1, {}, first), "must be 1 to 4096 for ring");
-  says(Generate(many, "tree", 1), "must be 1 to 16384 for tree");
+  fails_with(Generate(many, "ring", 1, {}, first), "16385 ranks; must be 1 to 16384 for ring");
+  fails_with(Generate(many, "ring", 1), "must be 1 to 4096 for ring");
+  fails_with(Generate(many, "rhd", 1, {}, first), "must be 1 to 4096 for rhd");
+  fails_with(Generate({Kind::kBroadcast, 16384, 0}, "ring", 1, {}, first), "must be 1 to 4096 for ring");
+  fails_with(Generate(many, "tree", 1), "must be 1 to 16384 for tree");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the algorithms cost: bytes sent, hops and work against the textbook.
+// What the algorithms cost: bytes sent, hops and work, compared with the textbook.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using plan::Operand;
 using plan::OpKind;
 using plan::Schedule;
 
-// Blocks that `rank` writes to memory of other ranks.
+// The number of blocks that `rank` writes to memory of other ranks.
 double BlocksPut(const Schedule& s, int rank) {
   double parts = 0;
   for (const Op& op : s.program[rank][0].ops) {
@@ -30,7 +30,7 @@ double BlocksPut(const Schedule& s, int rank) {
   return parts / s.parts;
 }
 
-// Blocks that `rank` reads from memory of other ranks.
+// The number of blocks that `rank` reads from memory of other ranks.
 double BlocksGot(const Schedule& s, int rank) {
   double parts = 0;
   for (const Op& op : s.program[rank][0].ops) {
@@ -69,7 +69,7 @@ TEST_P(Volume, RingSendsTheMinimum) {
   EXPECT_EQ(Hops(Make(Kind::kAllGather, n, "ring")), n - 1);
 }
 
-TEST_P(Volume, RingTalksToTheNextRankOnly) {
+TEST_P(Volume, RingSendsToTheNextRankOnly) {
   const int n = GetParam();
   for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter}) {
     const Schedule s = Make(kind, n, "ring");
@@ -156,7 +156,7 @@ TEST_P(Volume, BruckAndTreesAreLogarithmic) {
   }
 }
 
-// No rank forwards in both trees, so each sends at most one block down and one up, the top of a tree aside.
+// No rank forwards in both trees, so each sends at most one block down and one up, except at the top of a tree.
 TEST_P(Volume, TheTwoTreesShareTheWork) {
   const int n = GetParam();
   const Schedule s = Make(Kind::kAllReduce, n, "tree");

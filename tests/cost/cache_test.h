@@ -1,4 +1,4 @@
-// Tests of what is measured once and kept: each has a cache of its own.
+// A fixture for tests of stored measurements: each test has its own cache folder.
 #pragma once
 
 #include <gtest/gtest.h>

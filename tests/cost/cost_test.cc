@@ -1,4 +1,4 @@
-// The cost model against schedules whose time can be worked out by hand.
+// The cost model on schedules whose time can be calculated by hand.
 #include "src/cost/cost.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ double Seconds(const Schedule& s, const Machine& m, uint64_t block, uint64_t til
 }
 
 TEST(Model, BarrierIsASignalAndAWait) {
-  // Signal, then a wait whose end is when the peer's signal has travelled.
+  // A signal, then a wait that ends when the peer's signal arrives.
   EXPECT_NEAR(Seconds(Make(Kind::kBarrier, 2, "oneshot"), TestMachine(), 0), kOp + kSignal, 1e-12);
 }
 
@@ -52,10 +52,10 @@ TEST(Model, AHopBetweenRanksThatShareACoreIsASwitch) {
   EXPECT_NEAR(Seconds(Make(Kind::kBarrier, 2, "oneshot"), m, 0), 2 * kOp + 2 * kSwitch, 1e-12);
 }
 
-TEST(Model, CopiesAndReductionsAreChargedPerByteReadAndWritten) {
+TEST(Model, CopiesAndReductionsCostTimePerByteReadAndWritten) {
   const Schedule alone = Make(Kind::kAllReduce, 1, "direct");
   EXPECT_NEAR(Seconds(alone, TestMachine(), 1000), kOp + 1000 / kCached, 1e-12);
-  // Each of two ranks reads two and writes two halves.
+  // Each of two ranks reads two halves and writes two.
   const Schedule direct = Make(Kind::kAllReduce, 2, "direct");
   const double per_byte = Seconds(direct, TestMachine(), 200000) - Seconds(direct, TestMachine(), 100000);
   EXPECT_NEAR(per_byte, 100000 / kCached, 1e-12);
@@ -68,7 +68,7 @@ TEST(Model, UserDataBeyondTheCacheComesFromMemory) {
   EXPECT_NEAR(seconds / (block / kMemory), 1, 0.01);
 }
 
-TEST(Model, ACallIsChargedForBuffersOfOtherRanksOnly) {
+TEST(Model, ACallCostsTimeForBuffersOfOtherRanksOnly) {
   const Schedule direct = Make(Kind::kAllGather, 2, "direct");
   const double mapped = Seconds(direct, TestMachine(), 1000), called = Seconds(direct, TestMachine(), 1000, 0, true);
   EXPECT_NEAR(called - mapped, kCall + 1000 / kCallRate, 1e-12);
@@ -99,7 +99,7 @@ TEST(Model, GrowsWithTheData) {
   }
 }
 
-TEST(Model, LanesShareTheDataButNotTheCoresTheyDoNotHave) {
+TEST(Model, LanesShareTheDataButAddNoCores) {
   Machine few = TestMachine();
   few.cores = 2;
   const uint64_t block = 256u << 10;
@@ -124,7 +124,7 @@ TEST(Network, ASignalToAnotherMachineTakesTheNetworkAndBothEnds) {
   const double apart = Model(barrier, m, false, Machines({0, 1})).Seconds(0, 0);
   EXPECT_NEAR(apart, kOp + m.network_message_seconds + m.network_signal_seconds, 1e-12);
   EXPECT_EQ(Model(barrier, m, false, Machines({0, 0})).Seconds(0, 0), Seconds(barrier, m, 0));
-  // Three messages out; in, the first is taken while it is waited for, and the others after it.
+  // Three messages out; of the three that arrive, the first is received during the wait, the others after it.
   const Model four(Make(Kind::kBarrier, 4, "oneshot"), m, false, Machines({0, 1, 2, 3}));
   EXPECT_NEAR(four.Seconds(0, 0), 3 * kOp + 5 * m.network_message_seconds + m.network_signal_seconds, 1e-12);
 }
@@ -133,11 +133,11 @@ TEST(Network, BytesCrossAtTheSpeedOfTheLink) {
   const Schedule pair = Make(Kind::kSendRecv, 2, "oneshot");
   const Model model(pair, WithNetwork(), false, Machines({0, 1}));
   const double per_byte = (model.Seconds(200000, 0) - model.Seconds(100000, 0)) / 100000;
-  EXPECT_NEAR(per_byte, 1 / 1e8 + 2 / kCached, 1e-13);  // and in and out of the slot
+  EXPECT_NEAR(per_byte, 1 / 1e8 + 2 / kCached, 1e-13);  // and into and out of the slot
 }
 
-// Four ranks with a fourth of the data each, or one with all of it.
-TEST(Network, RanksOfAMachineTakeTurnsAtItsDevices) {
+// Four ranks with a quarter of the data each, or one with all of it.
+TEST(Network, RanksOfAMachineShareItsDevicesInTurns) {
   const plan::Placement p = Machines({0, 0, 0, 0, 1, 1, 1, 1});
   const plan::Contract contract{Kind::kAllReduce, 8, 0};
   const auto seconds = [&](const char* algorithm) {
@@ -146,7 +146,7 @@ TEST(Network, RanksOfAMachineTakeTurnsAtItsDevices) {
   EXPECT_NEAR(seconds("hierarchical_bruck") - seconds("hierarchical_leader"), 3 * 2.5e-7, 2e-7);  // and some steps
 }
 
-// Four ranks each of which sends its block to four on the other machine: sixteen blocks, one link.
+// Four ranks each send their block to four on the other machine: sixteen blocks, one link.
 TEST(Network, RanksOfAMachineShareItsLink) {
   const Schedule gather = Make(Kind::kAllGather, 8, "oneshot");
   const uint64_t block = 100000;
@@ -155,18 +155,18 @@ TEST(Network, RanksOfAMachineShareItsLink) {
     return model.Seconds(2 * block, 0) - model.Seconds(block, 0);
   };
   EXPECT_NEAR(growth(Machines({0, 0, 0, 0, 1, 1, 1, 1})) / (16 * block / 1e8), 1, 0.1);
-  // One alone sends its block seven times, and gets seven.
+  // A rank that is alone sends its block seven times, and receives seven.
   EXPECT_NEAR(growth(Machines({0, 1, 1, 1, 1, 1, 1, 1})) / (7 * block / 1e8), 1, 0.1);
 }
 
-// Each of four machines sends one block; that of the root has to take in all.
-TEST(Network, ALinkTakesInWhatAllOthersSend) {
+// Each of four machines sends one block; the root's machine must receive all.
+TEST(Network, ALinkReceivesWhatAllOthersSend) {
   const Model model(Make(Kind::kGather, 5, "oneshot"), WithNetwork(), false, Machines({0, 1, 2, 3, 4}));
   const uint64_t block = 100000;
   EXPECT_NEAR((model.Seconds(2 * block, 0) - model.Seconds(block, 0)) / (4 * block / 1e8), 1, 0.1);
 }
 
-// Waits for the network cost no core time, so that what a rank does meanwhile is not added to them.
+// Waits for the network cost no core time, so a rank's work meanwhile is not added to them.
 TEST(Network, APlanInTwoLevelsTakesLittleMoreThanTheLink) {
   const plan::Placement p = Machines({0, 0, 0, 0, 1, 1, 1, 1});
   const Schedule s = algo::Generate(Contract{Kind::kAllReduce, 8, 0}, algo::kHierarchical, 1, p).value();
@@ -176,8 +176,8 @@ TEST(Network, APlanInTwoLevelsTakesLittleMoreThanTheLink) {
   EXPECT_LT(seconds, 1.5 * block / 1e8);
 }
 
-// What every lane does need not be generated for every lane.
-TEST(Model, CopiesOfALaneAreAsManyLanes) {
+// Operations that are the same in every lane need not be generated for every lane.
+TEST(Model, CopiesOfALaneCountAsLanes) {
   Machine few = WithNetwork();
   few.cores = 3;
   const plan::Placement p = Machines({0, 0, 1, 1, 2});
@@ -185,7 +185,7 @@ TEST(Model, CopiesOfALaneAreAsManyLanes) {
     for (Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kAllToAll, Kind::kReduce}) {
       for (std::string_view algorithm : algo::Algorithms(kind, placement)) {
         const Schedule one = algo::Generate(Contract{kind, 5, 0}, algorithm, 1, placement).value();
-        if (one.direct) continue;  // whose lanes wait for each other
+        if (one.direct) continue;  // its lanes wait for each other
         const Schedule four = algo::Generate(Contract{kind, 5, 0}, algorithm, 4, placement).value();
         const Model copied(one, few, false, placement, 4), generated(four, few, false, placement);
         for (uint64_t block : {uint64_t{0}, uint64_t{8}, uint64_t{64} << 10, uint64_t{16} << 20})
@@ -196,7 +196,7 @@ TEST(Model, CopiesOfALaneAreAsManyLanes) {
   }
 }
 
-TEST(Model, ADeadlockTakesForEver) {
+TEST(Model, ADeadlockTakesForever) {
   Schedule s = Make(Kind::kAllReduce, 2, "oneshot");
   for (auto& op : s.program[0][0].ops) {
     if (op.kind == plan::OpKind::kSignal) op.kind = plan::OpKind::kNop;

@@ -78,7 +78,7 @@ TEST(Measure, YieldsWhatAFileMayHold) {
   EXPECT_LE(m.memory_bytes_per_second, m.cached_bytes_per_second);
 }
 
-TEST(Measure, LeavesTheCallersAffinityAlone) {
+TEST(Measure, KeepsTheCallersAffinity) {
   cpu_set_t before, after;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   (void)Measure();
@@ -93,7 +93,7 @@ TEST_F(MachineFile, IsWrittenOnceAndReadBack) {
   EXPECT_EQ(Contents(file), ToText(first));
   const Machine second = MeasureOnce(file);
   EXPECT_EQ(ToText(second), ToText(first));
-  // What the file says is taken, without measuring.
+  // The file's figures are used, without measuring.
   Write(file, ToText(Odd()));
   EXPECT_EQ(ToText(MeasureOnce(file)), ToText(Odd()));
 }
@@ -113,7 +113,7 @@ TEST_F(MachineFile, MissingFoldersAreMade) {
   EXPECT_EQ(Contents(file), ToText(m));
 }
 
-TEST_F(MachineFile, AnUnusablePlaceIsNoError) {
+TEST_F(MachineFile, AnUnusableFolderIsNoError) {
   const std::string not_a_folder = folder_ + "/plain";
   Write(not_a_folder, "kept");
   EXPECT_TRUE(FromText(ToText(MeasureOnce(not_a_folder + "/machine"))).ok());
@@ -121,7 +121,7 @@ TEST_F(MachineFile, AnUnusablePlaceIsNoError) {
   EXPECT_TRUE(FromText(ToText(MeasureOnce(std::string()))).ok());
 }
 
-TEST_F(MachineFile, NothingIsLeftBeside) {
+TEST_F(MachineFile, NoOtherFileIsLeft) {
   (void)MeasureOnce(folder_ + "/machine");
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {

@@ -1,4 +1,4 @@
-// Figures of networks: their text, their file, and which of several count.
+// Figures of networks: their text, their file, and which of several are used.
 #include "src/cost/network.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(NetworkText, RefusesWhatItDidNotWrite) {
   }
 }
 
-TEST(NetworkText, HoldsWhateverIsPlausible) {
+TEST(NetworkText, HoldsAllPlausibleFigures) {
   for (const Network& wild : {Network{0, 0, 0}, Network{1e9, 1e9, 1e99}, Network{-1, -1, -1}}) {
     const auto back = NetworkFromText(ToText(KeptNetwork{"c", Plausible(wild)}));
     EXPECT_TRUE(back.ok()) << back.status().message();
@@ -82,7 +82,7 @@ TEST(NetworkText, HoldsWhateverIsPlausible) {
 
 class NetworkFilesTest : public CacheTest {
  protected:
-  // As if it had been written so long ago.
+  // Makes the file so many seconds old.
   static void Age(const std::string& file, time_t seconds) {
     const time_t then = time(nullptr) - seconds;
     const utimbuf times{then, then};
@@ -110,7 +110,7 @@ TEST_F(NetworkFilesTest, AreKeptByClassForADay) {
   EXPECT_TRUE(RecallNetwork(kClass).ok()) << "a new day";
 }
 
-TEST_F(NetworkFilesTest, DoNotCountWhereTheyAreDamagedOrOfAnotherClass) {
+TEST_F(NetworkFilesTest, AreIgnoredIfDamagedOrOfAnotherClass) {
   const std::string file = NetworkFile(kClass);
   const std::string other = ToText(KeptNetwork{"other", Odd()});
   for (const std::string& text : {std::string("junk"), std::string(100000, 'x'), std::string(), other}) {
@@ -133,7 +133,7 @@ TEST_F(NetworkFilesTest, AreListedTheNewestFirst) {
   EXPECT_EQ(NetworkFiles(), (std::vector<std::string>{NetworkFile("one"), NetworkFile("two")}));
 }
 
-TEST_F(NetworkFilesTest, NeedNoPlace) {
+TEST_F(NetworkFilesTest, NeedNoFolder) {
   std::ofstream(folder_ + "/plain") << "kept";
   KeepIn(folder_ + "/plain/below");
   KeepNetwork(kClass, Odd());

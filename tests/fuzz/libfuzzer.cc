@@ -1,4 +1,4 @@
-// One target under libFuzzer: AXCCL_FUZZ_TARGET is its name.
+// Runs one target under libFuzzer: AXCCL_FUZZ_TARGET is its name.
 #include <cstdlib>
 #include <string_view>
 

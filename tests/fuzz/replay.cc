@@ -1,7 +1,7 @@
-// Runs every target over its corpus, then over seeded mutations of it for a bounded time: `fuzz_replay CORPUS
+// Runs every target over its corpus, then over seeded mutations of it for a limited time: `fuzz_replay CORPUS
 // [SECONDS]`.
 //
-// AXCCL_TEST_SEED replays a run; a crash says target and seed, and leaves the input in fuzz-crash.
+// AXCCL_TEST_SEED replays a run; a crash prints target and seed, and leaves the input in fuzz-crash.
 #include <signal.h>
 #include <unistd.h>
 
@@ -69,7 +69,7 @@ Bytes Mutate(const std::vector<Bytes>& corpus, harness::Random* random) {
       case 3:
         bytes.erase(where, where + static_cast<ptrdiff_t>(std::min<size_t>(random->Below(9), bytes.size() - at)));
         break;
-      case 4: {  // a piece of another
+      case 4: {  // a piece of another input
         const Bytes& other = corpus[random->Below(corpus.size())];
         if (other.empty()) break;
         const size_t from = random->Below(other.size());
@@ -78,7 +78,7 @@ Bytes Mutate(const std::vector<Bytes>& corpus, harness::Random* random) {
                      other.begin() + static_cast<ptrdiff_t>(from + count));
         break;
       }
-      case 5: {  // numbers at their ends
+      case 5: {  // extreme numbers
         static constexpr const char* kNumbers[] = {
             "-1", "0", "2147483647", "4294967296", "9223372036854775807", "1e999", "18446744073709551616"};
         const std::string_view number = kNumbers[random->Below(std::size(kNumbers))];
@@ -94,7 +94,7 @@ Bytes Mutate(const std::vector<Bytes>& corpus, harness::Random* random) {
 
 void Run(const Target& target, Bytes input) {
   g_input = std::move(input);
-  // An exact copy on the heap, so that a sanitizer sees a read beyond its end.
+  // An exact copy on the heap, so that a sanitizer finds a read beyond its end.
   const std::vector<uint8_t> exact(g_input.begin(), g_input.end());
   target.run(exact.data(), exact.size());
 }

@@ -32,7 +32,7 @@
 namespace axccl::fuzz {
 namespace {
 
-// Not assert: it must hold in every build.
+// Not assert, because it must work in every build.
 void Check(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "fuzz target: %s\n", what);
@@ -43,13 +43,13 @@ std::string_view Text(const uint8_t* data, size_t size) { return {reinterpret_ca
 
 // ---- src/boot ----
 
-// An id that is accepted survives being packed again.
+// An id that is accepted is the same after packing it again.
 void UniqueId(const uint8_t* data, size_t size) {
   boot::UniqueId id{};
   std::memcpy(id.bytes, data, std::min(size, sizeof id.bytes));
   Result<boot::IdFields> fields = boot::Unpack(id);
   if (!fields.ok()) {
-    // The checksum keeps mutations out; so once more with a right one.
+    // The checksum rejects mutations, so this tries again with a correct one.
     boot::IdFields raw;
     std::memcpy(static_cast<void*>(&raw), id.bytes, sizeof id.bytes);
     fields = boot::Unpack(boot::Pack(raw));
@@ -67,7 +67,7 @@ void UniqueId(const uint8_t* data, size_t size) {
   Check(std::memcmp(again.bytes, id.bytes, sizeof id.bytes) == 0, "an id changes when packed again");
 }
 
-// Numeric hosts, and texts that no host can be read from: names would be looked up.
+// Numeric hosts, and texts that cannot be hosts, because names would be looked up.
 void HostPort(const uint8_t* data, size_t size) {
   const std::string text(Text(data, size));
   std::string host = text.substr(0, text.rfind(':'));
@@ -80,7 +80,7 @@ void HostPort(const uint8_t* data, size_t size) {
   if (id.ok()) Check(boot::CheckUniqueId(id.value()).ok(), "an id that its own check refuses");
 }
 
-// First line: NCCL_SOCKET_IFNAME; second: family; then a name a line, an interface each.
+// First line: NCCL_SOCKET_IFNAME; second: family; then one interface name per line.
 void Interfaces(const uint8_t* data, size_t size) {
   std::vector<std::string> lines(1);
   for (const char c : Text(data, size)) {
@@ -104,7 +104,7 @@ void Interfaces(const uint8_t* data, size_t size) {
   if (addresses.ok()) Check(!addresses.value().empty() && addresses.value().size() <= 2, "number of addresses");
 }
 
-// No byte string is taken for a sealed frame, and an error frame never becomes ok.
+// No byte string is accepted as a sealed frame, and an error frame never becomes ok.
 void Frame(const uint8_t* data, size_t size) {
   boot::FrameHeader header;
   std::memcpy(static_cast<void*>(&header), data, std::min(size, sizeof header));
@@ -128,8 +128,8 @@ service::Loop* TheLoop() {
   return loop;
 }
 
-// Bytes on a link's socket, as from a peer that has the key or has not: sealed frames of every type, order and length
-// reach the node of a tree behind it. Records of {type, length, length bytes}; type 255: raw bytes.
+// Bytes on a link's socket, from a peer that has the key or not: sealed frames of every type, order and length reach
+// the node of a tree behind it. Records of {type, length, length bytes}; type 255: raw bytes.
 void TreeLink(const uint8_t* data, size_t size) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) return;
@@ -152,7 +152,7 @@ void TreeLink(const uint8_t* data, size_t size) {
             (void)!write(peer.get(), &header, sizeof header);
           }
           (void)!write(peer.get(), payload.data(), payload.size());
-          // The same payload also straight to the node, as from the rank above and from the hubs.
+          // The node also gets the same payload directly, as from the rank above and from the hubs.
           for (const int from : {-1, -2, -3}) {
             size_t limit = 0;
             const auto as = from == -1 ? boot::Role::kChild : boot::Role::kRank;
@@ -166,7 +166,7 @@ void TreeLink(const uint8_t* data, size_t size) {
         node->OnClosed(-1, "fuzz");
       })
       .ok();
-  // The loop reads what was written when the link's socket is readable; the end of the peer ends the link.
+  // The loop reads what was written when the link's socket is readable; closing the peer's end ends the link.
 }
 
 // ---- src/base ----
@@ -211,7 +211,7 @@ void Number(const uint8_t* data, size_t size) {
 
 // ---- src/plan, src/cost, src/tune ----
 
-// What is accepted has one text, which is accepted again.
+// An accepted input has one text, which is accepted again.
 template <class Parse, class Print>
 void RoundTrip(std::string_view input, Parse parse, Print print) {
   const auto value = parse(input);
@@ -240,8 +240,8 @@ void Filter(const uint8_t* data, size_t size) {
 
 // ---- transports/ucx ----
 
-// What a stranger says to who waits for a lifeline's call, from a process that is known and not: he is never taken for
-// it.
+// The messages of a stranger to a process that waits for a lifeline's call, from a known and an unknown process: the
+// stranger is never accepted as the peer.
 void Line(const uint8_t* data, size_t size) {
   static const ucx::LineIdentity self = ucx::LineIdentity::Make().value(), peer = ucx::LineIdentity::Make().value();
   static const ucx::LineKeys keys = self.KeysWith(peer.public_key(), false).value();
@@ -263,7 +263,7 @@ void Line(const uint8_t* data, size_t size) {
   }
 }
 
-// The sizes of memory and data, and a header. Whatever passes keeps to both.
+// The sizes of memory and data, and a header. A header that is accepted respects both.
 void Message(const uint8_t* data, size_t size) {
   uint32_t sizes[2];
   if (size < sizeof(sizes)) return;
@@ -290,14 +290,14 @@ void Message(const uint8_t* data, size_t size) {
 
 // ---- src/comm ----
 
-// What is accepted means the same when it is packed again.
+// An accepted address means the same when it is packed again.
 void NetworkAddress(const uint8_t* data, size_t size) {
   comm::WireNetwork wire{};
   std::memcpy(static_cast<void*>(&wire), data, std::min(size, sizeof wire));
   const Result<ucx::NetworkAddress> address = comm::Unpack(wire, 7);
   if (!address.ok()) return;
   const Result<comm::WireNetwork> packed = comm::Pack(address.value(), wire.text);
-  Check(packed.ok(), "what was told cannot be told again");
+  Check(packed.ok(), "an accepted address cannot be packed again");
   const Result<ucx::NetworkAddress> again = comm::Unpack(packed.value(), 7);
   Check(again.ok() && again.value().rails.size() == address.value().rails.size(), "the rails change");
   for (size_t i = 0; i < address.value().rails.size(); ++i) {
@@ -309,7 +309,7 @@ void NetworkAddress(const uint8_t* data, size_t size) {
 
 // ---- src/topo ----
 
-// What is accepted is its own canonical text.
+// An accepted text is its own canonical text.
 void Topology(const uint8_t* data, size_t size) {
   const Result<topo::Machine> machine = topo::Parse(Text(data, size));
   if (machine.ok()) Check(topo::Print(machine.value()) == Text(data, size), "the text of a machine changes");

@@ -1,8 +1,7 @@
-// The parsers that read bytes from a socket, a file or the environment, each as a function of bytes that must come
-// back.
+// The parsers that read bytes from a socket, a file or the environment, each as a function of bytes that must return.
 //
-// The same functions run under libFuzzer (AXCCL_FUZZ, one program a target) and in a plain driver that replays the
-// corpus and mutates it. What a target checks beyond not crashing is said at it.
+// The same functions run under libFuzzer (AXCCL_FUZZ, one program per target) and in a plain driver that replays the
+// corpus and mutates it. A comment at each target describes what it checks beyond not crashing.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What goes with which signal, on schedules small enough to be read.
+// Which data go with which signal, on small schedules that a reader can check.
 #include "src/plan/cargo.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Schedule Example() {
   b.Signal(0, 2);
   b.Signal(0, 2);
   b.Signal(0, 3);
-  b.Copy(0, {Slot(3, 0)}, In(0));  // nobody is told
+  b.Copy(0, {Slot(3, 0)}, In(0));  // no signal follows
   b.Copy(3, {Out(3)}, Slot(0, 5));
   b.Copy(1, {Out(1)}, Slot(0, 5));
   return b.Build(1);
@@ -62,7 +62,7 @@ TEST(Cargo, GoesWithTheNextSignalToItsReader) {
   std::vector<Cargo> found = finder.Of(0, 0);
   std::erase_if(found, [&](const Cargo& c) { return c.op < first; });
   EXPECT_EQ(found, (std::vector<Cargo>{{at(4), 2, 2}, {at(5), 2, 0}, {at(6), 3, 1}}));
-  // What waited for a signal in vain is forgotten.
+  // Slots whose signal never came are forgotten.
   std::vector<Cargo> again = finder.Of(0, 0);
   std::erase_if(again, [&](const Cargo& c) { return c.op < first; });
   EXPECT_EQ(again, found);

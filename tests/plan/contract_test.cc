@@ -22,8 +22,8 @@ TEST(ContractTest, NamesAreFoundAgain) {
   EXPECT_STREQ(KindName(static_cast<Kind>(200)), "unknown");
 }
 
-// The table of contract.h for 4 ranks and root 2: blocks of input and output of a rank that is not the root, and of the
-// root.
+// The table of contract.h for 4 ranks and root 2: the blocks of input and output of a rank other than the root, and of
+// the root.
 struct Row {
   Kind kind;
   bool reduces, rooted;
@@ -53,7 +53,7 @@ TEST(ContractTest, BlocksAreThoseOfTheTable) {
   EXPECT_EQ(OutputBlocks(send, 1), 1);
 }
 
-// What coincides in place: "input block/output block" of ranks 0 to 3, "-" where a rank is never in place.
+// The blocks that coincide in place: "input block/output block" of ranks 0 to 3, "-" if a rank is never in place.
 std::string InPlace(Kind kind, int root) {
   std::string text;
   for (int r = 0; r < 4; ++r) {

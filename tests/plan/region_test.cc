@@ -14,7 +14,7 @@ namespace {
 
 constexpr bool Is(Range r, uint64_t begin, uint64_t count) { return r.begin == begin && r.count == count; }
 
-// Usable where a device or a table at compile time needs it.
+// Usable where device code or a table at compile time needs it.
 static_assert(Is(Cut(10, 1, 1, 0), 0, 10));
 static_assert(Is(Cut(10, 1, 3, 0), 0, 3) && Is(Cut(10, 1, 3, 1), 3, 3) && Is(Cut(10, 1, 3, 2), 6, 4));
 static_assert(Is(Cut(2, 1, 3, 0), 0, 0) && Is(Cut(2, 1, 3, 1), 0, 1) && Is(Cut(2, 1, 3, 2), 1, 1));
@@ -39,8 +39,8 @@ static_assert(Turns({.count = kHuge, .tile = 1u << 20}) == (kHuge >> 20) + 1);
 static_assert(Is(Resolve({.count = kHuge, .tile = uint64_t{1} << 40}, 0, kHuge >> 40, 0), kHuge >> 40 << 40,
                  kHuge - (kHuge >> 40 << 40)));
 
-// Every element of the block belongs to exactly one (lane, turn, part), in ascending order within a lane; all cuts but
-// the end lie at multiples of the granule; no part is larger than a slot.
+// Every element of the block belongs to exactly one (lane, turn, part), in ascending order within a lane; all cuts
+// except the end lie at multiples of the granule; no part is larger than a slot.
 void CheckPartition(const Partition& p) {
   uint64_t at = 0;
   const uint64_t turns = Turns(p), slot = SlotElements(p);
@@ -60,7 +60,7 @@ void CheckPartition(const Partition& p) {
       }
     }
     ASSERT_EQ(LaneSpan(p, l).begin + LaneSpan(p, l).count, at);
-    // Nothing is left for a turn too many.
+    // An extra turn would be empty.
     ASSERT_EQ(Resolve(p, l, turns, p.parts - 1).count, p.tile == 0 ? Resolve(p, l, 0, p.parts - 1).count : 0);
   }
   ASSERT_EQ(at, p.count);

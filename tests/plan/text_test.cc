@@ -78,7 +78,7 @@ TEST(TextTest, PrintsAndParsesEveryField) {
   EXPECT_EQ(*parsed, Example());
 }
 
-TEST(TextTest, GeneratedSchedulesComeBackEqualAndHashApart) {
+TEST(TextTest, GeneratedSchedulesComeBackEqualWithDistinctHashes) {
   std::set<std::string> hashes;
   int schedules = 0;
   for (int n = 1; n <= 9; ++n) {
@@ -98,7 +98,7 @@ TEST(TextTest, GeneratedSchedulesComeBackEqualAndHashApart) {
   EXPECT_EQ(hashes.size(), static_cast<size_t>(schedules));
 }
 
-TEST(TextTest, NamesTheMachinesOfPlansThatMindThem) {
+TEST(TextTest, NamesTheMachinesOfPlansThatDependOnThem) {
   for (const auto& machine_of : algo::SomeMachines()) {
     const Placement placement = Placement::Of(machine_of);
     const Schedule s =
@@ -112,7 +112,7 @@ TEST(TextTest, NamesTheMachinesOfPlansThatMindThem) {
   }
 }
 
-// The message of a text that must not be accepted: the example with one substitution.
+// The error of a text that must not be accepted: the example with one substitution.
 std::string ErrorOf(const std::string& from, const std::string& to) {
   std::string text = kExample;
   text.replace(text.find(from), from.size(), to);
@@ -187,7 +187,7 @@ TEST(TextTest, OnlyTheCanonicalFormIsAccepted) {
   for (const auto& [from, to] : variants) EXPECT_EQ(ErrorOf(from, to).substr(0, 15), "plan text, line") << to;
 }
 
-// Claims in the header cost nothing until lines follow.
+// Sizes in the header cost nothing until lines follow.
 TEST(TextTest, ClaimsAllocateNothing) {
   const std::string claim =
       "axccl-plan 1\nalgorithm x\nkind all_to_all\nranks 32767\nroot 0\nparts 65535\nlanes 65535\n"
@@ -203,8 +203,8 @@ TEST(TextTest, EmptyTextIsAnError) {
             "plan text, line 1 column 1: expected 'axccl-plan', found the end of the text");
 }
 
-// Valid texts with bytes flipped, cut, doubled or moved: an error or, where the change happened to be a schedule again,
-// the very text of that schedule. The sanitizers watch.
+// Valid texts with bytes flipped, cut, doubled or moved are an error or, if the change happens to give a schedule
+// again, exactly the text of that schedule. The sanitizers check memory accesses.
 TEST(TextTest, DamagedTextsNeverCrash) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   std::vector<std::string> texts = {kExample};
@@ -252,7 +252,7 @@ TEST(TextTest, DamagedTextsNeverCrash) {
   EXPECT_GT(accepted, 100);
 }
 
-TEST(HashTest, IsThatOfXxh3) {
+TEST(HashTest, EqualsXxh3) {
   // XXH3_128bits of the empty string, from the reference implementation's documentation of its test vectors.
   EXPECT_EQ(ToString(HashOf("")), "99aa06d3014798d86001c324468d497f");
   EXPECT_NE(HashOf("a"), HashOf("b"));

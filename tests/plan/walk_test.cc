@@ -1,4 +1,4 @@
-// Following schedules that are small enough to be read.
+// Following small schedules that a reader can check.
 #include "src/plan/walk.h"
 
 #include <gtest/gtest.h>
@@ -24,11 +24,11 @@ TEST(SignalsTest, AreFoundByTheirNumber) {
 TEST(SignalsTest, AreForgottenUpToTheLast) {
   Signals<int> signals(1);
   for (int i = 1; i <= 4; ++i) signals.Make(0, 10 * i);
-  signals.Forget(0, 3);  // the fourth may still be looked for beside it
+  signals.Forget(0, 3);  // the fourth may still be searched for beside it
   EXPECT_EQ(*signals.Find(0, 3), 30);
   signals.Forget(0, 5);
   EXPECT_EQ(*signals.Find(0, 4), 40);
-  EXPECT_EQ(*signals.Find(0, 2), 40) << "a later one";
+  EXPECT_EQ(*signals.Find(0, 2), 40) << "a later signal";
   EXPECT_EQ(signals.Find(0, 5), nullptr);
   signals.Make(0, 50);
   EXPECT_EQ(*signals.Find(0, 4), 40);
@@ -54,7 +54,7 @@ Op Copy() {
   return op;
 }
 
-// Writes down what it is called for. Its signals carry their number among all.
+// Records its calls. Its signals carry their number among all.
 struct Diary {
   using Carried = int;
   Carried Signal(size_t strand, const Op&) {
@@ -90,7 +90,7 @@ TEST(FollowTurnTest, TokensGoFromLaneToLane) {
   EXPECT_EQ(diary.text, "1 signals 1; 3 heeds 1; 0 heeds 1; ");
 }
 
-// Of an endpoint that has fewer signals, of one that has none, and of a lane that there is not.
+// An endpoint that has fewer signals, one that has none, and a lane that does not exist.
 TEST(FollowTurnTest, NamesAStrandThatNeverEnds) {
   for (const Op& wait : {Wait(0, 0, 2), Wait(0, 1, 1), Wait(0, 0, 1, 1)}) {
     Diary diary;

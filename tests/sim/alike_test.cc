@@ -1,4 +1,4 @@
-// One machine that stands for all, against all.
+// One machine that stands for all machines, compared with all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using plan::Kind;
 using plan::Placement;
 using plan::Schedule;
 
-// The program of machine 0, if all have the same; else why not.
+// The program of machine 0 if all machines have the same; else the reason why they differ.
 Result<Program> StandsForAll(const Schedule& s, const Placement& p) {
   AXCCL_ASSIGN_OR_RETURN(const Program first, CompileOne(s, p, 0));
   for (int m = 1; m < p.machines(); ++m) {
@@ -31,7 +31,7 @@ Result<Program> StandsForAll(const Schedule& s, const Placement& p) {
   return first;
 }
 
-// Fast and slow networks, and one in which messages are what counts.
+// Fast and slow networks, and one in which the number of messages dominates.
 std::vector<Fabric> Fabrics() {
   std::vector<Fabric> fabrics(3);
   fabrics[1].nic_bytes_per_second = 1e9;
@@ -39,7 +39,7 @@ std::vector<Fabric> Fabrics() {
   return fabrics;
 }
 
-// To the bit: the same additions in the same order.
+// Exactly equal, because the same additions are made in the same order.
 void ExpectSameTimes(const Program& one, const Program& all, int machines) {
   for (const Fabric& fabric : Fabrics()) {
     for (const uint64_t turns : {1, 4}) {
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, Alike,
                            return std::to_string(info.param.first) + "x" + std::to_string(info.param.second);
                          });
 
-// All algorithms there are, so that new ones are held to it, too.
+// Covers all algorithms, so that new ones are checked, too.
 TEST_P(Alike, OneMachineTakesTheTimeOfAll) {
   const auto [machines, each] = GetParam();
   const Placement p = Even(machines, each);
@@ -92,7 +92,7 @@ TEST_P(Alike, OneMachineTakesTheTimeOfAll) {
       << ::testing::PrintToString(done);
 }
 
-// Generated for its ranks alone, a machine has the same program.
+// A machine that is generated for its ranks alone has the same program.
 TEST_P(Alike, AMachineIsGeneratedLikeAll) {
   const auto [machines, each] = GetParam();
   const Placement p = Even(machines, each);
@@ -110,7 +110,7 @@ TEST_P(Alike, AMachineIsGeneratedLikeAll) {
   }
 }
 
-TEST(AreAlike, IsOfEquallyManyInAscendingOrder) {
+TEST(AreAlike, IsForEqualNumbersInAscendingOrder) {
   const std::vector<int> uneven = {0, 0, 1}, mixed = {0, 1, 0, 1}, larger = {0, 1, 1, 1};
   EXPECT_FALSE(AreAlike(Placement()));
   EXPECT_FALSE(AreAlike(Placement::Of(uneven)));
@@ -127,7 +127,7 @@ std::string WhyNot(const Schedule& s, const Placement& p) {
   return std::string(one.status().message());
 }
 
-TEST(Alike, IsRefusedWhereOneMachineDoesNotSayItAll) {
+TEST(Alike, IsRefusedWhereMachinesDiffer) {
   const Placement p = Even(4, 2);
   const auto make = [&](Kind kind, const char* algorithm) {
     return algo::Generate({kind, 8, 0}, algorithm, 1, p).value();
@@ -137,7 +137,7 @@ TEST(Alike, IsRefusedWhereOneMachineDoesNotSayItAll) {
   EXPECT_NE(WhyNot(make(Kind::kAllReduce, "rhd"), p).find("machine"), std::string::npos);
 }
 
-// Whatever is different on a machine is found: an operation more or less, its size, whom it is for and when.
+// Every difference of a machine is found: an operation more or less, its size, its peer and its time.
 TEST(Alike, FindsEveryKindOfDifference) {
   const Placement p = Even(4, 4);
   const Schedule s = algo::Generate({Kind::kAllReduce, 16, 0}, algo::kHierarchical, 1, p).value();

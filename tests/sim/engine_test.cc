@@ -1,4 +1,4 @@
-// The simulation of schedules whose time can be worked out by hand.
+// The simulation of schedules whose time can be calculated by hand.
 #include "src/sim/engine.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ Fabric TestFabric() {
   return f;
 }
 
-// Written by hand: no credits. `write` is called for each lane.
+// Makes a schedule by hand: no credits. Calls `write` for each lane.
 Schedule Make(int ranks, const std::function<void(Builder*)>& write, int lanes = 1) {
   Builder b({plan::Kind::kBarrier, ranks, 0}, "example", 1);
   Schedule s = b.Empty();
@@ -60,7 +60,7 @@ TEST(Engine, ACopyReadsAndWritesMemory) {
   EXPECT_NEAR(RunTurns(s, {0}, 3).seconds, 3 * (kOp + 2 * kPart * kMemory), kClose);
 }
 
-TEST(Engine, WhatLiesElsewhereGoesOverALink) {
+TEST(Engine, RemoteDataGoOverALink) {
   const Schedule get = Make(2, [](Builder* b) { b->Copy(0, {Out(0)}, Slot(1, 0)); });
   const Schedule put = Make(2, [](Builder* b) { b->Copy(0, {Slot(1, 0)}, In(0)); });
   for (const Schedule& s : {get, put}) EXPECT_NEAR(RunTurns(s, {0, 0}).seconds, kOp + kPart * kLink, kClose);
@@ -71,7 +71,7 @@ TEST(Engine, WhatLiesElsewhereGoesOverALink) {
   EXPECT_EQ(got.busy[0 * kNumResources + kNicOut], 0);
 }
 
-// Both ranks would end then, were each alone.
+// Alone, each of both ranks would end at that time.
 TEST(Engine, RanksThatReadFromOneShareItsLink) {
   const Schedule s = Make(3, [](Builder* b) {
     for (const int r : {1, 2}) b->Copy(r, {Out(r)}, Slot(0, 0));
@@ -91,7 +91,7 @@ TEST(Engine, ASignalIsSeenLater) {
     b->Wait(1, 0);
   });
   EXPECT_NEAR(RunTurns(s, {0, 0}).seconds, kOp + kSignal, kClose);
-  // What has come already costs no more than the operation.
+  // A wait for a signal that has arrived already costs no more than the operation.
   const Schedule late = Make(2, [](Builder* b) {
     b->Signal(0, 1);
     for (int i = 0; i < 100; ++i) b->Copy(1, {Out(1)}, In(1));
@@ -118,7 +118,7 @@ void WriteSend(Builder* b) {
 }
 
 constexpr double kCopy = kOp + 2 * kPart * kMemory;   // in local memory
-constexpr double kNicTime = kMessage + kPart * kNic;  // that a message keeps a NIC busy
+constexpr double kNicTime = kMessage + kPart * kNic;  // the time for which a message keeps a NIC busy
 constexpr double kLeaves = kCopy + kOp;               // the signal of WriteSend
 
 TEST(Engine, AMessageIsSeenWhenItHasArrived) {
@@ -141,7 +141,7 @@ TEST(Engine, ASignalToAnotherMachineIsAMessageWithoutData) {
   EXPECT_NEAR(RunTurns(s, {0, 1}).seconds, kOp + kMessage + kNetwork + kMessage, kClose);
 }
 
-// Of messages that come at the same time that of the next machine is first.
+// If messages arrive at the same time, that of the next machine is first.
 TEST(Engine, TwoThatSendToOneShareItsNic) {
   const Schedule s = Make(3, [](Builder* b) {
     for (const int r : {2, 1}) {
@@ -166,7 +166,7 @@ TEST(Engine, OneThatSendsToTwoSharesItsNicAndGoesOnMeanwhile) {
   EXPECT_NEAR(RunTurns(s, {0, 1, 2}).seconds, copied + kOp + kNicTime + kMessage + kNetwork + kNicTime, kClose);
 }
 
-// A rank prepares a turn while the NIC sends the one before, and takes one in while the next is under way.
+// A rank prepares a turn while the NIC sends the previous one, and receives one while the next is under way.
 TEST(Engine, TurnsArePipelined) {
   for (const uint64_t turns : {2, 5, 50}) {
     const double seconds = RunTurns(Make(2, WriteSend), {0, 1}, turns).seconds;
@@ -175,7 +175,7 @@ TEST(Engine, TurnsArePipelined) {
   }
 }
 
-TEST(Engine, ADeadlockIsAnErrorThatSaysWhere) {
+TEST(Engine, ADeadlockIsAnErrorThatNamesThePlace) {
   const Schedule s = Make(2, [](Builder* b) {
     b->Signal(0, 1);
     b->Wait(1, 0, 0, 1);
@@ -189,7 +189,7 @@ TEST(Engine, ADeadlockIsAnErrorThatSaysWhere) {
   EXPECT_NE(result.status().message().find("rank 0, lane 0 waits forever at operation 1 of turn 0"),
             std::string_view::npos)
       << result.status().message();
-  // A turn later: what two turns signal is not enough for the value that is waited for.
+  // A turn later: the signals of two turns do not reach the value of the wait.
   const Schedule second = Make(2, [](Builder* b) {
     b->Signal(0, 1);
     b->Wait(1, 0, 0, 1);

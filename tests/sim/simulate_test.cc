@@ -1,4 +1,4 @@
-// What a simulation reports, against what is known of collectives.
+// The report of a simulation, compared with known properties of collectives.
 #include "src/sim/simulate.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Request Make(Kind kind, int machines, int each, std::string_view algorithm, uint
   return q;
 }
 
-TEST(Simulate, AHierarchicalAllReduceCrossesNoMoreThanItHasTo) {
+TEST(Simulate, AHierarchicalAllReduceCrossesTheMinimum) {
   for (const auto& [h, g] : {std::pair(2, 8), std::pair(4, 4), std::pair(8, 8), std::pair(512, 8)}) {
     const Request q = Make(Kind::kAllReduce, h, g, "hierarchical", 1 << 30);
     const Report r = Simulate(q).value();
@@ -39,7 +39,7 @@ TEST(Simulate, AHierarchicalAllReduceCrossesNoMoreThanItHasTo) {
   }
 }
 
-TEST(Simulate, CountsSizesAsNcclTestsDo) {
+TEST(Simulate, CountsSizesLikeNcclTests) {
   // A ring all-gather of n blocks sends n - 1 of them over each link, and so over the NIC between two machines.
   const Report gather = Simulate(Make(Kind::kAllGather, 2, 4, "ring", 8000)).value();
   EXPECT_NEAR(gather.sent[0], 7 * 1000, 1e-6);
@@ -60,7 +60,7 @@ TEST(Simulate, CutsBlocksIntoTilesForEachLane) {
   q.lanes = 2;
   q.tile_bytes = 100000;
   EXPECT_EQ(Simulate(q).value().turns, 6u);
-  // However they are cut, the bytes are the same.
+  // The bytes are the same for every cut.
   EXPECT_NEAR(Simulate(q).value().sent[0], 2 * 7.0 / 8 * (1 << 20), 1e-6);
 }
 
@@ -74,7 +74,7 @@ TEST(Simulate, NoAlgorithmBeatsTheLinks) {
       q.contract = {static_cast<Kind>(k), p.is_flat() ? 4 : p.ranks(), 0};
       q.placement = p;
       q.bytes = 1 << 30;
-      // The links are what counts.
+      // Only the links limit the time.
       q.fabric.memory_bytes_per_second = 1e15;
       if (q.contract.kind == Kind::kSendRecv) continue;
       for (const std::string_view algorithm : algo::Algorithms(q.contract.kind, p)) {
@@ -91,7 +91,7 @@ TEST(Simulate, NoAlgorithmBeatsTheLinks) {
   EXPECT_GT(simulated, 300);
 }
 
-TEST(LinkLimit, IsThatOfNicsOrOfARanksLinks) {
+TEST(LinkLimit, DependsOnNicsOrARanksLinks) {
   const Fabric f;
   const auto limit = [&](Kind kind, int h, int g) { return LinkLimit({kind, h * g, 0}, Even(h, g), f) / 1e9; };
   // 2 (h - 1) / h over 8 NICs of 50 GB/s, 2 (n - 1) / n counted.
@@ -99,12 +99,12 @@ TEST(LinkLimit, IsThatOfNicsOrOfARanksLinks) {
   EXPECT_NEAR(limit(Kind::kAllGather, 32, 8), 400 * (255.0 / 256) * (32.0 / 31), 1e-9);
   EXPECT_NEAR(limit(Kind::kAllToAll, 32, 8), 50 * 255.0 / 248, 1e-9);
   EXPECT_NEAR(limit(Kind::kBroadcast, 32, 8), 400, 1e-9);
-  EXPECT_NEAR(limit(Kind::kAllReduce, 2, 8), 500, 1e-9);  // what a rank takes in over its NIC and its link
+  EXPECT_NEAR(limit(Kind::kAllReduce, 2, 8), 500, 1e-9);  // what a rank receives over its NIC and its link
   EXPECT_NEAR(limit(Kind::kAllReduce, 1, 8), 450, 1e-9);
   EXPECT_NEAR(limit(Kind::kAllReduce, 4, 1), 50, 1e-9);
 }
 
-// Told of the same machine, where bytes between machines are what counts.
+// Both describe the same machine, and bytes between machines dominate.
 TEST(Simulate, AgreesWithTheCostModel) {
   for (const char* algorithm : {"ring", "tree", "rhd", "twoshot", "hierarchical"}) {
     for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{16} << 20}) {
@@ -127,7 +127,8 @@ TEST(Simulate, AgreesWithTheCostModel) {
   }
 }
 
-// By number of machines, too: whether one stands for all is found out, and if so, the time is that of all.
+// By number of machines, too: the simulation finds out whether one machine stands for all, and then the time is that of
+// all.
 TEST(Simulate, TakesTheTimeOfAllRanks) {
   for (const int machines : {2, 3, 5, 6, 9, 16, 17}) {
     for (const Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kAllToAll}) {
@@ -157,7 +158,7 @@ void ExpectRefused(const Request& q, Code code, const char* what) {
   EXPECT_NE(r.status().message().find(what), std::string_view::npos) << r.status().message();
 }
 
-TEST(Simulate, SaysWhatItCannotDo) {
+TEST(Simulate, NamesWhatItCannotDo) {
   ExpectRefused(Make(Kind::kAllReduce, 2, 2, "direct"), Code::kInvalidUsage, "needs memory that its ranks share");
   ExpectRefused(Make(Kind::kAllReduce, 2, 2, "warp"), Code::kInvalidArgument, "'warp'");
   ExpectRefused(Make(Kind::kAllReduce, 2049, 8, "hierarchical"), Code::kInvalidArgument, "must be 1 to 16384");
@@ -170,7 +171,7 @@ TEST(Simulate, SaysWhatItCannotDo) {
   q = Make(Kind::kAllReduce, 2, 2, "ring", uint64_t{1} << 60);
   q.tile_bytes = 1;
   ExpectRefused(q, Code::kInvalidUsage, "take a larger tile");
-  // Thousands of ranks on machines that differ: a hundred million operations.
+  // Thousands of ranks on different machines: a hundred million operations.
   std::vector<int> machine_of = {0};
   for (int r = 0; r < 4088; ++r) machine_of.push_back(1 + r / 8);
   q.placement = Placement::Of(machine_of);

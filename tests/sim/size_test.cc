@@ -1,4 +1,4 @@
-// The largest groups there are, within bounds: 2 GiB of address space here, and the time limit of the test.
+// The largest groups, within limits: 2 GiB of address space here, and the time limit of the test.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

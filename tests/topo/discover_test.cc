@@ -1,5 +1,5 @@
-// What is found out about a machine: this one, against what /sys says in other files, and machines of hwloc's and of
-// folders that look like /sys.
+// Discovery of machines: this one, compared with other files of /sys, and machines from hwloc and from folders that
+// look like /sys.
 #include <gtest/gtest.h>
 #include <net/if.h>
 #include <sched.h>
@@ -47,7 +47,7 @@ TEST_P(ThisMachine, HasTheProcessorsThisProcessMayUse) {
   ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
   for (int p = 0; p < CPU_SETSIZE; ++p)
     if (CPU_ISSET(p, &set)) allowed.push_back(p);
-  // What the test is bound to, discovery by hwloc does not mind.
+  // Discovery by hwloc ignores the processors that the test is bound to.
   const std::vector<int> all = machine.Processors();
   for (const int p : allowed) EXPECT_TRUE(std::find(all.begin(), all.end(), p) != all.end()) << p;
 }
@@ -98,7 +98,7 @@ TEST_P(ThisMachine, HasTheInterfacesThatTheSocketsSee) {
 
 INSTANTIATE_TEST_SUITE_P(Both, ThisMachine, testing::Values(&topo::DiscoverByHwloc, &ByKernel));
 
-// Cores and packages as the kernel numbers them, which hwloc reads from other files.
+// Cores and packages by the kernel's numbers, which hwloc reads from other files.
 TEST(DiscoverByHwloc, GroupsProcessorsByCoreAndPackage) {
   const Result<Machine> found = topo::DiscoverByHwloc();
   SKIP_WITHOUT_HWLOC(found);
@@ -119,7 +119,7 @@ TEST(DiscoverByHwloc, GroupsProcessorsByCoreAndPackage) {
         }
       }
     }
-    EXPECT_TRUE(packages.insert(id).second) << "package " << id << " is there twice";
+    EXPECT_TRUE(packages.insert(id).second) << "package " << id << " is listed twice";
   }
 }
 
@@ -129,7 +129,7 @@ TEST(Discover, GivesAMachineThatHasAText) {
   EXPECT_EQ(topo::HasSeveralNodes(), machine.nodes.size() > 1);
 }
 
-// ---- machines of hwloc's ----
+// ---- machines from hwloc ----
 
 class Variable {
  public:
@@ -163,10 +163,10 @@ TEST(DiscoverByHwloc, ReadsSyntheticMachines) {
       }
     }
   }
-  EXPECT_TRUE(machine.nics.empty()) << "of this machine";
+  EXPECT_TRUE(machine.nics.empty()) << "NICs of this machine";
 }
 
-// Two nodes, a NIC and a GPU at the second, another NIC at none.
+// Two nodes, a NIC and a GPU at the second, another NIC at no node.
 TEST(DiscoverByHwloc, ReadsMachinesFromItsFiles) {
   const std::string xml = std::string(AXCCL_TEST_SOURCE_DIR) + "/tests/topo/two_nodes.xml";
   const Variable file("HWLOC_XMLFILE", xml.c_str());
@@ -223,7 +223,7 @@ TEST_F(FakeSys, NicsAreListedWithKindSpeedAndNode) {
                                                              {"mlx5_1", NicKind::kEthernet, 0, topo::kNowhere}}));
 }
 
-TEST_F(FakeSys, GpusAreToldByTheirClass) {
+TEST_F(FakeSys, GpusAreRecognisedByTheirClass) {
   const auto device = [&](const std::string& address, const std::string& pci_class, const std::string& vendor) {
     Write("bus/pci/devices/" + address + "/class", pci_class);
     Write("bus/pci/devices/" + address + "/vendor", vendor);
@@ -236,7 +236,7 @@ TEST_F(FakeSys, GpusAreToldByTheirClass) {
   EXPECT_EQ(topo::KernelGpus(root_), (std::vector<topo::Gpu>{{"0000:18:00.0", 1}, {"0000:c1:00.0", 1}}));
 }
 
-TEST_F(FakeSys, AMachineWithNothingInItHasOneNodeWithThisProcesssProcessors) {
+TEST_F(FakeSys, AnEmptyMachineHasOneNodeWithThisProcesssProcessors) {
   const Machine machine = Found(topo::DiscoverByKernel(root_));
   cpu_set_t set;
   ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
@@ -244,7 +244,7 @@ TEST_F(FakeSys, AMachineWithNothingInItHasOneNodeWithThisProcesssProcessors) {
   EXPECT_EQ(machine.nodes, (std::vector<topo::Node>{{0, 0}}));
 }
 
-TEST_F(FakeSys, NodesShareTheProcessorsAsTheKernelSays) {
+TEST_F(FakeSys, NodesShareTheProcessorsAsTheKernelReports) {
   cpu_set_t set;
   ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
   int mine = 0;

@@ -50,7 +50,7 @@ TEST(DrawText, ShowsNodesInSeveralPackagesAndNodesWithoutCores) {
             "   1  1,3         0      ib0\n");
 }
 
-// What users are shown there is what they get.
+// The pictures in the documentation are what users get.
 TEST(DrawText, TheDocumentationIsRight) {
   const Result<std::string> page = ReadWholeFile(std::string(AXCCL_TEST_SOURCE_DIR) + "/docs/topology.md", 1 << 20);
   ASSERT_TRUE(page.ok());
@@ -58,7 +58,7 @@ TEST(DrawText, TheDocumentationIsRight) {
   EXPECT_NE(page.value().find("```\n" + topo::DrawText(ReadMachine("laptop"), {}) + "```"), std::string::npos);
 }
 
-// 256 cores whose processors are numbered in turns, as some firmware does.
+// 256 cores whose processors are numbered in alternation, as some firmware does.
 topo::Machine Large() {
   topo::Machine machine;
   machine.nodes = {{0, uint64_t{1} << 40}, {1, uint64_t{1} << 40}};
@@ -96,8 +96,8 @@ TEST(DrawText, UnitsAreTheLargestThatFit) {
 
 // ---- SVG ----
 
-// Elements as "name attributes", with every one that is opened closed in turn; empty if the text is no XML of that
-// sort.
+// Returns the elements as "name attributes", if every one that is opened is also closed in order; empty if the text is
+// no XML of this kind.
 std::vector<std::string> Elements(const std::string& xml) {
   std::vector<std::string> elements, open;
   for (size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
@@ -139,7 +139,7 @@ TEST(DrawSvg, HasABoxForEveryPart) {
     const size_t at = element.find("fill:");
     if (at != std::string::npos && element.starts_with("rect")) colours.insert(element.substr(at, 12));
   }
-  EXPECT_EQ(colours.size(), 8u) << "a colour a rank";
+  EXPECT_EQ(colours.size(), 8u) << "a colour per rank";
 }
 
 // The boxes of one style do not overlap, and all are within the picture.
@@ -171,7 +171,7 @@ TEST(DrawSvg, BoxesLieSideBySide) {
   }
 }
 
-TEST(DrawSvg, IsTheSameEveryTimeAndNeedsNothingElse) {
+TEST(DrawSvg, IsTheSameEveryTimeAndSelfContained) {
   const topo::Machine machine = ReadMachine("two_packages");
   const std::string svg = topo::DrawSvg(machine, Seats(machine, 3));
   EXPECT_EQ(svg, topo::DrawSvg(machine, Seats(machine, 3)));

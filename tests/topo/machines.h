@@ -1,4 +1,4 @@
-// Machines that the tests have at hand, in their text form (tests/topo/machines).
+// The machines of the tests, in their text form (tests/topo/machines).
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace axccl::test {
 
-// `two_packages`: 2 packages, 4 nodes, 8 caches of 4 cores with 2 processors each, a NIC a package, 2 GPUs a node.
+// `two_packages`: 2 packages, 4 nodes, 8 caches of 4 cores with 2 processors each, a NIC per package, 2 GPUs per node.
 // `laptop`: cores of two kinds. `odd`: a node in two packages, one without cores, no caches.
 std::string MachinePath(const std::string& name);
 std::string MachineText(const std::string& name);

@@ -1,4 +1,4 @@
-// Memory that is asked of a node.
+// Memory that is requested from a node.
 #include "src/topo/memory.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Policy PolicyOf(void* memory) {
   return policy;
 }
 
-TEST(PreferNode, IsWhatTheKernelThenHas) {
+TEST(PreferNode, IsWhatTheKernelThenReports) {
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   const Result<topo::Machine> machine = topo::DiscoverByKernel();
@@ -33,14 +33,14 @@ TEST(PreferNode, IsWhatTheKernelThenHas) {
   const int node = machine.value().nodes.back().id;
   if (!topo::PreferNode(memory, kBytes, node)) {
     munmap(memory, kBytes);
-    GTEST_SKIP() << "the system does not let processes choose where memory lies";
+    GTEST_SKIP() << "the system does not let processes choose the node of memory";
   }
   const Policy preferred = PolicyOf(memory);
   EXPECT_EQ(preferred.mode, MPOL_PREFERRED);
   EXPECT_EQ(preferred.nodes[node / 64], 1ul << node % 64);
   EXPECT_TRUE(topo::PreferNode(memory, kBytes, topo::kNowhere));
   EXPECT_EQ(PolicyOf(memory).mode, MPOL_DEFAULT);
-  // A node that is not there changes nothing.
+  // A node that does not exist changes nothing.
   EXPECT_FALSE(topo::PreferNode(memory, kBytes, 1000));
   EXPECT_EQ(PolicyOf(memory).mode, MPOL_DEFAULT);
   munmap(memory, kBytes);

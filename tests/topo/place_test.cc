@@ -32,25 +32,25 @@ struct Case {
 
 TEST(Place, DealsRanksOverPackagesNodesAndCaches) {
   const std::vector<Case> cases = {
-      // All that there is, and one of two NICs that are as near.
+      // The whole machine, and one of two NICs that are equally near.
       {"two_packages", 1, "", {"0-63 @0-3 eth0"}},
-      // A package each.
+      // One package each.
       {"two_packages", 2, "", {"0-15,32-47 @0-1 eth0", "16-31,48-63 @2-3 eth1"}},
-      // As even as it gets: one has a package, two share the other.
+      // As even as possible: one has a package, two share the other.
       {"two_packages", 3, "", {"0-15,32-47 @0-1 eth0", "16-23,48-55 @2 eth1", "24-31,56-63 @3 eth1"}},
-      // A node each; the NIC is at a neighbour node, but in the package.
+      // One node each; the NIC is at a neighbour node, but in the same package.
       {"two_packages",
        4,
        "",
        {"0-7,32-39 @0 eth0", "8-15,40-47 @1 eth0", "16-23,48-55 @2 eth1", "24-31,56-63 @3 eth1"}},
       // More ranks than caches share them.
       {"laptop", 2, "", {"0-5 @0 wlan0", "0-5 @0 wlan0"}},
-      // A node in two packages; NICs that are at no node: the fastest.
+      // A node in two packages; NICs that belong to no node: the fastest.
       {"odd", 2, "", {"0,2 @0 ib0", "1,3 @0 ib0"}},
-      // Somebody has bound the process: that stands, and node and NIC follow.
+      // The process is bound already: that stays, and node and NIC follow.
       {"two_packages", 2, "20-23", {"20-23 @2 eth1", "20-23 @2 eth1"}},
       {"two_packages", 2, "12,24", {"12,24 @1,3 eth0", "12,24 @1,3 eth1"}},
-      // May use all, and others that the machine's description does not have.
+      // The process may use all processors, and others that the machine's description lacks.
       {"laptop", 1, "0-7", {"0-5 @0 wlan0"}},
       // The description is of another machine.
       {"laptop", 1, "100-101", {" @ wlan0"}},
@@ -64,8 +64,8 @@ TEST(Place, DealsRanksOverPackagesNodesAndCaches) {
   }
 }
 
-// Whatever the number of ranks: every processor is used where there are ranks enough not to leave any out, nobody
-// crosses a node unless there are fewer ranks than nodes, and loads differ by one at most between packages.
+// For every number of ranks: every processor is used if there are enough ranks, no rank crosses a node unless there are
+// fewer ranks than nodes, and loads of packages differ by at most one.
 TEST(Place, IsEvenForAnyNumberOfRanks) {
   const Machine machine = ReadMachine("two_packages");
   const std::vector<int> all = machine.Processors();
@@ -83,7 +83,7 @@ TEST(Place, IsEvenForAnyNumberOfRanks) {
       if (ranks >= 4) {
         EXPECT_EQ(seat.nodes.size(), 1u) << ranks;
       }
-      EXPECT_GE(seat.nodes.front(), last) << "not in order";
+      EXPECT_GE(seat.nodes.front(), last) << "the seats are not in order";
       last = seat.nodes.front();
       ++of_package[static_cast<size_t>(machine.PackageOf(seat.nodes.front()))];
     }

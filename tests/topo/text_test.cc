@@ -1,4 +1,4 @@
-// The text form of a machine: what is accepted, what is refused and where.
+// The text form of a machine: what is accepted, what is refused, and the place of the error.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -24,7 +24,7 @@ std::string Replaced(std::string text, const std::string& what, const std::strin
   return at == std::string::npos ? text : text.replace(at, what.size(), with);
 }
 
-TEST(TopologyText, ReadsWhatItSays) {
+TEST(TopologyText, ReadsEveryField) {
   const Machine machine = ReadMachine("two_packages");
   EXPECT_EQ(machine.processor, "Example 9654 Processor");
   ASSERT_EQ(machine.nodes.size(), 4u);
@@ -49,7 +49,7 @@ TEST(TopologyText, PrintsWhatItRead) {
     EXPECT_EQ(topo::Print(ReadMachine(name)), MachineText(name)) << name;
 }
 
-// Every text that is one character short, or has one too many, is refused or another machine's canonical text.
+// Every text that is one character short, or has one too many, is refused or is another machine's canonical text.
 TEST(TopologyText, AcceptsNoSecondTextOfAMachine) {
   const std::string text = MachineText("laptop");
   for (size_t at = 0; at < text.size(); ++at) {
@@ -65,7 +65,7 @@ TEST(TopologyText, AcceptsNoSecondTextOfAMachine) {
   }
 }
 
-TEST(TopologyText, SaysWhereItFailsToRead) {
+TEST(TopologyText, NamesThePlaceOfAnError) {
   const std::string text = MachineText("laptop");
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "line 1 column 1: expected 'axccl-topology ', found the end of the text"},
@@ -85,7 +85,7 @@ TEST(TopologyText, SaysWhereItFailsToRead) {
   for (const auto& [bad, message] : cases) EXPECT_NE(Refusal(bad).find(message), std::string::npos) << Refusal(bad);
 }
 
-TEST(TopologyText, RefusesMachinesThatCannotBe) {
+TEST(TopologyText, RefusesImpossibleMachines) {
   const std::string text = MachineText("laptop");
   const std::vector<std::pair<std::string, std::string>> cases = {
       {Replaced(text, "processors 4\n", "processors 3\n"), "processor 3 is there twice"},
@@ -98,7 +98,7 @@ TEST(TopologyText, RefusesMachinesThatCannotBe) {
   for (const auto& [bad, message] : cases) EXPECT_NE(Refusal(bad).find(message), std::string::npos) << Refusal(bad);
 }
 
-TEST(TopologyText, TellsXmlAndHowToGetTheOwnForm) {
+TEST(TopologyText, RecognisesXmlAndExplainsHowToConvertIt) {
   const std::string message = Refusal("<system version=\"1\">\n</system>\n");
   for (const char* part : {"XML", "NCCL_TOPO_DUMP_FILE", "axccl-info --topology --format file"})
     EXPECT_NE(message.find(part), std::string::npos) << message;
@@ -114,7 +114,7 @@ TEST(TopologyText, FilesAreNamedInMessages) {
   EXPECT_NE(message.find("text_test.cc: topology text, line 1"), std::string::npos) << message;
 }
 
-TEST(Ranges, AreThoseOfLinux) {
+TEST(Ranges, HaveTheFormatOfLinux) {
   EXPECT_EQ(topo::RangeText({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
   EXPECT_EQ(topo::RangeText({}), "");
   EXPECT_EQ(topo::ParseRanges("0-2,5,7-8"), (std::vector<int>{0, 1, 2, 5, 7, 8}));

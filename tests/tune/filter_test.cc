@@ -34,7 +34,7 @@ TEST(Filter, EmptyAdmitsEverything) {
   }
 }
 
-TEST(Filter, AListNamesWhatMayBeChosen) {
+TEST(Filter, AListNamesTheCandidates) {
   EXPECT_EQ(Admitted("ring", Kind::kAllReduce), "ring");
   EXPECT_EQ(Admitted("ring,tree", Kind::kAllReduce), "ring tree");
   EXPECT_EQ(Admitted(" Tree , RING ", Kind::kAllReduce), "ring tree");
@@ -70,7 +70,7 @@ TEST(Filter, NamesOfSeveralWordsMayBeWrittenTogether) {
   }
 }
 
-TEST(Filter, NcclsOtherAlgorithmsAreKnownAndStandForNothing) {
+TEST(Filter, NcclsOtherAlgorithmsAreKnownAndHaveNoEffect) {
   EXPECT_EQ(Admitted("CollNetDirect,CollNetChain,NVLS,NVLSTree,PAT", Kind::kAllReduce), "");
   EXPECT_EQ(Admitted("nvls,ring", Kind::kAllReduce), "ring");
   EXPECT_EQ(Admitted("^nvls", Kind::kAllReduce), "direct twoshot oneshot rhd ring tree pull");

@@ -1,4 +1,4 @@
-// The choice: sane where anyone would know the answer, admissible always, and the same for everybody.
+// The choice is sensible where the answer is obvious, always admissible, and the same on every rank.
 #include "src/tune/tune.h"
 
 #include <gtest/gtest.h>
@@ -105,8 +105,8 @@ TEST(Choose, RanksThatWouldShareCacheLinesPullAndThoseThatWouldSharePagesPush) {
   }
 }
 
-// Whoever wrote into plain memory of another process might do so when that is the application's again, however late: it
-// may have been stopped, and such memory cannot be taken back. A filter is no exception.
+// A rank that was stopped might write into plain memory of another process much later, when the application uses that
+// memory again; such memory cannot be taken back. A filter is no exception.
 TEST(Choose, RanksThatReadByCallNeverWriteIntoOthersBuffers) {
   constexpr Access access = Access::kCall;
   for (const char* only : {"", "direct", "push", "pull", "direct,ring", "push;allreduce:direct", "^oneshot,twoshot"}) {
@@ -150,7 +150,7 @@ TEST(Choose, DirectNeedsAccess) {
   const auto chooser = MakeChooser("direct");
   EXPECT_EQ(chooser->Choose(Ask(Kind::kAllReduce, 2, 8, Access::kMapped)).algorithm, "direct");
   EXPECT_EQ(chooser->Choose(Ask(Kind::kAllReduce, 2, 8, Access::kCall)).algorithm, "pull");
-  EXPECT_EQ(chooser->Choose(Ask(Kind::kAllToAll, 2, 8, Access::kCall)).algorithm, "direct") << "reads alone";
+  EXPECT_EQ(chooser->Choose(Ask(Kind::kAllToAll, 2, 8, Access::kCall)).algorithm, "direct") << "only reads";
   EXPECT_NE(chooser->Choose(Ask(Kind::kAllReduce, 2, 16 * kMi, Access::kNone)).algorithm, "direct");
 }
 
@@ -163,7 +163,7 @@ TEST(Choose, SlowCallsAreAvoidedAndFastOnesTaken) {
   EXPECT_EQ(MakeChooser("", kScratch, 1, fast)->Choose(query).algorithm, "pull");
 }
 
-TEST(Choose, TheFilterDecidesWhereItLeavesSomething) {
+TEST(Choose, TheFilterDecidesIfItLeavesCandidates) {
   EXPECT_EQ(MakeChooser("ring")->Choose(Ask(Kind::kAllReduce, 4, 8)).algorithm, "ring");
   EXPECT_EQ(MakeChooser("Tree")->Choose(Ask(Kind::kAllReduce, 4, 64 * kMi)).algorithm, "tree");
   EXPECT_NE(MakeChooser("^oneshot")->Choose(Ask(Kind::kAllReduce, 4, 8)).algorithm, "oneshot");
@@ -181,7 +181,7 @@ TEST(Choose, AFilterThatLeavesNothingIsIgnored) {
   EXPECT_EQ(MakeChooser("ring")->Choose(Ask(Kind::kBarrier, 4, 0)).algorithm, "oneshot");
 }
 
-TEST(Choose, GroupOrderGoesBeforeTheFilter) {
+TEST(Choose, GroupOrderPrecedesTheFilter) {
   for (const char* filter : {"", "ring", "tree,pairwise,rhd", "direct,ring", "oneshot,ring"}) {
     const auto chooser = MakeChooser(filter);
     ForEachQuery([&](Query query) {
@@ -231,7 +231,7 @@ TEST(Choose, IsAlwaysAdmissible) {
       EXPECT_EQ(choice.tile_bytes, 0u);
       return;
     }
-    // The slots of one turn fit, whatever the size of the element.
+    // The slots of one turn fit, for every size of the element.
     ASSERT_GT(choice.tile_bytes, 0u);
     const plan::Partition partition{uint64_t{1} << 40, choice.tile_bytes, 64, static_cast<uint32_t>(choice.lanes),
                                     schedule.parts};
@@ -240,7 +240,7 @@ TEST(Choose, IsAlwaysAdmissible) {
   });
 }
 
-TEST(Choose, StaysWithinTheScratchHoweverLittle) {
+TEST(Choose, StaysWithinTheSmallestScratch) {
   for (uint64_t scratch : {uint64_t{64}, uint64_t{4096}, 64 * kKi}) {
     const auto chooser = MakeChooser("", scratch);
     const Choice choice = chooser->Choose(Ask(Kind::kAllReduce, 8, kMi));
@@ -248,11 +248,11 @@ TEST(Choose, StaysWithinTheScratchHoweverLittle) {
     EXPECT_LE(choice.tile_bytes / schedule.parts * schedule.slots, scratch);
     EXPECT_GT(choice.tile_bytes, 0u);
   }
-  // Not even a line for each slot: still an answer.
+  // Less than a line for each slot, and still an answer.
   EXPECT_EQ(MakeChooser("", 64)->Choose(Ask(Kind::kAllToAll, 8, kMi)).algorithm, "oneshot");
 }
 
-TEST(Choose, UsesLanesOnlyForCoresThatAreThere) {
+TEST(Choose, UsesLanesOnlyForAvailableCores) {
   cost::Machine many;
   many.cores = 16;
   EXPECT_EQ(MakeChooser("", kScratch, 4)->Choose(Ask(Kind::kAllReduce, 2, 64 * kMi, Access::kMapped)).lanes, 1);
@@ -262,7 +262,7 @@ TEST(Choose, UsesLanesOnlyForCoresThatAreThere) {
   EXPECT_EQ(MakeChooser("", kScratch, 1, many)->Choose(Ask(Kind::kAllReduce, 2, 64 * kMi, Access::kMapped)).lanes, 1);
 }
 
-// Not the order of questions, not the root, not which Chooser: what ranks choose apart they must choose alike.
+// The order of questions, the root and the Chooser have no effect, because ranks choose separately and must agree.
 TEST(Choose, DependsOnMachineFilterAndQueryAlone) {
   const auto forward = MakeChooser(), backward = MakeChooser();
   std::vector<Query> queries;
@@ -315,7 +315,7 @@ TEST(ChooseAcrossMachines, LargeCallsCrossOnce) {
   }
 }
 
-// A ring crosses as seldom where neighbours are on one machine, and nearly always where they are not.
+// A ring crosses as seldom if neighbours are on one machine, and nearly always if they are not.
 TEST(ChooseAcrossMachines, ChainsFollowTheMachines) {
   const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
   for (Kind kind : {Kind::kBroadcast, Kind::kReduce}) {
@@ -328,7 +328,7 @@ TEST(ChooseAcrossMachines, ChainsFollowTheMachines) {
   }
 }
 
-// Where the network is what is waited for, more lanes wait at the same time.
+// If waits for the network dominate, more lanes wait at the same time.
 TEST(ChooseAcrossMachines, LanesCoverWaits) {
   const auto one = MakeChooser("", kScratch, 1), four = MakeChooser("", kScratch, 4);
   const Query query = AskAcross(Kind::kAllReduce, 2, 4, 16 * kMi);
@@ -341,15 +341,15 @@ TEST(ChooseAcrossMachines, LanesCoverWaits) {
   EXPECT_LE(choice.tile_bytes / schedule.parts * schedule.slots * schedule.lanes, kScratch);
 }
 
-// With nothing to share inside machines, or nothing to save between them.
-TEST(ChooseAcrossMachines, OthersWhereLevelsDoNotPay) {
+// Nothing to share inside machines, or nothing to save between them.
+TEST(ChooseAcrossMachines, OtherPlansWhereLevelsDoNotPay) {
   const auto chooser = MakeChooser("", kScratch, 1, SlowLink());
   for (uint64_t bytes : {uint64_t{8}, 4 * kKi, 16 * kMi}) {
     EXPECT_NE(chooser->Choose(AskAcross(Kind::kAllReduce, 4, 1, bytes)).algorithm, "hierarchical") << bytes;
     EXPECT_NE(chooser->Choose(Ask(Kind::kAllReduce, 4, bytes)).algorithm, "hierarchical") << bytes;
   }
   EXPECT_NE(chooser->Choose(AskAcross(Kind::kAllReduce, 2, 2, 8)).algorithm, "hierarchical");
-  // All that an all-to-all has must cross, whoever sends it.
+  // All data of an all-to-all must cross, whichever rank sends them.
   EXPECT_NE(chooser->Choose(AskAcross(Kind::kAllToAll, 2, 4, 16 * kMi)).algorithm, "hierarchical");
 }
 
@@ -358,7 +358,7 @@ TEST(ChooseAcrossMachines, TheFilterNamesIt) {
     const Query across = AskAcross(Kind::kAllReduce, 2, 4, bytes);
     EXPECT_EQ(MakeChooser("hierarchical", kScratch, 1, SlowLink())->Choose(across).algorithm, "hierarchical");
     EXPECT_NE(MakeChooser("^hierarchical", kScratch, 1, SlowLink())->Choose(across).algorithm, "hierarchical");
-    // Where there is none, any is taken.
+    // If there is none, all algorithms are admitted.
     ExpectSame(MakeChooser("hierarchical")->Choose(Ask(Kind::kAllReduce, 4, bytes)),
                MakeChooser()->Choose(Ask(Kind::kAllReduce, 4, bytes)));
   }
@@ -377,14 +377,14 @@ TEST(ChooseAcrossMachines, GroupOrderIsKept) {
   }
 }
 
-// Where a message is dear a logarithmic number of them is best; where bytes are, that each crosses once.
+// If messages are expensive, a logarithmic number of them is best; if bytes are, each should cross once.
 TEST(ChooseAcrossMachines, ManyMachinesPassSmallDataOnInFewRounds) {
   const auto chooser = MakeChooser("", 4 * kScratch, 1, SlowLink());
   for (const auto& [h, g] : {std::pair(64, 4), std::pair(64, 2)}) {
     SCOPED_TRACE(std::to_string(h) + " x " + std::to_string(g));
     for (Kind kind : {Kind::kAllGather, Kind::kAllToAll})
       EXPECT_EQ(chooser->Choose(AskAcross(kind, h, g, 8)).algorithm, "hierarchical_bruck") << plan::KindName(kind);
-    // The fewest messages of all.
+    // The fewest messages.
     EXPECT_EQ(chooser->Choose(AskAcross(Kind::kAllReduce, h, g, 8)).algorithm, "hierarchical_leader");
     EXPECT_EQ(chooser->Choose(AskAcross(Kind::kReduceScatter, h, g, 8)).algorithm, "hierarchical_rhd");
     for (Kind kind : {Kind::kBroadcast, Kind::kReduce})
@@ -406,7 +406,7 @@ TEST(ChooseAcrossMachines, TwoMachinesPassNothingOnUnlessAsked) {
     if (kind == Kind::kSendRecv) continue;
     for (uint64_t bytes : {uint64_t{8}, 64 * kKi, 16 * kMi}) {
       const std::string_view taken = chooser->Choose(AskAcross(kind, 2, 4, bytes)).algorithm;
-      // That all-reduce is one hop instead of two, with the same bytes on two machines.
+      // That all-reduce takes one hop instead of two, with the same bytes on two machines.
       const char* const few = bytes == 8 ? "hierarchical_leader" : bytes == 64 * kKi ? "hierarchical_bruck" : "";
       const bool gathers = kind == Kind::kAllReduce && taken == few;
       EXPECT_TRUE(gathers || !taken.starts_with("hierarchical_")) << plan::KindName(kind) << " " << taken;
@@ -418,8 +418,8 @@ TEST(ChooseAcrossMachines, TwoMachinesPassNothingOnUnlessAsked) {
   }
 }
 
-// What is not looked at unless asked for would not have been chosen.
-TEST(ChooseAcrossMachines, WhatIsLeftOutIsNoBetter) {
+// Candidates that are skipped by default would not have been chosen.
+TEST(ChooseAcrossMachines, SkippedCandidatesAreNoBetter) {
   cost::Machine fast;
   fast.cores = 8;
   fast.link_bytes_per_second = 2.5e10;
@@ -436,7 +436,7 @@ TEST(ChooseAcrossMachines, WhatIsLeftOutIsNoBetter) {
           for (uint64_t bytes : {uint64_t{8}, 4 * kKi, 128 * kKi, 16 * kMi}) {
             const Choice asked = only->Choose(AskAcross(kind, h, g, bytes));
             const Choice free = chooser->Choose(AskAcross(kind, h, g, bytes));
-            if (asked.algorithm == algorithm) {  // and not one that needs what there is not
+            if (asked.algorithm == algorithm) {  // and not one that lacks what it needs
               EXPECT_LE(free.seconds, asked.seconds * 1.1)
                   << plan::KindName(kind) << " " << h << " x " << g << " " << bytes << ": not " << algorithm;
             }
@@ -460,7 +460,7 @@ TEST(ChooseAcrossMachines, ABarrierOfManyMachinesIsPassedOn) {
   }
 }
 
-// Placements are told apart, and the same ones are asked about once.
+// Different placements are distinguished, and each is costed once.
 TEST(ChooseAcrossMachines, DependsOnThePlacement) {
   const auto one = MakeChooser("", kScratch, 1, SlowLink()), other = MakeChooser("", kScratch, 1, SlowLink());
   const Query contiguous = AskAcross(Kind::kAllReduce, 2, 4, 16 * kMi);
@@ -472,12 +472,12 @@ TEST(ChooseAcrossMachines, DependsOnThePlacement) {
   ExpectSame(b, other->Choose(mixed));
   ExpectSame(a, other->Choose(contiguous));
   EXPECT_LT(c.seconds, a.seconds);
-  EXPECT_EQ(a.seconds, b.seconds);  // a plan in two levels does not mind how ranks lie
+  EXPECT_EQ(a.seconds, b.seconds);  // a plan in two levels does not depend on the order of ranks
 }
 
 // ---- why ----
 
-// Explaining never tells another choice than the one that is made, and the one that is made is the fastest there is.
+// The explanation always names the choice that is made, and that choice is the fastest candidate.
 TEST(Explain, EndsInTheChoice) {
   for (const char* filter : {"", "ring", "^oneshot,twoshot", "bruck"}) {
     const auto chooser = MakeChooser(filter, kScratch, 4, SlowLink());
@@ -524,7 +524,7 @@ TEST(Explain, SplitsTheTimeIntoPartsThatAddUp) {
   EXPECT_GT(bytes.link, bytes.messages);
 }
 
-TEST(Explain, SaysWhatIsExcludedAndWhy) {
+TEST(Explain, NamesWhatIsExcludedAndWhy) {
   const auto of = [](const Decision& decision, std::string_view algorithm) {
     for (const Candidate& c : decision.candidates) {
       if (c.choice.algorithm == algorithm) return c;
@@ -535,7 +535,7 @@ TEST(Explain, SaysWhatIsExcludedAndWhy) {
   Query query = Ask(Kind::kAllReduce, 4, kMi);
   Decision decision = MakeChooser("^ring")->Explain(query);
   EXPECT_EQ(of(decision, "ring").excluded, Exclusion::kFilter);
-  EXPECT_TRUE(std::isfinite(of(decision, "ring").choice.seconds)) << "what it would have taken";
+  EXPECT_TRUE(std::isfinite(of(decision, "ring").choice.seconds)) << "the time of an excluded candidate";
   EXPECT_EQ(of(decision, "direct").excluded, Exclusion::kAccess);
   EXPECT_EQ(of(decision, "twoshot").excluded, Exclusion::kNone);
   EXPECT_FALSE(decision.filter_ignored);
@@ -558,10 +558,10 @@ TEST(Explain, SaysWhatIsExcludedAndWhy) {
   EXPECT_EQ(MakeChooser()->Explain(query).reason, Reason::kSplitRows);
 }
 
-// Every rank of every communicator has a Chooser: what one has found out, those of the same machine know.
-TEST(Choose, CostsAreFoundOnceAProcess) {
+// Every rank of every communicator has a Chooser; those of the same machine share the costs that one has found.
+TEST(Choose, CostsAreFoundOncePerProcess) {
   cost::Machine machine;
-  machine.op_seconds = 1.25e-8;  // of this test alone
+  machine.op_seconds = 1.25e-8;  // only this test uses it
   const uint64_t before = NumCosted();
   auto first = MakeChooser("", kScratch, 1, machine);
   const Choice choice = first->Choose(Ask(Kind::kAllReduce, 64, 8));
